@@ -25,7 +25,7 @@ from engine.drafters.mesh_heads import SHORT, BoundHeads, HeadsByKind, MeshHeads
 from engine.drafters.predictive_stream import is_trained, read_adapter
 from engine.errors import BadPrompt, MissingWeights, NotSupported
 from engine.kernels.choice import NATIVE
-from engine.kernels.cpu.layers import Brought
+from engine.kernels.cpu.blocks import RunRows
 from engine.kernels.cpu.library import native, native_choice
 from engine.kernels.cpu.packed_linear import can_pack, pack
 from engine.kernels.cpu.verdict import Automaton
@@ -93,16 +93,13 @@ class _Trunk(Trunk):
 
     def together(self, asked: Sequence[Asked]) -> list[tuple[Tensor, Tensor]] | None:
         quick = self.decoder.quick
-        found = None if quick is None else quick.together([each.trunk.brought(each) for each in asked])
-        if found is None:
-            return None
-        hidden = self.decoder.norm(found)
-        return divided(hidden, self.head(hidden), asked)
+        hidden = None if quick is None else quick.together([each.trunk.rows(each) for each in asked])
+        return None if hidden is None else divided(hidden, self.head(hidden), asked)
 
-    def brought(self, asked: Asked) -> Brought:
-        """What a run over this condition brings to a pass of several."""
+    def rows(self, asked: Asked) -> RunRows:
+        """The rows of a run over this condition in a pass of several."""
         crossed = self.decoder.quick.crossed(self.looked)
-        return Brought(asked.x + self.positions[asked.slots], asked.slab, asked.mask, crossed=crossed)
+        return RunRows(asked.x + self.positions[asked.slots], asked.slab, asked.mask, cross=crossed)
 
 
 @dataclass

@@ -32,13 +32,13 @@ from engine.drafters.resampler import read_resampler, refuse_other_tokens
 from engine.drafters.spatial_heads import read_heads
 from engine.drafters.spatial_heads import weights_file as heads_file
 from engine.errors import BadPrompt, MissingWeights, NotSupported
-from engine.kernels.cpu.layers import Brought
+from engine.kernels.cpu.blocks import RunRows
 from engine.kernels.cpu.packed_linear import can_pack
 from engine.layout import Raster
 from engine.machine import has_fast_bfloat16
 from engine.networks.attention import STEADY_KEYS, steady
 from engine.networks.initial import become_identity, small
-from engine.networks.native_blocks import is_native, quick_linear, quicken
+from engine.networks.native_blocks import quick_linear, quicken
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import Decoder, Fork, Worn, causal, rotary_table
 from engine.networks.trunk import Asked, Trunk, divided
@@ -201,7 +201,7 @@ class _Trunk(Trunk):
         self.takes_chains = model.decoder.quick is not None
         cos, sin = (t.to(table.device) for t in model.rotary(side, widths))
         self.places = model.decoder.places(cos, sin)
-        own = torch.float32 if is_native(model.decoder) else dtype
+        own = dtype if model.decoder.quick is None else torch.float32
         self.cos, self.sin = cos.to(own), sin.to(own)
 
     def embed(self, tokens: Tensor) -> Tensor:
@@ -215,16 +215,13 @@ class _Trunk(Trunk):
 
     def together(self, asked: Sequence[Asked]) -> list[tuple[Tensor, Tensor]] | None:
         quick = self.model.decoder.quick
-        found = None if quick is None else quick.together([each.trunk.brought(each) for each in asked])
-        if found is None:
-            return None
-        hidden = self.model.decoder.norm(found)
-        return divided(hidden, self.head(hidden), asked)
+        hidden = None if quick is None else quick.together([each.trunk.rows(each) for each in asked])
+        return None if hidden is None else divided(hidden, self.head(hidden), asked)
 
-    def brought(self, asked: Asked) -> Brought:
-        """What a run of this prompt brings to a pass of several."""
+    def rows(self, asked: Asked) -> RunRows:
+        """The rows of a run of this prompt in a pass of several."""
         slots = asked.slots
-        return Brought(asked.x + self.places[slots], asked.slab, asked.mask, self.cos[slots], self.sin[slots])
+        return RunRows(asked.x + self.places[slots], asked.slab, asked.mask, self.cos[slots], self.sin[slots])
 
 
 class PictogramSequence(TransformerSequence):
@@ -306,7 +303,7 @@ class Pictogram:
         decoder = self.model.decoder
         capacity = prefix.shape[1] + side * side + 256
         dtype = getattr(torch, self.dtype)
-        rounds = dtype == torch.bfloat16 and self.device.type == "cpu" and not is_native(decoder)
+        rounds = dtype == torch.bfloat16 and self.device.type == "cpu" and decoder.quick is None
         whole = STEADY_KEYS if rounds else 1  # so that `match seed` holds; native functions sum in one order anyway
         slab = Slab(len(decoder.blocks), branches, decoder.heads, capacity, decoder.width // decoder.heads, self.device, dtype, whole)
         before = prefix.shape[1] - 1

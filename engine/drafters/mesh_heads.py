@@ -145,16 +145,19 @@ class BoundHeads:
         looked, host = self.heads.look(sequence.condition[None].float()), self.host
         laid = None if looked is None or host is None else tuple(_array(each[:, 0]) for each in looked)
 
-        def logits(hidden: Tensor, count: int) -> Tensor:
+        def logits(hidden: Tensor, count: int | None = None) -> Tensor:
             """hidden [width]"""
-            if host is not None:
-                return self.heads.logits(torch.from_numpy(host(_array(hidden.float()), laid, count)), self.head)
             return self.heads.logits(self.heads.features(hidden[None, None].float(), looked, count)[:, 0, 0], self.head)
 
         def guess(rows: Rows, row: int, count: int) -> Tensor:
-            return rows.ahead[:count] if rows.ahead is not None else logits(rows.hidden[0, row], count)
+            if rows.ahead is not None:
+                return rows.ahead[:count]
+            hidden = rows.hidden[0, row]
+            if host is None:
+                return logits(hidden, count)
+            return self.heads.logits(torch.from_numpy(host(_array(hidden.float()), laid, count)), self.head)
 
-        sequence.look_ahead(lambda hidden, row: logits(hidden[0].index_select(0, row[None])[0], self.depth))
+        sequence.look_ahead(lambda hidden, row: logits(hidden[0].index_select(0, row[None])[0]))
         return guess
 
 

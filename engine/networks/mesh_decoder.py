@@ -153,7 +153,7 @@ class Looked(list[tuple[Tensor, Tensor]]):
 class MeshDecoder(nn.Module):
     """Embeddings, blocks, final norm and head. Row 0 of a sequence is the start vector; row i+1 is token i and predicts token i+1."""
 
-    quick: Callable[..., Tensor | None] | None = None  # all blocks in one call, or None for a pass that it does not know
+    quick: Callable[..., Tensor | None] | None = None  # all blocks and the last norm in one call, or None for a pass that it does not know
 
     def __init__(self, s: Settings):
         super().__init__()
@@ -184,8 +184,8 @@ class MeshDecoder(nn.Module):
         worn: Worn | None = None,
     ) -> Tensor:
         """Embedded rows [B, R, width], positions included -> hidden states after the final norm."""
-        if self.quick is not None and (found := self.quick(x, mask, looked, slab, fork, worn)) is not None:
-            return self.norm(found)
+        if self.quick is not None and (found := self.quick(x, mask, slab, None, None, looked, fork, worn)) is not None:
+            return found
         if isinstance(mask, Chain):
             mask = mask.dense(x.device)
         with hooked(worn):

@@ -71,7 +71,7 @@ class Block(nn.Module):
         q, k, v = turned[:, :, 0].transpose(1, 2), turned[:, :, 1].transpose(1, 2), mixed[:, :, 2].transpose(1, 2)
         if slab is not None:
             k, v = slab.write(layer, k, v)
-        seen = attend(q, k, v, mask)
+        seen = attend(q.to(k.dtype), k, v, mask).to(mixed.dtype)  # the slab may be rounded where the network is not
         x = x + self.attention_out(seen.transpose(1, 2).reshape(b, r, width))
         gate, up = self.gate_up(self.feed_norm(x)).chunk(2, -1)
         return x + self.feed_out(F.silu(gate) * up)
@@ -107,7 +107,7 @@ class Decoder(nn.Module):
     is. So each row of a `placed` decoder also gets its own place, computed from the cos and sin of its queries and keys.
     """
 
-    quick: Callable[..., Tensor | None] | None = None  # all blocks in one call, or None for a pass that it does not know
+    quick: Callable[..., Tensor | None] | None = None  # all blocks and the last norm in one call, or None for a pass that it does not know
 
     def __init__(self, layers: int, width: int, heads: int, inner: int, placed: bool = False):
         super().__init__()
@@ -147,8 +147,8 @@ class Decoder(nn.Module):
         places : [R, width], of the rows, where they are known already
         """
         x = self.with_places(x, cos, sin) if places is None else x + places
-        if self.quick is not None and (found := self.quick(x, cos, sin, mask, slab, fork, worn)) is not None:
-            return self.norm(found)
+        if self.quick is not None and (found := self.quick(x, mask, slab, cos, sin, None, fork, worn)) is not None:
+            return found
         if isinstance(mask, Chain):
             mask = mask.dense(x.device)
         with hooked(worn):

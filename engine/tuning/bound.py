@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from engine.core import NO_DRAFT, Backbone, Draft, Prompt, Sequence
 from engine.errors import NotSupported
-from engine.kernels.cpu.layers import NativeLinear
+from engine.kernels.cpu.blocks import NativeLinear
 from engine.kernels.cpu.library import native
 from engine.kernels.cpu.packed_linear import PackedLinear, can_pack
 from engine.memory import BYTES
@@ -87,8 +87,8 @@ def measured_rates(dtypes: tuple[str, ...], tries: int = 12) -> Rates:
         ways: list[nn.Module] = [layer.to(dtype)]
         if can_pack(dtype):
             ways.append(PackedLinear(layer, dtype))
-        if (library := native(dtype)) is not None:
-            ways.append(NativeLinear(layer, library, dtype))
+        if native(dtype) is not None:
+            ways.append(NativeLinear(layer, dtype))
         x = torch.randn(rows, inner).to(dtype)
         laps = [best(lambda way=way, x=x: way(x), tries) for way in ways]
         products[name], quiet = 2 * rows * inner * outer / min(lap.seconds for lap in laps), quiet and all(lap.quiet for lap in laps)

@@ -1,4 +1,4 @@
-"""The functions of native.c and of the other native_*.c, compiled once by the machine's C compiler and kept.
+"""The functions of blocks.c and native_verdict.c, compiled once by the machine's C compiler and kept.
 
 `native(dtype)` chooses: FORETOKEN_KERNELS=native asks for them, `reference` and `triton` refuse them, and by default they run where gcc
 or clang compiles them. The library lies in the user's cache under a name that changes with the source, the flags, the compiler
@@ -14,11 +14,12 @@ import platform
 import shutil
 import subprocess
 import sys
-from ctypes import c_float, c_int, c_int64, c_long, c_uint64, c_void_p
+from ctypes import c_int, c_int64, c_long, c_uint64, c_void_p
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import cffi
 import torch
 
 from engine.errors import NotSupported
@@ -27,85 +28,17 @@ from engine.kernels.choice import NATIVE, REFERENCE, VARIABLE, Choice, asked
 from engine.machine import has_matrix_units
 
 FOLDER = Path(__file__).parent
-PARTS = ("native.c", "native_verdict.c", "native_team.c")
+PARTS = ("blocks.c", "native_verdict.c", "native_team.c")
 SOURCES = tuple(FOLDER / name for name in PARTS)
-INCLUDED = tuple(FOLDER / name for name in ("native_vectors.c", "native_team.h"))
+INCLUDED = tuple(FOLDER / name for name in ("native_vectors.c", "native_team.h", "blocks.h"))
 FLAGS = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-march=native", "-ffp-contract=fast", "-fopenmp", "-shared", "-fPIC")
 COMPILERS = ("cc", "gcc", "clang")
+HEADER = FOLDER / "blocks.h"
 PATIENCE = 300  # seconds that a compiler gets; it needs two on a quiet machine
-LAYERS = 6  # the most that a block has; as in native.c
-AS_IT_IS, ROOT_MEAN_SQUARE, LAYER_NORM, SILU_GATE, GELU_GATE = range(5)  # what a row is before it is multiplied; as in native.c
 
 
-class Attention(ctypes.Structure):
-    """The arguments of `attend`; native.c describes them."""
-
-    _fields_ = (
-        *((name, c_void_p) for name in ("queries", "new_keys", "new_values")),
-        *((name, c_long) for name in ("stride", "branches", "heads", "count", "width", "kept")),
-        ("keys", c_void_p), ("values", c_void_p), ("branch_stride", c_long), ("head_stride", c_long),
-        *((name, c_void_p) for name in ("norm_query", "norm_key", "cosines", "sines", "seen", "out", "scratch")),
-        ("scratch_size", c_long), ("floor", c_float), ("scale", c_float), ("half", c_int), ("threads", c_int), ("chain", c_int),
-    )  # fmt: skip
-
-
-class Layer(ctypes.Structure):
-    """The weights of a product."""
-
-    _fields_ = (("panels", c_void_p), ("bias", c_void_p), ("inner", c_long), ("outer", c_long))
-
-
-class Norm(ctypes.Structure):
-    """What is done to a row before a product."""
-
-    _fields_ = (("weight", c_void_p), ("bias", c_void_p), ("constant", c_float), ("kind", c_int))
-
-
-class Update(ctypes.Structure):
-    """The low-rank update of a layer."""
-
-    _fields_ = (("down", c_void_p), ("up", c_void_p), ("rank", c_long))
-
-
-class Block(ctypes.Structure):
-    """The arguments of `picture_block` and `mesh_block`; native.c describes them."""
-
-    _fields_ = (
-        ("x", c_void_p), ("out", c_void_p), ("work", c_void_p), ("rows", c_long), ("half", c_int), ("threads", c_int),
-        ("attention", Attention), ("norms", Norm * 3), ("layers", Layer * LAYERS), ("cross_keys", c_void_p), ("cross_values", c_void_p),
-        ("cross_count", c_long), ("cross_branch_stride", c_long), ("cross_head_stride", c_long), ("cross_half", c_int),
-        ("parts", c_void_p), ("room", c_void_p), ("part_count", c_long), ("number", c_long), ("updates", c_void_p), ("first", c_long),
-    )  # fmt: skip
-
-
-class Part(ctypes.Structure):
-    """What one run brings to a pass of several; native.c describes it."""
-
-    _fields_ = (
-        ("attention", Attention), ("first", c_long), ("layer_stride", c_long), ("crossed", c_void_p), ("cross_count", c_long),
-        ("cross_branch_stride", c_long), ("cross_head_stride", c_long), ("cross_half", c_int),
-    )  # fmt: skip
-
-
-class Pass(ctypes.Structure):
-    """The arguments of `all_blocks` that its blocks share; native.c describes them."""
-
-    _fields_ = (
-        ("x", c_void_p), ("work", c_void_p), ("rows", c_long), ("layer_stride", c_long), ("threads", c_int), ("attention", Attention),
-        ("crossed", c_void_p), *((name, c_long) for name in ("cross_count", "cross_branch_stride", "cross_head_stride")),
-        ("cross_half", c_int), ("parts", c_void_p), ("room", c_void_p), ("part_count", c_long), ("updates", c_void_p), ("first", c_long),
-    )  # fmt: skip
-
-
-ROW = (c_void_p, c_long, c_long, c_long, c_int, c_void_p, c_void_p, c_float, c_void_p)  # x, rows, stride, width, kind, norm, result
 ONE = (c_void_p,)  # a structure, which the file of the function's wrapper describes
 SIGNATURES: dict[str, tuple[object, ...]] = {  # what each compiled function takes; it returns nothing
-    "prepare": (*ROW, c_int),
-    "linear": (*ROW, c_void_p, c_int, c_void_p, c_void_p, c_void_p, c_long, c_int),
-    "attend": (ctypes.POINTER(Attention),),
-    "picture_block": (ctypes.POINTER(Block),),
-    "mesh_block": (ctypes.POINTER(Block),),
-    "all_blocks": (c_void_p, c_long, ctypes.POINTER(Pass)),
     "gumbel": (c_uint64, c_void_p, c_long, c_long, c_void_p, c_void_p),  # base, positions, rows, vocabulary, result, scratch
     "uniform": (c_void_p, c_long, c_void_p, c_long, c_uint64, c_void_p),  # bases, streams, positions, rows, slot, result
     "verdicts": ONE,
@@ -123,7 +56,8 @@ NUMBERS: dict[str, tuple[tuple[object, ...], type]] = {  # those that return one
 
 
 class Library:
-    """The compiled functions, by their names in SIGNATURES and NUMBERS. Pointers are addresses of contiguous tensors, 0 for none."""
+    """The compiled functions: `blocks`, those of blocks.h, with the structures that `ffi` makes; and others by their names in SIGNATURES
+    and NUMBERS. Pointers are addresses of contiguous tensors, 0 for none."""
 
     def __init__(self, path: Path):
         """Raises OSError for a file that is no library of this machine."""
@@ -132,9 +66,11 @@ class Library:
             self._take(found[name], taken, None)
         for name, (taken, result) in NUMBERS.items():
             self._take(found[name], taken, result)
-        self.lanes = int(found.lanes())
-        self.multiplies_half = bool(found.multiplies_half())
-        self.has_units = bool(found.ask_for_units())  # the matrix units of AMX, for products in bfloat16
+        self.ffi = cffi.FFI()
+        self.ffi.cdef(HEADER.read_text(encoding="utf-8"))
+        self.blocks = self.ffi.dlopen(str(path))
+        self.lanes, self.multiplies_half = self.blocks.lanes(), bool(self.blocks.multiplies_half())
+        self.has_units = bool(self.blocks.ask_for_units())  # the matrix units of AMX, for products in bfloat16
 
     def _take(self, function: Any, taken: tuple[object, ...], result: type | None) -> None:
         function.argtypes, function.restype = taken, result
@@ -158,7 +94,7 @@ def native_choice(dtype: torch.dtype = torch.float32) -> Choice:
     if library is not None and dtype != torch.float32 and not (dtype == torch.bfloat16 and library.multiplies_half):
         library, reason = None, f"The processor has no instruction for products in {str(dtype).removeprefix('torch.')}."
     if library is not None and dtype == torch.bfloat16 and has_matrix_units() and not library.has_units and not wanted:
-        return Choice(REFERENCE, "The processor has matrix units for bfloat16, which PyTorch's products use and native.c may not.")
+        return Choice(REFERENCE, "The processor has matrix units for bfloat16, which PyTorch's products use and blocks.c may not.")
     return Choice(REFERENCE if library is None else NATIVE, reason)
 
 
@@ -175,9 +111,9 @@ def built() -> tuple[Library | None, str]:
         return Library(path), f"Compiled by {compiler}."
     except subprocess.CalledProcessError as e:
         said = (e.stderr.strip().splitlines() or ["it said nothing"])[0]
-        return None, f"{compiler} does not compile native.c ({said})."
+        return None, f"{compiler} does not compile blocks.c ({said})."
     except (OSError, subprocess.TimeoutExpired) as e:
-        return None, f"native.c could not be compiled or loaded ({e})."
+        return None, f"blocks.c could not be compiled or loaded ({e})."
 
 
 def folder() -> Path:

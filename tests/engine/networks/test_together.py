@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.cache import Slab
-from engine.kernels.cpu.layers import Brought
+from engine.kernels.cpu.blocks import RunRows
 from engine.kernels.cpu.library import built, native
 from engine.networks.mesh_decoder import MeshDecoder, Settings
 from engine.networks.native_blocks import quicken
@@ -83,8 +83,8 @@ def test_a_pass_of_pictures(dtype: torch.dtype, threads: int) -> None:
     single, seen = slabs(dtype), masks()
     joined = copies(single)
     rows = [(torch.randn(branches, count, WIDTH), *torch.randn(2, count, HEAD)) for branches, count, _ in RUNS]
-    alone = [decoder.quick(x, cos, sin, mask, slab) for (x, cos, sin), mask, slab in zip(rows, seen, single, strict=True)]
-    brought = [Brought(x, slab, mask, cos, sin) for (x, cos, sin), mask, slab in zip(rows, seen, joined, strict=True)]
+    alone = [decoder.quick(x, mask, slab, cos, sin) for (x, cos, sin), mask, slab in zip(rows, seen, single, strict=True)]
+    brought = [RunRows(x, slab, mask, cos, sin) for (x, cos, sin), mask, slab in zip(rows, seen, joined, strict=True)]
     assert_same_bits(decoder.quick.together(brought), alone, joined, single)
 
 
@@ -98,9 +98,9 @@ def test_a_pass_of_meshes_over_conditions_of_their_own(threads: int) -> None:
     joined = copies(single)
     looked = [decoder.look(torch.randn(branches, 11 + i, WIDTH)) for i, (branches, _, _) in enumerate(RUNS)]
     rows = [torch.randn(branches, count, WIDTH) for branches, count, _ in RUNS]
-    alone = [decoder.quick(*each) for each in zip(rows, seen, looked, single, strict=True)]
+    alone = [decoder.quick(x, mask, slab, looked=own) for x, mask, own, slab in zip(rows, seen, looked, single, strict=True)]
     crossed = [decoder.quick.crossed(each) for each in looked]
-    brought = [Brought(x, slab, mask, crossed=own) for x, slab, mask, own in zip(rows, joined, seen, crossed, strict=True)]
+    brought = [RunRows(x, slab, mask, cross=own) for x, slab, mask, own in zip(rows, joined, seen, crossed, strict=True)]
     assert_same_bits(decoder.quick.together(brought), alone, joined, single)
 
 
@@ -109,8 +109,8 @@ def test_a_hook_or_a_pass_of_another_kind_is_not_joined() -> None:
     quicken(decoder)
     slab = slabs(torch.float32)[0]
     x, turned = torch.randn(2, 1, WIDTH), torch.randn(2, 1, HEAD)
-    brought = Brought(x, slab, None, *turned)
-    assert decoder.quick.together([brought, Brought(x.double(), slab, None, *turned)]) is None
+    brought = RunRows(x, slab, None, *turned)
+    assert decoder.quick.together([brought, RunRows(x.double(), slab, None, *turned)]) is None
     handle = decoder.blocks[0].attention_out.register_forward_hook(lambda *_: None)
     assert decoder.quick.together([brought]) is None
     handle.remove()

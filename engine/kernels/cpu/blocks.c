@@ -1,12 +1,14 @@
-/* The hot operations of our own networks on a CPU, in C for gcc and clang. native.py compiles this file and describes the functions.
+/* All blocks of one of our own decoders on a CPU in one call, in C for gcc and clang. blocks.h describes structures and functions.
 
-   Every result of a row is a sum in an order that depends on the shapes of the weights and on the place of a key in the slab, never on the
-   number of rows, of threads, or on what other rows see. So a row has the same bits in a pass of one row and in a window.
+   Every result of a row is a sum in an order that depends on the shapes of the weights and on the place of a key in the cache, never on the
+   number of rows, of threads, of runs in the pass, or on what other rows see. So a row has the same bits in a pass of one row and in a window.
    Vectors are those of the compiler's extension; the number of lanes is the only thing that is known of the processor, except for
    bfloat16, whose products need AVX-512's instruction. */
 
-#include "native_team.h"
 #include "native_vectors.c"
+
+#include "blocks.h"
+#include "native_team.h"
 
 #include <omp.h>
 
@@ -16,13 +18,32 @@
 
 #define ROWS 6            /* rows of a tile: 6 x 4 sums, 4 weights and 1 number fit into 32 registers */
 #define QUERIES 4         /* rows that read a key together */
-#define LAYERS 6          /* the most that a block has */
+
+/* --- threads --- */
+
+typedef void Work(const void *of, long share, long shares);
+
+/* Calls `work` once in each of the threads that a region gets. */
+static void shared(int most, Work *work, const void *of) {
+    const int threads = team(most);
+    if (threads <= 1) {
+        work(of, 0, 1);
+        return;
+    }
+    Share own = share_of(threads);
+#pragma omp parallel num_threads(threads)
+    {
+        const int is_first = !omp_get_thread_num();
+        if (is_first) own.began = moment();
+        work(of, omp_get_thread_num(), omp_get_num_threads());
+        if (is_first) own.done = moment();
+    }
+    waited(&own);
+}
 
 INLINE vec gelu(vec x) { return x * normal_below(x); }
 
 /* --- what a row is before it is multiplied ------------------------------------------------------------------------- */
-
-enum { AS_IT_IS, ROOT_MEAN_SQUARE, LAYER_NORM, SILU_GATE, GELU_GATE };
 
 static float squares(const float *x, long width, float mean) {
     vec total = {0};
@@ -61,37 +82,22 @@ static void gated(float *out, const float *gate, const float *up, long width, in
     }
 }
 
-static __attribute__((noinline)) void prepare_row(
-    float *out, const float *x, long width, int kind, const float *weight, const float *bias, float constant) {
-    if (kind == SILU_GATE) {
-        gated(out, x, x + width, width, kind);
-    } else if (kind == GELU_GATE) {
-        gated(out, x + width, x, width, kind);
-    } else if (kind == ROOT_MEAN_SQUARE) {
+static __attribute__((noinline)) void prepare_row(float *out, const float *x, long width, const Norm *norm) {
+    const float *weight = norm->weight, *bias = norm->bias, constant = norm->constant;
+    if (norm->kind == SILU_GATE) {
+        gated(out, x, x + width, width, SILU_GATE);
+    } else if (norm->kind == GELU_GATE) {
+        gated(out, x + width, x, width, GELU_GATE);
+    } else if (norm->kind == ROOT_MEAN_SQUARE) {
         const float factor = 1.0f / sqrtf(squares(x, width, 0.0f) + constant * constant);
         for (long i = 0; i < width; i++) out[i] = x[i] * factor * weight[i];
-    } else if (kind == LAYER_NORM) {
+    } else if (norm->kind == LAYER_NORM) {
         const float mean = sum_row(x, width) / width;
         const float factor = 1.0f / sqrtf(squares(x, width, mean) / width + constant);
         for (long i = 0; i < width; i++) out[i] = (x[i] - mean) * factor * weight[i] + bias[i];
     } else {
         memcpy(out, x, 4 * width);
     }
-}
-
-void prepare(const float *x, long rows, long stride, long width, int kind, const float *weight, const float *bias, float constant, float *out,
-             int threads) {
-    const int many = rows > 4 ? team(threads) : 1;
-    Share own = share_of(many);
-#pragma omp parallel num_threads(many) if (many > 1)
-    {
-        const int first = many > 1 && !omp_get_thread_num();
-        if (first) own.began = moment();
-#pragma omp for schedule(static) nowait
-        for (long r = 0; r < rows; r++) prepare_row(out + r * width, x + r * stride, width, kind, weight, bias, constant);
-        if (first) own.done = moment();
-    }
-    waited(&own);
 }
 
 /* --- products ------------------------------------------------------------------------------------------------------- */
@@ -307,19 +313,6 @@ int multiplies_half(void) {
 #endif
 }
 
-/* The low-rank update of a layer: out += (x A^T) B^T. down, up : A [rank, inner] and B [outer, rank] in panels of float32, or null: none */
-typedef struct {
-    const float *down, *up;
-    long rank;
-} Update;
-
-/* Which rows of a product get an update: those from `first` on of each of `branches` times `count`. between : room for [rows, rank] */
-typedef struct {
-    const Update *update;
-    float *between;
-    long branches, count, first;
-} Adapted;
-
 /* Products of rows from..until with panels p and, if it is wide, p + 1. */
 INLINE void product_of_rows(int wide, long from, long until, const void *x, const void *packed, int half, long inner, long p, const Target *to) {
     const long pairs = inner / 2;
@@ -332,88 +325,93 @@ INLINE void product_of_rows(int wide, long from, long until, const void *x, cons
     }
 }
 
-/* As `linear`, and some rows get an update, or with null none. Other rows keep their bits. */
-static void product(const float *x, long rows, long stride, long inner, int kind, const float *weight, const float *bias_of_norm, float constant,
-                    float *scratch, const void *packed, int half, const float *bias, const float *residual, float *out, long outer, int most,
-                    const Adapted *adapted) {
-    const Target to = {bias, residual, out, outer}, added = {0, out, out, outer};
-    const long panels = (outer + PANEL - 1) / PANEL;
-    const int direct = kind == AS_IT_IS && stride == inner && !half;
-    const float *from = direct ? x : scratch;
-    uint16_t *rounded = (uint16_t *)(scratch + rows * inner);
-    const int threads = team(most);
-    Share own = share_of(threads);
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        const int first = threads > 1 && !omp_get_thread_num();
-        if (first) own.began = moment();
-        if (!direct) {
-#pragma omp for schedule(static) nowait
-            for (long r = 0; r < rows; r++) {
-                const float *own = x + r * stride;
-                if (!half || kind != AS_IT_IS || adapted) { /* an update reads float32 */
-                    prepare_row(scratch + r * inner, own, inner, kind, weight, bias_of_norm, constant);
-                    own = scratch + r * inner;
-                }
-                if (half) round_all(rounded + r * inner, own, inner);
-            }
-            if (first) own.done = moment();
-#pragma omp barrier
-            if (first) waited(&own), own.came = own.began = moment();
-        }
-        if (adapted) {
-            const Update *update = adapted->update;
-            const Target between = {0, 0, adapted->between, update->rank};
-            const long tall = (adapted->count - adapted->first + ROWS - 1) / ROWS, flat = (update->rank + PANEL - 1) / PANEL;
-#pragma omp for schedule(static) nowait
-            for (long t = 0; t < adapted->branches * tall * flat; t++) {
-                const long branch = t / (tall * flat), end = (branch + 1) * adapted->count;
-                const long r = branch * adapted->count + adapted->first + t / flat % tall * ROWS, until = r + ROWS < end ? r + ROWS : end;
-                product_of_rows(1, r, until, from, update->down, 0, inner, t % flat, &between);
-            }
-            if (first) own.done = moment();
-#pragma omp barrier
-            if (first) waited(&own), own.came = own.began = moment();
-        }
-#pragma omp for schedule(static) nowait
-        for (long share = 0; share < threads; share++) {
-            const long last = panels * (share + 1) / threads;
-            const int by_units = half && units && inner % (2 * SIDE) == 0;
-#if UNITS
-            if (by_units) product_of_panels(rows, (const uint32_t *)rounded, packed, inner / 2, panels * share / threads, last, &to);
-#endif
-            for (long p = panels * share / threads; p < last;) {
-                const int wide = LANES != 8 && p + 1 < last ? 2 : 1; /* AVX has registers for one panel only */
-                if (!by_units) product_of_rows(wide, 0, rows, half ? (const void *)rounded : from, packed, half, inner, p, &to);
-                for (long branch = 0; adapted && branch < adapted->branches; branch++) {
-                    const long start = branch * adapted->count;
-                    product_of_rows(wide, start + adapted->first, start + adapted->count, adapted->between, adapted->update->up, 0,
-                                    adapted->update->rank, p, &added);
-                }
-                p += wide;
-            }
-        }
-        if (first) own.done = moment();
-    }
-    waited(&own);
+/* A product of prepared rows: out = prepared(x) W^T + bias + residual. Rows from `first` on of each branch get an update, or with null none;
+   other rows keep their bits. stride : between rows of x
+   scratch : room for prepared rows, twice, and behind them [rows, rank] numbers between the factors of an update */
+typedef struct {
+    const float *x;
+    long rows, stride;
+    const Layer *layer;
+    int half;
+    const Norm *norm;
+    float *scratch;
+    const float *residual;
+    float *out;
+    const Update *update;
+    long branches, count, first;
+} Product;
+
+static const float *prepared(const Product *p) {
+    return p->norm->kind == AS_IT_IS && p->stride == p->layer->inner && !p->half ? p->x : p->scratch;
 }
 
-/* out = prepared(x) W^T + bias + residual. `scratch` holds the prepared rows: 4 bytes a number, and 2 more in bfloat16. */
-void linear(const float *x, long rows, long stride, long inner, int kind, const float *weight, const float *bias_of_norm, float constant,
-            float *scratch, const void *packed, int half, const float *bias, const float *residual, float *out, long outer, int most) {
-    product(x, rows, stride, inner, kind, weight, bias_of_norm, constant, scratch, packed, half, bias, residual, out, outer, most, 0);
+static uint16_t *rounded(const Product *p) { return (uint16_t *)(p->scratch + p->rows * p->layer->inner); }
+
+static float *between(const Product *p) { return p->scratch + 2 * p->rows * p->layer->inner; }
+
+static void prepare_share(const void *of, long share, long shares) {
+    const Product *p = of;
+    const long inner = p->layer->inner;
+    for (long r = p->rows * share / shares; r < p->rows * (share + 1) / shares; r++) {
+        const float *own = p->x + r * p->stride;
+        if (!p->half || p->norm->kind != AS_IT_IS || p->update) { /* an update reads float32 */
+            prepare_row(p->scratch + r * inner, own, inner, p->norm);
+            own = p->scratch + r * inner;
+        }
+        if (p->half) round_all(rounded(p) + r * inner, own, inner);
+    }
+}
+
+static void update_share(const void *of, long share, long shares) {
+    const Product *p = of;
+    const Target to = {0, 0, between(p), p->update->rank};
+    const long tall = (p->count - p->first + ROWS - 1) / ROWS, flat = (p->update->rank + PANEL - 1) / PANEL, tiles = p->branches * tall * flat;
+    for (long t = tiles * share / shares; t < tiles * (share + 1) / shares; t++) {
+        const long branch = t / (tall * flat), end = (branch + 1) * p->count;
+        const long r = branch * p->count + p->first + t / flat % tall * ROWS, until = r + ROWS < end ? r + ROWS : end;
+        product_of_rows(1, r, until, prepared(p), p->update->down, 0, p->layer->inner, t % flat, &to);
+    }
+}
+
+static void multiply_share(const void *of, long share, long shares) {
+    const Product *p = of;
+    const Layer *l = p->layer;
+    const Target to = {l->bias, p->residual, p->out, l->outer}, added = {0, p->out, p->out, l->outer};
+    const long panels = (l->outer + PANEL - 1) / PANEL, last = panels * (share + 1) / shares;
+    const int by_units = p->half && units && l->inner % (2 * SIDE) == 0;
+#if UNITS
+    if (by_units) product_of_panels(p->rows, (const uint32_t *)rounded(p), l->panels, l->inner / 2, panels * share / shares, last, &to);
+#endif
+    for (long at = panels * share / shares; at < last;) {
+        const int wide = LANES != 8 && at + 1 < last ? 2 : 1; /* AVX has registers for one panel only */
+        if (!by_units) product_of_rows(wide, 0, p->rows, p->half ? (const void *)rounded(p) : prepared(p), l->panels, p->half, l->inner, at, &to);
+        for (long branch = 0; p->update && branch < p->branches; branch++) {
+            const long start = branch * p->count;
+            product_of_rows(wide, start + p->first, start + p->count, between(p), p->update->up, 0, p->update->rank, at, &added);
+        }
+        at += wide;
+    }
+}
+
+static void multiply(const Product *p, int threads) {
+    if (prepared(p) != p->x) shared(threads, prepare_share, p);
+    if (p->update) shared(threads, update_share, p);
+    shared(threads, multiply_share, p);
+}
+
+static const Norm plain = {AS_IT_IS, 0, 0, 0.0f};
+
+void product_of(const float *x, long rows, const Layer *layer, int half, float *scratch, float *out, int threads) {
+    const Product p = {.x = x, .rows = rows, .stride = layer->inner, .layer = layer, .half = half, .norm = &plain, .scratch = scratch, .out = out};
+    multiply(&p, threads);
 }
 
 /* --- attention ------------------------------------------------------------------------------------------------------ */
 
 #define WIDEST 128 /* numbers of a head: 16, 32, 64 or 128 */
 
-/* queries : rows [branches * count], `stride` numbers apart, heads side by side
-   new_keys, new_values : of the same rows, or null: nothing is written
-   keys, values : of head h of branch b at b * branch_stride + h * head_stride; float or bfloat16
-   norm_query, norm_key : weights of a head's root-mean-square norm, or null: rows are brought to length 1
-   cosines, sines : [count, width], whose first halves turn the pairs (i, i + width / 2), or null
-   seen : [count, kept + count] or null: everything, or with `chain` all keys up to the row's own */
+/* What the rows of a run look at. queries : rows [branches * count], `stride` numbers apart, heads side by side
+   new_keys, new_values : of the same rows, or null: nothing is written. The others are as in blocks.h */
 typedef struct {
     const float *queries, *new_keys, *new_values;
     long stride, branches, heads, count, width, kept;
@@ -421,10 +419,9 @@ typedef struct {
     long branch_stride, head_stride;
     const float *norm_query, *norm_key, *cosines, *sines;
     const uint8_t *seen;
-    float *out, *scratch;
-    long scratch_size;
+    float *out;
     float floor, scale;
-    int half, threads, chain;
+    int half, chain;
 } Attention;
 
 static void turn(float *out, const float *x, const Attention *a, const float *weight, long row) {
@@ -586,199 +583,122 @@ static __attribute__((noinline)) void attend_pair(const Attention *a, long pair,
 /* About the time of a pair: products with the keys, and queries and keys that are turned. */
 static long cost_of(const Attention *a) { return a->count * (a->kept + a->count + 16); }
 
-/* Several of them, which share the scratch of the first; threads get shares of about equal cost. */
-static void attend_all(const Attention *all, long many, int most) {
-    const int threads = team(most);
-    long total = 0;
-    for (long i = 0; i < many; i++) total += all[i].branches * all[i].heads * cost_of(all + i);
-    Share own = share_of(threads);
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        const int first = threads > 1 && !omp_get_thread_num();
-        if (first) own.began = moment();
-#pragma omp for schedule(static) nowait
-        for (long share = 0; share < threads; share++) {
-            const long from = total * share / threads, to = total * (share + 1) / threads;
-            long before = 0;
-            for (long i = 0; i < many && before < to; i++) {
-                const Attention *a = all + i;
-                const long cost = cost_of(a), pairs = a->branches * a->heads;
-                for (long pair = 0; pair < pairs; pair++, before += cost)
-                    if (before >= from && before < to) attend_pair(a, pair, all->scratch + share * all->scratch_size);
-            }
-        }
-        if (first) own.done = moment();
-    }
-    waited(&own);
-}
-
-void attend(const Attention *a) { attend_all(a, 1, a->threads); }
-
-/* --- whole blocks: the same functions, one after another, without a way through Python between them ------------------ */
-
+/* Several of them, and room for each thread. */
 typedef struct {
-    const void *panels;
-    const float *bias;
-    long inner, outer;
-} Layer;
+    const Attention *all;
+    long many;
+    float *scratch;
+    long scratch_size;
+} Looks;
 
-typedef struct {
-    const float *weight, *bias;
-    float constant;
-    int kind;
-} Norm;
-
-/* What one run brings to a pass of several: its rows, from `first` on, its slab and its condition. `attention` is the first block's, without
-   addresses in `work`. crossed, cross_... : as in `Pass` */
-typedef struct {
-    Attention attention;
-    long first, layer_stride;
-    const void *const *crossed;
-    long cross_count, cross_branch_stride, cross_head_stride;
-    int cross_half;
-} Part;
-
-/* What the blocks of both networks have. `attention` lacks its addresses in `work`; its scratch is behind them. With parts, it only says what
-   is done to queries and keys; `room` has a place for each of them. */
-typedef struct {
-    const float *x;
-    float *out, *work;
-    long rows;
-    int half, threads;
-    Attention attention;
-    Norm norms[3];
-    Layer layers[LAYERS];
-    const void *cross_keys, *cross_values; /* of mesh blocks */
-    long cross_count, cross_branch_stride, cross_head_stride;
-    int cross_half;
-    const Part *parts; /* or null: the rows are one run's */
-    Attention *room;
-    long part_count, number; /* number : of the block in its network */
-    const Update *updates;   /* of the layers, for the rows of each branch from `first` on; or null */
-    long first;
-} Block;
-
-/* `scratch` holds the prepared rows, twice, and behind them what lies between the factors of an update. */
-static void multiply(const Block *b, int layer, const Norm *norm, const float *x, float *scratch, const float *residual, float *out) {
-    const Layer *l = &b->layers[layer];
-    const int gate = norm && (norm->kind == SILU_GATE || norm->kind == GELU_GATE);
-    const int is_adapted = b->updates && b->updates[layer].down && b->first < b->attention.count;
-    const Adapted adapted = {is_adapted ? b->updates + layer : 0, scratch + 2 * b->rows * l->inner, b->attention.branches, b->attention.count, b->first};
-    product(x, b->rows, gate ? 2 * l->inner : l->inner, l->inner, norm ? norm->kind : AS_IT_IS, norm ? norm->weight : 0, norm ? norm->bias : 0,
-            norm ? norm->constant : 0.0f, scratch, l->panels, b->half, l->bias, residual, out, l->outer, b->threads, is_adapted ? &adapted : 0);
-}
-
-/* The attention of every part to its own slab, over queries, keys and values side by side. */
-static void attend_parts(const Block *b, const float *mixed, float *seen, float *scratch) {
-    const long width = b->layers[0].inner;
-    for (long i = 0; i < b->part_count; i++) {
-        const Part *part = b->parts + i;
-        Attention *a = b->room + i;
-        *a = part->attention;
-        a->norm_query = b->attention.norm_query, a->norm_key = b->attention.norm_key, a->floor = b->attention.floor, a->scale = b->attention.scale;
-        a->keys = (char *)a->keys + b->number * part->layer_stride, a->values = (char *)a->values + b->number * part->layer_stride;
-        a->queries = mixed + part->first * 3 * width, a->new_keys = a->queries + width, a->new_values = a->queries + 2 * width;
-        a->out = seen + part->first * width, a->scratch = scratch;
+/* Threads get shares of about equal cost. */
+static void attend_share(const void *of, long share, long shares) {
+    const Looks *l = of;
+    long total = 0, before = 0;
+    for (long i = 0; i < l->many; i++) total += l->all[i].branches * l->all[i].heads * cost_of(l->all + i);
+    const long from = total * share / shares, to = total * (share + 1) / shares;
+    for (long i = 0; i < l->many && before < to; i++) {
+        const Attention *a = l->all + i;
+        const long cost = cost_of(a), pairs = a->branches * a->heads;
+        for (long pair = 0; pair < pairs; pair++, before += cost)
+            if (before >= from && before < to) attend_pair(a, pair, l->scratch + share * l->scratch_size);
     }
-    attend_all(b->room, b->part_count, b->threads);
 }
 
-/* The attention of every part to its own condition, over queries. */
-static void cross_parts(const Block *b, const float *queries, float *seen) {
-    const long width = b->layers[0].inner;
-    for (long i = 0; i < b->part_count; i++) {
-        const Part *part = b->parts + i;
-        Attention *a = b->room + i;
-        a->queries = queries + part->first * width, a->out = seen + part->first * width;
-        a->new_keys = a->new_values = 0, a->stride = width, a->kept = part->cross_count, a->seen = 0, a->chain = 0, a->half = part->cross_half;
-        a->keys = (void *)part->crossed[2 * b->number], a->values = (void *)part->crossed[2 * b->number + 1];
-        a->branch_stride = part->cross_branch_stride, a->head_stride = part->cross_head_stride;
-    }
-    attend_all(b->room, b->part_count, b->threads);
-}
-
-/* Self-attention, added to x. */
-static void attended(Block *b, float *mixed, float *seen, float *scratch) {
-    const long width = b->layers[0].inner;
-    Attention *a = &b->attention;
-    multiply(b, 0, &b->norms[0], b->x, scratch, 0, mixed);
-    a->queries = mixed, a->new_keys = mixed + width, a->new_values = mixed + 2 * width, a->out = seen, a->scratch = scratch;
-    if (b->parts) attend_parts(b, mixed, seen, scratch);
-    else attend(a);
-    multiply(b, 1, 0, seen, scratch, b->x, b->out);
-}
-
-/* `work` holds 3 width + width + twice the inner width numbers for each row, and scratch for products or attention. */
-void picture_block(Block *b) {
-    const long width = b->layers[0].inner;
-    float *mixed = b->work, *seen = mixed + b->rows * 3 * width, *wide = seen + b->rows * width, *scratch = wide + b->rows * b->layers[2].outer;
-    const Norm gate = {0, 0, 0.0f, SILU_GATE};
-    attended(b, mixed, seen, scratch);
-    multiply(b, 2, &b->norms[1], b->out, scratch, 0, wide);
-    multiply(b, 3, &gate, wide, scratch, b->out, b->out);
-}
-
-void mesh_block(Block *b) {
-    const long width = b->layers[0].inner;
-    float *mixed = b->work, *seen = mixed + b->rows * 3 * width, *wide = seen + b->rows * width, *scratch = wide + b->rows * b->layers[4].outer;
-    const Norm gate = {0, 0, 0.0f, GELU_GATE};
-    attended(b, mixed, seen, scratch);
-    multiply(b, 2, &b->norms[1], b->out, scratch, 0, mixed);
-    if (b->parts) {
-        cross_parts(b, mixed, seen);
-    } else {
-        Attention cross = b->attention;
-        cross.new_keys = cross.new_values = 0, cross.stride = width, cross.kept = b->cross_count, cross.seen = 0, cross.chain = 0, cross.half = b->cross_half;
-        cross.keys = (void *)b->cross_keys, cross.values = (void *)b->cross_values;
-        cross.branch_stride = b->cross_branch_stride, cross.head_stride = b->cross_head_stride;
-        attend(&cross);
-    }
-    multiply(b, 3, 0, seen, scratch, b->out, b->out);
-    multiply(b, 4, &b->norms[2], b->out, scratch, 0, wide);
-    multiply(b, 5, &gate, wide, scratch, b->out, b->out);
+/* The numbers that a thread needs: queries, a key, the scores of four rows, and for more rows keys and values that it widens. */
+static long room_for(long count, long width, long kept) {
+    return (count + 1) * width + QUERIES * (kept + count + LANES) + (count > QUERIES ? 2 * (kept + count) * width : 0);
 }
 
 /* --- all blocks of a network -------------------------------------------------------------------------------------------- */
 
-/* What the blocks of a pass share. `attention` is the first block's; keys and values of a block lie `layer_stride` bytes after those of
-   the one before. crossed : keys and values of the condition, block by block, or null for blocks of pictures
-   parts : of the runs that share the pass, all of them pictures or all of them meshes, instead of `attention` and `crossed`, or null
-   updates : of an adapter, for the rows of each branch from `first` on, block by block LAYERS of them, or null; not with parts */
-typedef struct {
-    float *x, *work; /* x : the rows, before and after */
-    long rows, layer_stride;
-    int threads;
-    Attention attention;
-    const void *const *crossed;
-    long cross_count, cross_branch_stride, cross_head_stride;
-    int cross_half;
-    const Part *parts;
-    Attention *room; /* for as many as there are parts */
-    long part_count;
-    const Update *updates;
-    long first;
-} Pass;
-
-/* One block after another, in place. Each of them has the norms and layers of its own. */
-void all_blocks(const Block *blocks, long count, const Pass *p) {
-    for (long i = 0; i < count; i++) {
-        Block b = blocks[i];
-        const float *query = b.attention.norm_query, *key = b.attention.norm_key;
-        const float floor = b.attention.floor, scale = b.attention.scale;
-        b.x = b.out = p->x, b.work = p->work, b.rows = p->rows, b.threads = p->threads;
-        b.attention = p->attention;
-        b.attention.norm_query = query, b.attention.norm_key = key, b.attention.floor = floor, b.attention.scale = scale;
-        b.attention.keys = (char *)p->attention.keys + i * p->layer_stride;
-        b.attention.values = (char *)p->attention.values + i * p->layer_stride;
-        b.parts = p->parts, b.room = p->room, b.part_count = p->part_count, b.number = i;
-        b.updates = p->updates ? p->updates + i * LAYERS : 0, b.first = p->first;
-        if (!(p->parts ? p->parts->crossed : p->crossed)) {
-            picture_block(&b);
-            continue;
-        }
-        if (p->crossed) b.cross_keys = p->crossed[2 * i], b.cross_values = p->crossed[2 * i + 1];
-        b.cross_count = p->cross_count;
-        b.cross_branch_stride = p->cross_branch_stride, b.cross_head_stride = p->cross_head_stride, b.cross_half = p->cross_half;
-        mesh_block(&b);
+static long attention_room(const Pass *p) {
+    long most = 0;
+    for (long i = 0; i < p->run_count; i++) {
+        const Run *run = p->runs + i;
+        const long kept = run->kept > run->cross_count ? run->kept : run->cross_count, room = room_for(run->count, p->width / p->heads, kept);
+        most = room > most ? room : most;
     }
+    return most;
+}
+
+/* Where numbers lie in `work`: queries, keys and values; what attention found; the feed-forward layer; and scratch. */
+static float *found_of(const Pass *p) { return p->work + 3 * p->rows * p->width; }
+static float *wide_of(const Pass *p) { return found_of(p) + p->rows * p->width; }
+static float *scratch_of(const Block *b, const Pass *p) { return wide_of(p) + p->rows * b->layers[b->count - 2].outer; }
+
+long work_of(const Block *blocks, long count, const Pass *p) {
+    long inner = 0, rank = 0;
+    for (long i = 0; i < count; i++)
+        for (int j = 0; j < blocks[i].count; j++) {
+            inner = blocks[i].layers[j].inner > inner ? blocks[i].layers[j].inner : inner;
+            if (p->updates && p->updates[i * LAYERS + j].rank > rank) rank = p->updates[i * LAYERS + j].rank;
+        }
+    const long products = p->rows * (2 * inner + rank), attention = p->threads * attention_room(p);
+    return p->rows * (4 * p->width + blocks->layers[blocks->count - 2].outer) + (products > attention ? products : attention);
+}
+
+/* A layer of block `number`. */
+static void layer(const Block *b, const Pass *p, long number, int which, const Norm *norm, const float *x, const float *residual, float *out) {
+    const Layer *l = &b->layers[which];
+    const Update *update = p->updates ? p->updates + number * LAYERS + which : 0;
+    const int gate = norm->kind == SILU_GATE || norm->kind == GELU_GATE;
+    Product own = {.x = x, .rows = p->rows, .stride = gate ? 2 * l->inner : l->inner, .layer = l, .half = b->half, .norm = norm,
+                   .scratch = scratch_of(b, p), .residual = residual, .out = out};
+    if (update && update->down && p->first < p->runs->count)
+        own.update = update, own.branches = p->runs->branches, own.count = p->runs->count, own.first = p->first;
+    multiply(&own, p->threads);
+}
+
+/* The attention of every run, to its own rows or to its condition. */
+static void attend(const Block *b, const Pass *p, long number, int to_condition) {
+    const long width = p->width;
+    const float *queries = p->work;
+    float *out = found_of(p);
+    Attention all[p->run_count];
+    for (long i = 0; i < p->run_count; i++) {
+        const Run *run = p->runs + i;
+        Attention a = {.queries = queries, .stride = to_condition ? width : 3 * width, .branches = run->branches, .heads = p->heads,
+                       .count = run->count, .width = width / p->heads, .norm_query = b->query, .norm_key = b->key, .out = out,
+                       .floor = b->floor, .scale = b->scale};
+        if (to_condition) {
+            a.kept = run->cross_count, a.keys = (void *)run->crossed[2 * number], a.values = (void *)run->crossed[2 * number + 1];
+            a.branch_stride = run->cross_branch_stride, a.head_stride = run->cross_head_stride;
+        } else {
+            a.new_keys = queries + width, a.new_values = queries + 2 * width, a.kept = run->kept;
+            a.keys = (char *)run->keys + number * run->layer_stride, a.values = (char *)run->values + number * run->layer_stride;
+            a.branch_stride = run->branch_stride, a.head_stride = run->head_stride, a.half = run->half;
+            a.cosines = run->cosines, a.sines = run->sines, a.seen = run->seen, a.chain = run->chain;
+        }
+        all[i] = a;
+        queries += run->branches * run->count * a.stride, out += run->branches * run->count * width;
+    }
+    const Looks looks = {all, p->run_count, scratch_of(b, p), attention_room(p)};
+    shared(p->threads, attend_share, &looks);
+}
+
+static void norm_share(const void *of, long share, long shares) {
+    const Pass *p = of;
+    for (long r = p->rows * share / shares; r < p->rows * (share + 1) / shares; r++)
+        prepare_row(p->x + r * p->width, p->x + r * p->width, p->width, p->last);
+}
+
+void all_blocks(const Block *blocks, long count, const Pass *p) {
+    float *mixed = p->work, *found = found_of(p), *wide = wide_of(p);
+    for (long i = 0; i < count; i++) {
+        const Block *b = blocks + i;
+        const int feed = b->count - 2, is_mesh = b->count == LAYERS;
+        const Norm gate = {is_mesh ? GELU_GATE : SILU_GATE, 0, 0, 0.0f};
+        layer(b, p, i, 0, &b->norms[0], p->x, 0, mixed);
+        attend(b, p, i, 0);
+        layer(b, p, i, 1, &plain, found, p->x, p->x);
+        if (is_mesh) {
+            layer(b, p, i, 2, &b->norms[1], p->x, 0, mixed);
+            attend(b, p, i, 1);
+            layer(b, p, i, 3, &plain, found, p->x, p->x);
+        }
+        layer(b, p, i, feed, &b->norms[2], p->x, 0, wide);
+        layer(b, p, i, feed + 1, &gate, wide, p->x, p->x);
+    }
+    if (p->last) shared(p->threads, norm_share, p);
 }
