@@ -1,8 +1,8 @@
 """Several runs of one model at once: `generate_many` joins their passes, so that the weights are read once for all of them.
 
-Each run keeps its own prompt, noise, cache and trace, and its method runs as it is: in a thread of its own, which stops where the method
-asks for a pass. One thread moves at a time, and they take turns in a fixed order, so nothing depends on chance. When every run waits for
-its pass, the passes are computed as one (`Trunk.together`), and the runs go on. The place of a run that has ended goes to the next prompt.
+Each run keeps its own prompt, noise, cache and trace, and its method runs as it is: in a greenlet, which stops where the method asks for a
+pass. They move one after another in the order of their places. When every run waits for its pass, the passes are computed as one
+(`Trunk.together`), and the runs go on. The place of a run that has ended goes to the next prompt.
 
 A run has the tokens that it has alone, because a row of a joined pass has the bits of a row alone. Passes that a model does not join are
 computed one by one; the capability "joined" says that it joins most of them.
@@ -10,14 +10,13 @@ computed one by one; the capability "joined" says that it joins most of them.
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from greenlet import GreenletExit, getcurrent, greenlet
 from torch import Tensor
 
 from engine.core import Backbone, Method, Prompt
@@ -79,147 +78,70 @@ def generate_many(
 
 def _ended(prompts: Iterator[tuple[int, Prompt]], begin: Callable[[Prompt], Run], at_once: int, watch: Watch | None) -> Iterator[Ended]:
     """Yields the runs as they end."""
-    circle = _Circle()
+    places: list[_Place] = []
     try:
         while True:
-            while len(circle.places) < at_once and (following := next(prompts, None)) is not None:
-                index, prompt = following
-                circle.add(_Place(index, begin(prompt), circle, watch is not None))
-            if not circle.places:
+            while len(places) < at_once and (following := next(prompts, None)) is not None:
+                places.append(_Place(following[0], begin(following[1]), watch))
+            if not places:
                 return
-            circle.go_round()
-            while circle.stepped is not None:
-                watch(circle.stepped.index, circle.stepped.run)
-                circle.give_back()
-            yield from [Ended(place.index, place.run, place.error) for place in circle.leave()]
+            with torch.inference_mode():  # of this thread, so of all runs: none may end it for another
+                for place in places:
+                    place.advance()
+                if all(place.asked is not None for place in places):
+                    compute(places)
+                    continue
+            ended = [place for place in places if place.asked is None]
+            places = [place for place in places if place.asked is not None]
+            yield from [Ended(place.index, place.run, place.error) for place in ended]
     finally:
-        circle.close()
-
-
-class _Given(BaseException):
-    """Ends a run whose place is given up, from inside of its pass."""
-
-
-class _Circle:
-    """The runs that advance together, and whose turn it is: a run's, or that of the thread that asked for them."""
-
-    def __init__(self) -> None:
-        self.places: list[_Place] = []
-        self.stepped: _Place | None = None  # the watched run that has made a step
-        self.is_closing = False
-        self._waiting: deque[_Place] = deque()  # those that have not moved yet in this round
-        self._turn = _closed_lock()
-        self._is_away = False  # whether a run has the turn
-
-    def add(self, place: _Place) -> None:
-        """Takes in a run that has not begun."""
-        self.places.append(place)
-        self._waiting.append(place)
-
-    def go_round(self) -> None:
-        """Gives the turn away until a run has ended and all others wait for a pass, or a watched run has made a step."""
-        if not self._waiting:
-            compute(self.places)
-            self._waiting.extend(self.places)
-        self._give(self._waiting.popleft())
-
-    def give_back(self) -> None:
-        """Gives the turn back to the run that has made a step."""
-        place, self.stepped = self.stepped, None
-        self._give(place)
-
-    def leave(self) -> list[_Place]:
-        """Takes out the runs that have ended."""
-        ended = [place for place in self.places if place.has_ended]
-        self.places = [place for place in self.places if not place.has_ended]
-        return ended
-
-    def close(self) -> None:
-        """Ends all runs where they are, and their threads."""
-        self.is_closing = True
-        if self._is_away:  # an interrupt came while a run moved
-            self._turn.acquire()
-        for place in self.places:
-            place.end()
-
-    def _give(self, place: _Place) -> None:
-        self._is_away = True
-        place.turn.release()
-        self._turn.acquire()
-
-    # --- called by the thread whose turn it is ---
-
-    def after(self, place: _Place) -> bool:
-        """Gives the turn away after a run has moved; returns whether it has to wait for its next one."""
-        if self.is_closing or (not self._waiting and any(each.has_ended for each in self.places)):
-            self._return()
-        elif self._waiting:
-            self._waiting.popleft().turn.release()
-        else:
-            compute(self.places)
-            self._waiting.extend(each for each in self.places if each is not place)
-            return False
-        return True
-
-    def show(self, place: _Place) -> None:
-        """Gives the turn to the caller, who looks at a step."""
-        self.stepped = place
-        self._return()
-
-    def _return(self) -> None:
-        """Gives the turn to the caller. An interrupt may come before it takes it, so it is not away from here on."""
-        self._is_away = False
-        self._turn.release()
+        for place in places:
+            place.close()
 
 
 class _Place:
-    """A run in a thread of its own, which moves only when it has the turn."""
+    """A run in a greenlet.
 
-    def __init__(self, index: int, run: Run, circle: _Circle, is_watched: bool):
-        self.index, self.run, self.circle, self.is_watched = index, run, circle, is_watched
-        self.asked: Asked | None = None  # the pass that it waits for
-        self.found: Passed | Exception | None = None  # what became of it
+    asked : the pass that it waits for, None if it has ended
+    """
+
+    def __init__(self, index: int, run: Run, watch: Watch | None):
+        self.index, self.run, self.watch = index, run, watch
+        self.asked: Asked | None = None
         self.error: Exception | None = None
-        self.has_ended = False
-        self.turn = _closed_lock()
-        self._is_given_up = False
+        self._found: Passed | Exception | None = None  # what became of it
         self._spent, self._since = 0.0, 0.0
+        self._greenlet, self._hub = greenlet(self._work), getcurrent()
         run.clock, run.began = self._clock, self._join
-        self._thread = threading.Thread(target=self._work, name=f"run {index}", daemon=True)
-        self._thread.start()
+
+    def advance(self) -> None:
+        """Lets the run move until it waits for a pass or has ended; not a run that waits already."""
+        while self.asked is None and not self._greenlet.dead:
+            self._since = time.perf_counter()
+            self._greenlet.switch()
+            self._spent += time.perf_counter() - self._since
+            if self.watch is not None and self.asked is None and not self._greenlet.dead:
+                self.watch(self.index, self.run)
 
     def take(self, found: Passed | Exception, seconds: float) -> None:
         """Gives the run its pass, and its share of the time."""
-        self.asked, self.found = None, found
+        self.asked, self._found = None, found
         self._spent += seconds
 
-    def end(self) -> None:
-        """Ends the run where it is, and its thread."""
-        self._is_given_up = True
-        if not self.has_ended:
-            self.turn.release()
-        self._thread.join()
+    def close(self) -> None:
+        """Ends the run where it is."""
+        self._greenlet.throw(GreenletExit)
+        self.run.close()
 
-    # --- in its thread ---
+    # --- in its greenlet ---
 
     def _work(self) -> None:
         try:
-            self._wait()
             for _ in self.run:
-                if self.is_watched:
-                    self._rest()
-                    self.circle.show(self)
-                    self._wait()
-        except _Given:
-            self.run.close()
-            self.has_ended = True
-            if not self._is_given_up:  # the turn came from another run just before; else who gave the place up has it already
-                self.circle.after(self)
-            return
+                if self.watch is not None:
+                    self._hub.switch()
         except Exception as e:  # it belongs to this run alone; who asked for the run gets it
             self.error = e
-        self.has_ended = True
-        self.circle.after(self)
 
     def _join(self, sequence: object) -> None:
         if isinstance(sequence, TransformerSequence):  # any other computes its own passes
@@ -227,39 +149,18 @@ class _Place:
 
     def _pass(self, asked: Asked) -> Passed:
         self.asked = asked
-        self._rest()
-        if self.circle.after(self):
-            self._wait()
-        else:
-            self._since = time.perf_counter()
-        found, self.found = self.found, None
+        self._hub.switch()
+        found, self._found = self._found, None
         if isinstance(found, Exception):
             raise found
         return found
-
-    def _rest(self) -> None:
-        self._spent += time.perf_counter() - self._since
-
-    def _wait(self) -> None:
-        self.turn.acquire()
-        self._since = time.perf_counter()
-        if self.circle.is_closing:
-            raise _Given
 
     def _clock(self) -> float:
         return self._spent + time.perf_counter() - self._since
 
 
-def _closed_lock() -> threading.Lock:
-    lock = threading.Lock()
-    lock.acquire()
-    return lock
-
-
-@torch.inference_mode()
 def compute(places: list[_Place]) -> None:
     """Computes the passes that all runs wait for, as one where the model can, and gives every run its own."""
-    torch.set_flush_denormal(True)  # a per-thread setting
     asked, start = [place.asked for place in places], time.perf_counter()
     try:
         found = asked[0].trunk.together(asked) if len(asked) > 1 else None

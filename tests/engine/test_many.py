@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import _thread
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,13 +11,12 @@ from typing import Any
 import pytest
 import torch
 
-from engine import many as many_module
 from engine.backbones import load, lowpoly, pictogram
 from engine.core import Backbone, Knobs, Method, Prompt, Sequence, Step
 from engine.errors import BadPrompt, NotSupported
 from engine.kernels.choice import REFERENCE, VARIABLE
 from engine.kernels.cpu.library import built, native
-from engine.many import USUAL, Ended, _Circle, generate_many, usual
+from engine.many import USUAL, Ended, generate_many, usual
 from engine.methods import find
 from engine.networks.trunk import Asked
 from engine.noise import Noise
@@ -226,9 +223,23 @@ def test_a_method_that_does_not_fit_is_refused() -> None:
 # --- errors and ends --------------------------------------------------------------------------------------------------
 
 
-def threads() -> list[str]:
-    """The threads of runs that live."""
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("run ")]
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
+    """The runs that begin."""
+    found: list[Run] = []
+    plain = Run.__init__
+
+    def noted(self: Run, *arguments: Any, **more: Any) -> None:
+        plain(self, *arguments, **more)
+        found.append(self)
+
+    monkeypatch.setattr(Run, "__init__", noted)
+    return found
+
+
+def open_runs(begun: list[Run]) -> int:
+    """The number of runs that hold a cache."""
+    return sum(run.sequence is not None for run in begun)
 
 
 def failing(method: Method, seed: int, at: int) -> Method:
@@ -243,14 +254,14 @@ def failing(method: Method, seed: int, at: int) -> Method:
     return replace(method, decode=decode)
 
 
-def test_what_goes_wrong_in_a_run_ends_only_this_run(pictures: Backbone) -> None:
+def test_what_goes_wrong_in_a_run_ends_only_this_run(pictures: Backbone, begun: list[Run]) -> None:
     prompts = [*captions(pictures, 3), Prompt("", seed=3, size=64)]
     runs = alone(pictures, "ar", prompts[:3])
     ended = sorted(generate_many(pictures, failing(find("ar")[0], 1, 7), prompts, at_once=4), key=lambda each: each.index)
     assert isinstance(ended[1].error, ZeroDivisionError) and ended[1].run.tokens == runs[1].tokens[:7]
     assert isinstance(ended[3].error, BadPrompt) and ended[3].run.tokens == []
     assert [trace_of(ended[i].run) for i in (0, 2)] == [trace_of(runs[i]) for i in (0, 2)]
-    assert threads() == []
+    assert open_runs(begun) == 0
 
 
 def test_what_goes_wrong_in_a_joined_pass_is_raised_in_its_runs(pictures: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,23 +289,17 @@ def test_a_run_that_is_stopped_disturbs_no_other(pictures: Backbone) -> None:
 
 
 @pytest.mark.parametrize("end", [lambda ended: ended.close(), lambda ended: None], ids=["closed", "dropped"])
-def test_whoever_wants_no_more_leaves_no_thread(meshes: Backbone, end: Callable[[Any], None]) -> None:
+def test_whoever_wants_no_more_leaves_no_run(meshes: Backbone, begun: list[Run], end: Callable[[Any], None]) -> None:
     ended = generate_many(meshes, find("ar")[0], clouds(), at_once=3)
     next(ended)
-    assert threads()
+    assert open_runs(begun) == 2
     end(ended)
     del ended
-    assert threads() == []
+    assert open_runs(begun) == 0
 
 
-def interrupt() -> None:
-    """A signal that wakes the main thread."""
-    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-
-
-@pytest.mark.parametrize("how", [_thread.interrupt_main, interrupt], ids=["in its turn", "while it waits"])
-def test_ctrl_c_ends_all_runs(pictures: Backbone, how: Callable[[], None]) -> None:
-    once = iter([how])  # a second one would end the tidying too
+def test_ctrl_c_ends_all_runs(pictures: Backbone, begun: list[Run]) -> None:
+    once = iter([_thread.interrupt_main])  # a second one would end the tidying too
 
     def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
         for i, step in enumerate(find("ar")[0].decode(sequence, knobs, noise, drafter)):
@@ -304,48 +309,19 @@ def test_ctrl_c_ends_all_runs(pictures: Backbone, how: Callable[[], None]) -> No
 
     with pytest.raises(KeyboardInterrupt):
         list(generate_many(pictures, replace(find("ar")[0], decode=decode), captions(pictures, 3), at_once=2))
-    assert threads() == []
+    assert len(begun) == 2 and open_runs(begun) == 0
 
 
-def test_ctrl_c_while_a_run_takes_the_turn_from_another_ends_all_runs(pictures: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run has its turn and has not looked yet whether the runs are being closed."""
-    is_closing, close = threading.Event(), _Circle.close
-
-    class Turn:
-        """A closed lock; the second run is interrupted as soon as it has its third turn."""
-
-        taken = 0
-
-        def __init__(self) -> None:
-            self.lock = threading.Lock()
-            self.lock.acquire()
-            self.release = self.lock.release
-
-        def acquire(self) -> None:
-            self.lock.acquire()
-            if threading.current_thread().name == "run 1":
-                Turn.taken += 1
-                if Turn.taken == 3:
-                    interrupt()
-                    assert is_closing.wait(20)
-
-    def close_and_tell(circle: _Circle) -> None:
-        circle.is_closing = True
-        is_closing.set()
-        close(circle)
-
-    monkeypatch.setattr(many_module, "_closed_lock", Turn)
-    monkeypatch.setattr(_Circle, "close", close_and_tell)
-    with pytest.raises(KeyboardInterrupt):
-        list(generate_many(pictures, find("ar")[0], captions(pictures, 3), at_once=2))
-    assert threads() == []
+def test_the_caller_is_not_in_inference_mode_between_runs(meshes: Backbone) -> None:
+    for _ in generate_many(meshes, find("ar")[0], clouds(2), at_once=2):
+        assert not torch.is_inference_mode_enabled()
 
 
-def test_what_the_caller_raises_ends_all_runs(pictures: Backbone) -> None:
+def test_what_the_caller_raises_ends_all_runs(pictures: Backbone, begun: list[Run]) -> None:
     def watch(index: int, run: Run) -> None:
         if len(run.steps) == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         list(generate_many(pictures, find("ar")[0], captions(pictures, 3), at_once=2, watch=watch))
-    assert threads() == []
+    assert open_runs(begun) == 0
