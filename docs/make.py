@@ -155,32 +155,18 @@ def compiled_table(path: Path, command: str) -> str:
 
 
 def passes_table(path: Path, command: str) -> str:
-    """Passes of the shipped models with their bounds, and whole generations with the shares of a step, by PyTorch and native."""
+    """Seconds of runs of the shipped models by PyTorch and by compiled functions."""
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    first = rows[0]
-    passes = [
-        "| model | type | pass | PyTorch ms | native ms | times as fast | bound ms | times the bound |", "|---|---|---|---|---|---|---|---|"
-    ]  # fmt: skip
-    wholes = [
-        "| model | type | method | ms per pass | seconds | times as fast | shares of a native step |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    lines = ["| model | type | pixels | method | PyTorch | compiled | times per pass |", "|---|---|---|---|---|---|---|"]
     for row in rows:
-        start, (before, after) = f"| {row['backbone']} | {row['dtype']} |", (float(row[f"{kind}_ms"]) for kind in ("reference", "native"))
-        if row["bound_ms"]:
-            over = f"{row['reference_over_bound']}, native {row['native_over_bound']}"
-            passes.append(
-                f"{start} {row['what'][8:]} | {before:.2f} | {after:.2f} | {before / after:.2f} | {float(row['bound_ms']):.2f} | {over} |"
-            )
-        else:
-            shares = ", ".join(f"{part} {float(row[name]):.0%}" for part in SHARES if row.get(name := f"native_{part}_share"))
-            slow, quick = float(row["reference_seconds"]), float(row["native_seconds"])
-            name = row["what"].split(",")[0]
-            wholes.append(f"{start} `{name}` | {before:.2f} to {after:.2f} | {slow:.2f} to {quick:.2f} | {slow / quick:.2f} | {shares} |")
+        start, seconds = f"| {row['backbone']} | {row['dtype']} | {row['size']} | `{row['method']}` |", []
+        for kind in ("reference", "native"):
+            seconds.append(f"{float(row[f'{kind}_seconds']):.2f} s")
+        lines.append(f"{start} {' | '.join(seconds)} | {float(row['times']):.2f} |")
+    first = rows[0]
     machine = f"{first['processor']}, {first['threads']} thread(s), {first['clock']} time, PyTorch {first['torch']}"
-    source = f"`python launch.py {command}`: {machine}, commit {first['commit']}; {first['kept']} tokens in the cache."
-    return "\n".join([source, "", *passes, "", *wholes, ""])
+    return "\n".join([f"`python launch.py {command}`: {machine}, commit {first['commit']}.", "", *lines, ""])
 
 
 def bounds_table() -> str:

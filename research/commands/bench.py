@@ -207,7 +207,7 @@ def add_cpu(p: Parser) -> None:
 
 
 def cpu(options: argparse.Namespace) -> Rows:
-    """Times passes on a CPU."""
+    """Times runs on a CPU."""
     import torch
 
     from research.bench import passes
@@ -256,8 +256,8 @@ KINDS = {
         "needs no GPU; where there is one, times them against their references and against copying as many bytes.", add_kernels, kernels,
     ),
     "cpu": Kind(
-        "passes on a CPU", "Times passes and whole generations of pictogram and lowpoly on a CPU, by PyTorch's operations and by native "
-        "functions in alternation. Prints the least time that this machine needs for a pass.", add_cpu, cpu,
+        "runs on a CPU", "Times runs of pictogram and lowpoly on a CPU, by PyTorch's operations and by compiled functions alternating.",
+        add_cpu, cpu,
     ),
     "gpu": Kind(
         "graphs and windows on a GPU", "Times plain decoding with CUDA graphs against transformers' generate, and a window's step over a "

@@ -49,8 +49,7 @@ SAMPLING = ("temperature", "top_k", "top_p", "guidance", "adherence")  # older t
 KINDS = ("image", "mesh", "other")
 NAMES = {
     "kernels": "GPU kernels, compiled",
-    "epyc-cpu": "Passes on a CPU: AMD EPYC",
-    "xeon-amx-cpu": "Passes on a CPU: Intel Xeon with AMX",
+    "epyc-cpu": "PyTorch or compiled functions: AMD EPYC",
 }
 SUBJECTS = {"auto": ", auto against fixed choices", "trees": ", trees and the dual stream"}  # of a table, by a word of its file's name
 

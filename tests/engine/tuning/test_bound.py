@@ -114,8 +114,8 @@ def test_rates_are_those_of_the_best_way(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_row_of_the_benchmark_reads_well() -> None:
-    row = {"backbone": "pictogram", "dtype": "float32", "what": "pass of 1 row", "reference_ms": 4.0, "native_ms": 2.0, "bound_ms": 1.0}
-    assert passes.readable(row | {"native_over_bound": 2.0}).endswith("4.00 ->   2.00 ms (2.00x), bound 1.00 ms, 2.00 times")
+    row = {"backbone": "pictogram", "dtype": "float32", "size": 128, "method": "ar", "reference_seconds": 4.0, "native_seconds": 2.0}
+    assert passes.readable(row | {"times": 2.0, "native_passes": 256}).endswith("4.000 ->  2.000 s, 2.00 times per pass (256 passes)")
 
 
 def test_a_wish_lasts_as_long_as_its_context(monkeypatch: pytest.MonkeyPatch) -> None:
