@@ -39,7 +39,6 @@ AIMS = (  # subject, aim, file, exact or not, and the column that the aim is abo
     ("relaxed pictures, tokens per pass", "13", "epyc-image.csv", False, "step_compression"),
 )
 SHARED = 3  # methods: a knob that this many have in the same form is described once
-SHARES = ("model", "drafter", "sampling", "bookkeeping", "rest")  # of a step; what a file has
 SAMPLING = ("temperature", "top_k", "top_p", "guidance")
 
 

@@ -32,14 +32,11 @@ class Slab:
     the others. Nothing is allocated after construction.
     """
 
-    whole = 1  # rows of a block: write() returns whole ones
-
     def __init__(
-        self, layers: int, branches: int, heads: int, capacity: int, width: int, device: torch.device, dtype: torch.dtype, whole: int = 1
+        self, layers: int, branches: int, heads: int, capacity: int, width: int, device: torch.device, dtype: torch.dtype
     ):
-        """whole : write() returns keys and values in whole blocks of so many rows; a mask must hide those after the visible ones"""
-        self.block = torch.zeros(layers, 2, branches, heads, -(-capacity // whole) * whole, width, device=device, dtype=dtype)
-        self.kept, self.branches, self.whole = 0, branches, whole
+        self.block = torch.zeros(layers, 2, branches, heads, capacity, width, device=device, dtype=dtype)
+        self.kept, self.branches = 0, branches
 
     @property
     def capacity(self) -> int:
@@ -47,14 +44,13 @@ class Slab:
         return self.block.shape[4]
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Stores [branches, heads, R, width] after the kept rows; returns all visible keys and values, in whole blocks."""
+        """Stores [branches, heads, R, width] after the kept rows; returns all visible keys and values."""
         end = self.kept + keys.shape[2]
         assert end <= self.capacity, f"{end} rows do not fit into {self.capacity}"  # torch would drop a single row silently
         slab = self.block[layer]
         slab[0, :, :, self.kept : end] = keys
         slab[1, :, :, self.kept : end] = values
-        shown = -(-end // self.whole) * self.whole
-        return slab[0, :, :, :shown], slab[1, :, :, :shown]
+        return slab[0, :, :, :end], slab[1, :, :, :end]
 
     def span(self, count: int) -> int:
         """How many rows a pass of `count` rows sees, its own included."""
@@ -96,7 +92,7 @@ class FixedView:
     block : the slab's; at : int64 [R], the rows that the pass writes, some of them after the last that anybody keeps
     """
 
-    kept, whole = 0, 1  # no host knows which rows are kept: the mask does
+    kept = 0  # no host knows which rows are kept: the mask does
 
     def __init__(self, block: Tensor, at: Tensor, end: int):
         self.block, self.at, self.end = block, at, end

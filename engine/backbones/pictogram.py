@@ -32,11 +32,11 @@ from engine.drafters.resampler import read_resampler, refuse_other_tokens
 from engine.drafters.spatial_heads import read_heads
 from engine.drafters.spatial_heads import weights_file as heads_file
 from engine.errors import BadPrompt, MissingWeights, NotSupported
+from engine.kernels.choice import NATIVE
 from engine.kernels.cpu.blocks import RunRows
-from engine.kernels.cpu.packed_linear import can_pack
+from engine.kernels.cpu.library import native, native_choice
 from engine.layout import Raster
 from engine.machine import has_fast_bfloat16
-from engine.networks.attention import STEADY_KEYS, steady
 from engine.networks.initial import become_identity, small
 from engine.networks.native_blocks import quick_linear, quicken
 from engine.networks.sequence import TransformerSequence
@@ -208,9 +208,6 @@ class _Trunk(Trunk):
         return torch.embedding(self.table, tokens) + self.gist
 
     def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: Fork | None = None, worn: Worn | None = None) -> Tensor:
-        if slab.whole > 1:
-            mask = steady(mask, x.shape[1], slab.kept + x.shape[1], x.device)
-            fork = fork and replace(fork, mask=steady(fork.mask, *fork.mask.shape, x.device))
         return self.model.decoder(x, self.cos[slots], self.sin[slots], mask, slab, fork, self.places[slots], worn)
 
     def together(self, asked: Sequence[Asked]) -> list[tuple[Tensor, Tensor]] | None:
@@ -265,7 +262,7 @@ class Pictogram:
         self.device = next(model.parameters()).device
         self.folder = folder
         self._drafters: dict[str, Any] = {}
-        if self.device.type == "cpu" and can_pack(torch.bfloat16):
+        if self.device.type == "cpu" and native(torch.bfloat16) is not None:
             self.capabilities = self.capabilities | {"bfloat16"}
         if len(sides) > 1:
             self.capabilities = self.capabilities | {"at_scale"}
@@ -302,10 +299,8 @@ class Pictogram:
         trunk = _Trunk(self.model, side, widths, self.model.gist(rows, side), table, head, getattr(torch, self.dtype))
         decoder = self.model.decoder
         capacity = prefix.shape[1] + side * side + 256
-        dtype = getattr(torch, self.dtype)
-        rounds = dtype == torch.bfloat16 and self.device.type == "cpu" and decoder.quick is None
-        whole = STEADY_KEYS if rounds else 1  # so that `match seed` holds; native functions sum in one order anyway
-        slab = Slab(len(decoder.blocks), branches, decoder.heads, capacity, decoder.width // decoder.heads, self.device, dtype, whole)
+        width, dtype = decoder.width // decoder.heads, getattr(torch, self.dtype)
+        slab = Slab(len(decoder.blocks), branches, decoder.heads, capacity, width, self.device, dtype)
         before = prefix.shape[1] - 1
         return PictogramSequence(
             self, prompt, trunk, prefix, text_mask(before, self.device, before), slab,
@@ -463,11 +458,10 @@ def load_model(folder: Path = FOLDER) -> PictogramModel:
 def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Pictogram:
     """The backbone in a model folder (default: the shipped one).
 
-    dtype : "float32" (also "auto"), or "bfloat16", which needs a CPU that multiplies it in hardware. With bfloat16 wide passes cost less,
-    passes of one token cost more, and the distribution is that of rounded sums.
+    dtype : "float32" (also "auto"), or "bfloat16", which on a CPU needs hardware that multiplies it and the compiled functions
     """
-    if dtype == "bfloat16" and not can_pack(torch.bfloat16):
-        raise NotSupported("This CPU does not multiply bfloat16 in hardware, so it would be slower. Use --dtype float32.")
+    if dtype == "bfloat16" and torch.device(device).type == "cpu" and (choice := native_choice(torch.bfloat16)).name != NATIVE:
+        raise NotSupported(f"pictogram runs in bfloat16 by compiled functions only. {choice.reason} Use --dtype float32.")
     folder = Path(path) if path else FOLDER
     card = read_card(folder)
     sides = need(card, "sides", list, folder, of=int)

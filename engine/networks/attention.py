@@ -1,71 +1,28 @@
-"""Softmax attention: with a backward pass for bfloat16 on a CPU, where PyTorch's own is slow; and with rows that keep their bits.
+"""Softmax attention, with a backward pass for bfloat16 on a CPU, where PyTorch's own is slow.
 
 PyTorch's kernel does all the work of a mask's hidden half, and does it in small products: a training step spent half of its time there.
 Here the rows are taken in blocks. A block is multiplied only with the keys up to the last one that it sees, and the probabilities are kept
 for the backward pass. Both passes are operators of PyTorch, so a compiled model calls them as they are, for any number of rows.
-
-In bfloat16 two ways to sum the same row differ by a part in 256, enough to change a token. A `Steady` mask asks for attention whose row has
-the same bits alone and in any window: `steady_attention`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from engine.kernels.tree_attention import Seen, tree_attention
 
 ROWS = 128  # of a block; 64 and 96 are slower
-STEADY_KEYS, STEADY_ROWS = 64, 4  # of a block that `steady_attention` multiplies at once: keys, and rows, of which it takes a multiple
 
 
-@dataclass(frozen=True)
-class Steady:
-    """What the rows of a pass see, for attention whose rows have the same bits in every pass.
-
-    bias : float32 [R', S'], 0 where a row sees a key and -inf elsewhere; R is rounded up to STEADY_ROWS, the keys to STEADY_KEYS
-    """
-
-    bias: Tensor
-
-
-def steady(mask: Tensor | None, rows: int, keys: int, device: torch.device) -> Steady:
-    """What rows see, from a mask bool [R, S], or from none: every row sees all S keys."""
-    found = torch.full((rows + -rows % STEADY_ROWS, keys + -keys % STEADY_KEYS), -torch.inf, device=device)
-    found[:rows, :keys] = 0.0 if mask is None else torch.where(mask, 0.0, -torch.inf)
-    found[rows:, 0] = 0.0  # a row that was added must see something
-    return Steady(found)
-
-
-def steady_attention(q: Tensor, k: Tensor, v: Tensor, seen: Steady, scale: float | None = None) -> Tensor:
-    """Attention [..., R, d] of q [..., R, d] over k and v in whole blocks of keys [..., S', d].
-
-    The sum over the keys is taken block by block, in order. Blocks that a row does not see add zeros to it, so the number of keys in the
-    pass does not change its bits; products of one block and a multiple of four rows do not either (a test compares them).
-    """
-    rows, blocks = q.shape[-2], k.shape[-2] // STEADY_KEYS
-    q = F.pad(q.to(k.dtype), (0, 0, 0, len(seen.bias) - rows))
-    scores = (q @ k.transpose(-1, -2)).float() * (q.shape[-1] ** -0.5 if scale is None else scale) + seen.bias
-    chances = torch.softmax(scores, -1).to(v.dtype).unflatten(-1, (blocks, STEADY_KEYS)).transpose(-2, -3)
-    parts = (chances @ v.unflatten(-2, (blocks, STEADY_KEYS))).unbind(-3)
-    found = parts[0].float()
-    for part in parts[1:]:
-        found += part
-    return found[..., :rows, :].to(v.dtype)
-
-
-def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | Seen | Steady | None = None, scale: float | None = None) -> Tensor:
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | Seen | None = None, scale: float | None = None) -> Tensor:
     """Returns softmax(scale q k^T) v, [..., R, d], from q [..., R, d] and k, v [..., S, d].
 
     mask : bool [R, S], what the rows of a pass see, or None (everything); every row sees something. scale : None = 1 / sqrt(d)
     """
-    if isinstance(mask, Steady):
-        return steady_attention(q, k, v, mask, scale)
     if not isinstance(mask, Seen) and by_blocks(q, v, mask):
         factor = q.shape[-1] ** -0.5 if scale is None else scale
         parts = ((q * factor).to(v.dtype), k.to(v.dtype), v)

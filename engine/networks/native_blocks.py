@@ -35,8 +35,8 @@ def quicken(decoder: Decoder | MeshDecoder, dtype: torch.dtype = torch.float32) 
             decoder.head = NativeLinear(decoder.head, dtype)
             for block in decoder.blocks:
                 block.cross_attention.key_value = NativeLinear(block.cross_attention.key_value, dtype)
-    elif can_pack(dtype):
-        pack(decoder, dtype)
+    elif can_pack():
+        pack(decoder)
 
 
 def quick_linear(layer: nn.Linear) -> nn.Linear:

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from engine.cache import Slab
 from engine.kernels.tree_attention import Chain, Seen
-from engine.networks.attention import Steady, attend
+from engine.networks.attention import attend
 
 if TYPE_CHECKING:
     from engine.networks.trunk import RowAdapter
@@ -61,7 +61,7 @@ class Block(nn.Module):
         self.gate_up = nn.Linear(width, 2 * inner, bias=False)
         self.feed_out = nn.Linear(inner, width, bias=False)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | Seen | Steady | None, slab: Slab | None, layer: int) -> Tensor:
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | Seen | None, slab: Slab | None, layer: int) -> Tensor:
         """x [B, R, width]; cos, sin [R, head width] or [B, R, head width]; mask bool [R, all], or sets, or None (see everything)."""
         b, r, width = x.shape
         mixed = self.query_key_value(self.attention_norm(x)).view(b, r, 3, self.heads, -1)
@@ -136,7 +136,7 @@ class Decoder(nn.Module):
         x: Tensor,
         cos: Tensor,
         sin: Tensor,
-        mask: Tensor | Chain | Seen | Steady | None,
+        mask: Tensor | Chain | Seen | None,
         slab: Slab | None = None,
         fork: Fork | None = None,
         places: Tensor | None = None,
@@ -168,7 +168,7 @@ class Fork:
 
     layer: int
     rows: Tensor
-    mask: Tensor | Steady
+    mask: Tensor
 
 
 @dataclass(frozen=True)

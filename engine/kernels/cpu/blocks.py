@@ -130,7 +130,7 @@ class RunRows:
         """True if the functions know the pass."""
         if torch.is_grad_enabled() or self.x.dtype != torch.float32 or self.x.device.type != "cpu":
             return False
-        if not isinstance(self.slab, Slab) or self.slab.whole > 1 or self.slab.block.dtype not in TYPES:
+        if not isinstance(self.slab, Slab) or self.slab.block.dtype not in TYPES:
             return False
         known = self.mask is None or isinstance(self.mask, Chain) or (isinstance(self.mask, Tensor) and self.mask.ndim == 2)
         return known and (self.cos is None or self.cos.ndim == 2)

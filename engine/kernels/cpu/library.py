@@ -25,7 +25,6 @@ import torch
 from engine.errors import NotSupported
 from engine.files import whole_file
 from engine.kernels.choice import NATIVE, REFERENCE, VARIABLE, Choice, asked
-from engine.machine import has_matrix_units
 
 FOLDER = Path(__file__).parent
 PARTS = ("blocks.c", "native_verdict.c", "native_team.c")
@@ -93,8 +92,6 @@ def native_choice(dtype: torch.dtype = torch.float32) -> Choice:
         raise NotSupported(f"{VARIABLE}={NATIVE} does not work here. {reason} Set it to {REFERENCE}, or unset it.")
     if library is not None and dtype != torch.float32 and not (dtype == torch.bfloat16 and library.multiplies_half):
         library, reason = None, f"The processor has no instruction for products in {str(dtype).removeprefix('torch.')}."
-    if library is not None and dtype == torch.bfloat16 and has_matrix_units() and not library.has_units and not wanted:
-        return Choice(REFERENCE, "The processor has matrix units for bfloat16, which PyTorch's products use and blocks.c may not.")
     return Choice(REFERENCE if library is None else NATIVE, reason)
 
 

@@ -19,8 +19,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engine.kernels.cpu.packed_linear import PIECE, WIDTH_HINT, can_pack
+from engine.kernels.cpu.packed_linear import WIDTH_HINT, can_pack
 
+PIECE = 448  # of the inner dimension: in bfloat16 oneDNN divides longer sums among threads by the number of rows
 TRIED = (2, 3, 4, 5, 7, 8, 11, 16, 17, 31, 32, 33, 64)  # numbers of rows that a form must agree on
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
@@ -15,8 +16,14 @@ from engine.methods import METHODS
 from engine.run import generate
 from tests.engine.backbones import tiny
 
-pytestmark = pytest.mark.usefixtures("inference")
 DEPTH, VOCABULARY, SEEN = 5, 333, 41
+
+
+@pytest.fixture(autouse=True)
+def inference() -> Iterator[None]:
+    """No gradients, as in a run."""
+    with torch.inference_mode():
+        yield
 
 
 def made(kind: str, width: int, heads: int) -> tuple[MeshHeads, tuple[Tensor, Tensor] | None]:

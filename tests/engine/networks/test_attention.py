@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.networks import attention
-from engine.networks.attention import ROWS, STEADY_KEYS, STEADY_ROWS, attend, steady
+from engine.networks.attention import ROWS, attend
 from engine.networks.transformer import causal
 
 MASKS = {  # rows, keys and the mask
@@ -72,30 +72,3 @@ def test_inference_float32_and_masks_of_a_batch_use_the_kernel_of_pytorch() -> N
     mask = causal(4, 0, torch.device("cpu"))
     plain = [x.detach().float() for x in (q, k, v)]
     assert torch.equal(attend(*plain, mask, 0.5), F.scaled_dot_product_attention(*plain, attn_mask=mask, scale=0.5))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("kept", [1, 40, 64, 130, 289])
-def test_a_steady_row_has_the_same_bits_in_every_pass(dtype: torch.dtype, kept: int) -> None:
-    """And PyTorch's values: the rows of a pass see the kept ones, themselves and some of the others."""
-    numbers = torch.Generator().manual_seed(kept)
-    q, k, v = (torch.randn(2, 5, n, 64, generator=numbers).to(dtype) for n in (64, 512, 512))
-    tree = (torch.rand(64, 64, generator=numbers) < 0.5).tril() | torch.eye(64, dtype=torch.bool)
-    found = {}
-    for rows in (1, 2, 3, 7, 16, 33, 64):
-        keys = kept + rows
-        whole = keys + -keys % STEADY_KEYS
-        mask = torch.cat([torch.ones(rows, kept, dtype=torch.bool), tree[:rows, :rows]], 1)
-        found[rows] = attend(q[:, :, :rows], k[:, :, :whole], v[:, :, :whole], steady(mask if rows > 1 else None, rows, keys, q.device))
-        true = F.scaled_dot_product_attention(q[:, :, :rows].float(), k[:, :, :keys].float(), v[:, :, :keys].float(), attn_mask=mask)
-        assert found[rows].dtype == dtype and relative(found[rows], true) < (0.01 if dtype == torch.bfloat16 else 1e-5)
-    for rows, each in found.items():
-        assert torch.equal(found[64][:, :, :rows], each), rows
-
-
-def test_rows_that_were_added_are_finite_and_cut_off() -> None:
-    seen = steady(torch.ones(1, 3, dtype=torch.bool), 1, 3, torch.device("cpu"))
-    assert seen.bias.shape == (STEADY_ROWS, STEADY_KEYS) and (seen.bias == 0).sum() == 3 + STEADY_ROWS - 1
-    x = torch.randn(1, 1, STEADY_KEYS, 8)
-    assert attend(x[:, :, :1], x, x, seen).shape == (1, 1, 1, 8)
-    assert torch.isfinite(attend(x[:, :, :4], x, x, seen)).all()

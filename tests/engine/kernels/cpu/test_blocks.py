@@ -16,7 +16,6 @@ from engine.kernels.choice import NATIVE, REFERENCE, TRITON, VARIABLE
 from engine.kernels.cpu import library as module
 from engine.kernels.cpu.blocks import NativeLinear
 from engine.kernels.cpu.library import built, native, native_choice
-from engine.machine import has_matrix_units
 from engine.networks.mesh_decoder import MeshDecoder, Settings
 from engine.networks.native_blocks import quicken
 from engine.networks.transformer import Decoder, causal
@@ -24,7 +23,7 @@ from engine.networks.transformer import Decoder, causal
 pytestmark = pytest.mark.usefixtures("inference")
 missing = "" if built()[0] else built()[1]
 needs_native = pytest.mark.skipif(bool(missing), reason=missing)
-HALF = bool(built()[0] and built()[0].multiplies_half and (built()[0].has_units or not has_matrix_units()))  # else they are not chosen
+HALF = bool(built()[0] and built()[0].multiplies_half)
 half = pytest.param(torch.bfloat16, marks=pytest.mark.skipif(not HALF, reason="no instruction for products in bfloat16"))
 both = pytest.mark.parametrize("dtype", [torch.float32, half])
 SHAPES = [(320, 960), (896, 320), (192, 5121), (8, 7), (64, 33)]
@@ -224,15 +223,6 @@ def test_a_damaged_library_is_not_used(monkeypatch: pytest.MonkeyPatch, fresh: P
 def test_a_type_without_products_gets_the_reference() -> None:
     assert native_choice(torch.float64).name == REFERENCE and "float64" in native_choice(torch.float64).reason
     assert native_choice().name == NATIVE
-
-
-@pytest.mark.skipif(not HALF, reason="no instruction for products in bfloat16")
-def test_matrix_units_that_the_functions_may_not_use_are_left_to_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "has_matrix_units", lambda: True)
-    monkeypatch.setattr(native(), "has_units", False)
-    assert native(torch.bfloat16) is None and "matrix units" in native_choice(torch.bfloat16).reason and native() is not None
-    monkeypatch.setenv(VARIABLE, NATIVE)
-    assert native(torch.bfloat16) is not None
 
 
 @needs_native
