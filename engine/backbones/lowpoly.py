@@ -35,8 +35,8 @@ from engine.mesh.bpt_tokens import BPT, Parser, dequantize, mesh_of, parse
 from engine.networks.card import has_card
 from engine.networks.mesh_decoder import MeshModel, Settings, budget_bucket, describe, settings_of
 from engine.networks.native_blocks import quicken
+from engine.networks.rows import AdapterRows, RowSplit
 from engine.networks.sequence import TransformerSequence
-from engine.networks.transformer import Fork, Worn
 from engine.networks.trunk import Asked, Trunk, divided
 from engine.networks.weights import MODELS, built, hash_of, need, parts, read_card, read_parts, read_tensors, refuse_stale
 
@@ -85,7 +85,9 @@ class _Trunk(Trunk):
     def embed(self, tokens: Tensor) -> Tensor:
         return torch.embedding(self.table, tokens)[None]
 
-    def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: Fork | None = None, worn: Worn | None = None) -> Tensor:
+    def run(
+        self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: RowSplit | None = None, worn: AdapterRows | None = None
+    ) -> Tensor:  # fmt: skip
         return self.decoder(x + self.positions[slots], mask, self.looked, slab, fork, worn)
 
     def head(self, hidden: Tensor) -> Tensor:

@@ -39,8 +39,9 @@ from engine.layout import Raster
 from engine.machine import has_fast_bfloat16
 from engine.networks.initial import become_identity, small
 from engine.networks.native_blocks import quick_linear, quicken
+from engine.networks.rows import AdapterRows, RowSplit
 from engine.networks.sequence import TransformerSequence
-from engine.networks.transformer import Decoder, Fork, Worn, causal, rotary_table
+from engine.networks.transformer import Decoder, causal, rotary_table
 from engine.networks.trunk import Asked, Trunk, divided
 from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.networks.weights import MODELS, built, hash_of, need, parts, read_card, read_parts, read_tensors
@@ -207,7 +208,9 @@ class _Trunk(Trunk):
     def embed(self, tokens: Tensor) -> Tensor:
         return torch.embedding(self.table, tokens) + self.gist
 
-    def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: Fork | None = None, worn: Worn | None = None) -> Tensor:
+    def run(
+        self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: RowSplit | None = None, worn: AdapterRows | None = None
+    ) -> Tensor:  # fmt: skip
         return self.model.decoder(x, self.cos[slots], self.sin[slots], mask, slab, fork, self.places[slots], worn)
 
     def together(self, asked: Sequence[Asked]) -> list[tuple[Tensor, Tensor]] | None:

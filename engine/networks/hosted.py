@@ -24,7 +24,7 @@ from transformers.cache_utils import CacheLayerMixin
 
 from engine.cache import FixedView, Laid, Slab
 from engine.networks.hosted_attention import NAME, whole_blocks
-from engine.networks.transformer import Fork
+from engine.networks.rows import RowSplit
 from engine.networks.trunk import Trunk
 
 DRAFT_ROWS = 256  # rows of the cache after the longest sequence, for the drafts of a pass
@@ -193,7 +193,9 @@ class HostedTrunk(Trunk):
         """x [branches, P, H] with row ends where `ends` bool [P] says so."""
         return x if self.hosted.row_end is None else torch.where(ends[:, None], self.hosted.row_end, x)
 
-    def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab | FixedView | RowEndSlab, fork: Fork | None = None) -> Tensor:
+    def run(
+        self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab | FixedView | RowEndSlab, fork: RowSplit | None = None
+    ) -> Tensor:  # fmt: skip
         """See Trunk. With row ends, the hidden state of a row is that of its end."""
         assert fork is None, "all layers of a checkpoint of transformers run on all rows"
         assert mask is not None or x.shape[1] == 1, "transformers reads a missing mask as a causal one"

@@ -25,7 +25,8 @@ from engine.kernels.tree_attention import Chain, Seen
 from engine.networks.attention import attend
 from engine.networks.cloud_blocks import BlockReader
 from engine.networks.initial import small
-from engine.networks.transformer import Fork, Worn, causal, hooked
+from engine.networks.rows import AdapterRows, RowSplit, hooked
+from engine.networks.transformer import causal
 
 COSINE_SCALE = 10.0
 FREQUENCIES = 8  # 2^0 .. 2^7, without pi
@@ -180,8 +181,8 @@ class MeshDecoder(nn.Module):
         mask: Tensor | Chain | None,
         looked: list[tuple[Tensor, Tensor]],
         slab: Slab | None = None,
-        fork: Fork | None = None,
-        worn: Worn | None = None,
+        fork: RowSplit | None = None,
+        worn: AdapterRows | None = None,
     ) -> Tensor:
         """Embedded rows [B, R, width], positions included -> hidden states after the final norm."""
         if self.quick is not None and (found := self.quick(x, mask, slab, None, None, looked, fork, worn)) is not None:

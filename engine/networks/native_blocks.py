@@ -19,7 +19,8 @@ from engine.kernels.cpu.packed_linear import PackedLinear, can_pack, pack
 from engine.kernels.tree_attention import Chain, Seen
 from engine.networks import mesh_decoder, transformer
 from engine.networks.mesh_decoder import Looked, MeshDecoder
-from engine.networks.transformer import Decoder, Fork, Norm, Worn
+from engine.networks.rows import AdapterRows, RowSplit
+from engine.networks.transformer import Decoder, Norm
 
 
 def quicken(decoder: Decoder | MeshDecoder, dtype: torch.dtype = torch.float32) -> None:
@@ -56,7 +57,7 @@ class QuickBlocks:
 
     def __call__(
         self, x: Tensor, mask: Tensor | Chain | Seen | None, slab: Slab | None, cos: Tensor | None = None, sin: Tensor | None = None,
-        looked: list[tuple[Tensor, Tensor]] | None = None, fork: Fork | None = None, worn: Worn | None = None,
+        looked: list[tuple[Tensor, Tensor]] | None = None, fork: RowSplit | None = None, worn: AdapterRows | None = None,
     ) -> Tensor | None:  # fmt: skip
         """Hidden states [B, R, width] after the last norm, or None for a pass that the call does not know; writes the rows' keys and values
         into the slab. looked : keys and values of the condition for every block, of a mesh's network"""
@@ -93,7 +94,7 @@ class QuickBlocks:
         return crossed
 
 
-def updates_of(stack: Stack, worn: Worn) -> Updates | None:
+def updates_of(stack: Stack, worn: AdapterRows) -> Updates | None:
     """An adapter as the call takes it; None for one that it does not know. It is made once, so the adapter must not be trained any more."""
     adapter = worn.adapter
     if adapter.made is None or adapter.made.stack is not stack:

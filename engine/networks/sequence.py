@@ -22,9 +22,10 @@ from engine.kernels.cpu.verdict import Along, Rules, Verifier, library_for, scor
 from engine.kernels.tree_attention import Chain, Seen, packed
 from engine.layout import Layout
 from engine.mesh.bpt_tokens import Levels
+from engine.networks.rows import AdapterRows, RowAdapter, RowSplit, hooked
 from engine.networks.static_step import Ahead, Pass, Replays, Static, Waiting, is_static
-from engine.networks.transformer import Fork, Worn, causal, hooked
-from engine.networks.trunk import Asked, RowAdapter, Trunk
+from engine.networks.transformer import causal
+from engine.networks.trunk import Asked, Trunk
 from engine.noise import ACCEPT, DRAW, RESIDUAL
 from engine.sampling import warp
 from engine.tree import depths, is_chain, visibility
@@ -199,7 +200,7 @@ class TransformerSequence:
         """Hidden states of a pass whose rows after what is pending and `control` drafts run with the adapter; the first of them are twins
         of drafts."""
         waiting, fork = len(self.pending), None
-        worn = Worn(self.adapter, self.slab.place(slots, waiting + control))
+        worn = AdapterRows(self.adapter, self.slab.place(slots, waiting + control))
         if twins and self.adapter.first_layer and self.trunk.takes_forks:
             below, mask, fork = forked(mask, waiting, control, twins, self.adapter.first_layer)
             x, slots = x[:, below], slots[below]
@@ -432,7 +433,7 @@ def states_after(machine: Grammar | Bias, begin: Any, paths: Iterable[list[int]]
         yield state
 
 
-def forked(mask: Tensor, waiting: int, control: int, twins: int, layer: int) -> tuple[Tensor, Tensor, Fork]:
+def forked(mask: Tensor, waiting: int, control: int, twins: int, layer: int) -> tuple[Tensor, Tensor, RowSplit]:
     """Prepares a pass in which, below a layer, predictive rows are the twins of drafts. Returns its rows below that layer int64 [R'], their
     visibility mask bool [R', kept + R'], and the fork.
 
@@ -445,4 +446,4 @@ def forked(mask: Tensor, waiting: int, control: int, twins: int, layer: int) -> 
     low = mask[below][:, torch.cat([torch.arange(kept, device=device), kept + below])]
     low[first:, kept + waiting : kept + waiting + twins] |= mask[first + twins :, kept + first : kept + first + twins]
     rows = torch.cat([torch.arange(first), torch.arange(waiting, waiting + twins), torch.arange(first, len(below))])
-    return below, low, Fork(layer, rows.to(device), mask)
+    return below, low, RowSplit(layer, rows.to(device), mask)

@@ -12,7 +12,6 @@ overwrites, so a pass hands out copies. A drafter's passes can be replayed besid
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Hashable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -25,15 +24,13 @@ from torch.nn import functional as F
 
 from engine.cache import FixedView, Laid, Slab
 from engine.core import Sampling
-from engine.errors import NotSupported
-from engine.kernels.choice import choose
+from engine.kernels.choice import REFERENCE, asked, choose
 from engine.kernels.fixed_verdict import Kind, Question, columns, fixed_verdict, kind_of, unpacked
 from engine.kernels.tree_attention import Seen, fixed_mask, packed
 from engine.kernels.verify import Verdicts
-from engine.networks.trunk import RowAdapter, Trunk
+from engine.networks.rows import RowAdapter
+from engine.networks.trunk import Trunk
 
-VARIABLE = "FORETOKEN_STEP"
-STATIC, DYNAMIC = "static", "dynamic"
 ROWS = (1, 4, 8, 16, 32, 64, 128, 256)  # of a pass
 LEAST_SPAN = 512  # rows of the slab that a pass reads, at least
 NAMED = 7  # numbers of a place that are told before its set
@@ -41,12 +38,8 @@ WARMED = 2  # calls before a capture: libraries allocate what they need in the f
 
 
 def is_static(device: torch.device) -> bool:
-    """Whether passes on a device have fixed shapes: on an NVIDIA GPU, unless FORETOKEN_STEP says otherwise; raises NotSupported for an
-    unknown value of it."""
-    wanted = os.environ.get(VARIABLE, "")
-    if wanted not in ("", STATIC, DYNAMIC):
-        raise NotSupported(f"{VARIABLE}={wanted} is unknown. Set it to {STATIC} or {DYNAMIC}, or unset it.")
-    return wanted == STATIC if wanted else device.type == "cuda"
+    """True if passes on a device have fixed shapes: on an NVIDIA GPU, unless FORETOKEN_KERNELS asks for the reference."""
+    return device.type == "cuda" and asked() != REFERENCE
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -18,9 +15,7 @@ from torch.nn import functional as F
 from engine.cache import Slab
 from engine.kernels.tree_attention import Chain, Seen
 from engine.networks.attention import attend
-
-if TYPE_CHECKING:
-    from engine.networks.trunk import RowAdapter
+from engine.networks.rows import AdapterRows, RowSplit, hooked
 
 
 class Norm(nn.Module):
@@ -138,9 +133,9 @@ class Decoder(nn.Module):
         sin: Tensor,
         mask: Tensor | Chain | Seen | None,
         slab: Slab | None = None,
-        fork: Fork | None = None,
+        fork: RowSplit | None = None,
         places: Tensor | None = None,
-        worn: Worn | None = None,
+        worn: AdapterRows | None = None,
     ) -> Tensor:
         """Hidden states [B, R, width] after the final norm; writes the rows' keys and values into the slab, if there is one.
 
@@ -157,31 +152,6 @@ class Decoder(nn.Module):
                     x, cos, sin, mask = x[:, fork.rows], cos[fork.rows], sin[fork.rows], fork.mask
                 x = block(x, cos, sin, mask, slab, layer)
         return self.norm(x)
-
-
-@dataclass(frozen=True)
-class Fork:
-    """A layer at which one row becomes several: from this layer on, row i continues row rows[i] of the layers below.
-
-    layer : 1 to the last; rows : int64 [R]; mask : bool [R, kept + R], the visibility from that layer on
-    """
-
-    layer: int
-    rows: Tensor
-    mask: Tensor
-
-
-@dataclass(frozen=True)
-class Worn:
-    """An adapter of some rows of a pass: those from number `first` on. With a fork, they are numbered as above it."""
-
-    adapter: RowAdapter
-    first: int
-
-
-def hooked(worn: Worn | None) -> AbstractContextManager[None]:
-    """In this context the layers add what an adapter computes of its rows; None: there is none."""
-    return nullcontext() if worn is None else worn.adapter.worn(worn.first)
 
 
 def causal(count: int, kept: int, device: torch.device) -> Tensor:

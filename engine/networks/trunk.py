@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from engine.kernels.tree_attention import Chain, Seen
-from engine.networks.transformer import Fork, Worn
+from engine.networks.rows import AdapterRows, RowSplit
 
 if TYPE_CHECKING:
     from engine.cache import FixedView, Slab
@@ -59,8 +58,8 @@ class Trunk(Protocol):
         return x
 
     def run(
-        self, x: Tensor, slots: Tensor, mask: Tensor | Chain | Seen | None, slab: Slab | FixedView, fork: Fork | None = None,
-        worn: Worn | None = None,
+        self, x: Tensor, slots: Tensor, mask: Tensor | Chain | Seen | None, slab: Slab | FixedView, fork: RowSplit | None = None,
+        worn: AdapterRows | None = None,
     ) -> Tensor:  # fmt: skip
         """x [branches, R, H] at slots int64 [R] (0 = first of the prefix), mask bool [R, kept+R] or None -> hidden, same shape; with a
         fork, one hidden row for each of the fork's rows. With `takes_adapters`, worn : the rows that run with an adapter"""
@@ -82,19 +81,3 @@ def divided(hidden: Tensor, logits: Tensor, asked: Sequence[Asked]) -> list[tupl
     counts = [branches * rows for branches, rows in shapes]
     both = zip(hidden.split(counts), logits.split(counts), shapes, strict=True)
     return [(h.unflatten(0, shape), scores.unflatten(0, shape)) for h, scores, shape in both]
-
-
-class RowAdapter(Protocol):
-    """The adapter of predictive rows: see engine/drafters/predictive_stream.py."""
-
-    first_layer: int  # the first block that it changes
-    scale: float
-    made: Any  # what compiled blocks make of it, once; None before
-
-    def pairs(self) -> Iterator[tuple[nn.Module, Tensor, Tensor]]:
-        """The layers that it changes, each with A [rank, in] and B [out, rank]: y += scale B A x."""
-        ...
-
-    def worn(self, first: int | Tensor) -> AbstractContextManager[None]:
-        """In this context, rows from number `first` on of every pass of this thread run with the adapter; all others run without it."""
-        ...

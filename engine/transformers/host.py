@@ -24,8 +24,9 @@ from engine.errors import NotSupported
 from engine.kernels.cpu.verdict import scored
 from engine.layout import Layout, Line, Raster
 from engine.networks.hosted import DRAFT_ROWS, SlabLayer
+from engine.networks.rows import RowSplit
 from engine.networks.sequence import TransformerSequence
-from engine.networks.transformer import Fork, causal
+from engine.networks.transformer import causal
 from engine.networks.trunk import Trunk
 from engine.sampling import guide, warp
 from engine.transformers.attention import LAST, Attention, attention_of
@@ -98,7 +99,7 @@ class CallerTrunk(Trunk):
         """[R] ids -> the same ids, [1, R, 1]"""
         return tokens[None, :, None]
 
-    def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: Fork | None = None) -> Tensor:
+    def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: RowSplit | None = None) -> Tensor:
         """See Trunk; x are ids [branches, R, 1], and the result is logits [branches, R, V]: the class computes its head in the same
         pass. The pass over the prompt takes its last id, too, and gives the logits of the first pass, as `generate` does."""
         assert fork is None, "a model of transformers has no predictive stream"

@@ -17,13 +17,12 @@ from engine.decoding.growth import Tree
 from engine.kernels import row_lora, slab_keep, tree_attention, verify
 from engine.kernels.choice import REFERENCE, TRITON, VARIABLE
 from engine.methods import METHODS
-from engine.networks.static_step import DYNAMIC, STATIC
-from engine.networks.static_step import VARIABLE as STEP
 from engine.noise import Noise
 from engine.run import generate
 from tests.engine.backbones import tiny
 from tests.engine.device.models import MODELS
 from tests.engine.kernels.near import DEVICE, near, needs_triton
+from tests.engine.networks.test_static_step import DYNAMIC, STATIC, shapes
 
 pytestmark = [needs_triton, pytest.mark.skipif(DEVICE.type == "cuda", reason="the tiny models of this test are on the processor")]
 OPEN = Prompt("red apple", seed=3)
@@ -113,7 +112,7 @@ def test_the_kernels_run_in_fixed_shapes(
     known, found = {knob.name for knob in METHODS[method].knobs}, []
     for way, step in ((REFERENCE, DYNAMIC), (TRITON, STATIC)):
         monkeypatch.setenv(VARIABLE, way)
-        monkeypatch.setenv(STEP, step)
+        shapes(monkeypatch, step)
         chosen = {name: value for name, value in knobs.items() if name in known}
         run = generate(model.backbone, METHODS[method], replace(prompt, size=64), chosen, model.drafters.get(drafter))
         found.append([step.tokens for step in islice(run, 4)])

@@ -21,7 +21,8 @@ from engine.kernels.cpu.library import native
 from engine.kernels.tree_attention import Chain, Seen, packed
 from engine.networks.mesh_decoder import MeshDecoder, Settings
 from engine.networks.native_blocks import quick_linear, quicken
-from engine.networks.transformer import Decoder, Fork, Worn, causal
+from engine.networks.rows import AdapterRows, RowSplit
+from engine.networks.transformer import Decoder, causal
 from tests.engine.backbones import tiny
 from tests.engine.kernels.cpu.test_blocks import both, needs_native
 
@@ -51,7 +52,7 @@ def passes(network: Decoder, dtype: torch.dtype = torch.float32) -> Callable[...
     x, angles = torch.randn(2, 3 + ROWS, 64), torch.randn(3 + ROWS, 8)
     cos, sin = (torch.cat([f(angles)] * 2, -1) for f in (torch.cos, torch.sin))
 
-    def run(count: int, fork: Fork | None = None, mask: Tensor | None = None, worn: Worn | None = None) -> Tensor:
+    def run(count: int, fork: RowSplit | None = None, mask: Tensor | None = None, worn: AdapterRows | None = None) -> Tensor:
         slab = Slab(3, 2, 4, 20, 16, x.device, dtype)
         network(x[:, :3], cos[:3], sin[:3], causal(3, 0, x.device), slab)
         slab.keep([0, 1, 2])
@@ -99,7 +100,7 @@ def test_a_fork_is_the_plain_one() -> None:
     plain, quick = decoder(), decoder()
     quicken(quick)
     mask = causal(5, 3, torch.device("cpu"))
-    fork = Fork(1, torch.tensor([0, 1, 2, 1, 2]), mask)
+    fork = RowSplit(1, torch.tensor([0, 1, 2, 1, 2]), mask)
     ours, theirs = (passes(network)(3, fork) for network in (quick, plain))
     assert ours.shape[1] == 5
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
@@ -145,13 +146,13 @@ def test_a_pass_in_one_call_wears_an_adapter(rank: int, first: int, layers: tupl
     lora, run = adapter(network, rank, first, layers), passes(network, dtype)
     bare = run(ROWS)
     for row in (0, 2, ROWS - 1, ROWS, ROWS + 3):
-        worn = run(ROWS, worn=Worn(lora, row))
+        worn = run(ROWS, worn=AdapterRows(lora, row))
         with hooking(network):
-            layered = run(ROWS, worn=Worn(lora, row))
+            layered = run(ROWS, worn=AdapterRows(lora, row))
         assert torch.equal(worn[:, :row], bare[:, :row])
         assert row >= ROWS or not torch.allclose(worn[:, row], bare[:, row], atol=1e-2)
         torch.testing.assert_close(worn, layered, **NEAR[dtype])
-        assert row != 2 or not torch.allclose(run(ROWS, worn=Worn(lora, 3)), layered, atol=1e-2)  # a mutant: one row too few
+        assert row != 2 or not torch.allclose(run(ROWS, worn=AdapterRows(lora, 3)), layered, atol=1e-2)  # a mutant: one row too few
     assert lora.made is not None
 
 
@@ -174,12 +175,12 @@ def test_rows_with_an_adapter_have_the_same_bits_in_every_pass(dtype: torch.dtyp
     network = decoder()
     quicken(network, dtype)
     lora, run, threads = adapter(network, 5), passes(network, dtype), torch.get_num_threads()
-    whole = run(ROWS, worn=Worn(lora, 1))
+    whole = run(ROWS, worn=AdapterRows(lora, 1))
     try:
         for many in (1, 2, 3):
             torch.set_num_threads(many)
             for count in (2, 3, 7, 8):
-                assert torch.equal(run(count, worn=Worn(lora, 1)), whole[:, :count]), (many, count)
+                assert torch.equal(run(count, worn=AdapterRows(lora, 1)), whole[:, :count]), (many, count)
     finally:
         torch.set_num_threads(threads)
 
@@ -189,9 +190,9 @@ def test_rows_with_an_adapter_have_the_same_bits_in_every_pass(dtype: torch.dtyp
 def test_a_fork_whose_rows_wear_an_adapter_is_the_plain_one(layer: int) -> None:
     plain, quick = decoder(), decoder()
     quicken(quick)
-    fork = Fork(layer, torch.tensor([0, 1, 2, 1, 2]), causal(5, 3, torch.device("cpu")))
+    fork = RowSplit(layer, torch.tensor([0, 1, 2, 1, 2]), causal(5, 3, torch.device("cpu")))
     loras = [adapter(network, 3, layer) for network in (quick, plain)]
-    ours, theirs = (passes(network)(3, fork, worn=Worn(lora, 3)) for network, lora in zip((quick, plain), loras, strict=True))
+    ours, theirs = (passes(network)(3, fork, worn=AdapterRows(lora, 3)) for network, lora in zip((quick, plain), loras, strict=True))
     assert [lora.made is not None for lora in loras] == [True, False]
     assert not torch.allclose(theirs, passes(plain)(3, fork), atol=1e-2)
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
@@ -202,13 +203,14 @@ def test_an_adapter_that_is_trained_hooks_its_layers() -> None:
     network = decoder()
     quicken(network)
     lora, run = adapter(network, 4), passes(network)
-    theirs = run(ROWS, worn=Worn(adapter(network, 4), 3))
+    theirs = run(ROWS, worn=AdapterRows(adapter(network, 4), 3))
     lora.requires_grad_(True)
-    torch.testing.assert_close(run(ROWS, worn=Worn(lora, 3)), theirs, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(run(ROWS, worn=AdapterRows(lora, 3)), theirs, atol=1e-5, rtol=1e-4)
     assert lora.made is None
     for up in lora.up:
         up.mul_(0)
-    torch.testing.assert_close(run(ROWS, worn=Worn(lora, 3)), run(ROWS), atol=1e-5, rtol=1e-4)  # what it made of older weights is not kept
+    bare = run(ROWS)  # what it made of older weights is not kept
+    torch.testing.assert_close(run(ROWS, worn=AdapterRows(lora, 3)), bare, atol=1e-5, rtol=1e-4)
 
 
 @needs_native
@@ -250,9 +252,9 @@ def test_a_mesh_decoder_wears_an_adapter(layer: int | None) -> None:
         torch.manual_seed(4)
         x, looked = torch.randn(1, 7, 32), network.look(torch.randn(1, 6, 32))
         slab, mask = Slab(3, 1, 2, 20, 16, x.device, torch.float32), causal(7, 0, x.device)
-        fork = None if layer is None else Fork(layer, torch.tensor([0, 1, 2, 3, 1, 2, 3]), mask)
+        fork = None if layer is None else RowSplit(layer, torch.tensor([0, 1, 2, 3, 1, 2, 3]), mask)
         below, low = (x, mask) if fork is None else (x[:, :4], mask[:4, :4])
-        bare, worn = (network(below, low, looked, slab, fork, each) for each in (None, Worn(lora, 4)))
+        bare, worn = (network(below, low, looked, slab, fork, each) for each in (None, AdapterRows(lora, 4)))
         assert torch.equal(worn[:, :4], bare[:, :4]) and not torch.allclose(worn[:, 4:], bare[:, 4:], atol=1e-2)
         assert (lora.made is not None) is quick
         found.append(worn)

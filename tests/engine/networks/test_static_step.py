@@ -17,14 +17,14 @@ from torch.utils._pytree import tree_leaves
 
 from engine.core import NO_DRAFT, Draft
 from engine.drafters.feature_draft import NAME
-from engine.errors import NotSupported
 from engine.kernels.choice import REFERENCE
 from engine.kernels.choice import VARIABLE as KERNELS
 from engine.methods import find
+from engine.networks import sequence as sequences
 from engine.networks import static_step
 from engine.networks.native_blocks import quicken
 from engine.networks.sequence import TransformerSequence
-from engine.networks.static_step import DYNAMIC, NAMED, STATIC, VARIABLE, Bucket, Pass, bucket, fixed_pass, is_static, said
+from engine.networks.static_step import NAMED, Bucket, Pass, bucket, fixed_pass, is_static, said
 from engine.run import generate
 from tests.engine.device.far import FAR, Far, as_on_a_gpu, moved
 from tests.engine.device.models import MODELS, Model
@@ -32,6 +32,7 @@ from tests.engine.device.models import MODELS, Model
 SMALL = {"window": 6, "depth": 2, "width": 3, "nodes": 6}
 TREE = Draft(torch.tensor([5, 3, 5, 1, 2]), parents=torch.tensor([-1, -1, 0, 0, 2]))
 CHAIN = Draft(torch.tensor([4, 1, 7]))
+STATIC, DYNAMIC = "static", "dynamic"
 
 
 @cache
@@ -50,9 +51,14 @@ def tokens(model: Model, method: str, count: int) -> list[int]:
     return run.tokens
 
 
+def shapes(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """Sequences that begin from now on have passes in fixed shapes, or in shapes of their own."""
+    monkeypatch.setattr(sequences, "is_static", lambda device: step == STATIC)
+
+
 def begun(model: Model, monkeypatch: pytest.MonkeyPatch, step: str = STATIC) -> TransformerSequence:
     """A sequence with two committed tokens."""
-    monkeypatch.setenv(VARIABLE, step)
+    shapes(monkeypatch, step)
     sequence = model.backbone.start(model.prompt)
     for token in (1, 2):
         sequence.forward(NO_DRAFT)
@@ -86,10 +92,10 @@ CASES = [
 @pytest.mark.parametrize(("name", "method"), CASES)
 def test_the_tokens_are_those_of_the_dynamic_step(name: str, method: str, monkeypatch: pytest.MonkeyPatch, called: list[Bucket]) -> None:
     """All passes but the first are in fixed shapes: the one at the end of the prompt reads an embedding that is no token's."""
-    monkeypatch.setenv(VARIABLE, DYNAMIC)
+    shapes(monkeypatch, DYNAMIC)
     plain = tokens(near(name), method, 10)
     assert not called
-    monkeypatch.setenv(VARIABLE, STATIC)
+    shapes(monkeypatch, STATIC)
     assert tokens(near(name), method, 10) == plain
     assert len(called) >= 5 and len(set(called)) <= 3
 
@@ -101,7 +107,7 @@ def test_a_decoder_prepared_for_a_processor_takes_fixed_shapes_too(name: str, mo
     quicken(model.backbone.model.decoder)
     found = []
     for step in (DYNAMIC, STATIC):
-        monkeypatch.setenv(VARIABLE, step)
+        shapes(monkeypatch, step)
         found.append(tokens(model, "sjdpp", 6))
     assert found[0] == found[1]
 
@@ -154,14 +160,11 @@ def test_a_pass_that_fits_into_no_bucket_has_its_own_shape(monkeypatch: pytest.M
     assert rows.logits.shape[1] == 13 and len(called) == before
 
 
-def test_the_choice_can_be_forced_and_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(VARIABLE, raising=False)
+def test_passes_on_a_gpu_have_fixed_shapes_unless_the_reference_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(KERNELS, raising=False)
     assert is_static(torch.device("cuda")) and not is_static(torch.device("cpu"))
-    monkeypatch.setenv(VARIABLE, DYNAMIC)
+    monkeypatch.setenv(KERNELS, REFERENCE)
     assert not is_static(torch.device("cuda"))
-    monkeypatch.setenv(VARIABLE, "fast")
-    with pytest.raises(NotSupported, match="FORETOKEN_STEP=fast is unknown"):
-        is_static(torch.device("cpu"))
 
 
 # --- what a capture needs ---------------------------------------------------------------------------------------------
@@ -185,7 +188,7 @@ def test_it_reads_nothing_and_no_shape_depends_on_a_value(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["pictogram", "lowpoly", "janus"])
 def test_a_drafter_reads_nothing_either(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, STATIC)
+    shapes(monkeypatch, STATIC)
     with Far() as device, torch.inference_mode():
         model = MODELS[name](moved)
         sequence = model.backbone.start(model.prompt)
@@ -218,7 +221,7 @@ def test_a_drafter_grows_the_same_tree(name: str, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("name", ["pictogram", "lowpoly", "emu3"])
 def test_a_step_waits_once_and_sends_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the device that is not there, with values: pass and verdict are told in one tensor, and the one read is that of the verdict."""
-    monkeypatch.setenv(VARIABLE, STATIC)
+    shapes(monkeypatch, STATIC)
     with as_on_a_gpu(monkeypatch) as device:
         model = MODELS[name](moved)
         found, knobs = find("sjdpp")
@@ -289,7 +292,7 @@ def test_it_is_one_graph(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("method", ["ar", "sjdpp", "eagle"])
 def test_graphs_give_the_tokens_of_the_dynamic_step(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = MODELS["pictogram"](lambda module: module.cuda())
-    monkeypatch.setenv(VARIABLE, DYNAMIC)
+    shapes(monkeypatch, DYNAMIC)
     plain = tokens(model, method, 12)
-    monkeypatch.setenv(VARIABLE, STATIC)
+    shapes(monkeypatch, STATIC)
     assert tokens(model, method, 12) == plain

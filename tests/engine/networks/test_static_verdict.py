@@ -24,13 +24,12 @@ from engine.kernels.fixed_verdict import Kind, Question, fixed_verdict
 from engine.methods import find
 from engine.networks import static_step
 from engine.networks.sequence import TransformerSequence
-from engine.networks.static_step import DYNAMIC, STATIC, VARIABLE
 from engine.noise import Noise
 from engine.run import generate
 from tests.engine.backbones import tiny
 from tests.engine.device.far import FAR, Far, as_on_a_gpu, moved
 from tests.engine.device.models import MODELS, Model
-from tests.engine.networks.test_static_step import Made, begun, near
+from tests.engine.networks.test_static_step import DYNAMIC, STATIC, Made, begun, near, shapes
 
 SMALL = {"window": 6, "depth": 3, "width": 3, "nodes": 6}
 CHAIN = Draft(torch.tensor([4, 1, 7]))
@@ -79,9 +78,9 @@ def test_the_steps_are_those_of_the_dynamic_step(
     name: str, method: str, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch, judged: list[Kind]
 ) -> None:
     """Tokens, drafts and what the panels are told; every pass but the first, which is at the end of the prompt, has its verdict inside."""
-    monkeypatch.setenv(VARIABLE, DYNAMIC)
+    shapes(monkeypatch, DYNAMIC)
     plain = steps(near(name), method, knobs, 10)
-    monkeypatch.setenv(VARIABLE, STATIC)
+    shapes(monkeypatch, STATIC)
     with as_on_a_gpu(monkeypatch):  # only for its choice of the kernels' interface: the model is on the processor
         found = steps(near(name), method, knobs, 10)
     assert [(s.tokens, s.drafted) for s in found] == [(s.tokens, s.drafted) for s in plain]
@@ -103,7 +102,7 @@ def test_heads_are_computed_in_the_pass(monkeypatch: pytest.MonkeyPatch) -> None
         return right(self, hidden, looked, count)
 
     monkeypatch.setattr(MeshHeads, "features", features)
-    monkeypatch.setenv(VARIABLE, STATIC)
+    shapes(monkeypatch, STATIC)
     with as_on_a_gpu(monkeypatch):
         steps(near("lowpoly"), "xspecmesh", {}, 5)
     assert asked == [((1, 1), None)] * 4  # the first pass's by numpy
@@ -111,7 +110,7 @@ def test_heads_are_computed_in_the_pass(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_knob_that_moves_needs_no_new_graph(monkeypatch: pytest.MonkeyPatch, judged: list[Kind]) -> None:
     """The rule's number is told; another rule is another graph."""
-    monkeypatch.setenv(VARIABLE, STATIC)
+    shapes(monkeypatch, STATIC)
     model = near("lowpoly")
     method, _ = find("xspecmesh")
     with as_on_a_gpu(monkeypatch):
@@ -138,7 +137,7 @@ READS = {"core.py: Ids.along": 1}
     ],
 )  # fmt: skip
 def test_all_that_is_sent_is_one_small_tensor(name: str, method: str, reads: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, STATIC)
+    shapes(monkeypatch, STATIC)
     sent: list[Tensor] = []
     right = static_step.said
     monkeypatch.setattr(static_step, "said", lambda *given: sent.append(right(*given)) or sent[-1])
@@ -165,7 +164,7 @@ ADAPTED = [("pictogram", "cross_regression"), ("lowpoly", "cross_regression")]  
 
 def whole_pass(name: str, method: str, monkeypatch: pytest.MonkeyPatch, model: Model) -> tuple[Callable[..., Any], tuple[Tensor, ...]]:
     """The function of a method's third pass, and what it is given."""
-    monkeypatch.setenv(VARIABLE, STATIC)
+    shapes(monkeypatch, STATIC)
     calls: list[tuple[Callable[..., Any], tuple[Tensor, ...]]] = []
     right = static_step.Replays.call
 

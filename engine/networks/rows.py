@@ -1,0 +1,51 @@
+"""Rows of a pass that differ from the others: those that run with an adapter, and those that split at a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+
+class RowAdapter(Protocol):
+    """The adapter of predictive rows: see engine/drafters/predictive_stream.py."""
+
+    first_layer: int  # the first block that it changes
+    scale: float
+    made: Any  # what compiled blocks make of it, once; None before
+
+    def pairs(self) -> Iterator[tuple[nn.Module, Tensor, Tensor]]:
+        """The layers that it changes, each with A [rank, in] and B [out, rank]: y += scale B A x."""
+        ...
+
+    def worn(self, first: int | Tensor) -> AbstractContextManager[None]:
+        """In this context, rows from number `first` on of every pass of this thread run with the adapter; all others run without it."""
+        ...
+
+
+@dataclass(frozen=True)
+class RowSplit:
+    """A layer at which one row becomes several: from this layer on, row i continues row rows[i] of the layers below.
+
+    layer : 1 to the last; rows : int64 [R]; mask : bool [R, kept + R], the visibility from that layer on
+    """
+
+    layer: int
+    rows: Tensor
+    mask: Tensor
+
+
+@dataclass(frozen=True)
+class AdapterRows:
+    """An adapter of some rows of a pass: those from number `first` on. With a fork, they are numbered as above it."""
+
+    adapter: RowAdapter
+    first: int
+
+
+def hooked(worn: AdapterRows | None) -> AbstractContextManager[None]:
+    """In this context the layers add what an adapter computes of its rows; None: there is none."""
+    return nullcontext() if worn is None else worn.adapter.worn(worn.first)
