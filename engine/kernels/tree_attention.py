@@ -67,6 +67,9 @@ class Seen:
         return torch.cat([past, tail.expand(len(past), -1, -1)], -1)
 
 
+Visibility = Tensor | Chain | Seen | None  # of the rows of a pass: a mask bool [R, kept + R], a chain, sets, or everything
+
+
 def packed(visible: Tensor) -> Tensor:
     """Sets of bits from a mask among some rows: bool [R, C] -> int64 [R, words of 64]."""
     count, width = visible.shape

@@ -13,16 +13,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.kernels.tree_attention import Seen, tree_attention
+from engine.kernels.tree_attention import Chain, Seen, Visibility, tree_attention
 
 ROWS = 128  # of a block; 64 and 96 are slower
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | Seen | None = None, scale: float | None = None) -> Tensor:
+def attend(q: Tensor, k: Tensor, v: Tensor, mask: Visibility = None, scale: float | None = None) -> Tensor:
     """Returns softmax(scale q k^T) v, [..., R, d], from q [..., R, d] and k, v [..., S, d].
 
     mask : bool [R, S], what the rows of a pass see, or None (everything); every row sees something. scale : None = 1 / sqrt(d)
     """
+    mask = mask.dense(q.device) if isinstance(mask, Chain) else mask
     if not isinstance(mask, Seen) and by_blocks(q, v, mask):
         factor = q.shape[-1] ** -0.5 if scale is None else scale
         parts = ((q * factor).to(v.dtype), k.to(v.dtype), v)

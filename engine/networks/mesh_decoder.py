@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.cache import Slab
-from engine.kernels.tree_attention import Chain, Seen
+from engine.kernels.tree_attention import Chain, Visibility
 from engine.networks.attention import attend
 from engine.networks.cloud_blocks import BlockReader
 from engine.networks.initial import small
@@ -66,7 +66,7 @@ class CosineAttention(nn.Module):
         """[B, R, width] -> [B, heads, R, head width]"""
         return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | Seen | None) -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Visibility) -> Tensor:
         """q, k, v [B, heads, R or S, d], q and k of length 1 -> [B, R, width]"""
         return self.joined(attend(q, k, v, mask, COSINE_SCALE))
 
@@ -82,7 +82,7 @@ class SelfAttention(CosineAttention):
         super().__init__(width, heads)
         self.query_key_value = nn.Linear(width, 3 * width, bias=False)
 
-    def forward(self, x: Tensor, mask: Tensor | Seen | None, slab: Slab | None, layer: int) -> Tensor:
+    def forward(self, x: Tensor, mask: Visibility, slab: Slab | None, layer: int) -> Tensor:
         """x [B, R, width]; mask bool [R, all], or sets, or None (see everything)."""
         mixed = self.query_key_value(x).view(*x.shape[:2], 3, self.heads, -1).permute(2, 0, 3, 1, 4)  # [3, B, heads, R, d]
         q, k = F.normalize(mixed[:2], dim=-1)
@@ -178,7 +178,7 @@ class MeshDecoder(nn.Module):
     def forward(
         self,
         x: Tensor,
-        mask: Tensor | Chain | None,
+        mask: Visibility,
         looked: list[tuple[Tensor, Tensor]],
         slab: Slab | None = None,
         fork: RowSplit | None = None,

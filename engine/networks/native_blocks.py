@@ -16,7 +16,7 @@ from engine.cache import Slab
 from engine.kernels.cpu.blocks import BlockWeights, CrossKV, NativeLinear, QKNorm, RowNorm, RunRows, Stack, Updates, can_attend, can_cross
 from engine.kernels.cpu.library import native
 from engine.kernels.cpu.packed_linear import PackedLinear, can_pack, pack
-from engine.kernels.tree_attention import Chain, Seen
+from engine.kernels.tree_attention import Visibility
 from engine.networks import mesh_decoder, transformer
 from engine.networks.mesh_decoder import Looked, MeshDecoder
 from engine.networks.rows import AdapterRows, RowSplit
@@ -56,7 +56,7 @@ class QuickBlocks:
         self.hooks = [module._forward_hooks for module in (*decoder.blocks.modules(), decoder.norm)]  # empty, or filled later
 
     def __call__(
-        self, x: Tensor, mask: Tensor | Chain | Seen | None, slab: Slab | None, cos: Tensor | None = None, sin: Tensor | None = None,
+        self, x: Tensor, mask: Visibility, slab: Slab | None, cos: Tensor | None = None, sin: Tensor | None = None,
         looked: list[tuple[Tensor, Tensor]] | None = None, fork: RowSplit | None = None, worn: AdapterRows | None = None,
     ) -> Tensor | None:  # fmt: skip
         """Hidden states [B, R, width] after the last norm, or None for a pass that the call does not know; writes the rows' keys and values

@@ -19,7 +19,7 @@ from engine.core import NO_DRAFT, Bias, Draft, Grammar, Ids, Rows, Sampling
 from engine.errors import NotSupported
 from engine.kernels.choice import choose
 from engine.kernels.cpu.verdict import Along, Rules, Verifier, library_for, scored
-from engine.kernels.tree_attention import Chain, Seen, packed
+from engine.kernels.tree_attention import Chain, Seen, Visibility, packed
 from engine.layout import Layout
 from engine.mesh.bpt_tokens import Levels
 from engine.networks.rows import AdapterRows, RowAdapter, RowSplit, hooked
@@ -218,7 +218,7 @@ class TransformerSequence:
             return torch.arange(base, base + draft.tokens.shape[0] + 1, device=device)
         return torch.tensor([base, *(base + d for d in depths(parents))], device=device)
 
-    def _mask(self, draft: Draft, parents: list[int] | None, count: int) -> Tensor | Chain | Seen | None:
+    def _mask(self, draft: Draft, parents: list[int] | None, count: int) -> Visibility:
         """What the rows of a pass see: a mask bool [R, kept + R], None = everything, a chain, or for the kernel sets of bits."""
         as_sets = self.trunk.takes_sets and not draft.twins and choose(self.device, self.slab.block.dtype).is_triton
         if self._cached is not None:
@@ -235,7 +235,7 @@ class TransformerSequence:
         past = torch.ones(count + 1, self.slab.kept, dtype=torch.bool, device=self.device)
         return torch.cat([past, tail], 1)
 
-    def _scattered(self, draft: Draft, parents: list[int] | None, count: int, as_sets: bool) -> Tensor | Seen | None:
+    def _scattered(self, draft: Draft, parents: list[int] | None, count: int, as_sets: bool) -> Visibility:
         """If the committed tokens are not a prefix, a row sees those at smaller positions, wherever they are in the slab."""
         assert draft.positions is not None or count == 0, "after a wavefront, drafts need explicit positions"
         if count == 0 and len(self.pending) == 1 and max(self._cached, default=-1) < self.pending[0]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.cache import Slab
-from engine.kernels.tree_attention import Chain, Seen
+from engine.kernels.tree_attention import Chain, Visibility
 from engine.networks.attention import attend
 from engine.networks.rows import AdapterRows, RowSplit, hooked
 
@@ -56,7 +56,7 @@ class Block(nn.Module):
         self.gate_up = nn.Linear(width, 2 * inner, bias=False)
         self.feed_out = nn.Linear(inner, width, bias=False)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | Seen | None, slab: Slab | None, layer: int) -> Tensor:
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Visibility, slab: Slab | None, layer: int) -> Tensor:
         """x [B, R, width]; cos, sin [R, head width] or [B, R, head width]; mask bool [R, all], or sets, or None (see everything)."""
         b, r, width = x.shape
         mixed = self.query_key_value(self.attention_norm(x)).view(b, r, 3, self.heads, -1)
@@ -131,7 +131,7 @@ class Decoder(nn.Module):
         x: Tensor,
         cos: Tensor,
         sin: Tensor,
-        mask: Tensor | Chain | Seen | None,
+        mask: Visibility,
         slab: Slab | None = None,
         fork: RowSplit | None = None,
         places: Tensor | None = None,

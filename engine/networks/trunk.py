@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from torch import Tensor
 
-from engine.kernels.tree_attention import Chain, Seen
+from engine.kernels.tree_attention import Visibility
 from engine.networks.rows import AdapterRows, RowSplit
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class Asked:
     trunk: Trunk
     x: Tensor
     slots: Tensor
-    mask: Tensor | Chain | Seen | None
+    mask: Visibility
     slab: Slab
 
     def alone(self) -> tuple[Tensor, Tensor]:
@@ -58,7 +58,7 @@ class Trunk(Protocol):
         return x
 
     def run(
-        self, x: Tensor, slots: Tensor, mask: Tensor | Chain | Seen | None, slab: Slab | FixedView, fork: RowSplit | None = None,
+        self, x: Tensor, slots: Tensor, mask: Visibility, slab: Slab | FixedView, fork: RowSplit | None = None,
         worn: AdapterRows | None = None,
     ) -> Tensor:  # fmt: skip
         """x [branches, R, H] at slots int64 [R] (0 = first of the prefix), mask bool [R, kept+R] or None -> hidden, same shape; with a

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from engine.cache import Slab
 from engine.kernels.cpu.library import Library, built
-from engine.kernels.tree_attention import Chain
+from engine.kernels.tree_attention import Chain, Visibility
 
 WIDTHS = (1, 2, 4, 8)  # of a head, in vectors
 TYPES = (torch.float32, torch.bfloat16)  # of keys and values
@@ -121,7 +121,7 @@ class RunRows:
 
     x: Tensor
     slab: Slab
-    mask: Tensor | Chain | None
+    mask: Visibility
     cos: Tensor | None = None
     sin: Tensor | None = None
     cross: CrossKV | None = None
