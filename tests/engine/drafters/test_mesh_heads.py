@@ -30,7 +30,8 @@ def made(kind: str, width: int, heads: int) -> tuple[MeshHeads, tuple[Tensor, Te
     """Random heads, and their keys and values of a condition."""
     torch.manual_seed(0)
     own = MeshHeads(DEPTH, width, heads, VOCABULARY, kind)
-    tiny.spread(own, 0.3)
+    for p in own.parameters():
+        nn.init.normal_(p, std=0.3 if p.ndim < 3 or p.shape[1] == 1 else width**-0.5)
     return own, own.look(torch.randn(1, SEEN, width))
 
 
@@ -74,7 +75,8 @@ def test_a_run_has_the_tokens_and_drafts_of_the_reference(kind: str, grammar: bo
     model.capabilities |= {"mesh_heads"}
     torch.manual_seed(1)
     own = MeshHeads(4, 32, 2, model.vocabulary, kind)
-    tiny.spread(own, 0.2)
+    for p in own.parameters():
+        nn.init.normal_(p, std=0.2)
     for hosted in (False, True):
         bound = BoundHeads(own, model.model.decoder.head)
         bound.host = bound.host if hosted else None

@@ -107,7 +107,7 @@ def test_the_best_of_quiet_calls_counts(monkeypatch: pytest.MonkeyPatch) -> None
 def test_rates_are_those_of_the_best_way(monkeypatch: pytest.MonkeyPatch) -> None:
     spent = iter([4.0, 2.0, 3.0] * 2)
     monkeypatch.setattr(bound, "best", lambda call, tries: Lap(next(spent, 1.0), True))
-    monkeypatch.setattr(bound, "can_pack", lambda dtype: False)
+    monkeypatch.setattr(bound, "can_pack", lambda: False)
     monkeypatch.setattr(bound, "native", lambda dtype: None)
     rates = measured_rates(("float32",))
     assert rates.products["float32"] == 2 * 256 * 512 * 1024 / 4 and rates.bytes == bound.READ / 2
