@@ -14,8 +14,7 @@ from engine.recognition import picture_judge as judge
 from engine.recognition.picture_judge import Judge, Verdict, compare
 from engine.run import Run
 from engine.words.emoji_scenes import LESSONS, Lessons, Scene
-from research.bench.mesh_fidelity import near
-from research.bench.mesh_inputs import Subject
+from research.bench.mesh_inputs import Subject, near
 from research.mesh_judge import MeshJudge
 
 ASPECTS = ("objects", "counts", "relation", "colours", "background", "all")

@@ -28,8 +28,7 @@ from engine.tuning.prepare import use_threads
 from research import mesh_judge
 from research.bench import sheet
 from research.bench.judging import mesh_columns
-from research.bench.mesh_fidelity import Near, apart, together
-from research.bench.mesh_inputs import Subject, assets, subjects
+from research.bench.mesh_inputs import Near, Subject, apart, assets, subjects, together
 from research.bench.plan import MeshBench
 from research.bench.plot import check_figure, plot
 from research.bench.rows import bootstrap, check_csv, experiment, of_sampling, publish, quartiles, readable

@@ -21,8 +21,7 @@ from engine.run import Run
 from engine.tuning.alternate import Turn, turns
 from engine.words.emoji_scenes import held_out_prompts, lessons_of
 from research.bench import meshes
-from research.bench.mesh_fidelity import Near, near
-from research.bench.mesh_inputs import subjects
+from research.bench.mesh_inputs import Near, near, subjects
 from research.bench.rows import append_csv, experiment
 from research.bench.speed import drafting, likelihood, pixels, plausible, summary
 

@@ -36,7 +36,7 @@ from research.train.decision import Measure, may_ship, needs_out, prepare, targe
 from research.train.loop import Training
 from research.train.lowpoly import PAD
 from research.train.recorded import Recorded
-from research.train.teachers import MeshTeacher, PictureTeacher, Teacher, padded
+from research.train.teachers import MeshTeacher, PictureTeacher, Teacher, TeacherOptions, padded
 
 PRESETS = {
     "cpu": {"minutes": 30.0, "sequences": 1536, "batch": 8, "rows": 768},
@@ -56,19 +56,15 @@ NOISE = 0.2  # width of the uniform noise on the states, relative to their root 
 
 
 @dataclass
-class Options(loop.Options):
-    """The options of this recipe, with the backbone and the loss."""
+class Options(TeacherOptions):
+    """The options of this recipe, with the loss."""
 
-    backbone: str = "pictogram"
-    prompts: Path | None = None
     loss: str = "kl"
 
     @staticmethod
     def parser(name: str) -> argparse.ArgumentParser:
         """Returns the parser of `launch.py train NAME`."""
-        p = loop.Options.parser(name)
-        p.add_argument("--backbone", metavar="NAME|PATH", default="pictogram", help=f"{', '.join(TEACHERS)}, or an imported model")
-        p.add_argument("--prompts", type=Path, metavar="FILE", help="for an imported model: a prompt in each line (emoji captions)")
+        p = TeacherOptions.parser(name)
         p.add_argument("--loss", choices=["kl", "paper", "adt"], default="kl", help=LOSSES)
         return p
 
@@ -283,10 +279,7 @@ def main(options: Options) -> None:
 
     if not options.export:
         training.run(loss_on, held_out)
-    known = teacher.backbone.card.get(NAME)
-    if known is not None and known.get("backbone") != teacher.weights_hash:
-        known = None  # the backbone refuses to load it
-    if not may_ship(training, options, DECIDES, known):
+    if not may_ship(training, options, DECIDES, teacher.fitting(teacher.backbone.card.get(NAME))):
         return
     row = {
         "settings": network.settings,

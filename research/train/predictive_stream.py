@@ -27,12 +27,11 @@ from torch import Tensor, nn
 from engine.drafters.predictive_stream import folder_of, fresh, is_trained, layers_of, read_stream, write_adapter
 from engine.networks.weights import read_card, ship
 from engine.sampling import draw, guide, residual, warp
-from research.train import loop
 from research.train.decision import Measure, may_ship, prepare, target
 from research.train.feature_draft import TEACHERS, Library, teacher_of
 from research.train.loop import Training, cosine_to_a_tenth
 from research.train.recorded import Recorded
-from research.train.teachers import Teacher, padded
+from research.train.teachers import Teacher, TeacherOptions, padded
 
 PRESETS = {
     "cpu": {"minutes": 40.0, "sequences": 1536, "batch": 4, "rows": 96},
@@ -48,19 +47,15 @@ UNSEEN_ROWS = 192  # predictive rows of each
 
 
 @dataclass
-class Options(loop.Options):
-    """The options of this recipe, with the backbone and the attention mask."""
+class Options(TeacherOptions):
+    """The options of this recipe, with the attention mask."""
 
-    backbone: str = "pictogram"
-    prompts: Path | None = None
     both_ways: bool = False
 
     @staticmethod
     def parser(name: str) -> argparse.ArgumentParser:
         """Returns the parser of `launch.py train NAME`."""
-        p = loop.Options.parser(name)
-        p.add_argument("--backbone", metavar="NAME|PATH", default="pictogram", help=f"{', '.join(TEACHERS)}, or an imported model")
-        p.add_argument("--prompts", type=Path, metavar="FILE", help="for an imported model: a prompt in each line (emoji captions)")
+        p = TeacherOptions.parser(name)
         p.add_argument(
             "--both-ways",
             action="store_true",

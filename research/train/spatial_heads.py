@@ -10,9 +10,7 @@ slot, and a tenth of the slots are shown no row above, or no newest token. Train
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,13 +19,13 @@ from torch import Tensor
 from engine.drafters.spatial_heads import NAME, SpatialHeads, weights_file
 from engine.networks.weights import ship
 from engine.sampling import guide, warp
-from research.train import loop
 from research.train.decision import Measure, may_ship, prepare, target
 from research.train.feature_draft import NOISE, Library, loss_of_states, teacher_of, together
 from research.train.loop import Training
 from research.train.recorded import Recorded
-from research.train.teachers import Teacher
+from research.train.teachers import Teacher, TeacherOptions
 
+Options = TeacherOptions  # as the command finds them
 PRESETS = {
     "cpu": {"minutes": 20.0, "sequences": 768, "batch": 8, "rows": 512},
     "gpu": {"minutes": 4.0, "sequences": 4096, "batch": 64, "rows": 8192},
@@ -37,22 +35,6 @@ PICTURES = ("pictogram",)  # of the shipped models
 UNSEEN = 16  # held-out sequences that acceptance is measured on
 RATE = 2e-3
 UNSHOWN = 0.1  # the share of slots that are shown no row above, and of those that are shown no newest token
-
-
-@dataclass
-class Options(loop.Options):
-    """The options of this recipe, with the backbone."""
-
-    backbone: str = "pictogram"
-    prompts: Path | None = None
-
-    @staticmethod
-    def parser(name: str) -> argparse.ArgumentParser:
-        """Returns the parser of `launch.py train NAME`."""
-        p = loop.Options.parser(name)
-        p.add_argument("--backbone", metavar="NAME|PATH", default="pictogram", help="pictogram, or an imported model of pictures")
-        p.add_argument("--prompts", type=Path, metavar="FILE", help="for an imported model: a prompt in each line (emoji captions)")
-        return p
 
 
 @dataclass
@@ -161,7 +143,7 @@ def begin(heads: SpatialHeads, teacher: Teacher) -> None:
             heads.bias.copy_(bias)
 
 
-def main(options: Options) -> None:
+def main(options: TeacherOptions) -> None:
     """Trains, resumes or exports the heads of one backbone; writes their weights and their entry in the backbone's card."""
     preset = PRESETS[options.preset]
     device = options.device
@@ -189,10 +171,7 @@ def main(options: Options) -> None:
 
     if not options.export:
         training.run(loss_on, held_out)
-    known = teacher.backbone.card.get(NAME)
-    if known is not None and known.get("backbone") != teacher.weights_hash:
-        known = None  # the backbone refuses to load it
-    if not may_ship(training, options, DECIDES, known):
+    if not may_ship(training, options, DECIDES, teacher.fitting(teacher.backbone.card.get(NAME))):
         return
     row = {
         "settings": heads.settings,

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,6 +24,7 @@ from engine.networks.vq import FACTOR
 from engine.sampling import draw, guide, warp
 from engine.words.emoji_scenes import caption, held_out_scenes, lessons_of, trained_scenes
 from engine.words.looks import Look, looks_of_scene
+from research.train import loop
 from research.train.head_lessons import generate_together
 from research.train.lowpoly import PAD, collate, sample_of
 from research.train.recorded import Recorded
@@ -27,6 +32,22 @@ from research.worlds.lowpoly_shapes import held_out_shapes, training_shapes, tur
 
 LOOKED = (48, 48)  # sizes of what the captions name, if pictogram reads looks: prefixes of a batch have one length
 DROPPED = 10  # one caption in so many is empty, so that the drafter also learns pictures without a condition (ADT-Tree)
+
+
+@dataclass
+class TeacherOptions(loop.Options):
+    """The options of a recipe that learns from a backbone."""
+
+    backbone: str = "pictogram"
+    prompts: Path | None = None
+
+    @staticmethod
+    def parser(name: str) -> argparse.ArgumentParser:
+        """Returns the parser of `launch.py train NAME`."""
+        p = loop.Options.parser(name)
+        p.add_argument("--backbone", metavar="NAME|PATH", default="pictogram", help="pictogram, lowpoly, or an imported model")
+        p.add_argument("--prompts", type=Path, metavar="FILE", help="for an imported model: a prompt in each line (emoji captions)")
+        return p
 
 
 class Teacher(ABC):
@@ -49,6 +70,10 @@ class Teacher(ABC):
     def __init__(self, backbone: Any, name: str):
         self.backbone, self.name, self.folder, self.sampling = backbone, name, backbone.folder, backbone.sampling
         self.weights_hash = str(backbone.weights_hash)
+
+    def fitting(self, row: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """Returns the card's entry of a drafter if it was trained for these weights, else None: the backbone refuses to load it."""
+        return row if row is not None and row.get("backbone") == self.weights_hash else None
 
     @abstractmethod
     def questions(self, count: int, held_out: bool) -> Tensor:

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-from engine.errors import BadOutput
 from research.train import loop
 from research.train.loop import Training
 
@@ -61,36 +60,6 @@ def test_fresh_forgets_the_checkpoint(training) -> None:
     assert second.step == 0
 
 
-def test_a_stop_signal_ends_the_run_at_once_and_saves(training) -> None:
-    first, model = training(minutes=10)
-    loss = loss_of(model)
-
-    def stop_at_ten(step: int):
-        if step == 10:
-            first.stopped = True
-        return loss(step)
-
-    first.run(stop_at_ten, lambda: {})
-    assert first.step == 11
-    second, _ = training()
-    assert second.resume(fresh=False) and second.step == 11
-
-
-def test_a_half_written_checkpoint_is_never_seen(training, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, _model = training()
-    first.save()
-    good = first.path.read_bytes()
-
-    def broken(state: dict, path: Path) -> None:
-        Path(path).write_bytes(b"half")
-        raise OSError("disk full")
-
-    monkeypatch.setattr(torch, "save", broken)
-    with pytest.raises(BadOutput, match="disk full"):
-        first.save()
-    assert first.path.read_bytes() == good
-
-
 def test_muon_takes_the_named_matrices_only() -> None:
     model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
     made = Training("two", model, 1e-3, 1, "cpu", muon="0.")
@@ -120,12 +89,3 @@ def test_muon_takes_a_stack_of_matrices_one_by_one() -> None:
             training._advance(lambda i, weights=weights: (data[i] @ weights()).square().sum(), step, 0.0)
     torch.testing.assert_close(one.stack, torch.stack([*other.singles]))
     assert (one.stack - start).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("name", ["pictogram-tokenizer", "pictogram"])
-def test_recipes_can_be_imported(name: str) -> None:
-    import importlib
-
-    from research.train import RECIPES
-
-    assert callable(importlib.import_module(RECIPES[name]).main)
