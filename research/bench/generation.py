@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import resource
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -24,14 +26,15 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel
 from engine.core import Prompt, Sampling
 from engine.errors import BadPrompt
 from engine.machine import device_of, has_fast_bfloat16
-from engine.run import speedup
+from engine.methods import find
+from engine.networks.sequence import TransformerSequence
+from engine.run import generate, speedup
 from engine.transformers import foretoken
 from engine.transformers.host import Branch, CallerModel
 from engine.transformers.processors import Reading
 from engine.tuning.alternate import Timing, alternate, timed
 from engine.tuning.curve import PAST, cost_curve
 from research.bench.rows import check_csv, experiment, publish
-from research.bench.step_split import split
 
 SHAPES: dict[str, dict[str, int]] = {  # of a LlamaForCausalLM; 1b is the trunk of Janus-Pro-1B with its 16,384 picture tokens
     "tiny": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 512},
@@ -87,9 +90,31 @@ def bench(plan: GenerateBench) -> list[dict[str, Any]]:
 def rows(plan: GenerateBench, host: CallerModel, prompt: Tensor, negative: Tensor) -> Iterator[dict[str, Any]]:
     """Yields the rows in order."""
     yield curve(host)
-    yield split(host, plan.method, {"window": plan.window}, Prompt())
+    yield step(host, plan.method, plan.window)
     yield from speeds(plan, host.model, prompt, negative)
     yield memory(host)
+
+
+def step(host: CallerModel, name: str, window: int) -> dict[str, Any]:
+    """Returns the row of a step's time, and the share of it that the model's passes take."""
+    spent, forward = 0.0, TransformerSequence.forward
+
+    def counted(*a: Any, **k: Any) -> Any:
+        nonlocal spent
+        start = time.perf_counter()
+        rows = forward(*a, **k)
+        spent += time.perf_counter() - start
+        return rows
+
+    method, preset = find(name)
+    with patch.object(TransformerSequence, "forward", counted):
+        run = generate(host, method, Prompt(), {**preset, "window": window})
+        next(run)
+        spent, start = 0.0, time.perf_counter()
+        run.finish()
+        total = time.perf_counter() - start
+    milliseconds = 1000 * total / (len(run.steps) - 1)
+    return {"method": f"{name}: cost of a step", "milliseconds_per_step": milliseconds, "model_share": spent / total}
 
 
 def random_model(size: str, dtype: str = "auto", device: str = "cpu") -> PreTrainedModel:
