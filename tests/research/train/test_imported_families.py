@@ -1,4 +1,4 @@
-"""Drafters for imported models that differ from Janus: row ends, prompts that are no ids, positions that depend on the prompt."""
+"""Drafters for imported models: guided pairs, row ends, prompts that are no ids, positions that depend on the prompt."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from numpy.random import PCG64, Generator
 from engine.backbones import DRAFTERS, imported, llamagen, load
 from engine.backbones.emu3 import Emu3
 from engine.backbones.emu35 import Emu35
+from engine.backbones.janus import Janus
 from engine.backbones.picture_checkpoint import PictureCheckpoint
 from engine.converting import convert
 from engine.core import NO_DRAFT, Backbone, Draft, Prompt, Sampling
@@ -23,8 +24,11 @@ from research.train import checkpoint_teacher, feature_draft, loop, predictive_s
 from research.train.checkpoint_teacher import CheckpointTeacher
 from tests.engine.backbones import tiny_chameleon, tiny_glm_image, tiny_originals
 from tests.engine.backbones import tiny_checkpoints as tiny
+from tests.engine.backbones.tiny import janus_ids, janus_model
 
 MAKERS: dict[str, Callable[[], PictureCheckpoint]] = {  # not those that tests share: training changes a trunk's attention
+    "janus": lambda: Janus(janus_model(), janus_ids),
+    "janus without guidance": lambda: Janus(janus_model(), janus_ids),
     "emu3": lambda: Emu3(tiny.emu3_model(), tiny.read, side=4),
     "emu35": lambda: Emu35(tiny.emu35_model(), tiny.ibq(), tiny.letters, side=4, ids=tiny.IDS),
     "lumina": lambda: tiny_chameleon.chameleon.__wrapped__("lumina"),
@@ -65,7 +69,8 @@ def teacher_of(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(checkpoint_teacher, "resolve", lambda name: (name, str(tmp_path / name)))
     monkeypatch.setattr(checkpoint_teacher, "load", lambda name, *_: model_of(name, tmp_path))
     found = CheckpointTeacher(family, "cpu", None if family == "llamagen" else tmp_path / "prompts.txt")
-    found.sampling = GREEDY if found.sampling.guidance != 1 else Sampling(0.0, 0, 1.0)
+    alone = found.sampling.guidance == 1 or family.endswith("without guidance")
+    found.sampling = Sampling(0.0, 0, 1.0) if alone else GREEDY
     return found
 
 
@@ -74,6 +79,7 @@ def test_a_recording_is_what_decoding_does(family: str, tmp_path: Path, monkeypa
     """Tokens and states of a batch are those of each prompt alone, and one pass over them gives the same states."""
     one = teacher_of(family, tmp_path, monkeypatch)
     said = one.questions(3, False)
+    assert said.shape[1] == (1 if one.sampling.guidance == 1 else 2)
     rows = one.generate(said, Generator(PCG64(0)))
     for text, row in zip(one._texts(3, False), rows, strict=True):
         prompt = Prompt(text=text, sampling=one.sampling)
