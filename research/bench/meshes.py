@@ -22,7 +22,7 @@ from engine.errors import MissingWeights
 from engine.loading import model_columns
 from engine.machine import device_of
 from engine.methods import find
-from engine.run import Run, generate, speedup
+from engine.run import Run, generate
 from engine.tuning.alternate import alternate
 from engine.tuning.prepare import use_threads
 from research import mesh_judge
@@ -31,7 +31,7 @@ from research.bench.judging import mesh_columns
 from research.bench.mesh_inputs import Near, Subject, apart, assets, subjects, together
 from research.bench.plan import MeshBench
 from research.bench.plot import check_figure, plot
-from research.bench.rows import bootstrap, check_csv, experiment, of_sampling, publish, quartiles, readable
+from research.bench.rows import check_csv, experiment, of_sampling, publish, quartiles, readable, timing
 from research.bench.sheet import check_sheet, write_sheet
 from research.bench.speed import drafting
 from research.mesh_judge import MeshJudge
@@ -70,6 +70,7 @@ TABLE = {
 
 
 PLAIN_ROW = {"plain": "A plain", "cross": "E plain"}  # plain decoding, by weights
+OWN_PLAIN = {"E exact": "E plain", "E cross-attention + LoRA": "E plain"}  # of rows with an adapter
 IN_FLOAT32 = "{} in float32"  # its row in float32, if the others run in another dtype; and the name of these weights
 
 
@@ -198,25 +199,12 @@ def summary(
     plain : the row that the speed-up is over; measured : the distances of the first run of each input, if they are known
     """
     mine = runs[name]
-    seconds = np.array([np.median([r.seconds for r in of]) for of in mine])
-    forwards = np.array([of[0].totals["forwards"] for of in mine])
-    tokens = np.array([len(of[0].tokens) for of in mine])
-    found = {
-        "row": name,
-        **ran(mine[0][0]),
-        "exact": all(of[0].exact for of in mine),
-        "seconds": quartiles(seconds),
-        "step_compression": quartiles(tokens / forwards),
-        "milliseconds_per_step": quartiles(1000 * seconds / forwards),
-        "tokens": quartiles(tokens),
-    }
-    base = {"E exact": "E plain", "E cross-attention + LoRA": "E plain"}
-    for against in dict.fromkeys((plain, base.get(name, plain))):
-        if against in runs:
-            ratios = np.array([speedup(a, b) for a, b in zip(runs[against], mine, strict=True)])
-            key = "speedup" if against == plain else "speedup_over_own_plain"
-            found |= {key: quartiles(ratios), f"{key}_interval": bootstrap(ratios)}
-    return found | (apart([of[0] for of in mine], inputs) if measured is None else together(measured))
+    row = {"row": name, **ran(mine[0][0]), **timing(mine, runs[plain]), "tokens": quartiles(np.array([len(of[0].tokens) for of in mine]))}
+    own = OWN_PLAIN.get(name)
+    if own in runs:
+        over = timing(mine, runs[own])
+        row |= {"speedup_over_own_plain": over["speedup"], "speedup_over_own_plain_interval": over["speedup_interval"]}
+    return row | (apart([of[0] for of in mine], inputs) if measured is None else together(measured))
 
 
 def ran(run: Run) -> dict[str, Any]:

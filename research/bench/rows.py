@@ -6,7 +6,7 @@ import csv
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from math import isnan, nan
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from engine.core import Backbone, Sampling
 from engine.errors import BadFile, BadOutput
 from engine.loading import model_columns
 from engine.machine import facts
+from engine.run import Run, speedup
 
 Row = dict[str, Any]
 
@@ -53,6 +54,22 @@ def bootstrap(values: np.ndarray, draws: int = 2000) -> list[float]:
     r = np.random.default_rng(0)
     medians = np.median(r.choice(values, (draws, len(values))), axis=1)
     return [round(float(np.quantile(medians, q)), 3) for q in (0.025, 0.975)]
+
+
+def timing(mine: Sequence[Sequence[Run]], plain: Sequence[Sequence[Run]]) -> Row:
+    """Returns the columns of a row's time, over plain decoding on the same inputs. mine, plain : the runs of each input"""
+    seconds = np.array([np.median([run.seconds for run in of]) for of in mine])
+    forwards = np.array([of[0].totals["forwards"] for of in mine])
+    ratios = np.array([speedup(slow, fast) for slow, fast in zip(plain, mine, strict=True)])
+    return {
+        "exact": all(of[0].exact for of in mine),
+        "seconds": quartiles(seconds),
+        "forwards": quartiles(forwards),
+        "milliseconds_per_step": quartiles(1000 * seconds / forwards),
+        "step_compression": quartiles(np.array([of[0].totals["step_compression"] for of in mine])),
+        "speedup": quartiles(ratios),
+        "speedup_interval": bootstrap(ratios),
+    }
 
 
 # --- the table --------------------------------------------------------------------------------------------------------

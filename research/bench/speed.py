@@ -20,7 +20,7 @@ from engine.core import Backbone, Prompt, Step
 from engine.diagnostics import per_token, reached
 from engine.loading import model_columns
 from engine.methods import find
-from engine.run import Run, generate, speedup
+from engine.run import Run, generate
 from engine.tuning.alternate import alternate
 from engine.words.emoji_scenes import Scene, held_out_pairs, held_out_prompts, lessons_of
 from research.bench import sheet
@@ -28,7 +28,7 @@ from research.bench.judging import judge_of, picture_columns
 from research.bench.likelihood import log_probabilities
 from research.bench.plan import Entry, ImageBench
 from research.bench.plot import check_figure, plot
-from research.bench.rows import bootstrap, check_csv, experiment, of_sampling, publish, quartiles, readable
+from research.bench.rows import check_csv, experiment, of_sampling, publish, quartiles, readable, timing
 from research.bench.sheet import check_sheet, write_sheet
 
 PLACES = 16  # places of a draft whose acceptance is counted separately
@@ -121,25 +121,15 @@ def measure(
 
 def summary(name: str, runs: dict[str, list[list[Run]]]) -> dict[str, Any]:
     """Returns one row of the table. The speed-up is over the baseline, plain decoding in float32."""
-    seconds = np.array([np.median([r.seconds for r in of]) for of in runs[name]])
-    ratios = np.array([speedup(a, b) for a, b in zip(runs.get(BASELINE, runs["ar"]), runs[name], strict=True)])
-    compression = np.array([of[0].totals["step_compression"] for of in runs[name]])
-    forwards = np.array([of[0].totals["forwards"] for of in runs[name]])
     first = runs[name][0][0]
     differences = [first_difference(a[0].in_order, b[0].in_order) for a, b in zip(runs[name], runs["ar"], strict=True)]
     return {
         "method": name,
-        "exact": first.exact,
         "prompts": len(runs[name]),
         "tokens": len(first.tokens),
         "knobs": first.steps[-1].knobs,
         "dtype": model_columns(first.backbone)["dtype"],
-        "seconds": quartiles(seconds),
-        "forwards": quartiles(forwards),
-        "milliseconds_per_pass": round(float(np.median(seconds / forwards)) * 1000, 3),
-        "step_compression": quartiles(compression),
-        "speedup": quartiles(ratios),
-        "speedup_interval": bootstrap(ratios),
+        **timing(runs[name], runs.get(BASELINE, runs["ar"])),
         "same_tokens_as_plain": sum(at is None for at in differences),
         "first_differences": {i: at for i, at in enumerate(differences) if at is not None},
     }
