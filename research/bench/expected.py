@@ -1,4 +1,4 @@
-"""`launch.py bench expected`: the tokens a pass of the methods that `auto` chooses among, on held-out inputs, for a model's card."""
+"""`launch.py bench expected`: the tokens per pass of the methods that `auto` chooses among, on held-out inputs, for a model's card."""
 
 from __future__ import annotations
 
@@ -80,5 +80,5 @@ def store(folder: Path, backbone: Backbone, count: int, rows: list[dict[str, Any
 def readable(row: dict[str, Any]) -> str:
     """Formats one line of the table."""
     knobs = " ".join(f"{name}={value}" for name, value in row["knobs"].items())
-    told = f"{row['tokens']:6.2f} tokens a pass of {row['rows']:5.1f} rows, {row['draft_passes']:5.2f} other passes"
+    told = f"{row['tokens']:6.2f} tokens per pass of {row['rows']:5.1f} rows, {row['draft_passes']:5.2f} other passes"
     return f"{row['method']:18} {knobs:32} {told}"

@@ -180,7 +180,7 @@ def speeds(plan: GenerateBench, model: PreTrainedModel, prompt: Tensor, negative
 
 
 def curve(host: CallerModel) -> dict[str, Any]:
-    """Returns the row of milliseconds a pass by number of rows, and the acceptance from which a window of as many is faster."""
+    """Returns the row of milliseconds per pass by number of rows, and the acceptance from which a window of as many is faster."""
     longer = CallerModel(host.model, host.branches, PAST * 4, host.reading)  # so that the widest pass fits behind the tokens before it
     found = dict(cost_curve(longer, rounds=3, seconds=PATIENCE).points)
     pays = {width: round(break_even(width, found[width] / found[1]), 3) for width in found if width > 1}
@@ -188,7 +188,7 @@ def curve(host: CallerModel) -> dict[str, Any]:
 
 
 def break_even(width: int, cost: float) -> float:
-    """Returns the chance of each draft to be accepted at which a window of `width` gives `cost` tokens a pass: 1 + a + ... + a^(width-1);
+    """Returns the chance of each draft to be accepted at which a window of `width` gives `cost` tokens per pass: 1 + a + ... + a^(width-1);
     above 1 if no chance is enough."""
     if cost >= width:
         return cost / width

@@ -1,7 +1,7 @@
 """`launch.py bench mesh`: methods on meshes of point clouds, and the rows of XSpecMesh's tables 3 and 4 for our model.
 
 Inputs are point clouds of held-out procedural shapes, or of files. Every row decodes every input at least twice, in alternation. The
-speed-up of a row on an input is over row A, plain decoding of lowpoly, by seconds a token. Chosen methods that run in bfloat16 are
+speed-up of a row on an input is over row A, plain decoding of lowpoly, by seconds per token. Chosen methods that run in bfloat16 are
 compared with plain decoding in float32, which has a row of its own then. Distances are measured in the input's bounding box scaled to 1.9,
 by the papers' protocol and with 16,384 points; the floor is the distance of the input to itself.
 """

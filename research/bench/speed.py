@@ -136,8 +136,8 @@ def summary(name: str, runs: dict[str, list[list[Run]]]) -> dict[str, Any]:
 
 
 def drafting(runs: list[Run]) -> dict[str, float]:
-    """Returns statistics of the drafts: accepted drafts a pass (acceptance length without the bonus token); for trees, nodes and depth; for
-    relaxed rules, the mean total variation distance from the model's distribution; if drafts are accepted in order, the share accepted by
+    """Returns statistics of the drafts: accepted drafts per pass (without the bonus token); for trees, nodes and depth; for relaxed rules,
+    the mean total variation distance from the model's distribution; if drafts are accepted in order, the share accepted by
     place. Numbers that a method does not report are left out."""
     steps = [s for run in runs for s in run.steps if s.drafted]
     levels = [s.trace.tree.levels for s in steps if s.trace.tree]

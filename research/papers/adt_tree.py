@@ -10,7 +10,7 @@ ARMS = (Arm("plain", "ar"), Arm("EAGLE-2", "eagle"), Arm("LANTERN", "lantern"), 
         Arm("ADT-Tree + LANTERN", "adt_tree_lantern"), Arm("ADT-Tree, throughput (ours)", "adt_tree"))  # fmt: skip
 AT_ONE = {"temperature": 1.0}
 BOTH = tuple(replace(arm, settings={"temperature": t}, x=f"T = {t:g}") for t in (0.0, 1.0) for arm in ARMS)
-TABLE_1 = {  # speed, tokens a pass and depth, at T = 0 and at T = 1
+TABLE_1 = {  # speed, tokens per pass and depth, at T = 0 and at T = 1
     "EAGLE-2": ((1.62, 2.91, 5.00), (0.76, 1.11, 5.00)), "LANTERN": ((3.03, 4.25, 5.00), (1.38, 2.00, 5.00)),
     "ADT-Tree": ((2.21, 3.40, 3.86), (1.06, 1.10, 2.09)), "ADT-Tree + LANTERN": ((3.13, 4.86, 5.15), (1.53, 1.87, 2.10)),
 }  # fmt: skip

@@ -29,7 +29,7 @@ def tolerances(smoothing: float) -> tuple[Arm, ...]:
 
 def acceptance(key: str, data: str) -> Experiment:
     """A table of acceptance lengths by language model on one benchmark."""
-    return listed(key, f"{key.replace('-', ' ').capitalize()}: {data}", "How many tokens a pass?", "2 to 5.", TEXT, KEY)
+    return listed(key, f"{key.replace('-', ' ').capitalize()}: {data}", "How many tokens per pass?", "2 to 5.", TEXT, KEY)
 
 
 PAPER = Paper(
@@ -42,7 +42,7 @@ PAPER = Paper(
           for key in ("table-1", "table-5")),
         Experiment(
             key="table-3", title="Table 3: frameworks", asks="Which framework gives the best speed for its quality?",
-            reports="Cross-Regression, lossy, keeps 99.8 % at 4.31 tokens a pass.", reported_on="LLaMA-3 8B, mean of GSM8K and HumanEval",
+            reports="Cross-Regression, lossy, keeps 99.8 % at 4.31 tokens per pass.", reported_on="LLaMA-3 8B, mean of GSM8K and HumanEval",
             runs=Pictures(count=60, arms=(
                 Arm("plain", "ar"), Arm("PLD", "lookup"), Arm("Lookahead", "lookahead"), Arm("Medusa", "medusa"), Arm("EAGLE", "eagle"),
                 Arm("lossless", NAME), Arm("lossy", NAME, {"energy_tolerance": 14.0, "energy_smoothing": 0.05}),
@@ -50,7 +50,7 @@ PAPER = Paper(
             reported={"PLD": {"step_compression": 1.5}, "Lookahead": {"step_compression": 1.72}, "Medusa": {"step_compression": 2.37},
                       "EAGLE": {"step_compression": 3.69},
                       "lossless": {"step_compression": 3.46}, "lossy": {"step_compression": 4.31}},
-            claims=(Claim("Lossy commits more tokens a pass", "lossy", "more", "lossless", "step_compression"),
+            claims=(Claim("Lossy commits more tokens per pass", "lossy", "more", "lossless", "step_compression"),
                     Claim("Lossless beats prompt lookup", "lossless", "more", "PLD", "step_compression"),
                     Claim("Lossless beats Medusa", "lossless", "more", "Medusa", "step_compression"),
                     Claim("Lossy keeps the quality", "lossy", "alike", "plain", "objects", 0.05)),
@@ -69,7 +69,7 @@ PAPER = Paper(
         listed("table-11", "Table 11: the original models", "How good are they?", "By benchmark.", TEXT),
         *(Experiment(
             key=key, title=f"Table {key[6:]}: tolerance and smoothing", asks="What do Θ and β buy?",
-            reports="A higher tolerance commits more tokens a pass at nearly the same accuracy.", reported_on=f"LLaMA-3 8B, {data}",
+            reports="A higher tolerance commits more tokens per pass at nearly the same accuracy.", reported_on=f"LLaMA-3 8B, {data}",
             runs=Pictures(arms=tuple(arm for b in smooth for arm in tolerances(b)), count=12), differs=DIFFERS,
             drawing=Drawing(kind="plane", x="step_compression", y="mean_deviation"),
             reported={f"β = {b:g}, {t}": {"step_compression": v} for b, t, v in reported},

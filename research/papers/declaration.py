@@ -15,14 +15,14 @@ from engine.methods import find
 from research.bench.meshes import Row as MeshRow
 
 NAMED = {  # the metrics that a declaration may name
-    "step_compression": "tokens a pass",
+    "step_compression": "tokens per pass",
     "forwards": "passes",
     "seconds": "seconds",
     "speedup": "times as fast as plain decoding",
-    "milliseconds_per_step": "ms a step",
+    "milliseconds_per_step": "ms per step",
     "log_probability": "mean log p of a token",
     "log_probability_deviation": "deviation of log p over a picture's tokens",
-    "accepted_a_pass": "drafts accepted a pass",
+    "accepted_a_pass": "drafts accepted per pass",
     "depth": "levels of the draft tree",
     "nodes": "nodes of the draft tree",
     "mean_deviation": "total variation from the model's distribution",

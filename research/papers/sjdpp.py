@@ -12,7 +12,7 @@ REUSED = (
 )
 THREE = (Arm("plain", "ar"), Arm("SJD", "sjd"), Arm("SJD++", "sjdpp_published"), Arm("SJD++, coupled (ours)", "sjdpp"))
 FASTER = (
-    Claim("SJD++ commits more tokens a pass than SJD", "SJD++", "more", "SJD", "step_compression"),
+    Claim("SJD++ commits more tokens per pass than SJD", "SJD++", "more", "SJD", "step_compression"),
     Claim("SJD is faster than plain decoding", "SJD", "more", "plain", "speedup"),
 )
 ALIKE = Claim("SJD++ keeps the quality of plain decoding", "SJD++", "alike", "plain", "objects", 0.05)
@@ -69,13 +69,13 @@ PAPER = Paper(
         ),
         Experiment(
             key="table-5", title="Table 5: other methods", asks="How does SJD++ compare with other ways to accelerate?",
-            reports="SJD++ commits the most tokens a pass.", reported_on=f"{LUMINA}, MS-COCO 2017", differs=OURS,
+            reports="SJD++ commits the most tokens per pass.", reported_on=f"{LUMINA}, MS-COCO 2017", differs=OURS,
             runs=Pictures(count=20, arms=(Arm("plain", "ar"), Arm("Jacobi", "jacobi"), Arm("EAGLE", "eagle"), Arm("LANTERN", "lantern"),
                                           Arm("ZipAR", "zipar"), Arm("SJD", "sjd"), Arm("SJD++", "sjdpp_published"))),
             reported={"Jacobi": {"step_compression": 1.04, "speedup": 1.02}, "EAGLE": {"step_compression": 2.94, "speedup": 2.10},
                       "LANTERN": {"step_compression": 3.63, "speedup": 2.56}, "ZipAR": {"step_compression": 4.0, "speedup": 1.82},
                       "SJD": {"step_compression": 2.23, "speedup": 2.05}, "SJD++": {"step_compression": 6.44, "speedup": 3.12}},
-            claims=(Claim("SJD++ commits more tokens a pass than EAGLE", "SJD++", "more", "EAGLE", "step_compression"),
+            claims=(Claim("SJD++ commits more tokens per pass than EAGLE", "SJD++", "more", "EAGLE", "step_compression"),
                     Claim("SJD++ is faster than LANTERN", "SJD++", "more", "LANTERN", "speedup")),
         ),
         Experiment(
@@ -110,7 +110,7 @@ PAPER = Paper(
             reported_on="Janus-Pro 1B, GenEval",
             reported={f"SJD++, {w}.0": {"step_compression": round(1 / v, 2)}
                       for w, v in ((16, 0.3971), (32, 0.3438), (64, 0.3325), (128, 0.3330))},
-            differs="The paper's windows are 16 to 512 of 576 tokens; these are of 256. It prints passes a token; here is the inverse.",
+            differs="The paper's windows are 16 to 512 of 576 tokens; these are of 256. It prints passes per token; here is the inverse.",
         ),
         Experiment(
             key="figure-5", title="Figure 5: speed by top-k", asks="Does the gain hold at each top-k?",

@@ -13,10 +13,10 @@ FASTER = Claim("The heads with LoRA are faster than plain decoding", BEST, "more
 DIFFERS = (
     "The backbone was trained together with heads, and the paper's was not: `launch.py train lowpoly --later 0 --out FOLDER` trains a "
     "control whose states learn nothing from its heads, `launch.py train mesh-heads --start FOLDER` its heads and adapters, and "
-    "`--backbone FOLDER` measures it. The speed-up is the tokens a pass times the time of a plain step over that of a step with heads, in "
-    "the paper 2.021 · 40.51 / 47.83 = 1.71; a step of a small model on a CPU pays more for its heads and for every row."
+    "`--backbone FOLDER` measures it. The speed-up is the tokens per pass times the time of a plain step over that of a step with "
+    "heads, in the paper 2.021 · 40.51 / 47.83 = 1.71; a step of a small model on a CPU pays more for its heads and for every row."
 )
-TABLE_3 = {  # Chamfer and Hausdorff distance, tokens a pass, milliseconds a step, speed
+TABLE_3 = {  # Chamfer and Hausdorff distance, tokens per pass, milliseconds per step, speed
     PLAIN: (0.1165, 0.2223, 1.000, 40.51, 1.00), "B MLP": (0.1195, 0.2241, 1.181, 44.89, 1.07),
     "C MLP + LoRA": (0.1267, 0.2485, 1.909, 44.92, 1.65), "D cross-attention": (0.1167, 0.2229, 1.334, 47.81, 1.13),
     BEST: (0.1168, 0.2261, 2.021, 47.83, 1.71),
@@ -60,11 +60,11 @@ PAPER = Paper(
         ),
         Experiment(
             key="table-4", title="Table 4: independent drafts or a tree", asks="Is a probability tree worth its time?",
-            reports="It commits slightly more tokens a pass and is not faster.", reported_on=BPT, differs=DIFFERS,
+            reports="It commits slightly more tokens per pass and is not faster.", reported_on=BPT, differs=DIFFERS,
             runs=Meshes(rows={name: TABLE[name] for name in (PLAIN, BEST, "PTS 2", "PTS 3", "PTS 4")}, count=40),
             reported={label: dict(zip(("step_compression", "milliseconds_per_step", "speedup"), values, strict=True))
                       for label, values in TABLE_4.items()},
-            claims=(Claim("A tree commits more tokens a pass", "PTS 4", "more", BEST, "step_compression"),
+            claims=(Claim("A tree commits more tokens per pass", "PTS 4", "more", BEST, "step_compression"),
                     Claim("A tree is slower", "PTS 4", "less", BEST, "speedup")),
         ),
         Experiment(

@@ -173,7 +173,7 @@ def save_adapter(blocks: nn.Module, folder: Path) -> None:
 
 @torch.no_grad()
 def divergence(base: Path, pupil: Pupil, unseen: Library, device: str) -> dict[str, float]:
-    """Returns KL(plain || merged) in nats a token and total variation, mean over sequences of the plain backbone, before any warp."""
+    """Returns KL(plain || merged) in nats per token and total variation, mean over sequences of the plain backbone, before any warp."""
     plain = Pupil(lowpoly.load_model(base).to(device), pupil.heads, False)
     kl, tv = [], []
     for i in range(4):

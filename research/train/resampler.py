@@ -56,7 +56,7 @@ def grids(tokenizer: PictureTokenizer, scenes: list[Scene], sides: tuple[int, ..
 
 @torch.no_grad()
 def fitted(resampler: PictureResampler, coarse: Tensor, fine: Tensor) -> dict[float, float]:
-    """Returns nats a token of the training-free distribution by its spread s; coarse int64 [B, h, w], fine int64 [B, H, W]."""
+    """Returns nats per token of the training-free distribution by its spread s; coarse int64 [B, h, w], fine int64 [B, H, W]."""
     factor = fine.shape[1] // coarse.shape[1]
     total = torch.zeros(len(SPREADS))
     for small, large in zip(coarse, fine, strict=True):
@@ -72,8 +72,8 @@ def distances(resampler: PictureResampler, small: Tensor, factor: int) -> Tensor
 
 @torch.no_grad()
 def against_the_picture(samplers: Samplers, resampler: PictureResampler, coarse: Tensor, fine: Tensor) -> dict[str, float]:
-    """Returns nats a token, top-1 accuracy, and the mean probability of the most probable token (equal to the accuracy if calibrated), for
-    the network and for the training-free variant."""
+    """Returns nats per token, top-1 accuracy, and the mean probability of the most probable token (equal to the accuracy if calibrated), of
+    the network and the training-free variant."""
     name = f"{coarse.shape[1]}_{fine.shape[1]}"
     factor = fine.shape[1] // coarse.shape[1]
     rows = []

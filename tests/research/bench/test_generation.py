@@ -30,7 +30,7 @@ def test_rows(guidance: float, tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_break_even() -> None:
-    """Three drafts, each accepted with chance 1/2: 1 + 1/2 + 1/4 + 1/8 tokens a pass."""
+    """Three drafts, each accepted with chance 1/2: 1 + 1/2 + 1/4 + 1/8 tokens per pass."""
     assert break_even(4, 1.875) == pytest.approx(0.5)
     assert break_even(4, 1.0) == pytest.approx(0.0, abs=1e-9)
     assert break_even(2, 3.0) == 1.5  # no chance is enough

@@ -15,7 +15,7 @@ from research.papers.xspecmesh import PAPER as XSPECMESH
 
 
 def rows_of(**by: list[float]) -> list[dict[str, str]]:
-    """Stored rows of some labels: tokens a pass by input."""
+    """Stored rows of some labels: tokens per pass by input."""
     return [
         {"label": label, "input": str(i), "step_compression": f"[{value}, {value}, {value}]", "backbone": "toy", "weights": "w"}
         | {"processor": "p", "torch": "t", "commit": "c"}
@@ -81,7 +81,7 @@ def test_a_page_has_our_numbers_beside_the_paper_s_and_a_figure_is_drawn(tmp_pat
         rows = rows_of(**{"SJD, 1": [1, 2, 3], "SJD, 10": [2, 2, 2]})
         text = page.section(paper, asked, rows)
         assert "<td>SJD, 10</td><td>2 (2 to 2); paper 7.5</td>" in text and "3 of 5 inputs" in text
-        assert "tokens a pass 2 (2 to 2); paper 7.5" in page.text_of(paper, asked, rows)
+        assert "tokens per pass 2 (2 to 2); paper 7.5" in page.text_of(paper, asked, rows)
         figures.draw(asked, rows, tmp_path / "figure.png")
         assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
 
