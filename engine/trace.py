@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from collections.abc import Sequence as Items
 from dataclasses import dataclass, fields
 
@@ -64,7 +63,6 @@ class Trace:
     top : the probability of that distribution's most probable token; None where a kernel decides without storing the distribution
     depth, parent : the token's level in the draft tree (0: after the accepted path) and its parent node
     energy, threshold : of the draft at the token's position
-    stages : seconds by stage of the algorithm, since the step before; for methods whose step has several
     """
 
     accepted: Values | None = None
@@ -79,7 +77,6 @@ class Trace:
     tree: TreeTrace | None = None
     round: RoundTrace | None = None
     deviation: DeviationTrace | None = None
-    stages: Mapping[str, float] | None = None
 
     @property
     def told(self) -> set[str]:

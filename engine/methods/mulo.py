@@ -20,7 +20,7 @@ neighbours are for 16,384 codes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,6 @@ from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows
 from engine.decoding.neighbours import ADDED, DISTANCE, SHARE, neighbours
 from engine.decoding.policy import check_start, not_exact
 from engine.decoding.scales import Coarser, scales_of
-from engine.decoding.stages import Stages
 from engine.decoding.wavefront import WHOLE, lead
 from engine.errors import NotSupported
 from engine.kernels.pooled_mass import pooled_mass
@@ -114,41 +113,34 @@ def _blocks(sequence: Sequence, coarser: Coarser, knobs: Knobs, noise: Noise) ->
     behind: list[int] = []  # in-order repair: kept drafts after the last redrawn token
     notes: dict[int, tuple[int, float, float]] = {}  # by position: verdict, mass, entropy
     scattered = knobs.repair != "in order" or knobs.stale_kv == "on"
-    stages = Stages()
     first = iteration = 0
     while first < coarse.rows and not sequence.done:
         stop = min(coarse.rows, first + int(knobs.block_rows))
         passes = coarser.passes
-        with stages.of("draft"):
-            drafted = coarser.draft(stop, iteration, knobs.draft_window)  # step 1: y ~ M_q
-        with stages.of("up-sample"):
-            proposed = coarser.laws(first, stop).argmax(-1)  # step 2: x = U_r(y)
+        drafted = coarser.draft(stop, iteration, knobs.draft_window)  # step 1: y ~ M_q
+        proposed = coarser.laws(first, stop).argmax(-1)  # step 2: x = U_r(y)
         top, bottom = fine_rows(coarse, fine, first, stop)
         start, count = top * fine.columns, (bottom - top) * fine.columns
         nodes = torch.cat([torch.tensor(behind, dtype=torch.int64, device=sequence.device), proposed])
-        with stages.of("verify"):
-            if scattered:
-                places = torch.arange(start, start + count)
-                rows, at = sequence.forward(Draft(nodes, positions=places)), len(sequence.pending) - 1
-            else:
-                rows, at = sequence.forward(Draft(nodes)), len(behind)  # step 3: distributions of the whole block in one pass
-            block = _judge(rows, at, proposed, start, fine.columns, sequence.codebook, knobs)  # steps 4 and 5
+        if scattered:
+            places = torch.arange(start, start + count)
+            rows, at = sequence.forward(Draft(nodes, positions=places)), len(sequence.pending) - 1
+        else:
+            rows, at = sequence.forward(Draft(nodes)), len(behind)  # step 3: distributions of the whole block in one pass
+        block = _judge(rows, at, proposed, start, fine.columns, sequence.codebook, knobs)  # steps 4 and 5
         picture[start : start + count] = proposed
         judged = zip(block.verdicts.tolist(), block.mass.tolist(), block.entropies.tolist(), strict=True)
         notes |= dict(zip(range(start, start + count), judged, strict=True))
         repair = _scattered(sequence, rows, at, block, knobs, noise) if scattered else _in_order(sequence, rows, at, block, behind, noise)
         shown = {"tokens": drafted, "positions": list(range(first * coarse.columns, stop * coarse.columns)), "scale": coarser.size}
-        for i, (positions, redrawn) in enumerate(stages.each("redraw", repair)):  # step 6
+        for i, (positions, redrawn) in enumerate(repair):  # step 6
             for position, (token, nats) in redrawn.items():
                 picture[position] = token
                 notes[position] = *notes[position][:2], nats
-            step = _describe(positions, picture, notes, shown, count if i == 0 else 0, coarser.passes - passes if i == 0 else 0)
-            step.trace = replace(step.trace, stages=stages.taken())
-            yield step
+            yield _describe(positions, picture, notes, shown, count if i == 0 else 0, coarser.passes - passes if i == 0 else 0)
         behind = [] if scattered else block.tokens[block.todo[-1] + 1 :] if block.todo else []
         if stop < coarse.rows and not sequence.done:
-            with stages.of("down-sample"):
-                coarser.follow(picture, first, stop)  # step 7: y = D_r(x)
+            coarser.follow(picture, first, stop)  # step 7: y = D_r(x)
         first, iteration = stop, iteration + 1
 
 

@@ -198,14 +198,6 @@ def test_a_wavefront_of_repairs_takes_the_passes_of_a_wavefront() -> None:
         assert sorted(run.positions) == list(range(64))
 
 
-def test_the_time_of_every_stage_is_recorded() -> None:
-    for repair in (*REPAIRS, WAVE):
-        run = generate(Toy(rows=4, columns=4), MULO, Prompt(seed=0), HALF | repair).finish()
-        spent = [step.trace.stages or {} for step in run.steps]
-        assert {*spent[0]} == {"draft", "up-sample", "verify", "redraw"} and any("down-sample" in each for each in spent)
-        assert 0 < sum(sum(each.values()) for each in spent) <= run.seconds
-
-
 def test_refusals_spread_inside_the_block() -> None:
     """Worked trace H.6: a block of 2x8, l = 1, (0, 3) refused."""
     refused = torch.zeros(2, 8, dtype=torch.bool)
