@@ -26,8 +26,7 @@ from engine.layout import Layout
 from engine.networks.hosted import Hosted, RowEnds
 from engine.sampling import draw, guide, warp
 from engine.words.emoji_scenes import caption, held_out_scenes, trained_scenes
-from research.train.recorded import Recorded
-from research.train.teachers import Teacher
+from research.train.teachers import Recorded, Teacher
 
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 HELD_OUT = 10  # every tenth prompt of a file is held out

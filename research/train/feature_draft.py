@@ -35,8 +35,7 @@ from research.train import loop
 from research.train.decision import Measure, may_ship, needs_out, prepare, target
 from research.train.loop import Training
 from research.train.lowpoly import PAD
-from research.train.recorded import Recorded
-from research.train.teachers import MeshTeacher, PictureTeacher, Teacher, TeacherOptions, padded
+from research.train.teachers import MeshTeacher, PictureTeacher, Recorded, Teacher, TeacherOptions, padded
 
 PRESETS = {
     "cpu": {"minutes": 30.0, "sequences": 1536, "batch": 8, "rows": 768},

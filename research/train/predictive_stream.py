@@ -30,8 +30,7 @@ from engine.sampling import draw, guide, residual, warp
 from research.train.decision import Measure, may_ship, prepare, target
 from research.train.feature_draft import TEACHERS, Library, teacher_of
 from research.train.loop import Training, cosine_to_a_tenth
-from research.train.recorded import Recorded
-from research.train.teachers import Teacher, TeacherOptions, padded
+from research.train.teachers import Recorded, Teacher, TeacherOptions, padded
 
 PRESETS = {
     "cpu": {"minutes": 40.0, "sequences": 1536, "batch": 4, "rows": 96},

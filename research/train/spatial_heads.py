@@ -22,8 +22,7 @@ from engine.sampling import guide, warp
 from research.train.decision import Measure, may_ship, prepare, target
 from research.train.feature_draft import NOISE, Library, loss_of_states, teacher_of, together
 from research.train.loop import Training
-from research.train.recorded import Recorded
-from research.train.teachers import Teacher, TeacherOptions
+from research.train.teachers import Recorded, Teacher, TeacherOptions
 
 Options = TeacherOptions  # as the command finds them
 PRESETS = {

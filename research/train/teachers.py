@@ -27,11 +27,24 @@ from engine.words.looks import Look, looks_of_scene
 from research.train import loop
 from research.train.head_lessons import generate_together
 from research.train.lowpoly import PAD, collate, sample_of
-from research.train.recorded import Recorded
 from research.worlds.lowpoly_shapes import held_out_shapes, training_shapes, turned
 
 LOOKED = (48, 48)  # sizes of what the captions name, if pictogram reads looks: prefixes of a batch have one length
 DROPPED = 10  # one caption in so many is empty, so that the drafter also learns pictures without a condition (ADT-Tree)
+
+
+@dataclass
+class Recorded:
+    """A sequence that the backbone generated.
+
+    said   : its condition: word ids int64 [32], points float32 [1024, 6], token ids int64 [branches, P], or inputs [branches, P, H]
+    tokens : int64 [L]
+    hidden : float16 [branches, L, H], last hidden states; row i predicted token i
+    """
+
+    said: Tensor
+    tokens: Tensor
+    hidden: Tensor
 
 
 @dataclass

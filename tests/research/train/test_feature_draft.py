@@ -15,8 +15,7 @@ from engine.methods import METHODS
 from engine.run import generate
 from research.train import feature_draft, loop
 from research.train.feature_draft import Library, Options, acceptance, chains, loss_of_rows
-from research.train.recorded import Recorded
-from research.train.teachers import MeshTeacher, PictureTeacher
+from research.train.teachers import MeshTeacher, PictureTeacher, Recorded
 from tests.engine.backbones import tiny
 from tests.research.train import tiny_folders
 

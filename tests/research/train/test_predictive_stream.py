@@ -18,8 +18,7 @@ from engine.run import generate
 from research.train import loop, predictive_stream
 from research.train.feature_draft import Library
 from research.train.predictive_stream import Options, Pupil, Replay, noisy, refused, right_behind, window_places
-from research.train.recorded import Recorded
-from research.train.teachers import MeshTeacher, PictureTeacher, Teacher
+from research.train.teachers import MeshTeacher, PictureTeacher, Recorded, Teacher
 from tests.engine.drafters.test_predictive_stream import dual
 from tests.research.train import tiny_folders
 
