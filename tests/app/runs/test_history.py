@@ -30,7 +30,6 @@ from engine.mesh.read import read
 from engine.methods import METHODS, find
 from engine.run import Run, generate
 from tests.engine.backbones import tiny
-from tests.engine.killing import ends_within
 
 CHAIR = Path(__file__).parents[3] / "assets" / "examples" / "clouds" / "chair.ply"
 PROMPT = Prompt(text="two red cats", seed=5, sampling=Sampling(temperature=0.9, guidance=2.0))
@@ -220,17 +219,3 @@ def test_a_history_that_refuses_does_not_cost_the_download(tmp_path: Path) -> No
     shown = ImageTab.keep_run(tab, "visitor", run)
     assert not shown["download"].interactive and "not saved to the download" in shown["messages"][0]["text"]
     assert len(list((tmp_path / "home" / "runs").iterdir())) == 1
-
-
-def test_a_kill_at_any_moment_of_saving_leaves_a_whole_run_or_none(tmp_path: Path) -> None:
-    run, whole, ended, calls = run_of("ar").finish(), 0, False, 0
-    while not ended:
-        root = tmp_path / str(calls)
-        ended = ends_within(calls, lambda root=root: history.save(run, root))
-        saved = [path for path in root.glob("*") if not path.name.startswith(".")]
-        whole += len(saved)
-        assert all(finished.repeat(path, tiny.pictogram()).tokens == run.tokens for path in saved)
-        files.clean(root)
-        assert sorted(root.glob("*")) == saved
-        calls += 1
-    assert whole >= 2  # also where the kill came behind the rename

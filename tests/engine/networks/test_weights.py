@@ -20,9 +20,8 @@ from engine.errors import BadOutput, MissingWeights
 from engine.networks import shipping
 from engine.networks.card import covered, sha256
 from engine.networks.shipping import sign
-from engine.networks.weights import MODELS, parts, read_card, read_tensors, ship
+from engine.networks.weights import MODELS, read_card, read_tensors, ship
 from engine.recognition import picture_judge as judge
-from tests.engine.killing import ends_within
 
 
 def written(tmp_path, tensors):
@@ -126,22 +125,19 @@ def test_a_card_that_is_a_folder_or_too_large_is_a_sentence(tmp_path: Path) -> N
         sentence(caught)
 
 
-CARDS: list[tuple[str, str, object]] = [  # model, entry, what it becomes (... = it is taken out)
+CARDS: list[tuple[str, str, object]] = [  # model, entry, what it becomes (... = it is taken out); faults/test_cards.py has random ones
     *((model, entry, value)
       for model, entry in (("pictogram", "words"), ("pictogram", "sides"), ("lowpoly", "families"), ("judge", "names"))
-      for value in (..., 3, "text", None, [3.5], [None], {})),
+      for value in (..., "text", [3.5])),
     *((model, entry, value) for model, entry in (
         ("pictogram", "tokenizer"), ("pictogram", "tokenizer.settings"), ("pictogram", "decoder"), ("pictogram", "decoder.settings"),
-        ("lowpoly", "model"), ("judge", "judge"), ("judge", "judge.settings")) for value in (..., [], "text", None, 1)),
-    *(("pictogram", f"decoder.settings.{name}", value) for name in ("layers", "width", "heads", "inner")
-      for value in (0, -1, 10**9, 7, 1.5, "wide", None, [1], True)),
-    *(("pictogram", "tokenizer.settings.levels", value) for value in ([], [0], [10**6] * 4, 8, ["8"], [8, 8, 8, 6], [2] * 1000)),
-    *(("judge", "judge.settings.width", value) for value in (0, 10**9, "wide", None, 25)),
-    ("pictogram", "decoder.settings.depth", 3), ("judge", "judge.settings.depth", 3),
-    ("pictogram", "sides", [9]), ("pictogram", "sides", []),
-    *((model, entry, value) for model, entry in (("pictogram", "decoder.files"), ("lowpoly", "model.files"))
-      for value in (..., 0, 99, "2", None, -1)),
-    *(("pictogram", "sha256", value) for value in ([], {"tokenizer.safetensors": 3}, {}, {"tokenizer.safetensors": "0" * 64})),
+        ("lowpoly", "model"), ("judge", "judge"), ("judge", "judge.settings")) for value in (..., [])),
+    *(("pictogram", f"decoder.settings.{name}", value) for name in ("layers", "width", "heads", "inner") for value in (0, 10**9, True)),
+    *(("pictogram", "tokenizer.settings.levels", value) for value in ([], [10**6] * 4, ["8"])),
+    *(("judge", "judge.settings.width", value) for value in (10**9, 25)),
+    ("pictogram", "decoder.settings.depth", 3), ("judge", "judge.settings.depth", 3), ("pictogram", "sides", [9]),
+    *((model, entry, value) for model, entry in (("pictogram", "decoder.files"), ("lowpoly", "model.files")) for value in (..., 99, "2")),
+    *(("pictogram", "sha256", value) for value in ({"tokenizer.safetensors": 3}, {}, {"tokenizer.safetensors": "0" * 64})),
 ]  # fmt: skip
 
 
@@ -184,8 +180,8 @@ def test_a_card_with_a_wrong_entry_is_a_sentence(models: Path, model: str, entry
 
 @pytest.mark.parametrize(
     ("entry", "value"),
-    [(entry, value) for entry in ("heads", "heads.heads_cross", "heads.heads_cross.settings") for value in (..., [], "text", None)]
-    + [(f"heads.heads_cross.settings.{name}", value) for name in ("depth", "width", "heads") for value in (0, 10**9, "x", 5)]
+    [(entry, value) for entry in ("heads", "heads.heads_cross", "heads.heads_cross.settings") for value in (..., [])]
+    + [(f"heads.heads_cross.settings.{name}", value) for name in ("depth", "width", "heads") for value in (10**9, 5)]
     + [
         ("heads.heads_cross.backbone", "0123456789abcdef"),
         ("heads.heads_cross.settings.kind", "mlp"),
@@ -202,8 +198,8 @@ def test_heads_with_a_wrong_row_are_a_sentence(models: Path, entry: str, value: 
 
 @pytest.mark.parametrize(
     ("entry", "value"),
-    [(entry, value) for entry in ("feature_draft", "feature_draft.settings") for value in ([], "text", None, {})]
-    + [(f"feature_draft.settings.{name}", value) for name in ("width", "heads", "inner") for value in (0, 10**9, "x", None, 7)]
+    [(entry, value) for entry in ("feature_draft", "feature_draft.settings") for value in ([], {})]
+    + [(f"feature_draft.settings.{name}", value) for name in ("width", "heads", "inner") for value in (10**9, None)]
     + [("feature_draft.backbone", "0123456789abcdef")],
 )
 def test_a_drafter_with_a_wrong_row_is_a_sentence(models: Path, entry: str, value: object) -> None:
@@ -321,30 +317,6 @@ def test_a_merged_adapter_with_strange_settings_is_a_sentence(models: Path, tmp_
 
 
 # --- what is written --------------------------------------------------------------------------------------------------
-
-
-def test_a_killed_ship_never_leaves_mixed_weights(tmp_path: Path) -> None:
-    """kill -9 at each call that touches the disk: all files and the card are the old ones, or all are the new ones."""
-    seen, calls = set(), 0
-    while True:
-        folder = tmp_path / str(calls) / "model"
-        ship(folder, {f"model-{i}.safetensors": {f"x{i}": torch.full((8, 8), 1.0)} for i in (1, 2, 3)}, {"version": 1})
-
-        def again(folder: Path = folder) -> None:
-            ship(folder, {f"model-{i}.safetensors": {f"x{i}": torch.full((8, 8), 2.0)} for i in (1, 2)}, {"version": 2}, stale=("lora",))
-
-        ended = ends_within(calls, again)
-        card = read_card(folder)
-        found = {name: read_tensors(folder / name) for name in card["sha256"]}
-        assert {t.unique().item() for part in found.values() for t in part.values()} == {float(card["version"])}
-        assert sorted(p.name for p in parts(folder, "model")) == sorted(found) and len(found) == (3, 2)[card["version"] - 1]
-        ship(folder, {}, {"version": 3})
-        assert [p.name for p in folder.parent.iterdir()] == ["model"]  # what was left is gone
-        seen.add(card["version"])
-        calls += 1
-        if ended:
-            break
-    assert seen == {1, 2}
 
 
 def test_weights_that_are_not_finite_are_not_written(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from engine.networks.weights import hash_of, parts, read_card, ship
 from research.train import RECIPES, feature_draft, loop
 from research.train.decision import Measure, may_ship, obstacle, prepare, target
 from research.train.loop import Options, Training
-from tests.engine.killing import ends_within
 from tests.research.train import tiny_folders
 
 LOSS = Measure("loss_there")
@@ -214,21 +213,6 @@ def test_a_checkpoint_of_an_earlier_version_is_resumed(training) -> None:
         torch.save(old, made.path)
         again = training()
         assert again.resume(False) and again.step == made.step
-
-
-def test_a_kill_at_any_write_of_a_checkpoint_leaves_a_whole_one(training) -> None:
-    made = training()
-    made.save()
-    seen, calls, ended = set(), 0, False
-    while not ended:
-        made.step = calls + 1
-        ended = ends_within(calls, made.save)
-        again = training()
-        assert again.resume(False)
-        seen.add(again.step)
-        assert [p.name for p in loop.CHECKPOINTS.iterdir()] == ["tiny.pt"]  # resuming has removed what was left
-        calls += 1
-    assert 0 in seen and calls in seen
 
 
 def test_a_disk_that_is_full_for_a_while_costs_no_training(training, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
