@@ -35,8 +35,6 @@ SLOW = (
     "tests/app/batch/test_with_ray.py",
     "tests/app/test_speed.py",
     "tests/faults/test_disk.py",
-    "tests/faults/test_http.py",
-    "tests/faults/test_sessions.py",
     "tests/faults/test_threads.py",
     "tests/research/exactness/test_exactness.py::test_every_mutant_is_found",
     "tests/test_cli_commands.py::test_ctrl_c_in_a_running_benchmark",

@@ -11,15 +11,16 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 
+import httpx
 import pytest
 
 from app.requests.meshes import EXAMPLES
 from tests.app.shipped import Server, studio
-from tests.app.visitor import QUICK, Visitor
+from tests.app.visitor import QUICK, STRANGE, Visitor
 
 PATIENCE = 120_000  # milliseconds until a run must have ended
 RUNS = 3  # of each kind whose times are printed; the first is not counted
@@ -99,8 +100,7 @@ def visit(address: str) -> Iterator[Visitor]:
     with visitor.http.stream("GET", f"/gradio_api/heartbeat/{visitor.session}") as beat:
         lines = beat.iter_lines()  # the connection lasts as long as this is held
         next(lines)
-        visitor.ask(visitor.handler("open", "mesh"), visitor.values(visitor.handler("open", "mesh")))
-        yield visitor
+        yield visitor.opened("mesh")
     visitor.http.close()
 
 
@@ -139,12 +139,23 @@ def abandoned(visitor: Visitor, dice: random.Random) -> bool:
     return True
 
 
+def fidgeting(visitor: Visitor, dice: random.Random) -> bool:
+    """A picture during which anything else is asked for, with values of all kinds; afterwards the visitor can generate on both tabs."""
+    quick = [i for i, h in visitor.handlers.items() if h["backend_fn"] and not h["queue"] and visitor.ends(i)]
+    for _ in updates(visitor, dice):
+        handler = dice.choice(quick)
+        values = [dice.choice((value, value, dice.choice(STRANGE))) for value in visitor.values(handler)]
+        with suppress(httpx.RemoteProtocolError, httpx.ReadError):  # Gradio cannot write some of its own errors down
+            visitor.ask(handler, values)
+    return visitor.can_generate("image") and visitor.can_generate("mesh")
+
+
 def test_runs_of_several_visitors_all_end(shipped):
     count, seconds, lock = Counter(), [], threading.Lock()
 
     def line(number: int) -> None:
         dice = random.Random(number)
-        for script in (picture, mesh, cancelled, abandoned) * ROUNDS:
+        for script in (picture, mesh, cancelled, abandoned, fidgeting) * ROUNDS:
             started = time.monotonic()
             with visit(shipped.address) as visitor:
                 ended = script(visitor, dice)
@@ -160,5 +171,5 @@ def test_runs_of_several_visitors_all_end(shipped):
         thread.join()
     memory = f"{before / 2**20:.0f} to {shipped.resident() / 2**20:.0f} MiB"
     print(f"\n{VISITORS} visitors at a time: {dict(count)}, a visit {median(seconds):.2f} s, longest {max(seconds):.2f} s, memory {memory}")
-    assert count == dict.fromkeys(("picture", "mesh", "cancelled", "abandoned"), VISITORS * ROUNDS)
+    assert count == dict.fromkeys(("picture", "mesh", "cancelled", "abandoned", "fidgeting"), VISITORS * ROUNDS)
     assert "Traceback" not in shipped.log.read_text(errors="replace")

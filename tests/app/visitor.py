@@ -10,6 +10,14 @@ from typing import Any
 import httpx
 
 QUICK = {"image": {"size": "64 px"}, "mesh": {"face_budget": 8}}  # settings of a run that ends soon
+JUNK = [  # values that no field takes
+    None, True, -1, 2**70, 10**400, 1e99, "", "x" * 5000, "\x00", "\ud800", [], [[1]], {}, {"values": None}, {"values": {"a": []}},
+    {"name": []},
+]  # fmt: skip
+STRANGE = [  # values that some field may take
+    *JUNK, 0, 1.5, 1e308, float("nan"), float("inf"), "-1", "\U0001f600" * 40, ["a", 1], {"name": "sjdpp"}, "../../etc/passwd",
+    {"path": "/etc/hostname", "meta": {"_type": "gradio.FileData"}}, {"__type__": "update"},
+]  # fmt: skip
 
 
 class Visitor:
@@ -36,6 +44,20 @@ class Visitor:
             for c in (*self.handlers[handler]["inputs"], *self.handlers[handler]["outputs"])
         ]
         return "" if not named else "mesh" if any(n.startswith("mesh-") for n in named) else "image"
+
+    def opened(self, tab: str) -> Visitor:
+        """The same, who has opened a tab."""
+        if tab == "mesh":
+            self.ask(self.handler("open", "mesh"), self.values(self.handler("open", "mesh")))
+        return self
+
+    def ends(self, number: int) -> bool:
+        """Whether a handler's work ends soon: the Lab's loop goes on until it is stopped, and a benchmark of the page takes minutes."""
+        handler = self.handlers[number]
+        near = [*handler["inputs"], *handler["outputs"], *(target[0] for target in handler["targets"])]
+        names = [self.components[i]["props"].get("elem_id") or "" for i in near if i in self.components]
+        after = handler["trigger_after"]
+        return not any(name.startswith(("lab-", "bench-")) for name in names) and (after is None or self.ends(after))
 
     def values(self, handler: int) -> list[Any]:
         """What the untouched page sends to a handler."""
