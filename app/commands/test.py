@@ -17,7 +17,7 @@ from typing import IO
 from app.commands.options import ROOT
 
 PAGE = "tests/app"
-SHORT = ("-m", "not slow")
+SHORT = ("-m", "not slow and not panel")
 
 
 def main(arguments: Sequence[str], root: Path = ROOT) -> int:
