@@ -23,7 +23,7 @@ FLAGS = (
     "--no-sandbox", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update",
     "--disable-sync",
 )  # fmt: skip
-START_LIMIT = 120  # seconds until a studio must answer
+START_LIMIT = 600  # seconds until a studio must answer: a busy machine is slow, not wrong
 ROOT = Path(__file__).resolve().parents[2]
 
 
