@@ -207,8 +207,8 @@ class Launch(Protocol):
         """Hidden states and logits."""
         ...
 
-    def verdict(self, asked: Any) -> Any | None:
-        """The verdicts (engine/kernels/verify.py) on a question (engine/kernels/fixed_verdict.py); None: too late, or not possible."""
+    def verdict(self, request: Any) -> Any | None:
+        """The verdict on a request (engine/verify/request.py); None: too late, or not possible."""
         ...
 
 
@@ -223,8 +223,7 @@ class Rows:
         kernels that go from logits to tokens; None if there is no such function
     drafted : the ids of the draft's nodes
     launch : the pass, if it may still wait for a question about its rows
-    rules : (number of rows) -> the sampling, a table of masks or None, and of each row its mask; None if there is no table for its grammar
-    verifier : the compiled function that goes from these logits to tokens (engine/kernels/cpu/verdict.py), prepared for the run, or None
+    host : (logits) -> the rows for a processor, each computed when it is needed (engine/verify/host.py); None elsewhere
     """
 
     def __init__(
@@ -235,8 +234,7 @@ class Rows:
         settings: Callable[[int], tuple[Sampling, Tensor | None]] | None = None,
         drafted: Ids | None = None,
         launch: Launch | None = None,
-        rules: Callable[[int], tuple[Sampling, Tensor | None, list[int]] | None] | None = None,
-        verifier: Any = None,
+        host: Callable[[Tensor], Any] | None = None,
     ):
         """logits : or a function that computes them on first use; hidden : with a launch, its own"""
         self._logits, self._hidden = logits, hidden
@@ -244,7 +242,7 @@ class Rows:
             self.__dict__["logits"] = logits  # found without the property's lock
         self.drafted = Ids(NO_DRAFT.tokens) if drafted is None else drafted
         self._warp, self.settings, self.launch = warp, settings, launch
-        self.rules, self.verifier = rules, verifier
+        self.make_host = host
 
     @cached_property
     def logits(self) -> Tensor:
@@ -279,14 +277,19 @@ class Rows:
         self.__dict__["p"] = p
 
     @cached_property
+    def host(self) -> Any | None:
+        """The rows for a processor, or None."""
+        return None if self.make_host is None else self.make_host(self.logits)
+
+    @cached_property
     def scores(self) -> Tensor:
         """Warped scores [N+1, V]."""
-        return self._warp(self.logits)
+        return self._warp(self.logits) if self.host is None else self.host.scores(self.count)
 
     @cached_property
     def p(self) -> Tensor:
         """Distributions [N+1, V]; rows sum to 1."""
-        return torch.softmax(self.scores, -1)
+        return torch.softmax(self.scores, -1) if self.host is None else self.host.probs(0, self.count)
 
     @cached_property
     def soft(self) -> Tensor:
@@ -295,26 +298,17 @@ class Rows:
 
     def law(self, start: int, stop: int) -> Tensor:
         """Rows start..stop-1 of p, [stop-start, V], without computing the others."""
-        return self.p[start:stop] if "p" in self.__dict__ else torch.softmax(self.scores[start:stop], -1)
+        if "p" in self.__dict__:
+            return self.p[start:stop]
+        return torch.softmax(self.scores[start:stop], -1) if self.host is None else self.host.probs(start, min(stop, self.count))
 
     def first(self, count: int) -> Rows:
         """The first rows alone: those that are verified, if the rest only propose."""
         hidden = None if self.hidden is None else self.hidden[:, :count]
         found = Rows(self.logits[:, :count], self._warp, hidden, self.settings, self.drafted)
         found.__dict__ |= {name: self.__dict__[name][:count] for name in ("scores", "p", "soft") if name in self.__dict__}
+        found.__dict__["host"] = self.host  # which computes the first rows alone, too
         return found
-
-
-@dataclass(frozen=True)
-class LawHandle:
-    """Distributions by reference: rows of an earlier pass, materialised only if a rule needs them."""
-
-    rows: Rows
-    index: Tensor  # int64 [N]
-
-    def dense(self) -> Tensor:
-        """[N, V]"""
-        return self.rows.p[self.index]
 
 
 @dataclass(frozen=True)
@@ -337,7 +331,7 @@ class Draft:
 
     tokens     : int64 [N], ids 0..V-1 of the output vocabulary in use
     parents    : int64 [N] or None; -1 = after the prefix; None = a chain; siblings in the order drawn
-    q          : the distribution each token was drawn from, [N, V], a LawHandle or Chosen, for a sibling conditional on the earlier ones;
+    q          : the distribution each token was drawn from, [N, V] or Chosen, for a sibling conditional on the earlier ones;
                  None = chosen deterministically (one-hot)
     positions  : int64 [N] or None = length + depth - 1 (a child of the prefix has depth 1)
     visible    : bool [N+1, N+1] or None = ancestors; row and column 0 are the pending token. With K pending tokens: [N+K, N+K], and
@@ -350,7 +344,7 @@ class Draft:
 
     tokens: Tensor
     parents: Tensor | None = None
-    q: Tensor | LawHandle | Chosen | None = None
+    q: Tensor | Chosen | None = None
     positions: Tensor | None = None
     visible: Tensor | None = None
     predictive: Tensor | None = None
@@ -358,7 +352,7 @@ class Draft:
 
     def laws(self) -> Tensor | None:
         """q as a tensor [N, V], or None."""
-        return self.q.dense() if isinstance(self.q, LawHandle | Chosen) else self.q
+        return self.q.dense() if isinstance(self.q, Chosen) else self.q
 
 
 NO_DRAFT = Draft(torch.empty(0, dtype=torch.int64))
@@ -368,12 +362,10 @@ class Grammar(Protocol):
     """Which tokens may follow, as a state machine of pure functions, so that drafts can be masked along a hypothetical path.
 
     masks : bool [M, V], the distinct answers of `allowed`, if they are few: a GPU then keeps them and is sent their numbers; else None
-    automaton : with `masks`, the same machine as tables that compiled code can walk (engine/kernels/cpu/verdict.py), or None
     """
 
     start: Any
     masks: Tensor | None
-    automaton: Any
 
     def next(self, state: Any, token: int) -> Any:
         """The state after a token."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from engine.kernels.choice import choose
-from engine.kernels.noise import GOLDEN, KEPT, MASK, ONE, TWO, gumbel, keys, mix, mix_array, uniform, uniforms, unit
+from engine.kernels.noise import GOLDEN, KEPT, MASK, ONE, TWO, gumbel, keys, mix, mix_array, uniform, uniform_reference, unit
 
 DRAW, ACCEPT, RESIDUAL, INITIAL, DRAFTER, SCHEDULE = range(6)
 
@@ -22,6 +22,11 @@ DRAW, ACCEPT, RESIDUAL, INITIAL, DRAFTER, SCHEDULE = range(6)
 def is_made_there(device: torch.device, dtype: torch.dtype) -> bool:
     """Whether a device makes its numbers itself: a GPU does, and is sent nothing."""
     return choose(device, dtype).is_triton
+
+
+def number(base: int, position: int, slot: int = 0) -> float:
+    """The uniform number of a position, by Python's integers."""
+    return ((mix(mix((base + (position + 1) * GOLDEN) & MASK) + slot & MASK) >> 12) + 0.5) * 2.0**-52
 
 
 class Noise:
@@ -55,14 +60,23 @@ class Noise:
         """The same on the host, for code that sends several to the device at once."""
         base = self._key(stream, iteration)
         if count <= 8:  # Python integers beat numpy's call overhead on short windows
-            got = [((mix(mix((base + (start + i + 1) * GOLDEN) & MASK) + slot & MASK) >> 12) + 0.5) * 2.0**-52 for i in range(count)]
-            return torch.tensor(got, dtype=torch.float64)
+            return torch.tensor([number(base, start + i, slot) for i in range(count)], dtype=torch.float64)
         positions = np.arange(start, start + count)
         return torch.from_numpy(unit(mix_array(keys(base, positions) + np.uint64(slot))))
 
     def host_uniforms(self, streams: tuple[int, ...], positions: Tensor, iteration: int) -> Tensor:
         """u of several streams at int64 positions [N] on the host: float64 [streams, N] there."""
-        return uniforms([self._key(stream, iteration) for stream in streams], positions)
+        return torch.stack([uniform_reference(self._key(stream, iteration), positions) for stream in streams])
+
+    def number(self, stream: int, position: int, iteration: int) -> float:
+        """u of one position."""
+        return number(self._key(stream, iteration), position)
+
+    def gumbel_row(self, position: int) -> np.ndarray:
+        """The Gumbel noise of one position [V], on the host."""
+        if position not in self._gumbel:
+            self.gumbel(position, 1)
+        return self._gumbel[position].numpy()
 
     def gumbel(self, start: int, count: int) -> Tensor:
         """Standard Gumbel noise of positions start .. start+count-1, [count, V]. The counter has no iteration: a position keeps its

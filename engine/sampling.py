@@ -11,7 +11,6 @@ from torch import Tensor
 
 from engine.core import Sampling
 from engine.errors import BadPrompt
-from engine.kernels.cpu.library import Library, native
 
 RANGES = {  # of the values a user may set
     "temperature": (0, 5), "top_k": (0, 10**6), "top_p": (0.01, 1), "guidance": (0, 20), "adherence": (0, 200),
@@ -94,23 +93,12 @@ def _least_kept(scores: Tensor, k: int, mass: float) -> Tensor:
 def draw(p: Tensor, u: Tensor) -> Tensor:
     """One token per row by inverting the cumulative distribution. p : [N, V], or [1, V] for all rows, need not be normalised; u : [N] in
     (0, 1) -> int64 [N]."""
-    known = p.device.type == u.device.type == "cpu" and p.dtype == torch.float32 and u.dtype == torch.float64 and p.stride(-1) == 1
-    if known and p.shape[0] in (1, len(u)) and (library := native()) is not None:
-        return _drawn_of_rows(library, p, u.contiguous())
     if p.shape[0] == 1 and p.device.type == "cpu" and p.dtype != torch.bfloat16:
         return _drawn_of_one(p[0].detach(), u)
     cumulated = p.double().cumsum(-1)
     wanted = u.to(p.device) * cumulated[:, -1]
     found = torch.searchsorted(cumulated[0], wanted) if len(p) == 1 else torch.searchsorted(cumulated, wanted[:, None]).squeeze(-1)
     return found.clamp(max=p.shape[-1] - 1)
-
-
-def _drawn_of_rows(library: Library, p: Tensor, u: Tensor) -> Tensor:
-    """The same by the function for CPUs."""
-    rows, vocabulary = p.shape
-    found = torch.empty(len(u), dtype=torch.int64)
-    library.draw_rows(p.data_ptr(), len(u), p.stride(0) if rows > 1 else 0, vocabulary, u.data_ptr(), found.data_ptr())
-    return found
 
 
 def _drawn_of_one(p: Tensor, u: Tensor) -> Tensor:

@@ -28,9 +28,8 @@ from engine.kernels.choice import NATIVE
 from engine.kernels.cpu.blocks import RunRows
 from engine.kernels.cpu.library import native, native_choice
 from engine.kernels.cpu.packed_linear import can_pack, pack
-from engine.kernels.cpu.verdict import Automaton
 from engine.layout import Line
-from engine.mesh.bpt_grammar import NODE_BITS, Grammar
+from engine.mesh.bpt_grammar import Grammar
 from engine.mesh.bpt_tokens import BPT, Parser, dequantize, mesh_of, parse
 from engine.networks.card import has_card
 from engine.networks.mesh_decoder import MeshModel, Settings, budget_bucket, describe, settings_of
@@ -59,7 +58,6 @@ class MaskedGrammar:
         self.rules = Grammar(BPT, canonical=True, budget=budget)
         self.masks = torch.from_numpy(self.rules.masks.copy())
         self._rows = list(self.masks)  # found faster than by an index
-        self.automaton = Automaton(*map(torch.from_numpy, self.rules.tables()), NODE_BITS, *self.rules.limit())
         self.start = self.rules.start
         self.next = self.rules.next  # every token asks for it
 

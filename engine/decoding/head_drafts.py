@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from engine.core import Chosen, Draft, Knob, Knobs, Sequence
-from engine.kernels.cpu.verdict import Verifier
 from engine.noise import DRAFTER, Noise
 from engine.sampling import draw, draw_gumbel, one_hot
 
@@ -22,12 +21,10 @@ HEADS = Knob(
 PRUNED = 1e-5  # paths of the tree with less weight are pruned (section 3.4)
 
 
-def propose(
-    logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int, seeded: bool, verifier: Verifier | None = None
-) -> Draft:
+def propose(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int, seeded: bool, on_host: bool = False) -> Draft:
     """A chain drawn from the heads' logits [count, V], each token under the grammar after the earlier ones, with its true distribution.
-    verifier : the compiled functions of the run, if it has them"""
-    if knobs.drafts == "most probable" and verifier is not None and (tokens := verifier.best(logits, sequence.rules())) is not None:
+    on_host : the sequence knows `best_along`"""
+    if knobs.drafts == "most probable" and on_host and (tokens := sequence.best_along(logits)) is not None:
         return Draft(tokens, q=Chosen(tokens, sequence.vocabulary, noise.dtype))
     n, count = sequence.length, len(logits)
     u = noise.uniform(DRAFTER, n, count, iteration)

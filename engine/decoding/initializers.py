@@ -48,10 +48,7 @@ class Initializer:
         if missing <= 0:
             return tokens, laws
         new = self._laws(start, missing, tokens, init, iteration)
-        verifier = self.passes[0][2].verifier if self.passes else None
-        if verifier is not None and not seeded and new.shape[0] == 1 and new.dtype == torch.float32 and new.is_contiguous():
-            drawn = verifier.draws(new, self.noise.root, INITIAL, iteration, start, missing)
-        elif seeded:
+        if seeded:
             drawn = draw_gumbel(new.log(), self.noise.gumbel(start, missing))
         else:
             drawn = draw(new, self.noise.uniform(INITIAL, start, missing, iteration))

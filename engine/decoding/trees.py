@@ -136,8 +136,8 @@ def answers(rows: Rows, tree: Tree, noise: Noise, n: int, iteration: int, seeded
     """The model's own draw in every row. Rows of the same depth share their noise, because a path contains only one of them."""
     depth = [0, *depths(tree.parents)]
     if is_fused(rows):
-        found = fused(rows, NO_DRAFT.tokens, None, noise, [n + d for d in depth], iteration, seeded)
-        return (found.answers if seeded else found.fresh).tolist()
+        verdict = fused(rows, NO_DRAFT.tokens, None, noise, [n + d for d in depth], iteration, seeded)
+        return (verdict.answers if seeded else verdict.fresh).tolist()
     at = torch.tensor(depth, device=rows.logits.device)
     if seeded:
         return draw_gumbel(rows.scores, noise.gumbel(n, max(depth) + 1)[at]).tolist()

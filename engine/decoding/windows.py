@@ -11,26 +11,26 @@ from torch import Tensor
 from engine.core import Draft, Knobs, Sequence, Step
 from engine.decoding.initializers import Initializer
 from engine.decoding.policy import matches_seed
-from engine.decoding.verdict import Rule, Verified, describe, judge, told
+from engine.decoding.verdict import Rule, WindowState, shown, step_over
 from engine.noise import DRAW, RESIDUAL, Noise
 from engine.sampling import draw, draw_gumbel, residual
 
 # (window, first, knobs) -> the new tokens from `first` on, and their distributions; None = those that the pass just computed
-Refresh = Callable[[Verified, int, Knobs], tuple[Tensor, Tensor | None]]
+Refresh = Callable[[WindowState, int, Knobs], tuple[Tensor, Tensor | None]]
 
 
-def redraw(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, None]:
+def redraw(window: WindowState, first: int, knobs: Knobs) -> tuple[Tensor, None]:
     """Equation 6: every later position is redrawn from the distribution just computed."""
-    if window.fused is not None:
-        return window.fused.fresh[first:], None
+    if (fresh := window.verdict.fresh) is not None:
+        return fresh[first:], None
     p = window.rows.p[first:]
     return draw(p, window.noise.uniform(DRAW, window.start + first, len(p), window.iteration)), None
 
 
-def coupled_gumbel(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, None]:
+def coupled_gumbel(window: WindowState, first: int, knobs: Knobs) -> tuple[Tensor, None]:
     """Redraws with the position's own noise, so that a token changes only if its distribution changes enough (MC-SJD)."""
-    if window.fused is not None:
-        return window.fused.answers[first:], None
+    if (answers := window.verdict.answers) is not None:
+        return answers[first:], None
     scores = window.rows.scores[first:]
     return draw_gumbel(scores, window.noise.gumbel(window.start + first, len(scores))), None
 
@@ -69,30 +69,26 @@ def speculative_jacobi(
                 tokens, laws = tokens[:size], laws[:size] if keep_laws else None
             tokens, filled = initializer.fill(tokens, laws if keep_laws else None, size, init, iteration, seeded)
             laws = filled if keep_laws else None
-            rows = sequence.forward(Draft(tokens, q=laws))  # eq. 2: the distributions of iteration j given the window of j - 1
-            initializer.saw(n, rows)
-            judged = judge(rows, tokens, laws, noise, n, iteration, seeded, rule(knobs), keep_laws or init.startswith("sample"))
-            a = judged.a
-            window = Verified(n, tokens, laws, judged, rows, noise, iteration)
-            committed = sequence.commit(list(range(a)), judged.token)
-            k = len(committed)
-            step = describe(n, committed, a, size, *told(rows, tokens, judged, k))
-            step.draft_forwards = initializer.counted()
+            store = keep_laws or init.startswith("sample")
+            # eq. 2: the distributions of iteration j given the window of j - 1
+            window, step = step_over(sequence, Draft(tokens, q=laws), noise, iteration, seeded, rule(knobs), store)
+            initializer.saw(n, window.rows)
+            step.draft_forwards, a = initializer.counted(), window.a
             if a < size:
                 tokens, laws = refresh(window, a + 1, knobs)
-                laws = rows.p[a + 1 :] if keep_laws and laws is None else laws
+                laws = window.rows.p[a + 1 :] if keep_laws and laws is None else laws
             else:
                 tokens, laws = tokens[:0], laws[:0] if keep_laws else None
-            step.draft = {"tokens": tokens, "positions": list(range(n + a + 1, n + a + 1 + tokens.shape[0])), "status": "draft"}
+            step.draft = shown(sequence, tokens)
             iteration += 1
             yield step
 
 
-def coupled_maximal(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, None]:
+def coupled_maximal(window: WindowState, first: int, knobs: Knobs) -> tuple[Tensor, None]:
     """Keeps a draft with probability min(1, p/q), else draws from the residual. Its distribution becomes p, and no coupling keeps more
     drafts (lemma d)."""
-    if window.fused is not None:
-        kept, drawn = window.accepted[first:], window.fused.drawn[first:]
+    if (drawn := window.verdict.drawn) is not None:
+        kept, drawn = window.accepted[first:], drawn[first:]
         return torch.cat([torch.where(kept, window.tokens[first:], drawn[:-1]), drawn[-1:]]), None
     p, start, iteration = window.rows.p[first:], window.start + first, window.iteration
     left = torch.cat([residual(p[:-1], window.laws[first:]), p[-1:]])

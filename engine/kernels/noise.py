@@ -11,14 +11,11 @@ Fewest bytes: 4 N V written, nothing read. `verify` computes the noise where it 
 
 from __future__ import annotations
 
-from ctypes import c_uint64
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from engine.kernels.choice import choose
-from engine.kernels.cpu.library import Library, native
 from engine.kernels.language import LAUNCH, tl, triton
 
 MASK = (1 << 64) - 1
@@ -65,6 +62,13 @@ def gumbel_reference(base: int, positions: Tensor, vocabulary: int) -> Tensor:
     slots = np.arange(1, vocabulary + 1, dtype=np.uint64) * np.uint64(GOLDEN)
     bits = mix_array(keys(base, positions.numpy())[:, None] + slots)
     return -torch.log(-torch.log(torch.from_numpy(unit(bits))))
+
+
+def gumbel_at(base: int, position: int, ids: np.ndarray) -> np.ndarray:
+    """Gumbel noise of some tokens, int64 [K], at one position: float64 [K], with the bits of `gumbel_reference` on the host."""
+    key = mix((base + (position + 1) * GOLDEN) & MASK)
+    bits = mix_array((ids + 1).astype(np.uint64) * np.uint64(GOLDEN) + np.uint64(key))
+    return -torch.log(-torch.log(torch.from_numpy(unit(bits)))).numpy()
 
 
 def uniform_reference(base: int, positions: Tensor, slot: int = 0) -> Tensor:
@@ -181,26 +185,6 @@ def gumbel_triton(base: int, positions: Tensor, vocabulary: int, dtype: torch.dt
     return out
 
 
-# --- native -----------------------------------------------------------------------------------------------------------
-
-
-def gumbel_native(library: Library, base: int, positions: Tensor, vocabulary: int) -> Tensor:
-    """The noise by the function for CPUs: computed in float64, as by the reference, and rounded to float32 [N, V]."""
-    out, scratch = torch.empty(len(positions), vocabulary), torch.empty(vocabulary + 64, dtype=torch.int32)
-    library.gumbel(base, positions.contiguous().data_ptr(), len(positions), vocabulary, out.data_ptr(), scratch.data_ptr())
-    return out
-
-
-def uniforms(bases: list[int], positions: Tensor, slot: int = 0) -> Tensor:
-    """Uniform numbers of several streams with these bases, at int64 positions [N] on the host: float64 [streams, N], on the host."""
-    library = native()
-    if library is None:
-        return torch.stack([uniform_reference(base, positions, slot) for base in bases])
-    out, keys = torch.empty(len(bases), len(positions), dtype=torch.float64), (c_uint64 * len(bases))(*bases)
-    library.uniform(keys, len(bases), positions.contiguous().data_ptr(), len(positions), slot, out.data_ptr())
-    return out
-
-
 # --- public -----------------------------------------------------------------------------------------------------------
 
 
@@ -211,8 +195,6 @@ def gumbel(base: int, positions: Tensor, vocabulary: int, dtype: torch.dtype = t
     """
     if choose(positions.device, dtype).is_triton:
         return gumbel_triton(base, positions, vocabulary, torch.float32).to(dtype)
-    if positions.device.type == "cpu" and dtype == torch.float32 and (library := native()) is not None:
-        return gumbel_native(library, base, positions, vocabulary)
     return gumbel_reference(base, positions, vocabulary).to(dtype)
 
 

@@ -90,15 +90,6 @@ class Grammar:
             return self._end_row
         return self._rows[node]
 
-    def tables(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The automaton as tables: the class of each token, uint8 [vocabulary]; the node after a node, uint8 [nodes, classes]; and the row
-        of `masks` of each node, uint8 [nodes]."""
-        return self.classes.astype(np.uint8), np.array(NEXT, np.uint8), np.array(self._rows, np.uint8)
-
-    def limit(self) -> tuple[int, int, int]:
-        """The node whose visits the budget counts, the budget, and the row of `masks` when it is spent; -1, 0, 0 without a budget."""
-        return (-1, 0, 0) if self.budget is None else (FAN, self.budget, self._end_row)
-
     def allowed(self, state: int) -> np.ndarray:
         """bool [vocabulary], shared and read-only: the ids allowed in a state."""
         return self.masks[self.mask_index(state)]

@@ -27,7 +27,7 @@ from torch import Tensor
 from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
 from engine.decoding import policy
 from engine.decoding.deviation import ALLOWED, Meter, chain_verdicts, coins, limit_of
-from engine.decoding.verdict import correct, describe, levels_of
+from engine.decoding.verdict import correct, describe, levels_of, shown
 from engine.errors import NotSupported
 from engine.kernels.energy_scan import energy_scan
 from engine.noise import ACCEPT, DRAFTER, INITIAL, Noise
@@ -100,7 +100,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         iteration += 1
         if not sequence.done:
             tokens, laws = refill(read(rows, m + 1)[a:], tokens[a + 1 :], laws[a + 1 :], sequence, knobs, noise, iteration, seeded)
-            step.draft = {"tokens": tokens, "positions": list(range(n + a + 1, n + a + 1 + len(tokens))), "status": "draft"}
+            step.draft = shown(sequence, tokens)
         yield step
 
 

@@ -17,7 +17,7 @@ import torch
 
 from engine.core import NO_DRAFT, VERIFY, Case, Chosen, Draft, Knob, Knobs, Method, Sequence, Step
 from engine.decoding.policy import matches_seed
-from engine.decoding.verdict import described, judge
+from engine.decoding.verdict import step_over
 from engine.noise import Noise
 
 DRAFTED = Knob("drafted", "m", 4, 1, 16, 1, help="Number of tokens drafted from the continuation found.")
@@ -52,20 +52,15 @@ class Index:
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
     """Yields one Step per pass."""
-    seeded, none = matches_seed(knobs, exact=True), torch.empty(0, sequence.vocabulary, dtype=noise.dtype, device=sequence.device)
-    index, iteration = Index(int(MATCHED.high)), 0
+    seeded, index, iteration = matches_seed(knobs, exact=True), Index(int(MATCHED.high)), 0
     while not sequence.done:
-        n = sequence.length
-        draft = found(index, knobs, sequence, noise.dtype)
-        rows = sequence.forward(draft)
-        judged = judge(rows, draft.tokens, draft.q or none, noise, n, iteration, seeded, store=False, brief=True)
-        committed = sequence.commit(list(range(judged.a)), judged.token)
-        index.add(committed)
+        _, step = step_over(sequence, continuation(index, knobs, sequence, noise.dtype), noise, iteration, seeded)
+        index.add(step.tokens)
         iteration += 1
-        yield described(rows, draft.tokens, judged, n, committed)
+        yield step
 
 
-def found(index: Index, knobs: Knobs, sequence: Sequence, dtype: torch.dtype) -> Draft:
+def continuation(index: Index, knobs: Knobs, sequence: Sequence, dtype: torch.dtype) -> Draft:
     """The continuation as a chain with one-hot distributions."""
     tokens = index.continuation(knobs.matched, min(int(knobs.drafted), sequence.limit - sequence.length - 1))
     if not tokens:

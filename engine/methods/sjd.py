@@ -6,7 +6,7 @@ Idea: every draft was drawn in the previous pass from a distribution that is kep
 distribution; speculative sampling between the two passes accepts a prefix, the first rejected token is replaced from the residual, and
 all later drafts are redrawn from the distributions just computed.
 Exactness: always. Each draft has a known distribution that does not depend on its value, so acceptance by p/q and residual draws give p
-(`Verified` gives the argument). `verify` tests the output distribution, with mutants that fail. With `match seed` the redraw uses the
+(`WindowState` gives the argument). `verify` tests the output distribution, with mutants that fail. With `match seed` the redraw uses the
 position's own noise, and the output is plain decoding's, token for token.
 Deviations: the public code initialises with one-hot distributions even where it draws uniformly, which is exact but rejects nearly all of
 these drafts; here every initial token carries the distribution it was drawn from. The window is clipped at the end of the picture.

@@ -26,20 +26,20 @@ from engine.core import VERIFY, Case, Knob, Knobs, Method, Sequence, Step
 from engine.decoding import neighbours
 from engine.decoding.initializers import INIT, WINDOW
 from engine.decoding.policy import MATCH, matches_seed, not_exact
-from engine.decoding.verdict import Verified
+from engine.decoding.verdict import WindowState
 from engine.decoding.windows import Refresh, coupled_gumbel, coupled_maximal, redraw, speculative_jacobi
 from engine.errors import BadKnob
 from engine.noise import Noise
 
 
-def reuse_published(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, None]:
+def reuse_published(window: WindowState, first: int, knobs: Knobs) -> tuple[Tensor, None]:
     """Equations 4 and 5 as printed: keep where p/q > threshold, else redraw. The distribution is taken to be p, which it is not."""
     fresh, _ = redraw(window, first, knobs)
     kept = window.ratios[first:] > knobs.reuse_ratio
     return torch.cat([torch.where(kept, window.tokens[first:], fresh[:-1]), fresh[-1:]]), None
 
 
-def reuse_mixture(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, Tensor]:
+def reuse_mixture(window: WindowState, first: int, knobs: Knobs) -> tuple[Tensor, Tensor]:
     """The same tokens with their true distribution: q on the kept values, plus p times the mass that is redrawn (lemma c)."""
     tokens, _ = reuse_published(window, first, knobs)
     p, q = window.rows.p[first:], window.laws[first:]
@@ -48,7 +48,7 @@ def reuse_mixture(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, T
     return tokens, torch.cat([mixed, p[-1:]])
 
 
-def initialise(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, Tensor | None]:
+def initialise(window: WindowState, first: int, knobs: Knobs) -> tuple[Tensor, Tensor | None]:
     """No refinement (figure 12): nothing is kept, so that the next pass verifies tokens drawn like those of empty slots."""
     return window.tokens[:0], None if window.laws is None else window.laws[:0]
 
@@ -80,7 +80,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
     if needs_laws and not neighbours.exact(knobs):
         raise BadKnob(f"relax={knobs.relax} does not work with refresh={knobs.refresh}. Set refresh=coupled gumbel, or redraw.")
 
-    def refresh(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, Tensor | None]:
+    def refresh(window: WindowState, first: int, knobs: Knobs) -> tuple[Tensor, Tensor | None]:
         """The chosen refresh; coupled gumbel instead of one that needs exact verdicts while a rule is relaxed."""
         return REFRESHES["coupled gumbel" if needs_laws and not neighbours.exact(knobs) else name](window, first, knobs)
 

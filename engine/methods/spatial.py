@@ -6,7 +6,7 @@ much of it as what is to its left. As published, a few passes correct the row: e
 happened to the drafts before it, and draws a refused one from its residual; then the row is final. Verified, the heads fill the new slots
 of a window that runs on into the rows below, in raster order. Drafts that were not reached stay in the window, redrawn as in SJD++.
 Exactness: verified, always. A draft's distribution depends on tokens before it only, whether a head drew it or the last pass, so
-speculative sampling against it is exact (`Verified` has the argument). As published it is not: a draft is accepted by the distribution
+speculative sampling against it is exact (`WindowState` has the argument). As published it is not: a draft is accepted by the distribution
 after drafts that were refused. With as many passes as a row has tokens it would be, because each pass makes one more token right.
 Deviations: the first token of a block is drawn from the model's own distribution, which the pass before it has computed. The first row is
 drafted in blocks of `depth`, which one pass corrects. Rows are drafted one at a time, not two. As published, the heads read the row above

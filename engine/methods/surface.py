@@ -17,7 +17,7 @@ import torch
 from engine.core import NO_DRAFT, VERIFY, Case, Chosen, Draft, Knob, Knobs, Method, Sequence, Step
 from engine.decoding.head_drafts import HEADS, propose
 from engine.decoding.policy import matches_seed
-from engine.decoding.verdict import described, judge
+from engine.decoding.verdict import shown, step_over
 from engine.drafters.mesh_heads import HeadsByKind
 from engine.mesh.next_vertices import NextVertices
 from engine.noise import Noise
@@ -34,14 +34,10 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: HeadsByKind 
     vertices, draft, iteration = NextVertices(sequence.levels), NO_DRAFT, 0
     heads = None if drafter is None or not knobs.guessed else drafter.of(knobs.heads)
     guess = None if heads is None else heads.start(sequence)
-    none = torch.empty(0, sequence.vocabulary, dtype=noise.dtype, device=sequence.device)
     while not sequence.done:
-        n, seeded = sequence.length, matches_seed(knobs, exact=True)
-        rows = sequence.forward(draft)
-        found = judge(rows, draft.tokens, draft.q if len(draft.tokens) else none, noise, n, iteration, seeded, store=False, brief=True)
-        committed = sequence.commit(list(range(found.a)), found.token)
-        step = described(rows, draft.tokens, found, n, committed)
-        vertices.add(committed)
+        seeded = matches_seed(knobs, exact=True)
+        window, step = step_over(sequence, draft, noise, iteration, seeded)
+        vertices.add(step.tokens)
         iteration += 1
         room = sequence.limit - sequence.length - 1
         draft = NO_DRAFT
@@ -49,9 +45,8 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: HeadsByKind 
             tokens = torch.tensor(known, dtype=torch.int64, device=sequence.device)
             draft = Draft(tokens, q=Chosen(tokens, sequence.vocabulary, noise.dtype))
         elif guess is not None and (count := min(heads.depth, int(knobs.guessed), room)) > 0 and not sequence.done:
-            draft = propose(guess(rows, found.a, count), sequence, BEST, noise, iteration, seeded, rows.verifier)
-        first = n + len(committed)
-        step.draft = {"tokens": draft.tokens, "positions": list(range(first, first + len(draft.tokens))), "status": "draft"}
+            draft = propose(guess(window.rows, window.a, count), sequence, BEST, noise, iteration, seeded, window.rows.host is not None)
+        step.draft = shown(sequence, draft.tokens)
         yield step
 
 

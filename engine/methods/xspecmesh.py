@@ -26,11 +26,10 @@ from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows
 from engine.decoding import policy
 from engine.decoding.deviation import ALLOWED, Meter, chain_verdicts, coins, is_limited, limit_of
 from engine.decoding.head_drafts import HEADS, propose
-from engine.decoding.verdict import Judged, correct, described, is_fused, judge, screen
-from engine.kernels.fixed_verdict import Criterion
+from engine.decoding.verdict import WindowState, answer, committed, correct, is_fused, screen, shown, step_over
 from engine.noise import ACCEPT, Noise
 from engine.rules import deviation, leading, more_probable_than, ratio, top_of, typical
-from engine.sampling import draw_gumbel
+from engine.verify.request import Criterion, Verdict
 
 DEPTH = Knob("depth", "D", 4, 1, 8, 1, help="Number of tokens the heads draft per pass, at most the number of trained heads.")
 RULE = Knob(
@@ -68,35 +67,32 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
     guess = heads.start(sequence)
     draft, meter, iteration = NO_DRAFT, Meter(), 0
     while not sequence.done:
-        n, size, exact = sequence.length, draft.tokens.shape[0], is_exact(knobs)
+        n, exact = sequence.length, is_exact(knobs)
         seeded = policy.matches_seed(knobs, exact)
-        rows = sequence.forward(draft)
         if exact:
-            laws = draft.q if size else torch.empty(0, sequence.vocabulary, dtype=noise.dtype, device=sequence.device)
-            found = judge(rows, draft.tokens, laws, noise, n, iteration, seeded, store=False, brief=True)
+            window, step = step_over(sequence, draft, noise, iteration, seeded)
         elif is_limited(knobs):
             meter.begin(knobs, noise, n, iteration)
-            found = within_budget(rows, draft, knobs, meter, noise, n, iteration)
-        else:
-            found, rows = accepted(rows, draft.tokens, knobs, noise, n, iteration)
-        a = found.a
-        committed = sequence.commit(list(range(a)), found.token)
-        step = described(rows, draft.tokens, found, n, committed)
-        if not exact and is_limited(knobs):
-            meter.commit(len(committed))
+            window, step = committed(sequence, within_budget(sequence.forward(draft), draft, knobs, meter, noise, n, iteration))
+            meter.commit(len(step.tokens))
             step.trace = replace(step.trace, deviation=meter.trace())
+        else:
+            window, step = committed(sequence, accepted(sequence.forward(draft), draft.tokens, knobs, noise, n, iteration))
+        rows = window.rows
         iteration += 1
         if not sequence.done:
             count = min(heads.depth, knobs.depth, sequence.limit - sequence.length - 1)
             # the row that predicted the token after the accepted drafts: h at s* - 1 in the paper
-            draft = propose(guess(rows, a, count), sequence, knobs, noise, iteration, seeded, rows.verifier) if count > 0 else NO_DRAFT
-            step.draft = {"tokens": draft.tokens, "positions": list(range(n + a + 1, n + a + 1 + draft.tokens.shape[0])), "status": "draft"}
+            draft = NO_DRAFT
+            if count > 0:
+                draft = propose(guess(rows, window.a, count), sequence, knobs, noise, iteration, seeded, rows.host is not None)
+            step.draft = shown(sequence, draft.tokens)
         yield step
 
 
 def replacement(rows: Rows, a: int, noise: Noise, n: int) -> int:
     """The token after the accepted drafts if the rule is not exact: drawn from p itself, not from a residual (algorithm 1, line 9)."""
-    return draw_gumbel(rows.scores[a : a + 1], noise.gumbel(n + a, 1)).item()
+    return answer(rows, a, noise, n + a)
 
 
 def judged(rows: Rows, size: int, is_raw: bool) -> Tensor:
@@ -104,20 +100,20 @@ def judged(rows: Rows, size: int, is_raw: bool) -> Tensor:
     return torch.softmax(rows.logits[0, :size].float(), -1) if is_raw else rows.law(0, size)
 
 
-def accepted(rows: Rows, tokens: Tensor, knobs: Knobs, noise: Noise, n: int, iteration: int) -> tuple[Judged, Rows]:
-    """The verdicts of a rule that is not exact, on drafts int64 [m], and the rows that are still needed."""
+def accepted(rows: Rows, tokens: Tensor, knobs: Knobs, noise: Noise, n: int, iteration: int) -> WindowState:
+    """The verdicts of a rule that is not exact, on drafts int64 [m], with the rows that are still needed."""
     accepts, limit = RULES[knobs.accept]
     criterion = Criterion(accepts, float(knobs.values[limit]), knobs.judge == "raw")
     if is_fused(rows):
-        return screen(rows, tokens, criterion, noise, n, iteration), rows
+        return screen(rows, tokens, criterion, noise, n, iteration)
     p = judged(rows, len(tokens), criterion.raw)
-    found = accepts(p, tokens.to(p.device), torch.tensor(criterion.limit, dtype=torch.float64))
-    a = leading(found)
+    verdict = Verdict(accepts(p, tokens.to(p.device), torch.tensor(criterion.limit, dtype=torch.float64)))
+    a = leading(verdict.accepted)
     rows = rows.first(a + 1)
-    return Judged(found, None, None, a, replacement(rows, a, noise, n)), rows
+    return WindowState(rows, tokens, None, noise, n, iteration, verdict, a, replacement(rows, a, noise, n))
 
 
-def within_budget(rows: Rows, draft: Draft, knobs: Knobs, meter: Meter, noise: Noise, n: int, iteration: int) -> Judged:
+def within_budget(rows: Rows, draft: Draft, knobs: Knobs, meter: Meter, noise: Noise, n: int, iteration: int) -> WindowState:
     """The verdicts on a draft by the rule as far as the budget allows, else by speculative sampling; each with its own replacement."""
     size = len(draft.tokens)
     tokens, p = draft.tokens.to(rows.place[0]), rows.p
@@ -127,12 +123,13 @@ def within_budget(rows: Rows, draft: Draft, knobs: Knobs, meter: Meter, noise: N
     lenient = accepts(seen, tokens, least)
     strict, ratios = ratio(p[:size], laws, tokens, noise.uniform(ACCEPT, n, size, iteration))
     by, a = meter.decide(lenient, strict, lambda i: apart(p[i], laws[i], seen[i], accepts, least), coins(noise, n, size, iteration))
-    found, relaxed = chain_verdicts(by, a, lenient)
+    verdicts, relaxed = chain_verdicts(by, a, lenient)
     if a < len(by) and not by[a]:
         token = correct(rows, laws, None, a, size, noise, n, iteration)
     else:
         token = replacement(rows, a, noise, n)
-    return Judged(found, torch.where(relaxed, lenient.to(ratios), ratios), None, a, token)
+    verdict = Verdict(verdicts, torch.where(relaxed, lenient.to(ratios), ratios))
+    return WindowState(rows, tokens, laws, noise, n, iteration, verdict, a, token)
 
 
 def apart(p: Tensor, q: Tensor, seen: Tensor, accepts: Callable[[Tensor, Tensor, Tensor], Tensor], least: Tensor) -> float:

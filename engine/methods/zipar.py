@@ -6,7 +6,7 @@ extends every active row by one token. As published these tokens are final. Veri
 was drawn from. Drafts that continue the committed tokens without a gap are verified in raster order in the same passes. Drafts after a
 gap are redrawn, coupled, from the better distributions that the pass has just computed.
 Exactness: verified, always. The distribution of a draft depends on smaller raster positions only, because a row attends to nothing else,
-so acceptance by p/q with residual draws gives p (`Verified` has the argument; a gap only delays the verdict). As published it is not exact,
+so acceptance by p/q with residual draws gives p (see `WindowState`; a gap only delays the verdict). As published it is not exact,
 since contexts lack the tokens to the right of the wavefront. At the highest `window` every row waits for the whole row above, which is
 plain decoding, token for token. `verify` tests all three.
 Deviations: the first row is not a special case (the public code decodes it alone). The window decides when a row begins; from then on the
@@ -27,7 +27,7 @@ from torch import Tensor
 
 from engine.core import VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
 from engine.decoding.policy import check_start, matches_seed, not_exact
-from engine.decoding.verdict import Outcome, Verified, chances, correct, describe, verify
+from engine.decoding.verdict import WindowState, correct, step_of, verify
 from engine.decoding.wavefront import WHOLE, lead, predict
 from engine.decoding.windows import Refresh, coupled_gumbel, coupled_maximal
 from engine.noise import ACCEPT, RESIDUAL, Noise
@@ -51,7 +51,7 @@ LEAST_WINDOW = Knob(
 )
 
 
-def carry(window: Verified, first: int, knobs: Knobs) -> tuple[Tensor, Tensor | None]:
+def carry(window: WindowState, first: int, knobs: Knobs) -> tuple[Tensor, Tensor | None]:
     """Keeps all drafts with the distributions they were drawn from (lemma b); only the token of the last row is new."""
     last = len(window.tokens)
     new, _ = coupled_gumbel(window, last, knobs)
@@ -182,17 +182,15 @@ def verified(sequence: Sequence, knobs: Knobs, noise: Noise) -> Iterator[Step]:
         draft, first_rows = _wavefront(sequence, stretches)
         rows = sequence.forward(draft)
         windows = [_judge(rows, at, s, noise, iteration, seeded) for at, s in zip(first_rows, stretches, strict=True)]
-        window, answers = windows[0]
-        size = len(window.tokens)
-        a = leading(window.accepted)
+        window = windows[0]
+        window.a = a = leading(window.accepted)
         if n + a == sequence.limit:  # the last draft of the picture is accepted: no token follows it
             committed = sequence.commit(list(range(a - 1)), window.tokens[a - 1].item())
         else:
-            token = correct(window.rows, window.laws, answers, a, size, noise, n, iteration)
+            token = correct(window.rows, window.laws, window.verdict.answers, a, len(window.tokens), noise, n, iteration)
             committed = sequence.commit(list(range(a)), token)
-        k = len(committed)
-        step = describe(n, committed, a, size, window.rows.law(0, k), chances(window.rows, window.tokens, window.ratios, k))
-        grown = [_extend(w, a + 1 if i == 0 else 0, growing[i], refresh, knobs, keep_laws) for i, (w, _) in enumerate(windows)]
+        step = step_of(window, committed)
+        grown = [_extend(w, a + 1 if i == 0 else 0, growing[i], refresh, knobs, keep_laws) for i, w in enumerate(windows)]
         stretches = _joined(grown, sequence.length, none, no_laws)
         step.draft = {
             "tokens": torch.cat([s.tokens for s in stretches]),
@@ -267,18 +265,18 @@ def _wavefront(sequence: Sequence, stretches: list[Stretch]) -> tuple[Draft, lis
     return Draft(torch.cat(tokens), positions=torch.tensor(positions, dtype=torch.int64), visible=visible), first_rows
 
 
-def _judge(rows: Rows, at: int, s: Stretch, noise: Noise, iteration: int, seeded: bool) -> tuple[Verified, Tensor | None]:
-    """A stretch with the distributions just computed for its positions and the next one, its verdicts, and the seeded answers.
+def _judge(rows: Rows, at: int, s: Stretch, noise: Noise, iteration: int, seeded: bool) -> WindowState:
+    """A stretch with the distributions just computed for its positions and the next one, and its verdict, which is not settled.
 
     Only the first stretch is verified with them; in the others they serve the coupling.
     """
     stop = at + len(s.tokens) + 1
     own = Rows(rows.logits[:, at:stop], lambda _: rows.scores[at:stop])
-    accepted, ratios, answers = verify(own, s.tokens, s.laws, noise, s.start, iteration, seeded)
-    return Verified(s.start, s.tokens, s.laws, Outcome(accepted, ratios), own, noise, iteration), answers
+    verdict = verify(own, s.tokens, s.laws, noise, s.start, iteration, seeded)
+    return WindowState(own, s.tokens, s.laws, noise, s.start, iteration, verdict, 0, -1)
 
 
-def _extend(window: Verified, first: int, more: int, refresh: Refresh, knobs: Knobs, keep_laws: bool) -> Stretch:
+def _extend(window: WindowState, first: int, more: int, refresh: Refresh, knobs: Knobs, keep_laws: bool) -> Stretch:
     """The rest of a stretch from `first` on, refreshed, with `more` new tokens at its end."""
     size = len(window.tokens)
     start, kept = window.start + first, size + more - first
@@ -295,7 +293,7 @@ def _extend(window: Verified, first: int, more: int, refresh: Refresh, knobs: Kn
     return Stretch(start, tokens[:kept], laws[:kept] if keep_laws else None)
 
 
-def _guessed(window: Verified, tokens: Tensor, laws: Tensor | None, more: int) -> tuple[Tensor, Tensor | None]:
+def _guessed(window: WindowState, tokens: Tensor, laws: Tensor | None, more: int) -> tuple[Tensor, Tensor | None]:
     """The stretch with `more` tokens added, drawn from the newest token's distribution, each with the noise of its own position."""
     size = len(window.tokens)
     scores = window.rows.scores[size:].expand(more, -1)

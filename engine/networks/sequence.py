@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -18,7 +18,6 @@ from engine.cache import Slab
 from engine.core import NO_DRAFT, Bias, Draft, Grammar, Ids, Rows, Sampling
 from engine.errors import NotSupported
 from engine.kernels.choice import choose
-from engine.kernels.cpu.verdict import Along, Rules, Verifier, library_for, scored
 from engine.kernels.tree_attention import Chain, Seen, Visibility, packed
 from engine.layout import Layout
 from engine.mesh.bpt_tokens import Levels
@@ -26,20 +25,12 @@ from engine.networks.rows import AdapterRows, RowAdapter, RowSplit, hooked
 from engine.networks.static_step import Ahead, Pass, Replays, Static, Waiting, is_static
 from engine.networks.transformer import causal
 from engine.networks.trunk import Asked, Trunk
-from engine.noise import ACCEPT, DRAW, RESIDUAL
 from engine.sampling import warp
 from engine.tree import depths, is_chain, visibility
+from engine.verify.choice import is_host, scored
+from engine.verify.host import HostRows, best_along, penalties_of
 
 HOST = torch.device("cpu")
-
-
-@dataclass(frozen=True)
-class Verifying:
-    """What verifies the rows of passes whose hidden states have a type: Triton's kernels, the functions for CPUs, or neither."""
-
-    dtype: torch.dtype
-    is_triton: bool
-    verifier: Verifier | None
 
 
 class TransformerSequence:
@@ -93,7 +84,7 @@ class TransformerSequence:
         fixed = is_static(self.device) if static is None else static
         self._static = Static(trunk, slab.below) if fixed and trunk.fixed and bias is None else None
         self._launch: Waiting | None = None  # a pass that may not have begun
-        self._verified_by: Verifying | None = None
+        self._is_host: tuple[torch.dtype, bool] | None = None  # of the newest hidden states
         if self.prefix > 1:
             mask = causal(self.prefix - 1, 0, self.device) if prefix_mask is None else prefix_mask
             with torch.no_grad():  # nothing is learned through a cache, and attention that learns takes longer
@@ -139,13 +130,11 @@ class TransformerSequence:
             hidden = self._run_worn(x, slots, mask, draft.twins, control)
         return self._rows(parents, hidden, self._less(parents, self.trunk.head(hidden)))
 
-    def _verifying(self, hidden: Tensor) -> Verifying:
-        """What verifies the rows of hidden states: it is chosen once a run, because the choice costs more than some verdicts."""
-        if self._verified_by is None or self._verified_by.dtype != hidden.dtype:
-            library = library_for(hidden.device, hidden.dtype)
-            verifier = None if library is None else Verifier(library, self.vocabulary, (ACCEPT, DRAW, RESIDUAL))
-            self._verified_by = Verifying(hidden.dtype, choose(hidden.device, hidden.dtype).is_triton, verifier)
-        return self._verified_by
+    def _on_host(self, hidden: Tensor) -> bool:
+        """True if numpy verifies the rows of hidden states: it is chosen once a run, because the choice costs more than some verdicts."""
+        if self._is_host is None or self._is_host[0] != hidden.dtype:
+            self._is_host = hidden.dtype, is_host(hidden.device, hidden.dtype)
+        return self._is_host[1]
 
     def _less(self, parents: list[int] | None, logits: Tensor) -> Tensor:
         """Logits [C, R, V] of the pass, less what they lose by the bias. Predictive rows, the last ones, have no path yet and lose none."""
@@ -165,11 +154,8 @@ class TransformerSequence:
     def _rows(self, parents: list[int] | None, hidden: Tensor | None, logits: Tensor | Callable[[], Tensor]) -> Rows:
         """The Rows of a pass."""
         after = (parents, self._draft, self._state)
-        warping, settings, rules = partial(self._warp, *after), partial(self._settings, *after), partial(self._rules, *after)
-        verifier = None if hidden is None else self._verifying(hidden).verifier
-        if verifier is not None and parents is None:
-            rules = partial(self._rules_along, self._state, rules)
-        return Rows(logits, warping, hidden, settings, self._draft, self._launch, rules, verifier)
+        host = partial(self._host, *after) if hidden is not None and self._on_host(hidden) else None
+        return Rows(logits, partial(self._warp, *after), hidden, partial(self._settings, *after), self._draft, self._launch, host)
 
     def _fixed(self, draft: Draft, parents: list[int] | None, control: int) -> Waiting | None:
         """A pass in fixed shapes, which waits for its verdict; None for one that needs others: after the end of the prompt, or after a
@@ -256,19 +242,18 @@ class TransformerSequence:
 
     def _warp(self, parents: list[int] | None, tokens: Ids, state: Any, logits: Tensor, soft: bool = False) -> Tensor:
         """Scores of a pass over these tokens, which began in this grammar state. Distributions are lazy, so the commit may come first."""
-        if not soft and (found := self._scores(logits, self._rules(parents, tokens, state, logits.shape[1]))) is not None:
-            return found
         sampling, allowed = self._settings(parents, tokens, state, logits.shape[1])
-        sampling = sampling.softened() if soft else sampling
-        return scored(logits, sampling, allowed)
+        return scored(logits, sampling.softened() if soft else sampling, allowed)
 
-    def _scores(self, logits: Tensor, rules: Rules | None) -> Tensor | None:
-        """Scores of logits [C, R, V] by the function that was prepared for the run; None if there is none, or it does not know the rows'
-        masks."""
-        by, rows = self._verified_by, logits.shape[1]
-        if by is None or by.verifier is None or rules is None or len(rules[2]) != rows or not rows or logits.shape[2] != self.vocabulary:
-            return None
-        return by.verifier.scores(logits, rules)
+    def _host(self, parents: list[int] | None, tokens: Ids, state: Any, logits: Tensor) -> HostRows:
+        """The rows of that pass for a processor."""
+        if self.grammar is None:
+            return HostRows(logits, self.sampling)
+        states = self._states(parents, tokens, state)[: logits.shape[1]]
+        if self.penalties is not None:
+            return HostRows(logits, self.sampling, self.penalties, [self.grammar.mask_index(each) for each in states])
+        masks = torch.stack([self.grammar.allowed(each) for each in states])
+        return HostRows(logits, self.sampling, penalties_of(masks), range(len(states)))
 
     def _settings(self, parents: list[int] | None, tokens: Ids, state: Any, count: int) -> tuple[Sampling, Tensor | None]:
         """The sampling, and the allowed ids bool [count, V] of the first rows of that pass; None without a grammar."""
@@ -279,25 +264,20 @@ class TransformerSequence:
             allowed = F.pad(allowed, (0, 0, 0, count - len(allowed)), value=True)
         return self.sampling, allowed.to(self.device)
 
-    def rules(self) -> Rules | None:
-        """The sampling and the masks of any chain after the committed tokens, for compiled code that walks along it; None if it cannot."""
-        return None if self.bias is not None else self._rules_along(self._state, lambda count: None, 0)
-
-    def _rules_along(self, state: Any, otherwise: Callable[[int], Rules | None], count: int) -> Rules | None:
-        """The same after a state of the grammar, else what is found without a walk."""
+    def best_along(self, logits: Tensor) -> Tensor | None:
+        """The most probable tokens int64 [N] of logits [N, V] for a chain after the committed tokens, each under the grammar after the
+        earlier ones, by numpy; None if it cannot."""
+        if self.bias is not None or logits.dtype != torch.float32 or logits.device.type != "cpu":
+            return None
         if self.grammar is None:
-            return self.sampling, None, ()
-        automaton = self.grammar.automaton
-        return otherwise(count) if automaton is None else (self.sampling, self.masks, Along(automaton, state))
+            return logits.argmax(-1)
+        return None if self.penalties is None else best_along(logits, self.penalties, self.grammar, self._state)
 
     def _rules(self, parents: list[int] | None, tokens: Ids, state: Any, count: int) -> tuple[Sampling, Tensor | None, list[int]] | None:
-        """The same for a verdict in fixed shapes: sampling, the table of masks, and of each row its mask; None if there is no table."""
-        return self._masked(None if self.grammar is None else self._states(parents, tokens, state)[:count], count)
-
-    def _masked(self, states: list[Any] | None, count: int) -> tuple[Sampling, Tensor | None, list[int]] | None:
-        """The same of rows in some states of the grammar; None: there is none."""
-        if states is None:
+        """For a verdict in fixed shapes: sampling, the table of masks, and of each row its mask; None if there is no table."""
+        if self.grammar is None:
             return self.sampling, None, [0] * count
+        states = self._states(parents, tokens, state)[:count]
         return None if self.masks is None else (self.sampling, self.masks, [self.grammar.mask_index(each) for each in states])
 
     def _states(self, parents: list[int] | None, tokens: Ids, state: Any) -> list[Any]:
@@ -308,6 +288,11 @@ class TransformerSequence:
     def masks(self) -> Tensor | None:
         """The grammar's table of masks on the device; None if it has none, or there is no grammar."""
         return None if self.grammar is None or self.grammar.masks is None else self.grammar.masks.to(self.device)
+
+    @cached_property
+    def penalties(self) -> np.ndarray | None:
+        """The same table as numbers that are added to scores, for numpy."""
+        return None if self.masks is None or self.device.type != "cpu" else penalties_of(self.masks)
 
     def mask_index(self, path: list[int]) -> int:
         """The row of `masks` after a hypothetical path."""
@@ -323,14 +308,14 @@ class TransformerSequence:
         """Distributions [k, V] from guided logits [k, V], after the committed tokens and hypothetical paths, one per row or one for all."""
         logits = self.biased(logits, *paths)
         states = None if self.grammar is None else list(states_after(self.grammar, self._state, paths))
-        rules = self._masked(states * len(logits) if states and len(states) == 1 else states, len(logits))
-        found = self._scores(logits[None], rules)
-        if found is None:
-            allowed = None if states is None else [self._allowed_in(state) for state in states]
-            if allowed is not None:
-                allowed = allowed[0] if len(allowed) == 1 else torch.stack(allowed)
-            found = scored(logits[None], self.sampling, allowed)
-        return torch.softmax(found, -1)
+        if self._is_host is not None and self._is_host[1] and (states is None or self.penalties is not None):
+            numbers = [] if states is None else [self.grammar.mask_index(each) for each in states]
+            numbers = numbers * len(logits) if len(numbers) == 1 else numbers
+            return HostRows(logits[None], self.sampling, self.penalties, numbers).probs(0, len(logits))
+        allowed = None if states is None else torch.stack([self._allowed_in(state) for state in states])
+        if allowed is not None and len(allowed) == 1:
+            allowed = allowed[0]
+        return torch.softmax(scored(logits[None], self.sampling, allowed), -1)
 
     def biased(self, logits: Tensor, *paths: list[int]) -> Tensor:
         """Guided logits [k, V] less what they lose by the bias after hypothetical paths, one per row or one for all."""

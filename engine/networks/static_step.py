@@ -25,11 +25,11 @@ from torch.nn import functional as F
 from engine.cache import FixedView, Laid, Slab
 from engine.core import Sampling
 from engine.kernels.choice import REFERENCE, asked, choose
-from engine.kernels.fixed_verdict import Kind, Question, columns, fixed_verdict, kind_of, unpacked
 from engine.kernels.tree_attention import Seen, fixed_mask, packed
-from engine.kernels.verify import Verdicts
 from engine.networks.rows import RowAdapter
 from engine.networks.trunk import Trunk
+from engine.verify.fixed import VerdictKind, columns, fixed_verdict, kind_of, unpacked
+from engine.verify.request import Verdict, VerifyRequest
 
 ROWS = (1, 4, 8, 16, 32, 64, 128, 256)  # of a pass
 LEAST_SPAN = 512  # rows of the slab that a pass reads, at least
@@ -204,17 +204,17 @@ class Waiting:
         hidden, logits = (each[:, : self.count] for each in self._found)
         return hidden, logits
 
-    def verdict(self, asked: Question) -> Verdicts | None:
+    def verdict(self, request: VerifyRequest) -> Verdict | None:
         """The verdicts of a pass that begins now; None if it has begun, or if the grammar has no table of masks."""
-        rules = None if self._begin is None else self._rules(len(asked.positions))
+        rules = None if self._begin is None else self._rules(len(request.positions))
         if rules is None:
             return None
         sampling, masks, numbers = rules
-        kind = kind_of(asked, sampling)
-        integers, floats, *rest = self._run(kind, asked.laws, masks, [columns(asked, numbers, self._shape.rows)])
+        kind = kind_of(request, sampling)
+        integers, floats, *rest = self._run(kind, request.laws, masks, [columns(request, numbers, self._shape.rows)])
         p = rest.pop(0) if kind.store else None
         self.ahead = rest.pop() if rest else None
-        return unpacked(kind, integers, floats, p, self._shape.rows, len(asked.positions))
+        return unpacked(kind, integers, floats, p, self._shape.rows, len(request.positions))
 
     def _run(self, *asked: Any) -> list[Tensor]:
         hidden, logits, *rest = self._begin(*asked)
@@ -224,7 +224,7 @@ class Waiting:
 
 def _begin(
     static: Static, what: Pass, shape: Bucket, adapter: RowAdapter | None,
-    kind: Kind | None, laws: Tensor | None, masks: Tensor | None, more: list[Tensor],
+    kind: VerdictKind | None, laws: Tensor | None, masks: Tensor | None, more: list[Tensor],
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Begins a pass; the results are those of `_fixed_step`. more : what the host says about its verdict, see `columns`"""
     rows, drafted = shape.rows, what.drafted
@@ -238,7 +238,7 @@ def _begin(
 
 
 def _fixed_step(
-    trunk: Trunk, block: Tensor, span: int, adapter: RowAdapter | None, kind: Kind | None, masks: Tensor | None, ahead: Ahead | None,
+    trunk: Trunk, block: Tensor, span: int, adapter: RowAdapter | None, kind: VerdictKind | None, masks: Tensor | None, ahead: Ahead | None,
     is_known: bool, told: Tensor, *given: Tensor,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Hidden states and logits of a pass, and of a verdict its integers, its numbers, p if it is stored, and what a drafter makes of it.

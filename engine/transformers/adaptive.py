@@ -23,7 +23,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from engine.core import NO_DRAFT, Chosen, Draft, Knob, Knobs, Method, Step
-from engine.decoding.verdict import described, drawn, judge
+from engine.decoding.verdict import drawn, step_over
 from engine.errors import NotSupported
 from engine.kernels.noise import MASK, mix
 from engine.methods import sjdpp
@@ -225,7 +225,6 @@ class Pilot:
 def decode(sequence: CallerSequence, knobs: Knobs, noise: Noise, drafter: Pilot) -> Iterator[Step]:
     """Yields one Step per pass."""
     pilot, iteration = drafter, 0
-    none = torch.empty(0, sequence.vocabulary, dtype=noise.dtype, device=sequence.device)
     while not sequence.done:
         iteration += 1
         start, n = pilot.clock(), sequence.length
@@ -237,13 +236,10 @@ def decode(sequence: CallerSequence, knobs: Knobs, noise: Noise, drafter: Pilot)
                 yield plain(sequence, noise, pilot, start)
             continue
         ids = torch.tensor(tokens, dtype=torch.int64, device=sequence.device)
-        draft = Draft(ids, q=Chosen(ids, sequence.vocabulary, noise.dtype))
-        rows = sequence.forward(draft)
-        judged = judge(rows, ids, draft.q or none, noise, n, iteration, False, store=False, brief=True)
-        committed = sequence.commit(list(range(judged.a)), judged.token)
-        pilot.record.add_drafted(committed, length)
-        pilot.took("lookup", pilot.clock() - start, len(tokens) + 1, len(committed))
-        yield described(rows, ids, judged, n, committed)
+        _, step = step_over(sequence, Draft(ids, q=Chosen(ids, sequence.vocabulary, noise.dtype)), noise, iteration, False)
+        pilot.record.add_drafted(step.tokens, length)
+        pilot.took("lookup", pilot.clock() - start, len(tokens) + 1, len(step.tokens))
+        yield step
 
 
 def plain(sequence: CallerSequence, noise: Noise, pilot: Pilot, start: float) -> Step:

@@ -21,7 +21,6 @@ from transformers import Cache, PreTrainedModel
 from engine.cache import Slab
 from engine.core import ANY_SUIT, Ids, Prompt, Rows, Sampling
 from engine.errors import NotSupported
-from engine.kernels.cpu.verdict import scored
 from engine.layout import Layout, Line, Raster
 from engine.networks.hosted import DRAFT_ROWS, SlabLayer
 from engine.networks.rows import RowSplit
@@ -31,6 +30,7 @@ from engine.networks.trunk import Trunk
 from engine.sampling import guide, warp
 from engine.transformers.attention import LAST, Attention, attention_of
 from engine.transformers.processors import Reading
+from engine.verify.choice import scored
 
 Stop = Callable[[Tensor, Any], Tensor]  # a stopping criterion
 
@@ -161,7 +161,7 @@ class CallerTrunk(Trunk):
 class Path:
     """A grammar that allows everything and only remembers: its state is the tuple of all ids so far, prompt included."""
 
-    masks = automaton = None
+    masks = None
 
     def __init__(self, given: Sequence[int], vocabulary: int):
         self.start, self.vocabulary = tuple(given), vocabulary
@@ -191,7 +191,7 @@ class CallerSequence(TransformerSequence):
         if (width := rows.logits.shape[-1]) != self.vocabulary:
             raise NotSupported(f"The model gives {width:,} logits a row, and its head has {self.vocabulary:,}. Use plain generate.")
         if self.model.reading.called:
-            rows.settings = rows.verifier = None  # a kernel knows nothing of the caller's processors
+            rows.settings = rows.make_host = None  # a kernel knows nothing of the caller's processors
         return rows
 
     def _warp(self, parents: list[int] | None, tokens: Ids, state: Any, logits: Tensor, soft: bool = False) -> Tensor:

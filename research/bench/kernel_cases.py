@@ -12,7 +12,10 @@ from torch import Tensor
 
 from engine import rules
 from engine.core import Sampling
-from engine.kernels import energy_scan, noise, pooled_mass, row_lora, slab_keep, tree_attention, verify
+from engine.kernels import energy_scan, noise, pooled_mass, row_lora, slab_keep, tree_attention
+from engine.verify.reference import verify_reference
+from engine.verify.request import VerifyRequest
+from engine.verify.triton import verify_triton
 
 BASE = noise.mix(2026)
 PLAIN, GUIDED = Sampling(), Sampling(guidance=3.0)
@@ -57,7 +60,7 @@ def window(
     blocked: float = 0.0,
     store: bool = True,
     seed: int = 0,
-) -> verify.Asked:
+) -> VerifyRequest:
     """A pass over rows - 1 drafts. Two branches if there is guidance; drawn: from distributions near the model's.
 
     masked : with a grammar that allows a third; blocked : the share of logits that are -inf (without guidance)
@@ -76,15 +79,16 @@ def window(
     uniforms, positions = torch.rand(3, rows, generator=random, dtype=torch.float64), torch.arange(rows) + 3
     logits, tokens, q, uniforms, positions = (x.to(device) for x in (logits, tokens, q, uniforms, positions))
     allowed = None if allowed is None else allowed.to(device)
-    return verify.Asked(logits, sampling, allowed, tokens, q if drawn else None, uniforms, BASE, positions, seeded, store)
+    laws = q if drawn else None
+    return VerifyRequest(tokens, laws, uniforms, BASE, positions, seeded, store, logits=logits, sampling=sampling, allowed=allowed)
 
 
 def verifying(device: torch.device, rows: int = 96, vocabulary: int = 65536, sampling: Sampling = GUIDED) -> Case:
     """A window with guidance in half precision."""
-    asked = window(rows, vocabulary, sampling, device=device, dtype=torch.bfloat16)
+    request = window(rows, vocabulary, sampling, device=device, dtype=torch.bfloat16)
     filters = f", top-k {sampling.top_k}" if sampling.top_k else ""
-    moved = asked.logits.numel() * 2 + 2 * rows * vocabulary * 4
-    kernel, reference = partial(verify.verify_triton, asked), partial(verify.verify_reference, asked)
+    moved = request.logits.numel() * 2 + 2 * rows * vocabulary * 4
+    kernel, reference = partial(verify_triton, request), partial(verify_reference, request)
     return Case(f"{rows} rows of {vocabulary:,}{filters}", kernel, reference, moved)
 
 

@@ -13,7 +13,7 @@ from engine.backbones import toy
 from engine.core import Chosen, Draft, Knobs
 from engine.decoding import head_drafts, verdict
 from engine.decoding.foreseen import Foreseen
-from engine.methods import cross_regression, jacobi, lookahead, lookup, mulo, sjd, sjdpp, spatial, surface, xspecmesh, zipar
+from engine.methods import cross_regression, jacobi, lookahead, mulo, sjd, sjdpp, spatial, xspecmesh, zipar
 from research.exactness.mutation import Patch, Watcher, get
 from research.exactness.wrong_rules import drawn_from
 
@@ -108,18 +108,18 @@ def _grammar_of_the_prefix() -> list[Patch]:
     return [(toy.ToySequence, "_allowed", lambda self, newest: right(self, newest[:1] * len(newest)))]
 
 
-def _first_draft_unverified(method: Any) -> Callable[[], list[Patch]]:
+def _first_draft_unverified() -> list[Patch]:
     """Takes the first draft of every pass."""
-    right = method.judge
+    right = verdict.judge
 
-    def judge(rows: Any, tokens: Any, laws: Any, noise: Any, n: int, iteration: int, seeded: bool, **more: Any) -> Any:
-        found = right(rows, tokens, laws, noise, n, iteration, seeded, **more)
-        if len(tokens) and not found.a:
-            found.a, dense = 1, laws.dense() if isinstance(laws, Chosen) else laws
-            found.token = verdict.correct(rows, dense, found.answers, 1, len(tokens), noise, n, iteration)
-        return found
+    def judge(rows: Any, tokens: Any, laws: Any, noise: Any, n: int, iteration: int, seeded: bool, *more: Any) -> Any:
+        window = right(rows, tokens, laws, noise, n, iteration, seeded, *more)
+        if len(tokens) and not window.a:
+            window.a, dense = 1, laws.dense() if isinstance(laws, Chosen) else laws
+            window.token = verdict.correct(rows, dense, window.verdict.answers, 1, len(tokens), noise, n, iteration)
+        return window
 
-    return lambda: [(method, "judge", judge)]
+    return [(verdict, "judge", judge)]
 
 
 def _first_node_unverified() -> list[Patch]:
@@ -351,8 +351,8 @@ TABLE: dict[str, Callable[[], list[Patch]]] = {
     "heads: row before": _row_before,
     "heads: shifted by one": _heads_shifted,
     "grammar of the prefix for every row": _grammar_of_the_prefix,
-    "lookup: first draft unverified": _first_draft_unverified(lookup),
-    "surface: first draft unverified": _first_draft_unverified(surface),
+    "lookup: first draft unverified": _first_draft_unverified,
+    "surface: first draft unverified": _first_draft_unverified,
     "lookahead: first node unverified": _first_node_unverified,
     "lookahead: rows of the other branch": _rows_of_the_other_branch,
     "wavefront: law of another warp": _law_of_another_warp,

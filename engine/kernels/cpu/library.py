@@ -1,4 +1,4 @@
-"""The functions of blocks.c and native_verdict.c, compiled once by the machine's C compiler and kept.
+"""The functions of blocks.c, compiled once by the machine's C compiler and kept.
 
 `native(dtype)` chooses: FORETOKEN_KERNELS=native asks for them, `reference` and `triton` refuse them, and by default they run where gcc
 or clang compiles them. The library lies in the user's cache under a name that changes with the source, the flags, the compiler
@@ -14,7 +14,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from ctypes import c_int, c_int64, c_long, c_uint64, c_void_p
+from ctypes import c_int, c_int64, c_void_p
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from engine.files import whole_file
 from engine.kernels.choice import NATIVE, REFERENCE, VARIABLE, Choice, asked
 
 FOLDER = Path(__file__).parent
-PARTS = ("blocks.c", "native_verdict.c", "native_team.c")
+PARTS = ("blocks.c", "native_team.c")
 SOURCES = tuple(FOLDER / name for name in PARTS)
 INCLUDED = tuple(FOLDER / name for name in ("native_vectors.c", "native_team.h", "blocks.h"))
 FLAGS = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-march=native", "-ffp-contract=fast", "-fopenmp", "-shared", "-fPIC")
@@ -36,20 +36,10 @@ HEADER = FOLDER / "blocks.h"
 PATIENCE = 300  # seconds that a compiler gets; it needs two on a quiet machine
 
 
-ONE = (c_void_p,)  # a structure, which the file of the function's wrapper describes
 SIGNATURES: dict[str, tuple[object, ...]] = {  # what each compiled function takes; it returns nothing
-    "gumbel": (c_uint64, c_void_p, c_long, c_long, c_void_p, c_void_p),  # base, positions, rows, vocabulary, result, scratch
-    "uniform": (c_void_p, c_long, c_void_p, c_long, c_uint64, c_void_p),  # bases, streams, positions, rows, slot, result
-    "verdicts": ONE,
-    "window": ONE,
-    "draw_alike": (c_void_p, c_long, c_uint64, c_uint64, c_uint64, c_int64, c_long, c_void_p, c_void_p),
-    "draw_rows": (c_void_p, c_long, c_long, c_long, c_void_p, c_void_p),  # p, rows, stride, vocabulary, uniforms, tokens
-    "best_along": (c_void_p, c_long, c_long, c_void_p, c_void_p, c_int64, c_void_p),
     "waited_at": (c_void_p, c_int, c_int64, c_int64, c_int64),  # of native_team.h, for its tests: the first argument is a Team
 }
 NUMBERS: dict[str, tuple[tuple[object, ...], type]] = {  # those that return one, with its type
-    "best_allowed": ((c_void_p, c_long, c_void_p), c_long),  # logits, vocabulary, allowed or 0
-    "verdict_scratch": ((c_long,), c_long),
     "team_at": ((c_void_p, c_int, c_int64), c_int),
 }
 

@@ -1,4 +1,4 @@
-/* Vectors of the compiler's extension, and what more than one of native.c, native_heads.c, native_spatial.c and native_verdict.c does with
+/* Vectors of the compiler's extension, and what more than one of native.c, native_heads.c and native_spatial.c does with
    them. Those files include this one. */
 
 #if defined(__AVX__)

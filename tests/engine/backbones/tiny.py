@@ -145,7 +145,7 @@ def sphere(count: int = 64) -> torch.Tensor:
 class Unlike:
     """A token may not equal either of the two before it."""
 
-    masks = automaton = None
+    masks = None
     start: tuple[int, ...] = ()
 
     def __init__(self, vocabulary: int) -> None:

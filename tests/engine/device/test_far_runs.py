@@ -4,7 +4,7 @@ A run with its weights and cache there commits the tokens of the processor. No o
 READS is the table of what makes the host wait in a step after the first. The goal is one read, of the first refusal, the token after it and
 the drafts. An entry may shrink, and goes when nothing uses it; a new one needs a reason. A method without an entry may read as it likes.
 
-As on a GPU, verdicts go through the interface of the kernels (engine/kernels/verify.py), where their references take their place.
+As on a GPU, verdicts go through the interface of the kernels (engine/verify/choice.py), where their references take their place.
 """
 
 from __future__ import annotations

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.kernels import noise, verify
+from engine.kernels import noise
 from engine.kernels.language import is_interpreted, version
 from engine.sampling import guide, residual, warp
+from engine.verify.request import ACCEPT, FRESH, RESIDUAL, Verdict, VerifyRequest
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 TIE = 1e-5  # candidates whose scores differ by less, relative to their size, may be exchanged
@@ -30,19 +31,19 @@ def near(name: str, ours: Tensor, theirs: Tensor, relative: float, absolute: flo
     assert (gap <= allowed).all(), f"{name}: {ours.flatten()[worst]} instead of {theirs.flatten()[worst]}; greatest error {gap.max():.3g}"
 
 
-def ties(asked: verify.Asked, ours: verify.Verdicts, theirs: verify.Verdicts) -> int:
+def ties(request: VerifyRequest, ours: Verdict, theirs: Verdict) -> int:
     """How many tokens and verdicts differ because two candidates are nearly equal; fails if one differs for another reason."""
-    size = len(asked.tokens)
-    scores = warp(guide(asked.logits.double(), asked.sampling.guidance), asked.sampling, asked.allowed)
+    size = len(request.tokens)
+    scores = warp(guide(request.logits.double(), request.sampling.guidance), request.sampling, request.allowed)
     p = torch.softmax(scores, -1)
-    loud = scores + noise.gumbel_reference(asked.base, asked.positions, p.shape[-1])
+    loud = scores + noise.gumbel_reference(request.base, request.positions, p.shape[-1])
     found = _ties_of_answers(loud, ours.answers, theirs.answers)
-    found += _ties_of_draws("fresh", p, asked.uniforms[verify.FRESH], ours.fresh, theirs.fresh)
-    left = p if asked.laws is None else torch.cat([residual(p[:size], asked.laws.double()), p[size:]])
-    found += _ties_of_draws("drawn", left, asked.uniforms[verify.RESIDUAL], ours.drawn, theirs.drawn)
+    found += _ties_of_draws("fresh", p, request.uniforms[FRESH], ours.fresh, theirs.fresh)
+    left = p if request.laws is None else torch.cat([residual(p[:size], request.laws.double()), p[size:]])
+    found += _ties_of_draws("drawn", left, request.uniforms[RESIDUAL], ours.drawn, theirs.drawn)
     for i in (ours.accepted != theirs.accepted).nonzero().flatten().tolist():
-        assert not asked.seeded and asked.laws is not None, f"verdict {i} differs"
-        u, ratio = asked.uniforms[verify.ACCEPT, i].item(), theirs.ratios[i].item()
+        assert not request.seeded and request.laws is not None, f"verdict {i} differs"
+        u, ratio = request.uniforms[ACCEPT, i].item(), theirs.ratios[i].item()
         assert abs(u - ratio) <= TIE * ratio, f"verdict {i} differs at u = {u}, ratio {ratio}"
         found += 1
     return found

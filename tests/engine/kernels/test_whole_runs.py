@@ -14,11 +14,12 @@ import torch
 from engine.core import Backbone, Draft, Prompt, Sampling
 from engine.decoding import trees, verdict
 from engine.decoding.growth import Tree
-from engine.kernels import row_lora, slab_keep, tree_attention, verify
+from engine.kernels import row_lora, slab_keep, tree_attention
 from engine.kernels.choice import REFERENCE, TRITON, VARIABLE
 from engine.methods import METHODS
 from engine.noise import Noise
 from engine.run import generate
+from engine.verify import choice
 from tests.engine.backbones import tiny
 from tests.engine.device.models import MODELS
 from tests.engine.kernels.near import DEVICE, near, needs_triton
@@ -42,8 +43,9 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
 
         return call
 
-    for module in (verify, slab_keep, tree_attention, row_lora):
-        name = module.__name__.rsplit(".", 1)[1] + "_triton"
+    places = ((module, module.__name__.rsplit(".", 1)[1]) for module in (slab_keep, tree_attention, row_lora))
+    for module, kernel in ((choice, "verify"), *places):
+        name = f"{kernel}_triton"
         monkeypatch.setattr(module, name, counted(name, getattr(module, name)))
     yield counts
     gc.collect()
@@ -144,10 +146,8 @@ def test_nothing_is_read_between_logits_and_tokens(monkeypatch: pytest.MonkeyPat
     """One read a step: two numbers and the drafts, which the commit needs."""
     monkeypatch.setenv(VARIABLE, TRITON)
     sequence, read = tiny.pictogram().start(OPEN), []
-    settled = verify.settled
-    monkeypatch.setattr(
-        verdict.kernel, "settled", lambda pair, drafted: read.append((len(pair), len(drafted.tokens))) or settled(pair, drafted)
-    )
+    right = verdict.read_pair
+    monkeypatch.setattr(verdict, "read_pair", lambda pair, drafted: read.append((len(pair), len(drafted.tokens))) or right(pair, drafted))
     with torch.inference_mode():
         rows = sequence.forward(Draft(torch.tensor([3, 4])))
         q = torch.softmax(torch.randn(2, sequence.vocabulary), -1)

@@ -17,15 +17,17 @@ from engine import sampling
 from engine.core import NO_DRAFT, Draft
 from engine.decoding import verdict
 from engine.drafters.mesh_heads import MeshHeads
-from engine.kernels import noise, verify
+from engine.kernels import noise
 from engine.kernels.choice import REFERENCE
 from engine.kernels.choice import VARIABLE as KERNELS
-from engine.kernels.fixed_verdict import Kind, Question, fixed_verdict
 from engine.methods import find
 from engine.networks import static_step
 from engine.networks.sequence import TransformerSequence
 from engine.noise import Noise
 from engine.run import generate
+from engine.verify import reference
+from engine.verify.fixed import VerdictKind, fixed_verdict
+from engine.verify.request import VerifyRequest
 from tests.engine.backbones import tiny
 from tests.engine.device.far import FAR, Far, as_on_a_gpu, moved
 from tests.engine.device.models import MODELS, Model
@@ -46,11 +48,11 @@ def steps(model: Model, method: str, knobs: dict[str, Any], count: int) -> list[
 
 
 @pytest.fixture
-def judged(monkeypatch: pytest.MonkeyPatch) -> list[Kind]:
+def judged(monkeypatch: pytest.MonkeyPatch) -> list[VerdictKind]:
     """The kinds of all verdicts inside of a pass."""
-    found: list[Kind] = []
+    found: list[VerdictKind] = []
 
-    def counted(kind: Kind, *given: Any) -> Any:
+    def counted(kind: VerdictKind, *given: Any) -> Any:
         found.append(kind)
         return fixed_verdict(kind, *given)
 
@@ -75,7 +77,7 @@ OUTSIDE = {("pictogram", "eagle", ""): "drawn siblings are verified one after an
 
 @pytest.mark.parametrize(("name", "method", "knobs"), CASES)
 def test_the_steps_are_those_of_the_dynamic_step(
-    name: str, method: str, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch, judged: list[Kind]
+    name: str, method: str, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch, judged: list[VerdictKind]
 ) -> None:
     """Tokens, drafts and what the panels are told; every pass but the first, which is at the end of the prompt, has its verdict inside."""
     shapes(monkeypatch, DYNAMIC)
@@ -108,7 +110,7 @@ def test_heads_are_computed_in_the_pass(monkeypatch: pytest.MonkeyPatch) -> None
     assert asked == [((1, 1), None)] * 4  # the first pass's by numpy
 
 
-def test_a_knob_that_moves_needs_no_new_graph(monkeypatch: pytest.MonkeyPatch, judged: list[Kind]) -> None:
+def test_a_knob_that_moves_needs_no_new_graph(monkeypatch: pytest.MonkeyPatch, judged: list[VerdictKind]) -> None:
     """The rule's number is told; another rule is another graph."""
     shapes(monkeypatch, STATIC)
     model = near("lowpoly")
@@ -208,7 +210,7 @@ def test_nothing_is_left_behind_but_the_results(name: str, method: str, monkeypa
 def test_it_is_one_graph(name: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on another device than the processor: noise by PyTorch's own operations, and no shortcut for top-p."""
     monkeypatch.setenv(KERNELS, REFERENCE)
-    monkeypatch.setattr(verify, "gumbel_reference", noise.gumbel_elsewhere)
+    monkeypatch.setattr(reference, "gumbel_reference", noise.gumbel_elsewhere)
     monkeypatch.setattr(sampling, "FEW", 10**6)
     with as_on_a_gpu(monkeypatch):
         function, given = whole_pass(name, method, monkeypatch, MODELS[name](lambda module: module))
@@ -224,15 +226,15 @@ def test_it_is_one_graph(name: str, method: str, monkeypatch: pytest.MonkeyPatch
 # --- the pass that waits ----------------------------------------------------------------------------------------------
 
 
-def question(sequence: TransformerSequence, count: int) -> Question:
+def question(sequence: TransformerSequence, count: int) -> VerifyRequest:
     """Any question about rows of a pass."""
     made = Noise(1, sequence.vocabulary)
     uniforms = torch.full((3, count), 0.5, dtype=torch.float64)
-    return Question(None, uniforms, torch.arange(count), made.base, True, False)
+    return VerifyRequest(NO_DRAFT.tokens, None, uniforms, made.base, torch.arange(count), True, False)
 
 
 @torch.inference_mode()
-def test_a_pass_that_has_begun_takes_no_question(monkeypatch: pytest.MonkeyPatch, judged: list[Kind]) -> None:
+def test_a_pass_that_has_begun_takes_no_question(monkeypatch: pytest.MonkeyPatch, judged: list[VerdictKind]) -> None:
     """Its verdict is then one of its own."""
     sequence = begun(near("pictogram"), monkeypatch)
     rows = sequence.forward(CHAIN)
@@ -270,7 +272,7 @@ def test_rows_that_are_kept_do_not_hold_the_cache(monkeypatch: pytest.MonkeyPatc
 
 
 @torch.inference_mode()
-def test_a_grammar_without_a_table_has_its_verdict_outside(monkeypatch: pytest.MonkeyPatch, judged: list[Kind]) -> None:
+def test_a_grammar_without_a_table_has_its_verdict_outside(monkeypatch: pytest.MonkeyPatch, judged: list[VerdictKind]) -> None:
     sequence = begun(near("lowpoly"), monkeypatch)
     assert sequence.masks is not None and sequence.forward(NO_DRAFT).launch.verdict(question(sequence, 1)) is not None
     sequence = begun(near("pictogram"), monkeypatch)
@@ -278,5 +280,5 @@ def test_a_grammar_without_a_table_has_its_verdict_outside(monkeypatch: pytest.M
     rows = sequence.forward(CHAIN)
     assert rows.launch.verdict(question(sequence, 4)) is None and len(judged) == 1
     monkeypatch.setattr(verdict, "is_fused", lambda rows: True)
-    answered = verdict.judge(rows, CHAIN.tokens, None, Noise(1, sequence.vocabulary), 2, 0, True).answers
+    answered = verdict.judge(rows, CHAIN.tokens, None, Noise(1, sequence.vocabulary), 2, 0, True).verdict.answers
     assert len(judged) == 1 and answered[0] not in (1, 2)

@@ -12,13 +12,12 @@ from transformers import LlamaForCausalLM, TemperatureLogitsWarper, TopKLogitsWa
 
 from engine.core import Prompt, Sampling
 from engine.kernels.choice import REFERENCE, VARIABLE
-from engine.kernels.cpu.library import native
-from engine.kernels.cpu.verdict import Verifier, Window
 from engine.methods import METHODS
 from engine.run import generate
 from engine.transformers import foretoken
 from engine.transformers.host import Branch, CallerModel
 from engine.transformers.processors import Reading
+from engine.verify.host import HostRow
 from research.exactness.mutants import MUTANTS
 from research.exactness.mutation import Mutant
 from research.exactness.power import Law, detectable, statistic
@@ -81,18 +80,9 @@ def test_a_wrong_residual_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert statistic(counts, law(model, prompt), 900)["z"] > 10
 
 
-@pytest.mark.skipif(native() is None, reason="native functions do not run here")
-def test_a_wrong_residual_of_the_compiled_function_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, prompt, right = small(), [1, 2, 3], Verifier.window
-
-    def wrong(*given: Any) -> Window:
-        found = right(*given)
-        refused = found.settled[0]
-        if refused < found.size:
-            found.settled = [refused, found.fresh[refused].item()]  # drawn from p, not from the residual
-        return found
-
-    monkeypatch.setattr(Verifier, "window", wrong)
+def test_a_wrong_residual_by_numpy_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, prompt = small(), [1, 2, 3]
+    monkeypatch.setattr(HostRow, "residual", lambda row, token, law: row.p)
     assert statistic(drawn(model, prompt, "sjd", 900), law(model, prompt), 900)["z"] > 10
 
 

@@ -1,128 +1,26 @@
-"""The verification of a pass, from raw logits to verdicts and tokens, in one kernel and a small second one; on a CPU in one function.
+"""Verdict in one Triton kernel, from raw logits to tokens, and a small second kernel that settles them.
 
-Mathematics, for row i of a pass with draft x drawn from q, and uniform numbers u, u', u'':
-  s = u + g (c - u), impossible tokens at -inf, divided by the temperature       guidance, grammar        (sampling.guide, warp)
-  s at -inf below max(k-th largest, top-p threshold)                             exact, all ties kept     (sampling.warp)
-  p = softmax(s), entropy, distance |p - q| / 2
-  accepted: u < p(x) / q(x), or x = answer under match seed                      (rules.ratio, rules.matches)
-  answer: argmax(s + Gumbel noise of the position); fresh: inverse of p's sum at u'; drawn: inverse of max(0, p - q)'s sum at u''
-The second kernel finds the first refusal a and the token after it: answer[a], drawn[a], or fresh[m] if nothing was refused.
-
-The bits of s are put into an order in which they grow with s. The k-th largest is found by its digits of eight bits, from histograms of
-counts. The top-p threshold is the largest t for which the tokens with s >= t have the wanted mass: it is found by its digits of two
-bits, from sums. Both are exact. Sums have one order, and no float is added atomically: the same input gives the same bits.
+The mathematics is that of request.py. The bits of s are put into an order in which they grow with s. The k-th largest is found by its
+digits of eight bits, from histograms of counts. The top-p threshold is the largest t for which the tokens with s >= t have the wanted
+mass: it is found by its digits of two bits, from sums. Both are exact. Sums have one order, and no float is added atomically: the same
+input gives the same bits.
 
 Fewest bytes: C R V logits once, m V of q, R V of p where they are stored. A program has a row and reads it again from the second-level
 cache: 4 times without filters, 4 more with top-k, 16 more with top-p.
-
-A row with NaN, or without any possible token, is refused: its token is -1, and `settled` raises.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from engine.core import Ids, Sampling
-from engine.kernels.choice import choose
-from engine.kernels.cpu import verdict as native_verdict
-from engine.kernels.cpu.library import Library
 from engine.kernels.language import LAUNCH, power_of_two, tl, triton
-from engine.kernels.noise import base_on, gumbel_of, gumbel_reference, key_of
-from engine.rules import deviation, matches, probability_of, ratio
-from engine.sampling import draw, draw_gumbel, entropy, guide, residual, warp
+from engine.kernels.noise import base_on, gumbel_of, key_of
+from engine.rules import matches
+from engine.verify.request import Verdict, VerifyRequest
 
 WIDEST = 2048  # columns of a tile
 REGISTERS = 128  # a thread may use, said explicitly: left alone, the assembler takes fewer and spills some
-ACCEPT, FRESH, RESIDUAL = range(3)  # rows of the uniform numbers
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What is verified, and with which random numbers.
-
-    logits    : [C, R, V], float32 or half; C = 2 with guidance (conditional, unconditional). Row i follows draft i - 1
-    allowed   : bool [V] or [R, V], or None = all
-    tokens    : int64 [m], m < R; laws : the distributions they were drawn from [m, V], or None: then x must be the answer
-    uniforms  : float64 [3, R] in (0, 1): of acceptance, fresh draws and residual draws
-    base      : of the stream of Gumbel noise; positions : int64 [R], of the rows' tokens
-    seeded    : acceptance is equality with the answer
-    store     : whether p is stored
-    """
-
-    logits: Tensor
-    sampling: Sampling
-    allowed: Tensor | None
-    tokens: Tensor
-    laws: Tensor | None
-    uniforms: Tensor
-    base: int
-    positions: Tensor
-    seeded: bool = False
-    store: bool = False
-
-
-@dataclass
-class Verdicts:
-    """The result, all of it on the device.
-
-    accepted : bool [m]; chances : p(x) [m]; ratios : p(x)/q(x) [m], and deviations : TV(p, q) [m], None without laws
-    answers, fresh, drawn : int64 [R]; drawn is from the residual, and from p in rows without a draft
-    entropy  : [R] in nats; p : [R, V] or None; sound : bool [R], False for a row that cannot be drawn from
-    top      : p of each row's most probable token [R], where the function for CPUs has found it, else None
-    pair     : int64 [2], see `settle`, where the pass has settled it
-    """
-
-    accepted: Tensor
-    chances: Tensor
-    ratios: Tensor | None
-    deviations: Tensor | None
-    answers: Tensor
-    fresh: Tensor
-    drawn: Tensor
-    entropy: Tensor
-    p: Tensor | None
-    sound: Tensor
-    pair: Tensor | None = None
-    top: Tensor | None = None
-
-
-# --- reference --------------------------------------------------------------------------------------------------------
-
-
-def verify_reference(asked: Asked) -> Verdicts:
-    """The same from the engine's own functions, in plain PyTorch."""
-    size = len(asked.tokens)
-    scores = warp(guide(asked.logits.float(), asked.sampling.guidance), asked.sampling, asked.allowed)
-    p = torch.softmax(scores, -1)
-    answers = draw_gumbel(scores, gumbel_reference(asked.base, asked.positions, p.shape[-1]).to(scores.dtype))
-    ratios, deviations, left = None, None, p
-    if asked.laws is not None:
-        accepted, ratios = ratio(p[:size], asked.laws, asked.tokens, asked.uniforms[ACCEPT, :size])
-        deviations = deviation(p[:size], asked.laws)
-        left = torch.cat([residual(p[:size], asked.laws), p[size:]])
-    if asked.laws is None or asked.seeded:
-        accepted = matches(asked.tokens, answers[:size])
-    fresh, drawn = draw(p, asked.uniforms[FRESH]), draw(left, asked.uniforms[RESIDUAL])
-    chances, sound = probability_of(p[:size], asked.tokens), ~p.isnan().any(-1)
-    return Verdicts(accepted, chances, ratios, deviations, answers, fresh, drawn, entropy(p), p if asked.store else None, sound)
-
-
-def settle_reference(verdicts: Verdicts, accepted: Tensor, seeded: bool, drafts: Tensor | None = None) -> Tensor:
-    """The first refusal a and the token after it, int64 [2]; the token is -1 if a row up to a is not sound."""
-    row = torch.arange(len(verdicts.sound), device=accepted.device)
-    size = len(accepted) if drafts is None else drafts
-    a = (accepted & (row[: len(accepted)] < size)).long().cumprod(0).sum()
-    answer, fresh, drawn = (  # an index would be read by the host
-        each.gather(0, a[None])[0] for each in (verdicts.answers, verdicts.fresh, verdicts.drawn)
-    )
-    token = answer if seeded else torch.where(a == size, fresh, drawn)
-    return torch.stack([a, torch.where((verdicts.sound | (row > a)).all(), token, -1)])
-
-
-# --- kernels ----------------------------------------------------------------------------------------------------------
 
 
 @triton.jit
@@ -379,122 +277,56 @@ def warps_of(block: int) -> int:
     return max(1, block // 128)
 
 
-def flags_of(asked: Asked) -> dict[str, bool]:
+def flags_of(request: VerifyRequest) -> dict[str, bool]:
     """The parts of the kernel that a request needs: each combination is compiled once."""
-    sampling, vocabulary = asked.sampling, asked.logits.shape[-1]
+    sampling, vocabulary = request.sampling, request.logits.shape[-1]
     greedy = sampling.temperature == 0
     return {
-        "PAIR": asked.logits.shape[0] == 2,
-        "MASKED": asked.allowed is not None,
-        "LAWS": asked.laws is not None,
+        "PAIR": request.logits.shape[0] == 2,
+        "MASKED": request.allowed is not None,
+        "LAWS": request.laws is not None,
         "GREEDY": greedy,
         "TOP_K": not greedy and 0 < sampling.top_k < vocabulary,
         "TOP_P": not greedy and sampling.top_p < 1,
-        "STORE": asked.store,
+        "STORE": request.store,
     }
 
 
-def verify_triton(asked: Asked) -> Verdicts:
+def verify_triton(request: VerifyRequest) -> Verdict:
     """The kernel's result."""
-    logits, sampling, size = asked.logits, asked.sampling, len(asked.tokens)
+    logits, sampling, size = request.logits, request.sampling, len(request.tokens)
     rows, vocabulary, device = logits.shape[1], logits.shape[2], logits.device
     assert logits.stride(-1) == 1, f"the logits of a row must lie side by side, and their stride is {logits.stride(-1)}"
-    flags = flags_of(asked)
+    flags = flags_of(request)
     integers = torch.empty(5, rows, dtype=torch.int64, device=device)
     numbers = torch.empty(4, rows, dtype=torch.float32, device=device)
-    p = torch.empty(rows, vocabulary, dtype=torch.float32, device=device) if asked.store else None
-    allowed = None if asked.allowed is None else asked.allowed.contiguous().view(torch.uint8)
-    laws = None if asked.laws is None else asked.laws.float().contiguous()
+    p = torch.empty(rows, vocabulary, dtype=torch.float32, device=device) if request.store else None
+    allowed = None if request.allowed is None else request.allowed.contiguous().view(torch.uint8)
+    laws = None if request.laws is None else request.laws.float().contiguous()
     last = sampling.temperature_last and not flags["GREEDY"]
     divisor = sampling.temperature if sampling.temperature and not last else 1.0
     if last and not (flags["TOP_K"] or flags["TOP_P"]):  # without a filter the order does not matter
         last, divisor = False, sampling.temperature
     block = block_of(vocabulary)
     _verify_kernel[(rows,)](
-        logits, allowed, asked.tokens, laws, asked.uniforms.to(device).contiguous(), base_on(device, asked.base),
-        asked.positions, p, integers, numbers,
+        logits, allowed, request.tokens, laws, request.uniforms.to(device).contiguous(), base_on(device, request.base),
+        request.positions, p, integers, numbers,
         rows, size, vocabulary, logits.stride(0), logits.stride(1), 0 if allowed is None or allowed.ndim == 1 else vocabulary, vocabulary,
         float(sampling.guidance), float(divisor), float(sampling.temperature if last else 1.0), sampling.top_k, float(sampling.top_p),
         **flags, BLOCK=block, num_warps=warps_of(block), maxnreg=REGISTERS, **LAUNCH,
     )  # fmt: skip
     answers, fresh, drawn, sound = *integers[:3], integers[3] != 0
-    accepted = matches(asked.tokens, answers[:size]) if asked.laws is None or asked.seeded else integers[4, :size] != 0
+    accepted = matches(request.tokens, answers[:size]) if request.laws is None or request.seeded else integers[4, :size] != 0
     ratios, deviations = (None, None) if laws is None else (numbers[1, :size], numbers[2, :size])
-    return Verdicts(accepted, numbers[3, :size], ratios, deviations, answers, fresh, drawn, numbers[0], p, sound)
+    return Verdict(accepted, ratios, answers, fresh, drawn, numbers[3, :size], deviations, numbers[0], p, sound)
 
 
-def settle_triton(verdicts: Verdicts, accepted: Tensor, seeded: bool, drafts: Tensor | None = None) -> Tensor:
+def settle_triton(verdict: Verdict, accepted: Tensor, seeded: bool, drafts: Tensor | None = None) -> Tensor:
     """The kernel's first refusal and token, int64 [2]."""
     out = torch.empty(2, dtype=torch.int64, device=accepted.device)
     size = len(accepted)
     _settle_kernel[(1,)](
-        accepted.contiguous().view(torch.uint8), verdicts.answers, verdicts.fresh, verdicts.drawn, verdicts.sound.view(torch.uint8), out,
+        accepted.contiguous().view(torch.uint8), verdict.answers, verdict.fresh, verdict.drawn, verdict.sound.view(torch.uint8), out,
         drafts, size, seeded, drafts is not None, power_of_two(size + 1), num_warps=1, **LAUNCH,
     )  # fmt: skip
     return out
-
-
-# --- native -----------------------------------------------------------------------------------------------------------
-
-
-def verify_native(library: Library, asked: Asked) -> Verdicts:
-    """The result of the function for CPUs."""
-    size, laws = len(asked.tokens), asked.laws
-    found = native_verdict.found(
-        library, asked.logits, asked.sampling, asked.allowed, asked.tokens, laws, asked.uniforms, asked.base, asked.positions, asked.store
-    )
-    answers, (fresh, drawn, sound, verdicts) = found.answers, found.integers.unbind()
-    entropy, ratios, deviations, chances, top, _ = found.numbers.unbind(1)
-    accepted = matches(asked.tokens, answers[:size]) if laws is None or asked.seeded else verdicts[:size] != 0
-    of_laws = (None, None) if laws is None else (ratios[:size], deviations[:size])
-    return Verdicts(accepted, chances[:size], *of_laws, answers, fresh, drawn, entropy, found.p, sound != 0, top=top)
-
-
-def settle_on_host(verdicts: Verdicts, accepted: Tensor, seeded: bool) -> Tensor:
-    """The first refusal and the token after it, int64 [2], of verdicts on the host: reading them costs less than operations on them."""
-    said = accepted.tolist()
-    a = said.index(False) if False in said else len(said)
-    source = verdicts.answers if seeded else verdicts.drawn if a < len(said) else verdicts.fresh
-    return torch.tensor([a, source.tolist()[a] if all(verdicts.sound.tolist()[: a + 1]) else -1])
-
-
-# --- public -----------------------------------------------------------------------------------------------------------
-
-
-def is_kernel(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether something faster than the reference verifies logits of a device and type."""
-    return native_verdict.library_for(device, dtype) is not None or choose(device, dtype).is_triton
-
-
-def verify(asked: Asked) -> Verdicts:
-    """Verdicts and draws of a pass. Nothing is read by the host of a GPU."""
-    device, dtype = asked.logits.device, asked.logits.dtype
-    if (library := native_verdict.library_for(device, dtype)) is not None:
-        return verify_native(library, asked)
-    return (verify_triton if choose(device, dtype).is_triton else verify_reference)(asked)
-
-
-def settle(verdicts: Verdicts, accepted: Tensor, seeded: bool, drafts: Tensor | None = None) -> Tensor:
-    """The first refusal a and the token after it, int64 [2] on the device.
-
-    accepted : bool [m], the verdicts, or those of another rule; seeded : the token is the answer of row a
-    drafts   : int64 [], how many of the m are verdicts on drafts, if the rest fill up a pass in fixed shapes; None: all
-    """
-    if verdicts.top is not None and drafts is None:  # they were made on the host
-        return settle_on_host(verdicts, accepted, seeded)
-    return (settle_triton if choose(accepted.device).is_triton else settle_reference)(verdicts, accepted, seeded, drafts)
-
-
-def settled(pair: Tensor, drafted: Ids | None = None) -> tuple[int, int]:
-    """The one read of a step: (a, token) from the device; raises FloatingPointError if the row had NaN or no possible token.
-
-    drafted : ids that the host will need, too
-    """
-    return checked(*(pair.tolist() if drafted is None else drafted.along(pair)))
-
-
-def checked(a: int, token: int) -> tuple[int, int]:
-    """The same two numbers; raises as `settled`."""
-    if token < 0:
-        raise FloatingPointError(f"row {a} of the pass, or one before it, has NaN among its scores or no possible token")
-    return a, token

@@ -10,7 +10,10 @@ import torch
 
 from engine.core import Sampling
 from engine.kernels.choice import TRITON, VARIABLE
-from engine.kernels.verify import Asked, settle, settle_reference, settle_triton, settled, verify_reference, verify_triton
+from engine.verify.choice import settle
+from engine.verify.reference import settle_reference, verify_reference
+from engine.verify.request import VerifyRequest, read_pair
+from engine.verify.triton import settle_triton, verify_triton
 from research.bench.kernel_cases import window
 from tests.engine.kernels.near import DEVICE, near, needs_triton, ties
 
@@ -37,25 +40,25 @@ CASES = {
 }
 
 
-def on_device(asked: Asked) -> Asked:
+def on_device(request: VerifyRequest) -> VerifyRequest:
     """The same on the device of the tests."""
-    return replace(asked, **{k: v.to(DEVICE) for k, v in vars(asked).items() if isinstance(v, torch.Tensor)})
+    return replace(request, **{k: v.to(DEVICE) for k, v in vars(request).items() if isinstance(v, torch.Tensor)})
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_it_is_the_reference(name: str) -> None:
-    asked = on_device(CASES[name])
-    ours, theirs = verify_triton(asked), verify_reference(asked)
+    request = on_device(CASES[name])
+    ours, theirs = verify_triton(request), verify_reference(request)
     near("entropy", ours.entropy, theirs.entropy, 1e-4, 1e-5)
     near("chances", ours.chances, theirs.chances, 1e-5, 1e-12)
-    if asked.laws is not None:
+    if request.laws is not None:
         near("ratios", ours.ratios, theirs.ratios, 1e-5, 1e-12)
         near("deviations", ours.deviations, theirs.deviations, 1e-5)
-    assert (ours.p is None) == (not asked.store)
-    if asked.store:
+    assert (ours.p is None) == (not request.store)
+    if request.store:
         near("p", ours.p, theirs.p, 3e-5, 1e-12)  # at 131,072 columns PyTorch's own float32 sum is this far from the float64 one
         assert torch.equal(ours.p > 0, theirs.p > 0)  # the filters keep the same tokens
-    found = ties(asked, ours, theirs)
+    found = ties(request, ours, theirs)
     if found:
         warnings.warn(f"{name}: {found} near ties among {3 * len(ours.answers)} draws", stacklevel=1)
     assert found <= 1, f"{found} near ties among {len(ours.answers)} rows"
@@ -67,29 +70,29 @@ def test_it_is_the_reference(name: str) -> None:
 def test_filters_are_exact_and_keep_ties() -> None:
     """Scores from a few values only: whole groups of tokens are equal at the thresholds."""
     for sampling in (Sampling(top_k=10), Sampling(top_p=0.5), Sampling(top_k=300, top_p=0.7), Sampling(top_k=1), Sampling(top_p=0.01)):
-        asked = window(3, 1000, sampling)
-        asked = on_device(replace(asked, logits=(4 * asked.logits).round() / 4 + 0.0))
-        asked.logits[:, :, 5] = -0.0
-        ours, theirs = verify_triton(asked), verify_reference(asked)
+        request = window(3, 1000, sampling)
+        request = on_device(replace(request, logits=(4 * request.logits).round() / 4 + 0.0))
+        request.logits[:, :, 5] = -0.0
+        ours, theirs = verify_triton(request), verify_reference(request)
         assert torch.equal(ours.p > 0, theirs.p > 0), sampling
         if sampling.top_k == 10:
             assert (ours.p[0] > 0).sum() > 10  # the tenth has equals, and they stay
 
 
 def test_the_answer_of_equals_is_the_first() -> None:
-    asked = on_device(replace(window(1, 1000, Sampling(0.0)), logits=torch.zeros(1, 1, 1000)))
-    ours = verify_triton(asked)
+    request = on_device(replace(window(1, 1000, Sampling(0.0)), logits=torch.zeros(1, 1, 1000)))
+    ours = verify_triton(request)
     assert [ours.answers.item(), ours.fresh.item(), ours.drawn.item()] == [0, 0, 0] and ours.entropy.item() == 0
 
 
 def test_a_draft_from_its_own_distribution_is_replaced_by_a_draw_from_it() -> None:
     """p = q: nothing is left of p - q, so the residual is p, as in the reference."""
-    asked = window(4, 1000)
-    p = verify_reference(asked).p
-    asked = on_device(replace(asked, laws=p[:3].contiguous()))
-    ours, theirs = verify_triton(asked), verify_reference(asked)
+    request = window(4, 1000)
+    p = verify_reference(request).p
+    request = on_device(replace(request, laws=p[:3].contiguous()))
+    ours, theirs = verify_triton(request), verify_reference(request)
     assert (ours.ratios - 1).abs().max() < 1e-5 and ours.deviations.max() < 1e-6
-    assert ties(asked, replace_drawn(ours, theirs), theirs) == 0
+    assert ties(request, replace_drawn(ours, theirs), theirs) == 0
     assert (ours.p.gather(1, ours.drawn[:, None]) > 0).all()
 
 
@@ -101,25 +104,25 @@ def replace_drawn(ours, theirs):
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_nan_is_refused(value: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, TRITON)
-    asked = window(3, 1000)
-    asked.logits[0, 1, 999] = value
-    ours = verify_triton(on_device(asked))
+    request = window(3, 1000)
+    request.logits[0, 1, 999] = value
+    ours = verify_triton(on_device(request))
     assert ours.sound.tolist() == [True, False, True]
     assert ours.answers[1] == ours.fresh[1] == ours.drawn[1] == -1 and not ours.accepted[1]
     stopped, passed = (torch.tensor(verdicts, device=DEVICE) for verdicts in ([False, False], [True, False]))
-    assert settled(settle(ours, stopped, False))[0] == 0  # the row after the refusal does not matter
+    assert read_pair(settle(ours, stopped, False))[0] == 0  # the row after the refusal does not matter
     with pytest.raises(FloatingPointError, match="NaN"):
-        settled(settle(ours, passed, False))
+        read_pair(settle(ours, passed, False))
 
 
 def test_a_row_without_any_possible_token_is_refused() -> None:
-    asked = window(2, 1000)
-    asked.logits[0, 0] = -torch.inf
-    assert verify_triton(on_device(asked)).sound.tolist() == [False, True]
-    assert verify_reference(asked).sound.tolist() == [False, True]
+    request = window(2, 1000)
+    request.logits[0, 0] = -torch.inf
+    assert verify_triton(on_device(request)).sound.tolist() == [False, True]
+    assert verify_reference(request).sound.tolist() == [False, True]
 
 
 def test_the_same_input_gives_the_same_bits() -> None:
-    asked = on_device(window(3, 5121, Sampling(0.9, top_p=0.9)))
-    first, second = verify_triton(asked), verify_triton(asked)
+    request = on_device(window(3, 5121, Sampling(0.9, top_p=0.9)))
+    first, second = verify_triton(request), verify_triton(request)
     assert torch.equal(first.p, second.p) and torch.equal(first.entropy, second.entropy)

@@ -10,11 +10,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.core import Sampling
-from engine.kernels import fixed_verdict as fixed
 from engine.kernels.choice import REFERENCE, TRITON, VARIABLE
-from engine.kernels.fixed_verdict import Criterion, Question
-from engine.kernels.verify import Asked, Verdicts, settle, verify
 from engine.rules import more_probable_than
+from engine.verify import fixed
+from engine.verify.choice import settle, verify
+from engine.verify.request import Criterion, Verdict, VerifyRequest
 from research.bench.kernel_cases import window
 from tests.engine.kernels.near import DEVICE, needs_triton
 
@@ -29,33 +29,33 @@ CASES = {
 }
 
 
-def filled(asked: Asked, kind: fixed.Kind, question: Question, masks: Tensor | None, numbers: list[int]) -> Verdicts:
+def filled(request: VerifyRequest, kind: fixed.VerdictKind, question: VerifyRequest, masks: Tensor | None, numbers: list[int]) -> Verdict:
     """The verdict in fixed shapes; what fills it up is noise."""
-    count = asked.logits.shape[1]
+    count = request.logits.shape[1]
     random = torch.Generator().manual_seed(5)
-    more = torch.randn(len(asked.logits), ROWS - count, 300, generator=random).to(DEVICE)
-    laws = None if asked.laws is None else F.pad(asked.laws, (0, 0, 0, ROWS - 1 - len(asked.laws)))
-    drafts = torch.cat([asked.tokens.to(DEVICE), torch.randint(0, 300, (ROWS - count,), generator=random).to(DEVICE)])
+    more = torch.randn(len(request.logits), ROWS - count, 300, generator=random).to(DEVICE)
+    laws = None if request.laws is None else F.pad(request.laws, (0, 0, 0, ROWS - 1 - len(request.laws)))
+    drafts = torch.cat([request.tokens.to(DEVICE), torch.randint(0, 300, (ROWS - count,), generator=random).to(DEVICE)])
     said = fixed.columns(question, numbers, ROWS).to(DEVICE)
-    logits = torch.cat([asked.logits.to(DEVICE), more], 1)
+    logits = torch.cat([request.logits.to(DEVICE), more], 1)
     found = fixed.fixed_verdict(kind, logits, drafts, said, None if laws is None else laws.to(DEVICE), masks)
     return fixed.unpacked(kind, *found, ROWS, count)
 
 
-def there(asked: Asked) -> Asked:
+def there(request: VerifyRequest) -> VerifyRequest:
     """The same on the device of the tests."""
-    return replace(asked, **{k: v.to(DEVICE) for k, v in vars(asked).items() if isinstance(v, Tensor)})
+    return replace(request, **{k: v.to(DEVICE) for k, v in vars(request).items() if isinstance(v, Tensor)})
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", CASES)
 def test_it_is_the_verdict_on_the_first_rows(name: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, way)
-    asked = CASES[name]
-    question = Question(asked.laws, asked.uniforms, asked.positions, asked.base, asked.seeded, asked.store)
-    found = filled(asked, fixed.kind_of(question, asked.sampling), question, None, [0] * asked.logits.shape[1])
-    plain = verify(there(asked))
-    plain.pair = settle(plain, plain.accepted, asked.seeded)
+    request = CASES[name]
+    question = VerifyRequest(request.tokens, request.laws, request.uniforms, request.base, request.positions, request.seeded, request.store)
+    found = filled(request, fixed.kind_of(question, request.sampling), question, None, [0] * request.logits.shape[1])
+    plain = verify(there(request))
+    plain.pair = settle(plain, plain.accepted, request.seeded)
     for field, expected in vars(plain).items():
         value = getattr(found, field)
         assert (value is None) == (expected is None), field
@@ -66,11 +66,11 @@ def test_it_is_the_verdict_on_the_first_rows(name: str, way: str, monkeypatch: p
 @pytest.mark.parametrize("way", WAYS)
 def test_masks_are_told_by_number(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, way)
-    asked, random = CASES["ratio"], torch.Generator().manual_seed(3)
+    request, random = CASES["ratio"], torch.Generator().manual_seed(3)
     masks, numbers = torch.rand(3, 300, generator=random) < 0.5, [2, 0, 1, 1, 0]
-    question = Question(asked.laws, asked.uniforms, asked.positions, asked.base, False, True)
-    found = filled(asked, fixed.kind_of(question, asked.sampling), question, masks.to(DEVICE), numbers)
-    plain = verify(there(replace(asked, allowed=masks[numbers])))
+    question = VerifyRequest(request.tokens, request.laws, request.uniforms, request.base, request.positions, False, True)
+    found = filled(request, fixed.kind_of(question, request.sampling), question, masks.to(DEVICE), numbers)
+    plain = verify(there(replace(request, allowed=masks[numbers])))
     torch.testing.assert_close(found.p, plain.p)
     assert found.pair.tolist() == settle(plain, plain.accepted, False).tolist()
 
@@ -80,15 +80,15 @@ def test_masks_are_told_by_number(way: str, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_criterion_replaces_the_rule(raw: bool, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It accepts by the raw logits or by what tokens are drawn from; the token after the drafts is the row's answer."""
     monkeypatch.setenv(VARIABLE, way)
-    asked = CASES["ratio"]
-    plain = verify(there(asked))
-    p = torch.softmax(asked.logits[0], -1) if raw else plain.p.cpu()
-    some = p[:4].gather(1, asked.tokens[:, None]).min().item() * 1.5  # not all drafts are as probable
+    request = CASES["ratio"]
+    plain = verify(there(request))
+    p = torch.softmax(request.logits[0], -1) if raw else plain.p.cpu()
+    some = p[:4].gather(1, request.tokens[:, None]).min().item() * 1.5  # not all drafts are as probable
     for limit in (0.0, some, 1.0):
         criterion = Criterion(more_probable_than, limit, raw)
-        question = Question(None, asked.uniforms, asked.positions, asked.base, True, False, criterion)
-        found = filled(replace(asked, laws=None), fixed.kind_of(question, asked.sampling), question, None, [0] * 5)
-        accepted = more_probable_than(p[:4], asked.tokens, limit)
+        question = VerifyRequest(request.tokens, None, request.uniforms, request.base, request.positions, True, False, criterion)
+        found = filled(replace(request, laws=None), fixed.kind_of(question, request.sampling), question, None, [0] * 5)
+        accepted = more_probable_than(p[:4], request.tokens, limit)
         a = int(accepted.long().cumprod(0).sum())
         assert found.accepted.tolist() == accepted.tolist() and found.p is None
         assert found.pair.tolist() == [a, plain.answers[a].item()]
@@ -96,11 +96,11 @@ def test_a_criterion_replaces_the_rule(raw: bool, way: str, monkeypatch: pytest.
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_row_that_fills_up_may_be_unsound(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only rows up to the first refusal are asked for."""
+    """Only rows up to the first refusal are request for."""
     monkeypatch.setenv(VARIABLE, way)
-    asked = there(CASES["match seed"])
-    asked.logits[:, 4] = torch.nan
-    found = verify(asked)
+    request = there(CASES["match seed"])
+    request.logits[:, 4] = torch.nan
+    found = verify(request)
     accepted = torch.ones(4, dtype=torch.bool, device=DEVICE)
     for count, token in ((3, found.answers[3].item()), (4, -1)):
         pair = settle(found, accepted, True, torch.tensor(count, device=DEVICE))

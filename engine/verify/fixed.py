@@ -15,46 +15,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.core import Sampling
-from engine.kernels.verify import Asked, Verdicts, settle, verify
+from engine.verify.choice import settle, verify
+from engine.verify.request import Verdict, VerifyRequest
 
 COLUMNS = 7  # of `columns`: three uniform numbers, position, mask, number of drafts, limit
 
 
 @dataclass(frozen=True)
-class Criterion:
-    """A rule that looks at the model's distributions alone. The token after the accepted drafts is then the row's answer.
-
-    accepts : (p [m, V], drafts int64 [m], limit []) -> accepted bool [m], by operations that read nothing; a function of a module, since
-              it stands for itself in the key of a graph
-    limit   : its one number, which may change between passes
-    raw     : p is the softmax of the raw logits, else the distribution that tokens are drawn from
-    """
-
-    accepts: Callable[[Tensor, Tensor, Tensor], Tensor]
-    limit: float
-    raw: bool
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is asked about the rows of a pass before it runs.
-
-    laws      : the distributions of its drafts [m, V], on the device, or None; uniforms : float64 [3, N] and positions : int64 [N], of its
-                rows, on the host; base, seeded, store : see Asked
-    criterion : instead of speculative sampling or equality, or None
-    """
-
-    laws: Tensor | None
-    uniforms: Tensor
-    positions: Tensor
-    base: int
-    seeded: bool
-    store: bool
-    criterion: Criterion | None = None
-
-
-@dataclass(frozen=True)
-class Kind:
+class VerdictKind:
     """What a verdict computes, without the numbers: a part of the key of a graph."""
 
     sampling: Sampling
@@ -66,27 +34,27 @@ class Kind:
     raw: bool
 
 
-def kind_of(question: Question, sampling: Sampling) -> Kind:
-    """The kind of a question."""
-    rule = question.criterion
+def kind_of(request: VerifyRequest, sampling: Sampling) -> VerdictKind:
+    """The kind of a request."""
+    rule = request.criterion
     accepts, raw = (None, False) if rule is None else (rule.accepts, rule.raw)
-    return Kind(sampling, question.base, question.seeded, question.laws is not None, question.store, accepts, raw)
+    return VerdictKind(sampling, request.base, request.seeded, request.laws is not None, request.store, accepts, raw)
 
 
-def columns(question: Question, masks: list[int], rows: int) -> Tensor:
+def columns(request: VerifyRequest, masks: list[int], rows: int) -> Tensor:
     """All that the host says about a verdict, int64 [rows, COLUMNS], filled up.
 
     masks : of each row of the pass the number of its mask
     """
-    fill = rows - len(question.positions)
-    limit = torch.tensor([0.0 if question.criterion is None else question.criterion.limit], dtype=torch.float64)
-    by_row = [*question.uniforms.contiguous().view(torch.int64), question.positions, torch.tensor(masks)]
-    whole = torch.stack([torch.tensor(len(question.positions) - 1), limit.view(torch.int64)[0]]).expand(rows, -1)
+    fill = rows - len(request.positions)
+    limit = torch.tensor([0.0 if request.criterion is None else request.criterion.limit], dtype=torch.float64)
+    by_row = [*request.uniforms.contiguous().view(torch.int64), request.positions, torch.tensor(masks)]
+    whole = torch.stack([torch.tensor(len(request.positions) - 1), limit.view(torch.int64)[0]]).expand(rows, -1)
     return torch.cat([F.pad(torch.stack(by_row, 1), (0, 0, 0, fill)), whole], 1)
 
 
 def fixed_verdict(
-    kind: Kind, logits: Tensor, drafts: Tensor, said: Tensor, laws: Tensor | None, masks: Tensor | None
+    kind: VerdictKind, logits: Tensor, drafts: Tensor, said: Tensor, laws: Tensor | None, masks: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """The verdict on the rows of a pass, packed: int64 [5 R + 1], float32 [2 (R - 1) + R, and 2 (R - 1) with laws], and p [R, V] if stored.
 
@@ -96,7 +64,10 @@ def fixed_verdict(
     positions, drafts = positions.contiguous(), drafts.contiguous()  # kernels read them as they lie
     allowed = None if masks is None else masks[row_of]
     store = kind.store or (kind.accepts is not None and not kind.raw)
-    found = verify(Asked(logits, kind.sampling, allowed, drafts, laws, uniforms, kind.base, positions, kind.seeded, store))
+    request = VerifyRequest(
+        drafts, laws, uniforms, kind.base, positions, kind.seeded, store, logits=logits, sampling=kind.sampling, allowed=allowed
+    )
+    found = verify(request)
     accepted, seeded = found.accepted, kind.seeded
     if kind.accepts is not None:
         p = torch.softmax(logits[0, :-1].float(), -1) if kind.raw else found.p[:-1]
@@ -107,12 +78,12 @@ def fixed_verdict(
     return torch.cat(integers), torch.cat(numbers), found.p if kind.store else None
 
 
-def unpacked(kind: Kind, integers: Tensor, numbers: Tensor, p: Tensor | None, rows: int, count: int) -> Verdicts:
+def unpacked(kind: VerdictKind, integers: Tensor, numbers: Tensor, p: Tensor | None, rows: int, count: int) -> Verdict:
     """The verdicts of the first `count` rows of a pass of `rows`."""
     accepted, pair, answers, fresh, drawn, sound = integers.split([rows - 1, 2, rows, rows, rows, rows])
     chances, entropy, *parts = numbers.split([rows - 1, rows, *([rows - 1] * 2 if kind.has_laws else [])])
     ratios, deviations = (each[: count - 1] for each in parts) if parts else (None, None)
-    return Verdicts(
-        accepted[: count - 1] != 0, chances[: count - 1], ratios, deviations, answers[:count], fresh[:count], drawn[:count],
+    return Verdict(
+        accepted[: count - 1] != 0, ratios, answers[:count], fresh[:count], drawn[:count], chances[: count - 1], deviations,
         entropy[:count], None if p is None else p[:count], sound[:count] != 0, pair,
     )  # fmt: skip

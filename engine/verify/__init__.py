@@ -1,0 +1,1 @@
+"""The verification of a pass: one request, one verdict, and the implementations between which `choice` chooses."""

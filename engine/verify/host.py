@@ -1,0 +1,296 @@
+"""Verdicts on a processor, by numpy: a row is computed alone, and only when something of it is asked for.
+
+Between two passes the weights have gone through the caches, and then an operation of numpy costs a quarter of PyTorch's. A row has the same
+bits in every pass, whatever the number of rows. Only what the filters leave is exponentiated, drawn and given noise.
+
+Mathematics: request.py. The k-th largest score is at least the k-th largest of the maxima of parts of the row, so only the few scores from
+there on are sorted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from math import log
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.core import Chosen, Grammar, Sampling
+from engine.kernels.noise import gumbel_at
+from engine.noise import ACCEPT, DRAW, RESIDUAL
+from engine.verify.request import Recorded, checked
+
+if TYPE_CHECKING:
+    from engine.noise import Noise
+
+PARTS = 16  # of a row, whose maxima bound its k-th largest score
+FEW = 128  # scores that top-p sorts first, before it sorts all
+LEAST = np.finfo(np.float32).min
+
+
+class HostRow:
+    """One row of a pass.
+
+    sound  : False for a row that cannot be drawn from; then there is nothing else
+    ids    : int64 [K], ascending: the tokens that the filters leave; None: all of them
+    scores : float32 [K], warped; top : the greatest
+    """
+
+    def __init__(self, logits: np.ndarray, penalty: np.ndarray | None, sampling: Sampling):
+        """logits : float32 [C, V]; penalty : [V], -inf for impossible tokens, else 0; None: all are possible"""
+        scores = guided(logits, sampling.guidance)
+        scores = scores if penalty is None else scores + penalty
+        self.vocabulary, self.ids, self.top = len(scores), None, scores.max()
+        self.sound = bool(-np.inf < self.top < np.inf)
+        if not self.sound:
+            return
+        temperature = np.float32(sampling.temperature)
+        if temperature == 0:
+            self.ids, self.scores, self.top = np.array([scores.argmax()]), np.zeros(1, np.float32), np.float32(0)
+            return
+        count = sampling.top_k if sampling.top_k < len(scores) else 0
+        is_late = sampling.temperature_last and (count or sampling.top_p < 1)
+        if temperature != 1 and not is_late:
+            scores = scores / temperature
+        if count or sampling.top_p < 1:
+            scores, self.ids = filtered(scores, scores.max(), count, sampling.top_p)
+            scores = scores / temperature if is_late else scores
+        elif scores.min() < LEAST:
+            self.ids = np.flatnonzero(scores >= LEAST)
+            scores = scores[self.ids]
+        self.scores, self.top = scores, scores.max()
+
+    @cached_property
+    def p(self) -> np.ndarray:
+        """The probabilities of the tokens that are left, float32 [K]; with them come entropy and the greatest probability."""
+        gap = self.scores - self.top
+        shares = np.exp(gap)
+        total = float(shares.sum())
+        self.entropy, self.peak = log(total) - float(shares @ gap) / total, 1 / total
+        shares /= np.float32(total)
+        return shares
+
+    def probability(self, token: int) -> float:
+        """p of a token."""
+        p = self.p
+        if self.ids is None:
+            return float(p[token])
+        at = int(self.ids.searchsorted(token))
+        return float(p[at]) if at < len(p) and self.ids[at] == token else 0.0
+
+    def residual(self, token: int, law: np.ndarray | None) -> np.ndarray:
+        """max(0, p - q) of the tokens that are left, not normalised; p where nothing remains. law : q [V], None: one-hot at the token"""
+        if law is None:
+            left = self.p.copy()
+            left[token if self.ids is None else self.ids == token] = 0
+        else:
+            left = np.maximum(self.p - (law if self.ids is None else law[self.ids]), 0)
+        return self.p if left.sum() < 1e-12 else left
+
+    def draw(self, weights: np.ndarray, u: float) -> int:
+        """The token at which the running sum of weights [K] reaches u times their sum."""
+        sums = weights.cumsum(dtype=np.float64)
+        return self.token(min(int(sums.searchsorted(u * sums[-1])), len(sums) - 1))
+
+    def answer(self, noise: Noise, position: int) -> int:
+        """The draw with the noise of a position."""
+        if self.ids is None:
+            return int((self.scores + noise.gumbel_row(position)).argmax())
+        return self.token(int((self.scores + gumbel_at(noise.base, position, self.ids).astype(np.float32)).argmax()))
+
+    def token(self, place: int) -> int:
+        """The token at a place among those that are left."""
+        return place if self.ids is None else int(self.ids[place])
+
+    def spread(self, values: np.ndarray, elsewhere: float) -> np.ndarray:
+        """Values [K] of the tokens that are left, as a whole row [V]."""
+        if self.ids is None:
+            return values
+        row = np.full(self.vocabulary, elsewhere, np.float32)
+        row[self.ids] = values
+        return row
+
+
+def guided(logits: np.ndarray, scale: float) -> np.ndarray:
+    """Guidance on raw logits [C, V], as `sampling.guide`."""
+    if len(logits) == 1:
+        return logits[0]
+    c, u = logits
+    return u + np.float32(scale) * (c - u) if abs(scale) < 0.5 else c + np.float32(scale - 1) * (c - u)
+
+
+def candidates(scores: np.ndarray, count: int) -> np.ndarray:
+    """The places of at least the `count` best scores [V], and of all that equal the last of them, ascending."""
+    peaks = scores[: len(scores) // PARTS * PARTS].reshape(PARTS, -1).max(0)
+    if count > len(peaks):
+        return np.arange(len(scores))
+    return np.flatnonzero(scores >= max(np.partition(peaks, -count)[-count], LEAST))
+
+
+def filtered(scores: np.ndarray, top: np.float32, count: int, share: float) -> tuple[np.ndarray, np.ndarray]:
+    """The scores [K] that top-k (0: all) and then top-p keep of a row [V], and their tokens, ascending; `top` is the greatest."""
+    ids, total = candidates(scores, count or FEW), None
+    if not count:
+        weights = np.exp(scores - top)
+        total = weights.sum()
+        ids = ids if weights[ids].sum() >= share * total else np.arange(len(scores))
+    some = scores[ids]
+    kept = some >= max(least_kept(np.sort(some)[::-1], count, share, total), LEAST)
+    return some[kept], ids[kept]
+
+
+def least_kept(best: np.ndarray, count: int, share: float, total: np.float32 | None) -> np.float32:
+    """The smallest score that top-k (0: all) and then top-p keep, as in `sampling.warp`.
+
+    best : descending, with all that can be kept; total : the sum of e^(score - best[0]) of all tokens, None: of those that top-k keeps
+    """
+    if 0 < count < len(best):
+        best = best[: np.count_nonzero(best >= best[count - 1])]
+    if share >= 1:
+        return best[-1]
+    p = np.exp(best - best[0])
+    p /= p.sum() if total is None else total
+    return best[max(1, int((p.cumsum() - p).searchsorted(share))) - 1]
+
+
+class HostRows:
+    """The rows of a pass, each computed when it is needed."""
+
+    def __init__(self, logits: Tensor, sampling: Sampling, penalties: np.ndarray | None = None, numbers: Sequence[int] = ()):
+        """logits : [C, R, V]; penalties : float32 [M, V], see HostRow; numbers : of each of the first rows its penalty; others have none"""
+        self.logits, self.sampling, self.penalties, self.numbers = logits.float().numpy(), sampling, penalties, numbers
+        self.rows: list[HostRow | None] = [None] * logits.shape[1]
+
+    def row(self, i: int) -> HostRow:
+        """Row i."""
+        if (row := self.rows[i]) is None:
+            penalty = None if self.penalties is None or i >= len(self.numbers) else self.penalties[self.numbers[i]]
+            row = self.rows[i] = HostRow(self.logits[:, i], penalty, self.sampling)
+        return row
+
+    def probs(self, start: int, stop: int) -> Tensor:
+        """Distributions of rows start..stop-1, float32 [stop-start, V]; NaN in a row that is not sound."""
+        return self._stacked(row.spread(row.p, 0.0) if row.sound else self._unsound for row in map(self.row, range(start, stop)))
+
+    def scores(self, count: int) -> Tensor:
+        """Warped scores of the first rows, float32 [count, V]; NaN in a row that is not sound."""
+        return self._stacked(row.spread(row.scores, -np.inf) if row.sound else self._unsound for row in map(self.row, range(count)))
+
+    @property
+    def _unsound(self) -> np.ndarray:
+        return np.full(self.logits.shape[2], np.nan, np.float32)
+
+    def _stacked(self, values: Iterable[np.ndarray]) -> Tensor:
+        rows = list(values)
+        if len(rows) == 1:
+            return torch.from_numpy(rows[0])[None]
+        return torch.from_numpy(np.stack(rows) if rows else np.empty((0, self.logits.shape[2]), np.float32))
+
+
+class HostDraws:
+    """Tokens of rows, drawn when a slice of them is read."""
+
+    def __init__(self, draw: Callable[[int], int], count: int):
+        self.draw, self.count = draw, count
+
+    def __getitem__(self, some: slice) -> Tensor:
+        return torch.tensor([self.draw(i) for i in range(*some.indices(self.count))], dtype=torch.int64)
+
+
+class HostVerdict:
+    """The verdict on a window: what a run reads of `Verdict`, each on first use; chances, entropies and `top` are in `recorded` alone.
+
+    settled : the first refusal and the token after it, which is -1 if a row up to there is not sound
+    """
+
+    def __init__(
+        self, rows: HostRows, tokens: Tensor, laws: Tensor | Chosen | None, noise: Noise, start: int, iteration: int, seeded: bool
+    ):  # fmt: skip
+        """As `decoding.verdict.judge`: row i is the distribution of position start+i."""
+        self.rows, self.drafts, self.noise, self.start, self.iteration = rows, tokens.tolist(), noise, start, iteration
+        self.laws = laws.float().numpy() if isinstance(laws, Tensor) else None  # None: one-hot, or none
+        self.by_answer = seeded or laws is None
+        self.has_laws, self.seeded = laws is not None, seeded
+        self._ratios: dict[int, float] = {}
+        size = len(self.drafts)
+        a = 0
+        while a < size and rows.row(a).sound and self._accepts(a):
+            a += 1
+        row = rows.row(a)
+        self.settled = a, self._after(a) if row.sound else -1
+        self.answers, self.fresh, self.drawn = (HostDraws(draw, size + 1) for draw in (self._answer, self._fresh, self._drawn))
+
+    def _u(self, stream: int, i: int) -> float:
+        return self.noise.number(stream, self.start + i, self.iteration)
+
+    def _accepts(self, i: int) -> bool:
+        if self.by_answer:
+            return self._answer(i) == self.drafts[i]
+        return self._u(ACCEPT, i) < self._ratio(i)
+
+    def _ratio(self, i: int) -> float:
+        if i not in self._ratios:
+            chance = self._row(i).probability(self.drafts[i])
+            self._ratios[i] = chance if self.laws is None else chance / float(self.laws[i, self.drafts[i]])
+        return self._ratios[i]
+
+    def _row(self, i: int) -> HostRow:
+        row = self.rows.row(i)
+        checked(i, 0 if row.sound else -1)
+        return row
+
+    def _answer(self, i: int) -> int:
+        return self._row(i).answer(self.noise, self.start + i)
+
+    def _fresh(self, i: int) -> int:
+        row = self._row(i)
+        return row.draw(row.p, self._u(DRAW, i))
+
+    def _drawn(self, i: int) -> int:
+        row = self._row(i)
+        if i == len(self.drafts) or not self.has_laws:
+            return row.draw(row.p, self._u(RESIDUAL, i))
+        return row.draw(row.residual(self.drafts[i], None if self.laws is None else self.laws[i]), self._u(RESIDUAL, i))
+
+    def _after(self, a: int) -> int:
+        """The token after `a` accepted drafts."""
+        if self.seeded:
+            return self._answer(a)
+        return self._fresh(a) if a == len(self.drafts) else self._drawn(a)
+
+    @cached_property
+    def accepted(self) -> Tensor:
+        """bool [m]"""
+        return torch.tensor([self._accepts(i) for i in range(len(self.drafts))], dtype=torch.bool)
+
+    @cached_property
+    def ratios(self) -> Tensor | None:
+        """p/q [m]; None without laws"""
+        return torch.tensor([self._ratio(i) for i in range(len(self.drafts))]) if self.has_laws else None
+
+    @property
+    def recorded(self) -> Recorded:
+        """As in `Verdict`, up to the first refusal."""
+        a = self.settled[0]
+        rows = [self.rows.row(i) for i in range(a + 1)]
+        chances = [row.probability(token) for row, token in zip(rows, self.drafts, strict=False)]
+        acceptance = chances if self.laws is None else [min(1.0, self._ratio(i)) for i in range(min(a + 1, len(self.drafts)))]
+        rows[-1].p  # noqa: B018 (its numbers come with it)
+        return [row.entropy for row in rows], chances, [row.peak for row in rows], acceptance
+
+
+def best_along(logits: Tensor, penalties: np.ndarray, grammar: Grammar, state: Any) -> Tensor:
+    """The most probable tokens int64 [N] of logits float32 [N, V] for a chain, each under the grammar after the earlier ones."""
+    tokens: list[int] = []
+    for row in logits.numpy():
+        tokens.append(int((row + penalties[grammar.mask_index(state)]).argmax()))
+        state = grammar.next(state, tokens[-1])
+    return torch.tensor(tokens)
+
+
+def penalties_of(masks: Tensor) -> np.ndarray:
+    """Masks bool [M, V] as numbers that are added to scores, float32 [M, V]: -inf for what is impossible."""
+    return np.where(masks.numpy(), np.float32(0), np.float32(-np.inf))
