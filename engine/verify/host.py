@@ -58,7 +58,7 @@ class HostRow:
         if count or sampling.top_p < 1:
             scores, self.ids = filtered(scores, scores.max(), count, sampling.top_p)
             scores = scores / temperature if is_late else scores
-        elif scores.min() < LEAST:
+        elif penalty is not None:
             self.ids = np.flatnonzero(scores >= LEAST)
             scores = scores[self.ids]
         self.scores, self.top = scores, scores.max()
@@ -69,7 +69,10 @@ class HostRow:
         gap = self.scores - self.top
         shares = np.exp(gap)
         total = float(shares.sum())
-        self.entropy, self.peak = log(total) - float(shares @ gap) / total, 1 / total
+        heat = float(shares.dot(gap))
+        if heat != heat:  # the model itself rules out tokens: 0 times -inf
+            heat = float(shares[shares > 0].dot(gap[shares > 0]))
+        self.entropy, self.peak = log(total) - heat / total, 1 / total
         shares /= np.float32(total)
         return shares
 
