@@ -52,7 +52,9 @@ def keys(base: int, positions: np.ndarray) -> np.ndarray:
 
 def unit(bits: np.ndarray) -> np.ndarray:
     """64 bits to a float64 in the open unit interval: the top 52 bits plus a half."""
-    return ((bits >> np.uint64(12)) + 0.5) * 2.0**-52
+    numbers = (bits >> np.uint64(12)) + 0.5
+    numbers *= 2.0**-52
+    return numbers
 
 
 def gumbel_reference(base: int, positions: Tensor, vocabulary: int) -> Tensor:
@@ -61,14 +63,14 @@ def gumbel_reference(base: int, positions: Tensor, vocabulary: int) -> Tensor:
         return gumbel_elsewhere(base, positions, vocabulary)
     slots = np.arange(1, vocabulary + 1, dtype=np.uint64) * np.uint64(GOLDEN)
     bits = mix_array(keys(base, positions.numpy())[:, None] + slots)
-    return -torch.log(-torch.log(torch.from_numpy(unit(bits))))
+    return torch.from_numpy(unit(bits)).log_().neg_().log_().neg_()
 
 
 def gumbel_at(base: int, position: int, ids: np.ndarray) -> np.ndarray:
     """Gumbel noise of some tokens, int64 [K], at one position: float64 [K], with the bits of `gumbel_reference` on the host."""
     key = mix((base + (position + 1) * GOLDEN) & MASK)
     bits = mix_array((ids + 1).astype(np.uint64) * np.uint64(GOLDEN) + np.uint64(key))
-    return -torch.log(-torch.log(torch.from_numpy(unit(bits)))).numpy()
+    return torch.from_numpy(unit(bits)).log_().neg_().log_().neg_().numpy()
 
 
 def uniform_reference(base: int, positions: Tensor, slot: int = 0) -> Tensor:

@@ -39,11 +39,11 @@ class HostRow:
     scores : float32 [K], warped; top : the greatest
     """
 
-    def __init__(self, logits: np.ndarray, penalty: np.ndarray | None, sampling: Sampling):
-        """logits : float32 [C, V]; penalty : [V], -inf for impossible tokens, else 0; None: all are possible"""
+    def __init__(self, logits: np.ndarray, penalty: np.ndarray | None, sampling: Sampling, out: np.ndarray | None = None):
+        """logits : float32 [C, V]; penalty : [V], -inf for impossible tokens, else 0; None: all are possible; out : [V], for p, or None"""
         scores = guided(logits, sampling.guidance)
         scores = scores if penalty is None else scores + penalty
-        self.vocabulary, self.ids, self.top = len(scores), None, scores.max()
+        self.vocabulary, self.ids, self.top, self.out = len(scores), None, scores.max(), out
         self.sound = bool(-np.inf < self.top < np.inf)
         if not self.sound:
             return
@@ -54,20 +54,21 @@ class HostRow:
         count = sampling.top_k if sampling.top_k < len(scores) else 0
         is_late = sampling.temperature_last and (count or sampling.top_p < 1)
         if temperature != 1 and not is_late:
-            scores = scores / temperature
+            scores, self.top = scores / temperature, self.top / temperature
         if count or sampling.top_p < 1:
-            scores, self.ids = filtered(scores, scores.max(), count, sampling.top_p)
-            scores = scores / temperature if is_late else scores
+            scores, self.ids = filtered(scores, self.top, count, sampling.top_p)
+            if is_late:
+                scores, self.top = scores / temperature, self.top / temperature
         elif penalty is not None:
             self.ids = np.flatnonzero(scores >= LEAST)
             scores = scores[self.ids]
-        self.scores, self.top = scores, scores.max()
+        self.scores = scores
 
     @cached_property
     def p(self) -> np.ndarray:
         """The probabilities of the tokens that are left, float32 [K]; with them come entropy and the greatest probability."""
         gap = self.scores - self.top
-        shares = np.exp(gap)
+        shares = np.exp(gap, out=self.out)
         total = float(shares.sum())
         heat = float(shares.dot(gap))
         if heat != heat:  # the model itself rules out tokens: 0 times -inf
@@ -118,11 +119,14 @@ class HostRow:
 
 
 def guided(logits: np.ndarray, scale: float) -> np.ndarray:
-    """Guidance on raw logits [C, V], as `sampling.guide`."""
+    """Guidance on raw logits [C, ..., V], as `sampling.guide`."""
     if len(logits) == 1:
         return logits[0]
     c, u = logits
-    return u + np.float32(scale) * (c - u) if abs(scale) < 0.5 else c + np.float32(scale - 1) * (c - u)
+    scores = c - u
+    scores *= np.float32(scale if abs(scale) < 0.5 else scale - 1)
+    scores += u if abs(scale) < 0.5 else c
+    return scores
 
 
 def candidates(scores: np.ndarray, count: int) -> np.ndarray:
@@ -166,17 +170,25 @@ class HostRows:
         """logits : [C, R, V]; penalties : float32 [M, V], see HostRow; numbers : of each of the first rows its penalty; others have none"""
         self.logits, self.sampling, self.penalties, self.numbers = logits.float().numpy(), sampling, penalties, numbers
         self.rows: list[HostRow | None] = [None] * logits.shape[1]
+        whole = penalties is None and sampling.temperature and not sampling.top_k and sampling.top_p >= 1
+        self.shares = np.empty(self.logits.shape[1:], np.float32) if whole else None  # where every row has its p
+        if whole:  # no token is left out, so all rows have the same operations: at once they cost less
+            scores = guided(self.logits, sampling.guidance)
+            self.logits, self.sampling = (scores / np.float32(sampling.temperature))[None], Sampling()
 
     def row(self, i: int) -> HostRow:
         """Row i."""
         if (row := self.rows[i]) is None:
             penalty = None if self.penalties is None or i >= len(self.numbers) else self.penalties[self.numbers[i]]
-            row = self.rows[i] = HostRow(self.logits[:, i], penalty, self.sampling)
+            row = self.rows[i] = HostRow(self.logits[:, i], penalty, self.sampling, None if self.shares is None else self.shares[i])
         return row
 
     def probs(self, start: int, stop: int) -> Tensor:
         """Distributions of rows start..stop-1, float32 [stop-start, V]; NaN in a row that is not sound."""
-        return self._stacked(row.spread(row.p, 0.0) if row.sound else self._unsound for row in map(self.row, range(start, stop)))
+        values = [row.spread(row.p, 0.0) if row.sound else self._unsound for row in map(self.row, range(start, stop))]
+        if self.shares is not None and all(row.sound for row in self.rows[start:stop]):
+            return torch.from_numpy(self.shares[start:stop])
+        return self._stacked(values)
 
     def scores(self, count: int) -> Tensor:
         """Warped scores of the first rows, float32 [count, V]; NaN in a row that is not sound."""
