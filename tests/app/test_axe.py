@@ -211,7 +211,7 @@ def test_the_bench_and_the_models(audit: Callable) -> None:
     page = seen.page
     open_tab(page, "Bench")
     page.wait_for_selector("#plane .ft-plane[data-state=done]")
-    page.locator("#plane canvas").focus()
+    page.locator("#plane .ft-plot").focus()
     page.keyboard.press("End")
     seen.look("bench, a point")
     choose(page, "bench-settings", "size", "256 px")

@@ -223,7 +223,7 @@ def test_knobs_are_moved_while_the_loop_goes_on(open_page):
     assert int(page.locator(STAGE).get_attribute("data-turned")) >= 1
     page.locator("#lab-knobs .ft-knob[data-knob=verify] select").select_option("residual")  # a fixed knob: the next picture takes it
     page.wait_for_function("Number(document.querySelector('.ft-lab').dataset.settings) >= 3")
-    page.locator("[data-chart=curve] canvas").focus()
+    page.locator("[data-chart=curve] .ft-plot").focus()
     page.keyboard.press("Home")
     assert "tokens / s" in page.inner_text("[data-chart=curve] output")
     page.keyboard.press("a")

@@ -16,6 +16,10 @@ import gradio as gr
 import numpy as np
 
 FOLDER = Path(__file__).parent
+CHART = ("chart", "chart_export")  # the scripts that all charts share
+PLOT = (*CHART, "plot")  # of the charts that Plotly draws
+# beside Gradio's other scripts; "" in a version that brings none
+PLOTLY = next((each.name for each in (Path(gr.__file__).parent / "templates/frontend/assets").glob("PlotlyPlot-*.js")), "")
 
 
 def panel(
@@ -26,15 +30,10 @@ def panel(
     constants: replacements for the script's __NAMES__; before: other scripts that the panel's own needs, in order
     """
     script = "\n".join((FOLDER / f"{each}.js").read_text(encoding="utf-8") for each in ("told", *before, name))
-    for key, text in {"OWN": json.dumps(options.get("elem_id", "")), **(constants or {})}.items():
+    for key, text in {"OWN": json.dumps(options.get("elem_id", "")), "PLOTLY": json.dumps(PLOTLY), **(constants or {})}.items():
         script = script.replace(f"__{key}__", text)
     options.setdefault("elem_classes", ["ft-panel"])
     return gr.HTML(value, html_template=template, js_on_load=script, apply_default_css=False, **options)
-
-
-def chart_script() -> str:
-    """The code that the chart scripts share, for their __CHART__."""
-    return "\n".join((FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in ("chart", "chart_export"))
 
 
 def to_text(values: np.ndarray) -> str:

@@ -1,15 +1,18 @@
-// What the charts share. It is inserted into their scripts in place of __CHART__.
+// What the charts share. It comes before their scripts.
 const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 const numbers = (text, Kind) => new Kind(bytes(text).buffer);
 const css = ([r, g, b]) => `rgb(${r} ${g} ${b})`;
 const FONT = '11px "IBM Plex Sans", system-ui, sans-serif';
-const COLOURS = ["text", "muted", "line", "line-strong", "raised", "surface", "plain", "fast", "fast-text", "accent", "good", "bad"];
+const COLOURS = ["page", "text", "muted", "line", "line-strong", "raised", "surface", "plain", "fast", "fast-text", "accent", "good", "bad"];
 
-// What a chart is drawn on: a pen that works in CSS pixels, the size, and the page's colours.
+// The page's colours, of the theme that is shown.
+const coloursOf = (style) => Object.fromEntries(COLOURS.map((name) => [name, style.getPropertyValue(`--ft-${name}`).trim()]));
+
+// What a chart is drawn on: a pen that works in CSS pixels, the size, and the colours.
 function paper(pen, width, height, style) {
   pen.font = FONT;
   pen.textBaseline = "middle";
-  return { pen, width, height, ...Object.fromEntries(COLOURS.map((name) => [name, style.getPropertyValue(`--ft-${name}`).trim()])) };
+  return { pen, width, height, ...coloursOf(style) };
 }
 
 // A cleared canvas at screen resolution.

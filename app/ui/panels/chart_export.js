@@ -62,9 +62,11 @@ function wrapped(pen, text, width) {
   return lines;
 }
 
+const metadata = (found) => `<title>${escaped(found.title)}</title><metadata>${escaped(JSON.stringify({ ...found.made, ...found.more }))}</metadata>`;
+
 // The buttons SVG, PNG and CSV in a chart's header. chart(): {name, title, figures: [{title, width, height, draw(page)}], rows: [header, ...], made, more}
-// made stands below the picture, in the SVG's metadata and in the CSV; more only in the last two
-function exports(header, chart) {
+// made stands below the picture, in the SVG's metadata and in the CSV; more only in the last two; pictures: what makes the first two of Plotly's charts
+function exports(header, chart, pictures = {}) {
   const style = () => getComputedStyle(header);
   const layout = (pen, found) => {
     const width = Math.max(...found.figures.map((f) => f.width)) + 2 * MARGIN, foot = wrapped(pen, linesOf(found.made).join(" · "), width - 2 * MARGIN);
@@ -88,9 +90,8 @@ function exports(header, chart) {
     svg(found) {
       const pen = new SvgPen(), size = layout(pen, found);
       render(pen, found, size, (x, y, draw) => { pen.parts.push(`<g transform="translate(${x} ${y})">`); draw(); pen.parts.push("</g>"); });
-      const facts = escaped(JSON.stringify({ ...found.made, ...found.more }));
       const head = `<svg xmlns="http://www.w3.org/2000/svg" width="${size.width}" height="${size.height}" viewBox="0 0 ${size.width} ${size.height}" font-family="IBM Plex Sans, Helvetica, Arial, sans-serif" font-size="11">`;
-      return new Blob([`${head}<title>${escaped(found.title)}</title><metadata>${facts}</metadata>${pen.parts.join("\n")}</svg>\n`], { type: "image/svg+xml" });
+      return new Blob([`${head}${metadata(found)}${pen.parts.join("\n")}</svg>\n`], { type: "image/svg+xml" });
     },
     png(found) {
       const canvas = document.createElement("canvas"), pen = canvas.getContext("2d");
@@ -108,6 +109,7 @@ function exports(header, chart) {
       const lines = found.rows.map((row) => row.map((cell) => quoted(typeof cell === "number" ? String(cell) : inert(cell ?? ""))).join(","));
       return new Blob([[...linesOf({ ...found.made, ...found.more }).map((line) => `# ${line.replaceAll("\n", " ")}`), ...lines].join("\n") + "\n"], { type: "text/csv" });
     },
+    ...pictures,
   };
   const box = document.createElement("span");
   box.className = "ft-exports";

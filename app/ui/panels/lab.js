@@ -1,12 +1,7 @@
 // The stage of the Lab tab. Draws the value that app/ui/panels/lab.py encodes; keeps the snapshots A and B in the browser.
-__CHART__
 const box = element.querySelector(".ft-lab"), scope = element.closest("[role=tabpanel]") || window;
 const picture = box.querySelector(".ft-lab-canvas"), film = box.querySelector(".ft-film"), shelf = box.querySelector(".ft-snapshots");
 const NAMES = ["A", "B"];
-const chart = Object.fromEntries(["course", "curve", "places"].map((name) => {
-  const card = box.querySelector(`[data-chart=${name}]`);
-  return [name, { card, canvas: card.querySelector("canvas"), output: card.querySelector("output"), about: card.querySelector(".ft-about-chart"), legend: card.querySelector(".ft-legend"), at: null, told: () => {} }];
-}));
 const kept = {}; // snapshots: name -> a setting
 let shown = {}; // the arrays of the value
 let asked = 0;
@@ -18,9 +13,8 @@ const current = () => setting(value().now);
 const whole = (number) => number.toLocaleString("en", { maximumFractionDigits: number < 10 ? 1 : 0 });
 const inWords = (deviation) => (deviation === null ? "not measured" : deviation === 0 ? "0" : deviation.toFixed(4));
 const nameOf = (each) => each.title + (each.changed ? `, ${each.changed}` : "");
-const say = (each) => [nameOf(each), `${whole(each.speed)} tokens / s`, `${each.compression.toFixed(2)} tokens / pass`,
-  each.exact ? "exact" : `deviation ${inWords(each.deviation)}`, `${whole(each.passes)} passes`].join(" · ");
-const colourOf = (page, each) => (each.exact ? page.good : page.bad);
+const sayOf = (each) => [nameOf(each), `${whole(each.speed)} tokens / s`, `${each.compression.toFixed(2)} tokens / pass`,
+  each.exact ? "exact" : `deviation ${inWords(each.deviation)}`, `${whole(each.passes)} passes`];
 const tagOf = (number) => NAMES.filter((name) => kept[name]?.number === number && kept[name].id === value().id).join(" ");
 
 async function drawPicture() {
@@ -61,51 +55,47 @@ function drawFilm() {
 
 // --- over time ---------------------------------------------------------------------------------------------------------
 
-const spanOf = (values, least) => { const known = [...values].filter((x) => !Number.isNaN(x)); return Math.max(least, ...known); };
+const spanOf = (values, least) => Math.max(least, ...[...values].filter((x) => !Number.isNaN(x)));
 
-function drawCourse(page, at = null) {
-  const v = value(), { pen, width, height } = page, { time, speed, deviation } = shown, end = Math.max(4, v.clock || 0);
-  const left = 46, right = width - 12, middle = Math.round(height * 0.5), x = { range: [0, end], text: (s) => `${s}` };
-  const tops = [52, middle + 26], bottoms = [middle - 20, height - 38];
-  const fastest = spanOf([...speed, v.plain || 0], 10) * 1.1, furthest = spanOf(deviation, 0.05) * 1.15;
-  const [across, up] = axes(page, { left, right, top: tops[0], bottom: bottoms[0] }, { ...x, text: () => "" },
-    { range: [0, fastest], title: "Speed (tokens / s)", text: whole });
-  const [, high] = axes(page, { left, right, top: tops[1], bottom: bottoms[1] }, { ...x, title: "Time on the clock (s)" },
-    { range: [0, furthest], title: "Deviation (total variation distance, 0 to 1)" });
-  if (v.plain) {
-    trail(pen, [[left, up(v.plain)], [right, up(v.plain)]], page.plain, { dash: [4, 4], width: 1 });
-    write(pen, "plain decoding", right, up(v.plain) + (up(v.plain) + 14 > bottoms[0] ? -8 : 8), page.plain, "right");
-  }
-  drawTurns(page, across, [30, bottoms[1]], right);
-  const line = (values, place) => Array.from(values, (y, i) => (Number.isNaN(y) ? null : [across(time[i]), place(y)]));
-  trail(pen, line(speed, up), page.fast, { width: 1.75 });
-  const measured = line(deviation, high).filter(Boolean); // not every pass is measured
-  trail(pen, measured, page.bad, { width: 1.75 });
-  if (measured.length < 60) measured.forEach(([x, y]) => dot(pen, x, y, 2, page.bad));
-  if (deviation.length && [...deviation].every(Number.isNaN)) write(pen, "This method does not measure its deviation.", left + 10, (tops[1] + bottoms[1]) / 2, page.muted);
-  if (at === null || at >= time.length) return;
-  trail(pen, [[across(time[at]), tops[0]], [across(time[at]), bottoms[1]]], page.text, { width: 1 });
-  dot(pen, across(time[at]), up(speed[at]), 4, page.fast);
-  if (!Number.isNaN(deviation[at])) dot(pen, across(time[at]), high(deviation[at]), 4, page.bad);
+function courseOf(page) {
+  if (!shown.time) return null;
+  const v = value(), { time, speed, deviation } = shown, end = Math.max(4, v.clock || 0), x = [...time], unmeasured = [...deviation].every(Number.isNaN);
+  const turned = turnsOf(page, end), plain = v.plain ? [level(v.plain, page.plain)] : [];
+  const said = v.plain ? [note("plain decoding", page.plain, { x: 1, xanchor: "right", y: v.plain, yref: "y", yanchor: "bottom", bgcolor: page.page, yshift: 2 })] : [];
+  if (unmeasured) said.push(note("This method does not measure its deviation.", page.muted, { x: 0.02, y: 0.2, xanchor: "left" }));
+  return {
+    data: [
+      { name: "speed", x, y: [...speed], customdata: x.map((_, i) => i), hovertext: x.map((_, i) => sayCourse(i).join("<br>")), line: { color: page.fast, width: 2 } },
+      { name: "deviation; exact methods have none", x, y: [...deviation], yaxis: "y2", mode: "lines+markers", connectgaps: true, line: { color: page.bad, width: 2 }, marker: { size: 4 } },
+      legendOnly("a knob was moved", { line: { color: page.accent, width: 1, dash: "dash" } }),
+    ],
+    layout: {
+      hovermode: "x", margin: { l: 46, r: 14, t: 64, b: 40 },
+      xaxis: axis(page, { range: [0, end], title: { text: "Time on the clock (s)" }, anchor: "y2" }),
+      yaxis: axis(page, { range: [0, spanOf([...speed, v.plain || 0], 10) * 1.1], domain: [0.57, 1], nticks: 5 }),
+      yaxis2: axis(page, { range: [0, spanOf(deviation, 0.05) * 1.15], domain: [0, 0.43], nticks: 5 }),
+      shapes: [...turned.shapes, ...plain],
+      annotations: [above(page, "Speed (tokens / s)"), above(page, "Deviation (total variation distance, 0 to 1)", 0.43), ...turned.annotations, ...said],
+    },
+  };
 }
 
-// A tick where a knob moved; moves of a drag share a label.
-function drawTurns(page, across, [top, bottom], right) {
-  const groups = [];
-  for (const { time, letter, before, after } of value().turned || []) {
-    const at = across(time), group = groups.findLast((each) => each.letter === letter);
-    trail(page.pen, [[at, top], [at, bottom]], page.accent, { dash: [3, 3], width: 1 });
-    if (group && at - group.end < 70) Object.assign(group, { after, end: at });
-    else groups.push({ letter, before, after, at, end: at });
+// A line where a knob moved; moves of a drag share a label.
+function turnsOf(page, end) {
+  const groups = [], moves = value().turned || [];
+  for (const { time, letter, before, after } of moves) {
+    const group = groups.findLast((each) => each.letter === letter);
+    if (group && time - group.end < 70 * (end / page.width)) Object.assign(group, { after, end: time });
+    else groups.push({ letter, before, after, at: time, end: time });
   }
-  const free = [-Infinity, -Infinity]; // of both rows of labels
+  const free = [-Infinity, -Infinity], annotations = []; // of both rows of labels
   for (const { letter, before, after, at } of groups) {
-    const text = `${letter} ${before} → ${after}`.trim(), wide = page.pen.measureText(text).width;
-    const from = Math.max(0, Math.min(at + 3, right - wide)), row = free.findIndex((end) => end < from);
+    const text = `${letter} ${before} → ${after}`.trim(), row = free.findIndex((until) => until < at);
     if (row < 0) continue; // no room: pointing at the line says it
-    write(page.pen, text, from, 8 + 13 * row, page.accent);
-    free[row] = from + wide + 8;
+    annotations.push(note(text, page.accent, { x: at, xref: "x", y: 1, xanchor: at > 0.85 * end ? "right" : "left", yanchor: "bottom", yshift: 28 - 14 * row }));
+    free[row] = at + (text.length * LETTER + 8) * (end / page.width);
   }
+  return { shapes: moves.map(({ time }) => upright(time, page.accent)), annotations };
 }
 
 // Knobs that were moved in a stretch of the course.
@@ -115,63 +105,63 @@ function movedIn(i) {
 }
 
 const sayCourse = (i) => [`${shown.time[i].toFixed(1)} s`, `${whole(shown.speed[i])} tokens / s`, `${shown.compression[i].toFixed(2)} tokens / pass`,
-  Number.isNaN(shown.deviation[i]) ? "deviation not measured here" : `deviation ${inWords(shown.deviation[i])}`, ...movedIn(i)].join(" · ");
+  Number.isNaN(shown.deviation[i]) ? "deviation not measured here" : `deviation ${inWords(shown.deviation[i])}`, ...movedIn(i)];
 
 // --- speed against deviation -------------------------------------------------------------------------------------------
 
 const dots = () => settings().filter((each) => each.counts && each.deviation !== null).sort((a, b) => a.speed - b.speed);
 
-function drawCurve(page, at = null) {
-  const found = dots(), { pen, width, height } = page, v = value();
-  const box = { left: 46, right: width - 14, top: 34, bottom: height - 38 };
-  const speeds = [...found.map((each) => each.speed), v.plain || 0], fastest = Math.max(10, ...speeds) * 1.08;
-  const furthest = Math.max(0.02, ...found.map((each) => each.deviation)) * 1.15;
-  const [across, up] = axes(page, box, { range: [0, fastest], title: "Speed (tokens / s)", text: whole },
-    { range: [0, furthest], title: "Deviation (total variation distance; 0 is exact)" });
-  if (v.plain) {
-    trail(pen, [[across(v.plain), box.top], [across(v.plain), box.bottom]], page.plain, { dash: [4, 4], width: 1 });
-    write(pen, "plain", across(v.plain) + 4, box.top + 8, page.plain);
-  }
-  write(pen, "better ↘", box.right, box.top - 12, page.good, "right");
-  const path = (v.curve || []).map(setting).filter((each) => each && found.includes(each));
-  trail(pen, path.map((each) => [across(each.speed), up(each.deviation)]), page["line-strong"], { width: 1.5 });
-  found.forEach((each, i) => {
-    const x = across(each.speed), y = up(each.deviation), size = each.number === v.now ? 6 : 4;
-    dot(pen, x, y, size, colourOf(page, each), each.exact ? "disc" : "diamond");
-    const tag = tagOf(each.number);
-    if (tag) write(pen, tag, x, y - 13, page.text, "center");
-    if (i !== at && each.number !== v.now) return;
-    pen.beginPath();
-    pen.arc(x, y, size + 4, 0, 2 * Math.PI);
-    pen.strokeStyle = i === at ? page.text : page.muted;
-    pen.lineWidth = 1.5;
-    pen.stroke();
-  });
-  return found.map((each) => [across(each.speed), up(each.deviation)]);
+function curveOf(page) {
+  if (!shown.time) return null;
+  const found = dots(), v = value(), path = (v.curve || []).map(setting).filter((each) => each && found.includes(each));
+  const points = (name, exact, symbol, color) => {
+    const own = found.filter((each) => each.exact === exact), isNow = (each) => each.number === v.now;
+    return {
+      name, mode: "markers+text", x: own.map((each) => each.speed), y: own.map((each) => each.deviation), text: own.map((each) => tagOf(each.number)), textposition: "top center",
+      customdata: own.map((each) => found.indexOf(each)), hovertext: own.map((each) => sayOf(each).join("<br>").replace(/(.{24,}?), /g, "$1,<br>")), textfont: { color: page.text }, cliponaxis: false,
+      marker: { symbol, color, opacity: 1, size: own.map((each) => (isNow(each) ? 13 : 9)), line: { color: page.text, width: own.map((each) => (isNow(each) ? 1.5 : 0)) } },
+    };
+  };
+  return {
+    data: [
+      { name: "the moved knob's values", x: path.map((each) => each.speed), y: path.map((each) => each.deviation), line: { color: page["line-strong"], width: 1.5 } },
+      points("exact", true, "circle", page.good), points("relaxed", false, "diamond", page.bad),
+    ],
+    layout: {
+      xaxis: axis(page, { title: { text: "Speed (tokens / s)" }, range: [0, Math.max(10, v.plain || 0, ...found.map((each) => each.speed)) * 1.08] }),
+      yaxis: axis(page, { range: [-0.001, Math.max(0.02, ...found.map((each) => each.deviation)) * 1.15] }),
+      shapes: v.plain ? [upright(v.plain, page.plain)] : [],
+      annotations: [above(page, "Deviation (total variation distance; 0 is exact)"), note("better ↘", page.good, { x: 1, y: 1, xanchor: "right", yanchor: "top" }),
+        ...(v.plain ? [note("plain", page.plain, { x: v.plain, xref: "x", y: 1, xanchor: "left", yanchor: "top" })] : [])],
+    },
+  };
 }
 
 // --- acceptance by place -----------------------------------------------------------------------------------------------
 
-function drawPlaces(page, at = null) {
-  const now = current(), shares = now?.shares || [], { pen, width, height } = page, count = Math.max(4, shares.length);
-  const box = { left: 46, right: width - 14, top: 34, bottom: height - 38 };
-  const places = Array.from({ length: count }, (_, i) => i + 1);
-  const [across, up] = axes(page, box, { range: [0.5, count + 0.5], title: "Place in the draft (1 = next token)", ticks: places.filter((i) => count <= 10 || i % 2), text: String },
-    { range: [0, 1], title: "Accepted, of those reached (%)", ticks: [0, 0.25, 0.5, 0.75, 1], text: (s) => String(100 * s) });
-  const wide = Math.max(2, (across(2) - across(1)) * 0.72), marks = { A: page.plain, B: page.fast };
-  shares.forEach((share, i) => {
-    pen.fillStyle = page.accent;
-    pen.globalAlpha = at === null || at === i ? 0.85 : 0.45;
-    pen.fillRect(across(i + 1) - wide / 2, up(share), wide, box.bottom - up(share));
-    pen.globalAlpha = 1;
-  });
-  for (const name of NAMES) {
-    const line = kept[name]?.shares || [];
-    trail(pen, line.map((share, i) => [across(i + 1), up(share)]), marks[name], { width: 1.75, dash: name === "A" ? [4, 3] : [] });
-    if (line.length) write(pen, name, across(line.length) + wide / 2 + 2, up(line.at(-1)), marks[name]);
-  }
-  if (!shares.length) write(pen, now && now.passes > 2 ? `${now.title} accepts its drafts in no order.` : "", box.left + 10, (box.top + box.bottom) / 2, page.muted);
+function placesOf(page) {
+  const now = current(), shares = now?.shares || [];
+  if (!now) return null;
+  const count = Math.max(4, shares.length), places = (list) => list.map((_, i) => i + 1);
+  const lines = NAMES.map((name) => ({
+    name: `snapshot ${name}`, x: places(kept[name]?.shares || []), y: kept[name]?.shares || [], visible: Boolean(kept[name]),
+    line: { color: { A: page.plain, B: page.fast }[name], width: 2, dash: name === "A" ? "dash" : "solid" },
+  }));
+  const orderless = !shares.length && now.passes > 2 ? [note(`${now.title} accepts its drafts in no order.`, page.muted, { x: 0.5, y: 0.5 })] : [];
+  return {
+    data: [
+      { type: "bar", name: "these knobs", x: places(shares), y: shares, customdata: shares.map((_, i) => i), hovertext: shares.map((_, i) => sayPlace(i).join("<br>")), textposition: "none", marker: { color: page.accent }, width: 0.72 },
+      ...lines,
+    ],
+    layout: {
+      xaxis: axis(page, { title: { text: "Place in the draft (1 = next token)" }, range: [0.5, count + 0.5], dtick: count > 10 ? 2 : 1, tick0: 1 }),
+      yaxis: axis(page, { range: [0, 1], tickformat: ".0%", dtick: 0.25 }),
+      annotations: [above(page, "Accepted, of those reached"), ...orderless],
+    },
+  };
 }
+
+const sayPlace = (i) => [`place ${i + 1}`, `${(100 * current().shares[i]).toFixed(1)} % of ${whole(current().reached[i])} drafts accepted`];
 
 // --- snapshots ---------------------------------------------------------------------------------------------------------
 
@@ -212,39 +202,21 @@ function drawSnapshots() {
     take.disabled = !found;
     put.disabled = !current();
     take.setAttribute("aria-pressed", Boolean(found) && found.number === value().now && found.id === value().id);
-    line.querySelector("span").textContent = found ? say(found) : `Snapshot ${line.dataset.snapshot} is empty.`;
+    line.querySelector("span").textContent = found ? sayOf(found).join(" · ") : `Snapshot ${line.dataset.snapshot} is empty.`;
   }
 }
 
 // --- all of it ---------------------------------------------------------------------------------------------------------
 
-let points = []; // of the curve, on the canvas
-const draws = { course: drawCourse, curve: drawCurve, places: drawPlaces };
-const saying = { course: sayCourse, curve: (i) => say(dots()[i]), places: (i) => `place ${i + 1}: ${(100 * current().shares[i]).toFixed(1)} % of ${whole(current().reached[i])} drafts accepted` };
-const counts = { course: () => shown.time?.length || 0, curve: () => dots().length, places: () => current()?.shares.length || 0 };
+const CHARTS = {
+  course: { figure: courseOf, height: 480, count: () => shown.time?.length || 0, say: sayCourse },
+  curve: { figure: curveOf, count: () => dots().length, say: (i) => sayOf(dots()[i]) },
+  places: { figure: placesOf, count: () => current()?.shares.length || 0, say: sayPlace },
+};
 
 function redraw() {
-  if (!shown.time) return;
-  for (const [name, each] of Object.entries(chart)) {
-    if (each.at !== null && each.at >= counts[name]()) each.at = null;
-    if (each.canvas.getBoundingClientRect().width) {
-      const placed = draws[name](sheet(each.canvas), each.at);
-      if (name === "curve") points = placed;
-    }
-    each.output.textContent = each.at === null ? "" : saying[name](each.at);
-    each.told();
-  }
+  for (const each of Object.values(plots)) each.draw();
   drawSnapshots();
-}
-
-function drawLegends() {
-  const style = getComputedStyle(box), colour = (name) => style.getPropertyValue(`--ft-${name}`);
-  chart.course.about.textContent = "A dashed line is a moved knob, with its old and new value. Good is a high line above and a low one below.";
-  chart.course.legend.replaceChildren(swatch(colour("fast"), "speed", "stroke"), swatch(colour("bad"), "deviation; exact methods have none", "stroke"), swatch(colour("accent"), "a knob was moved", "stroke dashed"));
-  chart.curve.about.textContent = "A point for every setting you have tried. It grows as you play: move δ, τ, β or Θ.";
-  chart.curve.legend.replaceChildren(swatch(colour("good"), "exact", "dot"), swatch(colour("bad"), "relaxed", "diamond"), swatch(colour("line-strong"), "the moved knob's values", "stroke"));
-  chart.places.about.textContent = "How far ahead drafting pays: where the bars are low, a smaller window costs nothing.";
-  chart.places.legend.replaceChildren(swatch(colour("accent"), "these knobs", "square"), swatch(colour("plain"), "snapshot A", "stroke dashed"), swatch(colour("fast"), "snapshot B", "stroke"));
 }
 
 function draw() {
@@ -255,47 +227,33 @@ function draw() {
   box.dataset.settings = settings().length;
   box.dataset.turned = (v.turned || []).length;
   box.dataset.pictures = v.pictures || 0;
-  for (const { card } of Object.values(chart)) card.dataset.state = v.settings ? v.state : "empty";
+  for (const card of box.querySelectorAll(".ft-chart")) card.dataset.state = v.settings ? v.state : "empty";
   shown = v.settings ? Object.fromEntries(["time", "speed", "compression", "deviation"].map((name) => [name, numbers(v[name], Float32Array)])) : {};
   drawNumbers();
   drawFilm();
   drawPicture();
-  drawSnapshots();
   redraw();
   scope.dispatchEvent(new CustomEvent("foretoken:running", { detail: v.state === "running" }));
 }
 
-const across = (canvas, event) => { const frame = canvas.getBoundingClientRect(); return [event.clientX - frame.left, event.clientY - frame.top, frame.width]; };
-const nearest = (distances) => distances.reduce((best, d, i) => (d < distances[best] ? i : best), 0);
-const pointing = {
-  course: (x, y, width) => nearest(Array.from(shown.time, (t) => Math.abs(46 + (t / Math.max(4, value().clock)) * (width - 58) - x))),
-  curve: (x, y) => { const far = points.map(([px, py]) => Math.hypot(px - x, py - y)), i = nearest(far); return far[i] < 24 ? i : null; },
-  places: (x, y, width) => Math.min(counts.places() - 1, Math.max(0, Math.floor(((x - 46) / (width - 60)) * Math.max(4, counts.places())))),
-};
-for (const [name, each] of Object.entries(chart)) {
-  const go = (to) => { each.at = to; redraw(); };
-  each.canvas.addEventListener("pointermove", (event) => { if (counts[name]()) go(pointing[name](...across(each.canvas, event))); });
-  each.canvas.addEventListener("pointerleave", () => go(null));
-  const title = each.card.querySelector("h3").textContent;
-  each.told = readable(each.canvas, () => `${title}, ${counts[name]()} entries`, { count: counts[name], at: () => each.at, go, say: saying[name] });
-  exports(each.card.querySelector("header"), () => ({
-    name: `lab-${name}`, title: `${title}: ${nameOf(current())}`, rows: rows[name](),
-    figures: [{ title: each.about.textContent, width: name === "course" ? 920 : 560, height: name === "course" ? 380 : 340, draw: (page) => draws[name](page) }],
-    made: { method: current().title, knobs: Object.entries(current().knobs).map(([k, v]) => `${k} ${v}`).join(", "), ...value().made },
-  }));
-}
 const rows = {
   course: () => [["seconds", "tokens_per_second", "tokens_per_pass", "deviation"], ...Array.from(shown.time, (t, i) => [t, shown.speed[i], shown.compression[i], shown.deviation[i]].map((n) => (Number.isNaN(n) ? "" : +n.toFixed(5))))],
   curve: () => [["method", "knobs", "exact", "tokens_per_second", "tokens_per_pass", "deviation", "passes"], ...settings().map((s) => [s.title, Object.entries(s.knobs).map(([k, v]) => `${k} ${v}`).join("; "), String(s.exact), +s.speed.toFixed(3), +s.compression.toFixed(4), s.deviation === null ? "" : +s.deviation.toFixed(6), s.passes])],
   places: () => [["place", "accepted_share", "reached"], ...current().shares.map((share, i) => [i + 1, share, current().reached[i]])],
 };
+const plots = Object.fromEntries(Object.entries(CHARTS).map(([name, chart]) => {
+  const card = box.querySelector(`[data-chart=${name}]`), title = card.querySelector("h3").textContent;
+  const file = () => ({
+    name: `lab-${name}`, title: `${title}: ${nameOf(current())}`, rows: rows[name](), height: chart.height,
+    made: { method: current().title, knobs: Object.entries(current().knobs).map(([k, v]) => `${k} ${v}`).join(", "), ...value().made },
+  });
+  return [name, plot(card, { ...chart, name: () => `${title}, ${chart.count()} entries`, file })];
+}));
 document.addEventListener("keydown", (event) => { // A and B swap the snapshots while the tab is open
   const name = event.key.toUpperCase();
   if (!NAMES.includes(name) || event.ctrlKey || event.metaKey || event.altKey || !element.offsetParent) return;
   if (event.target.closest("input:not([type=range]), textarea, select, [contenteditable]")) return;
   back(name);
 });
-follow(Object.values(chart).map(({ canvas }) => canvas), () => { drawLegends(); redraw(); });
 watch("value", draw);
-drawLegends();
 draw();

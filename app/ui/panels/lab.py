@@ -11,7 +11,7 @@ import numpy as np
 from app.live.boards.loop import LoopBoard, Setting, Turned
 from app.live.boards.picture import Board
 from app.ui.method_menu import title_of
-from app.ui.panels import canvas, chart_script, panel, to_text
+from app.ui.panels import PLOT, canvas, panel, to_text
 from app.ui.panels.runs import changed
 from engine.core import Backbone
 from engine.machine import facts
@@ -25,6 +25,16 @@ COUNTERS = (
     ("deviation", "deviation", "Mean total variation distance from the model's distribution: 0 is exact, 1 has nothing in common."),
     ("pictures", "pictures", "Finished pictures of this loop."),
 )
+CHARTS = {  # name: (title, what it shows)
+    "course": ("Over time", "A dashed line is a moved knob, with its old and new value. Good is a high line above and a low one below."),
+    "curve": ("Speed against deviation", "A point for every setting you have tried. It grows as you play: move δ, τ, β or Θ."),
+    "places": ("Acceptance by place", "How far ahead drafting pays: where the bars are low, a smaller window costs nothing."),
+}
+CHART = """
+  <section class="ft-chart" data-chart="{name}">
+    <header><h3>{title}</h3><p class="ft-about-chart">{about}</p></header>
+    <figure><div class="ft-plot"></div></figure><output class="ft-hearing" aria-live="polite"></output>
+  </section>"""
 TEMPLATE = """
 <section class="ft-lab" data-state="empty">
   <div class="ft-lab-top">
@@ -41,23 +51,7 @@ TEMPLATE = """
     <li><b>Keep snapshot A, then move a knob.</b> The speed, the deviation and the accepted places change before your eyes.</li>
     <li><b>Keep snapshot B and go back and forth.</b> The keys A and B bring the snapshots back.</li>
   </ol>
-  <section class="ft-chart" data-chart="course">
-    <header><h3>Over time</h3><p class="ft-about-chart"></p><output aria-live="polite"></output></header>
-    <figure><canvas></canvas></figure>
-    <div class="ft-legend"></div>
-  </section>
-  <div class="ft-lab-pair">
-    <section class="ft-chart" data-chart="curve">
-      <header><h3>Speed against deviation</h3><p class="ft-about-chart"></p><output aria-live="polite"></output></header>
-      <figure><canvas></canvas></figure>
-      <div class="ft-legend"></div>
-    </section>
-    <section class="ft-chart" data-chart="places">
-      <header><h3>Acceptance by place</h3><p class="ft-about-chart"></p><output aria-live="polite"></output></header>
-      <figure><canvas></canvas></figure>
-      <div class="ft-legend"></div>
-    </section>
-  </div>
+  {charts}
 </section>
 """
 IDLE = {"state": "empty", "said": "Start the loop, then move a knob."}
@@ -66,7 +60,8 @@ IDLE = {"state": "empty", "said": "Start the loop, then move a knob."}
 def build(elem_id: str) -> gr.HTML:
     """The stage."""
     cells = "".join(f'<div data-key="{key}" title="{told}"><dt>{label}</dt><dd>–</dd></div>' for key, label, told in COUNTERS)
-    return panel("lab", dict(IDLE), TEMPLATE.replace("{counters}", cells), {"CHART": chart_script()}, elem_id=elem_id)
+    charts = "".join(CHART.format(name=name, title=title, about=about) for name, (title, about) in CHARTS.items())
+    return panel("lab", dict(IDLE), TEMPLATE.format(counters=cells, charts=charts), before=PLOT, elem_id=elem_id)
 
 
 def waiting(text: str) -> dict[str, Any]:

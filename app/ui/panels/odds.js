@@ -1,5 +1,4 @@
 // The distribution at one place of the accelerated picture. Draws the value that app/ui/panels/odds.py encodes.
-__CHART__
 const [IN_ROW, SIDE] = __SHEET__;
 const card = element.querySelector(".ft-odds"), canvas = card.querySelector("canvas"), output = card.querySelector("output");
 const scope = element.closest("[role=tabpanel]");

@@ -12,7 +12,7 @@ import numpy as np
 from app.live.boards.odds import Odds
 from app.live.boards.patches import PLAIN, SIDE, Patches
 from app.live.boards.picture import Board
-from app.ui.panels import chart_script, panel, to_text
+from app.ui.panels import CHART, panel, to_text
 from app.ui.panels.canvas import data_url
 
 TEMPLATE = """
@@ -27,8 +27,8 @@ ELSEWHERE = {"state": "empty", "about": "Not on this page: its runs are decoded 
 
 def build(idle: Mapping[str, str] = IDLE, elem_id: str = "odds") -> gr.HTML:
     """The panel below the pictures. idle: what it says without a run, IDLE or ELSEWHERE"""
-    constants = {"CHART": chart_script(), "SHEET": json.dumps([PLAIN, SIDE])}
-    return panel("odds", dict(idle), TEMPLATE, constants, elem_id=elem_id)
+    constants = {"SHEET": json.dumps([PLAIN, SIDE])}
+    return panel("odds", dict(idle), TEMPLATE, constants, before=CHART, elem_id=elem_id)
 
 
 def encode(board: Board, found: Odds, patches: Patches, made: Mapping[str, str]) -> dict[str, Any]:

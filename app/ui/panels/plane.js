@@ -1,25 +1,21 @@
 // Speed against fidelity, a point for each setting, and the table of the same rows. Draws tables of app/ui/tabs/bench_rows.py.
-__CHART__
 const TABLES = __TABLES__, HERE = __HERE__;
-const card = element.querySelector(".ft-plane"), canvas = card.querySelector("canvas"), output = card.querySelector("output");
-const select = card.querySelector("select"), load = card.querySelector("[data-do=load]"), legend = card.querySelector(".ft-legend");
+const card = element.querySelector(".ft-plane"), output = card.querySelector("output");
+const select = card.querySelector("select"), load = card.querySelector("[data-do=load]");
 const head = card.querySelector("thead"), body = card.querySelector("tbody");
-const SHAPES = { plain: "square", exact: "disc", relaxed: "diamond" };
+const MARKS = { plain: ["square", "plain"], exact: ["circle", "good"], relaxed: ["diamond", "bad"] }; // form and colour
 const NAMES = { plain: "plain decoding", exact: "exact: the same distribution", relaxed: "relaxed: another distribution" };
 const TABS = { image: "Image", mesh: "Mesh" };
-let at = null; // the point that is read, in the order of its speed
 let sorted = null; // [column, direction] of the table
-let places = []; // of the points on the canvas
 
 const all = () => [...TABLES, ...(props.value ? [{ ...props.value, name: HERE }] : [])];
 const table = () => all().find((each) => each.name === select.value) || all()[0];
 const points = () => (table()?.rows || []).map((row) => row.point).filter(Boolean).sort((a, b) => a.x - b.x);
-const colourOf = (page, group) => ({ plain: page.plain, exact: page.good, relaxed: page.bad })[group];
 const signed = (number, digits) => number.toFixed(digits).replace("-", "−");
 const digits = () => (table().kind === "image" ? 3 : 2);
 const say = (p) => [p.title, `${p.x.toFixed(2)}× (95 % interval ${p.interval[0].toFixed(2)} to ${p.interval[1].toFixed(2)})`,
   `${table().columns.at(-1).toLowerCase()} ${signed(p.y, digits())} (quartiles ${p.quartiles.map((q) => signed(q, digits())).join(" to ")})`,
-  `${p.compression.toFixed(2)} tokens a pass`, NAMES[p.group]].join(" · ");
+  `${p.compression.toFixed(2)} tokens per pass`, NAMES[p.group]];
 
 function rangeOf(values, least) {
   const low = Math.min(...values), high = Math.max(...values), room = Math.max(least, high - low) * 0.12;
@@ -32,69 +28,60 @@ function frontier(found, better) {
   return found.filter((p) => !found.some((other) => other.x > p.x && other.y * sign >= p.y * sign)).sort((a, b) => a.x - b.x);
 }
 
-// Writes the names of the points where they hide no other name or point.
-function drawNames(page, box, spots) {
-  const taken = spots.map(({ x, y }) => [x - 6, y - 6, x + 6, y + 6]);
-  const free = (area) => area[0] >= box.left && area[2] <= box.right && area[1] >= box.top - 4 && area[3] <= box.bottom
-    && !taken.some((other) => area[0] < other[2] && area[2] > other[0] && area[1] < other[3] && area[3] > other[1]);
-  for (const { x, y, point, chosen } of [...spots].sort((a, b) => b.chosen - a.chosen)) {
-    const wide = page.pen.measureText(point.title).width;
-    const tries = [[x + 5, y - 11], [x + 5, y + 12], [x - 5 - wide, y - 11], [x - 5 - wide, y + 12], [x - wide / 2, y - 15], [x - wide / 2, y + 16]];
-    const spot = tries.find(([left, middle]) => free([left, middle - 6, left + wide, middle + 6]));
-    if (!spot) continue;
-    taken.push([spot[0], spot[1] - 6, spot[0] + wide, spot[1] + 6]);
-    write(page.pen, point.title, spot[0], spot[1], chosen ? page.text : page.muted);
+// The points whose names hide no other name or point, the foremost first. across, up: pixels of a point
+function named(found, foremost, across, up) {
+  const placed = [], near = (p, q, wide, low, high) => Math.abs(across(p) - across(q)) < wide && up(q) - up(p) > low && up(q) - up(p) < high;
+  for (const p of [...foremost, ...found.filter((each) => !foremost.includes(each))]) {
+    const half = (p.title.length * LETTER) / 2;
+    if (found.some((q) => q !== p && near(p, q, half + 5, 2, LABEL + 6))) continue;
+    if (!placed.some((q) => near(p, q, half + (q.title.length * LETTER) / 2, -LABEL, LABEL))) placed.push(p);
   }
+  return placed;
 }
 
-function drawPlane(page, reading = at) {
-  const found = points(), { pen, width, height } = page, shown = table();
-  const box = { left: 46, right: width - 14, top: 34, bottom: height - 40 };
-  const x = { range: rangeOf([0.9, ...found.flatMap((p) => p.interval)], 0.2), title: shown.axes.x, text: (v) => `${round(v, 2)}×` };
-  const y = { range: rangeOf(found.map((p) => p.y), 0.02), title: shown.axes.y, flipped: shown.axes.better === "down", text: (v) => round(v, 3) };
-  const [across, up] = axes(page, box, x, y), plain = found.find((p) => p.group === "plain" && p.x === 1);
-  pen.globalAlpha = 0.07; // faster than plain decoding
-  pen.fillStyle = page.good;
-  pen.fillRect(across(1), box.top, box.right - across(1), box.bottom - box.top);
-  pen.globalAlpha = 1;
-  trail(pen, [[across(1), box.top], [across(1), box.bottom]], page["line-strong"], { dash: [4, 4], width: 1 });
-  if (plain) trail(pen, [[box.left, up(plain.y)], [box.right, up(plain.y)]], page.plain, { dash: [4, 4], width: 1 });
-  write(pen, "better ↗", box.right - 4, box.top + 10, page.good, "right");
-  trail(pen, frontier(found, shown.axes.better).map((p) => [across(p.x), up(p.y)]), page["line-strong"], { width: 1.5 });
-  const spots = found.map((p, i) => ({ x: across(p.x), y: up(p.y), point: p, chosen: i === reading }));
-  for (const { x: px, y: py, point, chosen } of spots) {
-    const colour = colourOf(page, point.group);
-    pen.globalAlpha = chosen ? 0.9 : 0.35;
-    trail(pen, [[across(point.interval[0]), py], [across(point.interval[1]), py]], colour, { width: chosen ? 2 : 1.25 });
-    pen.globalAlpha = 1;
-    dot(pen, px, py, chosen ? 6.5 : 4.5, colour, SHAPES[point.group]);
-    if (!chosen) continue;
-    pen.beginPath();
-    pen.arc(px, py, 10, 0, 2 * Math.PI);
-    pen.strokeStyle = page.text;
-    pen.lineWidth = 1.5;
-    pen.stroke();
-  }
-  drawNames(page, box, spots);
-  return spots;
+function planeOf(page) {
+  const shown = table(), found = points(), edge = shown?.axes ? frontier(found, shown.axes.better) : [], plain = found.find((p) => p.group === "plain" && p.x === 1);
+  if (!shown?.axes) return null;
+  const y = rangeOf(found.map((p) => p.y), 0.02), x = rangeOf([0.9, ...found.flatMap((p) => p.interval)], 0.2);
+  const turn = shown.axes.better === "down" ? -1 : 1, across = (p) => ((p.x - x[0]) / (x[1] - x[0])) * (page.width - 60), up = (p) => turn * ((p.y - y[0]) / (y[1] - y[0])) * 350;
+  const names = named(found, [...edge, ...(plain ? [plain] : [])], across, up);
+  const marks = (group) => {
+    const own = found.filter((p) => p.group === group), [symbol, name] = MARKS[group], color = page[name];
+    return {
+      name: NAMES[group], mode: "markers+text", x: own.map((p) => p.x), y: own.map((p) => p.y), marker: { symbol, color, size: 9 }, textfont: { color: page.text, size: 11 }, textposition: "top center",
+      text: own.map((p) => (names.includes(p) ? p.title : "")), customdata: own.map((p) => found.indexOf(p)), hovertext: own.map((p) => say(p).slice(0, 2).join("<br>")),
+      error_x: { symmetric: false, array: own.map((p) => p.interval[1] - p.x), arrayminus: own.map((p) => p.x - p.interval[0]), thickness: 1.25, width: 0, color: `color-mix(in srgb, ${color} 45%, transparent)` },
+    };
+  };
+  return {
+    data: [
+      { name: "nothing is better in both", x: edge.map((p) => p.x), y: edge.map((p) => p.y), line: { color: page["line-strong"], width: 1.5 } },
+      ...Object.keys(MARKS).map(marks), legendOnly("bar: 95 % interval over inputs", { line: { color: page.muted, width: 1.25 } }),
+    ],
+    layout: {
+      xaxis: axis(page, { range: x, title: { text: shown.axes.x }, ticksuffix: "×" }),
+      yaxis: axis(page, { range: turn < 0 ? y.toReversed() : y }),
+      shapes: [
+        { type: "rect", layer: "below", x0: 1, x1: x[1], yref: "paper", y0: 0, y1: 1, fillcolor: page.good, opacity: 0.07, line: { width: 0 } }, // faster than plain decoding
+        upright(1, page["line-strong"]), ...(plain ? [level(plain.y, page.plain)] : []),
+      ],
+      annotations: [above(page, shown.axes.y), note("better ↗", page.good, { x: 1, y: 1, xanchor: "right", yanchor: "top" })],
+    },
+  };
 }
 
-function tell() {
-  const found = points(), point = at === null ? null : found[at];
-  output.textContent = point ? say(point) : "Point at a setting, or use the arrow keys, to read it. A click or Enter loads it.";
+function tell(at = plane.at()) {
+  const point = points()[at];
+  if (!point) output.textContent = "Point at a setting, or use the arrow keys, to read it. A click or Enter loads it.";
   load.hidden = !point?.settings;
   load.textContent = `Load into the ${TABS[table()?.kind] || ""} tab`;
   for (const row of body.rows) row.dataset.chosen = Boolean(point) && row.dataset.title === point.title;
 }
 
-let describe = () => {};
-
 function redraw() {
-  const shown = table();
-  canvas.parentElement.hidden = !shown?.axes;
-  if (shown?.axes && canvas.getBoundingClientRect().width) places = drawPlane(sheet(canvas));
+  card.querySelector("figure").hidden = !table()?.axes;
+  plane.draw();
   tell();
-  describe();
 }
 
 // Loads the settings of a point into its tab; of an unopened tab only when it is there.
@@ -151,52 +138,43 @@ function line(row) {
     last.append(button);
   }
   tr.append(last);
-  tr.addEventListener("pointerenter", () => { at = points().indexOf(point); redraw(); });
+  tr.addEventListener("pointerenter", () => plane.go(points().indexOf(point)));
   return tr;
 }
 
 function choose() {
-  at = sorted = null;
+  sorted = null;
   const shown = table();
   if (!shown) return;
+  plane.go(null);
   card.dataset.table = shown.name;
   card.querySelector(".ft-about-chart").textContent = shown.about;
   card.querySelector(".ft-good").textContent = shown.axes?.good || "";
   card.dataset.points = points().length;
-  const colour = (name) => `var(--ft-${name})`; // of the theme that is shown
-  const marks = [["plain", "plain", "square"], ["exact", "good", "dot"], ["relaxed", "bad", "diamond"]];
-  legend.replaceChildren(...(shown.axes ? [...marks.map(([group, name, kind]) => swatch(colour(name), NAMES[group], kind)),
-    swatch(colour("muted"), "bar: 95 % interval over inputs", "stroke"), swatch(colour("line-strong"), "nothing is better in both", "stroke")] : []));
   drawTable();
   redraw();
 }
 
 function draw() {
-  const before = select.value, found = all();
+  const before = select.value, found = all(), kept = plane.at();
   card.dataset.state = found.length ? "done" : "empty";
   select.replaceChildren(...found.map((each) => new Option(each.title, each.name)));
   select.value = props.value && card.dataset.here !== props.value.id ? HERE : before || found[0]?.name;
   if (props.value) card.dataset.here = props.value.id;
-  const kept = at;
   choose();
-  at = kept !== null && kept < points().length ? kept : null;
-  redraw();
+  if (kept !== null && kept < points().length) plane.go(kept);
 }
 
-const near = (event) => {
-  const frame = canvas.getBoundingClientRect(), x = event.clientX - frame.left, y = event.clientY - frame.top;
-  const found = places.map((spot, i) => [Math.hypot(spot.x - x, spot.y - y), i]).sort((a, b) => a[0] - b[0])[0];
-  return found && found[0] < 22 ? found[1] : null;
-};
-canvas.addEventListener("pointermove", (event) => {
-  const found = near(event);
-  canvas.style.cursor = found === null ? "" : "pointer";
-  if (found === at || found === null) return;
-  at = found;
-  redraw();
+const plane = plot(card, {
+  figure: planeOf, stays: true, count: () => points().length, say: (i) => say(points()[i]), act: (i) => loads(points()[i]), went: tell,
+  name: () => `Plane of speed and fidelity with ${points().length} settings`,
+  file: () => {
+    const shown = table(), knobs = Object.fromEntries(points().filter((p) => p.knobs).map((p) => [p.title, p.knobs]));
+    const rows = [[...shown.columns, "Knobs"], ...shown.rows.map((row) => [...row.cells, row.point?.knobs || ""])];
+    return { name: `bench-${shown.name}`, title: shown.title, rows, made: shown.made, more: knobs };
+  },
 });
-canvas.addEventListener("click", (event) => loads(points()[near(event)]));
-load.addEventListener("click", () => loads(points()[at]));
+load.addEventListener("click", () => loads(points()[plane.at()]));
 select.addEventListener("change", choose);
 (element.closest("[role=tabpanel]") || window).addEventListener("foretoken:kind", ({ detail }) => { // shows a table of what is to be measured
   const found = all().find((each) => each.kind === detail);
@@ -204,16 +182,5 @@ select.addEventListener("change", choose);
   select.value = found.name;
   choose();
 });
-describe = readable(canvas, () => `Plane of speed and fidelity with ${points().length} settings`, {
-  count: () => points().length, at: () => at, go: (to) => { at = to; redraw(); }, say: (i) => say(points()[i]), act: (i) => loads(points()[i]),
-});
-exports(card.querySelector("header"), () => {
-  const shown = table(), box = canvas.getBoundingClientRect();
-  const figures = shown.axes ? [{ title: "", width: Math.max(640, box.width), height: 420, draw: (page) => drawPlane(page, null) }] : [];
-  const knobs = Object.fromEntries(points().filter((p) => p.knobs).map((p) => [p.title, p.knobs]));
-  const rows = [[...shown.columns, "Knobs"], ...shown.rows.map((row) => [...row.cells, row.point?.knobs || ""])];
-  return { name: `bench-${shown.name}`, title: shown.title, figures, rows, made: shown.made, more: knobs };
-});
-follow([canvas], redraw);
 watch("value", draw);
 draw();

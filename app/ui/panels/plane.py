@@ -8,7 +8,7 @@ from typing import Any
 
 import gradio as gr
 
-from app.ui.panels import chart_script, panel
+from app.ui.panels import PLOT, panel
 
 HERE = "here"  # the table that is measured on the page
 TEMPLATE = """
@@ -18,9 +18,8 @@ TEMPLATE = """
     <label class="ft-which"><span>Table</span><select class="ft-control" aria-label="Table of measurements"></select></label>
     <p class="ft-about-chart"></p>
   </header>
-  <figure><canvas></canvas></figure>
+  <figure><div class="ft-plot"></div></figure>
   <p class="ft-good"></p>
-  <div class="ft-legend"></div>
   <div class="ft-point"><output aria-live="polite"></output><button type="button" data-do="load" hidden></button></div>
   <div class="ft-bench-table" tabindex="0" role="region" aria-label="Table of measurements">
     <table><thead></thead><tbody></tbody></table>
@@ -31,5 +30,5 @@ TEMPLATE = """
 
 def build(tables: Sequence[Mapping[str, Any]], elem_id: str = "plane") -> gr.HTML:
     """The panel. tables : the recorded ones, see app/ui/tabs/bench_rows.py; its value is the table measured here, None = none yet"""
-    constants = {"CHART": chart_script(), "TABLES": json.dumps(list(tables)), "HERE": json.dumps(HERE)}
-    return panel("plane", None, TEMPLATE, constants, before=("asking",), elem_id=elem_id)
+    constants = {"TABLES": json.dumps(list(tables)), "HERE": json.dumps(HERE)}
+    return panel("plane", None, TEMPLATE, constants, before=("asking", *PLOT), elem_id=elem_id)

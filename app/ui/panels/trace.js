@@ -1,5 +1,4 @@
 // The trace of the accelerated run. Draws the value that app/ui/panels/trace.py encodes.
-__CHART__
 const VERDICTS = __VERDICTS__;
 const ACCEPTED = 3, REJECTED = 2, REDRAWN = 4; // in VERDICTS
 const card = element.querySelector(".ft-chart"), output = card.querySelector("output"), legend = card.querySelector(".ft-legend");

@@ -12,7 +12,7 @@ import gradio as gr
 import numpy as np
 
 from app.live.stream import Move, Trail
-from app.ui.panels import chart_script, panel, to_text
+from app.ui.panels import CHART, panel, to_text
 from app.ui.panels.canvas import VERDICTS
 from engine.core import Knob, Method
 from engine.diagnostics import to_numbers
@@ -37,8 +37,8 @@ IDLE = {
 def build(elem_id: str = "trace") -> gr.HTML:
     """The panel below the results."""
     verdicts = {k: {"name": name, "colour": colour} for k, (name, colour) in VERDICTS.items()}
-    constants = {"CHART": chart_script(), "VERDICTS": json.dumps(verdicts)}
-    return panel("trace", dict(IDLE), TEMPLATE, constants, elem_id=elem_id)
+    constants = {"VERDICTS": json.dumps(verdicts)}
+    return panel("trace", dict(IDLE), TEMPLATE, constants, before=CHART, elem_id=elem_id)
 
 
 def encode(trail: Trail, method: Method, state: str, limit: int, made: Mapping[str, str] | None = None) -> dict[str, Any]:

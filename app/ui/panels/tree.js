@@ -1,5 +1,4 @@
 // The newest draft tree and the shapes of all trees. Draws the value that app/ui/panels/tree.py encodes.
-__CHART__
 const ACCEPTED = css(__ACCEPTED__);
 const card = element.querySelector(".ft-chart"), output = card.querySelector("output");
 const [last, shapes] = ["last", "shapes"].map((name) => card.querySelector(`[data-chart=${name}]`));
