@@ -15,9 +15,9 @@ from app.live.boards.picture import Board
 from app.live.stream import Growth, pair
 from app.runs import mesh_pictures, race_files, replay_page
 from app.runs.finished import FinishedRun
-from app.ui import mesh_side, picture_side
+from app.ui import mesh_side, picture_side, race_panels
 from app.ui.method_menu import PLAIN_SIDE, run_badge, title_of
-from app.ui.panels import canvas, mesh, overlay, replay, trace, tree, verdict
+from app.ui.panels import canvas, mesh, overlay, replay, verdict
 from engine.errors import NotSupported
 
 SHOWN = 4096  # most points of a cloud in the view
@@ -102,7 +102,7 @@ def write_pictures(boards: Sequence[Board], runs: Sequence[FinishedRun], out: Pa
     """The HTML file of pictures."""
     parts = {
         "verdict": verdict.build(), "left": canvas.build("plain", *PLAIN_SIDE), "right": canvas.build("fast", "", ""),
-        "replay": replay.build(), "overlay": overlay.build(), "trace": trace.build(), "tree": tree.build(),
+        "replay": replay.build(), "overlay": overlay.build(), **race_panels.PICTURES.build(),
     }  # fmt: skip
     values = picture_side.draw_race(boards, set(range(len(boards))), Patches(runs[0].backbone))
     told = replay_page.told(boards, runs[0].prompt.text or "", runs[0].settings)
@@ -114,7 +114,7 @@ def write_meshes(boards: Sequence[MeshBoard], runs: Sequence[FinishedRun], out: 
     waiting = {name: mesh.Side.waiting("") for name in mesh.SIDES}
     parts = {
         "verdict": verdict.build(elem_id="mesh-verdict"), "viewer": mesh.build(mesh.encode(waiting)),
-        "replay": replay.build("mesh-replay"), "trace": trace.build("mesh-trace"), "tree": tree.build("mesh-tree"),
+        "replay": replay.build("mesh-replay"), **race_panels.MESHES.build(),
     }  # fmt: skip
     values = mesh_side.draw_race(boards, points_of(runs[0]), set(range(len(boards)))) | {
         "verdict": verdict.encode(*pair(boards), mesh_side.WORDS)

@@ -134,8 +134,8 @@ def script_text(value: Any) -> str:
 
 # --- a race -----------------------------------------------------------------------------------------------------------
 
-PICTURES = ("verdict", ("left", "right"), "replay", "overlay", "odds", "trace", "tree")  # the panels of a race, from top to bottom
-MESHES = ("verdict", "viewer", "replay", "quality", "trace", "tree")
+PICTURES = ("verdict", ("left", "right"), "replay", "overlay")  # from top to bottom; the others follow in their order
+MESHES = ("verdict", "viewer", "replay")
 LANES = (canvas.LANES, "viewer", "replay")  # of a race of several runs of either kind
 WITHOUT_VALUES = ("replay", "overlay")
 SAID = ("prompt", "method")  # above the panels, and above the list
@@ -144,11 +144,13 @@ SAID = ("prompt", "method")  # above the panels, and above the list
 def write(
     path: Path, names: Sequence[str | tuple[str, ...]], parts: Mapping[str, gr.HTML], values: Mapping[str, Any], told: Told
 ) -> Path:  # fmt: skip
-    """Writes a race as a file. names: PICTURES or MESHES; parts, values: the panels and what they show, by these names. A panel that has
-    nothing to show is left out."""
+    """Writes a race as a file. names: PICTURES, MESHES or LANES; parts, values: the panels and what they show, by these names. A panel
+    that has nothing to show is left out."""
     shown = {name: value for name, value in values.items() if name in parts and value and value.get("state") != "empty"}
     here = {*shown, *WITHOUT_VALUES} & parts.keys()
-    rows = [tuple(name for name in row if name in here) for row in (row if isinstance(row, tuple) else (row,) for row in names)]
+    placed = [row if isinstance(row, tuple) else (row,) for row in names]
+    placed += [(name,) for name in parts if not any(name in row for row in placed)]
+    rows = [tuple(name for name in row if name in here) for row in placed]
     layout = [[parts[name] for name in row] for row in rows if row]
     if costs := shown.get("verdict", {}).get("costs"):  # of the page that drew it
         shown["verdict"] = {name: text for name, text in shown["verdict"].items() if text != costs}

@@ -10,8 +10,10 @@ import numpy as np
 from app.live.boards.mesh import MeshBoard
 from app.live.stream import pair
 from app.ui.method_menu import left_badge, run_badge, title_of
-from app.ui.panels import canvas, mesh, trace, tree, verdict
-from app.ui.panels.made import bpt_words, made_with
+from app.ui.panels import canvas, mesh, verdict
+from app.ui.panels.made import bpt_words
+from app.ui.panels.race import Frame
+from app.ui.race_panels import MESHES
 from engine.run import Run
 
 SPAN = 128  # the number of tokens of a mesh is not known before, so the trace is drawn over a multiple of this
@@ -63,15 +65,11 @@ def draw_race(boards: Sequence[MeshBoard], points: np.ndarray, changed: set[int]
         mark = (run_badge if board is boards[0] else left_badge)(board.run) if board.count else None
         sides[name] = side_of(board, title_of(board.run.name), mark, course_of(board) if over and board.count else None)
     fast = boards[0]
-    courses = draw_course(fast) if 0 in changed and fast.count else {}
+    courses = MESHES.drawn(frame_of(boards)) if 0 in changed and fast.count else {}
     told = {} if over else {"verdict": verdict.encode(*pair(boards), WORDS)}
     return {"viewer": mesh.encode(sides, points), **told, **courses}
 
 
-def draw_course(board: MeshBoard) -> dict[str, Any]:
-    """The values of the trace panel and the tree panel."""
-    method, state = board.run.method, canvas.state(board)
-    limit = -(-len(board.trail.positions) // SPAN) * SPAN
-    made = made_with(board.run)
-    drawn = tree.encode(board.trail, method, state, made=made, words=bpt_words)
-    return {"trace": trace.encode(board.trail, method, state, limit, made), "tree": drawn}
+def frame_of(boards: Sequence[MeshBoard]) -> Frame:
+    """A race of meshes as its panels see it."""
+    return Frame(boards, -(-len(boards[0].trail.positions) // SPAN) * SPAN, words=bpt_words)

@@ -9,8 +9,9 @@ from app.live.boards.patches import Patches
 from app.live.boards.picture import Board
 from app.live.stream import pair
 from app.ui.method_menu import left_badge, run_badge, title_of
-from app.ui.panels import canvas, trace, tree, verdict
-from app.ui.panels.made import made_with
+from app.ui.panels import canvas, verdict
+from app.ui.panels.race import Frame
+from app.ui.race_panels import PICTURES
 
 
 def draw_race(boards: Sequence[Board], changed: set[int], patches: Patches, ends: bool = True) -> dict[str, Any]:
@@ -24,11 +25,13 @@ def draw_race(boards: Sequence[Board], changed: set[int], patches: Patches, ends
             side, badge = ("fast", run_badge(board.run)) if which == 0 else ("plain", left_badge(board.run))
             shown = board.picture(beside=boards)
             panels["right" if which == 0 else "left"] = canvas.encode(board, shown, scales, side, title_of(board.run.name), badge, boards)
-    fast = boards[0]
-    if 0 in changed and fast.count:
-        made = made_with(fast.run)
-        panels["trace"] = trace.encode(fast.trail, fast.run.method, canvas.state(fast), len(fast.verdict), made)
-        panels["tree"] = tree.encode(fast.trail, fast.run.method, canvas.state(fast), patches, made)
+    if 0 in changed and boards[0].count:
+        panels |= PICTURES.drawn(frame_of(boards, patches))
     if ends or not all(board.run.finished for board in boards):
         panels["verdict"] = verdict.encode(*pair(boards))
     return panels
+
+
+def frame_of(boards: Sequence[Board], patches: Patches, here: bool = True) -> Frame:
+    """A race of pictures as its panels see it. here: the model is in this process"""
+    return Frame(boards, len(boards[0].verdict), patches, here=here)

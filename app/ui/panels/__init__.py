@@ -23,13 +23,15 @@ PLOTLY = next((each.name for each in (Path(gr.__file__).parent / "templates/fron
 
 
 def panel(
-    name: str, value: Any, template: str, constants: dict[str, str] | None = None, before: Sequence[str] = (), **options: Any
-) -> gr.HTML:
+    name: str, value: Any, template: str, constants: dict[str, str] | None = None, before: Sequence[str] = (), folder: Path = FOLDER,
+    **options: Any,
+) -> gr.HTML:  # fmt: skip
     """A panel drawn by `<name>.js`.
 
-    constants: replacements for the script's __NAMES__; before: other scripts that the panel's own needs, in order
+    constants: replacements for the script's __NAMES__; before: other scripts that the panel's own needs, in order; folder: of its own
     """
-    script = "\n".join((FOLDER / f"{each}.js").read_text(encoding="utf-8") for each in ("told", *before, name))
+    paths = [*(FOLDER / f"{each}.js" for each in ("told", *before)), folder / f"{name}.js"]
+    script = "\n".join(path.read_text(encoding="utf-8") for path in paths)
     for key, text in {"OWN": json.dumps(options.get("elem_id", "")), "PLOTLY": json.dumps(PLOTLY), **(constants or {})}.items():
         script = script.replace(f"__{key}__", text)
     options.setdefault("elem_classes", ["ft-panel"])

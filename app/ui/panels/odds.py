@@ -9,11 +9,12 @@ from typing import Any
 import gradio as gr
 import numpy as np
 
-from app.live.boards.odds import Odds
+from app.live.boards.odds import Odds, odds
 from app.live.boards.patches import PLAIN, SIDE, Patches
 from app.live.boards.picture import Board
 from app.ui.panels import CHART, panel, to_text
 from app.ui.panels.canvas import data_url
+from app.ui.panels.race import Frame, RacePanel
 
 TEMPLATE = """
 <section class="ft-chart ft-odds" data-state="empty">
@@ -25,10 +26,10 @@ IDLE = {"state": "empty", "about": "When a run has ended, point at its picture t
 ELSEWHERE = {"state": "empty", "about": "Not on this page: its runs are decoded in another process, and the distributions stay there."}
 
 
-def build(idle: Mapping[str, str] = IDLE, elem_id: str = "odds") -> gr.HTML:
-    """The panel below the pictures. idle: what it says without a run, IDLE or ELSEWHERE"""
+def build(elem_id: str = "odds") -> gr.HTML:
+    """The panel below the pictures."""
     constants = {"SHEET": json.dumps([PLAIN, SIDE])}
-    return panel("odds", dict(idle), TEMPLATE, constants, before=CHART, elem_id=elem_id)
+    return panel("odds", dict(IDLE), TEMPLATE, constants, before=CHART, elem_id=elem_id)
 
 
 def encode(board: Board, found: Odds, patches: Patches, made: Mapping[str, str]) -> dict[str, Any]:
@@ -52,3 +53,15 @@ def encode(board: Board, found: Odds, patches: Patches, made: Mapping[str, str])
         "known": to_text(known.astype(np.int32)),
         "sheet": data_url(patches.sheet(known.tolist()), lossless=False) if patches.are_there else "",
     }
+
+
+def ended(frame: Frame) -> dict[str, Any] | None:
+    """The value of a finished race, which its map of top-1 probabilities shares; None if the run was stopped, or its model is elsewhere."""
+    found = odds(frame.fast.run) if frame.here else None
+    if found is None:
+        return None
+    frame.fast.top = found.p[:, 0]
+    return encode(frame.fast, found, frame.patches, frame.made)
+
+
+PANEL = RacePanel("odds", build, IDLE, ELSEWHERE, ended=ended)

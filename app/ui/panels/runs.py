@@ -21,6 +21,7 @@ from app.requests.sides import start_values
 from app.runs import history
 from app.ui.method_menu import title_of
 from app.ui.panels import panel
+from app.ui.panels.race import RacePanel
 from app.ui.panels.verdict import quartiles
 from engine.core import Suits
 from engine.mesh.read import Input
@@ -90,6 +91,11 @@ def build(kind: Kind) -> gr.HTML:
         before=("asking", "runs_store"),
         elem_id=kind.elem_id,
     )
+
+
+def of(kind: Kind) -> RacePanel:
+    """The table as a panel below a race, which keeps the runs before."""
+    return RacePanel("runs", lambda elem_id: build(kind), stays=True)
 
 
 def picture(board: Board) -> Entry:

@@ -14,6 +14,7 @@ import numpy as np
 from app.live.stream import Move, Trail
 from app.ui.panels import CHART, panel, to_text
 from app.ui.panels.canvas import VERDICTS
+from app.ui.panels.race import Frame, RacePanel
 from engine.core import Knob, Method
 from engine.diagnostics import to_numbers
 
@@ -103,3 +104,11 @@ def told(deviation: float | None) -> str:
     if deviation is None or math.isnan(deviation):
         return ""
     return f"deviation from plain decoding {deviation:.3f}"
+
+
+def drawn(frame: Frame) -> dict[str, Any]:
+    """The value of a race."""
+    return encode(frame.fast.trail, frame.fast.run.method, frame.state, frame.limit, frame.made)
+
+
+PANEL = RacePanel("trace", build, IDLE, drawn=drawn)

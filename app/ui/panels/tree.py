@@ -13,6 +13,7 @@ from app.live.boards.patches import PLAIN, SIDE, Patches
 from app.live.stream import Trail
 from app.ui.panels import CHART, panel, to_text
 from app.ui.panels.canvas import VERDICTS, data_url
+from app.ui.panels.race import Frame, RacePanel
 from engine.core import Method
 
 TEMPLATE = """
@@ -61,3 +62,11 @@ def encode(
         "behind": trail.behind,
         **{name: to_text(shapes[:, i]) for i, name in enumerate(("depth", "width", "accepted"))},
     }
+
+
+def drawn(frame: Frame) -> dict[str, Any]:
+    """The value of a race."""
+    return encode(frame.fast.trail, frame.fast.run.method, frame.state, frame.patches, frame.made, frame.words)
+
+
+PANEL = RacePanel("tree", build, IDLE, drawn=drawn)

@@ -9,7 +9,6 @@ from typing import Any
 
 import gradio as gr
 
-from app.live.boards.odds import odds
 from app.live.boards.patches import Patches
 from app.live.boards.picture import Board
 from app.live.stream import pair
@@ -20,12 +19,11 @@ from app.requests.pictures import EXAMPLES, read_prompt, settings
 from app.requests.sides import PLAIN, checked_sides, start_values, times_of
 from app.runs import history, race_files, replay_page, video
 from app.ui import knobs as knob_panel
+from app.ui import race_panels
 from app.ui.method_menu import PLAIN_SIDE, choices, title_of, with_auto
-from app.ui.panels import bar, canvas, live, notice, overlay, replay, runs, trace, tree, verdict, words
+from app.ui.panels import bar, canvas, live, notice, overlay, replay, runs, verdict, words
 from app.ui.panels import example as example_panel
-from app.ui.panels import odds as odds_panel
-from app.ui.panels.made import made_with
-from app.ui.picture_side import draw_race
+from app.ui.picture_side import draw_race, frame_of
 from app.ui.tab_context import TabContext
 from app.ui.tabs import example, restoring, video_button, vocabulary
 from app.ui.tabs.comparing import Comparing, Ended
@@ -81,7 +79,7 @@ class ImageTab(Comparing):
                 self._build_settings()
             with gr.Column(elem_classes="ft-stage"):
                 self._build_stage()
-        self.panels = {name: getattr(self, name) for name in ("left", "right", "trace", "tree", "odds", "verdict", "runs")}
+        self.panels = {"left": self.left, "right": self.right, "verdict": self.verdict} | self.below
         self.offers = self.downloads
         self.live = live.build(self.panels, "live")
         self.page = place.page
@@ -129,12 +127,9 @@ class ImageTab(Comparing):
         self.overlay = overlay.build()
         with gr.Row(elem_classes="ft-files"):
             self.downloads = self._build_downloads()
-        self.no_odds = odds_panel.IDLE if isinstance(self.runner, Here) else odds_panel.ELSEWHERE
-        self.odds = odds_panel.build(self.no_odds)
-        self.runs = runs.build(runs.PICTURES)
+        self.below = race_panels.PICTURES.build(self.is_here)
+        self.runs = self.below["runs"]
         self.ready = gr.HTML("", elem_id="ready", elem_classes="ft-unseen", apply_default_css=False)
-        self.trace = trace.build()
-        self.tree = tree.build()
 
     def _build_downloads(self) -> dict[str, gr.DownloadButton]:
         found = {}
@@ -192,7 +187,7 @@ class ImageTab(Comparing):
             pass
         if not all(board.run.finished for board in boards):
             return {}
-        found = self.draw(boards, {0, 1}) | self.distribution(boards)
+        found = self.draw(boards, {0, 1}) | self.ended(boards)
         found["verdict"] |= {"costs": f"An example, drawn on this machine: “{prompt.text}”. Generate draws yours."}
         return found
 
@@ -237,11 +232,8 @@ class ImageTab(Comparing):
         yield {
             "left": canvas.waiting("plain", title_of(left), self.left_words(left) if len(sides) > 1 else "Not compared."),
             "right": canvas.waiting("fast", title_of(sides[0][0]), self.right_words),
-            "trace": trace.IDLE,
-            "tree": tree.IDLE,
-            "odds": self.no_odds,
             "verdict": {"state": "running", "live": "Reading the prompt"},
-        }
+        } | race_panels.PICTURES.idle(self.is_here)
 
         def draw(boards: list[Board], changed: set[int]) -> dict[str, Any]:
             return self.draw(boards, changed, ends=times == 1)
@@ -251,20 +243,19 @@ class ImageTab(Comparing):
             self.sessions.leave_results(visitor, self.prefix, self.keep_run(visitor, boards[0].run))
             said = verdict.encode(*pair(boards), seconds=seconds) | {"costs": verdict.costs_in_words(boards, costs)}
             race = runs.encode(runs.PICTURES, [runs.picture(b) for b in boards], seconds, self.suits)
-            late = {**self.distribution(boards), "verdict": said}
+            late = {**self.ended(boards), "verdict": said}
             self.sessions.leave_results(visitor, self.prefix, {"boards": Ended(number, boards, late)})
             yield {**late, "runs": race}
 
-    def distribution(self, boards: list[Board]) -> dict[str, Any]:
-        """The panels that need the model's distribution at every place of the accelerated picture; {} if the run was stopped, or decoded
-        where its model is not."""
-        fast = boards[0]
-        found = odds(fast.run) if isinstance(self.runner, Here) else None
-        if found is None:
-            return {}
-        fast.top = found.p[:, 0]
-        shown = self.draw(boards, {0})
-        return {"right": shown["right"], "odds": odds_panel.encode(fast, found, self.patches, made_with(fast.run))}
+    @property
+    def is_here(self) -> bool:
+        """True if runs are decoded in this process."""
+        return isinstance(self.runner, Here)
+
+    def ended(self, boards: list[Board]) -> dict[str, Any]:
+        """The panels that only a finished race fills, and the picture whose maps they complete."""
+        found = race_panels.PICTURES.ended(frame_of(boards, self.patches, self.is_here))
+        return found and {"right": self.draw(boards, {0})["right"], **found}
 
     def draw(self, boards: list[Board], changed: set[int], ends: bool = True) -> dict[str, Any]:
         """Updates the panels of the changed boards and the line above them. ends: the last picture is also the end of the run"""
@@ -306,7 +297,7 @@ class ImageTab(Comparing):
 
         def write_page(file: Path) -> Path:
             values = draw_race(boards, set(range(len(boards))), self.patches) | ended.panels
-            parts = {name: getattr(self, name) for name in ("left", "right", "verdict", "replay", "overlay", "odds", "trace", "tree")}
+            parts = {name: getattr(self, name) for name in ("left", "right", "verdict", "replay", "overlay")} | self.below
             text = replay_page.told(boards, boards[0].run.prompt.text or "", settings)
             return replay_page.write(file, replay_page.PICTURES, parts, values, text)
 

@@ -14,8 +14,9 @@ from app.live.uploads import SECONDS, WAIT, adopt, read_upload
 from app.requests import validation as asked
 from app.requests.meshes import EXAMPLES, FIRST, ORDER
 from app.sentences import brief, without_paths
+from app.ui import race_panels
 from app.ui.method_menu import title_of
-from app.ui.panels import live, mesh, notice, trace, tree
+from app.ui.panels import live, mesh, notice
 from app.ui.tabs.comparing import Comparing
 from app.ui.tabs.mesh_input import Given, axis, describe, example_name, shown_points
 from app.ui.tabs.racing import DIRECT, READING, fill
@@ -125,7 +126,7 @@ class MeshInput(Comparing):
         }
         viewer = mesh.encode(sides, shown_points(shape))
         return {
-            "live": live.Screen().show(viewer=viewer, verdict=self.idle, trace=trace.IDLE, tree=tree.IDLE, quality=None),
+            "live": live.Screen().show(viewer=viewer, verdict=self.idle, **race_panels.MESHES.idle()),
             "notes": describe(shape),
             "tiles": example_name(given),
             "axis": axis(given),

@@ -20,10 +20,10 @@ from app.runs.mesh_files import FILES, wrapped, write_shrinkwrapped
 from app.runs.mesh_pictures import Drawn, draw_race, write_race, write_turntable, write_video
 from app.runs.race_files import write_folders
 from app.ui import knobs as knob_panel
-from app.ui import mesh_side
+from app.ui import mesh_side, race_panels
 from app.ui.mesh_side import MEASURING, WORDS, without_a_face
 from app.ui.method_menu import PLAIN_SIDE, badge, cards, choices, choices_for, title_of, with_auto
-from app.ui.panels import axes, bar, clouds, live, mesh, notice, replay, runs, trace, tree, verdict, wanted
+from app.ui.panels import axes, bar, clouds, live, mesh, notice, replay, runs, verdict, wanted
 from app.ui.panels import offered as offered_panel
 from app.ui.tab_context import TabContext
 from app.ui.tabs import mesh_outcome, mesh_seeds, quality_table, restoring, video_button
@@ -103,7 +103,7 @@ class MeshTab(MeshInput):
                 self._build_settings()
             with gr.Column(elem_classes="ft-stage"):
                 self._build_stage()
-        self.panels = {name: getattr(self, name) for name in ("viewer", "verdict", "trace", "tree", "quality", "runs")}
+        self.panels = {"viewer": self.viewer, "verdict": self.verdict} | self.below
         self.offers = self.downloads | self.drawn
         self.live = live.build(self.panels, "mesh-live")
         self.wanted = wanted.build("mesh-wanted", "#mesh-ready i")
@@ -170,10 +170,8 @@ class MeshTab(MeshInput):
             self.drawn = {name: download(name, label) for name, (label, _) in DRAWN.items() if name != "mp4" or video.is_there()}
             if "mp4" not in self.drawn and self.may_install:
                 video_button.build(DRAWN["mp4"][0], "mesh-download-mp4")
-        self.quality = quality_table.build("mesh-quality")
-        self.runs = runs.build(runs.MESHES)
-        self.trace = trace.build("mesh-trace")
-        self.tree = tree.build("mesh-tree")
+        self.below = race_panels.MESHES.build()
+        self.runs = self.below["runs"]
         self.shown = gr.Checkbox(False, visible="hidden", elem_id="mesh-shown")
         self.ready = gr.HTML("", elem_id="mesh-ready", elem_classes="ft-unseen", apply_default_css=False)
         self.resumed = gr.Number(0, visible="hidden", elem_id="mesh-resumed")  # counts the runs that waited for a file
@@ -330,7 +328,7 @@ class MeshTab(MeshInput):
 
         def write_page(path: Path) -> Path:
             values = mesh_side.draw_race(boards, shown_points(given), set(range(len(boards)))) | ended.panels
-            parts = {name: getattr(self, name) for name in ("viewer", "verdict", "replay", "quality", "trace", "tree")}
+            parts = {name: getattr(self, name) for name in ("viewer", "verdict", "replay")} | self.below
             told = replay_page.told(boards, given.name, history.describe(boards[0].run, given))
             return replay_page.write(path, replay_page.MESHES, parts, values, told)
 
@@ -381,7 +379,7 @@ class MeshTab(MeshInput):
             "accelerated": mesh.Side.waiting(title_of(sides[0][0]), self.right_words),
         }
         reading = {"state": "running", "live": WORDS.reading}
-        yield {"viewer": mesh.encode(waiting, points), "verdict": reading, "trace": trace.IDLE, "tree": tree.IDLE, "quality": None}
+        yield {"viewer": mesh.encode(waiting, points), "verdict": reading, **race_panels.MESHES.idle()}
 
         def draw(boards: list[MeshBoard], changed: set[int]) -> dict[str, Any]:
             return mesh_side.draw_race(boards, points, changed)
@@ -395,7 +393,7 @@ class MeshTab(MeshInput):
         outcome = mesh_outcome.measured(boards, given.shape)
         said = mesh_outcome.said(boards, outcome, raced.seconds) | {"costs": verdict.costs_in_words(boards, raced.costs)}
         race = runs.encode(runs.MESHES, mesh_outcome.rows(boards, outcome, given.shape), raced.seconds, self.suits)
-        late = {"verdict": said, "quality": quality_table.encode(outcome.sides)}
+        late = {"verdict": said, "quality": quality_table.encode(outcome.sides), **race_panels.MESHES.ended(mesh_side.frame_of(boards))}
         self.sessions.leave_results(visitor, self.prefix, {"boards": Ended(number, boards, late, race["id"], given.shape)})
         yield {**late, "runs": race}  # the page need not wait for the disk
         folder = self.sessions.folder(visitor) / "mesh"

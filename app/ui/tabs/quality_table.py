@@ -5,24 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import gradio as gr
-
 from app.live.boards.mesh import MeshBoard
 from app.runs.history import placed
 from app.runs.mesh_files import FILES
 from app.ui.method_menu import title_of
-from app.ui.panels import panel
 from engine.mesh.distance import distance
 from engine.mesh.quality import quality
 from engine.mesh.read import Input
 from engine.mesh.repair import Repair, repair
-
-TEMPLATE = """
-<div class="ft-quality-box" tabindex="0" role="region" aria-label="Quality of the meshes" hidden>
-  <table class="ft-quality"><thead></thead><tbody></tbody></table>
-  <div class="ft-spent"></div>
-</div>
-"""
 
 
 class Measured(NamedTuple):
@@ -52,11 +42,6 @@ ROWS = (  # name, label, what it means
 WORDS = {"watertight": ("yes", "no"), "winding_consistent": ("consistent", "mixed")}
 FLOORS = {"chamfer": "floor", "hausdorff": "floor_hausdorff"}
 FLOOR_HELP = "Floor: the same distance between two samples of the input itself, about what a perfect mesh would have."
-
-
-def build(elem_id: str) -> gr.HTML:
-    """The panel, hidden while nothing is finished."""
-    return panel("quality", None, TEMPLATE, elem_id=elem_id)
 
 
 def measure(board: MeshBoard, side: str, given: Input) -> Measured:

@@ -1,0 +1,9 @@
+"""The panels below a race, from top to bottom. To add one: its .py and .js in app/ui/panels, and its line here."""
+
+from __future__ import annotations
+
+from app.ui.panels import odds, quality, runs, trace, tree
+from app.ui.panels.race import RacePanels
+
+PICTURES = RacePanels("", (odds.PANEL, runs.of(runs.PICTURES), trace.PANEL, tree.PANEL))
+MESHES = RacePanels("mesh-", (quality.PANEL, runs.of(runs.MESHES), trace.PANEL, tree.PANEL))

@@ -1,0 +1,92 @@
+"""A panel below a race is its two files and its line in the table of its tab: everything else follows from that."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import gradio as gr
+import pytest
+
+from app.live.boards.lazy import Lazy
+from app.live.boards.picture import Board
+from app.live.session import Sessions
+from app.shared import Shared
+from app.ui import picture_side, race_panels
+from app.ui.panels.race import RacePanel, RacePanels
+from app.ui.tab_context import TabContext
+from app.ui.tabs.comparing import Ended
+from app.ui.tabs.image_tab import ImageTab
+from engine import assets
+from engine.core import Prompt
+from engine.methods import find
+from engine.run import generate
+
+TOY_PY = """
+from pathlib import Path
+
+from app.ui.panels import panel
+from app.ui import picture_side, race_panels
+from app.ui.panels.race import RacePanel
+
+
+def build(elem_id):
+    return panel("toy", None, '<p class="toy"></p>', elem_id=elem_id, folder=Path(__file__).parent)
+
+
+PANEL = RacePanel("toy", build, {"state": "empty"}, drawn=lambda frame: {"state": frame.state, "steps": frame.fast.count},
+                  ended=lambda frame: {"state": "done", "made": frame.made["seed"]})
+"""
+TOY_JS = """
+const word = element.querySelector(".toy");
+const draw = () => { word.textContent = props.value?.steps ?? ""; };
+watch("value", draw);
+draw();
+"""
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> RacePanel:
+    """A panel of two files that are not part of the studio."""
+    (tmp_path / "toy.py").write_text(TOY_PY, encoding="utf-8")
+    (tmp_path / "toy.js").write_text(TOY_JS, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location("toy", tmp_path / "toy.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.PANEL
+
+
+@pytest.fixture
+def listed(toy, monkeypatch) -> RacePanels:
+    """The table of the Image tab with one line more."""
+    table = RacePanels("", (*race_panels.PICTURES.entries, toy))
+    for module in (race_panels, picture_side):
+        monkeypatch.setattr(module, "PICTURES", table)
+    return table
+
+
+def test_a_panel_of_two_files_and_a_line_is_on_the_page_in_the_frames_and_in_the_replay(picto, listed, tmp_path):
+    with gr.Blocks() as page, gr.Tabs(), gr.Tab("Image") as own:
+        missing = Lazy("lowpoly", assets.models() / "nowhere", lambda: None)
+        tab = ImageTab(TabContext(page, own, Shared(picto, missing, Sessions())))
+        tab.wire()
+    on_page = {each["props"].get("elem_id"): each["props"] for each in page.get_config_file()["components"]}
+    assert "steps" in on_page["toy"]["js_on_load"] and '"toy"' in on_page["live"]["js_on_load"]
+    assert listed.idle()["toy"] == {"state": "empty"}  # at the start of a run
+    method, given = find("sjd")
+    board = Board(generate(picto, method, Prompt("a red apple", seed=5, size=64), given))
+    for step in board.run:
+        board.add(step)
+        assert tab.draw([board], {0})["toy"] == {"state": "done" if board.run.finished else "running", "steps": board.count}
+    ended = tab.ended([board])
+    assert ended["toy"] == {"state": "done", "made": "5"} and {"odds", "right"} <= ended.keys()
+    text = tab.writers(Ended(1, [board], ended))["html"](tmp_path / "race.html").read_text(encoding="utf-8")
+    assert 'boot("toy"' in text and 'boot("trace"' in text and 'boot("runs"' not in text
+
+
+def test_a_panel_says_where_its_runs_are_and_a_run_leaves_the_table_of_runs_alone():
+    table = race_panels.PICTURES
+    with gr.Blocks():
+        shown = {here: table.build(here)["odds"].value for here in (True, False)}
+    assert shown[True] != shown[False] and "another process" in shown[False]["about"]
+    assert table.idle(here=False)["odds"] == shown[False] and "runs" not in table.idle()
