@@ -30,7 +30,7 @@ def panel(
 
     constants: replacements for the script's __NAMES__; before: other scripts that the panel's own needs, in order; folder: of its own
     """
-    paths = [*(FOLDER / f"{each}.js" for each in ("told", *before)), folder / f"{name}.js"]
+    paths = [*(FOLDER / f"{each}.js" for each in ("common", *before)), folder / f"{name}.js"]
     script = "\n".join(path.read_text(encoding="utf-8") for path in paths)
     for key, text in {"OWN": json.dumps(options.get("elem_id", "")), "PLOTLY": json.dumps(PLOTLY), **(constants or {})}.items():
         script = script.replace(f"__{key}__", text)

@@ -9,7 +9,7 @@ function askFor(settings) {
   const kind = kindOf(settings);
   sessionStorage.setItem(ASKED + kind, JSON.stringify(settings));
   tabsOf().find((tab) => tab.textContent.trim().toLowerCase() === kind && openKind() !== kind)?.click();
-  window.dispatchEvent(new CustomEvent("foretoken:asked"));
+  emit("asked");
 }
 
 function askedFor(kind) { // and takes them

@@ -26,7 +26,7 @@ HELP = "The file's axis that points up. Click the picture that stands upright. A
 
 def build(elem_id: str) -> gr.HTML:
     """The buttons; they have no pictures while there is no input."""
-    return panel("axes", empty(), TEMPLATE.format(help=HELP), {"SIDE": str(SIDE)}, elem_id=elem_id)
+    return panel("axes", empty(), TEMPLATE.format(help=HELP), {"SIDE": str(SIDE)}, before=("tiles",), elem_id=elem_id)
 
 
 def empty() -> dict[str, Any]:

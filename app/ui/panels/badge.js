@@ -1,5 +1,5 @@
 // Whether the chosen settings are exact, and why.
-const mark = element.querySelector(".ft-badge"), why = element.querySelector(".ft-because"), scope = element.closest("[role=tabpanel]") || window;
+const mark = element.querySelector(".ft-badge"), why = element.querySelector(".ft-because");
 
 function draw() {
   const v = props.value;
@@ -7,7 +7,7 @@ function draw() {
   mark.textContent = v.word;
   mark.dataset.exact = v.exact;
   why.textContent = v.why;
-  scope.dispatchEvent(new CustomEvent("foretoken:summary", { detail: { words: v.summary, exact: v.exact } }));
+  emit("summary", { words: v.summary, exact: v.exact }, scope);
 }
 
 window.addEventListener("foretoken:ask-summary", draw);

@@ -1,6 +1,5 @@
 // The line of controls. Other panels say what is chosen ("foretoken:knobs", "foretoken:summary"); this one shows it, and opens the settings.
 const bar = element.querySelector(".ft-controls"), sizes = bar.querySelector("[data-part=sizes]");
-const scope = element.closest("[role=tabpanel]") || document.body;
 const button = (name) => bar.querySelector(`[data-do=${name}]`);
 const KEPT = "foretoken-settings";
 const narrow = window.matchMedia("(max-width: 767px)");
@@ -19,7 +18,7 @@ function openWords(open) {
   if (!button("words")) return;
   if (!open && button("words").getAttribute("aria-expanded") === "true") button("words").focus();
   button("words").setAttribute("aria-expanded", open);
-  scope.dispatchEvent(new CustomEvent("foretoken:words", { detail: open }));
+  emit("words", open, scope);
 }
 
 function drawSizes({ declarations, values }) {
@@ -29,11 +28,8 @@ function drawSizes({ declarations, values }) {
   if (!knob) return;
   if (sizes.childElementCount !== knob.choices.length) {
     sizes.replaceChildren(...knob.choices.map((choice) => {
-      const each = document.createElement("button");
-      each.type = "button";
-      each.textContent = each.dataset.size = choice;
-      each.addEventListener("click", () => window.dispatchEvent(
-        new CustomEvent("foretoken:set", { detail: { panel: props.value.settings, name: "size", value: choice } })));
+      const each = node("button", choice, { type: "button", onclick: () => emit("set", { panel: props.value.settings, name: "size", value: choice }) });
+      each.dataset.size = choice;
       return each;
     }));
   }
@@ -42,12 +38,9 @@ function drawSizes({ declarations, values }) {
 
 window.addEventListener("foretoken:knobs", ({ detail }) => { if (detail.panel === props.value?.settings) drawSizes(detail); });
 scope.addEventListener("foretoken:summary", ({ detail }) => {
-  const [title, word, ...rest] = detail.words, mark = document.createElement("span"), name = document.createElement("b");
-  name.textContent = title;
-  mark.className = "ft-badge";
+  const [title, word, ...rest] = detail.words, mark = node("span", word, { className: "ft-badge" });
   mark.dataset.exact = detail.exact;
-  mark.textContent = word;
-  button("settings").replaceChildren(name, mark, ...rest.map((text) => Object.assign(document.createElement("span"), { textContent: text })));
+  button("settings").replaceChildren(node("b", title), mark, ...rest.map((text) => node("span", text)));
   button("settings").setAttribute("aria-label", `Method and settings: ${detail.words.join(", ")}`);
 });
 scope.addEventListener("foretoken:running", ({ detail }) => { for (const each of sizes?.children ?? []) each.disabled = detail; });
@@ -77,6 +70,6 @@ scope.addEventListener("keydown", (event) => { // Escape closes what is open bef
 button("words")?.addEventListener("click", () => openWords(button("words").getAttribute("aria-expanded") !== "true"));
 requestAnimationFrame(() => { // once the other panels of the tab are there
   openSettings(!narrow.matches && localStorage.getItem(KEPT) === "open", false);
-  window.dispatchEvent(new Event("foretoken:ask-summary"));
-  window.dispatchEvent(new Event("foretoken:ask-knobs"));
+  emit("ask-summary");
+  emit("ask-knobs");
 });

@@ -11,7 +11,6 @@ const REJECTED = 2, ACCEPTED = 3, REDRAWN = 4; // in VERDICTS
 const SIDES = __SIDES__;
 const inPair = () => ["fast", "plain"].includes(props.value.side); // else it is one of several
 const drafts = (v) => v.side === "fast" || (v.side !== "plain" && !v.missing.accepted);
-const scope = element.closest(".ft-lanes, [role=tabpanel]") || window;
 const mask = part(".ft-mask"), other = part(".ft-other"), wipe = part(".ft-wipe");
 const FADE = 24; // tokens of a replay whose verdict is still seen
 const view = { map: "accepted", opacity: 0.35, at: null, kept: false, held: false, wiped: false };
@@ -19,8 +18,6 @@ let course = null; // of a finished run: when it committed which position
 let decoded = {}; // the arrays of the value that is shown
 let drawn = 0; // pictures decode out of order; only a newer one may replace an older one
 let asked = 0;
-
-const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 
 function colour(level) {
   return shade((level - 1) / 254);
@@ -97,7 +94,7 @@ async function drawPicture(address) {
   picture.height = bitmap.height;
   picture.getContext("2d").drawImage(bitmap, 0, 0);
   card.dataset.pictures = Number(card.dataset.pictures || 0) + 1;
-  window.dispatchEvent(new CustomEvent("foretoken:picture", { detail: { side: props.value.side, title: props.value.title, picture } }));
+  emit("picture", { side: props.value.side, title: props.value.title, picture });
 }
 
 // Replay: hides what was not yet committed at a time, and marks what was committed last. time null: the finished picture.
@@ -153,10 +150,8 @@ function drawCounters(totals) {
   const list = part(".ft-counters");
   if (!list.childElementCount) {
     for (const [key, [label, help]] of Object.entries(COUNTERS)) {
-      const cell = document.createElement("div");
-      cell.title = help;
-      cell.innerHTML = "<dt></dt><dd></dd>";
-      cell.querySelector("dt").textContent = label;
+      const cell = node("div", "", { title: help });
+      cell.append(node("dt", label), node("dd"));
       cell.dataset.key = key;
       list.append(cell);
     }
@@ -164,16 +159,6 @@ function drawCounters(totals) {
   for (const cell of list.children) {
     cell.querySelector("dd").textContent = totals ? formats[cell.dataset.key](totals[cell.dataset.key]) : "–";
   }
-}
-
-function drawBadge(badge) {
-  const mark = part(".ft-badge");
-  mark.hidden = !badge;
-  if (!badge) return;
-  mark.textContent = badge.exact ? "exact" : "not exact";
-  mark.dataset.exact = badge.exact;
-  mark.dataset.tip = badge.why;
-  mark.setAttribute("aria-label", badge.why);
 }
 
 // The candidates by position, from a flat list of [position, count, token, p, q, token, p, q, ...].
@@ -222,8 +207,7 @@ function drawCandidates(at) {
   if (candidates === undefined) return;
   const taken = candidates.findIndex(([token]) => token === decoded.tokens[at]);
   const chips = candidates.map(([token, p, q], i) => {
-    const chip = document.createElement("b");
-    chip.textContent = `${token} · p ${p.toFixed(2)}${q < 1 ? ` · q ${q.toFixed(2)}` : ""}`;
+    const chip = node("b", `${token} · p ${p.toFixed(2)}${q < 1 ? ` · q ${q.toFixed(2)}` : ""}`);
     chip.title = `The model gives token ${token} probability ${p.toFixed(3)}; ` + (q < 1 ? `the drafter drew it with probability ${q.toFixed(3)}.` : "the drafter chose it.");
     chip.dataset.taken = decoded.accepted[at] === ACCEPTED && i === taken;
     return chip;
@@ -239,7 +223,7 @@ function draw() {
   card.dataset.side = v.side;
   drawTitle();
   part(".ft-empty").textContent = v.text || "";
-  drawBadge(v.badge);
+  drawBadge(part(".ft-badge"), v.badge);
   drawCounters(v.totals);
   const tokens = v.totals ? v.totals.tokens : 0;
   card.dataset.tokens = tokens;
@@ -261,12 +245,12 @@ function draw() {
     mask.width = mask.height = 1;
     card.dataset.replayed = "";
     drawPicture(v.picture);
-    if (course) scope.dispatchEvent(new CustomEvent("foretoken:course", { detail: { side: v.side, end: course.end } }));
+    if (course) emit("course", { side: v.side, end: course.end }, scope);
     paint(veil, decoded.draft, () => [12, 16, 22]);
-    if (inPair()) window.dispatchEvent(new CustomEvent("foretoken:scales", { detail: v.scales }));
+    if (inPair()) emit("scales", v.scales);
     if (v.side === "fast") {
-      window.dispatchEvent(new CustomEvent("foretoken:missing", { detail: v.missing }));
-      window.dispatchEvent(new CustomEvent("foretoken:kinds", { detail: v.kinds }));
+      emit("missing", v.missing);
+      emit("kinds", v.kinds);
     }
   } else clear();
   drawOverlay();
@@ -293,7 +277,7 @@ frame.addEventListener("pointermove", (event) => {
   const told = new CustomEvent("foretoken:point", { detail: inside ? row * v.columns + column : null });
   window.dispatchEvent(Object.assign(told, { columns: v.columns }));
 });
-frame.addEventListener("pointerleave", () => window.dispatchEvent(new CustomEvent("foretoken:point", { detail: null })));
+frame.addEventListener("pointerleave", () => emit("point", null));
 window.addEventListener("foretoken:point", (event) => {
   view.at = event.columns && event.columns !== props.value?.columns ? null : event.detail; // a place in a picture of another size
   drawReadout();

@@ -1,5 +1,4 @@
 // What the charts share. It comes before their scripts.
-const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 const numbers = (text, Kind) => new Kind(bytes(text).buffer);
 const css = ([r, g, b]) => `rgb(${r} ${g} ${b})`;
 const FONT = '11px "IBM Plex Sans", system-ui, sans-serif';
@@ -94,14 +93,6 @@ function follow(canvases, draw) {
   const watcher = new ResizeObserver(draw);
   canvases.forEach((canvas) => watcher.observe(canvas));
   new MutationObserver(draw).observe(document.body, { attributes: true, attributeFilter: ["class"] });
-}
-
-function swatch(colour, text, kind = "") {
-  const item = document.createElement("span"), mark = document.createElement("i");
-  mark.style.setProperty("--mark", colour);
-  mark.className = kind;
-  item.append(mark, text);
-  return item;
 }
 
 // Makes a canvas readable by keyboard: arrows go from entry to entry, Home and End to the ends, Escape leaves, Enter acts.

@@ -104,25 +104,17 @@ function exports(header, chart, pictures = {}) {
       return new Promise((done) => canvas.toBlob(done, "image/png"));
     },
     csv(found) {
-      const quoted = (cell) => (/[",\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell);
-      const inert = (cell) => (/^[=+@\t\r]/.test(cell) ? `'${cell}` : cell); // a spreadsheet must not take a text for a formula
-      const lines = found.rows.map((row) => row.map((cell) => quoted(typeof cell === "number" ? String(cell) : inert(cell ?? ""))).join(","));
-      return new Blob([[...linesOf({ ...found.made, ...found.more }).map((line) => `# ${line.replaceAll("\n", " ")}`), ...lines].join("\n") + "\n"], { type: "text/csv" });
+      return new Blob([[...linesOf({ ...found.made, ...found.more }).map((line) => `# ${line.replaceAll("\n", " ")}`), ...found.rows.map(csvLine)].join("\n") + "\n"], { type: "text/csv" });
     },
     ...pictures,
   };
-  const box = document.createElement("span");
-  box.className = "ft-exports";
+  const box = node("span", "", { className: "ft-exports" });
   for (const kind of Object.keys(files)) {
-    const button = Object.assign(document.createElement("button"), { type: "button", textContent: kind.toUpperCase() });
+    const button = node("button", kind.toUpperCase(), { type: "button" });
     button.dataset.save = kind;
     button.addEventListener("click", async () => {
       const found = chart();
-      const anchor = document.createElement("a");
-      anchor.href = URL.createObjectURL(await files[kind](found));
-      anchor.download = `foretoken-${found.name}.${kind}`;
-      anchor.click();
-      setTimeout(() => URL.revokeObjectURL(anchor.href), 1000);
+      save(await files[kind](found), `foretoken-${found.name}.${kind}`);
     });
     button.setAttribute("aria-label", `Save the chart as ${kind.toUpperCase()}`);
     box.append(button);

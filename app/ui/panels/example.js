@@ -3,5 +3,5 @@ watch("value", () => {
   const told = Object.entries(props.value || {});
   const own = sessionStorage.getItem("foretoken-race") || new URLSearchParams(location.search).has("run");
   if (own || !told.length || document.querySelector(".ft-card:not([data-state=empty])")) return;
-  for (const [panel, value] of told) window.dispatchEvent(new CustomEvent("foretoken:show", { detail: { panel, value } }));
+  for (const [panel, value] of told) emit("show", { panel, value });
 });

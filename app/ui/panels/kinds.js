@@ -1,8 +1,8 @@
 // Two buttons: pictures or meshes. A press is the value, and triggers "input"; they are disabled during a run.
-const buttons = [...element.querySelectorAll("button")], scope = element.closest("[role=tabpanel]") || window;
+const buttons = [...element.querySelectorAll("button")];
 
 function draw() {
-  scope.dispatchEvent(new CustomEvent("foretoken:kind", { detail: props.value }));
+  emit("kind", props.value, scope);
   for (const button of buttons) button.setAttribute("aria-pressed", button.dataset.kind === props.value);
 }
 

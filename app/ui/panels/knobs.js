@@ -1,5 +1,5 @@
 // Sliders and menus for knobs. A move writes the value and triggers "input"; knobs that are not live are disabled during a run.
-const box = element.querySelector(".ft-knobs"), scope = element.closest("[role=tabpanel]") || window;
+const box = element.querySelector(".ft-knobs");
 let shown = ""; // the owner of the shown controls
 let running = false;
 let declared = { text: "[]", knobs: [] }; // the declarations as they come, and as they are read
@@ -25,7 +25,7 @@ function move(name, value) {
 }
 
 function tellOthers() {
-  if (props.value) window.dispatchEvent(new CustomEvent("foretoken:knobs", { detail: { panel: __OWN__, ...props.value, declarations: declarations() } }));
+  if (props.value) emit("knobs", { panel: __OWN__, ...props.value, declarations: declarations() });
 }
 
 // Another panel shows one of these knobs in its own form.
@@ -37,8 +37,7 @@ window.addEventListener("foretoken:set", ({ detail }) => {
 });
 
 function slider(knob, output) {
-  const input = document.createElement("input");
-  Object.assign(input, { type: "range", min: 0, max: knob.stops.length - 1, step: 1 });
+  const input = node("input", "", { type: "range", min: 0, max: knob.stops.length - 1, step: 1 });
   input.put = (value) => {
     input.value = nearest(knob.stops, value);
     tell(value);
@@ -58,7 +57,7 @@ function slider(knob, output) {
 }
 
 function menu(knob) {
-  const select = document.createElement("select");
+  const select = node("select");
   knob.choices.forEach((choice, i) => select.add(new Option(knob.said[i], choice)));
   select.put = (value) => { select.value = value; };
   select.addEventListener("change", () => move(knob.name, select.value));
@@ -66,8 +65,7 @@ function menu(knob) {
 }
 
 function row(knob) {
-  const line = document.createElement("div");
-  line.className = "ft-knob";
+  const line = node("div", "", { className: "ft-knob" });
   line.dataset.knob = knob.name;
   line.dataset.live = knob.live;
   line.innerHTML = '<span class="ft-name"></span><button type="button" class="ft-help">?</button><em></em><output></output>';

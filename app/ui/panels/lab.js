@@ -1,5 +1,5 @@
 // The stage of the Lab tab. Draws the value that app/ui/panels/lab.py encodes; keeps the snapshots A and B in the browser.
-const box = element.querySelector(".ft-lab"), scope = element.closest("[role=tabpanel]") || window;
+const box = element.querySelector(".ft-lab");
 const picture = box.querySelector(".ft-lab-canvas"), film = box.querySelector(".ft-film"), shelf = box.querySelector(".ft-snapshots");
 const NAMES = ["A", "B"];
 const kept = {}; // snapshots: name -> a setting
@@ -175,7 +175,7 @@ function keep(name) {
 function back(name) {
   if (!kept[name]) return;
   const { name: method, knobs } = kept[name];
-  window.dispatchEvent(new CustomEvent("foretoken:want", { detail: { panel: "lab-wanted", value: { name: method, knobs, number: Date.now() } } }));
+  emit("want", { panel: "lab-wanted", value: { name: method, knobs, number: Date.now() } });
 }
 
 function drawSnapshots() {
@@ -233,7 +233,7 @@ function draw() {
   drawFilm();
   drawPicture();
   redraw();
-  scope.dispatchEvent(new CustomEvent("foretoken:running", { detail: v.state === "running" }));
+  emit("running", v.state === "running", scope);
 }
 
 const rows = {

@@ -3,11 +3,11 @@ const NAMES = __NAMES__, VIEWS = __VIEWS__, LAST = __LAST__;
 const COUNT = { 2: "Two", 3: "Three", 4: "Four" };
 const SAID = { prompt: (r) => r.prompt, seed: (r) => `seed ${r.seed}`, size: (r) => (r.size && !r.settings.input ? `${r.size} px` : "") };
 const head = element.querySelector(".ft-lanes-head"), part = (name) => head.querySelector(name);
-const scope = element.closest(".ft-lanes"), stage = element.closest(".ft-stage"), tab = element.closest("[role=tabpanel]");
+const stage = element.closest(".ft-stage"), tab = element.closest("[role=tabpanel]");
 let racing = []; // the lanes as they are shown: {title, about, value, points, settings}
 let opener = null; // what had the focus before
 
-const give = (panel, value) => window.dispatchEvent(new CustomEvent("foretoken:show", { detail: { panel, value } }));
+const give = (panel, value) => emit("show", { panel, value });
 const tell = (text) => { part(".ft-lanes-said").textContent = text; };
 
 // What all runs share, and of every run what it does not share.
@@ -28,22 +28,22 @@ function open({ lanes, list, play }) {
   part(".ft-lanes-shared").textContent = shared.join(" · ");
   tell("");
   sessionStorage.setItem(LAST, JSON.stringify(list));
-  scope.dispatchEvent(new CustomEvent("foretoken:running", { detail: true })); // the bar forgets the race before
+  emit("running", true, scope); // the bar forgets the race before
   const shown = racing.map(({ value, title, about }, i) => ({ ...value, side: NAMES[i], title, about }));
   if (VIEWS.length > 1) VIEWS.forEach((view, i) => give(view, shown[i] || { state: "empty", side: NAMES[i], title: "", text: "" }));
   else give(VIEWS[0], { state: "done", sides: Object.fromEntries(shown.map((each, i) => [NAMES[i], each])), points: racing[0].points });
-  scope.dispatchEvent(new CustomEvent("foretoken:running", { detail: false }));
+  emit("running", false, scope);
   if (!play) return;
   head.focus({ preventScroll: true });
   head.scrollIntoView({ block: "start" });
-  scope.dispatchEvent(new CustomEvent("foretoken:play"));
+  emit("play", null, scope);
 }
 
 function close() {
   if (!stage.dataset.lanes) return;
   delete stage.dataset.lanes;
   sessionStorage.removeItem(LAST);
-  scope.dispatchEvent(new CustomEvent("foretoken:running", { detail: true })); // stops the replay
+  emit("running", true, scope); // stops the replay
   if (scope.contains(document.activeElement) && opener?.isConnected) opener.focus();
 }
 

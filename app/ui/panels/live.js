@@ -8,6 +8,6 @@ watch("value", () => {
   for (const [name, part] of all) {
     if (drawn[name] === part.number) continue;
     drawn[name] = part.number;
-    window.dispatchEvent(new CustomEvent("foretoken:show", { detail: { panel: PANELS[name], value: part.value, parts } }));
+    emit("show", { panel: PANELS[name], value: part.value, parts });
   }
 });

@@ -16,7 +16,6 @@ const empty = () => ({ ...EMPTY, data: new Uint8Array(STRIDE * 256) });
 // faces; those of the open draft; in a replay, those that were just rejected, and how many faces are there (null: no replay)
 const sides = Object.fromEntries(SIDES.map((name) => [name, { faces: empty(), ghost: empty(), refused: empty(), hover: -1, upto: null }]));
 const shownFaces = (name) => sides[name].upto ?? sides[name].faces.count;
-const scope = element.closest(".ft-lanes, [role=tabpanel]") || window;
 const cloud = { text: "", count: 0, low: Infinity };
 let shown = []; // names of the sides that are there, from left to right
 let renderer = null, asked = false;
@@ -26,7 +25,6 @@ const pointers = new Map(); // those that are down, each with its last event
 
 // ---------------------------------------------------------------- data
 
-const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 const unquantize = (q) => ((q + 0.5) / __CELLS__) * 2 - 1;
 
 function update(mesh, text) {
@@ -85,15 +83,6 @@ const share = (level) => level / (__UNKNOWN__ - 1);
 const deepest = () => Math.max(...shown.map((name) => sides[name].faces.deepest)); // of both sides, so that their colours are comparable
 const counted = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
 
-function drawBadge(mark, badge) {
-  mark.hidden = !badge;
-  if (!badge) return;
-  mark.textContent = badge.exact ? "exact" : "not exact";
-  mark.dataset.exact = badge.exact;
-  mark.dataset.tip = badge.why;
-  mark.setAttribute("aria-label", badge.why);
-}
-
 function drawWords(name) {
   const side = props.value.sides[name], box = part(`.ft-mesh-sides [data-side=${name}]`), list = part(`dl[data-side=${name}]`);
   box.hidden = list.hidden = !side;
@@ -138,13 +127,6 @@ function drawReadout() {
 
 const colourOf = (name) => `var(--ft-${{ accelerated: "fast" }[name] || name})`;
 
-function swatch(colour, text) {
-  const item = document.createElement("span"), mark = document.createElement("i");
-  mark.style.background = colour;
-  item.append(mark, text);
-  return item;
-}
-
 function drawLegend() {
   const { stops, help } = MAPS[view.map], items = [];
   const ends = {
@@ -157,7 +139,7 @@ function drawLegend() {
   }[view.map];
   legend.title = help;
   if (ends) {
-    const bar = document.createElement("b"), colours = `linear-gradient(90deg, ${stops.map((c) => `rgb(${c})`).join(", ")})`;
+    const bar = node("b"), colours = `linear-gradient(90deg, ${stops.map((c) => `rgb(${c})`).join(", ")})`;
     const stripes = "repeating-linear-gradient(90deg, transparent 0 5px, rgb(0 0 0 / 28%) 5px 10px)";
     bar.style.background = view.map === "step" ? `${stripes}, ${colours}` : colours;
     items.push(ends[0], bar, ends[1]);
@@ -302,13 +284,7 @@ const actions = {
   reset,
   save() {
     paint(); // the drawing buffer exists only until the browser has shown it
-    canvas.toBlob((blob) => {
-      const link = document.createElement("a");
-      link.href = URL.createObjectURL(blob);
-      link.download = "foretoken-mesh.png";
-      link.click();
-      setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-    });
+    canvas.toBlob((blob) => save(blob, "foretoken-mesh.png"));
   },
   fullscreen: () => (document.fullscreenElement ? document.exitFullscreen() : root.requestFullscreen()),
 };

@@ -82,7 +82,7 @@ TEMPLATE = """
       <button type="button" data-wipe>Wipe</button>
     </div></div>
     <label class="ft-opacity ft-mesh-wipe" hidden><span>Between the two meshes</span>
-      <input type="range" min="0" max="1000" value="500" aria-label="Wipe between the two meshes">
+      <input class="ft-control" type="range" min="0" max="1000" value="500" aria-label="Wipe between the two meshes">
     </label>
     <div class="ft-legend" aria-live="off"></div>
   </div>

@@ -27,7 +27,7 @@ function tellCourse(name) {
   if (!course || !course.tokens.length) return;
   const end = new Float32Array(course.tokens.at(-1));
   course.tokens.forEach((upto, step) => end.fill(course.seconds[step], step ? course.tokens[step - 1] : 0, upto));
-  scope.dispatchEvent(new CustomEvent("foretoken:course", { detail: { side: name === "accelerated" ? "fast" : name, end } }));
+  emit("course", { side: name === "accelerated" ? "fast" : name, end }, scope);
 }
 
 const stepOf = (records, at) => records[at + 12] | (records[at + 13] << 8) | (records[at + 14] << 16);

@@ -3,7 +3,7 @@ let cards = __CARDS__;
 const box = element.querySelector(".ft-pick"), button = box.querySelector(".ft-picked"), list = box.querySelector(".ft-cards");
 const of = (name) => cards.find((card) => card.name === name);
 // Which side of a race this menu is for: an empty side bears the title of what it will be drawn with.
-const SIDE = { method: "right", other: "left" }[__OWN__.replace(/^mesh-/, "")], scope = element.closest("[role=tabpanel]") || window;
+const SIDE = { method: "right", other: "left" }[__OWN__.replace(/^mesh-/, "")];
 
 function fill(place, card) {
   place.querySelector("b").textContent = card.title;
@@ -14,20 +14,16 @@ function fill(place, card) {
 }
 
 function made(card) {
-  const place = document.createElement("button");
-  place.type = "button";
-  place.className = "ft-method-card";
+  const place = node("button", "", { type: "button", className: "ft-method-card", onclick: () => choose(card.name) });
   place.dataset.name = card.name;
   place.innerHTML = '<b></b><span class="ft-badge"></span><small></small>';
   fill(place, card);
-  place.addEventListener("click", () => choose(card.name));
   return place;
 }
 
 function section(group) {
-  const place = document.createElement("section"), title = document.createElement("h4");
-  title.textContent = group;
-  place.append(title, ...cards.filter((card) => card.group === group).map(made));
+  const place = node("section");
+  place.append(node("h4", group), ...cards.filter((card) => card.group === group).map(made));
   return place;
 }
 
@@ -56,7 +52,7 @@ function draw() {
   box.dataset.name = card.name;
   if (SIDE) {
     scope.foretokenTitles = { ...scope.foretokenTitles, [SIDE]: card.title };
-    scope.dispatchEvent(new Event("foretoken:titles"));
+    emit("titles", null, scope);
   }
   for (const each of list.querySelectorAll("button")) each.setAttribute("aria-current", each.dataset.name === card.name);
 }

@@ -3,22 +3,17 @@ const box = element.querySelector(".ft-notices");
 
 // A known word that takes the place of an unknown one in the prompt.
 function replacement(word, known) {
-  const made = document.createElement("button");
-  made.type = "button";
-  made.className = "ft-instead";
-  made.textContent = known;
-  made.addEventListener("click", () => {
+  const take = () => {
     const text = promptField("prompt").value, at = text.toLowerCase().indexOf(word);
     writePrompt("prompt", at < 0 ? `${text} ${known}` : text.slice(0, at) + known + text.slice(at + word.length));
-  });
-  return made;
+  };
+  return node("button", known, { type: "button", className: "ft-instead", onclick: take });
 }
 
 function draw() {
   const items = (props.value || []).map((notice) => {
-    const line = document.createElement("p");
+    const line = node("p", notice.text);
     line.dataset.kind = notice.kind;
-    line.textContent = notice.text;
     for (const [word, near] of Object.entries(notice.instead || {})) {
       line.append(` Instead of ${word}: `, ...near.map((known) => replacement(word, known)));
     }

@@ -1,7 +1,6 @@
 // The distribution at one place of the accelerated picture. Draws the value that app/ui/panels/odds.py encodes.
 const [IN_ROW, SIDE] = __SHEET__;
 const card = element.querySelector(".ft-odds"), canvas = card.querySelector("canvas"), output = card.querySelector("output");
-const scope = element.closest("[role=tabpanel]");
 let shown = {}; // the arrays of the value
 let at = null; // the position that is pointed at
 let image = null; // the patches
@@ -82,7 +81,7 @@ window.addEventListener("foretoken:point", ({ detail }) => {
 });
 toldPlace = readable(canvas, () => "Distribution at a place of the picture", {
   count: () => (props.value?.state === "done" ? shown.own.length : 0), at: () => at, say,
-  go: (to) => { at = to; window.dispatchEvent(new CustomEvent("foretoken:point", { detail: to })); redraw(); },
+  go: (to) => { at = to; emit("point", to); redraw(); },
 });
 exports(card.querySelector("header"), () => {
   const v = props.value, place = at ?? 0, { top } = v;

@@ -1,6 +1,6 @@
 // Gives menus of methods their cards, once the model is known: its value is the cards by the menus' ids.
 function tell() {
-  for (const [panel, cards] of Object.entries(props.value || {})) window.dispatchEvent(new CustomEvent("foretoken:cards", { detail: { panel, cards } }));
+  for (const [panel, cards] of Object.entries(props.value || {})) emit("cards", { panel, cards });
 }
 
 watch("value", tell);

@@ -11,14 +11,6 @@ const USUAL = 3; // kinds that every method may have; the legend shows the other
 
 for (const [name, [label]] of Object.entries(MAPS)) select.add(new Option(label, name));
 
-function swatch(colour, text, kind = "") {
-  const item = document.createElement("span"), mark = document.createElement("i");
-  mark.style.backgroundColor = colour;
-  mark.className = kind;
-  item.append(mark, text);
-  return item;
-}
-
 function greyOut() {
   for (const option of select.options) {
     const why = missing[option.value];
@@ -44,7 +36,7 @@ function drawLegend() {
     legend.replaceChildren(...marks, "committed by the newest pass, or by that of the token pointed at");
     return;
   }
-  const bar = document.createElement("b");
+  const bar = node("b");
   bar.style.background = GRADIENT;
   const high = scales[select.value];
   const whole = { step: [1, high + 1], depth: [1, high] }[select.value]; // the page counts steps from 1
@@ -59,7 +51,7 @@ let held = false;
 
 function tell() {
   const detail = { map: select.value, opacity: range.value / 100, kept: pressed(keep), wiped: pressed(wipe), held };
-  window.dispatchEvent(new CustomEvent("foretoken:overlay", { detail }));
+  emit("overlay", detail);
   element.closest(".ft-stage")?.querySelector(".ft-sides")?.classList.toggle("ft-wiped", detail.wiped);
   range.style.setProperty("--at", `${range.value}%`);
   drawLegend();

@@ -22,7 +22,7 @@ TEMPLATE = """
 <div class="ft-overlay-bar">
   <label><span>Map</span><select aria-label="Map over the pictures"></select></label>
   <label class="ft-opacity"><span>Opacity</span>
-    <input type="range" min="0" max="100" value="35" aria-label="Opacity of the map">
+    <input class="ft-control" type="range" min="0" max="100" value="35" aria-label="Opacity of the map">
   </label>
   <div class="ft-segments" role="group" aria-label="Map and pictures">
     <button type="button" data-do="hold">Hold to see the map</button>

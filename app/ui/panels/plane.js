@@ -91,22 +91,18 @@ function loads(point) {
   [...document.querySelectorAll("#tabs button[role=tab]")].find((tab) => tab.textContent.trim() === TABS[kind])?.click();
   if (kind === "image") return askFor(point.settings);
   window.foretokenWanted = { panel: "mesh-wanted", value: point.settings }; // for a tab that opens now for the first time
-  window.dispatchEvent(new CustomEvent("foretoken:want", { detail: window.foretokenWanted }));
+  emit("want", window.foretokenWanted);
 }
 
 function drawTable() {
-  const shown = table(), heads = document.createElement("tr");
+  const shown = table(), heads = node("tr");
   shown.columns.forEach((name, i) => {
-    const th = document.createElement("th"), button = Object.assign(document.createElement("button"), { type: "button", textContent: name });
-    th.scope = "col";
-    th.className = shown.numeric[i] ? "" : "text";
-    const turn = sorted?.[0] === i ? sorted[1] : 0;
+    const th = node("th", "", { scope: "col", className: shown.numeric[i] ? "" : "text" }), turn = sorted?.[0] === i ? sorted[1] : 0;
     th.setAttribute("aria-sort", { 1: "ascending", "-1": "descending", 0: "none" }[turn]);
-    button.addEventListener("click", () => { sorted = [i, turn === -1 ? 1 : -1]; drawTable(); });
-    th.append(button);
+    th.append(node("button", name, { type: "button", onclick: () => { sorted = [i, turn === -1 ? 1 : -1]; drawTable(); } }));
     heads.append(th);
   });
-  if (shown.axes) heads.append(Object.assign(document.createElement("th"), { scope: "col", className: "text" }));
+  if (shown.axes) heads.append(node("th", "", { scope: "col", className: "text" }));
   head.replaceChildren(heads);
   const rows = sorted ? [...shown.rows].sort((a, b) => sorted[1] * (a.order[sorted[0]] > b.order[sorted[0]] ? 1 : -1)) : shown.rows;
   body.replaceChildren(...rows.map(line));
@@ -114,27 +110,22 @@ function drawTable() {
 }
 
 function line(row) {
-  const tr = document.createElement("tr"), shown = table(), { point } = row;
+  const tr = node("tr"), shown = table(), { point } = row;
   tr.dataset.title = point?.title || "";
   row.cells.forEach((text, i) => {
-    const td = document.createElement("td");
-    td.className = shown.numeric[i] ? "" : "text";
-    if (point && shown.columns[i] === "Exact") td.append(Object.assign(document.createElement("span"), { className: "ft-badge", textContent: text }));
-    else if (point) { // a median, and its quartiles in small print
-      const [middle, ...rest] = text.split(" (");
-      td.textContent = i ? middle : text;
-      if (i && rest.length) td.append(Object.assign(document.createElement("small"), { textContent: ` (${rest.join(" (")}` }));
-    } else td.textContent = text;
-    if (point && shown.columns[i] === "Exact") td.firstChild.dataset.exact = text === "exact";
+    const td = node("td", "", { className: shown.numeric[i] ? "" : "text" }), isBadge = point && shown.columns[i] === "Exact";
+    const [middle, ...rest] = point && i ? text.split(" (") : [text]; // a median, and its quartiles in small print
+    td.append(isBadge ? node("span", text, { className: "ft-badge" }) : middle);
+    if (isBadge) td.firstChild.dataset.exact = text === "exact";
+    else if (rest.length) td.append(node("small", ` (${rest.join(" (")}`));
     if (i === 0 && point?.knobs) td.title = point.knobs;
     tr.append(td);
   });
   if (!shown.axes) return tr;
-  const last = document.createElement("td");
+  const last = node("td");
   if (point.settings) {
-    const button = Object.assign(document.createElement("button"), { type: "button", textContent: "Load" });
+    const button = node("button", "Load", { type: "button", onclick: () => loads(point) });
     button.setAttribute("aria-label", `Load ${point.title} into the ${TABS[shown.kind]} tab`);
-    button.addEventListener("click", () => loads(point));
     last.append(button);
   }
   tr.append(last);

@@ -21,7 +21,7 @@ const legendOnly = (name, more) => ({ name, x: [null], y: [null], mode: "lines",
 function legendRoom(data, width) {
   const wides = data.filter((trace) => trace.name && trace.visible !== false).map((trace) => trace.name.length * LETTER + 50), room = width - 60;
   const fits = wides.reduce((sum, wide) => sum + wide, 0) < room, columns = Math.max(1, Math.floor(room / Math.max(...wides)));
-  return 12 + 19 * (fits ? 1 : Math.ceil(wides.length / columns));
+  return 6 + 19 * (fits ? 1 : Math.ceil(wides.length / columns));
 }
 
 function styled(page, { data, layout }, size) {

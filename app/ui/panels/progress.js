@@ -1,5 +1,5 @@
 // The bar of a long run. It also tells the other panels of its tab whether a run is in progress.
-const box = element.querySelector(".ft-going"), bar = box.querySelector(".ft-going-bar"), scope = element.closest("[role=tabpanel]") || window;
+const box = element.querySelector(".ft-going"), bar = box.querySelector(".ft-going-bar");
 
 function draw() {
   const v = props.value;
@@ -13,7 +13,7 @@ function draw() {
   bar.setAttribute("aria-valuemax", v.of || 1);
   bar.setAttribute("aria-valuenow", v.done || 0);
   bar.firstChild.style.width = v.of ? `${(100 * v.done) / v.of}%` : "0";
-  scope.dispatchEvent(new CustomEvent("foretoken:running", { detail: v.state === "running" }));
+  emit("running", v.state === "running", scope);
 }
 
 watch("value", draw);

@@ -1,7 +1,6 @@
 // Plays the race again. The panels of the tab say when their tokens were committed ("foretoken:course"); this bar says what time it is.
 const bar = element.querySelector(".ft-replay"), range = bar.querySelector("input"), output = bar.querySelector("output");
 const part = (name) => bar.querySelector(`[data-do=${name}]`);
-const scope = element.closest(".ft-lanes, [role=tabpanel]") || window;
 const courses = {}; // by side, the clock after every token
 const main = () => courses.fast || courses.lane1;
 let time = null; // seconds; null: the finished race
@@ -22,7 +21,7 @@ function show(now) {
   range.setAttribute("aria-valuetext", output.textContent);
   bar.dataset.playing = began !== null;
   part("play").textContent = began === null ? "Replay" : "Pause";
-  scope.dispatchEvent(new CustomEvent("foretoken:replay", { detail: { time, tokens } }));
+  emit("replay", { time, tokens }, scope);
 }
 
 function frame(stamp) {

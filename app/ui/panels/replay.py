@@ -11,7 +11,7 @@ TEMPLATE = """
 <div class="ft-replay" hidden>
   <button type="button" data-do="play" aria-label="Play the race again">Replay</button>
   <button type="button" data-do="back" aria-label="One step back">‹</button>
-  <input type="range" min="0" max="1000" value="1000" aria-label="Time of the race">
+  <input class="ft-control" type="range" min="0" max="1000" value="1000" aria-label="Time of the race">
   <button type="button" data-do="on" aria-label="One step on">›</button>
   <select aria-label="Speed of the replay">{speeds}</select>
   <output></output>

@@ -23,11 +23,8 @@ const shownRaces = () => races.filter((race) => named(race).includes(search.valu
 const rowsOf = (list) => list.flatMap((race) => race.rows);
 
 function button(label, does, about) {
-  const made = document.createElement("button");
-  made.type = "button";
-  made.textContent = label;
+  const made = node("button", label, { type: "button", onclick: does });
   made.setAttribute("aria-label", about);
-  made.addEventListener("click", does);
   return made;
 }
 
@@ -39,9 +36,9 @@ function ask(settings, side) {
 // Shows a race as it was when it ended: every panel gets its value back.
 function show(race) {
   for (const [panel, value] of Object.entries(race.parts)) {
-    if (panel !== __OWN__) window.dispatchEvent(new CustomEvent("foretoken:show", { detail: { panel, value } }));
+    if (panel !== __OWN__) emit("show", { panel, value });
   }
-  window.dispatchEvent(new CustomEvent("foretoken:show", { detail: { panel: KIND.lanes, value: null } }));
+  emit("show", { panel: KIND.lanes, value: null });
   sessionStorage.setItem(LAST, race.id);
 }
 
@@ -74,7 +71,7 @@ function start(list, play) {
     const { thumbnail, ...row } = race.rows[i];
     return { row, value: sideOf(race, i), points: race.parts[KIND.sides[i][0]].points };
   });
-  window.dispatchEvent(new CustomEvent("foretoken:show", { detail: { panel: KIND.lanes, value: { lanes, list, play } } }));
+  emit("show", { panel: KIND.lanes, value: { lanes, list, play } });
 }
 
 function link(settings) {
@@ -90,8 +87,7 @@ async function copy(text, what) {
     await navigator.clipboard.writeText(text);
     said(`${what} copied.`);
   } catch { // no permission, or no secure context
-    const area = document.createElement("textarea");
-    area.value = text;
+    const area = node("textarea", "", { value: text });
     document.body.append(area);
     area.select();
     said(document.execCommand("copy") ? `${what} copied.` : `The browser refuses to copy. ${text}`);
@@ -100,7 +96,7 @@ async function copy(text, what) {
 }
 
 function line(race, r, i) {
-  const tr = document.createElement("tr"), first = document.createElement("td"), last = document.createElement("td");
+  const tr = node("tr"), first = node("td"), last = node("td", "", { className: "ft-acts" });
   const picture = new Image(44, 44);
   if (r.thumbnail) picture.src = r.thumbnail;
   picture.alt = "";
@@ -111,16 +107,13 @@ function line(race, r, i) {
   tr.append(first);
   for (const [name, of] of COLUMNS) {
     if (name === "Changed") continue; // under the method
-    const td = document.createElement("td");
-    td.textContent = of(r);
-    td.className = TEXT.has(name) ? "text" : "";
+    const td = node("td", of(r), { className: TEXT.has(name) ? "text" : "" });
     td.dataset.column = name;
-    if (name === "Run" && changes(r)) td.append(Object.assign(document.createElement("small"), { textContent: changes(r) }));
+    if (name === "Run" && changes(r)) td.append(node("small", changes(r)));
     if (name === KIND.prompt) td.title = r.prompt;
     if (name === "Exact") td.innerHTML = `<span class="ft-badge" data-exact="${r.exact}">${of(r)}</span>`;
     tr.append(td);
   }
-  last.className = "ft-acts";
   if (sideOf(race, i)) {
     const chosen = button("Race", () => pick(race, i), `Choose for a race: ${r.title}, ${r.prompt}`);
     chosen.dataset.pick = [race.id, i];
@@ -138,13 +131,10 @@ function line(race, r, i) {
 
 function table() {
   box.hidden = !races.length;
-  const head = document.createElement("tr");
+  const head = node("tr");
   for (const name of ["", ...COLUMNS.map(([name]) => name).filter((name) => name !== "Changed"), ""]) {
-    const th = document.createElement("th");
-    th.scope = "col";
+    const th = node("th", name, { scope: "col", className: TEXT.has(name) ? "text" : "" });
     th.dataset.column = name;
-    th.textContent = name;
-    th.className = TEXT.has(name) ? "text" : "";
     head.append(th);
   }
   box.querySelector("thead").replaceChildren(head);
@@ -170,20 +160,14 @@ function values() {
   return rowsOf(shownRaces()).map((r) => COLUMNS.map(([, of]) => of(r)));
 }
 
-const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-const inert = (text) => (/^[=+@\t\r]/.test(text) ? `'${text}` : text); // a spreadsheet must not take a prompt for a formula
 const acts = {
   race: () => start(picked, true),
-  csv: () => copy([COLUMNS.map(([name]) => name), ...values()].map((r) => r.map((t) => quoted(inert(t))).join(",")).join("\n"), "CSV"),
+  csv: () => copy([COLUMNS.map(([name]) => name), ...values()].map(csvLine).join("\n"), "CSV"),
   markdown: () => copy([COLUMNS.map(([name]) => name), COLUMNS.map(() => "---"), ...values()]
     .map((r) => `| ${r.map((text) => text.replaceAll("|", "\\|")).join(" | ")} |`).join("\n"), "Markdown"),
   export: () => {
     const blob = new Blob([JSON.stringify(rowsOf(shownRaces()).map(({ thumbnail, ...rest }) => rest), null, 1)], { type: "application/json" });
-    const anchor = document.createElement("a");
-    anchor.href = URL.createObjectURL(blob);
-    anchor.download = `foretoken-${KIND.name}-runs.json`;
-    anchor.click();
-    setTimeout(() => URL.revokeObjectURL(anchor.href), 1000);
+    save(blob, `foretoken-${KIND.name}-runs.json`);
   },
   clear: async () => {
     const gone = shownRaces();

@@ -6,7 +6,6 @@ const [run, last] = ["run", "last"].map((name) => card.querySelector(`[data-char
 const [course, pass] = [run, last].map((figure) => figure.querySelector("canvas"));
 const LEFT = 46, RIGHT = 12, NEAR = 84; // pixels; moves of a knob closer than NEAR share a label
 let shown = {}; // the arrays of the value
-const scope = element.closest("[role=tabpanel]") || window;
 let at = null; // the token that is pointed at, in the order of commitment
 let draft = null; // the draft of the newest pass that is pointed at
 let toldCourse = () => {}, toldPass = () => {};
@@ -165,7 +164,7 @@ function draw() {
   redraw();
 }
 
-const point = (i) => window.dispatchEvent(new CustomEvent("foretoken:point", { detail: i === null ? null : shown.position?.[i] ?? null }));
+const point = (i) => emit("point", i === null ? null : shown.position?.[i] ?? null);
 const share = (canvas, event) => { const box = canvas.getBoundingClientRect(); return (event.clientX - box.left - LEFT) / (box.width - LEFT - RIGHT); };
 course.addEventListener("pointermove", (event) => point(Math.floor(share(course, event) * props.value.limit)));
 course.addEventListener("pointerleave", () => point(null));

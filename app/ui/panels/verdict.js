@@ -1,5 +1,5 @@
 // The line above the results. It also tells the other panels of its tab whether a run is in progress.
-const box = element.querySelector(".ft-verdict"), scope = element.closest("[role=tabpanel]") || window;
+const box = element.querySelector(".ft-verdict");
 const write = (name, text) => {
   const part = box.querySelector(name);
   if (part.textContent !== text) part.textContent = text;
@@ -18,7 +18,7 @@ function draw() {
   write(".ft-fit", v.fit || "");
   write(".ft-detail", v.detail || "");
   write(".ft-costs", v.costs || "");
-  scope.dispatchEvent(new CustomEvent("foretoken:running", { detail: v.state === "running" }));
+  emit("running", v.state === "running", scope);
 }
 
 watch("value", draw);

@@ -2,7 +2,7 @@
 const GROUPS = __GROUPS__;
 const PROMPT = __PROMPT__;
 const drawer = element.querySelector(".ft-words-drawer"), place = drawer.querySelector(".ft-word-groups");
-const search = drawer.querySelector("input"), scope = element.closest("[role=tabpanel]") || document.body;
+const search = drawer.querySelector("input");
 const written = (kind) => GROUPS.filter((group) => group.kind === kind).flatMap((group) => group.items.map((item) => item.written));
 const counts = written("count"), sizes = written("size"), relations = [...written("relation"), "and", "with"];
 const ends = (text, words) => words.some((word) => text === word || text.endsWith(` ${word}`));
@@ -20,17 +20,12 @@ function continued(text, kind, item) {
 }
 
 function button(kind, item) {
-  const made = document.createElement("button");
-  made.type = "button";
-  made.textContent = item.shown;
-  made.addEventListener("click", () => writePrompt(PROMPT, continued(promptField(PROMPT).value, kind, item)));
-  return made;
+  return node("button", item.shown, { type: "button", onclick: () => writePrompt(PROMPT, continued(promptField(PROMPT).value, kind, item)) });
 }
 
 for (const group of GROUPS) {
-  const section = document.createElement("section"), title = document.createElement("h4");
-  title.textContent = group.name;
-  section.append(title, ...group.items.map((item) => button(group.kind, item)));
+  const section = node("section");
+  section.append(node("h4", group.name), ...group.items.map((item) => button(group.kind, item)));
   place.append(section);
 }
 
@@ -44,7 +39,7 @@ function find() {
 }
 
 search.addEventListener("input", find);
-drawer.querySelector("[data-do=close]").addEventListener("click", () => scope.dispatchEvent(new CustomEvent("foretoken:close-words")));
+drawer.querySelector("[data-do=close]").addEventListener("click", () => emit("close-words", null, scope));
 scope.addEventListener("foretoken:words", ({ detail }) => {
   drawer.hidden = !detail;
   if (detail) search.focus();

@@ -1,0 +1,48 @@
+// Before every panel's own script. Its value may come from Gradio, or from a "foretoken:show" event, whichever is newer.
+const gradio = { props, watch };
+let told;
+props = new Proxy(gradio.props, {
+  get: (given, name) => (name === "value" && told !== undefined ? told : given[name]),
+  set: (given, name, value) => { if (name === "value") told = undefined; given[name] = value; return true; },
+});
+const redraws = [];
+watch = (name, draw) => {
+  if (name === "value") redraws.push(draw);
+  gradio.watch(name, () => { told = undefined; draw(); });
+};
+window.addEventListener("foretoken:show", (event) => {
+  if (event.detail.panel !== __OWN__) return;
+  told = event.detail.value;
+  redraws.forEach((draw) => draw());
+});
+
+// Where the panels of a tab, or of a race of several runs, speak to each other; what concerns the page goes to the window.
+const scope = element.closest(".ft-lanes, [role=tabpanel]") || window;
+const emit = (name, detail, to = window) => to.dispatchEvent(new CustomEvent(`foretoken:${name}`, { detail }));
+const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+const node = (tag, text = "", more = {}) => Object.assign(document.createElement(tag), { textContent: text }, more);
+
+function swatch(colour, text, kind = "") { // an entry of a legend
+  const item = node("span"), mark = node("i", "", { className: kind });
+  mark.style.setProperty("--mark", colour);
+  item.append(mark, text);
+  return item;
+}
+
+function drawBadge(mark, badge) {
+  mark.hidden = !badge;
+  if (!badge) return;
+  Object.assign(mark.dataset, { exact: badge.exact, tip: badge.why });
+  mark.textContent = badge.exact ? "exact" : "not exact";
+  mark.setAttribute("aria-label", badge.why);
+}
+
+function save(blob, name) {
+  const link = node("a", "", { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+const quoted = (cell) => (/[",\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell);
+const inert = (cell) => (/^[=+@\t\r]/.test(cell) ? `'${cell}` : cell); // a spreadsheet must not take a text for a formula
+const csvLine = (row) => row.map((cell) => quoted(typeof cell === "number" ? String(cell) : inert(cell ?? ""))).join(",");
