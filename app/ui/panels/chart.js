@@ -54,10 +54,10 @@ function ticksOf(low, high, count = 5) {
 
 const round = (number, digits = 3) => String(+number.toFixed(digits)).replace("-", "−");
 
-// A pair of axes in a box {left, right, top, bottom}: titles with units, ticks, light lines. x and y: {range, title, ticks, text, flipped}.
+// A pair of axes in a box {left, right, top, bottom}: titles with units, ticks, light lines. x and y: {range, title, ticks, text}.
 // Returns the functions that place a value. Without `ticks` an axis has round numbers.
 function axes(page, box, x, y) {
-  const { pen } = page, [x0, x1] = x.range, [y0, y1] = y.flipped ? [...y.range].reverse() : y.range;
+  const { pen } = page, [x0, x1] = x.range, [y0, y1] = y.range;
   const clamp = (value, low, high) => Math.min(Math.max(low, high), Math.max(Math.min(low, high), value));
   const across = (value) => box.left + ((clamp(value, x0, x1) - x0) / (x1 - x0 || 1)) * (box.right - box.left);
   const up = (value) => box.bottom - ((clamp(value, y0, y1) - y0) / (y1 - y0 || 1)) * (box.bottom - box.top);
@@ -73,19 +73,6 @@ function axes(page, box, x, y) {
   if (y.title) write(pen, y.title, 0, box.top - 12, page.text);
   if (x.title) write(pen, x.title, box.right, box.bottom + 27, page.text, "right");
   return [across, up];
-}
-
-// A mark of a point: a disc, a diamond or a square, so that kinds can be told apart without colours.
-function dot(pen, x, y, size, colour, shape = "disc") {
-  pen.beginPath();
-  if (shape === "disc") pen.arc(x, y, size, 0, 2 * Math.PI);
-  else {
-    const corners = shape === "square" ? [[-1, -1], [1, -1], [1, 1], [-1, 1]] : [[0, -1.3], [1.3, 0], [0, 1.3], [-1.3, 0]];
-    corners.forEach(([dx, dy], i) => pen[i ? "lineTo" : "moveTo"](x + dx * size * 0.9, y + dy * size * 0.9));
-    pen.closePath();
-  }
-  pen.fillStyle = colour;
-  pen.fill();
 }
 
 // Draws again whenever a canvas changes its size or the page its colours.

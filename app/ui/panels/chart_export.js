@@ -11,7 +11,6 @@ class SvgPen {
   beginPath() { this.path = ""; }
   moveTo(x, y) { this.path += `M${this.point(x, y)}`; }
   lineTo(x, y) { this.path += `L${this.point(x, y)}`; }
-  closePath() { this.path += "Z"; }
   arc(x, y, r) { this.path += `M${this.point(x - r, y)}a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0`; }
   setLineDash(dash) { this.dash = dash; }
   measureText(text) { this.ruler.font = this.font; return this.ruler.measureText(text); }

@@ -63,7 +63,7 @@ const until = (find) => new Promise((done) => {
 });
 
 async function openShape(file) {
-  [...document.querySelectorAll("#tabs [role=tab]")].find((tab) => tab.textContent.trim() === "Mesh").click();
+  tabsOf().find((tab) => tab.textContent.trim() === "Mesh").click();
   await until(() => document.querySelector("#mesh-notes")?.textContent.trim()); // the tab has its first example: the file comes behind it
   const input = await until(() => document.querySelector("#mesh-file input[type=file]")), carried = new DataTransfer();
   carried.items.add(file);

@@ -88,7 +88,7 @@ function redraw() {
 function loads(point) {
   if (!point?.settings) return undefined;
   const kind = table().kind;
-  [...document.querySelectorAll("#tabs button[role=tab]")].find((tab) => tab.textContent.trim() === TABS[kind])?.click();
+  tabsOf().find((tab) => tab.textContent.trim() === TABS[kind])?.click();
   if (kind === "image") return askFor(point.settings);
   window.foretokenWanted = { panel: "mesh-wanted", value: point.settings }; // for a tab that opens now for the first time
   emit("want", window.foretokenWanted);

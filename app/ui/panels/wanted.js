@@ -8,14 +8,7 @@ function take(settings) {
 }
 
 function waitFor({ panel, value }) {
-  if (panel !== __OWN__) return;
-  if (!OPENED || document.querySelector(OPENED)) return take(value);
-  const watcher = new MutationObserver(() => {
-    if (!document.querySelector(OPENED)) return;
-    watcher.disconnect();
-    take(value);
-  });
-  watcher.observe(document.body, { subtree: true, childList: true, attributes: true });
+  if (panel === __OWN__) whenThere(OPENED, () => take(value));
 }
 
 window.addEventListener("foretoken:want", ({ detail }) => waitFor(detail));
