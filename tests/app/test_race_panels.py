@@ -84,9 +84,5 @@ def test_a_panel_of_two_files_and_a_line_is_on_the_page_in_the_frames_and_in_the
     assert 'boot("toy"' in text and 'boot("trace"' in text and 'boot("runs"' not in text
 
 
-def test_a_panel_says_where_its_runs_are_and_a_run_leaves_the_table_of_runs_alone():
-    table = race_panels.PICTURES
-    with gr.Blocks():
-        shown = {here: table.build(here)["odds"].value for here in (True, False)}
-    assert shown[True] != shown[False] and "another process" in shown[False]["about"]
-    assert table.idle(here=False)["odds"] == shown[False] and "runs" not in table.idle()
+def test_a_new_run_leaves_the_table_of_runs_alone():
+    assert "runs" not in race_panels.PICTURES.idle() and "quality" in race_panels.MESHES.idle()

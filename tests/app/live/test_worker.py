@@ -155,6 +155,6 @@ def test_the_page_says_that_the_distributions_stay_in_the_worker(picto, low, awa
     for name, runner in (("here", Here()), ("away", away)):
         with gr.Blocks(analytics_enabled=False) as page, gr.Tabs(), gr.Tab("Image") as tab:
             made = ImageTab(TabContext(page, tab, Shared(picto, Lazy("lowpoly", tmp_path, lambda: low), Sessions(), runner=runner)))
-        said[name] = made.odds.value["about"]
+        said[name] = made.below["odds"].value["about"]
     assert "point at its picture" in said["here"]
     assert "decoded in another process" in said["away"] and "point at" not in said["away"]
