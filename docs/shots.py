@@ -106,7 +106,7 @@ def lab(page: Page) -> None:
 def bench(page: Page) -> None:
     """A point of the plane of speed and fidelity."""
     open_tab(page, "Bench", "#plane tbody tr")
-    page.locator("#plane canvas").focus()
+    page.locator("#plane .ft-plot").focus()
     for key in ("End", "ArrowLeft", "ArrowLeft"):
         page.keyboard.press(key)
 
