@@ -168,7 +168,7 @@ class HostRows:
 
     def __init__(self, logits: Tensor, sampling: Sampling, penalties: np.ndarray | None = None, numbers: Sequence[int] = ()):
         """logits : [C, R, V]; penalties : float32 [M, V], see HostRow; numbers : of each of the first rows its penalty; others have none"""
-        self.logits, self.sampling, self.penalties, self.numbers = logits.float().numpy(), sampling, penalties, numbers
+        self.logits, self.sampling, self.penalties, self.numbers = logits.detach().float().numpy(), sampling, penalties, numbers
         self.rows: list[HostRow | None] = [None] * logits.shape[1]
         whole = penalties is None and sampling.temperature and not sampling.top_k and sampling.top_p >= 1
         self.shares = np.empty(self.logits.shape[1:], np.float32) if whole else None  # where every row has its p
@@ -226,7 +226,7 @@ class HostVerdict:
     ):  # fmt: skip
         """As `decoding.verdict.judge`: row i is the distribution of position start+i."""
         self.rows, self.drafts, self.noise, self.start, self.iteration = rows, tokens.tolist(), noise, start, iteration
-        self.laws = laws.float().numpy() if isinstance(laws, Tensor) else None  # None: one-hot, or none
+        self.laws = laws.detach().float().numpy() if isinstance(laws, Tensor) else None  # None: one-hot, or none
         self.by_answer = seeded or laws is None
         self.has_laws, self.seeded = laws is not None, seeded
         self._ratios: dict[int, float] = {}
@@ -300,7 +300,7 @@ class HostVerdict:
 def best_along(logits: Tensor, penalties: np.ndarray, grammar: Grammar, state: Any) -> Tensor:
     """The most probable tokens int64 [N] of logits float32 [N, V] for a chain, each under the grammar after the earlier ones."""
     tokens: list[int] = []
-    for row in logits.numpy():
+    for row in logits.detach().numpy():
         tokens.append(int((row + penalties[grammar.mask_index(state)]).argmax()))
         state = grammar.next(state, tokens[-1])
     return torch.tensor(tokens)

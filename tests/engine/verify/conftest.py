@@ -2,19 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from tests.engine.kernels.conftest import inference
 
-import pytest
-import torch
-
-from engine.kernels.choice import VARIABLE
-
-
-@pytest.fixture
-def inference(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No gradients, no wish about kernels, and PyTorch's number of threads afterwards."""
-    monkeypatch.delenv(VARIABLE, raising=False)
-    threads = torch.get_num_threads()
-    with torch.inference_mode():
-        yield
-    torch.set_num_threads(threads)
+__all__ = ["inference"]
