@@ -27,10 +27,11 @@ from engine.tuning.bound import prompt_of, timed
 from research.bench.rows import Row, check_csv, publish
 
 KINDS = (REFERENCE, NATIVE)
-PICTURES, MESHES = ("ar", "sjdpp", "spatial", "adt_tree"), ("ar", "sjdpp", "xspecmesh_exact", "surface")
+TYPES = ("float32", "bfloat16")
+PICTURES = {128: ("ar", "sjdpp", "spatial", "adt_tree"), 256: ("ar", "sjdpp")}
 MODELS = (  # backbone, dtype, pixels and methods
-    *(("pictogram", dtype, size, PICTURES) for dtype in ("float32", "bfloat16") for size in (128, 256)),
-    *(("lowpoly", dtype, None, MESHES) for dtype in ("float32", "bfloat16")),
+    *(("pictogram", dtype, size, methods) for dtype in TYPES for size, methods in PICTURES.items()),
+    *(("lowpoly", dtype, None, ("ar", "sjdpp", "xspecmesh_exact", "surface")) for dtype in TYPES),
 )
 SEED = 3
 
@@ -49,7 +50,7 @@ def wished(kind: str) -> Iterator[None]:
             os.environ[VARIABLE] = before
 
 
-def bench(path: Path | None, tries: int = 5) -> list[Row]:
+def bench(path: Path | None, tries: int = 3) -> list[Row]:
     """Prints the rows and returns them. Raises NotSupported where compiled functions do not run."""
     check_csv(path)
     choice = native_choice()
