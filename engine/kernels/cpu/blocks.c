@@ -5,21 +5,203 @@
    Vectors are those of the compiler's extension; the number of lanes is the only thing that is known of the processor, except for
    bfloat16, whose products need AVX-512's instruction. */
 
-#include "native_vectors.c"
-
-#include "blocks.h"
-#include "native_team.h"
-
-#include <omp.h>
-
-#if defined(__AVX512BF16__)
+#if defined(__AVX__)
 #include <immintrin.h>
 #endif
+#include <math.h>
+#include <omp.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+#include "blocks.h"
+
+#if defined(__AVX512F__)
+#define LANES 16
+#elif defined(__AVX__)
+#define LANES 8
+#else
+#define LANES 4
+#endif
+#define PANEL (2 * LANES) /* output columns whose weights lie together */
+#define INLINE static inline __attribute__((always_inline))
+
+typedef float vec __attribute__((vector_size(4 * LANES)));
+typedef float loose __attribute__((vector_size(4 * LANES), aligned(4)));
+typedef int32_t ints __attribute__((vector_size(4 * LANES)));
+typedef uint16_t halves __attribute__((vector_size(2 * LANES), aligned(2)));
+typedef uint32_t words __attribute__((vector_size(4 * LANES)));
+
+INLINE vec load(const float *at) { return *(const loose *)at; }
+INLINE void store(float *at, vec x) { *(loose *)at = x; }
+INLINE vec all(float x) { return x - (vec){0}; }
+INLINE vec chosen(ints which, vec a, vec b) { return (vec)(((ints)a & which) | ((ints)b & ~which)); }
+
+/* a where it is greater, else b. The instructions do just this, also for zeros of either sign and for what is no number. */
+INLINE vec larger(vec a, vec b) {
+#if defined(__AVX512F__)
+    return (vec)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(__AVX__)
+    return (vec)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+    return chosen(a > b, a, b);
+#endif
+}
+
+INLINE vec load_half(const uint16_t *at) { return (vec)(__builtin_convertvector(*(const halves *)at, words) << 16); }
+
+INLINE uint16_t half_of(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* `half_of` of every lane. */
+INLINE halves narrowed(vec x) {
+    const words bits = (words)x;
+    return __builtin_convertvector((bits + 0x7fff + (bits >> 16 & 1)) >> 16, halves);
+}
+
+/* Rounds numbers to bfloat16. */
+INLINE void round_all(uint16_t *out, const float *x, long count) {
+    long i = 0;
+    for (; i + LANES <= count; i += LANES) *(halves *)(out + i) = narrowed(load(x + i));
+    for (; i < count; i++) out[i] = half_of(x[i]);
+}
+
+/* Half a step of a sum over lanes: lane i of the result is lane i of segment i / s of both vectors, each of whose segments has 2 s lanes. */
+#define LANE(i, s, n) ((i) / (s) * 2 * (s) + (i) % (s) + (n))
+#if LANES == 16
+#define PICK(x, y, s, n) \
+    __builtin_shufflevector(x, y, LANE(0, s, n), LANE(1, s, n), LANE(2, s, n), LANE(3, s, n), LANE(4, s, n), LANE(5, s, n), LANE(6, s, n), \
+        LANE(7, s, n), LANE(8, s, n), LANE(9, s, n), LANE(10, s, n), LANE(11, s, n), LANE(12, s, n), LANE(13, s, n), LANE(14, s, n), LANE(15, s, n))
+#elif LANES == 8
+#define PICK(x, y, s, n) \
+    __builtin_shufflevector(x, y, LANE(0, s, n), LANE(1, s, n), LANE(2, s, n), LANE(3, s, n), LANE(4, s, n), LANE(5, s, n), LANE(6, s, n), \
+        LANE(7, s, n))
+#else
+#define PICK(x, y, s, n) __builtin_shufflevector(x, y, LANE(0, s, n), LANE(1, s, n), LANE(2, s, n), LANE(3, s, n))
+#endif
+#define MERGE(x, y, s) (PICK(x, y, s, 0) + PICK(x, y, s, s))
+
+/* The sum of a vector's lanes, folded in halves. */
+INLINE float sum_of(vec x) {
+#if LANES == 16
+    x = MERGE(x, x, 8);
+#endif
+#if LANES >= 8
+    x = MERGE(x, x, 4);
+#endif
+    x = MERGE(x, x, 2);
+    x = MERGE(x, x, 1);
+    return x[0];
+}
+
+/* Lane i is the sum of vector i, with the bits of `sum_of`. */
+INLINE vec sums_of(vec *x) {
+#if LANES == 16
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) x[i] = MERGE(x[2 * i], x[2 * i + 1], 8);
+#endif
+#if LANES >= 8
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) x[i] = MERGE(x[2 * i], x[2 * i + 1], 4);
+#endif
+    const vec first = MERGE(x[0], x[1], 2), second = MERGE(x[2], x[3], 2);
+    return MERGE(first, second, 1);
+}
+
+INLINE float largest_of(vec x) {
+#if LANES == 16
+    x = larger(PICK(x, x, 8, 0), PICK(x, x, 8, 8));
+#endif
+#if LANES >= 8
+    x = larger(PICK(x, x, 4, 0), PICK(x, x, 4, 4));
+#endif
+    x = larger(PICK(x, x, 2, 0), PICK(x, x, 2, 2));
+    x = larger(PICK(x, x, 1, 0), PICK(x, x, 1, 1));
+    return x[0];
+}
+
+/* e^x to 2 units in the last place; 0 below -87. */
+INLINE vec exponential(vec x) {
+    const vec bounded = larger(x, all(-87.0f)), top = chosen(bounded > 88.0f, all(88.0f), bounded);
+    const vec shifted = top * 1.44269504f + 12582912.0f; /* rounds to whole numbers, in the lowest bits */
+    const vec count = shifted - 12582912.0f;
+    const vec rest = (top - count * 0.693359375f) + count * 2.12194440e-4f;
+    vec y = all(1.9875691500e-4f);
+    y = y * rest + 1.3981999507e-3f;
+    y = y * rest + 8.3334519073e-3f;
+    y = y * rest + 4.1665795894e-2f;
+    y = y * rest + 1.6666665459e-1f;
+    y = y * rest + 5.0000001201e-1f;
+    y = (y * rest) * rest + rest + 1.0f;
+    y = (vec)((ints)y + (((ints)shifted - 0x4b400000) << 23));
+    return (vec)((ints)y & (x >= -87.0f));
+}
+
+/* The normal distribution function; the error function by Abramowitz and Stegun 7.1.26, to 1.5e-7. */
+INLINE vec normal_below(vec x) {
+    const vec z = x * 0.70710678f, size = (vec)((ints)z & 0x7fffffff);
+    const vec t = 1.0f / (1.0f + 0.3275911f * size);
+    vec y = 1.061405429f * t - 1.453152027f;
+    y = y * t + 1.421413741f;
+    y = y * t - 0.284496736f;
+    y = y * t + 0.254829592f;
+    const vec left = y * t * exponential(-size * size); /* 1 - erf(|z|) */
+    return chosen(z < 0.0f, 0.5f * left, 1.0f - 0.5f * left);
+}
+
+INLINE vec silu(vec x) { return x / (1.0f + exponential(-x)); }
+
 
 #define ROWS 6            /* rows of a tile: 6 x 4 sums, 4 weights and 1 number fit into 32 registers */
 #define QUERIES 4         /* rows that read a key together */
 
-/* --- threads --- */
+/* --- threads -------------------------------------------------------------------------------------------------------- */
+
+/* How many threads a parallel region gets: all, or fewer while other programs hold the cores.
+
+   The threads of a pass wait for each other some fifty times. If another program has the core of one of them, each of these waits can last
+   until the scheduler gives the core back: milliseconds, in a pass of half a millisecond. So a region's first thread tells how long it
+   waited for the others: before its own share, because the runtime starts a region when all threads have left the last one, and after it.
+   If it was long, regions get one thread fewer for a rest, then one more is tried; each failed
+   try doubles the rest. What a region computes does not depend on it: shares are of whole rows, columns or heads. */
+
+#define LATE 300000      /* a wait is long if it is this much longer than the work before it; a quiet machine's are some ten thousand */
+#define FIRST 20000000   /* the first rest */
+#define LONGEST 1000000000 /* the longest one: a try costs a few milliseconds */
+#define READ(x) __atomic_load_n(&(x), __ATOMIC_RELAXED)
+#define WRITE(x, value) __atomic_store_n(&(x), value, __ATOMIC_RELAXED)
+
+int team_at(Team *team, int threads, int64_t now) {
+    const int most = READ(team->most);
+    if (threads <= 1 || !most || most >= threads) return threads;
+    if (now < READ(team->until)) return most;
+    WRITE(team->most, most + 1);
+    WRITE(team->until, now + READ(team->rest));
+    return most + 1;
+}
+
+/* threads : that the region had; work, waiting : nanoseconds that its first thread worked and waited; now : when it ended */
+void waited_at(Team *team, int threads, int64_t work, int64_t waiting, int64_t now) {
+    if (threads <= 1 || waiting <= LATE + work) return;
+    const int64_t rest = READ(team->rest), longer = rest < LONGEST / 2 ? 2 * rest : LONGEST;
+    const int64_t next = !rest || now > READ(team->until) + LONGEST ? FIRST : longer; /* after a quiet time it begins anew */
+    WRITE(team->rest, next);
+    WRITE(team->until, now + next);
+    WRITE(team->most, threads - 1);
+}
+
+static int64_t moment(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+static Team of_this_process; /* the cores are one thing that all runs of a process share */
+
+static int team(int threads) { return threads <= 1 ? threads : team_at(&of_this_process, threads, moment()); }
 
 typedef void Work(const void *of, long share, long shares);
 
@@ -30,15 +212,17 @@ static void shared(int most, Work *work, const void *of) {
         work(of, 0, 1);
         return;
     }
-    Share own = share_of(threads);
+    const int64_t came = moment();
+    int64_t began = came, done = came;
 #pragma omp parallel num_threads(threads)
     {
         const int is_first = !omp_get_thread_num();
-        if (is_first) own.began = moment();
+        if (is_first) began = moment();
         work(of, omp_get_thread_num(), omp_get_num_threads());
-        if (is_first) own.done = moment();
+        if (is_first) done = moment();
     }
-    waited(&own);
+    const int64_t now = moment();
+    waited_at(&of_this_process, threads, done - began, began - came + now - done, now);
 }
 
 INLINE vec gelu(vec x) { return x * normal_below(x); }

@@ -75,6 +75,16 @@ void all_blocks(const Block *blocks, long count, const Pass *pass);
 /* out [rows, outer] = x [rows, inner] W^T + bias; scratch : as many numbers as x */
 void product_of(const float *x, long rows, const Layer *layer, int half, float *scratch, float *out, int threads);
 
+/* Threads of this process: until, rest : nanoseconds, when one thread more is tried, and how long the last rest was; most : threads that a
+   region gets until then, 0: all */
+typedef struct {
+    int64_t until, rest;
+    int most;
+} Team;
+
+int team_at(Team *team, int threads, int64_t now);
+void waited_at(Team *team, int threads, int64_t work, int64_t waiting, int64_t now);
+
 int lanes(void);
 int multiplies_half(void);
 int ask_for_units(void);

@@ -7,17 +7,14 @@ and the processor, so nothing stale is ever loaded.
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import os
 import platform
 import shutil
 import subprocess
 import sys
-from ctypes import c_int, c_int64, c_void_p
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import cffi
 import torch
@@ -27,43 +24,22 @@ from engine.files import whole_file
 from engine.kernels.choice import NATIVE, REFERENCE, VARIABLE, Choice, asked
 
 FOLDER = Path(__file__).parent
-PARTS = ("blocks.c", "native_team.c")
-SOURCES = tuple(FOLDER / name for name in PARTS)
-INCLUDED = tuple(FOLDER / name for name in ("native_vectors.c", "native_team.h", "blocks.h"))
+SOURCE, HEADER = FOLDER / "blocks.c", FOLDER / "blocks.h"
 FLAGS = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-march=native", "-ffp-contract=fast", "-fopenmp", "-shared", "-fPIC")
 COMPILERS = ("cc", "gcc", "clang")
-HEADER = FOLDER / "blocks.h"
 PATIENCE = 300  # seconds that a compiler gets; it needs two on a quiet machine
 
 
-SIGNATURES: dict[str, tuple[object, ...]] = {  # what each compiled function takes; it returns nothing
-    "waited_at": (c_void_p, c_int, c_int64, c_int64, c_int64),  # of native_team.h, for its tests: the first argument is a Team
-}
-NUMBERS: dict[str, tuple[tuple[object, ...], type]] = {  # those that return one, with its type
-    "team_at": ((c_void_p, c_int, c_int64), c_int),
-}
-
-
 class Library:
-    """The compiled functions: `blocks`, those of blocks.h, with the structures that `ffi` makes; and others by their names in SIGNATURES
-    and NUMBERS. Pointers are addresses of contiguous tensors, 0 for none."""
+    """The compiled functions, those of blocks.h, and `ffi`, which makes its structures."""
 
     def __init__(self, path: Path):
         """Raises OSError for a file that is no library of this machine."""
-        found = ctypes.CDLL(str(path))
-        for name, taken in SIGNATURES.items():
-            self._take(found[name], taken, None)
-        for name, (taken, result) in NUMBERS.items():
-            self._take(found[name], taken, result)
         self.ffi = cffi.FFI()
         self.ffi.cdef(HEADER.read_text(encoding="utf-8"))
         self.blocks = self.ffi.dlopen(str(path))
         self.lanes, self.multiplies_half = self.blocks.lanes(), bool(self.blocks.multiplies_half())
         self.has_units = bool(self.blocks.ask_for_units())  # the matrix units of AMX, for products in bfloat16
-
-    def _take(self, function: Any, taken: tuple[object, ...], result: type | None) -> None:
-        function.argtypes, function.restype = taken, result
-        setattr(self, function.__name__, function)
 
 
 def native(dtype: torch.dtype = torch.float32) -> Library | None:
@@ -117,7 +93,7 @@ def _fingerprint(compiler: str) -> str:
     lines = information.read_text(encoding="utf-8").splitlines() if information.exists() else []
     flags = next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
     parts = (
-        *(source.read_text(encoding="utf-8") for source in (*SOURCES, *INCLUDED)),
+        *(source.read_text(encoding="utf-8") for source in (SOURCE, HEADER)),
         " ".join(FLAGS),
         version,
         platform.platform(),
@@ -130,5 +106,5 @@ def _compile(compiler: str, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as part:
         subprocess.run(
-            [compiler, *FLAGS, "-o", str(part), *map(str, SOURCES), "-lm"], capture_output=True, text=True, check=True, timeout=PATIENCE
+            [compiler, *FLAGS, "-o", str(part), str(SOURCE), "-lm"], capture_output=True, text=True, check=True, timeout=PATIENCE
         )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-
 import pytest
 
 from engine.kernels.cpu import library as native
@@ -11,25 +9,18 @@ from engine.kernels.cpu import library as native
 MILLISECOND = 1_000_000  # nanoseconds
 
 
-class Team(ctypes.Structure):
-    _fields_ = (("until", ctypes.c_int64), ("rest", ctypes.c_int64), ("most", ctypes.c_int))
-
-
 @pytest.fixture
 def functions():
-    """The library's functions, with times that the test gives."""
+    """A team, and the library's functions, with times that the test gives."""
     library, reason = native.built()
     if library is None:
         pytest.skip(reason)
-    return (
-        lambda team, *numbers: library.team_at(ctypes.byref(team), *numbers),
-        lambda team, *numbers: library.waited_at(ctypes.byref(team), *numbers),
-    )
+    return lambda: library.ffi.new("Team *"), library.blocks.team_at, library.blocks.waited_at
 
 
 def test_a_long_wait_takes_a_thread_away_until_a_rest_is_over(functions):
-    team_at, waited_at = functions
-    team = Team()
+    begun, team_at, waited_at = functions
+    team = begun()
     assert team_at(team, 4, 0) == 4
     waited_at(team, 4, MILLISECOND, MILLISECOND, 10 * MILLISECOND)  # as long as the work: shares are not all alike
     assert team_at(team, 4, 11 * MILLISECOND) == 4
@@ -39,8 +30,8 @@ def test_a_long_wait_takes_a_thread_away_until_a_rest_is_over(functions):
 
 
 def test_each_failed_try_doubles_the_rest_up_to_a_second(functions):
-    team_at, waited_at = functions
-    team, now, rests = Team(), 0, []
+    begun, team_at, waited_at = functions
+    team, now, rests = begun(), 0, []
     for _ in range(8):
         assert team_at(team, 2, now) == 2
         waited_at(team, 2, 0, 5 * MILLISECOND, now)
@@ -56,8 +47,8 @@ def test_each_failed_try_doubles_the_rest_up_to_a_second(functions):
 
 
 def test_one_thread_stays_one_and_never_becomes_none(functions):
-    team_at, waited_at = functions
-    team = Team()
+    begun, team_at, waited_at = functions
+    team = begun()
     waited_at(team, 1, 0, 5 * MILLISECOND, 0)
     assert team_at(team, 2, 0) == 2
     for now in range(20):
