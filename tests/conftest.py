@@ -35,6 +35,7 @@ SLOW = (
     "tests/app/batch/test_with_ray.py",
     "tests/app/test_speed.py",
     "tests/engine/device/test_far_runs.py",
+    "tests/engine/kernels/test_compiled.py",
     "tests/faults/test_disk.py",
     "tests/faults/test_threads.py",
     "tests/research/bench/",
