@@ -68,7 +68,7 @@ def test_its_requirements_are_what_the_files_import(tmp_path: Path) -> None:
     hub.write(tmp_path / "foretoken")
     lines = (tmp_path / "foretoken/custom_generate/requirements.txt").read_text(encoding="utf-8").split()
     assert {"torch", "transformers>=5", "numpy"} <= set(lines) <= {
-        "torch", "transformers>=5", "numpy", "safetensors", "huggingface_hub", "scipy",
+        "torch", "transformers>=5", "numpy", "safetensors", "huggingface_hub", "scipy", "cffi",
     }  # fmt: skip
 
 
