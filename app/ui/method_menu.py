@@ -77,6 +77,13 @@ def title_of(name: str) -> str:
     return preset_title(name) if name in PRESETS else METHODS[name].title
 
 
+def side_words(name: str | None, right_words: str) -> tuple[str, str]:
+    """(title, words) of an empty side. name : its method, None = not compared; right_words : of a method that is not plain decoding"""
+    if name is None:
+        return title_of(PLAIN), "Not compared."
+    return title_of(name), PLAIN_SIDE[1] if name == PLAIN else right_words
+
+
 def run_badge(run: Run) -> dict[str, Any]:
     """Whether all steps of a run so far were exact, with the explanation for its newest knobs."""
     return {"exact": run.exact, "why": knob_panel.badge(run.method, run.steps[-1].knobs)["why"]}

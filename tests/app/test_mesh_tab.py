@@ -25,6 +25,7 @@ from app.ui.method_menu import choices, with_auto
 from app.ui.panels import clouds, verdict
 from app.ui.tab_context import TabContext
 from app.ui.tabs import mesh_input, mesh_seeds, mesh_tab, quality_table
+from app.ui.tabs.race_tab import RaceTab
 from engine.backbones.lowpoly import Mesh
 from engine.errors import MissingWeights
 from engine.mesh.bpt_tokens import BPT
@@ -140,22 +141,23 @@ def test_the_menu_takes_the_cards_of_the_loaded_model(picto, low, tmp_path):
     assert "ar" in {card["name"] for card in shown["cards"]["mesh-other"]}
 
 
-def tab_with(mesh: Lazy, picto) -> mesh_tab.MeshTab:
+def tab_with(mesh: Lazy, picto) -> RaceTab:
     """A tab on a page of its own."""
     with gr.Blocks(analytics_enabled=False) as page, gr.Tabs(), gr.Tab("Mesh") as tab:
-        made = mesh_tab.MeshTab(TabContext(page, tab, Shared(picto, mesh, Sessions())))
-        made.wire(tab)
+        context = TabContext(page, tab, Shared(picto, mesh, Sessions()))
+        made = RaceTab(context, mesh_tab.MeshRace(context))
+        made.wire()
         return made
 
 
-def opened(tab: mesh_tab.MeshTab) -> dict:
+def opened(tab: RaceTab) -> dict:
     """What the tab shows when it is opened."""
     visitor = SimpleNamespace(session_hash="a")
-    *first, line, clock = tab.open("xspecmesh", "ar", {}, False, visitor)
+    *first, line, clock = tab.subject.open("xspecmesh", "ar", {}, False, visitor)
     assert line == [] and not clock.active
-    first = dict(zip(tab.table, first, strict=True))
+    first = dict(zip(tab.subject.input.table, first, strict=True))
     assert "Loading" in first["messages"][0]["text"]
-    return first | dict(zip(tab.filling, tab.load(visitor), strict=True))
+    return first | dict(zip(tab.subject.filling, tab.subject.load(visitor), strict=True))
 
 
 def test_without_weights_the_tab_opens_and_says_how_to_train_them(picto, tmp_path, monkeypatch):

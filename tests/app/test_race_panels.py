@@ -7,6 +7,7 @@ from pathlib import Path
 
 import gradio as gr
 import pytest
+from app.ui.tabs.comparing import Ended
 
 from app.live.boards.lazy import Lazy
 from app.live.boards.picture import Board
@@ -15,7 +16,6 @@ from app.shared import Shared
 from app.ui import picture_side, race_panels
 from app.ui.panels.race import RacePanel, RacePanels
 from app.ui.tab_context import TabContext
-from app.ui.tabs.comparing import Ended
 from app.ui.tabs.image_tab import ImageTab
 from engine import assets
 from engine.core import Prompt

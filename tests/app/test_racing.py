@@ -1,15 +1,13 @@
-"""What both racing tabs do behind a run."""
+"""What the race tabs do behind a run."""
 
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 
 import pytest
 
 from app.live.session import Sessions
-from app.ui.tabs import racing
-from app.ui.tabs.racing import Racing
+from app.ui.tabs import decoder
 
 
 @pytest.fixture
@@ -18,7 +16,7 @@ def sessions(tmp_path):
 
 
 def written(sessions, tmp_path, writers, ticket):
-    return Racing.write_files(SimpleNamespace(sessions=sessions, prefix=""), "a", ticket, writers, lambda name: tmp_path / name)
+    return decoder.write_files(sessions, "", "a", ticket, writers, lambda name: tmp_path / name)
 
 
 def test_a_larger_file_waits_for_the_end_of_a_run(sessions, tmp_path):
@@ -38,12 +36,12 @@ def test_a_larger_file_waits_for_the_end_of_a_run(sessions, tmp_path):
 
     sessions.wait_until_free = ends
     offers, mistakes = written(sessions, tmp_path, {"gif": write}, number)
-    assert asked == [racing.GIVES_WAY] and (tmp_path / "gif").read_text() == "done"
+    assert asked == [decoder.GIVES_WAY] and (tmp_path / "gif").read_text() == "done"
     assert list(offers) == ["gif"] and mistakes == []
 
 
 def test_a_run_without_end_does_not_keep_a_file(sessions, tmp_path, monkeypatch):
-    monkeypatch.setattr(racing, "GIVES_WAY", 0.01)
+    monkeypatch.setattr(decoder, "GIVES_WAY", 0.01)
     number = sessions.enter("a")
     assert sessions.begin("a", number)
     offers, _ = written(sessions, tmp_path, {"gif": lambda path: path}, number)

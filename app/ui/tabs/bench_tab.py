@@ -15,10 +15,9 @@ from app.ui.method_menu import choices, title_of
 from app.ui.panels import kinds, live, notice, plane, progress
 from app.ui.tab_context import TabContext
 from app.ui.tabs import bench_rows, subject
-from app.ui.tabs.racing import DIRECT
+from app.ui.tabs.engine_queue import LATEST, EngineQueue
 from app.ui.tabs.saving import keep
 from app.ui.tabs.subject import Subject
-from app.ui.tabs.turns import Turns
 from engine import assets
 from engine.core import Backbone, Knob
 from engine.errors import BadKnob, ForetokenError
@@ -66,14 +65,14 @@ def chosen_methods(value: object, backbone: Backbone) -> list[str]:
     return names
 
 
-class BenchTab(Turns):
+class BenchTab:
     """The components of the tab and their handlers."""
 
     prefix = "bench-"
-    idle = IDLE
 
     def __init__(self, place: TabContext):
-        super().__init__(place)
+        self.sessions, self.runner = place.studio.sessions, place.studio.runner
+        self.queue = EngineQueue(self.sessions, self.prefix, IDLE)
         self.backbone, self.mesh, self.local = place.studio.backbone, place.studio.mesh, place.studio.local
         self.recorded = bench_rows.recorded(assets.benches())
         with gr.Row(elem_classes="ft-main"):
@@ -81,12 +80,12 @@ class BenchTab(Turns):
                 self._build_settings()
             with gr.Column(elem_classes="ft-stage"):
                 self.going = progress.build(IDLE, "bench-going")
-                self.build_notices()
+                self.queue.build_notices()
                 self.plane = plane.build(self.recorded)
                 if not self.recorded:
                     gr.HTML(f'<p class="ft-words">{NONE}</p>')
         self.panels = {"verdict": self.going, "plane": self.plane}  # the bar is this tab's line above the results
-        self.offers = {"csv": self.csv}
+        self.queue.offers = {"csv": self.csv}
         self.live = live.build(self.panels, "bench-live")
 
     def _build_settings(self) -> None:
@@ -99,21 +98,13 @@ class BenchTab(Turns):
         )  # fmt: skip
         gr.HTML("<h2>Inputs</h2>", elem_classes="ft-heading")
         self.settings = knob_panel.build(settings_panel(first, self.local), "bench-settings")
-        self.build_buttons()
-        self.go.value = "Measure"
+        self.queue.build_buttons("Measure")
         self.csv = gr.DownloadButton("Rows as CSV", size="sm", elem_id="bench-csv", interactive=False)
-
-    @property
-    def model_name(self) -> str:
-        """The name of the model that is measured."""
-        return self.backbone.name
 
     def wire(self) -> None:
         """Connects the handlers."""
-        self.wire_turn([self.go.click], self.run, [self.methods, self.settings, self.kind])
-        self.kind.input(
-            self.switch, self.kind, [self.kind, self.methods, self.settings, self.messages], trigger_mode="always_last", **DIRECT
-        )
+        self.queue.wire([self.queue.go.click], self.run, [self.methods, self.settings, self.kind], self.live)
+        self.kind.input(self.switch, self.kind, [self.kind, self.methods, self.settings, self.queue.messages], **LATEST)
 
     def switch(self, kind: object) -> tuple[Any, ...]:
         """Shows the methods and the settings of the other kind."""
@@ -135,7 +126,7 @@ class BenchTab(Turns):
             chosen = asked.knobs(values, settings(made, self.local))
             yield from self.measured(visitor, number, made, names, int(chosen[made.series]), made.size_in(chosen))
 
-        yield from self.hold_engine(visitor, ticket, measure)
+        yield from self.queue.hold(visitor, ticket, measure)
 
     def measured(
         self, visitor: str, number: int, made: Subject, names: list[str], count: int, size: int | None
@@ -154,7 +145,7 @@ class BenchTab(Turns):
             yield update
         yield {"verdict": ended(bench)}
         if bench.rows and self.sessions.present(visitor):
-            self.sessions.leave_results(visitor, self.prefix, self.offer(visitor, bench))
+            self.queue.leave(visitor, self.offer(visitor, bench))
 
     def table(self, bench: Any, identity: str) -> dict[str, Any]:
         """The table of the prompts that are complete."""

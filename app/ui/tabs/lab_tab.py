@@ -18,16 +18,17 @@ from app.requests.meshes import FIRST
 from app.requests.pictures import EXAMPLES
 from app.requests.sides import PLAIN, start_values
 from app.ui import knobs as knob_panel
-from app.ui.method_menu import cards, preset_title
+from app.ui.method_menu import badge, cards, preset_title
 from app.ui.panels import clouds, kinds, lab, live, mesh, notice, offered, wanted
 from app.ui.panels.runs import thumbnail
 from app.ui.tab_context import TabContext
 from app.ui.tabs import lab_example, subject
+from app.ui.tabs.decoder import Decoder
+from app.ui.tabs.engine_queue import DIRECT, LATEST, EngineQueue, fill
 from app.ui.tabs.looping import NO_MESH, Loop, Stage, settings, settings_panel
 from app.ui.tabs.mesh_input import example_clouds
-from app.ui.tabs.racing import DIRECT, fill
+from app.ui.tabs.method_form import MethodForm
 from app.ui.tabs.subject import Subject
-from app.ui.tabs.turns import Turns
 from engine.core import Knobs, Method
 from engine.errors import BadKnob, ForetokenError
 from engine.methods import PRESETS, auto_title, find
@@ -52,14 +53,16 @@ def build(place: TabContext) -> None:
     LabTab(place).wire()
 
 
-class LabTab(Turns):
+class LabTab:
     """The components of the tab and their handlers. loops : by visitor, the loop in progress"""
 
     prefix = "lab-"
-    idle = lab.IDLE
 
     def __init__(self, place: TabContext):
-        super().__init__(place)
+        self.sessions = place.studio.sessions
+        self.queue = EngineQueue(self.sessions, self.prefix, lab.IDLE)
+        self.form = MethodForm(self.sessions, self.prefix, place.studio.backbone.suits, place.studio.backbone.name)
+        self.decoder = Decoder(self.sessions, place.studio.runner)
         self.backbone, self.suits, self.mesh = place.studio.backbone, place.studio.backbone.suits, place.studio.mesh
         self.pictures = subject.pictures(place.studio.backbone)
         self.loops: dict[str, Loop] = {}
@@ -71,16 +74,10 @@ class LabTab(Turns):
                 self.viewer = mesh.build(NO_MESH, "lab-view")
                 self.stage = lab.build("lab-stage")
         self.panels = {"verdict": self.stage, "viewer": self.viewer}  # this tab's line above the results is the stage itself
-        self.offers = {}
         self.live = live.build(self.panels, "lab-live")
         self.wanted = wanted.build("lab-wanted")
         self.tab, self.is_empty = place.tab, gr.Checkbox(False, visible="hidden", elem_id="lab-is-empty")
         self.shown_first = lab_example.read(place.studio.examples, place.studio.backbone)
-
-    @property
-    def model_name(self) -> str:
-        """The name of the model that draws."""
-        return self.backbone.name
 
     def _build_request(self) -> None:
         with gr.Row(elem_classes="ft-ask"):
@@ -89,11 +86,10 @@ class LabTab(Turns):
                 EXAMPLES[0], label="Prompt", placeholder="Describe what to draw", lines=1, max_lines=1, elem_id="lab-prompt",
                 elem_classes="ft-prompt", show_label=False, container=False, scale=1, max_length=LONGEST_PROMPT,
             )  # fmt: skip
-            self.build_buttons()
-            self.go.value, self.cancel.value = "Start loop", "Stop"
+            self.queue.build_buttons("Start loop", "Stop")
         with gr.Column(visible=False, elem_id="lab-tiles") as self.table:
             self.tiles = clouds.build(example_clouds(), "lab-clouds")
-        self.build_notices()
+        self.queue.build_notices()
 
     def _build_settings(self) -> None:
         gr.HTML("<h2>Presets</h2>", elem_classes="ft-heading")
@@ -104,10 +100,10 @@ class LabTab(Turns):
                 for i, (key, title) in enumerate(titles.items())
             }
         first = self.pictures.favourite
-        self.build_cards(list(self.pictures.found), first)
+        self.form.build_method(list(self.pictures.found), first)
         self.cards = offered.build("lab-cards")
         method, given = start_values(first, self.suits)
-        self.knobs.value = self.panel_of(first, method, given)
+        self.form.knobs.value = self.panel_of(first, method, given)
         gr.HTML("<h2>Loop</h2>", elem_classes="ft-heading")
         self.settings = knob_panel.build(settings_panel(self.pictures), "lab-settings")
         self.seed = gr.Number(
@@ -116,16 +112,17 @@ class LabTab(Turns):
 
     def wire(self) -> None:
         """Connects the handlers."""
+        self.method, self.knobs, self.badge, self.messages = self.form.method, self.form.knobs, self.form.badge, self.queue.messages
         inputs = [self.method, self.knobs, self.settings, self.prompt, self.seed, self.kind, self.tiles]
-        self.wire_turn([self.go.click, self.prompt.submit], self.run, inputs)
+        self.queue.wire([self.queue.go.click, self.prompt.submit], self.run, inputs, self.live)
         shown = [self.method, self.knobs, self.badge, self.messages]
-        self.knobs.input(self.move, [self.knobs, self.kind], shown[1:], trigger_mode="always_last", **DIRECT)
-        self.method.input(self.change, [self.method, self.knobs, self.kind], shown, trigger_mode="always_last", **DIRECT)
-        self.settings.input(self.tune, [self.settings, self.kind], self.messages, trigger_mode="always_last", **DIRECT)
-        self.wanted.input(self.recall, [self.wanted, self.kind], shown, trigger_mode="always_last", **DIRECT)
+        self.knobs.input(self.move, [self.knobs, self.kind], shown[1:], **LATEST)
+        self.method.input(self.change, [self.method, self.knobs, self.kind], shown, **LATEST)
+        self.settings.input(self.tune, [self.settings, self.kind], self.messages, **LATEST)
+        self.wanted.input(self.recall, [self.wanted, self.kind], shown, **LATEST)
         names = ("kind", "prompt", "table", "tiles", "method", "knobs", "badge", "cards", "settings", "stage", "viewer", "messages")
         self.switched = {name: getattr(self, name) for name in names} | self.presets
-        self.kind.input(self.switch, self.kind, list(self.switched.values()), trigger_mode="always_last", **DIRECT)
+        self.kind.input(self.switch, self.kind, list(self.switched.values()), **LATEST)
         if self.shown_first:
             self.tab.select(self.greet, self.is_empty, self.stage, js=IS_EMPTY, **DIRECT)
         for key, button in self.presets.items():
@@ -168,7 +165,7 @@ class LabTab(Turns):
             "method": name,
             "cards": {self.method.elem_id: cards(made.found, made.backbone.suits)},
             "knobs": self.panel_of(name, method, given),
-            "badge": self.badge_of(name, given),
+            "badge": badge(name, given),
             "settings": settings_panel(made),
             "stage": lab.IDLE | {"kind": made.kind},
             "viewer": NO_MESH,
@@ -199,7 +196,7 @@ class LabTab(Turns):
             self.use(request.session_hash, made, name, method, values)
         except ForetokenError as e:
             return gr.skip(), gr.skip(), notice.error(e)
-        return panel, self.badge_of(name, values), told
+        return panel, badge(name, values), told
 
     def use(self, visitor: str, made: Subject, name: str, method: Method, values: Mapping[str, float | str]) -> None:
         """Gives a visitor's loop a method and its knobs, if there is one on this subject."""
@@ -216,13 +213,13 @@ class LabTab(Turns):
         name, method = asked.method(name, made.backbone)
         panel = self.panel_of(name, method, values)
         self.use(visitor, made, name, method, asked.knobs(panel, method.knobs))
-        return name, panel, self.badge_of(name, panel["values"]), told or []
+        return name, panel, badge(name, panel["values"]), told or []
 
     def change(self, name: object, before: object, kind: object, request: gr.Request) -> tuple[Any, ...]:
         """Shows the knobs of another method."""
         try:
             made = self.subject(kind)
-            panel = self.chosen_knobs(name, before, made.backbone.suits)
+            panel = self.form.chosen_knobs(name, before, made.backbone.suits)
             found = self.shown(request.session_hash, made, str(name), panel["values"])
         except ForetokenError as e:
             return gr.skip(), gr.skip(), gr.skip(), notice.error(e)
@@ -295,7 +292,7 @@ class LabTab(Turns):
             finally:
                 self.loops.pop(visitor, None)
 
-        yield from self.hold_engine(visitor, ticket, going)
+        yield from self.queue.hold(visitor, ticket, going)
 
     def endless(self, visitor: str, number: int, loop: Loop) -> Iterator[dict[str, Any]]:
         """Makes one after another until the visitor stops it, or until somebody waits."""
@@ -304,9 +301,9 @@ class LabTab(Turns):
         stage.plain = yield from self.plain_speed(visitor, number, loop)
         while stage.plain is not None:
             chosen, values, prompt = loop.take(board.pictures)
-            (run,) = self.start_runs(visitor, number, made.backbone, prompt, [(chosen, values)], made.warm)
+            (run,) = self.decoder.start(visitor, number, made.backbone, prompt, [(chosen, values)], made.warm)
             growing, ready = made.board(run), time.monotonic()
-            for _, step in self.runner.race([run]):
+            for _, step in self.decoder.runner.race([run]):
                 growing.add(step)
                 board.add(run, step)
                 if throttle.ready():
@@ -318,7 +315,7 @@ class LabTab(Turns):
             board.finish(run, thumbnail(growing.final()) if isinstance(growing, Board) else "")
             yield stage.show(growing)
             if self.sessions.waiting():
-                self.sessions.leave_results(visitor, self.prefix, {"messages": notice.hint(MADE_WAY)})
+                self.queue.leave(visitor, {"messages": notice.hint(MADE_WAY)})
                 break
         yield stage.show(None) if board.samples else {"verdict": lab.IDLE | {"kind": made.kind}}
 
@@ -327,8 +324,8 @@ class LabTab(Turns):
         made, (_, _, prompt) = loop.made, loop.take(0)
         waiting = {"kind": made.kind}
         yield {"verdict": lab.waiting("Plain decoding first, for comparison") | waiting, "viewer": NO_MESH}
-        (run,), throttle = self.start_runs(visitor, number, made.backbone, prompt, [(PLAIN, {})], made.warm), Throttle()
-        for _ in self.runner.race([run]):
+        (run,), throttle = self.decoder.start(visitor, number, made.backbone, prompt, [(PLAIN, {})], made.warm), Throttle()
+        for _ in self.decoder.runner.race([run]):
             if throttle.ready():
                 yield {"verdict": lab.waiting(f"Plain decoding first, for comparison: {len(run.tokens):,} tokens") | waiting}
                 throttle.done()

@@ -1,19 +1,36 @@
-"""The input of the Mesh tab: an example or the visitor's own file, its description, and the points that the view shows."""
+"""The input of the Mesh tab: an example or a visitor's own file, read, described and shown; what a new visitor finds, and what Generate
+waits for."""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import gradio as gr
 import numpy as np
+from gradio.components import Component
 
-from app.requests.meshes import EXAMPLES, ORDER
-from app.ui.panels import axes, notice
+from app.live.uploads import SECONDS, WAIT, adopt, read_upload
+from app.requests import validation
+from app.requests.meshes import EXAMPLES, FIRST, ORDER
+from app.sentences import brief, without_paths
+from app.ui import race_panels
+from app.ui.method_menu import side_words, title_of
+from app.ui.panels import axes, clouds, live, mesh, notice
+from app.ui.tabs.engine_queue import DIRECT, LATEST, READING, EngineQueue, fill
+from engine.errors import BadFile, BadPrompt, ForetokenError
 from engine.mesh.formats import ply
 from engine.mesh.formats.source import Source
-from engine.mesh.read import Input, sample
+from engine.mesh.read import READERS, Input, read, sample
 
 SHOWN = 4096  # most points in the view
+STILL = "{} is still being read. Your run starts when its points are shown; Cancel gives it up."
+BUSY = "A run is in progress. Cancel it, or choose again when it is done."
+STAYS = "This run uses {}, because {} could not be read."
+AGAIN = "Files are not kept when the page is loaded anew. Drop yours again to go on with it; until then the input is {}."
+WITHOUT = "These settings are of a run on {}, which is not in the file. Drop that file, too, to repeat the run; until then the input is {}."
 
 
 class Given(NamedTuple):
@@ -53,3 +70,174 @@ def example_clouds() -> dict[str, np.ndarray]:
 def example_name(given: Given | None) -> str:
     """The name of the example that a visitor works on; "" for their own file."""
     return given.path.stem if given is not None and given.path.parent == EXAMPLES else ""
+
+
+def stays(given: Given) -> list[dict[str, Any]]:
+    """A notice if the newest file could not be read."""
+    return notice.hint(STAYS.format(given.shape.name, given.refused)) if given.refused else []
+
+
+class MeshInput:
+    """The components of the input and their handlers. right_words : what an empty right side says
+
+    table : the components that a new input changes, by name, the panels among them
+    """
+
+    def __init__(self, queue: EngineQueue, right_words: str):
+        self.queue, self.sessions, self.right_words = queue, queue.sessions, right_words
+        self.table: dict[str, Component] = {}
+
+    def build_choice(self) -> None:
+        """The drop zone and the examples."""
+        kinds = ", ".join(kind[1:].upper() for kind in READERS)
+        with gr.Column(elem_classes="ft-own", scale=0, min_width=288):
+            # No `file_types`: a file of another kind gets our own message, and phones would hide kinds that they do not know.
+            self.file = gr.File(label="A point cloud or a mesh", show_label=False, elem_id="mesh-file", elem_classes="ft-drop", height=58)
+            gr.HTML(f"<p>{kinds}</p>", elem_classes="ft-kinds", apply_default_css=False)
+        self.tiles = clouds.build(example_clouds(), "mesh-examples")
+
+    def build_waiting(self) -> None:
+        """What counts the runs that waited for a file."""
+        self.resumed = gr.Number(0, visible="hidden", elem_id="mesh-resumed")
+
+    def wire(self, method: Component, other: Component, screen: Component) -> None:
+        """Connects the examples, the drop zone and the axis. method, other : the menus of the sides; screen : gets all that panels show"""
+        messages = self.queue.messages
+        self.table = {"live": screen, "notes": self.notes, "tiles": self.tiles, "axis": self.axis, "messages": messages}
+        outputs, sides = list(self.table.values()), [method, other]
+        self.tiles.input(self.pick, [self.tiles, *sides], outputs, **LATEST)
+        waits = READING | {"show_progress": "minimal", "show_progress_on": self.file, "preprocess": True}  # a large file takes a while
+        told = self.file.upload(self.announce, self.file, messages, **(DIRECT | {"preprocess": True}))
+        dropped = told.then(self.drop, [self.file, *sides], [*outputs, self.file], **waits)
+        turned = self.axis.input(self.turn, [self.axis, *sides], outputs, trigger_mode="always_last", **READING)
+        between = list(self.queue.between.values())
+        for read_one in (dropped, turned):
+            read_one.then(self.resume, self.resumed, [self.resumed, *between], **DIRECT)
+
+    def pick(self, example: object, name: object, other: object, request: gr.Request) -> tuple[Any, ...]:
+        """Takes an example as input."""
+        known = example in ORDER  # the page's text becomes a path
+        return fill(self.table, self.take(request.session_hash, EXAMPLES / f"{example}.ply", "auto", name, other) if known else {})
+
+    def announce(self, file: object, request: gr.Request) -> Any:
+        """Announces that a file will be read; until then the visitor cannot generate from the one before."""
+        visitor = request.session_hash
+        try:
+            name = validation.upload(file).name
+        except ForetokenError as e:
+            return notice.error(e)
+        if self.sessions.busy(visitor, self.queue.prefix):
+            return gr.skip()  # it will be refused
+        self.sessions.reads(visitor, name, WAIT)
+        return notice.hint(f"Reading {name}. This can take up to {SECONDS:.0f} seconds.")
+
+    def drop(self, file: object, name: object, other: object, request: gr.Request) -> tuple[Any, ...]:
+        """Takes the visitor's own file as input and empties the drop zone."""
+        visitor = request.session_hash
+        own = self.sessions.new_folder(visitor)
+        try:
+            values = self.take(visitor, adopt(validation.upload(file), own), "auto", name, other)
+        except ForetokenError as e:
+            values = {"messages": notice.error(e)}
+        finally:
+            self.sessions.has_read(visitor)
+        for folder in own.parent.glob("upload-*"):  # a visitor keeps only one file
+            given = self.sessions.given(visitor)
+            if given is None or folder != given.path.parent:
+                shutil.rmtree(folder, ignore_errors=True)
+        return *fill(self.table, values), None
+
+    def turn(self, value: object, name: object, other: object, request: gr.Request) -> tuple[Any, ...]:
+        """Reads the file again with another up axis."""
+        visitor = request.session_hash
+        given = self.sessions.given(visitor)
+        if given is None:
+            return fill(self.table, {})
+        try:
+            up = validation.axis(value)
+        except ForetokenError as e:
+            return fill(self.table, {"axis": axis(given), "messages": notice.error(e)})
+        self.sessions.reads(visitor, given.shape.name, WAIT)
+        try:
+            return fill(self.table, self.take(visitor, given.path, up, name, other))
+        finally:
+            self.sessions.has_read(visitor)
+
+    def resume(self, count: object, request: gr.Request) -> tuple[Any, ...]:
+        """Starts the run that waited for a file, if there is one; without the file it does not start."""
+        visitor = request.session_hash
+        given = self.sessions.given(visitor)
+        if self.sessions.wants(visitor, self.queue.prefix) and not self.sessions.reading(visitor) and given and not given.refused:
+            return (count if isinstance(count, int) else 0) + 1, *(gr.skip(),) * 4
+        self.sessions.want(visitor, "")
+        return gr.skip(), *self.queue.restore(request)
+
+    def take(self, visitor: str, path: Path, up: str, name: object, other: object) -> dict[str, Any]:
+        """Reads a file and shows its points; if it cannot be read, only the message changes. name, other: the sides' methods"""
+        before, known = self.sessions.given(visitor), self.sessions.present(visitor)
+        try:
+            chosen, left = validation.method(name)[0], validation.method(other)[0]
+            self.check_idle(visitor)
+            shape = read(path, up) if path.parent == EXAMPLES else read_upload(path, up)
+            self.check_idle(visitor)
+        except ForetokenError as e:
+            if before is not None and isinstance(e, BadFile):
+                self.sessions.give(visitor, before._replace(refused=path.name))
+            back = {"axis": axis(before)} if before else {}
+            return {"tiles": example_name(before), "messages": notice.error(e), **back}
+        if known and not self.sessions.present(visitor):
+            return {}  # they left while it was read, so nothing of theirs may be kept
+        self.sessions.give(visitor, given := Given(path, shape, up))
+        sides = {
+            "plain": mesh.Side.waiting(*side_words(left, self.right_words)),
+            "accelerated": mesh.Side.waiting(title_of(chosen), self.right_words),
+        }
+        viewer = mesh.encode(sides, shown_points(shape))
+        return {
+            "live": live.Screen().show(viewer=viewer, verdict=self.queue.idle, **race_panels.MESHES.idle()),
+            "notes": describe(shape),
+            "tiles": example_name(given),
+            "axis": axis(given),
+            "messages": [],
+        }
+
+    def take_first(self, visitor: str, kept: object, is_shown: bool, name: object, other: object) -> dict[str, Any]:
+        """What a new visitor finds: the example that this browser had last, else the first.
+
+        kept: the form as the browser remembers it; is_shown: the view shows the last race of before the page was loaded anew
+        """
+        had = kept if isinstance(kept, Mapping) else {}
+        example = had.get("tiles") if had.get("tiles") in ORDER else FIRST
+        values = self.take(visitor, EXAMPLES / f"{example}.ply", "auto", name, other)
+        if is_shown:
+            values.pop("live", None)
+        if had.get("tiles") == "" and "notes" in values:
+            values["messages"] = notice.hint(AGAIN.format(f"{example}.ply"))
+        return values
+
+    def wish(self, visitor: str, name: str, up: str, method: object, other: object) -> dict[str, Any]:
+        """The updates for the input of a run that comes back: an example or the visitor's file if it is that one, else a notice."""
+        given = self.sessions.given(visitor)
+        example = name.removesuffix(".ply")
+        is_here = given is not None and given.shape.name == name
+        if is_here and given.shape.frame.up == up:
+            return {}
+        if is_here or example in ORDER:  # the text of a file becomes a path
+            return self.take(visitor, given.path if is_here else EXAMPLES / f"{example}.ply", validation.axis(up), method, other)
+        now = given.shape.name if given is not None else f"{FIRST}.ply"
+        return {"messages": notice.hint(without_paths(WITHOUT.format(brief(name), now)))}
+
+    def check_idle(self, visitor: str) -> None:
+        """Raises BadPrompt while the visitor waits or has a run on this tab: its input must not change."""
+        if self.sessions.busy(visitor, self.queue.prefix):
+            raise BadPrompt(BUSY)
+
+    def waits_for(self, visitor: str) -> str:
+        """Why a run does not begin: it waits for a file that is being read, and that the page does not show yet."""
+        name = self.sessions.reading(visitor)
+        return STILL.format(name) if name else ""
+
+    def hints_of(self, visitor: str) -> list[dict[str, Any]]:
+        """Says which input a run uses if the newest one could not be read."""
+        given = self.sessions.given(visitor)
+        return stays(given) if given else []

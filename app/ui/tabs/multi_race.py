@@ -19,7 +19,7 @@ from app.runs.replay_page import Told
 from app.runs.uploaded_runs import Lane
 from app.ui.panels import canvas, mesh, notice, replay, runs
 from app.ui.panels import lanes as lanes_panel
-from app.ui.tabs.racing import DIRECT
+from app.ui.tabs.engine_queue import DIRECT
 from app.ui.tabs.saving import keep
 from engine.errors import BadPrompt, ForetokenError
 from engine.methods import METHODS

@@ -18,8 +18,10 @@ from app.live.session import Sessions
 from app.requests import meshes
 from app.runs import history
 from app.shared import Shared
+from app.ui import knobs as knob_panel
 from app.ui.tab_context import TabContext
-from app.ui.tabs import mesh_given, mesh_outcome, mesh_tab
+from app.ui.tabs import mesh_input, mesh_outcome, mesh_tab
+from app.ui.tabs.race_tab import RaceTab
 from engine.errors import BadFile
 from engine.mesh.read import read
 from engine.sandbox import Died, TookTooLong
@@ -31,13 +33,13 @@ POINTS = "\n".join(" ".join(map(str, row)) for row in read(CHAIR).points[:300, :
 
 
 @pytest.fixture
-def tab(picto, low, tmp_path) -> mesh_tab.MeshTab:
+def tab(picto, low, tmp_path) -> RaceTab:
     """A tab on a page of its own, with an example on the table."""
     with gr.Blocks(analytics_enabled=False) as page, gr.Tabs(), gr.Tab("Mesh") as place:
-        made = mesh_tab.MeshTab(
-            TabContext(page, place, Shared(picto, Lazy("lowpoly", tmp_path, lambda: low), Sessions(folder=tmp_path / "visitors")))
-        )
-    made.open("xspecmesh", "ar", {}, False, VISITOR)
+        context = TabContext(page, place, Shared(picto, Lazy("lowpoly", tmp_path, lambda: low), Sessions(folder=tmp_path / "visitors")))
+        made = RaceTab(context, mesh_tab.MeshRace(context))
+        made.wire()
+    made.subject.open("xspecmesh", "ar", {}, False, VISITOR)
     return made
 
 
@@ -49,31 +51,31 @@ def file(folder: Path, name: str, content: str = POINTS) -> str:
     return str(path)
 
 
-def dropped(tab: mesh_tab.MeshTab, path: str) -> dict:
+def dropped(tab: RaceTab, path: str) -> dict:
     """What the page shows behind a file that was dropped."""
-    tab.announce(path, VISITOR)
-    *shown, zone = tab.drop(path, "xspecmesh", "ar", VISITOR)
+    tab.subject.input.announce(path, VISITOR)
+    *shown, zone = tab.subject.input.drop(path, "xspecmesh", "ar", VISITOR)
     assert zone is None
-    return dict(zip(tab.table, shown, strict=True))
+    return dict(zip(tab.subject.input.table, shown, strict=True))
 
 
-def asked_for(tab: mesh_tab.MeshTab) -> dict:
+def asked_for(tab: RaceTab) -> dict:
     """What the page shows behind Generate."""
-    ticket, seed = tab.enter(VISITOR, True)
-    names = ("go", "cancel", "line", "clock", "messages", *tab.offers)
-    return {"ticket": ticket, "seed": seed, **dict(zip(names, tab.show_entered(VISITOR), strict=True))}
+    ticket, seed = tab.queue.enter(VISITOR, True)
+    names = ("go", "cancel", "line", "clock", "messages", *tab.queue.offers)
+    return {"ticket": ticket, "seed": seed, **dict(zip(names, tab.queue.show_entered(VISITOR), strict=True))}
 
 
-def ran(tab: mesh_tab.MeshTab, ticket: int) -> list[dict]:
+def ran(tab: RaceTab, ticket: int) -> list[dict]:
     """All the screens of a run of a few faces."""
-    knobs = mesh_tab.knob_panel.encode("ar", ())
+    knobs = knob_panel.encode("ar", ())
     chosen = {"values": {"face_budget": 8}}
     return list(tab.run(ticket, 7, "ar", knobs, chosen, False, "ar", knobs, VISITOR))
 
 
-def left(tab: mesh_tab.MeshTab) -> dict:
+def left(tab: RaceTab) -> dict:
     """What a run leaves for the page."""
-    return dict(zip(("messages", *tab.offers), tab.deliver(VISITOR), strict=True))
+    return dict(zip(("messages", *tab.queue.offers), tab.queue.deliver(VISITOR), strict=True))
 
 
 # ---------------------------------------------------------------- limits
@@ -125,33 +127,33 @@ def test_a_damaged_file_is_the_same_sentence_as_everywhere(tmp_path):
 
 def test_nobody_generates_while_a_file_is_being_read(tab, tmp_path):
     path = file(tmp_path, "scan.xyz")
-    assert "Reading scan.xyz" in tab.announce(path, VISITOR)[0]["text"]
+    assert "Reading scan.xyz" in tab.subject.input.announce(path, VISITOR)[0]["text"]
     refused = asked_for(tab)
     assert refused["ticket"] == 0 and "scan.xyz is still being read" in refused["line"][0]["text"]
     assert refused["cancel"].visible and not refused["go"].visible
-    assert tab.restore(VISITOR)[0] == gr.skip(), "Cancel stays while the run waits for the file"
-    tab.drop(path, "xspecmesh", "ar", VISITOR)
-    assert tab.resume(3, VISITOR)[0] == 4, "the run begins"
+    assert tab.queue.restore(VISITOR)[0] == gr.skip(), "Cancel stays while the run waits for the file"
+    tab.subject.input.drop(path, "xspecmesh", "ar", VISITOR)
+    assert tab.subject.input.resume(3, VISITOR)[0] == 4, "the run begins"
     assert asked_for(tab)["ticket"] and tab.sessions.given("a").shape.name == "scan.xyz"
-    tab.stop(VISITOR)
-    assert tab.resume(4, VISITOR)[1].visible, "a file that was dropped later starts nothing"
+    tab.queue.stop(VISITOR)
+    assert tab.subject.input.resume(4, VISITOR)[1].visible, "a file that was dropped later starts nothing"
 
 
 def test_a_run_that_waits_for_a_file_does_not_begin_without_it(tab, tmp_path):
     path = file(tmp_path, "bad.ply", "nothing")
-    tab.announce(path, VISITOR)
+    tab.subject.input.announce(path, VISITOR)
     assert asked_for(tab)["cancel"].visible
-    tab.drop(path, "xspecmesh", "ar", VISITOR)
-    count, go, cancel, line, _ = tab.resume(0, VISITOR)
+    tab.subject.input.drop(path, "xspecmesh", "ar", VISITOR)
+    count, go, cancel, line, _ = tab.subject.input.resume(0, VISITOR)
     assert count == gr.skip() and go.visible and not cancel.visible and line == []
-    tab.announce(file(tmp_path, "scan.xyz"), VISITOR)
+    tab.subject.input.announce(file(tmp_path, "scan.xyz"), VISITOR)
     asked_for(tab)
-    go, cancel, line, _ = tab.stop(VISITOR)
+    go, cancel, line, _ = tab.queue.stop(VISITOR)
     assert go.visible and not cancel.visible and line == [], "the wait can be given up"
 
 
 def test_a_reading_that_never_comes_keeps_nobody_from_generating_for_long(tab, tmp_path, monkeypatch):
-    tab.announce(file(tmp_path, "scan.xyz"), VISITOR)
+    tab.subject.input.announce(file(tmp_path, "scan.xyz"), VISITOR)
     now = tab.sessions._clock()
     monkeypatch.setattr(tab.sessions, "_clock", lambda: now + uploads.WAIT)
     assert asked_for(tab)["ticket"]
@@ -163,7 +165,7 @@ def test_a_file_that_is_read_when_a_run_has_begun_changes_nothing(tab, tmp_path,
         assert asked_for(tab)["ticket"]
         return read(path, up)
 
-    monkeypatch.setattr(mesh_given, "read_upload", meanwhile)
+    monkeypatch.setattr(mesh_input, "read_upload", meanwhile)
     shown = dropped(tab, file(tmp_path, "scan.xyz"))
     assert "run is in progress" in shown["messages"][0]["text"] and "results" not in {k for k, v in shown.items() if isinstance(v, gr.Row)}
     assert tab.sessions.given("a").shape.name == "chair.ply"
@@ -180,16 +182,16 @@ def test_a_run_behind_a_refused_file_says_what_it_works_on(tab, tmp_path):
 
 
 def test_an_axis_that_cannot_be_taken_leaves_the_menu_where_it_was(tab):
-    shown = dict(zip(tab.table, tab.turn({"up": "w"}, "xspecmesh", "ar", VISITOR), strict=True))
+    shown = dict(zip(tab.subject.input.table, tab.subject.input.turn({"up": "w"}, "xspecmesh", "ar", VISITOR), strict=True))
     assert shown["axis"]["up"] == "auto" and "up axis cannot be w" in shown["messages"][0]["text"]
 
 
 def test_the_input_of_a_run_that_comes_back_is_an_example_or_the_file_that_is_there(tab):
-    assert tab.wish("a", "chair.ply", "y", "xspecmesh", "ar") == {}, "it is there already"
-    assert tab.wish("a", "table.ply", "z", "xspecmesh", "ar")["tiles"] == "table"
+    assert tab.subject.input.wish("a", "chair.ply", "y", "xspecmesh", "ar") == {}, "it is there already"
+    assert tab.subject.input.wish("a", "table.ply", "z", "xspecmesh", "ar")["tiles"] == "table"
     assert tab.sessions.given("a").up == "z"
     for name in ("scan.ply", "../clouds/chair.ply", "/tmp/chair.ply"):
-        (said,) = tab.wish("a", name, "y", "xspecmesh", "ar")["messages"]
+        (said,) = tab.subject.input.wish("a", name, "y", "xspecmesh", "ar")["messages"]
         assert "which is not in the file" in said["text"] and tab.sessions.given("a").shape.name == "table.ply"
 
 
@@ -211,7 +213,7 @@ def test_who_leaves_while_their_file_is_read_leaves_nothing(tab, tmp_path, monke
         tab.sessions.leave("a")
         return shape
 
-    monkeypatch.setattr(mesh_given, "read_upload", meanwhile)
+    monkeypatch.setattr(mesh_input, "read_upload", meanwhile)
     dropped(tab, file(tmp_path, "scan.xyz"))
     assert not tab.sessions.present("a") and list((tmp_path / "visitors").iterdir()) == []
 
@@ -264,6 +266,6 @@ def test_a_file_that_is_too_large_is_refused_by_the_server(visit):
 
 def test_what_begins_a_run_is_not_shown_once_it_is_over(tab):
     assert not asked_for(tab)["go"].visible
-    ticket, _ = tab.enter(VISITOR, True)
+    ticket, _ = tab.queue.enter(VISITOR, True)
     tab.sessions.end("a", ticket)  # it has left an error for the page meanwhile
-    assert all(shown == gr.skip() for shown in tab.show_entered(VISITOR))
+    assert all(shown == gr.skip() for shown in tab.queue.show_entered(VISITOR))

@@ -20,7 +20,8 @@ from app.live.worker import Away, Here, portable
 from app.runs.history import describe
 from app.shared import Shared
 from app.ui.tab_context import TabContext
-from app.ui.tabs.image_tab import ImageTab
+from app.ui.tabs.image_tab import PictureRace
+from app.ui.tabs.race_tab import RaceTab
 from engine.core import Prompt
 from engine.decoding.initializers import WINDOW
 from engine.errors import BadPrompt
@@ -154,7 +155,8 @@ def test_the_page_says_that_the_distributions_stay_in_the_worker(picto, low, awa
     said = {}
     for name, runner in (("here", Here()), ("away", away)):
         with gr.Blocks(analytics_enabled=False) as page, gr.Tabs(), gr.Tab("Image") as tab:
-            made = ImageTab(TabContext(page, tab, Shared(picto, Lazy("lowpoly", tmp_path, lambda: low), Sessions(), runner=runner)))
-        said[name] = made.below["odds"].value["about"]
+            context = TabContext(page, tab, Shared(picto, Lazy("lowpoly", tmp_path, lambda: low), Sessions(), runner=runner))
+            made = RaceTab(context, PictureRace(context))
+        said[name] = made.panels["odds"].value["about"]
     assert "point at its picture" in said["here"]
     assert "decoded in another process" in said["away"] and "point at" not in said["away"]

@@ -19,6 +19,7 @@ from app.ui import TABS
 from app.ui.style import theme
 from app.ui.tab_context import TabContext
 from app.ui.tabs import image_tab
+from app.ui.tabs.race_tab import RaceTab
 from engine.errors import MissingWeights, NotSupported
 
 
@@ -101,12 +102,14 @@ def test_a_full_disk_costs_neither_the_picture_nor_the_rest(picto, tmp_path, mon
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(image_tab.history, {"history": "save", "download": "picture_with_settings"}[place], full)
     with gr.Blocks(analytics_enabled=False) as page, gr.Tabs(), gr.Tab("Image") as where:
-        tab = image_tab.ImageTab(TabContext(page, where, Shared(picto, studio.mesh_model(), Sessions(folder=tmp_path))))
+        context = TabContext(page, where, Shared(picto, studio.mesh_model(), Sessions(folder=tmp_path)))
+        tab = RaceTab(context, image_tab.PictureRace(context))
+        tab.wire()
     asked = SimpleNamespace(session_hash="a")
     settings = {"values": {"size": "64 px"}}
-    screens = list(tab.run(tab.enter(asked, True)[0], "a cat", 7, "ar", {"values": {}}, settings, False, "ar", {"values": {}}, asked))
+    screens = list(tab.run(tab.queue.enter(asked, True)[0], "a cat", 7, "ar", {"values": {}}, settings, False, "ar", {"values": {}}, asked))
     assert screens[-1]["right"]["value"]["state"] == "done"
-    left = dict(zip(("messages", *tab.offers), tab.deliver(asked), strict=True))
+    left = dict(zip(("messages", *tab.queue.offers), tab.queue.deliver(asked), strict=True))
     assert place in left["messages"][0]["text"] and "No space left" in left["messages"][0]["text"]
     assert left["download"].interactive == (place == "history")
     assert not tab.sessions.busy("a")

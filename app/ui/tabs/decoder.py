@@ -1,0 +1,105 @@
+"""Decodes the sides of a race on a ticket, shows them, and writes the files that are made of it behind the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gradio as gr
+
+from app.live.session import Sessions
+from app.live.stream import Costs, Shown, Throttle, updates
+from app.live.worker import Away, Here
+from app.requests.sides import Sides
+from app.ui.tabs.saving import keep
+from engine.core import Backbone, Prompt
+from engine.errors import BadOutput
+from engine.run import Run
+
+GIVES_WAY = 20.0  # seconds that a larger file waits for the end of a run, which would be less than half as fast beside it
+
+
+class Raced(NamedTuple):
+    """A finished race: the boards, the right one first; the seconds of every run of each side; where the page's time went."""
+
+    boards: list[Any]
+    seconds: list[list[float]]
+    costs: Costs
+
+
+class Decoder:
+    """The runs of one tab."""
+
+    def __init__(self, sessions: Sessions, runner: Here | Away):
+        self.sessions, self.runner = sessions, runner
+        self._warmed: set[tuple[Any, ...]] = set()
+
+    def start(self, visitor: str, number: int, backbone: Backbone, prompt: Prompt, sides: Sides, steps: int = 1) -> list[Run]:
+        """A run for every side, registered for the visitor's sliders and Cancel.
+
+        number : the ticket's; steps : unmeasured ones before the first run of these settings
+        """
+        for each, values in sides:
+            shape = (backbone.name, each, prompt.size, tuple(sorted(values.items())))
+            if shape not in self._warmed:
+                self.runner.warm(backbone, prompt, (each, values), steps)
+                self._warmed.add(shape)
+        runs = self.runner.start(backbone, prompt, sides)
+        self.sessions.hold(visitor, number, runs)
+        return runs
+
+    def race(
+        self, visitor: str, number: int, backbone: Backbone, prompt: Prompt, sides: Sides, board_of: Callable[[Run], Shown],
+        draw: Callable[[list[Shown], set[int]], dict[str, Any]], times: int = 1, steps: int = 1,
+    ) -> Iterator[dict[str, Any]]:  # fmt: skip
+        """Races the sides, shows them, then repeats them without showing. Returns a Raced.
+
+        number : the ticket's; draw : the panels of boards of which some changed; times : runs of every side; steps : unmeasured ones
+        """
+        boards = [board_of(run) for run in self.start(visitor, number, backbone, prompt, sides, steps)]
+        costs = Costs()
+        for changed in updates(boards, Throttle(), self.runner.race):
+            begun = costs.now()
+            update = draw(boards, changed)
+            costs.drew(begun)
+            yield update
+            costs.sent()
+        seconds = [[board.run.seconds] for board in boards]
+        if all(board.run.finished for board in boards):
+            for again in range(2, times + 1):
+                said = {"state": "running", "live": f"Repeat {again} of {times}", "detail": "The same runs again, without drawing."}
+                yield {"verdict": said}
+                if not self.repeat(visitor, number, backbone, prompt, sides, seconds):
+                    break
+        return Raced(boards, seconds, costs)
+
+    def repeat(self, visitor: str, number: int, backbone: Backbone, prompt: Prompt, sides: Sides, seconds: list[list[float]]) -> bool:
+        """Runs every side once more, one after the other, and notes its seconds; False if the visitor has stopped it."""
+        again = self.runner.start(backbone, prompt, sides)
+        self.sessions.hold(visitor, number, again)
+        self.runner.finish(again)
+        if not all(run.finished for run in again):
+            return False
+        for each, run in zip(seconds, again, strict=True):
+            each.append(run.seconds)
+        return True
+
+
+def write_files(
+    sessions: Sessions, tab: str, visitor: str, ticket: int, writers: Mapping[str, Callable[[Path], Path]], path_of: Callable[[str], Path]
+) -> tuple[dict[str, Any], list[BadOutput]]:
+    """Writes the larger files of a race, and returns the offers of those that the disk took, and its errors. A file waits until no run
+    is in progress, but not for ever. Nothing is written, and nothing offered, once the page is closed or shows another race.
+
+    tab, ticket : the race's; writers : by name of the offer; path_of : where the file of a name lies
+    """
+    offers, mistakes = {}, []
+    for name, write in writers.items():
+        sessions.wait_until_free(GIVES_WAY)
+        if not sessions.shows(visitor, tab, ticket):
+            return {}, []
+        file, lost = keep(name, lambda name=name, write=write: write(path_of(name)))
+        offers |= {name: gr.DownloadButton(value=str(file), interactive=True)} if file else {}
+        mistakes += lost
+    return offers, mistakes

@@ -1,0 +1,148 @@
+"""The form of a tab: the method with its knobs, the left side, the seed, and how the browser remembers them.
+
+The left side is plain decoding or any other method with knobs of its own. The form is filled from a row of the table of runs, from a
+dropped file, from a link, or from what this browser remembers.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import gradio as gr
+from gradio.components import Component
+
+from app.live.session import Sessions
+from app.requests import validation
+from app.requests.limits import LARGEST_SEED
+from app.requests.sides import PLAIN, start_values
+from app.ui import knobs as knob_panel
+from app.ui.method_menu import PLAIN_SIDE, badge, cards
+from app.ui.panels import badge as badge_panel
+from app.ui.panels import methods, notice
+from app.ui.tabs import restoring
+from app.ui.tabs.engine_queue import DIRECT, LATEST
+from engine.core import Suits
+from engine.errors import BadKnob, ForetokenError
+
+Choices = list[tuple[str, str]]  # (title, name) of methods and presets
+
+
+class MethodForm:
+    """The components of the form and their handlers.
+
+    prefix : of their ids; suits : the knob values that suit the model; model : its name, whose runs the knobs steer: a run of another tab
+    may be in progress
+    """
+
+    def __init__(self, sessions: Sessions, prefix: str, suits: Suits, model: str):
+        self.sessions, self.prefix, self.suits, self.model = sessions, prefix, suits, model
+
+    # --- parts ----------------------------------------------------------------------------------------------------
+
+    def build_method(self, choices: Choices, favourite: str, speedups: Mapping[str, float] | None = None, sheet: bool = False) -> None:
+        """The menu of methods with a card for every one, the badge and the knobs of the chosen one.
+
+        speedups : by method, over plain decoding on this machine; sheet : on a phone the settings are a sheet, which a button closes
+        """
+        close = '<button type="button" class="ft-sheet">Done</button>' if sheet else ""
+        gr.HTML(f"{close}<h2>Method</h2>", elem_classes="ft-heading")
+        self.method = methods.build(favourite, cards(choices, self.suits, speedups), f"{self.prefix}method")
+        method, values = start_values(favourite, self.suits)
+        self.badge = badge_panel.build(badge(favourite, values), f"{self.prefix}badge")
+        self.knobs = knob_panel.build(knob_panel.encode(favourite, method.knobs, values), f"{self.prefix}knobs")
+
+    def build_left(self, choices: Choices) -> None:
+        """The checkbox for a left side, its menu of methods and its knobs. choices : the methods besides plain decoding"""
+        gr.HTML("<h2>Left side</h2>", elem_classes="ft-heading")
+        self.compare = gr.Checkbox(True, label="Compare", elem_id=f"{self.prefix}compare", elem_classes="ft-check", interactive=True)
+        self.other = methods.build(PLAIN, self.left_cards(choices), f"{self.prefix}other")
+        self.other_knobs = knob_panel.build(knob_panel.encode(PLAIN, ()), f"{self.prefix}other-knobs")
+
+    def left_cards(self, choices: Choices) -> list[dict[str, Any]]:
+        """The cards of the left side's menu."""
+        return cards([(PLAIN_SIDE[0], PLAIN), *choices], self.suits)
+
+    def build_seed(self) -> None:
+        """The seed, a button that rolls another one, and a checkbox that keeps it."""
+        with gr.Row(elem_classes="ft-seed") as self.seed_row:
+            limits = {"minimum": 0, "maximum": LARGEST_SEED}
+            self.seed = gr.Number(7, label="Seed", precision=0, elem_id=f"{self.prefix}seed", scale=1, min_width=90, **limits)
+            self.dice = gr.Button("Roll", size="sm", elem_id=f"{self.prefix}dice", elem_classes="ft-dice", scale=0, min_width=72)
+            self.keep = gr.Checkbox(
+                True, label="Keep", elem_id=f"{self.prefix}keep", elem_classes="ft-check", scale=0, min_width=72, interactive=True
+            )
+
+    def parts(self, names: Iterable[str]) -> dict[str, Component]:
+        """Components by name."""
+        return {name: getattr(self, name) for name in names}
+
+    def wire(self, messages: gr.HTML) -> None:
+        """Connects the handlers. messages : where it is said what is wrong"""
+        self.knobs.input(self.move, self.knobs, [self.badge, messages], **LATEST)
+        self.method.input(self.choose, [self.method, self.knobs], [self.knobs, self.badge, messages], **LATEST)
+        self.dice.click(lambda: secrets.randbelow(LARGEST_SEED), None, self.seed, **DIRECT)
+        self.other.input(self.choose_other, [self.other, self.other_knobs], [self.other_knobs, messages], **LATEST)
+        self.other_knobs.input(self.move_other, self.other_knobs, messages, **LATEST)
+
+    # --- handlers -------------------------------------------------------------------------------------------------
+
+    def choose(self, name: object, before: object = None) -> tuple[Any, ...]:
+        """Shows the knobs of a method or a preset. before : the panel's value, which knows how each method was left"""
+        try:
+            value = self.chosen_knobs(name, before)
+        except ForetokenError as e:
+            return gr.skip(), gr.skip(), notice.error(e)
+        return value, badge(str(name), value["values"]), gr.skip()
+
+    def choose_other(self, name: object, before: object) -> tuple[Any, ...]:
+        """Shows the knobs of the left side's method."""
+        value, _, said = self.choose(name, before)
+        return value, said
+
+    def chosen_knobs(self, name: object, before: object = None, suits: Suits | None = None) -> dict[str, Any]:
+        """The panel of a method's knobs: as they were when the visitor left it, else its initial values. Raises NotSupported. suits : of
+        another model than the tab's"""
+        validation.method(name)
+        method, values = start_values(str(name), self.suits if suits is None else suits)
+        known: dict[str, Any] = {}
+        if isinstance(before, Mapping) and isinstance(before.get("left"), Mapping) and isinstance(before.get("name"), str):
+            known = {**before["left"], before["name"]: before.get("values")}
+        with suppress(BadKnob):  # what the page remembers may be another version's
+            values = validation.knobs({"values": known[name]}, method.knobs) if name in known else values
+        return knob_panel.encode(str(name), method.knobs, values) | {"left": known}
+
+    def move(self, value: object, request: gr.Request) -> tuple[Any, ...]:
+        """Writes a moved knob into the visitor's run and updates the badge."""
+        if said := self.steer(value, request.session_hash, side=0):
+            return gr.skip(), said
+        return badge(value["name"], value["values"]), gr.skip()
+
+    def move_other(self, value: object, request: gr.Request) -> Any:
+        """Writes a moved knob into the visitor's run on the left."""
+        return self.steer(value, request.session_hash, side=1)
+
+    def steer(self, value: object, visitor: str, side: int) -> list[dict[str, str]]:
+        """Writes the knobs of a panel into one of the visitor's runs; returns a notice if they are wrong."""
+        try:
+            _, method = validation.method(value.get("name") if isinstance(value, Mapping) else value)
+            self.sessions.move(visitor, method.name, validation.knobs(value, method.knobs), self.model, side)
+        except ForetokenError as e:
+            return notice.error(e)
+        return []
+
+    # --- settings that come back ----------------------------------------------------------------------------------
+
+    def remember(self, key: str, form: Mapping[str, Component]) -> gr.BrowserState:
+        """Keeps the form in the browser whenever it changes; returns what it keeps. key : the name in the browser's storage"""
+        kept = gr.BrowserState({}, storage_key=key, secret="foretoken")  # not secret: the key only has to outlive the server
+        gr.on([part.change for part in form.values()], None, list(form.values()), kept, js=restoring.remember(form), **DIRECT)
+        return kept
+
+
+def filled(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The updates of the form, of the badge and of the messages for the form's new values."""
+    shown = {"badge": badge(values["knobs"]["name"], values["knobs"]["values"])} if "knobs" in values else {}
+    return {**values, **shown, "messages": []}

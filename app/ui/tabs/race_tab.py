@@ -1,0 +1,249 @@
+"""The tab that races two methods: on the left plain decoding or another method, on the right the chosen one.
+
+A subject says what differs between pictures and meshes: image_tab.py and mesh_tab.py. The queue, the form and the decoder are objects of
+their own, which the Lab and the Bench use too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
+
+import gradio as gr
+import numpy as np
+from gradio.components import Component
+
+from app.live.stream import Growth
+from app.live.worker import Here
+from app.requests.sides import Sides, checked_sides, times_of
+from app.runs import history, replay_page, video
+from app.runs.race_files import write_folders
+from app.ui.panels import live, notice, replay, runs, verdict
+from app.ui.panels.race import RacePanels
+from app.ui.tab_context import TabContext
+from app.ui.tabs.decoder import Decoder, Raced, write_files
+from app.ui.tabs.engine_queue import LATEST, EngineQueue, fill
+from app.ui.tabs.method_form import MethodForm
+from app.ui.tabs.multi_race import Lanes
+from engine.core import Backbone, Prompt, Suits
+from engine.mesh.read import Input
+from engine.run import Run
+
+
+class Asked(NamedTuple):
+    """A checked request.
+
+    chosen : the settings besides the methods' knobs; shape, points : the cloud or mesh of the prompt, and what a view shows of it
+    """
+
+    backbone: Backbone
+    prompt: Prompt
+    chosen: Mapping[str, float | str]
+    shape: Input | None = None
+    points: np.ndarray | None = None
+
+
+class Ended(NamedTuple):
+    """What is left of a race for the files that are made of it behind the page: its ticket; the boards, the right one first; the panels
+    that only its end could fill; its id in the table of runs; what was asked."""
+
+    ticket: int
+    boards: Sequence[Any]
+    panels: Mapping[str, Any]
+    race: str
+    asked: Asked
+
+
+class Outcome(NamedTuple):
+    """What the end of a race adds: the panels that only it can fill, and the rows of the table of runs, the right side first."""
+
+    panels: dict[str, Any]
+    rows: Sequence[runs.Entry]
+
+
+class Files(NamedTuple):
+    """What writes each of the larger files of a race, the panels that change with them, and notices."""
+
+    writers: Mapping[str, Callable[[Path], Path]]
+    panels: Mapping[str, Any] = MappingProxyType({})
+    notices: Sequence[dict[str, Any]] = ()
+
+
+class Subject(Protocol):
+    """What a race tab makes.
+
+    kind, prefix : of the table of runs, and of the ids; idle : what the line above the results says first; replays : see EngineQueue
+    suits, model_name : of its model; right_words : what an empty right side says
+    now, late  : of the files, the labels by name, and the endings of the late ones; buttons : their ids and least width
+    filing     : the event that makes the late files
+    board, warm : shows a run; unmeasured steps before the first run of a method
+    page, around : the first rows of the HTML replay, and panels in it that no run fills; below : the panels below the race
+    """
+
+    kind: runs.Kind
+    prefix: str
+    idle: Mapping[str, Any]
+    replays: bool
+    suits: Suits
+    model_name: str
+    right_words: str
+    now: Mapping[str, str]
+    late: Mapping[str, tuple[str, str]]
+    buttons: tuple[str, int]
+    filing: Mapping[str, Any]
+    board: Callable[[Run], Growth]
+    warm: int
+    page: Sequence[Any]
+    around: Mapping[str, gr.HTML]
+    below: RacePanels
+
+    # what stands above the stage, and beside it; the results, each panel by its name; the files and what stands around them
+    def build_request(self, tab: RaceTab) -> None: ...
+    def build_settings(self, tab: RaceTab) -> None: ...
+    def build_views(self, tab: RaceTab) -> dict[str, gr.HTML]: ...
+    def build_below(self, tab: RaceTab) -> None: ...
+
+    # the subject's own handlers; its fields besides the form, and events that ask for a run besides the button's
+    def wire(self, tab: RaceTab) -> None: ...
+    def fields(self) -> list[Component]: ...
+    def asking(self) -> list[Callable]: ...
+
+    # a checked request, and the panels of its race: before the first step (left : its method, None = not compared), of boards of which some
+    # changed (ends : the last picture is also the end of the race), at its end, and after a race without a token
+    def read(self, visitor: str, fields: Sequence[object], seed: object, values: object) -> Asked: ...
+    def waiting(self, tab: RaceTab, asked: Asked, left: str | None, right: str) -> dict[str, Any]: ...
+    def draw(self, boards: Sequence[Any], changed: set[int], asked: Asked, ends: bool = True) -> dict[str, Any]: ...
+    def outcome(self, tab: RaceTab, raced: Raced, asked: Asked) -> Generator[dict[str, Any], None, Outcome]: ...
+    def without_result(self, board: Any) -> dict[str, Any]: ...
+
+    # the files that are offered at once, with the messages; and the larger ones, None if there are none or the visitor has left
+    def offers(self, tab: RaceTab, visitor: str, board: Any, asked: Asked) -> dict[str, Any]: ...
+    def files(self, tab: RaceTab, ended: Ended, visitor: str) -> Files | None: ...
+
+
+class RaceTab:
+    """The components of the tab and their handlers."""
+
+    def __init__(self, context: TabContext, subject: Subject):
+        self.context, self.studio, self.subject = context, context.studio, subject
+        self.sessions, prefix = context.studio.sessions, subject.prefix
+        self.queue = EngineQueue(self.sessions, prefix, subject.idle, subject.replays)
+        self.form = MethodForm(self.sessions, prefix, subject.suits, subject.model_name)
+        self.decoder = Decoder(self.sessions, self.studio.runner)
+        self.is_here = isinstance(self.studio.runner, Here)
+        subject.build_request(self)
+        with gr.Row(elem_classes="ft-main"):
+            with gr.Column(elem_classes="ft-settings", scale=0, min_width=288):
+                subject.build_settings(self)
+            with gr.Column(elem_classes="ft-stage"):
+                self._build_stage(prefix)
+        self.live = live.build(self.panels, f"{prefix}live")
+
+    def _build_stage(self, prefix: str) -> None:
+        self.lanes = Lanes(self.subject.kind)
+        line = verdict.build(self.subject.idle, f"{prefix}verdict")
+        views = self.subject.build_views(self)
+        self.bar = replay.build(f"{prefix}replay")
+        self.subject.build_below(self)
+        below = self.subject.below.build(self.is_here)
+        self.runs = below["runs"]
+        self.ready = gr.HTML("", elem_id=f"{prefix}ready", elem_classes="ft-unseen", apply_default_css=False)
+        self.panels = {**views, "verdict": line, **below}
+
+    def build_files(self) -> None:
+        """The buttons of the files; a file that needs what is not installed says so, where the visitor could install it."""
+        prefix, width = self.subject.buttons
+        labels = {**self.subject.now, **{name: label for name, (label, _) in self.subject.late.items()}}
+        with gr.Row(elem_classes="ft-files"):
+            for name, label in labels.items():
+                look = {"size": "sm", "elem_id": f"{prefix}{name}", "scale": 0, "min_width": width}
+                if name != "mp4" or video.is_there():
+                    self.queue.offers[name] = gr.DownloadButton(label, interactive=False, **look)
+                elif not self.studio.limits.shared:  # the visitor is at home on this machine
+                    button = gr.Button(label, **look)
+                    button.click(lambda: gr.Button(video.MISSING, interactive=False), None, button, **LATEST)
+
+    @property
+    def late(self) -> dict[str, Component]:
+        """The buttons of the larger files."""
+        return {name: button for name, button in self.queue.offers.items() if name in self.subject.late}
+
+    def wire(self) -> None:
+        """Connects the handlers."""
+        form, messages = self.form, self.queue.messages
+        inputs = [*self.subject.fields(), form.seed, form.method, form.knobs, form.settings, form.compare, form.other, form.other_knobs]
+        asking = [self.queue.go.click, *self.subject.asking()]
+        delivered = self.queue.wire(asking, self.run, inputs, self.live, form.seed, form.keep)
+        self.filing = self.late | {"runs": self.runs, "messages": messages}
+        delivered.success(self.write_more, None, list(self.filing.values()), **self.subject.filing)
+        form.wire(messages)
+        self.lanes.wire(self.sessions, messages)
+        self.subject.wire(self)
+
+    # --- the run --------------------------------------------------------------------------------------------------
+
+    def run(self, ticket: object, *fields: object) -> Iterator[dict[str, Any]]:
+        """The generator of one race. fields : the subject's own, those of the form, and Gradio's request"""
+        *own, seed, name, knobs, values, compare, other, other_knobs, request = fields
+        visitor = request.session_hash
+
+        def race(number: int) -> Iterator[dict[str, Any]]:
+            asked = self.subject.read(visitor, own, seed, values)
+            yield from self.race(visitor, number, asked, checked_sides(asked.backbone, name, knobs, compare, other, other_knobs))
+
+        yield from self.queue.hold(visitor, ticket, race)
+
+    def race(self, visitor: str, number: int, asked: Asked, sides: Sides) -> Iterator[dict[str, Any]]:
+        """Races two methods and shows both, repeats them without showing, and leaves the files. number : the ticket's"""
+        subject, times = self.subject, times_of(asked.chosen)
+        yield subject.below.idle(self.is_here) | subject.waiting(self, asked, sides[1][0] if len(sides) > 1 else None, sides[0][0])
+
+        def draw(boards: Sequence[Any], changed: set[int]) -> dict[str, Any]:
+            return subject.draw(boards, changed, asked, times == 1)
+
+        raced = yield from self.decoder.race(
+            visitor, number, asked.backbone, asked.prompt, sides, subject.board, draw, times, subject.warm
+        )  # fmt: skip
+        boards = raced.boards
+        if not boards[0].count or not self.sessions.present(visitor):
+            yield subject.without_result(boards[0])
+            return
+        outcome = yield from subject.outcome(self, raced, asked)
+        table = runs.encode(subject.kind, outcome.rows, raced.seconds, subject.suits)
+        self.queue.leave(visitor, {"boards": Ended(number, boards, outcome.panels, table["id"], asked)})
+        yield {**outcome.panels, "runs": table}  # the page need not wait for the disk
+        self.queue.leave(visitor, subject.offers(self, visitor, boards[0], asked))
+
+    # --- files ----------------------------------------------------------------------------------------------------
+
+    def write_more(self, request: gr.Request) -> tuple[Any, ...]:
+        """Writes the larger files once the page shows the result; a disk that refuses costs only these."""
+        visitor = request.session_hash
+        ended = self.queue.take_boards(visitor)
+        files = self.subject.files(self, ended, visitor) if ended else None
+        if files is None:
+            return fill(self.filing, {})
+        run = ended.boards[0].run
+        writers = {name: write for name, write in files.writers.items() if name in self.late}
+        paths = {name: self.path_of(visitor, run, self.subject.late[name][1]) for name in writers}
+        offers, mistakes = write_files(self.sessions, self.subject.prefix, visitor, ended.ticket, writers, paths.__getitem__)
+        notices = [*files.notices, *notice.error(*mistakes)]
+        return fill(self.filing, {**files.panels, **offers, **({"messages": notices} if notices else {})})
+
+    def path_of(self, visitor: str, run: Run, ending: str) -> Path:
+        """Where a file of a run lies among the visitor's."""
+        return self.sessions.folder(visitor) / f"foretoken-{history.file_name(run)}-{run.prompt.seed}{ending}"
+
+    def common_files(self, ended: Ended, title: str) -> dict[str, Callable[[Path], Path]]:
+        """What writes the HTML replay and the archive of the runs. title : of the replay"""
+        boards, asked = ended.boards, ended.asked
+
+        def write_page(path: Path) -> Path:
+            values = self.subject.draw(boards, set(range(len(boards))), asked) | dict(ended.panels)
+            parts = {**self.panels, "replay": self.bar, **self.subject.around}
+            told = replay_page.told(boards, title, history.describe(boards[0].run, asked.shape))
+            return replay_page.write(path, self.subject.page, parts, values, told)
+
+        return {"html": write_page, "folders": lambda path: write_folders([board.run for board in boards], path, asked.shape)}
