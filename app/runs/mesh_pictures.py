@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from app.live.boards.mesh import MeshBoard
+from app.runs import race_files
 from app.runs.race_files import FAST, HOLD, PLAIN, SECONDS, Colours, committed, sheet, stepped, write_frames
 from app.runs.video import write_mp4
 from engine.mesh.bpt_tokens import BPT
@@ -89,3 +91,16 @@ def frames(drawn: Drawn, boards: Sequence[MeshBoard], titles: Sequence[str], col
 def write_turntable(drawn: Drawn, path: Path) -> Path:
     """Writes the accelerated mesh as a GIF that turns once about the vertical."""
     return write_frames([Image.fromarray(picture) for picture in drawn.turns], path)
+
+
+def write_film(boards: Sequence[Any], titles: Sequence[str], path: Path, meshes: bool, colours: Colours = ()) -> Path:
+    """Writes a race of pictures or meshes as a GIF or an MP4, by the path's ending. boards : from left to right
+
+    Raises NotSupported without an encoder, and for meshes where nothing can be drawn off screen.
+    """
+    is_video = path.suffix.lower() == ".mp4"
+    if not meshes:
+        return (race_files.write_video if is_video else race_files.write_gif)(boards, titles, path, colours)
+    boards, titles, colours = boards[::-1], titles[::-1], colours[::-1]  # files of meshes have the first one last
+    drawn = draw_race(boards, colours or (FAST, PLAIN), turns=False)
+    return (write_video if is_video else write_race)(drawn, boards, titles, path, colours)

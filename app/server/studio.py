@@ -190,63 +190,30 @@ def launch(
     shelf = Shelf(data or home() / "runs", limits or Limits())
     clean(shelf.folder)
     shelf.prune()
+    (picture_name, picture_path), (mesh_name, mesh_folder) = models_of(backbone, path)
+    mesh_folder = mesh_path or mesh_folder
     with own_folder():
-        _serve(
-            models_of(backbone, path),
-            device,
-            port,
-            host,
-            open_browser,
-            dtype,
-            mesh_path,
-            allowed_hosts,
-            shelf,
-            gpu,
-            mcp,
-            any_model,
-            root_path,
-        )
-
-
-def _serve(
-    models: tuple[tuple[str, str | None], tuple[str, str | None]],
-    device: str,
-    port: int | None,
-    host: str,
-    open_browser: bool,
-    dtype: str,
-    mesh_path: str | None,
-    allowed_hosts: Iterable[str],
-    shelf: Shelf,
-    gpu: Callable[..., Any] | None,
-    mcp: bool,
-    any_model: bool,
-    root_path: str | None,
-) -> None:
-    """Loads the models and serves the studio until it is interrupted."""
-    (picture_name, picture_path), (mesh_name, found_path) = models
-    model = prepared(picture_name, picture_path, device, dtype, spare_core())
-    mesh = mesh_model(mesh_name, mesh_path or found_path, device)
-    wanted = FIRST_PORT if port is None else port
-    found = free_port(host, wanted)
-    if found != wanted:
-        print(f"Port {wanted} is in use; the studio uses {found}.", flush=True)
-    runner = None
-    if gpu:  # the models above are for drawing; the worker has its own
-        models = [load(picture_name, picture_path, "cuda", dtype), load(mesh_name, mesh_path or found_path, "cuda")]
-        runner = Away({each.name: each for each in models}, gpu)
-    sessions, shared = visitors(shelf.limits), shelf.limits.shared
-    local = is_local(host) and not tuple(allowed_hosts) and not shared
-    weights = Path(picture_path) if picture_path else None
-    page = build(model, mesh, sessions, local, weights, home() / "examples", shelf, runner, any_model)
-    print(f"Foretoken studio: {address(host, found)}\n{kept_where(shelf)}", flush=True)
-    open_to(page, host, found, allowed_hosts, open_browser, shelf.limits, mcp, root_path)
-    if mcp:
-        print(f"MCP: {address(host, found)}{PATH}", flush=True)
-    wait_for_interrupt()
-    sessions.close()
-    sessions.wait_until_free(FAREWELL)
-    page.close(verbose=False)
+        model = prepared(picture_name, picture_path, device, dtype, spare_core())
+        found = free_port(host, FIRST_PORT if port is None else port)
+        if found != (port or FIRST_PORT):
+            print(f"Port {port or FIRST_PORT} is in use; the studio uses {found}.", flush=True)
+        runner = None
+        if gpu:  # the models above are for drawing; the worker has its own
+            models = [load(picture_name, picture_path, "cuda", dtype), load(mesh_name, mesh_folder, "cuda")]
+            runner = Away({each.name: each for each in models}, gpu)
+        sessions = visitors(shelf.limits)
+        local = is_local(host) and not tuple(allowed_hosts) and not shelf.limits.shared
+        weights = Path(picture_path) if picture_path else None
+        mesh = mesh_model(mesh_name, mesh_folder, device)
+        page = build(model, mesh, sessions, local, weights, home() / "examples", shelf, runner, any_model)
+        print(f"Foretoken studio: {address(host, found)}\n{kept_where(shelf)}", flush=True)
+        open_to(page, host, found, allowed_hosts, open_browser, shelf.limits, mcp, root_path)
+        if mcp:
+            print(f"MCP: {address(host, found)}{PATH}", flush=True)
+        wait_for_interrupt()
+        sessions.close()
+        sessions.wait_until_free(FAREWELL)
+        page.close(verbose=False)
 
 
 @contextmanager

@@ -74,21 +74,8 @@ class Lanes:
         if kind == "html":
             parts = self.views | {"replay": self.replay}
             return keep("file", lambda: write_page(lanes, parts, value, path))
-        return keep("file", lambda: (write_meshes if self.meshes else write_pictures)(lanes, path))
-
-
-def write_pictures(lanes: Sequence[Lane], path: Path) -> Path:
-    """Writes a race of pictures as a GIF or an MP4."""
-    write = race_files.write_video if path.suffix == ".mp4" else race_files.write_gif
-    return write([lane.board for lane in lanes], [lane.words for lane in lanes], path, race_files.LANES[: len(lanes)])
-
-
-def write_meshes(lanes: Sequence[Lane], path: Path) -> Path:
-    """The same of meshes; raises NotSupported where nothing can be drawn off screen."""
-    colours = race_files.LANES[: len(lanes)][::-1]
-    boards, titles = [lane.board for lane in reversed(lanes)], [lane.words for lane in reversed(lanes)]  # files have the first one last
-    write = mesh_pictures.write_video if path.suffix == ".mp4" else mesh_pictures.write_race
-    return write(mesh_pictures.draw_race(boards, colours, turns=False), boards, titles, path, colours)
+        boards, words, colours = [lane.board for lane in lanes], [lane.words for lane in lanes], race_files.LANES[: len(lanes)]
+        return keep("file", lambda: mesh_pictures.write_film(boards, words, path, self.meshes, colours))
 
 
 def write_page(lanes: Sequence[Lane], parts: Mapping[str, gr.HTML], value: Mapping[str, Any], path: Path) -> Path:
