@@ -25,7 +25,7 @@ from app.ui.method_menu import choices, with_auto
 from app.ui.panels import clouds, verdict
 from app.ui.tab_context import TabContext
 from app.ui.tabs import mesh_input, mesh_seeds, mesh_tab, quality_table
-from app.ui.tabs.race_tab import RaceTab
+from app.ui.tabs.race import RaceTab
 from engine.backbones.lowpoly import Mesh
 from engine.errors import MissingWeights
 from engine.mesh.bpt_tokens import BPT

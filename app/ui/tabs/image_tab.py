@@ -30,7 +30,7 @@ from app.ui.tabs import example, restoring, vocabulary
 from app.ui.tabs.decoder import Raced
 from app.ui.tabs.engine_queue import DIRECT, LATEST, fill
 from app.ui.tabs.method_form import filled
-from app.ui.tabs.race_tab import Asked, Ended, Files, Outcome, RaceTab
+from app.ui.tabs.race import Asked, Ended, Files, Outcome, RaceTab
 from app.ui.tabs.saving import keep
 from app.ui.tabs.speeds import speedups
 from engine.core import Backbone, Prompt

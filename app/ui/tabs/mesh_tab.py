@@ -29,7 +29,7 @@ from app.ui.tabs.decoder import GIVES_WAY, Raced
 from app.ui.tabs.engine_queue import DIRECT, ENGINE, LATEST, fill
 from app.ui.tabs.mesh_input import MeshInput, shown_points, stays
 from app.ui.tabs.method_form import filled
-from app.ui.tabs.race_tab import Asked, Ended, Files, Outcome, RaceTab
+from app.ui.tabs.race import Asked, Ended, Files, Outcome, RaceTab
 from app.ui.tabs.speeds import speedups
 from engine.backbones.lowpoly import Lowpoly
 from engine.core import Backbone, Sampling

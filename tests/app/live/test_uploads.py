@@ -21,7 +21,7 @@ from app.shared import Shared
 from app.ui import knobs as knob_panel
 from app.ui.tab_context import TabContext
 from app.ui.tabs import mesh_input, mesh_outcome, mesh_tab
-from app.ui.tabs.race_tab import RaceTab
+from app.ui.tabs.race import RaceTab
 from engine.errors import BadFile
 from engine.mesh.read import read
 from engine.sandbox import Died, TookTooLong

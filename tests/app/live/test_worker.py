@@ -21,7 +21,7 @@ from app.runs.history import describe
 from app.shared import Shared
 from app.ui.tab_context import TabContext
 from app.ui.tabs.image_tab import PictureRace
-from app.ui.tabs.race_tab import RaceTab
+from app.ui.tabs.race import RaceTab
 from engine.core import Prompt
 from engine.decoding.initializers import WINDOW
 from engine.errors import BadPrompt

@@ -23,7 +23,7 @@ from app.server import studio
 from app.ui.method_menu import title_of
 from app.ui.tabs.decoder import Decoder
 from app.ui.tabs.image_tab import PictureRace
-from app.ui.tabs.race_tab import RaceTab
+from app.ui.tabs.race import RaceTab
 from engine import files
 from engine.core import Prompt, Sampling
 from engine.errors import BadFile, BadOutput, MissingWeights

@@ -19,7 +19,7 @@ from app.ui import TABS
 from app.ui.style import theme
 from app.ui.tab_context import TabContext
 from app.ui.tabs import image_tab
-from app.ui.tabs.race_tab import RaceTab
+from app.ui.tabs.race import RaceTab
 from engine.errors import MissingWeights, NotSupported
 
 
