@@ -2,7 +2,8 @@
 
 A part stands between `<!-- KIND ... -->` and `<!-- end -->`; PARTS names the kinds:
 
-    knobs NAME ...           knobs and presets of methods, without the shared ones
+    methods                  a row for each method
+    knobs NAME ...           knobs and presets of methods, without the shared ones; NAME = others: those of no other page
     shared knobs             knobs that at least three methods have in the same form
     bench FILE: COMMAND      rows of docs/bench/FILE, written by COMMAND with --csv
     passes FILE: COMMAND     passes on a CPU
@@ -25,8 +26,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # this checkout, whichever one is installed
 
-from engine.core import Knob, Method  # noqa: E402
-from engine.methods import METHODS, PRESETS  # noqa: E402
+from engine.core import Knob, Knobs, Method  # noqa: E402
+from engine.methods import METHODS, find, title  # noqa: E402
 from research.bench.kernels import BANDWIDTH, WORK, bound  # noqa: E402
 
 AIMS = (  # subject, aim, file, exact or not, and the column that the aim is about
@@ -64,10 +65,32 @@ def row(knob: Knob) -> str:
 def presets_of(name: str) -> list[str]:
     """A line for each preset of a method."""
     return [
-        f"- `{preset}`: " + ", ".join(f"`{knob}` = {value}" for knob, value in values.items())
-        for preset, (method, values) in PRESETS.items()
-        if method == name
+        f"- `{preset.name}`: " + ", ".join(f"`{knob}` = {value}" for knob, value in preset.knobs.items())
+        for preset in METHODS[name].presets
     ]
+
+
+def is_exact(name: str) -> bool:
+    """True if a method or preset is exact with its own knobs."""
+    method, preset = find(name)
+    return method.exact(Knobs({k.name: k.default for k in method.knobs} | preset))
+
+
+def pages() -> dict[str, str]:
+    """The page with the knobs of each method that has one, from the root, by method."""
+    found = {path: path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs/methods").glob("*.md"))}
+    parts = ((path, part[2]) for path, page in found.items() for part in PART.findall(page) if part[1] == "knobs")
+    return {name: str(path.relative_to(ROOT)) for path, names in parts for name in names.split()}
+
+
+def methods_table() -> str:
+    """A row for each method: its page, what it does, whether it is exact, and its presets."""
+    lines, known = ["| method | what it does | exact | presets |", "|---|---|---|---|"], pages()
+    for name, method in METHODS.items():
+        own = f"[`{name}`]({known[name]})" if name in known else f"`{name}`"
+        presets = ", ".join(f"`{preset.name}` ({'exact' if is_exact(preset.name) else 'not exact'})" for preset in method.presets)
+        lines.append(f"| {own} | {title(name)}. {method.about} | {'yes' if is_exact(name) else 'no'} | {presets} |")
+    return "\n".join(lines)
 
 
 def shared_knobs() -> dict[str, list[str]]:
@@ -193,7 +216,9 @@ def aims_table() -> str:
 
 def knob_tables(names: str) -> str:
     """The tables of several methods; raises KeyError for a method that does not exist."""
-    return "\n".join(table(METHODS[name]) for name in names.split())
+    known = pages()
+    chosen = [name for name in METHODS if name not in known] if names == "others" else names.split()
+    return "\n".join(table(METHODS[name]) for name in chosen)
 
 
 def from_file(write: Callable[[Path, str], str]) -> Callable[[str], str]:
@@ -207,6 +232,7 @@ def from_file(write: Callable[[Path, str], str]) -> Callable[[str], str]:
 
 
 PARTS: dict[str, Callable[[str], str]] = {
+    "methods": lambda _: methods_table(),
     "knobs": knob_tables,
     "shared knobs": lambda _: shared_table(),
     "bench": from_file(bench_table),
@@ -225,7 +251,7 @@ def fill(page: str) -> str:
 
 def main() -> None:
     """Rewrites the pages and names those that changed."""
-    for path in sorted((ROOT / "docs").rglob("*.md")):
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         old = path.read_text(encoding="utf-8")
         if (new := fill(old)) != old:
             path.write_text(new, encoding="utf-8")

@@ -79,6 +79,8 @@ class Knob:
     choices: tuple[str, ...] = ()  # names; stored as their index
     live: bool = True  # False: read only when the run starts
     when: tuple[str, ...] = ()  # another knob, then the choices of it that enable this one; () = always enabled
+    label: str = ""  # its name on the page; "" = the name in words
+    words: Mapping[str, str] = field(default_factory=dict, hash=False)  # by choice: what it is called on the page, if not by its name
 
     def to_number(self, value: float | str) -> float:
         """The number that stores a value; raises BadKnob with the range or the choices."""
@@ -586,8 +588,36 @@ class Case:
 
 
 @dataclass(frozen=True)
+class Preset:
+    """Knobs of a method under a name of their own."""
+
+    name: str
+    about: str  # one sentence for a person who does not know the paper
+    knobs: Mapping[str, float | str]
+    title: str = ""  # "" = the method's title, and the rest of the name in brackets
+    needs: frozenset[str] = frozenset()  # beyond those of the method
+
+
+Candidate = tuple[str, dict[str, float | str]]  # the name of a method or preset, and knobs
+
+
+def no_candidates(backbone: Backbone) -> list[Candidate]:
+    """The candidates of a method that `auto` never tries."""
+    return []
+
+
+@dataclass(frozen=True)
 class Method:
-    """A row of the table of methods."""
+    """All that is known of a method: menus, documentation, `verify`, `bench` and `auto` read it here.
+
+    exact, why     : whether the output has the model's distribution with these knobs, and why (not): one sentence for the badge
+    drafters       : names for the backbone's `drafter(name)`, of those that are among its capabilities
+    common         : exact knobs, for the claims that every method must meet
+    drafts_past_end: False if no draft can follow a drafted end of the sequence, so that the mutant that forgets it changes nothing
+    baseline       : whether no paper here proposes it
+    candidates     : what `auto` may try on a backbone that has what the method needs; all of it exact
+    unmeasured     : the name (its own or a preset's) that `auto` takes for a model of which no tokens are recorded; "" = never
+    """
 
     name: str
     title: str
@@ -595,15 +625,23 @@ class Method:
     knobs: tuple[Knob, ...]
     paper: str
     exact: Callable[[Knobs], bool]
-    why: Callable[[Knobs], str]  # one sentence for the badge: why it is exact, or why not
+    why: Callable[[Knobs], str]
+    about: str = ""  # one sentence for a person who does not know the paper
     needs: frozenset[str] = frozenset()
-    drafters: tuple[str, ...] = ()  # names for the backbone's `drafter(name)`, of those that are among its capabilities
+    drafters: tuple[str, ...] = ()
     cases: tuple[Case, ...] = ()
-    common: Mapping[str, float | str] = field(default_factory=dict)  # exact knobs, for the claims that every method must meet
+    common: Mapping[str, float | str] = field(default_factory=dict)
+    drafts_past_end: bool = True
+    baseline: bool = False
+    presets: tuple[Preset, ...] = ()
+    candidates: Callable[[Backbone], list[Candidate]] = no_candidates
+    unmeasured: str = ""
 
 
+PLAIN = "ar"  # the name of plain decoding, with which every method is compared
 VERIFY = Knob(
     "verify", "", "residual", choices=("residual", "match seed"), live=False,
     help="residual: speculative sampling, the same distribution as plain decoding. match seed: the same tokens as plain decoding "
     "with this seed.",
+    label="Checked for", words={"residual": "the same chances", "match seed": "the same result"},
 )  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any
 
 from engine.backbones.lowpoly import Lowpoly, Mesh
 from engine.backbones.lowpoly_together import decode_together
-from engine.core import VERIFY, KnobArray, Knobs, Method, Prompt
+from engine.core import PLAIN, VERIFY, KnobArray, Knobs, Method, Prompt
 from engine.errors import BadKnob, BadPrompt
 from engine.mesh.distance import distance
 
@@ -64,7 +64,7 @@ def seeded(method: Method, knobs: Mapping[str, Any]) -> dict[str, Any]:
         seen = KnobArray(method.knobs, found).read()
         if seen[VERIFY.name] == "match seed" and method.exact(Knobs(seen)):
             return found
-    elif method.name == "ar":
+    elif method.name == PLAIN:
         return found
     raise BadKnob(
         f"{method.name} draws another mesh of a seed than plain decoding, which chooses the seed. Leave --best-of out, "

@@ -229,14 +229,6 @@ def test_every_tab_is_in_the_table():
     assert [tab for tab in tabs if tab not in table] == []
 
 
-@pytest.mark.parametrize("name", [*METHODS, *PRESETS])
-def test_readme_mentions(name):
-    readme = ROOT / "README.md"
-    if not readme.exists():
-        pytest.skip("README.md is not written yet")
-    assert re.search(rf"\b{re.escape(name)}\b", readme.read_text(encoding="utf-8"))
-
-
 def undocumented(module: str) -> list[str]:
     """Public functions and classes at a module's top level without a docstring, and the module itself if it has none."""
     silent = [

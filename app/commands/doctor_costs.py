@@ -55,7 +55,7 @@ def of_model(name: str, again: bool) -> list[dict[str, Any]]:
 
 def table(rows: list[dict[str, Any]]) -> list[str]:
     """The lines of the table."""
-    from engine.methods import auto_title
+    from engine.methods import title
     from engine.tuning.curve import WIDTHS
 
     lines = [f"{'milliseconds per pass, by rows':31}" + "".join(f"{width:>8}" for width in WIDTHS)]
@@ -72,5 +72,5 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
         if row["disturbed"]:
             lines.append("  other programs kept the processor busy: do not trust these numbers; they are measured again next time")
         if row["auto"]:
-            lines.append(f"  {auto_title(row['auto'])}")
+            lines.append(f"  {title(row['auto'])}")
     return lines

@@ -182,13 +182,13 @@ def pairs_of(options: argparse.Namespace) -> dict[str, str]:
 
 def knobs_of(options: argparse.Namespace, method: Any, preset: Mapping[str, Any]) -> dict[str, Any]:
     """A preset's knob values, overridden by --set and --verify; raises BadKnob for a name or value that the method does not have."""
-    from engine.core import KnobArray
+    from engine.core import PLAIN, KnobArray
     from engine.errors import BadKnob
 
     knobs = dict(preset) | pairs_of(options)
     if options.verify and any(k.name == "verify" for k in method.knobs):
         knobs["verify"] = options.verify
-    elif options.verify and method.name != "ar":
+    elif options.verify and method.name != PLAIN:
         raise BadKnob(f"{method.name} has no verification mode; leave --verify out.")
     KnobArray(method.knobs, knobs)
     return knobs

@@ -24,19 +24,19 @@ def compare(backbone: Any, method: Any, prompt: Any, knobs: Mapping[str, Any], n
     """A run and plain decoding, timed in turns; the speed-up compares seconds per token, as runs may differ in length."""
     from statistics import median
 
-    from engine.methods import METHODS
+    from engine.methods import METHODS, PLAIN
     from engine.run import generate, speedup
     from engine.tuning.alternate import alternate
 
     kinds = {
-        "plain": lambda _: generate(backbone, METHODS["ar"], prompt).finish(),
+        "plain": lambda _: generate(backbone, METHODS[PLAIN], prompt).finish(),
         "fast": lambda _: generate(backbone, method, prompt, knobs, name=name).finish(),
     }
     runs = {name: inputs[0] for name, inputs in alternate(kinds).items()}
     plain, fast = runs["plain"], runs["fast"]
     same = plain[0].in_order == fast[0].in_order
     seconds = round(median(run.seconds for run in plain), 4)
-    return fast[0], {"compare": {"method": "ar", "seconds": seconds, "speedup": round(speedup(plain, fast), 3), "same_tokens": same}}
+    return fast[0], {"compare": {"method": PLAIN, "seconds": seconds, "speedup": round(speedup(plain, fast), 3), "same_tokens": same}}
 
 
 def report(run: Any, folder: Path) -> dict[str, Any]:
@@ -71,10 +71,10 @@ def files_of(folder: Path) -> dict[str, str]:
 
 def readable(line: dict[str, Any]) -> str:
     """The line as text."""
-    from engine.methods import AUTO, auto_title
+    from engine.methods import AUTO, title
 
     name, kind = line["preset"] or line["method"], "exact" if line["exact"] else "not exact"
-    name = auto_title(name) if name.startswith(f"{AUTO}:") else name
+    name = title(name) if name.startswith(f"{AUTO}:") else name
     text = (
         f"{name} ({kind}): {line['tokens']} tokens in {line['forwards']} passes "
         f"({line['step_compression']:.2f} a pass), {line['seconds']:.2f} s, {line['tokens_per_second']:.0f} tokens/s"

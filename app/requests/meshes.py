@@ -32,6 +32,7 @@ def settings(sampling: Sampling) -> tuple[Knob, ...]:
     adherence = Knob(
         "adherence", "", sampling.adherence, 0, 100, 5, live=False,
         help="How strongly corners keep to the points. 0: as the model would set them. 50 helps most when it misreads a shape.",
+        label="Keep to the points",
     )  # fmt: skip
     return temperature, adherence, BUDGET, REPEAT
 

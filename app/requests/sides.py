@@ -9,9 +9,8 @@ from app.requests import validation
 from app.sentences import brief
 from engine.core import ANY_SUIT, Backbone, Knob, Knobs, Method, Suits
 from engine.errors import BadPrompt
-from engine.methods import METHODS, PRESETS, find
+from engine.methods import AUTO, METHODS, find
 
-PLAIN = "ar"
 ONCE, OFTEN, TIMES = "once", "5 times", 5
 REPEAT = Knob("repeat", "", ONCE, choices=(ONCE, OFTEN), help=f"{OFTEN}: the median time of every side, and its quartiles.", live=False)
 NO_SETTINGS = "settings must hold names with numbers or words, not {}. Leave it out for the defaults."
@@ -25,7 +24,7 @@ def start_values(name: str, suits: Suits = ANY_SUIT) -> tuple[Method, dict[str, 
     that both sides give the same tokens."""
     method, preset = find(name)
     values = {**suits.get(method.name, {}), **preset}
-    if name not in PRESETS and any(k.name == "verify" for k in method.knobs):
+    if (name in METHODS or name.startswith(f"{AUTO}:")) and any(k.name == "verify" for k in method.knobs):
         taken = preset if name not in METHODS else {}  # auto's own knobs
         seeded = {k.name: k.default for k in method.knobs} | taken | {"verify": "match seed"}
         if method.exact(Knobs(seeded)):

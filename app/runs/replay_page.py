@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import gradio as gr
 
 from app.live.stream import Growth
-from app.requests.sides import PLAIN
 from app.ui.method_menu import title_of
 from app.ui.panels import canvas
 from app.ui.panels.made import made_with
 from app.ui.style import header, theme
+from engine.core import PLAIN
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
 OWN = Path(__file__).parent

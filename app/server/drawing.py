@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from app.live.boards.picture import Board
-from app.requests.sides import PLAIN
 from app.runs import history
 from app.server.images_request import ImagesRequest
 from app.server.refusals import CLOSING, OVERLOADED, Refused
 from app.shared import Shared
-from engine.core import Prompt
+from engine.core import PLAIN, Prompt
 from engine.run import Run, speedup
 
 

@@ -15,7 +15,6 @@ import gradio as gr
 import numpy as np
 
 from app.ui.panels import panel
-from app.ui.style import wording
 from engine.core import Knob, Knobs, Method
 
 LOG_STOPS = 64
@@ -51,16 +50,26 @@ def declare(knob: Knob) -> dict[str, Any]:
     """What the browser needs to know about a knob."""
     return {
         "name": knob.name,
-        "label": wording.label(knob),
+        "label": label(knob),
         "symbol": knob.symbol,
-        "help": wording.explanation(knob),
+        "help": explanation(knob),
         "default": knob.default,
         "choices": list(knob.choices),
-        "said": [wording.choice(choice) for choice in knob.choices],
+        "said": [f"{knob.words[each]} ({each})" if each in knob.words else each for each in knob.choices],
         "stops": [] if knob.choices else stops(knob),
         "live": knob.live,
         "when": list(knob.when),
     }
+
+
+def label(knob: Knob) -> str:
+    """The name of a knob in words."""
+    return knob.label or knob.name.replace("_", " ").capitalize()
+
+
+def explanation(knob: Knob) -> str:
+    """What a knob does, with its name on the command line where the page's label is another one."""
+    return f"{knob.help} On the command line: {knob.name}." if knob.help and knob.label else knob.help
 
 
 def stops(knob: Knob) -> list[float]:

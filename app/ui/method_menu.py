@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.requests.sides import PLAIN, start_values
+from app.requests.sides import start_values
 from app.ui import knobs as knob_panel
-from app.ui.style import wording
-from engine.core import ANY_SUIT, Backbone, Method, Suits
-from engine.methods import ABOUT, AUTO, BASELINES, METHODS, PRESETS, auto_title, find
+from engine.core import ANY_SUIT, PLAIN, Backbone, Method, Suits
+from engine.methods import AUTO, find, names
+from engine.methods import about as about_method
+from engine.methods import title as title_of
 from engine.run import Run
 from engine.tuning.auto import resolve
 from engine.tuning.prepare import to_stderr_once
 
 PLAIN_SIDE = ("Plain decoding", "One token at a time.")
+BASELINES = "Baselines"
 GROUPS = {True: "Exact: the same as plain decoding", False: "Relaxed: faster, not the same"}  # by exactness of the initial knobs
 
 
@@ -26,14 +28,12 @@ def choices(backbone: Backbone) -> list[tuple[str, str]]:
 def with_auto(found: list[tuple[str, str]], backbone: Backbone) -> list[tuple[str, str]]:
     """The choices behind what auto takes for this model on this machine; measures the machine if that was not done yet."""
     name = resolve(backbone, to_stderr_once)  # every visitor's page asks again
-    return [(auto_title(name), name), *found]
+    return [(title_of(name), name), *found]
 
 
 def choices_for(capabilities: frozenset[str]) -> list[tuple[str, str]]:
     """(title, name) of the methods and presets that these capabilities support, without plain decoding."""
-    methods = {n: m for n, m in METHODS.items() if m.needs <= capabilities and n != PLAIN}
-    presets = [(preset_title(name), name) for name in PRESETS if find(name)[0].needs <= capabilities]
-    return [(m.title, n) for n, m in methods.items()] + presets
+    return [(title_of(name), name) for name in names() if find(name)[0].needs <= capabilities and name != PLAIN]
 
 
 def cards(offered: Sequence[tuple[str, str]], suits: Suits = ANY_SUIT, speedups: Mapping[str, float] | None = None) -> list[dict[str, Any]]:
@@ -43,16 +43,16 @@ def cards(offered: Sequence[tuple[str, str]], suits: Suits = ANY_SUIT, speedups:
     for title, name in offered:
         method, given = start_values(name, suits)
         exact = knob_panel.badge(method, given)["exact"]
-        group = "Baselines" if name in BASELINES else GROUPS[exact]
+        group = BASELINES if method.baseline else GROUPS[exact]
         speed = (speedups or {}).get(name)
         found.append({"name": name, "title": title, "exact": exact, "about": about(name), "group": group, "speed": told_speed(speed)})
-    order = (*GROUPS.values(), "Baselines")
+    order = (*GROUPS.values(), BASELINES)
     return sorted(found, key=lambda card: order.index(card["group"]))
 
 
 def about(name: str) -> str:
     """A method or preset in a few words, or what auto is."""
-    return "The fastest exact method on this machine, as measured." if name.startswith(f"{AUTO}:") else ABOUT[name]
+    return "The fastest exact method on this machine, as measured." if name.startswith(f"{AUTO}:") else about_method(name)
 
 
 def told_speed(speedup: float | None) -> str:
@@ -60,21 +60,6 @@ def told_speed(speedup: float | None) -> str:
     if speedup is None:
         return ""
     return f"{speedup:.1f}× here" if speedup >= 0.95 else f"{speedup:.2f}× here"
-
-
-def preset_title(name: str) -> str:
-    """A preset's own title, or its method's title and its name: "SJD++ (published)"."""
-    if name in wording.PRESETS:
-        return wording.PRESETS[name]
-    method = PRESETS[name][0]
-    return f"{METHODS[method].title} ({name.removeprefix(method).strip('_').replace('_', ' ')})"
-
-
-def title_of(name: str) -> str:
-    """The title of a method or preset, or of what auto took."""
-    if name.startswith(f"{AUTO}:"):
-        return auto_title(name)
-    return preset_title(name) if name in PRESETS else METHODS[name].title
 
 
 def side_words(name: str | None, right_words: str) -> tuple[str, str]:
@@ -108,12 +93,9 @@ def badge(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def foremost(method: Method, values: Mapping[str, Any]) -> list[str]:
-    """The number that sums up a method, in words: ["window 16"]; else the first that it is told; [] if there is none."""
-    numbers = {knob.name: knob for knob in reversed(method.knobs) if not knob.choices}
-    found = next((numbers[name] for name in (*wording.FOREMOST, *reversed(numbers)) if name in numbers), None)
-    if found is None:
-        return []
-    return [f"{wording.label(found).lower()} {values.get(found.name, found.default):g}"]
+    """The first number of a method, in words: ["window 16"]; [] if it has none."""
+    first = next((knob for knob in method.knobs if not knob.choices), None)
+    return [] if first is None else [f"{knob_panel.label(first).lower()} {values.get(first.name, first.default):g}"]
 
 
 def explain(why: str) -> str:

@@ -53,6 +53,7 @@ CHILDREN = Knob(
     "children", "", "auto", choices=("auto", "sampled", "deterministic"),
     help="deterministic: the most probable children, as published. sampled: drawn children. auto: per node, the kind more likely to be "
     "accepted.",
+    label="Branches of the tree", words={"sampled": "drawn", "deterministic": "the likeliest"},
 )  # fmt: skip
 
 SURVIVAL = 0.6  # the assumed acceptance probability of a drawn token, when auto compares drawn with chosen children

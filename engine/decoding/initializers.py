@@ -15,6 +15,11 @@ INIT = Knob(
     "init", "", "sample left", choices=("random", "repeat left", "repeat above", "sample left", "sample above", "up-sampled"),
     help="How new window slots are filled: uniformly, with a neighbour's token, by a draw from a neighbour's distribution, or by "
     "up-sampling the same picture, generated at the model's smallest size one row ahead.",
+    label="First guesses",
+    words={
+        "repeat left": "copied from the left", "repeat above": "copied from above", "sample left": "drawn as on the left",
+        "sample above": "drawn as above", "up-sampled": "from a small picture",
+    },
 )  # fmt: skip
 
 

@@ -42,11 +42,18 @@ from engine.rules import (
 RELAX = Knob(
     "relax", "", "off", choices=("off", "additive", "multiplicative"),
     help="off: exact. additive: a draft may borrow up to δ of probability from similar codes. multiplicative: up to λ times its own.",
+    label="Tolerance", words={"additive": "by an amount", "multiplicative": "by a factor"},
 )  # fmt: skip
-ADDED = Knob("added_mass", "δ", 0.1, 0, 1, 0.01, help="The most probability a draft may borrow.")
-MULTIPLIED = Knob("multiplied_mass", "λ", 0.5, 0, 5, 0.1, help="The most a draft may borrow, as a multiple of its own probability.")
-SHARE = Knob("neighbour_share", "k / V", 0.062, 0.001, 0.5, 0.001, "log", "Share of the codebook that counts as similar to a code.")
-DISTANCE = Knob("distance", "", "raw", choices=("raw", "cosine"), help="Distance measure between codes.")
+ADDED = Knob("added_mass", "δ", 0.1, 0, 1, 0.01, help="The most probability a draft may borrow.", label="Borrowed probability")
+MULTIPLIED = Knob(
+    "multiplied_mass", "λ", 0.5, 0, 5, 0.1, help="The most a draft may borrow, as a multiple of its own probability.",
+    label="Borrowed, times its own",
+)  # fmt: skip
+SHARE = Knob(
+    "neighbour_share", "k / V", 0.062, 0.001, 0.5, 0.001, "log", "Share of the codebook that counts as similar to a code.",
+    label="How many codes are similar",
+)  # fmt: skip
+DISTANCE = Knob("distance", "", "raw", choices=("raw", "cosine"), help="Distance measure between codes.", label="Similarity of codes")
 KNOBS = (
     RELAX,
     replace(ADDED, when=("relax", "additive")),

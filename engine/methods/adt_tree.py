@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from engine.core import VERIFY, Case, Knob, Knobs, Method, Sequence, Step
+from engine.core import VERIFY, Case, Knob, Knobs, Method, Preset, Sequence, Step
 from engine.decoding import neighbours, trees
 from engine.decoding.growth import CHILDREN, NODES, WIDTH, Shape
 from engine.decoding.trees import Cycle, Schedule, tree_decoding
@@ -28,11 +28,13 @@ from engine.noise import SCHEDULE, Noise
 CONTROLLER = Knob(
     "controller", "", "throughput", choices=("throughput", "adjacent"), live=False,
     help="adjacent: the paper's controller. throughput: the most expected tokens per unit of pass time.",
+    label="Shape of the tree", words={"throughput": "fastest here", "adjacent": "the paper's"},
 )  # fmt: skip
 _ADJACENT, _THROUGHPUT = ("controller", "adjacent"), ("controller", "throughput")
 START = Knob(
     "tree_init", "", "left", choices=("left", "above", "random", "flock"), when=_ADJACENT,
     help="Tree that the next shape starts from: a neighbour's, a random one, or the mean within a radius (TokenFlock).",
+    label="The next tree begins as", words={"flock": "mean of the trees nearby"},
 )  # fmt: skip
 RADIUS = Knob("radius", "", 3, 1, 8, 1, help="Distance in tokens within which trees are averaged.", when=("tree_init", "flock"))
 BASE_DEPTH = Knob("base_depth", "d~", 0, 0, 12, 1, help="Depth that a next tree is adapted from, 0: that of tree_init.", when=_ADJACENT)
@@ -176,10 +178,11 @@ def _case(name: str, mutants: tuple[str, ...], **knobs: float | str) -> Case:
 METHOD = Method(
     name="adt_tree",
     title="ADT-Tree",
+    about="A tree of guesses that is wide where the picture is hard, and deep where it is easy.",
     decode=decode,
     knobs=(
-        CONTROLLER, START, RADIUS, BASE_DEPTH, BASE_WIDTH, FULL, DEPTH_STEP, WIDTH_STEP, DEPTH_LOW, DEPTH_HIGH, WIDTH_LOW, WIDTH_HIGH,
-        WIDTH, NODES, CHILDREN, ROW_COST, LEVEL_COST, *neighbours.KNOBS, VERIFY,
+        CONTROLLER, NODES, START, RADIUS, BASE_DEPTH, BASE_WIDTH, FULL, DEPTH_STEP, WIDTH_STEP, DEPTH_LOW, DEPTH_HIGH, WIDTH_LOW,
+        WIDTH_HIGH, WIDTH, CHILDREN, ROW_COST, LEVEL_COST, *neighbours.KNOBS, VERIFY,
     ),
     paper="ADT-Tree; TokenFlock",
     exact=neighbours.exact,
@@ -187,6 +190,14 @@ METHOD = Method(
     needs=frozenset({"hidden", "feature_draft"}),
     drafters=("feature_draft",),
     common=_TINY | {"children": "sampled"},
+    presets=(
+        Preset("adt_tree_published", "ADT-Tree as in its paper, with trees of up to 60 guesses.", {"controller": "adjacent"}),
+        Preset(
+            "adt_tree_lantern", "ADT-Tree as in its paper, with LANTERN's exchange of similar tokens.",
+            {"controller": "adjacent", "relax": "additive", "added_mass": 0.4}, title="ADT-Tree with LANTERN",
+        ),
+    ),
+    candidates=lambda backbone: [("adt_tree", {})],
     cases=(
         _case("left", ("tree: drawn nodes ranked by their tokens",), children="sampled"),
         _case("flock", ("tree: parents missing",), tree_init="flock", children="deterministic"),

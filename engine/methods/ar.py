@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from engine.core import NO_DRAFT, Case, Knobs, Method, Sequence, Step
+from engine.core import NO_DRAFT, PLAIN, Case, Knobs, Method, Sequence, Step
 from engine.decoding.verdict import drawn
 from engine.noise import Noise
 from engine.trace import Trace
@@ -29,12 +29,16 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
 
 
 METHOD = Method(
-    name="ar",
+    name=PLAIN,
     title="Plain decoding",
+    about="One token at a time: the speed that all others are compared with.",
     decode=decode,
     knobs=(),
     paper="the baseline",
     exact=lambda knobs: True,
     why=lambda knobs: "Exact: plain decoding defines the distribution.",
+    baseline=True,
+    drafts_past_end=False,  # it drafts nothing
+    candidates=lambda backbone: [(PLAIN, {})],
     cases=(Case("AR-CAL", "same law", toy={"top_p": 0.8, "temperature": 1.5}, mutants=("temperature after top-p",)),),
 )

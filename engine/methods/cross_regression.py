@@ -35,7 +35,9 @@ from engine.rules import CONSISTENT, LITERAL, EnergyRule, after_energy, deviatio
 from engine.sampling import best_of, draw, draw_gumbel
 from engine.trace import RoundTrace
 
-HORIZON = Knob("horizon", "γ", 16, 1, 64, 1, "log", "Number of predictive rows per pass, and the most drafts pending after it.")
+HORIZON = Knob(
+    "horizon", "γ", 16, 1, 64, 1, "log", "Number of predictive rows per pass, and the most drafts pending after it.", label="Tokens ahead"
+)
 MODE = Knob(
     "mode", "", "joint", choices=("joint", "sequential"), live=False,
     help="joint: every pass verifies drafts and makes new ones. sequential: one pass drafts, the next one verifies.",
@@ -44,13 +46,21 @@ REFRESH = Knob(
     "refresh", "", "coupled", choices=("carry", "redraw", "coupled"), live=False, when=("mode", "joint"),
     help="Drafts that were not reached. carry: kept with their distribution, as in the paper. redraw: redrawn from the newest "
     "distribution. coupled: redrawn with as few changes as possible.",
+    label="Guesses not reached yet", words={"carry": "kept", "redraw": "drawn anew", "coupled": "few changes"},
 )  # fmt: skip
 RULE = Knob(
     "rule", "", "consistent", choices=("consistent", "paper"),
     help="consistent: log u - Θ sqrt(k/γ), exact at Θ = 0. paper: algorithm 2 as printed, never exact.",
+    label="Rule", words={"consistent": "exact at 0", "paper": "as printed"},
 )  # fmt: skip
-TOLERANCE = Knob("energy_tolerance", "Θ", 0.0, 0.0, 16.0, 0.25, help="Tolerated shortfall of a draft's log p below log q, in nats.")
-SMOOTHING = Knob("energy_smoothing", "β", 0.0, 0.0, 0.9, 0.05, help="Weight of earlier drafts in the moving average of energies.")
+TOLERANCE = Knob(
+    "energy_tolerance", "Θ", 0.0, 0.0, 16.0, 0.25, help="Tolerated shortfall of a draft's log p below log q, in nats.",
+    label="Tolerated shortfall",
+)  # fmt: skip
+SMOOTHING = Knob(
+    "energy_smoothing", "β", 0.0, 0.0, 0.9, 0.05, help="Weight of earlier drafts in the moving average of energies.",
+    label="Memory of the rule",
+)  # fmt: skip
 
 MASK = Knob(
     "mask", "", "causal", choices=("causal", "both ways"), live=False,
@@ -219,6 +229,7 @@ _FOUR = {"rows": 1, "columns": 4}
 METHOD = Method(
     name="cross_regression",
     title="Cross-Regression",
+    about="The model itself predicts tokens further ahead; an energy decides how many to keep.",
     decode=decode,
     knobs=(HORIZON, TOLERANCE, SMOOTHING, MODE, REFRESH, MASK, RULE, ALLOWED, VERIFY),
     paper="Cross-Regression, Abulkhanov et al.",

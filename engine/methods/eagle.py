@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.core import VERIFY, Case, Knobs, Method, Sequence, Step
+from engine.core import VERIFY, Case, Knobs, Method, Preset, Sequence, Step
 from engine.decoding import neighbours, trees
 from engine.decoding.growth import CHILDREN, DEPTH, NODES, WIDTH
 from engine.decoding.trees import Fixed, tree_decoding
@@ -48,6 +48,7 @@ def _relaxed(rule: str, strength: float, kind: str) -> dict[str, float | str]:
 METHOD = Method(
     name="eagle",
     title="EAGLE-2",
+    about="A small drafter grows a tree of guesses; the model checks the whole tree at once.",
     decode=decode,
     knobs=KNOBS,
     paper="EAGLE-2, Li et al., arXiv 2406.16858; LANTERN, Jang et al., arXiv 2410.03355",
@@ -56,6 +57,14 @@ METHOD = Method(
     needs=frozenset({"hidden", "feature_draft"}),
     drafters=("feature_draft",),
     common=_SMALL | {"children": "sampled"},
+    presets=(
+        Preset("lantern", "A tree of guesses that accepts a token if similar ones are likely.", {"relax": "additive"}, title="LANTERN"),
+        Preset(
+            "lantern_static", "LANTERN++: a tree of fixed shape, and a milder exchange of similar tokens.",
+            {"relax": "multiplicative", "children": "sampled"}, title="LANTERN++",
+        ),
+    ),
+    candidates=lambda backbone: [("eagle", {"nodes": nodes}) for nodes in (4, 12)],
     cases=(
         Case(
             "TREE-EXACT deterministic", "same law", _SMALL | {"children": "deterministic"}, _SQUARE,

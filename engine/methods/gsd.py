@@ -32,9 +32,15 @@ from engine.kernels.pooled_mass import ranked
 from engine.noise import Noise
 from engine.rules import after_one_draw, deviation, ratio
 
-HALF = Knob("half_width", "G / 2", 7, 0, 50, 1, help="Ranks on either side of the draft that belong to its group (one less above).")
+HALF = Knob(
+    "half_width", "G / 2", 7, 0, 50, 1, help="Ranks on either side of the draft that belong to its group (one less above).",
+    label="Neighbours on either side",
+)  # fmt: skip
 GAP = Knob("probability_gap", "", 0.15, 0, 1, 0.01, help="Limit on the difference in probability between the draft and its group.")
-FAR = Knob("code_distance", "", 0.5, 0, 2, 0.05, help="Limit on the code distance (one minus cosine) between the draft and its group.")
+FAR = Knob(
+    "code_distance", "", 0.5, 0, 2, 0.05, help="Limit on the code distance (one minus cosine) between the draft and its group.",
+    label="Farthest similar code",
+)  # fmt: skip
 
 
 def beside(half: int) -> list[int]:
@@ -155,6 +161,7 @@ _LINE = {"rows": 1, "columns": 3, "vocabulary": 5, "guidance": 1.0}
 METHOD = Method(
     name="gsd",
     title="GSD",
+    about="Accepts a token if the model finds a group of similar ones likely enough.",
     decode=decode,
     knobs=(WINDOW, INIT, HALF, GAP, FAR, ALLOWED, VERIFY),
     paper="GSD, arXiv 2508.07747",

@@ -60,12 +60,14 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
 METHOD = Method(
     name="jacobi",
     title="Jacobi",
+    about="Guesses a window of tokens, and keeps those that the model then gives itself.",
     decode=decode,
     knobs=(WINDOW, INIT, VERIFY),
     paper="Santilli et al. 2023",
     exact=lambda knobs: True,
     why=lambda knobs: "Exact: a token is kept only if it equals the model's own draw in its true context.",
     common={"window": 4},
+    baseline=True,
     cases=(
         Case("JAC-GREEDY", "same tokens", {"window": 4, "init": "random"}, {"temperature": 0.0}, ("commit one answer more",)),
         Case("JAC-SAMPLE", "same law", {"window": 4, "init": "random"}, mutants=("commit one answer more",)),

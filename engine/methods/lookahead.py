@@ -27,7 +27,9 @@ from engine.tree import depths
 
 COLUMNS = Knob("columns", "W", 8, 1, 32, 1, "log", "Columns of the lookahead branch: n-grams that a pass makes.", live=False)
 LENGTH = Knob("length", "N", 4, 2, 8, 1, "linear", "Tokens of an n-gram, with the one that it begins with.", live=False)
-CANDIDATES = Knob("candidates", "G", 8, 1, 32, 1, "log", "Most n-grams that a pass verifies: the newest of those that fit.")
+CANDIDATES = Knob(
+    "candidates", "G", 8, 1, 32, 1, "log", "Most n-grams that a pass verifies: the newest of those that fit.", label="Guesses a place"
+)
 
 Guesses = list[list[int]]  # by level, then by column
 Nodes = tuple[list[int], list[int]]  # tokens and parents of a forest
@@ -116,12 +118,14 @@ _SMALL = {"columns": 3, "length": 3, "candidates": 3}
 METHOD = Method(
     name="lookahead",
     title="Lookahead",
+    about="Guesses ahead in several columns, and checks the runs that begin with the newest token.",
     decode=decode,
     knobs=(COLUMNS, LENGTH, CANDIDATES, VERIFY),
     paper="Lookahead Decoding, Fu et al., arXiv 2402.02057",
     exact=lambda knobs: True,
     why=lambda knobs: "Exact: a token is kept only if it equals the model's own draw in its true context.",
     common=_SMALL,
+    baseline=True,
     cases=(
         Case("LOOKAHEAD-EXACT", "same law", _SMALL, mutants=("lookahead: first node unverified", "lookahead: rows of the other branch")),
         Case("LOOKAHEAD-T0", "same tokens", _SMALL, {"temperature": 0.0}, ("lookahead: rows of the other branch",)),

@@ -20,8 +20,11 @@ from engine.decoding.policy import matches_seed
 from engine.decoding.verdict import step_over
 from engine.noise import Noise
 
-DRAFTED = Knob("drafted", "m", 4, 1, 16, 1, help="Number of tokens drafted from the continuation found.")
-MATCHED = Knob("matched", "g", 3, 1, 6, 1, help="Longest run of newest tokens to look up; shorter runs are tried next, down to one.")
+DRAFTED = Knob("drafted", "m", 4, 1, 16, 1, help="Number of tokens drafted from the continuation found.", label="Copied tokens")
+MATCHED = Knob(
+    "matched", "g", 3, 1, 6, 1, help="Longest run of newest tokens to look up; shorter runs are tried next, down to one.",
+    label="Longest match",
+)  # fmt: skip
 
 
 class Index:
@@ -72,11 +75,14 @@ def continuation(index: Index, knobs: Knobs, sequence: Sequence, dtype: torch.dt
 METHOD = Method(
     name="lookup",
     title="Prompt lookup",
+    about="Copies what followed the last time the same tokens occurred; the model checks the copy.",
     decode=decode,
     knobs=(DRAFTED, MATCHED, VERIFY),
     paper="Prompt Lookup Decoding, Saxena, 2023",
     exact=lambda knobs: True,
     why=lambda knobs: "Exact: a draft is fixed by the tokens so far and accepted with its probability under the model.",
+    baseline=True,
+    drafts_past_end=False,  # nothing followed an end
     cases=(
         Case("PLD-EXACT", "same law", {"drafted": 3}, mutants=("lookup: first draft unverified",)),
         Case("SEED-EXACT", "same tokens", {"verify": "match seed"}, mutants=("iteration in the noise",)),

@@ -77,6 +77,7 @@ _SQUARE = {"rows": 2, "columns": 2}
 METHOD = Method(
     name="medusa",
     title="Medusa",
+    about="Small heads guess one token each, independently; the model checks the tree of their guesses.",
     decode=decode,
     knobs=(DEPTH, WIDTH, NODES, CHILDREN, *neighbours.KNOBS, VERIFY),
     paper="Medusa, Cai et al., arXiv 2401.10774",
@@ -85,6 +86,7 @@ METHOD = Method(
     needs=frozenset({"raster", "hidden", "spatial_heads"}),
     drafters=("spatial_heads",),
     common=_SMALL | {"children": "sampled"},
+    baseline=True,
     cases=(
         Case(
             "TREE-EXACT deterministic", "same law", {"depth": 2, "width": 3, "nodes": 12, "children": "deterministic"}, _SQUARE,

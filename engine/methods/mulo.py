@@ -45,6 +45,7 @@ from engine.trace import Trace
 LEAST = Knob(
     "least_mass", "τ", 1e-4, 0, 1, 1e-6, "log",
     "A draft stays if its neighbourhood has more probability than this. 0 keeps every possible draft; 1 redraws all (plain decoding).",
+    label="Keep a draft above",
 )  # fmt: skip
 RADIUS = Knob("radius", "l", 3, 0, 8, 1, help="Distance around a refused draft within which drafts are redrawn.")
 FACTOR = Knob("factor", "r", "2", choices=("2", "4"), live=False, help="Scale factor between the picture and the drafted one, per side.")
@@ -70,6 +71,7 @@ STALE = Knob(
     "stale_kv", "", "off", choices=("off", "on"), live=False,
     when=("repair", "in order"),
     help="Kept drafts keep the cache of the verification pass, which attended to refused drafts: fewer rows per pass, worse distributions.",
+    label="Reuse the cache",
 )  # fmt: skip
 
 
@@ -342,6 +344,7 @@ _SQUARE = {"rows": 4, "columns": 4}
 METHOD = Method(
     name="mulo",
     title="MuLo-SD",
+    about="Draws the picture small, enlarges it, and repairs what the model refuses.",
     decode=decode,
     knobs=(LEAST, RADIUS, FACTOR, BLOCK, AHEAD, UP_SAMPLER, REPAIR, BEHIND, STALE, ADDED, SHARE, DISTANCE, VERIFY),
     paper="MuLo-SD, arXiv 2601.05149",
@@ -349,6 +352,7 @@ METHOD = Method(
     why=why,
     needs=frozenset({"raster", "wavefront", "codebook", "at_scale"}),
     common=_ALL_DRAWN | {"factor": "4"},
+    drafts_past_end=False,  # it redraws all tokens
     cases=(
         Case("MULO-AR", "same tokens", _ALL_DRAWN | {"verify": "match seed"}, _SQUARE, ("keep one row more",)),
         Case("MULO-AR islands", "same tokens", _ALL_DRAWN | {"repair": "islands"}, _SQUARE, ("mulo: row of the refused draft",)),

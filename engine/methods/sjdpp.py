@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.core import VERIFY, Case, Knob, Knobs, Method, Sequence, Step
+from engine.core import VERIFY, Case, Knob, Knobs, Method, Preset, Sequence, Step
 from engine.decoding import neighbours
 from engine.decoding.initializers import INIT, WINDOW
 from engine.decoding.policy import MATCH, matches_seed, not_exact
@@ -65,10 +65,16 @@ REFRESH = Knob(
     "refresh", "", "coupled gumbel", choices=tuple(REFRESHES), live=False,
     help="Drafts after the first rejection. redraw: redrawn. reuse: kept by the paper's ratio rule (published: not exact; mixture: with "
     "their true distribution). coupled: redrawn with as few changes as possible. initialise: filled like empty slots, without refinement.",
+    label="Guesses not reached yet",
+    words={
+        "redraw": "drawn anew", "reuse published": "the paper's rule", "reuse mixture": "kept fairly",
+        "coupled maximal": "kept if possible", "coupled gumbel": "same luck again", "initialise": "like empty places",
+    },
 )  # fmt: skip
 REUSE_RATIO = Knob(
     "reuse_ratio", "τ", 0.5, 0.0, 2.0, 0.05, help="Keep a draft if its p/q exceeds this.",
     when=("refresh", "reuse published", "reuse mixture"),
+    label="Keep a guess above",
 )  # fmt: skip
 
 
@@ -116,15 +122,29 @@ def _case(refresh: str, *mutants: str, claim: str = "same law", name: str = "MC-
 _LENDING = {"window": 2, "init": "random", "relax": "additive", "added_mass": 0.3, "neighbour_share": 0.4}
 _LINE = {"rows": 1, "columns": 3, "vocabulary": 5, "guidance": 1.0}
 
+WINDOWS, SHORT = (4, 8, 12, 16, 24, 32, 48, 64), (4,)  # that auto tries: of pictures, and of meshes
 METHOD = Method(
     name="sjdpp",
     title="SJD++",
+    about="Like SJD, but tokens after a refused one stay in the window wherever they can.",
     decode=decode,
     knobs=(WINDOW, INIT, REFRESH, REUSE_RATIO, *neighbours.KNOBS, VERIFY),
     paper="SJD++, Teng et al.; coupling: MC-SJD, arXiv 2510.24211",
     exact=is_exact,
     why=why,
     common={"window": 4},
+    presets=(
+        Preset(
+            "sjdpp_published", "SJD++ with the paper's own rule, which keeps some tokens too often.",
+            {"refresh": "reuse published", "reuse_ratio": 0.5},
+        ),
+        Preset(
+            "mulo_jacobi", "The window of SJD++ starts from a small picture, enlarged; the model checks every token.",
+            {"init": "up-sampled", "window": 32}, title="MuLo-SD with SJD++", needs=frozenset({"raster", "at_scale"}),
+        ),
+    ),
+    candidates=lambda backbone: [("sjdpp", {"window": window}) for window in (WINDOWS if "raster" in backbone.capabilities else SHORT)],
+    unmeasured="sjdpp",
     cases=(
         _case("reuse mixture", "published law", "law of the first draw", name="SJDPP-MIX"),
         _case("coupled maximal", "noise without the iteration", "residual is p"),

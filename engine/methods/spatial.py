@@ -20,7 +20,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
+from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Preset, Rows, Sequence, Step
 from engine.decoding.foreseen import BOTH, Foreseen, foreseen
 from engine.decoding.initializers import WINDOW
 from engine.decoding.policy import check_start, matches_seed, not_exact
@@ -43,6 +43,8 @@ REFRESHES: dict[str, Refresh] = {"coupled gumbel": coupled_gumbel, "coupled maxi
 REFRESH = Knob(
     "refresh", "", "coupled gumbel", choices=tuple(REFRESHES), live=False, when=("mode", "verified"),
     help="Drafts after the first rejection. coupled: redrawn with as few changes as possible. redraw: redrawn.",
+    label="Guesses not reached yet",
+    words={"coupled gumbel": "same luck again", "coupled maximal": "kept if possible", "redraw": "drawn anew"},
 )  # fmt: skip
 ROUNDS = Knob("rounds", "r", 2, 0, 8, 1, help="Passes that correct a row before it is final.", when=("mode", "published"))
 DEPTH = Knob("depth", "k_h", 5, 1, 8, 1, help="Drafts at once in the first row.", when=("mode", "published"))
@@ -133,6 +135,7 @@ _ROWS = {"mode": "published", "depth": 1}
 METHOD = Method(
     name="spatial",
     title="SSD",
+    about="Small heads foresee the row from the row above; the model checks the window.",
     decode=decode,
     knobs=(MODE, WINDOW, FORESEE, REFRESH, ROUNDS, DEPTH, VERIFY),
     paper="SSD, Xiang et al., arXiv 2606.20543; verified: ours",
@@ -141,6 +144,13 @@ METHOD = Method(
     needs=frozenset({"raster", "hidden", "spatial_heads"}),
     drafters=("spatial_heads",),
     common=_SMALL,
+    presets=(
+        Preset(
+            "spatial_published", "A whole row is foreseen from the row above, corrected in two passes, and final.",
+            {"mode": "published", "foresee": "columns"},
+        ),
+    ),
+    candidates=lambda backbone: [("spatial", {"window": window}) for window in (4, 8, 16)],
     cases=(
         Case("SSD-EXACT coupled gumbel", "same law", {"window": 3}, mutants=("spatial: law of one direction", "residual is p")),
         Case(

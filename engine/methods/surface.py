@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import torch
 
-from engine.core import NO_DRAFT, VERIFY, Case, Chosen, Draft, Knob, Knobs, Method, Sequence, Step
+from engine.core import NO_DRAFT, VERIFY, Backbone, Candidate, Case, Chosen, Draft, Knob, Knobs, Method, Sequence, Step
 from engine.decoding.head_drafts import HEADS, propose
 from engine.decoding.policy import matches_seed
 from engine.decoding.verdict import shown, step_over
@@ -22,7 +22,7 @@ from engine.drafters.mesh_heads import HeadsByKind
 from engine.mesh.next_vertices import NextVertices
 from engine.noise import Noise
 
-DRAFTED = Knob("drafted", "m", 6, 0, 16, 1, help="Most tokens drafted from the surface in a pass.")
+DRAFTED = Knob("drafted", "m", 6, 0, 16, 1, help="Most tokens drafted from the surface in a pass.", label="Copied tokens")
 GUESSED = Knob(
     "guessed", "D", 3, 0, 6, 1, live=False, help="Tokens that heads guess where the surface says nothing, if the model has heads."
 )
@@ -53,9 +53,18 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: HeadsByKind 
 _TOY = {"rows": 1, "columns": 6}  # long enough for steps that repeat
 _ALONE = {"guessed": 0}
 
+
+def candidates(backbone: Backbone) -> list[Candidate]:
+    """Without heads, and with each kind of heads that the model has."""
+    kinds = backbone.drafter("mesh_heads").kinds if "mesh_heads" in backbone.capabilities else ()
+    alone: list[Candidate] = [("surface", {"drafted": drafted, "guessed": 0}) for drafted in (4, 6)]
+    return alone + [("surface", {"heads": kind, "drafted": 2 * depth, "guessed": depth}) for kind in kinds for depth in (2, 3, 4)]
+
+
 METHOD = Method(
     name="surface",
     title="Surface drafts",
+    about="Foresees the vertices that close the surface, and parts that repeat; the model checks them.",
     decode=decode,
     knobs=(DRAFTED, GUESSED, HEADS, VERIFY),
     paper="ours",
@@ -63,6 +72,7 @@ METHOD = Method(
     why=lambda knobs: "Exact: a draft is fixed before its token is drawn, and accepted with its probability under the model.",
     needs=frozenset({"vertices"}),
     drafters=("mesh_heads",),
+    candidates=candidates,
     cases=(
         Case("SURFACE-EXACT", "same law", _ALONE, _TOY, ("surface: first draft unverified",)),
         Case("SURFACE-EXACT heads", "same law", {}, _TOY, ("surface: first draft unverified",)),

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
+from engine.core import NO_DRAFT, VERIFY, Backbone, Candidate, Case, Draft, Knob, Knobs, Method, Preset, Rows, Sequence, Step
 from engine.decoding import policy
 from engine.decoding.deviation import ALLOWED, Meter, chain_verdicts, coins, is_limited, limit_of
 from engine.decoding.head_drafts import HEADS, propose
@@ -35,17 +35,24 @@ DEPTH = Knob("depth", "D", 4, 1, 8, 1, help="Number of tokens the heads draft pe
 RULE = Knob(
     "accept", "", "threshold", choices=("threshold", "residual", "top k", "typical"),
     help="threshold: the paper's rule. residual: speculative sampling, exact. top k: the K most probable tokens. typical: Medusa's rule.",
+    label="Accept a guess",
+    words={"threshold": "likely enough", "residual": "the same chances", "top k": "among the best", "typical": "unsurprising"},
 )  # fmt: skip
 THRESHOLD = Knob(
     "accept_probability", "δ", 0.5, 0.05, 0.95, 0.01, help="A draft is accepted if its probability under the backbone exceeds this.",
     when=("accept", "threshold"),
+    label="Accept above",
 )  # fmt: skip
 JUDGE = Knob(
     "judge", "", "raw", choices=("raw", "warped"),
     when=("accept", "threshold", "top k", "typical"),
     help="Distribution that the rule uses. raw: the softmax of the logits (equation 3). warped: the one that tokens are sampled from.",
+    label="Probabilities of the rule",
 )  # fmt: skip
-TOP = Knob("accept_top", "Kₐ", 1, 1, 10, 1, help="Number of most probable tokens that are accepted.", when=("accept", "top k"))
+TOP = Knob(
+    "accept_top", "Kₐ", 1, 1, 10, 1, help="Number of most probable tokens that are accepted.", when=("accept", "top k"),
+    label="Accept among the best",
+)  # fmt: skip
 FLOOR = Knob(
     "typical_floor", "ε", 0.3, 0.01, 0.9, 0.01, help="A token more probable than this is always accepted.", when=("accept", "typical")
 )
@@ -53,6 +60,7 @@ DRAFTS = Knob(
     "drafts", "", "independent", choices=("independent", "most probable", "tree", "tree pruned"),
     help="How drafts are drawn: independently from each head, the most probable token of each, or a path of the tree of each head's Kₛ "
     "best tokens.",
+    label="Guesses of the heads",
 )  # fmt: skip
 BUDGET = replace(ALLOWED, when=("accept", "threshold", "top k", "typical"))
 TREE_TOP = Knob("tree_top", "Kₛ", 3, 1, 4, 1, help="Number of tokens per head in the tree.", when=("drafts", "tree", "tree pruned"))
@@ -172,9 +180,17 @@ def _why(knobs: Knobs) -> str:
 _EXACT = {"accept": "residual"}
 _LINE = {"rows": 1, "columns": 3, "vocabulary": 4, "guidance": 1.0, "temperature": 0.7}
 
+
+def candidates(backbone: Backbone) -> list[Candidate]:
+    """The exact preset, with each kind of heads that the model has."""
+    kinds = backbone.drafter("mesh_heads").kinds
+    return [("xspecmesh_exact", {"heads": kind, "depth": depth}) for kind in kinds for depth in (2, 3, 4, 5, 6)]
+
+
 METHOD = Method(
     name="xspecmesh",
     title="XSpecMesh",
+    about="Small extra heads guess the next tokens of a mesh; the model keeps the likely ones.",
     decode=decode,
     knobs=(DEPTH, RULE, THRESHOLD, JUDGE, BUDGET, HEADS, DRAFTS, TREE_TOP, TOP, FLOOR, VERIFY),
     paper="XSpecMesh, Chen et al., arXiv 2507.23777",
@@ -183,6 +199,14 @@ METHOD = Method(
     needs=frozenset({"mesh_heads"}),
     drafters=("mesh_heads",),
     common=_EXACT,
+    presets=(
+        Preset(
+            "xspecmesh_exact", "The same heads, checked so that every mesh is as likely as with plain decoding.",
+            {"accept": "residual", "drafts": "most probable"},
+        ),
+    ),
+    candidates=candidates,
+    unmeasured="xspecmesh_exact",
     cases=(
         Case("HEADS-EXACT independent", "same law", _EXACT, mutants=("residual is p", "heads: one-hot law")),
         Case("HEADS-EXACT most probable", "same law", _EXACT | {"drafts": "most probable"}, mutants=("residual is p",)),

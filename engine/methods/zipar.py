@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.core import VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
+from engine.core import VERIFY, Case, Draft, Knob, Knobs, Method, Preset, Rows, Sequence, Step
 from engine.decoding.policy import check_start, matches_seed, not_exact
 from engine.decoding.verdict import WindowState, correct, step_of, verify
 from engine.decoding.wavefront import WHOLE, lead, predict
@@ -70,6 +70,8 @@ REFRESH = Knob(
     when=("mode", "verified"),
     help="Drafts that could not be verified yet. coupled: redrawn from the newest distribution with as few changes as possible. "
     "carry: kept unchanged.",
+    label="Guesses not reached yet",
+    words={"coupled gumbel": "same luck again", "coupled maximal": "kept if possible", "carry": "kept"},
 )  # fmt: skip
 
 
@@ -348,6 +350,7 @@ _VERIFIED = {"mode": "verified", "window": 1}
 METHOD = Method(
     name="zipar",
     title="ZipAR",
+    about="Starts the next row of the picture before the one above is finished.",
     decode=decode,
     knobs=(MODE, WINDOW, ROWS, GROWTH, ADAPTIVE, LEAST_WINDOW, REFRESH, VERIFY),
     paper="ZipAR, He et al., arXiv 2412.04062; verified: ours",
@@ -355,6 +358,13 @@ METHOD = Method(
     why=why,
     needs=frozenset({"raster", "wavefront"}),
     common=_VERIFIED,
+    presets=(
+        Preset(
+            "zipar_verified", "The rows begin early as in ZipAR, and the model checks what they hold.",
+            {"mode": "verified", "window": 4, "rows": 2, "growth": 8},
+        ),
+    ),
+    candidates=lambda backbone: [("zipar_verified", {})],
     cases=(
         Case("ZIP-VER coupled gumbel", "same law", _VERIFIED, mutants=("wavefront: law of another warp", "residual is p")),
         Case(

@@ -14,9 +14,9 @@ from statistics import median
 
 import torch
 
-from engine.core import Backbone, Knobs, Prompt
+from engine.core import Backbone, Candidate, Knobs, Prompt
 from engine.errors import NotSupported
-from engine.methods import AUTO, find
+from engine.methods import AUTO, METHODS, PLAIN, find
 from engine.run import Run, generate
 from engine.tuning import store
 from engine.tuning.curve import Curve, probe_prompt
@@ -29,33 +29,13 @@ STEPS = 16  # of a run that is timed for the cost beside its passes; the first W
 WARM = 3
 CLOSE, TURNS = 0.8, 2  # rows that are so fast, as a part of the best one's speed, are measured so many times more
 MOST_STEPS, FEW = 48, 3  # steps of a run that other programs disturb, and quiet ones that are enough
-WINDOWS = (4, 8, 12, 16, 24, 32, 48, 64)  # of pictures
-FORESEEN = (4, 8, 16)  # of pictures whose new slots row and column heads fill
-SHORT = (4,)  # of meshes
-NODES = (4, 12)
-DEPTHS = (2, 3, 4, 5, 6)
-KNOWN = (4, 6)  # drafts from the surface of a mesh, where no heads guess
 PROMPTS = 2  # on which doctor records the tokens of a model that has none in its card
-FALLBACK = ("xspecmesh_exact", "sjdpp")  # where no expected tokens are recorded, the first that the model supports
-
-Candidate = tuple[str, dict[str, float | str]]
 
 
 def candidates(backbone: Backbone) -> list[Candidate]:
-    """The methods and knobs that auto chooses among: plain decoding and what is exact and fits the model."""
-    heads = backbone.drafter("mesh_heads").kinds if "mesh_heads" in backbone.capabilities else ()
-    every: list[Candidate] = [
-        ("ar", {}),
-        *(("sjdpp", {"window": window}) for window in (WINDOWS if "raster" in backbone.capabilities else SHORT)),
-        *(("spatial", {"window": window}) for window in FORESEEN),
-        ("zipar_verified", {}),
-        ("adt_tree", {}),
-        *(("eagle", {"nodes": nodes}) for nodes in NODES),
-        *(("xspecmesh_exact", {"heads": kind, "depth": depth}) for kind in heads for depth in DEPTHS),
-        *(("surface", {"drafted": drafted, "guessed": 0}) for drafted in KNOWN),
-        *(("surface", {"heads": kind, "drafted": 2 * depth, "guessed": depth}) for kind in heads for depth in DEPTHS[:3]),
-    ]
-    return [(name, knobs) for name, knobs in every if find(name)[0].needs <= backbone.capabilities]
+    """The methods and knobs that auto chooses among: what each method that fits the model says that it may try."""
+    fitting = [method for method in METHODS.values() if method.needs <= backbone.capabilities]
+    return [each for method in fitting for each in method.candidates(backbone) if find(each[0])[0].needs <= backbone.capabilities]
 
 
 def prompts(backbone: Backbone) -> list[Prompt]:
@@ -76,7 +56,7 @@ def record(backbone: Backbone, prompts: Sequence[Prompt], chosen: Iterable[Candi
     """Expected tokens of each candidate: the means over all passes of these prompts."""
     found = []
     for name, knobs in candidates(backbone) if chosen is None else chosen:
-        if name == "ar":
+        if name == PLAIN:
             found.append(Expected(name, knobs, 1.0, 1.0))  # by definition
         else:
             found.append(expected(name, knobs, [begin(backbone, name, knobs, prompt).finish() for prompt in prompts]))
@@ -137,7 +117,7 @@ def find_out(backbone: Backbone, rows: Sequence[Expected], costs: Costs) -> bool
 
 def time_the_best(backbone: Backbone, rows: Sequence[Expected], costs: Costs) -> None:
     """Measures what `find_out` says, once."""
-    plain = [each for each in rows if each.name == "ar"]
+    plain = [each for each in rows if each.name == PLAIN]
     while (row := next((each for each in (*plain, best(rows, costs)) if each.key not in costs.beside), None)) is not None:
         costs.beside[row.key], quiet = beside(backbone, row.name, dict(row.knobs), costs.curve)
         if not quiet:
@@ -155,16 +135,22 @@ def again(backbone: Backbone, rows: Sequence[Expected], costs: Costs) -> None:
             costs.loud -= {each.key} if quiet else set()
 
 
+def unmeasured(backbone: Backbone) -> str:
+    """The method or preset for a model without recorded tokens: of those that methods name, the one that needs most of the model."""
+    fitting = [method for method in METHODS.values() if method.unmeasured and method.needs <= backbone.capabilities]
+    return max(fitting, key=lambda method: len(method.needs)).unmeasured if fitting else PLAIN
+
+
 def resolve(backbone: Backbone, say: Say = to_stderr, measured: Measured | None = None) -> str:
     """The name of the fastest exact method of a model here, such as "auto:sjdpp,window=16". Measures the machine if that was not done yet.
 
-    A model without recorded tokens gets the method of FALLBACK that it supports, with the knobs that suit it.
+    A model without recorded tokens gets the method of `unmeasured`, with the knobs that suit it.
     measured : what is known of the model here, and is added to (default: what is stored)
     """
     measured = store.read(backbone) if measured is None else measured
     rows = table_of(backbone, measured)
     if not rows:
-        name = next((name for name in FALLBACK if find(name)[0].needs <= backbone.capabilities), "ar")
+        name = unmeasured(backbone)
         say(f"No tokens a pass are recorded for {backbone.name}, so {AUTO} takes {name}. Record them: python launch.py doctor --model NAME")
         return f"{AUTO}:{name}"
     costs = costs_here(backbone, measured, say)

@@ -16,7 +16,7 @@ from engine.core import Backbone, KnobArray, Prompt, Sampling
 from engine.errors import BadKnob, BadPrompt, NotSupported
 from engine.machine import device_of
 from engine.mesh.frame import UP
-from engine.methods import AUTO, METHODS, PRESETS, find
+from engine.methods import AUTO, METHODS, PLAIN, find, names
 from engine.sampling import RANGES, changed
 from engine.tuning.auto import resolve as resolve_auto
 from engine.tuning.prepare import prepared
@@ -91,7 +91,7 @@ class Choice(Model):
         if self.settings:
             self.parts()  # each is checked as it is made
             return
-        self.without_auto().entries(frozenset().union(*(find(name)[0].needs for name in (*METHODS, *PRESETS))))
+        self.without_auto().entries(frozenset().union(*(find(name)[0].needs for name in names())))
 
     @property
     def settings(self) -> tuple[Sweep, ...]:
@@ -120,7 +120,7 @@ class Choice(Model):
 
     def without_auto(self) -> Self:
         """Returns the plan as it can be checked before a model is loaded: what `auto` takes is known after that."""
-        return copied(self, tuple(name for name in self.methods if name != AUTO) or (("ar",) if self.methods else ()))
+        return copied(self, tuple(name for name in self.methods if name != AUTO) or ((PLAIN,) if self.methods else ()))
 
     def resolved(self, backbone: Backbone) -> Self:
         """Returns the plan with what `auto` takes for a model on this machine in the place of `auto`."""
@@ -130,8 +130,8 @@ class Choice(Model):
         """Returns the planned rows by label. Without a sweep: each method once. With a sweep: each method that has the knob once for each
         value. With `grid`: each method that has all the knobs once for each combination. What auto took has its own knobs: one row. Raises
         BadKnob for a knob or value that no method can use."""
-        usable = [name for name in (*METHODS, *PRESETS) if find(name)[0].needs <= capabilities]
-        asked = {name: self._entry(name) for name in dict.fromkeys(self.methods or usable) if name != "ar"}
+        usable = [name for name in names() if find(name)[0].needs <= capabilities]
+        asked = {name: self._entry(name) for name in dict.fromkeys(self.methods or usable) if name != PLAIN}
         taken = {name: entry for name, entry in asked.items() if name.startswith(f"{AUTO}:")}
         plain = {name: entry for name, entry in asked.items() if name not in taken}
         self._check_given([find(name)[0].name for name in plain])

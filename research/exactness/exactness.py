@@ -104,9 +104,7 @@ def table() -> dict[str, Method]:
 
 def cases_of(method: Method) -> tuple[Case, ...]:
     """Returns a method's own cases and the common ones."""
-    # An end inside a span needs drafts after an end: ar has no spans, lookup never saw tokens after an end, mulo redraws all tokens.
-    spans = method.name not in ("ar", "lookup", "mulo")
-    skipped = set() if spans else {"end inside a span ignored"}
+    skipped = set() if method.drafts_past_end else {"end inside a span ignored"}
     common = (Case(c.name, c.claim, method.common, c.toy, tuple(m for m in c.mutants if m not in skipped)) for c in COMMON)
     return (*method.cases, *common)
 

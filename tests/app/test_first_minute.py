@@ -14,7 +14,7 @@ from app.ui.panels.methods import TEMPLATE
 from app.ui.tabs import example, vocabulary
 from app.ui.tabs.speeds import speedups
 from engine.errors import NotSupported
-from engine.methods import ABOUT, BASELINES, METHODS, PRESETS, find
+from engine.methods import METHODS, about, find, names
 from engine.words.emoji_objects import TAUGHT
 from tests.engine.backbones import tiny
 
@@ -23,8 +23,7 @@ VALUE = "document.querySelector('#prompt textarea, #prompt input').value"
 
 
 def test_every_method_says_in_a_sentence_what_it_does() -> None:
-    assert ABOUT.keys() == {*METHODS, *PRESETS} and tuple(name for name in BASELINES if name in METHODS) == BASELINES
-    assert all(text.endswith(".") and 30 < len(text) < 110 for text in ABOUT.values())
+    assert all(about(name).endswith(".") and 30 < len(about(name)) < 110 for name in names())
 
 
 def test_cards_stand_in_their_groups_with_what_was_measured(picto) -> None:

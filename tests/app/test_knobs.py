@@ -10,7 +10,6 @@ import pytest
 from app.requests import meshes, pictures
 from app.ui import knobs
 from app.ui.method_menu import title_of
-from app.ui.style import wording
 from app.ui.tabs import image_tab
 from engine.core import Knob, Sampling
 from engine.decoding.initializers import WINDOW
@@ -51,11 +50,9 @@ def test_the_papers_letter_and_the_knobs_nature_reach_the_page():
 
 def test_words_come_before_the_engines_names():
     """Nobody has to know a paper to read a menu, and whoever knows it finds its word; no word is for a choice or preset that is gone."""
-    declared = {k.name: k for m in METHODS.values() for k in m.knobs} | {k.name: k for k in meshes.settings(Sampling())}
-    assert wording.KNOBS.keys() <= declared.keys()
-    assert wording.CHOICES.keys() <= {str(c) for m in METHODS.values() for k in m.knobs for c in k.choices}
-    assert wording.PRESETS.keys() <= PRESETS.keys()
-    assert all(not re.search("coupled|gumbel|residual|init", word) for word in (*wording.KNOBS.values(), *wording.CHOICES.values()))
+    declared = [*(k for m in METHODS.values() for k in m.knobs), *meshes.settings(Sampling())]
+    assert all(knob.words.keys() <= set(knob.choices) for knob in declared)
+    assert all(not re.search("coupled|gumbel|residual|init", word) for k in declared for word in (k.label, *k.words.values()))
     refresh = next(knobs.declare(knob) for knob in METHODS["sjdpp"].knobs if knob.name == "refresh")
     assert dict(zip(refresh["choices"], refresh["said"], strict=True))["coupled gumbel"] == "same luck again (coupled gumbel)"
     longest = max((said for m in METHODS.values() for k in m.knobs for said in knobs.declare(k)["said"]), key=len)

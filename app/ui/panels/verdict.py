@@ -10,6 +10,7 @@ import numpy as np
 
 from app.live.stream import Costs, Growth
 from app.ui.panels import panel
+from engine.core import PLAIN
 from engine.mesh.fit import Fit
 from engine.run import Run, speedup
 
@@ -126,7 +127,7 @@ def _speed(fast: Growth, plain: Growth, seconds: Sequence[Sequence[float]] = ())
     equally fast if the quartiles of the speed-up lie on both sides of 1.
     """
     ours, theirs = fast.run.totals, plain.run.totals
-    other = "plain decoding" if plain.run.method.name == "ar" else "the left side"
+    other = "plain decoding" if plain.run.method.name == PLAIN else "the left side"
     times = f"{theirs['seconds']:.2f} s {'plain' if other == 'plain decoding' else 'left'}, {ours['seconds']:.2f} s "
     times += "accelerated" if other == "plain decoding" else "right"
     passes = f"{theirs['forwards']:,} passes against {ours['forwards']:,}"
@@ -156,7 +157,7 @@ def _speed(fast: Growth, plain: Growth, seconds: Sequence[Sequence[float]] = ())
 
 def agreement(fast: Growth, plain: Growth) -> dict[str, Any]:
     """How many tokens are the same; {} unless the method guarantees that all are."""
-    seeded = all(b.run.method.name == "ar" or b.run.fixed.get("verify") == "match seed" for b in (fast, plain))
+    seeded = all(b.run.method.name == PLAIN or b.run.fixed.get("verify") == "match seed" for b in (fast, plain))
     if not seeded or not fast.run.exact or not plain.run.exact:
         return {}
     ours, theirs = (dict(zip(b.run.positions, b.run.tokens, strict=True)) for b in (fast, plain))

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from app.requests.sides import PLAIN
 from app.ui.method_menu import title_of
+from engine.core import PLAIN
 from engine.methods import AUTO, METHODS, PRESETS, find
 
 Row = Mapping[str, Any]

@@ -10,14 +10,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from app.requests.sides import PLAIN
 from app.ui.method_menu import title_of
 from app.ui.tabs.speeds import Seen, Speed, of_model, speed
 from engine.backbones import DRAFTERS, imported
 from engine.checkpoints.families import FAMILIES, Family
 from engine.checkpoints.families import named as family_named
 from engine.converting import counted
-from engine.core import Backbone
+from engine.core import PLAIN, Backbone
 from engine.drafters.feature_draft import weights_file
 from engine.drafters.predictive_stream import is_trained
 from engine.drafters.spatial_heads import weights_file as heads_file

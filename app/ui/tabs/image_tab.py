@@ -17,7 +17,7 @@ from app.live.worker import Here
 from app.requests import validation
 from app.requests.limits import LONGEST_PROMPT
 from app.requests.pictures import EXAMPLES, read_prompt, settings
-from app.requests.sides import PLAIN, Sides, start_values
+from app.requests.sides import Sides, start_values
 from app.runs import history, race_files, replay_page
 from app.ui import knobs as knob_panel
 from app.ui import race_panels
@@ -33,7 +33,7 @@ from app.ui.tabs.method_form import filled
 from app.ui.tabs.race import Asked, Ended, Files, Outcome, RaceTab
 from app.ui.tabs.saving import keep
 from app.ui.tabs.speeds import speedups
-from engine.core import Backbone, Prompt
+from engine.core import PLAIN, Backbone, Prompt
 from engine.errors import ForetokenError
 
 LOOKED_UP = 40  # words of a prompt that are looked up while the user types; more than a model reads

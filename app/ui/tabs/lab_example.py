@@ -10,11 +10,11 @@ from app.live.boards.loop import LoopBoard
 from app.live.boards.picture import Board
 from app.live.worker import Here
 from app.requests.pictures import EXAMPLES, FAVOURITE
-from app.requests.sides import PLAIN, start_values
+from app.requests.sides import start_values
 from app.ui.panels import kinds, lab
 from app.ui.panels.runs import thumbnail
 from app.ui.tabs import example
-from engine.core import Backbone, Prompt
+from engine.core import PLAIN, Backbone, Prompt
 
 SEED = 7
 MOVES: tuple[dict[str, float | str], ...] = (  # the knobs of one picture after the other; the numbers that stay are those of the last

@@ -16,9 +16,9 @@ from app.requests import validation as asked
 from app.requests.limits import LARGEST_SEED, LONGEST_PROMPT
 from app.requests.meshes import FIRST
 from app.requests.pictures import EXAMPLES
-from app.requests.sides import PLAIN, start_values
+from app.requests.sides import start_values
 from app.ui import knobs as knob_panel
-from app.ui.method_menu import badge, cards, preset_title
+from app.ui.method_menu import badge, cards, title_of
 from app.ui.panels import clouds, kinds, lab, live, mesh, notice, offered, wanted
 from app.ui.panels.runs import thumbnail
 from app.ui.tab_context import TabContext
@@ -29,9 +29,9 @@ from app.ui.tabs.looping import NO_MESH, Loop, Stage, settings, settings_panel
 from app.ui.tabs.mesh_input import example_clouds
 from app.ui.tabs.method_form import MethodForm
 from app.ui.tabs.subject import Subject
-from engine.core import Knobs, Method
+from engine.core import PLAIN, Knobs, Method
 from engine.errors import BadKnob, ForetokenError
-from engine.methods import PRESETS, auto_title, find
+from engine.methods import PRESETS, find
 from engine.run import Run
 from engine.tuning.auto import resolve
 from engine.tuning.prepare import to_stderr_once
@@ -94,7 +94,7 @@ class LabTab:
     def _build_settings(self) -> None:
         gr.HTML("<h2>Presets</h2>", elem_classes="ft-heading")
         with gr.Row(elem_classes="ft-chips ft-presets"):
-            titles = {SAME: SAME, FASTEST: FASTEST} | {name: preset_title(name) for name in PRESETS}
+            titles = {SAME: SAME, FASTEST: FASTEST} | {name: title_of(name) for name in PRESETS}
             self.presets = {
                 key: gr.Button(title, size="sm", elem_classes="ft-chip", elem_id=f"lab-preset-{i}", visible=self.has(key, self.pictures))
                 for i, (key, title) in enumerate(titles.items())
@@ -247,7 +247,7 @@ class LabTab:
         method, given = start_values(taken, suits)
         if method.name == PLAIN:
             return made.favourite, {}, notice.hint(NOTHING_FASTER)
-        return method.name, given, notice.hint(FOUND.format(auto_title(taken)))
+        return method.name, given, notice.hint(FOUND.format(title_of(taken)))
 
     def recall(self, value: object, kind: object, request: gr.Request) -> tuple[Any, ...]:
         """Brings a snapshot back."""

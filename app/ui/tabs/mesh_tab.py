@@ -13,7 +13,7 @@ from app.live.worker import Here
 from app.requests import validation
 from app.requests.limits import LARGEST_SEED
 from app.requests.meshes import FAVOURITE, WARM_STEPS, read_prompt, settings
-from app.requests.sides import PLAIN, start_values
+from app.requests.sides import start_values
 from app.runs import replay_page
 from app.runs.mesh_files import FILES, wrapped, write_shrinkwrapped
 from app.runs.mesh_pictures import draw_race, write_race, write_turntable, write_video
@@ -32,7 +32,7 @@ from app.ui.tabs.method_form import filled
 from app.ui.tabs.race import Asked, Ended, Files, Outcome, RaceTab
 from app.ui.tabs.speeds import speedups
 from engine.backbones.lowpoly import Lowpoly
-from engine.core import Backbone, Sampling
+from engine.core import PLAIN, Backbone, Sampling
 from engine.errors import BadPrompt, ForetokenError, NotSupported
 from engine.methods import METHODS
 from engine.nearest import nearest, try_seeds

@@ -17,14 +17,14 @@ from gradio.components import Component
 from app.live.session import Sessions
 from app.requests import validation
 from app.requests.limits import LARGEST_SEED
-from app.requests.sides import PLAIN, start_values
+from app.requests.sides import start_values
 from app.ui import knobs as knob_panel
 from app.ui.method_menu import PLAIN_SIDE, badge, cards
 from app.ui.panels import badge as badge_panel
 from app.ui.panels import methods, notice
 from app.ui.tabs import restoring
 from app.ui.tabs.engine_queue import DIRECT, LATEST
-from engine.core import Suits
+from engine.core import PLAIN, Suits
 from engine.errors import BadKnob, ForetokenError
 
 Choices = list[tuple[str, str]]  # (title, name) of methods and presets

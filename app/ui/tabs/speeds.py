@@ -8,9 +8,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from app.requests.sides import PLAIN
 from app.runs.finished import read_settings
 from app.runs.history import SETTINGS
+from engine.core import PLAIN
 from engine.errors import BadFile
 from engine.machine import processor
 

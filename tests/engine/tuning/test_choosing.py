@@ -12,7 +12,7 @@ import torch
 
 from engine.core import Prompt
 from engine.errors import BadKnob, MissingWeights, NotSupported
-from engine.methods import METHODS, auto_title, find
+from engine.methods import METHODS, find, title
 from engine.networks.weights import MODELS
 from engine.run import generate
 from engine.tuning import auto, prepare, store
@@ -67,9 +67,9 @@ def test_what_it_took_is_a_name_that_finds_the_method_and_its_knobs() -> None:
     method, knobs = find("auto:xspecmesh_exact,heads=multilayer,depth=3")
     assert method is METHODS["xspecmesh"]
     assert knobs == {"accept": "residual", "drafts": "most probable", "heads": "multilayer", "depth": 3}
-    assert auto_title("auto:sjdpp,window=16") == "auto: SJD++, window 16"
-    assert auto_title("auto:xspecmesh_exact,heads=multilayer,depth=3") == "auto: XSpecMesh, multilayer, depth 3"
-    assert auto_title("auto:ar") == f"auto: {METHODS['ar'].title}"
+    assert title("auto:sjdpp,window=16") == "auto: SJD++, window 16"
+    assert title("auto:xspecmesh_exact,heads=multilayer,depth=3") == "auto: XSpecMesh, multilayer, depth 3"
+    assert title("auto:ar") == f"auto: {METHODS['ar'].title}"
 
 
 @pytest.mark.parametrize(
