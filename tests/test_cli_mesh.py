@@ -264,7 +264,7 @@ def test_bench_of_the_merged_weights_measures_them(folder: Path, tmp_path: Path,
     merged = tmp_path / "merged"
     shutil.copytree(folder, merged)
     add_adapter(merged)
-    for given in ("lowpoly", "lowpoly_lora"):
+    for given in ("lowpoly", "lowpoly:lora"):
         (merged / "card.json").write_text(json.dumps(json.loads((merged / "card.json").read_text()) | {"name": given}))
         assert cli.main(["bench", "mesh", "--backbone", str(merged), "--count", "1", "--faces", "4", "--methods", "lookup", "--json"]) == 0
         rows = {row["row"]: row for row in last_line_rows(capsys)}

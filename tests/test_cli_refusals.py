@@ -11,7 +11,7 @@ import pytest
 
 from app import cli
 from engine import backbones
-from engine.backbones import lowpoly, lowpoly_lora
+from engine.backbones import lowpoly
 
 PICTURE, IMAGE, MESH = ["image", "a red cat"], ["bench", "image"], ["bench", "mesh"]
 
@@ -133,7 +133,7 @@ def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(*arguments: object, **named: object) -> None:
         raise AssertionError("a model was loaded before the command line was checked")
 
-    for owner in (backbones, lowpoly, lowpoly_lora):
+    for owner in (backbones, lowpoly):
         monkeypatch.setattr(owner, "load", load)
 
 

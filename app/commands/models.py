@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -72,11 +73,11 @@ def main(arguments: Sequence[str]) -> int:
 
 def rows() -> dict[str, dict[str, Any]]:
     """The JSON row of every model: those that ship, those that were imported, and the families that can be."""
-    from engine.backbones import BACKBONES, imported
+    from engine.backbones import BACKBONES, imported, names
     from engine.checkpoints.families import FAMILIES
 
     families = {family.name: family for family in FAMILIES}
-    found = {name: row_of(name) for name in BACKBONES if name not in families}
+    found = {name: row_of(name) for name in names() if name not in families}
     found |= {folder.name: imported_row(folder) for folder in imported()}
     for name in BACKBONES:
         if name in families:
@@ -100,14 +101,16 @@ def imported_row(folder: Path) -> dict[str, Any]:
 
 def row_of(name: str) -> dict[str, Any]:
     """The row of a model that ships: whether it is ready and how to get it; for damaged weights, the error."""
+    from engine.backbones import BACKBONES
     from engine.errors import ForetokenError
     from engine.networks.weights import MODELS, read_card
 
     if name == "toy":
         return {"ready": True, "how": "shipped"}
-    if name == "lowpoly_lora":
-        is_here = (MODELS / "lowpoly" / "lora_cross" / "adapter_config.json").exists()
-        return {"ready": is_here, "how": "shipped with lowpoly" if is_here else "train it: python launch.py train mesh-heads"}
+    own, _, option = name.partition(":")
+    if option:
+        is_here = importlib.import_module(BACKBONES[own]).has_option(option)
+        return {"ready": is_here, "how": f"shipped with {own}" if is_here else "train it: python launch.py train mesh-heads"}
     if not (MODELS / name / "card.json").exists():
         return {"ready": False, "how": f"give a local folder: --backbone PATH ({name})"}
     try:

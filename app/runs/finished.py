@@ -21,6 +21,7 @@ from PIL import Image, UnidentifiedImageError
 
 from app.live.worker import ELSEWHERE, LayoutOnly
 from app.runs.history import PICTURE, POINTS, SETTINGS, TRACE
+from engine.backbones import today
 from engine.core import ANY_SUIT, Backbone, Method, Prompt, Sampling, Step, Suits
 from engine.diagnostics import PER_TOKEN, replay
 from engine.errors import BadFile, ForetokenError
@@ -177,7 +178,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
         raise BadFile(f"{path} cannot be read ({e}). Give the folder of a saved run.") from e
     if not isinstance(found, dict):
         raise BadFile(f"{path} holds no settings of a run. Give the folder of a saved run.")
-    return found
+    return found | {"backbone": today(str(found["backbone"]))} if "backbone" in found else found
 
 
 def prompt_of(folder: Path, settings: Mapping[str, Any]) -> Prompt:

@@ -32,7 +32,7 @@ from app.server.tools import PATH, check_installed, mend
 from app.shared import Shared
 from app.ui import page as assembly
 from app.ui.style import theme
-from engine.backbones import load, named_in
+from engine.backbones import MESHES, PICTURES, load, makes_meshes, named_in, today
 from engine.core import Backbone
 from engine.errors import MissingWeights, NotSupported
 from engine.files import clean, clean_scratch, home
@@ -44,7 +44,6 @@ FIRST_PORT = 7860
 PORTS_TRIED = 100
 VISITORS = 100  # most visitors whose page state Gradio keeps
 FAREWELL = 20.0  # seconds that a run has to end when the studio is interrupted
-PICTURES, MESHES = "pictogram", ("lowpoly", "lowpoly_lora", "bpt")  # the models of the tabs; the first of MESHES is the default
 
 
 def build(
@@ -104,7 +103,7 @@ def visitors(limits: Limits | None = None) -> Sessions:
     return Sessions(folder=get_upload_folder(), idle=(limits or Limits()).idle)
 
 
-def mesh_model(name: str = MESHES[0], path: str | None = None, device: str = "auto") -> Lazy:
+def mesh_model(name: str = MESHES, path: str | None = None, device: str = "auto") -> Lazy:
     """The model of the Mesh tab. path: its folder (default: the shipped one)."""
 
     def read() -> Backbone:
@@ -115,7 +114,7 @@ def mesh_model(name: str = MESHES[0], path: str | None = None, device: str = "au
             )
         return load(name, path, device_of(device))
 
-    lazy = Lazy(name, Path(path) if path else MODELS / MESHES[0], read)
+    lazy = Lazy(name, Path(path) if path else MODELS / MESHES, read)
     return lazy
 
 
@@ -124,7 +123,8 @@ def models_of(name: str, path: str | None) -> tuple[tuple[str, str | None], tupl
     which kind it is."""
     if path:
         name = named_in(Path(path))
-    return ((PICTURES, None), (name, path)) if name in MESHES else ((name, path), (MESHES[0], None))
+    name = today(name)
+    return ((PICTURES, None), (name, path)) if makes_meshes(name) else ((name, path), (MESHES, None))
 
 
 def free_port(host: str, wanted: int) -> int:

@@ -19,7 +19,6 @@ BACKBONES: dict[str, str] = {  # name: module with `load(path, device, dtype) ->
     "toy": "engine.backbones.toy",
     "pictogram": "engine.backbones.pictogram",
     "lowpoly": "engine.backbones.lowpoly",
-    "lowpoly_lora": "engine.backbones.lowpoly_lora",
     "janus": "engine.backbones.janus",
     "emu3": "engine.backbones.emu3",
     "emu35": "engine.backbones.emu35",
@@ -28,7 +27,26 @@ BACKBONES: dict[str, str] = {  # name: module with `load(path, device, dtype) ->
     "chameleon": "engine.backbones.chameleon",
     "glm_image": "engine.backbones.glm_image",
 }
+OPTIONS: dict[str, tuple[str, ...]] = {"lowpoly": ("lora", "lora-mlp")}  # other weights of a backbone, written NAME:OPTION
+FORMER = {"lowpoly_lora": "lowpoly:lora"}  # names in older runs and cards
+MAKE_MESHES = ("lowpoly", "bpt")  # the others make pictures
+PICTURES, MESHES = "pictogram", "lowpoly"  # the shipped models, taken where none is named
 DRAFTERS = "drafters"  # the folder beside imported weights that recipes write to
+
+
+def names() -> list[str]:
+    """All backbones, each before its options."""
+    return [each for name in BACKBONES for each in (name, *(f"{name}:{option}" for option in OPTIONS.get(name, ())))]
+
+
+def today(name: str) -> str:
+    """The name that a model has today, of one in an older run."""
+    return FORMER.get(name, name)
+
+
+def makes_meshes(name: str) -> bool:
+    """True if a backbone makes meshes, with or without an option."""
+    return name.partition(":")[0] in MAKE_MESHES
 
 
 def imported_folder() -> Path:
@@ -49,12 +67,12 @@ def resolve(name_or_folder: str | os.PathLike[str]) -> tuple[str, str | None]:
     identified by its card; without a card, and for a single file, by the names of its tensors and its configuration. Raises NotSupported
     if the text is neither a name nor a path, or if there is an unknown model, and MissingWeights or BadFile for a damaged one.
     """
-    asked = os.fspath(name_or_folder)
-    if asked in BACKBONES:
+    asked = today(os.fspath(name_or_folder))
+    if asked in names():
         return asked, None
     mine = next((folder for folder in imported() if folder.name == asked), None)
     if mine is None and not os.path.exists(asked):  # never raises, however long or odd the text is
-        known = [*BACKBONES, *(folder.name for folder in imported())]
+        known = [*names(), *(folder.name for folder in imported())]
         raise NotSupported(f"'{asked}' is neither a backbone ({', '.join(known)}) nor a folder of weights.")
     path = mine or Path(asked)
     return named_in(path), str(path.resolve())
@@ -67,9 +85,9 @@ def named_in(folder: Path) -> str:
         return recognised(folder)
     card = read_card(folder)
     name = card.get("name") if isinstance(card, dict) else None
-    if not isinstance(name, str) or name not in BACKBONES:
-        raise NotSupported(f"The card in {folder} names the model '{name}', which is not a backbone. There are: {', '.join(BACKBONES)}.")
-    return name
+    if not isinstance(name, str) or today(name) not in names():
+        raise NotSupported(f"The card in {folder} names the model '{name}', which is not a backbone. There are: {', '.join(names())}.")
+    return today(name)
 
 
 def recognised(path: Path) -> str:
@@ -94,12 +112,13 @@ def load(
     name_or_folder : see `resolve`; path : the folder of a named backbone; device : see `device_of`; dtype : auto, float32 or bfloat16.
     Raises NotSupported for an unknown name or an absent device, MissingWeights for damaged or absent weights.
     """
-    name = os.fspath(name_or_folder)
+    name = today(os.fspath(name_or_folder))
     if path is None:
         name, path = resolve(name)
-    if name not in BACKBONES:
-        raise NotSupported(f"There is no backbone '{name}'. There are: {', '.join(BACKBONES)}.")
-    found = importlib.import_module(BACKBONES[name]).load(path, device_of(device), dtype)
+    if name not in names():
+        raise NotSupported(f"There is no backbone '{name}'. There are: {', '.join(names())}.")
+    own, _, option = name.partition(":")
+    found = importlib.import_module(BACKBONES[own]).load(path, device_of(device), dtype, **({"option": option} if option else {}))
     if name in ADAPTED and path is not None and (Path(path) / CARD).is_file():  # imported: its runs can be told apart, and it has drafters
         found.adopt(Path(path), read_card(Path(path)).get("weights_hash"))
     return found

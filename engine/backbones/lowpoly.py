@@ -22,7 +22,7 @@ from engine.cache import Slab
 from engine.core import Prompt, Sampling, Suits
 from engine.drafters.feature_draft import read_drafter, weights_file
 from engine.drafters.mesh_heads import SHORT, BoundHeads, HeadsByKind, MeshHeads
-from engine.drafters.predictive_stream import is_trained, read_adapter
+from engine.drafters.predictive_stream import is_trained, read_adapter, read_config, read_pairs, scale_of
 from engine.errors import BadPrompt, MissingWeights, NotSupported
 from engine.kernels.choice import NATIVE
 from engine.kernels.cpu.blocks import RunRows
@@ -40,6 +40,8 @@ from engine.networks.trunk import Asked, Trunk, divided
 from engine.networks.weights import MODELS, built, hash_of, need, parts, read_card, read_parts, read_tensors, refuse_stale
 
 FOLDER = MODELS / "lowpoly"
+ADAPTER_CONFIG = "adapter_config.json"
+ADAPTERS = {"lora": "cross", "lora-mlp": "mlp"}  # by option: the kind of heads that the merged adapter was trained with
 POINTS = 1024  # the input of an encoder without a reader of blocks
 READ = 4096  # points that are counted in blocks; the encoder gets the first of them
 DRAFT_ROWS = 64  # extra rows after the longest sequence, for the drafts of a pass
@@ -114,11 +116,11 @@ class Mesh:
 class Lowpoly:
     """The backbone."""
 
-    name = "lowpoly"
+    name: str
+    heads_suffix: str  # of the files of heads for these weights
     end = BPT.eos  # the id that ends a mesh
     sizes: ClassVar[list[int]] = []
     words: Mapping[str, int] = MappingProxyType({})
-    heads_suffix = ""  # of the files of heads for these weights
     heads_recipe = "mesh-heads"  # that trains them
     # BPT's, but for its temperature of 0.5: at 0.25 meshes of this model are nearer to their inputs (docs/models/lowpoly.md).
     sampling = Sampling(temperature=0.25, top_k=50, top_p=0.95, temperature_last=True)
@@ -132,17 +134,20 @@ class Lowpoly:
     })  # fmt: skip
 
     def __init__(
-        self, model: MeshModel, card: dict[str, Any], folder: Path | None = None, grammar: bool = True, dtype: torch.dtype | None = None
+        self, model: MeshModel, card: dict[str, Any], folder: Path | None = None, grammar: bool = True, dtype: torch.dtype | None = None,
+        option: str = "",
     ):  # fmt: skip
         """grammar: False decodes without the grammar, to measure what the model has learned by itself; dtype: of the products, None = the
-        weights'"""
+        weights'; option: of the adapter that is merged into the weights"""
+        self.name, self.heads_suffix = (f"lowpoly:{option}", "_lora") if option else ("lowpoly", "")
         self.model, self.card, self.folder, self.grammar = model.eval(), card, folder, grammar
         self.dtype, self.weights_hash = str(dtype or model.decoder.start.dtype).removeprefix("torch."), None
         self.vocabulary, self.parameters = model.settings.vocabulary, sum(p.numel() for p in model.parameters())
         self.base_hash: str | None = None  # of the weights that heads were trained for: these, or these without the adapter
         self.device = next(model.parameters()).device
         self._drafters: dict[str, Any] = {}
-        self.kinds = [kind for kind in SHORT if folder and self._heads_file(kind).exists()]  # of heads, by their names in the interface
+        trained = [ADAPTERS[option]] if option else [*SHORT.values()]  # the other heads were trained with another adapter
+        self.kinds = [kind for kind, short in SHORT.items() if short in trained and folder and self._heads_file(kind).exists()]
         heads = {"mesh_heads"} if self.kinds else set()
         drafts = {"feature_draft"} if folder is not None and self._drafter_file().exists() else set()
         stream = {"predictive_stream"} if is_trained(folder) and not self.heads_suffix else set()
@@ -265,17 +270,39 @@ def load_model(folder: Path = FOLDER) -> MeshModel:
     return built(lambda **sizes: MeshModel(Settings(**sizes)), settings, tensors, files[0]).eval()
 
 
-def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Lowpoly:
+def load(path: str | None = None, device: str = "cpu", dtype: str = "auto", option: str = "") -> Lowpoly:
     """The backbone from a model folder (default: the shipped one).
 
     dtype : of the products; "float32" (also "auto"), or "bfloat16", which needs a CPU that multiplies it and the compiled functions: by
     PyTorch's operations, passes as small as these gain nothing. Everything else is float32.
+    option : a key of ADAPTERS: W + AB of XSpecMesh's second stage (section 3.5), easier to draft for, with a slightly different
+    distribution. "Exact" then means exact with respect to these weights; the card records their divergence from lowpoly. Raises
+    MissingWeights if there is no such adapter.
     """
     products = checked_dtype(device, dtype)
     folder = model_folder(path)
-    found = Lowpoly(ready(load_model(folder), device, products), read_card(folder), folder, dtype=products)
-    found.weights_hash = found.base_hash = hash_of(parts(folder, "model"))
+    model = load_model(folder)
+    adapter = [merge(model, folder / f"lora_{ADAPTERS[option]}")] if option else []
+    found = Lowpoly(ready(model, device, products), read_card(folder), folder, dtype=products, option=option)
+    found.base_hash = hash_of(parts(folder, "model"))
+    found.weights_hash = hash_of([*parts(folder, "model"), *adapter])
     return found
+
+
+def has_option(option: str) -> bool:
+    """True if the adapter of an option ships."""
+    return (FOLDER / f"lora_{ADAPTERS[option]}" / ADAPTER_CONFIG).exists()
+
+
+@torch.no_grad()
+def merge(model: MeshModel, adapter: Path) -> Path:
+    """Adds an adapter to the weights; returns the file of its weights. Raises MissingWeights if there is none."""
+    if not (adapter / ADAPTER_CONFIG).exists():
+        raise MissingWeights(f"{adapter} holds no adapter. Train it: python launch.py train mesh-heads, or use --backbone lowpoly.")
+    config = read_config(adapter)
+    for name, (down, up) in read_pairs(adapter, config["r"], model.decoder.blocks).items():
+        model.decoder.blocks.get_submodule(name).weight += (up @ down) * scale_of(config)
+    return adapter / "adapter_model.safetensors"
 
 
 def checked_dtype(device: str, dtype: str) -> torch.dtype:

@@ -66,7 +66,7 @@ def about(backbone: Backbone) -> dict[str, str]:
 def path_of(key: Mapping[str, str]) -> Path:
     """The file of a key."""
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
-    return home() / "measured" / f"{key['model']}-{digest}.json"
+    return home() / "measured" / f"{key['model'].replace(':', '-')}-{digest}.json"
 
 
 def read(backbone: Backbone) -> Measured:

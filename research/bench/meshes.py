@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.backbones import lowpoly, lowpoly_lora, resolve
+from engine.backbones import lowpoly, resolve
 from engine.backbones.lowpoly import Lowpoly
 from engine.core import Prompt
 from engine.errors import MissingWeights
@@ -71,6 +71,7 @@ TABLE = {
 
 PLAIN_ROW = {"plain": "A plain", "cross": "E plain"}  # plain decoding, by weights
 OWN_PLAIN = {"E exact": "E plain", "E cross-attention + LoRA": "E plain"}  # of rows with an adapter
+OPTION = {"plain": "", "cross": "lora", "mlp": "lora-mlp"}  # of lowpoly, by weights
 IN_FLOAT32 = "{} in float32"  # its row in float32, if the others run in another dtype; and the name of these weights
 
 
@@ -80,7 +81,7 @@ class Models:
     def __init__(self, plan: MeshBench):
         name, self.folder = resolve(plan.backbone)
         self.plan = plan
-        self.own = "cross" if name == lowpoly_lora.LowpolyLora.name else "plain"
+        self.own = "cross" if name.endswith(":lora") else "plain"
         self.plain_row = PLAIN_ROW[self.own]
         self._loaded: dict[str, Lowpoly] = {self.own: plan.load()}
         self.dtype = self._loaded[self.own].dtype
@@ -96,7 +97,7 @@ class Models:
         if weights not in self._loaded:
             kind = self.own if (other := weights == IN_FLOAT32.format(self.own)) else weights
             where = self.folder, device_of(self.plan.device), "float32" if other else self.dtype
-            self._loaded[weights] = lowpoly.load(*where) if kind == "plain" else lowpoly_lora.load(*where, kind=kind)
+            self._loaded[weights] = lowpoly.load(*where, OPTION[kind])
             use_threads(self._loaded[weights])
         return self._loaded[weights]
 

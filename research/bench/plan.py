@@ -24,7 +24,7 @@ from engine.tuning.prepare import prepared
 MOST_INPUTS, MOST_REPEATS = 10_000, 1_000
 MOST_NAMED, MOST_LISTED = 5, 30  # methods and knobs in a sentence
 PROMPT_BYTES = 10_000_000  # of a file of prompts
-MESHES = ("lowpoly", "lowpoly_lora")  # the backbones of `bench mesh`
+MESHES = ("lowpoly", "lowpoly:lora")  # the backbones of `bench mesh`
 
 Sweep = tuple[str, tuple[str, ...]]  # a knob or a setting, and its values
 SIZE = "size"  # the setting of a sweep that is not one of the sampling

@@ -196,7 +196,7 @@ def test_a_folder_goes_to_the_tab_of_its_kind(picto_folder, lowpoly_folder):
     assert studio.models_of("pictogram", None) == (("pictogram", None), ("lowpoly", None))
     assert studio.models_of("pictogram", str(picto_folder)) == (("pictogram", str(picto_folder)), ("lowpoly", None))
     assert studio.models_of("pictogram", str(lowpoly_folder)) == (("pictogram", None), ("lowpoly", str(lowpoly_folder)))
-    assert studio.models_of("lowpoly_lora", None) == (("pictogram", None), ("lowpoly_lora", None))
+    assert studio.models_of("lowpoly_lora", None) == studio.models_of("lowpoly:lora", None) == (("pictogram", None), ("lowpoly:lora", None))
 
 
 def test_examples_are_small_clouds_with_normals_that_point_up(tmp_path):

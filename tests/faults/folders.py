@@ -62,7 +62,7 @@ def stream(folder: Path, backbone: Backbone, name: str) -> None:
 
 
 def lowpoly(folder: Path) -> Path:
-    """A lowpoly with heads, a feature drafter, a predictive stream, and the adapter and heads of lowpoly_lora."""
+    """A lowpoly with heads, a feature drafter, a predictive stream, and the adapter and heads of lowpoly:lora."""
     from peft import LoraConfig, get_peft_model
 
     model = tiny.mesh_model()

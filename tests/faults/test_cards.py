@@ -37,7 +37,7 @@ def files_of(folder: Path) -> list[str]:
 def users_of(kind: str, file: str) -> list[str]:
     """Who reads a file of a folder."""
     if kind == "lowpoly":
-        return ["lowpoly_lora"] if "lora" in file else ["lowpoly"]
+        return ["lowpoly:lora"] if "lora" in file else ["lowpoly"]
     return [kind]
 
 
@@ -62,7 +62,7 @@ def using(name: str, folder: Path) -> Callable[[], str]:
 
 
 def test_good_folders_can_be_used(good: dict[str, Path]) -> None:
-    for name, kind in (("pictogram", "pictogram"), ("lowpoly", "lowpoly"), ("lowpoly_lora", "lowpoly"), ("judge", "judge")):
+    for name, kind in (("pictogram", "pictogram"), ("lowpoly", "lowpoly"), ("lowpoly:lora", "lowpoly"), ("judge", "judge")):
         assert folders.use(name)(good[kind])
 
 

@@ -98,8 +98,8 @@ def test_pairs_of_runs_give_the_tokens_of_the_runs_alone(name: str, backbones: d
 def test_loads_in_threads_give_the_same_weights(tmp_path: Path) -> None:
     paths = {"pictogram": folders.pictogram(tmp_path / "pictures"), "lowpoly": folders.lowpoly(tmp_path / "meshes")}
     outcomes = []
-    for pair in (("pictogram", "pictogram"), ("pictogram", "lowpoly"), ("lowpoly", "lowpoly_lora"), ("lowpoly_lora", "lowpoly_lora")):
-        where = [str(paths[name.removesuffix("_lora")]) for name in pair]
+    for pair in (("pictogram", "pictogram"), ("pictogram", "lowpoly"), ("lowpoly", "lowpoly:lora"), ("lowpoly:lora", "lowpoly:lora")):
+        where = [str(paths[name.removesuffix(":lora")]) for name in pair]
         alone = [load(name, path).weights_hash for name, path in zip(pair, where, strict=True)]
         found = together([lambda name=name, path=path: load(name, path) for name, path in zip(pair, where, strict=True)])
         same = [getattr(b, "weights_hash", b) for b in found] == alone

@@ -14,13 +14,13 @@ from app.ui.tab_context import TabContext
 from app.ui.tabs import model_cards
 from app.ui.tabs.cards import Card, brought_cards, families, shipped
 from app.ui.tabs.speeds import seen
+from engine.backbones import MESHES, PICTURES
 from engine.converting import convert, look
 from engine.errors import BadFile, ForetokenError
 from engine.machine import facts
 from engine.memory import free, said
 from engine.networks.weights import MODELS
 
-PICTURES, OWN_MESHES = "pictogram", ("lowpoly", "lowpoly_lora")
 IN_A_TERMINAL = "This studio can be reached from other machines, so it reads no folders. Import in a terminal of its own machine:"
 START = "python launch.py --backbone"
 COMMAND = "python launch.py models import PATH"
@@ -57,9 +57,9 @@ def cards(place: TabContext) -> list[Card]:
     loaded = backbone.name == PICTURES
     folder = place.studio.weights if loaded and place.studio.weights else MODELS / PICTURES
     own = shipped(PICTURES, folder, runs, loaded, backbone if loaded else None)
-    own_mesh = place.studio.mesh.name in OWN_MESHES
-    mesh_folder = place.studio.mesh.folder if own_mesh else MODELS / OWN_MESHES[0]
-    meshes = [shipped(OWN_MESHES[0], mesh_folder, runs, own_mesh)] if (mesh_folder / "card.json").exists() else []
+    own_mesh = place.studio.mesh.name.partition(":")[0] == MESHES
+    mesh_folder = place.studio.mesh.folder if own_mesh else MODELS / MESHES
+    meshes = [shipped(MESHES, mesh_folder, runs, own_mesh)] if (mesh_folder / "card.json").exists() else []
     mine = brought_cards(runs, None if loaded else backbone.weights_hash, place.studio.mesh.folder)
     return sorted([own, *meshes, *mine], key=lambda card: card.state != "in use")
 

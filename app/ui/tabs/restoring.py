@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from app.requests import validation as asked
 from app.sentences import brief
 from app.ui import knobs as knob_panel
+from engine.backbones import today
 from engine.core import Backbone, Knob
 from engine.errors import BadFile, ForetokenError
 from engine.methods import AUTO, PRESETS
@@ -105,7 +106,7 @@ def _settings(value: object) -> tuple[Mapping[str, Any], bool]:
 
 def _check_model(found: Mapping[str, Any], backbone: Backbone) -> None:
     """Raises BadFile if another model made the run."""
-    if found.get("backbone") != backbone.name:
+    if today(str(found.get("backbone"))) != backbone.name:
         raise BadFile(OTHER.format(brief(found.get("backbone")), backbone.name))
 
 

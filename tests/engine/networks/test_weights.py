@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from engine.backbones import lowpoly, lowpoly_lora, pictogram
+from engine.backbones import lowpoly, pictogram
 from engine.drafters.resampler import read_resampler
 from engine.errors import BadOutput, MissingWeights
 from engine.networks import shipping
@@ -288,13 +288,13 @@ def test_every_shipped_file_stands_on_a_card_with_its_hash() -> None:
     assert files == {p for card in MODELS.rglob("card.json") for p in (card, *covered(card.parent))}
 
 
-@pytest.mark.parametrize("kind", ["cross", "mlp"])
-def test_an_adapter_is_read_from_safetensors_alone(models: Path, tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(("option", "kind"), lowpoly.ADAPTERS.items())
+def test_an_adapter_is_read_from_safetensors_alone(models: Path, tmp_path: Path, option: str, kind: str) -> None:
     folder = Path(shutil.copytree(models / "lowpoly", tmp_path / "lowpoly"))
     adapter = folder / f"lora_{kind}"
     (adapter / "adapter_model.safetensors").rename(adapter / "adapter_model.bin")
     with pytest.raises(MissingWeights, match=r"adapter_model\.bin"):
-        lowpoly_lora.load(folder, kind=kind)
+        lowpoly.load(folder, option=option)
 
 
 @pytest.mark.parametrize(
@@ -309,11 +309,11 @@ def test_a_merged_adapter_with_strange_settings_is_a_sentence(models: Path, tmp_
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
     sign(folder)
     with pytest.raises(MissingWeights, match=word) as caught:
-        lowpoly_lora.load(folder)
+        lowpoly.load(folder, option="lora")
     sentence(caught)
     path.write_text("[]")
     with pytest.raises(MissingWeights):
-        lowpoly_lora.load(folder)
+        lowpoly.load(folder, option="lora")
 
 
 # --- what is written --------------------------------------------------------------------------------------------------

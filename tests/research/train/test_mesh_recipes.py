@@ -10,7 +10,7 @@ import pytest
 import torch
 from numpy.random import PCG64, Generator
 
-from engine.backbones import lowpoly, lowpoly_lora
+from engine.backbones import lowpoly
 from engine.core import Prompt
 from engine.errors import BadKnob
 from engine.mesh.bpt_grammar import Grammar
@@ -116,7 +116,7 @@ def test_heads_and_adapters_are_trained_written_and_read(shipped: Path, monkeypa
     names = {p.name for p in shipped.iterdir()}
     assert {"heads_cross.safetensors", "heads_mlp.safetensors", "heads_cross_lora.safetensors", "lora_cross", "lora_mlp"} <= names
     both = ["cross-attention", "multilayer"]
-    for backbone, kinds in ((lowpoly.load(), both), (lowpoly_lora.load(), both[:1]), (lowpoly_lora.load(kind="mlp"), both[1:])):
+    for backbone, kinds in ((lowpoly.load(), both), (lowpoly.load(option="lora"), both[:1]), (lowpoly.load(option="lora-mlp"), both[1:])):
         assert "mesh_heads" in backbone.capabilities and backbone.drafter("mesh_heads").kinds == kinds
         prompt = Prompt(points=tiny.sphere(), seed=3, size=6)
         plain = generate(backbone, METHODS["ar"], prompt).finish().tokens
@@ -231,7 +231,7 @@ def test_merging_an_adapter_is_wearing_it(shipped: Path, monkeypatch: pytest.Mon
         if "lora_B" in name:
             torch.nn.init.normal_(p, std=0.1)
     mesh_heads.save_adapter(pupil.decoder.blocks, shipped / "lora_cross")
-    merged = head_lessons.Pupil(lowpoly_lora.load().model, pupil.heads, False)
+    merged = head_lessons.Pupil(lowpoly.load(option="lora").model, pupil.heads, False)
     points, _, tokens = World(EASY, 2, stretch, 0.0, 460).batch(0)
     with torch.no_grad():
         worn, plain = (
