@@ -72,3 +72,11 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         report.outcome, report.longrepr = "failed", f"In CI the page tests must run, but: {reason}"
     return report
+
+
+@pytest.fixture
+def registered_toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The toy under its name: one line in the table of backbones."""
+    from engine.backbones import BACKBONES
+
+    monkeypatch.setitem(BACKBONES, "toy", "research.exactness.toy")

@@ -258,7 +258,7 @@ def test_models_and_doctor_answer_without_weights(capsys: pytest.CaptureFixture,
 
     monkeypatch.setattr(doctor, "SHIPPED", ("janus",))
     assert cli.main(["models", "--json"]) == 0
-    assert last_line(capsys)["toy"]["ready"] is True
+    assert last_line(capsys)["pictogram"]["ready"] is True
     assert cli.main(["doctor", "--json"]) == 0
     found = last_line(capsys)
     assert "bound_pictogram_float32" in found and found["native_functions"]

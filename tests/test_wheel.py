@@ -108,7 +108,7 @@ def test_the_command_knows_the_models(programs: Path, tmp_path: Path) -> None:
     done = foretoken(programs, tmp_path, "models", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    assert [name for name, row in found.items() if row["how"] == "shipped" and row["ready"]] == ["toy", "pictogram", "lowpoly"]
+    assert [name for name, row in found.items() if row["how"] == "shipped" and row["ready"]] == ["pictogram", "lowpoly"]
 
 
 def test_the_command_says_that_tests_are_elsewhere(programs: Path, tmp_path: Path) -> None:

@@ -105,8 +105,6 @@ def row_of(name: str) -> dict[str, Any]:
     from engine.errors import ForetokenError
     from engine.networks.weights import MODELS, read_card
 
-    if name == "toy":
-        return {"ready": True, "how": "shipped"}
     own, _, option = name.partition(":")
     if option:
         is_here = importlib.import_module(BACKBONES[own]).has_option(option)

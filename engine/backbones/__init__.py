@@ -16,7 +16,6 @@ from engine.networks.card import CARD
 from engine.networks.weights import read_card
 
 BACKBONES: dict[str, str] = {  # name: module with `load(path, device, dtype) -> Backbone`
-    "toy": "engine.backbones.toy",
     "pictogram": "engine.backbones.pictogram",
     "lowpoly": "engine.backbones.lowpoly",
     "janus": "engine.backbones.janus",

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.backbones.toy import Toy
 from engine.core import NO_DRAFT, Draft, Prompt, Rows
 from engine.methods import spatial
+from research.exactness.toy import Toy
 
 Law = dict[tuple[int, ...], float]
 

@@ -22,7 +22,6 @@ from typing import Any
 
 import torch
 
-from engine.backbones.toy import Toy
 from engine.core import NO_DRAFT, Case, Method, Prompt
 from engine.methods import METHODS
 from engine.methods.ar import METHOD as AR
@@ -33,6 +32,7 @@ from research.exactness.closed_forms import CLOSED_FORMS
 from research.exactness.mutants import MUTANTS
 from research.exactness.mutation import Mutant
 from research.exactness.power import Law, detectable, runs_for, share_found, statistic
+from research.exactness.toy import Toy
 
 TARGET = 0.08  # total variation distance that a claim by distribution must detect with probability 99 %
 FULL_RUNS, FULL_SEEDS = 150_000, 3  # for a claim, with --full

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from engine import noise, rules, sampling
-from engine.backbones import toy
 from engine.core import Chosen, Draft, Knobs
 from engine.decoding import head_drafts, verdict
 from engine.decoding.foreseen import Foreseen
 from engine.methods import cross_regression, jacobi, lookahead, mulo, sjd, sjdpp, spatial, xspecmesh, zipar
+from research.exactness import toy
 from research.exactness.mutation import Patch, Watcher, get
 from research.exactness.wrong_rules import drawn_from
 

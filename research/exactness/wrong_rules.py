@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 
 from engine import noise, rules, sampling
-from engine.backbones import toy
 from engine.decoding import growth, neighbours, trees, verdict
 from engine.decoding.deviation import Meter
 from engine.methods import gsd
-from research.exactness import chain
+from research.exactness import chain, toy
 from research.exactness.mutation import Patch, Watcher
 
 # --- sampling and guidance --------------------------------------------------------------------------------------------

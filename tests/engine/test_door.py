@@ -32,7 +32,7 @@ def test_the_door_has_these_names() -> None:
         _ = engine.lode
 
 
-def test_the_door_brings_a_run_about() -> None:
+def test_the_door_brings_a_run_about(registered_toy: None) -> None:
     toy = engine.load("toy")
     method, knobs = engine.methods.find("sjd")
     sampling = engine.Sampling(temperature=0.5)
@@ -145,8 +145,8 @@ def test_the_shipped_folder_can_be_loaded(shelf: loading.Shelf) -> None:
     ("arguments", "sentence"),
     [
         (("piktogram",), "'piktogram' is neither a backbone"),
-        (("toy", "abacus"), "There is no device 'abacus'"),
-        (("toy", "cpu", "float8"), "There is no dtype 'float8'"),
+        (("pictogram", "abacus"), "There is no device 'abacus'"),
+        (("pictogram", "cpu", "float8"), "There is no dtype 'float8'"),
     ],
 )
 def test_what_is_not_there_is_a_sentence(arguments: tuple[str, ...], sentence: str, loader: Loader) -> None:
@@ -158,7 +158,7 @@ def test_what_is_not_there_is_a_sentence(arguments: tuple[str, ...], sentence: s
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_not_there_is_a_sentence(loader: Loader) -> None:
     with pytest.raises(NotSupported, match="No CUDA device is visible"):
-        engine.load("toy", "cuda")
+        engine.load("pictogram", "cuda")
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from engine.methods import find
 from engine.networks.trunk import Asked
 from engine.noise import Noise
 from engine.run import Run, generate
+from research.exactness.toy import Toy
 
 needs_native = pytest.mark.skipif(built()[0] is None, reason=str(built()[1]))
 TEXTS = ("a red apple on a blue background", "a cat", "two green trees", "a yellow star on a red background")
@@ -166,7 +167,7 @@ def test_passes_that_are_not_joined_are_computed_one_by_one(monkeypatch: pytest.
 
 
 def test_a_model_with_sequences_of_its_own_works_too() -> None:
-    toy = load("toy")
+    toy = Toy()
     prompts = [Prompt(seed=i) for i in range(5)]
     assert_same(many(toy, "sjd", prompts, at_once=2), alone(toy, "sjd", prompts))
 
@@ -175,7 +176,7 @@ def test_a_model_with_sequences_of_its_own_works_too() -> None:
 
 
 def test_a_prompt_is_read_when_a_place_is_free() -> None:
-    toy, read = load("toy"), []
+    toy, read = Toy(), []
 
     def prompts() -> Iterator[Prompt]:
         for i in range(5):
@@ -207,12 +208,12 @@ def test_the_seconds_of_the_runs_are_shares_of_the_time(pictures: Backbone) -> N
 def test_many_at_once_are_usual_where_passes_are_joined(pictures: Backbone, meshes: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [usual(each) for each in (pictures, meshes)] == [USUAL if built()[0] else 1] * 2
     monkeypatch.setenv(VARIABLE, REFERENCE)
-    assert [usual(load(name)) for name in ("pictogram", "lowpoly", "toy")] == [1, 1, 1]
+    assert [usual(load(name)) for name in ("pictogram", "lowpoly")] == [1, 1] and usual(Toy()) == 1
 
 
 def test_fewer_than_one_at_once_is_refused_before_anything_begins() -> None:
     with pytest.raises(BadPrompt, match="0 runs at once are too few"):
-        generate_many(load("toy"), find("ar")[0], [Prompt()], at_once=0)
+        generate_many(Toy(), find("ar")[0], [Prompt()], at_once=0)
 
 
 def test_a_method_that_does_not_fit_is_refused() -> None:

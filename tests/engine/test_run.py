@@ -16,7 +16,6 @@ import engine.run
 from engine.backbones.janus import Janus
 from engine.backbones.lowpoly import Lowpoly
 from engine.backbones.pictogram import Pictogram
-from engine.backbones.toy import Toy
 from engine.core import NO_DRAFT, Knob, KnobArray, Knobs, Method, Prompt, Sampling, Sequence, Step
 from engine.decoding.initializers import WINDOW
 from engine.errors import BadKnob, ForetokenError, NotSupported
@@ -24,6 +23,7 @@ from engine.methods import METHODS, PRESETS, find
 from engine.noise import Noise
 from engine.run import Run, generate, race
 from engine.trace import Trace
+from research.exactness.toy import Toy
 from tests.engine.backbones import tiny
 
 PROMPT = Prompt(text="two red cats", seed=5, sampling=Sampling(0.8, 20, 0.95, 2.0))

@@ -74,7 +74,7 @@ SINGLE: tuple[tuple[tuple[str, ...], int, str], ...] = (  # beside the table of 
     *(((name, "--help"), 0, "usage") for name in ("studio", "image", "mesh", "verify", "bench", "models", "doctor")),
     (("bench", "image", "--help"), 0, "usage"),
     (("models",), 0, "pictogram"),
-    (("models", "--json"), 0, '"toy"'),
+    (("models", "--json"), 0, '"pictogram"'),
     ((*IMAGE, "--method", "ar", "--size", "64"), 0, "tokens"),
     ((*IMAGE, "--method", "sjdpp", "--size", "64", "--json"), 0, '"method": "sjdpp"'),
     ((*MESH, "--method", "ar", "--faces", "4"), 0, "tokens"),

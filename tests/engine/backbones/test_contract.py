@@ -51,7 +51,7 @@ class Case:
 
 def make_toy() -> Case:
     """The float64 toy."""
-    toy = pytest.importorskip("engine.backbones.toy")
+    toy = pytest.importorskip("research.exactness.toy")
     return Case(toy.Toy(rows=3, columns=3), Prompt(), 1e-10)
 
 
@@ -352,7 +352,7 @@ def ending() -> list[Sequence]:
     """Sequences whose last id ends them."""
     picture = tiny.pictogram().start(Prompt(text="a table"))
     picture.end = picture.vocabulary - 1
-    toy = pytest.importorskip("engine.backbones.toy")
+    toy = pytest.importorskip("research.exactness.toy")
     return [picture, toy.Toy(rows=3, columns=3, end=True).start(Prompt())]
 
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from engine.backbones import BACKBONES, load, resolve
-from engine.backbones.toy import Toy
+from engine.backbones import BACKBONES, load, names, resolve
 from engine.errors import MissingWeights, NotSupported
+from research.exactness.toy import Toy
 
 
 def test_a_name_is_a_name_and_a_folder_says_what_it_holds(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_a_name_is_a_name_and_a_folder_says_what_it_holds(tmp_path: Path) -> Non
 @pytest.mark.parametrize("card", [{"name": "other"}, {}, {"name": ["pictogram"]}, {"name": 3}])
 def test_a_folder_of_an_unknown_model_is_a_sentence(card: object, tmp_path: Path) -> None:
     (tmp_path / "card.json").write_text(json.dumps(card))
-    with pytest.raises(NotSupported, match="There are: toy"):
+    with pytest.raises(NotSupported, match="There are: pictogram"):
         resolve(tmp_path)
 
 
@@ -43,6 +43,7 @@ def test_what_is_neither_is_a_sentence(tmp_path: Path) -> None:
             resolve(tmp_path)
 
 
-def test_load_takes_either(tmp_path: Path) -> None:
+def test_a_new_backbone_is_one_file_and_one_line(registered_toy: None, tmp_path: Path) -> None:
     (tmp_path / "card.json").write_text('{"name": "toy"}')
     assert isinstance(load("toy"), Toy) and isinstance(load(tmp_path), Toy) and isinstance(load("toy", str(tmp_path)), Toy)
+    assert "toy" in names()

@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.backbones.toy import Toy
 from engine.core import NO_DRAFT, Draft, Prompt
 from engine.errors import BadPrompt
+from research.exactness.toy import Toy
 from tests.engine.backbones import tiny
 from tests.engine.backbones.test_contract import Case, draft_of, feed, same_row, tokens_of
 

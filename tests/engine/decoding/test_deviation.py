@@ -7,7 +7,6 @@ import math
 import pytest
 import torch
 
-from engine.backbones.toy import Toy
 from engine.core import Knobs, Prompt
 from engine.decoding.deviation import Meter, chain_verdicts
 from engine.methods import METHODS, find
@@ -15,6 +14,7 @@ from engine.noise import Noise
 from engine.run import Run, generate
 from research.exactness import mutants
 from research.exactness.mutation import applied
+from research.exactness.toy import Toy
 
 LENT = {"relax": "additive", "added_mass": 0.6, "neighbour_share": 0.4}
 FLAT = {"rows": 1, "columns": 40, "vocabulary": 5, "sharpness": 1.0}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from engine.backbones.toy import Toy
 from engine.core import Knobs, Prompt
 from engine.errors import BadKnob
 from engine.methods import METHODS
 from engine.run import Run, generate
+from research.exactness.toy import Toy
 
 LENT = {"relax": "additive", "added_mass": 1.0, "neighbour_share": 0.5}
 OWN = {"relax": "off"}

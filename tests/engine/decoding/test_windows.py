@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from engine.backbones.toy import Toy
 from engine.core import Knobs, Prompt, Sampling
 from engine.decoding.initializers import INIT, Initializer
 from engine.decoding.scales import Coarser, sharper
@@ -14,6 +13,7 @@ from engine.errors import BadKnob, NotSupported
 from engine.methods import METHODS, find
 from engine.noise import Noise
 from engine.run import generate
+from research.exactness.toy import Toy
 from tests.engine.backbones import tiny
 
 WINDOWED = ["jacobi", "sjd", "sjdpp"]

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.backbones.toy import TableResampler
 from engine.drafters.resampler import SPREADS, PictureResampler, TrainedResampler, UpSampler, read_resampler, weights_file
 from engine.errors import MissingWeights
 from engine.layout import Raster, fine_rows
 from engine.networks.weights import ship
+from research.exactness.toy import TableResampler
 from tests.engine.backbones import tiny
 
 COARSE, FINE = Raster(8, 8), Raster(16, 16)

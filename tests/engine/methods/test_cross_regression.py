@@ -7,13 +7,13 @@ import math
 import pytest
 import torch
 
-from engine.backbones.toy import Toy, ToySequence
 from engine.core import Knobs, Prompt
 from engine.errors import NotSupported
 from engine.methods import METHODS
 from engine.methods.cross_regression import METHOD
 from engine.rules import CONSISTENT, LITERAL, after_energy, energy, ramp, ratio, smoothed
 from engine.run import Run, generate
+from research.exactness.toy import Toy, ToySequence
 
 P = torch.tensor([[0.5, 0.3, 0.2, 0.0], [0.1, 0.2, 0.3, 0.4], [0.25, 0.25, 0.25, 0.25]], dtype=torch.float64)
 Q = torch.tensor([[0.2, 0.3, 0.4, 0.1], [0.4, 0.3, 0.2, 0.1], [0.1, 0.1, 0.1, 0.7]], dtype=torch.float64)

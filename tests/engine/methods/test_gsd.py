@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.backbones.toy import Toy
 from engine.core import Knobs, Prompt
 from engine.errors import BadKnob, NotSupported
 from engine.methods import METHODS, gsd
 from engine.noise import Noise
 from engine.run import Run, generate
 from research.exactness import closed_forms
+from research.exactness.toy import Toy
 from tests.engine.backbones import tiny
 
 P = torch.tensor([[0.30, 0.05, 0.25, 0.10, 0.30]], dtype=torch.float64)  # from the least probable on: 1 3 2 0 4

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.backbones.toy import TableResampler, Toy, ToySequence
 from engine.core import NO_DRAFT, Backbone, Knobs, Prompt, Rows
 from engine.decoding.neighbours import neighbours
 from engine.decoding.scales import Coarser
@@ -20,6 +19,7 @@ from engine.noise import DRAFTER, Noise
 from engine.rules import NEAR, REFUSED, STAYED
 from engine.run import Run, generate
 from engine.sampling import draw
+from research.exactness.toy import TableResampler, Toy, ToySequence
 from tests.engine.backbones import tiny
 
 MULO = METHODS["mulo"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.backbones.toy import Toy
 from engine.core import Draft, Prompt
+from research.exactness.toy import Toy
 
 
 def test_the_enumerated_law_sums_to_one() -> None:

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.backbones.toy import TableFeatures, Toy
 from engine.core import NO_DRAFT, Knobs, Prompt, Sampling
 from engine.decoding import neighbours
 from engine.decoding.growth import Shape, Tree, grow, rank, sibling_laws, turn
@@ -31,6 +30,7 @@ from engine.rules import (
 )
 from engine.run import Run, generate
 from engine.tree import depths, visibility
+from research.exactness.toy import TableFeatures, Toy
 from tests.engine.backbones import tiny
 
 P = torch.tensor([0.5, 0.3, 0.15, 0.05], dtype=torch.float64)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.backbones.toy import Toy
 from engine.core import Knobs, Prompt, Sampling
 from engine.errors import BadKnob
 from engine.methods import METHODS, find
 from engine.methods.zipar import REFRESHES
 from engine.run import Run, generate
 from research.bench.likelihood import log_probabilities
+from research.exactness.toy import Toy
 from tests.engine.backbones import tiny
 
 ZIPAR = METHODS["zipar"]

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from engine.backbones.toy import Toy
 from engine.core import Backbone, Draft
 from engine.errors import NotSupported
 from engine.tuning import bound
 from engine.tuning.bound import Rates, Work, begun, bounds, measured_rates, pass_of, work_of
 from engine.tuning.load_monitor import Lap, Watch
 from research.bench import passes
+from research.exactness.toy import Toy
 from tests.engine.backbones import tiny
 
 RATES = Rates({"float32": 1e9, "bfloat16": 2e9}, 1e8)

@@ -11,7 +11,7 @@ import torch
 from engine.errors import BadKnob, BadPrompt, NotSupported
 from research.bench.plan import ImageBench, MeshBench, read_prompts
 
-TOY = {"backbone": "toy"}
+TOY = {"backbone": "pictogram"}
 ALL = frozenset(
     {"raster", "wavefront", "mesh", "hidden", "mesh_heads", "feature_draft", "predictive_stream", "codebook", "at_scale", "spatial_heads"}
 )

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from engine.backbones.toy import Toy
 from engine.core import Prompt, Sampling
 from engine.methods import METHODS
 from engine.run import Run, generate
 from engine.trace import Trace
 from research.bench.plan import ImageBench
 from research.bench.speed import bench, by_place, drafting, plausibility
+from research.exactness.toy import Toy
 from tests.engine.backbones import tiny
 
 
@@ -66,7 +66,7 @@ def test_impossible_tokens_are_counted_and_do_not_make_a_mean_infinite() -> None
     assert 0.05 < found["impossible"] <= 1 and -20 < found["log_probability"][0] < likely
 
 
-def test_rows_at_a_value_of_a_setting_are_over_plain_decoding_at_that_value() -> None:
+def test_rows_at_a_value_of_a_setting_are_over_plain_decoding_at_that_value(registered_toy: None) -> None:
     """With `match seed` the tokens are those of plain decoding at the same temperature, and of no other."""
     sweep = (("temperature", ("0", "1")),)
     rows = bench(ImageBench(backbone="toy", methods=("jacobi",), knobs={"verify": "match seed"}, prompts=("a", "b"), sweep=sweep))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from engine.backbones.toy import Toy
 from engine.core import Prompt
 from engine.decoding import verdict
 from engine.methods import METHODS, cross_regression
@@ -12,6 +11,7 @@ from engine.run import generate
 from research.exactness import exactness
 from research.exactness.mutants import MUTANTS
 from research.exactness.mutation import IdleMutant, Mutant, Patch, Watcher, applied
+from research.exactness.toy import Toy
 
 
 def tokens(method: str = "sjd", **knobs: float | str) -> list[int]:

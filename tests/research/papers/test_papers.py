@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from app.cli import main
-from engine.backbones.toy import Toy
 from engine.core import KnobArray
 from engine.errors import BadFile, BadOutput, BadPrompt, MissingWeights, NotSupported
 from engine.methods import find

@@ -73,7 +73,7 @@ def test_other_weights_do_not_take_an_old_drafter(model: Path, tmp_path: Path) -
         load(NAME).drafter("feature_draft")
 
 
-def test_a_checkpoint_that_is_not_imported_is_refused(original: Path) -> None:
+def test_a_checkpoint_that_is_not_imported_is_refused(registered_toy: None, original: Path) -> None:
     with pytest.raises(NotSupported, match="is not imported"):
         CheckpointTeacher(str(original), "cpu")
     with pytest.raises(NotSupported, match="no recipe"):

@@ -141,7 +141,7 @@ def test_sequences_of_a_batch_are_cut_at_the_length_of_the_preset() -> None:
     assert found == [row[:9] for row in whole]
 
 
-def test_what_has_no_recipe_is_refused(tmp_path: Path) -> None:
+def test_what_has_no_recipe_is_refused(registered_toy: None, tmp_path: Path) -> None:
     with pytest.raises(NotSupported, match="is not imported"):
         imported_mesh_heads.usable(str(tmp_path / f"{NAME}.pt"), "cpu")
     with pytest.raises(NotSupported, match="no recipe of heads"):

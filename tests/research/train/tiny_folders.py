@@ -38,7 +38,7 @@ def ship(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setattr(module, "FOLDER", tmp_path / name)
         monkeypatch.setattr(module.load_model, "__defaults__", (tmp_path / name,))
     monkeypatch.setattr(pictogram.load_tokenizer, "__defaults__", (tmp_path / "pictogram",))
-    monkeypatch.setattr(lowpoly.load, "__defaults__", (str(tmp_path / "lowpoly"), "cpu", "auto"))
+    monkeypatch.setattr(lowpoly.load, "__defaults__", (str(tmp_path / "lowpoly"), "cpu", "auto", ""))
     monkeypatch.setattr(loop, "CHECKPOINTS", tmp_path / "training")
     monkeypatch.setattr(feature_draft, "TOGETHER", 4)
     return tmp_path
