@@ -11,6 +11,7 @@ committed position that is not in the cache is pending, and all of them are the 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Sequence as Listed
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -21,7 +22,7 @@ import torch
 from torch import Tensor
 
 from engine.decimals import decimal
-from engine.errors import BadKnob, BadPrompt
+from engine.errors import BadKnob, BadPrompt, NotSupported
 from engine.trace import Trace
 
 if TYPE_CHECKING:
@@ -505,41 +506,44 @@ ANY_SUIT: Suits = MappingProxyType({})  # for a model that keeps the methods' de
 
 
 class Backbone(Protocol):
-    """A model: weights, tokenizer, renderer. It does not depend on any method. Other code uses only these members."""
+    """A model: weights, tokenizer, renderer. It does not depend on any method. Other code uses only these members.
+
+    Backbones are children of it. The defaults are of a model that reads any words and has no drafter, and whose sequences are equally long.
+    """
 
     name: str
     capabilities: frozenset[str]  # e.g. raster, wavefront, mesh, codebook, encode, hidden, at_scale, sketch; joined: see engine/many.py
     sampling: Sampling  # defaults
-    suits: Suits  # knob values that work better on this model than the methods' defaults
+    suits: Suits = ANY_SUIT  # knob values that work better on this model than the methods' defaults
     device: torch.device
     dtype: str  # of the passes: "float32", "bfloat16" or "float64"
-    card: Mapping[str, Any]  # its training and its measurements; empty without a card
-    weights_hash: str | None  # of all its files; None if it has none
+    card: Mapping[str, Any] = MappingProxyType({})  # its training and its measurements; empty without a card
+    weights_hash: str | None = None  # of all its files; None if it has none
     parameters: int  # number of trained parameters
     vocabulary: int  # number of tokens
-    end: int | None  # the id that ends a sequence; None if all sequences are equally long
-    sizes: list[int]  # sides of its pictures in pixels, ascending; empty for meshes
-    words: Mapping[str, int]  # the known words with their ids; empty if any word is accepted
+    end: int | None = None  # the id that ends a sequence; None if all sequences are equally long
+    sizes: Listed[int] = ()  # sides of its pictures in pixels, ascending; empty for meshes
+    words: Mapping[str, int] = MappingProxyType({})  # the known words with their ids; empty if any word is accepted
 
     def warning(self, text: str) -> str:
         """A sentence to show before drawing if the prompt names nothing that the model can draw; else ""."""
-        ...
+        return ""
 
     def added(self, prompt: Prompt) -> str:
         """The words that the model adds to those of a prompt, by its seed; "" if it adds none."""
-        ...
+        return ""
 
     def unknown_words(self, text: str) -> dict[str, list[str]]:
         """The unknown words of a text, each with up to three known words that are nearest in meaning or spelling."""
-        ...
+        return {}
 
     def start(self, prompt: Prompt) -> Sequence:
         """Prefills the prompt; raises BadPrompt."""
         ...
 
     def drafter(self, name: str) -> Any:
-        """By the capability of that name: the drafter, loaded once."""
-        ...
+        """By the capability of that name: the drafter, loaded once. Raises NotSupported if there is none."""
+        raise NotSupported(f"{self.name} has no drafter '{name}'. Choose a method that needs none.")
 
     def render(self, tokens: list[int], positions: list[int], final: bool, size: int | None = None) -> Any:
         """The picture (uint8 [H, W, 3]) or mesh of some committed tokens; final=False may be cheaper and coarser.

@@ -22,7 +22,7 @@ from PIL import Image, UnidentifiedImageError
 from app.live.worker import ELSEWHERE, LayoutOnly
 from app.runs.history import PICTURE, POINTS, SETTINGS, TRACE
 from engine.backbones import today
-from engine.core import ANY_SUIT, Backbone, Method, Prompt, Sampling, Step, Suits
+from engine.core import Backbone, Method, Prompt, Sampling, Step
 from engine.diagnostics import PER_TOKEN, replay
 from engine.errors import BadFile, ForetokenError
 from engine.mesh.bpt_tokens import BPT
@@ -41,26 +41,17 @@ REASONS = (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError,
 
 
 @dataclass(frozen=True)
-class AbsentModel:
+class AbsentModel(Backbone):
     """The model that made a run, as far as the run's folder knows it. picture : the finished one; None: a mesh"""
 
     name: str
-    weights_hash: str | None
+    weights_hash: str | None = field()  # not that of a class
     dtype: str
     device: str
     sampling: Sampling
     capabilities: frozenset[str]
     picture: np.ndarray | None
     end: int | None = BPT.eos
-    suits: Suits = field(default_factory=lambda: ANY_SUIT)
-
-    def warning(self, text: str) -> str:
-        """Nothing: only the model knows its words."""
-        return ""
-
-    def added(self, prompt: Prompt) -> str:
-        """Nothing: only the model knows its words."""
-        return ""
 
     def render(self, tokens: list[int], positions: list[int], final: bool, size: int | None = None) -> np.ndarray | None:
         """The finished picture."""

@@ -6,12 +6,12 @@ in the model's frame: bounding box centred at 0, longest side 1.9, +Y up, with u
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from engine.backbones.adherence import Adherence
 from engine.cache import Slab
-from engine.core import Prompt, Sampling, Suits
+from engine.core import Backbone, Prompt, Sampling, Suits
 from engine.drafters.feature_draft import read_drafter, weights_file
 from engine.drafters.mesh_heads import SHORT, BoundHeads, HeadsByKind, MeshHeads
 from engine.drafters.predictive_stream import is_trained, read_adapter, read_config, read_pairs, scale_of
@@ -113,14 +113,12 @@ class Mesh:
     parser: Parser
 
 
-class Lowpoly:
+class Lowpoly(Backbone):
     """The backbone."""
 
-    name: str
-    heads_suffix: str  # of the files of heads for these weights
+    name = "lowpoly"
+    heads_suffix = ""  # of the files of heads for these weights
     end = BPT.eos  # the id that ends a mesh
-    sizes: ClassVar[list[int]] = []
-    words: Mapping[str, int] = MappingProxyType({})
     heads_recipe = "mesh-heads"  # that trains them
     # BPT's, but for its temperature of 0.5: at 0.25 meshes of this model are nearer to their inputs (docs/models/lowpoly.md).
     sampling = Sampling(temperature=0.25, top_k=50, top_p=0.95, temperature_last=True)
@@ -139,7 +137,8 @@ class Lowpoly:
     ):  # fmt: skip
         """grammar: False decodes without the grammar, to measure what the model has learned by itself; dtype: of the products, None = the
         weights'; option: of the adapter that is merged into the weights"""
-        self.name, self.heads_suffix = (f"lowpoly:{option}", "_lora") if option else ("lowpoly", "")
+        if option:
+            self.name, self.heads_suffix = f"lowpoly:{option}", "_lora"
         self.model, self.card, self.folder, self.grammar = model.eval(), card, folder, grammar
         self.dtype, self.weights_hash = str(dtype or model.decoder.start.dtype).removeprefix("torch."), None
         self.vocabulary, self.parameters = model.settings.vocabulary, sum(p.numel() for p in model.parameters())
@@ -159,18 +158,6 @@ class Lowpoly:
     def points(self) -> int:
         """The points of a prompt that the model reads."""
         return points_of(self.model.settings)
-
-    def warning(self, text: str) -> str:
-        """Nothing: it does not know what it cannot draw."""
-        return ""
-
-    def added(self, prompt: Prompt) -> str:
-        """Nothing: it reads points."""
-        return ""
-
-    def unknown_words(self, text: str) -> dict[str, list[str]]:
-        """Empty: it reads points."""
-        return {}
 
     @cached_property
     def tables(self) -> tuple[Tensor, Tensor]:

@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from engine.backbones.looks import Looks, read_looks
 from engine.backbones.prompts import readable_text
 from engine.cache import Slab
-from engine.core import Prompt, Resampler, Sampling, Suits
+from engine.core import Backbone, Prompt, Resampler, Sampling, Suits
 from engine.drafters.feature_draft import read_drafter, weights_file
 from engine.drafters.predictive_stream import is_trained, read_adapter
 from engine.drafters.resampler import read_resampler, refuse_other_tokens
@@ -240,11 +240,10 @@ class PictogramSequence(TransformerSequence):
         return found
 
 
-class Pictogram:
+class Pictogram(Backbone):
     """The backbone: weights, words and pictures."""
 
     name = "pictogram"
-    end = None
     capabilities = frozenset({"raster", "wavefront", "text", "codebook", "encode", "hidden", "sketch"})
     suits: Suits = MappingProxyType({"cross_regression": {"horizon": 24}})  # the other defaults were tuned on this model
     sampling = Sampling(temperature=0.6, top_k=0, top_p=1.0, guidance=1.8)  # chosen by eye; more guidance tears objects apart

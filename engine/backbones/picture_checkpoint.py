@@ -24,7 +24,7 @@ from torch import Tensor
 from engine.backbones import DRAFTERS
 from engine.backbones.preview import Preview, fitted
 from engine.backbones.prompts import readable_text
-from engine.core import ANY_SUIT, Prompt, Sampling
+from engine.core import Backbone, Prompt, Sampling
 from engine.drafters.feature_draft import read_drafter, weights_file
 from engine.drafters.predictive_stream import is_trained, read_adapter
 from engine.drafters.spatial_heads import read_heads
@@ -40,17 +40,14 @@ EXAMPLE = "a red apple on a blue table"
 MISSING_COLOUR = (30, 34, 42)
 
 
-class PictureCheckpoint:
+class PictureCheckpoint(Backbone):
     """A text-to-picture backbone. All that is not named in the module's docstring is the same for every checkpoint."""
 
     name: str
     sampling: Sampling
     layouts: Mapping[int, Raster]  # by the picture's side in pixels; the first is the default
     vocabulary: int
-    end, weights_hash = None, None  # an import gives it a hash
-    words: Mapping[str, int] = MappingProxyType({})  # its tokenizer reads any word
     capabilities: frozenset[str] = frozenset({"raster", "wavefront", "text", "codebook", "hidden"})
-    suits = ANY_SUIT
     classes = 0  # a prompt names one of so many by number; 0: it is a text
 
     def __init__(self, hosted: Hosted, parameters: int, licence: str = ""):
@@ -110,18 +107,6 @@ class PictureCheckpoint:
     def sizes(self) -> list[int]:
         """Picture sizes, in pixels."""
         return sorted(self.layouts)
-
-    def warning(self, text: str) -> str:
-        """Nothing: it does not know what it cannot draw."""
-        return ""
-
-    def added(self, prompt: Prompt) -> str:
-        """Nothing."""
-        return ""
-
-    def unknown_words(self, text: str) -> dict[str, list[str]]:
-        """Empty: the tokenizer reads any text."""
-        return {}
 
     def start(self, prompt: Prompt) -> TransformerSequence:
         """Prefills a prompt; raises BadPrompt if the text is empty or too long, or for a size that the model does not make."""

@@ -9,9 +9,8 @@ A guidance pair is one batch of two. The shorter prompt is padded on its left; i
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -19,7 +18,7 @@ from torch import Tensor
 from transformers import Cache, PreTrainedModel
 
 from engine.cache import Slab
-from engine.core import ANY_SUIT, Ids, Prompt, Rows, Sampling
+from engine.core import Backbone, Ids, Prompt, Rows, Sampling
 from engine.errors import NotSupported
 from engine.layout import Layout, Line, Raster
 from engine.networks.hosted import DRAFT_ROWS, SlabLayer
@@ -238,13 +237,8 @@ class CallerSequence(TransformerSequence):
         return None
 
 
-class CallerModel:
+class CallerModel(Backbone):
     """The backbone of one prompt: a model of transformers, the prompt, and the caller's settings."""
-
-    card: Mapping[str, Any] = MappingProxyType({})
-    words: Mapping[str, int] = MappingProxyType({})
-    weights_hash = end = None
-    suits = ANY_SUIT
 
     def __init__(
         self,
@@ -280,23 +274,6 @@ class CallerModel:
         """The number of parameters."""
         return sum(p.numel() for p in self.model.parameters())
 
-    @property
-    def sizes(self) -> list[int]:
-        """None: what the tokens mean is the caller's affair."""
-        return []
-
-    def warning(self, text: str) -> str:
-        """Nothing: the prompt is given as ids."""
-        return ""
-
-    def added(self, prompt: Prompt) -> str:
-        """Nothing: the prompt is given as ids."""
-        return ""
-
-    def unknown_words(self, text: str) -> dict[str, list[str]]:
-        """None."""
-        return {}
-
     def start(self, prompt: Prompt) -> CallerSequence:
         """Prefills the prompt that the backbone was made for; of `prompt` it reads the sampling alone."""
         trunk = CallerTrunk(self.model, self.branches, self.attention)
@@ -305,10 +282,6 @@ class CallerModel:
             row[trunk.prefix - len(branch.ids) :, 0] = branch.ids
         slab = LateSlab(self.attention.layers, len(self.branches), trunk.prefix + self.limit + DRAFT_ROWS)
         return CallerSequence(trunk, prefix, slab, self, prompt.sampling or self.sampling)
-
-    def drafter(self, name: str) -> Any:
-        """Raises NotSupported: a caller's model brings no drafter."""
-        raise NotSupported(f"{self.name} has no drafter '{name}'. Choose a method that needs none.")
 
     def render(self, tokens: list[int], positions: list[int], final: bool, size: int | None = None) -> list[int]:
         """The tokens in order of their positions: what they mean is the caller's affair."""

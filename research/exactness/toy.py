@@ -9,8 +9,7 @@ saw. A wrong cache therefore gives wrong distributions, as in a real model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.core import ANY_SUIT, Draft, Prompt, Rows, Sampling
+from engine.core import Backbone, Draft, Prompt, Rows, Sampling
 from engine.drafters.spatial_heads import Around, SpatialRun
 from engine.layout import Raster, fine_rows
 from engine.mesh.bpt_tokens import Levels
@@ -32,13 +31,10 @@ REACH = 3  # of the row and column heads
 LEVELS = Levels("toy", (1, 1))  # its ids 0, 1 and 2 also spell vertices, all in the one cell there is
 
 
-class Toy:
+class Toy(Backbone):
     """The backbone. `vocabulary` ids, `rows` x `columns` positions; with `end` the last id ends the sequence."""
 
-    name, dtype, weights_hash, parameters = "toy", "float64", None, 0
-    suits = ANY_SUIT
-    card: Mapping[str, Any] = MappingProxyType({})
-    words: Mapping[str, int] = MappingProxyType({})
+    name, dtype, parameters = "toy", "float64", 0
     capabilities = frozenset({
         "raster", "wavefront", "hidden", "mesh_heads", "feature_draft", "predictive_stream", "codebook", "at_scale", "spatial_heads",
         "vertices",
@@ -79,18 +75,6 @@ class Toy:
     def sizes(self) -> list[int]:
         """The one picture size: a pixel per token."""
         return [self.layout.columns]
-
-    def warning(self, text: str) -> str:
-        """Nothing: it does not know what it cannot draw."""
-        return ""
-
-    def added(self, prompt: Prompt) -> str:
-        """Nothing."""
-        return ""
-
-    def unknown_words(self, text: str) -> dict[str, list[str]]:
-        """Empty: the toy reads no text."""
-        return {}
 
     def at_scale(self, size: int) -> Toy:
         """A toy of `size` columns with distributions of its own, unrelated to these; made once."""

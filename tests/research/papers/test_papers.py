@@ -17,6 +17,7 @@ from engine.errors import BadFile, BadOutput, BadPrompt, MissingWeights, NotSupp
 from engine.methods import find
 from research.bench.plan import ImageBench
 from research.bench.rows import append_csv
+from research.exactness.toy import Toy
 from research.papers import PAPERS, experiment_of, running
 from research.papers.declaration import Arm, Experiment, Meshes, Pictures
 
