@@ -1,4 +1,5 @@
-"""Checkpoints as names, shapes and types first, and numbers by name when they are wanted: safetensors, and PyTorch files without pickle.
+"""Checkpoints as names, shapes and types first, and numbers by name when they are wanted: safetensors, and PyTorch files by its
+restricted unpickler.
 
 A folder may hold one file of weights, or shards with an index. Whatever is wrong with one is a sentence, and nothing in it is executed.
 """
@@ -16,8 +17,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from engine.checkpoints.pickles import Stored, WouldRun
-from engine.checkpoints.torch_files import first_line, read_torch_file, tensors_in
+from engine.checkpoints.torch_files import WouldRun, first_line, read_torch_file
 from engine.errors import BadFile, MissingWeights
 from engine.networks.card import read_json
 
@@ -122,13 +122,11 @@ class Checkpoint:
         return found
 
     def _open_pickled(self, file: Path) -> dict[str, Entry]:
-        content = read_torch_file(file)
-        stored = state_in(content.tree)
-        if sum(math.prod(each.shape) * each.storage.dtype.itemsize for each in stored.values()) > MOST_SHARED * file.stat().st_size:
+        state = state_in(read_torch_file(file))
+        if sum(each.nbytes for each in state.values()) > MOST_SHARED * file.stat().st_size:
             raise ValueError("its tensors have many more numbers than the file")
-        pages = content.open()
-        self._readers[file] = lambda name: content.tensor(stored[name], pages)
-        return {name: Entry(each.storage.dtype, each.shape, file) for name, each in stored.items()}
+        self._readers[file] = state.__getitem__
+        return {name: Entry(each.dtype, tuple(each.shape), file) for name, each in state.items()}
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
@@ -191,18 +189,16 @@ def damaged(file: Path, reason: str) -> BadFile:
     return BadFile(f"{file.name} cannot be read ({reason}). {AGAIN}")
 
 
-def state_in(tree: Any) -> dict[str, Stored]:
-    """The tensors by name, without the wrappers of training scripts and without what is not a tensor; raises ValueError if there are none.
+def state_in(tensors: Mapping[tuple[Any, ...], Tensor]) -> dict[str, Tensor]:
+    """The tensors by name, without the wrappers of training scripts; raises ValueError if there are none.
 
     Inside a wrapper, such as {"model": ..., "optimizer": ...}, everything else is left out.
     """
-    for _ in range(4):
-        if isinstance(tree, dict) and (inner := next((tree[key] for key in WRAPPERS if isinstance(tree.get(key), dict)), None)) is not None:
-            tree = inner
-    found = {".".join(map(str, keys)): each for keys, each in tensors_in(tree)}
-    if not found:
-        raise ValueError("it holds no tensors")
-    return found
+    while tensors and (wrapper := next((w for w in WRAPPERS if any(keys[0] == w and len(keys) > 1 for keys in tensors)), None)) is not None:
+        tensors = {keys[1:]: each for keys, each in tensors.items() if keys[0] == wrapper and len(keys) > 1}
+    if not tensors or () in tensors:
+        raise ValueError("it holds no tensors by name")
+    return {".".join(map(str, keys)): each for keys, each in tensors.items()}
 
 
 def names_of(found: Checkpoint) -> Iterator[str]:

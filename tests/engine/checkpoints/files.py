@@ -37,9 +37,9 @@ def traps(trace: Path) -> dict[str, Any]:
     }
 
 
-def saved(path: Path, tree: Any, newer: bool = True) -> Path:
-    """The file that torch.save writes, in the zip form or the older one."""
-    torch.save(tree, path, _use_new_zipfile_serialization=newer)
+def saved(path: Path, tree: Any) -> Path:
+    """The file that torch.save writes."""
+    torch.save(tree, path)
     return path
 
 
@@ -47,6 +47,8 @@ def with_pickle(path: Path, content: bytes, entries: dict[str, bytes] | None = N
     """A zip form with a pickle and entries of one's own."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED) as archive:
         archive.writestr("archive/data.pkl", content)
+        archive.writestr("archive/version", b"3\n")
+        archive.writestr("archive/byteorder", b"little")
         for name, data in (entries or {}).items():
             archive.writestr(f"archive/{name}", data)
     return path

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import io
 import pickle
+import resource
 import struct
 import subprocess
 import sys
@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 import torch
 
-from engine.checkpoints.pickles import unpickled
 from engine.checkpoints.reading import open_checkpoint
 from engine.errors import BadFile
 from tests.engine.checkpoints.files import pickle_of, saved, traps, with_pickle
@@ -37,25 +36,23 @@ def tensors() -> dict[str, torch.Tensor]:
     return found | {"row": base[2], "turned": base.T, "whole": base, "none": torch.empty(0, 3), "scalar": torch.tensor(2.5)}
 
 
-@pytest.mark.parametrize("newer", [True, False])
-def test_tensors_come_back(tmp_path: Path, newer: bool) -> None:
+def test_tensors_come_back(tmp_path: Path) -> None:
     wanted = tensors()
-    with open_checkpoint(saved(tmp_path / "a.pt", OrderedDict(wanted), newer)) as found:
+    with open_checkpoint(saved(tmp_path / "a.pt", OrderedDict(wanted))) as found:
         assert found.entries.keys() == wanted.keys()
         for name, tensor in wanted.items():
             assert found.entries[name].shape == tuple(tensor.shape) and found.entries[name].dtype == tensor.dtype
             assert torch.equal(found.read(name), tensor), name
 
 
-@pytest.mark.parametrize("newer", [True, False])
 @pytest.mark.parametrize("wrapper", ["model", "state_dict", "module"])
-def test_wrappers_of_training_scripts_are_removed(tmp_path: Path, newer: bool, wrapper: str) -> None:
+def test_wrappers_of_training_scripts_are_removed(tmp_path: Path, wrapper: str) -> None:
     module = torch.nn.Linear(3, 2)
     optimizer = torch.optim.AdamW(module.parameters())
     module(torch.ones(1, 3)).sum().backward()
     optimizer.step()
     tree = {wrapper: module.state_dict(), "optimizer": optimizer.state_dict(), "steps": 7, "args": argparse.Namespace(lr=1e-4, names=["a"])}
-    with open_checkpoint(saved(tmp_path / "a.ckpt", tree, newer)) as found:
+    with open_checkpoint(saved(tmp_path / "a.ckpt", tree)) as found:
         assert found.shapes == {"weight": (2, 3), "bias": (2,)} and found.parameters == 8
         assert torch.equal(found.read("weight"), module.weight)
 
@@ -66,11 +63,10 @@ def test_parameters_are_tensors(tmp_path: Path) -> None:
         assert torch.equal(found.read("one"), one.data)
 
 
-@pytest.mark.parametrize("newer", [True, False])
 @pytest.mark.parametrize("name", traps(Path("x")))
-def test_code_in_a_pickle_is_refused_and_never_runs(tmp_path: Path, name: str, newer: bool) -> None:
+def test_code_in_a_pickle_is_refused_and_never_runs(tmp_path: Path, name: str) -> None:
     trace = tmp_path / "trace"
-    path = saved(tmp_path / "a.bin", {"weight": torch.ones(2), "extra": traps(trace)[name]}, newer)
+    path = saved(tmp_path / "a.bin", {"weight": torch.ones(2), "extra": traps(trace)[name]})
     with pytest.raises(BadFile, match=r"would run code.*Nothing was executed") as caught:
         open_checkpoint(path)
     sentence(caught)
@@ -123,11 +119,6 @@ def test_hostile_pickles_are_refused(tmp_path: Path, content: bytes) -> None:
     sentence(caught)
 
 
-def test_a_large_memo_index_takes_no_memory() -> None:
-    """CPython's unpickler would allocate a table of that length."""
-    assert unpickled(io.BytesIO(raw(b"}r\xff\xff\xff\x7fj\xff\xff\xff\x7f"))) == {}
-
-
 def test_packed_entries_are_refused(tmp_path: Path) -> None:
     """Ten gigabytes of zeros fit into ten megabytes of zip."""
     path = with_pickle(tmp_path / "a.pt", pickle_of({"a": torch.zeros(1000)}), {"data/0": bytes(4000)}, packed=True)
@@ -139,11 +130,11 @@ def test_packed_entries_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"size": (2**40,), "stride": (0,)}, "reaches beyond"),  # one number, repeated
-        ({"size": (4,), "stride": (2,)}, "reaches beyond"),
-        ({"size": (4,), "stride": (1,), "offset": 1}, "reaches beyond"),
-        ({"size": (4,), "stride": (-1,)}, "damaged"),
-        ({"size": (4, 1), "stride": (1,)}, "damaged"),
+        ({"size": (2**40,), "stride": (0,)}, "many more numbers"),  # one number, repeated
+        ({"size": (4,), "stride": (2,)}, "not resizable"),
+        ({"size": (4,), "stride": (1,), "offset": 1}, "not resizable"),
+        ({"size": (4,), "stride": (-1,)}, "cannot be read"),
+        ({"size": (4, 1), "stride": (1,)}, "cannot be read"),
     ],
 )
 def test_views_beyond_their_storage_are_refused(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
@@ -166,9 +157,8 @@ def test_many_names_for_the_same_numbers_are_refused(tmp_path: Path) -> None:
     sentence(caught)
 
 
-@pytest.mark.parametrize("newer", [True, False])
-def test_every_cut_is_refused(tmp_path: Path, newer: bool) -> None:
-    whole = saved(tmp_path / "a.pt", tensors(), newer).read_bytes()
+def test_every_cut_is_refused(tmp_path: Path) -> None:
+    whole = saved(tmp_path / "a.pt", tensors()).read_bytes()
     for length in [0, 1, 3, *range(10, len(whole), len(whole) // 40)]:
         (tmp_path / "cut.pt").write_bytes(whole[:length])
         with pytest.raises(BadFile) as caught:
@@ -178,7 +168,7 @@ def test_every_cut_is_refused(tmp_path: Path, newer: bool) -> None:
 
 def test_a_storage_of_another_length_is_refused(tmp_path: Path) -> None:
     path = with_pickle(tmp_path / "a.pt", pickle_of({"a": torch.zeros(4)}), {"data/0": bytes(12)})
-    with pytest.raises(BadFile, match="12 bytes, not 16") as caught:
+    with pytest.raises(BadFile, match="no storage of 16 bytes") as caught:
         open_checkpoint(path)
     sentence(caught)
 
@@ -189,6 +179,22 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(BadFile) as caught:
         open_checkpoint(tmp_path / "a.bin")
     sentence(caught)
+
+
+def test_a_file_of_an_older_pytorch_says_what_to_do(tmp_path: Path) -> None:
+    torch.save(tensors(), tmp_path / "a.pt", _use_new_zipfile_serialization=False)
+    with pytest.raises(BadFile, match=r"PyTorch 1\.6 or later.*save it again") as caught:
+        open_checkpoint(tmp_path / "a.pt")
+    sentence(caught)
+
+
+def test_no_number_is_read_before_it_is_wanted(tmp_path: Path) -> None:
+    """Names and shapes of a file of 64 MB: its pages stay on the disk."""
+    path = saved(tmp_path / "a.pt", {"a": torch.zeros(2**24)})
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with open_checkpoint(path) as found:
+        assert found.shapes == {"a": (2**24,)}
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 32 * 1024
 
 
 def test_a_program_is_refused(tmp_path: Path) -> None:
