@@ -270,10 +270,11 @@ def test_doctor_measures_a_model_stores_it_and_measures_it_again_when_asked(
     folder: Path, own_home: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from app.commands import doctor
+    from engine.methods import sjdpp
     from engine.tuning import auto
 
     monkeypatch.setattr(doctor, "SHIPPED", ())
-    monkeypatch.setattr(auto, "WINDOWS", (4, 8))
+    monkeypatch.setattr(sjdpp, "WINDOWS", (4, 8))
     monkeypatch.setattr(auto, "PROMPTS", 1)
     asked = ["doctor", "--model", str(folder), "--json"]
     seen = []
