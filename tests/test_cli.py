@@ -261,7 +261,7 @@ def test_models_and_doctor_answer_without_weights(capsys: pytest.CaptureFixture,
     assert last_line(capsys)["pictogram"]["ready"] is True
     assert cli.main(["doctor", "--json"]) == 0
     found = last_line(capsys)
-    assert "bound_pictogram_float32" in found and found["native_functions"]
+    assert found["native_functions"]
     assert found["torch"] and found["passes"] == [{"model": "janus", "missing": found["passes"][0]["missing"]}]
     assert "needs a folder" in found["passes"][0]["missing"]
 
@@ -271,9 +271,10 @@ def test_doctor_measures_a_model_stores_it_and_measures_it_again_when_asked(
 ) -> None:
     from app.commands import doctor
     from engine.methods import sjdpp
-    from engine.tuning import auto
+    from engine.tuning import auto, load_monitor
 
     monkeypatch.setattr(doctor, "SHIPPED", ())
+    monkeypatch.setattr(load_monitor, "taken", lambda: None)  # nothing else runs on this machine
     monkeypatch.setattr(sjdpp, "WINDOWS", (4, 8))
     monkeypatch.setattr(auto, "PROMPTS", 1)
     asked = ["doctor", "--model", str(folder), "--json"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.commands.options import Parser, add_json
@@ -17,7 +17,7 @@ def parser() -> Parser:
     """The parser of the command's options."""
     p = Parser(
         "doctor",
-        "Checks this machine: versions, devices, browser, font, the cost of a pass by its width, and the least that it can cost here.",
+        "Checks this machine: versions, devices, browser, font, and the cost of a pass by its width.",
     )
     p.add_argument("--again", action="store_true", help="measure the cost of passes anew")
     p.add_argument("--model", action="append", default=[], metavar="NAME|PATH", help="measure this model too; may be repeated")
@@ -29,16 +29,13 @@ def main(arguments: Sequence[str]) -> int:
     """Prints what a person reads, and with --json all facts as one line."""
     options = parser().read(arguments)
     from app.commands.doctor_costs import measured, table
-    from engine.backbones import load
     from engine.errors import ForetokenError
     from engine.kernels.cpu.library import native_choice
     from engine.machine import facts
-    from engine.tuning.bound import DTYPES, bounds
     from engine.words.emoji_scenes import font_path
 
     found: dict[str, Any] = facts() | {"browser": browser()}
     checks: dict[str, Any] = {"font": lambda: str(font_path()), "native_functions": lambda: native_choice().reason}
-    checks |= {f"bound_{name}_{dtype}": lambda name=name, dtype=dtype: bounds(load(name, dtype=dtype)) for name, dtype in DTYPES}
     for name, check in checks.items():
         try:
             found[name] = check()
@@ -65,19 +62,7 @@ def readable(found: Mapping[str, Any]) -> list[str]:
         ("Training font", found["font"]),
         ("Commit", found["commit"] or "unknown: this is no checkout"),
     ]
-    return [f"{name:16} {text}" for name, text in lines] + [""] + [line for name, value in found.items() for line in limits(name, value)]
-
-
-def limits(name: str, value: Any) -> Iterator[str]:
-    """Lines about the least time that a pass of a model could take here, for an entry named bound_MODEL_DTYPE."""
-    if not name.startswith("bound_"):
-        return
-    model, dtype = name.removeprefix("bound_").rsplit("_", 1)
-    if isinstance(value, str):
-        yield f"{model} in {dtype}: {value.removeprefix('missing: ')}"
-        return
-    passes = (f"{rows} {each['measured']:.1f} ms ({each['ratio']:.2f} of the bound)" for rows, each in value.items())
-    yield f"{model} in {dtype}, a pass of {', of '.join(passes)}"
+    return [f"{name:16} {text}" for name, text in lines] + [""]
 
 
 def browser() -> str | None:

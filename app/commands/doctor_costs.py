@@ -46,7 +46,7 @@ def of_model(name: str, again: bool) -> list[dict[str, Any]]:
     return [
         {
             "model": name, "dtype": dtype, "threads": count, "auto": taken if dtype == backbone.dtype else None,
-            "milliseconds": costs.curve.row(), "beside": costs.beside, "disturbed": not costs.curve.quiet or bool(costs.loud),
+            "milliseconds": costs.curve.row(), "beside": costs.beside, "disturbed": known.disturbed,
         }
         for (threads, dtype), costs in sorted(known.costs.items())
         if threads == count

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from statistics import median
 
 import torch
@@ -21,14 +20,13 @@ from engine.run import Run, generate
 from engine.tuning import store
 from engine.tuning.curve import Curve, probe_prompt
 from engine.tuning.expected import Expected, best, of_card, of_rows
-from engine.tuning.load_monitor import BUSY, Lap, Watch, believed
+from engine.tuning.load_monitor import clock_of, observed
 from engine.tuning.prepare import Say, costs_here, keep, to_stderr
 from engine.tuning.store import Costs, Measured
 
 STEPS = 16  # of a run that is timed for the cost beside its passes; the first WARM are left out
 WARM = 3
 CLOSE, TURNS = 0.8, 2  # rows that are so fast, as a part of the best one's speed, are measured so many times more
-MOST_STEPS, FEW = 48, 3  # steps of a run that other programs disturb, and quiet ones that are enough
 PROMPTS = 2  # on which doctor records the tokens of a model that has none in its card
 
 
@@ -76,22 +74,20 @@ def expected(name: str, knobs: dict[str, float | str], runs: Sequence[Run]) -> E
     )
 
 
-def beside(backbone: Backbone, name: str, knobs: dict[str, float | str], curve: Curve, watch: Watch | None = None) -> tuple[float, bool]:
+def beside(backbone: Backbone, name: str, knobs: dict[str, float | str], curve: Curve) -> float:
     """Milliseconds that a method takes beside its passes here: for each pass of its drafter, or of a step if it has none; the median of
-    quiet steps. And whether there were enough of them; if not, it is the least of all. Negative for a method whose passes cost less than
-    those of the curve, which store all distributions."""
-    run, watch, extra = begin(backbone, name, knobs, probe_prompt(backbone)), watch or Watch(backbone.device), []
-    for _ in range(MOST_STEPS):
-        step, lap = watch.lap(partial(next, run, None))
+    some steps. Negative for a method whose passes cost less than those of the curve, which store all distributions."""
+    run, clock, extra = begin(backbone, name, knobs, probe_prompt(backbone)), clock_of(backbone.device), []
+    for _ in range(STEPS):
+        start = clock()
+        step = next(run, None)
+        milliseconds = 1000 * (clock() - start)
         if step is None:
             break
         passes = step.forwards * curve.at(1 + step.drafted / max(1, step.forwards))
-        extra.append(Lap((1000 * lap.seconds - passes) / max(1, step.draft_forwards), lap.quiet))
-        if sum(lap.quiet for lap in extra[WARM:]) >= STEPS - WARM:
-            break
+        extra.append((milliseconds - passes) / max(1, step.draft_forwards))
     run.close()
-    found, quiet = believed(extra[WARM:] or extra, FEW)
-    return round(median(found) if quiet else min(found), 3), quiet
+    return round(median(extra[WARM:] or extra), 3)
 
 
 def table_of(backbone: Backbone, measured: Measured) -> list[Expected]:
@@ -106,33 +102,25 @@ def table_of(backbone: Backbone, measured: Measured) -> list[Expected]:
 @torch.inference_mode()
 def find_out(backbone: Backbone, rows: Sequence[Expected], costs: Costs) -> bool:
     """Measures what plain decoding does beside its passes, then the row that seems fastest, until that one has been measured. So the choice
-    is among steps that were timed, and most rows need not be. Returns whether anything was measured."""
+    is among steps that were timed, and most rows need not be. Returns whether anything was measured.
+
+    Rows that are about as fast as the best one are then measured again, in turns; the least counts, because other programs only add time.
+    Else the row would win that was measured at the quietest moment."""
     before = len(costs.beside)
     time_the_best(backbone, rows, costs)
     if found := len(costs.beside) > before:
-        again(backbone, rows, costs)
+        least = CLOSE * best(rows, costs).speed(costs)
+        for each in [each for each in rows if each.key in costs.beside and each.speed(costs) >= least] * TURNS:
+            costs.beside[each.key] = min(costs.beside[each.key], beside(backbone, each.name, dict(each.knobs), costs.curve))
         time_the_best(backbone, rows, costs)
     return found
 
 
 def time_the_best(backbone: Backbone, rows: Sequence[Expected], costs: Costs) -> None:
-    """Measures what `find_out` says, once."""
+    """Measures plain decoding and the best row, until the best one has been measured."""
     plain = [each for each in rows if each.name == PLAIN]
     while (row := next((each for each in (*plain, best(rows, costs)) if each.key not in costs.beside), None)) is not None:
-        costs.beside[row.key], quiet = beside(backbone, row.name, dict(row.knobs), costs.curve)
-        if not quiet:
-            costs.loud.add(row.key)
-
-
-def again(backbone: Backbone, rows: Sequence[Expected], costs: Costs) -> None:
-    """Measures rows that are about as fast as the best one in turns; the least counts, because other programs only add time. Else the row
-    would win that was measured at the quietest moment."""
-    least = CLOSE * best(rows, costs).speed(costs)
-    for each in [each for each in rows if each.key in costs.beside and each.speed(costs) >= least] * TURNS:
-        cost, quiet = beside(backbone, each.name, dict(each.knobs), costs.curve)
-        if quiet >= (each.key not in costs.loud):  # a disturbed time does not replace a quiet one
-            costs.beside[each.key] = cost if quiet and each.key in costs.loud else min(cost, costs.beside[each.key])
-            costs.loud -= {each.key} if quiet else set()
+        costs.beside[row.key] = beside(backbone, row.name, dict(row.knobs), costs.curve)
 
 
 def unmeasured(backbone: Backbone) -> str:
@@ -154,9 +142,7 @@ def resolve(backbone: Backbone, say: Say = to_stderr, measured: Measured | None 
         say(f"No tokens a pass are recorded for {backbone.name}, so {AUTO} takes {name}. Record them: python launch.py doctor --model NAME")
         return f"{AUTO}:{name}"
     costs = costs_here(backbone, measured, say)
-    if find_out(backbone, rows, costs):
-        if backbone.weights_hash is not None:
-            keep(measured, say)
-        if costs.loud and costs.curve.quiet:  # else it was said of the curve
-            say(BUSY)
+    found, quiet = observed(torch.get_num_threads(), lambda: find_out(backbone, rows, costs))
+    if found and backbone.weights_hash is not None:
+        keep(measured, say, quiet)
     return best(rows, costs).full_name

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 import torch
 
-from engine.core import Backbone, Draft, Prompt, Sequence
-from engine.tuning.load_monitor import Lap, Watch, believed
+from engine.core import Backbone, Draft, Prompt
+from engine.core import Sequence as Sequenced
+from engine.tuning.load_monitor import clock_of
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 48, 64)
 PAST = 64  # tokens in the cache while passes are timed
 ROUNDS = 7
-LEAST = 2  # quiet passes of each width that make a curve
 SECONDS = 3.0  # after which no further round begins
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Milliseconds of a pass by its number of rows, ascending, at least one.
-
-    quiet : whether no other program took the processor from the passes that count; others are not stored
-    """
+    """Milliseconds of a pass by its number of rows, ascending, at least one."""
 
     points: tuple[tuple[int, float], ...]
-    quiet: bool = field(default=True, compare=False)
 
     def at(self, rows: float) -> float:
         """Milliseconds of a pass over so many rows: between the measured widths on a line, after the last one on the line through the last
@@ -65,7 +62,7 @@ def probe_prompt(backbone: Backbone) -> Prompt:
     return Prompt(points=torch.cat([0.95 * normals, normals], 1))
 
 
-def a_path(sequence: Sequence, count: int, end: int | None) -> list[int]:
+def a_path(sequence: Sequenced, count: int, end: int | None) -> list[int]:
     """Tokens that may follow the committed ones, none of which ends the sequence."""
     path: list[int] = []
     for _ in range(count):
@@ -76,7 +73,7 @@ def a_path(sequence: Sequence, count: int, end: int | None) -> list[int]:
 
 
 @contextmanager
-def begun(backbone: Backbone) -> Iterator[Sequence]:
+def begun(backbone: Backbone) -> Iterator[Sequenced]:
     """A sequence with PAST tokens, or a quarter of its length."""
     sequence = backbone.start(probe_prompt(backbone))
     try:
@@ -89,7 +86,7 @@ def begun(backbone: Backbone) -> Iterator[Sequence]:
         sequence.close()
 
 
-def one_pass(sequence: Sequence, draft: Draft) -> None:
+def one_pass(sequence: Sequenced, draft: Draft) -> None:
     """A pass with its distributions."""
     total = sequence.forward(draft).p.sum()
     if total.device.type == "cuda":
@@ -97,32 +94,31 @@ def one_pass(sequence: Sequence, draft: Draft) -> None:
 
 
 @torch.inference_mode()
-def cost_curve(
-    backbone: Backbone, widths: tuple[int, ...] = WIDTHS, rounds: int = ROUNDS, seconds: float = SECONDS, watch: Watch | None = None
-) -> Curve:
-    """The cost curve of a model on this machine, with the threads that PyTorch has now.
+def cost_curves(models: Sequence[Backbone], rounds: int = ROUNDS, seconds: float = SECONDS) -> list[Curve]:
+    """The cost curves of some models on this machine, with the threads that PyTorch has now.
 
-    Every round takes each width once, after an unmeasured one. The least of the quiet passes counts, because other programs can only add
-    time; for the same reason a pass costs at most what a wider one took. There are more rounds until each width has LEAST quiet passes, and
-    after `seconds` no further one begins.
+    Every round takes each width of each model once, after an unmeasured one, so that a machine that slows down affects all alike. The least
+    counts, because other programs can only add time; for the same reason a pass costs at most what a wider one took. After `seconds` no
+    further round begins.
     """
-    with begun(backbone) as sequence:
-        most = min(max(widths), sequence.limit - sequence.length)
-        path = torch.tensor(a_path(sequence, most - 1, backbone.end), dtype=torch.int64)
-        drafts = {width: Draft(path[: width - 1]) for width in widths if width <= most}
-        for draft in drafts.values():
-            one_pass(sequence, draft)
-        laps: dict[int, list[Lap]] = {width: [] for width in drafts}
-        watch, deadline, done = watch or Watch(sequence.device), time.perf_counter() + seconds, 0
-        while done == 0 or (time.perf_counter() < deadline and (done < rounds or not is_quiet(laps))):
-            for width, draft in drafts.items():
-                laps[width].append(watch.lap(partial(one_pass, sequence, draft))[1])
-            done += 1
-    least = {width: 1000 * min(believed(found, LEAST)[0]) for width, found in laps.items()}
-    points = tuple((width, round(min(found for other, found in least.items() if other >= width), 3)) for width in least)
-    return Curve(points, is_quiet(laps))
+    with ExitStack() as stack:
+        passes = [passes_of(stack.enter_context(begun(model)), model.end) for model in models]
+        found: list[dict[int, float]] = [dict.fromkeys(each, math.inf) for each in passes]
+        deadline = time.perf_counter() + seconds
+        for done in range(rounds + 1):
+            for own, (model, each) in zip(found, zip(models, passes, strict=True), strict=True):
+                clock = clock_of(model.device)
+                for width, call in each.items():
+                    start = clock()
+                    call()
+                    own[width] = min(own[width], clock() - start) if done else math.inf
+            if done and time.perf_counter() > deadline:
+                break
+    return [Curve(tuple((width, round(1000 * min(s for w, s in own.items() if w >= width), 3)) for width in own)) for own in found]
 
 
-def is_quiet(laps: Mapping[int, list[Lap]]) -> bool:
-    """Whether each width has enough quiet passes, or all it has if there are fewer."""
-    return all(believed(found, min(LEAST, len(found)))[1] for found in laps.values())
+def passes_of(sequence: Sequenced, end: int | None) -> dict[int, Callable[[], None]]:
+    """A pass of each width that fits."""
+    most = min(max(WIDTHS), sequence.limit - sequence.length)
+    path = torch.tensor(a_path(sequence, most - 1, end), dtype=torch.int64)
+    return {width: partial(one_pass, sequence, Draft(path[: width - 1])) for width in WIDTHS if width <= most}

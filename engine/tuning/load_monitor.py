@@ -1,43 +1,26 @@
-"""Times calls, and says of each whether other programs took the processor meanwhile, so that such a time is not believed.
-
-A thread that waits for a core spends time on the wall clock and none of its own. With several threads a waiting one holds up the others,
-which may wait by spinning, and no clock of ours counts that; but Linux counts how long each thread has waited for a core. A call is *quiet*
-if all waiting together is at most a tenth of its time.
-"""
+"""Clocks that other programs do not move, where there is one, and a look at what other programs took of the processor meanwhile."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import torch
 
 Made = TypeVar("Made")
-MOST = 0.1  # of a call's time that may be waiting
 FINE = 1e-5  # seconds: the resolution that a clock of the thread must have
-TASKS = Path("/proc/self/task")
+SPARE = 0.25  # of a core that other programs may use of those that our threads need
 MACHINE = Path("/proc/stat")
 BUSY = "Other programs kept the processor busy, so what was measured is used now and not stored."
 
 
-@dataclass(frozen=True)
-class Lap:
-    """seconds : of a call; quiet : whether no other program lengthened it noticeably"""
-
-    seconds: float
-    quiet: bool
-
-
-def waited() -> float | None:
-    """Seconds that the threads of this process have waited for a core, all together; None where the system does not count them."""
-    try:
-        return sum(int((task / "schedstat").read_text().split()[1]) for task in TASKS.iterdir()) * 1e-9
-    except (OSError, ValueError, IndexError):  # no Linux, a kernel without these numbers, or a thread that has just ended
-        return None
+def clock_of(device: torch.device) -> Callable[[], float]:
+    """The clock for passes on a device: with one thread on a CPU that of the thread, which other programs do not move; else the wall's."""
+    own = device.type == "cpu" and torch.get_num_threads() == 1 and time.get_clock_info("thread_time").resolution < FINE
+    return time.thread_time if own else time.perf_counter
 
 
 def taken() -> float | None:
@@ -49,41 +32,11 @@ def taken() -> float | None:
     return (user + nice + system + sum(more[:3])) / os.sysconf("SC_CLK_TCK") - time.process_time()
 
 
-class Watch:
-    """Times calls for a device with the threads that PyTorch has now.
-
-    With one thread on a CPU the seconds are the thread's own, where they are counted finely; else those of the wall clock. On a GPU every
-    lap counts as quiet: the host waits there.
-    """
-
-    def __init__(
-        self,
-        device: torch.device,
-        wall: Callable[[], float] = time.perf_counter,
-        own: Callable[[], float] = time.thread_time,
-        waiting: Callable[[], float | None] = waited,
-        alone: bool | None = None,
-    ):
-        """alone : whether to count the thread's own seconds (None: with one thread)
-        wall, own : seconds on the wall and of this thread; waiting : seconds that all threads have waited for a core, or None"""
-        self.wall, self.own, self.waiting = wall, own, waiting
-        fine = time.get_clock_info("thread_time").resolution < FINE
-        self.watches = device.type == "cpu" and fine
-        self.alone = self.watches and (torch.get_num_threads() == 1 if alone is None else alone)
-
-    def lap(self, call: Callable[[], Made]) -> tuple[Made, Lap]:
-        """What a call returns, and its time."""
-        before = self.waiting() if self.watches and not self.alone else None
-        wall, own = self.wall(), self.own()
-        made = call()
-        wall, own = self.wall() - wall, self.own() - own
-        after = None if before is None else self.waiting()
-        lost = wall - own if after is None else after - before
-        return made, Lap(own if self.alone else wall, not self.watches or lost <= MOST * wall)
-
-
-def believed(laps: list[Lap], least: int) -> tuple[list[float], bool]:
-    """The seconds that may be believed, and whether they are quiet: those of the quiet laps, if there are at least `least` of them; else of
-    all laps."""
-    quiet = [lap.seconds for lap in laps if lap.quiet]
-    return (quiet, True) if len(quiet) >= least else ([lap.seconds for lap in laps], False)
+def observed(threads: int, measure: Callable[[], Made]) -> tuple[Made, bool]:
+    """What a measurement with this many threads gives, and whether other programs left a core to each of them; True where nobody counts."""
+    before, start = taken(), time.perf_counter()
+    made = measure()
+    after, seconds = taken(), time.perf_counter() - start
+    if before is None or after is None:
+        return made, True
+    return made, (after - before) / seconds <= (os.cpu_count() or 1) - threads + SPARE

@@ -18,9 +18,9 @@ from engine.core import Backbone
 from engine.errors import BadOutput, NotSupported
 from engine.machine import device_of
 from engine.tuning import store
-from engine.tuning.curve import Curve, cost_curve
+from engine.tuning.curve import Curve, cost_curves
 from engine.tuning.expected import best, of_card
-from engine.tuning.load_monitor import BUSY
+from engine.tuning.load_monitor import BUSY, observed
 from engine.tuning.store import Costs, Measured
 from engine.tuning.threads import asked_for, candidates, fastest, thread_costs
 
@@ -28,7 +28,6 @@ EITHER = "bfloat16"  # the capability of a model that can be loaded in float32 a
 WIDE = 32  # rows of a pass that stands for the fast methods where no expected tokens are recorded
 GAIN, LOSS = 0.95, 1.05  # bfloat16 must take less than this share of a wide pass's time, and at most this one of a single row's
 DTYPE = "FORETOKEN_DTYPE"  # an environment variable: what "auto" takes, without a measurement
-TURNS = 2  # of measuring both dtypes one after the other
 
 Say = Callable[[str], None]
 
@@ -92,26 +91,25 @@ def thread_count(backbone: Backbone, measured: Measured, most: int, say: Say = t
     counts = candidates(most)
     if len(counts) > 1 and not set(counts) <= set(measured.threads):
         say(f"Measuring how many threads are fastest for {backbone.name} here, once.")
-        found, quiet = thread_costs(backbone, counts)
-        if not quiet:
-            say(BUSY)
-            return fastest(found, most)
+        found, quiet = observed(most, lambda: thread_costs(backbone, counts))
         measured.threads |= found
-        keep(measured, say)
+        keep(measured, say, quiet)
     return fastest(measured.threads, most) if len(counts) > 1 else counts[0]
 
 
-def costs_here(backbone: Backbone, measured: Measured, say: Say = to_stderr) -> Costs:
-    """The costs of a model's passes with the threads that PyTorch has now; measured and, if nothing disturbed that, stored if they are not
-    yet."""
-    key = (torch.get_num_threads(), backbone.dtype)
-    if key not in measured.costs:
-        say(f"Measuring passes of {backbone.name} in {backbone.dtype} here, once.")
-        measured.costs[key] = Costs(cost_curve(backbone))
-        keep(measured, say)
-        if not measured.costs[key].curve.quiet:
-            say(BUSY)
-    return measured.costs[key]
+def costs_here(backbone: Backbone, measured: Measured, say: Say = to_stderr, other: Callable[[], Backbone] | None = None) -> Costs:
+    """The costs of a model's passes with the threads that PyTorch has now; measured and stored if they are not yet.
+
+    other : loads the same model in another dtype, which is measured in turns with it
+    """
+    count = torch.get_num_threads()
+    if (count, backbone.dtype) not in measured.costs or (other and (count, EITHER) not in measured.costs):
+        models = [backbone, other()] if other else [backbone]
+        say(f"Measuring passes of {backbone.name} in {' and '.join(each.dtype for each in models)} here, once.")
+        curves, quiet = observed(count, lambda: cost_curves(models))
+        measured.costs |= {(count, each.dtype): Costs(curve) for each, curve in zip(models, curves, strict=True)}
+        keep(measured, say, quiet)
+    return measured.costs[count, backbone.dtype]
 
 
 def choose_dtype(backbone: Backbone, other: Callable[[], Backbone], measured: Measured, say: Say = to_stderr) -> str:
@@ -119,19 +117,8 @@ def choose_dtype(backbone: Backbone, other: Callable[[], Backbone], measured: Me
 
     other : loads it in bfloat16
     """
-    count = torch.get_num_threads()
-    keys = [(count, backbone.dtype), (count, EITHER)]
-    if not all(key in measured.costs for key in keys):
-        say(f"Measuring passes of {backbone.name} in {backbone.dtype} and {EITHER} here, once.")
-        both = [backbone, other()]
-        found = [[cost_curve(model, rounds=3) for model in both] for _ in range(TURNS)]
-        for key, curves in zip(keys, zip(*found, strict=True), strict=True):
-            measured.costs[key] = Costs(least(list(curves)))
-        keep(measured, say)
-        if not all(measured.costs[key].curve.quiet for key in keys):
-            say(BUSY)
-    own, half = (measured.costs[key] for key in keys)
-    rows = of_card(backbone)
+    own = costs_here(backbone, measured, say, other)
+    half, rows = measured.costs[torch.get_num_threads(), EITHER], of_card(backbone)
     return EITHER if pays(own.curve, half.curve, best(rows, own).rows if rows else WIDE) else backbone.dtype
 
 
@@ -141,15 +128,13 @@ def pays(own: Curve, half: Curve, rows: float) -> bool:
     return half.at(rows) < GAIN * own.at(rows) and half.at(1) <= LOSS * own.at(1)
 
 
-def least(curves: list[Curve]) -> Curve:
-    """The least cost at each width; quiet if all of them are."""
-    points = tuple((each[0][0], min(cost for _, cost in each)) for each in zip(*(c.points for c in curves), strict=True))
-    return Curve(points, all(curve.quiet for curve in curves))
-
-
-def keep(measured: Measured, say: Say) -> None:
-    """Stores what was measured, or says why it cannot be stored; then it is measured again next time."""
+def keep(measured: Measured, say: Say, quiet: bool = True) -> None:
+    """Stores what was measured, or says why it is not stored; then it is measured again next time."""
+    if not quiet:
+        say(BUSY)
+    measured.disturbed |= not quiet
     try:
-        store.write(measured)
+        if not measured.disturbed:
+            store.write(measured)
     except BadOutput as e:
         say(f"{e} It is measured again next time.")

@@ -29,28 +29,28 @@ class Costs:
     """Of one dtype and number of threads: the cost curve, and milliseconds of a step beside its pass, by method and knobs.
 
     beside : may be negative, because the passes of the curve store distributions that some methods do not need
-    loud   : those of them whose milliseconds were measured while other programs took the processor; they are not stored
     """
 
     curve: Curve
     beside: dict[str, float] = field(default_factory=dict)
-    loud: set[str] = field(default_factory=set, compare=False)
 
 
 @dataclass
 class Measured:
     """What is known of a model here.
 
-    about   : what it was measured on
-    threads : milliseconds by number of threads
-    costs   : by number of threads and dtype
-    tokens  : rows of expected tokens (see expected.py) that `doctor` recorded, if the model's card has none
+    about     : what it was measured on
+    threads   : milliseconds by number of threads
+    costs     : by number of threads and dtype
+    tokens    : rows of expected tokens (see expected.py) that `doctor` recorded, if the model's card has none
+    disturbed : whether other programs kept the processor busy during a measurement, so that none of it is stored
     """
 
     about: dict[str, str]
     threads: dict[int, float] = field(default_factory=dict)
     costs: dict[tuple[int, str], Costs] = field(default_factory=dict)
     tokens: list[dict[str, Any]] = field(default_factory=list)
+    disturbed: bool = field(default=False, compare=False)
 
 
 def about(backbone: Backbone) -> dict[str, str]:
@@ -92,21 +92,17 @@ def parsed(row: Mapping[str, Any], key: Mapping[str, str]) -> Measured:
 
 
 def write(found: Measured) -> None:
-    """Stores what was measured, without what other programs disturbed; raises BadOutput if the disk refuses."""
+    """Stores what was measured; raises BadOutput if the disk refuses."""
     row = {
         "form": FORM,
         "about": found.about,
         "threads": {str(count): cost for count, cost in found.threads.items()},
         "costs": [
-            {
-                "threads": count, "dtype": dtype, "pass": each.curve.row(),
-                "beside": {name: cost for name, cost in each.beside.items() if name not in each.loud},
-            }
+            {"threads": count, "dtype": dtype, "pass": each.curve.row(), "beside": each.beside}
             for (count, dtype), each in sorted(found.costs.items())
-            if each.curve.quiet
         ],
         "tokens": found.tokens,
-    }  # fmt: skip
+    }
     path = path_of(found.about)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from statistics import median
 
 import torch
@@ -15,13 +14,11 @@ import torch
 from engine.core import Backbone, Draft
 from engine.errors import NotSupported
 from engine.tuning.curve import a_path, begun, one_pass
-from engine.tuning.load_monitor import Watch, taken
 
 VARIABLE = "FORETOKEN_THREADS"
 MOST = 1024  # threads that a person may ask for
 ROWS = (1, 32)  # of the two passes that are timed: plain decoding's, and a window's
 SECONDS = 1.0  # after which no further turn begins
-SPARE = 0.25  # of a core that other programs may use of those that the most threads need
 HOPELESS = 2.0  # times the least cost: such a number of threads is measured no more
 
 
@@ -53,50 +50,27 @@ def threads(count: int) -> Iterator[None]:
 
 
 @torch.inference_mode()
-def thread_costs(
-    backbone: Backbone, counts: list[int], seconds: float = SECONDS, watch: Watch | None = None, others: Callable[[], float | None] = taken
-) -> tuple[dict[int, float], bool]:
-    """Milliseconds of a pass by number of threads, by the clock of the wall: the geometric mean of the median passes over ROWS, measured in
-    turns. And whether they say something of this machine: most passes of each number were quiet, and other programs left a core to each
-    thread. A compiled pass uses fewer threads while another program has a core: it is quiet then, and as fast with one thread as with two.
-
-    Both kinds of pass count alike, so that plain decoding is not slowed down to make a window look better. A median, because threads that
-    wait for a core that another program uses are part of what is measured.
-
-    others : the seconds of all cores that other programs have used so far, or None
-    """
-    quiet: dict[int, list[bool]] = {count: [] for count in counts}
-    start, before = time.perf_counter(), others()
-    watch = watch or Watch(backbone.device, alone=False)
+def thread_costs(backbone: Backbone, counts: list[int], seconds: float = SECONDS) -> dict[int, float]:
+    """Milliseconds of a pass by number of threads, on the clock of the wall: the geometric mean of the median passes over ROWS, measured in
+    turns. Both kinds of pass count alike, so that plain decoding is not slowed down to make a window look better. A median, because threads
+    that wait for a core are part of what is measured."""
     with begun(backbone) as sequence:
         most = sequence.limit - sequence.length
         drafts = [Draft(torch.tensor(a_path(sequence, min(rows, most) - 1, backbone.end), dtype=torch.int64)) for rows in ROWS]
         found: dict[int, list[list[float]]] = {count: [[] for _ in drafts] for count in counts}
-        deadline = time.perf_counter() + seconds
-        going = list(found)
+        deadline, going = time.perf_counter() + seconds, list(found)
         while True:
             for count in going:
                 with threads(count):
                     one_pass(sequence, drafts[0])  # starts the threads
                     for draft, times in zip(drafts, found[count], strict=True):
-                        _, lap = watch.lap(partial(one_pass, sequence, draft))
-                        times.append(1000 * lap.seconds)
-                        quiet[count].append(lap.quiet)
+                        start = time.perf_counter()
+                        one_pass(sequence, draft)
+                        times.append(1000 * (time.perf_counter() - start))
             costs = {count: typical(lists) for count, lists in found.items()}
             if time.perf_counter() > deadline:
-                free = has_room(max(counts), before, others(), time.perf_counter() - start)
-                return costs, free and all(sum(laps) > len(laps) / 2 for laps in quiet.values())
+                return costs
             going = [count for count in going if costs[count] < HOPELESS * min(costs.values())]
-
-
-def has_room(threads: int, before: float | None, after: float | None, seconds: float) -> bool:
-    """Whether other programs left a core to each of so many threads; True where nobody counts what they use.
-
-    before, after : the seconds of all cores that they had used at the beginning and at the end of some seconds
-    """
-    if before is None or after is None:
-        return True
-    return (after - before) / seconds <= (os.cpu_count() or 1) - threads + SPARE
 
 
 def typical(lists: list[list[float]]) -> float:

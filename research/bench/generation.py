@@ -33,7 +33,7 @@ from engine.transformers import foretoken
 from engine.transformers.host import Branch, CallerModel
 from engine.transformers.processors import Reading
 from engine.tuning.alternate import Timing, alternate, timed
-from engine.tuning.curve import PAST, cost_curve
+from engine.tuning.curve import PAST, cost_curves
 from research.bench.rows import check_csv, experiment, publish
 
 SHAPES: dict[str, dict[str, int]] = {  # of a LlamaForCausalLM; 1b is the trunk of Janus-Pro-1B with its 16,384 picture tokens
@@ -182,7 +182,7 @@ def speeds(plan: GenerateBench, model: PreTrainedModel, prompt: Tensor, negative
 def curve(host: CallerModel) -> dict[str, Any]:
     """Returns the row of milliseconds per pass by number of rows, and the acceptance from which a window of as many is faster."""
     longer = CallerModel(host.model, host.branches, PAST * 4, host.reading)  # so that the widest pass fits behind the tokens before it
-    found = dict(cost_curve(longer, rounds=3, seconds=PATIENCE).points)
+    found = dict(cost_curves([longer], rounds=3, seconds=PATIENCE)[0].points)
     pays = {width: round(break_even(width, found[width] / found[1]), 3) for width in found if width > 1}
     return {"method": "cost of a pass", "milliseconds": found, "pays_from_acceptance": pays}
 

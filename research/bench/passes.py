@@ -23,7 +23,8 @@ from engine.loading import model_columns
 from engine.machine import facts
 from engine.methods import find
 from engine.run import generate
-from engine.tuning.bound import prompt_of, timed
+from engine.tuning.curve import probe_prompt
+from engine.tuning.load_monitor import clock_of
 from research.bench.rows import Row, check_csv, publish
 
 KINDS = (REFERENCE, NATIVE)
@@ -68,7 +69,7 @@ def loaded(name: str, dtype: str, kind: str) -> Backbone | None:
             found = load(name, dtype=dtype)
         except NotSupported:  # lowpoly computes in bfloat16 by compiled functions only
             return None
-        found.start(prompt_of(found)).close()  # what is made on first use is made by this kind
+        found.start(probe_prompt(found)).close()  # what is made on first use is made by this kind
     return found
 
 
@@ -84,11 +85,14 @@ def of_model(name: str, dtype: str, size: int | None, methods: tuple[str, ...], 
 def of_method(models: dict[str, Backbone], method: str, size: int | None, tries: int) -> Row:
     """Seconds and passes of a run by kind."""
     (found, preset), seconds, passes = find(method), dict.fromkeys(models, float("inf")), dict.fromkeys(models, 0)
+    clock = clock_of(torch.device("cpu"))
     for attempt in range(tries + 1):  # the first is not counted
         for kind, model in models.items():
             with wished(kind):
-                run = generate(model, found, replace(prompt_of(model), seed=SEED, size=size), preset)
-                spent = timed(run.finish)
+                run = generate(model, found, replace(probe_prompt(model), seed=SEED, size=size), preset)
+                start = clock()
+                run.finish()
+                spent = clock() - start
             seconds[kind], passes[kind] = min(seconds[kind], spent) if attempt else seconds[kind], int(run.totals["forwards"])
     times = seconds[REFERENCE] / passes[REFERENCE] / (seconds[NATIVE] / passes[NATIVE])
     numbers = {f"{kind}_seconds": round(seconds[kind], 3) for kind in models} | {f"{kind}_passes": passes[kind] for kind in models}

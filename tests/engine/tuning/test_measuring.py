@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +14,9 @@ import torch
 
 from engine import backbones
 from engine.errors import NotSupported
-from engine.tuning import prepare, store, threads
-from engine.tuning.curve import WIDTHS, Curve, begun, cost_curve
+from engine.tuning import load_monitor, prepare, store, threads
+from engine.tuning.curve import WIDTHS, Curve, begun, cost_curves
+from engine.tuning.load_monitor import BUSY, clock_of, observed, taken
 from engine.tuning.store import Costs, Measured
 from tests.engine.backbones import tiny
 
@@ -24,6 +27,7 @@ LINE = Curve(tuple((width, 1.0 + width) for width in WIDTHS))
 def free(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A home of its own, and nothing told in the environment."""
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path))
+    monkeypatch.setattr(load_monitor, "taken", lambda: None)  # nothing else runs on this machine
     for name in (threads.VARIABLE, prepare.DTYPE):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
@@ -40,10 +44,10 @@ def model(**changes: Any) -> SimpleNamespace:
 
 @pytest.mark.parametrize("backbone", [tiny.pictogram, tiny.lowpoly])
 def test_a_curve_has_every_width_and_never_falls(backbone: Any) -> None:
-    found = cost_curve(backbone(), rounds=2)
-    assert [width for width, _ in found.points] in ([*WIDTHS], [*WIDTHS[:-1]])
-    costs = [cost for _, cost in found.points]
-    assert costs == sorted(costs) and costs[0] > 0
+    for found in cost_curves([backbone(), backbone()], rounds=2):
+        assert [width for width, _ in found.points] in ([*WIDTHS], [*WIDTHS[:-1]])
+        costs = [cost for _, cost in found.points]
+        assert costs == sorted(costs) and costs[0] > 0
 
 
 @torch.inference_mode()
@@ -70,7 +74,7 @@ def test_the_fastest_count_is_taken_within_the_limit() -> None:
 
 def test_a_probe_gives_back_the_threads_that_there_were() -> None:
     before = torch.get_num_threads()
-    found, _ = threads.thread_costs(tiny.pictogram(), [1, 2], seconds=0.0)
+    found = threads.thread_costs(tiny.pictogram(), [1, 2], seconds=0.0)
     assert set(found) == {1, 2} and all(cost > 0 for cost in found.values()) and torch.get_num_threads() == before
 
 
@@ -87,7 +91,7 @@ def test_the_environment_wins_and_a_wrong_number_is_a_sentence(monkeypatch: pyte
 def test_threads_are_measured_once_for_each_model_and_set(free: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, taken = [], []
     monkeypatch.setattr(prepare, "all_threads", lambda: 4)
-    monkeypatch.setattr(prepare, "thread_costs", lambda backbone, counts: asked.append(counts) or ({1: 3.0, 2: 1.0, 3: 2.5, 4: 2.0}, True))
+    monkeypatch.setattr(prepare, "thread_costs", lambda backbone, counts: asked.append(counts) or {1: 3.0, 2: 1.0, 3: 2.5, 4: 2.0})
     monkeypatch.setattr(prepare.torch, "set_num_threads", taken.append)
     prepare.use_threads(model(), say=lambda text: None)
     prepare.use_threads(model(), say=pytest.fail)
@@ -116,7 +120,7 @@ def test_bfloat16_is_taken_where_it_is_faster_and_the_baseline_is_not_slower(
 ) -> None:
     loaded = []
     curves = {"float32": LINE, "bfloat16": scaled(wide, narrow)}
-    monkeypatch.setattr(prepare, "cost_curve", lambda backbone, rounds: curves[backbone.dtype])
+    monkeypatch.setattr(prepare, "cost_curves", lambda models: [curves[each.dtype] for each in models])
 
     def other() -> SimpleNamespace:
         loaded.append("bfloat16")
@@ -189,6 +193,49 @@ def test_costs_that_are_no_numbers_are_damage(free: Path) -> None:
 def test_a_disk_that_refuses_is_said_and_the_measurement_is_used(free: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (free / "measured").write_text("a file where a folder should be")
     said: list[str] = []
-    monkeypatch.setattr(prepare, "cost_curve", lambda backbone: LINE)
+    monkeypatch.setattr(prepare, "cost_curves", lambda models: [LINE])
     assert prepare.costs_here(model(), Measured(store.about(model())), said.append).curve == LINE
     assert len(said) == 2 and "Cannot write" in said[1]
+
+
+# --- other programs ---------------------------------------------------------------------------------------------------
+
+
+def test_one_thread_is_timed_by_its_own_clock_and_a_gpu_by_the_wall(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    assert clock_of(torch.device("cpu")) is time.thread_time and clock_of(torch.device("cuda")) is time.perf_counter
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    assert clock_of(torch.device("cpu")) is time.perf_counter
+
+
+@pytest.mark.parametrize(("count", "others", "quiet"), [(2, 0.2, True), (1, 1.0, True), (2, None, True), (2, 1.0, False), (1, 2.0, False)])
+def test_other_programs_must_leave_a_core_to_each_thread(
+    count: int, others: float | None, quiet: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used, wall = iter([10.0, 10.0 + (others or 0)]), iter([5.0, 6.0])
+    monkeypatch.setattr(load_monitor.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(load_monitor, "taken", lambda: None if others is None else next(used))
+    monkeypatch.setattr(load_monitor.time, "perf_counter", lambda: next(wall))
+    assert observed(count, lambda: "made") == ("made", quiet)
+
+
+def test_what_other_programs_take_is_read_from_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if load_monitor.MACHINE.exists():
+        assert taken() > -1.0  # of a count in hundredths
+    monkeypatch.setattr(load_monitor, "MACHINE", tmp_path / "stat")
+    assert taken() is None
+    (tmp_path / "stat").write_text("cpu  9000000 0 1000000 77 5 0 0 0 0 0\ncpu0 1 2\n")
+    assert taken() == pytest.approx(1e7 / os.sysconf("SC_CLK_TCK") - time.process_time(), abs=1.0)
+
+
+def test_a_disturbed_measurement_is_used_and_not_stored(free: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(prepare, "observed", lambda count, measure: (measure(), False))
+    monkeypatch.setattr(prepare, "cost_curves", lambda models: [LINE])
+    monkeypatch.setattr(prepare, "thread_costs", lambda backbone, counts: {1: 9.0, 2: 3.0})
+    assert prepare.costs_here(model(), store.read(model()), said.append).curve is LINE and said[-1] == BUSY
+    assert prepare.thread_count(model(), store.read(model()), 2, said.append) == 2 and said[-1] == BUSY
+    assert store.read(model()).costs == {} == store.read(model()).threads
+    monkeypatch.setattr(prepare, "observed", lambda count, measure: (measure(), True))
+    prepare.costs_here(model(), store.read(model()), said.append)
+    assert len(store.read(model()).costs) == 1 and len(said) == 5
