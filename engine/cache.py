@@ -32,9 +32,7 @@ class Slab:
     the others. Nothing is allocated after construction.
     """
 
-    def __init__(
-        self, layers: int, branches: int, heads: int, capacity: int, width: int, device: torch.device, dtype: torch.dtype
-    ):
+    def __init__(self, layers: int, branches: int, heads: int, capacity: int, width: int, device: torch.device, dtype: torch.dtype):
         self.block = torch.zeros(layers, 2, branches, heads, capacity, width, device=device, dtype=dtype)
         self.kept, self.branches = 0, branches
 

@@ -186,21 +186,24 @@ def drawn(rows: Rows, noise: Noise, n: int) -> tuple[int, Values, Values | None]
 
 
 def step_over(
-    sequence: Sequence, draft: Draft, noise: Noise, iteration: int, seeded: bool, rule: Rule | None = None, store: bool = False
+    sequence: Sequence, draft: Draft, noise: Noise, iteration: int, seeded: bool, rule: Rule | None = None, store: bool = False,
+    levels: bool = True,
 ) -> tuple[WindowState, Step]:  # fmt: skip
     """One step of a method that drafts chains: a pass over the draft, its verdict, the committed tokens. Arguments as in `judge`.
 
-    draft : without distributions only if the seed is matched
+    draft  : without distributions only if the seed is matched
+    levels : False for windows, whose drafts do not stand on each other: the trace has no depth
     """
     laws = draft.q if draft.tokens.shape[0] else torch.empty(0, sequence.vocabulary, dtype=noise.dtype, device=sequence.device)
     rows = sequence.forward(draft)
-    return committed(sequence, judge(rows, draft.tokens, laws, noise, sequence.length, iteration, seeded, rule, store))
+    return committed(sequence, judge(rows, draft.tokens, laws, noise, sequence.length, iteration, seeded, rule, store), levels)
 
 
-def committed(sequence: Sequence, window: WindowState) -> tuple[WindowState, Step]:
-    """Commits what a window's verdict accepted, and the token after it; the window, and the Step that records both."""
+def committed(sequence: Sequence, window: WindowState, levels: bool = True) -> tuple[WindowState, Step]:
+    """Commits what a window's verdict accepted, and the token after it; the window, and the Step that records both. levels : see
+    `step_over`"""
     tokens = sequence.commit(list(range(window.a)), window.token)
-    return window, step_of(window, tokens, depth=levels_of(window.a, tokens))
+    return window, step_of(window, tokens, **({"depth": levels_of(window.a, tokens)} if levels else {}))
 
 
 def step_of(window: WindowState, tokens: list[int], **more: Any) -> Step:

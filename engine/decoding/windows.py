@@ -71,7 +71,7 @@ def speculative_jacobi(
             laws = filled if keep_laws else None
             store = keep_laws or init.startswith("sample")
             # eq. 2: the distributions of iteration j given the window of j - 1
-            window, step = step_over(sequence, Draft(tokens, q=laws), noise, iteration, seeded, rule(knobs), store)
+            window, step = step_over(sequence, Draft(tokens, q=laws), noise, iteration, seeded, rule(knobs), store, levels=False)
             initializer.saw(n, window.rows)
             step.draft_forwards, a = initializer.counted(), window.a
             if a < size:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import gradio as gr
 import pytest
-from app.ui.tabs.comparing import Ended
 
 from app.live.boards.lazy import Lazy
 from app.live.boards.picture import Board
@@ -16,7 +15,8 @@ from app.shared import Shared
 from app.ui import picture_side, race_panels
 from app.ui.panels.race import RacePanel, RacePanels
 from app.ui.tab_context import TabContext
-from app.ui.tabs.image_tab import ImageTab
+from app.ui.tabs.image_tab import PictureRace
+from app.ui.tabs.race import Asked, Ended, RaceTab
 from engine import assets
 from engine.core import Prompt
 from engine.methods import find
@@ -62,25 +62,29 @@ def listed(toy, monkeypatch) -> RacePanels:
     table = RacePanels("", (*race_panels.PICTURES.entries, toy))
     for module in (race_panels, picture_side):
         monkeypatch.setattr(module, "PICTURES", table)
+    monkeypatch.setattr(PictureRace, "below", table)
     return table
 
 
 def test_a_panel_of_two_files_and_a_line_is_on_the_page_in_the_frames_and_in_the_replay(picto, listed, tmp_path):
     with gr.Blocks() as page, gr.Tabs(), gr.Tab("Image") as own:
         missing = Lazy("lowpoly", assets.models() / "nowhere", lambda: None)
-        tab = ImageTab(TabContext(page, own, Shared(picto, missing, Sessions())))
+        context = TabContext(page, own, Shared(picto, missing, Sessions()))
+        subject = PictureRace(context)
+        tab = RaceTab(context, subject)
         tab.wire()
     on_page = {each["props"].get("elem_id"): each["props"] for each in page.get_config_file()["components"]}
     assert "steps" in on_page["toy"]["js_on_load"] and '"toy"' in on_page["live"]["js_on_load"]
     assert listed.idle()["toy"] == {"state": "empty"}  # at the start of a run
     method, given = find("sjd")
-    board = Board(generate(picto, method, Prompt("a red apple", seed=5, size=64), given))
+    prompt = Prompt("a red apple", seed=5, size=64)
+    board, asked = Board(generate(picto, method, prompt, given)), Asked(picto, prompt, {})
     for step in board.run:
         board.add(step)
-        assert tab.draw([board], {0})["toy"] == {"state": "done" if board.run.finished else "running", "steps": board.count}
-    ended = tab.ended([board])
+        assert subject.draw([board], {0}, asked)["toy"] == {"state": "done" if board.run.finished else "running", "steps": board.count}
+    ended = subject.ended([board])
     assert ended["toy"] == {"state": "done", "made": "5"} and {"odds", "right"} <= ended.keys()
-    text = tab.writers(Ended(1, [board], ended))["html"](tmp_path / "race.html").read_text(encoding="utf-8")
+    text = tab.common_files(Ended(1, [board], ended, "", asked), "race")["html"](tmp_path / "race.html").read_text(encoding="utf-8")
     assert 'boot("toy"' in text and 'boot("trace"' in text and 'boot("runs"' not in text
 
 
