@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from engine.errors import TooLittleMemory
-from engine.kernels.noise import KEPT
+from engine.noise.kernel import KEPT
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 WINDOW = 32  # drafts of a pass that an estimate assumes

@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[1]
 OURS = {"app", "engine", "research"}
 OPTIONAL = {
-    "triton",  # has wheels for Linux only, and comes with the CUDA build of PyTorch; see engine/kernels/language.py
+    "triton",  # has wheels for Linux only, and comes with the CUDA build of PyTorch; see engine/dispatch/language.py
     "ray",  # 0.6 GB that only batches over many machines need; see app/batch/with_ray.py
     "matplotlib",  # only figures of research/ need it
     "imageio-ffmpeg",  # a large encoder that only the MP4 files of races need; see app/runs/video.py

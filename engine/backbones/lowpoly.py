@@ -20,11 +20,11 @@ from torch import Tensor
 from engine.backbones.adherence import Adherence
 from engine.cache import Slab
 from engine.core import Backbone, Prompt, Sampling, Suits
+from engine.dispatch.choice import NATIVE
 from engine.drafters.feature_draft import read_drafter, weights_file
 from engine.drafters.mesh_heads import SHORT, BoundHeads, HeadsByKind, MeshHeads
 from engine.drafters.predictive_stream import is_trained, read_adapter, read_config, read_pairs, scale_of
 from engine.errors import BadPrompt, MissingWeights, NotSupported
-from engine.kernels.choice import NATIVE
 from engine.kernels.cpu.blocks import RunRows
 from engine.kernels.cpu.library import native, native_choice
 from engine.kernels.cpu.packed_linear import can_pack, pack

@@ -26,13 +26,13 @@ from engine.backbones.looks import Looks, read_looks
 from engine.backbones.prompts import readable_text
 from engine.cache import Slab
 from engine.core import Backbone, Prompt, Resampler, Sampling, Suits
+from engine.dispatch.choice import NATIVE
 from engine.drafters.feature_draft import read_drafter, weights_file
 from engine.drafters.predictive_stream import is_trained, read_adapter
 from engine.drafters.resampler import read_resampler, refuse_other_tokens
 from engine.drafters.spatial_heads import read_heads
 from engine.drafters.spatial_heads import weights_file as heads_file
 from engine.errors import BadPrompt, MissingWeights, NotSupported
-from engine.kernels.choice import NATIVE
 from engine.kernels.cpu.blocks import RunRows
 from engine.kernels.cpu.library import native, native_choice
 from engine.layout import Raster

@@ -25,8 +25,8 @@ from engine.core import Knob, Knobs, Sequence
 from engine.decoding import policy
 from engine.decoding.deviation import ALLOWED, Meter, chain_verdicts, coins, limit_of
 from engine.decoding.verdict import Rule
+from engine.dispatch.choice import choose
 from engine.errors import NotSupported
-from engine.kernels.choice import choose
 from engine.kernels.pooled_mass import pooled_mass
 from engine.noise import Noise
 from engine.rules import (

@@ -12,8 +12,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine.kernels.choice import choose
-from engine.kernels.language import LAUNCH, power_of_two, tl, triton
+from engine.dispatch.choice import choose
+from engine.dispatch.language import LAUNCH, power_of_two, tl, triton
 from engine.rules import LITERAL, EnergyRule, energy
 
 MOST = 64  # drafts: γ is at most this

@@ -14,8 +14,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine.kernels.choice import choose
-from engine.kernels.language import LAUNCH, power_of_two, tl, triton
+from engine.dispatch.choice import choose
+from engine.dispatch.language import LAUNCH, power_of_two, tl, triton
 from engine.rules import longest, probability_of
 
 TILE = 64  # neighbours that are added before the limit is tested

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.kernels.choice import COMPUTED, choose
-from engine.kernels.language import LAUNCH, power_of_two, tl, triton
+from engine.dispatch.choice import COMPUTED, choose
+from engine.dispatch.language import LAUNCH, power_of_two, tl, triton
 
 ROWS, INNER, OUTER = 16, 64, 64  # of a tile
 

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.kernels.choice import COMPUTED, choose
-from engine.kernels.language import LAUNCH, power_of_two, tl, triton
+from engine.dispatch.choice import COMPUTED, choose
+from engine.dispatch.language import LAUNCH, power_of_two, tl, triton
 
 KEYS = 32  # of a tile
 QUERIES = 16  # of a tile, at least

@@ -26,8 +26,8 @@ from engine.decoding.deviation import ALLOWED, Meter, chain_verdicts, coins, lim
 from engine.decoding.initializers import INIT, WINDOW
 from engine.decoding.policy import check_start, not_exact
 from engine.decoding.windows import redraw, speculative_jacobi
+from engine.dispatch.choice import choose
 from engine.errors import NotSupported
-from engine.kernels.choice import choose
 from engine.kernels.pooled_mass import ranked
 from engine.noise import Noise
 from engine.rules import after_one_draw, deviation, ratio

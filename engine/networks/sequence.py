@@ -16,8 +16,8 @@ from torch.nn import functional as F
 
 from engine.cache import Slab
 from engine.core import NO_DRAFT, Bias, Draft, Grammar, Ids, Rows, Sampling
+from engine.dispatch.choice import choose
 from engine.errors import NotSupported
-from engine.kernels.choice import choose
 from engine.kernels.tree_attention import Chain, Seen, Visibility, packed
 from engine.layout import Layout
 from engine.mesh.bpt_tokens import Levels

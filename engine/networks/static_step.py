@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 from engine.cache import FixedView, Laid, Slab
 from engine.core import Sampling
-from engine.kernels.choice import REFERENCE, asked, choose
+from engine.dispatch.choice import REFERENCE, asked, choose
 from engine.kernels.tree_attention import Seen, fixed_mask, packed
 from engine.networks.rows import RowAdapter
 from engine.networks.trunk import Trunk

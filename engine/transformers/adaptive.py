@@ -25,10 +25,10 @@ from transformers import PreTrainedModel
 from engine.core import NO_DRAFT, Chosen, Draft, Knob, Knobs, Method, Step
 from engine.decoding.verdict import drawn, step_over
 from engine.errors import NotSupported
-from engine.kernels.noise import MASK, mix
 from engine.methods import sjdpp
 from engine.methods.lookup import Index
 from engine.noise import Noise
+from engine.noise.kernel import MASK, mix
 from engine.trace import Trace
 from engine.transformers.costs import PassCosts
 from engine.transformers.host import CallerModel, CallerSequence

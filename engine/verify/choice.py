@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.core import Sampling
-from engine.kernels.choice import COMPUTED, NATIVE, asked, choose
+from engine.dispatch.choice import COMPUTED, NATIVE, asked, choose
 from engine.sampling import guide, warp
 from engine.verify.host import HostRows, penalties_of
 from engine.verify.reference import settle_reference, verify_reference

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from engine.core import Chosen, Grammar, Sampling
-from engine.kernels.noise import gumbel_at
 from engine.noise import ACCEPT, DRAW, RESIDUAL
+from engine.noise.kernel import gumbel_at
 from engine.verify.request import Recorded, checked
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine.kernels.noise import gumbel_reference
+from engine.noise.kernel import gumbel_reference
 from engine.rules import deviation, matches, probability_of, ratio
 from engine.sampling import draw, draw_gumbel, entropy, guide, residual, warp
 from engine.verify.request import ACCEPT, FRESH, RESIDUAL, Verdict, VerifyRequest

@@ -14,8 +14,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine.kernels.language import LAUNCH, power_of_two, tl, triton
-from engine.kernels.noise import base_on, gumbel_of, key_of
+from engine.dispatch.language import LAUNCH, power_of_two, tl, triton
+from engine.noise.kernel import base_on, gumbel_of, key_of
 from engine.rules import matches
 from engine.verify.request import Verdict, VerifyRequest
 

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from engine import rules
+from engine.cache import keep as slab_keep
 from engine.core import Sampling
-from engine.kernels import energy_scan, noise, pooled_mass, row_lora, slab_keep, tree_attention
+from engine.kernels import energy_scan, pooled_mass, row_lora, tree_attention
+from engine.noise import kernel as noise
 from engine.verify.reference import verify_reference
 from engine.verify.request import VerifyRequest
 from engine.verify.triton import verify_triton

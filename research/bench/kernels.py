@@ -17,11 +17,13 @@ from typing import Any
 
 import torch
 
+from engine.cache import keep as slab_keep
+from engine.dispatch.choice import choose
+from engine.dispatch.language import LAUNCH, is_interpreted, version
 from engine.errors import NotSupported
-from engine.kernels import energy_scan, noise, pooled_mass, row_lora, slab_keep, tree_attention
-from engine.kernels.choice import choose
-from engine.kernels.language import LAUNCH, is_interpreted, version
+from engine.kernels import energy_scan, pooled_mass, row_lora, tree_attention
 from engine.machine import commit, device_of
+from engine.noise import kernel as noise
 from engine.verify import triton as verify
 from research.bench.kernel_cases import CASES, Case
 from research.bench.rows import Row, publish

@@ -16,8 +16,8 @@ import torch
 
 from engine.backbones import load
 from engine.core import Backbone
+from engine.dispatch.choice import NATIVE, REFERENCE, VARIABLE
 from engine.errors import NotSupported
-from engine.kernels.choice import NATIVE, REFERENCE, VARIABLE
 from engine.kernels.cpu.library import native_choice
 from engine.loading import model_columns
 from engine.machine import facts

@@ -13,8 +13,8 @@ import torch
 
 from engine.backbones import load, lowpoly, pictogram
 from engine.core import Backbone, Knobs, Method, Prompt, Sequence, Step
+from engine.dispatch.choice import REFERENCE, VARIABLE
 from engine.errors import BadPrompt, NotSupported
-from engine.kernels.choice import REFERENCE, VARIABLE
 from engine.kernels.cpu.library import built, native
 from engine.many import USUAL, Ended, generate_many, usual
 from engine.methods import find

@@ -10,10 +10,10 @@ import torch
 
 from engine.core import Prompt
 from engine.errors import TooLittleMemory
-from engine.kernels.noise import KEPT
 from engine.memory import Size, check, free, need, of_container, said
 from engine.networks.hosted import DRAFT_ROWS
 from engine.networks.hosted_attention import whole_blocks
+from engine.noise.kernel import KEPT
 from tests.engine.backbones import tiny
 
 SEVEN = Size(parameters=7_400_000_000, layers=30, heads=32, width=128, slots=1300, vocabulary=16_384, pixels=384**2)

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from engine.kernels import noise as kernel
-from engine.kernels.noise import GOLDEN, mix, mix_array
-from engine.noise import ACCEPT, DRAFTER, DRAW, INITIAL, RESIDUAL, SCHEDULE, Noise
+from engine.noise import ACCEPT, DRAFTER, DRAW, INITIAL, RESIDUAL, SCHEDULE, Noise, kernel
+from engine.noise.kernel import GOLDEN, mix, mix_array
 
 STREAMS = [DRAW, ACCEPT, RESIDUAL, INITIAL, DRAFTER, SCHEDULE]
 

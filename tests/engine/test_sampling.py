@@ -10,7 +10,7 @@ from torch import Tensor
 
 from engine import sampling
 from engine.core import Sampling
-from engine.kernels.choice import VARIABLE
+from engine.dispatch.choice import VARIABLE
 from engine.noise import DRAW, Noise
 from engine.sampling import best_of, draw, draw_gumbel, entropy, guide, residual, warp
 

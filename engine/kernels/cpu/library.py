@@ -19,9 +19,9 @@ from pathlib import Path
 import cffi
 import torch
 
+from engine.dispatch.choice import NATIVE, REFERENCE, VARIABLE, Choice, asked
 from engine.errors import NotSupported
 from engine.files import whole_file
-from engine.kernels.choice import NATIVE, REFERENCE, VARIABLE, Choice, asked
 
 FOLDER = Path(__file__).parent
 SOURCE, HEADER = FOLDER / "blocks.c", FOLDER / "blocks.h"

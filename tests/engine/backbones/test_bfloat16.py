@@ -9,8 +9,8 @@ import torch
 
 from engine.backbones import load, pictogram
 from engine.core import Draft, Prompt
+from engine.dispatch.choice import REFERENCE, VARIABLE
 from engine.errors import NotSupported
-from engine.kernels.choice import REFERENCE, VARIABLE
 from engine.kernels.cpu.library import native, native_choice
 from engine.methods import find
 from engine.run import generate

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from engine.kernels.choice import VARIABLE
+from engine.dispatch.choice import VARIABLE
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.kernels import noise
-from engine.kernels.language import is_interpreted, version
+from engine.dispatch.language import is_interpreted, version
+from engine.noise import kernel as noise
 from engine.sampling import guide, residual, warp
 from engine.verify.request import ACCEPT, FRESH, RESIDUAL, Verdict, VerifyRequest
 

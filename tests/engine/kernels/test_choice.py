@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from engine.dispatch import choice
+from engine.dispatch.choice import REFERENCE, TRITON, VARIABLE, choose
 from engine.errors import NotSupported
-from engine.kernels import choice
-from engine.kernels.choice import REFERENCE, TRITON, VARIABLE, choose
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.dispatch.language import is_interpreted, version
 from engine.errors import NotSupported
-from engine.kernels.language import is_interpreted, version
 from research.bench import kernels
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from engine.kernels import noise
-from engine.kernels.choice import TRITON, VARIABLE
+from engine.dispatch.choice import TRITON, VARIABLE
 from engine.noise import ACCEPT, Noise
+from engine.noise import kernel as noise
 from tests.engine.kernels.near import DEVICE, near, needs_triton
 
 pytestmark = needs_triton

@@ -7,7 +7,8 @@ from functools import partial
 import pytest
 import torch
 
-from engine.kernels import slab_keep, tree_attention
+from engine.cache import keep as slab_keep
+from engine.kernels import tree_attention
 from engine.kernels.row_lora import row_lora_reference, row_lora_triton
 from engine.kernels.tree_attention import Seen, packed, tree_attention_reference, tree_attention_triton, unpacked
 from engine.rules import CONSISTENT, LITERAL

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 import torch
 
+from engine.cache import keep as slab_keep
 from engine.core import Backbone, Draft, Prompt, Sampling
 from engine.decoding import trees, verdict
 from engine.decoding.growth import Tree
-from engine.kernels import row_lora, slab_keep, tree_attention
-from engine.kernels.choice import REFERENCE, TRITON, VARIABLE
+from engine.dispatch.choice import REFERENCE, TRITON, VARIABLE
+from engine.kernels import row_lora, tree_attention
 from engine.methods import METHODS
 from engine.noise import Noise
 from engine.run import generate

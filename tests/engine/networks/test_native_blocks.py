@@ -14,8 +14,8 @@ from engine.backbones.lowpoly import Lowpoly
 from engine.backbones.pictogram import Pictogram
 from engine.cache import FixedView, Slab
 from engine.core import NO_DRAFT, Draft, Prompt, Sampling, Sequence
+from engine.dispatch.choice import VARIABLE
 from engine.drafters.predictive_stream import RowLora, fresh
-from engine.kernels.choice import VARIABLE
 from engine.kernels.cpu.blocks import NativeLinear, RunRows
 from engine.kernels.cpu.library import native
 from engine.kernels.tree_attention import Chain, Seen, packed

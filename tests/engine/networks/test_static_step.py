@@ -16,9 +16,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from engine.core import NO_DRAFT, Draft
+from engine.dispatch.choice import REFERENCE
+from engine.dispatch.choice import VARIABLE as KERNELS
 from engine.drafters.feature_draft import NAME
-from engine.kernels.choice import REFERENCE
-from engine.kernels.choice import VARIABLE as KERNELS
 from engine.methods import find
 from engine.networks import sequence as sequences
 from engine.networks import static_step

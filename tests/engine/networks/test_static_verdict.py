@@ -16,14 +16,14 @@ from torch import Tensor
 from engine import sampling
 from engine.core import NO_DRAFT, Draft
 from engine.decoding import verdict
+from engine.dispatch.choice import REFERENCE
+from engine.dispatch.choice import VARIABLE as KERNELS
 from engine.drafters.mesh_heads import MeshHeads
-from engine.kernels import noise
-from engine.kernels.choice import REFERENCE
-from engine.kernels.choice import VARIABLE as KERNELS
 from engine.methods import find
 from engine.networks import static_step
 from engine.networks.sequence import TransformerSequence
 from engine.noise import Noise
+from engine.noise import kernel as noise
 from engine.run import generate
 from engine.verify import reference
 from engine.verify.fixed import VerdictKind, fixed_verdict

@@ -11,8 +11,8 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
+from engine.dispatch.choice import REFERENCE, VARIABLE
 from engine.errors import NotSupported
-from engine.kernels.choice import REFERENCE, VARIABLE
 from engine.transformers import adaptive, foretoken
 from engine.transformers.costs import PassCosts
 from research.exactness.mutants import MUTANTS

@@ -11,7 +11,7 @@ import torch
 from transformers import LlamaForCausalLM, TemperatureLogitsWarper, TopKLogitsWarper
 
 from engine.core import Prompt, Sampling
-from engine.kernels.choice import REFERENCE, VARIABLE
+from engine.dispatch.choice import REFERENCE, VARIABLE
 from engine.methods import METHODS
 from engine.run import generate
 from engine.transformers import foretoken

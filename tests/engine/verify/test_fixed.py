@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.core import Sampling
-from engine.kernels.choice import REFERENCE, TRITON, VARIABLE
+from engine.dispatch.choice import REFERENCE, TRITON, VARIABLE
 from engine.rules import more_probable_than
 from engine.verify import fixed
 from engine.verify.choice import settle, verify

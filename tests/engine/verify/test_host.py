@@ -13,10 +13,10 @@ from torch import Tensor
 
 from engine.backbones.lowpoly import MaskedGrammar
 from engine.core import Chosen, Prompt, Sampling
-from engine.kernels import noise
-from engine.kernels.choice import NATIVE, REFERENCE, TRITON, VARIABLE
+from engine.dispatch.choice import NATIVE, REFERENCE, TRITON, VARIABLE
 from engine.methods import METHODS
 from engine.noise import ACCEPT, DRAW, RESIDUAL, Noise
+from engine.noise import kernel as noise
 from engine.run import generate
 from engine.sampling import guide, warp
 from engine.verify.choice import is_host, scored

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from engine.core import Sampling
-from engine.kernels.choice import TRITON, VARIABLE
+from engine.dispatch.choice import TRITON, VARIABLE
 from engine.verify.choice import settle
 from engine.verify.reference import settle_reference, verify_reference
 from engine.verify.request import VerifyRequest, read_pair

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.cache import Slab
+from engine.dispatch.choice import NATIVE, REFERENCE, TRITON, VARIABLE
 from engine.errors import NotSupported
-from engine.kernels.choice import NATIVE, REFERENCE, TRITON, VARIABLE
 from engine.kernels.cpu import library as module
 from engine.kernels.cpu.blocks import NativeLinear
 from engine.kernels.cpu.library import built, native, native_choice

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.kernels.choice import choose
-from engine.kernels.noise import GOLDEN, KEPT, MASK, ONE, TWO, gumbel, keys, mix, mix_array, uniform, uniform_reference, unit
+from engine.dispatch.choice import choose
+from engine.noise.kernel import GOLDEN, KEPT, MASK, ONE, TWO, gumbel, keys, mix, mix_array, uniform, uniform_reference, unit
 
 DRAW, ACCEPT, RESIDUAL, INITIAL, DRAFTER, SCHEDULE = range(6)
 
@@ -47,7 +47,7 @@ class Noise:
 
     @cached_property
     def base(self) -> int:
-        """The base of the positions' own noise, for kernels that compute it where they need it; see engine/kernels/noise.py."""
+        """The base of the positions' own noise, for kernels that compute it where they need it; see engine/noise/kernel.py."""
         return self._key(DRAW, -1)
 
     def uniform(self, stream: int, start: int, count: int, iteration: int, slot: int = 0) -> Tensor:

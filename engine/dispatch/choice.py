@@ -12,8 +12,8 @@ from functools import lru_cache
 
 import torch
 
+from engine.dispatch.language import is_interpreted, version
 from engine.errors import NotSupported
-from engine.kernels.language import is_interpreted, version
 
 VARIABLE = "FORETOKEN_KERNELS"
 REFERENCE, TRITON, NATIVE = "reference", "triton", "native"

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 try:
     import triton
     import triton.language as tl
-except ImportError:  # no wheel for this system; a kernel is then never launched, see engine/kernels/choice.py
+except ImportError:  # no wheel for this system; a kernel is then never launched, see engine/dispatch/choice.py
     triton, tl = SimpleNamespace(jit=lambda function: function, cdiv=lambda a, b: -(-a // b)), None
 
 LAUNCH = {"enable_fp_fusion": False}  # of kernels that are compared with PyTorch's products and sums; Triton's own default has changed

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from engine.kernels.choice import COMPUTED, choose
-from engine.kernels.language import LAUNCH, power_of_two, tl, triton
+from engine.dispatch.choice import COMPUTED, choose
+from engine.dispatch.language import LAUNCH, power_of_two, tl, triton
 
 SLICE = 16  # of the width: 32 bytes of half precision, the least that a GPU reads at once
 MOST = 512  # rows that a program can hold

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.kernels.choice import choose
-from engine.kernels.language import LAUNCH, tl, triton
+from engine.dispatch.choice import choose
+from engine.dispatch.language import LAUNCH, tl, triton
 
 MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15

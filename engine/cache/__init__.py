@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.kernels.slab_keep import slab_keep
+from engine.cache.keep import slab_keep
 
 
 @dataclass(frozen=True)
