@@ -38,7 +38,7 @@ def of_model(name: str, again: bool) -> list[dict[str, Any]]:
     known = store.read(backbone)
     costs_here(backbone, known)
     if not auto.table_of(backbone, known) and backbone.weights_hash is not None:
-        to_stderr(f"Recording the tokens a pass of {backbone.name} on a few inputs, once.")
+        to_stderr(f"Recording the tokens per pass of {backbone.name} on a few inputs, once.")
         known.tokens = [each.row() for each in auto.record(backbone, auto.prompts(backbone))]
         keep(known, to_stderr)
     taken = auto.resolve(backbone, measured=known)

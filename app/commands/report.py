@@ -77,7 +77,7 @@ def readable(line: dict[str, Any]) -> str:
     name = title(name) if name.startswith(f"{AUTO}:") else name
     text = (
         f"{name} ({kind}): {line['tokens']} tokens in {line['forwards']} passes "
-        f"({line['step_compression']:.2f} a pass), {line['seconds']:.2f} s, {line['tokens_per_second']:.0f} tokens/s"
+        f"({line['step_compression']:.2f} per pass), {line['seconds']:.2f} s, {line['tokens_per_second']:.0f} tokens/s"
     )
     if "compare" in line:
         c = line["compare"]

@@ -30,7 +30,7 @@ FOLDERS = {
 }  # with the endings that are copied, () = all
 SINGLE = ("launch.py", "pyproject.toml", "constraints.txt", "LICENSE", ".gitattributes")
 THUMBNAIL, WIDTH = "docs/studio.png", 1200  # the picture that links to the Space show, and its pixels
-SUMMARY = "Pictures and meshes, several tokens a pass, verified"  # the hub shows at most 60 characters
+SUMMARY = "Pictures and meshes, several tokens per pass, verified"  # the hub shows at most 60 characters
 PACKAGES = {  # of Debian: why
     "libegl1": "draws meshes off screen",
     "libgl1": "the same",

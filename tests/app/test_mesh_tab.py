@@ -129,7 +129,7 @@ def test_a_method_starts_with_what_suits_the_model_and_a_preset_with_its_own(low
 def test_what_auto_takes_without_recorded_tokens_is_said_once_not_to_every_visitor(low, capsys):
     to_stderr_once.cache_clear()
     assert {with_auto([], low)[0][1] for _ in range(3)} == {with_auto([], low)[0][1]}
-    assert capsys.readouterr().err.count("No tokens a pass are recorded for lowpoly") == 1
+    assert capsys.readouterr().err.count("No tokens per pass are recorded for lowpoly") == 1
 
 
 def test_the_menu_takes_the_cards_of_the_loaded_model(picto, low, tmp_path):

@@ -81,7 +81,7 @@ function drawShapes(page, pointed = turn) {
   if (!width) return;
   const [depth, wide, accepted] = trees(), most = Math.max(4, ...depth, ...wide), count = Math.max(12, depth.length);
   const box = { left: 46, right: width - 8, top: 30, bottom: height - 38 };
-  const [across, up] = axes(page, box, { range: [0.5, count + 0.5], title: "Tree, one a pass", text: String },
+  const [across, up] = axes(page, box, { range: [0.5, count + 0.5], title: "Tree, one per pass", text: String },
     { range: [0, most], title: "Levels; children of a node", ticks: [0, Math.round(most / 2), most] });
   const cell = (box.right - box.left) / count;
   accepted.forEach((a, i) => {
