@@ -139,7 +139,8 @@ def resolve(backbone: Backbone, say: Say = to_stderr, measured: Measured | None 
     rows = table_of(backbone, measured)
     if not rows:
         name = unmeasured(backbone)
-        say(f"No tokens per pass are recorded for {backbone.name}, so {AUTO} takes {name}. Record them: python launch.py doctor --model NAME")
+        record = "python launch.py doctor --model NAME"
+        say(f"No tokens per pass are recorded for {backbone.name}, so {AUTO} takes {name}. Record them: {record}")
         return f"{AUTO}:{name}"
     costs = costs_here(backbone, measured, say)
     found, quiet = observed(torch.get_num_threads(), lambda: find_out(backbone, rows, costs))
