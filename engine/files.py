@@ -11,7 +11,6 @@ import re
 import secrets
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,8 +20,7 @@ from engine.errors import BadOutput
 
 PART = ".part-"  # prefix of an unfinished file or folder
 ASIDE = ".aside-"  # prefix of a folder that is being replaced
-SCRATCH = "foretoken-"  # prefix of a temporary folder
-OWNED = re.compile(rf"(?:{re.escape(PART)}|{re.escape(ASIDE)}|{SCRATCH})(\d+)-")
+OWNED = re.compile(rf"(?:{re.escape(PART)}|{re.escape(ASIDE)})(\d+)-")
 STARTED = time.time()  # about when this process started
 FORGOTTEN = 24 * 3600  # seconds after which a leftover without a process id in its name is removed
 TRIES = 20  # for a swap, if another process recovers the old folder meanwhile
@@ -160,23 +158,9 @@ def _living(paths: Iterator[Path]) -> list[int]:
     return sorted(process for process in found if process != os.getpid() and alive(process))
 
 
-def scratch_folder() -> Path:
-    """A new temporary folder; a later start removes it if this process does not."""
-    return Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{os.getpid()}-"))
-
-
 def clean(folder: Path) -> None:
     """Removes unfinished files and folders of dead processes, except those that cannot be removed."""
-    _clean(folder, PART)
-
-
-def clean_scratch() -> None:
-    """Removes the temporary folders of dead processes."""
-    _clean(Path(tempfile.gettempdir()), SCRATCH)
-
-
-def _clean(folder: Path, beginning: str) -> None:
-    for path in folder.glob(f"{beginning}*"):
+    for path in folder.glob(f"{PART}*"):
         if not path.is_symlink() and left_behind(path):
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)

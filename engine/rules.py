@@ -236,21 +236,6 @@ def after_one_draw(p: Tensor, q: Tensor, mass: Tensor) -> Tensor:
     return accepted + (1 - accepted.sum(-1, keepdim=True)) * left / left.sum(-1, keepdim=True)
 
 
-def after_choices(p: Tensor, tokens: Tensor, mass: Mass) -> Tensor:
-    """The output distribution [V] if chosen children, int64 [b], are verified one after another with a relaxed mass, and removed from p [V]
-    if refused."""
-    found, reached, left = torch.zeros_like(p), torch.ones_like(p[:1]), p
-    for j in range(len(tokens)):
-        token = tokens[j : j + 1]
-        chance = mass(left, token).clamp(max=1)
-        found[token] += reached * chance
-        reached = reached * (1 - chance)
-        left = left.clone()
-        left[token] = 0
-        left = left / left.sum() if left.sum() > 1e-12 else p
-    return found + reached * left
-
-
 def deviation(p: Tensor, law: Tensor) -> Tensor:
     """Total variation distance of two distributions [..., V] -> [...]."""
     return (p - law).abs().sum(-1) / 2

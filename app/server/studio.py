@@ -35,7 +35,7 @@ from app.ui.style import theme
 from engine.backbones import MESHES, PICTURES, load, makes_meshes, named_in, today
 from engine.core import Backbone
 from engine.errors import MissingWeights, NotSupported
-from engine.files import clean, clean_scratch, home
+from engine.files import clean, home
 from engine.machine import device_of
 from engine.networks.weights import MODELS
 from engine.tuning.prepare import prepared
@@ -186,7 +186,6 @@ def launch(
     if mcp:
         check_installed()
     device = device_of(device)
-    clean_scratch()
     shelf = Shelf(data or home() / "runs", limits or Limits())
     clean(shelf.folder)
     shelf.prune()

@@ -172,11 +172,6 @@ def base_on(device: torch.device, base: int, *more: int) -> Tensor:
     return torch.cat(numbers) if more else numbers[0]
 
 
-def bits_triton(base: int, positions: Tensor, vocabulary: int) -> Tensor:
-    """The 64 bits behind each Gumbel number, int64 [N, V]: for the test that host and device agree."""
-    return gumbel_triton(base, positions, vocabulary, torch.int64)
-
-
 def gumbel_triton(base: int, positions: Tensor, vocabulary: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """The noise by the kernel; as int64, the bits it comes from."""
     out = torch.empty(len(positions), vocabulary, dtype=dtype, device=positions.device)

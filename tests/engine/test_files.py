@@ -96,16 +96,6 @@ def test_parts_of_dead_processes_go_and_those_of_the_living_stay(tmp_path: Path)
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(p.name for p in (own, other, foreign))
 
 
-def test_temporary_folders_of_dead_processes_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files.tempfile, "tempdir", str(tmp_path))
-    own = files.scratch_folder()
-    dead, persons = tmp_path / f"foretoken-{dead_process()}-xy", tmp_path / "foretoken-notes"
-    dead.mkdir(), persons.mkdir()
-    os.utime(persons, (0, 0))
-    files.clean_scratch()
-    assert sorted(tmp_path.iterdir()) == sorted([own, persons])
-
-
 def test_the_writers_of_a_name_are_known_while_they_live(tmp_path: Path) -> None:
     for process in (os.getpid(), os.getppid(), dead_process()):
         (tmp_path / f".part-{process}-ab-lowpoly").mkdir()

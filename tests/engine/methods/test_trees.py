@@ -20,7 +20,6 @@ from engine.methods.adt_tree import Adjacent, Mark, flock
 from engine.noise import Noise
 from engine.rules import (
     additive_mass,
-    after_choices,
     after_one_draw,
     deviation,
     first_above,
@@ -106,9 +105,6 @@ def test_laws_behind_a_relaxed_rule() -> None:
     relaxed = after_one_draw(P, Q, additive_mass(P, torch.arange(4), NEAR, 0.4))
     assert relaxed.sum() == pytest.approx(1) and deviation(P, relaxed) > 0.05
     assert torch.allclose(after_one_draw(P, Q, P), P)
-    chosen = torch.tensor([2, 0])
-    assert torch.allclose(after_choices(P, chosen, lambda p, tokens: p[tokens]), P)
-    assert after_choices(P, chosen, lambda p, tokens: additive_mass(p, tokens, NEAR, 0.4)).sum() == pytest.approx(1)
 
 
 def test_multiplication_bounds_what_a_token_gains() -> None:
