@@ -8,7 +8,7 @@ from pathlib import Path
 from app.limits import Limits
 from app.live.boards.lazy import Lazy
 from app.live.session import Sessions
-from app.live.worker import Away, Here
+from app.live.worker import LocalRunner, RemoteRunner
 from app.runs.run_store import Shelf
 from engine.core import Backbone
 from engine.files import home
@@ -31,7 +31,7 @@ class Shared:
     weights: Path | None = None
     examples: Path | None = None
     shelf: Shelf = field(default_factory=lambda: Shelf(home() / "runs", Limits()))
-    runner: Here | Away = field(default_factory=Here)
+    runner: LocalRunner | RemoteRunner = field(default_factory=LocalRunner)
 
     @property
     def limits(self) -> Limits:

@@ -2,7 +2,7 @@
 
 ZeroGPU calls a function in a forked process: arguments and results are pickled, so nothing that the page changes later would reach it. So
 the live knobs and the stop flag of every run lie in memory that both processes share, made before the fork; the worker sends the steps
-back, and a Mirror in this process takes them over as if it had made them. Pictures and meshes are drawn here, from a copy of the model
+back, and a RemoteRun in this process takes them over as if it had made them. Pictures and meshes are drawn here, from a copy of the model
 on the processor.
 """
 
@@ -69,7 +69,7 @@ class LayoutOnly:
 ELSEWHERE = object()  # the drafter of a run that is decoded in another process, or was
 
 
-class Mirror(Run):
+class RemoteRun(Run):
     """A run that another process decodes: it shows the steps that come from there. Moved knobs and stop go there through shared memory."""
 
     def __init__(self, backbone: Backbone, name: str, prompt: Prompt, knobs: Mapping[str, Any], job: Job, side: int, shared: Shared):
@@ -90,7 +90,7 @@ class Mirror(Run):
         return self._made_with
 
     def __next__(self) -> Step:
-        raise TypeError("a mirror is advanced by Away.race")
+        raise TypeError("a remote run is advanced by RemoteRunner.race")
 
     def stop(self) -> None:
         """Ends the run before its next step, in both processes."""
@@ -98,7 +98,7 @@ class Mirror(Run):
         self._stop[0] = 1.0
 
 
-class Here:
+class LocalRunner:
     """Decodes in this process."""
 
     def start(self, backbone: Backbone, prompt: Prompt, sides: Sides) -> list[Run]:
@@ -124,7 +124,7 @@ class Here:
             trial.close()
 
 
-class Away:
+class RemoteRunner:
     """Decodes in a worker process.
 
     models : by name, the models as the worker uses them, loaded before it is forked
@@ -140,22 +140,22 @@ class Away:
         self._work = gpu(duration=seconds)(work)
 
     def start(self, backbone: Backbone, prompt: Prompt, sides: Sides) -> list[Run]:
-        """A mirror for every side."""
+        """A remote run for every side."""
         job = Job(backbone.name, prompt, [(name, dict(knobs)) for name, knobs in sides], self.shared.take())
-        return [Mirror(backbone, name, prompt, knobs, job, i, self.shared) for i, (name, knobs) in enumerate(sides)]
+        return [RemoteRun(backbone, name, prompt, knobs, job, i, self.shared) for i, (name, knobs) in enumerate(sides)]
 
     def race(self, runs: Sequence[Run]) -> Iterator[tuple[int, Step]]:
-        """Advances the mirrors by what the worker sends; raises what a run raised there."""
+        """Advances the remote runs by what the worker sends; raises what a run raised there."""
         for kind, side, said in self._work(runs[0].job):
             if kind == "refused":
                 raise getattr(errors, said[0], ForetokenError)(said[1])
-            mirror = runs[side]
+            remote = runs[side]
             if kind == "begun":
-                mirror.begin(*said)
+                remote.begin(*said)
             elif kind == "ended":
-                mirror.finished, mirror.seconds = said
+                remote.finished, remote.seconds = said
             else:
-                mirror.take(said)
+                remote.take(said)
                 yield side, said
 
     def finish(self, runs: Sequence[Run]) -> None:
@@ -170,7 +170,7 @@ class Away:
 def decode(backbone: Backbone, job: Job, shared: Shared) -> Iterator[tuple[str, int, Any]]:
     """The race of a job, in the worker. Yields ("begun", side, (layout, made with)), ("step", side, step), ("ended", side, (finished,
     seconds)), and instead of an error of a person ("refused", 0, (its class, its sentence))."""
-    here = Here()
+    here = LocalRunner()
     try:
         for side in job.sides:
             here.warm(backbone, job.prompt, side, job.warm)

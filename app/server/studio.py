@@ -20,7 +20,7 @@ from starlette.middleware import Middleware
 from app.limits import Limits
 from app.live.boards.lazy import Lazy
 from app.live.session import Sessions
-from app.live.worker import Away, Here
+from app.live.worker import LocalRunner, RemoteRunner
 from app.runs.run_store import Shelf
 from app.server import endpoints, replaying
 from app.server.compressed import Compressed
@@ -54,7 +54,7 @@ def build(
     weights: Path | None = None,
     examples: Path | None = None,
     shelf: Shelf | None = None,
-    runner: Here | Away | None = None,
+    runner: LocalRunner | RemoteRunner | None = None,
     any_model: bool = False,
 ) -> Page:
     """The page for a loaded picture model and a mesh model that is loaded when it is needed (default: the shipped one).
@@ -68,7 +68,7 @@ def build(
     mesh = mesh or mesh_model()
     shelf = shelf or Shelf(home() / "runs", Limits())
     limits, sessions = shelf.limits, sessions or visitors()
-    studio = Shared(backbone, mesh, sessions, local, weights, examples, shelf, runner or Here())
+    studio = Shared(backbone, mesh, sessions, local, weights, examples, shelf, runner or LocalRunner())
     with Page(title="Foretoken", analytics_enabled=False, fill_width=True, delete_cache=limits.leftovers) as page:
         assembly.build(page, studio)
         endpoints.build(page, studio)
@@ -199,7 +199,7 @@ def launch(
         runner = None
         if gpu:  # the models above are for drawing; the worker has its own
             models = [load(picture_name, picture_path, "cuda", dtype), load(mesh_name, mesh_folder, "cuda")]
-            runner = Away({each.name: each for each in models}, gpu)
+            runner = RemoteRunner({each.name: each for each in models}, gpu)
         sessions = visitors(shelf.limits)
         local = is_local(host) and not tuple(allowed_hosts) and not shelf.limits.shared
         weights = Path(picture_path) if picture_path else None

@@ -91,7 +91,7 @@ HELD_OUT = 10  # one combination in this many is never trained
 
 
 @dataclass(frozen=True)
-class Lessons:
+class Dataset:
     """What scenes are made of: objects, counts (drawn as often as they are listed), relations and styles.
 
     even : objects without a word for their size are as large in company as alone, and several of them stand in a square, so that a model
@@ -105,8 +105,8 @@ class Lessons:
     even: bool = False
 
 
-WORLD = Lessons()  # everything; the tokenizer is trained on it
-FIRST = Lessons(TAUGHT, (2, 2, 3, 3, 4), ("above", "below", "left of", "right of", "beside"), ("",))  # can be trained on a CPU
+WORLD = Dataset()  # everything; the tokenizer is trained on it
+FIRST = Dataset(TAUGHT, (2, 2, 3, 3, 4), ("above", "below", "left of", "right of", "beside"), ("",))  # can be trained on a CPU
 COMMON_WORLD = replace(FIRST, objects=COMMON, even=True)  # the common nouns, with the captions of FIRST
 LESSONS = {"first": FIRST, "common": COMMON_WORLD, "world": WORLD}
 
@@ -156,7 +156,7 @@ def backgrounds() -> list[str]:
 # --- making a scene ---------------------------------------------------------------------------------------------------
 
 
-def make_scene(seed: int, lessons: Lessons = WORLD, kinds: dict[str, float] = KINDS) -> Scene:
+def make_scene(seed: int, lessons: Dataset = WORLD, kinds: dict[str, float] = KINDS) -> Scene:
     """The scene of a seed, made from `lessons`; `kinds` gives the probability of each kind of scene."""
     names = lessons.objects
     r = random.Random(seed)
@@ -303,22 +303,22 @@ def _overlapping(lines: Sequence[Line], r: random.Random) -> Boxes:
     return tuple(lines[0].at(end - wide, top) + lines[1].at(end - aside - width, top + down))
 
 
-def lessons_of(card: Mapping[str, Any]) -> Lessons:
+def lessons_of(card: Mapping[str, Any]) -> Dataset:
     """The lessons that a model was trained on, from its card."""
     return LESSONS[card.get("lessons", "first")]
 
 
-def trained_scenes(seed: int, count: int, kinds: dict[str, float] = KINDS, lessons: Lessons = FIRST) -> list[Scene]:
+def trained_scenes(seed: int, count: int, kinds: dict[str, float] = KINDS, lessons: Dataset = FIRST) -> list[Scene]:
     """`count` scenes from seed `seed` on, without held-out combinations."""
     return _first(seed, count, False, kinds, lessons)
 
 
-def held_out_scenes(count: int, lessons: Lessons = FIRST) -> list[Scene]:
+def held_out_scenes(count: int, lessons: Dataset = FIRST) -> list[Scene]:
     """The first `count` scenes of a fixed range of seeds whose combination is never trained."""
     return _first(2**40, count, True, KINDS, lessons)
 
 
-def held_out_pairs(count: int, lessons: Lessons = FIRST) -> list[tuple[Scene, str]]:
+def held_out_pairs(count: int, lessons: Dataset = FIRST) -> list[tuple[Scene, str]]:
     """Held-out scenes, each combination once, with a caption each; for benchmarks and contact sheets."""
     first: dict[str, tuple[Scene, str]] = {}
     for i, scene in enumerate(held_out_scenes(8 * count, lessons)):
@@ -326,12 +326,12 @@ def held_out_pairs(count: int, lessons: Lessons = FIRST) -> list[tuple[Scene, st
     return list(first.values())[:count]
 
 
-def held_out_prompts(count: int, lessons: Lessons = FIRST) -> list[str]:
+def held_out_prompts(count: int, lessons: Dataset = FIRST) -> list[str]:
     """The captions of `held_out_pairs`."""
     return [text for _, text in held_out_pairs(count, lessons)]
 
 
-def _first(seed: int, count: int, held_out: bool, kinds: dict[str, float], lessons: Lessons) -> list[Scene]:
+def _first(seed: int, count: int, held_out: bool, kinds: dict[str, float], lessons: Dataset) -> list[Scene]:
     found: list[Scene] = []
     while len(found) < count:
         scene = make_scene(seed, lessons, kinds)
@@ -388,7 +388,7 @@ def words_of(text: str) -> list[str]:
 
 
 @lru_cache(maxsize=4)
-def vocabulary(lessons: Lessons = FIRST) -> tuple[str, ...]:
+def vocabulary(lessons: Dataset = FIRST) -> tuple[str, ...]:
     """Every word that a caption of these lessons can contain, sorted."""
     said: list[str] = ["a", "an", "the", "and", "on", "background", "one", "1"]
     said += [word for count in lessons.several for word in (COUNTS[count], str(count))]

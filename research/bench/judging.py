@@ -13,14 +13,14 @@ from engine.mesh.fit import VERDICTS, verdict_of
 from engine.recognition import picture_judge as judge
 from engine.recognition.picture_judge import Judge, Verdict, compare
 from engine.run import Run
-from engine.words.emoji_scenes import LESSONS, Lessons, Scene
+from engine.words.emoji_scenes import LESSONS, Dataset, Scene
 from research.bench.mesh_inputs import Subject, near
 from research.mesh_judge import MeshJudge
 
 ASPECTS = ("objects", "counts", "relation", "colours", "background", "all")
 
 
-def judge_of(lessons: Lessons) -> Judge:
+def judge_of(lessons: Dataset) -> Judge:
     """Returns the shipped judge; raises MissingWeights if there is none, NotSupported if it does not know all objects of the lessons."""
     reader = judge.load()
     unknown = [name for name in lessons.objects if name not in reader.names]

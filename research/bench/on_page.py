@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, ClassVar
 
-from app.live.worker import Away, Here
+from app.live.worker import LocalRunner, RemoteRunner
 from engine.core import Backbone, Prompt
 from engine.methods import find
 from engine.run import Run
@@ -43,7 +43,7 @@ class Benchmark(ABC):
     count: int
     size: int | None
     begin: Callable[[list[Run]], None]
-    runner: Here | Away = field(default_factory=Here)
+    runner: LocalRunner | RemoteRunner = field(default_factory=LocalRunner)
     clock: Callable[[], float] = time.perf_counter
     rows: list[dict[str, Any]] = field(default_factory=list)
     done: int = 0

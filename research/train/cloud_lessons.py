@@ -15,7 +15,7 @@ GROUP, CHUNK, PASSES, BATCH = 2048, 64, 4, 128
 STEPS = GROUP * PASSES // BATCH  # for each group
 
 
-class Lessons:
+class Dataset:
     """`draw(number, count)` gives features [count, ...] and answers [count], a function of the number alone."""
 
     def __init__(self, draw: Callable[[int, int], tuple[Tensor, Tensor]]):

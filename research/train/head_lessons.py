@@ -137,7 +137,7 @@ def padded(rows: list[Tensor]) -> Tensor:
     return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
 
 
-class Pupil(nn.Module):
+class Student(nn.Module):
     """Heads on a backbone that is frozen or has an adapter."""
 
     def __init__(self, model: MeshModel, heads: MeshHeads, adapted: bool):
@@ -183,7 +183,7 @@ class Memory:
     """A library's hidden states and conditions from a frozen backbone, so that stage one runs the backbone only once."""
 
     @torch.no_grad()
-    def __init__(self, pupil: Pupil, library: Library, device: str, together: int = TOGETHER):
+    def __init__(self, pupil: Student, library: Library, device: str, together: int = TOGETHER):
         """together : sequences of a pass"""
         self.library, self.device = library, device
         self.hidden: list[Tensor] = [torch.empty(0)] * len(library.tokens)  # half precision, because it takes hundreds of megabytes

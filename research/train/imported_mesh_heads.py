@@ -32,7 +32,7 @@ from engine.mesh.read import READERS, read
 from engine.networks.card import has_card, read_card
 from engine.networks.shipping import ship
 from research.train.decision import may_ship, prepare, target
-from research.train.head_lessons import DECIDES, Library, Memory, Options, Pupil
+from research.train.head_lessons import DECIDES, Library, Memory, Options, Student
 from research.train.later_tokens import DEPTH, KINDS, weighted
 from research.train.loop import Training, cosine_to_a_tenth
 from research.train.lowpoly import Sample, sample_of
@@ -77,7 +77,7 @@ def train(options: Options) -> None:
     for kind, found in (("training", library), ("held-out", unseen)):
         if not found.order:
             raise NotSupported(f"{name} generates meshes of at most {DEPTH} tokens for all {kind} shapes, which teach the heads nothing.")
-    pupil = Pupil(backbone.model, None, False)
+    pupil = Student(backbone.model, None, False)
     memories = (Memory(pupil, each, options.device, preset["together"]) for each in (library, unseen))
     course = Course(name, backbone, *memories)
     for kind in KINDS:
@@ -140,7 +140,7 @@ def train_kind(options: Options, preset: dict[str, Any], kind: str, course: Cour
     backbone, device = course.backbone, options.device
     s = backbone.model.settings
     heads = MeshHeads(DEPTH, s.width, s.heads, s.vocabulary, kind)
-    pupil = Pupil(backbone.model, heads, False)
+    pupil = Student(backbone.model, heads, False)
     training = Training(
         f"mesh-heads-{course.name}-{str(backbone.weights_hash)[:12]}-{kind}",
         heads,  # not the pupil: a checkpoint with the backbone would be gigabytes

@@ -28,7 +28,7 @@ from engine.machine import has_fast_bfloat16
 from engine.networks.weights import hash_of, parts, read_tensors, ship
 from research.train import imported_mesh_heads
 from research.train.decision import may_ship, prepare, target
-from research.train.head_lessons import ALPHA, DECIDES, LINEAR, RANK, Library, Memory, Options, Pupil
+from research.train.head_lessons import ALPHA, DECIDES, LINEAR, RANK, Library, Memory, Options, Student
 from research.train.later_tokens import (
     DEPTH,
     KINDS,
@@ -65,7 +65,7 @@ def main(options: Options) -> None:
     library = Library(backbone, map(sample_of, shapes), preset["generated"], preset["batch"], 0)
     boxes = [s for s in held_out_shapes(8 * UNSEEN) if s.family in families]
     unseen = Library(backbone, map(sample_of, boxes[:UNSEEN]), UNSEEN, preset["batch"], 1)
-    memory = Memory(Pupil(backbone.model, None, False), library, device)
+    memory = Memory(Student(backbone.model, None, False), library, device)
     for kind in KINDS:
         first = train_stage(options, preset, kind, None, library, memory, unseen, folder, minutes * SHARES["first"])
         train_stage(options, preset, kind, first, library, None, unseen, folder, minutes * SHARES["second"])
@@ -85,7 +85,7 @@ def train_stage(
     if adapted:
         heads.load_state_dict(start.state_dict())
     name = f"heads_{kind}{'_lora' if adapted else ''}"
-    pupil = Pupil(model, heads, adapted)
+    pupil = Student(model, heads, adapted)
     training = Training(
         f"mesh-heads-{name.removeprefix('heads_').replace('_', '-')}{of_start(options)}",
         pupil,
@@ -144,7 +144,9 @@ def shipped_row(name: str, folder: Path) -> dict[str, Any] | None:
     return known if known is not None and known.get("backbone", base) == base else None
 
 
-def ship_stage(folder: Path, name: str, pupil: Pupil, training: Training, preset: str, adapted: bool, unseen: Library, device: str) -> None:
+def ship_stage(
+    folder: Path, name: str, pupil: Student, training: Training, preset: str, adapted: bool, unseen: Library, device: str
+) -> None:
     """Writes the heads and, in stage two, the adapter with its divergence from the plain backbone."""
     known = lowpoly.read_card(folder).get("heads", {})
     row = {"settings": pupil.heads.settings, "backbone": hash_of(parts(folder, "model"))} | training.summary(preset, "mesh-heads")
@@ -172,9 +174,9 @@ def save_adapter(blocks: nn.Module, folder: Path) -> None:
 
 
 @torch.no_grad()
-def divergence(base: Path, pupil: Pupil, unseen: Library, device: str) -> dict[str, float]:
+def divergence(base: Path, pupil: Student, unseen: Library, device: str) -> dict[str, float]:
     """Returns KL(plain || merged) in nats per token and total variation, mean over sequences of the plain backbone, before any warp."""
-    plain = Pupil(lowpoly.load_model(base).to(device), pupil.heads, False)
+    plain = Student(lowpoly.load_model(base).to(device), pupil.heads, False)
     kl, tv = [], []
     for i in range(4):
         points, tokens = (x.to(device) for x in unseen.batch(i))

@@ -23,7 +23,7 @@ from engine.networks.weights import read_card, ship
 from engine.recognition.network import POINTS, CloudNetwork, features
 from research import mesh_judge
 from research.mesh_judge import OTHER, MeshJudge
-from research.train.cloud_lessons import Lessons
+from research.train.cloud_lessons import Dataset
 from research.train.decision import Measure, may_ship, prepare, target
 from research.train.loop import Options, Training
 from research.worlds.families import FAMILIES
@@ -110,7 +110,7 @@ def main(options: Options) -> None:
     same = tuple(shipped.get("names", ())) == NAMES
     if not training.resume(options.fresh) and not options.fresh and "mesh_judge" in shipped and same:
         training.warm_start(mesh_judge.load().network.state_dict(), shipped["mesh_judge"])
-    lessons = Lessons(lesson)
+    lessons = Dataset(lesson)
 
     def loss(seen: Tensor, families: Tensor) -> Tensor:
         return F.cross_entropy(model.answers(seen), families)

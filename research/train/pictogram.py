@@ -50,7 +50,7 @@ from engine.words.emoji_scenes import (
     HUES,
     LESSONS,
     OBJECTS,
-    Lessons,
+    Dataset,
     Scene,
     caption,
     held_out_scenes,
@@ -117,7 +117,7 @@ def offered(asked: str, taught: Sequence[int]) -> list[int]:
 class Scenes:
     """Tokenised scenes, new ones and old ones from a pool, which holds tokens int16 [side*side] for each scene and scale."""
 
-    def __init__(self, tokenizer: PictureTokenizer, words: dict[str, int], device: str, half: bool, lessons: Lessons = FIRST):
+    def __init__(self, tokenizer: PictureTokenizer, words: dict[str, int], device: str, half: bool, lessons: Dataset = FIRST):
         self.tokenizer, self.words, self.device, self.half, self.lessons = tokenizer, words, device, half, lessons
         self.pool: dict[tuple[int, tuple[int, ...]], list[tuple[Scene, Tensor]]] = {}  # by scale and the sizes of looks
         self.sheet = sheet() if lessons.even else None
@@ -189,12 +189,12 @@ class Scenes:
         return scenes, torch.tensor(ids, device=self.device), stacked, looks
 
 
-def sizes_of(scene: Scene, lessons: Lessons) -> tuple[int, ...]:
+def sizes_of(scene: Scene, lessons: Dataset) -> tuple[int, ...]:
     """Returns the sizes of the looks that are read with a scene; none where the lessons are not even."""
     return tuple(look.side for look in looks_of_scene(scene)) if lessons.even else ()
 
 
-def alike(seed: int, count: int, sizes: tuple[int, ...], lessons: Lessons) -> list[Scene]:
+def alike(seed: int, count: int, sizes: tuple[int, ...], lessons: Dataset) -> list[Scene]:
     """Returns scenes from a seed on whose looks have these sizes, so that their sequences have one length."""
     found: list[Scene] = []
     many = 32 * count if sizes else count

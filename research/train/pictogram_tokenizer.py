@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from engine.machine import has_fast_bfloat16
 from engine.networks.packing import unpacked
 from engine.networks.vq import FACTOR, PictureTokenizer
-from engine.words.emoji_scenes import CANVAS, LESSONS, Lessons, Scene, make_scene, render
+from engine.words.emoji_scenes import CANVAS, LESSONS, Dataset, Scene, make_scene, render
 from research.train import lessons as lessons_options
 from research.train.decision import Measure, may_ship, prepare, target
 from research.train.loop import Training, straight_down, trapezoid
@@ -65,7 +65,7 @@ def to_tensor(pictures: list[np.ndarray], device: str) -> Tensor:
     return x.contiguous(memory_format=torch.channels_last)
 
 
-def batch(step: int, size: int, device: str, lessons: Lessons) -> Tensor:
+def batch(step: int, size: int, device: str, lessons: Dataset) -> Tensor:
     """Returns the pictures of a step, of about as many pixels in every step; the step number draws their kind, and scenes never repeat."""
     r = random.Random(step)
     kind = r.choices(list(STEPS), [share for share, _, _, _ in STEPS.values()])[0]

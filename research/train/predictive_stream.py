@@ -79,7 +79,7 @@ class Frozen:
         return torch.cat([old_keys, keys], 2), torch.cat([old_values, values], 2)
 
 
-class Pupil(nn.Module):
+class Student(nn.Module):
     """An adapter on a frozen backbone."""
 
     def __init__(self, teacher: Teacher, causal: bool):
@@ -201,7 +201,7 @@ def main(options: Options) -> None:
     target(options, teacher.folder)
     seen = Library(teacher.name, teacher, preset["sequences"], preset["batch"], shortest=width + 2)
     unseen = Library(teacher.name, teacher, UNSEEN, preset["batch"], held_out=True, shortest=width + 2)
-    pupil = Pupil(teacher, not options.both_ways)
+    pupil = Student(teacher, not options.both_ways)
     name = f"predictive-stream-{teacher.name}-{teacher.weights_hash}{'-both-ways' if options.both_ways else ''}"
     training = Training(
         name, pupil, RATE, options.minutes_of(preset), device, 50, 0.995, 0.0, betas=(0.9, 0.99), schedule=cosine_to_a_tenth
@@ -256,7 +256,7 @@ def known_card(teacher: Teacher, options: Options) -> dict[str, Any] | None:
     return known if known.get("base", {}).get("weights_hash") == teacher.weights_hash else None
 
 
-def state_of(folder: Path, pupil: Pupil, teacher: Teacher) -> dict[str, Tensor]:
+def state_of(folder: Path, pupil: Student, teacher: Teacher) -> dict[str, Tensor]:
     """Returns the adapter in a folder as the pupil's state."""
     shipped = read_stream(folder, teacher.trunk, teacher.backbone.name, teacher.weights_hash).lora
     places = {path: i for i, path in enumerate(shipped.paths)}
@@ -265,7 +265,7 @@ def state_of(folder: Path, pupil: Pupil, teacher: Teacher) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def acceptance(pupil: Pupil, recorded: list[Recorded], width: int, vocabulary: int, device: str) -> dict[str, Any]:
+def acceptance(pupil: Student, recorded: list[Recorded], width: int, vocabulary: int, device: str) -> dict[str, Any]:
     """Returns the probability that a draft is accepted, by position in the window: the mean of sum min(p, q).
 
     fresh : the rows read noise. refused : the window begins one position later, after a rejection; its rows read the drafts of `fresh`, and

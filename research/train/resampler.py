@@ -23,7 +23,7 @@ from engine.drafters.resampler import PictureResampler, UpSampler, weights_file
 from engine.machine import has_fast_bfloat16
 from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.networks.weights import read_card, read_tensors, ship
-from engine.words.emoji_scenes import Lessons, Scene, held_out_scenes, lessons_of, render, trained_scenes
+from engine.words.emoji_scenes import Dataset, Scene, held_out_scenes, lessons_of, render, trained_scenes
 from research.train.decision import Measure, may_ship, prepare, target
 from research.train.loop import Options, Training
 from research.train.pictogram_tokenizer import to_tensor
@@ -93,7 +93,7 @@ def _first_guess(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     return (guess == target).float().mean(), chance.mean()
 
 
-def spreads_of(tokenizer: PictureTokenizer, count: int, device: str, lessons: Lessons) -> dict[int, float]:
+def spreads_of(tokenizer: PictureTokenizer, count: int, device: str, lessons: Dataset) -> dict[int, float]:
     """Returns the s with the fewest nats on trained scenes by factor, over all pairs of that factor."""
     resampler, total = PictureResampler(tokenizer), {}
     sides = tuple(sorted({side for pair in PAIRS for side in pair}))

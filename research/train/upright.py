@@ -20,7 +20,7 @@ from engine.networks.weights import read_card, ship
 from engine.recognition import up
 from engine.recognition.network import FEATURES, POINTS, CloudNetwork, features
 from engine.recognition.up import Upright, turned
-from research.train.cloud_lessons import Lessons
+from research.train.cloud_lessons import Dataset
 from research.train.decision import Measure, may_ship, prepare, target
 from research.train.loop import Options, Training
 from research.worlds.arrangements import arranged
@@ -74,7 +74,7 @@ def main(options: Options) -> None:
     shipped = read_card(up.FOLDER) if (up.FOLDER / "card.json").exists() else {}
     if not training.resume(options.fresh) and not options.fresh and "upright" in shipped:
         training.warm_start(up.load().network.state_dict(), shipped["upright"])
-    lessons = Lessons(lesson)
+    lessons = Dataset(lesson)
 
     def loss(stands: Tensor, axes: Tensor) -> Tensor:
         return F.cross_entropy(model.answers(stands)[..., 0], axes)

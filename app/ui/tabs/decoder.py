@@ -10,7 +10,7 @@ import gradio as gr
 
 from app.live.session import Sessions
 from app.live.stream import Costs, Shown, Throttle, updates
-from app.live.worker import Away, Here
+from app.live.worker import LocalRunner, RemoteRunner
 from app.requests.sides import Sides
 from app.ui.tabs.saving import keep
 from engine.core import Backbone, Prompt
@@ -31,7 +31,7 @@ class Raced(NamedTuple):
 class Decoder:
     """The runs of one tab."""
 
-    def __init__(self, sessions: Sessions, runner: Here | Away):
+    def __init__(self, sessions: Sessions, runner: LocalRunner | RemoteRunner):
         self.sessions, self.runner = sessions, runner
         self._warmed: set[tuple[Any, ...]] = set()
 

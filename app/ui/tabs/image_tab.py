@@ -13,7 +13,7 @@ from gradio.components import Component
 from app.live.boards.patches import Patches
 from app.live.boards.picture import Board
 from app.live.stream import pair
-from app.live.worker import Here
+from app.live.worker import LocalRunner
 from app.requests import validation
 from app.requests.limits import LONGEST_PROMPT
 from app.requests.pictures import EXAMPLES, read_prompt, settings
@@ -76,7 +76,7 @@ class PictureRace:
         self.context, self.backbone = context, context.studio.backbone
         self.suits, self.model_name = self.backbone.suits, self.backbone.name
         self.patches = Patches(self.backbone)
-        self.is_here = isinstance(context.studio.runner, Here)
+        self.is_here = isinstance(context.studio.runner, LocalRunner)
 
     # --- parts ----------------------------------------------------------------------------------------------------
 
@@ -163,7 +163,7 @@ class PictureRace:
 
     def _race_once(self, prompt: Prompt, sides: Sides) -> dict[str, Any]:
         """The values of the panels after a race that nobody watches; {} if it would take too long."""
-        here = Here()
+        here = LocalRunner()
         for side in sides:
             here.warm(self.backbone, prompt, side)
         boards = [Board(run) for run in here.start(self.backbone, prompt, sides)]

@@ -16,7 +16,7 @@ import numpy as np
 from gradio.components import Component
 
 from app.live.stream import Growth
-from app.live.worker import Here
+from app.live.worker import LocalRunner
 from app.requests.sides import Sides, checked_sides, times_of
 from app.runs import history, replay_page, video
 from app.runs.race_files import write_folders
@@ -132,7 +132,7 @@ class RaceTab:
         self.queue = EngineQueue(self.sessions, prefix, subject.idle, subject.replays)
         self.form = MethodForm(self.sessions, prefix, subject.suits, subject.model_name)
         self.decoder = Decoder(self.sessions, self.studio.runner)
-        self.is_here = isinstance(self.studio.runner, Here)
+        self.is_here = isinstance(self.studio.runner, LocalRunner)
         subject.build_request(self)
         with gr.Row(elem_classes="ft-main"):
             with gr.Column(elem_classes="ft-settings", scale=0, min_width=288):

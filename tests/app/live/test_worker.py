@@ -16,7 +16,7 @@ from app.live.boards.lazy import Lazy
 from app.live.boards.picture import Board
 from app.live.session import Sessions
 from app.live.stream import Throttle, updates
-from app.live.worker import Away, Here, portable
+from app.live.worker import LocalRunner, RemoteRunner, portable
 from app.runs.history import describe
 from app.shared import Shared
 from app.ui.tab_context import TabContext
@@ -69,15 +69,15 @@ class Forks:
 
 
 @pytest.fixture
-def away(picto, low) -> Away:
+def away(picto, low) -> RemoteRunner:
     """Both models in a worker."""
-    return Away({"pictogram": picto, "lowpoly": low}, Forks())
+    return RemoteRunner({"pictogram": picto, "lowpoly": low}, Forks())
 
 
 def test_a_worker_makes_the_steps_of_this_process(picto, away):
     sides = [("sjdpp", {"window": 8, "verify": "match seed"}), ("ar", {})]
     found = []
-    for runner in (Here(), away):
+    for runner in (LocalRunner(), away):
         boards = [Board(run) for run in runner.start(picto, PROMPT, sides)]
         last = list(updates(boards, Throttle(period=0), runner.race))[-1]
         assert last == {0, 1} and all(board.run.finished and board.run.seconds > 0 for board in boards)
@@ -117,7 +117,7 @@ def test_cancel_in_the_parent_ends_the_run_in_the_worker(picto, away):
 
 def test_who_leaves_ends_the_worker(picto, low):
     forks = Forks()
-    away = Away({"pictogram": picto}, forks)
+    away = RemoteRunner({"pictogram": picto}, forks)
     (run,) = away.start(picto, PROMPT, [("ar", {})])
     race = away.race([run])
     next(race)
@@ -133,8 +133,8 @@ def test_an_error_of_a_person_keeps_its_sentence(picto, away):
 
 def test_a_race_of_meshes_crosses_too(low, away):
     prompt = Prompt(points=torch.rand(300, 6), seed=1, size=8)
-    runs = [runner.start(low, prompt, [("xspecmesh", {})])[0] for runner in (Here(), away)]
-    Here().finish(runs[:1])
+    runs = [runner.start(low, prompt, [("xspecmesh", {})])[0] for runner in (LocalRunner(), away)]
+    LocalRunner().finish(runs[:1])
     away.finish(runs[1:])
     assert runs[0].tokens == runs[1].tokens and (runs[0].result().vertices == runs[1].result().vertices).all()
 
@@ -153,7 +153,7 @@ def test_each_race_has_numbers_of_its_own(picto, away):
 
 def test_the_page_says_that_the_distributions_stay_in_the_worker(picto, low, away, tmp_path):
     said = {}
-    for name, runner in (("here", Here()), ("away", away)):
+    for name, runner in (("here", LocalRunner()), ("away", away)):
         with gr.Blocks(analytics_enabled=False) as page, gr.Tabs(), gr.Tab("Image") as tab:
             context = TabContext(page, tab, Shared(picto, Lazy("lowpoly", tmp_path, lambda: low), Sessions(), runner=runner))
             made = RaceTab(context, PictureRace(context))

@@ -125,7 +125,7 @@ def test_predictive_rows_are_trained_as_they_are_decoded(family: str, tmp_path: 
         torch.testing.assert_close(hidden[:, 0], plain, atol=1e-4, rtol=1e-4)
         decoded = one.backbone.hosted.head(hidden[:, 1:])
         one.trainable()
-        pupil = predictive_stream.Pupil(one, True)
+        pupil = predictive_stream.Student(one, True)
         monkeypatch.setattr(pupil, "lora", lora)
         seen: list[torch.Tensor] = []
         monkeypatch.setattr(pupil, "_guided", lambda hidden, count: seen.append(one.head(hidden)) or hidden.new_zeros(count, width, 24))

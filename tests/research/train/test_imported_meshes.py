@@ -82,14 +82,14 @@ def test_heads_learn_from_the_states_of_the_backbone(tmp_path: Path) -> None:
     """What they learn from are the states of decoding, and the loss falls."""
     _, backbone = imported_mesh_heads.usable(NAME, "cpu")
     library = head_lessons.Library(backbone, samples_of(mesh_files(tmp_path / "meshes"), 6, False), 2, 2, 0, together=2, longest=60)
-    memory = head_lessons.Memory(head_lessons.Pupil(backbone.model, None, False), library, "cpu", 2)
+    memory = head_lessons.Memory(head_lessons.Student(backbone.model, None, False), library, "cpu", 2)
     order = torch.randperm(bpt.POINTS, generator=torch.Generator().manual_seed(0))
     sequence = load(NAME).start(Prompt(points=library.points[0][order.argsort()]))
     for i, token in enumerate(library.tokens[0]):
         torch.testing.assert_close(sequence.forward(NO_DRAFT).hidden[0, 0], memory.hidden[0][i].float(), atol=2e-2, rtol=1e-2)
         sequence.commit([], token)
     heads = mesh_heads.MeshHeads(3, 64, 1, LEVELS.vocabulary)
-    pupil, optimizer = head_lessons.Pupil(backbone.model, heads, False), torch.optim.Adam(heads.parameters(), 1e-2)
+    pupil, optimizer = head_lessons.Student(backbone.model, heads, False), torch.optim.Adam(heads.parameters(), 1e-2)
     losses = []
     for _ in range(12):
         losses.append(pupil.head_losses(*memory.of([0, 3]), None, None)[0].sum())

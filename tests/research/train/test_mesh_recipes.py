@@ -199,7 +199,7 @@ def test_heads_learn_the_same_from_remembered_states_and_from_a_pass(shipped: Pa
     library = head_lessons.Library(lowpoly.load(), map(sample_of, training_shapes(0, 6, ("table", "tree"))), 3, 3, 0)
     heads = mesh_heads.MeshHeads(3, SMALL.width, SMALL.heads, SMALL.vocabulary)
     torch.nn.init.normal_(heads.down, std=0.1)
-    pupil = head_lessons.Pupil(lowpoly.load_model(), heads, False)
+    pupil = head_lessons.Student(lowpoly.load_model(), heads, False)
     memory = head_lessons.Memory(pupil, library, "cpu")
     for step in range(3):
         points, tokens = library.batch(step)
@@ -214,7 +214,7 @@ def test_a_head_is_judged_by_the_token_that_many_places_behind_the_next_one(ship
     library = head_lessons.Library(lowpoly.load(), map(sample_of, training_shapes(0, 1, ("table",))), 1, 1, 0)
     heads = mesh_heads.MeshHeads(2, SMALL.width, SMALL.heads, SMALL.vocabulary)
     torch.nn.init.ones_(heads.gain)
-    pupil = head_lessons.Pupil(lowpoly.load_model(), heads, False)
+    pupil = head_lessons.Student(lowpoly.load_model(), heads, False)
     points, tokens = library.batch(0)
     hidden, _ = pupil.hidden(points, tokens)
     laws = torch.log_softmax(pupil.decoder.head(hidden[0]), -1)  # a head that was never trained hands on what it is given
@@ -226,17 +226,17 @@ def test_a_head_is_judged_by_the_token_that_many_places_behind_the_next_one(ship
 def test_merging_an_adapter_is_wearing_it(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """W + AB gives the hidden states that the adapter gave in training."""
     model = lowpoly.load_model()
-    pupil = head_lessons.Pupil(model, mesh_heads.MeshHeads(2, SMALL.width, SMALL.heads, SMALL.vocabulary), True)
+    pupil = head_lessons.Student(model, mesh_heads.MeshHeads(2, SMALL.width, SMALL.heads, SMALL.vocabulary), True)
     for name, p in pupil.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(p, std=0.1)
     mesh_heads.save_adapter(pupil.decoder.blocks, shipped / "lora_cross")
-    merged = head_lessons.Pupil(lowpoly.load(option="lora").model, pupil.heads, False)
+    merged = head_lessons.Student(lowpoly.load(option="lora").model, pupil.heads, False)
     points, _, tokens = World(EASY, 2, stretch, 0.0, 460).batch(0)
     with torch.no_grad():
         worn, plain = (
             pupil.hidden(points, tokens)[0],
-            head_lessons.Pupil(lowpoly.load_model(), pupil.heads, False).hidden(points, tokens)[0],
+            head_lessons.Student(lowpoly.load_model(), pupil.heads, False).hidden(points, tokens)[0],
         )
         torch.testing.assert_close(merged.hidden(points, tokens)[0], worn, atol=5e-3, rtol=1e-2)  # adapters are kept in half precision
     assert (worn - plain).abs().max() > 0.05

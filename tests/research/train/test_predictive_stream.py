@@ -17,7 +17,7 @@ from engine.networks import weights as folder
 from engine.run import generate
 from research.train import loop, predictive_stream
 from research.train.feature_draft import Library
-from research.train.predictive_stream import Options, Pupil, Replay, noisy, refused, right_behind, window_places
+from research.train.predictive_stream import Options, Replay, Student, noisy, refused, right_behind, window_places
 from research.train.teachers import MeshTeacher, PictureTeacher, Recorded, Teacher
 from tests.engine.drafters.test_predictive_stream import dual
 from tests.research.train import tiny_folders
@@ -38,7 +38,7 @@ def test_a_window_sees_what_decoding_sees(causal: bool, kind: type[Teacher], mon
     """p is the law of plain decoding behind the true tokens, q that of predictive rows behind them, window by window."""
     monkeypatch.setattr(pictogram.Pictogram, "sampling", Sampling(temperature=0.7, top_k=0, top_p=1.0, guidance=1.8))
     teacher = kind("cpu")
-    pupil = Pupil(teacher, causal)
+    pupil = Student(teacher, causal)
     for up in pupil.lora.up:
         torch.nn.init.normal_(up, std=0.2)
     width, starts = 4, [0, 9]
@@ -180,7 +180,7 @@ def test_training_raises_the_chance_of_acceptance() -> None:
         torch.tensor([teacher.backbone.ids_of(teacher.backbone._said(Prompt(text=t))) for t in ("two cats", "a table")]),
         Generator(PCG64(0)),
     )
-    pupil, starts = Pupil(teacher, True), [5, 30]
+    pupil, starts = Student(teacher, True), [5, 30]
     guesses = noisy(Replay(rows, 32, "cpu").read([0, 1], window_places(starts, 8), 8), 8, 32, Generator(PCG64(2)))
     optimizer = torch.optim.Adam(pupil.parameters(), 1e-2)
     chances = []
