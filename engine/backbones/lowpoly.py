@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from engine.backbones.adherence import Adherence
-from engine.cache import Slab
+from engine.cache import KVCache
 from engine.core import Backbone, Prompt, Sampling, Suits
 from engine.dispatch.choice import NATIVE
 from engine.drafters.feature_draft import read_drafter, weights_file
@@ -86,9 +86,10 @@ class _Trunk(Trunk):
         return torch.embedding(self.table, tokens)[None]
 
     def run(
-        self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: RowSplit | None = None, worn: AdapterRows | None = None
+        self, x: Tensor, slots: Tensor, mask: Tensor | None, kv_cache: KVCache, fork: RowSplit | None = None,
+        worn: AdapterRows | None = None,
     ) -> Tensor:  # fmt: skip
-        return self.decoder(x + self.positions[slots], mask, self.looked, slab, fork, worn)
+        return self.decoder(x + self.positions[slots], mask, self.looked, kv_cache, fork, worn)
 
     def head(self, hidden: Tensor) -> Tensor:
         return self.decoder.head(hidden)
@@ -101,7 +102,7 @@ class _Trunk(Trunk):
     def rows(self, asked: Asked) -> RunRows:
         """The rows of a run over this condition in a pass of several."""
         crossed = self.decoder.quick.crossed(self.looked)
-        return RunRows(asked.x + self.positions[asked.slots], asked.slab, asked.mask, cross=crossed)
+        return RunRows(asked.x + self.positions[asked.slots], asked.kv_cache, asked.mask, cross=crossed)
 
 
 @dataclass
@@ -174,10 +175,10 @@ class Lowpoly(Backbone):
         table, positions = self.tables
         reading = self.model.read(points[None], budget)
         condition = reading.condition.to(dtype)
-        slab = Slab(s.layers, 1, s.heads, 1 + s.length + DRAFT_ROWS, s.width // s.heads, self.device, dtype)
+        kv_cache = KVCache(s.layers, 1, s.heads, 1 + s.length + DRAFT_ROWS, s.width // s.heads, self.device, dtype)
         trunk = _Trunk(self.model, reading.table(table), positions, condition)
         return TransformerSequence(
-            trunk, self.model.decoder.start[None, None], None, slab,
+            trunk, self.model.decoder.start[None, None], None, kv_cache,
             vocabulary=s.vocabulary, limit=s.length, layout=Line(), sampling=prompt.sampling or self.sampling, end=BPT.eos,
             grammar=MaskedGrammar(prompt.size) if self.grammar else None, condition=condition[0],
             levels=BPT, bias=self.bias(prompt),

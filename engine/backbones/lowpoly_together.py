@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from engine.backbones.lowpoly import Lowpoly, MaskedGrammar
-from engine.cache import Slab
+from engine.cache import KVCache
 from engine.core import Bias, Prompt
 from engine.mesh.bpt_tokens import BPT
 from engine.networks.mesh_decoder import budget_bucket
@@ -64,13 +64,13 @@ def decode_read(backbone: Lowpoly, points: Tensor, prompts: Sequence[Prompt], lo
     rows = [_Row(i, prompt, backbone.grammar, backbone.bias(prompt)) for i, prompt in enumerate(prompts)]
     tokens: list[list[int]] = [row.tokens for row in rows]
     looked = decoder.look(reading.condition)
-    slab = Slab(s.layers, len(rows), s.heads, 1 + length, s.width // s.heads, device, torch.float32)
+    kv_cache = KVCache(s.layers, len(rows), s.heads, 1 + length, s.width // s.heads, device, torch.float32)
     x = decoder.start.expand(len(rows), 1, -1)
     for n in range(length):
         if n % FORGET == 0:
             noises = [Noise(row.prompt.seed, s.vocabulary, device) for row in rows]
-        hidden = decoder(x + positions[n], None, looked, slab)
-        slab.keep([0])
+        hidden = decoder(x + positions[n], None, looked, kv_cache)
+        kv_cache.keep([0])
         allowed = torch.stack([row.allowed(s.vocabulary) for row in rows]).to(device)
         logits = decoder.head(hidden)[:, 0].float()
         if sampling.adherence:
@@ -85,7 +85,7 @@ def decode_read(backbone: Lowpoly, points: Tensor, prompts: Sequence[Prompt], lo
             break
         if len(going) < CROWDED * len(rows):
             rows, noises, drawn = [rows[i] for i in going], [noises[i] for i in going], drawn[going]
-            slab.block, slab.branches = slab.block[:, :, going], len(going)
+            kv_cache.block, kv_cache.branches = kv_cache.block[:, :, going], len(going)
             looked = [(keys[going], values[going]) for keys, values in looked]
             reading = reading.only(going)
         x = reading.embedded(table, drawn[:, None])

@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 from engine.backbones.looks import Looks, read_looks
 from engine.backbones.prompts import readable_text
-from engine.cache import Slab
+from engine.cache import KVCache
 from engine.core import Backbone, Prompt, Resampler, Sampling, Suits
 from engine.dispatch.choice import NATIVE
 from engine.drafters.feature_draft import read_drafter, weights_file
@@ -209,9 +209,10 @@ class _Trunk(Trunk):
         return torch.embedding(self.table, tokens) + self.gist
 
     def run(
-        self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: RowSplit | None = None, worn: AdapterRows | None = None
+        self, x: Tensor, slots: Tensor, mask: Tensor | None, kv_cache: KVCache, fork: RowSplit | None = None,
+        worn: AdapterRows | None = None,
     ) -> Tensor:  # fmt: skip
-        return self.model.decoder(x, self.cos[slots], self.sin[slots], mask, slab, fork, self.places[slots], worn)
+        return self.model.decoder(x, self.cos[slots], self.sin[slots], mask, kv_cache, fork, self.places[slots], worn)
 
     def together(self, asked: Sequence[Asked]) -> list[tuple[Tensor, Tensor]] | None:
         quick = self.model.decoder.quick
@@ -221,7 +222,7 @@ class _Trunk(Trunk):
     def rows(self, asked: Asked) -> RunRows:
         """The rows of a run of this prompt in a pass of several."""
         slots = asked.slots
-        return RunRows(asked.x + self.places[slots], asked.slab, asked.mask, self.cos[slots], self.sin[slots])
+        return RunRows(asked.x + self.places[slots], asked.kv_cache, asked.mask, self.cos[slots], self.sin[slots])
 
 
 class PictogramSequence(TransformerSequence):
@@ -302,10 +303,10 @@ class Pictogram(Backbone):
         decoder = self.model.decoder
         capacity = prefix.shape[1] + side * side + 256
         width, dtype = decoder.width // decoder.heads, getattr(torch, self.dtype)
-        slab = Slab(len(decoder.blocks), branches, decoder.heads, capacity, width, self.device, dtype)
+        kv_cache = KVCache(len(decoder.blocks), branches, decoder.heads, capacity, width, self.device, dtype)
         before = prefix.shape[1] - 1
         return PictogramSequence(
-            self, prompt, trunk, prefix, text_mask(before, self.device, before), slab,
+            self, prompt, trunk, prefix, text_mask(before, self.device, before), kv_cache,
             vocabulary=self.model.vocabulary, limit=side * side, layout=Raster(side, side, FACTOR), sampling=sampling,
             codebook=self.codebook(),
         )  # fmt: skip

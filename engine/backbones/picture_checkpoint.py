@@ -32,7 +32,7 @@ from engine.drafters.spatial_heads import weights_file as heads_file
 from engine.errors import BadPrompt, MissingWeights
 from engine.layout import Raster
 from engine.networks.card import has_card, read_card
-from engine.networks.hosted import Hosted, HostedTrunk, RowEnds, RowEndSlab, slab_for
+from engine.networks.hosted import Hosted, HostedTrunk, RowEnds, RowEndSlab, kv_cache_for
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import causal
 
@@ -135,10 +135,10 @@ class PictureCheckpoint(Backbone):
         limit, ends = layout.rows * layout.columns, 0
         if self.hosted.row_end is not None:
             ends = layout.rows + 1
-        slab = slab_for(self.hosted, len(x), x.shape[1] + limit + 2 * ends)
+        kv_cache = kv_cache_for(self.hosted, len(x), x.shape[1] + limit + 2 * ends)
         trunk = HostedTrunk(hosted or self.hosted, padding)
         return TransformerSequence(
-            trunk, x, self._prefix_mask(x.shape[1]), RowEndSlab(slab, RowEnds(x.shape[1], layout.columns, limit)) if ends else slab,
+            trunk, x, self._prefix_mask(x.shape[1]), RowEndSlab(kv_cache, RowEnds(x.shape[1], layout.columns, limit)) if ends else kv_cache,
             vocabulary=self.vocabulary, limit=limit, layout=layout, sampling=sampling, codebook=self.codebook(),
         )  # fmt: skip
 

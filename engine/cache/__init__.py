@@ -1,4 +1,4 @@
-"""The key/value slab: one preallocated block for all layers. A pass writes after the kept rows, and commit keeps a path of them."""
+"""The key/value cache: one preallocated block for all layers. A pass writes after the kept rows, and commit keeps a path of them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.cache.keep import slab_keep
+from engine.cache.keep import keep_rows
 
 
 @dataclass(frozen=True)
 class Laid:
-    """The rows that a slab keeps for the rows of a pass: its *places*, one for each row, or more (engine/networks/hosted.py).
+    """The rows that a cache keeps for the rows of a pass: its *places*, one for each row, or more (engine/networks/hosted.py).
 
     rows : int64 [P], of each place its row; ends : bool [P], the places that are no row's own; last : int64 [R], of each row its last place
     slots : int64 [P]; visible : bool [P, P], what places see of each other; all on the host
@@ -25,7 +25,7 @@ class Laid:
     visible: Tensor
 
 
-class Slab:
+class KVCache:
     """Keys and values of every layer, [layers, 2, branches, heads, capacity, head width], and the number of kept rows.
 
     write() stores the rows of a pass after the kept rows. keep() makes some of them permanent, moves these together and discards
@@ -45,37 +45,37 @@ class Slab:
         """Stores [branches, heads, R, width] after the kept rows; returns all visible keys and values."""
         end = self.kept + keys.shape[2]
         assert end <= self.capacity, f"{end} rows do not fit into {self.capacity}"  # torch would drop a single row silently
-        slab = self.block[layer]
-        slab[0, :, :, self.kept : end] = keys
-        slab[1, :, :, self.kept : end] = values
-        return slab[0, :, :, :end], slab[1, :, :, :end]
+        kv_cache = self.block[layer]
+        kv_cache[0, :, :, self.kept : end] = keys
+        kv_cache[1, :, :, self.kept : end] = values
+        return kv_cache[0, :, :, :end], kv_cache[1, :, :, :end]
 
     def span(self, count: int) -> int:
         """How many rows a pass of `count` rows sees, its own included."""
         return self.kept + count
 
     def places(self, count: int) -> Tensor:
-        """The rows of the slab that a pass writes, int64 [count]."""
+        """The rows of the cache that a pass writes, int64 [count]."""
         return torch.arange(self.kept, self.kept + count, device=self.block.device)
 
     @property
-    def below(self) -> Slab:
-        """The slab that holds the places."""
+    def below(self) -> KVCache:
+        """The cache that holds the places."""
         return self
 
     def laid(self, slots: Tensor, visible: Tensor) -> Laid:
-        """Begins a pass over rows at some slots int64 [R] that see each other as `visible` bool [R, R] says; other slabs add places."""
+        """Begins a pass over rows at some slots int64 [R] that see each other as `visible` bool [R, R] says; other caches add places."""
         own = torch.arange(len(slots))
         return Laid(own, torch.zeros(len(slots), dtype=torch.bool), own, slots, visible)
 
     def place(self, slots: Tensor, row: int) -> int:
-        """The number of a row in a pass over some slots; other slabs may add rows of their own."""
+        """The number of a row in a pass over some slots; other caches may add rows of their own."""
         return row
 
     def keep(self, rows: list[int]) -> None:
         """Keeps rows of the last pass, numbered from its first, in this order; discards the rest."""
         if rows != list(range(len(rows))):  # a chain needs no move
-            slab_keep(self.block, self.kept, torch.tensor(rows, device=self.block.device))
+            keep_rows(self.block, self.kept, torch.tensor(rows, device=self.block.device))
         self.kept += len(rows)
 
     def rewind(self, length: int) -> None:
@@ -85,9 +85,9 @@ class Slab:
 
 
 class FixedView:
-    """A slab as a pass in fixed shapes sees it: where it writes is a tensor, and it reads all rows up to a fixed one.
+    """A cache as a pass in fixed shapes sees it: where it writes is a tensor, and it reads all rows up to a fixed one.
 
-    block : the slab's; at : int64 [R], the rows that the pass writes, some of them after the last that anybody keeps
+    block : the cache's; at : int64 [R], the rows that the pass writes, some of them after the last that anybody keeps
     """
 
     kept = 0  # no host knows which rows are kept: the mask does
@@ -98,10 +98,10 @@ class FixedView:
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Stores [branches, heads, R, width]; returns the keys and values of all rows up to the fixed one."""
-        slab = self.block[layer]
-        slab[0].index_copy_(2, self.at, keys)
-        slab[1].index_copy_(2, self.at, values)
-        return slab[0, :, :, : self.end], slab[1, :, :, : self.end]
+        kv_cache = self.block[layer]
+        kv_cache[0].index_copy_(2, self.at, keys)
+        kv_cache[1].index_copy_(2, self.at, values)
+        return kv_cache[0, :, :, : self.end], kv_cache[1, :, :, : self.end]
 
     def span(self, count: int) -> int:
         """The number of rows that a pass reads."""

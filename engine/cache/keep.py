@@ -1,4 +1,4 @@
-"""Moves the accepted rows of a pass together in the key/value slab, in one kernel for all layers.
+"""Moves the accepted rows of a pass together in the key/value cache, in one kernel for all layers.
 
 Mathematics: block[..., start + i, :] = block[..., start + rows[i], :] for i = 0..k-1, with all reads before all writes. A chain moves
 nothing and launches nothing.
@@ -18,13 +18,13 @@ SLICE = 16  # of the width: 32 bytes of half precision, the least that a GPU rea
 MOST = 512  # rows that a program can hold
 
 
-def slab_keep_reference(block: Tensor, start: int, rows: Tensor) -> None:
+def keep_rows_reference(block: Tensor, start: int, rows: Tensor) -> None:
     """Moves the rows in place. block : [layers, 2, branches, heads, capacity, width]; rows : int64 [k], numbered from `start`."""
     block[:, :, :, :, start : start + len(rows)] = block[:, :, :, :, start + rows]
 
 
 @triton.jit
-def _slab_keep_kernel(block_at, rows_at, start, count, stride, width, ROWS: tl.constexpr, SLICE: tl.constexpr):
+def _keep_rows_kernel(block_at, rows_at, start, count, stride, width, ROWS: tl.constexpr, SLICE: tl.constexpr):
     head_at = block_at + tl.program_id(0).to(tl.int64) * stride
     place, columns = tl.arange(0, ROWS), tl.program_id(1) * SLICE + tl.arange(0, SLICE)
     source = start + tl.load(rows_at + place, place < count, 0)
@@ -34,18 +34,18 @@ def _slab_keep_kernel(block_at, rows_at, start, count, stride, width, ROWS: tl.c
     tl.store(head_at + (start + place)[:, None].to(tl.int64) * width + columns[None, :], moved, inside)
 
 
-def slab_keep_triton(block: Tensor, start: int, rows: Tensor) -> None:
+def keep_rows_triton(block: Tensor, start: int, rows: Tensor) -> None:
     """The same by the kernel."""
     layers, kinds, branches, heads, capacity, width = block.shape
     grid = (layers * kinds * branches * heads, triton.cdiv(width, SLICE))
     size = capacity * width
-    _slab_keep_kernel[grid](block, rows, start, len(rows), size, width, power_of_two(len(rows)), SLICE, num_warps=1, **LAUNCH)
+    _keep_rows_kernel[grid](block, rows, start, len(rows), size, width, power_of_two(len(rows)), SLICE, num_warps=1, **LAUNCH)
 
 
-def slab_keep(block: Tensor, start: int, rows: Tensor) -> None:
-    """Moves rows of the slab in place: row start + rows[i] becomes row start + i.
+def keep_rows(block: Tensor, start: int, rows: Tensor) -> None:
+    """Moves rows of the cache in place: row start + rows[i] becomes row start + i.
 
     block : [layers, 2, branches, heads, capacity, width], contiguous; rows : int64 [k] on the same device
     """
     fits = block.dtype in COMPUTED and 0 < len(rows) <= MOST and block.is_contiguous()
-    (slab_keep_triton if fits and choose(block.device, block.dtype).is_triton else slab_keep_reference)(block, start, rows)
+    (keep_rows_triton if fits and choose(block.device, block.dtype).is_triton else keep_rows_reference)(block, start, rows)

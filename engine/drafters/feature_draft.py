@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engine.cache import FixedView, Slab
+from engine.cache import FixedView, KVCache
 from engine.core import Sequence
 from engine.errors import MissingWeights
 from engine.kernels.tree_attention import fixed_mask, packed
@@ -85,10 +85,12 @@ class FeatureDrafter(nn.Module):
         self.decoder = Decoder(1, width, heads, inner)
         self.bias = nn.Parameter(torch.zeros(width))  # the final norm of a mesh model has one
 
-    def forward(self, embedded: Tensor, features: Tensor, cos: Tensor, sin: Tensor, mask: Tensor, slab: Slab | None = None) -> Tensor:
+    def forward(
+        self, embedded: Tensor, features: Tensor, cos: Tensor, sin: Tensor, mask: Tensor, kv_cache: KVCache | None = None
+    ) -> Tensor:
         """embedded, features [B, R, width]; cos, sin [R, head width]; mask bool [R, all] -> predicted features [B, R, width]."""
         x = self.mix(torch.cat([self.token_norm(embedded), self.feature_norm(features)], -1))
-        return self.decoder(x, cos, sin, mask, slab) + self.bias
+        return self.decoder(x, cos, sin, mask, kv_cache) + self.bias
 
     def rotary(self, layout: Layout, count: int) -> tuple[Tensor, Tensor]:
         """cos and sin [count, head width] of the first positions of a layout: by row and column in a picture, else by position."""
@@ -112,7 +114,7 @@ class NetworkFeatures:
 
 
 class NetworkGrowth:
-    """One run of `NetworkFeatures`. The slab keeps the committed tokens, followed by the nodes grown since `root`, until the next `root`.
+    """One run of `NetworkFeatures`. The cache keeps the committed tokens, followed by the nodes grown since `root`, until the next `root`.
 
     states : [branches, 1 + nodes, H], the predicted features of the root and of every node
     trails : for every node the numbers of its ancestors and its own
@@ -122,16 +124,16 @@ class NetworkGrowth:
         self.network, self.trunk, self.device = network, sequence.trunk, sequence.device
         self.guidance = sequence.sampling.guidance
         self.cos, self.sin = network.rotary(sequence.layout, sequence.limit)
-        settings, self.branches = network.settings, sequence.slab.branches
+        settings, self.branches = network.settings, sequence.kv_cache.branches
         head = settings["width"] // settings["heads"]
-        self.slab = Slab(1, self.branches, settings["heads"], sequence.limit + ROOM, head, self.device, torch.float32)
+        self.kv_cache = KVCache(1, self.branches, settings["heads"], sequence.limit + ROOM, head, self.device, torch.float32)
         self.committed, self.replays = 0, sequence.replays
         self.states = torch.empty(0)
         self.trails: list[list[int]] = []
 
     def root(self, hidden: Tensor, tokens: list[int]) -> Tensor:
         """hidden [branches, k, H], k tokens -> guided logits [V] after the newest token. Forgets all nodes."""
-        self.slab.rewind(self.committed)
+        self.kv_cache.rewind(self.committed)
         places = list(range(self.committed, self.committed + len(tokens)))
         states, logits = self._rows(tokens, hidden, places, [list(range(i + 1)) for i in range(len(tokens))])
         self.committed += len(tokens)
@@ -149,26 +151,26 @@ class NetworkGrowth:
     def _rows(self, tokens: list[int], features: Tensor, places: list[int], trails: list[list[int]]) -> tuple[Tensor, Tensor]:
         """One pass over k rows, whose keys and values stay: features [branches, k, H], positions of the tokens, and the rows after the
         committed ones that each sees -> states [branches, k, H], guided logits [k, V]."""
-        visible = torch.zeros(len(tokens), self.slab.kept - self.committed + len(tokens), dtype=torch.bool)
+        visible = torch.zeros(len(tokens), self.kv_cache.kept - self.committed + len(tokens), dtype=torch.bool)
         for row, trail in zip(visible, trails, strict=True):
             row[trail] = True
         found = self._fixed(tokens, features, places, visible)
         if found is None:
             mask = F.pad(visible, (self.committed, 0), value=True).to(self.device)
             at = torch.tensor(places, device=self.device)
-            found = self._pass(torch.tensor(tokens, device=self.device), features, at, mask, self.slab)
-        self.slab.keep(list(range(len(tokens))))
+            found = self._pass(torch.tensor(tokens, device=self.device), features, at, mask, self.kv_cache)
+        self.kv_cache.keep(list(range(len(tokens))))
         return found
 
-    def _pass(self, tokens: Tensor, features: Tensor, places: Tensor, mask: Tensor, slab: Slab | FixedView) -> tuple[Tensor, Tensor]:
+    def _pass(self, tokens: Tensor, features: Tensor, places: Tensor, mask: Tensor, kv_cache: KVCache | FixedView) -> tuple[Tensor, Tensor]:
         embedded = self.trunk.embed(tokens).expand(self.branches, -1, -1)
-        states = self.network(embedded.float(), features.float(), self.cos[places], self.sin[places], mask, slab)
+        states = self.network(embedded.float(), features.float(), self.cos[places], self.sin[places], mask, kv_cache)
         return states, guide(self.trunk.head(states).float(), self.guidance)
 
     def _fixed(self, tokens: list[int], features: Tensor, places: list[int], visible: Tensor) -> tuple[Tensor, Tensor] | None:
         """The same in fixed shapes, if the run has them and this pass fits."""
-        count, kept = len(tokens), self.slab.kept
-        shape = None if self.replays is None else bucket(count, kept, self.slab.capacity)
+        count, kept = len(tokens), self.kv_cache.kept
+        shape = None if self.replays is None else bucket(count, kept, self.kv_cache.capacity)
         if shape is None or kept - self.committed + shape.rows > SEEN:
             return None
         fill = shape.rows - count
@@ -185,11 +187,11 @@ class NetworkGrowth:
     def fixed_pass(self, span: int, told: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
         """States and guided logits of a pass in fixed shapes, as in engine/networks/static_step.py.
 
-        told : int64 [R, 4 + words], of each row how many rows are committed and how many the slab keeps, its token and its position, and
+        told : int64 [R, 4 + words], of each row how many rows are committed and how many the cache keeps, its token and its position, and
         the set of rows after the committed ones that it sees; features : [branches, R, H]
         """
         committed, kept, tokens, places = told[:, :4].unbind(1)
-        view = FixedView(self.slab.block, kept + torch.arange(len(told), device=told.device), span)
+        view = FixedView(self.kv_cache.block, kept + torch.arange(len(told), device=told.device), span)
         return self._pass(tokens, features, places, fixed_mask(told[:, 4:], committed, span), view)
 
 

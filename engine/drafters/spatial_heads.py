@@ -141,7 +141,7 @@ class Reader:
 
     def __init__(self, network: SpatialHeads, sequence: TransformerSequence):
         self.network, self.trunk = network, sequence.trunk
-        self.branches, self.guidance = sequence.slab.branches, sequence.sampling.guidance
+        self.branches, self.guidance = sequence.kv_cache.branches, sequence.sampling.guidance
 
     def __call__(self, around: Around, above: Tensor, above_tokens: Tensor, left: Tensor, left_token: Tensor) -> Tensor:
         """above [branches, N, 2, H], above_tokens int64 [N, 2], left [branches, H], left_token int64 [1] -> guided logits [N, V]"""

@@ -1,6 +1,6 @@
-"""Attention of a pass over the key/value slab, with the draft's tree as bits and positions instead of a mask of floats.
+"""Attention of a pass over the key/value cache, with the draft's tree as bits and positions instead of a mask of floats.
 
-Mathematics. Query i of a pass sees slab row j < kept if place[j] <= position[i] (all of them where no places are given: the
+Mathematics. Query i of a pass sees cache row j < kept if place[j] <= position[i] (all of them where no places are given: the
 committed tokens are a prefix), and row kept + j of the pass itself if bit j of its set is 1: its ancestors and itself, or whatever the
 draft says. Output: softmax(q k / sqrt(width)) v over what it sees, summed block by block with a running maximum, in float32.
 Query heads that share a key head are rows of one product. The two branches of guidance are a batch; their places may differ.
@@ -42,9 +42,9 @@ class Seen:
     """What the rows of a pass see.
 
     sets      : int64 [R, words]; bit j of a row: it sees row j of the pass
-    places    : int64 [branches or 1, kept], of the slab's rows, or None; a row that nobody may see has the greatest int64
+    places    : int64 [branches or 1, kept], of the cache's rows, or None; a row that nobody may see has the greatest int64
     positions : int64 [R], of the queries; needed with places
-    kept      : number of rows in the slab before the pass
+    kept      : number of rows in the cache before the pass
     told      : int64 [], that number, in a pass in fixed shapes; `kept` is then the most that it can be
     """
 
@@ -84,7 +84,7 @@ def unpacked(sets: Tensor) -> Tensor:
 
 
 def fixed_mask(sets: Tensor, kept: Tensor, span: int) -> Tensor:
-    """The mask bool [R, span] of rows that see the first `kept` int64 [R] rows of a slab, and of those after them what their sets say."""
+    """The mask bool [R, span] of rows that see the first `kept` int64 [R] rows of a cache, and of those after them what their sets say."""
     own = torch.arange(span, device=kept.device) - kept[:, None]
     visible = (sets[:, :, None] >> torch.arange(64, device=kept.device) & 1).flatten(1).bool()
     width = visible.shape[1]
@@ -175,9 +175,9 @@ def tree_attention_triton(q: Tensor, k: Tensor, v: Tensor, seen: Seen, scale: fl
 
 
 def tree_attention(q: Tensor, k: Tensor, v: Tensor, seen: Seen | Tensor | None, scale: float | None = None) -> Tensor:
-    """Attention [branches, heads, R, width] of the rows of a pass over the slab, of which the pass's own rows are the last R.
+    """Attention [branches, heads, R, width] of the rows of a pass over the cache, of which the pass's own rows are the last R.
 
-    q : [branches, heads, R, width]; k, v : [branches, key heads, kept + R, width], views of the slab; heads a multiple of key heads
+    q : [branches, heads, R, width]; k, v : [branches, key heads, kept + R, width], views of the cache; heads a multiple of key heads
     seen : a mask bool [R, kept + R], or None = everything, is always PyTorch's; scale : of the products, by default 1 / sqrt(width)
     """
     if not isinstance(seen, Seen):

@@ -1,4 +1,4 @@
-"""A decoder of transformers as the trunk of a TransformerSequence: its layers and weights, our slab.
+"""A decoder of transformers as the trunk of a TransformerSequence: its layers and weights, our cache.
 
 `Hosted` is what an adapter declares: the decoder, how a picture token goes in, how logits come out, and which token ends a row of the
 picture. `HostedTrunk` is that for one run: it knows how far each guidance row is padded and how wide the picture is.
@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from transformers import Cache
 from transformers.cache_utils import CacheLayerMixin
 
-from engine.cache import FixedView, Laid, Slab
+from engine.cache import FixedView, KVCache, Laid
 from engine.networks.hosted_attention import NAME, whole_blocks
 from engine.networks.rows import RowSplit
 from engine.networks.trunk import Trunk
@@ -33,31 +33,31 @@ DRAFT_ROWS = 256  # rows of the cache after the longest sequence, for the drafts
 class SlabLayer(CacheLayerMixin):
     """One layer of a Slab, with the interface of a transformers cache layer."""
 
-    def __init__(self, slab: Slab | FixedView, layer: int):
+    def __init__(self, kv_cache: KVCache | FixedView, layer: int):
         super().__init__()
-        self.slab, self.layer, self.is_initialized = slab, layer, True
+        self.kv_cache, self.layer, self.is_initialized = kv_cache, layer, True
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Does nothing: the slab is allocated when the run begins."""
+        """Does nothing: the cache is allocated when the run begins."""
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object) -> tuple[Tensor, Tensor]:
         """Writes [branches, heads, R, width] after the kept rows; returns whole blocks of keys and values, beyond the visible ones."""
-        self.slab.write(self.layer, key_states, value_states)
-        keys, values = self.slab.block[self.layer]
-        end = whole_blocks(self.slab.span(key_states.shape[2]), keys.device)
+        self.kv_cache.write(self.layer, key_states, value_states)
+        keys, values = self.kv_cache.block[self.layer]
+        end = whole_blocks(self.kv_cache.span(key_states.shape[2]), keys.device)
         return keys[:, :, :end], values[:, :, :end]
 
     def get_seq_length(self) -> int:
         """The number of kept rows."""
-        return self.slab.kept
+        return self.kv_cache.kept
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """The number of rows that a mask spans in a pass of `query_length`, and the index of the first."""
-        return whole_blocks(self.slab.span(query_length), self.slab.block.device), 0
+        return whole_blocks(self.kv_cache.span(query_length), self.kv_cache.block.device), 0
 
     def get_max_length(self) -> int:
         """The number of rows that fit."""
-        return self.slab.capacity
+        return self.kv_cache.capacity
 
 
 @dataclass(frozen=True)
@@ -124,13 +124,13 @@ class RowEnds:
 
 
 class RowEndSlab:
-    """A slab in which some rows are followed by the row of a row end (see RowEnds). From outside it looks as if there were none."""
+    """A cache in which some rows are followed by the row of a row end (see RowEnds). From outside it looks as if there were none."""
 
-    def __init__(self, slab: Slab, ends: RowEnds):
-        self.below, self.ends = slab, ends
+    def __init__(self, kv_cache: KVCache, ends: RowEnds):
+        self.below, self.ends = kv_cache, ends
         self._rows: list[int] = []  # of each kept place, its row
         self._pass: list[int] = []  # of each place of the last pass, its row in the pass
-        self.kept, self.branches = 0, slab.branches
+        self.kept, self.branches = 0, kv_cache.branches
 
     @property
     def capacity(self) -> int:
@@ -175,7 +175,7 @@ class RowEndSlab:
 
 
 class HostedTrunk(Trunk):
-    """A hosted decoder for one run. It holds no cache, so closing a run frees the slab."""
+    """A hosted decoder for one run. It holds no cache, so closing a run frees the cache."""
 
     takes_forks, reads_slots, fixed = False, True, True
 
@@ -194,27 +194,27 @@ class HostedTrunk(Trunk):
         return x if self.hosted.row_end is None else torch.where(ends[:, None], self.hosted.row_end, x)
 
     def run(
-        self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab | FixedView | RowEndSlab, fork: RowSplit | None = None
+        self, x: Tensor, slots: Tensor, mask: Tensor | None, kv_cache: KVCache | FixedView | RowEndSlab, fork: RowSplit | None = None
     ) -> Tensor:  # fmt: skip
         """See Trunk. With row ends, the hidden state of a row is that of its end."""
         assert fork is None, "all layers of a checkpoint of transformers run on all rows"
         assert mask is not None or x.shape[1] == 1, "transformers reads a missing mask as a causal one"
-        if not isinstance(slab, RowEndSlab):
-            return self._decode(x, slots.to(x.device), mask, slab)
+        if not isinstance(kv_cache, RowEndSlab):
+            return self._decode(x, slots.to(x.device), mask, kv_cache)
         slots = slots.cpu()  # what follows decides how many rows there are
-        rows, ends = slab.expand(slots)
+        rows, ends = kv_cache.expand(slots)
         if len(rows) > len(slots) and mask is None:
-            mask = torch.ones(1, slab.kept + 1, dtype=torch.bool, device=x.device)
+            mask = torch.ones(1, kv_cache.kept + 1, dtype=torch.bool, device=x.device)
         if mask is not None:
-            mask = slab.seen(mask, rows, ends)
-        last = slab.ends.last(rows).nonzero().flatten()
+            mask = kv_cache.seen(mask, rows, ends)
+        last = kv_cache.ends.last(rows).nonzero().flatten()
         x = self.ended(x[:, rows.to(x.device)], ends.to(x.device))
-        hidden = self._decode(x, slab.ends.slots(slots, rows, ends).to(x.device), mask, slab.below)
+        hidden = self._decode(x, kv_cache.ends.slots(slots, rows, ends).to(x.device), mask, kv_cache.below)
         return hidden[:, last.to(x.device)]
 
-    def _decode(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab | FixedView) -> Tensor:
+    def _decode(self, x: Tensor, slots: Tensor, mask: Tensor | None, kv_cache: KVCache | FixedView) -> Tensor:
         decoder, count = self.hosted.decoder, len(slots)
-        span = slab.span(count)
+        span = kv_cache.span(count)
         if mask is None:
             mask = torch.ones(1, span, dtype=torch.bool, device=x.device)
         mask, positions = mask[None], slots[None]
@@ -222,14 +222,14 @@ class HostedTrunk(Trunk):
             positions = (positions - self.padding[:, None]).clamp(min=0)
             every = torch.arange(span, device=x.device)
             mask = mask & (every >= self.padding[:, None, None]) | (
-                every == slab.places(count)[:, None]
+                every == kv_cache.places(count)[:, None]
             )  # a row of padding sees itself, since there is nothing else
         mask = F.pad(mask, (0, whole_blocks(span, x.device) - span))
         return decoder(
             inputs_embeds=x,
             position_ids=positions if self.hosted.place is None else self.hosted.place(positions),
             attention_mask=mask[:, None],  # 4-D masks are used unchanged
-            past_key_values=Cache(layers=[SlabLayer(slab, layer) for layer in range(len(decoder.layers))]),
+            past_key_values=Cache(layers=[SlabLayer(kv_cache, layer) for layer in range(len(decoder.layers))]),
             use_cache=True,
         ).last_hidden_state
 
@@ -238,12 +238,12 @@ class HostedTrunk(Trunk):
         return self.hosted.head(hidden.to(self.hosted.decoder.dtype))  # the states of a drafter are float32
 
 
-def slab_for(hosted: Hosted, branches: int, rows: int) -> Slab:
-    """A slab with room for some rows and the drafts of a pass after them."""
+def kv_cache_for(hosted: Hosted, branches: int, rows: int) -> KVCache:
+    """A cache with room for some rows and the drafts of a pass after them."""
     config = hosted.decoder.config
     capacity = whole_blocks(rows + DRAFT_ROWS, hosted.decoder.device)
     shape = (config.num_hidden_layers, branches, config.num_key_value_heads, capacity, head_width(config))
-    return Slab(*shape, hosted.decoder.device, hosted.decoder.dtype)
+    return KVCache(*shape, hosted.decoder.device, hosted.decoder.dtype)
 
 
 def sliced(head: nn.Linear, ids: Tensor) -> nn.Linear:

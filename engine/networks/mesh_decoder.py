@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engine.cache import Slab
+from engine.cache import KVCache
 from engine.kernels.tree_attention import Chain, Visibility
 from engine.networks.attention import attend
 from engine.networks.cloud_blocks import BlockReader
@@ -82,13 +82,13 @@ class SelfAttention(CosineAttention):
         super().__init__(width, heads)
         self.query_key_value = nn.Linear(width, 3 * width, bias=False)
 
-    def forward(self, x: Tensor, mask: Visibility, slab: Slab | None, layer: int) -> Tensor:
+    def forward(self, x: Tensor, mask: Visibility, kv_cache: KVCache | None, layer: int) -> Tensor:
         """x [B, R, width]; mask bool [R, all], or sets, or None (see everything)."""
         mixed = self.query_key_value(x).view(*x.shape[:2], 3, self.heads, -1).permute(2, 0, 3, 1, 4)  # [3, B, heads, R, d]
         q, k = F.normalize(mixed[:2], dim=-1)
         v = mixed[2]
-        if slab is not None:
-            k, v = slab.write(layer, k, v)
+        if kv_cache is not None:
+            k, v = kv_cache.write(layer, k, v)
         return self.attend(q, k, v, mask)
 
 
@@ -138,9 +138,9 @@ class Block(nn.Module):
         self.cross_attention = CrossAttention(s.width, s.heads, s.memories)
         self.feed = FeedForward(s.width, s.inner)
 
-    def forward(self, x: Tensor, mask: Tensor | None, looked: tuple[Tensor, Tensor], slab: Slab | None, layer: int) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None, looked: tuple[Tensor, Tensor], kv_cache: KVCache | None, layer: int) -> Tensor:
         """x [B, R, width]; looked: the condition's keys and values."""
-        x = x + self.self_attention(self.self_norm(x), mask, slab, layer)
+        x = x + self.self_attention(self.self_norm(x), mask, kv_cache, layer)
         x = x + self.cross_attention(self.cross_norm(x), looked)
         return x + self.feed(self.feed_norm(x))
 
@@ -180,12 +180,12 @@ class MeshDecoder(nn.Module):
         x: Tensor,
         mask: Visibility,
         looked: list[tuple[Tensor, Tensor]],
-        slab: Slab | None = None,
+        kv_cache: KVCache | None = None,
         fork: RowSplit | None = None,
         worn: AdapterRows | None = None,
     ) -> Tensor:
         """Embedded rows [B, R, width], positions included -> hidden states after the final norm."""
-        if self.quick is not None and (found := self.quick(x, mask, slab, None, None, looked, fork, worn)) is not None:
+        if self.quick is not None and (found := self.quick(x, mask, kv_cache, None, None, looked, fork, worn)) is not None:
             return found
         if isinstance(mask, Chain):
             mask = mask.dense(x.device)
@@ -193,7 +193,7 @@ class MeshDecoder(nn.Module):
             for layer, block in enumerate(self.blocks):
                 if fork is not None and layer == fork.layer:
                     x, mask = x[:, fork.rows], fork.mask
-                x = block(x, mask, looked[layer], slab, layer)
+                x = block(x, mask, looked[layer], kv_cache, layer)
         return self.norm(x)
 
 

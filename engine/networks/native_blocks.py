@@ -1,7 +1,7 @@
 """The blocks of our own decoders by one compiled call, where it is chosen: a pass of pictogram instead of 1,060 operations.
 
 `quicken` prepares a decoder. Its layers, their weights and their hooks stay as they are, so adapters and recipes do not notice. A pass that
-the call does not know (gradients, sets of bits instead of a mask, no slab, a hook, an adapter that is being trained) runs as before.
+the call does not know (gradients, sets of bits instead of a mask, no cache, a hook, an adapter that is being trained) runs as before.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from engine.cache import Slab
+from engine.cache import KVCache
 from engine.kernels.cpu.blocks import BlockWeights, CrossKV, NativeLinear, QKNorm, RowNorm, RunRows, Stack, Updates, can_attend, can_cross
 from engine.kernels.cpu.library import native
 from engine.kernels.cpu.packed_linear import PackedLinear, can_pack, pack
@@ -56,13 +56,13 @@ class QuickBlocks:
         self.hooks = [module._forward_hooks for module in (*decoder.blocks.modules(), decoder.norm)]  # empty, or filled later
 
     def __call__(
-        self, x: Tensor, mask: Visibility, slab: Slab | None, cos: Tensor | None = None, sin: Tensor | None = None,
+        self, x: Tensor, mask: Visibility, kv_cache: KVCache | None, cos: Tensor | None = None, sin: Tensor | None = None,
         looked: list[tuple[Tensor, Tensor]] | None = None, fork: RowSplit | None = None, worn: AdapterRows | None = None,
     ) -> Tensor | None:  # fmt: skip
         """Hidden states [B, R, width] after the last norm, or None for a pass that the call does not know; writes the rows' keys and values
-        into the slab. looked : keys and values of the condition for every block, of a mesh's network"""
+        into the cache. looked : keys and values of the condition for every block, of a mesh's network"""
         cross = None if looked is None else self.crossed(looked)
-        run = RunRows(x, slab, mask, cos, sin, cross)
+        run = RunRows(x, kv_cache, mask, cos, sin, cross)
         if any(self.hooks) or (cross is None) != (looked is None) or not run.can_run():
             return None
         updates = None if worn is None else updates_of(self.stack, worn)
@@ -74,7 +74,7 @@ class QuickBlocks:
                 return None
             x = self.stack([run], end=fork.layer).view(x.shape)[:, fork.rows]
             cos, sin = (None if each is None else each[fork.rows] for each in (cos, sin))
-            run, begin = RunRows(x, slab, fork.mask, cos, sin, cross), fork.layer
+            run, begin = RunRows(x, kv_cache, fork.mask, cos, sin, cross), fork.layer
         return self.stack([run], updates, 0 if worn is None else worn.first, begin).view(x.shape)
 
     def together(self, runs: Sequence[RunRows]) -> Tensor | None:

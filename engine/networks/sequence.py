@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.cache import Slab
+from engine.cache import KVCache
 from engine.core import NO_DRAFT, Bias, Draft, Grammar, Ids, Rows, Sampling
 from engine.dispatch.choice import choose
 from engine.errors import NotSupported
@@ -34,7 +34,7 @@ HOST = torch.device("cpu")
 
 
 class TransformerSequence:
-    """One run on one prompt: slab cache, pending token, warp. All of `prefix` has been fed except its last row, which is pending."""
+    """One run on one prompt: cache, pending token, warp. All of `prefix` has been fed except its last row, which is pending."""
 
     scales: tuple[int, ...] = ()  # a subclass may support smaller sizes
 
@@ -43,7 +43,7 @@ class TransformerSequence:
         trunk: Trunk,
         prefix: Tensor,
         prefix_mask: Tensor | None,
-        slab: Slab,
+        kv_cache: KVCache,
         *,
         vocabulary: int,
         limit: int,
@@ -64,7 +64,7 @@ class TransformerSequence:
         static : whether passes have fixed shapes; None: on a GPU (static_step.py)"""
         if sampling.adherence and bias is None:
             raise NotSupported("Only models that read points have adherence. Set it to 0.")
-        self.trunk, self.slab = trunk, slab
+        self.trunk, self.kv_cache = trunk, kv_cache
         self._slots_at = HOST if trunk.reads_slots else prefix.device
         self.vocabulary, self.limit, self.layout, self.sampling, self.end = vocabulary, limit, layout, sampling, end
         self.grammar, self.condition, self.codebook, self.levels = grammar, condition, codebook, levels
@@ -76,20 +76,20 @@ class TransformerSequence:
         self.done = limit == 0
         self._prompt_end, self._newest = prefix[:, -1:], []  # tokens of what is pending; none: the end of the prompt
         self.pending = [-1]  # committed positions that are not in the cache, ascending; -1: the end of the prompt
-        self._cached: list[int] | None = None  # positions of the cached tokens, slab row by slab row; None = a prefix, in order
+        self._cached: list[int] | None = None  # positions of the cached tokens, cache row by cache row; None = a prefix, in order
         self._draft = Ids(NO_DRAFT.tokens)
         self.adapter: RowAdapter | None = None  # of predictive rows
         self.together: Callable[[Asked], tuple[Tensor, Tensor]] | None = None  # joins passes with those of other runs; None: alone
         self._places: Tensor | None = None
         fixed = is_static(self.device) if static is None else static
-        self._static = Static(trunk, slab.below) if fixed and trunk.fixed and bias is None else None
+        self._static = Static(trunk, kv_cache.below) if fixed and trunk.fixed and bias is None else None
         self._launch: Waiting | None = None  # a pass that may not have begun
         self._is_host: tuple[torch.dtype, bool] | None = None  # of the newest hidden states
         if self.prefix > 1:
             mask = causal(self.prefix - 1, 0, self.device) if prefix_mask is None else prefix_mask
             with torch.no_grad():  # nothing is learned through a cache, and attention that learns takes longer
-                trunk.run(prefix[:, :-1], torch.arange(self.prefix - 1, device=self._slots_at), mask, slab)
-            slab.keep(list(range(self.prefix - 1)))
+                trunk.run(prefix[:, :-1], torch.arange(self.prefix - 1, device=self._slots_at), mask, kv_cache)
+            kv_cache.keep(list(range(self.prefix - 1)))
 
     @property
     def replays(self) -> Replays | None:
@@ -109,7 +109,12 @@ class TransformerSequence:
 
     def forward(self, draft: Draft) -> Rows:
         """One pass over the pending token and the nodes of the draft."""
-        assert self.slab.kept == self.prefix + self.length - len(self.pending), (self.slab.kept, self.prefix, self.length, self.pending)
+        assert self.kv_cache.kept == self.prefix + self.length - len(self.pending), (
+            self.kv_cache.kept,
+            self.prefix,
+            self.length,
+            self.pending,
+        )
         self._begun()
         count = draft.tokens.shape[0]
         control = count if draft.predictive is None else int((~draft.predictive).sum())
@@ -122,10 +127,10 @@ class TransformerSequence:
         x = self._inputs(draft.tokens)
         slots, mask = self._slots(draft, parents, self._slots_at), self._mask(draft, parents, count)
         if self.together is not None and control == count and not choose(self.device, x.dtype).is_triton:
-            hidden, logits = self.together(Asked(self.trunk, x, slots, mask, self.slab))
+            hidden, logits = self.together(Asked(self.trunk, x, slots, mask, self.kv_cache))
             return self._rows(parents, hidden, self._less(parents, logits))
         if control == count:
-            hidden = self.trunk.run(x, slots, mask, self.slab)
+            hidden = self.trunk.run(x, slots, mask, self.kv_cache)
         else:
             hidden = self._run_worn(x, slots, mask, draft.twins, control)
         return self._rows(parents, hidden, self._less(parents, self.trunk.head(hidden)))
@@ -167,14 +172,14 @@ class TransformerSequence:
             chain = parents is None or is_chain(parents)
             visible = causal(len(draft.tokens) + 1, 0, HOST) if chain else visibility(parents)
         slots, is_adapted = self._slots(draft, parents, HOST), control < len(draft.tokens)
-        adapted = self.slab.place(slots, 1 + control) if is_adapted else None
-        what = Pass(self._newest[0], draft.tokens, self.slab.laid(slots, visible.cpu()), adapted)
+        adapted = self.kv_cache.place(slots, 1 + control) if is_adapted else None
+        what = Pass(self._newest[0], draft.tokens, self.kv_cache.laid(slots, visible.cpu()), adapted)
         rules = partial(self._rules, parents, self._draft, self._state)
         return self._static.prepare(what, rules, self.adapter if is_adapted else None)
 
     def _inputs(self, drafted: Tensor) -> Tensor:
         """The inputs of what is pending and of drafts int64 [N]: [branches, K + N, H]."""
-        branches = self.slab.branches
+        branches = self.kv_cache.branches
         if not self._newest:
             nodes = [self.trunk.embed(drafted.to(self.device)).expand(branches, -1, -1)] if len(drafted) else []
             return torch.cat([self._prompt_end, *nodes], 1) if nodes else self._prompt_end
@@ -186,14 +191,14 @@ class TransformerSequence:
         """Hidden states of a pass whose rows after what is pending and `control` drafts run with the adapter; the first of them are twins
         of drafts."""
         waiting, fork = len(self.pending), None
-        worn = AdapterRows(self.adapter, self.slab.place(slots, waiting + control))
+        worn = AdapterRows(self.adapter, self.kv_cache.place(slots, waiting + control))
         if twins and self.adapter.first_layer and self.trunk.takes_forks:
             below, mask, fork = forked(mask, waiting, control, twins, self.adapter.first_layer)
             x, slots = x[:, below], slots[below]
         if self.trunk.takes_adapters:
-            return self.trunk.run(x, slots, mask, self.slab, fork, worn)
+            return self.trunk.run(x, slots, mask, self.kv_cache, fork, worn)
         with hooked(worn):
-            return self.trunk.run(x, slots, mask, self.slab, fork)
+            return self.trunk.run(x, slots, mask, self.kv_cache, fork)
 
     def _slots(self, draft: Draft, parents: list[int] | None, device: torch.device) -> Tensor:
         base = self.prefix + self.pending[-1]
@@ -206,23 +211,23 @@ class TransformerSequence:
 
     def _mask(self, draft: Draft, parents: list[int] | None, count: int) -> Visibility:
         """What the rows of a pass see: a mask bool [R, kept + R], None = everything, a chain, or for the kernel sets of bits."""
-        as_sets = self.trunk.takes_sets and not draft.twins and choose(self.device, self.slab.block.dtype).is_triton
+        as_sets = self.trunk.takes_sets and not draft.twins and choose(self.device, self.kv_cache.block.dtype).is_triton
         if self._cached is not None:
             return self._scattered(draft, parents, count, as_sets)
         if draft.visible is None and (parents is None or is_chain(parents)):
             if count and as_sets:
-                return Seen(packed(causal(count + 1, 0, self.device)), self.slab.kept)
+                return Seen(packed(causal(count + 1, 0, self.device)), self.kv_cache.kept)
             if count and self.trunk.takes_chains and not draft.twins:
-                return Chain(count + 1, self.slab.kept)
-            return causal(count + 1, self.slab.kept, self.device) if count else None
+                return Chain(count + 1, self.kv_cache.kept)
+            return causal(count + 1, self.kv_cache.kept, self.device) if count else None
         tail = (draft.visible if draft.visible is not None else visibility(parents)).to(self.device)
         if as_sets:
-            return Seen(packed(tail), self.slab.kept)
-        past = torch.ones(count + 1, self.slab.kept, dtype=torch.bool, device=self.device)
+            return Seen(packed(tail), self.kv_cache.kept)
+        past = torch.ones(count + 1, self.kv_cache.kept, dtype=torch.bool, device=self.device)
         return torch.cat([past, tail], 1)
 
     def _scattered(self, draft: Draft, parents: list[int] | None, count: int, as_sets: bool) -> Visibility:
-        """If the committed tokens are not a prefix, a row sees those at smaller positions, wherever they are in the slab."""
+        """If the committed tokens are not a prefix, a row sees those at smaller positions, wherever they are in the cache."""
         assert draft.positions is not None or count == 0, "after a wavefront, drafts need explicit positions"
         if count == 0 and len(self.pending) == 1 and max(self._cached, default=-1) < self.pending[0]:
             return None  # a prefix after all, as in plain decoding
@@ -237,7 +242,7 @@ class TransformerSequence:
             nodes = F.pad(visibility(parents or list(range(-1, count - 1)))[1:, 1:], (0, 0, waiting, 0))
         if as_sets:
             sets = packed(torch.cat([own, nodes], 1).to(self.device))
-            return Seen(sets, self.slab.kept, before[None, : past.shape[1]].to(self.device), at.to(self.device))
+            return Seen(sets, self.kv_cache.kept, before[None, : past.shape[1]].to(self.device), at.to(self.device))
         return torch.cat([past, own, nodes], 1).to(self.device)
 
     def _warp(self, parents: list[int] | None, tokens: Ids, state: Any, logits: Tensor, soft: bool = False) -> Tensor:
@@ -350,7 +355,7 @@ class TransformerSequence:
             new = new[:left]
         if self.end in new:
             new = new[: new.index(self.end) + 1]
-        self.slab.keep([0, *[i + 1 for i in nodes[: len(new) - 1]]] if nodes else [0])
+        self.kv_cache.keep([0, *[i + 1 for i in nodes[: len(new) - 1]]] if nodes else [0])
         self.tokens += new
         if self.grammar is not None:
             state, following = self._state, self.grammar.next
@@ -373,7 +378,7 @@ class TransformerSequence:
         nodes, waiting = list(nodes), len(self.pending)
         if self._cached is None:
             self._cached = list(range(self.length - 1))
-        self.slab.keep([*range(waiting), *(waiting + i for i in nodes)])
+        self.kv_cache.keep([*range(waiting), *(waiting + i for i in nodes)])
         places = range(self.length, self.length + len(self._draft.tokens)) if self._places is None else self._places.tolist()
         self._cached += [position for position in self.pending if position >= 0] + [places[i] for i in nodes]
         self.tokens += [self._draft.listed()[i] for i in nodes] + tokens
@@ -388,14 +393,14 @@ class TransformerSequence:
         self._begun()
         self._cached = None
         self.tokens = self.tokens[:length]
-        self.slab.rewind(self.prefix + length - 1)
+        self.kv_cache.rewind(self.prefix + length - 1)
         self.done = self.length >= self.limit
         self.pending = [length - 1]
         self._newest = self.tokens[-1:]
 
     def close(self) -> None:
         """Frees the cache."""
-        self.slab = self._static = self._launch = None
+        self.kv_cache = self._static = self._launch = None
 
 
 def states_along(machine: Grammar | Bias, parents: list[int] | None, tokens: Ids, state: Any) -> list[Any]:

@@ -1,11 +1,11 @@
 """A pass in fixed shapes, so that a GPU can replay it as one CUDA graph instead of being told every operation again.
 
-The host says in one small tensor what a pass is: how many rows of the slab are kept, and of each row its id, its slot and what it sees of
-the other rows. Everything else follows on the device: embeddings, mask, trunk, head. The shapes are a bucket's: rows are filled up to 1, 4,
-8, 16, ... with rows that see only themselves and what is kept, and the slab is read up to a power of two. What the fillers write lies after
-the last row that anybody keeps.
+The host says in one small tensor what a pass is: how many rows of the cache are kept, and of each row its id, its slot and what it sees
+of the other rows. Everything else follows on the device: embeddings, mask, trunk, head. The shapes are a bucket's: rows are filled to 1,
+4, 8, 16, ... with rows that see only themselves and what is kept, and the cache is read up to a power of two. What the fillers write lies
+after the last row that anybody keeps.
 
-`fixed_pass` is that computation, a function of tensors that changes nothing but the slab. `Static` runs it for a sequence: on a GPU it
+`fixed_pass` is that computation, a function of tensors that changes nothing but the cache. `Static` runs it for a sequence: on a GPU it
 captures a graph for each bucket, and elsewhere, for tests, it calls the function. The results of a graph lie in memory that its next replay
 overwrites, so a pass hands out copies. A drafter's passes can be replayed beside it (engine/drafters/feature_draft.py).
 """
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.cache import FixedView, Laid, Slab
+from engine.cache import FixedView, KVCache, Laid
 from engine.core import Sampling
 from engine.dispatch.choice import REFERENCE, asked, choose
 from engine.kernels.tree_attention import Seen, fixed_mask, packed
@@ -32,7 +32,7 @@ from engine.verify.fixed import VerdictKind, columns, fixed_verdict, kind_of, un
 from engine.verify.request import Verdict, VerifyRequest
 
 ROWS = (1, 4, 8, 16, 32, 64, 128, 256)  # of a pass
-LEAST_SPAN = 512  # rows of the slab that a pass reads, at least
+LEAST_SPAN = 512  # rows of the cache that a pass reads, at least
 NAMED = 7  # numbers of a place that are told before its set
 WARMED = 2  # calls before a capture: libraries allocate what they need in the first
 
@@ -58,14 +58,14 @@ class Pass:
 
 @dataclass(frozen=True)
 class Bucket:
-    """The shapes of a pass: places, and rows of the slab that it reads."""
+    """The shapes of a pass: places, and rows of the cache that it reads."""
 
     rows: int
     span: int
 
 
 def bucket(count: int, kept: int, capacity: int) -> Bucket | None:
-    """The smallest bucket for `count` places after `kept` rows of a slab; None if none fits into it."""
+    """The smallest bucket for `count` places after `kept` rows of a cache; None if none fits into it."""
     rows = next((rows for rows in ROWS if rows >= count), None)
     if rows is None or kept + rows > capacity:
         return None
@@ -96,9 +96,9 @@ def fixed_pass(
     trunk: Trunk, block: Tensor, told: Tensor, drafted: Tensor | None, span: int, adapter: RowAdapter | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Hidden states [branches, R, H], logits [branches, R, V] and ids int64 [R] of the rows of a pass, whose keys and values are written
-    into the slab.
+    into the cache.
 
-    block : the slab's; told : int64 [R, NAMED + words], see `said`; drafted : int64 [R], the ids that the host does not know (-1); None:
+    block : the cache's; told : int64 [R, NAMED + words], see `said`; drafted : int64 [R], the ids that the host does not know (-1); None:
     it knows all
     """
     rows, branches = len(told), block.shape[2]
@@ -175,23 +175,23 @@ class Static:
     ahead : what a drafter computes after a verdict, inside the pass; None: nothing
     """
 
-    def __init__(self, trunk: Trunk, slab: Slab):
-        self.trunk, self.slab = trunk, slab
-        self.replays = Replays(slab.block.device)
+    def __init__(self, trunk: Trunk, kv_cache: KVCache):
+        self.trunk, self.kv_cache = trunk, kv_cache
+        self.replays = Replays(kv_cache.block.device)
         self.ahead: Ahead | None = None
 
     def prepare(self, what: Pass, rules: Rules, adapter: RowAdapter | None = None) -> Waiting | None:
         """A pass that waits for its verdict, or None if it fits into no bucket. adapter : of the rows that run with one"""
-        shape = bucket(len(what.laid.slots), self.slab.kept, self.slab.capacity)
+        shape = bucket(len(what.laid.slots), self.kv_cache.kept, self.kv_cache.capacity)
         return None if shape is None else Waiting(self, what, shape, rules, adapter)
 
 
 class Waiting:
-    """A pass that has not begun: see `Launch` in engine/core.py. It begins before the slab changes."""
+    """A pass that has not begun: see `Launch` in engine/core.py. It begins before the cache changes."""
 
     def __init__(self, static: Static, what: Pass, shape: Bucket, rules: Rules, adapter: RowAdapter | None):
         self.count = 1 + len(what.drafted)
-        self.place = static.slab.block.device, static.slab.block.dtype
+        self.place = static.kv_cache.block.device, static.kv_cache.block.dtype
         self.ahead: Tensor | None = None
         self._shape, self._rules = shape, rules
         self._begin: Callable[..., list[Tensor]] | None = partial(_begin, static, what, shape, adapter)
@@ -229,11 +229,11 @@ def _begin(
     """Begins a pass; the results are those of `_fixed_step`. more : what the host says about its verdict, see `columns`"""
     rows, drafted = shape.rows, what.drafted
     is_known = drafted.device.type == "cpu"
-    given = [torch.cat([said(what, static.slab.kept, rows), *more], 1)]
+    given = [torch.cat([said(what, static.kv_cache.kept, rows), *more], 1)]
     given += [] if is_known else [F.pad(drafted, (1, rows - 1 - len(drafted)))]
     given += [] if laws is None else [F.pad(laws, (0, 0, 0, rows - 1 - len(laws)))]
     ahead = None if kind is None else static.ahead
-    whole = partial(_fixed_step, static.trunk, static.slab.block, shape.span, adapter, kind, masks, ahead, is_known)
+    whole = partial(_fixed_step, static.trunk, static.kv_cache.block, shape.span, adapter, kind, masks, ahead, is_known)
     return static.replays.call((shape, adapter, kind, ahead, is_known), whole, *given)
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engine.cache import Slab
+from engine.cache import KVCache
 from engine.kernels.tree_attention import Chain, Visibility
 from engine.networks.attention import attend
 from engine.networks.rows import AdapterRows, RowSplit, hooked
@@ -56,7 +56,7 @@ class Block(nn.Module):
         self.gate_up = nn.Linear(width, 2 * inner, bias=False)
         self.feed_out = nn.Linear(inner, width, bias=False)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Visibility, slab: Slab | None, layer: int) -> Tensor:
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Visibility, kv_cache: KVCache | None, layer: int) -> Tensor:
         """x [B, R, width]; cos, sin [R, head width] or [B, R, head width]; mask bool [R, all], or sets, or None (see everything)."""
         b, r, width = x.shape
         mixed = self.query_key_value(self.attention_norm(x)).view(b, r, 3, self.heads, -1)
@@ -64,9 +64,9 @@ class Block(nn.Module):
         pair = self.query_norm.unweighted(mixed[:, :, :2]) * weight.to(mixed.dtype)  # both at once: half the kernels
         turned = rotate(pair, cos, sin)
         q, k, v = turned[:, :, 0].transpose(1, 2), turned[:, :, 1].transpose(1, 2), mixed[:, :, 2].transpose(1, 2)
-        if slab is not None:
-            k, v = slab.write(layer, k, v)
-        seen = attend(q.to(k.dtype), k, v, mask).to(mixed.dtype)  # the slab may be rounded where the network is not
+        if kv_cache is not None:
+            k, v = kv_cache.write(layer, k, v)
+        seen = attend(q.to(k.dtype), k, v, mask).to(mixed.dtype)  # the cache may be rounded where the network is not
         x = x + self.attention_out(seen.transpose(1, 2).reshape(b, r, width))
         gate, up = self.gate_up(self.feed_norm(x)).chunk(2, -1)
         return x + self.feed_out(F.silu(gate) * up)
@@ -132,17 +132,17 @@ class Decoder(nn.Module):
         cos: Tensor,
         sin: Tensor,
         mask: Visibility,
-        slab: Slab | None = None,
+        kv_cache: KVCache | None = None,
         fork: RowSplit | None = None,
         places: Tensor | None = None,
         worn: AdapterRows | None = None,
     ) -> Tensor:
-        """Hidden states [B, R, width] after the final norm; writes the rows' keys and values into the slab, if there is one.
+        """Hidden states [B, R, width] after the final norm; writes the rows' keys and values into the cache, if there is one.
 
         places : [R, width], of the rows, where they are known already
         """
         x = self.with_places(x, cos, sin) if places is None else x + places
-        if self.quick is not None and (found := self.quick(x, mask, slab, cos, sin, None, fork, worn)) is not None:
+        if self.quick is not None and (found := self.quick(x, mask, kv_cache, cos, sin, None, fork, worn)) is not None:
             return found
         if isinstance(mask, Chain):
             mask = mask.dense(x.device)
@@ -150,7 +150,7 @@ class Decoder(nn.Module):
             for layer, block in enumerate(self.blocks):
                 if fork is not None and layer == fork.layer:
                     x, cos, sin, mask = x[:, fork.rows], cos[fork.rows], sin[fork.rows], fork.mask
-                x = block(x, cos, sin, mask, slab, layer)
+                x = block(x, cos, sin, mask, kv_cache, layer)
         return self.norm(x)
 
 

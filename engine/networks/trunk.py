@@ -12,7 +12,7 @@ from engine.kernels.tree_attention import Visibility
 from engine.networks.rows import AdapterRows, RowSplit
 
 if TYPE_CHECKING:
-    from engine.cache import FixedView, Slab
+    from engine.cache import FixedView, KVCache
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class Asked:
     x: Tensor
     slots: Tensor
     mask: Visibility
-    slab: Slab
+    kv_cache: KVCache
 
     def alone(self) -> tuple[Tensor, Tensor]:
         """Its hidden states and logits, by a pass of its own."""
-        hidden = self.trunk.run(self.x, self.slots, self.mask, self.slab)
+        hidden = self.trunk.run(self.x, self.slots, self.mask, self.kv_cache)
         return hidden, self.trunk.head(hidden)
 
 
@@ -39,7 +39,7 @@ class Trunk(Protocol):
     takes_forks : it knows forks; else twins run through all layers
     takes_adapters : its `run` takes an adapter of rows; else its layers are hooked meanwhile
     reads_slots : it looks at slots on the host, and gets them there, so that it need not wait for a GPU
-    fixed       : its `run` depends on slots, mask and slab through tensors alone, so passes can have fixed shapes (static_step.py)
+    fixed       : its `run` depends on slots, mask and cache through tensors alone, so passes can have fixed shapes (static_step.py)
     """
 
     takes_sets: bool = False
@@ -58,7 +58,7 @@ class Trunk(Protocol):
         return x
 
     def run(
-        self, x: Tensor, slots: Tensor, mask: Visibility, slab: Slab | FixedView, fork: RowSplit | None = None,
+        self, x: Tensor, slots: Tensor, mask: Visibility, kv_cache: KVCache | FixedView, fork: RowSplit | None = None,
         worn: AdapterRows | None = None,
     ) -> Tensor:  # fmt: skip
         """x [branches, R, H] at slots int64 [R] (0 = first of the prefix), mask bool [R, kept+R] or None -> hidden, same shape; with a

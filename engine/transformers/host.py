@@ -1,4 +1,4 @@
-"""The caller's model as a backbone: its own forward pass, our slab as its cache, explicit positions and visibility masks.
+"""The caller's model as a backbone: its own forward pass, our cache as its cache, explicit positions and visibility masks.
 
 The whole `forward` of the class runs, head included, so that whatever it does to logits (a cap, a scale, a mask) is in the distribution.
 The inputs of a pass are ids, not embeddings: the "embedding" of TransformerSequence is the id itself, [branches, R, 1].
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from transformers import Cache, PreTrainedModel
 
-from engine.cache import Slab
+from engine.cache import KVCache
 from engine.core import Backbone, Ids, Prompt, Rows, Sampling
 from engine.errors import NotSupported
 from engine.layout import Layout, Line, Raster
@@ -42,7 +42,7 @@ class Branch:
     first: int = 0
 
 
-class LateSlab(Slab):
+class LateSlab(KVCache):
     """A Slab that takes heads, width, device and number type from the first rows that are written."""
 
     def __init__(self, layers: int, branches: int, capacity: int):
@@ -72,15 +72,15 @@ class ExactLayer(SlabLayer):
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object) -> tuple[Tensor, Tensor]:
         """Writes [branches, heads, R, width] after the kept rows; returns all visible keys and values."""
-        return self.slab.write(self.layer, key_states, value_states)
+        return self.kv_cache.write(self.layer, key_states, value_states)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """The number of visible rows in a pass of `query_length`, and the index of the first."""
-        return self.slab.kept + query_length, 0
+        return self.kv_cache.kept + query_length, 0
 
 
 class CallerTrunk(Trunk):
-    """The caller's model for one run. It holds no cache, so closing a run frees the slab."""
+    """The caller's model for one run. It holds no cache, so closing a run frees the cache."""
 
     def __init__(self, model: PreTrainedModel, branches: Sequence[Branch], attention: Attention):
         self.model, self.attention = model, attention
@@ -98,31 +98,31 @@ class CallerTrunk(Trunk):
         """[R] ids -> the same ids, [1, R, 1]"""
         return tokens[None, :, None]
 
-    def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, fork: RowSplit | None = None) -> Tensor:
+    def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, kv_cache: KVCache, fork: RowSplit | None = None) -> Tensor:
         """See Trunk; x are ids [branches, R, 1], and the result is logits [branches, R, V]: the class computes its head in the same
         pass. The pass over the prompt takes its last id, too, and gives the logits of the first pass, as `generate` does."""
         assert fork is None, "a model of transformers has no predictive stream"
-        if slab.kept < self.prefix - 1:
-            return self._prefill(x, slab)
+        if kv_cache.kept < self.prefix - 1:
+            return self._prefill(x, kv_cache)
         first, self._first = self._first, None
-        if first is not None and slab.kept == self.prefix - 1 and x.shape[1] == 1:
-            return first  # the row of the slab is written
-        return self._pass(x, slots, mask, slab)
+        if first is not None and kv_cache.kept == self.prefix - 1 and x.shape[1] == 1:
+            return first  # the row of the cache is written
+        return self._pass(x, slots, mask, kv_cache)
 
-    def _prefill(self, x: Tensor, slab: Slab) -> Tensor:
+    def _prefill(self, x: Tensor, kv_cache: KVCache) -> Tensor:
         """The pass over a whole prompt, of which x [branches, P - 1, 1] lacks the last id; returns and keeps logits [branches, 1, V]."""
         slots = torch.arange(self.prefix, device=x.device)
         mask = causal(self.prefix, 0, x.device) if self._padded else None  # None: causal, which transformers knows a faster way for
-        self._first = self._pass(torch.cat([x, self._last], 1), slots, mask, slab, last_only=self._last_only)[:, -1:]
+        self._first = self._pass(torch.cat([x, self._last], 1), slots, mask, kv_cache, last_only=self._last_only)[:, -1:]
         return self._first
 
-    def _pass(self, x: Tensor, slots: Tensor, mask: Tensor | None, slab: Slab, last_only: bool = False) -> Tensor:
+    def _pass(self, x: Tensor, slots: Tensor, mask: Tensor | None, kv_cache: KVCache, last_only: bool = False) -> Tensor:
         """Logits [branches, R, V] of one call of the class."""
         return self.model(
             input_ids=x[..., 0],
-            attention_mask=self._visible(mask, slots, slab.kept),
+            attention_mask=self._visible(mask, slots, kv_cache.kept),
             position_ids=(slots - self.padding).clamp(min=0) + self.first,
-            past_key_values=Cache(layers=[ExactLayer(slab, layer) for layer in range(self.attention.layers)]),
+            past_key_values=Cache(layers=[ExactLayer(kv_cache, layer) for layer in range(self.attention.layers)]),
             use_cache=True,
             return_dict=True,
             **({"logits_to_keep": 1} if last_only else {}),
@@ -177,11 +177,11 @@ class Path:
 class CallerSequence(TransformerSequence):
     """One run on one prompt, with the caller's processors in its distributions and the caller's criteria at its end."""
 
-    def __init__(self, trunk: CallerTrunk, prefix: Tensor, slab: Slab, model: CallerModel, sampling: Sampling):
+    def __init__(self, trunk: CallerTrunk, prefix: Tensor, kv_cache: KVCache, model: CallerModel, sampling: Sampling):
         self.model = model
         path = Path(model.given, model.vocabulary) if model.reading.needs_paths else None
         super().__init__(
-            trunk, prefix, None, slab, vocabulary=model.vocabulary, limit=model.limit, layout=model.layout, sampling=sampling,
+            trunk, prefix, None, kv_cache, vocabulary=model.vocabulary, limit=model.limit, layout=model.layout, sampling=sampling,
             grammar=path, codebook=model.codebook,
         )  # fmt: skip
 
@@ -280,8 +280,8 @@ class CallerModel(Backbone):
         prefix = torch.zeros(len(self.branches), trunk.prefix, 1, dtype=torch.int64, device=self.device)
         for row, branch in zip(prefix, self.branches, strict=True):
             row[trunk.prefix - len(branch.ids) :, 0] = branch.ids
-        slab = LateSlab(self.attention.layers, len(self.branches), trunk.prefix + self.limit + DRAFT_ROWS)
-        return CallerSequence(trunk, prefix, slab, self, prompt.sampling or self.sampling)
+        kv_cache = LateSlab(self.attention.layers, len(self.branches), trunk.prefix + self.limit + DRAFT_ROWS)
+        return CallerSequence(trunk, prefix, kv_cache, self, prompt.sampling or self.sampling)
 
     def render(self, tokens: list[int], positions: list[int], final: bool, size: int | None = None) -> list[int]:
         """The tokens in order of their positions: what they mean is the caller's affair."""

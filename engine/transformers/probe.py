@@ -93,12 +93,12 @@ def gap(host: CallerModel) -> tuple[float, float]:
 def _drafted(host: CallerModel, ids: Tensor) -> Tensor:
     """The logits [2, V] after the third and the fourth of four ids: the first two are cached, and a wrong draft lies between the others."""
     trunk = CallerTrunk(host.model, [Branch(ids[:3])], host.attention)
-    slab = LateSlab(host.attention.layers, 1, len(ids) + 1)
+    kv_cache = LateSlab(host.attention.layers, 1, len(ids) + 1)
     device = ids.device
-    trunk.run(ids[None, :2, None], torch.arange(2, device=device), torch.ones(2, 2, dtype=torch.bool, device=device).tril(), slab)
-    slab.keep([0, 1])
+    trunk.run(ids[None, :2, None], torch.arange(2, device=device), torch.ones(2, 2, dtype=torch.bool, device=device).tril(), kv_cache)
+    kv_cache.keep([0, 1])
     wrong = (ids[3:] + 1) % host.vocabulary
     window = torch.cat([ids[2:3], wrong, ids[3:]])
     visible = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 0, 1]], dtype=torch.bool, device=device)
-    logits = trunk.run(window[None, :, None], torch.tensor([2, 3, 3], device=device), visible, slab)
+    logits = trunk.run(window[None, :, None], torch.tensor([2, 3, 3], device=device), visible, kv_cache)
     return logits[0, [0, 2]]

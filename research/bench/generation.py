@@ -203,7 +203,7 @@ def memory(host: CallerModel) -> dict[str, Any]:
     """Returns the row of bytes: weights, our cache for one sequence, and the most that this process has held."""
     weights = sum(p.numel() * p.element_size() for p in host.model.parameters())
     sequence = host.start(Prompt())
-    cache = sequence.slab.block.nbytes
+    cache = sequence.kv_cache.block.nbytes
     sequence.close()
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return {"method": "memory", "parameters": host.parameters, "weight_bytes": weights, "cache_bytes": cache, "process_bytes": most}

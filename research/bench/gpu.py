@@ -25,7 +25,7 @@ from engine.errors import NotSupported, TooLittleMemory
 from engine.layout import Raster
 from engine.machine import facts
 from engine.methods import METHODS
-from engine.networks.hosted import DRAFT_ROWS, Hosted, HostedTrunk, head_width, slab_for
+from engine.networks.hosted import DRAFT_ROWS, Hosted, HostedTrunk, head_width, kv_cache_for
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import causal
 from engine.run import generate
@@ -81,7 +81,7 @@ class Sized:
         limit = layout.rows * layout.columns
         x = self.hosted.embed(torch.arange(PROMPT, device=self.device))[None]
         return TransformerSequence(
-            HostedTrunk(self.hosted, (0,)), x, causal(PROMPT - 1, 0, self.device), slab_for(self.hosted, 1, PROMPT + limit),
+            HostedTrunk(self.hosted, (0,)), x, causal(PROMPT - 1, 0, self.device), kv_cache_for(self.hosted, 1, PROMPT + limit),
             vocabulary=self.vocabulary, limit=limit, layout=layout, sampling=self.sampling, static=self.static,
         )  # fmt: skip
 

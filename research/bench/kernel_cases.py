@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from engine import rules
-from engine.cache import keep as slab_keep
+from engine.cache import keep
 from engine.core import Sampling
 from engine.kernels import energy_scan, pooled_mass, row_lora, tree_attention
 from engine.noise import kernel as noise
@@ -98,7 +98,7 @@ def keeping(device: torch.device, layers: int = 32, heads: int = 32, width: int 
     """Four rows of a tree, of a guidance pair."""
     block = torch.randn(layers, 2, 2, heads, 80, width, generator=_random(0)).to(device, dtype)
     rows = torch.tensor([0, 2, 3, 11], device=device)
-    kernel, reference = (partial(f, block, 60, rows) for f in (slab_keep.slab_keep_triton, slab_keep.slab_keep_reference))
+    kernel, reference = (partial(f, block, 60, rows) for f in (keep.keep_rows_triton, keep.keep_rows_reference))
     return Case(f"4 rows of {layers} layers", kernel, reference, 2 * layers * 4 * heads * 4 * width * block.element_size())
 
 
@@ -115,11 +115,11 @@ class Pass:
 def tree_pass(
     rows: int, kept: int, heads: int = 4, key_heads: int = 2, width: int = 24, placed: bool = False, dtype: torch.dtype = torch.float32
 ) -> Pass:
-    """A random tree of `rows` rows behind a slab, of a guidance pair; placed: some slab rows lie at later positions or are invalid."""
+    """A random tree of `rows` rows behind a cache, of a guidance pair; placed: some cache rows lie at later positions or are invalid."""
     random = _random(rows + kept)
     q = torch.randn(2, heads, rows, width, generator=random).to(dtype)
-    slab = torch.randn(2, 2, key_heads, kept + rows + 5, width, generator=random).to(dtype)
-    k, v = slab[0, :, :, : kept + rows], slab[1, :, :, : kept + rows]
+    kv_cache = torch.randn(2, 2, key_heads, kept + rows + 5, width, generator=random).to(dtype)
+    k, v = kv_cache[0, :, :, : kept + rows], kv_cache[1, :, :, : kept + rows]
     visible = torch.eye(rows, dtype=torch.bool)
     for row in range(1, rows):
         visible[row] |= visible[int(torch.randint(0, row, (1,), generator=random))]
@@ -206,7 +206,7 @@ CASES: dict[str, tuple[Callable[[torch.device], Case], ...]] = {
         partial(verifying, sampling=Sampling(guidance=3.0, top_k=2000)),
         partial(verifying, rows=1),
     ),
-    "slab_keep": (keeping,),
+    "keep_rows": (keeping,),
     "tree_attention": (attending, partial(attending, rows=17)),
     "pooled_mass": (lending, ranking),
     "row_lora": (adapting,),

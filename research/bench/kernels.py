@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from engine.cache import keep as slab_keep
+from engine.cache import keep
 from engine.dispatch.choice import choose
 from engine.dispatch.language import LAUNCH, is_interpreted, version
 from engine.errors import NotSupported
@@ -83,8 +83,8 @@ KERNELS: dict[str, tuple[Program, ...]] = {
             {"SEEDED": False, "TOLD": True, "BLOCK": 128}, 1,
         ),
     ),
-    "slab_keep": (
-        Program(slab_keep._slab_keep_kernel, _types("", "rows_at", "block_at", "start count stride width"), {"ROWS": 16, "SLICE": 16}, 1),
+    "keep_rows": (
+        Program(keep._keep_rows_kernel, _types("", "rows_at", "block_at", "start count stride width"), {"ROWS": 16, "SLICE": 16}, 1),
     ),
     "tree_attention": (
         Program(
@@ -229,7 +229,7 @@ WORK = (
     Work("verify", "32 rows of 16,384, q and p", _verify_bytes(32, 16384)),
     Work("verify", "96 rows of 65,536, q and p", _verify_bytes(96, 65536)),
     Work("verify", "96 rows of 65,536, match seed, p not stored", _verify_bytes(96, 65536, stored=False)),
-    Work("slab_keep", "4 rows, 32 layers of 4,096, two branches", 2 * 32 * 2 * 2 * 4 * 4096 * 2),
+    Work("keep_rows", "4 rows, 32 layers of 4,096, two branches", 2 * 32 * 2 * 2 * 4 * 4096 * 2),
     Work("tree_attention", "60 rows after 2,400, a layer of 4,096, two branches", 2 * 2 * 2460 * 4096 * 2 + 2 * 2 * 60 * 4096 * 2),
     Work("pooled_mass", "60 nodes, 1,000 neighbours, all read", 60 * 1000 * (8 + 32)),
     Work("row_lora", "rank 32, 4,096 to 11,008, 16 rows of two branches", (32 * (4096 + 11008) + 32 * (4096 + 2 * 11008)) * 2),

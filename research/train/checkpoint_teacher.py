@@ -109,8 +109,8 @@ class CheckpointTeacher(Teacher):
         sequence = self.backbone.sequence(start, tuple(padding.tolist()), self.layout_of_it, self.sampling, hosted)
         x, states, tokens = start[:, -1:], [], []
         for slot in range(start.shape[1] - 1, start.shape[1] - 1 + sequence.limit):
-            states.append(sequence.trunk.run(x, torch.tensor([slot], device=x.device), None, sequence.slab))
-            sequence.slab.keep([0])
+            states.append(sequence.trunk.run(x, torch.tensor([slot], device=x.device), None, sequence.kv_cache))
+            sequence.kv_cache.keep([0])
             logits = sequence.trunk.head(states[-1]).float().view(-1, len(said), self.vocabulary)
             p = torch.softmax(warp(guide(logits, self.sampling.guidance), self.sampling), -1)
             tokens.append(draw(p, torch.from_numpy(rng.random(len(said)))))
@@ -128,19 +128,19 @@ class CheckpointTeacher(Teacher):
         """Returns the inputs of the prompts."""
         return self._rows(said)[0]
 
-    def run(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, slab: Any) -> Tensor:
+    def run(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, kv_cache: Any) -> Tensor:
         """Runs the decoder. Row ends run with the tokens before them; padding on the left is hidden from all rows but its own."""
         if self.hosted.row_end is None:
-            return self._decode(said, x, slots, mask, slab)
+            return self._decode(said, x, slots, mask, kv_cache)
         layout = self.layout_of_it
         where = RowEnds(said.shape[2], layout.columns, layout.rows * layout.columns)
         rows, ends = where.expand(slots)
         past = where.expand(torch.arange(mask.shape[1] - len(mask), device=x.device))[0]  # the rows before are a prefix
         x = torch.where(ends[:, None], self.hosted.row_end.detach().to(x.dtype), x[:, rows])
-        hidden = self._decode(said, x, where.slots(slots, rows, ends), where.seen(mask, past, rows, ends), slab)
+        hidden = self._decode(said, x, where.slots(slots, rows, ends), where.seen(mask, past, rows, ends), kv_cache)
         return hidden[:, where.last(rows)]
 
-    def _decode(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, slab: Any) -> Tensor:
+    def _decode(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, kv_cache: Any) -> Tensor:
         padding = self._rows(said)[1]
         place = self._placed(said.shape[2], padding).place
         count, total = mask.shape
@@ -151,7 +151,7 @@ class CheckpointTeacher(Teacher):
             inputs_embeds=x.to(self.trunk.dtype),
             position_ids=positions if place is None else place(positions),
             attention_mask=(mask & real | own)[:, None],
-            past_key_values=Cache(layers=[_Kept(slab, layer, total - count) for layer in range(len(self.trunk.layers))]),
+            past_key_values=Cache(layers=[_Kept(kv_cache, layer, total - count) for layer in range(len(self.trunk.layers))]),
             use_cache=True,
         )
         return hidden.last_hidden_state
@@ -174,16 +174,16 @@ class CheckpointTeacher(Teacher):
 class _Kept(CacheLayerMixin):
     """One layer of whatever keeps keys and values (`write`), with the interface of a transformers cache layer."""
 
-    def __init__(self, slab: Any, layer: int, before: int):
+    def __init__(self, kv_cache: Any, layer: int, before: int):
         super().__init__()
-        self.slab, self.layer, self.before, self.is_initialized = slab, layer, before, True
+        self.kv_cache, self.layer, self.before, self.is_initialized = kv_cache, layer, before, True
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Does nothing: there is nothing to allocate."""
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object) -> tuple[Tensor, Tensor]:
         """Keys and values of all visible rows."""
-        return self.slab.write(self.layer, key_states, value_states)
+        return self.kv_cache.write(self.layer, key_states, value_states)
 
     def get_seq_length(self) -> int:
         """The number of rows before those of this pass."""

@@ -171,7 +171,7 @@ def loss_of_states(teacher: Teacher, found: Tensor, wanted: Tensor, kind: str) -
 
 
 class Levels:
-    """Replaces a slab of one layer: keeps the keys and values of all levels so far, with their gradients."""
+    """Replaces a cache of one layer: keeps the keys and values of all levels so far, with their gradients."""
 
     def __init__(self) -> None:
         self.kept: list[tuple[Tensor, Tensor]] = []
@@ -189,7 +189,7 @@ def unrolled(network: FeatureDrafter, embedded: Tensor, features: Tensor, cos: T
     row i-1 from the level before. It sees what a chain that began j-1 tokens earlier sees: true rows up to its root, then one ancestor from
     every level, and itself.
     """
-    device, count, slab = embedded.device, embedded.shape[1], Levels()
+    device, count, kv_cache = embedded.device, embedded.shape[1], Levels()
     at = torch.arange(count, device=device)
     for level in range(1, depth + 1):
         mask = torch.zeros(count, level, count, dtype=torch.bool, device=device)
@@ -197,7 +197,7 @@ def unrolled(network: FeatureDrafter, embedded: Tensor, features: Tensor, cos: T
         for j in range(1, level):
             mask[:, j] = at == at[:, None] - level + 1 + j
         mask[at, level - 1, at] = True  # even if there is no chain, because it would begin before the first token
-        states = network(embedded, features, cos, sin, mask.flatten(1), slab)
+        states = network(embedded, features, cos, sin, mask.flatten(1), kv_cache)
         yield states
         features = F.pad(states[:, :-1], (0, 0, 1, 0))
 

@@ -64,7 +64,7 @@ class Options(TeacherOptions):
 
 
 class Frozen:
-    """Replaces a slab: keeps the keys and values of control rows, then puts them before those of predictive rows."""
+    """Replaces a cache: keeps the keys and values of control rows, then puts them before those of predictive rows."""
 
     def __init__(self) -> None:
         self.kept: list[tuple[Tensor, Tensor]] = []

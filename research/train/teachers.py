@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from engine.backbones import lowpoly, pictogram
 from engine.backbones.pictogram import TEXT_SLOTS, split_words, text_mask
-from engine.cache import Slab
+from engine.cache import KVCache
 from engine.layout import Layout, Line, Raster
 from engine.networks.mesh_decoder import Reading
 from engine.networks.transformer import causal
@@ -105,8 +105,8 @@ class Teacher(ABC):
         """Returns the rows before the tokens, [branches * B, P, H]; the last one predicts the first token."""
 
     @abstractmethod
-    def run(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, slab: Any) -> Tensor:
-        """Returns last hidden states of rows [branches * B, R, H] at slots int64 [R] (0 = the first of the prefix); the slab holds their
+    def run(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, kv_cache: Any) -> Tensor:
+        """Returns last hidden states of rows [branches * B, R, H] at slots int64 [R] (0 = the first of the prefix); the cache holds their
         keys and values."""
 
     @abstractmethod
@@ -167,17 +167,17 @@ class PictureTeacher(Teacher):
         """Returns pictures for captions [B, 32]."""
         pair, model, device = self._pair(said), self.model, self.table.device
         decoder, length = model.decoder, self.side**2
-        slab = Slab(
+        kv_cache = KVCache(
             len(decoder.blocks), len(pair), decoder.heads, self.before + length, decoder.width // decoder.heads, device, torch.float32
         )
         cos, sin = self.rotary
         prefix, gist, before = self.prefix(said), model.gist(pair, self.side), self.before
-        decoder(prefix[:, :before], cos[:before], sin[:before], self.mask(before), slab)
-        slab.keep(list(range(before)))
+        decoder(prefix[:, :before], cos[:before], sin[:before], self.mask(before), kv_cache)
+        kv_cache.keep(list(range(before)))
         x, states, tokens = prefix[:, before:], [], []
         for slot in range(before, before + length):
-            states.append(decoder(x, cos[slot : slot + 1], sin[slot : slot + 1], None, slab))
-            slab.keep([0])
+            states.append(decoder(x, cos[slot : slot + 1], sin[slot : slot + 1], None, kv_cache))
+            kv_cache.keep([0])
             logits = self.head(states[-1]).view(-1, len(said), len(self.rows))
             p = torch.softmax(warp(guide(logits.float(), self.sampling.guidance), self.sampling), -1)
             tokens.append(draw(p, torch.from_numpy(rng.random(len(said)))))
@@ -207,10 +207,10 @@ class PictureTeacher(Teacher):
         """Returns a mask in which words and looks see each other."""
         return text_mask(count, self.table.device, self.before)
 
-    def run(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, slab: Any) -> Tensor:
+    def run(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, kv_cache: Any) -> Tensor:
         """Runs the decoder."""
         cos, sin = self.rotary
-        return self.trunk(x, cos[slots], sin[slots], mask, slab)
+        return self.trunk(x, cos[slots], sin[slots], mask, kv_cache)
 
     def head(self, hidden: Tensor) -> Tensor:
         """Returns logits of picture tokens."""
@@ -270,11 +270,11 @@ class MeshTeacher(Teacher):
         """Returns the start vector."""
         return self.trunk.start.expand(len(said), 1, -1)
 
-    def run(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, slab: Any) -> Tensor:
+    def run(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, kv_cache: Any) -> Tensor:
         """Runs the decoder on the point clouds."""
         looked = self.trunk.look(self._read(said).condition)
         positions = F.pad(self.trunk.positions, (0, 0, 1, 0))  # the start vector has no position
-        return self.trunk(x + positions[slots], mask, looked, slab)
+        return self.trunk(x + positions[slots], mask, looked, kv_cache)
 
     def head(self, hidden: Tensor) -> Tensor:
         """Returns logits of all ids."""

@@ -15,7 +15,7 @@ from app.live.session import Sessions, Ticket, Visit
 from app.live.stream import Growth
 from app.requests import meshes
 from app.server import studio
-from engine.cache import Slab
+from engine.cache import KVCache
 from engine.mesh.read import Input
 from engine.networks.sequence import TransformerSequence
 from engine.run import Run
@@ -23,7 +23,7 @@ from tests.app.visitor import Visitor
 
 FIRST, LATER = 4, 20  # visitors before the first look, and behind it
 TABS = ("image", "mesh")
-KINDS = (Run, Ticket, Visit, Growth, Slab, TransformerSequence, Input)
+KINDS = (Run, Ticket, Visit, Growth, KVCache, TransformerSequence, Input)
 CHAIR = (meshes.EXAMPLES / "chair.ply").read_bytes()
 
 

@@ -30,7 +30,7 @@ def size_of_tiny() -> Size:
 
 def test_the_cache_is_what_a_run_allocates() -> None:
     sequence = tiny.janus().start(Prompt(text="apple"))
-    assert need(size_of_tiny(), "float32").cache == sequence.slab.block.nbytes
+    assert need(size_of_tiny(), "float32").cache == sequence.kv_cache.block.nbytes
     sequence.close()
 
 

@@ -238,13 +238,13 @@ def test_an_unknown_method_is_refused(name: str) -> None:
 def test_stopping_keeps_what_is_there_and_frees_the_rest() -> None:
     going = run(count=3)
     next(going), next(going)
-    sequence, slab = going.sequence, weakref.ref(going.sequence.slab)
+    sequence, kv_cache = going.sequence, weakref.ref(going.sequence.kv_cache)
     going.stop()
     assert list(going) == []
     assert going.stopped and not going.finished and going.sequence is None
     assert going.tokens == [0, 1, 2, 3, 4, 5] and going.totals["tokens"] == 6
     gc.collect()
-    assert slab() is None and sequence.slab is None  # whoever still holds the sequence holds no cache
+    assert kv_cache() is None and sequence.kv_cache is None  # whoever still holds the sequence holds no cache
     picture = going.result()
     assert (picture[:8, :48] != (30, 34, 42)).any() and (picture[8:] == (30, 34, 42)).all()
 
@@ -252,10 +252,10 @@ def test_stopping_keeps_what_is_there_and_frees_the_rest() -> None:
 def test_finishing_frees_the_cache() -> None:
     going = run(METHODS["sjdpp"], window=4)
     next(going)
-    slab = weakref.ref(going.sequence.slab)
+    kv_cache = weakref.ref(going.sequence.kv_cache)
     going.finish()
     gc.collect()
-    assert slab() is None and next(going, None) is None
+    assert kv_cache() is None and next(going, None) is None
 
 
 def test_closing_in_the_middle_closes_the_method() -> None:
@@ -381,4 +381,4 @@ def test_greedy_tokens_are_plain_ones_in_every_mode(name: str) -> None:
 def test_gradients_are_off() -> None:
     going = run()
     next(going)
-    assert going.sequence.slab.block.is_inference() and torch.is_grad_enabled()
+    assert going.sequence.kv_cache.block.is_inference() and torch.is_grad_enabled()

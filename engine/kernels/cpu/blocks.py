@@ -2,7 +2,7 @@
 
 Mathematics. Those of `Block` in engine/networks/transformer.py and in engine/networks/mesh_decoder.py, which are the references, and of the
 norm after them. Sums are float32; with bfloat16 products the inputs of products are rounded to bfloat16, and so are keys and values in a
-slab of that type. An adapter adds s B A x to some rows of its layers (row_lora.py), from the row before it is rounded.
+cache of that type. An adapter adds s B A x to some rows of its layers (row_lora.py), from the row before it is rounded.
 Fewest bytes: the weights once, and keys and values of the visible rows once.
 
 A row has the same bits in a pass of any number of rows and of runs, with any number of threads (tests/engine/kernels/cpu/test_blocks.py).
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engine.cache import Slab
+from engine.cache import KVCache
 from engine.kernels.cpu.library import Library, built
 from engine.kernels.tree_attention import Chain, Visibility
 
@@ -120,7 +120,7 @@ class RunRows:
     """
 
     x: Tensor
-    slab: Slab
+    kv_cache: KVCache
     mask: Visibility
     cos: Tensor | None = None
     sin: Tensor | None = None
@@ -130,7 +130,7 @@ class RunRows:
         """True if the functions know the pass."""
         if torch.is_grad_enabled() or self.x.dtype != torch.float32 or self.x.device.type != "cpu":
             return False
-        if not isinstance(self.slab, Slab) or self.slab.block.dtype not in TYPES:
+        if not isinstance(self.kv_cache, KVCache) or self.kv_cache.block.dtype not in TYPES:
             return False
         known = self.mask is None or isinstance(self.mask, Chain) or (isinstance(self.mask, Tensor) and self.mask.ndim == 2)
         return known and (self.cos is None or self.cos.ndim == 2)
@@ -173,7 +173,7 @@ class Stack:
         self, runs: Sequence[RunRows], updates: Updates | None = None, first: int = 0, begin: int = 0, end: int | None = None
     ) -> Tensor:
         """Hidden states [rows, width] of the rows of all runs, one run after another, each its branches one after another; writes their
-        keys and values into the runs' slabs.
+        keys and values into the runs' caches.
 
         updates : an adapter for the rows of each branch of a single run from number `first` on
         begin, end : of the blocks that run; all. The norm comes after the last block of all
@@ -196,12 +196,13 @@ class Stack:
 
     def _run(self, run: RunRows, mask: Tensor | None, begin: int) -> dict[str, Any]:
         branches, count, _ = run.x.shape
-        slab, block = run.slab, run.slab.block
-        assert slab.kept + count <= slab.capacity, f"{slab.kept + count} rows do not fit into {slab.capacity}"
+        kv_cache, block = run.kv_cache, run.kv_cache.block
+        assert kv_cache.kept + count <= kv_cache.capacity, f"{kv_cache.kept + count} rows do not fit into {kv_cache.capacity}"
         size, steps, cast = block.element_size(), block.stride(), library().ffi.cast
         keys = block.data_ptr() + begin * steps[0] * size
         found = {
-            "branches": branches, "count": count, "kept": slab.kept, "keys": cast("void *", keys), "half": block.dtype == torch.bfloat16,
+            "branches": branches, "count": count, "kept": kv_cache.kept, "keys": cast("void *", keys),
+            "half": block.dtype == torch.bfloat16,
             "values": cast("void *", keys + steps[1] * size), "layer_stride": steps[0] * size, "branch_stride": steps[2],
             "head_stride": steps[3], "chain": isinstance(run.mask, Chain), "seen": at(mask), "cosines": at(run.cos),
             "sines": at(run.sin),

@@ -231,8 +231,8 @@ def test_commit_cuts_at_the_limit(case: Case) -> None:
     sequence.forward(draft_of([1, 2]))
     assert sequence.commit([0, 1], 0) == [1, 2]
     assert sequence.done and sequence.length == sequence.limit
-    if hasattr(sequence, "slab"):  # the invariant: all but the pending token is in the cache
-        assert sequence.slab.kept == sequence.prefix + sequence.limit - 1
+    if hasattr(sequence, "kv_cache"):  # the invariant: all but the pending token is in the cache
+        assert sequence.kv_cache.kept == sequence.prefix + sequence.limit - 1
 
 
 def test_the_last_token_ends_the_sequence(case: Case) -> None:
@@ -340,9 +340,9 @@ def test_the_first_rows_of_a_pass_are_those_rows(case: Case) -> None:
 
 def test_closing_frees_the_cache(case: Case) -> None:
     sequence = feed(case.start(), [1, 2])
-    if getattr(sequence, "slab", None) is None:
-        pytest.skip(f"{case.backbone.name} keeps no slab")
-    block = weakref.ref(sequence.slab)
+    if getattr(sequence, "kv_cache", None) is None:
+        pytest.skip(f"{case.backbone.name} keeps no cache")
+    block = weakref.ref(sequence.kv_cache)
     sequence.close()
     gc.collect()
     assert block() is None
@@ -365,8 +365,8 @@ def test_the_end_token_cuts_a_commit() -> None:
         sequence.forward(draft_of([1, end, 0]))
         assert sequence.commit([0, 1, 2], 0) == [1, end]
         assert sequence.done and sequence.length == 3
-        if hasattr(sequence, "slab"):
-            assert sequence.slab.kept == sequence.prefix + 2
+        if hasattr(sequence, "kv_cache"):
+            assert sequence.kv_cache.kept == sequence.prefix + 2
 
 
 @torch.inference_mode()

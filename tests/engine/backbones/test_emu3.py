@@ -35,5 +35,5 @@ def test_a_row_end_costs_a_row_and_no_pass() -> None:
             sequence.commit([], token)
         sequence.forward(Draft(torch.tensor([4, 5, 6])))
         sequence.commit([0, 1, 2], 7)
-    assert sequence.slab.kept == sequence.prefix + 6
-    assert sequence.slab.below.kept == sequence.prefix + 7
+    assert sequence.kv_cache.kept == sequence.prefix + 6
+    assert sequence.kv_cache.below.kept == sequence.prefix + 7

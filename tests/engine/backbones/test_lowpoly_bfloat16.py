@@ -81,7 +81,7 @@ def test_products_are_rounded_and_nothing_else() -> None:
     for dtype in ("float32", "bfloat16"):
         sequence = shipped(dtype).start(Prompt(points=tiny.sphere()))
         found[dtype] = sequence.forward(Draft(torch.tensor(tokens("bfloat16", "ar")))).logits
-        assert sequence.slab.block.dtype == found[dtype].dtype == torch.float32
+        assert sequence.kv_cache.block.dtype == found[dtype].dtype == torch.float32
         sequence.close()
     away = (found["bfloat16"] - found["float32"]).norm() / found["float32"].norm()
     assert 1e-4 < away < 0.03

@@ -121,16 +121,16 @@ def test_placeholders_leave_no_trace(case: Case) -> None:
 
 
 def test_unfilled_slots_never_leak(case: Case) -> None:
-    """Garbage in every slab row that holds no committed token: no pass shows it. Not a number, if nothing reads these rows; hosted decoders
-    read whole blocks of keys and hide what is not kept, so there it is large numbers."""
+    """Garbage in every cache row that holds no committed token: no pass shows it. Not a number, if nothing reads these rows; hosted
+    decoders read whole blocks of keys and hide what is not kept, so there it is large numbers."""
     sequence, columns = grown(case)
     if not isinstance(sequence, TransformerSequence):
-        pytest.skip(f"{case.backbone.name} keeps no slab")
+        pytest.skip(f"{case.backbone.name} keeps no cache")
     garbage = 1e4 if isinstance(sequence.trunk, HostedTrunk) else torch.nan
     for position in (2, columns + 2):
         clean = sequence.forward(placeholder(0, 2 * columns - 1)).logits
-        slab = sequence.slab.below if isinstance(sequence.slab, RowEndSlab) else sequence.slab
-        slab.block[:, :, :, :, slab.kept :] = garbage
+        kv_cache = sequence.kv_cache.below if isinstance(sequence.kv_cache, RowEndSlab) else sequence.kv_cache
+        kv_cache.block[:, :, :, :, kv_cache.kept :] = garbage
         rows = sequence.forward(placeholder(0, 2 * columns - 1))
         assert torch.isfinite(rows.logits).all()
         assert torch.equal(rows.logits, clean)

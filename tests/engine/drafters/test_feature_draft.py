@@ -11,7 +11,7 @@ import torch
 
 from engine.backbones.lowpoly import Lowpoly
 from engine.backbones.pictogram import FOLDER, Pictogram
-from engine.cache import Slab
+from engine.cache import KVCache
 from engine.core import NO_DRAFT, Backbone, Prompt, Sampling
 from engine.drafters.feature_draft import NAME, FeatureDrafter, NetworkFeatures, NetworkGrowth, read_drafter, weights_file
 from engine.errors import MissingWeights, NotSupported
@@ -85,7 +85,7 @@ def test_a_tree_is_its_paths(case: Case, count: int) -> None:
     first = growth.root(states, tokens)
     nodes = [(7 * i + 1) % sequence.vocabulary for i in range(len(TREE))]
     rows = grow(growth, nodes)
-    assert growth.slab.kept == count + len(TREE)
+    assert growth.kv_cache.kept == count + len(TREE)
     for node in range(len(TREE)):
         _, chain, states_again, tokens_again = case.growth(count)
         same(chain.root(states_again, tokens_again), first)
@@ -114,7 +114,7 @@ def test_the_root_behind_commits_equals_one_from_scratch(case: Case) -> None:
     _, fresh, states, tokens = case.growth(7)
     same(fresh.root(states, tokens), behind)
     same(grow(fresh, nodes), tree)
-    torch.testing.assert_close(growth.slab.block[..., :7, :], fresh.slab.block[..., :7, :], atol=2e-4, rtol=1e-4)
+    torch.testing.assert_close(growth.kv_cache.block[..., :7, :], fresh.kv_cache.block[..., :7, :], atol=2e-4, rtol=1e-4)
 
 
 def with_drafter(backbone: Backbone, folder: Path) -> Backbone:
@@ -176,7 +176,7 @@ def test_the_shipped_drafter_is_the_trained_network() -> None:
     embedded, features = torch.randn(2, 2, 5, width, generator=torch.Generator().manual_seed(0)).unbind()
     cos, sin = plain.rotary(Raster(16, 16), 5)
     with torch.inference_mode():
-        slabs, mask = [Slab(1, 2, heads, 9, width // heads, CPU, torch.float32) for _ in range(2)], causal(5, 0, CPU)
-        found = [each(embedded, features, cos, sin, mask, slab) for each, slab in zip((plain, quick), slabs, strict=True)]
+        caches, mask = [KVCache(1, 2, heads, 9, width // heads, CPU, torch.float32) for _ in range(2)], causal(5, 0, CPU)
+        found = [each(embedded, features, cos, sin, mask, kv_cache) for each, kv_cache in zip((plain, quick), caches, strict=True)]
     torch.testing.assert_close(found[1], found[0], atol=1e-4, rtol=1e-4)
     assert (quick.decoder.quick is not None) == (native() is not None)

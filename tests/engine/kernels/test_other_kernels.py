@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import torch
 
-from engine.cache import keep as slab_keep
+from engine.cache import keep
 from engine.kernels import tree_attention
 from engine.kernels.row_lora import row_lora_reference, row_lora_triton
 from engine.kernels.tree_attention import Seen, packed, tree_attention_reference, tree_attention_triton, unpacked
@@ -21,11 +21,11 @@ HALF = torch.float16
 @needs_triton
 @pytest.mark.parametrize(("rows", "start"), [([0], 0), ([0, 3, 5, 2, 9], 10), ([4, 3, 2, 1, 0], 7), (list(range(1, 64, 3)), 5)])
 @pytest.mark.parametrize("dtype", [torch.float32, HALF])
-def test_rows_of_the_slab_move_together(rows: list[int], start: int, dtype: torch.dtype) -> None:
+def test_rows_of_the_cache_move_together(rows: list[int], start: int, dtype: torch.dtype) -> None:
     block = torch.randn(2, 2, 2, 3, 80, 20).to(DEVICE, dtype)
     ours, theirs, at = block.clone(), block.clone(), torch.tensor(rows, device=DEVICE)
-    slab_keep.slab_keep_triton(ours, start, at)
-    slab_keep.slab_keep_reference(theirs, start, at)
+    keep.keep_rows_triton(ours, start, at)
+    keep.keep_rows_reference(theirs, start, at)
     assert (torch.equal(ours, theirs) and not torch.equal(ours, block)) or rows == [0]
 
 
@@ -41,7 +41,7 @@ def test_sets_hold_a_mask(count: int) -> None:
 @needs_triton
 @pytest.mark.parametrize(("rows", "kept"), [(1, 33), (7, 0), (7, 70), (63, 30), (70, 5)])
 @pytest.mark.parametrize("placed", [False, True], ids=["prefix", "placed"])
-def test_attention_sees_ancestors_and_the_slab(rows: int, kept: int, placed: bool) -> None:
+def test_attention_sees_ancestors_and_the_cache(rows: int, kept: int, placed: bool) -> None:
     made = cases.tree_pass(rows, kept, placed=placed and kept > 0)
     q, k, v = (x.to(DEVICE) for x in (made.q, made.k, made.v))
     seen = Seen(*(x.to(DEVICE) if isinstance(x, torch.Tensor) else x for x in vars(made.seen).values()))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from engine.cache import keep as slab_keep
+from engine.cache import keep
 from engine.core import Backbone, Draft, Prompt, Sampling
 from engine.decoding import trees, verdict
 from engine.decoding.growth import Tree
@@ -44,8 +44,8 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
 
         return call
 
-    places = ((module, module.__name__.rsplit(".", 1)[1]) for module in (slab_keep, tree_attention, row_lora))
-    for module, kernel in ((choice, "verify"), *places):
+    places = ((choice, "verify"), (keep, "keep_rows"), (tree_attention, "tree_attention"), (row_lora, "row_lora"))
+    for module, kernel in places:
         name = f"{kernel}_triton"
         monkeypatch.setattr(module, name, counted(name, getattr(module, name)))
     yield counts
@@ -140,7 +140,7 @@ def test_a_tree_is_seen_and_answered_and_its_path_kept(monkeypatch: pytest.Monke
     assert found[0][:2] == found[1][:2]
     near("p", found[1][2], found[0][2], 1e-4, 1e-6)
     near("p after the path", found[1][3], found[0][3], 1e-4, 1e-6)
-    assert launches["slab_keep_triton"] and launches["tree_attention_triton"] and launches["verify_triton"]
+    assert launches["keep_rows_triton"] and launches["tree_attention_triton"] and launches["verify_triton"]
 
 
 def test_nothing_is_read_between_logits_and_tokens(monkeypatch: pytest.MonkeyPatch) -> None:

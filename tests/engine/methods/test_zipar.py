@@ -166,7 +166,7 @@ def test_log_probabilities_are_those_of_single_passes() -> None:
 
 @pytest.mark.parametrize("maker", [tiny.pictogram, tiny.janus])
 def test_on_transformers(maker) -> None:
-    """The same on models with a slab: full windows and match seed give plain tokens, short windows the passes of the formula."""
+    """The same on models with a cache: full windows and match seed give plain tokens, short windows the passes of the formula."""
     backbone = maker()
     prompt = Prompt(text="red apple", seed=3)
     expected = generate(backbone, METHODS["ar"], prompt).finish().tokens

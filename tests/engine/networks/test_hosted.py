@@ -11,7 +11,7 @@ from engine.core import NO_DRAFT, Draft, Sampling
 from engine.kernels.cpu.packed_linear import can_pack
 from engine.kernels.cpu.steady_linear import steady
 from engine.layout import Raster
-from engine.networks.hosted import Hosted, HostedTrunk, RowEnds, RowEndSlab, slab_for
+from engine.networks.hosted import Hosted, HostedTrunk, RowEnds, RowEndSlab, kv_cache_for
 from engine.networks.sequence import TransformerSequence
 
 WIDTH, VOCABULARY, PREFIX = 256, 64, 9
@@ -40,9 +40,9 @@ def hosted(kind: torch.dtype, packed: bool = True) -> Hosted:
 def begun(parts: Hosted, padding: tuple[int, ...] = (0, 3), columns: int = 20) -> TransformerSequence:
     """A run after a prompt of two guidance rows; pictures of 20x20 tokens."""
     prefix = parts.decoder.embed_tokens(torch.arange(2 * PREFIX).view(2, PREFIX))
-    slab = RowEndSlab(slab_for(parts, 2, PREFIX + columns * (columns + 1)), RowEnds(PREFIX, columns, columns**2))
+    kv_cache = RowEndSlab(kv_cache_for(parts, 2, PREFIX + columns * (columns + 1)), RowEnds(PREFIX, columns, columns**2))
     return TransformerSequence(
-        HostedTrunk(parts, padding), prefix, None, slab, vocabulary=VOCABULARY, limit=columns**2, layout=Raster(columns, columns),
+        HostedTrunk(parts, padding), prefix, None, kv_cache, vocabulary=VOCABULARY, limit=columns**2, layout=Raster(columns, columns),
         sampling=Sampling(guidance=2.0),
     )  # fmt: skip
 
@@ -80,7 +80,7 @@ def test_the_block_of_keys_may_change_between_them() -> None:
             for start in range(0, 480, 32):
                 sequence.forward(Draft(torch.tensor([token(i) for i in range(start, start + 31)])))
                 sequence.commit(list(range(31)), token(start + 31))
-        assert single.slab.below.kept + 1 <= 512 < single.slab.below.kept + 16
+        assert single.kv_cache.below.kept + 1 <= 512 < single.kv_cache.below.kept + 16
         found = wide.forward(Draft(torch.tensor([token(i) for i in range(480, 495)]))).logits
         for i in range(16):
             assert torch.equal(found[:, i], single.forward(NO_DRAFT).logits[:, 0]), i
@@ -96,15 +96,22 @@ def test_padding_is_never_seen() -> None:
         for noise in (0.0, 5.0):
             changed = prefix.clone()
             changed[1, :3] += noise
-            slab = slab_for(parts, 2, 40)
+            kv_cache = kv_cache_for(parts, 2, 40)
             sequence = TransformerSequence(
-                HostedTrunk(parts, (0, 3)), changed, None, slab, vocabulary=VOCABULARY, limit=16, layout=Raster(4, 4), sampling=Sampling()
+                HostedTrunk(parts, (0, 3)),
+                changed,
+                None,
+                kv_cache,
+                vocabulary=VOCABULARY,
+                limit=16,
+                layout=Raster(4, 4),
+                sampling=Sampling(),
             )
             found.append(sequence.forward(Draft(torch.tensor([1, 2, 3]))).logits)
         assert torch.equal(*found)
         alone = TransformerSequence(
-            HostedTrunk(parts, (0,)), prefix[1:, 3:], None, slab_for(parts, 1, 40), vocabulary=VOCABULARY, limit=16, layout=Raster(4, 4),
-            sampling=Sampling(),
+            HostedTrunk(parts, (0,)), prefix[1:, 3:], None, kv_cache_for(parts, 1, 40), vocabulary=VOCABULARY, limit=16,
+            layout=Raster(4, 4), sampling=Sampling(),
         )  # fmt: skip
         rows = alone.forward(Draft(torch.tensor([1, 2, 3]))).logits
         torch.testing.assert_close(rows[0], found[0][1], atol=1e-5, rtol=0)

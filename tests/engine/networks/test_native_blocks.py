@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from engine.backbones.lowpoly import Lowpoly
 from engine.backbones.pictogram import Pictogram
-from engine.cache import FixedView, Slab
+from engine.cache import FixedView, KVCache
 from engine.core import NO_DRAFT, Draft, Prompt, Sampling, Sequence
 from engine.dispatch.choice import VARIABLE
 from engine.drafters.predictive_stream import RowLora, fresh
@@ -53,12 +53,12 @@ def passes(network: Decoder, dtype: torch.dtype = torch.float32) -> Callable[...
     cos, sin = (torch.cat([f(angles)] * 2, -1) for f in (torch.cos, torch.sin))
 
     def run(count: int, fork: RowSplit | None = None, mask: Tensor | None = None, worn: AdapterRows | None = None) -> Tensor:
-        slab = Slab(3, 2, 4, 20, 16, x.device, dtype)
-        network(x[:, :3], cos[:3], sin[:3], causal(3, 0, x.device), slab)
-        slab.keep([0, 1, 2])
+        kv_cache = KVCache(3, 2, 4, 20, 16, x.device, dtype)
+        network(x[:, :3], cos[:3], sin[:3], causal(3, 0, x.device), kv_cache)
+        kv_cache.keep([0, 1, 2])
         rows = slice(3, 3 + count)
         seen = causal(count, 3, x.device) if mask is None else mask
-        return network(x[:, rows], cos[rows], sin[rows], seen, slab, fork, None, worn)
+        return network(x[:, rows], cos[rows], sin[rows], seen, kv_cache, fork, None, worn)
 
     return run
 
@@ -196,7 +196,7 @@ def test_an_adapter_that_is_trained_hooks_its_layers() -> None:
 
 
 @needs_native
-def test_gradients_and_passes_without_a_slab_run_as_before() -> None:
+def test_gradients_and_passes_without_a_cache_run_as_before() -> None:
     with torch.inference_mode(False), torch.enable_grad():
         plain, quick = decoder(), decoder()
         quicken(quick)
@@ -208,16 +208,16 @@ def test_gradients_and_passes_without_a_slab_run_as_before() -> None:
 
 
 @needs_native
-def test_slabs_and_masks_of_other_kinds_run_as_before() -> None:
+def test_caches_and_masks_of_other_kinds_run_as_before() -> None:
     network = decoder()
     quicken(network)
     x, mask = torch.randn(1, 4, 64), causal(4, 0, torch.device("cpu"))
-    slab = Slab(3, 1, 4, 64, 16, x.device, torch.float32)
-    view = FixedView(slab.block, torch.arange(4), 4)
-    assert RunRows(x, slab, mask).can_run() and RunRows(x, slab, None).can_run()
-    others = ((x, view, mask), (x, None, mask), (x.double(), slab, mask), (x, slab, Seen(packed(mask), 0)))
+    kv_cache = KVCache(3, 1, 4, 64, 16, x.device, torch.float32)
+    view = FixedView(kv_cache.block, torch.arange(4), 4)
+    assert RunRows(x, kv_cache, mask).can_run() and RunRows(x, kv_cache, None).can_run()
+    others = ((x, view, mask), (x, None, mask), (x.double(), kv_cache, mask), (x, kv_cache, Seen(packed(mask), 0)))
     assert not any(RunRows(*case).can_run() for case in others)
-    assert not RunRows(x, slab, mask, torch.ones(1, 4, 16)).can_run()
+    assert not RunRows(x, kv_cache, mask, torch.ones(1, 4, 16)).can_run()
 
 
 @needs_native
@@ -233,10 +233,10 @@ def test_a_mesh_decoder_wears_an_adapter(layer: int | None) -> None:
         lora = adapter(network, 5, layer or 0)
         torch.manual_seed(4)
         x, looked = torch.randn(1, 7, 32), network.look(torch.randn(1, 6, 32))
-        slab, mask = Slab(3, 1, 2, 20, 16, x.device, torch.float32), causal(7, 0, x.device)
+        kv_cache, mask = KVCache(3, 1, 2, 20, 16, x.device, torch.float32), causal(7, 0, x.device)
         fork = None if layer is None else RowSplit(layer, torch.tensor([0, 1, 2, 3, 1, 2, 3]), mask)
         below, low = (x, mask) if fork is None else (x[:, :4], mask[:4, :4])
-        bare, worn = (network(below, low, looked, slab, fork, each) for each in (None, AdapterRows(lora, 4)))
+        bare, worn = (network(below, low, looked, kv_cache, fork, each) for each in (None, AdapterRows(lora, 4)))
         assert torch.equal(worn[:, :4], bare[:, :4]) and not torch.allclose(worn[:, 4:], bare[:, 4:], atol=1e-2)
         assert (lora.made is not None) is quick
         found.append(worn)

@@ -131,8 +131,8 @@ def test_rows_are_those_of_the_dynamic_step(name: str, draft: Draft, monkeypatch
 def test_fillers_are_seen_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three rows in a bucket of four and of sixty-four: what else is written makes no difference."""
     sequence = begun(near("pictogram"), monkeypatch)
-    block, kept, draft = sequence.slab.block, sequence.slab.kept, torch.tensor([4, 1])
-    laid = sequence.slab.laid(torch.arange(kept, kept + 3), torch.ones(3, 3, dtype=torch.bool).tril())
+    block, kept, draft = sequence.kv_cache.block, sequence.kv_cache.kept, torch.tensor([4, 1])
+    laid = sequence.kv_cache.laid(torch.arange(kept, kept + 3), torch.ones(3, 3, dtype=torch.bool).tril())
     found = []
     for rows in (4, 64):
         block[:, :, :, :, kept:] = 7.0
@@ -141,7 +141,7 @@ def test_fillers_are_seen_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(*found, atol=1e-5, rtol=1e-5)
 
 
-def test_buckets_grow_by_steps_and_end_with_the_slab() -> None:
+def test_buckets_grow_by_steps_and_end_with_the_cache() -> None:
     assert bucket(1, 0, 4096) == Bucket(1, 512)
     assert bucket(5, 504, 4096) == Bucket(8, 512)
     assert bucket(5, 505, 4096) == Bucket(8, 1024)
@@ -181,7 +181,7 @@ def test_it_reads_nothing_and_no_shape_depends_on_a_value(name: str) -> None:
         sequence = model.backbone.start(model.prompt)
         told, drafted = (torch.zeros(*shape, dtype=torch.int64, device=FAR) for shape in ((8, NAMED + 1), (8,)))
         with device.counted() as traffic:
-            found = fixed_pass(sequence.trunk, sequence.slab.below.block, told, drafted, sequence.slab.below.capacity)
+            found = fixed_pass(sequence.trunk, sequence.kv_cache.below.block, told, drafted, sequence.kv_cache.below.capacity)
         assert not traffic.reads and not traffic.sends
         assert all(each.device == FAR for each in found) and [each.shape[-2] for each in found[:2]] == [8, 8]
 
@@ -194,9 +194,9 @@ def test_a_drafter_reads_nothing_either(name: str, monkeypatch: pytest.MonkeyPat
         sequence = model.backbone.start(model.prompt)
         growth = model.drafters["feature_draft"].start(sequence)
         told = torch.zeros(4, 4 + 8, dtype=torch.int64, device=FAR)
-        features = torch.zeros(sequence.slab.branches, 4, 32, device=FAR)
+        features = torch.zeros(sequence.kv_cache.branches, 4, 32, device=FAR)
         with device.counted() as traffic:
-            found = growth.fixed_pass(growth.slab.capacity, told, features)
+            found = growth.fixed_pass(growth.kv_cache.capacity, told, features)
         assert not traffic.reads and not traffic.sends
         assert [each.shape[-2] for each in found] == [4, 4] and all(each.device == FAR for each in found)
 
@@ -209,7 +209,7 @@ def test_a_drafter_grows_the_same_tree(name: str, monkeypatch: pytest.MonkeyPatc
     for step in (STATIC, DYNAMIC):
         sequence = begun(near(name), monkeypatch, step)
         growth = near(name).drafters["feature_draft"].start(sequence)
-        states = torch.randn(sequence.slab.branches, 5, 32, generator=torch.Generator().manual_seed(1))
+        states = torch.randn(sequence.kv_cache.branches, 5, 32, generator=torch.Generator().manual_seed(1))
         rows = [growth.root(states[:, :2], [1, 2])[None], growth.expand([-1, -1], [3, 4]), growth.expand([1, 0, 1], [5, 6, 5])]
         rows += [growth.root(states[:, 2:], [3, 5, 1])[None], growth.expand([-1], [2])]
         found.append(torch.cat(rows))
@@ -262,9 +262,9 @@ def test_nothing_is_left_behind_but_the_results(name: str, monkeypatch: pytest.M
     with torch.inference_mode():
         sequence = begun(near(name), monkeypatch)
         told, drafted = torch.zeros(4, NAMED + 1, dtype=torch.int64), torch.zeros(4, dtype=torch.int64)
-        slab = sequence.slab.below
+        kv_cache = sequence.kv_cache.below
         with Made() as watched:
-            found = fixed_pass(sequence.trunk, slab.block, told, drafted, slab.capacity)
+            found = fixed_pass(sequence.trunk, kv_cache.block, told, drafted, kv_cache.capacity)
     gc.collect()
     alive = {storage for each in watched.made if (storage := each()) is not None}
     assert len(watched.made) > 50 and len(watched.before) > 10
@@ -277,10 +277,10 @@ def test_it_is_one_graph(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KERNELS, REFERENCE)  # a processor's own functions are for a processor
     with torch.inference_mode():
         sequence = begun(MODELS[name](lambda module: module), monkeypatch)
-        kept, span = sequence.slab.below.kept, sequence.slab.below.capacity
-        laid = sequence.slab.laid(torch.arange(kept, kept + 4), torch.ones(4, 4, dtype=torch.bool).tril())
+        kept, span = sequence.kv_cache.below.kept, sequence.kv_cache.below.capacity
+        laid = sequence.kv_cache.laid(torch.arange(kept, kept + 4), torch.ones(4, 4, dtype=torch.bool).tril())
         told, drafted = said(Pass(2, torch.tensor([4, 1, 3]), laid), kept, 8), torch.zeros(8, dtype=torch.int64)
-        call: Callable[..., tuple[Tensor, Tensor, Tensor]] = partial(fixed_pass, sequence.trunk, sequence.slab.below.block)
+        call: Callable[..., tuple[Tensor, Tensor, Tensor]] = partial(fixed_pass, sequence.trunk, sequence.kv_cache.below.block)
         plain = call(told, drafted, span)
         torch.compiler.reset()
         found = torch.compile(call, fullgraph=True, backend="eager")(told, drafted, span)

@@ -265,7 +265,7 @@ def test_rows_that_are_kept_do_not_hold_the_cache(monkeypatch: pytest.MonkeyPatc
     sequence = begun(near("pictogram"), monkeypatch)
     rows = sequence.forward(CHAIN)
     sequence.commit([0], 5)
-    block = weakref.ref(sequence.slab.block)
+    block = weakref.ref(sequence.kv_cache.block)
     sequence.close()
     gc.collect()
     assert block() is None and rows.logits.shape[1] == 4

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from engine.cache import Slab
+from engine.cache import KVCache
 from engine.kernels.cpu.blocks import RunRows
 from engine.kernels.cpu.library import built, native
 from engine.networks.mesh_decoder import MeshDecoder, Settings
@@ -39,14 +39,14 @@ def spread(module: nn.Module) -> None:
             nn.init.normal_(p, std=p.shape[-1] ** -0.5)
 
 
-def slabs(dtype: torch.dtype) -> list[Slab]:
-    """A slab for each run, some rows kept."""
+def caches(dtype: torch.dtype) -> list[KVCache]:
+    """A cache for each run, some rows kept."""
     found = []
     for branches, _, kept in RUNS:
-        slab = Slab(LAYERS, branches, HEADS, 64, HEAD, torch.device("cpu"), dtype)
-        slab.block[:, :, :, :, :kept] = torch.randn(LAYERS, 2, branches, HEADS, kept, HEAD).to(dtype)
-        slab.kept = kept
-        found.append(slab)
+        kv_cache = KVCache(LAYERS, branches, HEADS, 64, HEAD, torch.device("cpu"), dtype)
+        kv_cache.block[:, :, :, :, :kept] = torch.randn(LAYERS, 2, branches, HEADS, kept, HEAD).to(dtype)
+        kv_cache.kept = kept
+        found.append(kv_cache)
     return found
 
 
@@ -57,18 +57,18 @@ def masks() -> list[Tensor | None]:
     return [None, causal(5, 0, torch.device("cpu")), tree, None]
 
 
-def copies(given: list[Slab]) -> list[Slab]:
+def copies(given: list[KVCache]) -> list[KVCache]:
     """Slabs of the same content."""
     made = []
-    for slab in given:
-        copy = Slab(LAYERS, slab.branches, HEADS, slab.capacity, HEAD, torch.device("cpu"), slab.block.dtype)
-        copy.block, copy.kept = slab.block.clone(), slab.kept
+    for kv_cache in given:
+        copy = KVCache(LAYERS, kv_cache.branches, HEADS, kv_cache.capacity, HEAD, torch.device("cpu"), kv_cache.block.dtype)
+        copy.block, copy.kept = kv_cache.block.clone(), kv_cache.kept
         made.append(copy)
     return made
 
 
-def assert_same_bits(together: Tensor, alone: list[Tensor], joined: list[Slab], single: list[Slab]) -> None:
-    """The rows, and what was written into the slabs."""
+def assert_same_bits(together: Tensor, alone: list[Tensor], joined: list[KVCache], single: list[KVCache]) -> None:
+    """The rows, and what was written into the caches."""
     assert torch.equal(together, torch.cat([each.flatten(0, 1) for each in alone]))
     assert all(torch.equal(a.block, b.block) for a, b in zip(joined, single, strict=True))
 
@@ -80,11 +80,11 @@ def test_a_pass_of_pictures(dtype: torch.dtype, threads: int) -> None:
     decoder = Decoder(LAYERS, WIDTH, HEADS, 80)
     spread(decoder)
     quicken(decoder, dtype)
-    single, seen = slabs(dtype), masks()
+    single, seen = caches(dtype), masks()
     joined = copies(single)
     rows = [(torch.randn(branches, count, WIDTH), *torch.randn(2, count, HEAD)) for branches, count, _ in RUNS]
-    alone = [decoder.quick(x, mask, slab, cos, sin) for (x, cos, sin), mask, slab in zip(rows, seen, single, strict=True)]
-    brought = [RunRows(x, slab, mask, cos, sin) for (x, cos, sin), mask, slab in zip(rows, seen, joined, strict=True)]
+    alone = [decoder.quick(x, mask, kv_cache, cos, sin) for (x, cos, sin), mask, kv_cache in zip(rows, seen, single, strict=True)]
+    brought = [RunRows(x, kv_cache, mask, cos, sin) for (x, cos, sin), mask, kv_cache in zip(rows, seen, joined, strict=True)]
     assert_same_bits(decoder.quick.together(brought), alone, joined, single)
 
 
@@ -94,23 +94,23 @@ def test_a_pass_of_meshes_over_conditions_of_their_own(threads: int) -> None:
     decoder = MeshDecoder(Settings(layers=LAYERS, width=WIDTH, heads=HEADS, inner=80, memories=2))
     spread(decoder)
     quicken(decoder)
-    single, seen = slabs(torch.float32), masks()
+    single, seen = caches(torch.float32), masks()
     joined = copies(single)
     looked = [decoder.look(torch.randn(branches, 11 + i, WIDTH)) for i, (branches, _, _) in enumerate(RUNS)]
     rows = [torch.randn(branches, count, WIDTH) for branches, count, _ in RUNS]
-    alone = [decoder.quick(x, mask, slab, looked=own) for x, mask, own, slab in zip(rows, seen, looked, single, strict=True)]
+    alone = [decoder.quick(x, mask, kv_cache, looked=own) for x, mask, own, kv_cache in zip(rows, seen, looked, single, strict=True)]
     crossed = [decoder.quick.crossed(each) for each in looked]
-    brought = [RunRows(x, slab, mask, cross=own) for x, slab, mask, own in zip(rows, joined, seen, crossed, strict=True)]
+    brought = [RunRows(x, kv_cache, mask, cross=own) for x, kv_cache, mask, own in zip(rows, joined, seen, crossed, strict=True)]
     assert_same_bits(decoder.quick.together(brought), alone, joined, single)
 
 
 def test_a_hook_or_a_pass_of_another_kind_is_not_joined() -> None:
     decoder = Decoder(LAYERS, WIDTH, HEADS, 80)
     quicken(decoder)
-    slab = slabs(torch.float32)[0]
+    kv_cache = caches(torch.float32)[0]
     x, turned = torch.randn(2, 1, WIDTH), torch.randn(2, 1, HEAD)
-    brought = RunRows(x, slab, None, *turned)
-    assert decoder.quick.together([brought, RunRows(x.double(), slab, None, *turned)]) is None
+    brought = RunRows(x, kv_cache, None, *turned)
+    assert decoder.quick.together([brought, RunRows(x.double(), kv_cache, None, *turned)]) is None
     handle = decoder.blocks[0].attention_out.register_forward_hook(lambda *_: None)
     assert decoder.quick.together([brought]) is None
     handle.remove()

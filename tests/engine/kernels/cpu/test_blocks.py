@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engine.cache import Slab
+from engine.cache import KVCache
 from engine.dispatch.choice import NATIVE, REFERENCE, TRITON, VARIABLE
 from engine.errors import NotSupported
 from engine.kernels.cpu import library as module
@@ -83,12 +83,12 @@ HEADS, KEPT, LAYERS = 3, 37, 2
 
 
 class Case:
-    """A decoder of pictures or of meshes, plain and in one call, and a slab with kept rows."""
+    """A decoder of pictures or of meshes, plain and in one call, and a cache with kept rows."""
 
-    def __init__(self, kind: str, width: int, inner: int, slab: torch.dtype = torch.float32, dtype: torch.dtype = torch.float32):
+    def __init__(self, kind: str, width: int, inner: int, kv_cache: torch.dtype = torch.float32, dtype: torch.dtype = torch.float32):
         """width : of a head; dtype : of the products"""
         torch.manual_seed(1)
-        self.kind, self.width, self.slab = kind, width, slab
+        self.kind, self.width, self.kv_cache = kind, width, kv_cache
         self.plain, self.quick = self.made(inner), self.made(inner)
         self.quick.load_state_dict(self.plain.state_dict())
         quicken(self.quick, dtype)
@@ -106,12 +106,12 @@ class Case:
             nn.init.normal_(p, 1.0 if "norm" in name and "weight" in name else 0.0, 0.2 if p.ndim < 2 else p.shape[-1] ** -0.5)
         return found.eval()
 
-    def run(self, network: Decoder | MeshDecoder, count: int, mask: Tensor | None) -> tuple[Tensor, Slab]:
-        """Hidden states of the first rows, and the slab afterwards."""
-        slab = Slab(LAYERS, 2, HEADS, 128, self.width, torch.device("cpu"), self.slab)
-        slab.block[:, :, :, :, :KEPT], slab.kept = self.kept.to(self.slab), KEPT
+    def run(self, network: Decoder | MeshDecoder, count: int, mask: Tensor | None) -> tuple[Tensor, KVCache]:
+        """Hidden states of the first rows, and the cache afterwards."""
+        kv_cache = KVCache(LAYERS, 2, HEADS, 128, self.width, torch.device("cpu"), self.kv_cache)
+        kv_cache.block[:, :, :, :, :KEPT], kv_cache.kept = self.kept.to(self.kv_cache), KEPT
         x, cos, sin = self.x[:, :count], self.cos[:count], self.sin[:count]
-        return network(x, cos, sin, mask, slab) if self.looked is None else network(x, mask, self.looked, slab), slab
+        return network(x, cos, sin, mask, kv_cache) if self.looked is None else network(x, mask, self.looked, kv_cache), kv_cache
 
 
 def window(count: int) -> Tensor:
@@ -135,7 +135,7 @@ def test_blocks_are_the_reference(kind: str, width: int, inner: int) -> None:
 
 @needs_native
 @pytest.mark.parametrize("width", [16, 64, 128])
-def test_a_slab_of_half_precision_is_read_and_written(width: int) -> None:
+def test_a_cache_of_half_precision_is_read_and_written(width: int) -> None:
     case = Case("pictures", width, 48, torch.bfloat16)
     for count in (1, 7):
         (ours, own), (theirs, other) = (case.run(network, count, window(count)) for network in (case.quick, case.plain))
@@ -146,10 +146,10 @@ def test_a_slab_of_half_precision_is_read_and_written(width: int) -> None:
 
 @needs_native
 @both
-@pytest.mark.parametrize("slab", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kv_cache", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("kind", ["pictures", "meshes"])
-def test_rows_have_the_same_bits_in_every_pass(kind: str, slab: torch.dtype, dtype: torch.dtype) -> None:
-    case = Case(kind, 64, 80, slab, dtype)
+def test_rows_have_the_same_bits_in_every_pass(kind: str, kv_cache: torch.dtype, dtype: torch.dtype) -> None:
+    case = Case(kind, 64, 80, kv_cache, dtype)
     whole, _ = case.run(case.quick, 31, window(31))
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)
@@ -167,12 +167,12 @@ def test_products_of_half_precision_are_the_reference_up_to_rounding(dtype: torc
 
 
 @needs_native
-def test_a_slab_that_is_full_is_refused() -> None:
+def test_a_cache_that_is_full_is_refused() -> None:
     case = Case("pictures", 64, 80)
-    slab = Slab(LAYERS, 2, HEADS, KEPT + 1, 64, torch.device("cpu"), torch.float32)
-    slab.kept = KEPT
+    kv_cache = KVCache(LAYERS, 2, HEADS, KEPT + 1, 64, torch.device("cpu"), torch.float32)
+    kv_cache.kept = KEPT
     with pytest.raises(AssertionError, match="39 rows do not fit into 38"):
-        case.quick(case.x[:, :2], case.cos[:2], case.sin[:2], None, slab)
+        case.quick(case.x[:, :2], case.cos[:2], case.sin[:2], None, kv_cache)
 
 
 # --- the choice -------------------------------------------------------------------------------------------------------
