@@ -210,7 +210,7 @@ def test_a_benchmark_ends_when_it_is_cancelled_and_the_next_one_is_shown(open_pa
     page.wait_for_selector("#bench-csv:not([disabled])")
     with page.expect_download() as found:
         page.click("#bench-csv")
-    assert found.value.path().read_text().startswith("method,exact,prompts")
+    assert found.value.path().read_text().startswith("method,prompts,tokens,knobs")
 
 
 @pytest.mark.browser
