@@ -189,14 +189,12 @@ def test_downloads_that_the_disk_refuses_are_a_sentence(tmp_path: Path) -> None:
 
 def test_a_start_of_the_studio_removes_what_dead_processes_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(files.tempfile, "tempdir", str(tmp_path / "tmp"))
     monkeypatch.setattr(files, "alive", lambda process: process != 1234567)
-    for name in ("home/runs/.part-1234567-ab-run", "tmp/foretoken-1234567-xy", "home/runs/run", "tmp/foretoken-notes"):
+    for name in ("home/runs/.part-1234567-ab-run", "home/runs/run"):
         (tmp_path / name).mkdir(parents=True)
     with pytest.raises(MissingWeights):
         studio.launch("pictogram", str(tmp_path / "nothing"))
     assert [p.name for p in (tmp_path / "home" / "runs").iterdir()] == ["run"]
-    assert [p.name for p in (tmp_path / "tmp").iterdir()] == ["foretoken-notes"]
 
 
 def test_a_presets_run_bears_its_name_on_the_page() -> None:
