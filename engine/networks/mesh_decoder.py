@@ -25,6 +25,7 @@ from engine.kernels.tree_attention import Chain, Visibility
 from engine.networks.attention import attend
 from engine.networks.cloud_blocks import BlockReader
 from engine.networks.initial import small
+from engine.networks.local_reader import LocalReader
 from engine.networks.rows import AdapterRows, RowSplit, hooked
 from engine.networks.transformer import causal
 
@@ -52,6 +53,7 @@ class Settings:
     latents: int = 65
     budgets: int = BUDGETS  # 0: the model accepts no face budget
     contents: int = 0  # numbers per block of the cloud that the model reads; 0: it reads no blocks
+    local: int = 0  # 1: each row reads the cloud around the newest vertex (`local_reader.py`)
 
 
 class CosineAttention(nn.Module):
@@ -324,6 +326,7 @@ class MeshModel(nn.Module):
         self.settings = settings
         self.encoder, self.decoder = PointEncoder(settings), MeshDecoder(settings)
         self.reader = BlockReader(settings.width, settings.contents) if settings.contents else None
+        self.local = LocalReader(settings.width) if settings.local else None
         depth = 2 * settings.layers
         for name, p in self.named_parameters():
             if p.ndim == 2 and name.endswith("weight"):
@@ -332,6 +335,8 @@ class MeshModel(nn.Module):
                 nn.init.zeros_(p)
         if self.reader is not None:
             self.reader.begin()
+        if self.local is not None:
+            self.local.begin()
 
     def read(self, points: Tensor, budget: Tensor | None = None) -> Reading:
         """Reads clouds [B, N, 6] and budgets int64 [B] (0 = none)."""
@@ -339,11 +344,13 @@ class MeshModel(nn.Module):
             return Reading(self.encoder(points, budget), None)
         return Reading(self.encoder(points[:, :ENCODED], budget), self.reader(points))
 
-    def training_hidden(self, condition: Tensor, embedded: Tensor) -> Tensor:
-        """Hidden states [B, L+1, width] of sequences after a condition; embedded : tokens [B, L, width], without positions."""
+    def training_hidden(self, condition: Tensor, embedded: Tensor, local: Tensor | None = None) -> Tensor:
+        """Hidden states [B, L+1, width] of sequences after a condition; embedded : tokens [B, L, width], without positions; local : to add to
+        all rows [B, L+1, width]."""
         d = self.decoder
         start = d.start.expand(len(embedded), 1, -1)
         x = torch.cat([start, embedded + d.positions[: embedded.shape[1]]], 1)
+        x = x if local is None else x + local
         return d(x, causal(x.shape[1], 0, x.device), d.look(condition))
 
 
@@ -369,9 +376,10 @@ def settings_of(weights: Mapping[str, Tensor]) -> Settings:
         latents=len(weights["encoder.queries"]),
         budgets=0 if budgets is None else len(budgets),
         contents=weights["reader.contents.weight"].shape[1] if "reader.contents.weight" in weights else 0,
+        local=int("local.empty.weight" in weights),
     )
 
 
 def describe(settings: Settings) -> dict[str, int]:
     """Settings as entries of a card; without those that do not apply."""
-    return {name: value for name, value in asdict(settings).items() if name != "contents" or value}
+    return {name: value for name, value in asdict(settings).items() if name not in ("contents", "local") or value}

@@ -22,7 +22,7 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -36,6 +36,7 @@ from engine.errors import BadKnob
 from engine.machine import has_fast_bfloat16
 from engine.mesh.bpt_tokens import BPT, tokenize
 from engine.networks.cloud_blocks import CONTENTS
+from engine.networks.local_reader import Surface, Surroundings
 from engine.networks.mesh_decoder import BLOCKS, OFFSETS, MeshModel, Settings, budget_bucket, describe
 from engine.networks.weights import hash_of, parts, read_card, read_tensors, ship, split
 from research.train import loop
@@ -58,7 +59,7 @@ from research.worlds.mesh_packs import MeshPacks, load_packs
 
 PRESETS = {
     "cpu": {
-        "batch": 32, "minutes": 100.0, "rate": 2e-3, "settings": Settings(layers=5, contents=CONTENTS),
+        "batch": 32, "minutes": 100.0, "rate": 2e-3, "settings": Settings(layers=5, contents=CONTENTS, local=1),
         "families": TRAINED_FAMILIES, "vary": turned, "degraded": 0.5,
     },
     "gpu": {
@@ -107,8 +108,8 @@ class World:
         self.size, self.packs = batch, packs
         self._group: tuple[int, list[Sample]] = (-1, [])
 
-    def batch(self, step: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns points [B, N, 6], budgets int64 [B], tokens int64 [B, L] padded with -1."""
+    def batch(self, step: int) -> Batch:
+        """Returns the batch of a step."""
         rng = Generator(PCG64([7, step]))
         samples = self._samples(step // GROUP)
         order = Generator(PCG64([8, step // GROUP])).permutation(GROUP)
@@ -133,7 +134,17 @@ class World:
                 return replace(sample, disturbed=DISTURBED)
 
 
-def collate(samples: list[Sample], rng: Generator, degraded: float, points: int = lowpoly.POINTS) -> tuple[Tensor, Tensor, Tensor]:
+class Batch(NamedTuple):
+    """points [B, N, 6], budgets int64 [B], tokens int64 [B, L] padded with -1, and the surroundings of their L rows."""
+
+    points: Tensor
+    budgets: Tensor
+    tokens: Tensor
+    near: Tensor
+    empty: Tensor
+
+
+def collate(samples: list[Sample], rng: Generator, degraded: float, points: int = lowpoly.POINTS) -> Batch:
     """Returns clouds of `points` points, budgets and padded tokens of some samples; `rng` draws the clouds."""
     length = -(-max(len(s.tokens) for s in samples) // BUCKET) * BUCKET
     tokens = np.full((len(samples), length), PAD, np.int64)
@@ -145,7 +156,20 @@ def collate(samples: list[Sample], rng: Generator, degraded: float, points: int 
             cloud = disturb(cloud, rng)
         clouds.append(degrade(cloud, rng) if rng.random() < degraded else cloud)
         budgets.append(budget_bucket(len(s.faces)) if rng.random() < TOLD else 0)
-    return torch.from_numpy(np.stack(clouds)), torch.tensor(budgets), torch.from_numpy(tokens)
+    read = [surroundings(cloud, s.tokens, length) for cloud, s in zip(clouds, samples, strict=True)]
+    near, empty = torch.stack([r.near for r in read]), torch.stack([r.empty for r in read])
+    return Batch(torch.from_numpy(np.stack(clouds)), torch.tensor(budgets), torch.from_numpy(tokens), near, empty)
+
+
+def surroundings(cloud: np.ndarray, tokens: np.ndarray, length: int) -> Surroundings:
+    """The surroundings of the first `length` rows of a sequence, which begins with no token; zeros after its end."""
+    surface = Surface(cloud)
+    states = [surface.coverage.start]
+    for token in tokens[: length - 1].tolist():
+        states.append(surface.coverage.next(states[-1], token))
+    read = surface.around(states)
+    rest = length - len(states)
+    return Surroundings(F.pad(read.near, (0, 0, 0, 0, 0, rest)), F.pad(read.empty, (0, 0, 0, rest)))
 
 
 class Trainee(nn.Module):
@@ -163,14 +187,16 @@ class Trainee(nn.Module):
         self.heads = nn.ModuleDict({k: MeshHeads(DEPTH, settings.width, settings.heads, settings.vocabulary, k) for k in KINDS})
         self.register_buffer("digits", digit_matrix(settings.vocabulary), persistent=False)
 
-    def forward(self, points: Tensor, budgets: Tensor, tokens: Tensor, known: Tensor, places: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Returns the mean cross-entropy of tokens [B, L] at the known places (see `known_places`), and logits [D, B, R, V] of each kind of
-        heads at places [B, R]."""
+    def forward(self, batch: Batch, known: Tensor, places: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Returns the mean cross-entropy of the batch's tokens at the known places (see `known_places`), and logits [D, B, R, V] of each kind
+        of heads at places [B, R]."""
+        points, budgets, tokens = batch[:3]
         d = self.model.decoder
         table = d.table() + self.digits @ self.digits_in
         reading = self.model.read(points, budgets)
         condition = reading.condition
-        hidden = self.model.training_hidden(condition, reading.embedded(table, tokens[:, :-1].clamp(min=0)))
+        local = None if self.model.local is None else self.model.local(Surroundings(batch.near, batch.empty))
+        hidden = self.model.training_hidden(condition, reading.embedded(table, tokens[:, :-1].clamp(min=0)), local)
         out = d.head.weight + self.digits @ self.digits_out
 
         seen = [x.detach() for x in (hidden, condition, out)] if self.apart else [hidden, condition, out]
@@ -289,7 +315,7 @@ def main(options: Options) -> None:
     control = options.later is not None  # starts from random weights: the shipped ones have learned from their heads
     if not training.resume(options.fresh) and not options.fresh and not control and parts(lowpoly.FOLDER, "model"):
         shipped = lowpoly.load_model()
-        if replace(shipped.settings, contents=settings.contents) == settings:  # without a reader of blocks, a new one begins
+        if replace(shipped.settings, contents=settings.contents, local=settings.local) == settings:  # readers that are new begin
             training.warm_start(unfolded(shipped) | shipped_heads(trainee), read_card(lowpoly.FOLDER)["model"])
     points = lowpoly.points_of(settings)
     checks = {kind: check_batches(held_out_samples(kind, preset["families"]), points) for kind in ("boxes", "families")}
@@ -300,12 +326,12 @@ def main(options: Options) -> None:
         found: dict[str, Any] = {}
         for kind, batches in checks.items():
             own, right = [], []
-            for points, budgets, tokens in batches:
-                places = some_places(tokens, CHECKED_ROWS, Generator(PCG64(13)))
-                known = known_places(tokens).to(device)
+            for batch in batches:
+                places = some_places(batch.tokens, CHECKED_ROWS, Generator(PCG64(13)))
+                known = known_places(batch.tokens).to(device)
                 with torch.autocast(device, torch.bfloat16, enabled=half):
-                    nats, later = trainee(*(x.to(device) for x in (points, budgets, tokens, known, places)))
-                labels = labels_behind(tokens, places, DEPTH).to(device)
+                    nats, later = trainee(Batch(*(x.to(device) for x in batch)), known, places.to(device))
+                labels = labels_behind(batch.tokens, places, DEPTH).to(device)
                 own.append(nats)
                 right.append(torch.stack([top_1(each, labels) for each in later]))
             found[f"nats_{kind}"] = round(torch.stack(own).mean().item(), 4)
@@ -329,18 +355,18 @@ def lessons(trainee: Trainee, options: Options, packs: MeshPacks | None) -> Loss
     points = lowpoly.points_of(settings)
     world = World(own["families"], own["batch"], own["vary"], own["degraded"], settings.length, points, packs)
 
-    def loss(points: Tensor, budgets: Tensor, tokens: Tensor, known: Tensor, places: Tensor, labels: Tensor) -> Tensor:
+    def loss(batch: Batch, known: Tensor, places: Tensor, labels: Tensor) -> Tensor:
         with torch.autocast(device, torch.bfloat16, enabled=half):
-            own, later = trainee(points, budgets, tokens, known, places)
+            own, later = trainee(batch, known, places)
         return own + weight * sum(weighted(cross_entropies(each, labels)) for each in later)
 
     fast = torch.compile(loss, dynamic=True) if options.compiled else loss
 
     def loss_of(step: int) -> Tensor:
-        points, budgets, tokens = world.batch(step)
-        places = some_places(tokens, LATER_ROWS, Generator(PCG64([12, step])))
-        labels = labels_behind(tokens, places, DEPTH)
-        return fast(*(x.to(device) for x in (points, budgets, tokens, known_places(tokens), places, labels)))
+        batch = world.batch(step)
+        places = some_places(batch.tokens, LATER_ROWS, Generator(PCG64([12, step])))
+        labels = labels_behind(batch.tokens, places, DEPTH)
+        return fast(Batch(*(x.to(device) for x in batch)), known_places(batch.tokens).to(device), places.to(device), labels.to(device))
 
     return loss_of
 
@@ -410,7 +436,7 @@ def pack_samples(packs: MeshPacks, longest: int) -> list[Sample]:
     return [s for s in samples if len(s.tokens) <= longest][:64]
 
 
-def check_batches(samples: list[Sample], points: int) -> list[tuple[Tensor, Tensor, Tensor]]:
+def check_batches(samples: list[Sample], points: int) -> list[Batch]:
     """Returns fixed batches of held-out shapes."""
     samples = sorted(samples, key=lambda s: len(s.tokens))
     rng = Generator(PCG64(11))
