@@ -65,7 +65,7 @@ class Surface:
         return Surroundings(torch.cat(parts, 1), torch.log1p(empty))
 
     def _described(self, newest: Tensor, covered: Tensor, chosen: Tensor, distance: Tensor, exists: Tensor) -> Tensor:
-        """The numbers of chosen points int64 [S, K]: place in fine and in coarse units, distance, normal, whether covered, whether there."""
+        """The numbers of chosen points int64 [S, K]: place in fine and in coarse units, distance, normal, 1 if covered, 1 if it exists."""
         place = self._cells[chosen] - newest[:, None]
         numbers = torch.cat(
             [
@@ -101,3 +101,31 @@ class LocalReader(nn.Module):
         nearest, uncovered = x.unflatten(-2, (2, NEAR)).unbind(-3)
         pooled = torch.cat([nearest.amax(-2), nearest.mean(-2), uncovered.amax(-2), uncovered.mean(-2)], -1)
         return self.mixed(pooled) + self.empty(surroundings.empty)
+
+
+class LocalRows:
+    """What the rows of sequences over one cloud get in addition, as a state machine of pure functions of the tokens.
+
+    points : [N, 6] in the model's cube
+    """
+
+    def __init__(self, reader: LocalReader, points: Tensor):
+        self._reader, self._surface = reader, Surface(points.float().cpu().numpy())
+        self.start, self.next = self._surface.coverage.start, self._surface.coverage.next
+
+    def along(self, tokens: Sequence[int], begin: Progress | None = None) -> list[Progress]:
+        """The state before the first token, by default that of an empty sequence, and the states after each of them."""
+        states = [self.start if begin is None else begin]
+        for token in tokens:
+            states.append(self.next(states[-1], token))
+        return states
+
+    def around(self, states: Sequence[Progress]) -> Surroundings:
+        """The surroundings of states, on the host."""
+        return self._surface.around(states)
+
+    @torch.no_grad()
+    def rows(self, states: Sequence[Progress]) -> Tensor:
+        """The vectors of rows whose token led to these states, [S, width]."""
+        weight = self._reader.mixed.weight
+        return self._reader(Surroundings(*(x.to(weight) for x in self.around(states))))

@@ -25,7 +25,7 @@ from engine.kernels.tree_attention import Chain, Visibility
 from engine.networks.attention import attend
 from engine.networks.cloud_blocks import BlockReader
 from engine.networks.initial import small
-from engine.networks.local_reader import LocalReader
+from engine.networks.local_reader import LocalReader, LocalRows
 from engine.networks.rows import AdapterRows, RowSplit, hooked
 from engine.networks.transformer import causal
 
@@ -284,10 +284,12 @@ class Reading(NamedTuple):
 
     condition : [B, C, width]
     added     : to the embeddings of blocks [B, BLOCKS + 1, width], the last of which is 0; None if nothing
+    local     : of each cloud what its rows get in addition; None if nothing
     """
 
     condition: Tensor
     added: Tensor | None
+    local: tuple[LocalRows, ...] | None = None
 
     def embedded(self, table: Tensor, tokens: Tensor) -> Tensor:
         """Embeddings [B, L, width] of tokens int64 [B, L] from a table [V, width]."""
@@ -299,7 +301,14 @@ class Reading(NamedTuple):
 
     def only(self, chosen: list[int]) -> Reading:
         """The reading of some of the clouds."""
-        return Reading(self.condition[chosen], None if self.added is None else self.added[chosen])
+        added = None if self.added is None else self.added[chosen]
+        return Reading(self.condition[chosen], added, self.local and tuple(self.local[i] for i in chosen))
+
+    def rows(self, tokens: Tensor) -> Tensor | None:
+        """What the rows of sequences int64 [B, L] get in addition, their starts included: [B, L + 1, width]; None if nothing."""
+        if self.local is None:
+            return None
+        return torch.stack([local.rows(local.along(row.tolist())) for local, row in zip(self.local, tokens, strict=True)])
 
     def table(self, table: Tensor) -> Tensor:
         """The embeddings of all ids [V, width] in sequences of the first cloud."""
@@ -340,13 +349,14 @@ class MeshModel(nn.Module):
 
     def read(self, points: Tensor, budget: Tensor | None = None) -> Reading:
         """Reads clouds [B, N, 6] and budgets int64 [B] (0 = none)."""
+        local = None if self.local is None else tuple(LocalRows(self.local, each) for each in points)
         if self.reader is None:
-            return Reading(self.encoder(points, budget), None)
-        return Reading(self.encoder(points[:, :ENCODED], budget), self.reader(points))
+            return Reading(self.encoder(points, budget), None, local)
+        return Reading(self.encoder(points[:, :ENCODED], budget), self.reader(points), local)
 
     def training_hidden(self, condition: Tensor, embedded: Tensor, local: Tensor | None = None) -> Tensor:
-        """Hidden states [B, L+1, width] of sequences after a condition; embedded : tokens [B, L, width], without positions; local : to add to
-        all rows [B, L+1, width]."""
+        """Hidden states [B, L+1, width] of sequences after a condition; embedded : tokens [B, L, width], without positions;
+        local : to add to all rows [B, L+1, width]."""
         d = self.decoder
         start = d.start.expand(len(embedded), 1, -1)
         x = torch.cat([start, embedded + d.positions[: embedded.shape[1]]], 1)

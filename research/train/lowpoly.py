@@ -59,7 +59,7 @@ from research.worlds.mesh_packs import MeshPacks, load_packs
 
 PRESETS = {
     "cpu": {
-        "batch": 32, "minutes": 100.0, "rate": 2e-3, "settings": Settings(layers=5, contents=CONTENTS, local=1),
+        "batch": 32, "minutes": 100.0, "rate": 2e-3, "settings": Settings(layers=5, contents=CONTENTS),
         "families": TRAINED_FAMILIES, "vary": turned, "degraded": 0.5,
     },
     "gpu": {
@@ -102,10 +102,10 @@ class World:
 
     def __init__(
         self, families: tuple[str, ...], batch: int, vary: Callable[[Shape, Generator], Shape], degraded: float, longest: int,
-        points: int = lowpoly.POINTS, packs: MeshPacks | None = None,
+        points: int = lowpoly.POINTS, packs: MeshPacks | None = None, local: bool = False,
     ):  # fmt: skip
         self.families, self.vary, self.degraded, self.longest, self.points = families, vary, degraded, longest, points
-        self.size, self.packs = batch, packs
+        self.size, self.packs, self.local = batch, packs, local
         self._group: tuple[int, list[Sample]] = (-1, [])
 
     def batch(self, step: int) -> Batch:
@@ -114,7 +114,7 @@ class World:
         samples = self._samples(step // GROUP)
         order = Generator(PCG64([8, step // GROUP])).permutation(GROUP)
         first = int(order[step % GROUP]) * self.size
-        return collate(samples[first : first + self.size], rng, self.degraded, self.points)
+        return collate(samples[first : first + self.size], rng, self.degraded, self.points, self.local)
 
     def _samples(self, group: int) -> list[Sample]:
         """Returns the shapes of a group of batches, shortest first."""
@@ -135,17 +135,21 @@ class World:
 
 
 class Batch(NamedTuple):
-    """points [B, N, 6], budgets int64 [B], tokens int64 [B, L] padded with -1, and the surroundings of their L rows."""
+    """points [B, N, 6], budgets int64 [B], tokens int64 [B, L] padded with -1; read : the surroundings of their L rows, or None."""
 
     points: Tensor
     budgets: Tensor
     tokens: Tensor
-    near: Tensor
-    empty: Tensor
+    read: Surroundings | None = None
+
+    def to(self, device: str) -> Batch:
+        """The same on a device."""
+        read = self.read and Surroundings(*(x.to(device) for x in self.read))
+        return Batch(self.points.to(device), self.budgets.to(device), self.tokens.to(device), read)
 
 
-def collate(samples: list[Sample], rng: Generator, degraded: float, points: int = lowpoly.POINTS) -> Batch:
-    """Returns clouds of `points` points, budgets and padded tokens of some samples; `rng` draws the clouds."""
+def collate(samples: list[Sample], rng: Generator, degraded: float, points: int = lowpoly.POINTS, local: bool = False) -> Batch:
+    """Returns clouds of `points` points, budgets and padded tokens of some samples; `rng` draws the clouds. local : the rows read them"""
     length = -(-max(len(s.tokens) for s in samples) // BUCKET) * BUCKET
     tokens = np.full((len(samples), length), PAD, np.int64)
     clouds, budgets = [], []
@@ -156,9 +160,9 @@ def collate(samples: list[Sample], rng: Generator, degraded: float, points: int 
             cloud = disturb(cloud, rng)
         clouds.append(degrade(cloud, rng) if rng.random() < degraded else cloud)
         budgets.append(budget_bucket(len(s.faces)) if rng.random() < TOLD else 0)
-    read = [surroundings(cloud, s.tokens, length) for cloud, s in zip(clouds, samples, strict=True)]
-    near, empty = torch.stack([r.near for r in read]), torch.stack([r.empty for r in read])
-    return Batch(torch.from_numpy(np.stack(clouds)), torch.tensor(budgets), torch.from_numpy(tokens), near, empty)
+    read = [surroundings(cloud, s.tokens, length) for cloud, s in zip(clouds, samples, strict=True)] if local else []
+    rows = Surroundings(*map(torch.stack, zip(*read, strict=True))) if read else None
+    return Batch(torch.from_numpy(np.stack(clouds)), torch.tensor(budgets), torch.from_numpy(tokens), rows)
 
 
 def surroundings(cloud: np.ndarray, tokens: np.ndarray, length: int) -> Surroundings:
@@ -188,14 +192,14 @@ class Trainee(nn.Module):
         self.register_buffer("digits", digit_matrix(settings.vocabulary), persistent=False)
 
     def forward(self, batch: Batch, known: Tensor, places: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Returns the mean cross-entropy of the batch's tokens at the known places (see `known_places`), and logits [D, B, R, V] of each kind
-        of heads at places [B, R]."""
+        """Returns the mean cross-entropy of the batch's tokens at the known places (see `known_places`), and logits [D, B, R, V] of each
+        kind of heads at places [B, R]."""
         points, budgets, tokens = batch[:3]
         d = self.model.decoder
         table = d.table() + self.digits @ self.digits_in
         reading = self.model.read(points, budgets)
         condition = reading.condition
-        local = None if self.model.local is None else self.model.local(Surroundings(batch.near, batch.empty))
+        local = None if self.model.local is None else self.model.local(batch.read)
         hidden = self.model.training_hidden(condition, reading.embedded(table, tokens[:, :-1].clamp(min=0)), local)
         out = d.head.weight + self.digits @ self.digits_out
 
@@ -250,12 +254,14 @@ class Options(loop.Options):
     """The options of this recipe: the weight of the heads' loss, and the meshes to learn from.
 
     later    : 0: the model learns nothing from its heads, which learn from its states: a control for XSpecMesh's table 3. None: LATER
+    local    : the rows of a sequence read the cloud around the newest vertex (engine/networks/local_reader.py)
     meshes   : a folder or an archive of mesh packs (`load_packs`); held_out : names of its packs that are measured and not trained on
     """
 
     later: float | None = None
     meshes: Path | None = None
     held_out: tuple[str, ...] = ()
+    local: bool = False
 
     def __post_init__(self) -> None:
         """Raises BadKnob for a weight below 0, or a control that would replace the shipped weights."""
@@ -281,6 +287,7 @@ class Options(loop.Options):
         p.add_argument(
             "--later", type=float, metavar="WEIGHT", help=f"weight of the heads' loss; 0: the model learns nothing from it ({LATER})"
         )
+        p.add_argument("--local", action="store_true", help="rows read the cloud around the newest vertex, and what no face covers yet")
         p.add_argument(
             "--meshes", type=Path, metavar="FOLDER|FILE", help="also learn from these meshes: a folder of files, or an .npz archive"
         )
@@ -295,8 +302,8 @@ def main(options: Options) -> None:
     preset = PRESETS[options.preset]
     device = options.device
     half = device == "cuda" or has_fast_bfloat16()
-    settings: Settings = preset["settings"]
-    name = "lowpoly" if options.preset == "cpu" else f"lowpoly-{options.preset}"
+    settings: Settings = replace(preset["settings"], local=int(options.local or has_local_rows()))
+    name = ("lowpoly" if options.preset == "cpu" else f"lowpoly-{options.preset}") + "-local" * settings.local
     trainee = Trainee(settings, apart=options.later == 0)
     minutes = options.minutes_of(preset)
     target(options, lowpoly.FOLDER)
@@ -318,9 +325,11 @@ def main(options: Options) -> None:
         if replace(shipped.settings, contents=settings.contents, local=settings.local) == settings:  # readers that are new begin
             training.warm_start(unfolded(shipped) | shipped_heads(trainee), read_card(lowpoly.FOLDER)["model"])
     points = lowpoly.points_of(settings)
-    checks = {kind: check_batches(held_out_samples(kind, preset["families"]), points) for kind in ("boxes", "families")}
+    checks = {
+        kind: check_batches(held_out_samples(kind, preset["families"]), points, bool(settings.local)) for kind in ("boxes", "families")
+    }
     if packs and packs.held_out:
-        checks["packs"] = check_batches(pack_samples(packs, settings.length), points)
+        checks["packs"] = check_batches(pack_samples(packs, settings.length), points, bool(settings.local))
 
     def held_out() -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -330,7 +339,7 @@ def main(options: Options) -> None:
                 places = some_places(batch.tokens, CHECKED_ROWS, Generator(PCG64(13)))
                 known = known_places(batch.tokens).to(device)
                 with torch.autocast(device, torch.bfloat16, enabled=half):
-                    nats, later = trainee(Batch(*(x.to(device) for x in batch)), known, places.to(device))
+                    nats, later = trainee(batch.to(device), known, places.to(device))
                 labels = labels_behind(batch.tokens, places, DEPTH).to(device)
                 own.append(nats)
                 right.append(torch.stack([top_1(each, labels) for each in later]))
@@ -347,13 +356,18 @@ def main(options: Options) -> None:
         write_weights(prepare(options, lowpoly.FOLDER), training, trainee, options.preset, packs)
 
 
+def has_local_rows() -> bool:
+    """True if the shipped model reads the cloud around the newest vertex."""
+    return bool(read_card(lowpoly.FOLDER).get("model", {}).get("settings", {}).get("local"))
+
+
 def lessons(trainee: Trainee, options: Options, packs: MeshPacks | None) -> LossOf:
     """Returns the loss of a step as a function of its number."""
     device, own, weight = trainee.digits.device.type, PRESETS[options.preset], options.weight
     half = device == "cuda" or has_fast_bfloat16()
     settings = trainee.model.settings
     points = lowpoly.points_of(settings)
-    world = World(own["families"], own["batch"], own["vary"], own["degraded"], settings.length, points, packs)
+    world = World(own["families"], own["batch"], own["vary"], own["degraded"], settings.length, points, packs, bool(settings.local))
 
     def loss(batch: Batch, known: Tensor, places: Tensor, labels: Tensor) -> Tensor:
         with torch.autocast(device, torch.bfloat16, enabled=half):
@@ -366,7 +380,7 @@ def lessons(trainee: Trainee, options: Options, packs: MeshPacks | None) -> Loss
         batch = world.batch(step)
         places = some_places(batch.tokens, LATER_ROWS, Generator(PCG64([12, step])))
         labels = labels_behind(batch.tokens, places, DEPTH)
-        return fast(Batch(*(x.to(device) for x in batch)), known_places(batch.tokens).to(device), places.to(device), labels.to(device))
+        return fast(batch.to(device), known_places(batch.tokens).to(device), places.to(device), labels.to(device))
 
     return loss_of
 
@@ -436,8 +450,8 @@ def pack_samples(packs: MeshPacks, longest: int) -> list[Sample]:
     return [s for s in samples if len(s.tokens) <= longest][:64]
 
 
-def check_batches(samples: list[Sample], points: int) -> list[Batch]:
+def check_batches(samples: list[Sample], points: int, local: bool) -> list[Batch]:
     """Returns fixed batches of held-out shapes."""
     samples = sorted(samples, key=lambda s: len(s.tokens))
     rng = Generator(PCG64(11))
-    return [collate(samples[i : i + 16], rng, 0.0, points) for i in range(0, len(samples), 16)]
+    return [collate(samples[i : i + 16], rng, 0.0, points, local) for i in range(0, len(samples), 16)]

@@ -34,12 +34,13 @@ from tests.research.train.tiny_folders import SMALL
 
 
 def test_a_batch_is_a_function_of_its_step_and_little_of_it_is_padding() -> None:
-    one, other = (World(EASY, 8, stretch, 0.3, 460) for _ in range(2))
-    for a, b in zip(one.batch(6), other.batch(6), strict=True):
+    one, other = (World(EASY, 8, stretch, 0.3, 460, local=True) for _ in range(2))
+    (*tensors, read), (*others, other_read) = one.batch(6), other.batch(6)
+    for a, b in zip((*tensors, *read), (*others, *other_read), strict=True):
         assert torch.equal(a, b)
     tokens = torch.cat([(one.batch(s)[2] == PAD).float().mean()[None] for s in range(8)])
     assert tokens.mean() < 0.25
-    points, budgets, tokens = one.batch(3)
+    points, budgets, tokens = one.batch(3)[:3]
     assert points.shape == (8, lowpoly.POINTS, 6) and points[..., :3].abs().max() < 1.1
     grammar = Grammar(BPT, canonical=True)
     for row, budget in zip(tokens, budgets.tolist(), strict=True):
@@ -83,8 +84,8 @@ def test_folded_weights_are_the_same_function() -> None:
     again.load_state_dict(unfolded(model), strict=False)  # heads begin anew
     with torch.no_grad():
         places = torch.zeros(2, 1, dtype=torch.int64)
-        known = known_places(batch[2])
-        a, b = (torch.stack([each(*batch, known[[i]], places)[0] for i in range(0, len(known), 9)]) for each in (trainee, again))
+        known = known_places(batch.tokens)
+        a, b = (torch.stack([each(batch, known[[i]], places)[0] for i in range(0, len(known), 9)]) for each in (trainee, again))
     assert len(a) > 10 and a.std() > 0.1  # one number a place
     torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
 
@@ -126,8 +127,9 @@ def test_heads_and_adapters_are_trained_written_and_read(shipped: Path, monkeypa
     assert row["divergence"]["kl"] >= 0 and len(row["held_out"]["top_1"]) == mesh_heads.DEPTH
 
 
-def test_a_backbone_is_trained_with_heads_that_fit_it(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The whole recipe for a few seconds: heads of both kinds are shipped beside the model, and what fitted the weights before is gone."""
+@pytest.mark.parametrize("local", [False, True])
+def test_a_backbone_is_trained_with_heads_that_fit_it(local: bool, shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole recipe for a few seconds: heads of both kinds are shipped with the model, and what fitted the weights before is gone."""
     small = {
         "batch": 4,
         "minutes": 0.05,
@@ -142,10 +144,11 @@ def test_a_backbone_is_trained_with_heads_that_fit_it(shipped: Path, monkeypatch
     (shipped / "heads_cross_lora.safetensors").write_bytes(b"of other weights")
     (shipped / "lora_cross").mkdir()
     before = lowpoly.load().weights_hash
-    lowpoly_recipe.main(lowpoly_recipe.Options(fresh=True))
+    lowpoly_recipe.main(lowpoly_recipe.Options(fresh=True, local=local))
     assert lowpoly.load().weights_hash == before  # of other families: numbers cannot tell which is better
-    lowpoly_recipe.main(lowpoly_recipe.Options(export=True))
+    lowpoly_recipe.main(lowpoly_recipe.Options(export=True, local=local))
     backbone = lowpoly.load()
+    assert bool(backbone.model.settings.local) == local == lowpoly_recipe.has_local_rows()
     assert backbone.weights_hash != before and backbone.kinds == ["cross-attention", "multilayer"]
     assert not (shipped / "heads_cross_lora.safetensors").exists() and not (shipped / "lora_cross").exists()
     for kind in ("cross", "mlp"):
@@ -232,7 +235,7 @@ def test_merging_an_adapter_is_wearing_it(shipped: Path, monkeypatch: pytest.Mon
             torch.nn.init.normal_(p, std=0.1)
     mesh_heads.save_adapter(pupil.decoder.blocks, shipped / "lora_cross")
     merged = head_lessons.Student(lowpoly.load(option="lora").model, pupil.heads, False)
-    points, _, tokens = World(EASY, 2, stretch, 0.0, 460).batch(0)
+    points, _, tokens, _ = World(EASY, 2, stretch, 0.0, 460).batch(0)
     with torch.no_grad():
         worn, plain = (
             pupil.hidden(points, tokens)[0],
@@ -251,11 +254,11 @@ def test_a_control_learns_nothing_from_its_heads_and_does_not_replace_the_shippe
     with pytest.raises(BadKnob, match="--out"):
         lowpoly_recipe.Options(later=0)
     assert lowpoly_recipe.Options(later=0, out=tmp_path / "out").weight == lowpoly_recipe.LATER
-    points, budgets, tokens = World(EASY, 2, stretch, 0.0, 460).batch(0)
-    places = some_places(tokens, 8, Generator(PCG64(0)))
+    batch = World(EASY, 2, stretch, 0.0, 460).batch(0)
+    places = some_places(batch.tokens, 8, Generator(PCG64(0)))
     for apart in (False, True):
         trainee = Trainee(SMALL, apart)
-        _, later = trainee(points, budgets, tokens, known_places(tokens), places)
+        _, later = trainee(batch, known_places(batch.tokens), places)
         sum(each.float().square().mean() for each in later).backward()
         learns = {name.split(".")[0] for name, p in trainee.named_parameters() if p.grad is not None and p.grad.abs().max() > 0}
         assert learns == ({"heads"} if apart else {"heads", "model", "digits_in", "digits_out"})
