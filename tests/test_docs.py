@@ -79,7 +79,7 @@ def make() -> ModuleType:
 
 
 def test_readme_is_short():
-    assert len(text(README).splitlines()) <= 115
+    assert len(text(README).splitlines()) <= 110
 
 
 def test_the_newest_release_of_the_changelog_is_the_version_of_the_package():

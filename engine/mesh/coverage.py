@@ -15,7 +15,7 @@ from engine.mesh.bpt_tokens import BPT, NOTHING, Levels
 REACH = 1.5  # cells
 
 
-class Progress(NamedTuple):
+class CoverageState(NamedTuple):
     """The state after some tokens. Vertices are float32 [3] in cells; None before they are known.
 
     covered  : bool [N], read-only: the points near a finished face
@@ -42,9 +42,9 @@ class Coverage:
     def __init__(self, points: np.ndarray, levels: Levels = BPT):
         self.cells = ((np.asarray(points, np.float32) + 1) * (levels.cells / 2)) - 0.5
         self._kinds, self._amounts, self._depth = levels.kind_list, levels.amounts, levels.depth
-        self.start = Progress(_frozen(np.zeros(len(self.cells), bool)))
+        self.start = CoverageState(_frozen(np.zeros(len(self.cells), bool)))
 
-    def next(self, state: Progress, token: int) -> Progress:
+    def next(self, state: CoverageState, token: int) -> CoverageState:
         """The state after one more token."""
         kind = self._kinds[token] if 0 <= token < len(self._kinds) else NOTHING
         if kind == NOTHING:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engine.mesh.coverage import Coverage, Progress
+from engine.mesh.coverage import Coverage, CoverageState
 
 NEAR = 12  # points of each kind: nearest, and nearest uncovered
 READ = 1024  # points of a cloud that are looked at: the first ones
@@ -49,7 +49,7 @@ class Surface:
         block = (self._cells + 0.5).div(CELLS).floor().clamp(0, PER_AXIS - 1).long()
         self._blocks = (block[:, 0] * PER_AXIS + block[:, 1]) * PER_AXIS + block[:, 2]
 
-    def around(self, states: Sequence[Progress]) -> Surroundings:
+    def around(self, states: Sequence[CoverageState]) -> Surroundings:
         """The surroundings of some states."""
         covered = torch.from_numpy(np.stack([s.covered for s in states]))
         known = torch.tensor([s.newest is not None for s in states])
@@ -113,19 +113,19 @@ class LocalRows:
         self._reader, self._surface = reader, Surface(points.float().cpu().numpy())
         self.start, self.next = self._surface.coverage.start, self._surface.coverage.next
 
-    def along(self, tokens: Sequence[int], begin: Progress | None = None) -> list[Progress]:
+    def along(self, tokens: Sequence[int], begin: CoverageState | None = None) -> list[CoverageState]:
         """The state before the first token, by default that of an empty sequence, and the states after each of them."""
         states = [self.start if begin is None else begin]
         for token in tokens:
             states.append(self.next(states[-1], token))
         return states
 
-    def around(self, states: Sequence[Progress]) -> Surroundings:
+    def around(self, states: Sequence[CoverageState]) -> Surroundings:
         """The surroundings of states, on the host."""
         return self._surface.around(states)
 
     @torch.no_grad()
-    def rows(self, states: Sequence[Progress]) -> Tensor:
+    def rows(self, states: Sequence[CoverageState]) -> Tensor:
         """The vectors of rows whose token led to these states, [S, width]."""
         weight = self._reader.mixed.weight
         return self._reader(Surroundings(*(x.to(weight) for x in self.around(states))))

@@ -108,7 +108,7 @@ class World:
         self.size, self.packs, self.local = batch, packs, local
         self._group: tuple[int, list[Sample]] = (-1, [])
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int) -> MeshBatch:
         """Returns the batch of a step."""
         rng = Generator(PCG64([7, step]))
         samples = self._samples(step // GROUP)
@@ -134,7 +134,7 @@ class World:
                 return replace(sample, disturbed=DISTURBED)
 
 
-class Batch(NamedTuple):
+class MeshBatch(NamedTuple):
     """points [B, N, 6], budgets int64 [B], tokens int64 [B, L] padded with -1; read : the surroundings of their L rows, or None."""
 
     points: Tensor
@@ -142,13 +142,13 @@ class Batch(NamedTuple):
     tokens: Tensor
     read: Surroundings | None = None
 
-    def to(self, device: str) -> Batch:
+    def to(self, device: str) -> MeshBatch:
         """The same on a device."""
         read = self.read and Surroundings(*(x.to(device) for x in self.read))
-        return Batch(self.points.to(device), self.budgets.to(device), self.tokens.to(device), read)
+        return MeshBatch(self.points.to(device), self.budgets.to(device), self.tokens.to(device), read)
 
 
-def collate(samples: list[Sample], rng: Generator, degraded: float, points: int = lowpoly.POINTS, local: bool = False) -> Batch:
+def collate(samples: list[Sample], rng: Generator, degraded: float, points: int = lowpoly.POINTS, local: bool = False) -> MeshBatch:
     """Returns clouds of `points` points, budgets and padded tokens of some samples; `rng` draws the clouds. local : the rows read them"""
     length = -(-max(len(s.tokens) for s in samples) // BUCKET) * BUCKET
     tokens = np.full((len(samples), length), PAD, np.int64)
@@ -162,7 +162,7 @@ def collate(samples: list[Sample], rng: Generator, degraded: float, points: int 
         budgets.append(budget_bucket(len(s.faces)) if rng.random() < TOLD else 0)
     read = [surroundings(cloud, s.tokens, length) for cloud, s in zip(clouds, samples, strict=True)] if local else []
     rows = Surroundings(*map(torch.stack, zip(*read, strict=True))) if read else None
-    return Batch(torch.from_numpy(np.stack(clouds)), torch.tensor(budgets), torch.from_numpy(tokens), rows)
+    return MeshBatch(torch.from_numpy(np.stack(clouds)), torch.tensor(budgets), torch.from_numpy(tokens), rows)
 
 
 def surroundings(cloud: np.ndarray, tokens: np.ndarray, length: int) -> Surroundings:
@@ -191,7 +191,7 @@ class Trainee(nn.Module):
         self.heads = nn.ModuleDict({k: MeshHeads(DEPTH, settings.width, settings.heads, settings.vocabulary, k) for k in KINDS})
         self.register_buffer("digits", digit_matrix(settings.vocabulary), persistent=False)
 
-    def forward(self, batch: Batch, known: Tensor, places: Tensor) -> tuple[Tensor, list[Tensor]]:
+    def forward(self, batch: MeshBatch, known: Tensor, places: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Returns the mean cross-entropy of the batch's tokens at the known places (see `known_places`), and logits [D, B, R, V] of each
         kind of heads at places [B, R]."""
         points, budgets, tokens = batch[:3]
@@ -369,7 +369,7 @@ def lessons(trainee: Trainee, options: Options, packs: MeshPacks | None) -> Loss
     points = lowpoly.points_of(settings)
     world = World(own["families"], own["batch"], own["vary"], own["degraded"], settings.length, points, packs, bool(settings.local))
 
-    def loss(batch: Batch, known: Tensor, places: Tensor, labels: Tensor) -> Tensor:
+    def loss(batch: MeshBatch, known: Tensor, places: Tensor, labels: Tensor) -> Tensor:
         with torch.autocast(device, torch.bfloat16, enabled=half):
             own, later = trainee(batch, known, places)
         return own + weight * sum(weighted(cross_entropies(each, labels)) for each in later)
@@ -450,7 +450,7 @@ def pack_samples(packs: MeshPacks, longest: int) -> list[Sample]:
     return [s for s in samples if len(s.tokens) <= longest][:64]
 
 
-def check_batches(samples: list[Sample], points: int, local: bool) -> list[Batch]:
+def check_batches(samples: list[Sample], points: int, local: bool) -> list[MeshBatch]:
     """Returns fixed batches of held-out shapes."""
     samples = sorted(samples, key=lambda s: len(s.tokens))
     rng = Generator(PCG64(11))

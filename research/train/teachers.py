@@ -18,7 +18,7 @@ from engine.backbones import lowpoly, pictogram
 from engine.backbones.pictogram import TEXT_SLOTS, split_words, text_mask
 from engine.cache import KVCache
 from engine.layout import Layout, Line, Raster
-from engine.mesh.coverage import Progress
+from engine.mesh.coverage import CoverageState
 from engine.networks.local_reader import LocalRows
 from engine.networks.mesh_decoder import Reading
 from engine.networks.transformer import causal
@@ -320,7 +320,7 @@ class MeshTeacher(Teacher):
         return torch.stack(found).to(self.table.device)
 
 
-def behind(cloud: LocalRows, tokens: list[int], starts: list[int], windows: list[list[int]]) -> list[Progress]:
+def behind(cloud: LocalRows, tokens: list[int], starts: list[int], windows: list[list[int]]) -> list[CoverageState]:
     """Returns the states behind each guess of windows that begin at places of a sequence."""
     before = cloud.along(tokens)
     return [state for start, guesses in zip(starts, windows, strict=True) for state in cloud.along(guesses, before[start])[1:]]
