@@ -319,8 +319,8 @@ class _Network:
         self.slots: list[int] = []  # of every row
         self.keys = np.zeros((4096, self.LAYERS, 2, w))
         self.values = np.zeros_like(self.keys)
-        self.logits = torch.zeros(2, 4096, vocabulary, dtype=torch.float64)
-        self.hidden = torch.zeros(2, 4096, w, dtype=torch.float64)
+        self.logits = np.zeros((2, 4096, vocabulary))  # arrays: rows are added both inside and outside torch's inference mode
+        self.hidden = np.zeros((2, 4096, w))
 
     def row(self, token: int, slot: int, context: tuple[int, ...]) -> int:
         """The identity of a cache row, computed if it is new."""
@@ -335,14 +335,13 @@ class _Network:
 
     def read(self, rows: list[int]) -> tuple[Tensor, Tensor]:
         """Logits [2, N, V] and hidden states [2, N, H] of rows."""
-        index = torch.tensor(rows)
-        return self.logits[:, index], self.hidden[:, index]
+        return torch.from_numpy(self.logits[:, rows]), torch.from_numpy(self.hidden[:, rows])
 
     def _grow(self, needed: int) -> None:
         if needed < len(self.keys):
             return
         self.keys, self.values = (np.concatenate([x, np.zeros_like(x)]) for x in (self.keys, self.values))
-        self.logits, self.hidden = (torch.cat([x, torch.zeros_like(x)], 1) for x in (self.logits, self.hidden))
+        self.logits, self.hidden = (np.concatenate([x, np.zeros_like(x)], 1) for x in (self.logits, self.hidden))
 
     def _compute(self, row: int, token: int, slot: int, context: list[int]) -> None:
         x = self.embedding[:, token] + self.place[slot]  # [2, width]
@@ -358,8 +357,8 @@ class _Network:
             x = x + np.einsum("bhs,sbhd->bhd", weight, values).reshape(2, -1) @ self.project[layer, 3]
             x = x + np.tanh(_norm(x) @ self.feed[layer])
         final = _norm(x)
-        self.hidden[:, row] = torch.from_numpy(final)
-        self.logits[:, row] = torch.from_numpy(final @ self.out)
+        self.hidden[:, row] = final
+        self.logits[:, row] = final @ self.out
 
 
 class _Counter:
