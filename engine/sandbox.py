@@ -12,6 +12,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from typing import Any, TypeVar
 ROOT = Path(__file__).resolve().parents[1]
 START = "from engine.sandbox import serve; serve()"
 
+GLANCE = 0.2  # seconds between two questions whether the result is still wanted
 OUT_OF_WORK = getattr(signal, "SIGXCPU", 0)  # what ends a process that has used up its seconds of work
 
 Returned = TypeVar("Returned")
@@ -28,13 +30,18 @@ class TookTooLong(Exception):
     """The call exceeded its time limit and was killed."""
 
 
+class Unwanted(Exception):
+    """Nobody wants the result any more; the call was killed."""
+
+
 class Died(Exception):
     """The process ended without a result: a crash, or no memory left."""
 
 
 def apart(
-    function: Callable[..., Returned], *arguments: Any, seconds: float, memory: int | None = None, work: int | None = None, nice: int = 0
-) -> Returned:
+    function: Callable[..., Returned], *arguments: Any, seconds: float, memory: int | None = None, work: int | None = None, nice: int = 0,
+    wanted: Callable[[], bool] | None = None,
+) -> Returned:  # fmt: skip
     """The result of the function, run in another process. An exception of the function is raised here.
 
     seconds : time limit; the process is then killed and TookTooLong raised
@@ -42,6 +49,7 @@ def apart(
     nice    : how much of its priority it gives up, 0 to 19, where the system supports it
     memory  : bytes it may allocate beyond its size at start, where the system supports such limits; a call that needs more raises
               MemoryError, or Died if a library ends the process
+    wanted  : asked again and again; once it says False the process is killed and Unwanted raised
     """
     asked = pickle.dumps((function.__module__, function.__qualname__, (memory, work, nice), arguments))
     one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path[1:]])}
@@ -53,7 +61,7 @@ def apart(
         env=os.environ | one_thread,
     )
     try:
-        answer, _ = process.communicate(asked, timeout=seconds)
+        answer = _answer(process, asked, seconds, wanted)
     except subprocess.TimeoutExpired as e:
         raise TookTooLong(f"{function.__name__} took longer than {seconds:g} seconds") from e
     finally:
@@ -67,6 +75,19 @@ def apart(
     if not returned:
         raise result
     return result
+
+
+def _answer(process: subprocess.Popen, asked: bytes, seconds: float, wanted: Callable[[], bool] | None) -> bytes:
+    """What the process writes until it ends; raises TimeoutExpired, and Unwanted as soon as nobody wants it."""
+    deadline, sent = time.monotonic() + seconds, asked
+    while wanted is not None and time.monotonic() + GLANCE < deadline:
+        if not wanted():
+            raise Unwanted("nobody waits for the result any more")
+        try:
+            return process.communicate(sent, timeout=GLANCE)[0]
+        except subprocess.TimeoutExpired:
+            sent = None  # the process has been given it
+    return process.communicate(sent, timeout=deadline - time.monotonic())[0]
 
 
 def serve() -> None:

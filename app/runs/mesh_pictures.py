@@ -5,7 +5,7 @@ They are drawn off screen by engine/mesh/picture.py in one process, behind every
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,15 +36,17 @@ class Drawn:
     turns: list[np.ndarray]
 
 
-def draw_race(boards: Sequence[MeshBoard], colours: Colours = (FAST, PLAIN), turns: bool = True) -> Drawn:
+def draw_race(
+    boards: Sequence[MeshBoard], colours: Colours = (FAST, PLAIN), turns: bool = True, wanted: Callable[[], bool] | None = None
+) -> Drawn:
     """The pictures of a race, the right board first; raises NotSupported where nothing can be drawn off screen.
 
-    colours : of the newest faces of each board; turns : with the turntable
+    colours : of the newest faces of each board; turns : with the turntable; wanted : once it says False, raises Unwanted
     """
     whole = [grown(board, len(board.run.steps), None) for board in boards]
     race = [grown(board, stepped(board, now), colour) for now in times(boards) for board, colour in zip(boards, colours)]
     around = [turned(whole[0], 360.0 * number / TURNS) for number in range(TURNS if turns else 0)]
-    drawn = pictures([*whole, *race, *around], SIDE, behind=True)
+    drawn = pictures([*whole, *race, *around], SIDE, behind=True, wanted=wanted)
     first, last = len(whole), len(whole) + len(race)
     frames = [drawn[at : at + len(boards)] for at in range(first, last, len(boards))]
     return Drawn(drawn[:first], frames, drawn[last:])

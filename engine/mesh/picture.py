@@ -6,8 +6,7 @@ is missing and crashes that process, the caller gets an error message instead.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +17,7 @@ from engine.sandbox import Died, TookTooLong, apart
 
 SIZE = 384  # pixels of a square picture
 PATIENCE = 120.0  # seconds for all pictures of a call; the first has to load the library
+LAST = 19  # of its priority, that drawing behind everything else gives up
 TOP, BOTTOM = "#fbfbfa", "#e3e5e8"  # of the background
 SKIN, EDGE, DOT = "#c9d3e0", "#465061", "#3d6597"
 LIGHTS = [((1.0, 3.0, 1.4), 0.9), ((-1.6, 0.8, 2.0), 0.5), ((3.0, 0.2, -0.6), 0.3)]  # positions and strengths: key, fill, rim
@@ -88,20 +88,15 @@ def draw(views: Sequence[View], size: int = SIZE) -> list[np.ndarray]:
     return found
 
 
-def draw_behind(views: Sequence[View], size: int = SIZE) -> list[np.ndarray]:
-    """Pictures as from `draw`, while everything else on the machine goes first, where the system knows priorities."""
-    if hasattr(os, "nice"):
-        os.nice(10)
-    return draw(views, size)
-
-
-def pictures(views: Sequence[View], size: int = SIZE, patience: float = PATIENCE, behind: bool = False) -> list[np.ndarray]:
+def pictures(
+    views: Sequence[View], size: int = SIZE, patience: float = PATIENCE, behind: bool = False, wanted: Callable[[], bool] | None = None
+) -> list[np.ndarray]:
     """Pictures as from `draw`, drawn in a separate process; raises NotSupported if nothing can be drawn.
 
-    behind : let everything else on the machine go first
+    behind : let everything else on the machine go first; wanted : once it says False, raises Unwanted
     """
     try:
-        return apart(draw_behind if behind else draw, list(views), size, seconds=patience)
+        return apart(draw, list(views), size, seconds=patience, nice=LAST if behind else 0, wanted=wanted)
     except TookTooLong as e:
         raise NotSupported(f"Drawing meshes took longer than {patience:.0f} seconds. Draw fewer or smaller pictures.") from e
     except (Died, ImportError, OSError) as e:

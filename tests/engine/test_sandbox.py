@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from engine.sandbox import Died, TookTooLong, apart
+from engine.sandbox import Died, TookTooLong, Unwanted, apart
 
 NEVER = 3600.0  # seconds
 
@@ -28,6 +28,13 @@ def test_what_a_call_prints_is_no_answer():
 def test_a_call_that_hangs_is_ended():
     with pytest.raises(TookTooLong, match="sleep"):
         apart(time.sleep, NEVER, seconds=0.5)
+
+
+def test_a_call_that_nobody_wants_any_more_is_ended():
+    asked = iter([True, True, False])
+    with pytest.raises(Unwanted):
+        apart(time.sleep, NEVER, seconds=NEVER, wanted=lambda: next(asked))
+    assert apart(time.sleep, 0.5, seconds=NEVER, wanted=lambda: True) is None
 
 
 def test_a_call_that_dies_is_told_apart_from_one_that_fails():

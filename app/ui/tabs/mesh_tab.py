@@ -36,6 +36,7 @@ from engine.core import PLAIN, Backbone, Sampling
 from engine.errors import BadPrompt, ForetokenError, NotSupported
 from engine.methods import METHODS
 from engine.nearest import nearest, try_seeds
+from engine.sandbox import Unwanted
 
 FIRST_METHOD = "xspecmesh_exact"  # until the model is loaded: an impatient click must not get another distribution
 IDLE = {
@@ -300,19 +301,17 @@ class MeshRace:
         if not len(boards[0].faces):
             return None
         tab.sessions.wait_until_free(GIVES_WAY)
-        if not tab.sessions.present(visitor):
-            return None
         fast, titles = boards[0].run, [title_of(board.run.name) for board in boards]
         writers: dict[str, Callable] = {
             "shrinkwrapped": lambda path: write_shrinkwrapped(fast, wrapped(fast), given, path),
             **tab.common_files(ended, given.name),
         }
         try:
-            drawn = draw_race(boards)
+            drawn = draw_race(boards, wanted=lambda: tab.sessions.shows(visitor, self.prefix, ended.ticket))
+        except Unwanted:  # they left, or race again
+            return None
         except NotSupported as e:
             return Files(writers, notices=notice.hint(f"There are no pictures of the meshes: {e}"))
-        if not tab.sessions.present(visitor):  # they left meanwhile
-            return None
         writers |= {
             "race": lambda path: write_race(drawn, boards, titles, path),
             "mp4": lambda path: write_video(drawn, boards, titles, path),
