@@ -22,7 +22,7 @@ from tests.readme import ROOT, python_block, run_python
 
 SOURCES = ("app", "engine", "research", "assets", "docs/bench", "pyproject.toml", "setup.py", "README.md", "LICENSE")
 CARRIED = {
-    "app": (".py", ".js", ".css"), "engine": (".py", ".c", ".h"), "research": (".py", ".js"),
+    "app": (".py", ".js", ".css"), "engine": (".py", ".c", ".h", ".toml"), "research": (".py", ".js"),
     "assets/models": (".json", ".safetensors"), "assets/examples": (".ply",),
     "docs/bench": (".csv",),
 }  # fmt: skip

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from functools import cache
 from itertools import groupby
+from pathlib import Path
 
 from engine.words.emoji_objects import OBJECTS, plural
 
@@ -19,38 +21,7 @@ _DROPPED = re.compile(f"[{SELECTORS}{SKIN}\u20e3\U000e0020-\U000e007f]")
 
 NUMBERS = ("", "", "two", "three", "four", "five")
 
-# Emoji that are not the emoji of an object in the world, by what they show; the world may lack that name too.
-OTHERS: dict[str, str] = {
-    "dog": "🐕🐩🦮", "cat": "🐈😺😸😹😻😼😽🙀😿😾", "tiger": "🐅", "cow": "🐄🐂🐃", "pig": "🐖🐽🐗", "monkey": "🐒🙈🙉🙊",
-    "rabbit": "🐇", "mouse": "🐁🐀", "chick": "🐣🐤", "horse": "🐎🏇🎠", "dragon": "🐉", "dinosaur": "🦕", "whale": "🐋",
-    "fish": "🐠🐡🎣", "camel": "🐪", "bug": "🪲🐛🪳🪰🦟", "beaver": "🦫", "moose": "🫎", "donkey": "🫏", "goose": "🪿",
-    "jellyfish": "🪼", "shrimp": "🦐", "hippo": "🦛", "rhino": "🦏", "llama": "🦙", "mammoth": "🦣", "skunk": "🦨",
-    "badger": "🦡", "dove": "🕊", "turkey": "🦃", "apple": "🍏", "cake": "🍰", "ice cream": "🍨🍧", "beer": "🍻",
-    "tea": "🍵", "bread": "🥖", "bagel": "🥯", "pancake": "🥞", "melon": "🍈", "mango": "🥭", "blueberry": "🫐",
-    "pasta": "🍝", "soup": "🍲🥣", "rice": "🍚🍙", "sushi": "🍣", "salad": "🥗", "meat": "🍖🥩🍗", "bacon": "🥓",
-    "cocktail": "🍸🍹", "champagne": "🍾🥂", "nut": "🥜🌰", "cucumber": "🥒", "garlic": "🧄", "lettuce": "🥬",
-    "waffle": "🧇", "shell": "🐚", "car": "🚙🏎🚘", "bus": "🚍🚐", "tram": "🚎🚋", "train": "🚆🚄🚅🚇🚉🚞🚃🚈🚝",
-    "airplane": "🛩🛫🛬", "boat": "🚤🛥", "ship": "⛴🛳", "bicycle": "🚴🚵", "truck": "🛻🚛", "taxi": "🚖", "wheel": "🛞",
-    "firetruck": "🚒", "sun": "🌞🌤", "moon": "🌝🌛🌜🌚🌑🌒🌓🌔🌖🌗🌘", "star": "🌟🌠💫✨", "cloud": "⛅🌥🌦🌧⛈🌨", "lightning": "🌩",
-    "drop": "💦", "earth": "🌎🌏🌐", "mountain": "⛰🗻", "beach": "🏖", "desert": "🏜", "sunset": "🌅🌄🌇", "night": "🌃🌌🌉",
-    "fireworks": "🎆🎇", "pine": "🎄", "flower": "🌸🌺🌼💐🏵🪷🪻💮", "rose": "🥀", "leaf": "🍂🍃🌿", "clover": "☘",
-    "seedling": "🌱", "wheat": "🌾", "bamboo": "🎍🎋", "house": "🏡🏘🏚", "castle": "🏯", "tent": "🏕🎪", "hotel": "🏨",
-    "bank": "🏦", "shop": "🏪🏬🏩", "office": "🏢", "statue": "🗽🗿", "temple": "🏛🛕⛩", "mosque": "🕌", "stadium": "🏟",
-    "city": "🏙🌆", "man": "🧔👴🧓🧑👱🕺", "woman": "👵💃🧕", "boy": "🧒", "police": "🚓🚔", "worker": "👷", "guard": "💂",
-    "detective": "🕵", "bride": "👰", "vampire": "🧛", "zombie": "🧟", "elf": "🧝", "fairy": "🧚", "hero": "🦸",
-    "astronaut": "🧑‍🚀👩‍🚀👨‍🚀", "firefighter": "🧑‍🚒👩‍🚒👨‍🚒", "doctor": "🧑‍⚕👩‍⚕👨‍⚕", "teacher": "🧑‍🏫👩‍🏫👨‍🏫",
-    "farmer": "🧑‍🌾👩‍🌾👨‍🌾", "chef": "🧑‍🍳👩‍🍳👨‍🍳", "artist": "🧑‍🎨👩‍🎨👨‍🎨", "smiley": "😃😄😁😆😅😂🤣🙂😊☺😉😋😎😍🥰😘😇🤩🥳🤗😛😜🤪",
-    "sad face": "☹🙁😞😔😭😟😥😓🥺😿", "angry face": "😠😤🤬👿", "robot": "🦾🦿", "snowman": "☃", "skull": "☠", "alien": "👾",
-    "santa": "🤶", "hat": "👒🎓", "shoe": "👞👠👡🥿", "boot": "👢", "shirt": "👚🎽", "glasses": "🕶🥽", "umbrella": "☔🌂⛱",
-    "handbag": "👜👛", "suitcase": "🧳", "watch": "⌚", "shorts": "🩳", "heart": "🧡💛💚💙💜🖤🤍🤎🩷🩵🩶♥💕💖💗💓💘💝💞💟💔", "key": "🗝",
-    "bell": "🛎", "book": "📗📘📙📚📖📓📔📒", "clock": "🕰⏱⏲⌛⏳🕐🕑🕒🕓🕔🕕🕖🕗🕘🕙🕚🕛", "hammer": "🛠⚒", "camera": "📸📹🎥",
-    "laptop": "🖥", "phone": "☎📞", "bed": "🛌", "pencil": "🖊🖋🖍📝", "letter": "📧📩📨💌📮", "sword": "⚔", "flag": "🏁🏳🏴🎌",
-    "hand": "🖐🤚👋🤝", "eye": "👀", "medal": "🥇🥈🥉🎖", "lock": "🔓🔐🔏", "money": "💰💵💶💷💴", "coin": "🪙", "gun": "🔫",
-    "bow": "🏹", "wrench": "🔧", "pickaxe": "⛏", "foot": "🦶", "nose": "👃", "ear": "👂", "mouth": "👄", "brain": "🧠",
-    "lipstick": "💄", "battery": "🔋", "party": "🎉🎊", "paintbrush": "🖌", "teddy": "🪆", "music": "🎵🎶🎼",
-    "banjo": "🪕", "accordion": "🪗", "flute": "🪈", "radio": "📻", "rugby": "🏈🏉", "golf": "⛳🏌", "bowling": "🎳",
-    "sled": "🛷", "ski": "🎿⛷",
-}  # fmt: skip
+OTHERS: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 def bare(emoji: str) -> str:

@@ -16,17 +16,8 @@ POSSESSIVE = re.compile(r"['’]s\b")
 MOST = 3  # nearest things to suggest
 LOOSE = 6  # words of at least this many letters may have two mistakes, shorter ones one
 SHORTEST = 3  # words of at least this many letters may have a mistake
-WITH_FALLBACK = (
-    "animals",
-    "food",
-    "vehicles",
-    "plants",
-    "buildings",
-    "people",
-    "clothes",
-    "music",
-    "sport",
-)  # kinds whose things are alike
+# kinds whose things are alike
+WITH_FALLBACK = ("animals", "food", "vehicles", "plants", "buildings", "people", "clothes", "music", "sport")
 
 
 @dataclass(frozen=True)
@@ -78,7 +69,7 @@ def nearest(word: str, known: Container[str]) -> list[str]:
     found = _by_meaning(word, known)
     if found is not None:
         return found
-    if word in OTHER.split():
+    if word in OTHER:
         return []
     slips = [(_mistakes(word, other), other) for other in _spellings().get(word[0], ())] if _allowed(word) else []
     close = sorted((n, other not in known, other) for n, other in slips if n <= _allowed(word))

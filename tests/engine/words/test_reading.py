@@ -127,7 +127,7 @@ def test_the_tables_hold_together() -> None:
     assert len(read_as) == len(set(read_as))
     taught = set(world.vocabulary(world.COMMON_WORLD))
     nouns = {noun for lines in NEAR.values() for line in lines for noun in line.partition("|")[2].split()}
-    assert len(nouns - taught) >= 600 and not nouns & set(OTHER.split())
+    assert len(nouns - taught) >= 600 and not nouns & OTHER
     assert sum(bool(nearest(noun, taught)) for noun in nouns - taught) >= 0.95 * len(nouns - taught)
     for lines in NEAR.values():
         assert all(line.count("|") == 1 for line in lines)
