@@ -13,7 +13,7 @@ and that token's logits are those after the row end. A pass therefore has one ro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -31,20 +31,25 @@ DRAFT_ROWS = 256  # rows of the cache after the longest sequence, for the drafts
 
 
 class SlabLayer(CacheLayerMixin):
-    """One layer of a Slab, with the interface of a transformers cache layer."""
+    """One layer of a cache of ours, with the interface of a transformers cache layer.
 
-    def __init__(self, kv_cache: KVCache | FixedView, layer: int):
+    whole : its keys come in whole blocks, beyond the visible ones, as our attention takes them; False: the visible ones alone
+    """
+
+    def __init__(self, kv_cache: KVCache | FixedView, layer: int, whole: bool = True):
         super().__init__()
-        self.kv_cache, self.layer, self.is_initialized = kv_cache, layer, True
+        self.kv_cache, self.layer, self.whole, self.is_initialized = kv_cache, layer, whole, True
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Does nothing: the cache is allocated when the run begins."""
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object) -> tuple[Tensor, Tensor]:
-        """Writes [branches, heads, R, width] after the kept rows; returns whole blocks of keys and values, beyond the visible ones."""
-        self.kv_cache.write(self.layer, key_states, value_states)
+        """Writes [branches, heads, R, width] after the kept rows; returns keys and values."""
+        visible = self.kv_cache.write(self.layer, key_states, value_states)
+        if not self.whole:
+            return visible
         keys, values = self.kv_cache.block[self.layer]
-        end = whole_blocks(self.kv_cache.span(key_states.shape[2]), keys.device)
+        end = self.get_mask_sizes(key_states.shape[2])[0]
         return keys[:, :, :end], values[:, :, :end]
 
     def get_seq_length(self) -> int:
@@ -53,11 +58,17 @@ class SlabLayer(CacheLayerMixin):
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """The number of rows that a mask spans in a pass of `query_length`, and the index of the first."""
-        return whole_blocks(self.kv_cache.span(query_length), self.kv_cache.block.device), 0
+        span = self.kv_cache.span(query_length)
+        return whole_blocks(span, self.kv_cache.block.device) if self.whole else span, 0
 
     def get_max_length(self) -> int:
         """The number of rows that fit."""
         return self.kv_cache.capacity
+
+
+def cache_over(kv_cache: KVCache | FixedView, layers: int, whole: bool = True) -> Cache:
+    """A cache of ours as a cache of transformers; see SlabLayer."""
+    return Cache(layers=[SlabLayer(kv_cache, layer, whole) for layer in range(layers)])
 
 
 @dataclass(frozen=True)
@@ -174,16 +185,41 @@ class RowEndSlab:
         self.kept = length
 
 
-class HostedTrunk(Trunk):
-    """A hosted decoder for one run. It holds no cache, so closing a run frees the cache."""
+class PaddedTrunk(Trunk):
+    """A decoder of transformers for one run, whose guidance rows may begin with padding. It holds no cache, so closing a run frees the
+    cache."""
 
-    takes_forks, reads_slots, fixed = False, True, True
+    takes_forks = False
 
-    def __init__(self, hosted: Hosted, padding: tuple[int, ...]):
+    def __init__(self, padding: Sequence[int], device: torch.device):
         """padding : of each guidance row, how many rows at its beginning are no part of the prompt"""
-        self.hosted = hosted
-        self.padding = torch.tensor(padding, device=hosted.decoder.device)
+        self.padding = torch.tensor(padding, device=device)[:, None]
         self._padded = any(padding)
+
+    def _positions(self, slots: Tensor) -> Tensor:
+        """The positions of slots, int64 [1 or branches, R]: those of a prompt begin at 0."""
+        return (slots - self.padding).clamp(min=0) if self._padded else slots[None]
+
+    def _without_padding(self, mask: Tensor, written: Tensor) -> Tensor:
+        """The visibility of each guidance row bool [1 or branches, R, S], from that of all bool [R, S].
+
+        written : int64 [R], the rows of the cache that the pass writes: a row of padding sees itself, since there is nothing else
+        """
+        if not self._padded:
+            return mask[None]
+        every = torch.arange(mask.shape[1], device=mask.device)
+        return mask & (every >= self.padding[:, None]) | (every == written[:, None])
+
+
+class HostedTrunk(PaddedTrunk):
+    """A hosted decoder for one run."""
+
+    reads_slots, fixed = True, True
+
+    def __init__(self, hosted: Hosted, padding: Sequence[int]):
+        """padding : see PaddedTrunk"""
+        super().__init__(padding, hosted.decoder.device)
+        self.hosted = hosted
 
     def embed(self, tokens: Tensor) -> Tensor:
         """[R] ids of the picture vocabulary -> [1, R, H]"""
@@ -217,19 +253,13 @@ class HostedTrunk(Trunk):
         span = kv_cache.span(count)
         if mask is None:
             mask = torch.ones(1, span, dtype=torch.bool, device=x.device)
-        mask, positions = mask[None], slots[None]
-        if self._padded:
-            positions = (positions - self.padding[:, None]).clamp(min=0)
-            every = torch.arange(span, device=x.device)
-            mask = mask & (every >= self.padding[:, None, None]) | (
-                every == kv_cache.places(count)[:, None]
-            )  # a row of padding sees itself, since there is nothing else
+        mask, positions = self._without_padding(mask, kv_cache.places(count)), self._positions(slots)
         mask = F.pad(mask, (0, whole_blocks(span, x.device) - span))
         return decoder(
             inputs_embeds=x,
             position_ids=positions if self.hosted.place is None else self.hosted.place(positions),
             attention_mask=mask[:, None],  # 4-D masks are used unchanged
-            past_key_values=Cache(layers=[SlabLayer(kv_cache, layer) for layer in range(len(decoder.layers))]),
+            past_key_values=cache_over(kv_cache, len(decoder.layers)),
             use_cache=True,
         ).last_hidden_state
 

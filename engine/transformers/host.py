@@ -15,17 +15,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import Cache, PreTrainedModel
+from transformers import PreTrainedModel
 
 from engine.cache import KVCache
 from engine.core import Backbone, Ids, Prompt, Rows, Sampling
 from engine.errors import NotSupported
 from engine.layout import Layout, Line, Raster
-from engine.networks.hosted import DRAFT_ROWS, SlabLayer
+from engine.networks.hosted import DRAFT_ROWS, PaddedTrunk, cache_over
 from engine.networks.rows import RowSplit
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import causal
-from engine.networks.trunk import Trunk
 from engine.sampling import guide, warp
 from engine.transformers.attention import LAST, Attention, attention_of
 from engine.transformers.processors import Reading
@@ -67,28 +66,14 @@ class LateSlab(KVCache):
         return super().write(layer, keys, values)
 
 
-class ExactLayer(SlabLayer):
-    """One layer of a Slab for a class with its own attention: it gives the visible rows and no more, as such a class expects."""
-
-    def update(self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object) -> tuple[Tensor, Tensor]:
-        """Writes [branches, heads, R, width] after the kept rows; returns all visible keys and values."""
-        return self.kv_cache.write(self.layer, key_states, value_states)
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """The number of visible rows in a pass of `query_length`, and the index of the first."""
-        return self.kv_cache.kept + query_length, 0
-
-
-class CallerTrunk(Trunk):
-    """The caller's model for one run. It holds no cache, so closing a run frees the cache."""
+class CallerTrunk(PaddedTrunk):
+    """The caller's model for one run."""
 
     def __init__(self, model: PreTrainedModel, branches: Sequence[Branch], attention: Attention):
         self.model, self.attention = model, attention
         self.prefix = max(len(branch.ids) for branch in branches)
-        padding = [self.prefix - len(branch.ids) for branch in branches]
-        self.padding = torch.tensor(padding, device=model.device)[:, None]
+        super().__init__([self.prefix - len(branch.ids) for branch in branches], model.device)
         self.first = torch.tensor([branch.first for branch in branches], device=model.device)[:, None]
-        self._padded = any(padding)
         self._last = torch.stack([branch.ids[-1] for branch in branches]).to(model.device)[:, None, None]
         self._first: Tensor | None = None  # logits [branches, 1, V] after the prompt, until the first pass takes them
         self._additive = model.config.get_text_config(decoder=True)._attn_implementation == "eager"
@@ -121,8 +106,8 @@ class CallerTrunk(Trunk):
         return self.model(
             input_ids=x[..., 0],
             attention_mask=self._visible(mask, slots, kv_cache.kept),
-            position_ids=(slots - self.padding).clamp(min=0) + self.first,
-            past_key_values=Cache(layers=[ExactLayer(kv_cache, layer) for layer in range(self.attention.layers)]),
+            position_ids=self._positions(slots) + self.first,
+            past_key_values=cache_over(kv_cache, self.attention.layers, whole=False),
             use_cache=True,
             return_dict=True,
             **({"logits_to_keep": 1} if last_only else {}),
@@ -137,11 +122,7 @@ class CallerTrunk(Trunk):
             return None
         if mask is None:
             mask = torch.ones(count, kept + count, dtype=torch.bool, device=slots.device)
-        visible = mask[None]
-        if self._padded:
-            real = torch.arange(kept + count, device=slots.device) >= self.padding[:, None]  # what comes later is never padding
-            own = torch.eye(count, kept + count, dtype=torch.bool, device=slots.device).roll(kept, 1)  # no row may be blind
-            visible = (mask & real) | own
+        visible = self._without_padding(mask, torch.arange(kept, kept + count, device=slots.device))
         masks = {kind: self._as_taken(each) for kind, each in self.attention.masks(visible[:, None], slots, kept).items()}
         return masks if self.attention.mixed else masks[LAST]
 

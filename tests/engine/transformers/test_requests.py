@@ -192,4 +192,4 @@ def test_a_model_is_probed_once() -> None:
         passes.clear()
         ours(model, "ar", max_new_tokens=5)
         counts.append(len(passes))
-    assert counts == [8, 5]
+    assert counts == [7, 5]
