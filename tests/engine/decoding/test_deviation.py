@@ -86,6 +86,8 @@ def test_no_prefix_of_a_run_exceeds_the_budget(name: str) -> None:
         total = sum(each.latest * len(step.tokens) for each, step in zip(told, run.steps, strict=True))
         assert total / len(run.tokens) == pytest.approx(told[-1].mean)  # every committed token counts
         assert told[-1].mean > 0.01  # the budget is used
+        strengths = [each.strength for each in told if each.strength == each.strength]  # nan: no draft
+        assert min(strengths) < max(strengths) <= 1
         assert not run.exact and "mean deviation of 0.04" in run.method.why(Knobs(run.live.read()))
 
 

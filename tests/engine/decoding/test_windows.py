@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from engine.core import Knobs, Prompt, Sampling
+from engine.core import Draft, Prompt, Rows, Sampling, Sequence
 from engine.decoding.initializers import INIT, Initializer
 from engine.decoding.scales import Coarser, sharper
 from engine.errors import BadKnob, NotSupported
@@ -19,6 +20,10 @@ from tests.engine.backbones import tiny
 WINDOWED = ["jacobi", "sjd", "sjdpp"]
 
 
+def _draft(tokens: list[int]) -> Draft:
+    return Draft(torch.tensor(tokens, dtype=torch.int64))
+
+
 @pytest.mark.parametrize("name", WINDOWED)
 @pytest.mark.parametrize("window", [1, 2, 3, 5, 8])
 def test_steps_cover_every_position_once_and_never_cost_more_than_plain(name: str, window: int) -> None:
@@ -26,15 +31,6 @@ def test_steps_cover_every_position_once_and_never_cost_more_than_plain(name: st
     assert run.positions == list(range(6))
     assert run.totals["forwards"] <= 6
     assert all(s.drafted == min(window - 1, 5 - s.positions[0]) for s in run.steps)
-
-
-@pytest.mark.parametrize("name", WINDOWED)
-@pytest.mark.parametrize("window", [2, 4, 8])
-def test_greedy_decoding_is_reproduced(name: str, window: int) -> None:
-    greedy = Prompt(seed=0, sampling=Sampling(temperature=0.0, guidance=1.4))
-    toy = Toy(seed=2)
-    plain = generate(toy, METHODS["ar"], greedy).finish().tokens
-    assert generate(toy, METHODS[name], greedy, {"window": window}).finish().tokens == plain
 
 
 @pytest.mark.parametrize("refresh", next(k for k in METHODS["sjdpp"].knobs if k.name == "refresh").choices)
@@ -49,31 +45,24 @@ def test_match_seed_gives_plain_tokens_for_every_refresh_and_initialisation(refr
         assert run.exact
 
 
-def test_only_the_published_reuse_in_residual_mode_is_labelled_not_exact() -> None:
-    method, preset = find("sjdpp_published")
-    defaults = {k.name: k.default for k in method.knobs}
-    assert method.exact(Knobs(defaults))
-    assert not method.exact(Knobs(defaults | preset))
-    assert method.exact(Knobs(defaults | preset | {"verify": "match seed"}))
-    assert not generate(Toy(), method, Prompt(seed=0), preset).finish().exact
+def filled(init: str, tokens: list[int], slots: int) -> tuple[Sequence, Rows, Tensor, Tensor]:
+    """A sequence, its newest rows, and the tokens and laws of slots behind some committed tokens."""
+    toy = Toy(seed=4)
+    sequence = toy.start(Prompt(seed=0))
+    for token in tokens:
+        rows = sequence.forward(_draft([]))
+        sequence.commit([], token)
+    filler = Initializer(sequence, Noise(0, 3))
+    filler.saw(len(tokens) - 1, rows)
+    return sequence, rows, *filler.fill(torch.empty(0, dtype=torch.int64), None, slots, init, 0, seeded=False)
 
 
 @pytest.mark.parametrize("init", [init for init in INIT.choices if init != "up-sampled"])
-def test_initial_tokens_are_drawn_from_the_law_they_carry(init: str) -> None:
-    toy = Toy(seed=4)
-    sequence = toy.start(Prompt(seed=0))
-    rows = sequence.forward(_draft([]))
-    sequence.commit([], 1)
-    counts = torch.zeros(3, dtype=torch.float64)
-    for seed in range(3000):
-        filler = Initializer(sequence, Noise(seed, 3))
-        filler.saw(0, rows)
-        tokens, laws = filler.fill(torch.empty(0, dtype=torch.int64), None, 1, init, 0, seeded=False)
-        counts[tokens[0]] += 1
-    expected = {"random": torch.full((3,), 1 / 3), "repeat left": torch.tensor([0.0, 1.0, 0.0]), "sample left": rows.p[0]}
-    law = expected.get(init, torch.full((3,), 1 / 3))  # nothing is above the first row
-    assert torch.allclose(laws[0].double(), law.double())
-    assert (counts / 3000 - law.double()).abs().max() < 0.04
+def test_the_law_of_an_initial_token(init: str) -> None:
+    """That it is drawn from this law is a claim of `verify`."""
+    _, rows, _, laws = filled(init, [1], 1)
+    expected = {"repeat left": torch.tensor([0.0, 1.0, 0.0]), "sample left": rows.p[0]}
+    assert torch.allclose(laws[0].double(), expected.get(init, torch.full((3,), 1 / 3)).double())  # nothing is above the first row
 
 
 @pytest.mark.parametrize("init", ["sample left", "sample above"])
@@ -97,20 +86,14 @@ def test_few_passes_are_kept_and_every_slot_finds_its_newest_neighbour(init: str
     assert most <= 2 + sequence.layout.reach < len(everything.passes)
 
 
-def test_up_sampled_tokens_are_drawn_from_the_law_that_the_small_picture_gives() -> None:
-    """Each run has a small picture of its own, so what is compared is what came with what its own law expected."""
-    toy = Toy(rows=2, columns=4, seed=4)
-    surprise = torch.zeros(3, dtype=torch.float64)
-    for seed in range(2000):
-        sequence = toy.start(Prompt(seed=seed))
-        filler = Initializer(sequence, Noise(seed, 3))
-        tokens, laws = filler.fill(torch.empty(0, dtype=torch.int64), None, 2, "up-sampled", 0, seeded=False)
-        assert filler.counted() == 1 and filler.counted() == 0  # one token at a quarter of the size, made once
-        surprise += torch.eye(3, dtype=torch.float64)[tokens[1]] - laws[1].double()
+def test_up_sampled_tokens_have_the_law_that_the_small_picture_gives() -> None:
+    sequence = Toy(rows=2, columns=4, seed=4).start(Prompt(seed=1999))
+    filler = Initializer(sequence, Noise(1999, 3))
+    _, laws = filler.fill(torch.empty(0, dtype=torch.int64), None, 2, "up-sampled", 0, seeded=False)
+    assert filler.counted() == 1 and filler.counted() == 0  # one token at a quarter of the size, made once
     coarser = Coarser(sequence, Noise(1999, 3), 1)
     coarser.draft(1, 0)
     assert torch.equal(sharper(coarser.laws(0, 1))[:2], laws)
-    assert (surprise / 2000).abs().max() < 0.04
 
 
 def test_up_sampled_needs_a_smaller_size() -> None:
@@ -142,24 +125,8 @@ def test_the_small_picture_goes_on_with_what_was_really_drawn(monkeypatch: pytes
 
 
 def test_above_means_the_token_one_row_up() -> None:
-    toy = Toy(seed=4)
-    sequence = toy.start(Prompt(seed=0))
-    for token in (2, 0, 1):
-        sequence.forward(_draft([]))
-        sequence.commit([], token)
-    filler = Initializer(sequence, Noise(0, 3))
-    tokens, laws = filler.fill(torch.empty(0, dtype=torch.int64), None, 3, "repeat above", 0, seeded=False)
-    assert tokens.tolist() == [2, 0, 1]
-    assert laws.argmax(-1).tolist() == [2, 0, 1]
-
-
-def test_a_live_knob_acts_on_the_next_step_and_a_fixed_one_does_not() -> None:
-    run = generate(Toy(rows=4, columns=4), METHODS["sjdpp"], Prompt(seed=0), {"window": 2})
-    assert next(run).drafted == 1
-    run.set(window=6, refresh="redraw")
-    step = next(run)
-    assert step.drafted == 5 and step.knobs["window"] == 6
-    assert step.knobs["refresh"] == "coupled gumbel"  # read at the start
+    _, _, tokens, laws = filled("repeat above", [2, 0, 1], 3)
+    assert tokens.tolist() == laws.argmax(-1).tolist() == [2, 0, 1]
 
 
 def test_the_trace_says_what_was_accepted() -> None:
@@ -169,12 +136,6 @@ def test_the_trace_says_what_was_accepted() -> None:
         assert step.trace.accepted[:-1] == [True] * (len(step.tokens) - 1)
         chance = step.trace.accept_probability
         assert ((chance >= 0) & (chance <= 1)).all()
-
-
-def _draft(tokens: list[int]):
-    from engine.core import Draft
-
-    return Draft(torch.tensor(tokens, dtype=torch.int64))
 
 
 LENT = {"window": 6, "init": "random", "relax": "additive", "added_mass": 0.4, "neighbour_share": 0.4}
@@ -187,9 +148,7 @@ def test_borrowed_probability_saves_passes_and_the_meter_says_what_it_costs() ->
 
     assert passes(LENT) < passes(LENT | {"relax": "off"})
     relaxed = [generate(Toy(**FLAT), METHODS["sjdpp"], Prompt(seed=seed), LENT).finish() for seed in range(4)]
-    held = [generate(Toy(**FLAT), METHODS["sjdpp"], Prompt(seed=s), LENT | {"allowed_deviation": 0.02}).finish() for s in range(4)]
     assert not any(run.exact for run in relaxed)
-    assert max(run.steps[-1].trace.deviation.mean for run in held) < 0.025
     assert np.nanmean([run.steps[-1].trace.deviation.mean for run in relaxed]) > 0.025  # nan: no pass of a run was measured
 
 
@@ -198,7 +157,7 @@ def test_nothing_is_lent_at_temperature_0() -> None:
     assert generate(toy, METHODS["sjdpp"], greedy, LENT).finish().tokens == generate(toy, METHODS["ar"], greedy).finish().tokens
 
 
-@pytest.mark.parametrize("knobs", [{"verify": "match seed"}, {"refresh": "reuse mixture"}, {"refresh": "coupled maximal"}])
-def test_a_relaxed_window_refuses_what_needs_exact_verdicts(knobs: dict[str, str]) -> None:
+@pytest.mark.parametrize("refresh", ["reuse mixture", "coupled maximal"])
+def test_a_relaxed_window_refuses_what_needs_exact_verdicts(refresh: str) -> None:
     with pytest.raises(BadKnob, match="relax=additive"):
-        generate(Toy(**FLAT), METHODS["sjdpp"], Prompt(), LENT | knobs).finish()
+        generate(Toy(**FLAT), METHODS["sjdpp"], Prompt(), LENT | {"refresh": refresh}).finish()

@@ -13,7 +13,7 @@ from engine.core import NO_DRAFT, Knobs, Prompt, Sampling
 from engine.decoding import head_drafts
 from engine.decoding.head_drafts import PathTree, best_guess, best_of
 from engine.drafters.mesh_heads import SHORT, BoundHeads, HeadsByKind, MeshHeads
-from engine.errors import BadKnob, NotSupported
+from engine.errors import NotSupported
 from engine.mesh.bpt_grammar import Grammar
 from engine.mesh.bpt_tokens import BPT
 from engine.methods import METHODS
@@ -76,16 +76,6 @@ def test_every_mesh_obeys_the_grammar_and_its_budget(accept: str) -> None:
         assert not ended or grammar.accepts(done.tokens)
         assert len(done.result().parser.faces) <= 9
         assert done.positions == list(range(len(done.tokens)))
-
-
-def test_match_seed_needs_an_exact_rule() -> None:
-    with pytest.raises(BadKnob, match="residual"):
-        run("xspecmesh", verify="match seed")
-
-
-def test_a_backbone_without_heads_is_refused_with_a_sentence() -> None:
-    with pytest.raises(NotSupported, match="mesh_heads"):
-        generate(tiny.lowpoly(), METHODS["xspecmesh"], Prompt(points=tiny.sphere()))
 
 
 @torch.no_grad()

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.core import NO_DRAFT, Backbone, Knobs, Prompt, Rows
+from engine.core import NO_DRAFT, Backbone, Prompt, Rows
 from engine.decoding.neighbours import neighbours
 from engine.decoding.scales import Coarser
-from engine.errors import BadKnob, NotSupported
+from engine.errors import NotSupported
 from engine.kernels.pooled_mass import pooled_mass
 from engine.methods import METHODS, mulo, zipar
 from engine.methods.mulo import expanded, islands
@@ -248,14 +248,6 @@ def test_tau_and_radius_act_on_the_next_block() -> None:
     assert run.totals["forwards"] == 8 + 1 and rest[-1].trace.accepted == [True] * 8
 
 
-def test_match_seed_is_refused_where_drafts_stay() -> None:
-    toy = Toy(rows=4, columns=4)
-    seeded = {"verify": "match seed"}
-    assert generate(toy, MULO, Prompt(seed=1), seeded | {"least_mass": 1}).finish().tokens == plain(toy, Prompt(seed=1))
-    with pytest.raises(BadKnob, match=r"match seed needs an exact rule.*least_mass=1"):
-        generate(toy, MULO, Prompt(seed=1), seeded).finish()
-
-
 def test_a_missing_scale_is_a_sentence() -> None:
     backbone = tiny.scaled()
     assert "at_scale" in backbone.capabilities and "at_scale" not in tiny.pictogram().capabilities
@@ -275,9 +267,3 @@ def test_a_stopped_run_frees_both_caches(monkeypatch: pytest.MonkeyPatch) -> Non
     next(run)
     run.stop()
     assert list(run) == [] and sorted(closed) == [2, 4]
-
-
-def test_labels() -> None:
-    defaults = {k.name: k.default for k in MULO.knobs}
-    assert not MULO.exact(Knobs(defaults)) and "0.0001" in MULO.why(Knobs(defaults))
-    assert MULO.exact(Knobs(defaults | {"least_mass": 1.0}))

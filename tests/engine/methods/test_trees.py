@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from copy import copy
-from itertools import permutations
 
 import pytest
 import torch
@@ -11,11 +10,11 @@ from torch import Tensor
 
 from engine.core import NO_DRAFT, Knobs, Prompt, Sampling
 from engine.decoding import neighbours
-from engine.decoding.growth import Shape, Tree, grow, rank, sibling_laws, turn
+from engine.decoding.growth import Shape, Tree, grow, rank, turn
 from engine.decoding.trees import Cycle
-from engine.errors import BadKnob, NotSupported
+from engine.errors import NotSupported
 from engine.layout import Raster
-from engine.methods import METHODS, PRESETS, adt_tree, find
+from engine.methods import METHODS, adt_tree
 from engine.methods.adt_tree import Adjacent, Mark, flock
 from engine.noise import Noise
 from engine.rules import (
@@ -28,7 +27,7 @@ from engine.rules import (
     walk,
 )
 from engine.run import Run, generate
-from engine.tree import depths, visibility
+from engine.tree import depths
 from research.exactness.toy import TableFeatures, Toy
 from tests.engine.backbones import tiny
 
@@ -51,29 +50,6 @@ def test_the_walk_of_a_worked_trace() -> None:
 
 def test_of_equal_children_the_first_is_walked() -> None:
     assert walk([-1, -1], [4, 4], [4, 1, 2]) == ([0], 1)
-
-
-def by_rounds(p: Tensor, q: Tensor, draws: int) -> Tensor:
-    """The law behind `draws` sampled siblings: every order of draws, with the chances that multi_round says."""
-    out = torch.zeros_like(p)
-    for order in permutations(range(len(p)), draws):
-        left, chance, laws = q.clone(), 1.0, []
-        for token in order:
-            laws.append(left / left.sum())
-            chance *= laws[-1][token].item()
-            left[token] = 0
-        laws, reached = torch.stack(laws), chance
-        _, rest, chances = multi_round(p, torch.tensor(order), laws, [float("inf")] * draws)  # all refused
-        for token, accepted in zip(order, chances, strict=True):
-            out[token] += reached * accepted
-            reached *= 1 - accepted
-        out += reached * rest
-    return out
-
-
-@pytest.mark.parametrize("draws", [1, 2, 3])
-def test_sampled_siblings_leave_the_law_as_it_is(draws: int) -> None:
-    assert torch.allclose(by_rounds(P, Q, draws), P)
 
 
 def test_a_chosen_child_is_struck_out_when_refused() -> None:
@@ -120,30 +96,12 @@ def test_neighbours_are_nearest_first_and_never_oneself(distance: str) -> None:
     assert found[0].tolist() == ([3, 2] if distance == "raw" else [1, 3])
 
 
-def test_a_relaxed_rule_needs_a_codebook() -> None:
+@pytest.mark.parametrize(("method", "knobs"), [("eagle", {"relax": "additive"}), ("gsd", {})])
+def test_a_relaxed_rule_needs_a_codebook(method: str, knobs: dict[str, str]) -> None:
     toy = Toy()
     toy.codes = None
     with pytest.raises(NotSupported, match="codebook"):
-        generate(toy, METHODS["eagle"], Prompt(), {"relax": "additive"}).finish()
-
-
-def test_a_relaxed_rule_has_no_seed_to_match() -> None:
-    with pytest.raises(BadKnob, match="match seed"):
-        generate(Toy(), METHODS["eagle"], Prompt(), {"relax": "additive", "verify": "match seed"}).finish()
-
-
-def last_deviation(knobs: dict[str, float | str]) -> float:
-    """What the meter shows at the end of some runs, averaged."""
-    shown = []
-    for seed in range(6):
-        run = generate(Toy(columns=6), METHODS["eagle"], Prompt(seed=seed), {"relax": "additive", "neighbour_share": 0.4, **knobs}).finish()
-        shown.append(run.steps[-1].trace.deviation.mean)
-    return torch.tensor(shown).nanmean().item()
-
-
-def test_the_meter_tells_a_relaxed_rule_from_an_exact_one() -> None:
-    assert last_deviation({"added_mass": 0.0}) == pytest.approx(0, abs=1e-12)
-    assert last_deviation({"added_mass": 0.5, "children": "sampled"}) > 0.02
+        generate(toy, METHODS[method], Prompt(), knobs).finish()
 
 
 def test_at_temperature_0_a_child_wins_by_what_it_borrows() -> None:
@@ -180,42 +138,6 @@ def test_at_temperature_0_relaxing_leaves_the_greedy_path_by_what_the_meter_says
         assert all(min(abs(each - count) for count in range(4)) < 0.02 for each in seen)  # a token is the model's, or it is not
         differing += run.tokens != plain
     assert differing > 3
-
-
-@pytest.mark.parametrize("rule", [{"relax": "additive", "added_mass": 0.6}, {"relax": "multiplicative", "multiplied_mass": 3.0}])
-@pytest.mark.parametrize("name", ["eagle", "adt_tree_published"])
-def test_the_allowed_deviation_holds(name: str, rule: dict[str, float | str]) -> None:
-    """The running mean stays below what is allowed, however strong the rule would be, and the rule is used as far as it goes."""
-    method, preset = find(name)
-    knobs = {**preset, **rule, "neighbour_share": 0.4, "children": "sampled", "nodes": 9}
-    free, held = [], []
-    for seed in range(4):
-        for found, allowed in ((free, 1.0), (held, 0.05)):
-            toy = Toy(5, 1, 48, sharpness=1.0)
-            run = generate(toy, method, Prompt(seed=seed), {**knobs, "allowed_deviation": allowed}).finish()
-            found.append(run.steps[-1].trace.deviation.mean)
-            if allowed < 1:
-                strengths = [told for step in run.steps if (told := step.trace.deviation.strength) == told]  # nan: no draft
-                assert min(strengths) < max(strengths) <= 1.0
-    assert min(held) > 0.02 and max(held) <= 0.05 + 1e-9 and sum(free) / len(free) > 0.05
-
-
-def test_nothing_allowed_is_exact() -> None:
-    for method in ("eagle", "adt_tree"):
-        knobs = {"relax": "additive", "added_mass": 0.6, "neighbour_share": 0.4, "children": "sampled", "allowed_deviation": 0.0}
-        run = generate(Toy(columns=6), METHODS[method], Prompt(seed=3), knobs).finish()
-        exact = generate(Toy(columns=6), METHODS[method], Prompt(seed=3), {**knobs, "relax": "off"}).finish()
-        assert run.exact and run.tokens == exact.tokens and run.steps[-1].trace.deviation.mean == pytest.approx(0)
-
-
-def test_badges_of_the_presets() -> None:
-    for name in ("lantern", "lantern_static", "adt_tree_lantern"):
-        method, knobs = PRESETS[name]
-        run = generate(Toy(), METHODS[method], Prompt(), knobs)
-        next(run)
-        assert not run.exact and METHODS[method].why(Knobs(run.live.read())).startswith("Not exact")
-    exact = Knobs(generate(Toy(), METHODS["eagle"], Prompt()).live.read())
-    assert METHODS["eagle"].exact(exact) and METHODS["eagle"].why(exact).startswith("Exact")
 
 
 # --- growth -----------------------------------------------------------------------------------------------------------
@@ -284,28 +206,6 @@ def test_auto_finds_both_kinds() -> None:
     assert True in kinds and False in kinds
 
 
-def test_rows_of_a_growth_equal_those_of_their_paths() -> None:
-    """A node's logits depend on its path alone, not on who else is grown."""
-    toy = Toy(vocabulary=4)
-    sequence = toy.start(Prompt())
-    hidden = sequence.forward(NO_DRAFT).hidden
-    growth = toy.drafter("feature_draft").start(sequence)
-    growth.root(hidden, [2])
-    together = growth.expand([-1, -1], [0, 3])
-    below = growth.expand([1, 0], [1, 1])
-    growth = toy.drafter("feature_draft").start(sequence)
-    growth.root(hidden, [2])
-    torch.testing.assert_close(growth.expand([-1], [3])[0], together[1], atol=1e-12, rtol=0)
-    torch.testing.assert_close(growth.expand([0], [1])[0], below[0], atol=1e-12, rtol=0)
-
-
-def test_siblings_are_drawn_without_replacement_from_conditional_laws() -> None:
-    laws = sibling_laws(Q.repeat(3, 1), [3, 1, 0], [-1, -1, -1], [True, True, False])
-    assert torch.allclose(laws[0], Q)
-    assert torch.allclose(laws[1], torch.tensor([1, 2, 3, 0], dtype=torch.float64) / 6)
-    assert laws[2].tolist() == [1, 0, 0, 0]
-
-
 def test_a_perfect_drafter_is_always_accepted() -> None:
     toy = Toy(rows=1, columns=13, vocabulary=5, counting=True)
     run = generate(toy, METHODS["eagle"], Prompt(seed=1), {"depth": 3, "width": 2, "nodes": 6}).finish()
@@ -328,19 +228,6 @@ def test_trees_on_a_transformer_give_plain_tokens_for_the_same_seed(kind: str) -
     run = generate(backbone, METHODS["eagle"], prompt, knobs, drafter=TableFeatures(*tables)).finish()
     assert run.tokens == plain
     assert run.totals["forwards"] < len(plain)
-
-
-def test_the_pass_sees_paths_only() -> None:
-    tree = grown(Toy(columns=4), Shape(2, 2, 6), "sampled")
-    assert tree.draft().visible is None
-    assert visibility(tree.parents).sum() == sum(depths(tree.parents)) + 2 * len(tree.parents) + 1 - len(tree.parents)
-
-
-def test_a_backbone_without_the_drafter_says_so() -> None:
-    toy = Toy()
-    toy.capabilities = frozenset({"raster", "hidden"})
-    with pytest.raises(NotSupported, match="feature_draft"):
-        Run(toy, METHODS["eagle"], Prompt(), {})
 
 
 def test_a_live_knob_reshapes_the_next_tree() -> None:

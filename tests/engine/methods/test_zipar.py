@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.core import Knobs, Prompt, Sampling
-from engine.errors import BadKnob
-from engine.methods import METHODS, find
+from engine.core import Prompt, Sampling
+from engine.methods import METHODS
 from engine.methods.zipar import REFRESHES
 from engine.run import Run, generate
 from research.bench.likelihood import log_probabilities
@@ -21,11 +20,6 @@ SHAPES = [(2, 3), (3, 2), (4, 3), (2, 5), (1, 4), (4, 1)]
 def plain(backbone: Toy, seed: int) -> Run:
     """Plain decoding with a seed."""
     return generate(backbone, METHODS["ar"], Prompt(seed=seed)).finish()
-
-
-def in_order(run: Run) -> list[int]:
-    """The tokens by position."""
-    return [token for _, token in sorted(zip(run.positions, run.tokens, strict=True))]
 
 
 @pytest.mark.parametrize("rows,columns", SHAPES)
@@ -45,12 +39,6 @@ def test_a_window_as_wide_as_a_row_is_plain_decoding(rows: int, columns: int, wi
         run = generate(toy, ZIPAR, Prompt(seed=seed), {"window": columns if window == "columns" else window}).finish()
         assert run.tokens == plain(toy, seed).tokens
         assert run.exact == (window == 256)  # the badge does not know how wide the picture is
-
-
-def test_one_row_at_a_time_is_plain_decoding() -> None:
-    toy = Toy(rows=3, columns=3)
-    run = generate(toy, ZIPAR, Prompt(seed=2), {"window": 1, "rows": 1}).finish()
-    assert run.tokens == plain(toy, 2).tokens
 
 
 @pytest.mark.parametrize("refresh", REFRESHES)
@@ -73,7 +61,7 @@ def test_where_every_token_is_sure_the_floor_is_reached(mode: str, window: int) 
     run = generate(toy, ZIPAR, Prompt(seed=0), {"mode": mode, "window": window}).finish()
     assert run.totals["forwards"] >= 3 + 3 * window
     assert run.totals["forwards"] <= 12
-    assert mode == "published" or in_order(run) == in_order(generate(toy, METHODS["ar"], Prompt(seed=0)).finish())
+    assert mode == "published" or run.in_order == generate(toy, METHODS["ar"], Prompt(seed=0)).finish().in_order
 
 
 def test_verified_is_faster_than_plain_and_commits_a_prefix() -> None:
@@ -143,17 +131,6 @@ def test_knobs_may_move_at_any_time() -> None:
         assert sorted(run.finish().positions) == list(range(16))
 
 
-def test_labels() -> None:
-    defaults = {k.name: k.default for k in ZIPAR.knobs}
-    _, preset = find("zipar_verified")
-    assert not ZIPAR.exact(Knobs(defaults))
-    assert ZIPAR.exact(Knobs(defaults | preset))
-    assert ZIPAR.exact(Knobs(defaults | {"window": 256}))
-    assert not ZIPAR.exact(Knobs(defaults | {"window": 256, "adaptive": "on"}))
-    with pytest.raises(BadKnob, match="verified"):
-        generate(Toy(), ZIPAR, Prompt(seed=0), {"verify": "match seed"}).finish()
-
-
 def test_log_probabilities_are_those_of_single_passes() -> None:
     """The meter agrees with the laws that plain decoding drew from, and finds a wavefront's tokens in raster order."""
     toy = Toy(rows=2, columns=3)
@@ -161,7 +138,7 @@ def test_log_probabilities_are_those_of_single_passes() -> None:
     for run in (plain(toy, 4), generate(toy, ZIPAR, Prompt(seed=4), {"window": 1}).finish()):
         found = log_probabilities(toy, Prompt(), run.tokens, run.positions)
         assert found.shape == (6,)
-        assert found.sum().exp().item() == pytest.approx(law[tuple(in_order(run))])
+        assert found.sum().exp().item() == pytest.approx(law[tuple(run.in_order)])
 
 
 @pytest.mark.parametrize("maker", [tiny.pictogram, tiny.janus])

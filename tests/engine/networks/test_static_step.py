@@ -1,19 +1,13 @@
-"""A pass in fixed shapes: the same tokens, no host inside, nothing left behind, one graph. Only the last test runs on a GPU."""
+"""A pass in fixed shapes: rows, fillers, buckets and drafters. Whole runs are in test_static_verdict.py; the last test needs a GPU."""
 
 from __future__ import annotations
 
-import gc
-import weakref
-from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from itertools import islice
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from engine.core import NO_DRAFT, Draft
 from engine.dispatch.choice import REFERENCE
@@ -24,9 +18,9 @@ from engine.networks import sequence as sequences
 from engine.networks import static_step
 from engine.networks.native_blocks import quicken
 from engine.networks.sequence import TransformerSequence
-from engine.networks.static_step import NAMED, Bucket, Pass, bucket, fixed_pass, is_static, said
+from engine.networks.static_step import Bucket, Pass, bucket, fixed_pass, is_static, said
 from engine.run import generate
-from tests.engine.device.far import FAR, Far, as_on_a_gpu, moved
+from tests.engine.device.far import FAR, Far, moved
 from tests.engine.device.models import MODELS, Model
 
 SMALL = {"window": 6, "depth": 2, "width": 3, "nodes": 6}
@@ -64,40 +58,6 @@ def begun(model: Model, monkeypatch: pytest.MonkeyPatch, step: str = STATIC) -> 
         sequence.forward(NO_DRAFT)
         sequence.commit([], token)
     return sequence
-
-
-@pytest.fixture
-def called(monkeypatch: pytest.MonkeyPatch) -> list[Bucket]:
-    """The buckets of all passes in fixed shapes."""
-    found: list[Bucket] = []
-
-    def counted(trunk: Any, block: Tensor, told: Tensor, drafted: Tensor | None, span: int, *more: Any) -> tuple[Tensor, Tensor, Tensor]:
-        found.append(Bucket(len(told), span))
-        return fixed_pass(trunk, block, told, drafted, span, *more)
-
-    monkeypatch.setattr(static_step, "fixed_pass", counted)
-    return found
-
-
-# --- the same tokens --------------------------------------------------------------------------------------------------
-
-CASES = [
-    ("pictogram", "ar"), ("pictogram", "sjd"), ("pictogram", "sjdpp"), ("pictogram", "eagle"), ("pictogram", "lookup"),
-    ("lowpoly", "sjdpp"), ("lowpoly", "xspecmesh"), ("lowpoly", "xspecmesh_exact"), ("pictogram", "cross_regression"),
-    ("lowpoly", "cross_regression"), ("bpt", "sjdpp"), ("janus", "eagle"), ("emu3", "sjdpp"), ("emu35", "jacobi"),
-    ("anole", "sjdpp"), ("lumina", "zipar_verified"), ("glm_image", "sjdpp"), ("llamagen", "sjdpp"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "method"), CASES)
-def test_the_tokens_are_those_of_the_dynamic_step(name: str, method: str, monkeypatch: pytest.MonkeyPatch, called: list[Bucket]) -> None:
-    """All passes but the first are in fixed shapes: the one at the end of the prompt reads an embedding that is no token's."""
-    shapes(monkeypatch, DYNAMIC)
-    plain = tokens(near(name), method, 10)
-    assert not called
-    shapes(monkeypatch, STATIC)
-    assert tokens(near(name), method, 10) == plain
-    assert len(called) >= 5 and len(set(called)) <= 3
 
 
 @pytest.mark.parametrize("name", ["pictogram", "lowpoly"])
@@ -170,22 +130,6 @@ def test_passes_on_a_gpu_have_fixed_shapes_unless_the_reference_is_asked_for(mon
 # --- what a capture needs ---------------------------------------------------------------------------------------------
 
 
-WHOLE = ("pictogram", "lowpoly", "janus", "emu3", "glm_image")
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_it_reads_nothing_and_no_shape_depends_on_a_value(name: str) -> None:
-    """On the device that is not there, where a shape that depends on a value counts as a read."""
-    with Far() as device, torch.inference_mode():
-        model = MODELS[name](moved)
-        sequence = model.backbone.start(model.prompt)
-        told, drafted = (torch.zeros(*shape, dtype=torch.int64, device=FAR) for shape in ((8, NAMED + 1), (8,)))
-        with device.counted() as traffic:
-            found = fixed_pass(sequence.trunk, sequence.kv_cache.below.block, told, drafted, sequence.kv_cache.below.capacity)
-        assert not traffic.reads and not traffic.sends
-        assert all(each.device == FAR for each in found) and [each.shape[-2] for each in found[:2]] == [8, 8]
-
-
 @pytest.mark.parametrize("name", ["pictogram", "lowpoly", "janus"])
 def test_a_drafter_reads_nothing_either(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     shapes(monkeypatch, STATIC)
@@ -216,76 +160,6 @@ def test_a_drafter_grows_the_same_tree(name: str, monkeypatch: pytest.MonkeyPatc
         if step == STATIC:
             assert sum(key[0] == NAME for key in growth.replays._known) == 2, "a bucket of one row, and one of four"
     torch.testing.assert_close(*found, atol=1e-4, rtol=1e-4)
-
-
-@pytest.mark.parametrize("name", ["pictogram", "lowpoly", "emu3"])
-def test_a_step_waits_once_and_sends_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the device that is not there, with values: pass and verdict are told in one tensor, and the one read is that of the verdict."""
-    shapes(monkeypatch, STATIC)
-    with as_on_a_gpu(monkeypatch) as device:
-        model = MODELS[name](moved)
-        found, knobs = find("sjdpp")
-        run = generate(model.backbone, found, model.prompt, knobs | {"window": 5}, None)
-        list(islice(run, 2))
-        with device.counted() as traffic:
-            next(run)
-        run.close()
-    grammar = model.prompt.points is not None
-    assert traffic.reads == {"core.py: Ids.along": 1} | ({"core.py: Ids.listed": 1} if grammar else {})
-    assert traffic.sends == {"networks/static_step.py: Replays.call": 1}
-
-
-class Made(TorchDispatchMode):
-    """Watches the storages that operations make in this context, which are not those that were there before."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.before: set[weakref.ref[torch.UntypedStorage]] = set()
-        self.made: set[weakref.ref[torch.UntypedStorage]] = set()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
-        """Notes what an operation gets and returns."""
-        self.before |= storages((args, kwargs)) - self.made
-        found = func(*args, **kwargs or {})
-        self.made |= storages(found) - self.before
-        return found
-
-
-def storages(tree: Any) -> set[weakref.ref[torch.UntypedStorage]]:
-    """Those of all tensors but weights that a processor has packed."""
-    return {weakref.ref(x.untyped_storage()) for x in tree_leaves(tree) if isinstance(x, Tensor) and x.layout is torch.strided}
-
-
-@pytest.mark.parametrize("name", ["pictogram", "lowpoly", "emu3"])
-def test_nothing_is_left_behind_but_the_results(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All else goes back to the pool of memory, so that a replay needs no more."""
-    with torch.inference_mode():
-        sequence = begun(near(name), monkeypatch)
-        told, drafted = torch.zeros(4, NAMED + 1, dtype=torch.int64), torch.zeros(4, dtype=torch.int64)
-        kv_cache = sequence.kv_cache.below
-        with Made() as watched:
-            found = fixed_pass(sequence.trunk, kv_cache.block, told, drafted, kv_cache.capacity)
-    gc.collect()
-    alive = {storage for each in watched.made if (storage := each()) is not None}
-    assert len(watched.made) > 50 and len(watched.before) > 10
-    assert alive <= {each.untyped_storage() for each in found}, "more than hidden states and logits are alive"
-
-
-@pytest.mark.parametrize("name", WHOLE)
-def test_it_is_one_graph(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyTorch's compiler takes it whole, with tensors that have no values: no branch and no shape depends on one."""
-    monkeypatch.setenv(KERNELS, REFERENCE)  # a processor's own functions are for a processor
-    with torch.inference_mode():
-        sequence = begun(MODELS[name](lambda module: module), monkeypatch)
-        kept, span = sequence.kv_cache.below.kept, sequence.kv_cache.below.capacity
-        laid = sequence.kv_cache.laid(torch.arange(kept, kept + 4), torch.ones(4, 4, dtype=torch.bool).tril())
-        told, drafted = said(Pass(2, torch.tensor([4, 1, 3]), laid), kept, 8), torch.zeros(8, dtype=torch.int64)
-        call: Callable[..., tuple[Tensor, Tensor, Tensor]] = partial(fixed_pass, sequence.trunk, sequence.kv_cache.below.block)
-        plain = call(told, drafted, span)
-        torch.compiler.reset()
-        found = torch.compile(call, fullgraph=True, backend="eager")(told, drafted, span)
-    for ours, theirs in zip(found[:2], plain[:2], strict=True):
-        torch.testing.assert_close(ours[:, :4], theirs[:, :4])
 
 
 @pytest.mark.gpu

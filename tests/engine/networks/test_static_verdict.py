@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from engine import sampling
 from engine.core import NO_DRAFT, Draft
@@ -22,6 +24,7 @@ from engine.drafters.mesh_heads import MeshHeads
 from engine.methods import find
 from engine.networks import static_step
 from engine.networks.sequence import TransformerSequence
+from engine.networks.static_step import Bucket
 from engine.noise import Noise
 from engine.noise import kernel as noise
 from engine.run import generate
@@ -31,7 +34,7 @@ from engine.verify.request import VerifyRequest
 from tests.engine.backbones import tiny
 from tests.engine.device.far import FAR, Far, as_on_a_gpu, moved
 from tests.engine.device.models import MODELS, Model
-from tests.engine.networks.test_static_step import DYNAMIC, STATIC, Made, begun, near, shapes
+from tests.engine.networks.test_static_step import DYNAMIC, STATIC, begun, near, shapes
 
 SMALL = {"window": 6, "depth": 3, "width": 3, "nodes": 6}
 CHAIN = Draft(torch.tensor([4, 1, 7]))
@@ -70,28 +73,35 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("lowpoly", "sjdpp", {}), ("lowpoly", "eagle", SEED), ("lowpoly", "xspecmesh", {}), ("lowpoly", "xspecmesh", {"judge": "warped"}),
     ("lowpoly", "xspecmesh", {"accept": "top k", "accept_top": 3}), ("lowpoly", "xspecmesh", {"accept": "typical"}),
     ("lowpoly", "xspecmesh", {"heads": "multilayer", "drafts": "tree"}), ("lowpoly", "xspecmesh_exact", {}),
-    ("lowpoly", "xspecmesh_exact", SEED), ("emu3", "sjdpp", {}), ("lumina", "sjdpp", {}),
+    ("lowpoly", "xspecmesh_exact", SEED), ("emu3", "sjdpp", {}), ("lumina", "sjdpp", {}), ("bpt", "sjdpp", {}), ("glm_image", "sjdpp", {}),
+    ("llamagen", "sjdpp", {}), ("anole", "sjdpp", {}), ("janus", "eagle", SEED), ("pictogram", "lookup", {}), ("emu35", "jacobi", {}),
+    ("lumina", "zipar_verified", {}), ("pictogram", "cross_regression", {}), ("lowpoly", "cross_regression", {}),
 ]  # fmt: skip
-OUTSIDE = {("pictogram", "eagle", ""): "drawn siblings are verified one after another, each on what the last one left"}
+SOMETIMES = ("zipar_verified", "cross_regression", "lookup", "jacobi")  # not every pass of these has a verdict that can be told with it
 
 
 @pytest.mark.parametrize(("name", "method", "knobs"), CASES)
 def test_the_steps_are_those_of_the_dynamic_step(
-    name: str, method: str, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch, judged: list[VerdictKind]
+    name: str, method: str, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch, judged: list[VerdictKind], called: list[Bucket]
 ) -> None:
     """Tokens, drafts and what the panels are told; every pass but the first, which is at the end of the prompt, has its verdict inside."""
     shapes(monkeypatch, DYNAMIC)
     plain = steps(near(name), method, knobs, 10)
+    assert not called
     shapes(monkeypatch, STATIC)
     with as_on_a_gpu(monkeypatch):  # only for its choice of the kernels' interface: the model is on the processor
         found = steps(near(name), method, knobs, 10)
     assert [(s.tokens, s.drafted) for s in found] == [(s.tokens, s.drafted) for s in plain]
     for ours, theirs in zip(found, plain, strict=True):
         for field in ("accept_probability", "entropy"):
-            pair = (torch.as_tensor(getattr(step.trace, field)).float() for step in (ours, theirs))
-            torch.testing.assert_close(*pair, atol=1e-4, rtol=1e-3)
-    inside = 0 if (name, method, knobs.get("verify", "")) in OUTSIDE else len(found) - 1
-    assert len(judged) == inside
+            if (value := getattr(theirs.trace, field)) is not None:
+                pair = (torch.as_tensor(each).float() for each in (getattr(ours.trace, field), value))
+                torch.testing.assert_close(*pair, atol=1e-4, rtol=1e-3)
+    assert len(called) >= 5 and len(set(called)) <= 3
+    if (name, method) == ("pictogram", "eagle") and knobs != SEED:
+        assert not judged  # drawn siblings are verified one after another, each on what the last one left
+    elif method not in SOMETIMES:
+        assert len(judged) == len(found) - 1
 
 
 def test_heads_are_computed_in_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,8 +170,33 @@ def test_all_that_is_sent_is_one_small_tensor(name: str, method: str, reads: dic
 
 # --- what a capture needs ---------------------------------------------------------------------------------------------
 
-WHOLE = [("pictogram", "sjdpp"), ("lowpoly", "xspecmesh_exact"), ("lowpoly", "xspecmesh"), ("emu3", "sjdpp")]
+WHOLE = [
+    ("pictogram", "sjdpp"), ("lowpoly", "xspecmesh_exact"), ("lowpoly", "xspecmesh"), ("emu3", "sjdpp"), ("janus", "sjdpp"),
+    ("glm_image", "sjdpp"),
+]  # fmt: skip
+EVERY = WHOLE + [(name, "sjdpp") for name in MODELS if name not in dict(WHOLE)]
 ADAPTED = [("pictogram", "cross_regression"), ("lowpoly", "cross_regression")]  # without a verdict inside
+
+
+class Made(TorchDispatchMode):
+    """Watches the storages that operations make in this context, which are not those that were there before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before: set[weakref.ref[torch.UntypedStorage]] = set()
+        self.made: set[weakref.ref[torch.UntypedStorage]] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
+        """Notes what an operation gets and returns."""
+        self.before |= storages((args, kwargs)) - self.made
+        found = func(*args, **kwargs or {})
+        self.made |= storages(found) - self.before
+        return found
+
+
+def storages(tree: Any) -> set[weakref.ref[torch.UntypedStorage]]:
+    """Those of all tensors but weights that a processor has packed."""
+    return {weakref.ref(x.untyped_storage()) for x in tree_leaves(tree) if isinstance(x, Tensor) and x.layout is torch.strided}
 
 
 def whole_pass(name: str, method: str, monkeypatch: pytest.MonkeyPatch, model: Model) -> tuple[Callable[..., Any], tuple[Tensor, ...]]:
@@ -180,7 +215,7 @@ def whole_pass(name: str, method: str, monkeypatch: pytest.MonkeyPatch, model: M
     return calls[-1]
 
 
-@pytest.mark.parametrize(("name", "method"), WHOLE + ADAPTED)
+@pytest.mark.parametrize(("name", "method"), EVERY + ADAPTED)
 def test_it_reads_nothing_not_even_in_the_references(name: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the device that is not there; a GPU without Triton captures the references."""
     with as_on_a_gpu(monkeypatch) as device:

@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from engine.cache import KVCache
 from engine.dispatch.choice import NATIVE, REFERENCE, TRITON, VARIABLE
 from engine.errors import NotSupported
 from engine.kernels.cpu import library as module
-from engine.kernels.cpu.blocks import NativeLinear
 from engine.kernels.cpu.library import built, native, native_choice
 from engine.networks.mesh_decoder import MeshDecoder, Settings
 from engine.networks.native_blocks import quicken
@@ -26,58 +24,7 @@ needs_native = pytest.mark.skipif(bool(missing), reason=missing)
 HALF = bool(built()[0] and built()[0].multiplies_half)
 half = pytest.param(torch.bfloat16, marks=pytest.mark.skipif(not HALF, reason="no instruction for products in bfloat16"))
 both = pytest.mark.parametrize("dtype", [torch.float32, half])
-SHAPES = [(320, 960), (896, 320), (192, 5121), (8, 7), (64, 33)]
-COUNTS = (1, 2, 3, 4, 5, 6, 7, 8, 13, 24, 31, 64)
 
-
-def layer(inner: int, outer: int, dtype: torch.dtype, bias: bool = False) -> NativeLinear:
-    """A layer with random weights of usual size."""
-    torch.manual_seed(0)
-    plain = nn.Linear(inner, outer, bias)
-    nn.init.normal_(plain.weight, std=inner**-0.5)
-    return NativeLinear(plain, dtype)
-
-
-def near(ours: Tensor, theirs: Tensor, part: float = 2**-18) -> None:
-    """Asserts that two results agree to a part of the largest number."""
-    assert (ours - theirs).abs().max() <= part * theirs.abs().max()
-
-
-# --- products ---------------------------------------------------------------------------------------------------------
-
-
-@needs_native
-@both
-@pytest.mark.parametrize(("inner", "outer"), SHAPES)
-def test_a_product_is_the_reference_up_to_rounding(inner: int, outer: int, dtype: torch.dtype) -> None:
-    own = layer(inner, outer, dtype, bias=True)
-    for count in (1, 7, 63):
-        x = torch.randn(count, inner)
-        near(own(x), F.linear(x.to(dtype).float(), own.weight.to(dtype).float(), own.bias), 2**-16)
-
-
-@needs_native
-@both
-@pytest.mark.parametrize(("inner", "outer"), SHAPES)
-def test_a_row_of_a_product_has_the_same_bits_in_every_pass(inner: int, outer: int, dtype: torch.dtype) -> None:
-    own, x = layer(inner, outer, dtype), torch.randn(64, inner)
-    whole = own(x)
-    for threads in (1, 2, 3):
-        torch.set_num_threads(threads)
-        for count in COUNTS:
-            assert torch.equal(own(x[:count]), whole[:count]), (count, threads)
-        assert torch.equal(own(x[5:6]), whole[5:6])
-
-
-@needs_native
-def test_with_gradients_it_is_the_plain_layer() -> None:
-    with torch.inference_mode(False), torch.enable_grad():
-        own, x = layer(48, 32, torch.float32), torch.randn(3, 48, requires_grad=True)
-        own(x).sum().backward()
-        torch.testing.assert_close(x.grad, own.weight.sum(0).expand(3, -1))
-
-
-# --- blocks -----------------------------------------------------------------------------------------------------------
 
 HEADS, KEPT, LAYERS = 3, 37, 2
 

@@ -1,0 +1,24 @@
+"""Fixtures of the tests of networks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+from engine.networks import static_step
+from engine.networks.static_step import Bucket, fixed_pass
+
+
+@pytest.fixture
+def called(monkeypatch: pytest.MonkeyPatch) -> list[Bucket]:
+    """The buckets of all passes in fixed shapes."""
+    found: list[Bucket] = []
+
+    def counted(trunk: Any, block: Tensor, told: Tensor, drafted: Tensor | None, span: int, *more: Any) -> tuple[Tensor, Tensor, Tensor]:
+        found.append(Bucket(len(told), span))
+        return fixed_pass(trunk, block, told, drafted, span, *more)
+
+    monkeypatch.setattr(static_step, "fixed_pass", counted)
+    return found
