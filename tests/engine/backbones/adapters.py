@@ -149,6 +149,7 @@ def emu35_folder(folder: Path, patch: pytest.MonkeyPatch) -> None:
     (folder / "emu3.tiktoken").write_bytes(tiktoken_table(b"re", b"red"))
     (folder / "vision_tokenizer").mkdir()
     save_file(emu35_decoder(tiny_checkpoints.ibq()), folder / "vision_tokenizer" / "model.safetensors")
+    (folder / "README.md").write_text("---\nlicense: apache-2.0\n---\n# Emu3.5\n")
 
 
 def chameleon_folder(lumina: bool) -> Callable[[Path, pytest.MonkeyPatch], None]:

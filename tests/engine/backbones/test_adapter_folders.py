@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -11,15 +12,19 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from engine import memory
-from engine.backbones import BACKBONES
-from engine.core import Prompt, Sampling
+from engine.backbones import BACKBONES, load
+from engine.backbones.chameleon import Chameleon, codes_of
+from engine.backbones.emu3 import Emu3
+from engine.backbones.janus import Janus
+from engine.core import Backbone, Prompt, Sampling
 from engine.errors import BadFile, ForetokenError, MissingWeights, NotSupported, TooLittleMemory
 from engine.kernels.cpu.packed_linear import can_pack
+from engine.layout import Raster
 from engine.machine import has_fast_bfloat16
 from engine.methods import METHODS
 from engine.run import generate
-from tests.engine.backbones import tiny, tiny_checkpoints, tiny_originals
-from tests.engine.backbones.adapters import FOLDERS
+from tests.engine.backbones import tiny, tiny_chameleon, tiny_checkpoints, tiny_glm_image, tiny_originals
+from tests.engine.backbones.adapters import FOLDERS, tiktoken_table
 from tests.engine.backbones.tiny import one_message
 
 Damage = Callable[[Path], object]
@@ -132,7 +137,8 @@ REFUSALS: dict[str, list[tuple[Damage, type[ForetokenError], str]]] = {
         (cut(f"vision_tokenizer/{MODEL}", 500), BadFile, r"model\.safetensors cannot be read"),
         (lambda folder: [entry("model_type", "qwen3")(folder), entry("vocab_size", 151_936)(folder)], NotSupported, "makes no pictures"),
         (entry("hidden_size", "wide"), LACKS, ""), (entry("num_hidden_layers", None), LACKS, ""),
-        *((text("emu3.tiktoken", content), LACKS, "damaged") for content in ("no base64!! 0", "")),
+        (lambda folder: [entry(name, None)(folder) for name in ("rope_theta", "rope_parameters")], LACKS, ""),
+        *((text("emu3.tiktoken", content), LACKS, "damaged") for content in ("no base64!! 0", "", tiktoken_table()[:200].decode())),
     ],
     "anole": [
         (tensor("lm_head.weight", None), LACKS, "lacks 1"), (tensor("model.layers.1.self_attn.k_norm.bias", None), LACKS, "lacks 1"),
@@ -179,6 +185,70 @@ def folder(tmp_path: Path) -> Path:
     path = tmp_path / "own"
     path.mkdir()
     return path
+
+
+def chameleon_of(kind: str) -> Callable[[Backbone], Backbone]:
+    """The tiny Chameleon with the reader of a loaded one."""
+
+    def model(loaded: Backbone) -> Backbone:
+        same = tiny_chameleon.chameleon(kind)
+        codes = codes_of(tiny_chameleon.words(), same.picture, same.kind)
+        return Chameleon(
+            same.hosted.decoder, same.head[0], same.picture, same.kind, codes, tiny_chameleon.words(), loaded.read, tiny_chameleon.BOS
+        )
+
+    return model
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a folder gives: a part of its licence, the ids of some words, and the model that it was written from."""
+
+    licence: str = ""
+    words: tuple[object, ...] = ()
+    ids: tuple[int, ...] = ()
+    same: Callable[[Backbone], Backbone] | None = None
+    sizes: tuple[int, ...] = (8,)
+
+
+RED_APPLE = tuple(tiny_chameleon.WORDS.index(word) for word in ("red", "apple"))
+GLM = (*(tiny_glm_image.FIRST_WORD + i for i in (2, 3, 4, 0, 9, 9, 1, 0, 8, 8, 1)), tiny_glm_image.START)
+LOADED = {
+    # <|User|>: red apple <|Assistant|>: and begin of image
+    "janus": Loaded("", ("red apple",), (0, 9, 5, 10, 7, 8, 9, 6, 10, 3), lambda loaded: Janus(tiny.janus_model(), loaded.read)),
+    # begin, b, a, d, begin of image, 4*4, codes follow
+    "emu3": Loaded(
+        "", ("bad", Raster(4, 4)), (0, 7, 6, 9, 1, 29, 30, 29, 2), lambda loaded: Emu3(tiny_checkpoints.emu3_model(), loaded.read, 4)
+    ),
+    "emu35": Loaded("apache-2.0", ("red re",), (257, 32, 256)),
+    "anole": Loaded("Chameleon Research", ("red apple",), RED_APPLE, chameleon_of("anole")),
+    "lumina": Loaded("Chameleon Research", ("red apple",), RED_APPLE, chameleon_of("lumina")),
+    "glm_image": Loaded("MIT", ("red apple", 32), GLM, sizes=(1024, 2048)),
+    "llamagen of classes": Loaded("MIT", same=lambda loaded: tiny_originals.llamagen()),
+    "llamagen of texts": Loaded("MIT"),
+    "bpt": Loaded("Tencent Hunyuan", same=lambda loaded: tiny_originals.bpt_backbone(), sizes=()),
+}
+
+
+@pytest.mark.parametrize("name", list(FOLDERS))
+def test_a_folder_is_recognised_and_decodes_as_the_model_it_was(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    FOLDERS[name].write(folder, monkeypatch)
+    loaded, wanted = load(folder, dtype="float32"), LOADED[name]
+    assert loaded.name == FOLDERS[name].name and wanted.licence in loaded.card.get("licence", "")
+    if wanted.sizes:
+        assert loaded.sizes == list(wanted.sizes)
+    if wanted.words:
+        assert loaded.read(*wanted.words) == list(wanted.ids)
+    if name == "glm_image":
+        assert loaded.sampling == Sampling(temperature=0.9, top_p=0.75)
+        return  # its pictures are not tiny
+    prompt = Prompt(text=FOLDERS[name].text, sampling=Sampling(temperature=0.0, guidance=3.0))
+    prompt = Prompt(points=tiny.sphere(), seed=3) if name == "bpt" else prompt
+    run = generate(loaded, METHODS["ar"], prompt).finish()
+    if wanted.same is not None:
+        assert run.tokens == generate(wanted.same(loaded), METHODS["ar"], prompt).finish().tokens
+    if name != "bpt":
+        assert run.result().shape == (8, 8, 3) and loaded.render(run.tokens[:3], [0, 1, 2], False).shape == (8, 8, 3)
 
 
 @pytest.mark.parametrize(("name", "damage", "kind", "said"), ROWS)
@@ -273,6 +343,7 @@ def test_a_tensor_of_another_shape_is_one_sentence(
     assert "REPORT" not in printed.err + printed.out
 
 
-def test_a_file_of_weights_stands_for_its_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    FOLDERS["janus"].write(folder, monkeypatch)
-    assert FOLDERS["janus"].load(folder / MODEL).vocabulary == 48 == tiny.janus().vocabulary
+@pytest.mark.parametrize(("name", "file"), [("janus", MODEL), ("llamagen of classes", CHECKPOINT), ("bpt", "bpt-8-16-500m.pt")])
+def test_a_file_of_weights_stands_for_its_folder(name: str, file: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    FOLDERS[name].write(folder, monkeypatch)
+    assert FOLDERS[name].load(folder / file).parameters == FOLDERS[name].load(folder).parameters

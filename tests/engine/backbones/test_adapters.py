@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from engine.core import Draft, Prompt, Sampling
 from engine.errors import BadPrompt
@@ -64,6 +68,26 @@ def test_bad_prompts_are_refused(name: str, prompt: Prompt) -> None:
     with pytest.raises(BadPrompt) as caught:
         SEEDED[name][0]().start(prompt)
     one_message(caught.value)
+
+
+def janus_picture(codes: list[int]) -> Tensor:
+    """By the class of Janus, [H, W, 3]."""
+    return tiny.janus_model().decode_image_tokens(torch.tensor([codes]))[0]
+
+
+def emu3_picture(codes: list[int]) -> Tensor:
+    """By the class of Emu3, with row ends and what follows the last."""
+    ids = torch.tensor(tiny_checkpoints.code_ids())[codes].view(4, 4)
+    whole = torch.cat([torch.cat([ids, torch.full((4, 1), tiny_checkpoints.ROW)], 1).flatten(), torch.zeros(3, dtype=torch.int64)])
+    return tiny_checkpoints.emu3_model().decode_image_tokens(image_tokens=whole[None], height=4, width=4)[0].permute(1, 2, 0)
+
+
+@pytest.mark.parametrize(("name", "own"), [("janus", janus_picture), ("emu3", emu3_picture)])
+def test_whole_pictures_are_those_of_the_class(name: str, own: Callable[[list[int]], Tensor]) -> None:
+    codes = list(range(16))
+    picture = ADAPTERS[name].backbone().render(codes, codes, True)
+    assert np.abs(picture - (own(codes).clamp(-1, 1) + 1).numpy() * 127.5).max() <= 0.51
+    assert picture.std() > 1
 
 
 @pytest.mark.parametrize(("name", "model"), [("emu3", tiny_checkpoints.emu3_model), ("emu35", tiny_checkpoints.emu35_model)])

@@ -9,7 +9,6 @@ import torch
 from safetensors.torch import save_file
 
 from engine.backbones import bpt
-from engine.backbones import load as load_backbone
 from engine.core import Prompt, Sampling
 from engine.errors import BadPrompt
 from engine.methods import METHODS
@@ -56,11 +55,6 @@ def test_the_file_gives_the_same_meshes_as_the_network(tmp_path: Path) -> None:
         assert generate(found, METHODS["ar"], prompt).finish().tokens == expected
         assert found.parameters == sum(p.numel() for p in bpt_model().parameters())
         assert "Tencent Hunyuan" in found.card["licence"] and found.name == "bpt"
-
-
-def test_a_folder_with_its_file_is_recognised(tmp_path: Path) -> None:
-    save_bpt(tmp_path / "bpt-8-16-500m.pt")
-    assert load_backbone(tmp_path, dtype="float32").name == "bpt"
 
 
 def test_half_precision_is_read(tmp_path: Path) -> None:

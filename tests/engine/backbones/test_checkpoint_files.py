@@ -7,29 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.backbones import checkpoint_files, emu3, janus
+from engine.backbones import checkpoint_files, janus
 from engine.backbones.checkpoint_files import dtype_of
-from engine.backbones.emu3 import Emu3
 from engine.checkpoints.families import stated_licence
-from engine.core import Prompt, Sampling
 from engine.kernels.cpu.packed_linear import can_pack
 from engine.kernels.cpu.steady_linear import SteadyLinear
-from engine.methods import METHODS
-from engine.run import generate
-from tests.engine.backbones import tiny_checkpoints
 from tests.engine.backbones.adapters import FOLDERS
-
-
-def test_emu3_loads_and_decodes_as_the_model_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    FOLDERS["emu3"].write(tmp_path, monkeypatch)
-    loaded = emu3.load(str(tmp_path), dtype="float32")
-    ids = loaded.read("bad", loaded.layout)
-    assert ids == [0, 7, 6, 9, 1, 29, 30, 29, 2]  # begin, b, a, d, begin of image, 4*4, codes follow
-    prompt = Prompt(text="bad", sampling=Sampling(temperature=0.0, guidance=3.0))
-    found = generate(loaded, METHODS["ar"], prompt).finish()
-    plain = Emu3(tiny_checkpoints.emu3_model(), loaded.read, 4)
-    assert found.tokens == generate(plain, METHODS["ar"], prompt).finish().tokens
-    assert (found.result() == plain.render(found.tokens, found.positions, True)).all()
 
 
 def test_the_decoder_is_packed_and_the_picture_decoder_is_not_rounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

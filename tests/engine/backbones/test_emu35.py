@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,13 +12,9 @@ from transformers.models.janus.configuration_janus import JanusVQVAEConfig
 from transformers.models.janus.modeling_janus import JanusVQVAEDecoder
 
 from engine.backbones import emu35 as adapter
-from engine.backbones.emu35 import Ids, load, qwen3_config, read_picture_decoder
+from engine.backbones.emu35 import Ids, read_picture_decoder
 from engine.backbones.tiktoken_file import read_tiktoken
 from engine.checkpoints import families
-from engine.core import Prompt, Sampling
-from engine.errors import MissingWeights
-from engine.methods import METHODS
-from engine.run import generate
 from tests.engine.backbones import tiny_checkpoints as tiny
 from tests.engine.backbones.adapters import FOLDERS, emu35_decoder, tiktoken_table
 
@@ -54,18 +49,6 @@ class Original(nn.Module):
         return self.decoder(self.post_quant_conv(self.book[codes].permute(2, 0, 1)[None]))[0].permute(1, 2, 0)
 
 
-def test_a_folder_of_the_publisher_loads_and_draws(folder: Path) -> None:
-    (folder / "README.md").write_text("---\nlicense: apache-2.0\n---\n# Emu3.5\n")
-    loaded = load(str(folder), dtype="float32")
-    assert loaded.read("red re") == [257, 32, 256]
-    prompt = Prompt(text="red", sampling=Sampling(temperature=0.0, guidance=2.0))
-    tokens = generate(loaded, METHODS["sjdpp"], prompt, {"window": 4, "verify": "match seed"}).finish().tokens
-    assert tokens == generate(loaded, METHODS["ar"], prompt).finish().tokens
-    picture = loaded.render(tokens, list(range(16)), True)
-    assert picture.shape == (8, 8, 3) and picture.std() > 1
-    assert loaded.card["licence"] == "apache-2.0"
-
-
 def test_the_published_decoder_is_read_stage_by_stage(folder: Path) -> None:
     codes = torch.arange(16).view(4, 4)
     with torch.inference_mode():
@@ -79,21 +62,6 @@ def test_a_decoder_beside_the_weights_is_found(folder: Path) -> None:
     (folder / "vision_tokenizer" / "model.safetensors").rename(folder / "pictures.safetensors")
     codes = torch.arange(16).view(4, 4)
     torch.testing.assert_close(read_picture_decoder(folder)(codes), tiny.ibq()(codes), atol=0, rtol=0)
-
-
-@pytest.mark.parametrize("change", [{"hidden_size": "wide"}, {"rope_theta": None, "rope_parameters": None}, {"num_hidden_layers": None}])
-def test_a_wrong_configuration_is_refused(folder: Path, change: dict[str, object]) -> None:
-    written = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(written | change))
-    with pytest.raises(MissingWeights):
-        qwen3_config(folder)
-
-
-@pytest.mark.parametrize("content", [b"no base64!! 0", b"", tiktoken_table()[:200]])
-def test_a_damaged_tokenizer_is_refused(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "emu3.tiktoken").write_bytes(content)
-    with pytest.raises(MissingWeights, match="damaged"):
-        read_tiktoken(tmp_path / "emu3.tiktoken")
 
 
 def test_merges_follow_the_ranks(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -140,13 +140,23 @@ def test_trees_with_the_real_drafter_give_plain_tokens_for_the_same_seed(name: s
     assert run.tokens == plain
 
 
-def test_what_was_not_trained_is_not_claimed(tmp_path: Path) -> None:
-    for backbone in (tiny.pictogram(), tiny.lowpoly()):
-        assert NAME not in backbone.capabilities
-        with pytest.raises(MissingWeights, match="train feature-draft"):
-            backbone.drafter(NAME)
-        with pytest.raises(NotSupported, match="feature_draft"):
-            generate(backbone, METHODS["eagle"], Prompt(text="red cats"))
+UNTRAINED = [
+    (tiny.pictogram, NAME, "feature-draft", "eagle"), (tiny.lowpoly, NAME, "feature-draft", "eagle"),
+    (tiny.pictogram, "spatial_heads", "spatial-heads", "medusa"),
+    (tiny.pictogram, "predictive_stream", "predictive-stream", "cross_regression"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "drafter", "recipe", "method"), UNTRAINED)
+def test_what_was_not_trained_is_not_claimed(make: Callable[[], Backbone], drafter: str, recipe: str, method: str) -> None:
+    assert drafter not in make().capabilities
+    with pytest.raises(MissingWeights, match=f"train {recipe}"):
+        make().drafter(drafter)
+    with pytest.raises(NotSupported, match=drafter):
+        generate(make(), METHODS[method], Prompt(text="red cats"))
+
+
+def test_a_file_without_its_card_or_damaged_is_refused(tmp_path: Path) -> None:
     backbone = with_drafter(tiny.pictogram(), tmp_path)
     backbone.card = {}
     with pytest.raises(MissingWeights, match="card"):

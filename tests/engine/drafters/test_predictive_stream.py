@@ -17,7 +17,7 @@ from torch import nn
 from engine.backbones.pictogram import Pictogram
 from engine.core import NO_DRAFT, Draft, Prompt
 from engine.drafters.predictive_stream import PredictiveStream, RowLora, folder_of, fresh, read_adapter, write_adapter
-from engine.errors import MissingWeights, NotSupported
+from engine.errors import MissingWeights
 from engine.methods import METHODS
 from engine.run import generate
 from tests.engine.backbones import tiny
@@ -222,15 +222,6 @@ def test_peft_and_the_rows_agree_on_a_file(tmp_path: Path) -> None:
     made.peft_config["default"].base_model_name_or_path = "pictogram"
     made.save_pretrained(str(folder_of(tmp_path / "peft")), save_embedding_layers=False)
     assert len(read_adapter(tmp_path / "peft", backbone.model.decoder, "pictogram", "abc").lora.paths) == 2
-
-
-def test_without_an_adapter_nothing_is_claimed(tmp_path: Path) -> None:
-    backbone = backbone_with(tmp_path)
-    assert "predictive_stream" not in backbone.capabilities
-    with pytest.raises(MissingWeights, match="train predictive-stream"):
-        backbone.drafter("predictive_stream")
-    with pytest.raises(NotSupported, match="predictive_stream"):
-        generate(backbone, METHODS["cross_regression"], PROMPT)
 
 
 def damage(folder: Path, **changes: object) -> None:

@@ -158,10 +158,3 @@ def test_files_are_read_back_and_refused_for_other_weights(tmp_path: Path) -> No
         read_heads(tmp_path, read_card(tmp_path), CPU, "other")
     with pytest.raises(MissingWeights, match="does not describe it"):
         read_heads(tmp_path, {}, CPU, "right")
-
-
-def test_a_model_without_heads_says_how_to_train_them() -> None:
-    plain = tiny.pictogram()
-    bare = Pictogram(plain.model, plain.tokenizer, tiny.WORDS, (8,), {})
-    with pytest.raises(MissingWeights, match="train spatial-heads"):
-        bare.drafter("spatial_heads")

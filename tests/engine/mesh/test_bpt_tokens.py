@@ -114,6 +114,8 @@ def test_quantisation_is_the_published_one():
 def test_nothing_and_a_point_are_quantised_too():
     assert quantize(np.zeros((0, 3)))[0].shape == (0, 3)
     assert quantize(np.ones((4, 3)))[0].tolist() == [[64, 64, 64]] * 4
+    vertices, faces = clean(np.zeros((3, 3), int), np.zeros((0, 3), int))
+    assert vertices.shape == faces.shape == (0, 3) and serialize(vertices, faces).tolist() == []
 
 
 def test_vertex_order():
@@ -141,33 +143,22 @@ def test_clean_is_canonical():
         assert set(welded) == set(unoriented(vertices, triples))
 
 
-def test_clean_of_nothing():
-    vertices, faces = clean(np.zeros((3, 3), int), np.zeros((0, 3), int))
-    assert vertices.shape == (0, 3) and faces.shape == (0, 3)
-    assert serialize(vertices, faces).tolist() == []
-
-
 # --- serialisation ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("levels", [BPT, DEEPMESH], ids=lambda levels: levels.name)
 @pytest.mark.parametrize("name", PRIMITIVES)
-def test_primitives_have_the_published_number_of_tokens_and_come_back_exactly(name):
-    vertices, faces = primitive(name)
-    tokens = serialize(vertices, faces)
-    _, count, fans = PRIMITIVES[name]
-    assert (len(tokens), len(patches(faces, len(vertices)))) == (count, fans)
-    assert oriented(*parsed(tokens)) == oriented(vertices, faces)
-    again = clean(*mesh_of(parse(tokens).faces))
+def test_primitives_have_the_published_number_of_tokens_and_come_back_exactly(name, levels):
+    vertices, faces = primitive(name, levels)
+    tokens = serialize(vertices, faces, levels)
+    if levels is BPT:
+        assert (len(tokens), len(patches(faces, len(vertices)))) == PRIMITIVES[name][1:]
+    else:
+        assert tokens.max() < DEEPMESH.bos
+        assert parse([DEEPMESH.bos, *tokens, DEEPMESH.eos], DEEPMESH).dangling() == [0, len(tokens) + 1]
+    assert oriented(*parsed(tokens, levels)) == oriented(vertices, faces)
+    again = clean(*mesh_of(parse(tokens, levels).faces), levels)
     assert np.array_equal(again[0], vertices) and np.array_equal(again[1], faces)
-
-
-@pytest.mark.parametrize("name", PRIMITIVES)
-def test_deepmesh_round_trip(name):
-    vertices, faces = primitive(name, DEEPMESH)
-    tokens = serialize(vertices, faces, DEEPMESH)
-    assert tokens.max() < DEEPMESH.bos
-    assert oriented(*parsed(tokens, DEEPMESH)) == oriented(vertices, faces)
-    assert parse([DEEPMESH.bos, *tokens, DEEPMESH.eos], DEEPMESH).dangling() == [0, len(tokens) + 1]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -223,29 +214,13 @@ def slow_tokens(cells: list[list[int]], faces: list[list[int]]) -> list[int]:
     return tokens
 
 
-@pytest.mark.parametrize("name", ["box", "icosphere 1", "torus 16x8", "cylinder 16", "cone", "annulus"])
-def test_the_fast_serialiser_equals_the_slow_one(name):
-    vertices, faces = primitive(name)
-    assert serialize(vertices, faces).tolist() == slow_tokens(vertices.tolist(), faces.tolist())
-
-
-def test_the_fast_serialiser_equals_the_slow_one_on_random_soups():
+def test_the_fast_serialiser_equals_the_slow_one():
     rng = np.random.default_rng(2)
-    for _ in range(300):
-        vertices, faces = random_mesh(rng)
+    shaped = ["box", "icosphere 1", "torus 16x8", "cylinder 16", "cone", "annulus"]
+    for vertices, faces in (*(primitive(name) for name in shaped), *(random_mesh(rng) for _ in range(300))):
         tokens = serialize(vertices, faces)
         assert tokens.tolist() == slow_tokens(vertices.tolist(), faces.tolist())
         assert unoriented(*parsed(tokens)) == unoriented(vertices, faces)  # winding may be lost where it is not consistent
-
-
-def test_the_first_patch_opens_plain_and_later_ones_spell_their_second_vertex():
-    tokens = serialize(*primitive("icosphere 1"))
-    kinds = BPT.kinds[tokens]
-    assert kinds[0] == 0
-    (opens,) = np.nonzero(kinds == 2)
-    assert len(opens) == 19
-    for place in opens:
-        assert kinds[place : place + 4].tolist() == [2, 1, 0, 1]
 
 
 # --- the parser -------------------------------------------------------------------------------------------------------

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
-
 import pytest
 import torch
 from torch import Tensor
@@ -28,8 +26,7 @@ from engine.rules import (
 )
 from engine.run import Run, generate
 from engine.tree import depths
-from research.exactness.toy import TableFeatures, Toy
-from tests.engine.backbones import tiny
+from research.exactness.toy import Toy
 
 P = torch.tensor([0.5, 0.3, 0.15, 0.05], dtype=torch.float64)
 Q = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
@@ -211,23 +208,6 @@ def test_a_perfect_drafter_is_always_accepted() -> None:
     run = generate(toy, METHODS["eagle"], Prompt(seed=1), {"depth": 3, "width": 2, "nodes": 6}).finish()
     assert [len(step.tokens) for step in run.steps] == [1, 4, 4, 4]
     assert [step.draft_forwards for step in run.steps] == [3, 3, 3, 0]
-
-
-@pytest.mark.parametrize("kind", ["deterministic", "sampled"])
-def test_trees_on_a_transformer_give_plain_tokens_for_the_same_seed(kind: str) -> None:
-    """The same loop over a real cache with a guidance pair; the drafter knows nothing."""
-    backbone, prompt = copy(tiny.pictogram()), Prompt(text="two red cats", seed=5, sampling=Sampling(0.8, 20, 0.95, 2.0))
-    plain = generate(backbone, METHODS["ar"], prompt).finish().tokens
-    backbone.capabilities = backbone.capabilities | {"feature_draft"}
-    with torch.inference_mode():
-        sequence = backbone.start(prompt)
-        width = sequence.forward(NO_DRAFT).hidden.shape[-1]
-    made = torch.Generator().manual_seed(1)
-    tables = [torch.randn(*size, generator=made) for size in ((width, width), (sequence.vocabulary, width), (width, sequence.vocabulary))]
-    knobs = {"children": kind, "verify": "match seed", "depth": 3, "width": 5, "nodes": 20}
-    run = generate(backbone, METHODS["eagle"], prompt, knobs, drafter=TableFeatures(*tables)).finish()
-    assert run.tokens == plain
-    assert run.totals["forwards"] < len(plain)
 
 
 def test_a_live_knob_reshapes_the_next_tree() -> None:
