@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 from engine.backbones.adherence import Adherence
+from engine.backbones.trained import TrainedBackbone, trained_in
 from engine.cache import KVCache
-from engine.core import Backbone, Prompt, Sampling, Suits
+from engine.core import Prompt, Sampling, Suits
 from engine.dispatch.choice import NATIVE
-from engine.drafters.feature_draft import read_drafter, weights_file
 from engine.drafters.mesh_heads import SHORT, BoundHeads, HeadsByKind, MeshHeads
-from engine.drafters.predictive_stream import is_trained, read_adapter, read_config, read_pairs, scale_of
+from engine.drafters.predictive_stream import read_config, read_pairs, scale_of
 from engine.errors import BadPrompt, MissingWeights, NotSupported
 from engine.kernels.cpu.blocks import RunRows
 from engine.kernels.cpu.library import native, native_choice
@@ -114,13 +114,12 @@ class Mesh:
     parser: Parser
 
 
-class Lowpoly(Backbone):
+class Lowpoly(TrainedBackbone):
     """The backbone."""
 
     name = "lowpoly"
-    heads_suffix = ""  # of the files of heads for these weights
     end = BPT.eos  # the id that ends a mesh
-    heads_recipe = "mesh-heads"  # that trains them
+    trainable = ("mesh_heads", "feature_draft", "predictive_stream")
     # BPT's, but for its temperature of 0.5: at 0.25 meshes of this model are nearer to their inputs (docs/models/lowpoly.md).
     sampling = Sampling(temperature=0.25, top_k=50, top_p=0.95, temperature_last=True)
 
@@ -139,21 +138,20 @@ class Lowpoly(Backbone):
         """grammar: False decodes without the grammar, to measure what the model has learned by itself; dtype: of the products, None = the
         weights'; option: of the adapter that is merged into the weights"""
         if option:
-            self.name, self.heads_suffix = f"lowpoly:{option}", "_lora"
+            self.name, self.suffix = f"lowpoly:{option}", "_lora"
+        self.known_as, self.draft_trunk = self.name, model.decoder
         self.model, self.card, self.folder, self.grammar = model.eval(), card, folder, grammar
         self.dtype, self.weights_hash = str(dtype or model.decoder.start.dtype).removeprefix("torch."), None
         self.vocabulary, self.parameters = model.settings.vocabulary, sum(p.numel() for p in model.parameters())
         self.base_hash: str | None = None  # of the weights that heads were trained for: these, or these without the adapter
         self.device = next(model.parameters()).device
-        self._drafters: dict[str, Any] = {}
         trained = [ADAPTERS[option]] if option else [*SHORT.values()]  # the other heads were trained with another adapter
         self.kinds = [kind for kind, short in SHORT.items() if short in trained and folder and self._heads_file(kind).exists()]
         heads = {"mesh_heads"} if self.kinds else set()
-        drafts = {"feature_draft"} if folder is not None and self._drafter_file().exists() else set()
-        stream = {"predictive_stream"} if is_trained(folder) and not self.heads_suffix else set()
         joined = {"joined"} if model.decoder.quick is not None else set()
         either = {"bfloat16"} if joined and native(torch.bfloat16) is not None else set()
-        self.capabilities = frozenset({"mesh", "points", "condition", "hidden", "vertices"} | heads | drafts | stream | joined | either)
+        always = frozenset({"mesh", "points", "condition", "hidden", "vertices"})
+        self.capabilities = always | heads | trained_in(folder, self.suffix) | joined | either
 
     @property
     def points(self) -> int:
@@ -213,37 +211,23 @@ class Lowpoly(Backbone):
         return Mesh(dequantize(cells).astype(np.float32), faces, parser)
 
     def _heads_file(self, kind: str) -> Path:
-        return (self.folder or FOLDER) / f"heads_{SHORT[kind]}{self.heads_suffix}.safetensors"
+        return (self.folder or FOLDER) / f"heads_{SHORT[kind]}{self.suffix}.safetensors"
 
     def _read_heads(self, kind: str) -> BoundHeads:
         path = self._heads_file(kind)
         row = need(self.card, f"heads.{path.stem}", dict, path.parent)
-        refuse_stale(path, row, self.base_hash, self.heads_recipe)
+        refuse_stale(path, row, self.base_hash, self.recipe("mesh_heads"))
         heads = built(MeshHeads, need(row, "settings", dict), read_tensors(path), path)
         head, dtype = self.model.decoder.head, self.model.decoder.start.dtype
         return BoundHeads(heads.to(self.device), lambda states: head(states.to(dtype)))
 
-    def _drafter_file(self) -> Path:
-        return weights_file(self.folder or FOLDER, self.heads_suffix)
+    def recipe(self, name: str) -> str:
+        """See TrainedBackbone. The recipe of heads trains those of every adapter, with the adapter."""
+        return super().recipe(name).partition(":")[0] if name == "mesh_heads" else super().recipe(name)
 
-    def drafter(self, name: str) -> Any:
-        """The drafter that was trained for these weights, loaded once: "mesh_heads" (all kinds), "feature_draft" or "predictive_stream".
-        Raises MissingWeights or NotSupported if there is none."""
-        if name == "predictive_stream":
-            if name not in self._drafters:
-                self._drafters[name] = read_adapter(self.folder, self.model.decoder, self.name, self.weights_hash)
-            return self._drafters[name]
-        if name == "feature_draft":
-            if name not in self.capabilities:
-                raise MissingWeights(f"{self.name} has no {name}. Train it: python launch.py train feature-draft --backbone {self.name}.")
-            if name not in self._drafters:
-                self._drafters[name] = read_drafter(self._drafter_file(), self.card, self.device, self.weights_hash)
-            return self._drafters[name]
-        if name not in self.capabilities:
-            raise NotSupported(f"{self.name} has no {name}. Train them: python launch.py train mesh-heads.")
-        if name not in self._drafters:
-            self._drafters[name] = HeadsByKind(self.kinds, self._read_heads, self.name)
-        return self._drafters[name]
+    def read_trained(self, name: str) -> Any:
+        """See TrainedBackbone; "mesh_heads" are those of all kinds."""
+        return HeadsByKind(self.kinds, self._read_heads, self.name) if name == "mesh_heads" else super().read_trained(name)
 
 
 def load_model(folder: Path = FOLDER) -> MeshModel:

@@ -24,14 +24,11 @@ from torch.nn import functional as F
 
 from engine.backbones.looks import Looks, read_looks
 from engine.backbones.prompts import readable_text
+from engine.backbones.trained import TrainedBackbone, trained_in
 from engine.cache import KVCache
-from engine.core import Backbone, Prompt, Resampler, Sampling, Suits
+from engine.core import Prompt, Resampler, Sampling, Suits
 from engine.dispatch.choice import NATIVE
-from engine.drafters.feature_draft import read_drafter, weights_file
-from engine.drafters.predictive_stream import is_trained, read_adapter
 from engine.drafters.resampler import read_resampler, refuse_other_tokens
-from engine.drafters.spatial_heads import read_heads
-from engine.drafters.spatial_heads import weights_file as heads_file
 from engine.errors import BadPrompt, MissingWeights, NotSupported
 from engine.kernels.cpu.blocks import RunRows
 from engine.kernels.cpu.library import native, native_choice
@@ -241,10 +238,10 @@ class PictogramSequence(TransformerSequence):
         return found
 
 
-class Pictogram(Backbone):
+class Pictogram(TrainedBackbone):
     """The backbone: weights, words and pictures."""
 
-    name = "pictogram"
+    name = known_as = "pictogram"
     capabilities = frozenset({"raster", "wavefront", "text", "codebook", "encode", "hidden", "sketch"})
     suits: Suits = MappingProxyType({"cross_regression": {"horizon": 24}})  # the other defaults were tuned on this model
     sampling = Sampling(temperature=0.6, top_k=0, top_p=1.0, guidance=1.8)  # chosen by eye; more guidance tears objects apart
@@ -263,18 +260,12 @@ class Pictogram(Backbone):
         self.sides = sides  # the scales that were trained
         self.looks = looks
         self.device = next(model.parameters()).device
-        self.folder = folder
-        self._drafters: dict[str, Any] = {}
+        self.folder, self.draft_trunk = folder, model.decoder
+        self.capabilities = self.capabilities | trained_in(folder)
         if self.device.type == "cpu" and native(torch.bfloat16) is not None:
             self.capabilities = self.capabilities | {"bfloat16"}
         if len(sides) > 1:
             self.capabilities = self.capabilities | {"at_scale"}
-        if folder is not None and weights_file(folder).exists():
-            self.capabilities = self.capabilities | {"feature_draft"}
-        if is_trained(folder):
-            self.capabilities = self.capabilities | {"predictive_stream"}
-        if folder is not None and heads_file(folder).exists():
-            self.capabilities = self.capabilities | {"spatial_heads"}
 
     @cached_property
     def _tables(self) -> tuple[Tensor, nn.Linear]:
@@ -408,22 +399,6 @@ class Pictogram(Backbone):
     def resampler(self) -> Resampler:
         """The distributions between two scales: from trained networks if the folder has them, else from a resized and encoded picture."""
         return read_resampler(self.folder, self.card, self.tokenizer)
-
-    def drafter(self, name: str) -> Any:
-        """The feature drafter, the predictive stream or the row and column heads that were trained for these weights, loaded once; raises
-        MissingWeights if there are none."""
-        if name == "predictive_stream":
-            if name not in self._drafters:
-                self._drafters[name] = read_adapter(self.folder, self.model.decoder, self.name, self.weights_hash)
-            return self._drafters[name]
-        if name not in self.capabilities or self.folder is None:
-            raise MissingWeights(f"{self.name} has no {name}. Train it: python launch.py train {name.replace('_', '-')}.")
-        if name not in self._drafters:
-            if name == "spatial_heads":
-                self._drafters[name] = read_heads(self.folder, self.card, self.device, self.weights_hash)
-            else:
-                self._drafters[name] = read_drafter(weights_file(self.folder), self.card, self.device, self.weights_hash)
-        return self._drafters[name]
 
     def encode(self, picture: np.ndarray) -> list[int]:
         """Tokens of a picture uint8 [H, W, 3], row by row; H and W are multiples of 8."""

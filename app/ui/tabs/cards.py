@@ -13,13 +13,11 @@ from typing import Any
 from app.ui.method_menu import title_of
 from app.ui.tabs.speeds import Seen, Speed, of_model, speed
 from engine.backbones import DRAFTERS, imported
+from engine.backbones.trained import trained_in
 from engine.checkpoints.families import FAMILIES, Family
 from engine.checkpoints.families import named as family_named
 from engine.converting import counted
 from engine.core import PLAIN, Backbone
-from engine.drafters.feature_draft import weights_file
-from engine.drafters.predictive_stream import is_trained
-from engine.drafters.spatial_heads import weights_file as heads_file
 from engine.errors import ForetokenError
 from engine.memory import said
 from engine.methods import METHODS
@@ -173,16 +171,8 @@ def families() -> tuple[Family, ...]:
 
 def abilities(folder: Path, base: frozenset[str], has_scales: bool = False) -> frozenset[str]:
     """What the model in a folder can do, by the files of drafters that lie beside its weights. has_scales : it has several sizes"""
-    found = set(base | {"at_scale"}) if has_scales else set(base)
-    if weights_file(folder).exists():
-        found.add("feature_draft")
-    if is_trained(folder):
-        found.add("predictive_stream")
-    if heads_file(folder).exists():
-        found.add("spatial_heads")
-    if any(folder.glob("heads_*.safetensors")):
-        found.add("mesh_heads")
-    return frozenset(found)
+    heads = {"mesh_heads"} if any(folder.glob("heads_*.safetensors")) else set()
+    return base | trained_in(folder) | heads | ({"at_scale"} if has_scales else set())
 
 
 def methods(able: frozenset[str], name: str, recipes: tuple[str, ...] | None = None) -> tuple[tuple[str, ...], tuple[Lack, ...]]:

@@ -58,7 +58,7 @@ def options(tmp_path: Path, **more: object) -> head_lessons.Options:
 
 def test_heads_are_trained_beside_the_model_and_give_its_tokens(model: Path, tmp_path: Path) -> None:
     assert "mesh_heads" not in load(NAME).capabilities
-    with pytest.raises(NotSupported, match="train mesh-heads --backbone Tiny-BPT"):
+    with pytest.raises(MissingWeights, match="train mesh-heads --backbone Tiny-BPT"):
         load(NAME).drafter("mesh_heads")
     mesh_heads.main(options(tmp_path))
     assert {path.name for path in (model / "drafters").iterdir()} == {"card.json", "heads_cross.safetensors", "heads_mlp.safetensors"}
