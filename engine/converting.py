@@ -12,7 +12,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -23,10 +23,9 @@ from safetensors import safe_open
 
 from engine.backbones import BACKBONES, adapter_of, imported, imported_folder
 from engine.checkpoints.families import Family, named, stated_licence, tokenizer_folder
-from engine.checkpoints.reading import INDEX, PICKLED, SAFE, Checkpoint, names_of, open_checkpoint
-from engine.checkpoints.torch_files import first_line
+from engine.checkpoints.reading import INDEX, PICKLED, SAFE, Checkpoint, names_of, need, open_checkpoint
 from engine.checkpoints.writing import FORMAT, index_of, plan, write_shard
-from engine.errors import BadFile, BadOutput, MissingWeights, NotSupported
+from engine.errors import BadFile, BadOutput, MissingWeights, NotSupported, first_line
 from engine.files import clean, refusal, whole_folder, write_text
 from engine.memory import said
 from engine.networks.card import CARD, read_card
@@ -309,17 +308,7 @@ def check_shapes(opened: Sequence[Checkpoint], family: Family) -> None:
     adapter, main = importlib.import_module(family.names), opened[0]
     shapes = {name: shape for found in opened for name, shape in found.shapes.items()}
     settings = adapter.configure(shapes) if hasattr(adapter, "configure") else main.config
-    compare(main.path, adapter.expected(settings), shapes)
-
-
-def compare(path: Path, expected: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Raises MissingWeights for the first tensor that is missing or has another shape; further tensors are allowed."""
-    missing = sorted(expected.keys() - shapes.keys())
-    if missing:
-        raise MissingWeights(f"{path.name} lacks {len(missing)} of {len(expected)} tensors, such as {missing[0]}. Download it again.")
-    for name, shape in expected.items():
-        if tuple(shapes[name]) != tuple(shape):
-            raise BadFile(f"{path.name} has {name} of shape {list(shapes[name])}, not {list(shape)}. It belongs to another configuration.")
+    need(Path(main.path.name), shapes, adapter.expected(settings), family.name)
 
 
 def check_names(about: Found, folder: Path) -> None:

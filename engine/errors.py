@@ -35,3 +35,8 @@ class BadFile(ForetokenError):
 
 class TooLittleMemory(ForetokenError):
     """A model needs more memory than the device has free."""
+
+
+def first_line(error: Exception) -> str:
+    """The first line of another library's message, as part of a sentence."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")[:160]

@@ -20,15 +20,14 @@ import torch
 from torch import Tensor
 
 from engine import memory
-from engine.backbones import DRAFTERS
 from engine.backbones.bpt_names import ENCODER, MEMORY, sources
 from engine.backbones.lowpoly import DRAFT_ROWS, Lowpoly
-from engine.backbones.originals import Originals, Shapes, count, originals
+from engine.backbones.originals import count, originals
+from engine.checkpoints.reading import Checkpoint, Shapes
 from engine.core import ANY_SUIT, Suits
 from engine.drafters.mesh_heads import SHORT
-from engine.errors import MissingWeights, NotSupported
+from engine.errors import MissingWeights
 from engine.kernels.cpu.steady_linear import steady
-from engine.networks.card import has_card, read_card
 from engine.networks.mesh_decoder import MeshModel, Settings, describe
 
 CHECKPOINT = "bpt-8-16-500m.pt of huggingface.co/whaohan/bpt"
@@ -48,27 +47,17 @@ class Bpt(Lowpoly):
     points = POINTS
     sampling = replace(Lowpoly.sampling, temperature=0.5)  # as in BPT's own script
     suits: Suits = ANY_SUIT
-    heads_recipe = "mesh-heads --backbone NAME"
+    trainable = ("mesh_heads",)
 
     def __init__(self, model: MeshModel, grammar: bool = True):
         super().__init__(model, {"name": self.name, "licence": LICENCE}, None, grammar)
+        self.known_as = ""
 
     def adopt(self, folder: Path, weights_hash: str | None) -> None:
-        """Makes this the model of an imported folder: its weights have a hash, and the heads that were trained for them are its own."""
-        self.folder, self.weights_hash, self.base_hash = folder / DRAFTERS, weights_hash, weights_hash
-        self.card = self.card | (read_card(self.folder) if has_card(self.folder) else {})
-        self.heads_recipe = f"mesh-heads --backbone {folder.name}"
-        self.kinds = [kind for kind in SHORT if self._heads_file(kind).exists()]
+        """See TrainedBackbone. The heads that were trained for these weights are its own, too."""
+        super().adopt(folder, weights_hash)
+        self.base_hash, self.kinds = weights_hash, [kind for kind in SHORT if self._heads_file(kind).exists()]
         self.capabilities |= {"mesh_heads"} if self.kinds else set()
-
-    def drafter(self, name: str) -> Any:
-        """The heads, by kind, that were trained for these weights; raises NotSupported if there are none."""
-        if name not in self.capabilities:
-            advice = "Choose a method without a drafter, such as lookup."
-            if name == "mesh_heads":
-                advice = f"Import it, and train them: python launch.py train {self.heads_recipe}."
-            raise NotSupported(f"bpt has no {name}. {advice}")
-        return super().drafter(name)
 
 
 def configure(shapes: Shapes) -> dict[str, int]:
@@ -141,13 +130,13 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> B
     return found
 
 
-def _read(found: Originals, config: Mapping[str, Any], dtype: torch.dtype) -> MeshModel:
+def _read(found: Checkpoint, config: Mapping[str, Any], dtype: torch.dtype) -> MeshModel:
     """The network with its weights, never allocated twice."""
     with torch.device("meta"):
         model = MeshModel(Settings(**config))
     tensors: dict[str, Tensor] = {}
     for name, place in model.state_dict().items():
         kind = torch.float32 if name.startswith("encoder.") else dtype
-        tensors[name] = torch.cat([found.read(each, kind) for each in sources(name)]).view(place.shape)
+        tensors[name] = torch.cat([found.read_as(each, kind) for each in sources(name)]).view(place.shape)
     model.load_state_dict(tensors, assign=True)
     return model

@@ -18,20 +18,19 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers import ChameleonModel
 
-from engine import memory
-from engine.backbones.chameleon_files import FAMILY, configuration, decoder_in, folder_of, read_head, read_trunk, size, words_in
-from engine.backbones.checkpoint_files import dtype_of, read_config, read_tokenizer
-from engine.backbones.originals import originals
+from engine.backbones.chameleon_files import FAMILY, HEAD, configuration, decoder_in, folder_of, read_trunk, words_in
+from engine.backbones.checkpoint_files import check_room, dtype_of, read_config, read_tokenizer
+from engine.backbones.originals import numbers_of, originals
 from engine.backbones.picture_checkpoint import PictureCheckpoint
 from engine.checkpoints.families import stated_licence
 from engine.core import Sampling
 from engine.errors import MissingWeights, NotSupported
 from engine.kernels.cpu.steady_linear import steady
 from engine.layout import Raster
-from engine.networks.hosted import Hosted
+from engine.networks.hosted import Hosted, linear_of
 from engine.networks.vqgan import PictureDecoder
 
 TURN, BEGIN, ROW_END = "<reserved08706>", "<racm3:break>", "<reserved08799>"  # end of a turn, begin of a picture, end of its rows
@@ -82,10 +81,9 @@ class Chameleon(PictureCheckpoint):
         self.head, self.sampling = nn.Sequential(head), kind.sampling
         ids = torch.tensor(codes, device=trunk.device)
         row_end = trunk.embed_tokens.weight[words[ROW_END]] if kind.sized else None
-        numbers = sum(p.numel() for part in (trunk, head, picture) for p in part.parameters())
-        super().__init__(
-            Hosted(trunk, lambda tokens: trunk.embed_tokens(ids[tokens]), self.head, row_end), numbers, licence or kind.licence
-        )
+        hosted = Hosted(trunk, lambda tokens: trunk.embed_tokens(ids[tokens]), self.head, row_end)
+        weights = [weight for part in (trunk, head, picture) for weight in part.parameters()]
+        super().__init__(hosted, weights, licence or kind.licence)
         self.layouts, self.vocabulary = layouts_of(kind, picture.factor, trunk.config.max_position_embeddings), len(codes)
 
     def rows(self, text: str, layout: Raster) -> list[list[int]]:
@@ -96,14 +94,6 @@ class Chameleon(PictureCheckpoint):
         side = layout.rows * layout.factor
         mark = [self.words_of[BEGIN], *[self.words_of[size_word(side)]] * 2]
         return [[self.begin, *self.read(REQUEST.format(side, text)), self.words_of[TURN], *mark], mark]
-
-    def decode(self, codes: Tensor) -> Tensor:
-        """The picture [H, W, 3], in about -1..1, of codes int64 [rows, columns]."""
-        return self.picture(codes)
-
-    def codebook(self) -> Tensor:
-        """The vector of every code, float32 [V, D]."""
-        return self.picture.codebook()
 
 
 def size_word(side: int) -> str:
@@ -152,14 +142,15 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> C
     """
     folder, numbers = folder_of(path), dtype_of(device, dtype)
     config = read_config(folder, FAMILY.source)
-    configuration(config)  # refuses impossible entries
+    text = configuration(config)
     kind, tokenizer = KINDS[kind_of(config)], read_tokenizer(folder)
     words = words_in(config, tokenizer)
     with originals(str(folder), kind.title, FAMILY.source) as found:
         picture = decoder_in(folder, found).to(device)
         codes = codes_of(words, picture, kind)
-        memory.check("chameleon", size(config, found.shapes, picture, kind.sides[0]), device, str(numbers).removeprefix("torch."))
-        trunk, head = read_trunk(found, config, numbers).to(device), read_head(found, codes, numbers).to(device)
+        layout = Raster(kind.sides[0] // picture.factor, kind.sides[0] // picture.factor, picture.factor)
+        check_room(FAMILY, numbers_of(found.shapes, ("model.", HEAD)), text, layout, len(codes), device, numbers)
+        trunk, head = read_trunk(found, config, numbers).to(device), linear_of(found.read_as(HEAD, numbers)[codes]).to(device)
     begin = tokenizer.eos_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
 
     def read(text: str) -> list[int]:

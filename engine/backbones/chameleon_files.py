@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 from transformers import ChameleonConfig, ChameleonForConditionalGeneration, ChameleonModel, PreTrainedTokenizerBase
 
-from engine import memory
-from engine.backbones.checkpoint_files import PROMPT, UNREADABLE, checkpoint_folder, first_line
-from engine.backbones.originals import Originals, Shapes, originals
+from engine.backbones.checkpoint_files import UNREADABLE, checkpoint_folder
+from engine.backbones.originals import originals
 from engine.backbones.vqgan_names import decoder_of, taming
 from engine.checkpoints.families import ADAPTED
-from engine.errors import MissingWeights
-from engine.networks.hosted import DRAFT_ROWS
+from engine.checkpoints.reading import Checkpoint
+from engine.errors import MissingWeights, first_line
 from engine.networks.vqgan import PictureDecoder
 
 FAMILY = ADAPTED["chameleon"]
@@ -62,18 +59,7 @@ def expected(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(tensor.shape) for name, tensor in shapes.items() if not name.startswith("model.vqmodel.")}
 
 
-def size(config: Mapping[str, Any], shapes: Shapes, picture: PictureDecoder, side: int) -> memory.Size:
-    """What memory depends on, for a picture of some pixels a side."""
-    settings = configuration(config)
-    numbers = sum(math.prod(shape) for name, shape in shapes.items() if name.startswith(("model.", HEAD)))
-    grid = side // picture.factor
-    return memory.Size(
-        numbers, settings.num_hidden_layers, settings.num_key_value_heads, settings.hidden_size // settings.num_attention_heads,
-        PROMPT + grid * (grid + 1) + DRAFT_ROWS, picture.codes.num_embeddings, side * side,
-    )  # fmt: skip
-
-
-def read_trunk(found: Originals, config: Mapping[str, Any], dtype: torch.dtype) -> ChameleonModel:
+def read_trunk(found: Checkpoint, config: Mapping[str, Any], dtype: torch.dtype) -> ChameleonModel:
     """The trunk with its weights, never allocated twice, without the encoder of pictures; raises MissingWeights for other weights."""
     found.need(expected(config), "chameleon")
     settings = configuration(config)
@@ -82,21 +68,12 @@ def read_trunk(found: Originals, config: Mapping[str, Any], dtype: torch.dtype) 
     with torch.device("meta"):
         trunk = ChameleonModel(settings)
     del trunk.vqmodel
-    trunk.load_state_dict({name: found.read(f"model.{name}", dtype) for name in trunk.state_dict()}, assign=True)
+    trunk.load_state_dict({name: found.read_as(f"model.{name}", dtype) for name in trunk.state_dict()}, assign=True)
     trunk.rotary_emb = type(trunk.rotary_emb)(settings)  # its table is not among the weights
     return trunk.eval().requires_grad_(False)
 
 
-def read_head(found: Originals, codes: list[int], dtype: torch.dtype) -> nn.Linear:
-    """The rows of the head that belong to the codes."""
-    weight = found.read(HEAD, dtype)
-    with torch.device("meta"):
-        head = nn.Linear(weight.shape[1], len(codes), bias=False)
-    head.weight = nn.Parameter(weight[torch.tensor(codes)], requires_grad=False)
-    return head
-
-
-def decoder_in(folder: Path, found: Originals) -> PictureDecoder:
+def decoder_in(folder: Path, found: Checkpoint) -> PictureDecoder:
     """The picture decoder: of the folder's own files, or of a vqgan or movqgan file in it or in a folder inside; raises MissingWeights."""
     if "post_quant_conv.weight" in found.shapes:
         return decoder_of(found, taming, normalised=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,7 +21,7 @@ from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTr
 from transformers.utils import logging
 
 from engine.checkpoints.families import TOKENIZER_FILES, Family, what_else
-from engine.errors import MissingWeights, NotSupported
+from engine.errors import MissingWeights, NotSupported, first_line
 from engine.layout import Raster
 from engine.machine import has_fast_bfloat16
 from engine.memory import Size, check
@@ -123,27 +123,38 @@ def dtype_of(device: str, dtype: str) -> torch.dtype:
 
 
 def check_room(
-    family: Family, folder: Path, text: PreTrainedConfig, layout: Raster, vocabulary: int, device: str, dtype: torch.dtype
-) -> None:
-    """Raises TooLittleMemory if the weights of a folder, the cache and the distributions of a picture do not fit into the device.
+    family: Family, numbers: int, text: PreTrainedConfig, layout: Raster, vocabulary: int, device: str, dtype: torch.dtype,
+    branches: int = 2, decodes: bool = True,
+) -> None:  # fmt: skip
+    """Raises TooLittleMemory if some numbers of weights, the cache and the distributions of a picture do not fit into the device.
 
-    text : the configuration of the decoder; layout : the picture's
+    text : the configuration of the decoder; layout : the picture's; decodes : whether a network makes pixels of its codes
     """
+    codes = layout.rows * layout.columns
+    rows = codes + layout.rows + min(max(text.max_position_embeddings - codes, 0), PROMPT) + DRAFT_ROWS
+    size = Size(
+        parameters=numbers,
+        layers=text.num_hidden_layers,
+        heads=text.num_key_value_heads,
+        width=head_width(text),
+        slots=whole_blocks(rows, torch.device(device)),
+        vocabulary=vocabulary,
+        pixels=codes * layout.factor**2 if decodes else 0,
+        branches=branches,
+    )
+    check(family.name, size, device, str(dtype).removeprefix("torch."))
+
+
+def numbers_in(folder: Path) -> int:
+    """How many numbers the safetensors files of a folder hold, from their headers; raises MissingWeights for a damaged one."""
+    held = 0
     try:
-        codes = layout.rows * layout.columns
-        rows = codes + layout.rows + min(max(text.max_position_embeddings - codes, 0), PROMPT) + DRAFT_ROWS
-        size = Size(
-            parameters=numbers_in(folder.glob("*.safetensors")),
-            layers=text.num_hidden_layers,
-            heads=text.num_key_value_heads,
-            width=head_width(text),
-            slots=whole_blocks(rows, torch.device(device)),
-            vocabulary=vocabulary,
-            pixels=codes * layout.factor**2,
-        )
+        for path in folder.glob("*.safetensors"):
+            with safe_open(path, "pt") as file:
+                held += sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
     except UNREADABLE as e:
         raise MissingWeights(f"The weights in {folder} cannot be read ({first_line(e)}). Download them again.") from e
-    check(family.name, size, device, str(dtype).removeprefix("torch."))
+    return held
 
 
 def check_finite(model: nn.Module, folder: Path) -> None:
@@ -157,18 +168,9 @@ def check_numbers(folder: Path, kind: type[PreTrainedModel], config: PreTrainedC
     """Raises ValueError if the configuration asks for many more numbers than the folder holds. transformers would allocate them first."""
     with torch.device("meta"):
         asked = sum(p.numel() for p in kind(config).parameters())
-    held = numbers_in(folder.glob("*.safetensors"))
+    held = numbers_in(folder)
     if asked > 2 * held:
         raise ValueError(f"config.json asks for {asked:,} numbers and the safetensors files hold {held:,}")
-
-
-def numbers_in(files: Iterable[Path]) -> int:
-    """How many numbers some safetensors files hold, from their headers."""
-    held = 0
-    for path in files:
-        with safe_open(path, "pt") as file:
-            held += sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
-    return held
 
 
 def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
@@ -182,8 +184,3 @@ def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
         raise MissingWeights(f"The tokenizer in {folder} cannot be read ({first_line(e)}). Download it again.") from e
-
-
-def first_line(error: Exception) -> str:
-    """The first line of another library's message, as part of a sentence."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")[:160]

@@ -19,6 +19,7 @@ from engine.backbones.checkpoint_files import (
     checkpoint_folder,
     configuration,
     dtype_of,
+    numbers_in,
     read_model,
     read_tokenizer,
 )  # fmt: skip
@@ -47,10 +48,9 @@ class Emu3(PictureCheckpoint):
         self.model, self.read = model.eval(), read
         text, (codes, row_end) = model.model.text_model, picture_ids(model)
         ids = torch.tensor(codes, device=model.device)
-        parameters = sum(p.numel() for p in model.parameters())
         self.head = nn.Sequential(sliced(model.lm_head, ids))
         hosted = Hosted(text, lambda tokens: text.embed_tokens(ids[tokens]), self.head, text.embed_tokens.weight[row_end])
-        super().__init__(hosted, parameters, licence)
+        super().__init__(hosted, model.parameters(), licence)
         layout = layout_of(model.config, side)
         self.layouts, self.vocabulary = {side * layout.factor: layout}, len(codes)
 
@@ -105,7 +105,7 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> E
     kind = dtype_of(device, dtype)
     config = configuration(folder, Emu3Config)
     layout, read = layout_of(config, SIDE), reader(read_tokenizer(folder))
-    check_room(FAMILY, folder, config.text_config, layout, config.vq_config.codebook_size, device, kind)
+    check_room(FAMILY, numbers_in(folder), config.text_config, layout, config.vq_config.codebook_size, device, kind)
     model = read_model(folder, Emu3ForConditionalGeneration, kind, "model.text_model.", config)
     model.model.vqmodel.encoder = None  # for reading pictures; generation never calls it
     model.model.vqmodel.float()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from engine.backbones.checkpoint_files import (
@@ -23,7 +23,7 @@ from engine.backbones.checkpoint_files import (
     check_room,
     checkpoint_folder,
     dtype_of,
-    first_line,
+    numbers_in,
     read_config,
     read_model,
 )
@@ -33,7 +33,7 @@ from engine.backbones.tiktoken_file import read_tiktoken
 from engine.backbones.vqgan_names import decoder_of, taming
 from engine.checkpoints.families import ADAPTED, stated_licence
 from engine.core import Sampling
-from engine.errors import MissingWeights
+from engine.errors import MissingWeights, first_line
 from engine.kernels.cpu.steady_linear import steady
 from engine.layout import Raster
 from engine.networks.hosted import Hosted, sliced
@@ -70,32 +70,23 @@ class Emu35(PictureCheckpoint):
     name, sampling = "emu35", Sampling(temperature=1.0, top_k=5120, top_p=1.0, guidance=5.0)
 
     def __init__(
-        self, model: Qwen3ForCausalLM, pictures: PictureDecoder, read: Callable[[str], list[int]],
+        self, model: Qwen3ForCausalLM, picture: PictureDecoder, read: Callable[[str], list[int]],
         side: int = SIDE, ids: Ids = IDS, licence: str = "",
     ):  # fmt: skip
         """side : codes in a row of the picture"""
-        self.model, self.pictures, self.read, self.ids = model.eval(), pictures.eval(), read, ids
-        self.vocabulary = pictures.codes.num_embeddings
+        self.model, self.picture, self.read, self.ids = model.eval(), picture.eval(), read, ids
+        self.vocabulary = picture.codes.num_embeddings
         codes = torch.arange(ids.first_code, ids.first_code + self.vocabulary, device=model.device)
         self.head, table = nn.Sequential(sliced(model.lm_head, codes)), model.model.embed_tokens
-        parameters = sum(p.numel() for part in (model, pictures) for p in part.parameters())
         hosted = Hosted(model.model, lambda tokens: table(tokens + ids.first_code), self.head, table.weight[ids.row_end])
-        super().__init__(hosted, parameters, licence)
-        self.layouts = {side * pictures.factor: Raster(side, side, pictures.factor)}
+        super().__init__(hosted, [*model.parameters(), *picture.parameters()], licence)
+        self.layouts = {side * picture.factor: Raster(side, side, picture.factor)}
 
     def rows(self, text: str, layout: Raster) -> list[list[int]]:
         """The conversation, and the same without the text."""
         ids = self.ids
         size = [ids.answer, ids.image, *self.read(f"{layout.rows}*{layout.columns}"), ids.codes_follow]
         return [[ids.begin, *self.read(words), *size] for words in (CONVERSATION.format(text), WITHOUT_TEXT)]
-
-    def decode(self, codes: Tensor) -> Tensor:
-        """The picture [H, W, 3], in about -1..1, of codes int64 [rows, columns]."""
-        return self.pictures(codes)
-
-    def codebook(self) -> Tensor:
-        """The vector of every code, float32 [V, D]."""
-        return self.pictures.codes.weight.detach().float()
 
 
 def qwen3_config(folder: Path) -> Qwen3Config:
@@ -129,7 +120,7 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> E
     """
     folder = checkpoint_folder(path, FAMILY)
     kind, config = dtype_of(device, dtype), qwen3_config(folder)
-    check_room(FAMILY, folder, config, Raster(SIDE, SIDE, FACTOR), CODES, device, kind)
+    check_room(FAMILY, numbers_in(folder), config, Raster(SIDE, SIDE, FACTOR), CODES, device, kind)
     read, pictures = read_tiktoken(folder / "emu3.tiktoken"), read_picture_decoder(folder)
     model = read_model(folder, Qwen3ForCausalLM, kind, "model.layers.", config)
     found = Emu35(model.to(device), pictures.to(device), read, SIDE, IDS, stated_licence(folder))

@@ -20,14 +20,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import GlmImageConfig, GlmImageForConditionalGeneration, PreTrainedTokenizerBase
 
-from engine import memory
 from engine.backbones.checkpoint_files import (
-    PROMPT,
-    UNREADABLE,
+    check_room,
     checkpoint_folder,
     configuration,
     dtype_of,
-    first_line,
     numbers_in,
     read_model,
     read_tokenizer,
@@ -39,7 +36,7 @@ from engine.core import Sampling
 from engine.errors import MissingWeights
 from engine.kernels.cpu.steady_linear import steady
 from engine.layout import Raster
-from engine.networks.hosted import DRAFT_ROWS, Hosted, head_width, sliced
+from engine.networks.hosted import Hosted, sliced
 
 FAMILY = ADAPTED["glm_image"]
 FACTOR = 32  # pixels of a token
@@ -63,7 +60,7 @@ class GlmImage(PictureCheckpoint):
         self.model, self.read, self.small = model.eval(), read, small
         text, self.vocabulary = model.model.language_model, model.config.vq_config.num_embeddings
         self.head = nn.Sequential(sliced(model.lm_head, torch.arange(self.vocabulary, device=model.device)))
-        super().__init__(Hosted(text, text.embed_tokens, self.head), sum(p.numel() for p in model.parameters()), licence)
+        super().__init__(Hosted(text, text.embed_tokens, self.head), model.parameters(), licence)
         self.layouts = {side: layout_of(side, small) for side in sides}
         self.sampling = sampling_of(model)
 
@@ -158,22 +155,11 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> G
     """
     folder, kind = checkpoint_folder(path, FAMILY), dtype_of(device, dtype)
     config, tokenizer = configuration(folder, GlmImageConfig), tokenizer_in(folder)
-    memory.check("glm_image", size(folder, config), device, str(kind).removeprefix("torch."))
+    layout, codes = layout_of(SIDES[0], SMALL), config.vq_config.num_embeddings
+    check_room(FAMILY, numbers_in(folder), config.text_config, layout, codes, device, kind, branches=1, decodes=False)
     model = read_model(folder, GlmImageForConditionalGeneration, kind, "model.language_model.", config)
     model.model.visual = None  # for reading pictures; generation never calls it
     found = GlmImage(model.to(device), reader(tokenizer), stated_licence(folder) or "MIT")
     model.lm_head = None  # replaced by its rows of the tokens
     steady([found.hosted.decoder, found.head])
     return found
-
-
-def size(folder: Path, config: GlmImageConfig) -> memory.Size:
-    """What memory depends on, for a picture of the default size; raises MissingWeights if the files cannot be read."""
-    text, layout = config.text_config, layout_of(SIDES[0], SMALL)
-    try:
-        numbers = numbers_in(folder.glob("*.safetensors"))
-    except UNREADABLE as e:
-        raise MissingWeights(f"The weights in {folder} cannot be read ({first_line(e)}). Download them again.") from e
-    slots = PROMPT + layout.rows * layout.columns + DRAFT_ROWS
-    vocabulary = config.vq_config.num_embeddings
-    return memory.Size(numbers, text.num_hidden_layers, text.num_key_value_heads, head_width(text), slots, vocabulary, branches=1)

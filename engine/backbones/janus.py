@@ -19,6 +19,7 @@ from engine.backbones.checkpoint_files import (
     checkpoint_folder,
     configuration,
     dtype_of,
+    numbers_in,
     read_model,
     read_tokenizer,
 )  # fmt: skip
@@ -42,7 +43,7 @@ class Janus(PictureCheckpoint):
     def __init__(self, model: JanusForConditionalGeneration, read: Callable[[str], list[int]], licence: str = ""):
         self.model, self.read = model.eval(), read
         hosted = Hosted(model.model.language_model, model.prepare_embeddings_for_image_generation, model.model.generation_head)
-        super().__init__(hosted, sum(p.numel() for p in model.parameters()), licence)
+        super().__init__(hosted, model.parameters(), licence)
         self.bos, self.boi, self.pad = special_ids(model)
         layout = layout_of(model.config)
         self.layouts, self.vocabulary = {layout.rows * layout.factor: layout}, model.config.vq_config.num_embeddings
@@ -103,7 +104,7 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> J
     kind = dtype_of(device, dtype)
     config = configuration(folder, JanusConfig)
     tokenizer = read_tokenizer(folder)  # before the weights, which take long
-    check_room(FAMILY, folder, config.text_config, layout_of(config), config.vq_config.num_embeddings, device, kind)
+    check_room(FAMILY, numbers_in(folder), config.text_config, layout_of(config), config.vq_config.num_embeddings, device, kind)
     model = read_model(folder, JanusForConditionalGeneration, kind, "model.language_model.", config)
     for part in ("vision_model", "aligner"):  # for understanding pictures; generation never calls them
         setattr(model.model, part, None)

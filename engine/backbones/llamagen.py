@@ -26,12 +26,12 @@ from engine.backbones import vqgan_names
 from engine.backbones.checkpoint_files import dtype_of
 from engine.backbones.llamagen_files import (
     CHECKPOINT,
+    HEAD,
     configure,
     encoder_folder,
     encoder_numbers,
     expected,
     read_condition,
-    read_head,
     read_trunk,
     side_of,
     size,
@@ -44,7 +44,7 @@ from engine.core import Prompt, Sampling
 from engine.errors import BadPrompt
 from engine.kernels.cpu.steady_linear import steady
 from engine.layout import Raster
-from engine.networks.hosted import Hosted
+from engine.networks.hosted import Hosted, linear_of
 from engine.networks.vqgan import PictureDecoder
 
 LICENCE = "MIT. The class models were trained on ImageNet, whose terms allow research only."
@@ -64,8 +64,8 @@ class Llamagen(PictureCheckpoint):
         """condition : the tensors of `cls_embedding`, without that word; side : of the picture in pixels"""
         self.condition, self.picture, self.features = condition, picture, features
         self.head = nn.Sequential(head)
-        tensors = [*decoder.parameters(), *head.parameters(), *condition.values(), *picture.parameters()]
-        super().__init__(Hosted(decoder, decoder.embed_tokens, self.head), sum(t.numel() for t in tensors), LICENCE)
+        weights = [*decoder.parameters(), *head.parameters(), *condition.values(), *picture.parameters()]
+        super().__init__(Hosted(decoder, decoder.embed_tokens, self.head), weights, LICENCE)
         grid = Raster(side // picture.factor, side // picture.factor, picture.factor)
         self.layouts, self.vocabulary = {side: grid}, head.out_features
         self.slots = decoder.config.max_position_embeddings - grid.rows * grid.columns  # of the condition
@@ -104,14 +104,6 @@ class Llamagen(PictureCheckpoint):
         inner = F.gelu(F.linear(pair, self.condition["cap_proj.fc1.weight"]), approximate="tanh")
         return F.linear(inner, self.condition["cap_proj.fc2.weight"])
 
-    def decode(self, codes: Tensor) -> Tensor:
-        """The picture [H, W, 3], in about -1..1, of codes int64 [rows, columns]."""
-        return self.picture(codes)
-
-    def codebook(self) -> Tensor:
-        """The decoder's input for every code, float32 [V, D]: rows of length 1, because the decoder normalises them."""
-        return self.picture.codebook()
-
 
 def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Llamagen:
     """The backbone from a local folder, or from the transformer's file beside its picture tokenizer; downloads nothing.
@@ -127,7 +119,7 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> L
         memory.check("llamagen", size(config, side, numbers), device, str(kind).removeprefix("torch."))
         condition = {name: tensor.to(device) for name, tensor in read_condition(files, config, kind).items()}
         picture = vqgan_names.read_decoder(files, config["picture"], vqgan_names.llamagen).to(device)
-        decoder, head = read_trunk(files, config, side // picture.factor, kind).to(device), read_head(files, config, kind).to(device)
+        decoder, head = read_trunk(files, config, side // picture.factor, kind).to(device), linear_of(files.read_as(HEAD, kind)).to(device)
     features = text_features(encoder, kind, device, config["text"][1]) if encoder else None
     found = Llamagen(decoder, head, condition, picture, side, features)
     steady([decoder, found.head])

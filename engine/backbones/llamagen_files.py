@@ -19,7 +19,8 @@ from transformers import LlamaConfig, LlamaModel, T5Config, T5EncoderModel
 from engine import memory
 from engine.backbones import vqgan_names
 from engine.backbones.checkpoint_files import configuration, read_model, read_tokenizer
-from engine.backbones.originals import Originals, Shapes, count
+from engine.backbones.originals import count
+from engine.checkpoints.reading import Checkpoint, Shapes
 from engine.errors import MissingWeights
 from engine.networks.card import CARD, read_card
 from engine.networks.hosted import DRAFT_ROWS
@@ -34,7 +35,7 @@ IN_A_LAYER: Mapping[str, tuple[str, int]] = {  # theirs: ours, and which part of
     "self_attn.o_proj": ("attention.wo", 0), "mlp.gate_proj": ("feed_forward.w1", 0), "mlp.up_proj": ("feed_forward.w3", 0),
     "mlp.down_proj": ("feed_forward.w2", 0), "input_layernorm": ("attention_norm", 0), "post_attention_layernorm": ("ffn_norm", 0),
 }  # fmt: skip
-CONDITION = "cls_embedding."
+HEAD, CONDITION = "output.weight", "cls_embedding."
 CLASS, TEXT = f"{CONDITION}embedding_table.weight", f"{CONDITION}uncond_embedding"
 
 
@@ -56,7 +57,7 @@ def configure(shapes: Shapes) -> dict[str, Any]:
 def expected(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     """The shape of every tensor that loading needs, by its published name. config : see `configure`."""
     v, w, inner = config["vocabulary"], config["width"], config["inner"]
-    found: dict[str, tuple[int, ...]] = {"tok_embeddings.weight": (v, w), "output.weight": (v, w), "norm.weight": (w,)}
+    found: dict[str, tuple[int, ...]] = {"tok_embeddings.weight": (v, w), HEAD: (v, w), "norm.weight": (w,)}
     for layer in range(config["layers"]):
         start = f"layers.{layer}."
         found |= {f"{start}attention.wqkv.weight": (3 * w, w), f"{start}attention.wo.weight": (w, w)}
@@ -114,7 +115,7 @@ class GridRotary(nn.Module):
         return self.cos[position_ids].to(x.dtype), self.sin[position_ids].to(x.dtype)
 
 
-def read_trunk(found: Originals, config: Mapping[str, Any], grid: int, dtype: torch.dtype) -> LlamaModel:
+def read_trunk(found: Checkpoint, config: Mapping[str, Any], grid: int, dtype: torch.dtype) -> LlamaModel:
     """The trunk with its weights, never allocated twice."""
     width, heads = config["width"], heads_of(config["width"])
     settings = LlamaConfig(
@@ -125,10 +126,10 @@ def read_trunk(found: Originals, config: Mapping[str, Any], grid: int, dtype: to
     settings._attn_implementation = "sdpa"
     with torch.device("meta"):
         decoder = LlamaModel(settings)
-    tensors = {"embed_tokens.weight": found.read("tok_embeddings.weight", dtype), "norm.weight": found.read("norm.weight", dtype)}
+    tensors = {"embed_tokens.weight": found.read_as("tok_embeddings.weight", dtype), "norm.weight": found.read_as("norm.weight", dtype)}
     for layer in range(config["layers"]):
         for ours, (theirs, part) in IN_A_LAYER.items():
-            tensor = found.read(f"layers.{layer}.{theirs}.weight", dtype)
+            tensor = found.read_as(f"layers.{layer}.{theirs}.weight", dtype)
             if theirs.endswith("wqkv"):
                 tensor = tensor[part * width : (part + 1) * width]
                 tensor = halved(tensor, heads) if part < 2 else tensor.clone()
@@ -138,18 +139,10 @@ def read_trunk(found: Originals, config: Mapping[str, Any], grid: int, dtype: to
     return decoder.eval().requires_grad_(False)
 
 
-def read_head(found: Originals, config: Mapping[str, Any], dtype: torch.dtype) -> nn.Linear:
-    """The head over the codes."""
-    with torch.device("meta"):
-        head = nn.Linear(config["width"], config["vocabulary"], bias=False)
-    head.weight = nn.Parameter(found.read("output.weight", dtype), requires_grad=False)
-    return head
-
-
-def read_condition(found: Originals, config: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Tensor]:
+def read_condition(found: Checkpoint, config: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Tensor]:
     """The tensors that make inputs of a class or of a text's features, by their published names without `cls_embedding`."""
     names = [name for name in expected(config) if name.startswith(CONDITION)]
-    return {name.removeprefix(CONDITION): found.read(name, dtype) for name in names}
+    return {name.removeprefix(CONDITION): found.read_as(name, dtype) for name in names}
 
 
 def halved(weight: Tensor, heads: int) -> Tensor:

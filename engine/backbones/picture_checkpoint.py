@@ -1,9 +1,10 @@
 """The common part of text-to-picture checkpoints from elsewhere. An adapter is the differences.
 
 `PictureCheckpoint` is a Backbone over a decoder of transformers (engine/networks/hosted.py). An adapter subclasses it. It sets `name`,
-`sampling`, `layouts` and `vocabulary`, passes a `Hosted` to the constructor, and defines three functions: `rows` (from a prompt to the
-token ids of each guidance row), `decode` (from codes to a picture) and `codebook` (the vector of each code). A model whose prompts
-are no token ids defines `inputs` in place of `rows`, and one whose positions depend on the prompt defines `placed`.
+`sampling`, `layouts` and `vocabulary`, passes a `Hosted` to the constructor, and defines `rows` (from a prompt to the token ids of each
+guidance row). It has the picture decoder of VQGAN as `picture`, or defines `decode` (from codes to a picture) and `codebook` (the vector of
+each code). A model whose prompts are no token ids defines `inputs` in place of `rows`, and one whose positions depend on the prompt defines
+`placed`.
 
 Guidance rows are one batch. If their prompts differ in length, the shorter one is padded on the left; its padding is hidden and its
 positions begin at 0, so its rows are those of a prompt of its own.
@@ -11,36 +12,30 @@ positions begin at 0, so its rows are those of a prompt of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from engine.backbones import DRAFTERS
 from engine.backbones.preview import Preview, fitted
 from engine.backbones.prompts import readable_text
-from engine.core import Backbone, Prompt, Sampling
-from engine.drafters.feature_draft import read_drafter, weights_file
-from engine.drafters.predictive_stream import is_trained, read_adapter
-from engine.drafters.spatial_heads import read_heads
-from engine.drafters.spatial_heads import weights_file as heads_file
-from engine.errors import BadPrompt, MissingWeights
+from engine.backbones.trained import TrainedBackbone
+from engine.core import Prompt, Sampling
+from engine.errors import BadPrompt
 from engine.layout import Raster
-from engine.networks.card import has_card, read_card
 from engine.networks.hosted import Hosted, HostedTrunk, RowEnds, RowEndSlab, kv_cache_for
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import causal
+from engine.networks.vqgan import PictureDecoder
 
 EXAMPLE = "a red apple on a blue table"
 MISSING_COLOUR = (30, 34, 42)
 
 
-class PictureCheckpoint(Backbone):
+class PictureCheckpoint(TrainedBackbone):
     """A text-to-picture backbone. All that is not named in the module's docstring is the same for every checkpoint."""
 
     name: str
@@ -48,42 +43,14 @@ class PictureCheckpoint(Backbone):
     layouts: Mapping[int, Raster]  # by the picture's side in pixels; the first is the default
     vocabulary: int
     capabilities: frozenset[str] = frozenset({"raster", "wavefront", "text", "codebook", "hidden"})
+    picture: PictureDecoder  # unless an adapter decodes by other means
     classes = 0  # a prompt names one of so many by number; 0: it is a text
 
-    def __init__(self, hosted: Hosted, parameters: int, licence: str = ""):
-        """parameters : number of weights; licence : of the weights, as the checkpoint names it"""
-        self.hosted, self.parameters = hosted, parameters
+    def __init__(self, hosted: Hosted, weights: Iterable[Tensor], licence: str = ""):
+        """weights : all of them, to be counted; licence : of the weights, as the checkpoint names it"""
+        self.hosted, self.draft_trunk, self.parameters = hosted, hosted.decoder, sum(each.numel() for each in weights)
         self.device, self.dtype = hosted.decoder.device, str(hosted.decoder.dtype).removeprefix("torch.")
-        self.card: Mapping[str, Any] = MappingProxyType({"licence": licence} if licence else {})
-        self.folder: Path | None = None  # of its drafters
-        self._drafters: dict[str, Any] = {}
-
-    def adopt(self, folder: Path, weights_hash: str | None) -> None:
-        """Makes this the model of an imported folder: its weights have a hash, and the drafters that were trained for them are its own."""
-        self.folder, self.weights_hash = folder / DRAFTERS, weights_hash
-        own = read_card(self.folder) if has_card(self.folder) else {}
-        self.card = MappingProxyType({**self.card, **own})
-        found = {"feature_draft"} if weights_file(self.folder).exists() else set()
-        if is_trained(self.folder):
-            found.add("predictive_stream")
-        if heads_file(self.folder).exists():
-            found.add("spatial_heads")
-        self.capabilities = self.capabilities | found
-
-    def drafter(self, name: str) -> Any:
-        """The drafter that was trained for these weights, loaded once; raises MissingWeights if there is none."""
-        if name not in self.capabilities or self.folder is None:
-            recipe = name.replace("_", "-")
-            raise MissingWeights(f"{self.name} has no {name}. Import it and train one: python launch.py train {recipe} --backbone NAME.")
-        if name not in self._drafters:
-            if name == "feature_draft":
-                found: Any = read_drafter(weights_file(self.folder), dict(self.card), self.device, self.weights_hash)
-            elif name == "spatial_heads":
-                found = read_heads(self.folder, dict(self.card), self.device, self.weights_hash)
-            else:
-                found = read_adapter(self.folder, self.hosted.decoder, self.name, self.weights_hash)
-            self._drafters[name] = found
-        return self._drafters[name]
+        self.card: Mapping[str, Any] = {"licence": licence} if licence else {}
 
     def rows(self, text: str, layout: Raster) -> list[list[int]]:
         """The ids of a prompt up to the picture's first token: those of the text, then those without it, for guidance. A model without
@@ -92,11 +59,11 @@ class PictureCheckpoint(Backbone):
 
     def decode(self, codes: Tensor) -> Tensor:
         """The picture [pixel rows, pixel columns, 3], in about -1..1, of codes int64 [rows, columns]."""
-        raise NotImplementedError
+        return self.picture(codes)
 
     def codebook(self) -> Tensor:
         """The decoder's input for every token, float32 [V, D]."""
-        raise NotImplementedError
+        return self.picture.codebook()
 
     @property
     def layout(self) -> Raster:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from engine.backbones.originals import Originals, Shapes
+from engine.checkpoints.reading import Checkpoint, Shapes
 from engine.errors import MissingWeights, NotSupported
 from engine.networks.vqgan import PictureDecoder, Settings, built, settings_of
 
@@ -97,15 +97,15 @@ def _names(settings: Settings) -> dict[str, tuple[int, ...]]:
         return {name: tuple(tensor.shape) for name, tensor in PictureDecoder(settings).state_dict().items()}
 
 
-def decoder_of(found: Originals, form: Form, normalised: bool) -> PictureDecoder:
+def decoder_of(found: Checkpoint, form: Form, normalised: bool) -> PictureDecoder:
     """The decoder of a checkpoint, its sizes read from its shapes; raises MissingWeights or NotSupported."""
     config = configure(found.shapes, form, normalised)
     found.need(expected(config, form), "the picture decoder")
     return read_decoder(found, config, form)
 
 
-def read_decoder(found: Originals, config: Mapping[str, Any], form: Form) -> PictureDecoder:
+def read_decoder(found: Checkpoint, config: Mapping[str, Any], form: Form) -> PictureDecoder:
     """The decoder of a checkpoint, in float32."""
     settings = settings_in(config)
     stages = len(settings.stages)
-    return built(settings, {name: found.read(form(name, stages), torch.float32) for name in _names(settings)})
+    return built(settings, {name: found.read_as(form(name, stages), torch.float32) for name in _names(settings)})

@@ -17,8 +17,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from engine.checkpoints.torch_files import WouldRun, first_line, read_torch_file
-from engine.errors import BadFile, MissingWeights
+from engine.checkpoints.torch_files import WouldRun, read_torch_file
+from engine.errors import BadFile, MissingWeights, first_line
 from engine.networks.card import read_json
 
 SAFE = ".safetensors"
@@ -32,6 +32,7 @@ DTYPES = {
     "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool,
 }  # fmt: skip
 AGAIN = "Download it again."
+Shapes = Mapping[str, tuple[int, ...]]
 MOST_SHARED = 4  # times the size of a file that its tensors may have together: tied weights share their numbers
 
 
@@ -96,6 +97,17 @@ class Checkpoint:
         except (SafetensorError, OSError, ValueError, RuntimeError) as e:
             raise damaged(file, first_line(e)) from e
 
+    def read_as(self, name: str, dtype: torch.dtype) -> Tensor:
+        """A copy of a tensor in a dtype; raises MissingWeights if a number is not finite."""
+        tensor = self.read(name).to(dtype, copy=True)
+        if not torch.isfinite(tensor).all():
+            raise MissingWeights(f"{self.path} is damaged: {name} holds numbers that are not finite. {AGAIN}")
+        return tensor
+
+    def need(self, expected: Shapes, model: str) -> None:
+        """Raises MissingWeights if a tensor of a model is absent or has another shape. Further tensors are ignored."""
+        need(self.path, self.shapes, expected, model)
+
     def _open(self, file: Path) -> dict[str, Entry]:
         """The entries of one file, which stays open."""
         try:
@@ -135,6 +147,15 @@ def open_checkpoint(path: Path) -> Checkpoint:
         raise MissingWeights(f"There is no file or folder {path}. Check the path.")
     files = weights_in(path) if path.is_dir() else [checked(path)]
     return Checkpoint(path, files, configuration(path if path.is_dir() else path.parent))
+
+
+def need(path: Path, shapes: Shapes, expected: Shapes, model: str) -> None:
+    """Raises MissingWeights if one of the expected tensors of a model is absent or has another shape; further tensors are allowed."""
+    if absent := [name for name in expected if name not in shapes]:
+        raise MissingWeights(f"{path} lacks {len(absent):,} of the {len(expected):,} tensors of {model}, such as {absent[0]}. {AGAIN}")
+    if (other := next((name for name, shape in expected.items() if tuple(shapes[name]) != tuple(shape)), None)) is not None:
+        has, needs = list(shapes[other]), list(expected[other])
+        raise MissingWeights(f"{other} in {path} has the shape {has}, and {model} needs {needs}. {AGAIN}")
 
 
 def configuration(folder: Path) -> dict[str, Any]:

@@ -18,6 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from engine.errors import first_line
+
 HARMLESS = [argparse.Namespace]  # what training scripts leave beside their tensors
 DAMAGED = (
     UnpicklingError, StructError, zipfile.BadZipFile, RuntimeError, ValueError, TypeError, LookupError, AttributeError, EOFError,
@@ -83,8 +85,3 @@ def tensors_in(tree: Any) -> dict[tuple[Any, ...], Tensor]:
             inside = value.items() if isinstance(value, dict) else enumerate(value)
             left += [((*keys, key), each) for key, each in inside if isinstance(each, Tensor | dict | list | tuple)]
     return found
-
-
-def first_line(error: Exception) -> str:
-    """The first line of another library's message, as part of a sentence."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")[:160]

@@ -278,11 +278,15 @@ def kv_cache_for(hosted: Hosted, branches: int, rows: int) -> KVCache:
 
 def sliced(head: nn.Linear, ids: Tensor) -> nn.Linear:
     """The rows of a head that belong to some ids int64 [V]. The head of a whole vocabulary would cost as much as several layers."""
-    with torch.device("meta"):
-        found = nn.Linear(head.in_features, len(ids), bias=head.bias is not None)
-    found.weight = nn.Parameter(head.weight.detach()[ids].clone(), requires_grad=False)
-    if head.bias is not None:
-        found.bias = nn.Parameter(head.bias.detach()[ids].clone(), requires_grad=False)
+    return linear_of(*(None if each is None else each.detach()[ids].clone() for each in (head.weight, head.bias)))
+
+
+def linear_of(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
+    """A linear layer with these weights [V, H] and [V], for inference; they are not allocated twice."""
+    found = nn.Linear(weight.shape[1], len(weight), bias=bias is not None, device="meta")
+    found.weight = nn.Parameter(weight, requires_grad=False)
+    if bias is not None:
+        found.bias = nn.Parameter(bias, requires_grad=False)
     return found
 
 

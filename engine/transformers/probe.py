@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from engine.core import NO_DRAFT, Draft, Prompt, Sampling
-from engine.errors import NotSupported
+from engine.errors import NotSupported, first_line
 from engine.transformers.host import Branch, CallerModel, CallerSequence
 from engine.transformers.processors import Reading
 
@@ -57,8 +57,7 @@ def require_near(host: CallerModel, difference: float, spread: float) -> None:
 
 def refusal(host: CallerModel, error: Exception) -> NotSupported:
     """The sentence for a class whose pass over drafts fails."""
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
-    return NotSupported(f"{host.name} does not take the mask of drafts ({reason}). Use plain generate.")
+    return NotSupported(f"{host.name} does not take the mask of drafts ({first_line(error)}). Use plain generate.")
 
 
 @torch.no_grad()

@@ -15,7 +15,7 @@ from transformers.models.janus.modeling_janus import JanusVQVAE
 
 from engine.backbones import llamagen, llamagen_files, vqgan_names
 from engine.backbones.llamagen_files import expected, size
-from engine.backbones.originals import Shapes
+from engine.checkpoints.reading import Shapes
 from engine.core import NO_DRAFT, Prompt, Sampling
 from engine.errors import MissingWeights
 from engine.methods import METHODS

@@ -15,6 +15,7 @@ from transformers import PreTrainedTokenizerFast, T5Config, T5EncoderModel
 from engine.backbones import bpt, llamagen_files, vqgan_names
 from engine.backbones.bpt import Bpt
 from engine.backbones.llamagen import Llamagen
+from engine.networks.hosted import linear_of
 from engine.networks.mesh_decoder import MeshModel
 from engine.networks.mesh_decoder import Settings as MeshSettings
 from engine.networks.vqgan import PictureDecoder, Settings
@@ -91,13 +92,13 @@ def features(text: str) -> Tensor:
 
 
 class Held:
-    """Tensors in memory with the interface of engine.backbones.originals.Originals."""
+    """Tensors in memory with the interface of engine.checkpoints.reading.Checkpoint."""
 
     def __init__(self, tensors: dict[str, Tensor]):
         self.tensors = tensors
         self.shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
-    def read(self, name: str, dtype: torch.dtype) -> Tensor:
+    def read_as(self, name: str, dtype: torch.dtype) -> Tensor:
         """A copy of a tensor."""
         return self.tensors[name].to(dtype, copy=True)
 
@@ -108,9 +109,12 @@ def llamagen(text: bool = False) -> Llamagen:
     found = Held(llamagen_tensors(text))
     config = llamagen_files.configure(found.shapes)
     picture = vqgan_names.read_decoder(found, config["picture"], vqgan_names.llamagen)
-    parts = [read(found, config, torch.float32) for read in (llamagen_files.read_head, llamagen_files.read_condition)]
+    head, condition = (
+        linear_of(found.read_as(llamagen_files.HEAD, torch.float32)),
+        llamagen_files.read_condition(found, config, torch.float32),
+    )
     trunk = llamagen_files.read_trunk(found, config, SIDE // picture.factor, torch.float32)
-    return Llamagen(trunk, *parts, picture, SIDE, features if text else None)
+    return Llamagen(trunk, head, condition, picture, SIDE, features if text else None)
 
 
 def save_text_encoder(folder: Path, width: int = 10) -> None:
