@@ -25,14 +25,12 @@ class Frame:
 
     boards  : the right one first, which has a step; limit : tokens of a whole run
     patches : draws the tokens of a picture; words : says what a token of a mesh stands for
-    here    : the model is in this process, so that it can be asked once more
     """
 
     boards: Sequence[Growth]
     limit: int
     patches: Patches | None = None
     words: Callable[[int], str] | None = None
-    here: bool = True
 
     @property
     def fast(self) -> Growth:
@@ -54,7 +52,7 @@ class Frame:
 class RacePanel:
     """One panel below a race.
 
-    build : makes it, for an id; idle : its value without a run, and elsewhere : the same where runs are decoded in another process
+    build : makes it, for an id; idle : its value without a run
     drawn : its value of a frame while the right run goes on; ended : its value of a finished race, None = nothing to show
     stays : a new run leaves its value as it is
     """
@@ -62,7 +60,6 @@ class RacePanel:
     name: str
     build: Callable[[str], gr.HTML]
     idle: Any = None
-    elsewhere: Any = None
     drawn: Callable[[Frame], Any] | None = None
     ended: Callable[[Frame], Any] | None = None
     stays: bool = False
@@ -75,18 +72,13 @@ class RacePanels:
     prefix: str
     entries: tuple[RacePanel, ...]
 
-    def build(self, here: bool = True) -> dict[str, gr.HTML]:
+    def build(self) -> dict[str, gr.HTML]:
         """The panels by name, with their values without a run."""
-        found = {}
-        for each in self.entries:
-            found[each.name] = each.build(f"{self.prefix}{each.name}")
-            if not here and each.elsewhere is not None:
-                found[each.name].value = each.elsewhere
-        return found
+        return {each.name: each.build(f"{self.prefix}{each.name}") for each in self.entries}
 
-    def idle(self, here: bool = True) -> dict[str, Any]:
+    def idle(self) -> dict[str, Any]:
         """The values at the start of a run."""
-        return {p.name: p.idle if here or p.elsewhere is None else p.elsewhere for p in self.entries if not p.stays}
+        return {each.name: each.idle for each in self.entries if not each.stays}
 
     def drawn(self, frame: Frame) -> dict[str, Any]:
         """The values of a frame."""
