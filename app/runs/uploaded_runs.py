@@ -1,6 +1,6 @@
 """Finished runs that a page sends back from its own memory, for the files of a race of several: the server keeps none of them.
 
-What comes is JSON of a visitor's, so everything that a file is made of is checked. It stands in for a board wherever files are written.
+What comes is JSON of a visitor's, so everything that a file is made of is checked.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from app.ui.panels.mesh import CELLS, RECORD
+from app.live.boards.mesh import FACE, steps_of
+from app.ui.panels.mesh import CELLS
+from engine.core import Step
 from engine.errors import BadPrompt
 
 FEWEST, MOST = 2, 4  # runs of a race
@@ -27,59 +29,43 @@ INCOMPLETE = "The chosen runs arrived incomplete ({}). Choose them again."
 REASONS = (KeyError, TypeError, ValueError, AttributeError, IndexError, OSError, binascii.Error, Image.DecompressionBombError)
 
 
-class Lane(NamedTuple):
-    """One run of a race. title, about : its method, and what the other runs do not share with it; board : stands in for its board
-    value : what the panel of its kind draws; settings : as in run.json"""
+@dataclass(frozen=True)
+class Lane:
+    """One run of a race. It stands in for a board and its run wherever files are written.
+
+    title, about : its method, and what the other runs do not share with it; value : what the panel of its kind draws
+    settings : as in run.json; seconds, steps, positions : of the run; of the steps only seconds and number of tokens are known
+    rows, columns, picture : of a picture, uint8 [H, W, 3]
+    faces, step : of a mesh, uint8 [F, 3, 3], corners in 0..127, and int64 [F], which step completed each
+    """
 
     title: str
     about: str
-    board: Picture | Shape
     value: Mapping[str, Any]
     settings: Mapping[str, Any]
+    seconds: float
+    steps: Sequence[Step]
+    positions: Sequence[int] = ()
+    rows: int = 0
+    columns: int = 0
+    picture: np.ndarray | None = None
+    faces: np.ndarray | None = None
+    step: np.ndarray | None = None
+    ended: bool = True
+
+    @property
+    def run(self) -> Lane:
+        """Itself."""
+        return self
 
     @property
     def words(self) -> str:
         """Title and difference in one line."""
         return f"{self.title} · {self.about}" if self.about else self.title
 
-
-class StepOnly(NamedTuple):
-    """A step of which only the time and the number of tokens are known."""
-
-    seconds: float
-    tokens: range
-
-
-class Course(NamedTuple):
-    """What files of a race read of a run; a FinishedRun has it, too."""
-
-    seconds: float
-    steps: Sequence[StepOnly]
-    positions: list[int]
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A finished picture: uint8 [H, W, 3], and the positions of its tokens in the order of commitment are the run's."""
-
-    run: Course
-    rows: int
-    columns: int
-    picture: np.ndarray
-
-    def final(self) -> np.ndarray:
+    def final(self) -> np.ndarray | None:
         """The picture."""
         return self.picture
-
-
-@dataclass(frozen=True)
-class Shape:
-    """A finished mesh. faces : uint8 [F, 3, 3], corners in 0..127; step : int64 [F], which step completed it"""
-
-    run: Course
-    faces: np.ndarray
-    step: np.ndarray
-    ended: bool = True
 
 
 def lanes(value: object, meshes: bool) -> list[Lane]:
@@ -99,10 +85,10 @@ def _lane(sent: Mapping[str, Any], meshes: bool) -> Lane:
     if not isinstance(value, Mapping) or not isinstance(settings, Mapping) or size > LONGEST:
         raise ValueError("no value, no settings, or too long")
     title, about = ("".join(c for c in sent[name][:WORDS] if c.isprintable()) for name in ("title", "about"))
-    return Lane(title, about, (_shape if meshes else _picture)(value), value, settings)
+    return Lane(title, about, value, settings, **(_shape if meshes else _picture)(value))
 
 
-def _picture(value: Mapping[str, Any]) -> Picture:
+def _picture(value: Mapping[str, Any]) -> dict[str, Any]:
     rows, columns, course = value["rows"], value["columns"], value["course"]
     head, body = value["picture"].split(",")
     with Image.open(io.BytesIO(base64.b64decode(body, validate=True)), formats=("PNG",)) as picture:
@@ -112,26 +98,27 @@ def _picture(value: Mapping[str, Any]) -> Picture:
     positions, clock = _numbers(course["position"], "<i4"), _numbers(course["end"], "<f4")
     if min(rows, columns) < 1 or rows * columns != len(positions) or (np.sort(positions) != np.arange(len(positions))).any():
         raise ValueError("not every position once")
-    return Picture(_course(clock, np.arange(1, len(clock) + 1), positions.tolist()), rows, columns, pixels)
+    course = _course(clock, np.arange(1, len(clock) + 1))
+    return course | {"positions": positions.tolist(), "rows": rows, "columns": columns, "picture": pixels}
 
 
-def _shape(value: Mapping[str, Any]) -> Shape:
-    records = _numbers(value["faces"], "u1").reshape(-1, RECORD)
-    faces, places = records[:, :9].reshape(-1, 3, 3), records[:, 12:15].astype(np.int64)
-    step = places @ (1, 256, 65536)
+def _shape(value: Mapping[str, Any]) -> dict[str, Any]:
+    records = _numbers(value["faces"], FACE)
+    faces, step = records["corners"], steps_of(records)
     clock, tokens = _numbers(value["course"]["seconds"], "<f4"), _numbers(value["course"]["tokens"], "<i4")
     if (faces >= CELLS).any() or (np.diff(step) < 0).any() or (step >= len(clock)).any():
         raise ValueError("faces that are none")
-    return Shape(_course(clock, tokens, []), faces, step)
+    return _course(clock, tokens) | {"faces": faces, "step": step}
 
 
-def _numbers(text: str, kind: str) -> np.ndarray:
+def _numbers(text: str, kind: Any) -> np.ndarray:
     return np.frombuffer(base64.b64decode(text, validate=True), kind)
 
 
-def _course(clock: np.ndarray, tokens: np.ndarray, positions: list[int]) -> Course:
+def _course(clock: np.ndarray, tokens: np.ndarray) -> dict[str, Any]:
     """A run's course. clock, tokens : [S], its seconds and its number of tokens after every step"""
     seconds, counts = np.diff(clock.astype(float), prepend=0.0), np.diff(tokens, prepend=0)
     if not len(clock) or clock.shape != tokens.shape or not np.isfinite(clock).all() or (seconds < 0).any() or (counts < 0).any():
         raise ValueError("no course")
-    return Course(float(clock[-1]), list(map(StepOnly, seconds.tolist(), map(range, counts.tolist()))), positions)
+    steps = [Step(range(count), [], seconds=time) for count, time in zip(counts.tolist(), seconds.tolist(), strict=True)]
+    return {"seconds": float(clock[-1]), "steps": steps}

@@ -10,7 +10,7 @@ import numpy as np
 from app.live.boards.mesh import MeshBoard
 from app.live.stream import pair
 from app.ui.method_menu import left_badge, run_badge, title_of
-from app.ui.panels import canvas, mesh, verdict
+from app.ui.panels import canvas, mesh, to_text, verdict
 from app.ui.panels.made import bpt_words
 from app.ui.panels.race import Frame
 from app.ui.race_panels import MESHES
@@ -38,22 +38,23 @@ def without_a_face(run: Run) -> dict[str, Any]:
     return {"state": "done", "tone": "bad", "headline": "The mesh has no faces", "detail": f"{detail}normals that point outward."}
 
 
-def side_of(board: MeshBoard, title: str, badge: Mapping[str, Any] | None, course: mesh.Course | None = None) -> mesh.Side:
+def side_of(board: MeshBoard, title: str, badge: Mapping[str, Any] | None, course: Mapping[str, str] | None = None) -> mesh.Side:
     """A board's side of the view. course: of a finished run, for its replay"""
-    empty = f"No faces in {token_count(board.run)}." if board.ended and not len(board.faces) else ""
-    return mesh.Side(
-        board.faces, board.accepted, board.depth, board.step, board.tokens, board.entropy, board.probability, board.top, board.ghosts,
-        title=title, state=canvas.state(board), badge=badge, counters=board.run.totals, text=empty, course=course,
-    )  # fmt: skip
+    faces = board.records
+    empty = f"No faces in {token_count(board.run)}." if board.ended and not len(faces) else ""
+    return mesh.Side(faces, board.ghosts, title, canvas.state(board), badge, board.run.totals, empty, course)
 
 
-def course_of(board: MeshBoard) -> mesh.Course:
-    """When a run committed what, and what it had drafted."""
-    steps, guesses = board.run.steps, board.guesses()
-    return mesh.Course(
-        np.cumsum([step.seconds for step in steps]), np.cumsum([step.forwards for step in steps]),
-        np.cumsum([len(step.tokens) for step in steps]), guesses.faces, guesses.came, guesses.step,
-    )  # fmt: skip
+def course_of(board: MeshBoard) -> dict[str, str]:
+    """When a run committed what, as base64: the clock in seconds (float32), passes and tokens (int32) after every step, and what it had
+    drafted, see MeshBoard.guesses."""
+    steps = board.run.steps
+    return {
+        "seconds": to_text(np.cumsum([step.seconds for step in steps]).astype(np.float32)),
+        "passes": to_text(np.cumsum([step.forwards for step in steps]).astype(np.int32)),
+        "tokens": to_text(np.cumsum([len(step.tokens) for step in steps]).astype(np.int32)),
+        "drafts": to_text(board.guesses()),
+    }
 
 
 def draw_race(boards: Sequence[MeshBoard], points: np.ndarray, changed: set[int]) -> dict[str, Any]:

@@ -6,8 +6,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from app.live.boards.mesh import NOTHING_DRAFTED, records
 from app.ui.panels import mesh
-from app.ui.panels.mesh import UNKNOWN, Side
+from app.ui.panels.mesh import Side
 
 TOTALS = {"seconds": 1.5, "tokens_per_second": 88.4, "forwards": 61, "step_compression": 3.214}
 
@@ -73,11 +74,12 @@ def side(name: str, count: int, ghosts: int = 0, state: str = "running") -> Side
     depth = np.arange(len(faces)) - np.searchsorted(steps, steps)
     accepted = np.where(depth, 255 - 60 // (depth + 1), noise.integers(0, 150, len(faces)))
     if name == "plain":
-        steps, depth, accepted = np.cumsum(tokens), np.full(len(faces), UNKNOWN), np.full(len(faces), UNKNOWN)
+        steps, depth, accepted = np.cumsum(tokens), np.full(len(faces), NOTHING_DRAFTED), np.full(len(faces), NOTHING_DRAFTED)
     heat, chance, top = noise.integers(0, 200, len(faces)), accepted[::-1], noise.integers(100, 255, len(faces))
-    columns = [column[:count] for column in (faces, accepted, depth, steps, tokens, heat, chance, top)]
+    known = {"accepted": accepted, "depth": depth, "tokens": tokens, "entropy": heat, "probability": chance, "top": top}
+    made = records(faces, steps, **known)[:count]
     title, badge = ("Plain decoding", None) if name == "plain" else ("XSpecMesh", {"exact": False, "why": "Drafts above a threshold pass."})
-    return Side(*columns, ghost=faces[count : count + ghosts], title=title, state=state, badge=badge, counters=TOTALS)
+    return Side(made, ghost=faces[count : count + ghosts], title=title, state=state, badge=badge, counters=TOTALS)
 
 
 def waiting() -> dict:

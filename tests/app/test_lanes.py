@@ -70,10 +70,10 @@ def test_what_a_page_sends_stands_in_for_its_boards(boards, asked):
     found = sent.lanes(asked, meshes=False)
     assert [each.words for each in found] == [f"{each.run.method.title} · seed 3" for each in boards]
     for each, made in zip(found, boards, strict=True):
-        assert (each.board.final() == made.final()).all() and (each.board.rows, each.board.columns) == (8, 8)
-        assert each.board.run.seconds == made.run.seconds and each.board.run.positions == list(made.trail.positions)
+        assert (each.final() == made.final()).all() and (each.rows, each.columns) == (8, 8)
+        assert each.run.seconds == made.run.seconds and each.run.positions == list(made.trail.positions)
         for now in (0.0, 0.3, 1.0, 99.0):
-            assert race_files.committed(each.board, now) == race_files.committed(made, now)
+            assert race_files.committed(each, now) == race_files.committed(made, now)
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def test_meshes_that_a_page_sends_have_their_faces(low):
         made.add(step)
     side = mesh_side.draw_race([made], np.zeros((4, 3), np.float32), {0})["viewer"]["sides"]["accelerated"]
     found = sent.lanes({"lanes": [lane("XSpecMesh", "", side, "xspecmesh")] * 2}, meshes=True)
-    assert len(made.faces) and (found[1].board.faces == made.faces).all() and (found[1].board.step == made.step).all()
-    assert len(found[1].board.run.steps) == len(made.run.steps) and found[0].words == "XSpecMesh"
+    assert len(made.faces) and (found[1].faces == made.faces).all() and (found[1].step == made.step).all()
+    assert len(found[1].run.steps) == len(made.run.steps) and found[0].words == "XSpecMesh"
 
 
 def test_facts_say_only_what_the_settings_know():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from itertools import pairwise
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ import pytest
 import torch
 import trimesh
 
-from app.live.boards.mesh import ALL, NATS, NOTHING_DRAFTED, MeshBoard
+from app.live.boards.mesh import ALL, FACE, NATS, NOTHING_DRAFTED, MeshBoard, steps_of
 from app.live.stream import Throttle, updates
 from app.requests import meshes
 from app.requests.sides import start_values
@@ -59,6 +60,11 @@ def start(low, name: str, seed: int = 7, size: int | None = 8, **knobs):
     return generate(low, find(name)[0], prompt, knobs)
 
 
+def decoded(text: str, kind) -> np.ndarray:
+    """The array behind base64."""
+    return np.frombuffer(base64.b64decode(text), kind)
+
+
 # ---------------------------------------------------------------- the board
 
 
@@ -69,7 +75,7 @@ def test_every_token_is_painted_once_and_every_face_knows_its_step():
     feed(board, tokens, sizes)
     whole = parse(tokens)
     assert (board.faces == whole.triangles()).all() and len(board.faces) == 12
-    assert board.tokens.sum() + board.dangling == len(tokens)
+    assert board.records["tokens"].sum() + board.dangling == len(tokens)
     ends = np.cumsum(sizes)
     assert board.step.tolist() == [int(np.searchsorted(ends, face.tokens[2][-1], side="right")) for face in whole.faces]
 
@@ -80,16 +86,16 @@ def test_a_face_shows_the_share_of_its_tokens_that_were_accepted_and_how_far_ahe
     board = MeshBoard(fake_run())
     steps = feed(board, tokens, sizes)
     accepted = np.concatenate([step.trace.accepted for step in steps]).astype(np.float32)
-    assert np.abs(board.accepted / ALL - per_face(parse(tokens).faces, accepted)).max() < 0.5 / ALL + 1e-6
+    assert np.abs(board.records["accepted"] / ALL - per_face(parse(tokens).faces, accepted)).max() < 0.5 / ALL + 1e-6
     place = [face.tokens[2][-1] for face in parse(tokens).faces]
-    assert board.depth.tolist() == [p % 3 + 1 if accepted[p] else 0 for p in place]
+    assert board.records["depth"].tolist() == [p % 3 + 1 if accepted[p] else 0 for p in place]
 
 
 def test_a_method_may_say_itself_how_deep_it_drafted():
     tokens = tokens_of_a_box()
     board = MeshBoard(fake_run())
     feed(board, tokens, [len(tokens)], depth=[9] * len(tokens))
-    assert set(board.depth.tolist()) == {0, 9}
+    assert set(board.records["depth"].tolist()) == {0, 9}
 
 
 def test_without_a_draft_nothing_is_said_of_acceptance():
@@ -97,7 +103,7 @@ def test_without_a_draft_nothing_is_said_of_acceptance():
     board = MeshBoard(fake_run())
     for i, token in enumerate(tokens):
         board.add(Step([token], [i], trace=Trace([False])))
-    assert set(board.accepted.tolist()) == set(board.depth.tolist()) == {NOTHING_DRAFTED}
+    assert set(board.records["accepted"].tolist()) == set(board.records["depth"].tolist()) == {NOTHING_DRAFTED}
 
 
 def test_ghosts_are_the_faces_of_the_open_draft_and_disturb_nothing():
@@ -134,7 +140,7 @@ def test_a_race_ends_with_all_faces_on_both_boards(low, name):
     for board in boards:
         assert board.ended and board.count == len(board.run.steps)
         assert (board.faces == parse(board.run.tokens).triangles()).all()
-        assert board.tokens.sum() + board.dangling == len(board.run.tokens)
+        assert board.records["tokens"].sum() + board.dangling == len(board.run.tokens)
     if given.get("verify") == "match seed":
         assert verdict.agreement(*boards)["same"] is True
         assert (boards[0].faces == boards[1].faces).all()
@@ -182,24 +188,25 @@ def test_every_draft_of_a_run_is_known_as_faces_that_came_or_did_not(low):
     for step in board.run:
         board.add(step)
     found = board.guesses()
-    assert len(found.faces) == len(found.step) == len(found.came) > 0
+    assert len(found) > 0
     whole = {face.tobytes(): int(step) for face, step in zip(board.faces, board.step, strict=True)}
-    for face, step, came in zip(found.faces, found.step, found.came, strict=True):
+    for face, step, came in zip(found["corners"], steps_of(found), found["accepted"], strict=True):
         if came:
             assert whole[face.tobytes()] > step, "a draft is there before its tokens are"
-    assert not found.came.all(), "a random model refuses some drafts"
+    assert not found["accepted"].all(), "a random model refuses some drafts"
     course = mesh_side.course_of(board)
-    assert course.tokens[-1] == len(board.run.tokens) and course.passes[-1] == board.run.totals["forwards"]
-    assert course.seconds[-1] <= board.run.seconds
+    assert decoded(course["tokens"], "<i4")[-1] == len(board.run.tokens)
+    assert decoded(course["passes"], "<i4")[-1] == board.run.totals["forwards"]
+    assert decoded(course["seconds"], "<f4")[-1] <= board.run.seconds and (decoded(course["drafts"], FACE) == found).all()
 
 
 def test_faces_know_how_undecided_the_model_was():
     tokens = tokens_of_a_box()
     board = MeshBoard(fake_run())
     feed(board, tokens, [len(tokens)], entropy=[1.5] * len(tokens), top=[0.5] * len(tokens), accept_probability=[0.25] * len(tokens))
-    assert set(board.entropy.tolist()) == {round(ALL * 1.5 / NATS)}
-    assert set(board.probability.tolist()) == {round(ALL * 0.25)} and set(board.top.tolist()) == {round(ALL * 0.5)}
+    assert set(board.records["entropy"].tolist()) == {round(ALL * 1.5 / NATS)}
+    assert set(board.records["probability"].tolist()) == {round(ALL * 0.25)} and set(board.records["top"].tolist()) == {round(ALL * 0.5)}
     silent = MeshBoard(fake_run())
     for i, token in enumerate(tokens):
         silent.add(Step([token], [i], trace=Trace([False])))
-    assert set(silent.entropy.tolist()) == set(silent.probability.tolist()) == set(silent.top.tolist()) == {NOTHING_DRAFTED}
+    assert all(set(silent.records[name].tolist()) == {NOTHING_DRAFTED} for name in ("entropy", "probability", "top"))

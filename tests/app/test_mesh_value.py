@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from gradio.utils import diff
 
+from app.live.boards.mesh import records
 from app.ui.panels import mesh
 from app.ui.panels.mesh import Side
 from tests.app.still_life import cloud, side, waiting
@@ -27,13 +28,12 @@ def encoded(count: int) -> dict:
 
 
 def test_faces_travel_as_eighteen_bytes_each():
-    made = side("accelerated", 200)
-    made.step = made.step + 70_000  # more than two bytes hold
-    rows = numbers(mesh.encode({"accelerated": made})["sides"]["accelerated"]["faces"]).reshape(-1, mesh.RECORD)
-    assert (rows[:, :9].reshape(-1, 3, 3) == made.faces).all()
-    assert (rows[:, 9:12] == np.stack([made.accepted, made.depth, made.tokens], 1)).all()
-    assert (rows[:, 12:15].astype(int) @ [1, 256, 65536] == made.step).all()
-    assert (rows[:, 15:] == np.stack([made.entropy, made.probability, made.top], 1)).all()
+    shape, columns = np.arange(18, dtype=np.uint8).reshape(2, 3, 3), ("accepted", "depth", "tokens", "entropy", "probability", "top")
+    made = records(shape, [7, 70_000], **{name: [i, 100 + i] for i, name in enumerate(columns)})  # the step is more than two bytes hold
+    rows = numbers(mesh.encode({"accelerated": Side(made)})["sides"]["accelerated"]["faces"]).reshape(2, 18)
+    assert (rows[:, :9].reshape(-1, 3, 3) == shape).all()
+    assert rows[:, 9:12].tolist() == [[0, 1, 2], [100, 101, 102]] and rows[:, 15:].tolist() == [[3, 4, 5], [103, 104, 105]]
+    assert (rows[:, 12:15].astype(int) @ [1, 256, 65536]).tolist() == [7, 70_000]
 
 
 def test_an_update_costs_only_its_new_faces():
@@ -72,6 +72,6 @@ def test_points_are_int16_with_or_without_normals():
 
 def test_a_corner_outside_the_lattice_is_a_bug():
     made = side("plain", 3)
-    made.faces = made.faces + np.uint8(128)
+    made.faces["corners"] += 128
     with pytest.raises(AssertionError, match=r"corners lie in 0\.\.127"):
         mesh.encode({"plain": made})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,17 +18,29 @@ from engine.diagnostics import per_token
 from engine.mesh.bpt_tokens import Parser
 from engine.run import Run
 
-NOTHING_DRAFTED = 255  # in `accepted` and `depth`
-ALL = 254  # in `accepted` and `probability`: all of it
+NOTHING_DRAFTED = 255  # of a face's shares and its depth; of entropy and top: not known
+ALL = 254  # of a share: all of it
 NATS = 6.0  # the entropy that is shown as ALL
+# A face as the page gets it. corners : (x, y, z) in cells; accepted : the share of its tokens that were accepted drafts, 0..ALL
+# depth : how many tokens ahead its last token was drafted, 0 = the model's own; tokens : how many it owns; step : that completed it, from 0
+# means over its tokens: the entropy, 0..NATS as 0..ALL; the probability that drafts are accepted; that of the most probable token
+FACE = np.dtype([("corners", "u1", (3, 3)), ("accepted", "u1"), ("depth", "u1"), ("tokens", "u1"), ("step", "u1", 3),
+                 ("entropy", "u1"), ("probability", "u1"), ("top", "u1")])  # fmt: skip
 
 
-class Guesses(NamedTuple):
-    """The faces that drafts would have completed: faces uint8 [G, 3, 3], step int32 [G] after which they were drafted, came bool [G]."""
+def records(faces: np.ndarray | Sequence[Any], step: np.ndarray | Sequence[int] | int = 0, **known: Any) -> np.ndarray:
+    """FACE [F] of faces, uint8 [F, 3, 3], and the Steps that completed them. known : other columns; the rest is not known"""
+    made = np.full(len(faces) * FACE.itemsize, NOTHING_DRAFTED, np.uint8).view(FACE)
+    made["corners"] = np.asarray(faces, np.uint8).reshape(-1, 3, 3)
+    made["step"] = np.full(len(faces), step, "<u4").view(np.uint8).reshape(-1, 4)[:, :3]
+    for name, values in ({"tokens": 0} | known).items():
+        made[name] = values
+    return made
 
-    faces: np.ndarray
-    step: np.ndarray
-    came: np.ndarray
+
+def steps_of(faces: np.ndarray) -> np.ndarray:
+    """int64 [F]: the Step that completed each face of FACE [F]."""
+    return faces["step"].astype(np.int64) @ (1, 256, 65536)
 
 
 class MeshBoard(Growth):
@@ -38,10 +50,7 @@ class MeshBoard(Growth):
         super().__init__(run)
         self.parser = Parser()
         self._depths: list[float] = []  # of each token: 0 = the model's own, k = accepted, drafted k ahead, nan = nothing was drafted
-        self._corners, self._accepted, self._depth = bytearray(), bytearray(), bytearray()
-        self._entropy, self._probability, self._top = bytearray(), bytearray(), bytearray()
-        self._step: list[int] = []
-        self._tokens: list[int] = []
+        self._records = bytearray()  # of FACE
         self._drafts: list[tuple[list[int], list[int]]] = []  # of each Step, what it had drafted for the next
 
     def add(self, step: Step) -> None:
@@ -56,54 +65,26 @@ class MeshBoard(Growth):
             known = [depth for depth in own if depth == depth]
             share = sum(depth > 0 for depth in known) / len(known) if known else 0.0
             last = self._depths[face.tokens[2][-1]]
-            self._corners += bytes(coordinate for corner in face.vertices for coordinate in corner)
-            self._accepted.append(round(share * ALL) if known else NOTHING_DRAFTED)
-            self._depth.append(min(int(last), NOTHING_DRAFTED - 1) if last == last else NOTHING_DRAFTED)
-            self._step.append(self.count - 1)
-            self._tokens.append(len(own))
-            self._entropy.append(level(nats, face.owned, NATS))
-            self._probability.append(level(chances, face.owned, 1.0))
-            self._top.append(level(tops, face.owned, 1.0))
+            accepted = round(share * ALL) if known else NOTHING_DRAFTED
+            depth = min(int(last), NOTHING_DRAFTED - 1) if last == last else NOTHING_DRAFTED
+            corners = (coordinate for corner in face.vertices for coordinate in corner)
+            means = level(nats, face.owned, NATS), level(chances, face.owned, 1.0), level(tops, face.owned, 1.0)
+            self._records += bytes([*corners, accepted, depth, min(len(own), 255), *(self.count - 1).to_bytes(3, "little"), *means])
+
+    @property
+    def records(self) -> np.ndarray:
+        """FACE [F]: the faces so far."""
+        return np.frombuffer(bytes(self._records), FACE)
 
     @property
     def faces(self) -> np.ndarray:
         """uint8 [F, 3, 3]: the corners (x, y, z) of the faces, in cells."""
-        return np.frombuffer(bytes(self._corners), np.uint8).reshape(-1, 3, 3)
-
-    @property
-    def accepted(self) -> np.ndarray:
-        """uint8 [F]: the share of a face's tokens that were accepted drafts, 0..ALL, or NOTHING_DRAFTED."""
-        return np.frombuffer(bytes(self._accepted), np.uint8)
-
-    @property
-    def depth(self) -> np.ndarray:
-        """uint8 [F]: how many tokens ahead a face's last token was drafted, 0 = the model's own, or NOTHING_DRAFTED."""
-        return np.frombuffer(bytes(self._depth), np.uint8)
-
-    @property
-    def entropy(self) -> np.ndarray:
-        """uint8 [F]: the mean entropy over a face's tokens, 0..NATS as 0..ALL, or NOTHING_DRAFTED where it is not known."""
-        return np.frombuffer(bytes(self._entropy), np.uint8)
-
-    @property
-    def probability(self) -> np.ndarray:
-        """uint8 [F]: the mean probability that the drafts of a face's tokens are accepted, 0..1 as 0..ALL, or NOTHING_DRAFTED."""
-        return np.frombuffer(bytes(self._probability), np.uint8)
-
-    @property
-    def top(self) -> np.ndarray:
-        """uint8 [F]: the mean probability of the most probable token over a face's tokens, 0..1 as 0..ALL, or NOTHING_DRAFTED."""
-        return np.frombuffer(bytes(self._top), np.uint8)
+        return self.records["corners"]
 
     @property
     def step(self) -> np.ndarray:
-        """int32 [F]: the Step that completed the face, from 0."""
-        return np.array(self._step, np.int32)
-
-    @property
-    def tokens(self) -> np.ndarray:
-        """int32 [F]: how many tokens a face owns."""
-        return np.array(self._tokens, np.int32)
+        """int64 [F]: the Step that completed the face, from 0."""
+        return steps_of(self.records)
 
     @property
     def ghosts(self) -> np.ndarray:
@@ -116,8 +97,9 @@ class MeshBoard(Growth):
         seen = [face.vertices for face in twin.faces if not face.degenerate]
         return np.array(seen, np.uint8).reshape(-1, 3, 3)
 
-    def guesses(self) -> Guesses:
-        """Every draft of the run as the faces it would have completed, and whether all of its tokens so far were then committed."""
+    def guesses(self) -> np.ndarray:
+        """FACE [G]: the faces that drafts of the run would have completed, the Step after which each was drafted, and in `accepted` 1 if
+        all of its tokens were then committed, else 0."""
         parser, made, places, came = Parser(), [], [], []
         tokens = self.run.tokens
         for number, (step, (drafted, positions)) in enumerate(zip(self.run.steps, self._drafts, strict=True)):
@@ -132,7 +114,7 @@ class MeshBoard(Growth):
                     made.append(face.vertices)
                     places.append(number)
                     came.append(right)
-        return Guesses(np.array(made, np.uint8).reshape(-1, 3, 3), np.array(places, np.int32), np.array(came, bool))
+        return records(made, places, accepted=came)
 
     @property
     def dangling(self) -> int:

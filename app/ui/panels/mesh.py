@@ -10,21 +10,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import gradio as gr
 import numpy as np
 
-from app.live.boards.mesh import NATS
+from app.live.boards.mesh import FACE, NATS, NOTHING_DRAFTED, records
 from app.ui.panels import panel, to_text
 from app.ui.panels.canvas import COUNTERS, VIRIDIS
 
 SCRIPTS = ("mesh_camera", "mesh_drawing", "mesh_replay")  # mesh.js needs them
 SIDES = ("plain", "accelerated")
 CELLS = 128  # corner q of a face lies at (q + 0.5) / CELLS * 2 - 1 in the box [-1, 1]
-UNKNOWN = 255  # as a share or a depth: nothing was drafted
 FARTHEST = 32767  # 1.0 as an int16
-RECORD = 18  # bytes of a face: 9 corner coordinates, accepted, depth, tokens, 3 of the step, entropy, probability, top
 
 CIVIDIS = (
     (0, 34, 78), (0, 46, 108), (31, 58, 110), (53, 69, 108), (72, 81, 108), (87, 93, 109), (103, 104, 112), (119, 117, 117),
@@ -105,58 +103,28 @@ def _template(names: Sequence[str]) -> str:
     return TEMPLATE.format(modes=modes, maps=maps, actions=actions, sides=sides, counters=counters)
 
 
-class Course(NamedTuple):
-    """When a finished run committed what, by step, and what it had drafted.
-
-    seconds  : float [S], the run's clock after each step; passes, tokens : int [S], so far
-    drafts   : uint8 [G, 3, 3], the faces that drafts would have completed; came : bool [G], whether they did
-    drafted  : int [G], the step after which a face was drafted
-    """
-
-    seconds: np.ndarray
-    passes: np.ndarray
-    tokens: np.ndarray
-    drafts: np.ndarray
-    came: np.ndarray
-    drafted: np.ndarray
-
-
 @dataclass
 class Side:
     """What is shown of one run. Faces never change once they are here; new ones are appended.
 
-    faces    : uint8 [F, 3, 3], corners (x, y, z) in 0..127, +y up
-    accepted : uint8 [F], 0..254 for the share 0..1 of a face's tokens that were accepted drafts; UNKNOWN = nothing was drafted
-    depth    : uint8 [F], how many tokens ahead its last token was drafted, 0 = the model's own; UNKNOWN = nothing was drafted
-    step     : int [F], the step that completed it, from 0
-    tokens   : int [F], how many tokens it took
-    entropy  : uint8 [F], 0..254 for the mean entropy 0..NATS of its tokens; UNKNOWN = not recorded
-    probability : uint8 [F], 0..254 for the mean probability 0..1 that its drafts are accepted; UNKNOWN = nothing was drafted
-    top      : uint8 [F], 0..254 for the mean probability 0..1 of the model's most probable token; UNKNOWN = not recorded
-    ghost    : uint8 [G, 3, 3], faces of the draft, which may still be rejected
+    faces : FACE [F], see app/live/boards/mesh.py, +y up; ghost : uint8 [G, 3, 3], faces of the draft, which may still be rejected
+    state : empty, running, done or stopped; badge : {"exact": bool, "why": str}; text : shown in an empty view
+    counters : by the names of canvas.COUNTERS; others are left out; course : of a finished run, see mesh_side.course_of
     """
 
-    faces: np.ndarray
-    accepted: np.ndarray
-    depth: np.ndarray
-    step: np.ndarray
-    tokens: np.ndarray
-    entropy: np.ndarray
-    probability: np.ndarray
-    top: np.ndarray
+    faces: np.ndarray = field(default_factory=lambda: np.zeros(0, FACE))
     ghost: np.ndarray = field(default_factory=lambda: np.zeros((0, 3, 3), np.uint8))
     title: str = ""
-    state: str = "running"  # empty, running, done or stopped
-    badge: Mapping[str, Any] | None = None  # {"exact": bool, "why": str}
-    counters: Mapping[str, float] | None = None  # by the names of canvas.COUNTERS; others are left out
-    text: str = ""  # shown in an empty view
-    course: Course | None = None  # of a finished run
+    state: str = "running"
+    badge: Mapping[str, Any] | None = None
+    counters: Mapping[str, float] | None = None
+    text: str = ""
+    course: Mapping[str, str] | None = None
 
     @classmethod
     def waiting(cls, title: str, text: str = "") -> Side:
         """A side without a mesh."""
-        nothing = np.zeros(0, np.uint8)
-        return cls(np.zeros((0, 3, 3), np.uint8), *[nothing] * 7, title=title, state="empty", text=text)
+        return cls(title=title, state="empty", text=text)
 
 
 def build(value: Mapping[str, Any] | None, elem_id: str = "mesh", names: Sequence[str] = SIDES) -> gr.HTML:
@@ -164,9 +132,9 @@ def build(value: Mapping[str, Any] | None, elem_id: str = "mesh", names: Sequenc
     constants = {
         "MAPS": json.dumps({name: {"help": text, "stops": stops} for name, (_, text, stops) in MAPS.items()}),
         "CELLS": str(CELLS),
-        "UNKNOWN": str(UNKNOWN),
+        "UNKNOWN": str(NOTHING_DRAFTED),
         "FARTHEST": str(FARTHEST),
-        "RECORD": str(RECORD),
+        "RECORD": str(FACE.itemsize),
         "MAP_COUNT": str(len(MAPS) - 1),
         "NATS": str(NATS),
         "SIDES": json.dumps(names),
@@ -192,6 +160,7 @@ def encode(sides: Mapping[str, Side | None], points: np.ndarray | None = None, n
 
 def _side(side: Side) -> dict[str, Any]:
     given = side.counters or {}
+    assert (side.faces["corners"] < CELLS).all(), f"corners lie in 0..{CELLS - 1}"
     counters = {name: f"{given[name]:{form}}" for name, form in COUNTER_FORMATS.items() if name in given}
     return {
         "title": side.title,
@@ -199,44 +168,10 @@ def _side(side: Side) -> dict[str, Any]:
         "badge": dict(side.badge) if side.badge else None,
         "counters": counters,
         "text": side.text,
-        "faces": to_text(records(side.faces, side.accepted, side.depth, side.tokens, side.step, side.entropy, side.probability, side.top)),
-        "ghost": to_text(records(side.ghost, UNKNOWN, UNKNOWN, 0, 0)),
-        "course": None if side.course is None else _course(side.course),
+        "faces": to_text(side.faces),
+        "ghost": to_text(records(side.ghost)),
+        "course": dict(side.course) if side.course else None,
     }
-
-
-def _course(course: Course) -> dict[str, str]:
-    """A course as base64: float32, int32, int32, and records whose `accepted` says whether the face came."""
-    return {
-        "seconds": to_text(np.asarray(course.seconds, np.float32)),
-        "passes": to_text(np.asarray(course.passes, np.int32)),
-        "tokens": to_text(np.asarray(course.tokens, np.int32)),
-        "drafts": to_text(records(course.drafts, np.asarray(course.came, np.uint8), UNKNOWN, 0, course.drafted)),
-    }
-
-
-def records(
-    faces: np.ndarray,
-    accepted: np.ndarray | int,
-    depth: np.ndarray | int,
-    tokens: np.ndarray | int,
-    step: np.ndarray | int,
-    entropy: np.ndarray | int = UNKNOWN,
-    probability: np.ndarray | int = UNKNOWN,
-    top: np.ndarray | int = UNKNOWN,
-) -> np.ndarray:
-    """uint8 [F, RECORD]: the faces as they are sent; a step is three bytes, the lowest first."""
-    count = len(faces)
-    assert faces.shape == (count, 3, 3), f"faces are [F, 3, 3], not {faces.shape}"
-    assert not count or 0 <= faces.min() <= faces.max() < CELLS, f"corners lie in 0..{CELLS - 1}"
-    rows = np.empty((count, RECORD), np.uint8)
-    rows[:, :9] = faces.reshape(count, 9)
-    rows[:, 9] = accepted
-    rows[:, 10] = depth
-    rows[:, 11] = np.minimum(tokens, 255)
-    rows[:, 12:15] = np.full(count, step, "<u4").view(np.uint8).reshape(count, 4)[:, :3]
-    rows[:, 15], rows[:, 16], rows[:, 17] = entropy, probability, top
-    return rows
 
 
 def _int16(points: np.ndarray) -> np.ndarray:

@@ -74,8 +74,8 @@ class Lanes:
         if kind == "html":
             parts = self.views | {"replay": self.replay}
             return keep("file", lambda: write_page(lanes, parts, value, path))
-        boards, words, colours = [lane.board for lane in lanes], [lane.words for lane in lanes], race_files.LANES[: len(lanes)]
-        return keep("file", lambda: mesh_pictures.write_film(boards, words, path, self.meshes, colours))
+        words, colours = [lane.words for lane in lanes], race_files.LANES[: len(lanes)]
+        return keep("file", lambda: mesh_pictures.write_film(lanes, words, path, self.meshes, colours))
 
 
 def write_page(lanes: Sequence[Lane], parts: Mapping[str, gr.HTML], value: Mapping[str, Any], path: Path) -> Path:
