@@ -38,7 +38,7 @@ def write(folders: Sequence[Path], out: Path, kind: str) -> Path:
         return write_several(boards, runs, out, kind)
     if kind == ".html":
         return (write_meshes if are_meshes[0] else write_pictures)(boards, runs, out)
-    return mesh_pictures.write_film(boards[::-1], [title_of(run.name) for run in runs[::-1]], out, are_meshes[0])
+    return mesh_pictures.write_any(boards[::-1], [title_of(run.name) for run in runs[::-1]], out, are_meshes[0])
 
 
 def write_several(boards: Sequence[Growth], runs: Sequence[FinishedRun], out: Path, kind: str) -> Path:
@@ -49,7 +49,7 @@ def write_several(boards: Sequence[Growth], runs: Sequence[FinishedRun], out: Pa
         parts, values = (lanes_of_meshes if meshes else lanes_of_pictures)(boards, runs, dict(zip(names, titles, strict=True)))
         told = replay_page.told(boards[::-1], runs[0].prompt.text or "", runs[0].settings)
         return replay_page.write(out, replay_page.LANES, parts, values, told._replace(whose="the first run"))
-    return mesh_pictures.write_film(boards, titles, out, meshes, colours)
+    return mesh_pictures.write_any(boards, titles, out, meshes, colours)
 
 
 def lanes_of_pictures(

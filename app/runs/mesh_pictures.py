@@ -15,8 +15,7 @@ from PIL import Image
 
 from app.live.boards.mesh import MeshBoard
 from app.runs import race_files
-from app.runs.race_files import FAST, HOLD, PLAIN, SECONDS, Colours, committed, sheet, stepped, write_frames
-from app.runs.video import write_mp4
+from app.runs.race_files import FAST, PLAIN, Colours, sheet_at, stepped, times, write_film, write_frames
 from engine.mesh.bpt_tokens import BPT
 from engine.mesh.picture import View, pictures
 from engine.mesh.rotation import rotation
@@ -44,18 +43,12 @@ def draw_race(
     colours : of the newest faces of each board; turns : with the turntable; wanted : once it says False, raises Unwanted
     """
     whole = [grown(board, len(board.run.steps), None) for board in boards]
-    race = [grown(board, stepped(board, now), colour) for now in times(boards) for board, colour in zip(boards, colours)]
+    race = [grown(board, stepped(board, now), colour) for now in times(boards, FRAMES) for board, colour in zip(boards, colours)]
     around = [turned(whole[0], 360.0 * number / TURNS) for number in range(TURNS if turns else 0)]
     drawn = pictures([*whole, *race, *around], SIDE, behind=True, wanted=wanted)
     first, last = len(whole), len(whole) + len(race)
     frames = [drawn[at : at + len(boards)] for at in range(first, last, len(boards))]
     return Drawn(drawn[:first], frames, drawn[last:])
-
-
-def times(boards: Sequence[MeshBoard]) -> list[float]:
-    """The clock at each frame of a race, in seconds; the last one is the end of the slowest run."""
-    longest = max(board.run.seconds for board in boards)
-    return [longest * number / FRAMES for number in range(1, FRAMES + 1)]
 
 
 def grown(board: MeshBoard, steps: int, colour: tuple[int, int, int] | None) -> View:
@@ -74,20 +67,16 @@ def turned(view: View, degrees: float) -> View:
 
 
 def write_race(drawn: Drawn, boards: Sequence[MeshBoard], titles: Sequence[str], path: Path, colours: Colours = ()) -> Path:
-    """Writes the race as a GIF, every side on its own clock, the right one last. titles, colours: of the boards"""
-    return write_frames(list(frames(drawn, boards, titles, colours)), path, HOLD)
+    """Writes the race as a GIF or an MP4, by the path's ending: every side on its own clock, the right one last. titles, colours: of the
+    boards. Raises NotSupported without an encoder."""
+    order = boards[::-1], titles[::-1], colours[::-1]
+    return write_film(frames(drawn, *order), path, FRAMES)
 
 
-def write_video(drawn: Drawn, boards: Sequence[MeshBoard], titles: Sequence[str], path: Path, colours: Colours = ()) -> Path:
-    """Writes the same as an MP4; raises NotSupported without an encoder."""
-    return write_mp4(frames(drawn, boards, titles, colours), path, FRAMES / SECONDS, HOLD)
-
-
-def frames(drawn: Drawn, boards: Sequence[MeshBoard], titles: Sequence[str], colours: Colours = ()) -> Iterator[Image.Image]:
-    """The frames of a race with their words."""
-    for now, shown in zip(times(boards), drawn.race, strict=True):
-        told = [f"{min(now, board.run.seconds):.2f} s · {committed(board, now):,} tokens" for board in boards]
-        yield sheet([Image.fromarray(p) for p in reversed(shown)], titles[::-1], told[::-1], colours[::-1])
+def frames(drawn: Drawn, boards: Sequence[MeshBoard], titles: Sequence[str], colours: Colours) -> Iterator[Image.Image]:
+    """The frames of a race with their words, the last board of `drawn` first."""
+    for now, shown in zip(times(boards, FRAMES), drawn.race, strict=True):
+        yield sheet_at(boards, [Image.fromarray(picture) for picture in reversed(shown)], titles, now, colours)
 
 
 def write_turntable(drawn: Drawn, path: Path) -> Path:
@@ -95,14 +84,12 @@ def write_turntable(drawn: Drawn, path: Path) -> Path:
     return write_frames([Image.fromarray(picture) for picture in drawn.turns], path)
 
 
-def write_film(boards: Sequence[Any], titles: Sequence[str], path: Path, meshes: bool, colours: Colours = ()) -> Path:
+def write_any(boards: Sequence[Any], titles: Sequence[str], path: Path, meshes: bool, colours: Colours = ()) -> Path:
     """Writes a race of pictures or meshes as a GIF or an MP4, by the path's ending. boards : from left to right
 
     Raises NotSupported without an encoder, and for meshes where nothing can be drawn off screen.
     """
-    is_video = path.suffix.lower() == ".mp4"
     if not meshes:
-        return (race_files.write_video if is_video else race_files.write_gif)(boards, titles, path, colours)
+        return race_files.write_race(boards, titles, path, colours)
     boards, titles, colours = boards[::-1], titles[::-1], colours[::-1]  # files of meshes have the first one last
-    drawn = draw_race(boards, colours or (FAST, PLAIN), turns=False)
-    return (write_video if is_video else write_race)(drawn, boards, titles, path, colours)
+    return write_race(draw_race(boards, colours or (FAST, PLAIN), turns=False), boards, titles, path, colours)

@@ -3,15 +3,16 @@ the folders of its runs."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
-from PIL.PngImagePlugin import PngInfo
 
 from app.live.boards.picture import Board
 from app.live.stream import Growth
@@ -21,6 +22,7 @@ from engine.mesh.read import Input
 from engine.run import Run
 
 LARGER = 4
+MP4 = ".mp4"
 SIDE = 384  # pixels of a picture in a GIF
 FRAMES = 36  # of a GIF
 SIDES = ("right", "left")
@@ -43,42 +45,43 @@ def enlarged(picture: np.ndarray, side: int = 0) -> Image.Image:
     return whole.resize(size, Image.Resampling.LANCZOS)
 
 
-def write_large(board: Board, settings: str, path: Path) -> Path:
+def write_large(board: Board, settings: dict[str, Any], path: Path) -> Path:
     """Writes the finished picture LARGER times as large, with its settings."""
-    info = PngInfo()
-    info.add_text("foretoken", settings)
-    enlarged(board.final()).save(path, pnginfo=info)
+    enlarged(board.final()).save(path, pnginfo=history.text_of(settings))
     return path
 
 
-def write_both(boards: Sequence[Board], titles: Sequence[str], settings: str, path: Path) -> Path:
+def write_both(boards: Sequence[Board], titles: Sequence[str], settings: dict[str, Any], path: Path) -> Path:
     """Writes both finished pictures side by side, LARGER times as large, with their names and times."""
-    info = PngInfo()
-    info.add_text("foretoken", settings)
     pictures = [enlarged(board.final()) for board in boards]
-    sheet(pictures, titles, [_told(board) for board in boards]).save(path, pnginfo=info)
+    sheet_at(boards, pictures, titles).save(path, pnginfo=history.text_of(settings))
     return path
 
 
-def write_gif(boards: Sequence[Board], titles: Sequence[str], path: Path, colours: Colours = ()) -> Path:
-    """Writes the race as a GIF: every side on its own clock, in SECONDS for the slowest. colours: see `sheet`"""
-    return write_frames(list(frames(boards, titles, FRAMES, colours)), path, HOLD)
+def write_race(boards: Sequence[Board], titles: Sequence[str], path: Path, colours: Colours = ()) -> Path:
+    """Writes the race as a GIF or, with more frames, as an MP4, by the path's ending: every side on its own clock, in SECONDS for the
+    slowest. Raises NotSupported without an encoder. colours: see `sheet`"""
+    count = round(RATE * SECONDS) if path.suffix.lower() == MP4 else FRAMES
+    return write_film(frames(boards, titles, count, colours), path, count)
 
 
-def write_video(boards: Sequence[Board], titles: Sequence[str], path: Path, colours: Colours = ()) -> Path:
-    """Writes the same as an MP4, with more frames; raises NotSupported without an encoder."""
-    return write_mp4(frames(boards, titles, round(RATE * SECONDS), colours), path, RATE, HOLD)
+def write_film(frames: Iterator[Image.Image], path: Path, count: int) -> Path:
+    """Writes `count` frames that play in SECONDS, as a GIF or an MP4; the last one stays for HOLD."""
+    return write_mp4(frames, path, count / SECONDS, HOLD) if path.suffix.lower() == MP4 else write_frames(list(frames), path, HOLD)
 
 
 def frames(boards: Sequence[Board], titles: Sequence[str], count: int, colours: Colours = ()) -> Iterator[Image.Image]:
     """The race in so many pictures, evenly over the clock of the slowest side; the last one is its end."""
-    longest = max(board.run.seconds for board in boards)
     whole = [enlarged(board.final(), SIDE) for board in boards]
-    for number in range(1, count + 1):
-        now = longest * number / count
+    for now in times(boards, count):
         pictures = [uncovered(board, picture, now) for board, picture in zip(boards, whole, strict=True)]
-        told = [f"{min(now, board.run.seconds):.2f} s · {committed(board, now):,} tokens" for board in boards]
-        yield sheet(pictures, titles, told, colours)
+        yield sheet_at(boards, pictures, titles, now, colours)
+
+
+def times(boards: Sequence[Growth], count: int) -> list[float]:
+    """The clock at each of so many frames of a race, in seconds; the last one is the end of the slowest run."""
+    longest = max(board.run.seconds for board in boards)
+    return [longest * number / count for number in range(1, count + 1)]
 
 
 def write_folders(runs: Sequence[Run], path: Path, given: Input | None = None) -> Path:
@@ -167,5 +170,9 @@ def fitting(text: str, length: Callable[[str], float], room: float) -> str:
     return text if cut == len(text) else f"{text[:cut].rstrip()}…"
 
 
-def _told(board: Board) -> str:
-    return f"{board.run.seconds:.2f} s · {len(board.run.tokens):,} tokens"
+def sheet_at(
+    boards: Sequence[Growth], pictures: Sequence[Image.Image], titles: Sequence[str], now: float = math.inf, colours: Colours = ()
+) -> Image.Image:
+    """A sheet of the runs after some seconds of the race, each with its own time and tokens."""
+    told = [f"{min(now, board.run.seconds):.2f} s · {committed(board, now):,} tokens" for board in boards]
+    return sheet(pictures, titles, told, colours)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -248,11 +247,11 @@ class PictureRace:
             return None
         shown = boards[::-1]
         titles = [title_of(board.run.name) for board in shown]
-        told = json.dumps(history.describe(boards[0].run), ensure_ascii=False)
+        told = history.describe(boards[0].run)
         own = {
             "large": lambda file: race_files.write_large(boards[0], told, file),
             "both": lambda file: race_files.write_both(shown, titles, told, file),
-            "gif": lambda file: race_files.write_gif(shown, titles, file),
-            "mp4": lambda file: race_files.write_video(shown, titles, file),
+            "gif": lambda file: race_files.write_race(shown, titles, file),
+            "mp4": lambda file: race_files.write_race(shown, titles, file),
         }
         return Files(own | tab.common_files(ended, boards[0].run.prompt.text or ""))

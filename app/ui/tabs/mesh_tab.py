@@ -15,7 +15,7 @@ from app.requests.meshes import FAVOURITE, WARM_STEPS, read_prompt, settings
 from app.requests.sides import start_values
 from app.runs import replay_page
 from app.runs.mesh_files import FILES, wrapped, write_shrinkwrapped
-from app.runs.mesh_pictures import draw_race, write_race, write_turntable, write_video
+from app.runs.mesh_pictures import draw_race, write_race, write_turntable
 from app.ui import knobs as knob_panel
 from app.ui import mesh_side, race_panels
 from app.ui.mesh_side import MEASURING, WORDS, without_a_face
@@ -311,7 +311,7 @@ class MeshRace:
             return Files(writers, notices=notice.hint(f"There are no pictures of the meshes: {e}"))
         writers |= {
             "race": lambda path: write_race(drawn, boards, titles, path),
-            "mp4": lambda path: write_video(drawn, boards, titles, path),
+            "mp4": lambda path: write_race(drawn, boards, titles, path),
             "turntable": lambda path: write_turntable(drawn, path),
         }
         return Files(writers, {"runs": runs.with_thumbnails(ended.race, drawn.thumbnails)})

@@ -75,7 +75,7 @@ class Lanes:
             parts = self.views | {"replay": self.replay}
             return keep("file", lambda: write_page(lanes, parts, value, path))
         words, colours = [lane.words for lane in lanes], race_files.LANES[: len(lanes)]
-        return keep("file", lambda: mesh_pictures.write_film(lanes, words, path, self.meshes, colours))
+        return keep("file", lambda: mesh_pictures.write_any(lanes, words, path, self.meshes, colours))
 
 
 def write_page(lanes: Sequence[Lane], parts: Mapping[str, gr.HTML], value: Mapping[str, Any], path: Path) -> Path:

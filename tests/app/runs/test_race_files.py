@@ -31,7 +31,7 @@ def boards(picto) -> list[Board]:
 
 
 def test_the_large_picture_is_the_picture_with_its_settings(boards, tmp_path):
-    settings = json.dumps(history.describe(boards[1].run))
+    settings = history.describe(boards[1].run)
     with Image.open(race_files.write_large(boards[1], settings, tmp_path / "large.png")) as large:
         assert large.size == (256, 256) and json.loads(large.text["foretoken"])["method"] == "sjdpp"
         small = np.asarray(large.resize((64, 64), Image.Resampling.BOX)).astype(int)
@@ -39,7 +39,7 @@ def test_the_large_picture_is_the_picture_with_its_settings(boards, tmp_path):
 
 
 def test_both_sides_stand_in_one_picture(boards, tmp_path):
-    path = race_files.write_both(boards, ["Plain", "SJD++"], "{}", tmp_path / "both.png")
+    path = race_files.write_both(boards, ["Plain", "SJD++"], {}, tmp_path / "both.png")
     with Image.open(path) as both:
         shown = np.asarray(both).astype(int)
     gap = round(race_files.GAP * 256 / race_files.SIDE)
@@ -50,7 +50,7 @@ def test_both_sides_stand_in_one_picture(boards, tmp_path):
 
 
 def test_the_gif_shows_each_side_on_its_own_clock(boards, tmp_path):
-    with Image.open(race_files.write_gif(boards, ["Plain", "SJD++"], tmp_path / "race.gif")) as gif:
+    with Image.open(race_files.write_race(boards, ["Plain", "SJD++"], tmp_path / "race.gif")) as gif:
         assert gif.n_frames == race_files.FRAMES
         gif.seek(gif.n_frames // 2)
         middle = np.asarray(gif.convert("RGB")).astype(int)
