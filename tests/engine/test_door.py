@@ -161,19 +161,6 @@ def test_a_gpu_that_is_not_there_is_a_sentence(loader: Loader) -> None:
         engine.load("pictogram", "cuda")
 
 
-@pytest.mark.parametrize(
-    ("card", "error"),
-    [
-        ('{"name": "stable"}', NotSupported), ('{"name": ["toy"]}', NotSupported), ("{}", NotSupported), ("[]", MissingWeights),
-        ("{", MissingWeights),
-    ],
-)  # fmt: skip
-def test_a_foreign_or_damaged_card_is_a_sentence(card: str, error: type[Exception], tmp_path: Path) -> None:
-    (tmp_path / "card.json").write_text(card, encoding="utf-8")
-    with pytest.raises(error, match="card"):
-        engine.load(tmp_path)
-
-
 def test_a_failure_is_not_remembered(loader: Loader) -> None:
     def fail(name: str) -> None:
         raise MissingWeights("nothing here yet")

@@ -6,6 +6,7 @@ import _thread
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -23,20 +24,25 @@ from engine.noise import Noise
 from engine.run import Run, generate
 from research.exactness.toy import Toy
 
-needs_native = pytest.mark.skipif(built()[0] is None, reason=str(built()[1]))
 TEXTS = ("a red apple on a blue background", "a cat", "two green trees", "a yellow star on a red background")
 
 
-@pytest.fixture(scope="module")
+@cache
+def shipped(name: str, dtype: str) -> Backbone:
+    """The shipped weights in a type."""
+    return load(name, device="cpu", dtype=dtype)
+
+
+@pytest.fixture
 def pictures() -> Backbone:
     """The shipped pictogram."""
-    return load("pictogram", device="cpu", dtype="float32")
+    return shipped("pictogram", "float32")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def meshes() -> Backbone:
     """The shipped lowpoly."""
-    return load("lowpoly", device="cpu")
+    return shipped("lowpoly", "float32")
 
 
 def captions(backbone: Backbone, count: int = 4) -> list[Prompt]:
@@ -103,59 +109,35 @@ class Counter:
 
 # --- equality ---------------------------------------------------------------------------------------------------------
 
+half = pytest.mark.skipif(native(torch.bfloat16) is None, reason="native functions do not run in bfloat16 here")
+TRUNKS = {"pictogram": pictogram._Trunk, "lowpoly": lowpoly._Trunk}
+EQUAL = [
+    *(("pictogram", "float32", name, knobs) for name, knobs in (
+        ("ar", {}), ("sjdpp", {}), ("sjdpp", {"verify": "match seed", "window": 6}), ("adt_tree", {}), ("zipar", {}),
+        ("zipar_verified", {}))),
+    *(("lowpoly", "float32", name, {}) for name in ("ar", "xspecmesh_exact", "sjdpp")),
+    *(pytest.param(*row, {}, marks=half) for row in (
+        ("pictogram", "bfloat16", "ar"), ("pictogram", "bfloat16", "sjdpp"), ("lowpoly", "bfloat16", "xspecmesh_exact"))),
+]  # fmt: skip
 
-@pytest.mark.parametrize(
-    ("name", "knobs"),
-    [
-        ("ar", {}),
-        ("sjdpp", {}),
-        ("sjdpp", {"verify": "match seed", "window": 6}),
-        ("adt_tree", {}),
-        ("zipar", {}),
-        ("zipar_verified", {}),
-    ],
-)
-def test_a_picture_is_that_of_the_run_alone(pictures: Backbone, name: str, knobs: dict, monkeypatch: pytest.MonkeyPatch) -> None:
-    prompts = captions(pictures, 3)
-    runs = alone(pictures, name, prompts, **knobs)
-    counter = Counter(monkeypatch, pictogram._Trunk)
-    assert_same(many(pictures, name, prompts, **knobs), runs)
-    assert not built()[0] or max(counter.sizes) == 3  # pairs and single branches together
+
+@pytest.mark.parametrize(("model", "dtype", "name", "knobs"), EQUAL)
+def test_each_is_the_run_alone(model: str, dtype: str, name: str, knobs: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    backbone = shipped(model, dtype)
+    prompts = clouds() if model == "lowpoly" else captions(backbone, 3 if dtype == "float32" else 4)
+    runs, counter = alone(backbone, name, prompts, **knobs), Counter(monkeypatch, TRUNKS[model])
+    assert_same(many(backbone, name, prompts, **knobs), runs)
+    if model == "lowpoly":
+        assert len({len(run.tokens) for run in runs}) > 1, "they should end at different times"
+        assert not built()[0] or counter.sizes.count(3) > min(len(run.steps) for run in runs)  # the fourth has taken a free place
+    else:
+        assert not built()[0] or max(counter.sizes) == 3  # pairs and single branches together
 
 
 @pytest.mark.parametrize(("name", "size"), [("mulo_jacobi", 128), ("cross_regression", 64)])
 def test_passes_of_another_scale_or_with_an_adapter_work_too(pictures: Backbone, name: str, size: int) -> None:
     prompts = [Prompt(text, seed=i, size=size) for i, text in enumerate(TEXTS[:2])]
     assert_same(many(pictures, name, prompts), alone(pictures, name, prompts))
-
-
-@pytest.mark.parametrize("name", ["ar", "xspecmesh_exact", "sjdpp"])
-def test_a_mesh_is_that_of_the_run_alone(meshes: Backbone, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    prompts = clouds()
-    runs = alone(meshes, name, prompts)
-    assert len({len(run.tokens) for run in runs}) > 1, "they should end at different times"
-    counter = Counter(monkeypatch, lowpoly._Trunk)
-    assert_same(many(meshes, name, prompts), runs)
-    assert not built()[0] or counter.sizes.count(3) > min(len(run.steps) for run in runs)  # the fourth has taken a free place
-
-
-@needs_native
-@pytest.mark.skipif(native(torch.bfloat16) is None, reason="native functions do not run in bfloat16 here")
-@pytest.mark.parametrize("name", ["ar", "sjdpp"])
-def test_the_same_in_bfloat16(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    backbone = load("pictogram", device="cpu", dtype="bfloat16")
-    runs, counter = alone(backbone, name, captions(backbone)), Counter(monkeypatch, pictogram._Trunk)
-    assert_same(many(backbone, name, captions(backbone)), runs)
-    assert max(counter.sizes) == 3
-
-
-@needs_native
-@pytest.mark.skipif(native(torch.bfloat16) is None, reason="native functions do not run in bfloat16 here")
-def test_meshes_in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
-    backbone = load("lowpoly", device="cpu", dtype="bfloat16")
-    runs, counter = alone(backbone, "xspecmesh_exact", clouds()), Counter(monkeypatch, lowpoly._Trunk)
-    assert_same(many(backbone, "xspecmesh_exact", clouds()), runs)
-    assert counter.sizes.count(3) > min(len(run.steps) for run in runs)
 
 
 def test_passes_that_are_not_joined_are_computed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:

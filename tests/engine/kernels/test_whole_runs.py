@@ -1,4 +1,4 @@
-"""Whole runs of tiny models with every kernel, interpreted: the same tokens as with the references."""
+"""Whole runs of tiny models by numpy, and with every kernel, interpreted: the same tokens and traces as with the references."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.cache import keep
 from engine.core import Backbone, Draft, Prompt, Sampling
 from engine.decoding import trees, verdict
 from engine.decoding.growth import Tree
-from engine.dispatch.choice import REFERENCE, TRITON, VARIABLE
+from engine.dispatch.choice import NATIVE, REFERENCE, TRITON, VARIABLE
 from engine.kernels import row_lora, tree_attention
 from engine.methods import METHODS
 from engine.noise import Noise
@@ -27,6 +27,7 @@ from tests.engine.kernels.near import DEVICE, near, needs_triton
 from tests.engine.networks.test_static_step import DYNAMIC, STATIC, shapes
 
 pytestmark = [needs_triton, pytest.mark.skipif(DEVICE.type == "cuda", reason="the tiny models of this test are on the processor")]
+POINTS = Prompt(points=tiny.sphere(), seed=1)  # a mesh, whose drafts obey its grammar
 OPEN = Prompt("red apple", seed=3)
 FILTERED = Prompt("red apple", seed=3, sampling=Sampling(0.9, 20, 0.9, 2.0))
 WINDOW = {"window": 5}
@@ -35,6 +36,7 @@ WINDOW = {"window": 5}
 @pytest.fixture
 def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
     """How often each kernel has been launched."""
+    monkeypatch.delenv(VARIABLE, raising=False)
     counts: dict[str, int] = {}
 
     def counted(name: str, function: Any) -> Any:
@@ -61,49 +63,41 @@ def steps(backbone: Backbone, method: str, knobs: dict[str, Any], prompt: Prompt
     return found
 
 
-@pytest.mark.parametrize(
-    ("method", "knobs", "prompt", "count"),
-    [
-        ("ar", {}, OPEN, 5),
-        ("ar", {}, FILTERED, 2),
-        ("sjd", WINDOW, OPEN, 4),
-        ("sjdpp", WINDOW, FILTERED, 2),
-        ("sjdpp", WINDOW | {"verify": "match seed"}, OPEN, 4),
-        ("sjdpp", WINDOW | {"refresh": "coupled maximal"}, OPEN, 4),
-        ("sjdpp", WINDOW | {"refresh": "reuse mixture"}, OPEN, 3),
-        ("sjdpp", WINDOW | {"relax": "multiplicative", "multiplied_mass": 2.0}, OPEN, 3),
-        ("gsd", WINDOW | {"code_distance": 1.9}, OPEN, 3),
-        ("jacobi", WINDOW, OPEN, 2),
-        ("zipar", {"window": 3}, OPEN, 12),
-    ],
-)
-def test_the_tokens_are_those_of_the_references(
-    method: str, knobs: dict[str, Any], prompt: Prompt, count: int, monkeypatch: pytest.MonkeyPatch, launches: dict[str, int]
+RUNS: list[tuple[str, dict[str, Any], Prompt, int]] = [  # and the steps with kernels, which are slow to interpret
+    ("ar", {}, OPEN, 5), ("ar", {}, FILTERED, 2), ("sjd", WINDOW, OPEN, 4), ("sjdpp", WINDOW, FILTERED, 2),
+    ("sjdpp", WINDOW | {"verify": "match seed"}, OPEN, 4), ("sjdpp", WINDOW | {"refresh": "coupled maximal"}, OPEN, 4),
+    ("sjdpp", WINDOW | {"refresh": "reuse mixture"}, OPEN, 3),
+    ("sjdpp", WINDOW | {"relax": "multiplicative", "multiplied_mass": 2.0}, OPEN, 3), ("gsd", WINDOW | {"code_distance": 1.9}, OPEN, 3),
+    ("jacobi", WINDOW, OPEN, 2), ("zipar", {"window": 3}, OPEN, 12), ("ar", {}, POINTS, 3), ("sjdpp", {"window": 3}, POINTS, 3),
+    ("sjdpp", {"window": 6, "verify": "match seed"}, POINTS, 3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("way", [NATIVE, TRITON])
+@pytest.mark.parametrize(("method", "knobs", "prompt", "count"), RUNS)
+def test_the_tokens_and_the_trace_are_those_of_the_references(
+    method: str, knobs: dict[str, Any], prompt: Prompt, count: int, way: str, monkeypatch: pytest.MonkeyPatch, launches: dict[str, int]
 ) -> None:
-    backbone = tiny.pictogram()
-    monkeypatch.setenv(VARIABLE, REFERENCE)
-    theirs = steps(backbone, method, knobs, prompt, count)
-    assert launches == {}
-    monkeypatch.setenv(VARIABLE, TRITON)
-    ours = steps(backbone, method, knobs, prompt, count)
+    found = []
+    for kind in (REFERENCE, way):
+        assert launches == {}
+        monkeypatch.setenv(VARIABLE, kind)
+        backbone = tiny.lowpoly() if prompt is POINTS else tiny.pictogram.__wrapped__()  # its own, because others find its head again
+        found.append(steps(backbone, method, knobs, prompt, count if way == TRITON else 12))
+    theirs, ours = found
     assert [(s.tokens, s.positions) for s in ours] == [(s.tokens, s.positions) for s in theirs]
     for mine, other in zip(ours, theirs, strict=True):
-        for name in ("entropy", "accept_probability"):
+        assert mine.trace.told | {"top"} == other.trace.told | {"top"}  # which kernels do not tell
+        for name in ("entropy", "accept_probability", *(["top"] if way == NATIVE else [])):
             if (value := getattr(other.trace, name)) is not None:
                 near(name, torch.as_tensor(getattr(mine.trace, name)), torch.as_tensor(value), 1e-4, 1e-5)
-    assert launches.get("verify_triton") or method in ("jacobi", "zipar")  # these draw by PyTorch, with the device's noise
-    assert launches.get("tree_attention_triton") or method == "ar"  # one row sees everything: nothing to mask
-
-
-@pytest.mark.parametrize(("method", "knobs"), [("sjdpp", {"window": 3}), ("ar", {})])
-def test_a_mesh_obeys_its_grammar_in_the_kernel(
-    method: str, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch, launches: dict[str, int]
-) -> None:
-    prompt, found = Prompt(points=tiny.sphere(), seed=1), []
-    for mode in (REFERENCE, TRITON):
-        monkeypatch.setenv(VARIABLE, mode)
-        found.append([step.tokens for step in steps(tiny.lowpoly(), method, knobs, prompt, 3)])
-    assert found[0] == found[1] and launches["verify_triton"] == 3
+    if way == NATIVE:
+        assert launches == {}
+    elif prompt is POINTS:
+        assert launches["verify_triton"] == 3
+    else:
+        assert launches.get("verify_triton") or method in ("jacobi", "zipar")  # these draw by PyTorch, with the device's noise
+        assert launches.get("tree_attention_triton") or method == "ar"  # one row sees everything: nothing to mask
 
 
 @pytest.mark.parametrize(("method", "prompt", "drafter"), [("sjdpp", OPEN, ""), ("cross_regression", OPEN, "predictive_stream")])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 import pytest
 import trimesh
 
 from engine.mesh.formats import pcd as pcd_format
 from engine.mesh.formats.source import Source
-from engine.mesh.read import READERS, read
+from engine.mesh.read import read
 from tests.engine.mesh.files import Scene, obj, off, pcd, ply, stl, text
 from tests.engine.mesh.shapes import QUADS, box, drawn, sphere_points, torus
 
@@ -34,8 +37,31 @@ def is_the_box(given) -> None:
     assert mesh.volume == pytest.approx(1.0, abs=1e-6)
 
 
-def test_every_reader_has_a_suffix_of_its_own():
-    assert all(suffix == suffix.lower() and suffix.startswith(".") for suffix in READERS)
+# --- meshes -----------------------------------------------------------------------------------------------------------
+
+FACES = {"triangles": TRIANGLES.tolist(), "quads": QUADS, "mixed": [*QUADS[:4], *TRIANGLES[8:].tolist()]}
+
+
+def trimesh_ply(path: Path, encoding: str) -> Path:
+    """A file of another writer."""
+    path.write_bytes(trimesh.Trimesh(CORNERS, TRIANGLES, process=False).export(file_type="ply", encoding=encoding))
+    return path
+
+
+MESHES: dict[str, Callable[[Path], Path]] = {
+    **{f"ply {order} {name}": lambda f, order=order, faces=faces: ply(f / "a.ply", CORNERS, faces, order)
+       for order in ORDERS for name, faces in FACES.items()},
+    **{f"ply of trimesh {encoding}": lambda f, encoding=encoding: trimesh_ply(f / "a.ply", encoding) for encoding in ("ascii", "binary")},
+    **{f"obj {name}": lambda f, name=name: obj(f / "a.obj", CORNERS, FACES[name]) for name in ("triangles", "quads")},
+    **{f"off {head!r}": lambda f, head=head: off(f / "a.off", CORNERS, QUADS, head, " 255 0 0 255" if head.startswith("C") else "")
+       for head in ("OFF\n# by hand\n", "OFF ", "COFF\n")},
+    **{f"stl {as_text}": lambda f, as_text=as_text: stl(f / "a.stl", CORNERS, TRIANGLES, as_text) for as_text in (True, False)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("make", MESHES.values(), ids=MESHES)
+def test_every_form_of_a_mesh_is_the_box(tmp_path, make):
+    is_the_box(read(make(tmp_path)))
 
 
 # --- PLY --------------------------------------------------------------------------------------------------------------
@@ -47,26 +73,8 @@ def test_ply_cloud(tmp_path, order):
     assert given.kind == "cloud" and given.surface is None
     same_places(given, CLOUD[:, :3])
     assert any("estimated" in note for note in given.notes)
-
-
-@pytest.mark.parametrize("order", ORDERS)
-def test_ply_cloud_with_normals(tmp_path, order):
     given = read(ply(tmp_path / "a.PLY", CLOUD, order=order, normals=True), up="y")
-    assert given.notes == []
-    assert given.points[:, 3:] == pytest.approx(CLOUD[:, 3:], abs=1e-6)
-
-
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("faces", [TRIANGLES.tolist(), QUADS, [*QUADS[:4], *TRIANGLES[8:].tolist()]], ids=["triangles", "quads", "mixed"])
-def test_ply_mesh(tmp_path, order, faces):
-    is_the_box(read(ply(tmp_path / "a.ply", CORNERS, faces, order)))
-
-
-@pytest.mark.parametrize("encoding", ["ascii", "binary"])
-def test_ply_of_trimesh(tmp_path, encoding):
-    path = tmp_path / "a.ply"
-    path.write_bytes(trimesh.Trimesh(CORNERS, TRIANGLES, process=False).export(file_type="ply", encoding=encoding))
-    is_the_box(read(path))
+    assert given.notes == [] and given.points[:, 3:] == pytest.approx(CLOUD[:, 3:], abs=1e-6)
 
 
 def test_ply_steps_over_other_elements(tmp_path):
@@ -79,12 +87,7 @@ def test_ply_steps_over_other_elements(tmp_path):
     same_places(read(tmp_path / "a.ply"), CLOUD[:, :3])
 
 
-# --- OBJ, OFF, STL ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("faces", [TRIANGLES.tolist(), QUADS], ids=["triangles", "quads"])
-def test_obj(tmp_path, faces):
-    is_the_box(read(obj(tmp_path / "a.obj", CORNERS, faces)))
+# --- OBJ ----------------------------------------------------------------------------------------------------
 
 
 def test_obj_with_relative_indices_and_continued_lines(tmp_path):
@@ -101,17 +104,6 @@ def test_obj_without_faces_is_a_cloud(tmp_path):
     given = read(tmp_path / "a.obj")
     assert given.kind == "cloud" and given.notes == []
     assert given.points[:, 3:] == pytest.approx(CLOUD[:, 3:], abs=1e-6)
-
-
-@pytest.mark.parametrize("head", ["OFF\n# by hand\n", "OFF ", "COFF\n"])
-def test_off(tmp_path, head):
-    behind = " 255 0 0 255" if head.startswith("C") else ""
-    is_the_box(read(off(tmp_path / "a.off", CORNERS, QUADS, head, behind)))
-
-
-@pytest.mark.parametrize("as_text", [True, False], ids=["ascii", "binary"])
-def test_stl(tmp_path, as_text):
-    is_the_box(read(stl(tmp_path / "a.stl", CORNERS, TRIANGLES, as_text)))
 
 
 # --- text and arrays --------------------------------------------------------------------------------------------------

@@ -81,13 +81,6 @@ def test_a_clean_glb_shares_its_vertices(tmp_path):
     assert len(mesh.vertices) == len(vertices)
 
 
-@pytest.mark.parametrize("suffix", [".obj", ".stl"])
-def test_formats_without_colours_say_so(tmp_path, suffix):
-    with pytest.raises(BadOutput, match=r"cannot hold colours of faces\. Choose one of: \.glb, \.ply\.$"):
-        write(tmp_path / f"a{suffix}", *box(), colours(12))
-    assert not list(tmp_path.iterdir())
-
-
 def test_settings_travel_inside(tmp_path):
     assert settings(write(tmp_path / "a.glb", *box(), metadata=SETTINGS)) == SETTINGS
     assert settings(write(tmp_path / "b.glb", *box(), colours(12), SETTINGS)) == SETTINGS
@@ -128,27 +121,22 @@ def test_a_glb_keeps_the_rules_of_the_format(tmp_path):
 # --- what cannot be written -------------------------------------------------------------------------------------------
 
 
-def test_an_unknown_format(tmp_path):
-    with pytest.raises(BadOutput, match=r"cannot be written as a\.fbx\. Choose one of: \.glb, \.obj, \.ply, \.stl\.$"):
-        write(tmp_path / "a.fbx", *box())
+NO_COLOURS = r"cannot hold colours of faces\. Choose one of: \.glb, \.ply\.$"
+EMPTY = np.zeros((3, 3)), np.zeros((0, 3), int)
+REFUSED = {
+    "colours in an obj": ("a.obj", (*box(), colours(12)), NO_COLOURS), "colours in an stl": ("a.stl", (*box(), colours(12)), NO_COLOURS),
+    "an unknown format": ("a.fbx", box(), r"cannot be written as a\.fbx\. Choose one of: \.glb, \.obj, \.ply, \.stl\.$"),
+    "no faces": ("a.glb", EMPTY, "no faces"), "a folder that is not there": ("nowhere/a.glb", box(), r"Cannot write .*nowhere.* --out"),
+    "a name that is a folder": ("folder.glb", box(), "Cannot write"),
+}  # fmt: skip
 
 
-def test_a_mesh_without_faces(tmp_path):
-    with pytest.raises(BadOutput, match="no faces"):
-        write(tmp_path / "a.glb", np.zeros((3, 3)), np.zeros((0, 3), int))
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(BadOutput, match=r"Cannot write .*nowhere.* --out"):
-        write(tmp_path / "nowhere" / "a.glb", *box())
-
-
-def test_a_name_that_is_a_folder(tmp_path):
-    (tmp_path / "a.glb").mkdir()
-    with pytest.raises(BadOutput, match="Cannot write"):
-        write(tmp_path / "a.glb", *box())
-    assert [p.name for p in tmp_path.iterdir()] == ["a.glb"]
+@pytest.mark.parametrize(("name", "given", "said"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_written_is_a_sentence_and_leaves_nothing(tmp_path, name, given, said):
+    (tmp_path / "folder.glb").mkdir()
+    with pytest.raises(BadOutput, match=said):
+        write(tmp_path / name, *given)
+    assert [p.name for p in tmp_path.iterdir()] == ["folder.glb"]
 
 
 def test_a_failure_leaves_the_old_file(tmp_path, monkeypatch):

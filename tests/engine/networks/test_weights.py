@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -105,24 +105,23 @@ def sentence(error: pytest.ExceptionInfo) -> str:
         (b'"text"', "a text, not an object"),
         (b"null", "not an object"),
         (b"[" * 200_000, "not JSON"),
+        (1 << 30, "card"),
+        (-1, "card"),
     ],
 )
-def test_a_damaged_card_is_a_sentence(tmp_path: Path, content: bytes, word: str) -> None:
-    (tmp_path / "card.json").write_bytes(content)
+def test_a_damaged_card_is_a_sentence(tmp_path: Path, content: bytes | int, word: str) -> None:
+    """content : its bytes; a number: so many zeros; -1: it is a folder"""
+    path = tmp_path / "card.json"
+    if content == -1:
+        path.mkdir()
+    elif isinstance(content, int):
+        with path.open("wb") as file:
+            file.truncate(content)
+    else:
+        path.write_bytes(content)
     with pytest.raises(MissingWeights, match=word) as caught:
         read_card(tmp_path)
     sentence(caught)
-
-
-def test_a_card_that_is_a_folder_or_too_large_is_a_sentence(tmp_path: Path) -> None:
-    (tmp_path / "one" / "card.json").mkdir(parents=True)
-    (tmp_path / "two").mkdir()
-    with (tmp_path / "two" / "card.json").open("wb") as file:
-        file.truncate(1 << 30)
-    for name in ("one", "two"):
-        with pytest.raises(MissingWeights) as caught:
-            read_card(tmp_path / name)
-        sentence(caught)
 
 
 CARDS: list[tuple[str, str, object]] = [  # model, entry, what it becomes (... = it is taken out); faults/test_cards.py has random ones
@@ -137,6 +136,17 @@ CARDS: list[tuple[str, str, object]] = [  # model, entry, what it becomes (... =
     *(("judge", "judge.settings.width", value) for value in (10**9, 25)),
     ("pictogram", "decoder.settings.depth", 3), ("judge", "judge.settings.depth", 3), ("pictogram", "sides", [9]),
     *((model, entry, value) for model, entry in (("pictogram", "decoder.files"), ("lowpoly", "model.files")) for value in (..., 99, "2")),
+    *(("heads", entry, value) for entry in ("heads", "heads.heads_cross", "heads.heads_cross.settings") for value in (..., [])),
+    *(("heads", f"heads.heads_cross.settings.{name}", value) for name in ("depth", "width", "heads") for value in (10**9, 5)),
+    ("heads", "heads.heads_cross.backbone", "0123456789abcdef"),
+    *(("heads", "heads.heads_cross.settings.kind", kind) for kind in ("mlp", "other")),
+    *(("drafter", entry, value) for entry in ("feature_draft", "feature_draft.settings") for value in ([], {})),
+    *(("drafter", f"feature_draft.settings.{name}", value) for name in ("width", "heads", "inner") for value in (10**9, None)),
+    ("drafter", "feature_draft.backbone", "0123456789abcdef"), ("resampler", "resampler", []),
+    *(("resampler", "resampler.spreads", value) for value in ({"2": -1e-9}, {"x": 0.1})),
+    *(("resampler", "resampler.networks", value) for value in (
+        {"3": {}}, {"2": 5}, [1], {"2": {"factor": 2, "width": 10**6}}, {"2": {"factor": 2, "strange": 3}})),
+    ("resampler", "resampler.tokens", "0123456789abcdef"),
     *(("pictogram", "sha256", value) for value in ({"tokenizer.safetensors": 3}, {}, {"tokenizer.safetensors": "0" * 64})),
 ]  # fmt: skip
 
@@ -168,65 +178,19 @@ def changed(folder: Path, entry: str, value: object) -> Iterator[None]:
         path.write_bytes(before)
 
 
-LOADERS = {"pictogram": pictogram.load, "lowpoly": lowpoly.load, "judge": judge.load}
+LOADERS: dict[str, tuple[str, Callable[[Path], object]]] = {  # the folder that holds it, and what reads it
+    "pictogram": ("pictogram", pictogram.load), "lowpoly": ("lowpoly", lowpoly.load), "judge": ("judge", judge.load),
+    "heads": ("lowpoly", lambda folder: lowpoly.load(folder).drafter("mesh_heads").of("cross-attention")),
+    "drafter": ("lowpoly", lambda folder: lowpoly.load(folder).drafter("feature_draft")),
+    "resampler": ("pictogram", lambda folder: read_resampler(folder, read_card(folder), pictogram.load_tokenizer(folder))),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("model", "entry", "value"), CARDS)
-def test_a_card_with_a_wrong_entry_is_a_sentence(models: Path, model: str, entry: str, value: object) -> None:
-    with changed(models / model, entry, value), pytest.raises(MissingWeights) as caught:
-        LOADERS[model](models / model)
-    sentence(caught)
-
-
-@pytest.mark.parametrize(
-    ("entry", "value"),
-    [(entry, value) for entry in ("heads", "heads.heads_cross", "heads.heads_cross.settings") for value in (..., [])]
-    + [(f"heads.heads_cross.settings.{name}", value) for name in ("depth", "width", "heads") for value in (10**9, 5)]
-    + [
-        ("heads.heads_cross.backbone", "0123456789abcdef"),
-        ("heads.heads_cross.settings.kind", "mlp"),
-        ("heads.heads_cross.settings.kind", "other"),
-    ],
-)
-def test_heads_with_a_wrong_row_are_a_sentence(models: Path, entry: str, value: object) -> None:
-    with changed(models / "lowpoly", entry, value):
-        heads = lowpoly.load(models / "lowpoly").drafter("mesh_heads")
-        with pytest.raises(MissingWeights) as caught:
-            heads.of("cross-attention")
-    sentence(caught)
-
-
-@pytest.mark.parametrize(
-    ("entry", "value"),
-    [(entry, value) for entry in ("feature_draft", "feature_draft.settings") for value in ([], {})]
-    + [(f"feature_draft.settings.{name}", value) for name in ("width", "heads", "inner") for value in (10**9, None)]
-    + [("feature_draft.backbone", "0123456789abcdef")],
-)
-def test_a_drafter_with_a_wrong_row_is_a_sentence(models: Path, entry: str, value: object) -> None:
-    with changed(models / "lowpoly", entry, value):
-        model = lowpoly.load(models / "lowpoly")
-        with pytest.raises(MissingWeights) as caught:
-            model.drafter("feature_draft")
-    sentence(caught)
-
-
-@pytest.mark.parametrize(
-    ("entry", "value"),
-    [
-        ("resampler", []),
-        ("resampler.spreads", {"2": float("1e-9") * -1}),
-        ("resampler.spreads", {"x": 0.1}),
-        ("resampler.networks", {"3": {}}),
-        ("resampler.networks", {"2": 5}),
-        ("resampler.networks", [1]),
-        ("resampler.networks", {"2": {"factor": 2, "width": 10**6}}),
-        ("resampler.networks", {"2": {"factor": 2, "strange": 3}}),
-        ("resampler.tokens", "0123456789abcdef"),
-    ],
-)
-def test_a_resampler_with_a_wrong_row_is_a_sentence(models: Path, entry: str, value: object) -> None:
-    with changed(models / "pictogram", entry, value), pytest.raises(MissingWeights) as caught:
-        read_resampler(models / "pictogram", read_card(models / "pictogram"), pictogram.load_tokenizer(models / "pictogram"))
+@pytest.mark.parametrize(("kind", "entry", "value"), CARDS)
+def test_a_card_with_a_wrong_entry_is_a_sentence(models: Path, kind: str, entry: str, value: object) -> None:
+    name, read = LOADERS[kind]
+    with changed(models / name, entry, value), pytest.raises(MissingWeights) as caught:
+        read(models / name)
     sentence(caught)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from transformers import GenerationMixin
+from transformers import GenerationMixin, PreTrainedModel
 
 from engine.backbones.janus import Janus
 from engine.core import Prompt, Sampling
@@ -31,17 +33,26 @@ PROCESSED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("settings", [{}, GUIDED, {"guidance_scale": 1.5}], ids=["plain", "negative prompt", "guidance"])
-def test_classes(name: str, settings: dict[str, Any]) -> None:
-    model = MODELS[name]()
-    expected = plain(model, **settings)
+LONG = [token % 39 + 1 for token in range(0, 210, 7)]  # longer than the window of 16
+SETTINGS = {"plain": {}, "negative prompt": GUIDED, "guidance": {"guidance_scale": 1.5}}
+SAME: dict[str, tuple[Callable[[], PreTrainedModel], str, list[int], dict[str, Any]]] = {  # a model, a method, a prompt, settings
+    **{f"{name}, {how}": (model, "sjdpp", PROMPT, SETTINGS[how]) for name, model in MODELS.items() for how in SETTINGS},
+    **{method: (models.llama, method, PROMPT, GUIDED) for method in ("ar", "jacobi", "sjd", "lookup", "gsd", "sjdpp_published")},
+    "eager attention": (partial(models.llama, "eager"), "sjdpp", PROMPT, GUIDED),
+    "a prompt of one token": (models.llama, "sjdpp", [3], GUIDED),
+}
+
+
+@pytest.mark.parametrize(("model", "method", "prompt", "settings"), SAME.values(), ids=SAME)
+def test_the_tokens_are_those_of_generate(
+    model: Callable[[], PreTrainedModel], method: str, prompt: list[int], settings: dict[str, Any]
+) -> None:
+    expected = plain(model(), prompt, **settings)
     assert len(set(expected[0])) > 5  # a model that repeats one token would prove nothing
-    assert ours(model, window=6, **settings) == expected
+    assert ours(model(), method, prompt, **({"window": 6} if method == "sjdpp" else {}), **settings) == expected
 
 
 WINDOWED = {"every layer": models.mistral, "some layers": models.gemma3}
-LONG = [token % 39 + 1 for token in range(0, 210, 7)]  # longer than the window of 16
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
@@ -56,11 +67,14 @@ def test_layers_that_attend_to_a_window(attention: str, kind: str, settings: dic
     assert ours(model, ids=prompt, max_new_tokens=36, window=6, **settings) == expected
 
 
-@pytest.mark.parametrize("kind", WINDOWED)
-def test_a_batch_with_left_padding_and_a_window(kind: str) -> None:
-    ids, mask = torch.tensor([[0, 0, 7, 9, 11], PROMPT]), torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
-    settings = {"attention_mask": mask, "max_new_tokens": 30}
-    assert ours(WINDOWED[kind](), ids=ids, window=6, **settings) == plain(WINDOWED[kind](), ids, **settings)
+@pytest.mark.parametrize("build", [models.llama, *WINDOWED.values()])
+def test_a_batch_with_left_padding(build: Callable[[], PreTrainedModel]) -> None:
+    ids = torch.tensor([[0, 0, 7, 9, 11], PROMPT])
+    settings = {"attention_mask": torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]]), "max_new_tokens": 30}
+    expected = plain(build(), ids, **settings)
+    assert ours(build(), ids=ids, window=6, **settings) == expected
+    settings["eos_token_id"] = expected[0][7]  # the first sequence ends early, and is padded
+    assert ours(build(), ids=ids, **settings) == plain(build(), ids, **settings)
 
 
 def test_a_window_that_is_forgotten_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,11 +82,6 @@ def test_a_window_that_is_forgotten_is_seen(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Attention, "masks", lambda self, visible, slots, kept: {"full_attention": visible, "sliding_attention": visible})
     for model in (models.mistral(), models.gemma3()):
         assert ours(model, ids=LONG, max_new_tokens=36, window=6) != plain(model, LONG, max_new_tokens=36)
-
-
-@pytest.mark.parametrize("method", ["ar", "jacobi", "sjd", "lookup", "gsd", "sjdpp_published"])
-def test_methods(method: str) -> None:
-    assert ours(models.llama(), method, **GUIDED) == plain(models.llama(), **GUIDED)
 
 
 def test_zipar_draws_a_picture_in_fewer_passes() -> None:
@@ -86,20 +95,12 @@ def test_zipar_draws_a_picture_in_fewer_passes() -> None:
     assert not found.totals[0]["exact"]
 
 
-def test_eager_attention() -> None:
-    assert ours(models.llama("eager"), window=6, **GUIDED) == plain(models.llama("eager"), **GUIDED)
-
-
 @pytest.mark.parametrize("settings", PROCESSED.values(), ids=PROCESSED)
 def test_processors_of_the_caller(settings: dict[str, Any]) -> None:
     model = models.llama()
     expected = plain(model, **settings)
     assert expected != plain(model)  # the processor matters
     assert ours(model, window=6, **settings) == expected
-
-
-def test_a_prompt_of_one_token() -> None:
-    assert ours(models.llama(), ids=[3], window=6, **GUIDED) == plain(models.llama(), [3], **GUIDED)
 
 
 @pytest.mark.parametrize("place", [0, 5, 6])
@@ -121,15 +122,6 @@ def test_stopping_criteria_of_the_caller() -> None:
     expected = plain(models.llama(), stopping_criteria=[seen_twice])
     assert len(expected[0]) < len(PROMPT) + 24
     assert ours(models.llama(), window=8, stopping_criteria=[seen_twice]) == expected
-
-
-def test_a_batch_with_left_padding() -> None:
-    model = models.llama()
-    ids, mask = torch.tensor([[0, 0, 7, 9, 11], PROMPT]), torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
-    expected = plain(model, ids, attention_mask=mask)
-    assert ours(model, ids=ids, attention_mask=mask, window=6) == expected
-    ends = expected[0][7]  # the first sequence ends early, and is padded
-    assert ours(model, ids=ids, attention_mask=mask, eos_token_id=ends) == plain(model, ids, attention_mask=mask, eos_token_id=ends)
 
 
 def test_a_picture_of_janus_is_that_of_its_own_loop_and_of_our_engine() -> None:

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import islice
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from engine.backbones.lowpoly import MaskedGrammar
-from engine.core import Chosen, Prompt, Sampling
+from engine.core import Chosen
 from engine.dispatch.choice import NATIVE, REFERENCE, TRITON, VARIABLE
-from engine.methods import METHODS
 from engine.noise import ACCEPT, DRAW, RESIDUAL, Noise
 from engine.noise import kernel as noise
-from engine.run import generate
 from engine.sampling import guide, warp
 from engine.verify.choice import is_host, scored
 from engine.verify.host import best_along, penalties_of
 from research.bench.kernel_cases import window
-from tests.engine.backbones import tiny
 from tests.engine.kernels.near import near
 from tests.engine.verify.requests import BPT, CASES, START, host_verdict, rows_of
 
@@ -109,7 +104,7 @@ def test_numbers_of_a_run_are_the_same_one_by_one_and_at_once() -> None:
     assert (own.gumbel_row(7) == own.gumbel(7, 1)[0].numpy()).all()
 
 
-# --- the choice, and runs ---------------------------------------------------------------------------------------------
+# --- the choice ---------------------------------------------------------------------------------------------
 
 
 def test_the_reference_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,48 +116,3 @@ def test_the_reference_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv(VARIABLE, REFERENCE)
     request = CASES["R7-V1000-top-p"]
     assert torch.equal(scored(request.logits, request.sampling, None), warp(request.logits[0], request.sampling))
-
-
-OPEN = Prompt("red apple", seed=3)
-FILTERED = Prompt("red apple", seed=3, sampling=Sampling(0.9, 20, 0.9, 2.0))
-POINTS = Prompt(points=tiny.sphere(), seed=1)  # a mesh, whose drafts obey its grammar
-WINDOW: dict[str, Any] = {"window": 5}
-
-
-@pytest.mark.parametrize(
-    ("method", "knobs", "prompt"),
-    [
-        ("ar", {}, OPEN),
-        ("ar", {}, FILTERED),
-        ("sjd", WINDOW, OPEN),
-        ("sjdpp", WINDOW, FILTERED),
-        ("sjdpp", WINDOW | {"verify": "match seed"}, OPEN),
-        ("sjdpp", WINDOW | {"refresh": "coupled maximal"}, OPEN),
-        ("sjdpp", WINDOW | {"refresh": "reuse mixture"}, OPEN),
-        ("sjdpp", WINDOW | {"relax": "multiplicative", "multiplied_mass": 2.0}, OPEN),
-        ("gsd", WINDOW | {"code_distance": 1.9}, OPEN),
-        ("jacobi", WINDOW, OPEN),
-        ("zipar", {"window": 3}, OPEN),
-        ("ar", {}, POINTS),
-        ("sjdpp", {"window": 3}, POINTS),
-        ("sjdpp", {"window": 6, "verify": "match seed"}, POINTS),
-    ],
-)
-def test_the_tokens_and_the_trace_are_those_of_the_reference(
-    method: str, knobs: dict[str, Any], prompt: Prompt, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = []
-    for kind in (REFERENCE, NATIVE):
-        monkeypatch.setenv(VARIABLE, kind)
-        model = tiny.lowpoly() if prompt is POINTS else tiny.pictogram.__wrapped__()  # its own, because others find its head again
-        run = generate(model, METHODS[method], prompt, knobs)
-        found.append(list(islice(run, 12)))
-        run.stop()
-        next(run, None)
-    theirs, ours = found
-    assert [(s.tokens, s.positions) for s in ours] == [(s.tokens, s.positions) for s in theirs]
-    for mine, other in zip(ours, theirs, strict=True):
-        assert mine.trace.told == other.trace.told
-        for name in ("entropy", "accept_probability", "top"):
-            if (value := getattr(other.trace, name)) is not None:
-                near(name, torch.as_tensor(getattr(mine.trace, name)), torch.as_tensor(value), 1e-4, 1e-5)
