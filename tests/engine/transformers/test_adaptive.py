@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import pytest
 import torch
-from transformers import PreTrainedModel
+from transformers import LlamaForCausalLM, PreTrainedModel, TemperatureLogitsWarper, TopKLogitsWarper
 
 from engine.dispatch.choice import REFERENCE, VARIABLE
 from engine.errors import NotSupported
@@ -17,11 +18,10 @@ from engine.transformers import adaptive, foretoken
 from engine.transformers.costs import PassCosts
 from research.exactness.mutants import MUTANTS
 from research.exactness.mutation import Mutant
-from research.exactness.power import detectable, statistic
+from research.exactness.power import Law, detectable, statistic
 from tests.engine.transformers import models
 from tests.engine.transformers.models import PROMPT, plain
 from tests.engine.transformers.test_requests import Forgetful
-from tests.engine.transformers.test_sampling import LAW, law, small
 
 LONG = 240
 FREE: Callable[[int], float] = lambda rows: 1.0  # noqa: E731
@@ -170,7 +170,30 @@ def test_the_callable_keeps_the_report_of_its_last_call() -> None:
     assert all("too short" in each["reason"] for each in call.report)
 
 
-WORDS_DRAWN, RUNS = 4, 700
+WORDS_DRAWN, RUNS, IDS = 4, 700, 5
+LAW = {"do_sample": True, "temperature": 0.5, "top_k": 4}
+
+
+def small() -> LlamaForCausalLM:
+    """One layer and five ids, so that every sequence can be enumerated."""
+    return models.llama(
+        vocab_size=IDS, num_hidden_layers=1, hidden_size=16, intermediate_size=16, num_attention_heads=2, num_key_value_heads=1
+    )
+
+
+def law(model: LlamaForCausalLM, prompt: list[int], length: int) -> Law:
+    """The probability of every continuation, from the model's plain passes and transformers' own processors."""
+    found: Law = {(): 1.0}
+    for _ in range(length):
+        ids = torch.tensor([[*prompt, *sequence] for sequence in found])
+        scores = TopKLogitsWarper(LAW["top_k"])(ids, TemperatureLogitsWarper(LAW["temperature"])(ids, model(ids).logits[:, -1]))
+        rows = torch.softmax(scores.double(), -1).tolist()
+        found = {
+            (*sequence, token): chance * row[token]
+            for ((sequence, chance), row), token in product(zip(found.items(), rows, strict=True), range(IDS))
+            if row[token] > 0
+        }
+    return found
 
 
 def switched(monkeypatch: pytest.MonkeyPatch, runs: int) -> tuple[Counter[tuple[int, ...]], Counter[str], dict[tuple[int, ...], float]]:
