@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from engine.mesh.surface import is_simple
+
 LONGEST_SIDE = 1.9  # of the bounding box, in the model's cube -1..1
 SORT_BLOCKS = 4  # per axis: the vertex sort goes block by block, in coarser blocks than those of the tokens
 NOTHING = -1  # the kind of an id that carries no geometry
@@ -181,8 +183,7 @@ def _rows_key(rows: np.ndarray, base: int) -> np.ndarray:
 
 def _distinct_faces(faces: np.ndarray, count: int) -> np.ndarray:
     """Indices of the faces int [F, 3] to keep: those with three different vertices, without repeats of an oriented face."""
-    whole = (faces[:, 0] != faces[:, 1]) & (faces[:, 1] != faces[:, 2]) & (faces[:, 2] != faces[:, 0])
-    kept = np.flatnonzero(whole)
+    kept = np.flatnonzero(is_simple(faces))
     _, first = np.unique(_rows_key(_rotated(faces[kept]), count), return_index=True)
     return kept[np.sort(first)]
 

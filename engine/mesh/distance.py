@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from engine.mesh import surface
-from engine.mesh.frame import SIDE
+from engine.mesh.frame import SIDE, centred, fit
 from engine.mesh.nearest import Nearest
 from engine.mesh.random_streams import COMPARE, generator
 
@@ -82,12 +82,7 @@ def _boxed(shape: Shape) -> Shape | None:
     """The shape centred, with a box of longest side 1.9; None if it has no points."""
     if not _available(shape):
         return None
-    points = _box_points(shape)
-    low, high = points.min(0), points.max(0)
-    middle, scale = (low + high) / 2, SIDE / float((high - low).max())
-    if isinstance(shape, tuple):
-        return (np.asarray(shape[0], np.float64) - middle) * scale, shape[1]
-    return np.concatenate([(shape[:, :3] - middle) * scale, shape[:, 3:]], 1)
+    return (fit(_box_points(shape), "y").to_model(shape[0]), shape[1]) if isinstance(shape, tuple) else centred(shape)
 
 
 def _two_samples(shape: Shape, count: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

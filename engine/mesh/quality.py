@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from engine.mesh.surface import areas, crosses
+from engine.mesh.surface import areas, crosses, is_simple
 
 THIN = 1e-8  # a triangle is degenerate below this height, as a share of the longest side of the box
 FLAT = np.cos(np.radians(10.0))  # two triangles that bend less can form a quad
@@ -35,7 +35,7 @@ def quality(vertices: np.ndarray, faces: np.ndarray) -> dict[str, Any]:
             "faces": 0, "vertices": 0, "edges": 0, "watertight": False, "winding_consistent": False, "components": 0, "degenerate": 0,
             "duplicate": 0, "open_edges_percent": 0.0, "non_manifold_edges_percent": 0.0, "euler": 0, "quad_percent": None,
         }  # fmt: skip
-    whole = faces[_is_simple(faces)]
+    whole = faces[is_simple(faces)]
     edges, users, along = _edges(whole)
     share = 100.0 / max(len(edges), 1)
     used = len(np.unique(faces))
@@ -64,16 +64,11 @@ def merged(vertices: np.ndarray, faces: np.ndarray) -> tuple[np.ndarray, np.ndar
 def is_inside_out(vertices: np.ndarray, faces: np.ndarray) -> bool:
     """Whether a closed mesh with consistent faces has a negative volume; False for any other mesh, where it is undefined."""
     vertices, faces = merged(vertices, faces)
-    _, users, along = _edges(faces[_is_simple(faces)])
+    _, users, along = _edges(faces[is_simple(faces)])
     if not len(users) or not (users == 2).all() or not (along == 1).all():
         return False
     corner = vertices[faces[:, 0]] - vertices.mean(0)
     return float(np.einsum("fc,fc->", corner, crosses(vertices, faces))) < 0
-
-
-def _is_simple(faces: np.ndarray) -> np.ndarray:
-    """Which faces have three different corners, bool [F]."""
-    return (faces[:, 0] != faces[:, 1]) & (faces[:, 1] != faces[:, 2]) & (faces[:, 2] != faces[:, 0])
 
 
 def _edges(faces: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -10,6 +10,7 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from engine.mesh.quality import merged
+from engine.mesh.surface import is_simple
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def repair(vertices: np.ndarray, faces: np.ndarray) -> Repair:
     from trimesh import repair as mend  # slow to import
 
     places, corners = merged(vertices, faces)
-    simple = corners[(corners != np.roll(corners, 1, 1)).all(1)]
+    simple = corners[is_simple(corners)]
     if not len(simple):
         return Repair(False, False, 0, 0, 0, False, False, places, simple)
     mesh = Trimesh(places, simple.copy(), process=False)  # it is mended in place

@@ -63,7 +63,8 @@ def _moves(
     places: np.ndarray, corners: np.ndarray, cloud: np.ndarray, smooth: csr_array, size: float, random: np.random.Generator
 ) -> np.ndarray:
     """The move of every vertex in one round, [V, 3]: the least squares of all pairs and of the differences along the edges."""
-    face, share = _drawn(places, corners, random)
+    face, u, v = surface.places(surface.areas(places, corners), COUNT, random)
+    share = np.stack([1 - u - v, u, v], 1)
     at = np.einsum("nk,nkc->nc", share, places[corners[face]])
     far, nearest = Nearest(cloud[:, :3]).query(at)
     near, back = Nearest(at).query(cloud[:, :3])
@@ -88,12 +89,3 @@ def _face_alike(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
         return np.ones(len(ours), bool)
     same = np.einsum("nc,nc->n", ours, theirs)
     return same * (np.sign(np.sign(same).sum()) or 1.0) >= 0
-
-
-def _drawn(places: np.ndarray, corners: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Points drawn uniformly from the surface: the face of each, int [COUNT], and the shares of its corners, [COUNT, 3]."""
-    ends = np.cumsum(surface.areas(places, corners))
-    face = np.searchsorted(ends, random.random(COUNT) * ends[-1], side="right").clip(0, np.searchsorted(ends, ends[-1]))
-    u, v = random.random((2, COUNT))
-    u, v = np.where(u + v > 1, 1 - u, u), np.where(u + v > 1, 1 - v, v)
-    return face, np.stack([1 - u - v, u, v], 1)

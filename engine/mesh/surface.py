@@ -16,13 +16,25 @@ def areas(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
     return np.linalg.norm(crosses(vertices, faces), axis=1) / 2
 
 
+def is_simple(faces: np.ndarray) -> np.ndarray:
+    """Which faces [F, 3] have three different corners, bool [F]."""
+    return (faces[:, 0] != faces[:, 1]) & (faces[:, 1] != faces[:, 2]) & (faces[:, 2] != faces[:, 0])
+
+
+def places(areas: np.ndarray, count: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Places drawn uniformly from faces with these areas [F], in any unit: faces int [count], and the shares of their second and third
+    corners [count]."""
+    ends = np.cumsum(areas)
+    chosen = np.searchsorted(ends, random.random(count) * ends[-1], side="right").clip(0, np.searchsorted(ends, ends[-1]))
+    u, v = random.random((2, count))
+    return chosen, *(np.where(u + v > 1, 1 - each, each) for each in (u, v))  # the other half of the parallelogram, folded back
+
+
 def draw(vertices: np.ndarray, faces: np.ndarray, count: int, random: np.random.Generator) -> np.ndarray:
     """Points and unit normals [count, 6], float64, uniform over the area, which must not be zero."""
     normals = crosses(vertices, faces)
     length = np.linalg.norm(normals, axis=1)
-    ends = np.cumsum(length)
-    chosen = np.searchsorted(ends, random.random(count) * ends[-1], side="right").clip(0, np.searchsorted(ends, ends[-1]))
-    u, v = random.random((2, count, 1))
-    u, v = np.where(u + v > 1, 1 - u, u), np.where(u + v > 1, 1 - v, v)  # the other half of the parallelogram, folded back
+    chosen, *shares = places(length, count, random)
+    u, v = (share[:, None] for share in shares)
     a, b, c = (np.asarray(vertices, np.float64)[faces[chosen, k]] for k in range(3))
     return np.concatenate([a + u * (b - a) + v * (c - a), normals[chosen] / length[chosen, None]], 1)

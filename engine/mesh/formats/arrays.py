@@ -97,9 +97,7 @@ def _archive(source: Source, archive: zipfile.ZipFile) -> Raw:
         source.check(info.file_size, FILE_BYTES, "arrays, once unpacked,")
     if faces is not None:
         return _mesh(source, archive, found, faces)
-    draw = Draw()
-    for block in _stream(source, archive, found, normals):
-        draw.add(block)
+    draw = Draw(_stream(source, archive, found, normals))
     rows = draw.rows(6)
     if normals is None:
         return cloud(rows, draw.seen)

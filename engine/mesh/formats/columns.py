@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,6 +56,15 @@ class Columns:
     def used(self) -> tuple[int, ...]:
         """All indices."""
         return (*self.places, *(self.normals or ()))
+
+
+def named(columns: Mapping[str, np.ndarray], normals: tuple[str, str, str], total: int) -> Raw:
+    """The points of columns [N] that are named x, y and z, and their normals if all of them are there."""
+    places, directions = (
+        np.stack([columns[name] for name in names], 1, dtype=np.float64) if set(names) <= columns.keys() else None
+        for names in (("x", "y", "z"), normals)
+    )
+    return Raw(places, directions, total=total)
 
 
 # --- by name ----------------------------------------------------------------------------------------------------------

@@ -29,6 +29,11 @@ def as_number(word: str) -> float | None:
     return None
 
 
+def as_decimal(word: str) -> float | None:
+    """Value of a word whose comma can only mark decimals; None if it is no number."""
+    return as_number(word.replace(",", ".") if WITH_COMMA.fullmatch(word) else word)
+
+
 @dataclass(frozen=True)
 class Dialect:
     """Form of the lines of a table.

@@ -106,7 +106,7 @@ class _Body:
         line = int(np.searchsorted(ends, self.start))  # values that follow the counts in their line are no vertices
         starts, stops = ends[line : line + self.vertices], ends[line + 1 : line + 1 + self.vertices]
         if len(stops) < self.vertices:
-            raise self.source.damaged(f"it claims {self.vertices:,} vertices and ends after {len(stops):,}")
+            raise self.source.short(self.vertices, "vertices", len(stops))
         sizes = stops - starts
         if self.vertices and (sizes[0] < 3 or (sizes != sizes[0]).any()):
             wrong = 0 if sizes[0] < 3 else int(np.flatnonzero(sizes != sizes[0])[0])
@@ -118,8 +118,7 @@ class _Body:
         """Indices [V, 3] of coordinates, and the index after the vertices, where each has `width` values."""
         stop = self.start + self.vertices * width
         if stop > len(self.numbers.values):
-            whole = (len(self.numbers.values) - self.start) // width
-            raise self.source.damaged(f"it claims {self.vertices:,} vertices and ends after {whole:,}")
+            raise self.source.short(self.vertices, "vertices", (len(self.numbers.values) - self.start) // width)
         return np.arange(self.start, stop, width)[:, None] + np.arange(3), stop
 
     def _polygons(self, at: int, ends_of_lines: bool) -> tuple[np.ndarray, np.ndarray, int]:
@@ -135,7 +134,7 @@ class _Body:
         starts, sizes = np.empty(self.faces, np.int64), np.empty(self.faces, np.int64)
         for face in range(self.faces):
             if at >= len(values):
-                raise self.source.damaged(f"it claims {self.faces:,} faces and ends after {face:,}")
+                raise self.source.short(self.faces, "faces", face)
             size = values[at] if values[at] == values[at] // 1 else self.numbers.whole(np.array([at]))[0]
             stop = at + 1 + int(size)
             if size < 0 or stop > len(values):

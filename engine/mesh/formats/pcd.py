@@ -7,6 +7,7 @@ from typing import BinaryIO
 import numpy as np
 
 from engine.errors import BadFile
+from engine.mesh.formats.columns import named
 from engine.mesh.formats.source import Draw, Raw, Source, plain, spread
 from engine.mesh.formats.text import as_text, blocks
 
@@ -65,23 +66,17 @@ def _row(source: Source, head: dict[str, list[str]]) -> tuple[np.dtype, int]:
     return row, count
 
 
-def _raw(columns: dict[str, np.ndarray], total: int) -> Raw:
+def _raw(fields: dict[str, np.ndarray], total: int) -> Raw:
     """Fields [n, 1] by name -> points and normals."""
-
-    def stack(names: tuple[str, ...]) -> np.ndarray:
-        return np.concatenate([columns[name] for name in names], 1, dtype=np.float64)
-
-    return Raw(stack(("x", "y", "z")), stack(NORMALS) if set(NORMALS) <= set(columns) else None, total=total)
+    return named({name: values[:, 0] for name, values in fields.items() if name in (*"xyz", *NORMALS)}, NORMALS, total)
 
 
 def _ascii(source: Source, file: BinaryIO, row: np.dtype, count: int, line: int) -> Raw:
     widths = [row[name].shape[0] for name in row.names]
     ends = np.cumsum(widths)
-    draw = Draw()
-    for block in blocks(as_text(file), source, line, int(ends[-1]), count):
-        draw.add(block)
+    draw = Draw(blocks(as_text(file), source, line, int(ends[-1]), count))
     if draw.seen < count:
-        raise source.damaged(f"it claims {count:,} points and ends after {draw.seen:,}")
+        raise source.short(count, "points", draw.seen)
     rows = draw.rows(int(ends[-1]))
     return _raw({name: rows[:, end - width : end] for name, end, width in zip(row.names, ends, widths)}, count)
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from engine.errors import BadFile
 from engine.mesh.formats import ply_binary, ply_text
+from engine.mesh.formats.columns import named
 from engine.mesh.formats.ply_header import STRIPS, Element, Header, Property, header
 from engine.mesh.formats.polygons import strips, triangles
 from engine.mesh.formats.source import MESH_BYTES, Raw, Source, plain
@@ -34,15 +35,14 @@ def read(source: Source) -> Raw:
         wanted = tuple(p.name for p in vertex.properties if p.name in (*"xyz", *(() if polygons else NORMALS)) and not p.counted)
         reader = ply_binary if head.order else ply_text
         table, members = reader.read(source, file, head, vertex, wanted, lists)
-    points = np.stack([table[name] for name in "xyz"], 1)
-    if not len(points):
+    raw = named(table, NORMALS, vertex.count)
+    if not len(raw.points):
         raise BadFile(f"{source.name} holds no points; give a cloud or a mesh.")
-    normals = np.stack([table[name] for name in NORMALS], 1) if set(NORMALS) <= set(table) else None
-    if not polygons:
-        return Raw(points, normals, total=vertex.count)
-    faces = [_strips(*members[e.place]) if e.name in STRIPS else triangles(source, points, *members[e.place]) for e in polygons]
-    source.faces(sum(map(len, faces)))
-    return Raw(points, normals, np.concatenate(faces), vertex.count)
+    if polygons:
+        lists = [_strips(*members[e.place]) if e.name in STRIPS else triangles(source, raw.points, *members[e.place]) for e in polygons]
+        source.faces(sum(map(len, lists)))
+        raw.faces = np.concatenate(lists)
+    return raw
 
 
 def _vertex(source: Source, elements: Sequence[Element]) -> Element:

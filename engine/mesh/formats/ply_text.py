@@ -50,14 +50,13 @@ def read(
 
 def _drawn(source: Source, file: BinaryIO, head: Header, vertex: Element) -> Table:
     """Columns of points, with a row a line; from many points some are drawn."""
-    lines, draw, width = iter(as_text(file)), Draw(), len(vertex.properties)
+    lines, width = iter(as_text(file)), len(vertex.properties)
     before = sum(e.count for e in head.elements[: vertex.place])
     for _ in islice(lines, before):
         pass
-    for block in blocks(lines, source, head.line + before, width, vertex.count):
-        draw.add(block)
+    draw = Draw(blocks(lines, source, head.line + before, width, vertex.count))
     if draw.seen < vertex.count:
-        raise source.damaged(f"it claims {vertex.count:,} vertices and ends after {draw.seen:,}")
+        raise source.short(vertex.count, "vertices", draw.seen)
     rows = draw.rows(width)
     return {p.name: rows[:, i] for i, p in enumerate(vertex.properties)}
 
@@ -87,7 +86,7 @@ def _by_lines(numbers: Numbers, e: Element, line: int) -> tuple[Places, int]:
     stops = numbers.ends[line : line + e.count]
     if len(stops) < e.count:
         name = "vertices" if e.name == "vertex" else "faces" if e.name == "face" else f"{plain(e.name)} rows"
-        raise numbers.source.damaged(f"it claims {e.count:,} {name} and ends after {len(stops):,}")
+        raise numbers.source.short(e.count, name, len(stops))
     at = numbers.starts[line : line + e.count]
     places: Places = {}
     for p in e.properties:

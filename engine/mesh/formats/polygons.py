@@ -10,6 +10,7 @@ import numpy as np
 
 from engine.mesh.formats.ears import EXACT, clip
 from engine.mesh.formats.source import Source
+from engine.mesh.surface import is_simple
 
 CHUNK = 2**17  # corners at a time
 FLAT = 1e-6  # a triangle below this share of its polygon's area has none
@@ -53,7 +54,7 @@ def strips(indices: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     step = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     at, odd = np.repeat(np.cumsum(sizes) - sizes, counts) + step, step % 2
     faces = np.asarray(indices).astype(np.int64)[np.stack([at, at + 1 + odd, at + 2 - odd], 1)]
-    return faces[~_repeats(faces)]
+    return faces[is_simple(faces)]
 
 
 def _fans(sizes: np.ndarray, apexes: np.ndarray | None = None) -> np.ndarray:
@@ -86,7 +87,7 @@ def _split(source: Source, points: np.ndarray, corners: np.ndarray, sizes: np.nd
         chosen = np.repeat(concave, sizes)
         places[rows] = np.flatnonzero(chosen)[clip(source, xyz[chosen], sizes[concave])]
     faces = corners[places]
-    return faces[~(_repeats(faces) & np.repeat(sizes > 3, counts))]
+    return faces[is_simple(faces) | np.repeat(sizes <= 3, counts)]
 
 
 def _broken_corners(xyz: np.ndarray, starts: np.ndarray, sizes: np.ndarray, owner: np.ndarray) -> np.ndarray:
@@ -132,11 +133,6 @@ def _are_left_by_fans(xyz: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     has = counts > 0
     smallest[has] = np.minimum.reduceat(shares, (np.cumsum(counts) - counts)[has])
     return (sizes > 4) & (smallest < np.where(sizes <= EXACT, FLAT / np.maximum(sizes, 1), -FLAT) * whole)
-
-
-def _repeats(faces: np.ndarray) -> np.ndarray:
-    """True for triangles [F, 3] with one vertex twice."""
-    return (faces[:, 0] == faces[:, 1]) | (faces[:, 1] == faces[:, 2]) | (faces[:, 2] == faces[:, 0])
 
 
 def _dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:

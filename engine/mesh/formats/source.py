@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import stat
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -125,6 +126,10 @@ class Source:
         if count > limit:
             raise BadFile(f"{self.name} has {counted(count)} {what}; {limit:,} are the most that can be read, so simplify it first.")
 
+    def short(self, claimed: int, what: str, found: int) -> BadFile:
+        """The error for a file that holds fewer items than it claims."""
+        return self.damaged(f"it claims {claimed:,} {what} and ends after {found:,}")
+
     def damaged(self, what: str) -> BadFile:
         """The error for content that contradicts the format."""
         return BadFile(f"{self.name} is damaged: {what}; export it again.")
@@ -140,15 +145,18 @@ def spread(total: int) -> np.ndarray:
 class Draw:
     """Keeps KEPT rows of a stream, every row with the same probability and in the stream's order, in memory for twice as many."""
 
-    def __init__(self) -> None:
+    def __init__(self, blocks: Iterable[np.ndarray]):
+        """blocks : the rows of the stream, some at a time"""
         self.seen = 0
         self._random = generator(KEEP)
         self._rows: list[np.ndarray] = []
         self._keys: list[np.ndarray] = []
         self._below = 1.0  # the KEPT rows with the smallest random keys stay
+        for rows in blocks:
+            self._add(rows)
 
-    def add(self, rows: np.ndarray) -> None:
-        """Adds the next rows."""
+    def _add(self, rows: np.ndarray) -> None:
+        """Takes the next rows."""
         self.seen += len(rows)
         keys = self._random.random(len(rows))
         chosen = keys < self._below

@@ -8,7 +8,7 @@ from contextlib import suppress
 import numpy as np
 
 from engine.errors import BadFile
-from engine.mesh.formats.dialect import WITH_COMMA, as_number
+from engine.mesh.formats.dialect import as_decimal
 from engine.mesh.formats.source import MESH_BYTES, Raw, Source, plain
 
 HEAD = 84  # bytes: a title of 80 and the number of triangles
@@ -101,7 +101,7 @@ def _statements(source: Source, text: str, parts: list[np.ndarray]) -> int:
 
 def _number(source: Source, word: str) -> float:
     """A coordinate, with a decimal comma too."""
-    value = as_number(word.replace(",", ".") if WITH_COMMA.fullmatch(word) else word)
+    value = as_decimal(word)
     if value is None:
         raise source.damaged(f"a line 'vertex' does not hold three numbers but '{plain(word, 20)}'")
     return value

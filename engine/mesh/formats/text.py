@@ -16,7 +16,7 @@ import numpy as np
 
 from engine.errors import BadFile
 from engine.mesh.formats.columns import WIDTHS, Columns, are_known, by_name, cloud, left_out
-from engine.mesh.formats.dialect import COMMENT, MISSING, WITH_COMMA, Dialect, as_number, decide, split, values
+from engine.mesh.formats.dialect import COMMENT, MISSING, Dialect, as_decimal, as_number, decide, split, values
 from engine.mesh.formats.source import Draw, Raw, Source, plain
 
 SUFFIXES = (".xyz", ".txt", ".csv", ".asc", ".pts", ".xyzn", ".xyzrgb")
@@ -81,9 +81,7 @@ def read(source: Source) -> Raw:
             _check_width(source, start, len(numeric))
         wanted = numeric if columns is None or len(numeric) == len(first) else columns.used
         form = Table(dialect, len(first), None if len(wanted) == len(first) else wanted, start.count is not None)
-        draw = Draw()
-        for rows in blocks(chain(start.lines, lines), source, start.number, form=form):
-            draw.add(rows)
+        draw = Draw(blocks(chain(start.lines, lines), source, start.number, form=form))
     rows = draw.rows(len(wanted))
     if columns is None:
         raw = cloud(rows, draw.seen, numeric)
@@ -301,9 +299,7 @@ def _slow(block: list[str], source: Source, number: int, form: Table) -> np.ndar
 
 def _cell(word: str, dialect: Dialect) -> float | None:
     """Value of a word in a table; an empty cell between separators is NaN."""
-    value = as_number(word)
-    if value is None and dialect.separator is None and WITH_COMMA.fullmatch(word):
-        return as_number(word.replace(",", "."))  # blanks separate, so this comma cannot
+    value = as_number(word) if dialect.separator else as_decimal(word)  # where blanks separate, a comma cannot
     return np.nan if value is None and dialect.separator is not None and word.lower() in MISSING else value
 
 

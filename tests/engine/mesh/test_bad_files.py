@@ -407,9 +407,7 @@ def test_twenty_million_points_are_thinned(tmp_path):
 
 
 def test_rows_of_a_stream_are_kept_evenly():
-    draw = Draw()
-    for start in range(0, MILLION, 50_000):
-        draw.add(np.arange(start, start + 50_000)[:, None])
+    draw = Draw(np.arange(start, start + 50_000)[:, None] for start in range(0, MILLION, 50_000))
     rows = draw.rows(1)[:, 0]
     own = np.random.default_rng(0).random(MILLION)[rows]  # numbers with which somebody may have made the points
     assert abs(own.mean() - 0.5) < 0.005
