@@ -7,8 +7,8 @@ from pathlib import Path
 
 from app.limits import Limits
 from app.live.boards.lazy import Lazy
-from app.live.runner import Runner
 from app.live.session import Sessions
+from app.live.worker import LocalRunner, RemoteRunner
 from app.runs.run_store import Shelf
 from engine.core import Backbone
 from engine.files import home
@@ -21,7 +21,7 @@ class Shared:
     backbone, mesh : the picture model and the mesh model; weights : the folder of the picture model, None = the shipped one
     examples       : the folder where the first race of a page is kept; None = a page begins without one
     local          : only this machine can open the page, so it may name folders
-    shelf          : where it keeps finished runs; runner : decodes its runs
+    shelf          : where it keeps finished runs; runner : where it decodes
     """
 
     backbone: Backbone
@@ -31,7 +31,7 @@ class Shared:
     weights: Path | None = None
     examples: Path | None = None
     shelf: Shelf = field(default_factory=lambda: Shelf(home() / "runs", Limits()))
-    runner: Runner = field(default_factory=Runner)
+    runner: LocalRunner | RemoteRunner = field(default_factory=LocalRunner)
 
     @property
     def limits(self) -> Limits:

@@ -13,6 +13,7 @@ def parser() -> Parser:
     p = Parser("space", "Makes the folder of a Hugging Face Space: code, shipped models, requirements. It uploads nothing.")
     p.add_argument("out", type=file_path, metavar="OUT", help="the folder to make; it must not exist yet, or be empty")
     p.add_argument("--name", default="", metavar="OWNER/NAME", help="of the Space, for its thumbnail and its README")
+    p.add_argument("--hardware", default="cpu-basic", choices=["cpu-basic", "zero-a10g"], help="of the Space (cpu-basic)")
     add_json(p)
     return p
 
@@ -22,7 +23,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().read(arguments)
     from app.server.space_folder import make
 
-    made = make(options.out, options.name)
+    made = make(options.out, options.name, options.hardware)
     size = sum((options.out / path).stat().st_size for path in made)
     if options.json:
         print_json({"folder": str(options.out), "files": len(made), "bytes": size})

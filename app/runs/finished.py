@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from PIL import Image, UnidentifiedImageError
 
+from app.live.worker import ELSEWHERE, LayoutOnly
 from app.runs.history import PICTURE, POINTS, SETTINGS, TRACE
 from engine.backbones import today
 from engine.core import Backbone, Method, Prompt, Sampling, Step
@@ -37,19 +38,6 @@ TOO_LARGE = "{} holds {} of arrays; a trace can have at most {}. Give the trace 
 UNREADABLE = "{} cannot be read ({}). Give the run's own folder, with all of its files."
 REASONS = (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, BadZipFile, NotImplementedError, RuntimeError,
            MemoryError, zlib.error)  # fmt: skip
-
-
-NO_DRAFTER = object()  # of a run that makes no steps
-
-
-@dataclass(frozen=True)
-class LayoutOnly:
-    """A sequence that is gone, as far as a board asks for it."""
-
-    layout: Any
-
-    def close(self) -> None:
-        """Nothing to free."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +69,7 @@ class FinishedRun(Run):
         method = find(name)[0]
         made_by = settings["backbone"], settings["weights"], settings["dtype"], settings["device"]
         model = AbsentModel(*made_by, prompt.sampling, method.needs, picture)
-        super().__init__(model, method, prompt, settings["knobs"], drafter=NO_DRAFTER, name=name)
+        super().__init__(model, method, prompt, settings["knobs"], drafter=ELSEWHERE, name=name)
         self.folder, self.settings = folder, settings
         self._steps = iter([as_told(step, method) for step in replay(trace)])
         if picture is not None:

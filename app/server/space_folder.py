@@ -18,7 +18,7 @@ from engine.assets import checkout
 from engine.errors import BadOutput, NotSupported
 
 LARGEST = 10 * 2**20  # bytes of a file that the hub takes without large-file storage
-HARDWARE = "cpu-basic"  # of the Space, as the hub calls it
+CPU, ZERO = "cpu-basic", "zero-a10g"  # names of the hardware, as the hub calls it
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"  # else pip installs gigabytes of CUDA on a machine without a GPU
 CODE = (".py", ".js", ".css", ".svg", ".png", ".c", ".h")
 FOLDERS = {
@@ -69,10 +69,10 @@ TOO_LARGE = "{} holds {:.1f} MB; files of a Space hold at most 10 MB. Move it ou
 NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
-def make(out: Path, name: str = "") -> list[Path]:
+def make(out: Path, name: str = "", hardware: str = CPU) -> list[Path]:
     """Writes the folder, whole or not at all; returns its files, relative to it.
 
-    name : OWNER/NAME of the Space, for its thumbnail and its README
+    name : OWNER/NAME of the Space, for its thumbnail and its README; hardware : CPU or ZERO
     Raises BadOutput if the folder is not empty or cannot be written, NotSupported without a checkout or for a wrong name.
     """
     root = checkout()
@@ -89,7 +89,7 @@ def make(out: Path, name: str = "") -> list[Path]:
             for relative, source in sources.items():
                 (part / relative).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, part / relative)
-            generate(root, part, name)
+            generate(root, part, name, hardware)
     except OSError as e:
         raise files.refusal(out, e, "Choose another folder.") from e
     return sorted(path.relative_to(out) for path in out.rglob("*") if path.is_file())
@@ -109,13 +109,13 @@ def copied(root: Path) -> Iterator[tuple[Path, Path]]:
         yield relative, path
 
 
-def generate(root: Path, folder: Path, name: str) -> None:
+def generate(root: Path, folder: Path, name: str, hardware: str) -> None:
     """Writes the files that only a Space has."""
     pyproject, constraints = ((root / each).read_text(encoding="utf-8") for each in ("pyproject.toml", "constraints.txt"))
-    front = front_matter(pyproject, constraints, name)
+    front = front_matter(pyproject, constraints, name, hardware)
     written = {
         "README.md": front + TEXT + (ENDPOINTS.format(name=name) if name else ""),
-        "requirements.txt": requirements(pyproject, constraints),
+        "requirements.txt": requirements(pyproject, constraints, hardware),
         "packages.txt": "".join(f"{package}\n" for package in PACKAGES),
         "app.py": APP,
     }
@@ -125,7 +125,7 @@ def generate(root: Path, folder: Path, name: str) -> None:
         picture.convert("RGB").resize((WIDTH, round(WIDTH * picture.height / picture.width))).save(folder / "thumbnail.jpg", quality=85)
 
 
-def front_matter(pyproject: str, constraints: str, name: str) -> str:
+def front_matter(pyproject: str, constraints: str, name: str, hardware: str) -> str:
     """The YAML at the top of the README. The hub installs the Gradio that it names, so it is the tested one."""
     project = tomllib.loads(pyproject)["project"]
     values = {
@@ -137,7 +137,7 @@ def front_matter(pyproject: str, constraints: str, name: str) -> str:
         "sdk_version": pins(constraints)["gradio"],
         "python_version": f'"{project["requires-python"].removeprefix(">=")}"',
         "app_file": "app.py",
-        "suggested_hardware": HARDWARE,
+        "suggested_hardware": hardware,
         "license": project["license"].lower(),
         "short_description": SUMMARY,
         "fullWidth": "true",
@@ -148,11 +148,11 @@ def front_matter(pyproject: str, constraints: str, name: str) -> str:
     return "---\n" + "".join(f"{key}: {value}\n" for key, value in values.items()) + "---\n"
 
 
-def requirements(pyproject: str, constraints: str) -> str:
+def requirements(pyproject: str, constraints: str, hardware: str = CPU) -> str:
     """requirements.txt: what the project needs at run time, in the tested versions. Their own needs are left to pip: the hub installs
     packages of its own beside them, which a version for everything would contradict."""
     tested = pins(constraints)
-    lines = [f"--extra-index-url {CPU_INDEX}"]
+    lines = [f"--extra-index-url {CPU_INDEX}"] if hardware == CPU else ["spaces"]
     for wanted in tomllib.loads(pyproject)["project"]["dependencies"]:
         package = re.match(r"[\w.-]+", wanted).group().replace("_", "-")
         lines.append(wanted if "==" in wanted else f"{package}=={tested[package]}")

@@ -8,9 +8,10 @@ import signal
 import socket
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import gradio as gr
 from gradio.utils import get_upload_folder
@@ -18,8 +19,8 @@ from starlette.middleware import Middleware
 
 from app.limits import Limits
 from app.live.boards.lazy import Lazy
-from app.live.runner import Runner
 from app.live.session import Sessions
+from app.live.worker import LocalRunner, RemoteRunner
 from app.runs.run_store import Shelf
 from app.server import endpoints, replaying
 from app.server.compressed import Compressed
@@ -53,7 +54,7 @@ def build(
     weights: Path | None = None,
     examples: Path | None = None,
     shelf: Shelf | None = None,
-    runner: Runner | None = None,
+    runner: LocalRunner | RemoteRunner | None = None,
     any_model: bool = False,
 ) -> Page:
     """The page for a loaded picture model and a mesh model that is loaded when it is needed (default: the shipped one).
@@ -61,13 +62,13 @@ def build(
     local   : only this machine can open the page, so it may import models from folders that a visitor names
     weights : the folder of the picture model (None: the shipped one), for its card
     examples: where the race is kept that a new page shows (None: it shows none)
-    shelf   : where finished runs are kept (default: the user's runs), with the limits of the page; runner : decodes its runs
+    shelf   : where finished runs are kept (default: the user's runs), with the limits of the page; runner : where it decodes
     any_model: its images API answers to any model name
     """
     mesh = mesh or mesh_model()
     shelf = shelf or Shelf(home() / "runs", Limits())
     limits, sessions = shelf.limits, sessions or visitors()
-    studio = Shared(backbone, mesh, sessions, local, weights, examples, shelf, runner or Runner())
+    studio = Shared(backbone, mesh, sessions, local, weights, examples, shelf, runner or LocalRunner())
     with Page(title="Foretoken", analytics_enabled=False, fill_width=True, delete_cache=limits.leftovers) as page:
         assembly.build(page, studio)
         endpoints.build(page, studio)
@@ -166,6 +167,7 @@ def launch(
     allowed_hosts: Iterable[str] = (),
     data: Path | None = None,
     limits: Limits | None = None,
+    gpu: Callable[..., Any] | None = None,
     mcp: bool = False,
     any_model: bool = False,
     root_path: str | None = None,
@@ -175,6 +177,7 @@ def launch(
     backbone, path : the model of the Image tab or of the Mesh tab, by name or by folder; mesh_path : a folder for the Mesh tab only
     allowed_hosts  : host names that requests may use, besides loopback and `host`; "*" allows all
     data, limits   : where finished runs are kept (default: the user's runs), and what the page may keep and take
+    gpu            : ZeroGPU's decorator, see app/live/worker.py
     mcp            : the endpoints are tools for MCP clients, too; raises NotSupported without the package
     any_model      : the images API answers to any model name
     root_path      : the path under which a proxy serves the studio, such as "/foretoken"
@@ -193,11 +196,15 @@ def launch(
         found = free_port(host, FIRST_PORT if port is None else port)
         if found != (port or FIRST_PORT):
             print(f"Port {port or FIRST_PORT} is in use; the studio uses {found}.", flush=True)
+        runner = None
+        if gpu:  # the models above are for drawing; the worker has its own
+            models = [load(picture_name, picture_path, "cuda", dtype), load(mesh_name, mesh_folder, "cuda")]
+            runner = RemoteRunner({each.name: each for each in models}, gpu)
         sessions = visitors(shelf.limits)
         local = is_local(host) and not tuple(allowed_hosts) and not shelf.limits.shared
         weights = Path(picture_path) if picture_path else None
         mesh = mesh_model(mesh_name, mesh_folder, device)
-        page = build(model, mesh, sessions, local, weights, home() / "examples", shelf, any_model=any_model)
+        page = build(model, mesh, sessions, local, weights, home() / "examples", shelf, runner, any_model)
         print(f"Foretoken studio: {address(host, found)}\n{kept_where(shelf)}", flush=True)
         open_to(page, host, found, allowed_hosts, open_browser, shelf.limits, mcp, root_path)
         if mcp:

@@ -32,6 +32,6 @@ def draw_race(boards: Sequence[Board], changed: set[int], patches: Patches, ends
     return panels
 
 
-def frame_of(boards: Sequence[Board], patches: Patches) -> Frame:
-    """A race of pictures as its panels see it."""
-    return Frame(boards, len(boards[0].verdict), patches)
+def frame_of(boards: Sequence[Board], patches: Patches, here: bool = True) -> Frame:
+    """A race of pictures as its panels see it. here: the model is in this process"""
+    return Frame(boards, len(boards[0].verdict), patches, here=here)

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, ClassVar
 
-from app.live.runner import Runner
+from app.live.worker import LocalRunner, RemoteRunner
 from engine.core import Backbone, Prompt
 from engine.methods import find
 from engine.run import Run
@@ -34,7 +34,7 @@ class Benchmark(ABC):
     """Methods against plain decoding on held-out prompts, each prompt twice. A subclass says what is made and how it is judged.
 
     names : of methods and presets, without plain decoding; begin : called with every run before its first step, which may stop it
-    size  : of what is made, None = the model's own; runner : decodes the runs
+    size  : of what is made, None = the model's own; runner : where it decodes
     runs  : finished runs by method and prompt; rows : of the prompts that are complete; done, of : number of runs
     """
 
@@ -43,7 +43,7 @@ class Benchmark(ABC):
     count: int
     size: int | None
     begin: Callable[[list[Run]], None]
-    runner: Runner = field(default_factory=Runner)
+    runner: LocalRunner | RemoteRunner = field(default_factory=LocalRunner)
     clock: Callable[[], float] = time.perf_counter
     rows: list[dict[str, Any]] = field(default_factory=list)
     done: int = 0

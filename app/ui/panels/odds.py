@@ -23,6 +23,7 @@ TEMPLATE = """
 </section>
 """
 IDLE = {"state": "empty", "about": "When a run has ended, point at its picture to see between which tokens the model chose there."}
+ELSEWHERE = {"state": "empty", "about": "Not on this page: its runs are decoded in another process, and the distributions stay there."}
 
 
 def build(elem_id: str = "odds") -> gr.HTML:
@@ -55,12 +56,12 @@ def encode(board: Board, found: Odds, patches: Patches, made: Mapping[str, str])
 
 
 def ended(frame: Frame) -> dict[str, Any] | None:
-    """The value of a finished race, which its map of top-1 probabilities shares; None if the run was stopped."""
-    found = odds(frame.fast.run)
+    """The value of a finished race, which its map of top-1 probabilities shares; None if the run was stopped, or its model is elsewhere."""
+    found = odds(frame.fast.run) if frame.here else None
     if found is None:
         return None
     frame.fast.top = found.p[:, 0]
     return encode(frame.fast, found, frame.patches, frame.made)
 
 
-PANEL = RacePanel("odds", build, IDLE, ended=ended)
+PANEL = RacePanel("odds", build, IDLE, ELSEWHERE, ended=ended)

@@ -25,12 +25,14 @@ class Frame:
 
     boards  : the right one first, which has a step; limit : tokens of a whole run
     patches : draws the tokens of a picture; words : says what a token of a mesh stands for
+    here    : the model is in this process, so that it can be asked once more
     """
 
     boards: Sequence[Growth]
     limit: int
     patches: Patches | None = None
     words: Callable[[int], str] | None = None
+    here: bool = True
 
     @property
     def fast(self) -> Growth:
@@ -52,7 +54,7 @@ class Frame:
 class RacePanel:
     """One panel below a race.
 
-    build : makes it, for an id; idle : its value without a run
+    build : makes it, for an id; idle : its value without a run, and elsewhere : the same where runs are decoded in another process
     drawn : its value of a frame while the right run goes on; ended : its value of a finished race, None = nothing to show
     stays : a new run leaves its value as it is
     """
@@ -60,6 +62,7 @@ class RacePanel:
     name: str
     build: Callable[[str], gr.HTML]
     idle: Any = None
+    elsewhere: Any = None
     drawn: Callable[[Frame], Any] | None = None
     ended: Callable[[Frame], Any] | None = None
     stays: bool = False
@@ -72,13 +75,18 @@ class RacePanels:
     prefix: str
     entries: tuple[RacePanel, ...]
 
-    def build(self) -> dict[str, gr.HTML]:
+    def build(self, here: bool = True) -> dict[str, gr.HTML]:
         """The panels by name, with their values without a run."""
-        return {each.name: each.build(f"{self.prefix}{each.name}") for each in self.entries}
+        found = {}
+        for each in self.entries:
+            found[each.name] = each.build(f"{self.prefix}{each.name}")
+            if not here and each.elsewhere is not None:
+                found[each.name].value = each.elsewhere
+        return found
 
-    def idle(self) -> dict[str, Any]:
+    def idle(self, here: bool = True) -> dict[str, Any]:
         """The values at the start of a run."""
-        return {each.name: each.idle for each in self.entries if not each.stays}
+        return {p.name: p.idle if here or p.elsewhere is None else p.elsewhere for p in self.entries if not p.stays}
 
     def drawn(self, frame: Frame) -> dict[str, Any]:
         """The values of a frame."""

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import gradio as gr
 
-from app.live.runner import Runner
 from app.live.session import Sessions
 from app.live.stream import Costs, Shown, Throttle, updates
+from app.live.worker import LocalRunner, RemoteRunner
 from app.requests.sides import Sides
 from app.ui.tabs.saving import keep
 from engine.core import Backbone, Prompt
@@ -31,7 +31,7 @@ class Raced(NamedTuple):
 class Decoder:
     """The runs of one tab."""
 
-    def __init__(self, sessions: Sessions, runner: Runner):
+    def __init__(self, sessions: Sessions, runner: LocalRunner | RemoteRunner):
         self.sessions, self.runner = sessions, runner
         self._warmed: set[tuple[Any, ...]] = set()
 
@@ -78,8 +78,7 @@ class Decoder:
         """Runs every side once more, one after the other, and notes its seconds; False if the visitor has stopped it."""
         again = self.runner.start(backbone, prompt, sides)
         self.sessions.hold(visitor, number, again)
-        for run in again:
-            run.finish()
+        self.runner.finish(again)
         if not all(run.finished for run in again):
             return False
         for each, run in zip(seconds, again, strict=True):

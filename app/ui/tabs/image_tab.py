@@ -11,8 +11,8 @@ from gradio.components import Component
 
 from app.live.boards.patches import Patches
 from app.live.boards.picture import Board
-from app.live.runner import Runner
 from app.live.stream import pair
+from app.live.worker import LocalRunner
 from app.requests import validation
 from app.requests.limits import LONGEST_PROMPT
 from app.requests.pictures import EXAMPLES, read_prompt, settings
@@ -75,6 +75,7 @@ class PictureRace:
         self.context, self.backbone = context, context.studio.backbone
         self.suits, self.model_name = self.backbone.suits, self.backbone.name
         self.patches = Patches(self.backbone)
+        self.is_here = isinstance(context.studio.runner, LocalRunner)
 
     # --- parts ----------------------------------------------------------------------------------------------------
 
@@ -161,7 +162,7 @@ class PictureRace:
 
     def _race_once(self, prompt: Prompt, sides: Sides) -> dict[str, Any]:
         """The values of the panels after a race that nobody watches; {} if it would take too long."""
-        here = Runner()
+        here = LocalRunner()
         for side in sides:
             here.warm(self.backbone, prompt, side)
         boards = [Board(run) for run in here.start(self.backbone, prompt, sides)]
@@ -221,7 +222,7 @@ class PictureRace:
 
     def ended(self, boards: Sequence[Board]) -> dict[str, Any]:
         """The panels that only a finished race fills, and the picture whose maps they complete."""
-        found = self.below.ended(frame_of(boards, self.patches))
+        found = self.below.ended(frame_of(boards, self.patches, self.is_here))
         return found and {"right": draw_race(boards, {0}, self.patches)["right"], **found}
 
     # --- files ----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 
 from app.live.boards.loop import LoopBoard
 from app.live.boards.picture import Board
-from app.live.runner import Runner
+from app.live.worker import LocalRunner
 from app.requests.pictures import EXAMPLES, FAVOURITE
 from app.requests.sides import start_values
 from app.ui.panels import kinds, lab
@@ -35,7 +35,7 @@ def read(folder: Path | None, backbone: Backbone) -> dict[str, Any]:
 def run(backbone: Backbone) -> dict[str, Any]:
     """The stage after a loop that nobody watches; {} if it would take too long."""
     size = min(backbone.sizes, default=None)
-    plain = Board(Runner().start(backbone, Prompt(EXAMPLES[0], seed=SEED, size=size), [(PLAIN, {})])[0])
+    plain = Board(LocalRunner().start(backbone, Prompt(EXAMPLES[0], seed=SEED, size=size), [(PLAIN, {})])[0])
     for _ in example.race([plain]):
         pass
     if not plain.run.finished:
@@ -51,7 +51,7 @@ def run(backbone: Backbone) -> dict[str, Any]:
 def drawn(backbone: Backbone, prompt: Prompt, moved: Mapping[str, float | str], board: LoopBoard) -> Board:
     """A picture of the loop, drawn with these knobs moved."""
     given = start_values(FAVOURITE, backbone.suits)[1] | {"verify": "residual"}  # a relaxed rule cannot match the seed
-    (run,) = Runner().start(backbone, prompt, [(FAVOURITE, given | moved)])
+    (run,) = LocalRunner().start(backbone, prompt, [(FAVOURITE, given | moved)])
     growing = Board(run)
     for step in run:
         growing.add(step)

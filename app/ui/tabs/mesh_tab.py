@@ -9,6 +9,7 @@ import gradio as gr
 from gradio.components import Component
 
 from app.live.boards.mesh import MeshBoard
+from app.live.worker import LocalRunner
 from app.requests import validation
 from app.requests.limits import LARGEST_SEED
 from app.requests.meshes import FAVOURITE, WARM_STEPS, read_prompt, settings
@@ -107,8 +108,10 @@ class MeshRace:
             self.input.axis = axes.build("mesh-axis")
             tab.form.build_seed()
             with tab.form.seed_row:
-                title = f"Best of {mesh_seeds.TRIED}"
-                self.best = gr.Button(title, size="sm", elem_id="mesh-best", elem_classes="ft-dice", scale=0, min_width=88)
+                self.best = gr.Button(
+                    f"Best of {mesh_seeds.TRIED}", size="sm", elem_id="mesh-best", elem_classes="ft-dice", scale=0, min_width=88,
+                    visible=isinstance(tab.studio.runner, LocalRunner),
+                )  # fmt: skip
         with gr.Column(elem_classes="ft-said ft-noted"):  # one message at a time, beside the notes on the input
             self.input.notes = notice.build("mesh-notes")
             tab.queue.build_notices()

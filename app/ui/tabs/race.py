@@ -16,6 +16,7 @@ import numpy as np
 from gradio.components import Component
 
 from app.live.stream import Growth
+from app.live.worker import LocalRunner
 from app.requests.sides import Sides, checked_sides, times_of
 from app.runs import history, replay_page, video
 from app.runs.race_files import write_folders
@@ -131,6 +132,7 @@ class RaceTab:
         self.queue = EngineQueue(self.sessions, prefix, subject.idle, subject.replays)
         self.form = MethodForm(self.sessions, prefix, subject.suits, subject.model_name)
         self.decoder = Decoder(self.sessions, self.studio.runner)
+        self.is_here = isinstance(self.studio.runner, LocalRunner)
         subject.build_request(self)
         with gr.Row(elem_classes="ft-main"):
             with gr.Column(elem_classes="ft-settings", scale=0, min_width=288):
@@ -145,7 +147,7 @@ class RaceTab:
         views = self.subject.build_views(self)
         self.bar = replay.build(f"{prefix}replay")
         self.subject.build_below(self)
-        below = self.subject.below.build()
+        below = self.subject.below.build(self.is_here)
         self.runs = below["runs"]
         self.ready = gr.HTML("", elem_id=f"{prefix}ready", elem_classes="ft-unseen", apply_default_css=False)
         self.panels = {**views, "verdict": line, **below}
@@ -196,7 +198,7 @@ class RaceTab:
     def race(self, visitor: str, number: int, asked: Asked, sides: Sides) -> Iterator[dict[str, Any]]:
         """Races two methods and shows both, repeats them without showing, and leaves the files. number : the ticket's"""
         subject, times = self.subject, times_of(asked.chosen)
-        yield subject.below.idle() | subject.waiting(self, asked, sides[1][0] if len(sides) > 1 else None, sides[0][0])
+        yield subject.below.idle(self.is_here) | subject.waiting(self, asked, sides[1][0] if len(sides) > 1 else None, sides[0][0])
 
         def draw(boards: Sequence[Any], changed: set[int]) -> dict[str, Any]:
             return subject.draw(boards, changed, asked, times == 1)

@@ -14,8 +14,8 @@ import torch
 from PIL import Image
 
 from app.limits import Limits
-from app.live.runner import Runner
 from app.live.session import Sessions
+from app.live.worker import LocalRunner
 from app.runs import finished, history
 from app.runs.mesh_files import write_files
 from app.runs.run_store import Shelf
@@ -198,7 +198,7 @@ def test_a_start_of_the_studio_removes_what_dead_processes_left(tmp_path: Path, 
 
 
 def test_a_presets_run_bears_its_name_on_the_page() -> None:
-    runs = Decoder(Sessions(), Runner()).start("visitor", 0, tiny.pictogram(), PROMPT, [("sjdpp_published", {}), ("ar", {})])
+    runs = Decoder(Sessions(), LocalRunner()).start("visitor", 0, tiny.pictogram(), PROMPT, [("sjdpp_published", {}), ("ar", {})])
     assert [run.name for run in runs] == ["sjdpp_published", "ar"] and runs[0].method.name == "sjdpp"
     assert [title_of(run.name) for run in runs] == ["SJD++ (published)", METHODS["ar"].title]
 

@@ -11,7 +11,7 @@ import pytest
 
 from app.limits import Limits
 from app.live.boards.lazy import Lazy
-from app.live.runner import Runner
+from app.live.worker import LocalRunner
 from app.runs.run_store import Shelf
 from app.server import studio
 from app.server.page import Page
@@ -36,7 +36,7 @@ def opened(picto, low, tmp_path_factory) -> Iterator[Callable]:
 
         @contextmanager
         def open_one(
-            limits: Limits | None = None, local: bool = True, mcp: bool = False, runner: Runner | None = None, any_model: bool = False,
+            limits: Limits | None = None, local: bool = True, mcp: bool = False, runner: LocalRunner | None = None, any_model: bool = False,
             root_path: str | None = None,
         ) -> Iterator[Open]:  # fmt: skip
             shelf = Shelf(folder / "runs", limits or Limits())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import socket
@@ -10,6 +11,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.request import urlopen
 
 import pytest
@@ -18,7 +20,7 @@ from gradio_client import Client, handle_file
 import launch
 from app.cli import main
 from app.limits import LOCAL, SHARED
-from app.server import space_folder
+from app.server import space_folder, spaces
 from engine.errors import BadOutput, NotSupported
 from tests.app.conftest import START_LIMIT, wait_for
 
@@ -60,6 +62,11 @@ def test_the_requirements_are_those_of_the_project_in_the_tested_versions(folder
     assert {line.split("==")[0] for line in lines} == wanted
     assert all(version == tested.get(name, version) for name, version in (line.split("==") for line in lines))
     assert next(line for line in lines if line.startswith("torch==")) in project["dependencies"]
+
+
+def test_a_space_with_a_gpu_installs_pytorch_for_it_and_the_package_that_lends_it():
+    text = space_folder.requirements((ROOT / "pyproject.toml").read_text(), (ROOT / "constraints.txt").read_text(), space_folder.ZERO)
+    assert "index-url" not in text and "spaces" in text.splitlines()
 
 
 def test_no_file_needs_large_file_storage_and_nothing_is_lacking(folder):
@@ -109,6 +116,19 @@ def test_a_wrong_name_and_an_installed_package_are_refused(tmp_path, monkeypatch
     monkeypatch.setattr(space_folder, "checkout", lambda: None)
     with pytest.raises(NotSupported, match="Clone the repository"):
         space_folder.make(tmp_path / "out")
+
+
+# ---------------------------------------------------------------- which hardware
+
+
+def test_the_gpu_is_borrowed_only_where_the_space_has_one_and_the_package(monkeypatch):
+    lent = SimpleNamespace(GPU=lambda duration: None)
+    monkeypatch.setitem(sys.modules, "spaces", lent)
+    assert spaces.zero_gpu({}) is None and spaces.zero_gpu({"SPACES_ZERO_GPU": "false"}) is None
+    assert spaces.zero_gpu({"SPACES_ZERO_GPU": "true"}) is lent.GPU
+    monkeypatch.setitem(sys.modules, "spaces", None)  # importing it raises ModuleNotFoundError
+    importlib.invalidate_caches()
+    assert spaces.zero_gpu({"SPACES_ZERO_GPU": "true"}) is None
 
 
 # ---------------------------------------------------------------- a stranger's first minute

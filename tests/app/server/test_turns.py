@@ -15,7 +15,7 @@ import openai
 import pytest
 
 from app.limits import STRANGERS
-from app.live.runner import Runner
+from app.live.worker import LocalRunner
 from app.server.refusals import BUG
 from engine import run as engine_run
 from tests.app.server.scraped import idle, numbers, total, until, waiting
@@ -25,7 +25,7 @@ ASK = {"prompt": "a red apple", "size": "64x64", "seed": 1}
 ENDED = "vllm:request_success_total"
 
 
-class Gated(Runner):
+class Gated(LocalRunner):
     """Decodes while the gate is open; a run that is stopped ends at once. began: prompts in the order of their runs; most: at a time"""
 
     def __init__(self) -> None:

@@ -1,0 +1,208 @@
+"""Where runs are decoded: in this process, or on ZeroGPU in a worker process that was forked from it.
+
+ZeroGPU calls a function in a forked process: arguments and results are pickled, so nothing that the page changes later would reach it. So
+the live knobs and the stop flag of every run lie in memory that both processes share, made before the fork; the worker sends the steps
+back, and a RemoteRun in this process takes them over as if it had made them. Pictures and meshes are drawn here, from a copy of the model
+on the processor.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from engine import errors, run
+from engine.core import Backbone, Prompt, Step
+from engine.errors import ForetokenError
+from engine.methods import find
+from engine.run import Run, generate
+
+SLOTS, SIDES, NUMBERS = 16, 8, 64  # races at a time (the engine does one; others may be ending), runs of a race, numbers of a run
+STOP = NUMBERS - 1  # which number of a run is its stop flag
+
+Sides = Sequence[tuple[str, Mapping[str, Any]]]  # (method or preset, knobs) of every run
+
+
+class Shared:
+    """Numbers that this process and all that are forked from it see: float64 [SLOTS, SIDES, NUMBERS]. One process writes, one reads; a
+    number is written at once, and knobs do not depend on each other, so no lock is needed."""
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, SLOTS * SIDES * NUMBERS * 8)
+        self.numbers = np.frombuffer(self._memory, np.float64).reshape(SLOTS, SIDES, NUMBERS)
+        self._taken = 0
+
+    def take(self) -> int:
+        """A slot for a race, cleared. The oldest is used again."""
+        slot = self._taken % SLOTS
+        self._taken += 1
+        self.numbers[slot] = 0.0
+        return slot
+
+
+@dataclass(frozen=True)
+class Job:
+    """A race for the worker. It is pickled, so the model is a name. warm: unmeasured steps of every side before the race"""
+
+    model: str
+    prompt: Prompt
+    sides: Sides
+    slot: int
+    warm: int = 1
+
+
+@dataclass(frozen=True)
+class LayoutOnly:
+    """A sequence that is not here, as far as a board asks for it."""
+
+    layout: Any
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+
+ELSEWHERE = object()  # the drafter of a run that is decoded in another process, or was
+
+
+class RemoteRun(Run):
+    """A run that another process decodes: it shows the steps that come from there. Moved knobs and stop go there through shared memory."""
+
+    def __init__(self, backbone: Backbone, name: str, prompt: Prompt, knobs: Mapping[str, Any], job: Job, side: int, shared: Shared):
+        method = find(name)[0]
+        numbers = shared.numbers[job.slot, side]
+        super().__init__(backbone, method, prompt, knobs, drafter=ELSEWHERE, buffer=numbers, name=name)
+        self.job, self._stop = job, numbers[STOP:]
+        self._made_with = super().made_with
+
+    def begin(self, layout: Any, made_with: dict[str, str | None]) -> None:
+        """Takes what the boards ask of a sequence, and what the worker's model is."""
+        self.sequence = LayoutOnly(layout)
+        self._made_with = made_with
+
+    @property
+    def made_with(self) -> dict[str, str | None]:
+        """The dtype and the device of the worker's model."""
+        return self._made_with
+
+    def __next__(self) -> Step:
+        raise TypeError("a remote run is advanced by RemoteRunner.race")
+
+    def stop(self) -> None:
+        """Ends the run before its next step, in both processes."""
+        super().stop()
+        self._stop[0] = 1.0
+
+
+class LocalRunner:
+    """Decodes in this process."""
+
+    def start(self, backbone: Backbone, prompt: Prompt, sides: Sides) -> list[Run]:
+        """A run for every side."""
+        return [generate(backbone, find(name)[0], prompt, knobs, name=name) for name, knobs in sides]
+
+    def race(self, runs: Sequence[Run]) -> Iterator[tuple[int, Step]]:
+        """Advances the runs; see engine.run.race."""
+        return run.race(runs)
+
+    def finish(self, runs: Sequence[Run]) -> None:
+        """Runs all to their ends, one after the other."""
+        for each in runs:
+            each.finish()
+
+    def warm(self, backbone: Backbone, prompt: Prompt, side: tuple[str, Mapping[str, Any]], steps: int = 1) -> None:
+        """Runs some unmeasured steps: the first pass of each shape also pays for allocations."""
+        (trial,) = self.start(backbone, prompt, [side])
+        try:
+            for _ in range(steps):
+                next(trial, None)
+        finally:
+            trial.close()
+
+
+class RemoteRunner:
+    """Decodes in a worker process.
+
+    models : by name, the models as the worker uses them, loaded before it is forked
+    gpu    : makes of a generator function one that runs in the worker: spaces.GPU
+    """
+
+    def __init__(self, models: Mapping[str, Backbone], gpu: Callable[..., Any], seconds: int = 60):
+        shared = self.shared = Shared()
+
+        def work(job: Job) -> Iterator[tuple[str, int, Any]]:
+            yield from decode(models[job.model], job, shared)
+
+        self._work = gpu(duration=seconds)(work)
+
+    def start(self, backbone: Backbone, prompt: Prompt, sides: Sides) -> list[Run]:
+        """A remote run for every side."""
+        job = Job(backbone.name, prompt, [(name, dict(knobs)) for name, knobs in sides], self.shared.take())
+        return [RemoteRun(backbone, name, prompt, knobs, job, i, self.shared) for i, (name, knobs) in enumerate(sides)]
+
+    def race(self, runs: Sequence[Run]) -> Iterator[tuple[int, Step]]:
+        """Advances the remote runs by what the worker sends; raises what a run raised there."""
+        for kind, side, said in self._work(runs[0].job):
+            if kind == "refused":
+                raise getattr(errors, said[0], ForetokenError)(said[1])
+            remote = runs[side]
+            if kind == "begun":
+                remote.begin(*said)
+            elif kind == "ended":
+                remote.finished, remote.seconds = said
+            else:
+                remote.take(said)
+                yield side, said
+
+    def finish(self, runs: Sequence[Run]) -> None:
+        """Runs all to their ends."""
+        for _ in self.race(runs):
+            pass
+
+    def warm(self, *_: Any) -> None:
+        """Nothing: the worker is new for nearly every race, so it warms itself."""
+
+
+def decode(backbone: Backbone, job: Job, shared: Shared) -> Iterator[tuple[str, int, Any]]:
+    """The race of a job, in the worker. Yields ("begun", side, (layout, made with)), ("step", side, step), ("ended", side, (finished,
+    seconds)), and instead of an error of a person ("refused", 0, (its class, its sentence))."""
+    here = LocalRunner()
+    try:
+        for side in job.sides:
+            here.warm(backbone, job.prompt, side, job.warm)
+        runs = here.start(backbone, job.prompt, job.sides)
+        for side, each in enumerate(runs):
+            each.live.numbers = shared.numbers[job.slot, side]  # the parent writes, and has written the first values
+        going = set(range(len(runs)))
+        for side, step in run.race(runs):
+            if len(runs[side].steps) == 1:
+                yield "begun", side, (runs[side].sequence.layout, runs[side].made_with)
+            yield "step", side, portable(step)
+            for other in sorted(going):
+                if shared.numbers[job.slot, other, STOP]:
+                    runs[other].stop()
+                if runs[other].finished:
+                    going.remove(other)
+                    yield "ended", other, (True, runs[other].seconds)
+        for side in sorted(going):
+            yield "ended", side, (runs[side].finished, runs[side].seconds)
+    except ForetokenError as e:
+        yield "refused", 0, (type(e).__name__, str(e))
+
+
+def portable(value: Any) -> Any:
+    """A step, or a part of one, with every tensor as an array: a tensor of another process's GPU cannot be read here."""
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu()
+        return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
+    if is_dataclass(value):
+        return replace(value, **{each.name: portable(getattr(value, each.name)) for each in fields(value) if each.init})
+    if isinstance(value, Mapping):
+        return {key: portable(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return value if all(isinstance(each, int | float | str) for each in value) else type(value)(map(portable, value))
+    return value
