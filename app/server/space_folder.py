@@ -20,7 +20,7 @@ from engine.errors import BadOutput, NotSupported
 LARGEST = 10 * 2**20  # bytes of a file that the hub takes without large-file storage
 CPU, ZERO = "cpu-basic", "zero-a10g"  # names of the hardware, as the hub calls it
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"  # else pip installs gigabytes of CUDA on a machine without a GPU
-CODE = (".py", ".js", ".css", ".svg", ".png", ".c", ".h")
+CODE = (".py", ".js", ".css", ".svg", ".png", ".c", ".h", ".toml")
 FOLDERS = {
     "app": CODE,
     "engine": CODE,
