@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from research.exactness import wrong_loops, wrong_rules
-from research.exactness.mutation import Patch
+from research.exactness.mutation import Patches
 
-MUTANTS: dict[str, Callable[[], list[Patch]]] = wrong_rules.TABLE | wrong_loops.TABLE
+MUTANTS: dict[str, Patches] = wrong_rules.TABLE | wrong_loops.TABLE

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
-Patch = tuple[Any, str, Any]  # owner (a module, a class or a dictionary), attribute or key, wrong value
+Place = tuple[Any, str]  # owner (a module, a class or a dictionary), attribute or key
+Patch = tuple[Any, str, Any]  # the same, and a wrong value
+Patches = Callable[[], list[Patch]]
 
 
 class IdleMutant(Exception):
@@ -73,8 +75,18 @@ class Mutant:
 NOTHING = Mutant("nothing", [])
 
 
+def instead(wrong: Any, *places: Place) -> Patches:
+    """Returns the patches that put one wrong value in some places."""
+    return lambda: [(owner, key, wrong) for owner, key in places]
+
+
+def around(change: Callable[..., Any], *places: Place) -> Patches:
+    """Returns the patches that put `change` in the place of functions: it gets the right function, then the arguments of the call."""
+    return lambda: [(owner, key, partial(change, get(owner, key))) for owner, key in places]
+
+
 @contextmanager
-def applied(name: str, patches: Callable[[], list[Patch]]) -> Iterator[None]:
+def applied(name: str, patches: Patches) -> Iterator[None]:
     """Applies a mutant inside the block; raises IdleMutant after the block if none of its functions was called."""
     mutant = Mutant(name, patches())
     with mutant.in_force():

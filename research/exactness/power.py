@@ -25,7 +25,7 @@ def statistic(counts: Counter[tuple[int, ...]], law: Law, runs: int) -> dict[str
     elif seen_rest > 10 * max(rest, 1):  # impossible sequences
         chi += (seen_rest - rest) ** 2 / max(rest, 1)
         cells += 1
-    z = (chi - (cells - 1)) / (2 * (cells - 1)) ** 0.5
+    z = (chi - (cells - 1)) / (2 * (cells - 1)) ** 0.5 if cells > 1 else 0.0
     outside = sum(c for s, c in counts.items() if s not in law)
     tv = 0.5 * (sum(abs(counts[s] / runs - p) for s, p in law.items()) + outside / runs)
     floor = 0.5 * sum((2 * p * (1 - p) / (pi * runs)) ** 0.5 for p in law.values())

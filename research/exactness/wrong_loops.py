@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,58 +15,48 @@ from engine.decoding import head_drafts, verdict
 from engine.decoding.foreseen import Foreseen
 from engine.methods import cross_regression, jacobi, lookahead, mulo, sjd, sjdpp, spatial, xspecmesh, zipar
 from research.exactness import toy
-from research.exactness.mutation import Patch, Watcher, get
-from research.exactness.wrong_rules import drawn_from
+from research.exactness.mutation import Patch, Patches, Watcher, around, instead
+from research.exactness.wrong_rules import drawn_from, newest_not_cached
 
 # --- Jacobi windows ---------------------------------------------------------------------------------------------------
 
 
-def _one_answer_more() -> list[Patch]:
-    right = jacobi.leading
-    return [(jacobi, "leading", lambda accepted: min(len(accepted), right(accepted) + 1))]
+def _first_draft_unverified(
+    right: Any, rows: Any, tokens: Any, laws: Any, noise: Any, n: int, iteration: int, seeded: bool, *more: Any
+) -> Any:
+    """Takes the first draft of every pass."""
+    window = right(rows, tokens, laws, noise, n, iteration, seeded, *more)
+    if len(tokens) and not window.a:
+        window.a, dense = 1, laws.dense() if isinstance(laws, Chosen) else laws
+        window.token = verdict.correct(rows, dense, window.verdict.answers, 1, len(tokens), noise, n, iteration)
+    return window
 
 
-def _stale_law() -> list[Patch]:
-    patches: list[Patch] = []
-    for owner, key in ((sjd, "redraw"), (sjdpp.REFRESHES, "redraw"), (sjdpp.REFRESHES, "coupled gumbel")):
-        right = get(owner, key)
-
-        def refresh(window: Any, first: int, knobs: Any, right: Any = right) -> tuple[Tensor, Tensor]:
-            tokens, _ = right(window, first, knobs)
-            return tokens, torch.cat([window.laws[first:], window.rows.p[-1:]])
-
-        patches.append((owner, key, refresh))
-    return patches
+def _first_node_unverified(right: Any, rows: Any, tree: Any, *more: Any) -> Any:
+    """Takes the first node of every tree."""
+    path, token, chances = right(rows, tree, *more)
+    return ([0], token, chances) if tree.tokens and not path else (path, token, chances)
 
 
-def _published_law() -> list[Patch]:
-    return [(sjdpp.REFRESHES, "reuse mixture", sjdpp.reuse_published)]
+def _with_old_laws(right: Any, window: Any, first: int, knobs: Any) -> tuple[Tensor, Tensor]:
+    """Refreshes drafts, and says that those in the window were drawn from their former distributions."""
+    return right(window, first, knobs)[0], torch.cat([window.laws[first:], window.rows.p[-1:]])
 
 
-def _law_of_the_first_draw() -> list[Patch]:
-    def refresh(window: Any, first: int, knobs: Any) -> tuple[Tensor, Tensor]:
-        tokens, _ = sjdpp.reuse_published(window, first, knobs)
-        return tokens, torch.cat([window.laws[first:], window.rows.p[-1:]])
-
-    return [(sjdpp.REFRESHES, "reuse mixture", refresh)]
-
-
-def _old_drafts_with_initial_laws() -> list[Patch]:
+def _with_initial_laws(right: Any, window: Any, first: int, knobs: Any) -> tuple[Tensor, Tensor]:
     """Keeps redrawn drafts, and says that they were drawn like the tokens of empty slots: here uniformly."""
+    tokens, _ = sjdpp.redraw(window, first, knobs)
+    return tokens, torch.full_like(window.rows.p[first:], 1 / window.rows.p.shape[-1])
 
-    def refresh(window: Any, first: int, knobs: Any) -> tuple[Tensor, Tensor]:
-        tokens, _ = sjdpp.redraw(window, first, knobs)
-        return tokens, torch.full_like(window.rows.p[first:], 1 / window.rows.p.shape[-1])
 
-    return [(sjdpp.REFRESHES, "initialise", refresh)]
+def _with_laws_of_another_warp(right: Any, window: Any, first: int, knobs: Any) -> tuple[Tensor, Tensor]:
+    """Refreshes drafts, and says that they were drawn at half the temperature."""
+    return right(window, first, knobs)[0], torch.softmax(2 * window.rows.scores[first:], -1)
 
 
 def _full_law_of_a_cut_draw() -> list[Patch]:
     cut = head_drafts.best_of
-    return [
-        (head_drafts, "best_of", lambda law, k: law),
-        (head_drafts, "draw", drawn_from(lambda p: cut(p, 2))),
-    ]
+    return [(head_drafts, "best_of", lambda law, k: law), (head_drafts, "draw", drawn_from(lambda p: cut(p, 2)))]
 
 
 def _residual_behind_a_threshold() -> list[Patch]:
@@ -86,121 +77,39 @@ def _residual_behind_a_threshold() -> list[Patch]:
     return [(xspecmesh, "replacement", replacement), (toy.ToySequence, "forward", Watcher(remembering))]
 
 
-def _row_before() -> list[Patch]:
+def _row_before(right: Any, self: toy.ToySequence, draft: Draft) -> Any:
     """Gives the heads the state before the one that predicted the newest token."""
-    right = toy.ToySequence.forward
-
-    def forward(self: toy.ToySequence, draft: Draft) -> Any:
-        rows = right(self, draft)
-        rows.hidden = rows.hidden[:, [0, *range(rows.hidden.shape[1] - 1)]]
-        return rows
-
-    return [(toy.ToySequence, "forward", forward)]
+    rows = right(self, draft)
+    rows.hidden = rows.hidden[:, [0, *range(rows.hidden.shape[1] - 1)]]
+    return rows
 
 
-def _heads_shifted() -> list[Patch]:
-    right = toy.TableHeads.guess
-    return [(toy.TableHeads, "guess", lambda self, hidden, count: right(self, hidden, self.depth).roll(1, 0)[:count])]
-
-
-def _grammar_of_the_prefix() -> list[Patch]:
-    right = toy.ToySequence._allowed
-    return [(toy.ToySequence, "_allowed", lambda self, newest: right(self, newest[:1] * len(newest)))]
-
-
-def _first_draft_unverified() -> list[Patch]:
-    """Takes the first draft of every pass."""
-    right = verdict.judge
-
-    def judge(rows: Any, tokens: Any, laws: Any, noise: Any, n: int, iteration: int, seeded: bool, *more: Any) -> Any:
-        window = right(rows, tokens, laws, noise, n, iteration, seeded, *more)
-        if len(tokens) and not window.a:
-            window.a, dense = 1, laws.dense() if isinstance(laws, Chosen) else laws
-            window.token = verdict.correct(rows, dense, window.verdict.answers, 1, len(tokens), noise, n, iteration)
-        return window
-
-    return [(verdict, "judge", judge)]
-
-
-def _first_node_unverified() -> list[Patch]:
-    right = lookahead.verify
-
-    def verify(rows: Any, tree: Any, *more: Any) -> Any:
-        path, token, chances = right(rows, tree, *more)
-        return ([0], token, chances) if tree.tokens and not path else (path, token, chances)
-
-    return [(lookahead, "verify", verify)]
-
-
-def _rows_of_the_other_branch() -> list[Patch]:
+def _rows_of_the_other_branch(right: Any, tree: Any, guesses: Any, wide: int) -> Draft:
     """Puts the lookahead branch before the tree, and reads the tree's rows where they were."""
-    right = lookahead.both
-
-    def both(tree: Any, guesses: Any, wide: int) -> Draft:
-        draft, m = right(tree, guesses, wide), len(tree.tokens)
-        tokens, parents = torch.cat([draft.tokens[m:], draft.tokens[:m]]), draft.parents
-        behind, shift = parents[m:], len(draft.tokens) - m
-        moved = torch.cat([torch.where(behind < 0, -1, behind - m), torch.where(parents[:m] < 0, -1, parents[:m] + shift)])
-        return Draft(tokens, parents=moved)
-
-    return [(lookahead, "both", both)]
+    draft, m = right(tree, guesses, wide), len(tree.tokens)
+    tokens, parents = torch.cat([draft.tokens[m:], draft.tokens[:m]]), draft.parents
+    behind, shift = parents[m:], len(draft.tokens) - m
+    moved = torch.cat([torch.where(behind < 0, -1, behind - m), torch.where(parents[:m] < 0, -1, parents[:m] + shift)])
+    return Draft(tokens, parents=moved)
 
 
 # --- wavefronts -------------------------------------------------------------------------------------------------------
 
 
-def _law_of_another_warp() -> list[Patch]:
-    patches: list[Patch] = []
-    for key in ("coupled gumbel", "coupled maximal"):
-        right = zipar.REFRESHES[key]
-
-        def refresh(window: Any, first: int, knobs: Any, right: Any = right) -> tuple[Tensor, Tensor]:
-            tokens, _ = right(window, first, knobs)
-            return tokens, torch.softmax(2 * window.rows.scores[first:], -1)
-
-        patches.append((zipar.REFRESHES, key, refresh))
-    return patches
-
-
-def _carried_with_a_new_law() -> list[Patch]:
-    right = zipar.REFRESHES["carry"]
-    return [(zipar.REFRESHES, "carry", lambda window, first, knobs: (right(window, first, knobs)[0], None))]
-
-
-def _guesses_said_to_be_uniform() -> list[Patch]:
-    right = zipar._guessed
-
-    def guessed(window: Any, tokens: Tensor, laws: Tensor | None, more: int) -> tuple[Tensor, Tensor | None]:
-        found, _ = right(window, tokens, laws, more)
-        flat = torch.ones_like(window.rows.p[-1:]).expand(more, -1) / window.rows.p.shape[-1]
-        return found, None if laws is None else torch.cat([laws, flat])
-
-    return [(zipar, "_guessed", guessed)]
-
-
-def _rows_do_not_wait() -> list[Patch]:
-    return [(zipar, "lead", lambda window, columns: 1)]
-
-
-def _newest_not_cached() -> list[Patch]:
-    right = toy.ToySequence.commit_at
-
-    def commit_at(self: toy.ToySequence, positions: list[int], tokens: list[int]) -> None:
-        right(self, positions, tokens)
-        self._cache = self._cache[:-1]
-
-    return [(toy.ToySequence, "commit_at", commit_at)]
+def _guesses_said_to_be_uniform(right: Any, window: Any, tokens: Tensor, laws: Tensor | None, more: int) -> tuple[Tensor, Tensor | None]:
+    found, _ = right(window, tokens, laws, more)
+    flat = torch.ones_like(window.rows.p[-1:]).expand(more, -1) / window.rows.p.shape[-1]
+    return found, None if laws is None else torch.cat([laws, flat])
 
 
 # --- row and column heads ---------------------------------------------------------------------------------------------
 
 
-def _filled_with(law: Callable[[Any, range, Tensor, Tensor], Tensor]) -> Callable[[], list[Patch]]:
+def _filled_with(law: Callable[[Any, range, Tensor, Tensor], Tensor]) -> Patches:
     """Fills new slots as ever, and says that they were drawn from `law`, which is given the filler, the slots, the drafts before them and
     their distributions."""
-    right = Foreseen.fill
 
-    def fill(self: Foreseen, tokens: Tensor, laws: Tensor | None, size: int, *rest: Any) -> tuple[Tensor, Tensor | None]:
+    def fill(right: Any, self: Foreseen, tokens: Tensor, laws: Tensor | None, size: int, *rest: Any) -> tuple[Tensor, Tensor | None]:
         found, filled = right(self, tokens, laws, size, *rest)
         start = self.sequence.length
         slots = range(start + len(tokens), start + size)
@@ -208,56 +117,15 @@ def _filled_with(law: Callable[[Any, range, Tensor, Tensor], Tensor]) -> Callabl
             return found, filled
         return found, torch.cat([laws, law(self, slots, tokens, filled[len(tokens) :])])
 
-    return lambda: [(Foreseen, "fill", fill)]
+    return around(fill, (Foreseen, "fill"))
 
 
-def _law_of_one_direction(filler: Foreseen, slots: range, drafts: Tensor, laws: Tensor) -> Tensor:
-    return filler.sequence.law(filler.heads.guess(slots, drafts, rows=True, columns=False), [])
-
-
-def _reads_the_other_direction() -> list[Patch]:
-    right = spatial.foreseen
-    return [(spatial, "foreseen", lambda heads, sequence, slots, drafts, foresee: right(heads, sequence, slots, drafts, "rows"))]
-
-
-def _law_of_the_first_guess() -> list[Patch]:
-    right = spatial.corrected
-
-    def corrected(p: Tensor, q: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
-        tokens, _, stayed = right(p, q, *rest)
-        return tokens, q, stayed
-
-    return [(spatial, "corrected", corrected)]
-
-
-# --- scales -----------------------------------------------------------------------------------------------------------
-
-
-def _stale_cache() -> list[Patch]:
-    """Behaves as with `stale_kv` on, where it is off."""
-    right = mulo._blocks
-
-    def blocks(sequence: Any, coarser: Any, knobs: Knobs, noise: noise.Noise) -> Any:
-        return right(sequence, coarser, Knobs(knobs.values | {"stale_kv": "on"}), noise)
-
-    return [(mulo, "_blocks", blocks)]
-
-
-def _row_of_the_refused_draft() -> list[Patch]:
-    right = mulo._draw
-    return [(mulo, "_draw", lambda rows, row, position, noise: right(rows, min(row + 1, rows.logits.shape[1] - 1), position, noise))]
+def _law_of_the_first_guess(right: Any, p: Tensor, q: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+    tokens, _, stayed = right(p, q, *rest)
+    return tokens, q, stayed
 
 
 # --- two streams ------------------------------------------------------------------------------------------------------
-
-
-def _literal_rule() -> list[Patch]:
-    return [(cross_regression, "CONSISTENT", rules.LITERAL)]
-
-
-def _tolerance_from_zero() -> list[Patch]:
-    right = rules.ramp
-    return [(rules, "ramp", lambda energies, horizon: (right(energies, horizon) ** 2 - 1 / horizon).clamp(min=0).sqrt())]
 
 
 def _residual_of_a_fresh_law() -> list[Patch]:
@@ -279,16 +147,6 @@ def _residual_of_a_fresh_law() -> list[Patch]:
         return right(rows, laws, answers, a, size, made, n, iteration)
 
     return [(cross_regression, "dual", Watcher(remembering)), (cross_regression, "correct", correct)]
-
-
-def _new_law_of_a_carried_draft() -> list[Patch]:
-    right = cross_regression.refill
-
-    def refill(logits: Tensor, tokens: Tensor, laws: Tensor, sequence: Any, *rest: Any) -> tuple[Tensor, Tensor]:
-        found, _ = right(logits, tokens, laws, sequence, *rest)
-        return found, sequence.law(logits, [])
-
-    return [(cross_regression, "refill", refill)]
 
 
 def _new_drafts_verified_at_once() -> list[Patch]:
@@ -340,37 +198,58 @@ def _new_drafts_verified_at_once() -> list[Patch]:
     ]
 
 
-TABLE: dict[str, Callable[[], list[Patch]]] = {
-    "commit one answer more": _one_answer_more,
-    "stale law after refinement": _stale_law,
-    "published law": _published_law,
-    "law of the first draw": _law_of_the_first_draw,
-    "old drafts with initial laws": _old_drafts_with_initial_laws,
+STREAM, WINDOWS, WAVES = cross_regression, sjdpp.REFRESHES, zipar.REFRESHES
+FORWARD, COMMIT_AT = (toy.ToySequence, "forward"), (toy.ToySequence, "commit_at")
+TABLE: dict[str, Patches] = {
+    "commit one answer more": around(lambda right, accepted: min(len(accepted), right(accepted) + 1), (jacobi, "leading")),
+    "stale law after refinement": around(_with_old_laws, (sjd, "redraw"), (WINDOWS, "redraw"), (WINDOWS, "coupled gumbel")),
+    "published law": instead(sjdpp.reuse_published, (WINDOWS, "reuse mixture")),
+    "law of the first draw": instead(partial(_with_old_laws, sjdpp.reuse_published), (WINDOWS, "reuse mixture")),
+    "old drafts with initial laws": around(_with_initial_laws, (WINDOWS, "initialise")),
     "heads: full law": _full_law_of_a_cut_draw,
     "heads: residual behind a threshold": _residual_behind_a_threshold,
-    "heads: row before": _row_before,
-    "heads: shifted by one": _heads_shifted,
-    "grammar of the prefix for every row": _grammar_of_the_prefix,
-    "lookup: first draft unverified": _first_draft_unverified,
-    "surface: first draft unverified": _first_draft_unverified,
-    "lookahead: first node unverified": _first_node_unverified,
-    "lookahead: rows of the other branch": _rows_of_the_other_branch,
-    "wavefront: law of another warp": _law_of_another_warp,
-    "wavefront: carried with a new law": _carried_with_a_new_law,
-    "wavefront: guesses said to be uniform": _guesses_said_to_be_uniform,
-    "wavefront: rows do not wait": _rows_do_not_wait,
-    "wavefront: the newest of a row is not cached": _newest_not_cached,
-    "spatial: law of one direction": _filled_with(_law_of_one_direction),
+    "heads: row before": around(_row_before, FORWARD),
+    "heads: shifted by one": around(
+        lambda right, self, hidden, count: right(self, hidden, self.depth).roll(1, 0)[:count], (toy.TableHeads, "guess")
+    ),
+    "grammar of the prefix for every row": around(
+        lambda right, self, newest: right(self, newest[:1] * len(newest)), (toy.ToySequence, "_allowed")
+    ),
+    "lookup: first draft unverified": around(_first_draft_unverified, (verdict, "judge")),
+    "surface: first draft unverified": around(_first_draft_unverified, (verdict, "judge")),
+    "lookahead: first node unverified": around(_first_node_unverified, (lookahead, "verify")),
+    "lookahead: rows of the other branch": around(_rows_of_the_other_branch, (lookahead, "both")),
+    "wavefront: law of another warp": around(_with_laws_of_another_warp, (WAVES, "coupled gumbel"), (WAVES, "coupled maximal")),
+    "wavefront: carried with a new law": around(lambda right, *arguments: (right(*arguments)[0], None), (WAVES, "carry")),
+    "wavefront: guesses said to be uniform": around(_guesses_said_to_be_uniform, (zipar, "_guessed")),
+    "wavefront: rows do not wait": instead(lambda window, columns: 1, (zipar, "lead")),
+    "wavefront: the newest of a row is not cached": around(newest_not_cached, COMMIT_AT),
+    "spatial: law of one direction": _filled_with(
+        lambda filler, slots, drafts, laws: filler.sequence.law(filler.heads.guess(slots, drafts, rows=True, columns=False), [])
+    ),
     "spatial: said to be uniform": _filled_with(lambda filler, slots, drafts, laws: torch.full_like(laws, 1 / laws.shape[-1])),
-    "spatial: reads the other direction": _reads_the_other_direction,
-    "spatial: residual is p": lambda: [(spatial, "residual", lambda p, q: p)],
-    "spatial: law of the first guess": _law_of_the_first_guess,
-    "mulo: stale cache": _stale_cache,
-    "mulo: redrawn rows do not wait": lambda: [(mulo, "lead", lambda window, columns: 1)],
-    "mulo: row of the refused draft": _row_of_the_refused_draft,
-    "stream: literal rule": _literal_rule,
-    "stream: tolerance from zero": _tolerance_from_zero,
+    "spatial: reads the other direction": around(lambda right, *arguments: right(*arguments[:-1], "rows"), (spatial, "foreseen")),
+    "spatial: residual is p": instead(lambda p, q: p, (spatial, "residual")),
+    "spatial: law of the first guess": around(_law_of_the_first_guess, (spatial, "corrected")),
+    "mulo: stale cache": around(  # as with `stale_kv` on, where it is off
+        lambda right, sequence, coarser, knobs, noise: right(sequence, coarser, Knobs(knobs.values | {"stale_kv": "on"}), noise),
+        (mulo, "_blocks"),
+    ),
+    "mulo: redrawn rows do not wait": instead(lambda window, columns: 1, (mulo, "lead")),
+    "mulo: row of the refused draft": around(
+        lambda right, rows, row, *rest: right(rows, min(row + 1, rows.logits.shape[1] - 1), *rest), (mulo, "_draw")
+    ),
+    "stream: literal rule": instead(rules.LITERAL, (STREAM, "CONSISTENT")),
+    "stream: tolerance from zero": around(
+        lambda right, energies, horizon: (right(energies, horizon) ** 2 - 1 / horizon).clamp(min=0).sqrt(), (rules, "ramp")
+    ),
     "stream: residual of a fresh law": _residual_of_a_fresh_law,
-    "stream: new law of a carried draft": _new_law_of_a_carried_draft,
+    "stream: new law of a carried draft": around(
+        lambda right, logits, tokens, laws, sequence, *rest: (
+            right(logits, tokens, laws, sequence, *rest)[0],
+            sequence.law(logits, []),
+        ),
+        (STREAM, "refill"),
+    ),
     "stream: new drafts verified at once": _new_drafts_verified_at_once,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,57 +15,31 @@ from engine.decoding import growth, neighbours, trees, verdict
 from engine.decoding.deviation import Meter
 from engine.methods import gsd
 from research.exactness import chain, toy
-from research.exactness.mutation import Patch, Watcher
+from research.exactness.mutation import Patch, Patches, Watcher, around, instead
 
 # --- sampling and guidance --------------------------------------------------------------------------------------------
 
 
-def _temperature_after_top_p() -> list[Patch]:
-    def warp(guided: Tensor, s: Any, allowed: Tensor | None = None) -> Tensor:
-        cut = sampling.warp(guided, type(s)(1.0, s.top_k, s.top_p, s.guidance), allowed)
-        return cut / s.temperature
-
-    return [(toy, "warp", warp)]
+def _temperature_after_top_p(guided: Tensor, s: Any, allowed: Tensor | None = None) -> Tensor:
+    return sampling.warp(guided, type(s)(1.0, s.top_k, s.top_p, s.guidance), allowed) / s.temperature
 
 
-def _guidance_on_probabilities() -> list[Patch]:
-    def guide(logits: Tensor, scale: float) -> Tensor:
-        c, u = torch.softmax(logits, -1)
-        return (u + scale * (c - u)).clamp(min=1e-9).log()
-
-    return [(toy, "guide", guide)]
+def _guidance_on_probabilities(logits: Tensor, scale: float) -> Tensor:
+    c, u = torch.softmax(logits, -1)
+    return (u + scale * (c - u)).clamp(min=1e-9).log()
 
 
-def _residual_is_p(owner: Any) -> Callable[[], list[Patch]]:
-    return lambda: [(owner, "residual", lambda p, q: p)]
+def _p_itself(p: Tensor, q: Tensor) -> Tensor:
+    """In the place of the residual."""
+    return p
 
 
 # --- speculative sampling ---------------------------------------------------------------------------------------------
 
 
-def _one_hot_ratio(*owners: Any) -> Callable[[], list[Patch]]:
-    def ratio(p: Tensor, q: Tensor, tokens: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
-        r = p.gather(1, tokens[:, None]).squeeze(1)
-        return u < r, r
-
-    return lambda: [(owner, "ratio", ratio) for owner in owners]
-
-
-def _inverted_ratio() -> list[Patch]:
-    right = verdict.ratio
-
-    def ratio(p: Tensor, q: Tensor, tokens: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
-        return right(q, p.clamp(min=1e-12), tokens, u)
-
-    return [(verdict, "ratio", ratio)]
-
-
-def _bonus_from_the_row_before() -> list[Patch]:
-    return [(chain, "bonus", lambda p, a: p[max(0, a - 1) : max(1, a)])]
-
-
-def _double_temperature() -> list[Patch]:
-    return [(chain, "draw", drawn_from(lambda p: p * p))]
+def _one_hot_ratio(p: Tensor, q: Tensor, tokens: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+    r = p.gather(1, tokens[:, None]).squeeze(1)
+    return u < r, r
 
 
 def drawn_from(change: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
@@ -75,12 +50,8 @@ def drawn_from(change: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor],
 # --- trees and relaxed rules ------------------------------------------------------------------------------------------
 
 
-def _parents_missing() -> list[Patch]:
-    def draft(self: growth.Tree) -> Any:
-        return type(right(self))(torch.tensor(self.tokens, dtype=torch.int64), torch.full((len(self.tokens),), -1))
-
-    right = growth.Tree.draft
-    return [(growth.Tree, "draft", draft)]
+def _parents_missing(right: Any, self: growth.Tree) -> Any:
+    return type(right(self))(torch.tensor(self.tokens, dtype=torch.int64), torch.full((len(self.tokens),), -1))
 
 
 def _ranked_by_tokens() -> list[Patch]:
@@ -101,67 +72,32 @@ def _ranked_by_tokens() -> list[Patch]:
     return [(growth, "families", Watcher(remembering)), (growth, "best", by_token)]
 
 
-def _controller_sees_the_draft() -> list[Patch]:
-    right = trees.grow
-
-    def grow(*arguments: Any) -> growth.Tree:
-        """Proposes nothing if the first draft would be token 0."""
-        tree, shape = right(*arguments), arguments[3]
-        return tree if not tree.tokens or tree.tokens[0] else growth.Tree([], [], None, [], tree.passes, shape)
-
-    return [(trees, "grow", grow)]
+def _controller_sees_the_draft(right: Any, *arguments: Any) -> growth.Tree:
+    """Proposes nothing if the first draft would be token 0."""
+    tree, shape = right(*arguments), arguments[3]
+    return tree if not tree.tokens or tree.tokens[0] else growth.Tree([], [], None, [], tree.passes, shape)
 
 
-def _level_pays_by_its_sum() -> list[Patch]:
-    def pays(level: list[int], parents: list[int], scores: list[float], shape: growth.Shape) -> bool:
-        """Counts every node that would be expanded, so that nodes of low rank decide whether the next level displaces them."""
-        return sum(math.exp(scores[node]) for node in growth.best_of_level(level, scores, shape)) >= shape.least_level
-
-    return [(growth, "pays", pays)]
+def _level_pays_by_its_sum(level: list[int], parents: list[int], scores: list[float], shape: growth.Shape) -> bool:
+    """Counts every node that would be expanded, so that nodes of low rank decide whether the next level displaces them."""
+    return sum(math.exp(scores[node]) for node in growth.best_of_level(level, scores, shape)) >= shape.least_level
 
 
-def _unconditional_siblings() -> list[Patch]:
-    return [(growth, "sibling_laws", lambda laws, tokens, parents, drawn: laws)]
+def _row_of_the_parent(right: Any, parents: list[int], tokens: list[int], answers: list[int]) -> tuple[list[int], int]:
+    path, _ = right(parents, tokens, answers)
+    return path, answers[path[-2] + 1 if len(path) > 1 else 0] if path else answers[0]
 
 
-def _chosen_as_if_drawn() -> list[Patch]:
-    right = growth.sibling_laws
-    return [
-        (growth, "sibling_laws", lambda laws, tokens, parents, drawn: right(laws, tokens, parents, [True] * len(drawn))),
-    ]
-
-
-def _row_of_the_parent() -> list[Patch]:
-    def walk(parents: list[int], tokens: list[int], answers: list[int]) -> tuple[list[int], int]:
-        path, _ = right(parents, tokens, answers)
-        return path, answers[path[-2] + 1 if len(path) > 1 else 0] if path else answers[0]
-
-    right = trees.walk
-    return [(trees, "walk", walk)]
-
-
-def _borrowing(change: Callable[[Tensor, Tensor, Tensor], Tensor]) -> list[Patch]:
+def _borrowing(change: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Patches:
     """change : running sum of the neighbours' mass [m, k], p of the tokens [m], budget [m] -> borrowed mass [m]"""
 
     def borrowed(p: Tensor, tokens: Tensor, neighbours: Tensor, most: Tensor) -> Tensor:
         return change(p[neighbours[tokens]].cumsum(-1), p[tokens], most)
 
-    return [(rules, "_borrowed", borrowed)]
+    return instead(borrowed, (rules, "_borrowed"))
 
 
-def _one_neighbour_too_many() -> list[Patch]:
-    return _borrowing(lambda run, own, most: run.gather(1, (run <= most[:, None]).sum(1, keepdim=True).clamp(max=run.shape[1] - 1))[:, 0])
-
-
-def _nearest_always() -> list[Patch]:
-    return _borrowing(lambda run, own, most: torch.where(run <= most[:, None], run, 0).amax(-1).maximum(run[:, 0]))
-
-
-def _budget_of_the_other_rule() -> list[Patch]:
-    return _borrowing(lambda run, own, most: torch.where(run <= (most / own)[:, None], run, 0).amax(-1))
-
-
-def _refused_neighbours_struck(whole: bool) -> Callable[[], list[Patch]]:
+def _refused_neighbours_struck(whole: bool) -> Patches:
     """Returns the residual of the papers' code. whole : remove all neighbours of the table, else only those borrowed from (δ = 0.3)"""
 
     def patches() -> list[Patch]:
@@ -193,50 +129,24 @@ def _refused_neighbours_struck(whole: bool) -> Callable[[], list[Patch]]:
 # --- the budget of deviation ------------------------------------------------------------------------------------------
 
 
-def _budget_ignored() -> list[Patch]:
-    def share(self: Meter, away: float, again: bool = False) -> float:
-        self._slots = self._slots if again else [*self._slots, 0.0]
-        self._slots[-1] += away
-        return 1.0
-
-    return [(Meter, "share", share)]
+def _budget_ignored(self: Meter, away: float, again: bool = False) -> float:
+    self._slots = self._slots if again else [*self._slots, 0.0]
+    self._slots[-1] += away
+    return 1.0
 
 
-def _coin_of_the_verdict() -> list[Patch]:
+def _coin_of_the_verdict(made: noise.Noise, position: int, count: int, iteration: int) -> Tensor:
     """Chooses the rule by the number that its verdict uses."""
-
-    def coins(made: noise.Noise, position: int, count: int, iteration: int) -> Tensor:
-        return made.host_uniform(noise.ACCEPT, position, count, iteration - 1)
-
-    return [(neighbours, "coins", coins)]
-
-
-# --- groups -----------------------------------------------------------------------------------------------------------
-
-
-def _one_rank_higher() -> list[Patch]:
-    return [(gsd, "beside", lambda half: [0, *range(1 - half, 0), *range(1, half + 1)])]
-
-
-def _law_of_the_draft_alone() -> list[Patch]:
-    return [(gsd, "grouped", lambda above, below, chosen: (above * chosen).sum(-1) / below[:, 0])]
+    return made.host_uniform(noise.ACCEPT, position, count, iteration - 1)
 
 
 # --- noise ------------------------------------------------------------------------------------------------------------
 
 
-def _iteration_in_the_noise() -> list[Patch]:
-    def gumbel(self: noise.Noise, start: int, count: int) -> Tensor:
-        self.asked = getattr(self, "asked", 0) + 1
-        u = [self.uniform(noise.DRAW, start, count, self.asked, slot) for slot in range(self.vocabulary)]
-        return -torch.log(-torch.log(torch.stack(u, -1)))
-
-    return [(noise.Noise, "gumbel", gumbel)]
-
-
-def _no_iteration_in_the_noise() -> list[Patch]:
-    right = noise.Noise.uniform
-    return [(noise.Noise, "uniform", lambda self, stream, start, count, iteration, slot=0: right(self, stream, start, count, 0, slot))]
+def _iteration_in_the_noise(self: noise.Noise, start: int, count: int) -> Tensor:
+    self.asked = getattr(self, "asked", 0) + 1
+    u = [self.uniform(noise.DRAW, start, count, self.asked, slot) for slot in range(self.vocabulary)]
+    return -torch.log(-torch.log(torch.stack(u, -1)))
 
 
 def _global_noise() -> list[Patch]:
@@ -252,88 +162,72 @@ def _global_noise() -> list[Patch]:
 # --- cache and end of sequence ----------------------------------------------------------------------------------------
 
 
-def _keep_one_row_more() -> list[Patch]:
-    right = toy.ToySequence.commit
-
-    def commit(self: toy.ToySequence, nodes: list[int], token: int) -> list[int]:
-        new = right(self, nodes, token)
-        extra = (nodes[-1] if nodes else -1) + 2
-        if extra < len(self._fed):
-            self._cache = (*self._cache, *self._fed[extra])
-        return new
-
-    return [(toy.ToySequence, "commit", commit)]
+def _keep_one_row_more(right: Any, self: toy.ToySequence, nodes: list[int], token: int) -> list[int]:
+    new = right(self, nodes, token)
+    extra = (nodes[-1] if nodes else -1) + 2
+    if extra < len(self._fed):
+        self._cache = (*self._cache, *self._fed[extra])
+    return new
 
 
-def _drop_the_last_kept_row() -> list[Patch]:
-    right = toy.ToySequence.commit
-
-    def commit(self: toy.ToySequence, nodes: list[int], token: int) -> list[int]:
-        new = right(self, nodes, token)
-        self._cache = self._cache[:-1]
-        return new
-
-    return [(toy.ToySequence, "commit", commit)]
+def newest_not_cached(right: Any, self: toy.ToySequence, *arguments: Any) -> Any:
+    """Commits, and forgets the newest row of the cache."""
+    new = right(self, *arguments)
+    self._cache = self._cache[:-1]
+    return new
 
 
-def _end_inside_a_span_ignored() -> list[Patch]:
-    right = toy.ToySequence.commit
-
-    def commit(self: toy.ToySequence, nodes: list[int], token: int) -> list[int]:
-        end, self.toy.end = self.toy.end, None
-        new = right(self, nodes, token)
-        self.toy.end = end
-        self.done = self.done or new[-1] == end
-        return new
-
-    return [(toy.ToySequence, "commit", commit)]
+def _end_ignored(inside_only: bool, right: Any, self: toy.ToySequence, nodes: list[int], token: int) -> list[int]:
+    """Commits tokens after the end of the sequence. inside_only : an end that is the last of a span counts"""
+    end, self.toy.end = self.toy.end, None
+    new = right(self, nodes, token)
+    self.toy.end = end
+    self.done = self.done or (inside_only and new[-1] == end)
+    return new
 
 
-def _never_ends() -> list[Patch]:
-    right = toy.ToySequence.commit
-
-    def commit(self: toy.ToySequence, nodes: list[int], token: int) -> list[int]:
-        end, self.toy.end = self.toy.end, None
-        new = right(self, nodes, token)
-        self.toy.end = end
-        return new
-
-    return [(toy.ToySequence, "commit", commit)]
-
-
-TABLE: dict[str, Callable[[], list[Patch]]] = {
-    "temperature after top-p": _temperature_after_top_p,
-    "guidance on probabilities": _guidance_on_probabilities,
-    "residual is p": _residual_is_p(verdict),
-    "chain: residual is p": _residual_is_p(chain),
-    "one-hot ratio for a uniform draw": _one_hot_ratio(verdict, neighbours),
-    "chain: one-hot law": _one_hot_ratio(chain),
-    "inverted ratio": _inverted_ratio,
-    "chain: bonus from the row before": _bonus_from_the_row_before,
-    "chain: double temperature": _double_temperature,
-    "heads: one-hot law": _one_hot_ratio(verdict, neighbours),
-    "tree: parents missing": _parents_missing,
+RATIOS, COMMIT = ((verdict, "ratio"), (neighbours, "ratio")), (toy.ToySequence, "commit")
+TABLE: dict[str, Patches] = {
+    "temperature after top-p": instead(_temperature_after_top_p, (toy, "warp")),
+    "guidance on probabilities": instead(_guidance_on_probabilities, (toy, "guide")),
+    "residual is p": instead(_p_itself, (verdict, "residual")),
+    "chain: residual is p": instead(_p_itself, (chain, "residual")),
+    "one-hot ratio for a uniform draw": instead(_one_hot_ratio, *RATIOS),
+    "chain: one-hot law": instead(_one_hot_ratio, (chain, "ratio")),
+    "inverted ratio": around(lambda right, p, q, tokens, u: right(q, p.clamp(min=1e-12), tokens, u), (verdict, "ratio")),
+    "chain: bonus from the row before": instead(lambda p, a: p[max(0, a - 1) : max(1, a)], (chain, "bonus")),
+    "chain: double temperature": instead(drawn_from(lambda p: p * p), (chain, "draw")),
+    "heads: one-hot law": instead(_one_hot_ratio, *RATIOS),
+    "tree: parents missing": around(_parents_missing, (growth.Tree, "draft")),
     "tree: drawn nodes ranked by their tokens": _ranked_by_tokens,
-    "tree: controller sees the draft": _controller_sees_the_draft,
-    "tree: a level pays by the sum of its nodes": _level_pays_by_its_sum,
-    "tree: siblings' laws not conditional": _unconditional_siblings,
-    "tree: residual is p": _residual_is_p(rules),
-    "tree: chosen as if drawn": _chosen_as_if_drawn,
-    "tree: row of the parent": _row_of_the_parent,
-    "lantern: the nearest always counts": _nearest_always,
-    "lantern: counts one neighbour too many": _one_neighbour_too_many,
-    "lantern: budget of the other rule": _budget_of_the_other_rule,
+    "tree: controller sees the draft": around(_controller_sees_the_draft, (trees, "grow")),
+    "tree: a level pays by the sum of its nodes": instead(_level_pays_by_its_sum, (growth, "pays")),
+    "tree: siblings' laws not conditional": instead(lambda laws, tokens, parents, drawn: laws, (growth, "sibling_laws")),
+    "tree: residual is p": instead(_p_itself, (rules, "residual")),
+    "tree: chosen as if drawn": around(
+        lambda right, laws, tokens, parents, drawn: right(laws, tokens, parents, [True] * len(drawn)), (growth, "sibling_laws")
+    ),
+    "tree: row of the parent": around(_row_of_the_parent, (trees, "walk")),
+    "lantern: the nearest always counts": _borrowing(
+        lambda run, own, most: torch.where(run <= most[:, None], run, 0).amax(-1).maximum(run[:, 0])
+    ),
+    "lantern: counts one neighbour too many": _borrowing(
+        lambda run, own, most: run.gather(1, (run <= most[:, None]).sum(1, keepdim=True).clamp(max=run.shape[1] - 1))[:, 0]
+    ),
+    "lantern: budget of the other rule": _borrowing(lambda run, own, most: torch.where(run <= (most / own)[:, None], run, 0).amax(-1)),
     "lantern: refused neighbourhood struck": _refused_neighbours_struck(False),
     "lantern: refused table struck": _refused_neighbours_struck(True),
-    "budget: ignored": _budget_ignored,
-    "budget: the coin is the verdict's": _coin_of_the_verdict,
-    "gsd: one rank higher": _one_rank_higher,
-    "gsd: the law of the draft alone": _law_of_the_draft_alone,
-    "iteration in the noise": _iteration_in_the_noise,
-    "noise without the iteration": _no_iteration_in_the_noise,
+    "budget: ignored": instead(_budget_ignored, (Meter, "share")),
+    "budget: the coin is the verdict's": instead(_coin_of_the_verdict, (neighbours, "coins")),
+    "gsd: one rank higher": instead(lambda half: [0, *range(1 - half, 0), *range(1, half + 1)], (gsd, "beside")),
+    "gsd: the law of the draft alone": instead(lambda above, below, chosen: (above * chosen).sum(-1) / below[:, 0], (gsd, "grouped")),
+    "iteration in the noise": instead(_iteration_in_the_noise, (noise.Noise, "gumbel")),
+    "noise without the iteration": around(
+        lambda right, self, stream, start, count, iteration, slot=0: right(self, stream, start, count, 0, slot), (noise.Noise, "uniform")
+    ),
     "global random numbers": _global_noise,
-    "keep one row more": _keep_one_row_more,
-    "drop the last kept row": _drop_the_last_kept_row,
-    "end inside a span ignored": _end_inside_a_span_ignored,
-    "never ends": _never_ends,
+    "keep one row more": around(_keep_one_row_more, COMMIT),
+    "drop the last kept row": around(newest_not_cached, COMMIT),
+    "end inside a span ignored": around(partial(_end_ignored, True), COMMIT),
+    "never ends": around(partial(_end_ignored, False), COMMIT),
 }

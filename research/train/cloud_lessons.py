@@ -1,4 +1,4 @@
-"""Batches for the networks that look at clouds: most of the time goes into drawing clouds, so each is used several times.
+"""The training of networks that look at clouds. Most of the time goes into drawing clouds, so each is used several times.
 
 A group of clouds is drawn and turned into features, then shuffled and used PASSES times before the next group is drawn. The groups are
 large, and no cloud ever comes back, so a network does not learn them by heart. A batch is a function of the step.
@@ -7,10 +7,24 @@ large, and no cloud ever comes back, so a network does not learn them by heart. 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from engine.networks.card import has_card
+from engine.networks.weights import read_card, ship
+from engine.recognition.network import CloudNetwork
+from research.train.decision import Measure, prepare, target, trained
+from research.train.loop import Options, Training
+
+MINUTES = {"cpu": 12.0, "gpu": 8.0}
+RATE = 1e-3
+REPORTED = 900.0  # seconds between held-out numbers, which take half a minute
+OWN = "Weights: Apache-2.0. Trained on shapes that this project draws from seeds; no third-party mesh was used."
 GROUP, CHUNK, PASSES, BATCH = 2048, 64, 4, 128
 STEPS = GROUP * PASSES // BATCH  # for each group
 
@@ -33,3 +47,58 @@ class Dataset:
         order = torch.cat([torch.randperm(GROUP, generator=torch.Generator().manual_seed(group * PASSES + i)) for i in range(PASSES)])
         mine = order[place * BATCH : (place + 1) * BATCH]
         return self._features[mine], self._answers[mine]
+
+
+@dataclass(frozen=True)
+class CloudRecipe:
+    """What differs between the recipes.
+
+    name, folder : of the recipe; of the shipped network, which `load` loads. Its file and its card's entry have the folder's name
+    answers : of the network; read : what of its answers the labels are about; draw : see `Dataset`
+    held_out : numbers of a network; decides : the one of them that decides; data : what it learns from, in words
+    known : entries of the card that other weights must have, too, if numbers are to be compared
+    """
+
+    name: str
+    folder: Path
+    load: Callable[[], CloudNetwork]
+    answers: int
+    draw: Callable[[int, int], tuple[Tensor, Tensor]]
+    held_out: Callable[[CloudNetwork], dict[str, Any]]
+    decides: Measure
+    data: str
+    read: Callable[[Tensor], Tensor] = lambda answers: answers
+    known: dict[str, Any] = field(default_factory=dict)
+
+    def train(self, options: Options) -> None:
+        """Trains, resumes or exports."""
+        device, key = options.device, self.folder.name
+        target(options, self.folder)
+        model = CloudNetwork(self.answers)
+        minutes = options.minutes_of({"minutes": MINUTES[options.preset]})
+        training = Training(self.name, model, RATE, minutes, device, average=0.998, weight_decay=0.02)
+        shipped = read_card(self.folder) if has_card(self.folder) else {}
+        is_same = all(shipped.get(name) == value for name, value in self.known.items())
+        if not training.resume(options.fresh) and not options.fresh and key in shipped and is_same:
+            training.warm_start(self.load().state_dict(), shipped[key])
+        lessons = Dataset(self.draw)
+
+        def loss(seen: Tensor, answers: Tensor) -> Tensor:
+            return F.cross_entropy(self.read(model.answers(seen)), answers)
+
+        compiled = torch.compile(loss) if options.compiled else loss
+
+        def loss_of(step: int) -> Tensor:
+            return compiled(*(part.to(device) for part in lessons.batch(step)))
+
+        def held_out() -> dict[str, Any]:
+            copy = CloudNetwork(self.answers)
+            copy.load_state_dict({name: tensor.cpu() for name, tensor in model.state_dict().items()})
+            return self.held_out(copy)
+
+        other = "" if is_same or not shipped else "the shipped one knows other families"
+        if not trained(training, options, loss_of, held_out, self.decides, shipped.get(key), other, REPORTED):
+            return
+        card = {"name": key, **self.known, "licence": OWN, "data": self.data}
+        card[key] = {"settings": model.settings} | training.summary(options.preset, self.name)
+        ship(prepare(options, self.folder), {f"{key}.safetensors": training.averaged}, card)

@@ -6,7 +6,7 @@ They replace them if their held-out number is not worse. `--export` skips this c
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from engine.errors import BadKnob
 from engine.files import ASIDE, PART
 from engine.networks.card import CARD
 from engine.networks.shipping import ship
-from research.train.loop import Options, Training
+from research.train.loop import LossOf, Options, Training
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,22 @@ class Measure:
     def worse(self, new: float, old: float) -> bool:
         """Returns whether a new number is worse than an old one."""
         return new < old if self.higher else new > old
+
+
+def trained(
+    training: Training,
+    options: Options,
+    loss_of: LossOf,
+    held_out: Callable[[], dict],
+    measure: Measure,
+    shipped: Mapping[str, Any] | None,
+    incomparable: str = "",
+    every: float = 300,
+) -> bool:
+    """Trains, unless a checkpoint is only exported; returns whether to write the weights. Arguments as of `Training.run` and `may_ship`."""
+    if not options.export:
+        training.run(loss_of, held_out, every)
+    return may_ship(training, options, measure, shipped, incomparable)
 
 
 def may_ship(training: Training, options: Options, measure: Measure, shipped: Mapping[str, Any] | None, incomparable: str = "") -> bool:

@@ -14,10 +14,9 @@ recorded at the backbone's default size.
 
 from __future__ import annotations
 
-import argparse
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ from engine.files import whole_file
 from engine.networks.weights import ship
 from engine.sampling import guide, warp
 from research.train import loop
-from research.train.decision import Measure, may_ship, needs_out, prepare, target
+from research.train.decision import Measure, needs_out, prepare, target, trained
 from research.train.loop import Training
 from research.train.lowpoly import PAD
 from research.train.teachers import MeshTeacher, PictureTeacher, Recorded, Teacher, TeacherOptions, padded
@@ -58,14 +57,7 @@ NOISE = 0.2  # width of the uniform noise on the states, relative to their root 
 class Options(TeacherOptions):
     """The options of this recipe, with the loss."""
 
-    loss: str = "kl"
-
-    @staticmethod
-    def parser(name: str) -> argparse.ArgumentParser:
-        """Returns the parser of `launch.py train NAME`."""
-        p = TeacherOptions.parser(name)
-        p.add_argument("--loss", choices=["kl", "paper", "adt"], default="kl", help=LOSSES)
-        return p
+    loss: str = field(default="kl", metadata=loop.argument(LOSSES, choices=["kl", "paper", "adt"]))
 
 
 TEACHERS = {"pictogram": PictureTeacher, "lowpoly": MeshTeacher}
@@ -276,9 +268,7 @@ def main(options: Options) -> None:
         right = {f"accuracy_{name}": accuracy(network, teacher, rows) for name, rows in named.items()}
         return {"held_out_loss": round(loss.item(), 4), "acceptance": acceptance(network, teacher, unseen.recorded)} | right
 
-    if not options.export:
-        training.run(loss_on, held_out)
-    if not may_ship(training, options, DECIDES, teacher.fitting(teacher.backbone.card.get(NAME))):
+    if not trained(training, options, loss_on, held_out, DECIDES, teacher.fitting(teacher.backbone.card.get(NAME))):
         return
     row = {
         "settings": network.settings,

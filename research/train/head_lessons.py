@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -37,6 +36,7 @@ from research.train.later_tokens import (
     some_places,
     top_1,
 )
+from research.train.loop import Training, cosine_to_a_tenth
 from research.train.lowpoly import Sample, collate
 
 DECIDES = Measure("top_1", higher=True)
@@ -49,9 +49,15 @@ TOGETHER = 64  # sequences that are generated in one batch
 class Options(loop.Options):
     """The options of this recipe, with the backbone and the meshes."""
 
-    backbone: str = "lowpoly"
-    shapes: Path | None = None
-    start: Path | None = None
+    backbone: str = field(default="lowpoly", metadata=loop.argument("lowpoly, or an imported model of meshes", metavar="NAME|PATH"))
+    shapes: Path | None = field(
+        default=None,
+        metadata=loop.argument("for an imported model: train on these meshes (procedural shapes)", type=Path, metavar="FOLDER"),
+    )
+    start: Path | None = field(
+        default=None,
+        metadata=loop.argument("heads for other weights of lowpoly; without --out, written there", type=Path, metavar="FOLDER"),
+    )
 
     def __post_init__(self) -> None:
         """Raises BadKnob for a start that is no model of lowpoly."""
@@ -68,14 +74,18 @@ class Options(loop.Options):
         """The folder of the weights that the heads are for."""
         return self.start or lowpoly.FOLDER
 
-    @staticmethod
-    def parser(name: str) -> argparse.ArgumentParser:
-        """Returns the parser of `launch.py train NAME`."""
-        p = loop.Options.parser(name)
-        p.add_argument("--backbone", metavar="NAME|PATH", default="lowpoly", help="lowpoly, or an imported model of meshes")
-        p.add_argument("--shapes", type=Path, metavar="FOLDER", help="for an imported model: train on these meshes (procedural shapes)")
-        p.add_argument("--start", type=Path, metavar="FOLDER", help="heads for other weights of lowpoly; without --out, written there")
-        return p
+
+def heads_training(
+    name: str, model: nn.Module, rate: float, minutes: float, device: str, muon: str = "", betas: tuple[float, float] = (0.9, 0.99)
+) -> Training:
+    """Returns the training of heads, or of an adapter: short, and without weight decay."""
+    return Training(name, model, rate, minutes, device, 50, 0.995, 0.0, muon, betas=betas, schedule=cosine_to_a_tenth)
+
+
+def head_numbers(each: Iterable[Tensor], right: Iterable[Tensor]) -> dict[str, list[float]]:
+    """Returns the means of the heads' cross-entropies and accuracies, both [D] for each batch."""
+    found = {"nats": each, "top_1": right}
+    return {name: [round(x, 3) for x in torch.stack([*rows]).mean(0).tolist()] for name, rows in found.items()}
 
 
 def generate_together(backbone: Lowpoly, points: Tensor, rng: Generator, longest: int | None = None) -> list[list[int]]:

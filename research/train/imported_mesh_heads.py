@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.random import PCG64, Generator
 from torch import Tensor
 
@@ -25,16 +24,15 @@ from engine.backbones.bpt import Bpt
 from engine.drafters.mesh_heads import MeshHeads
 from engine.errors import BadFile, NotSupported
 from engine.kernels.cpu.steady_linear import plain
-from engine.machine import has_fast_bfloat16
 from engine.mesh.bpt_tokens import BPT, tokenize
 from engine.mesh.formats.text import SUFFIXES
 from engine.mesh.read import READERS, read
 from engine.networks.card import has_card, read_card
 from engine.networks.shipping import ship
-from research.train.decision import may_ship, prepare, target
-from research.train.head_lessons import DECIDES, Library, Memory, Options, Student
+from research.train.decision import prepare, target, trained
+from research.train.head_lessons import DECIDES, Library, Memory, Options, Student, head_numbers, heads_training
 from research.train.later_tokens import DEPTH, KINDS, weighted
-from research.train.loop import Training, cosine_to_a_tenth
+from research.train.loop import Training, half_precision
 from research.train.lowpoly import Sample, sample_of
 from research.worlds.lowpoly_shapes import held_out_shapes, stretch, training_shapes
 
@@ -141,41 +139,26 @@ def train_kind(options: Options, preset: dict[str, Any], kind: str, course: Cour
     s = backbone.model.settings
     heads = MeshHeads(DEPTH, s.width, s.heads, s.vocabulary, kind)
     pupil = Student(backbone.model, heads, False)
-    training = Training(
-        f"mesh-heads-{course.name}-{str(backbone.weights_hash)[:12]}-{kind}",
-        heads,  # not the pupil: a checkpoint with the backbone would be gigabytes
-        preset["rate"],
-        options.minutes_of(preset) / len(KINDS),
-        device,
-        50,
-        0.995,
-        0.0,
-        betas=(0.9, 0.99),
-        schedule=cosine_to_a_tenth,
-    )
+    checkpoint = f"mesh-heads-{course.name}-{str(backbone.weights_hash)[:12]}-{kind}"
+    # not the pupil: a checkpoint with the backbone would be gigabytes
+    training = heads_training(checkpoint, heads, preset["rate"], options.minutes_of(preset) / len(KINDS), device)
     training.resume(options.fresh)
-    half = device == "cuda" or has_fast_bfloat16()
 
     def loss_of(step: int) -> Tensor:
         batch = course.seen.batch(step)
-        with torch.autocast(device, torch.bfloat16, enabled=half):
+        with half_precision(device):
             return weighted(pupil.head_losses(*batch, preset["rows"], Generator(PCG64([6, step])))[0])
 
     def held_out() -> dict[str, Any]:
         alone = [course.unseen.of([i]) for i in course.unseen.library.order]
         each, right = zip(*(pupil.head_losses(*one, None, None) for one in alone), strict=True)
-        return {
-            "nats": [round(x, 3) for x in torch.stack(each).mean(0).tolist()],
-            "top_1": [round(x, 3) for x in torch.stack(right).mean(0).tolist()],
-        }
+        return head_numbers(each, right)
 
-    if not options.export:
-        training.run(loss_of, held_out)
     name = f"heads_{kind}"
     known = known_heads(course.folder).get(name)
     if known is not None and known.get("backbone") != backbone.weights_hash:
         known = None  # the backbone refuses to load them
-    if may_ship(training, options, DECIDES, known):
+    if trained(training, options, loss_of, held_out, DECIDES, known):
         write_heads(prepare(options, course.folder), name, heads.settings, training, options, course)
 
 

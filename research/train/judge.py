@@ -18,15 +18,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.backbones import pictogram
-from engine.machine import has_fast_bfloat16
 from engine.networks.vq import PictureTokenizer
 from engine.networks.weights import read_card, ship
 from engine.recognition import picture_judge as judge
 from engine.recognition.picture_judge import CELLS, COLOURS, Judge, Logits, Verdict, centre, compare
 from engine.words.emoji_scenes import LESSONS, Scene, backgrounds, held_out_scenes, render, trained_scenes
-from research.train.decision import Measure, may_ship, prepare, target
+from research.train.decision import Measure, prepare, target, trained
 from research.train.lessons import Options, suffix
-from research.train.loop import Training, straight_down, trapezoid
+from research.train.loop import Training, half_precision, straight_down, trapezoid
 from research.train.pictogram_tokenizer import to_tensor
 
 PRESETS = {
@@ -136,7 +135,6 @@ def main(options: Options) -> None:
     """Trains, resumes or exports."""
     preset = PRESETS[options.preset]
     device = options.device
-    half = torch.autocast(device, torch.bfloat16, enabled=device == "cuda" or has_fast_bfloat16())
     tokenizer = pictogram.load_tokenizer().to(device)
     taught = options.lessons or preset["lessons"]
     lessons = LESSONS[taught]
@@ -156,7 +154,7 @@ def main(options: Options) -> None:
 
     def loss_of(step: int) -> Tensor:
         batch = trained_scenes((1 << 42) + step * 4096, preset["batch"], lessons=lessons)
-        with half:
+        with half_precision(device):
             said = model(seen_through(to_tensor([render(s, 128) for s in batch], device), tokenizer, step))
         return loss_of_logits(said, targets(batch, lessons.objects).to(device))
 
@@ -168,11 +166,10 @@ def main(options: Options) -> None:
             numbers |= {f"{name}_{k}": v for k, v in shares.items()}
         return numbers
 
-    if not options.export:
-        training.run(loss_of, held_out)
     shipped = read_card(judge.FOLDER) if (judge.FOLDER / "card.json").exists() else {}
     other = "judge" in shipped and tuple(shipped["names"]) != lessons.objects
-    if not may_ship(training, options, DECIDES, shipped.get("judge"), "the shipped one was trained on other objects" if other else ""):
+    why = "the shipped one was trained on other objects" if other else ""
+    if not trained(training, options, loss_of, held_out, DECIDES, shipped.get("judge"), why):
         return
     card = {
         "name": "judge",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from engine.words.emoji_scenes import LESSONS
 from research.train import loop
@@ -18,15 +17,9 @@ def suffix(taught: str) -> str:
 class Options(loop.Options):
     """The options of a recipe, with the lessons."""
 
-    lessons: str | None = None  # None: the preset's
-
-    @staticmethod
-    def parser(name: str) -> argparse.ArgumentParser:
-        """Returns the parser of `launch.py train NAME`."""
-        p = loop.Options.parser(name)
-        p.add_argument(
-            "--lessons",
-            choices=list(LESSONS),
-            help="what to train on: first (32 objects), common (168) or the whole world (default: the preset's)",
-        )
-        return p
+    lessons: str | None = field(
+        default=None,
+        metadata=loop.argument(
+            "what to train on: first (32 objects), common (168) or the whole world (default: the preset's)", choices=list(LESSONS)
+        ),
+    )

@@ -14,7 +14,7 @@ import math
 import signal
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any, NoReturn
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from engine.errors import BadFile, BadKnob, BadOutput, NotSupported
 from engine.files import clean, home, refusal, whole_file
-from engine.machine import keep_freed_memory, processor
+from engine.machine import has_fast_bfloat16, keep_freed_memory, processor
 from research.train.muon import StackedMuon
 
 LossOf = Callable[[int], Tensor]  # the loss of a step
@@ -47,16 +47,30 @@ class Parser(argparse.ArgumentParser):
         raise BadKnob(f"{message[:1].upper()}{message[1:]}. See: python {self.prog} --help")
 
 
+def argument(help: str | None = None, **how: Any) -> dict[str, Any]:
+    """Returns the metadata of a field of options. how : what argparse is told of it besides; `flag`, if it is not the field's name"""
+    return {"help": help, **how}
+
+
+def half_precision(device: str) -> torch.autocast:
+    """Returns a context for passes in bfloat16 where that is fast."""
+    return torch.autocast(device, torch.bfloat16, enabled=device == "cuda" or has_fast_bfloat16())
+
+
 @dataclass
 class Options:
     """The command-line options of a recipe."""
 
-    preset: str = "cpu"
-    minutes: float | None = None  # None: the preset's
-    fresh: bool = False  # True: ignore checkpoint and shipped weights
-    export: bool = False  # True: write the checkpoint to assets/models and stop
-    compiled: bool = False  # True: torch.compile the loss (needs a C++ compiler on a CPU)
-    out: Path | None = None  # a model folder that is written instead of the shipped one
+    preset: str = field(default="cpu", metadata=argument(choices=["cpu", "gpu"]))
+    minutes: float | None = field(default=None, metadata=argument("how long to train now (default: the preset's)", type=float))
+    fresh: bool = field(default=False, metadata=argument("start from random weights"))
+    export: bool = field(
+        default=False, metadata=argument("only write the newest checkpoint to assets/models, even if its numbers are worse")
+    )
+    out: Path | None = field(
+        default=None, metadata=argument("write to this model folder instead of the shipped one", type=Path, metavar="DIR")
+    )
+    compiled: bool = field(default=False, metadata=argument("compile the loss; on a CPU this needs a C++ compiler", flag="--compile"))
 
     def __post_init__(self) -> None:
         if self.minutes is not None and not (math.isfinite(self.minutes) and self.minutes > 0):
@@ -75,18 +89,17 @@ class Options:
             raise NotSupported("--preset gpu needs an NVIDIA GPU, and PyTorch sees none here. Use --preset cpu, or see: launch.py doctor.")
         return "cuda"
 
-    @staticmethod
-    def parser(name: str) -> argparse.ArgumentParser:
-        """Returns the parser of `launch.py train NAME`."""
+    @classmethod
+    def parser(cls, name: str) -> argparse.ArgumentParser:
+        """Returns the parser of `launch.py train NAME`: an option for each field."""
         p = Parser(f"launch.py train {name}")
-        p.add_argument("--preset", choices=["cpu", "gpu"], default="cpu")
-        p.add_argument("--minutes", type=float, help="how long to train now (default: the preset's)")
-        p.add_argument("--fresh", action="store_true", help="start from random weights")
-        p.add_argument(
-            "--export", action="store_true", help="only write the newest checkpoint to assets/models, even if its numbers are worse"
-        )
-        p.add_argument("--out", type=Path, metavar="DIR", help="write to this model folder instead of the shipped one")
-        p.add_argument("--compile", action="store_true", dest="compiled", help="compile the loss; on a CPU this needs a C++ compiler")
+        for each in fields(cls):
+            how = {
+                "flag": f"--{each.name.replace('_', '-')}",
+                **({"action": "store_true"} if each.default is False else {}),
+                **each.metadata,
+            }
+            p.add_argument(how.pop("flag"), dest=each.name, default=each.default, **how)
         return p
 
 

@@ -18,9 +18,8 @@ BPT.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,16 +32,15 @@ from torch.nn import functional as F
 from engine.backbones import lowpoly
 from engine.drafters.mesh_heads import MeshHeads
 from engine.errors import BadKnob
-from engine.machine import has_fast_bfloat16
 from engine.mesh.bpt_tokens import BPT, tokenize
 from engine.networks.cloud_blocks import CONTENTS
 from engine.networks.local_reader import Surface, Surroundings
 from engine.networks.mesh_decoder import BLOCKS, OFFSETS, MeshModel, Settings, budget_bucket, describe
 from engine.networks.weights import hash_of, parts, read_card, read_tensors, ship, split
 from research.train import loop
-from research.train.decision import Measure, may_ship, prepare, target
+from research.train.decision import Measure, prepare, target, trained
 from research.train.later_tokens import DEPTH, KINDS, PAD, cross_entropies, head_logits, labels_behind, some_places, top_1, weighted
-from research.train.loop import LossOf, Training, straight_down, trapezoid
+from research.train.loop import LossOf, Training, argument, half_precision, straight_down, trapezoid
 from research.worlds.lowpoly_shapes import (
     HELD_OUT_FAMILIES,
     TRAINED_FAMILIES,
@@ -258,10 +256,18 @@ class Options(loop.Options):
     meshes   : a folder or an archive of mesh packs (`load_packs`); held_out : names of its packs that are measured and not trained on
     """
 
-    later: float | None = None
-    meshes: Path | None = None
-    held_out: tuple[str, ...] = ()
-    local: bool = False
+    later: float | None = field(
+        default=None,
+        metadata=argument(f"weight of the heads' loss; 0: the model learns nothing from it ({LATER})", type=float, metavar="WEIGHT"),
+    )
+    meshes: Path | None = field(
+        default=None,
+        metadata=argument("also learn from these meshes: a folder of files, or an .npz archive", type=Path, metavar="FOLDER|FILE"),
+    )
+    held_out: tuple[str, ...] = field(
+        default=(), metadata=argument("packs (folders) of --meshes to measure and not to train on", nargs="+", metavar="PACK")
+    )
+    local: bool = field(default=False, metadata=argument("rows read the cloud around the newest vertex, and what no face covers yet"))
 
     def __post_init__(self) -> None:
         """Raises BadKnob for a weight below 0, or a control that would replace the shipped weights."""
@@ -280,28 +286,11 @@ class Options(loop.Options):
         """The weight of the heads' loss: 0 has none of its own, because then nothing but the heads learns from it."""
         return self.later or LATER
 
-    @staticmethod
-    def parser(name: str) -> argparse.ArgumentParser:
-        """Returns the parser of `launch.py train NAME`."""
-        p = loop.Options.parser(name)
-        p.add_argument(
-            "--later", type=float, metavar="WEIGHT", help=f"weight of the heads' loss; 0: the model learns nothing from it ({LATER})"
-        )
-        p.add_argument("--local", action="store_true", help="rows read the cloud around the newest vertex, and what no face covers yet")
-        p.add_argument(
-            "--meshes", type=Path, metavar="FOLDER|FILE", help="also learn from these meshes: a folder of files, or an .npz archive"
-        )
-        p.add_argument(
-            "--held-out", nargs="+", default=(), metavar="PACK", help="packs (folders) of --meshes to measure and not to train on"
-        )
-        return p
-
 
 def main(options: Options) -> None:
     """Trains, resumes or exports."""
     preset = PRESETS[options.preset]
     device = options.device
-    half = device == "cuda" or has_fast_bfloat16()
     settings: Settings = replace(preset["settings"], local=int(options.local or has_local_rows()))
     name = ("lowpoly" if options.preset == "cpu" else f"lowpoly-{options.preset}") + "-local" * settings.local
     trainee = Trainee(settings, apart=options.later == 0)
@@ -338,7 +327,7 @@ def main(options: Options) -> None:
             for batch in batches:
                 places = some_places(batch.tokens, CHECKED_ROWS, Generator(PCG64(13)))
                 known = known_places(batch.tokens).to(device)
-                with torch.autocast(device, torch.bfloat16, enabled=half):
+                with half_precision(device):
                     nats, later = trainee(batch.to(device), known, places.to(device))
                 labels = labels_behind(batch.tokens, places, DEPTH).to(device)
                 own.append(nats)
@@ -349,10 +338,9 @@ def main(options: Options) -> None:
                 found |= {f"top_1_{k}": [round(x, 3) for x in row] for k, row in zip(KINDS, guessed, strict=True)}
         return found
 
-    if not options.export:
-        every = 1500 if packs else 300  # seconds: meshes of packs are longer, and so is their measurement
-        training.run(lessons(trainee, options, packs), held_out, every)
-    if may_ship(training, options, DECIDES_ON_PACKS if "packs" in checks else DECIDES, *shipped_row(preset["families"])):
+    every = 1500 if packs else 300  # seconds: meshes of packs are longer, and so is their measurement
+    decides, known = DECIDES_ON_PACKS if "packs" in checks else DECIDES, shipped_row(preset["families"])
+    if trained(training, options, lessons(trainee, options, packs), held_out, decides, *known, every):
         write_weights(prepare(options, lowpoly.FOLDER), training, trainee, options.preset, packs)
 
 
@@ -364,13 +352,12 @@ def has_local_rows() -> bool:
 def lessons(trainee: Trainee, options: Options, packs: MeshPacks | None) -> LossOf:
     """Returns the loss of a step as a function of its number."""
     device, own, weight = trainee.digits.device.type, PRESETS[options.preset], options.weight
-    half = device == "cuda" or has_fast_bfloat16()
     settings = trainee.model.settings
     points = lowpoly.points_of(settings)
     world = World(own["families"], own["batch"], own["vary"], own["degraded"], settings.length, points, packs, bool(settings.local))
 
     def loss(batch: MeshBatch, known: Tensor, places: Tensor, labels: Tensor) -> Tensor:
-        with torch.autocast(device, torch.bfloat16, enabled=half):
+        with half_precision(device):
             own, later = trainee(batch, known, places)
         return own + weight * sum(weighted(cross_entropies(each, labels)) for each in later)
 

@@ -24,18 +24,17 @@ from torch import Tensor, nn
 from engine.backbones import lowpoly
 from engine.drafters.mesh_heads import MeshHeads
 from engine.errors import BadKnob
-from engine.machine import has_fast_bfloat16
 from engine.networks.weights import hash_of, parts, read_tensors, ship
 from research.train import imported_mesh_heads
-from research.train.decision import may_ship, prepare, target
-from research.train.head_lessons import ALPHA, DECIDES, LINEAR, RANK, Library, Memory, Options, Student
+from research.train.decision import prepare, target, trained
+from research.train.head_lessons import ALPHA, DECIDES, LINEAR, RANK, Library, Memory, Options, Student, head_numbers, heads_training
 from research.train.later_tokens import (
     DEPTH,
     KINDS,
     PAD,
     weighted,
 )
-from research.train.loop import Training, cosine_to_a_tenth
+from research.train.loop import Training, half_precision
 from research.train.lowpoly import sample_of
 from research.worlds.lowpoly_shapes import held_out_shapes, training_shapes, turned
 
@@ -86,29 +85,17 @@ def train_stage(
         heads.load_state_dict(start.state_dict())
     name = f"heads_{kind}{'_lora' if adapted else ''}"
     pupil = Student(model, heads, adapted)
-    training = Training(
-        f"mesh-heads-{name.removeprefix('heads_').replace('_', '-')}{of_start(options)}",
-        pupil,
-        preset["rates"][adapted],
-        minutes,
-        device,
-        50,
-        0.995,
-        0.0,
-        "heads.",
-        betas=(0.9, 0.99),
-        schedule=cosine_to_a_tenth,
-    )
+    checkpoint = f"mesh-heads-{name.removeprefix('heads_').replace('_', '-')}{of_start(options)}"
+    training = heads_training(checkpoint, pupil, preset["rates"][adapted], minutes, device, "heads.")
     known, resumed = shipped_row(name, options.base), training.resume(options.fresh)
     if not resumed and not options.fresh and not adapted and known and known["settings"] == heads.settings:
         shipped = read_tensors(options.base / f"{name}.safetensors")
         training.warm_start({f"heads.{k}": v for k, v in shipped.items()}, known)
-    half = device == "cuda" or has_fast_bfloat16()
 
     def loss_of(step: int) -> Tensor:
         rng = Generator(PCG64([6, step]))
         batch = [x.to(device) for x in (library if adapted else memory).batch(step)]
-        with torch.autocast(device, torch.bfloat16, enabled=half):
+        with half_precision(device):
             if not adapted:
                 each, _ = pupil.head_losses(*batch, rows, rng)
                 return weighted(each)
@@ -117,16 +104,11 @@ def train_stage(
 
     def held_out() -> dict[str, Any]:
         own, each, right = zip(*(pupil.losses(*(x.to(device) for x in unseen.batch(i)), None, None) for i in range(4)), strict=True)
-        return {
-            "nats_backbone": round(torch.stack(own).mean().item(), 4),
-            "nats": [round(x, 3) for x in torch.stack(each).mean(0).tolist()],
-            "top_1": [round(x, 3) for x in torch.stack(right).mean(0).tolist()],
-        }
+        return {"nats_backbone": round(torch.stack(own).mean().item(), 4)} | head_numbers(each, right)
 
-    if not options.export:
-        training.run(loss_of, held_out)
+    ships = trained(training, options, loss_of, held_out, DECIDES, known)
     pupil.load_state_dict(training.averaged)
-    if may_ship(training, options, DECIDES, known):
+    if ships:
         prepare(options, options.base)
         ship_stage(folder, name, pupil, training, options.preset, adapted, unseen, device)
     return heads

@@ -15,26 +15,19 @@ import numpy as np
 import torch
 from numpy.random import PCG64, Generator
 from torch import Tensor
-from torch.nn import functional as F
 
 from engine.mesh.frame import centred
 from engine.mesh.rotation import rotation
-from engine.networks.weights import read_card, ship
-from engine.recognition.network import POINTS, CloudNetwork, features
+from engine.recognition.network import POINTS, features
 from research import mesh_judge
 from research.mesh_judge import OTHER, MeshJudge
-from research.train.cloud_lessons import Dataset
-from research.train.decision import Measure, may_ship, prepare, target
-from research.train.loop import Options, Training
+from research.train.cloud_lessons import CloudRecipe
+from research.train.decision import Measure
+from research.train.loop import Options
 from research.worlds.families import FAMILIES
 from research.worlds.families.family import Shape
 from research.worlds.lowpoly_shapes import degrade, family_of, in_boxes, sample_points, stretch
 
-PRESETS = {
-    "cpu": {"minutes": 12.0, "rate": 1e-3},
-    "gpu": {"minutes": 8.0, "rate": 1e-3},
-}
-REPORTED = 900.0  # seconds between held-out numbers, which take half a minute
 DECIDES = Measure("right", higher=True)
 NAMES = tuple(FAMILIES)
 SHARE = 4  # assemblies are drawn as often as this many other families
@@ -102,39 +95,9 @@ def held_out_numbers(judge: MeshJudge) -> dict[str, Any]:
 
 def main(options: Options) -> None:
     """Trains, resumes or exports."""
-    preset, device = PRESETS[options.preset], options.device
-    target(options, mesh_judge.FOLDER)
-    model = CloudNetwork(len(NAMES))
-    training = Training("mesh-judge", model, preset["rate"], options.minutes_of(preset), device, average=0.998, weight_decay=0.02)
-    shipped = read_card(mesh_judge.FOLDER) if (mesh_judge.FOLDER / "card.json").exists() else {}
-    same = tuple(shipped.get("names", ())) == NAMES
-    if not training.resume(options.fresh) and not options.fresh and "mesh_judge" in shipped and same:
-        training.warm_start(mesh_judge.load().network.state_dict(), shipped["mesh_judge"])
-    lessons = Dataset(lesson)
-
-    def loss(seen: Tensor, families: Tensor) -> Tensor:
-        return F.cross_entropy(model.answers(seen), families)
-
-    compiled = torch.compile(loss) if options.compiled else loss
-
-    def loss_of(step: int) -> Tensor:
-        return compiled(*(part.to(device) for part in lessons.batch(step)))
-
-    def held_out() -> dict[str, Any]:
-        copy = CloudNetwork(len(NAMES))
-        copy.load_state_dict({name: tensor.cpu() for name, tensor in model.state_dict().items()})
-        return held_out_numbers(MeshJudge(NAMES, copy))
-
-    if not options.export:
-        training.run(loss_of, held_out, REPORTED)
-    other = "" if same or not shipped else "the shipped one knows other families"
-    if not may_ship(training, options, DECIDES, shipped.get("mesh_judge"), other):
-        return
-    card = {
-        "name": "mesh_judge",
-        "names": list(NAMES),
-        "licence": "Weights: Apache-2.0. Trained on shapes that this project draws from seeds; no third-party mesh was used.",
-        "data": "research/worlds/lowpoly_shapes.py, all families; never a generated mesh. Held out: two boxes of parameters per family.",
-        "mesh_judge": {"settings": model.settings} | training.summary(options.preset, "mesh-judge"),
-    }
-    ship(prepare(options, mesh_judge.FOLDER), {"mesh_judge.safetensors": training.averaged}, card)
+    CloudRecipe(
+        "mesh-judge", mesh_judge.FOLDER, lambda: mesh_judge.load().network, len(NAMES), lesson,
+        lambda network: held_out_numbers(MeshJudge(NAMES, network)), DECIDES,
+        "research/worlds/lowpoly_shapes.py, all families; never a generated mesh. Held out: two boxes of parameters per family.",
+        known={"names": list(NAMES)},
+    ).train(options)  # fmt: skip

@@ -20,10 +20,9 @@ follow them instead of the caption: one bad draw then turns a cat into a fox.
 
 from __future__ import annotations
 
-import argparse
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import isqrt
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,6 @@ from engine.backbones import pictogram
 from engine.backbones.looks import Looks, said
 from engine.backbones.pictogram import TEXT_SLOTS, PictogramModel, split_words
 from engine.errors import BadKnob
-from engine.machine import has_fast_bfloat16
 from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.networks.weights import parts, read_card, read_parts, split
 from engine.networks.weights import ship as ship_files
@@ -60,8 +58,8 @@ from engine.words.emoji_scenes import (
 )
 from engine.words.looks import MOST, Look, anonymous, looks_of_scene, pictured
 from research.train import lessons as lessons_options
-from research.train.decision import Measure, may_ship, prepare, target
-from research.train.loop import Training, straight_down, trapezoid
+from research.train.decision import Measure, prepare, target, trained
+from research.train.loop import Training, argument, half_precision, straight_down, trapezoid
 from research.train.pictogram_tokenizer import to_tensor
 
 PRESETS = {
@@ -88,17 +86,12 @@ KINDS = {"single": 0.25, "several": 0.2, "pair": 0.45, "triple": 0.1}
 class Options(lessons_options.Options):
     """The options of this recipe, with the lessons and the sizes that a backbone offers."""
 
-    offer: str = ""
-
-    @staticmethod
-    def parser(name: str) -> argparse.ArgumentParser:
-        """Returns the parser of `launch.py train NAME`."""
-        p = lessons_options.Options.parser(name)
-        p.add_argument(
-            "--offer", default="", metavar="SIZES",
-            help="picture sizes to offer, in pixels, such as 128,256 (default: the sizes offered so far, or all)",
-        )  # fmt: skip
-        return p
+    offer: str = field(
+        default="",
+        metadata=argument(
+            "picture sizes to offer, in pixels, such as 128,256 (default: the sizes offered so far, or all)", metavar="SIZES"
+        ),
+    )
 
 
 def offered(asked: str, taught: Sequence[int]) -> list[int]:
@@ -117,8 +110,8 @@ def offered(asked: str, taught: Sequence[int]) -> list[int]:
 class Scenes:
     """Tokenised scenes, new ones and old ones from a pool, which holds tokens int16 [side*side] for each scene and scale."""
 
-    def __init__(self, tokenizer: PictureTokenizer, words: dict[str, int], device: str, half: bool, lessons: Dataset = FIRST):
-        self.tokenizer, self.words, self.device, self.half, self.lessons = tokenizer, words, device, half, lessons
+    def __init__(self, tokenizer: PictureTokenizer, words: dict[str, int], device: str, lessons: Dataset = FIRST):
+        self.tokenizer, self.words, self.device, self.lessons = tokenizer, words, device, lessons
         self.pool: dict[tuple[int, tuple[int, ...]], list[tuple[Scene, Tensor]]] = {}  # by scale and the sizes of looks
         self.sheet = sheet() if lessons.even else None
 
@@ -137,7 +130,7 @@ class Scenes:
         return [tokens.to(self.device) for tokens in found]
 
     def _encoded(self, pictures: np.ndarray) -> Tensor:
-        with torch.no_grad(), torch.autocast(self.device, torch.bfloat16, enabled=self.half):
+        with torch.no_grad(), half_precision(self.device):
             return self.tokenizer.encode(to_tensor(list(pictures), self.device)).cpu()
 
     def caption_ids(self, scene: Scene, seed: int, placed: bool = True, unnamed: bool = False) -> list[int]:
@@ -252,7 +245,6 @@ def main(options: Options) -> None:
     offer = offered(options.offer, sides)
     target(options, pictogram.FOLDER)
     device = options.device
-    half = device == "cuda" or has_fast_bfloat16()
     tokenizer = pictogram.load_tokenizer().to(device)
     taught = options.lessons or preset["lessons"]
     lessons = LESSONS[taught]
@@ -269,7 +261,7 @@ def main(options: Options) -> None:
     if not training.resume(options.fresh) and not options.fresh and parts(pictogram.FOLDER, "decoder"):
         training.warm_start(matching_words(names), read_card(pictogram.FOLDER)["decoder"])
     drilled = end_of_drills(training.step, shipped_decoder()) if lessons.even else 0
-    scenes = Scenes(tokenizer, words, device, half, lessons)
+    scenes = Scenes(tokenizer, words, device, lessons)
     seen, unseen = trained_scenes(2**41, CHECKED, lessons=lessons), held_out_scenes(CHECKED, lessons)
     checks = {(n, side): check_batches(scenes, group, side) for n, group in (("seen", seen), ("held_out", unseen)) for side in sides}
 
@@ -288,22 +280,20 @@ def main(options: Options) -> None:
         disguise = step < drilled or (lessons.even and r.random() < DISGUISED)
         drawn, ids, tokens, looks = scenes.batch(step, max(1, preset["tokens"] // slots), side, preset["fresh"], disguise)
         chosen = chosen_rows(drawn, side, rows, step).to(device) if rows < side**2 else None
-        with torch.autocast(device, torch.bfloat16, enabled=half):
+        with half_precision(device):
             return loss(ids, disturbed(tokens, step), tokens, side, chosen, looks)
 
     def held_out() -> dict:
         numbers = {}
         for (name, side), batches in checks.items():
-            with torch.autocast(device, torch.bfloat16, enabled=half):
+            with half_precision(device):
                 each = [surprise(model, batch, side) for batch in batches]
             objects = torch.cat([found[batch.drawn] for found, batch in zip(each, batches, strict=True)])
             numbers[f"nats_{name}_{side}"] = round(torch.cat(each).mean().item(), 4)
             numbers[f"nats_objects_{name}_{side}"] = round(objects.mean().item(), 4)
         return numbers
 
-    if not options.export:
-        training.run(loss_of, held_out)
-    if may_ship(training, options, DECIDES, *shipped_row(taught, names)):
+    if trained(training, options, loss_of, held_out, DECIDES, *shipped_row(taught, names)):
         ship(prepare(options, pictogram.FOLDER), training, model, scenes, offer, options.preset, taught)
 
 

@@ -9,10 +9,9 @@ decoder tells them apart by their neighbours. If the encoder changes, all models
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.machine import has_fast_bfloat16
 from engine.networks.packing import unpacked
 from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.words.emoji_scenes import CANVAS, LESSONS, Dataset, Scene, make_scene, render
 from research.train import lessons as lessons_options
-from research.train.decision import Measure, may_ship, prepare, target
-from research.train.loop import Training, straight_down, trapezoid
+from research.train.decision import Measure, prepare, target, trained
+from research.train.loop import Training, argument, half_precision, straight_down, trapezoid
 
 PRESETS = {
     "cpu": {"batch": 16, "minutes": 40.0, "rate": 1.2e-3, "lessons": "first"},
@@ -49,14 +47,7 @@ STEPS = {  # share of steps; pixels along the side of the picture, and of the wi
 class Options(lessons_options.Options):
     """The options of this recipe, with the lessons and whether to train the decoders only."""
 
-    decoders: bool = False
-
-    @staticmethod
-    def parser(name: str) -> argparse.ArgumentParser:
-        """Returns the parser of `launch.py train NAME`."""
-        p = lessons_options.Options.parser(name)
-        p.add_argument("--decoders", action="store_true", help="keep the shipped encoder, and so all tokens; train only the decoders")
-        return p
+    decoders: bool = field(default=False, metadata=argument("keep the shipped encoder, and so all tokens; train only the decoders"))
 
 
 def to_tensor(pictures: list[np.ndarray], device: str) -> Tensor:
@@ -137,11 +128,10 @@ def main(options: Options) -> None:
     if not training.resume(options.fresh) and from_shipped and (pictogram.FOLDER / "tokenizer.safetensors").exists():
         training.warm_start(pictogram.load_tokenizer().state_dict(), read_card(pictogram.FOLDER)["tokenizer"])
     pictures = {p: to_tensor([render(make_scene(s, lessons), p) for s in HELD_OUT_SEEDS], device) for p in (64, 128, 256)}
-    half = torch.autocast(device, torch.bfloat16, enabled=device == "cuda" or has_fast_bfloat16())
 
     def loss_of(step: int) -> Tensor:
         x = batch(step, preset["batch"], device, lessons)
-        with half:
+        with half_precision(device):
             digits = model.quantize(x)
             y, small = model.reconstruct(digits), model.reconstruct(digits.detach(), preview=True)
         y, small = y.float(), small.float()
@@ -159,11 +149,10 @@ def main(options: Options) -> None:
                 numbers["psnr_preview_128"] = round(signal_to_noise(torch.cat([model.decode(t, preview=True) for t in found]), x).item(), 2)
         return numbers | {"codes_used": len(used)}
 
-    if not options.export:
-        training.run(loss_of, held_out)
     known = read_card(pictogram.FOLDER).get("tokenizer") if (pictogram.FOLDER / "card.json").exists() else None
     other = known is not None and known.get("lessons", taught) != taught
-    if not may_ship(training, options, DECIDES, known, f"the shipped one learned the lessons '{known['lessons']}'" if other else ""):
+    why = f"the shipped one learned the lessons '{known['lessons']}'" if other else ""
+    if not trained(training, options, loss_of, held_out, DECIDES, known, why):
         return
     row = {"settings": model.settings, "lessons": taught} | training.summary(options.preset, "pictogram-tokenizer")
 

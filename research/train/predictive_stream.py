@@ -15,8 +15,7 @@ meshes, q learns it. Training is timed in minutes, not epochs.
 
 from __future__ import annotations
 
-import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +26,10 @@ from torch import Tensor, nn
 from engine.drafters.predictive_stream import folder_of, fresh, is_trained, layers_of, read_stream, write_adapter
 from engine.networks.weights import read_card, ship
 from engine.sampling import draw, guide, residual, warp
-from research.train.decision import Measure, may_ship, prepare, target
+from research.train.decision import Measure, prepare, target, trained
 from research.train.feature_draft import TEACHERS, Library, teacher_of
-from research.train.loop import Training, cosine_to_a_tenth
+from research.train.head_lessons import heads_training
+from research.train.loop import argument
 from research.train.teachers import Recorded, Teacher, TeacherOptions, padded
 
 PRESETS = {
@@ -49,18 +49,9 @@ UNSEEN_ROWS = 192  # predictive rows of each
 class Options(TeacherOptions):
     """The options of this recipe, with the attention mask."""
 
-    both_ways: bool = False
-
-    @staticmethod
-    def parser(name: str) -> argparse.ArgumentParser:
-        """Returns the parser of `launch.py train NAME`."""
-        p = TeacherOptions.parser(name)
-        p.add_argument(
-            "--both-ways",
-            action="store_true",
-            help="let predictive rows also see later ones, as in the paper; an adapter beside the causal one",
-        )
-        return p
+    both_ways: bool = field(
+        default=False, metadata=argument("let predictive rows also see later ones, as in the paper; an adapter beside the causal one")
+    )
 
 
 class Frozen:
@@ -204,9 +195,7 @@ def main(options: Options) -> None:
     unseen = Library(teacher.name, teacher, UNSEEN, preset["batch"], held_out=True, shortest=width + 2)
     pupil = Student(teacher, not options.both_ways)
     name = f"predictive-stream-{teacher.name}-{teacher.weights_hash}{'-both-ways' if options.both_ways else ''}"
-    training = Training(
-        name, pupil, RATE, options.minutes_of(preset), device, 50, 0.995, 0.0, betas=(0.9, 0.99), schedule=cosine_to_a_tenth
-    )
+    training = heads_training(name, pupil, RATE, options.minutes_of(preset), device)
     known = known_card(teacher, options)
     if not training.resume(options.fresh) and not options.fresh and known is not None:
         training.warm_start(state_of(folder_of(teacher.folder, options.both_ways), pupil, teacher), known)
@@ -229,9 +218,7 @@ def main(options: Options) -> None:
     def held_out() -> dict[str, Any]:
         return acceptance(pupil, unseen.recorded, width, teacher.vocabulary, device)
 
-    if not options.export:
-        training.run(loss_of, held_out)
-    if not may_ship(training, options, DECIDES, known):
+    if not trained(training, options, loss_of, held_out, DECIDES, known):
         return
     pupil.load_state_dict(training.averaged)
     of_backbone = [f"--backbone {teacher.name}"] if teacher.name != "pictogram" else []

@@ -20,12 +20,11 @@ from torch.nn import functional as F
 
 from engine.backbones import pictogram
 from engine.drafters.resampler import PictureResampler, UpSampler, weights_file
-from engine.machine import has_fast_bfloat16
 from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.networks.weights import read_card, read_tensors, ship
 from engine.words.emoji_scenes import Dataset, Scene, held_out_scenes, lessons_of, render, trained_scenes
-from research.train.decision import Measure, may_ship, prepare, target
-from research.train.loop import Options, Training
+from research.train.decision import Measure, prepare, target, trained
+from research.train.loop import Options, Training, half_precision
 from research.train.pictogram_tokenizer import to_tensor
 
 PRESETS = {
@@ -109,7 +108,6 @@ def main(options: Options) -> None:
     """Trains, resumes or exports."""
     preset = PRESETS[options.preset]
     device = options.device
-    half = torch.autocast(device, torch.bfloat16, enabled=device == "cuda" or has_fast_bfloat16())
     tokenizer = pictogram.load_tokenizer().to(device).requires_grad_(False)
     samplers = Samplers(tokenizer.quantizer.codebook())
     training = Training("resampler", samplers, preset["rate"], options.minutes_of(preset), device, average=0.995)
@@ -125,9 +123,9 @@ def main(options: Options) -> None:
 
     def loss_of(step: int) -> Tensor:
         pair = random.Random(step).choices(list(PAIRS), list(PAIRS.values()))[0]
-        with torch.no_grad(), half:
+        with torch.no_grad(), half_precision(device):
             coarse, fine = grids(tokenizer, trained_scenes(step * 4096, preset["batch"], lessons=lessons), pair, device)
-        with half:
+        with half_precision(device):
             logits = samplers.logits(coarse, fine)
         return F.cross_entropy(logits.float(), fine)
 
@@ -137,11 +135,9 @@ def main(options: Options) -> None:
             numbers |= against_the_picture(samplers, resampler, unseen[coarse], unseen[fine])
         return numbers
 
-    if not options.export:
-        training.run(loss_of, held_out)
     tokens = whole.get("tokenizer", {}).get("tokens")
     known = card if card is not None and card.get("tokens") == tokens else None  # one for other tokens is refused
-    if may_ship(training, options, Measure("nats_{}_{}".format(*next(iter(PAIRS)))), known):
+    if trained(training, options, loss_of, held_out, Measure("nats_{}_{}".format(*next(iter(PAIRS)))), known):
         ship_samplers(prepare(options, pictogram.FOLDER), training, samplers, spreads, options, tokens)
 
 

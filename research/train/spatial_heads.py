@@ -19,7 +19,7 @@ from torch import Tensor
 from engine.drafters.spatial_heads import NAME, SpatialHeads, weights_file
 from engine.networks.weights import ship
 from engine.sampling import guide, warp
-from research.train.decision import Measure, may_ship, prepare, target
+from research.train.decision import Measure, prepare, target, trained
 from research.train.feature_draft import NOISE, Library, loss_of_states, teacher_of, together
 from research.train.loop import Training
 from research.train.teachers import Recorded, Teacher, TeacherOptions
@@ -168,9 +168,7 @@ def main(options: TeacherOptions) -> None:
             "acceptance_columns": acceptance(heads, teacher, unseen.recorded, rows_too=False)[:1],
         }
 
-    if not options.export:
-        training.run(loss_on, held_out)
-    if not may_ship(training, options, DECIDES, teacher.fitting(teacher.backbone.card.get(NAME))):
+    if not trained(training, options, loss_on, held_out, DECIDES, teacher.fitting(teacher.backbone.card.get(NAME))):
         return
     row = {
         "settings": heads.settings,

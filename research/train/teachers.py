@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -53,16 +52,10 @@ class Recorded:
 class TeacherOptions(loop.Options):
     """The options of a recipe that learns from a backbone."""
 
-    backbone: str = "pictogram"
-    prompts: Path | None = None
-
-    @staticmethod
-    def parser(name: str) -> argparse.ArgumentParser:
-        """Returns the parser of `launch.py train NAME`."""
-        p = loop.Options.parser(name)
-        p.add_argument("--backbone", metavar="NAME|PATH", default="pictogram", help="pictogram, lowpoly, or an imported model")
-        p.add_argument("--prompts", type=Path, metavar="FILE", help="for an imported model: a prompt in each line (emoji captions)")
-        return p
+    backbone: str = field(default="pictogram", metadata=loop.argument("pictogram, lowpoly, or an imported model", metavar="NAME|PATH"))
+    prompts: Path | None = field(
+        default=None, metadata=loop.argument("for an imported model: a prompt in each line (emoji captions)", type=Path, metavar="FILE")
+    )
 
 
 class Teacher(ABC):

@@ -14,23 +14,16 @@ import numpy as np
 import torch
 from numpy.random import PCG64, Generator
 from torch import Tensor
-from torch.nn import functional as F
 
-from engine.networks.weights import read_card, ship
 from engine.recognition import up
-from engine.recognition.network import FEATURES, POINTS, CloudNetwork, features
+from engine.recognition.network import FEATURES, POINTS, features
 from engine.recognition.up import Upright, turned
-from research.train.cloud_lessons import Dataset
-from research.train.decision import Measure, may_ship, prepare, target
-from research.train.loop import Options, Training
+from research.train.cloud_lessons import CloudRecipe
+from research.train.decision import Measure
+from research.train.loop import Options
 from research.worlds.arrangements import arranged
 from research.worlds.lowpoly_shapes import AXES, Shape, alike_up, held_out_shapes, oriented, sample_points, training_shapes
 
-PRESETS = {
-    "cpu": {"minutes": 12.0, "rate": 1e-3},
-    "gpu": {"minutes": 8.0, "rate": 1e-3},
-}
-REPORTED = 900.0  # seconds between held-out numbers, which take half a minute
 DECIDES = Measure("right_boxes", higher=True)
 HELD_OUT = {"boxes": 188, "families": 32}  # shapes
 LOOSE, TILTED, DEGRADED, ARRANGED = 0.5, 0.3, 0.5, 0.35  # shares of the clouds
@@ -67,36 +60,8 @@ def held_out_numbers(judge: Upright) -> dict[str, Any]:
 
 def main(options: Options) -> None:
     """Trains, resumes or exports."""
-    preset, device = PRESETS[options.preset], options.device
-    target(options, up.FOLDER)
-    model = CloudNetwork(1)
-    training = Training("upright", model, preset["rate"], options.minutes_of(preset), device, average=0.998, weight_decay=0.02)
-    shipped = read_card(up.FOLDER) if (up.FOLDER / "card.json").exists() else {}
-    if not training.resume(options.fresh) and not options.fresh and "upright" in shipped:
-        training.warm_start(up.load().network.state_dict(), shipped["upright"])
-    lessons = Dataset(lesson)
-
-    def loss(stands: Tensor, axes: Tensor) -> Tensor:
-        return F.cross_entropy(model.answers(stands)[..., 0], axes)
-
-    compiled = torch.compile(loss) if options.compiled else loss
-
-    def loss_of(step: int) -> Tensor:
-        return compiled(*(part.to(device) for part in lessons.batch(step)))
-
-    def held_out() -> dict[str, Any]:
-        copy = CloudNetwork(1)
-        copy.load_state_dict({name: tensor.cpu() for name, tensor in model.state_dict().items()})
-        return held_out_numbers(Upright(copy))
-
-    if not options.export:
-        training.run(loss_of, held_out, REPORTED)
-    if not may_ship(training, options, DECIDES, shipped.get("upright")):
-        return
-    card = {
-        "name": "upright",
-        "licence": "Weights: Apache-2.0. Trained on shapes that this project draws from seeds; no third-party mesh was used.",
-        "data": "research/worlds/lowpoly_shapes.py; two boxes of parameters per family and two families are held out.",
-        "upright": {"settings": model.settings} | training.summary(options.preset, "upright"),
-    }
-    ship(prepare(options, up.FOLDER), {"upright.safetensors": training.averaged}, card)
+    CloudRecipe(
+        "upright", up.FOLDER, lambda: up.load().network, 1, lesson, lambda network: held_out_numbers(Upright(network)), DECIDES,
+        "research/worlds/lowpoly_shapes.py; two boxes of parameters per family and two families are held out.",
+        read=lambda answers: answers[..., 0],
+    ).train(options)  # fmt: skip

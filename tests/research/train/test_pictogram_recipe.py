@@ -92,13 +92,13 @@ def test_a_batch_has_the_tokens_of_its_scenes(shipped: Path) -> None:
     """Captions and tokens of one row belong together, at every scale; a step is the same whenever it is made."""
     names = {w: i + 1 for i, w in enumerate(emoji_scenes.vocabulary())}
     for side in SCALES:
-        one, two = (recipe.Scenes(pictogram.load_tokenizer(), names, "cpu", False).batch(5, 3, side, 1.0) for _ in range(2))
+        one, two = (recipe.Scenes(pictogram.load_tokenizer(), names, "cpu").batch(5, 3, side, 1.0) for _ in range(2))
         assert one[0] == two[0] and all(torch.equal(a, b) for a, b in zip(one[1:3], two[1:3], strict=True))
         assert one[1].shape == (3, pictogram.TEXT_SLOTS) and one[2].shape == (3, side * side)
         r = random.Random(5)
         scenes = emoji_scenes.trained_scenes(5 * 4096, 3, recipe.KINDS)
         hidden = [r.random() < recipe.UNPLACED * recipe.ANYWHERE for _ in scenes]
-        told = recipe.Scenes(pictogram.load_tokenizer(), names, "cpu", False).encode(scenes, side)
+        told = recipe.Scenes(pictogram.load_tokenizer(), names, "cpu").encode(scenes, side)
         for row, unsaid in enumerate(hidden):
             assert unsaid or torch.equal(told[row], one[2][row])
 
@@ -159,7 +159,7 @@ def test_the_whole_world_can_be_taught(shipped: Path, monkeypatch: pytest.Monkey
 def test_disguised_objects_are_noise_that_their_looks_tell(shipped: Path) -> None:
     """No object keeps its tokens or its name, and every object of a picture is its look, token by token."""
     names = {w: i + 1 for i, w in enumerate(emoji_scenes.vocabulary(emoji_scenes.COMMON_WORLD))}
-    scenes = recipe.Scenes(pictogram.load_tokenizer(), names, "cpu", False, emoji_scenes.COMMON_WORLD)
+    scenes = recipe.Scenes(pictogram.load_tokenizer(), names, "cpu", emoji_scenes.COMMON_WORLD)
     spelt, seen = ["", *names], set()
     for step in range(12):
         drawn, ids, tokens, looks = scenes.batch(step, 3, 16, 1.0, True)
