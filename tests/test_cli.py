@@ -1,4 +1,4 @@
-"""The command line: contract lines, files, and bad input as one sentence with exit code 2."""
+"""The command line: contract lines and files. faults/command_lines.py has the wrong command lines."""
 
 from __future__ import annotations
 
@@ -127,55 +127,11 @@ def test_a_line_is_json_on_every_terminal(folder: Path, capsys: pytest.CaptureFi
     assert json.loads(written.read()) == {"word": "caf\xe9 \udcff", "share": None, "rows": [None, 1.5]}
 
 
-PLAINLY = ("--method", "sjdpp")  # without a word on what auto takes
-BAD = {  # what only the model can refuse
-    "empty prompt": (["image", "   ", *PLAINLY], "prompt is empty"),
-    "long prompt": (["image", "a cat " * 1700, *PLAINLY], "10,1"),
-    "no known word": (["image", "zzz qqq", *PLAINLY], "knows no word"),
-    "signs only": (["image", "!?", *PLAINLY], "no word of letters"),
-    "emoji only": (["image", "\U0001f9ff", *PLAINLY], "knows no word of this prompt"),
-    "size not trained": (["image", "a red cat", "--size", "100", *PLAINLY], "not 100"),
-    "a method for meshes": (["image", "a red cat", "--method", "xspecmesh"], "needs mesh_heads"),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_bad_input_is_one_sentence_and_exit_code_2(name: str, folder: Path, capsys: pytest.CaptureFixture) -> None:
-    arguments, part = BAD[name]
-    assert cli.main([*arguments, "--backbone", str(folder)]) == 2
-    captured = capsys.readouterr()
-    assert part in captured.err
-    assert captured.err.count("\n") == 1, captured.err
-    assert "Traceback" not in captured.err and captured.out == ""
-
-
 def test_an_unwritable_out_is_refused_before_the_work(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
     assert cli.main(image(folder, "--out", str(blocked / "under"))) == 2
     assert "Cannot write" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("damage", ["cut", "missing", "other", "no card", "bad card"])
-def test_damaged_weights_are_one_sentence(damage: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    import shutil
-
-    broken = tmp_path / "broken"
-    shutil.copytree(folder, broken)
-    weights, card = broken / "decoder-1.safetensors", broken / "card.json"
-    if damage == "cut":
-        weights.write_bytes(weights.read_bytes()[:1000])
-    elif damage == "missing":
-        weights.unlink()
-    elif damage == "other":
-        shutil.copy(broken / "tokenizer.safetensors", weights)
-    elif damage == "no card":
-        card.unlink()
-    else:
-        card.write_text("{")
-    assert cli.main(["image", PROMPT, "--backbone", str(broken)]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and "Traceback" not in error
 
 
 def test_bench_prints_rows_for_every_method(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

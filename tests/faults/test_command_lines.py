@@ -6,13 +6,16 @@ import contextlib
 import errno
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from app import cli
 from app.server import studio
+from engine import backbones
+from engine.backbones import lowpoly
 from engine.errors import ForetokenError
 from research.train import loop
 from tests.engine.mesh import files
@@ -37,12 +40,17 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     for name in ("empty", "folder", "other"):
         made[name].mkdir()
     (made["other"] / "card.json").write_text('{"name": "other"}')
-    made["file"].write_text("a cat\n")
     made["binary"].write_bytes(bytes(range(256)) * 4)
     made["nothing"].touch()
     made["cloud"] = files.text(folder / "cloud.xyz", sphere_points(300))
-    made["damaged"] = folder / "damaged.ply"
-    made["damaged"].write_bytes(b"ply\nformat ascii 1.0\nelement vertex 99\n")
+    made |= {name: folder / name for name in ("blank", "latin", "nul", "crooked", "void")}
+    made |= {"damaged": folder / "damaged.ply", "three": folder / "three.xyz", "lines": folder}
+    (folder / "void.ply").touch()
+    for name, content in {
+        "file": b"a cat\n", "blank": b"\n \n", "latin": "a caf\xe9\n".encode("latin-1"), "nul": b"a red\0cat\n",
+        "crooked": b"a,b\n1,2,3\n", "damaged": b"ply\nformat ascii 1.0\nelement vertex 99\n", "three": b"0 0 0\n1 0 0\n0 1 0\n",
+    }.items():  # fmt: skip
+        made[name].write_bytes(content)
     return {name: str(path) for name, path in made.items()}
 
 
@@ -51,14 +59,15 @@ def typed(row: Row, places: dict[str, str]) -> Callable[[], str]:
     argv = [re.sub(r"\{(\w+)\}", lambda found: places[found[1]], argument) for argument in row.argv]
 
     def do() -> str:
-        out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        out, err, before = io.StringIO(), io.StringIO(), sorted(Path(places["cloud"]).parent.iterdir())
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), no_model() if row.early else contextlib.nullcontext():
             try:
                 code = cli.main(argv)
             except SystemExit as e:  # argparse, after --help
                 code = int(e.code or 0)
         said = err.getvalue()
         assert code == row.code, f"exit code {code} instead of {row.code}; it said: {said[-500:]}"
+        assert sorted(Path(places["cloud"]).parent.iterdir()) == before, "it wrote something"
         if code != 2:
             assert re.search(row.word, out.getvalue()), f"{row.word} is not in: {out.getvalue()[-500:]}"
             return f"exit code {code}"
@@ -69,6 +78,14 @@ def typed(row: Row, places: dict[str, str]) -> Callable[[], str]:
         raise ForetokenError(said.rstrip("\n"))
 
     return do
+
+
+@contextlib.contextmanager
+def no_model() -> Iterator[None]:
+    """Inside, loading a model is a failure."""
+    refuse = AssertionError("a model was loaded before the command line was checked")
+    with patch.object(backbones, "load", side_effect=refuse), patch.object(lowpoly, "load", side_effect=refuse):
+        yield
 
 
 def guard() -> None:

@@ -52,14 +52,6 @@ def trained(made: Training, number: float = 1.0) -> Training:
 # --- what is asked ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("minutes", ["-1", "0", "nan", "inf", "-inf", "ten", "1e400"])
-@pytest.mark.parametrize("recipe", ["pictogram", "lowpoly", "predictive-stream"])
-def test_minutes_that_are_no_length_of_time_are_a_sentence(recipe: str, minutes: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", recipe, f"--minutes={minutes}"]) == 2
-    said = capsys.readouterr().err.strip()
-    assert "minutes" in said and "\n" not in said
-
-
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_a_gpu_preset_without_a_gpu_is_a_sentence(recipe: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
