@@ -21,7 +21,7 @@ from unittest.mock import patch
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
 from engine.core import Prompt, Sampling
 from engine.errors import BadPrompt
@@ -34,6 +34,7 @@ from engine.transformers.host import Branch, CallerModel
 from engine.transformers.processors import Reading
 from engine.tuning.alternate import Timing, alternate, timed
 from engine.tuning.curve import PAST, cost_curves
+from research.bench.gpu import random_model
 from research.bench.rows import check_csv, experiment, publish
 
 SHAPES: dict[str, dict[str, int]] = {  # of a LlamaForCausalLM; 1b is the trunk of Janus-Pro-1B with its 16,384 picture tokens
@@ -79,7 +80,7 @@ class GenerateBench:
 def bench(plan: GenerateBench) -> list[dict[str, Any]]:
     """Returns the rows and prints each as soon as it is measured."""
     check_csv(plan.csv)
-    model = random_model(plan.size, plan.dtype, device_of(plan.device))
+    model = model_of(plan)
     prompt, negative = (torch.arange(2, 2 + count, device=model.device) for count in (PROMPT, NEGATIVE))
     branches = [Branch(prompt), Branch(negative)][: 1 if plan.guidance == 1 else 2]
     host = CallerModel(model, branches, STEPS * plan.window, Reading(Sampling(guidance=plan.guidance)))
@@ -117,16 +118,12 @@ def step(host: CallerModel, name: str, window: int) -> dict[str, Any]:
     return {"method": f"{name}: cost of a step", "milliseconds_per_step": milliseconds, "model_share": spent / total}
 
 
-def random_model(size: str, dtype: str = "auto", device: str = "cpu") -> PreTrainedModel:
-    """Returns a model of that shape with transformers' random weights, made in its number type; auto is bfloat16 where it is fast."""
+def model_of(plan: GenerateBench) -> PreTrainedModel:
+    """Returns a random model of the plan's size; auto is bfloat16 where it is fast."""
+    device, dtype, shape = device_of(plan.device), plan.dtype, SHAPES[plan.size]
     if dtype == "auto":
         dtype = "bfloat16" if device != "cpu" or has_fast_bfloat16() else "float32"
-    torch.manual_seed(0)
-    ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": 0}
-    config = LlamaConfig(**SHAPES[size], num_key_value_heads=SHAPES[size]["num_attention_heads"], max_position_embeddings=4096, **ids)
-    with torch.device(device):
-        model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype), attn_implementation="sdpa")
-    return model.eval().requires_grad_(False)
+    return random_model(shape | {"num_key_value_heads": shape["num_attention_heads"]}, torch.device(device), getattr(torch, dtype))
 
 
 def speeds(plan: GenerateBench, model: PreTrainedModel, prompt: Tensor, negative: Tensor) -> list[dict[str, Any]]:

@@ -37,7 +37,7 @@ NAMED = {  # the metrics that a declaration may name
 }
 YES_OR_NO = ("objects", "counts", "colours", "relation", "all")  # metrics that are 0 or 1 of an input
 RELATIONS = ("more", "less", "alike")
-KINDS = ("dots", "curve", "plane", "panels")  # of a figure
+KINDS = ("dots", "curve", "plane")  # of a figure
 DECIDES = 6  # inputs that a claim needs: so many differences have one sign by chance in 2 of 64 cases, fewer in more than 5 %
 
 
@@ -133,18 +133,11 @@ class Claim:
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """How the rows are drawn.
-
-    kind : dots, curve, plane or panels; x, y : metrics, or x the axis that the arms name
-    rows : the labels that are drawn, () = all
-    panels : of "panels": (title, metric, labels) of each; the labels end with the value on the axis, as in "D = 4"
-    """
+    """How the rows are drawn. kind : dots, curve or plane; x, y : metrics, or x the axis that the arms name"""
 
     kind: str = "dots"
     y: str = "step_compression"
     x: str = ""
-    rows: tuple[str, ...] = ()
-    panels: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,10 +178,7 @@ class Experiment:
         assert not few, f"{self.key}: {self.runs.count} inputs cannot decide {few}"
         assert asked <= {*labels}, f"{self.key} names rows that it does not have: {asked - {*labels}}"
         assert {name for row in self.reported.values() for name in row} <= {*NAMED}, self.key
-        assert {*self.drawing.rows} <= {*labels}, f"{self.key} draws rows that it does not have"
         assert self.drawing.kind in KINDS, f"{self.key}: {self.drawing.kind}"
-        for _, metric, drawn in self.drawing.panels:
-            assert metric in NAMED and {*drawn} <= {*labels}, f"{self.key} has a panel of something else"
 
     @property
     def backbone(self) -> str:

@@ -25,19 +25,13 @@ def draw(experiment: Experiment, rows: Sequence[dict[str, Any]], path: Path) -> 
     from matplotlib.figure import Figure
 
     drawing, values = experiment.drawing, values_of(rows)
-    labels = [label for label in drawing.rows or (experiment.runs.labels if experiment.runs else ()) if label in values]
-    parts = drawing.panels or (("", drawing.y, tuple(labels)),)
-    across = min(3, len(parts))
-    down = -(-len(parts) // across)
-    height = max(2.6, 1.5 + 0.34 * len(labels)) if drawing.kind == "dots" else 4.6 if len(parts) == 1 else 0.5 + 2.7 * down
-    sheet = Figure(figsize=(7.6 if len(parts) == 1 else 3.4 * across, height), dpi=150, layout="constrained")
-    for n, (title, metric, shown) in enumerate(parts):
-        axes = sheet.add_subplot(down, across, n + 1)
-        {"dots": dots, "curve": curve, "plane": plane, "panels": panel}[drawing.kind](axes, experiment, values, metric, shown)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(True, alpha=0.25, linewidth=0.6)
-        if title:
-            axes.set_xlabel(title, fontsize=9)
+    labels = [label for label in (experiment.runs.labels if experiment.runs else ()) if label in values]
+    height = max(2.6, 1.5 + 0.34 * len(labels)) if drawing.kind == "dots" else 4.6
+    sheet = Figure(figsize=(7.6, height), dpi=150, layout="constrained")
+    axes = sheet.subplots()
+    {"dots": dots, "curve": curve, "plane": plane}[drawing.kind](axes, experiment, values, drawing.y, labels)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(True, alpha=0.25, linewidth=0.6)
     sheet.suptitle(experiment.title, fontsize=11, x=0.01, ha="left")
     try:
         sheet.savefig(path, format="png")
@@ -56,7 +50,7 @@ def bars(values: Sequence[Value]) -> list[list[float]]:
     return [[v.mean - x for v, x in zip(values, low, strict=True)], [x - v.mean for v, x in zip(values, high, strict=True)]]
 
 
-def draw_reported(axes: Axes, points: Iterable[tuple[float, float | None]], mark: str = "D") -> None:
+def draw_reported(axes: Axes, points: Iterable[tuple[float, float | None]], mark: str) -> None:
     """Draws the paper's numbers."""
     for x, y in points:
         if y is not None:
@@ -76,16 +70,6 @@ def dots(axes: Axes, experiment: Experiment, values: Values, metric: str, labels
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.set_xlabel(wrapped(metric, 90))
     axes.legend(fontsize=8, frameon=False)
-
-
-def panel(axes: Axes, experiment: Experiment, values: Values, metric: str, labels: Sequence[str]) -> None:
-    """Draws a metric over the values at the ends of its labels, the paper's numbers hollow."""
-    shown = [label for label in labels if metric in values.get(label, {})]
-    means = [values[label][metric] for label in shown]
-    axes.errorbar(range(len(shown)), [v.mean for v in means], yerr=bars(means), marker="o", capsize=2, color=SHADES[0])
-    draw_reported(axes, ((x, experiment.reported.get(label, {}).get(metric)) for x, label in enumerate(shown)))
-    axes.set_xticks(range(len(shown)), [label.split()[-1] for label in shown])
-    axes.set_ylabel(wrapped(metric, 30), fontsize=8)
 
 
 def lines_of(experiment: Experiment, labels: Sequence[str]) -> dict[str, list[Any]]:

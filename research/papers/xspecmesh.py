@@ -24,14 +24,6 @@ TABLE_3 = {  # Chamfer and Hausdorff distance, tokens per pass, milliseconds per
 TABLE_4 = {BEST: (2.021, 47.83, 1.71), "PTS 2": (2.030, 48.06, 1.71), "PTS 3": (2.033, 48.47, 1.69), "PTS 4": (2.036, 49.08, 1.68)}
 THRESHOLDS = {f"δ = {t}": Row("cross", knobs={"accept_probability": t}) for t in (0.1, 0.3, 0.5, 0.7, 0.9)}
 DEPTHS = {f"D = {d}": Row("cross", knobs={"depth": d}) for d in (1, 2, 3, 4, 5, 6)}  # on the weights with LoRA, as the thresholds
-PANELS = tuple(
-    (title, metric, tuple(rows))
-    for title, rows, metrics in (
-        ("heads D", DEPTHS, ("step_compression", "milliseconds_per_step", "speedup")),
-        ("threshold δ", THRESHOLDS, ("speedup", "chamfer_published", "hausdorff_published")),
-    )
-    for metric in metrics
-)
 TOPS = {f"top {k}": Row("cross", knobs={"accept": "top k", "accept_top": k}) for k in (1, 3, 5, 10)}
 
 
@@ -70,7 +62,7 @@ PAPER = Paper(
         Experiment(
             key="figure-5", title="Figure 5: heads and threshold", asks="How many heads, and which threshold?", reports="4 heads, δ = 0.5.",
             runs=Meshes(rows={PLAIN: TABLE[PLAIN], **DEPTHS, **THRESHOLDS}),
-            drawing=Drawing(kind="panels", y="speedup", panels=PANELS),
+            drawing=Drawing(y="speedup"),
             reported={"D = 4": {"speedup": 1.71}, "δ = 0.5": {"speedup": 1.71}}, reported_on=BPT,
             claims=(Claim("Four heads are faster than one", "D = 4", "more", "D = 1", "speedup"),
                     Claim("A stricter threshold commits fewer tokens", "δ = 0.9", "less", "δ = 0.1", "step_compression")),

@@ -16,15 +16,15 @@ from engine.backbones.janus import Janus
 from engine.backbones.picture_checkpoint import PictureCheckpoint
 from engine.converting import convert
 from engine.core import NO_DRAFT, Backbone, Draft, Prompt, Sampling
-from engine.drafters.predictive_stream import fresh
-from engine.errors import BadPrompt
+from engine.drafters.predictive_stream import RowLora, fresh
+from engine.errors import BadFile, BadKnob, BadPrompt, MissingWeights, NotSupported
 from engine.methods import METHODS
 from engine.run import generate
 from research.train import checkpoint_teacher, feature_draft, loop, predictive_stream
-from research.train.checkpoint_teacher import CheckpointTeacher
+from research.train.checkpoint_teacher import CheckpointTeacher, read_prompts
 from tests.engine.backbones import tiny_chameleon, tiny_glm_image, tiny_originals
 from tests.engine.backbones import tiny_checkpoints as tiny
-from tests.engine.backbones.tiny import janus_ids, janus_model
+from tests.engine.backbones.tiny import janus_ids, janus_model, save_tokenizer
 
 MAKERS: dict[str, Callable[[], PictureCheckpoint]] = {  # not those that tests share: training changes a trunk's attention
     "janus": lambda: Janus(janus_model(), janus_ids),
@@ -36,6 +36,8 @@ MAKERS: dict[str, Callable[[], PictureCheckpoint]] = {  # not those that tests s
     "llamagen": lambda: tiny_originals.llamagen.__wrapped__(),
     "llamagen text": lambda: tiny_originals.llamagen.__wrapped__(True),
 }
+JANUS = "Tiny-Janus"
+APPLES = [f"red {'apple ' * (1 + i % 5)}{i}" for i in range(30)]
 TEXTS = ["redap"[: 1 + i % 5] for i in range(30)]
 GREEDY = Sampling(0.0, 0, 1.0, 3.0)
 
@@ -166,6 +168,51 @@ def test_llamagen_has_drafters_of_its_own(text: bool, tmp_path: Path) -> None:
         tmp_path / "prompts.txt" if text else None,
         Prompt(text="red" if text else "5", sampling=GREEDY),
     )
+
+
+@pytest.fixture
+def janus(tmp_path: Path) -> Path:
+    """The folder of an imported Janus."""
+    folder = tmp_path / "hub" / JANUS
+    janus_model().save_pretrained(folder)
+    save_tokenizer(folder)
+    list(convert(folder))
+    (tmp_path / "prompts.txt").write_text("\n".join(APPLES))
+    return imported()[0]
+
+
+def test_janus_has_drafters_of_its_own_which_have_learned_something(janus: Path, tmp_path: Path) -> None:
+    with pytest.raises(MissingWeights, match="train feature-draft"):
+        load(JANUS).drafter("feature_draft")
+    check_both(JANUS, janus / DRAFTERS, tmp_path / "prompts.txt", Prompt(text="red apple", sampling=GREEDY))
+    backbone = load(JANUS)
+    assert backbone.capabilities >= {"feature_draft", "predictive_stream"} and "steps" in backbone.card["feature_draft"]
+    lora = backbone.drafter("predictive_stream").lora
+    assert isinstance(lora, RowLora) and any(up.abs().sum() > 0 for up in lora.up)
+    card = (janus / "card.json").read_text()
+    (janus / "card.json").write_text(card.replace('"weights_hash": "', '"weights_hash": "0'))
+    with pytest.raises(MissingWeights, match="was trained for the weights"):
+        load(JANUS).drafter("feature_draft")
+
+
+def test_a_checkpoint_that_is_not_imported_is_refused(registered_toy: None, janus: Path, tmp_path: Path) -> None:
+    with pytest.raises(NotSupported, match="is not imported"):
+        CheckpointTeacher(str(tmp_path / "hub" / JANUS), "cpu")
+    with pytest.raises(NotSupported, match="no recipe"):
+        CheckpointTeacher("toy", "cpu")
+
+
+def test_prompts_are_a_file_of_lines_of_which_every_tenth_is_held_out(janus: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadFile, match="needs 20 or more"):
+        (tmp_path / "few.txt").write_text("one\n\ntwo\n")
+        read_prompts(tmp_path / "few.txt")
+    with pytest.raises(BadFile, match="cannot be read"):
+        read_prompts(tmp_path / "none.txt")
+    with pytest.raises(BadKnob, match="--prompts is for imported models"):
+        feature_draft.teacher_of("pictogram", "cpu", tmp_path / "prompts.txt")
+    one = CheckpointTeacher(JANUS, "cpu", tmp_path / "prompts.txt")
+    unseen, seen = one._texts(3, True), one._texts(27, False)
+    assert unseen == [APPLES[0], APPLES[10], APPLES[20]] and set(seen) == set(APPLES) - set(unseen)
 
 
 def test_classes_are_prompts_and_every_tenth_is_held_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
