@@ -1,4 +1,4 @@
-"""When trained weights replace the shipped ones, and which other folders they may be written to."""
+"""A training learns and can be stopped and resumed; when its weights replace the shipped ones, and where else they may be written."""
 
 from __future__ import annotations
 
@@ -47,6 +47,66 @@ def trained(made: Training, number: float = 1.0) -> Training:
     """Trained for a moment, with a held-out number."""
     made.run(loss_of(made), lambda: {"loss_there": number})
     return made
+
+
+# --- the loop -----------------------------------------------------------------------------------------------------------
+
+
+def test_it_learns_and_reports(training) -> None:
+    first = training(minutes=0.02)
+    loss = loss_of(first)
+    before = loss(0).item()
+    first.run(loss, lambda: {"number": loss(0).item()})
+    assert loss(0).item() < before / 4
+    assert first.curve[-1]["number"] < before
+    assert first.step > 20
+
+
+def test_a_stopped_run_goes_on_where_it_was(training) -> None:
+    first, second = trained(training()), training()
+    assert second.resume(fresh=False)
+    assert second.step == first.step and second.seconds == first.seconds
+    assert torch.equal(second.model.weight, first.model.weight)
+    state, kept = first.optimizers[0].state_dict()["state"], second.optimizers[0].state_dict()["state"]
+    assert all(torch.equal(state[k]["exp_avg"], kept[k]["exp_avg"]) for k in state)
+
+
+def test_fresh_forgets_the_checkpoint(training) -> None:
+    trained(training())
+    second = training()
+    assert not second.resume(fresh=True)
+    assert second.step == 0
+
+
+def test_muon_takes_the_named_matrices_only() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+    made = Training("two", model, 1e-3, 1, "cpu", muon="0.")
+    assert [len(g["params"]) for g in made.optimizers[0].param_groups] == [1]
+    assert sum(len(g["params"]) for g in made.optimizers[1].param_groups) == 3
+
+
+def test_muon_takes_a_stack_of_matrices_one_by_one() -> None:
+    """Three stacked matrices move as three matrices of their own would."""
+    torch.manual_seed(0)
+    start, data = torch.randn(3, 8, 8), torch.randn(3, 3, 4, 8)  # other data in every step
+
+    class Stack(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stack = nn.Parameter(start.clone())
+
+    class Singles(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.singles = nn.ParameterList(m.clone() for m in start)
+
+    one, other = Stack(), Singles()
+    for model, weights in ((one, lambda: one.stack), (other, lambda: torch.stack([*other.singles]))):
+        training = Training("stack", model, 1e-2, 1, "cpu", muon="s", warm_steps=1)
+        for step in range(3):
+            training._advance(lambda i, weights=weights: (data[i] @ weights()).square().sum(), step, 0.0)
+    torch.testing.assert_close(one.stack, torch.stack([*other.singles]))
+    assert (one.stack - start).abs().max() > 1e-3
 
 
 # --- what is asked ----------------------------------------------------------------------------------------------------
