@@ -11,10 +11,8 @@ is float32 on a CPU: in bfloat16, this decoder's attention gives a row other bit
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,13 +20,14 @@ from torch import Tensor
 from engine import memory
 from engine.backbones.bpt_names import ENCODER, MEMORY, sources
 from engine.backbones.lowpoly import DRAFT_ROWS, Lowpoly
-from engine.backbones.originals import count, originals
+from engine.backbones.originals import originals
 from engine.checkpoints.reading import Checkpoint, Shapes
 from engine.core import ANY_SUIT, Suits
 from engine.drafters.mesh_heads import SHORT
 from engine.errors import MissingWeights
 from engine.kernels.cpu.steady_linear import steady
-from engine.networks.mesh_decoder import MeshModel, Settings, describe
+from engine.networks.mesh_decoder import MeshModel, Settings
+from engine.networks.packing import count
 
 CHECKPOINT = "bpt-8-16-500m.pt of huggingface.co/whaohan/bpt"
 LICENCE = (
@@ -60,8 +59,8 @@ class Bpt(Lowpoly):
         self.capabilities |= {"mesh_heads"} if self.kinds else set()
 
 
-def configure(shapes: Shapes) -> dict[str, int]:
-    """The settings of a checkpoint, as entries of a card, from the shapes of its tensors; raises MissingWeights if it is not BPT's."""
+def configure(shapes: Shapes) -> Settings:
+    """The shape of a checkpoint's network, from the shapes of its tensors; raises MissingWeights if it is not BPT's."""
     try:
         settings = Settings(
             layers=count(shapes, "decoder.layers.") // 3,
@@ -83,30 +82,29 @@ def configure(shapes: Shapes) -> dict[str, int]:
         raise MissingWeights(f"The checkpoint has {settings.vocabulary:,} tokens, and bpt has {VOCABULARY:,}. Download {CHECKPOINT}.")
     if settings.width != settings.heads * WIDTH_OF_A_HEAD:
         raise MissingWeights(f"A width of {settings.width} does not divide into {settings.heads} heads of 64. Download {CHECKPOINT} again.")
-    return describe(settings)
+    return settings
 
 
-def expected(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """The shape of every tensor that loading needs, by its name in the file. config : see `configure`."""
+def expected(settings: Settings) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor that loading needs, by its name in the file."""
     found: dict[str, tuple[int, ...]] = {}
-    for name, shape in _ours(config).items():
+    for name, shape in _ours(settings).items():
         theirs = sources(name)
         part = shape[1:] if name.endswith(MEMORY) else (shape[0] // len(theirs), *shape[1:])
         found |= dict.fromkeys(theirs, tuple(part))
     return found
 
 
-def size(config: Mapping[str, Any]) -> memory.Size:
-    """What memory depends on. config : see `configure`."""
-    s = Settings(**config)
-    numbers = sum(math.prod(shape) for shape in _ours(config).values())
+def size(s: Settings) -> memory.Size:
+    """What memory depends on."""
+    numbers = sum(math.prod(shape) for shape in _ours(s).values())
     slots = 1 + s.length + DRAFT_ROWS
     return memory.Size(numbers, s.layers, s.heads, s.width // s.heads, slots, s.vocabulary, branches=1)
 
 
-def _ours(config: Mapping[str, Any]) -> dict[str, torch.Size]:
+def _ours(settings: Settings) -> dict[str, torch.Size]:
     with torch.device("meta"):
-        return {name: tensor.shape for name, tensor in MeshModel(Settings(**config)).state_dict().items()}
+        return {name: tensor.shape for name, tensor in MeshModel(settings).state_dict().items()}
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -120,20 +118,20 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> B
     if dtype == "auto":
         dtype = "float32" if torch.device(device).type == "cpu" else "bfloat16"
     with originals(path, "bpt", CHECKPOINT) as found:
-        config = configure(found.shapes)
-        found.need(expected(config), "bpt")
-        memory.check("bpt", size(config), device, dtype)
-        model = _read(found, config, getattr(torch, dtype))
+        settings = configure(found.shapes)
+        found.need(expected(settings), "bpt")
+        memory.check("bpt", size(settings), device, dtype)
+        model = _read(found, settings, getattr(torch, dtype))
     torch.set_flush_denormal(True)
     found = Bpt(model.requires_grad_(False).to(device))
     steady([found.model.decoder])
     return found
 
 
-def _read(found: Checkpoint, config: Mapping[str, Any], dtype: torch.dtype) -> MeshModel:
+def _read(found: Checkpoint, settings: Settings, dtype: torch.dtype) -> MeshModel:
     """The network with its weights, never allocated twice."""
     with torch.device("meta"):
-        model = MeshModel(Settings(**config))
+        model = MeshModel(settings)
     tensors: dict[str, Tensor] = {}
     for name, place in model.state_dict().items():
         kind = torch.float32 if name.startswith("encoder.") else dtype

@@ -19,11 +19,11 @@ from transformers import LlamaConfig, LlamaModel, T5Config, T5EncoderModel
 from engine import memory
 from engine.backbones import vqgan_names
 from engine.backbones.checkpoint_files import configuration, read_model, read_tokenizer
-from engine.backbones.originals import count
 from engine.checkpoints.reading import Checkpoint, Shapes
 from engine.errors import MissingWeights
 from engine.networks.card import CARD, read_card
 from engine.networks.hosted import DRAFT_ROWS
+from engine.networks.packing import count
 
 CHECKPOINT = "transformer and picture tokenizer of huggingface.co/FoundationVision/LlamaGen or peizesun/llamagen_t2i"
 SIDES = (256, 384, 512)
@@ -75,7 +75,7 @@ def size(config: Mapping[str, Any], side: int = SIDES[-1], encoder: int = 0) -> 
     """What memory depends on. config : see `configure`; side : of the picture in pixels; encoder : numbers of the text encoder"""
     numbers = sum(math.prod(shape) for shape in expected(config).values()) + encoder
     heads = heads_of(config["width"])
-    codes = (side // 2 ** (len(config["picture"]["stages"]) - 1)) ** 2
+    codes = (side // 2 ** (len(config["picture"].stages) - 1)) ** 2
     slots = (config["text"][0] or 1) + codes + DRAFT_ROWS
     return memory.Size(numbers, config["layers"], heads, config["width"] // heads, slots, config["vocabulary"], side * side)
 

@@ -6,7 +6,6 @@ in the model's frame: bounding box centred at 0, longest side 1.9, +Y up, with u
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -36,7 +35,7 @@ from engine.networks.mesh_decoder import MeshModel, Settings, budget_bucket, des
 from engine.networks.native_blocks import quicken
 from engine.networks.rows import AdapterRows, RowSplit
 from engine.networks.sequence import TransformerSequence
-from engine.networks.trunk import Asked, Trunk, divided
+from engine.networks.trunk import Asked, OwnTrunk
 from engine.networks.weights import MODELS, built, hash_of, need, parts, read_card, read_parts, read_tensors, refuse_stale
 
 FOLDER = MODELS / "lowpoly"
@@ -72,14 +71,12 @@ class MaskedGrammar:
         return self._rows[self.rules.mask_index(state)]
 
 
-class _Trunk(Trunk):
+class _Trunk(OwnTrunk):
     """MeshDecoder with one condition, as a trunk for TransformerSequence."""
 
-    takes_sets = takes_adapters = fixed = True
-
     def __init__(self, model: MeshModel, table: Tensor, positions: Tensor, condition: Tensor):
-        self.decoder, self.table, self.positions = model.decoder, table, positions
-        self.takes_chains = model.decoder.quick is not None
+        super().__init__(model.decoder)
+        self.table, self.positions = table, positions
         self.looked = model.decoder.look(condition)
 
     def embed(self, tokens: Tensor) -> Tensor:
@@ -93,11 +90,6 @@ class _Trunk(Trunk):
 
     def head(self, hidden: Tensor) -> Tensor:
         return self.decoder.head(hidden)
-
-    def together(self, asked: Sequence[Asked]) -> list[tuple[Tensor, Tensor]] | None:
-        quick = self.decoder.quick
-        hidden = None if quick is None else quick.together([each.trunk.rows(each) for each in asked])
-        return None if hidden is None else divided(hidden, self.head(hidden), asked)
 
     def rows(self, asked: Asked) -> RunRows:
         """The rows of a run over this condition in a pass of several."""

@@ -42,8 +42,3 @@ def files_of(path: Path, where: str, beside: str = "") -> list[Path]:
 def numbers_of(shapes: Shapes, prefixes: tuple[str, ...] = ("",)) -> int:
     """How many numbers there are in the tensors whose names begin with one of some prefixes."""
     return sum(math.prod(shape) for name, shape in shapes.items() if name.startswith(prefixes))
-
-
-def count(shapes: Shapes, prefix: str) -> int:
-    """How many numbered parts a name has: 1 + the largest number after the prefix, 0 without any."""
-    return 1 + max((int(name.removeprefix(prefix).split(".")[0]) for name in shapes if name.startswith(prefix)), default=-1)

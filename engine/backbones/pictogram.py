@@ -39,7 +39,7 @@ from engine.networks.native_blocks import quick_linear, quicken
 from engine.networks.rows import AdapterRows, RowSplit
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import Decoder, causal, rotary_table
-from engine.networks.trunk import Asked, Trunk, divided
+from engine.networks.trunk import Asked, OwnTrunk
 from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.networks.weights import MODELS, built, hash_of, need, parts, read_card, read_parts, read_tensors
 from engine.words.looks import anonymous, looks_of_words, place_of, some_place
@@ -187,16 +187,14 @@ def text_mask(count: int, device: torch.device, before: int = TEXT_SLOTS) -> Ten
     return mask
 
 
-class _Trunk(Trunk):
+class _Trunk(OwnTrunk):
     """PictogramModel at one scale, as a trunk for TransformerSequence."""
-
-    takes_sets = takes_adapters = fixed = True
 
     def __init__(
         self, model: PictogramModel, side: int, widths: Sequence[int], gist: Tensor, table: Tensor, head: nn.Linear, dtype: torch.dtype
     ):
-        self.model, self.gist, self.table, self.head = model, gist, table, head
-        self.takes_chains = model.decoder.quick is not None
+        super().__init__(model.decoder)
+        self.gist, self.table, self.head = gist, table, head
         cos, sin = (t.to(table.device) for t in model.rotary(side, widths))
         self.places = model.decoder.places(cos, sin)
         own = dtype if model.decoder.quick is None else torch.float32
@@ -209,12 +207,7 @@ class _Trunk(Trunk):
         self, x: Tensor, slots: Tensor, mask: Tensor | None, kv_cache: KVCache, fork: RowSplit | None = None,
         worn: AdapterRows | None = None,
     ) -> Tensor:  # fmt: skip
-        return self.model.decoder(x, self.cos[slots], self.sin[slots], mask, kv_cache, fork, self.places[slots], worn)
-
-    def together(self, asked: Sequence[Asked]) -> list[tuple[Tensor, Tensor]] | None:
-        quick = self.model.decoder.quick
-        hidden = None if quick is None else quick.together([each.trunk.rows(each) for each in asked])
-        return None if hidden is None else divided(hidden, self.head(hidden), asked)
+        return self.decoder(x, self.cos[slots], self.sin[slots], mask, kv_cache, fork, self.places[slots], worn)
 
     def rows(self, asked: Asked) -> RunRows:
         """The rows of a run of this prompt in a pass of several."""
@@ -310,7 +303,7 @@ class Pictogram(TrainedBackbone):
         reading = read(text, self.words)
         if len(reading.words) > TEXT_SLOTS:
             raise BadPrompt(f"The prompt has {len(reading.words)} words; pictogram reads at most {TEXT_SLOTS}. Shorten it.")
-        if not split_words(text):
+        if not split(text):
             raise BadPrompt("The prompt holds no word of letters. Say what to draw, for instance: a red apple on a blue background.")
         if not reading.words:
             hint = ", ".join(named(reading.unknown)) or "it has none"
@@ -403,11 +396,6 @@ class Pictogram(TrainedBackbone):
     def encode(self, picture: np.ndarray) -> list[int]:
         """Tokens of a picture uint8 [H, W, 3], row by row; H and W are multiples of 8."""
         return self._encoded(picture[None]).flatten().tolist()
-
-
-def split_words(text: str) -> list[str]:
-    """Lower-case words without punctuation; emoji are replaced by their names."""
-    return split(text)
 
 
 def named(unknown: dict[str, list[str]], most: int = 5) -> list[str]:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
-from typing import Any
 
 import torch
 
@@ -61,8 +59,8 @@ def _published(name: str, middle: str, stage: str, kinds: tuple[str, str], numbe
     return f"{stage.format(number(int(found[1])))}.{kind}.{found[3]}.{PARTS[found[4]]}.{last}"
 
 
-def configure(shapes: Shapes, form: Form, normalised: bool) -> dict[str, Any]:
-    """The settings of the decoder in a checkpoint, ready for a card; raises MissingWeights if there is none."""
+def configure(shapes: Shapes, form: Form, normalised: bool) -> Settings:
+    """The settings of the decoder in a checkpoint; raises MissingWeights if there is none."""
     stage = re.compile(r"decoder\.(?:conv_blocks|up)\.(\d+)\.")
     stages = 1 + max((int(found[1]) for name in shapes if (found := stage.match(name))), default=-1)
     placed = "decoder.norm_out.conv_y.weight" in shapes
@@ -75,21 +73,15 @@ def configure(shapes: Shapes, form: Form, normalised: bool) -> dict[str, Any]:
         raise MissingWeights(f"There is no whole picture decoder among the weights (see {e}). Download the picture tokenizer too.") from e
     if spare := sorted(name for name in shapes if name.startswith("decoder.") and name not in known):
         raise NotSupported(f"The picture decoder has parts that are not known here, such as {spare[0]}. Use a published picture tokenizer.")
-    return asdict(settings)
+    return settings
 
 
 GROUPED, MOST_BLOCKS = 32, 9  # of a decoder that has every name that may occur
 
 
-def expected(config: Mapping[str, Any], form: Form) -> dict[str, tuple[int, ...]]:
-    """The shape of every tensor that the decoder needs, by its published name. config : see `configure`."""
-    settings = settings_in(config)
+def expected(settings: Settings, form: Form) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor that the decoder needs, by its published name."""
     return {form(name, len(settings.stages)): shape for name, shape in _names(settings).items()}
-
-
-def settings_in(config: Mapping[str, Any]) -> Settings:
-    """The settings in a card."""
-    return Settings(**{**config, "stages": tuple(config["stages"])})
 
 
 def _names(settings: Settings) -> dict[str, tuple[int, ...]]:
@@ -99,13 +91,12 @@ def _names(settings: Settings) -> dict[str, tuple[int, ...]]:
 
 def decoder_of(found: Checkpoint, form: Form, normalised: bool) -> PictureDecoder:
     """The decoder of a checkpoint, its sizes read from its shapes; raises MissingWeights or NotSupported."""
-    config = configure(found.shapes, form, normalised)
-    found.need(expected(config, form), "the picture decoder")
-    return read_decoder(found, config, form)
+    settings = configure(found.shapes, form, normalised)
+    found.need(expected(settings, form), "the picture decoder")
+    return read_decoder(found, settings, form)
 
 
-def read_decoder(found: Checkpoint, config: Mapping[str, Any], form: Form) -> PictureDecoder:
+def read_decoder(found: Checkpoint, settings: Settings, form: Form) -> PictureDecoder:
     """The decoder of a checkpoint, in float32."""
-    settings = settings_in(config)
     stages = len(settings.stages)
     return built(settings, {name: found.read_as(form(name, stages), torch.float32) for name in _names(settings)})

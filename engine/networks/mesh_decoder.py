@@ -26,6 +26,7 @@ from engine.networks.attention import attend
 from engine.networks.cloud_blocks import BlockReader
 from engine.networks.initial import small
 from engine.networks.local_reader import LocalReader, LocalRows
+from engine.networks.packing import count
 from engine.networks.rows import AdapterRows, RowSplit, hooked
 from engine.networks.transformer import causal
 
@@ -368,12 +369,8 @@ def settings_of(weights: Mapping[str, Tensor]) -> Settings:
     """The shape of a model, from the shapes of its weights."""
     memory = weights["decoder.blocks.0.cross_attention.memory"]
     budgets = weights.get("encoder.budget.weight")
-
-    def count(prefix: str) -> int:
-        return 1 + max((int(k.removeprefix(prefix).split(".")[0]) for k in weights if k.startswith(prefix)), default=-1)
-
     return Settings(
-        layers=count("decoder.blocks."),
+        layers=count(weights, "decoder.blocks."),
         width=len(weights["decoder.start"]),
         heads=memory.shape[1],
         inner=weights["decoder.blocks.0.feed.out.weight"].shape[1],
@@ -382,7 +379,7 @@ def settings_of(weights: Mapping[str, Tensor]) -> Settings:
         memories=memory.shape[2],
         features=weights["encoder.points.weight"].shape[1],
         encoder_width=weights["encoder.queries"].shape[1],
-        encoder_blocks=count("encoder.blocks."),
+        encoder_blocks=count(weights, "encoder.blocks."),
         latents=len(weights["encoder.queries"]),
         budgets=0 if budgets is None else len(budgets),
         contents=weights["reader.contents.weight"].shape[1] if "reader.contents.weight" in weights else 0,

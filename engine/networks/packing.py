@@ -6,7 +6,7 @@ Everything else, convolutions included, is stored in half precision. Reading alw
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import torch
@@ -66,3 +66,8 @@ def split(tensors: Mapping[str, Tensor], name: str) -> dict[str, dict[str, Tenso
         files[-1][key] = tensor
         size += tensor.numel() * 2
     return {f"{name}-{i + 1}.safetensors": part for i, part in enumerate(files)}
+
+
+def count(names: Iterable[str], prefix: str) -> int:
+    """How many numbered parts there are: 1 + the largest number after a prefix of names, 0 without any."""
+    return 1 + max((int(name.removeprefix(prefix).split(".")[0]) for name in names if name.startswith(prefix)), default=-1)

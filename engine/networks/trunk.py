@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
@@ -73,6 +73,25 @@ class Trunk(Protocol):
         """Hidden states and logits of passes of several runs of this model, by one pass that reads the weights once; None if this model, or
         one of the passes, needs a pass of its own. Every row has the bits that it has in a pass of its own."""
         return None
+
+
+class OwnTrunk(Trunk):
+    """A model of our own with one prompt. decoder : its blocks, which a compiled call may compute (`native_blocks.py`)"""
+
+    takes_sets = takes_adapters = fixed = True
+
+    def __init__(self, decoder: Any):
+        self.decoder, self.takes_chains = decoder, decoder.quick is not None
+
+    def rows(self, asked: Asked) -> Any:
+        """The rows of a run of this prompt in a pass of several, as the compiled call takes them."""
+        ...
+
+    def together(self, asked: Sequence[Asked]) -> list[tuple[Tensor, Tensor]] | None:
+        """See Trunk."""
+        quick = self.decoder.quick
+        hidden = None if quick is None else quick.together([each.trunk.rows(each) for each in asked])
+        return None if hidden is None else divided(hidden, self.head(hidden), asked)
 
 
 def divided(hidden: Tensor, logits: Tensor, asked: Sequence[Asked]) -> list[tuple[Tensor, Tensor]]:

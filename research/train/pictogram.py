@@ -34,7 +34,7 @@ from torch.nn import functional as F
 
 from engine.backbones import pictogram
 from engine.backbones.looks import Looks, said
-from engine.backbones.pictogram import TEXT_SLOTS, PictogramModel, split_words
+from engine.backbones.pictogram import TEXT_SLOTS, PictogramModel
 from engine.errors import BadKnob
 from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.networks.weights import parts, read_card, read_parts, split
@@ -57,6 +57,7 @@ from engine.words.emoji_scenes import (
     vocabulary,
 )
 from engine.words.looks import MOST, Look, anonymous, looks_of_scene, pictured
+from engine.words.reading import split as split_words
 from research.train import lessons as lessons_options
 from research.train.decision import Measure, prepare, target, trained
 from research.train.loop import Training, argument, half_precision, straight_down, trapezoid

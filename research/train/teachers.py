@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.backbones import lowpoly, pictogram
-from engine.backbones.pictogram import TEXT_SLOTS, split_words, text_mask
+from engine.backbones.pictogram import TEXT_SLOTS, text_mask
 from engine.cache import KVCache
 from engine.layout import Layout, Line, Raster
 from engine.mesh.coverage import CoverageState
@@ -25,6 +25,7 @@ from engine.networks.vq import FACTOR
 from engine.sampling import draw, guide, warp
 from engine.words.emoji_scenes import caption, held_out_scenes, lessons_of, trained_scenes
 from engine.words.looks import Look, looks_of_scene
+from engine.words.reading import split
 from research.train import loop
 from research.train.head_lessons import generate_together
 from research.train.lowpoly import PAD, collate, sample_of
@@ -157,7 +158,7 @@ class PictureTeacher(Teacher):
         for i, scene in enumerate(scenes):
             if not held_out and i % DROPPED == DROPPED - 1:
                 continue
-            found[i] = torch.tensor(self.backbone.ids_of(split_words(caption(scene, i))))
+            found[i] = torch.tensor(self.backbone.ids_of(split(caption(scene, i))))
         return found
 
     def _pair(self, said: Tensor) -> Tensor:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,9 +27,7 @@ from tests.engine.backbones.tiny_originals import llamagen_tensors, picture_deco
 
 GREEDY = Sampling(temperature=0.0, guidance=3.0)
 GRID, SLOTS = 4, 6  # codes in a row; slots of a text
-SIXTEEN = {  # the published picture decoder
-    "codes": 16_384, "width": 8, "latent": 256, "stages": [512, 256, 256, 128, 128], "blocks": 3, "attentive": True, "normalised": True,
-}  # fmt: skip
+SIXTEEN = Settings(codes=16_384, width=8, latent=256, stages=(512, 256, 256, 128, 128))  # the published picture decoder
 
 # --- the published equations, one row at a time ------------------------------------------------------------------------------
 
@@ -144,9 +142,7 @@ def test_pictures_are_those_of_the_class_of_transformers() -> None:
 @pytest.mark.parametrize("form", [vqgan_names.llamagen, vqgan_names.taming])
 def test_a_decoder_is_found_by_the_names_of_either_form(form: vqgan_names.Form) -> None:
     held = tiny_originals.Held(tiny_originals.decoder_tensors(form))
-    config = vqgan_names.configure(held.shapes, form, True)
-    assert json.loads(json.dumps(config)) is not None
-    found = vqgan_names.read_decoder(held, config, form)
+    found = vqgan_names.read_decoder(held, vqgan_names.configure(held.shapes, form, True), form)
     codes = torch.arange(12).view(3, 4)
     with torch.inference_mode():
         assert torch.equal(found(codes), picture_decoder()(codes))
@@ -158,7 +154,7 @@ def test_names_of_published_decoders() -> None:
     assert found["decoder.conv_blocks.1.res.0.nin_shortcut.weight"] == (256, 512, 1, 1)
     assert found["decoder.conv_blocks.3.upsample.conv.bias"] == (128,) and "decoder.conv_blocks.4.upsample.conv.bias" not in found
     assert found["decoder.mid.1.q.weight"] == (512, 512, 1, 1) and found["post_quant_conv.weight"] == (256, 8, 1, 1)
-    meta = vqgan_names.expected(SIXTEEN | {"attentive": False, "width": 256, "codes": 8192, "normalised": False}, vqgan_names.taming)
+    meta = vqgan_names.expected(replace(SIXTEEN, attentive=False, width=256, codes=8192, normalised=False), vqgan_names.taming)
     assert meta["decoder.up.4.block.2.conv2.weight"] == (512, 512, 3, 3) and meta["decoder.up.0.block.0.norm1.bias"] == (128,)
     assert meta["decoder.mid.attn_1.k.bias"] == (512,) and not any(".up.4.attn" in name for name in meta)
 
@@ -210,7 +206,7 @@ def test_published_sizes(name: str) -> None:
     width, layers, inner, millions = PUBLISHED[name]
     config = {"vocabulary": 16_384, "width": width, "layers": layers, "inner": inner, "classes": 1001, "text": [0, 0], "picture": SIXTEEN}
     shapes: Shapes = expected(config)
-    assert llamagen.configure(shapes) == config | {"picture": SIXTEEN | {"stages": tuple(SIXTEEN["stages"]), "placed": False}}
+    assert llamagen.configure(shapes) == config
     found = size(config)
     assert abs(found.parameters / 1e6 - 42 - millions) < 0.03 * millions  # the picture decoder has 42 million
     assert found.heads * found.width == width and found.width in (64, 100)
