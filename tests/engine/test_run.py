@@ -338,13 +338,6 @@ def test_the_clock_counts_the_prefill_and_nothing_between_steps(monkeypatch: pyt
 # --- the same seed ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name in USABLE])
-def test_the_same_seed_gives_the_same_tokens(name: str) -> None:
-    prompts = [PROMPT, PROMPT, Prompt(text=PROMPT.text, seed=6, sampling=PROMPT.sampling)]
-    one, again, other = (run(METHODS[name], prompt).finish().tokens for prompt in prompts)
-    assert one == again != other
-
-
 @pytest.mark.parametrize("name", WINDOWED)
 @pytest.mark.parametrize("window", range(1, 9))
 def test_match_seed_gives_plain_tokens_for_any_window(name: str, window: int, plain: list[int]) -> None:
@@ -357,14 +350,6 @@ def test_match_seed_gives_plain_tokens_for_any_window(name: str, window: int, pl
 def plain() -> list[int]:
     """The tokens of plain decoding."""
     return run(METHODS["ar"]).finish().tokens
-
-
-@pytest.mark.parametrize("name", WINDOWED)
-def test_greedy_tokens_are_plain_ones_in_every_mode(name: str) -> None:
-    prompt = Prompt(text="a table", sampling=Sampling(temperature=0.0, guidance=2.0))
-    expected = run(METHODS["ar"], prompt).finish().tokens
-    for verify in ("residual", "match seed"):
-        assert run(METHODS[name], prompt, **EXACT[name] | {"window": 8, "verify": verify}).finish().tokens == expected
 
 
 def test_gradients_are_off() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ from engine.drafters.mesh_heads import SHORT, BoundHeads, HeadsByKind, MeshHeads
 from engine.drafters.predictive_stream import PredictiveStream, fresh
 from engine.drafters.spatial_heads import NetworkHeads
 from engine.mesh.bpt_tokens import BPT
+from engine.methods import METHODS, PRESETS, find
 from tests.engine.backbones import tiny, tiny_chameleon, tiny_checkpoints, tiny_glm_image, tiny_originals
 from tests.engine.drafters.test_feature_draft import network
 from tests.engine.drafters.test_spatial_heads import network as spatial_heads
@@ -157,3 +159,24 @@ MODELS: dict[str, Callable[[Place], Model]] = {
     "pictogram": pictogram, "lowpoly": lowpoly, "bpt": bpt, "janus": janus, "emu3": emu3, "emu35": emu35,
     "anole": chameleon("anole"), "lumina": chameleon("lumina"), "glm_image": glm_image, "llamagen": llamagen,
 }  # fmt: skip
+
+
+@cache
+def near(name: str) -> Model:
+    """A model on the processor."""
+    return MODELS[name](lambda module: module)
+
+
+def fitting(model: Model) -> list[str]:
+    """The methods and presets for a model, in the order of the tables."""
+
+    def fits(name: str) -> bool:
+        method, knobs = find(name)
+        borrows = "relax" in knobs and "codebook" not in model.backbone.capabilities
+        return (
+            not method.needs - model.backbone.capabilities
+            and not borrows
+            and all(name in model.drafters or name not in model.backbone.capabilities for name in method.drafters)
+        )
+
+    return [name for name in (*METHODS, *PRESETS) if fits(name)]

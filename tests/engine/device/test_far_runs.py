@@ -26,7 +26,7 @@ from engine.methods import METHODS, PRESETS, find
 from engine.recognition.picture_judge import Judge
 from engine.run import generate
 from tests.engine.device.far import FAR, Far, as_on_a_gpu, moved
-from tests.engine.device.models import MODELS, Model
+from tests.engine.device.models import MODELS, Model, fitting, near
 from tests.engine.drafters.test_resampler import trained
 
 SMALL = {"window": 5, "depth": 2, "width": 2, "nodes": 4, "horizon": 3, "drafted": 3}
@@ -74,27 +74,6 @@ GRAMMAR = {"core.py: Ids.listed": 1}  # drafts are read before the pass, because
 
 ADAPTED = ("ar", "sjdpp")  # what adapters run besides; everything runs on pictogram and lowpoly
 ALSO = {"janus": ("eagle",), "emu3": ("zipar_verified",), "lumina": ("lookup",)}
-
-
-def fitting(model: Model) -> list[str]:
-    """The methods and presets for a model, in the order of the tables."""
-
-    def fits(name: str) -> bool:
-        method, knobs = find(name)
-        borrows = "relax" in knobs and "codebook" not in model.backbone.capabilities
-        return (
-            not method.needs - model.backbone.capabilities
-            and not borrows
-            and all(name in model.drafters or name not in model.backbone.capabilities for name in method.drafters)
-        )
-
-    return [name for name in (*METHODS, *PRESETS) if fits(name)]
-
-
-@cache
-def near(name: str) -> Model:
-    """A model on the processor."""
-    return MODELS[name](lambda module: module)
 
 
 @cache

@@ -18,8 +18,6 @@ from engine.backbones.pictogram import Pictogram
 from engine.core import NO_DRAFT, Draft, Prompt
 from engine.drafters.predictive_stream import PredictiveStream, RowLora, folder_of, fresh, read_adapter, write_adapter
 from engine.errors import MissingWeights
-from engine.methods import METHODS
-from engine.run import generate
 from tests.engine.backbones import tiny
 
 ALL_LAYERS = ("query_key_value", "attention_out", "gate_up", "feed_out", "query", "out", "value_gate")  # of both decoders
@@ -257,15 +255,3 @@ def test_an_adapter_of_another_shape_is_refused(tmp_path: Path) -> None:
         backbone = backbone_with(stored(tmp_path / str(number), lora))
         with pytest.raises(MissingWeights, match=word):
             backbone.drafter("predictive_stream")
-
-
-@pytest.mark.parametrize("knobs", [{"refresh": "carry"}, {"refresh": "coupled"}, {"mode": "sequential"}])
-def test_with_any_adapter_or_none_the_seed_gives_the_tokens_of_plain_decoding(knobs: dict[str, str]) -> None:
-    backbone = backbone_with(None)
-    backbone.capabilities |= {"predictive_stream"}
-    plain = generate(backbone, METHODS["ar"], PROMPT).finish().tokens
-    for lora in (random_lora(backbone), fresh(backbone.model.decoder, LAYERS, 4, 8.0)):
-        stream = PredictiveStream(lora, True)
-        run = generate(backbone, METHODS["cross_regression"], PROMPT, knobs | {"verify": "match seed", "horizon": 5}, stream)
-        assert run.finish().tokens == plain and run.exact
-    assert generate(backbone, METHODS["ar"], PROMPT).finish().tokens == plain  # and nothing of it is left behind

@@ -101,23 +101,6 @@ def test_drafts_and_their_states_are_read_too() -> None:
         assert run.newest == 4 and torch.equal(run.states[:, 4], rows.hidden[:, 3])
 
 
-@pytest.mark.parametrize("knobs", [{"window": 6}, {"window": 20}, {"window": 6, "foresee": "rows"}, {"window": 12, "foresee": "columns"}])
-@pytest.mark.parametrize("guided", [False, True])
-def test_the_seed_is_matched_on_a_transformer(knobs: dict[str, int | str], guided: bool) -> None:
-    backbone, drafter = able(), NetworkHeads(network(guided))
-    plain = generate(backbone, METHODS["ar"], PROMPT).finish().tokens
-    run = generate(backbone, METHODS["spatial"], PROMPT, {"verify": "match seed", **knobs}, drafter).finish()
-    assert run.tokens == plain and run.exact and run.totals["drafted"] > 0
-
-
-@pytest.mark.parametrize("guided", [False, True])
-def test_medusa_matches_the_seed_on_a_transformer(guided: bool) -> None:
-    backbone, drafter = able(), NetworkHeads(network(guided))
-    plain = generate(backbone, METHODS["ar"], PROMPT).finish().tokens
-    run = generate(backbone, METHODS["medusa"], PROMPT, {"verify": "match seed", "depth": 3, "width": 4, "nodes": 12}, drafter).finish()
-    assert run.tokens == plain and run.exact and run.totals["drafted"] > 0
-
-
 def test_a_head_of_medusa_knows_the_newest_token_and_no_guess() -> None:
     """The state and the token that a level reads are those after a path that a tree committed; nodes of a level have one distribution."""
     sequence = tiny.pictogram().start(PROMPT)

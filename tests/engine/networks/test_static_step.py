@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -21,18 +20,12 @@ from engine.networks.sequence import TransformerSequence
 from engine.networks.static_step import Bucket, Pass, bucket, fixed_pass, is_static, said
 from engine.run import generate
 from tests.engine.device.far import FAR, Far, moved
-from tests.engine.device.models import MODELS, Model
+from tests.engine.device.models import MODELS, Model, near
 
 SMALL = {"window": 6, "depth": 2, "width": 3, "nodes": 6}
 TREE = Draft(torch.tensor([5, 3, 5, 1, 2]), parents=torch.tensor([-1, -1, 0, 0, 2]))
 CHAIN = Draft(torch.tensor([4, 1, 7]))
 STATIC, DYNAMIC = "static", "dynamic"
-
-
-@cache
-def near(name: str) -> Model:
-    """A model on the processor."""
-    return MODELS[name](lambda module: module)
 
 
 def tokens(model: Model, method: str, count: int) -> list[int]:

@@ -33,8 +33,8 @@ from engine.verify.fixed import VerdictKind, fixed_verdict
 from engine.verify.request import VerifyRequest
 from tests.engine.backbones import tiny
 from tests.engine.device.far import FAR, Far, as_on_a_gpu, moved
-from tests.engine.device.models import MODELS, Model
-from tests.engine.networks.test_static_step import DYNAMIC, STATIC, begun, near, shapes
+from tests.engine.device.models import MODELS, Model, near
+from tests.engine.networks.test_static_step import DYNAMIC, STATIC, begun, shapes
 
 SMALL = {"window": 6, "depth": 3, "width": 3, "nodes": 6}
 CHAIN = Draft(torch.tensor([4, 1, 7]))
