@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     from engine.errors import ForetokenError
     from engine.kernels.cpu.library import native_choice
     from engine.machine import facts
-    from engine.words.emoji_scenes import font_path
+    from engine.words.world import font_path
 
     found: dict[str, Any] = facts() | {"browser": browser()}
     checks: dict[str, Any] = {"font": lambda: str(font_path()), "native_functions": lambda: native_choice().reason}

@@ -13,8 +13,8 @@ from torch import Tensor
 from engine.errors import MissingWeights
 from engine.networks.card import check_hash
 from engine.words.emoji_objects import names_of, plural
-from engine.words.emoji_scenes import HUES
 from engine.words.looks import TILE, Look, drawn
+from engine.words.world import HUES
 
 FILE = "looks.webp"
 COLUMNS = 16  # of the sheet

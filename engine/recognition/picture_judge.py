@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.networks.weights import MODELS, built, need, read_card, read_tensors
-from engine.words.emoji_scenes import CANVAS, HUES, Group, Scene, backgrounds
+from engine.words.world import CANVAS, HUES, Group, Scene, backgrounds
 
 FOLDER = MODELS / "judge"
 CELL = 8  # pixels along a side

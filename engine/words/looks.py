@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image
 
 from engine.words.emoji_objects import OBJECTS, names_of, plural
-from engine.words.emoji_scenes import (
+from engine.words.world import (
     CANVAS,
     COLOUR_SYNONYMS,
     COLOURED,
@@ -31,9 +31,7 @@ from engine.words.emoji_scenes import (
     SIZE_WORDS,
     THING,
     Group,
-    Scene,
     background,
-    sprite,
     words_of,
 )
 
@@ -62,12 +60,6 @@ def look_of(group: Group, alone: bool) -> Look:
     colour = group.colour if own and group.colour != own else ""
     size = group.size or ("large" if alone else "")
     return Look(group.name, colour, EVEN_SIDES[size if group.count == 1 else ""])
-
-
-def looks_of_scene(scene: Scene) -> tuple[Look, ...]:
-    """The looks of a scene's groups, in the order of its caption."""
-    alone = len(scene.groups) == 1 and scene.groups[0].count == 1
-    return tuple(look_of(group, alone) for group in scene.groups)
 
 
 def looks_of_words(words: Sequence[str]) -> tuple[Look, ...]:
@@ -155,8 +147,3 @@ def drawn(picture: Image.Image, side: int, along: int, place: str) -> np.ndarray
     whole.alpha_composite(picture.resize((large, large), Image.LANCZOS), (corner, corner))
     first, last = (v * pixels // MASTER for v in (corner, corner + large))
     return np.asarray(whole.convert("RGB").resize((pixels, pixels), Image.BOX))[first:last, first:last]
-
-
-def pictured(name: str, colour: str) -> Image.Image:
-    """The picture of an object in a colour, from the font."""
-    return sprite(name, colour, TILE)

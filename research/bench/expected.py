@@ -15,10 +15,10 @@ from engine.networks.card import CARD
 from engine.networks.weights import MODELS, read_card
 from engine.tuning.auto import candidates, record
 from engine.tuning.expected import ENTRY
-from engine.words.emoji_scenes import held_out_prompts, lessons_of
 from research.bench.mesh_inputs import subjects
 from research.bench.plan import MOST_INPUTS, Model, check_count
 from research.bench.rows import experiment, publish
+from research.worlds.emoji_scenes import held_out_prompts, lessons_of
 
 
 @dataclass(frozen=True, kw_only=True)

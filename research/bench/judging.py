@@ -13,9 +13,10 @@ from engine.mesh.fit import VERDICTS, verdict_of
 from engine.recognition import picture_judge as judge
 from engine.recognition.picture_judge import Judge, Verdict, compare
 from engine.run import Run
-from engine.words.emoji_scenes import LESSONS, Dataset, Scene
+from engine.words.world import Scene
 from research.bench.mesh_inputs import Subject, near
 from research.mesh_judge import MeshJudge
+from research.worlds.emoji_scenes import LESSONS, Dataset
 
 ASPECTS = ("objects", "counts", "relation", "colours", "background", "all")
 

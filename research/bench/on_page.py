@@ -19,11 +19,11 @@ from engine.core import Backbone, Prompt
 from engine.methods import find
 from engine.run import Run
 from engine.tuning.alternate import Turn, turns
-from engine.words.emoji_scenes import held_out_prompts, lessons_of
 from research.bench import meshes
 from research.bench.mesh_inputs import Near, near, subjects
 from research.bench.rows import append_csv, experiment
 from research.bench.speed import drafting, likelihood, pixels, plausible, summary
+from research.worlds.emoji_scenes import held_out_prompts, lessons_of
 
 PLAIN = "ar"
 PERIOD = 0.25  # seconds between two reports of progress

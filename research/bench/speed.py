@@ -22,7 +22,7 @@ from engine.loading import model_columns
 from engine.methods import find
 from engine.run import Run, generate
 from engine.tuning.alternate import alternate
-from engine.words.emoji_scenes import Scene, held_out_pairs, held_out_prompts, lessons_of
+from engine.words.world import Scene
 from research.bench import sheet
 from research.bench.judging import judge_of, picture_columns
 from research.bench.likelihood import log_probabilities
@@ -30,6 +30,7 @@ from research.bench.plan import Entry, ImageBench
 from research.bench.plot import check_figure, plot
 from research.bench.rows import check_csv, experiment, of_sampling, publish, quartiles, readable, timing
 from research.bench.sheet import check_sheet, write_sheet
+from research.worlds.emoji_scenes import held_out_pairs, held_out_prompts, lessons_of
 
 PLACES = 16  # places of a draft whose acceptance is counted separately
 BASELINE = "ar in float32"  # its own row if the other rows run in another dtype

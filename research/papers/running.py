@@ -25,13 +25,14 @@ from engine.methods import find
 from engine.recognition.picture_judge import compare
 from engine.run import Run, drafter_for
 from engine.tuning.load_monitor import taken
-from engine.words.emoji_scenes import Scene, held_out_pairs, lessons_of
+from engine.words.world import Scene
 from research.bench import meshes, speed
 from research.bench.judging import judge_of
 from research.bench.mesh_inputs import subjects
 from research.bench.plan import SIZE, Entry, ImageBench, MeshBench, Model
 from research.bench.rows import append_csv, check_csv, experiment
 from research.papers.declaration import Arm, Experiment, Meshes, Pictures
+from research.worlds.emoji_scenes import held_out_pairs, lessons_of
 
 CHUNK = 4  # inputs that are measured in turns and stored together
 OTHERS = "others"  # the column that says how many cores other programs used meanwhile

@@ -25,8 +25,8 @@ from engine.kernels.cpu.steady_linear import plain
 from engine.layout import Layout
 from engine.networks.hosted import Hosted, RowEnds
 from engine.sampling import draw, guide, warp
-from engine.words.emoji_scenes import caption, held_out_scenes, trained_scenes
 from research.train.teachers import Recorded, Teacher
+from research.worlds.emoji_scenes import caption, held_out_scenes, trained_scenes
 
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 HELD_OUT = 10  # every tenth prompt of a file is held out

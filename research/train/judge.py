@@ -22,11 +22,12 @@ from engine.networks.vq import PictureTokenizer
 from engine.networks.weights import read_card, ship
 from engine.recognition import picture_judge as judge
 from engine.recognition.picture_judge import CELLS, COLOURS, Judge, Logits, Verdict, centre, compare
-from engine.words.emoji_scenes import LESSONS, Scene, backgrounds, held_out_scenes, render, trained_scenes
+from engine.words.world import Scene, backgrounds
 from research.train.decision import Measure, prepare, target, trained
 from research.train.lessons import Options, suffix
 from research.train.loop import Training, half_precision, straight_down, trapezoid
 from research.train.pictogram_tokenizer import to_tensor
+from research.worlds.emoji_scenes import LESSONS, held_out_scenes, render, trained_scenes
 
 PRESETS = {
     "cpu": {"batch": 32, "minutes": 25.0, "rate": 2e-3, "lessons": "first"},
@@ -175,7 +176,7 @@ def main(options: Options) -> None:
         "name": "judge",
         "names": list(lessons.objects),
         "licence": "Weights: Apache-2.0. Trained on pictures drawn with Noto Color Emoji (SIL Open Font License 1.1).",
-        "data": "engine/words/emoji_scenes.py, half of the scenes through pictogram's tokenizer; never a generated picture. Held out: "
+        "data": "research/worlds/emoji_scenes.py, half of the scenes through pictogram's tokenizer; never a generated picture. Held out: "
         f"{HELD_OUT} scenes of combinations that are never trained, drawn and through the tokenizer.",
         "judge": {"settings": model.settings} | training.summary(options.preset, f"judge --lessons {taught}"),
     }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.words.emoji_scenes import LESSONS
 from research.train import loop
+from research.worlds.emoji_scenes import LESSONS
 
 
 def suffix(taught: str) -> str:

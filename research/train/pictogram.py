@@ -39,29 +39,27 @@ from engine.errors import BadKnob
 from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.networks.weights import parts, read_card, read_parts, split
 from engine.networks.weights import ship as ship_files
-from engine.words.emoji_scenes import (
-    ANY,
-    CANVAS,
-    COLOURED,
-    FIRST,
-    FONT_NAME,
-    HUES,
-    LESSONS,
-    OBJECTS,
-    Dataset,
-    Scene,
-    caption,
-    held_out_scenes,
-    render,
-    trained_scenes,
-    vocabulary,
-)
-from engine.words.looks import MOST, Look, anonymous, looks_of_scene, pictured
+from engine.words.emoji_objects import OBJECTS
+from engine.words.looks import MOST, Look, anonymous
 from engine.words.reading import split as split_words
+from engine.words.world import ANY, CANVAS, COLOURED, HUES, Scene
 from research.train import lessons as lessons_options
 from research.train.decision import Measure, prepare, target, trained
 from research.train.loop import Training, argument, half_precision, straight_down, trapezoid
 from research.train.pictogram_tokenizer import to_tensor
+from research.worlds.emoji_scenes import (
+    FIRST,
+    FONT_NAME,
+    LESSONS,
+    Dataset,
+    caption,
+    held_out_scenes,
+    looks_of_scene,
+    pictured,
+    render,
+    trained_scenes,
+    vocabulary,
+)
 
 PRESETS = {
     "cpu": {"tokens": 4096, "minutes": 100.0, "rate": 3.5e-3, "fresh": 1.0, "scales": {8: 0.1, 16: 0.4, 32: 0.5}, "lessons": "first"},
@@ -381,7 +379,7 @@ def ship(folder: Path, training: Training, model: PictogramModel, scenes: Scenes
         "sides": sides,
         "font": FONT_NAME,
         "licence": "Weights: Apache-2.0. Trained on pictures drawn with Noto Color Emoji (SIL Open Font License 1.1).",
-        "data": "engine/words/emoji_scenes.py: scenes drawn from seeds, captions from a grammar; a tenth of all combinations is held out.",
+        "data": "research/worlds/emoji_scenes.py: scenes of seeds, captions from a grammar; a tenth of all combinations is held out.",
         "lessons": taught,
         "objects": f"{len(LESSONS[taught].objects)} of {len(OBJECTS)}: {', '.join(LESSONS[taught].objects)}",
     }

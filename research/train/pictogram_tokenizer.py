@@ -23,10 +23,11 @@ from torch.nn import functional as F
 
 from engine.networks.packing import unpacked
 from engine.networks.vq import FACTOR, PictureTokenizer
-from engine.words.emoji_scenes import CANVAS, LESSONS, Dataset, Scene, make_scene, render
+from engine.words.world import CANVAS, Scene
 from research.train import lessons as lessons_options
 from research.train.decision import Measure, prepare, target, trained
 from research.train.loop import Training, argument, half_precision, straight_down, trapezoid
+from research.worlds.emoji_scenes import LESSONS, Dataset, make_scene, render
 
 PRESETS = {
     "cpu": {"batch": 16, "minutes": 40.0, "rate": 1.2e-3, "lessons": "first"},

@@ -22,10 +22,11 @@ from engine.backbones import pictogram
 from engine.drafters.resampler import PictureResampler, UpSampler, weights_file
 from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.networks.weights import read_card, read_tensors, ship
-from engine.words.emoji_scenes import Dataset, Scene, held_out_scenes, lessons_of, render, trained_scenes
+from engine.words.world import Scene
 from research.train.decision import Measure, prepare, target, trained
 from research.train.loop import Options, Training, half_precision
 from research.train.pictogram_tokenizer import to_tensor
+from research.worlds.emoji_scenes import Dataset, held_out_scenes, lessons_of, render, trained_scenes
 
 PRESETS = {
     "cpu": {"batch": 16, "minutes": 25.0, "rate": 2e-3, "unseen": 32},

@@ -23,12 +23,12 @@ from engine.networks.mesh_decoder import Reading
 from engine.networks.transformer import causal
 from engine.networks.vq import FACTOR
 from engine.sampling import draw, guide, warp
-from engine.words.emoji_scenes import caption, held_out_scenes, lessons_of, trained_scenes
-from engine.words.looks import Look, looks_of_scene
+from engine.words.looks import Look
 from engine.words.reading import split
 from research.train import loop
 from research.train.head_lessons import generate_together
 from research.train.lowpoly import PAD, collate, sample_of
+from research.worlds.emoji_scenes import caption, held_out_scenes, lessons_of, looks_of_scene, trained_scenes
 from research.worlds.lowpoly_shapes import held_out_shapes, training_shapes, turned
 
 LOOKED = (48, 48)  # sizes of what the captions name, if pictogram reads looks: prefixes of a batch have one length

@@ -23,7 +23,7 @@ from engine.networks.mesh_decoder import MeshModel, Settings
 from engine.networks.mesh_decoder import describe as describe_model
 from engine.networks.vq import PictureTokenizer
 from engine.networks.weights import ship, split
-from engine.words.emoji_scenes import vocabulary
+from research.worlds.emoji_scenes import vocabulary
 from tests.app.shipped import FLAGS, START_LIMIT, chromium, wait_for
 from tests.app.visitor import Visitor
 from tests.engine.backbones.tiny import spread

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from engine.errors import MissingFont
-from engine.words import emoji_scenes
+from engine.words.world import font_path
 
 
 def _found() -> bool:
     try:
-        emoji_scenes.font_path()
+        font_path()
     except MissingFont:
         return False
     return True

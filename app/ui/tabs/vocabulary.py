@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.core import Backbone
 from engine.words.emoji_objects import KINDS, OBJECTS, plural
-from engine.words.emoji_scenes import COUNTS, PLACES, PLAIN, RELATIONS, SIZE_WORDS, words_of
+from engine.words.world import COUNTS, PLACES, PLAIN, RELATIONS, SIZE_WORDS, words_of
 
 FEWEST = 3  # objects that a group of its own has
 

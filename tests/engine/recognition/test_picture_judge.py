@@ -9,8 +9,10 @@ import torch
 from engine.errors import MissingWeights
 from engine.recognition import picture_judge as judge
 from engine.recognition.picture_judge import CELLS, COLOURS, Found, Judge, Logits, Reading, centre, compare
-from engine.words.emoji_scenes import TAUGHT, Group, Scene, backgrounds, trained_scenes
+from engine.words.emoji_objects import TAUGHT
+from engine.words.world import Group, Scene, backgrounds
 from research.train.judge import BENT, MISTAKES, loss_of_logits, out_of_shape, targets, with_mistakes
+from research.worlds.emoji_scenes import trained_scenes
 
 
 def scene(groups: tuple[Group, ...], relation: str = "", background: str = "red") -> Scene:

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from engine.errors import MissingFont
-from engine.words.emoji_scenes import COMMON_WORLD, PLACES, PLAIN, caption, font_path, held_out_scenes, render, trained_scenes
-from engine.words.looks import MOST, Look, anonymous, drawn, looks_of_scene, looks_of_words, pictured, place_of, some_place
+from engine.words.looks import MOST, Look, anonymous, drawn, looks_of_words, place_of, some_place
 from engine.words.reading import split
+from engine.words.world import PLACES, PLAIN, font_path
+from research.worlds.emoji_scenes import COMMON_WORLD, caption, held_out_scenes, looks_of_scene, pictured, render, trained_scenes
 
 
 def _has_font() -> bool:

@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from engine.words import emoji_scenes as world
 from engine.words.emoji_names import OTHERS, name_of, spell
 from engine.words.emoji_objects import COMMON, KINDS, OBJECTS, TAUGHT
 from engine.words.meanings import NEAR, OTHER, PHRASES, READ_AS
 from engine.words.reading import nearest, read, split
+from research.worlds import emoji_scenes as world
 
 FIRST, COMMON_WORDS = (frozenset(world.vocabulary(lessons)) for lessons in (world.FIRST, world.COMMON_WORLD))
 

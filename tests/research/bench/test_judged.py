@@ -13,11 +13,12 @@ from engine.backbones import pictogram
 from engine.errors import BadPrompt, NotSupported
 from engine.recognition import picture_judge as judge
 from engine.recognition.picture_judge import Judge
-from engine.words.emoji_scenes import FIRST, TAUGHT, WORLD, lessons_of
+from engine.words.emoji_objects import TAUGHT
 from research.bench import judging, meshes, speed
 from research.bench.mesh_inputs import assets, files
 from research.bench.plan import ImageBench, MeshBench
 from research.bench.plot import points_of
+from research.worlds.emoji_scenes import FIRST, WORLD, lessons_of
 from tests.research.train import tiny_folders
 
 

@@ -21,14 +21,14 @@ from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.networks.weights import ship
 from engine.recognition.picture_judge import Judge
 from engine.run import generate
-from engine.words import emoji_scenes
-from engine.words.emoji_scenes import Scene
+from engine.words.world import Scene
 from research.bench.plan import ImageBench
 from research.bench.speed import texts_of
 from research.train import loop
 from research.train import pictogram as recipe
 from research.train.judge import moved
 from research.train.pictogram import Options
+from research.worlds import emoji_scenes
 from tests.engine.font import NEEDS_FONT
 
 pytestmark = NEEDS_FONT

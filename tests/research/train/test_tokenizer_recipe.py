@@ -12,10 +12,10 @@ import torch
 
 from engine.backbones import pictogram
 from engine.networks.vq import PictureTokenizer
-from engine.words import emoji_scenes
 from research.train import loop
 from research.train import pictogram_tokenizer as recipe
 from research.train.pictogram_tokenizer import Options
+from research.worlds import emoji_scenes
 from tests.engine.font import NEEDS_FONT
 
 pytestmark = NEEDS_FONT

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from engine.errors import MissingFont
-from engine.words import emoji_scenes as world
+from engine.words.world import backgrounds
+from research.worlds import emoji_scenes as world
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,7 @@ def font() -> None:
 
 def test_the_world_is_as_large_as_promised() -> None:
     assert len(world.OBJECTS) >= 200
-    assert len(world.backgrounds()) >= 10
+    assert len(backgrounds()) >= 10
     assert {"night sky", "cloudy sky", "meadow", "desert"} <= set(world.PLACES)
 
 
