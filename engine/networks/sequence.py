@@ -29,7 +29,7 @@ from engine.networks.trunk import Asked, Trunk
 from engine.sampling import warp
 from engine.tree import depths, is_chain, visibility
 from engine.verify.choice import is_host, scored
-from engine.verify.host import HostRows, best_along, penalties_of
+from engine.verify.host import Allowed, HostRows, allowed_by, best_along
 
 HOST = torch.device("cpu")
 
@@ -262,10 +262,9 @@ class TransformerSequence:
         if self.grammar is None:
             return HostRows(logits, self.sampling)
         states = self._states(parents, tokens, state)[: logits.shape[1]]
-        if self.penalties is not None:
-            return HostRows(logits, self.sampling, self.penalties, [self.grammar.mask_index(each) for each in states])
-        masks = torch.stack([self.grammar.allowed(each) for each in states])
-        return HostRows(logits, self.sampling, penalties_of(masks), range(len(states)))
+        if self._possible is None:
+            return HostRows(logits, self.sampling, allowed_by(torch.stack([self.grammar.allowed(each) for each in states])))
+        return HostRows(logits, self.sampling, [self._possible[self.grammar.mask_index(each)] for each in states])
 
     def _settings(self, parents: list[int] | None, tokens: Ids, state: Any, count: int) -> tuple[Sampling, Tensor | None]:
         """The sampling, and the allowed ids bool [count, V] of the first rows of that pass; None without a grammar."""
@@ -283,7 +282,7 @@ class TransformerSequence:
             return None
         if self.grammar is None:
             return logits.argmax(-1)
-        return None if self.penalties is None else best_along(logits, self.penalties, self.grammar, self._state)
+        return None if self._possible is None else best_along(logits, self._possible, self.grammar, self._state)
 
     def _rules(self, parents: list[int] | None, tokens: Ids, state: Any, count: int) -> tuple[Sampling, Tensor | None, list[int]] | None:
         """For a verdict in fixed shapes: sampling, the table of masks, and of each row its mask; None if there is no table."""
@@ -302,9 +301,9 @@ class TransformerSequence:
         return None if self.grammar is None or self.grammar.masks is None else self.grammar.masks.to(self.device)
 
     @cached_property
-    def penalties(self) -> np.ndarray | None:
-        """The same table as numbers that are added to scores, for numpy."""
-        return None if self.masks is None or self.device.type != "cpu" else penalties_of(self.masks)
+    def _possible(self) -> list[Allowed] | None:
+        """The ids that each mask leaves, for numpy."""
+        return None if self.masks is None or self.device.type != "cpu" else allowed_by(self.masks)
 
     def mask_index(self, path: list[int]) -> int:
         """The row of `masks` after a hypothetical path."""
@@ -320,10 +319,10 @@ class TransformerSequence:
         """Distributions [k, V] from guided logits [k, V], after the committed tokens and hypothetical paths, one per row or one for all."""
         logits = self.biased(logits, *paths)
         states = None if self.grammar is None else list(states_after(self.grammar, self._state, paths))
-        if self._is_host is not None and self._is_host[1] and (states is None or self.penalties is not None):
-            numbers = [] if states is None else [self.grammar.mask_index(each) for each in states]
-            numbers = numbers * len(logits) if len(numbers) == 1 else numbers
-            return HostRows(logits[None], self.sampling, self.penalties, numbers).probs(0, len(logits))
+        if self._is_host is not None and self._is_host[1] and (states is None or self._possible is not None):
+            possible = None if states is None else [self._possible[self.grammar.mask_index(each)] for each in states]
+            possible = possible * len(logits) if possible is not None and len(possible) == 1 else possible
+            return HostRows(logits[None], self.sampling, possible).probs(0, len(logits))
         allowed = None if states is None else torch.stack([self._allowed_in(state) for state in states])
         if allowed is not None and len(allowed) == 1:
             allowed = allowed[0]

@@ -22,6 +22,8 @@ MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
 ONE, TWO = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 BLOCK = 1024
+MIXING = (np.uint64(30), np.uint64(ONE)), (np.uint64(27), np.uint64(TWO))  # numpy's numbers, because they are made more slowly than used
+LAST_SHIFT, UNUSED_BITS = np.uint64(31), np.uint64(12)
 KEPT = 2**28  # bytes of Gumbel noise that a run keeps on the host; what is dropped is made again, with the same bits
 
 
@@ -37,11 +39,10 @@ def mix(x: int) -> int:
 
 def mix_array(x: np.ndarray) -> np.ndarray:
     """The same on uint64 arrays, in place."""
-    x ^= x >> np.uint64(30)
-    x *= np.uint64(ONE)
-    x ^= x >> np.uint64(27)
-    x *= np.uint64(TWO)
-    x ^= x >> np.uint64(31)
+    for shift, factor in MIXING:
+        x ^= x >> shift
+        x *= factor
+    x ^= x >> LAST_SHIFT
     return x
 
 
@@ -52,7 +53,7 @@ def keys(base: int, positions: np.ndarray) -> np.ndarray:
 
 def unit(bits: np.ndarray) -> np.ndarray:
     """64 bits to a float64 in the open unit interval: the top 52 bits plus a half."""
-    numbers = (bits >> np.uint64(12)) + 0.5
+    numbers = (bits >> UNUSED_BITS) + 0.5
     numbers *= 2.0**-52
     return numbers
 
@@ -68,9 +69,14 @@ def gumbel_reference(base: int, positions: Tensor, vocabulary: int) -> Tensor:
 
 def gumbel_at(base: int, position: int, ids: np.ndarray) -> np.ndarray:
     """Gumbel noise of some tokens, int64 [K], at one position: float64 [K], with the bits of `gumbel_reference` on the host."""
-    key = mix((base + (position + 1) * GOLDEN) & MASK)
-    bits = mix_array((ids + 1).astype(np.uint64) * np.uint64(GOLDEN) + np.uint64(key))
-    return torch.from_numpy(unit(bits)).log_().neg_().log_().neg_().numpy()
+    bits = ids.view(np.uint64) * np.uint64(GOLDEN)
+    bits += np.uint64(mix((base + (position + 1) * GOLDEN) & MASK) + GOLDEN & MASK)
+    numbers = unit(mix_array(bits))
+    logarithm = torch.from_numpy(numbers).log_  # numpy's has other bits
+    for _ in range(2):
+        logarithm()
+        np.negative(numbers, numbers)
+    return numbers
 
 
 def uniform_reference(base: int, positions: Tensor, slot: int = 0) -> Tensor:

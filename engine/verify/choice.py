@@ -11,7 +11,7 @@ from torch import Tensor
 from engine.core import Sampling
 from engine.dispatch.choice import COMPUTED, NATIVE, asked, choose
 from engine.sampling import guide, warp
-from engine.verify.host import HostRows, penalties_of
+from engine.verify.host import HostRows, allowed_by
 from engine.verify.reference import settle_reference, verify_reference
 from engine.verify.request import Verdict, VerifyRequest
 from engine.verify.triton import settle_triton, verify_triton
@@ -46,5 +46,5 @@ def scored(logits: Tensor, sampling: Sampling, allowed: Tensor | None) -> Tensor
     if not is_host(logits.device, logits.dtype) or not logits.numel():
         return warp(guide(logits.float(), sampling.guidance), sampling, allowed)
     count = logits.shape[1]
-    penalties = None if allowed is None else penalties_of(allowed.expand(count, -1))
-    return HostRows(logits, sampling, penalties, range(count)).scores(count)
+    possible = None if allowed is None else allowed_by(allowed) if allowed.ndim == 2 else allowed_by(allowed[None]) * count
+    return HostRows(logits, sampling, possible).scores(count)

@@ -1,7 +1,7 @@
 """Verdicts on a processor, by numpy: a row is computed alone, and only when something of it is asked for.
 
 Between two passes the weights have gone through the caches, and then an operation of numpy costs a quarter of PyTorch's. A row has the same
-bits in every pass, whatever the number of rows. Only what the filters leave is exponentiated, drawn and given noise.
+bits in every pass, whatever the number of rows. Only what a grammar and the filters leave is exponentiated, drawn and given noise.
 
 Mathematics: request.py. The k-th largest score is at least the k-th largest of the maxima of parts of the row, so only the few scores from
 there on are sorted.
@@ -31,37 +31,39 @@ FEW = 128  # scores that top-p sorts first, before it sorts all
 LEAST = np.finfo(np.float32).min
 
 
+Allowed = slice | np.ndarray  # ids of the vocabulary, ascending
+
+
 class HostRow:
     """One row of a pass.
 
     sound  : False for a row that cannot be drawn from; then there is nothing else
-    ids    : int64 [K], ascending: the tokens that the filters leave; None: all of them
+    ids    : int64 [K], ascending: the tokens that the grammar and the filters leave; None: all of them
     scores : float32 [K], warped; top : the greatest
     """
 
-    def __init__(self, logits: np.ndarray, penalty: np.ndarray | None, sampling: Sampling, out: np.ndarray | None = None):
-        """logits : float32 [C, V]; penalty : [V], -inf for impossible tokens, else 0; None: all are possible; out : [V], for p, or None"""
-        scores = guided(logits, sampling.guidance)
-        scores = scores if penalty is None else scores + penalty
-        self.vocabulary, self.ids, self.top, self.out = len(scores), None, scores.max(), out
+    def __init__(self, logits: np.ndarray, allowed: Allowed | None, sampling: Sampling, out: np.ndarray | None = None):
+        """logits : float32 [C, V]; allowed : the possible tokens, None: all; out : [V], for p, or None"""
+        scores = guided(logits if allowed is None else logits[:, allowed], sampling.guidance)
+        self.vocabulary, self.ids, self.top, self.out = logits.shape[1], None, scores.max(initial=-np.inf), out
         self.sound = bool(-np.inf < self.top < np.inf)
         if not self.sound:
             return
         temperature = np.float32(sampling.temperature)
         if temperature == 0:
-            self.ids, self.scores, self.top = np.array([scores.argmax()]), np.zeros(1, np.float32), np.float32(0)
+            self.ids = ids_of(np.array([scores.argmax()]), allowed)
+            self.scores, self.top = np.zeros(1, np.float32), np.float32(0)
             return
         count = sampling.top_k if sampling.top_k < len(scores) else 0
-        is_late = sampling.temperature_last and (count or sampling.top_p < 1)
+        is_filtered = count or sampling.top_p < 1
+        is_late = sampling.temperature_last and is_filtered
         if temperature != 1 and not is_late:
             scores, self.top = scores / temperature, self.top / temperature
-        if count or sampling.top_p < 1:
-            scores, self.ids = filtered(scores, self.top, count, sampling.top_p)
-            if is_late:
-                scores, self.top = scores / temperature, self.top / temperature
-        elif penalty is not None:
-            self.ids = np.flatnonzero(scores >= LEAST)
-            scores = scores[self.ids]
+        if is_filtered or allowed is not None:
+            places = filtered(scores, self.top, count, sampling.top_p) if is_filtered else np.flatnonzero(scores >= LEAST)
+            scores, self.ids = scores[places], ids_of(places, allowed)
+        if is_late:
+            scores, self.top = scores / temperature, self.top / temperature
         self.scores = scores
 
     @cached_property
@@ -103,6 +105,8 @@ class HostRow:
         """The draw with the noise of a position."""
         if self.ids is None:
             return int((self.scores + noise.gumbel_row(position)).argmax())
+        if len(self.ids) == 1:
+            return int(self.ids[0])
         return self.token(int((self.scores + gumbel_at(noise.base, position, self.ids).astype(np.float32)).argmax()))
 
     def token(self, place: int) -> int:
@@ -134,19 +138,19 @@ def candidates(scores: np.ndarray, count: int) -> np.ndarray:
     peaks = scores[: len(scores) // PARTS * PARTS].reshape(PARTS, -1).max(0)
     if count > len(peaks):
         return np.arange(len(scores))
-    return np.flatnonzero(scores >= max(np.partition(peaks, -count)[-count], LEAST))
+    peaks.sort()
+    return (scores >= max(peaks[-count], LEAST)).nonzero()[0]
 
 
-def filtered(scores: np.ndarray, top: np.float32, count: int, share: float) -> tuple[np.ndarray, np.ndarray]:
-    """The scores [K] that top-k (0: all) and then top-p keep of a row [V], and their tokens, ascending; `top` is the greatest."""
+def filtered(scores: np.ndarray, top: np.float32, count: int, share: float) -> np.ndarray:
+    """The places, ascending, of the scores [V] that top-k (0: all) and then top-p keep; `top` is the greatest."""
     ids, total = candidates(scores, count or FEW), None
     if not count:
         weights = np.exp(scores - top)
         total = weights.sum()
         ids = ids if weights[ids].sum() >= share * total else np.arange(len(scores))
     some = scores[ids]
-    kept = some >= max(least_kept(np.sort(some)[::-1], count, share, total), LEAST)
-    return some[kept], ids[kept]
+    return ids[some >= max(least_kept(np.sort(some)[::-1], count, share, total), LEAST)]
 
 
 def least_kept(best: np.ndarray, count: int, share: float, total: np.float32 | None) -> np.float32:
@@ -155,7 +159,9 @@ def least_kept(best: np.ndarray, count: int, share: float, total: np.float32 | N
     best : descending, with all that can be kept; total : the sum of e^(score - best[0]) of all tokens, None: of those that top-k keeps
     """
     if 0 < count < len(best):
-        best = best[: np.count_nonzero(best >= best[count - 1])]
+        while count < len(best) and best[count] == best[count - 1]:
+            count += 1
+        best = best[:count]
     if share >= 1:
         return best[-1]
     p = np.exp(best - best[0])
@@ -166,11 +172,11 @@ def least_kept(best: np.ndarray, count: int, share: float, total: np.float32 | N
 class HostRows:
     """The rows of a pass, each computed when it is needed."""
 
-    def __init__(self, logits: Tensor, sampling: Sampling, penalties: np.ndarray | None = None, numbers: Sequence[int] = ()):
-        """logits : [C, R, V]; penalties : float32 [M, V], see HostRow; numbers : of each of the first rows its penalty; others have none"""
-        self.logits, self.sampling, self.penalties, self.numbers = logits.detach().float().numpy(), sampling, penalties, numbers
+    def __init__(self, logits: Tensor, sampling: Sampling, allowed: Sequence[Allowed] | None = None):
+        """logits : [C, R, V]; allowed : the possible tokens of each of the first rows; None, and in other rows: all"""
+        self.logits, self.sampling, self.allowed = logits.detach().float().numpy(), sampling, allowed
         self.rows: list[HostRow | None] = [None] * logits.shape[1]
-        whole = penalties is None and sampling.temperature and not sampling.top_k and sampling.top_p >= 1
+        whole = allowed is None and sampling.temperature and not sampling.top_k and sampling.top_p >= 1
         self.shares = np.empty(self.logits.shape[1:], np.float32) if whole else None  # where every row has its p
         if whole:  # no token is left out, so all rows have the same operations: at once they cost less
             scores = guided(self.logits, sampling.guidance)
@@ -179,8 +185,8 @@ class HostRows:
     def row(self, i: int) -> HostRow:
         """Row i."""
         if (row := self.rows[i]) is None:
-            penalty = None if self.penalties is None or i >= len(self.numbers) else self.penalties[self.numbers[i]]
-            row = self.rows[i] = HostRow(self.logits[:, i], penalty, self.sampling, None if self.shares is None else self.shares[i])
+            allowed = None if self.allowed is None or i >= len(self.allowed) else self.allowed[i]
+            row = self.rows[i] = HostRow(self.logits[:, i], allowed, self.sampling, None if self.shares is None else self.shares[i])
         return row
 
     def probs(self, start: int, stop: int) -> Tensor:
@@ -297,15 +303,32 @@ class HostVerdict:
         return [row.entropy for row in rows], chances, [row.peak for row in rows], acceptance
 
 
-def best_along(logits: Tensor, penalties: np.ndarray, grammar: Grammar, state: Any) -> Tensor:
-    """The most probable tokens int64 [N] of logits float32 [N, V] for a chain, each under the grammar after the earlier ones."""
+def best_along(logits: Tensor, allowed: Sequence[Allowed], grammar: Grammar, state: Any) -> Tensor:
+    """The most probable tokens int64 [N] of logits float32 [N, V] for a chain, each under the grammar after the earlier ones.
+
+    allowed : the ids that each mask of the grammar leaves
+    """
     tokens: list[int] = []
     for row in logits.detach().numpy():
-        tokens.append(int((row + penalties[grammar.mask_index(state)]).argmax()))
+        possible = allowed[grammar.mask_index(state)]
+        tokens.append(int(ids_of(row[possible].argmax(), possible)))
         state = grammar.next(state, tokens[-1])
     return torch.tensor(tokens)
 
 
-def penalties_of(masks: Tensor) -> np.ndarray:
-    """Masks bool [M, V] as numbers that are added to scores, float32 [M, V]: -inf for what is impossible."""
-    return np.where(masks.numpy(), np.float32(0), np.float32(-np.inf))
+def ids_of(places: np.ndarray, allowed: Allowed | None) -> np.ndarray:
+    """The ids of places among the allowed ones."""
+    if isinstance(allowed, slice):
+        return places + allowed.start if allowed.start else places
+    return places if allowed is None else allowed[places]
+
+
+def allowed_by(masks: Tensor) -> list[Allowed]:
+    """The ids that each of the masks bool [M, V] leaves: a slice, which copies nothing, where they follow each other."""
+    return [range_of(np.flatnonzero(mask)) for mask in masks.numpy()]
+
+
+def range_of(ids: np.ndarray) -> Allowed:
+    """Ascending ids as a slice if they follow each other."""
+    is_range = len(ids) and ids[-1] - ids[0] == len(ids) - 1
+    return slice(int(ids[0]), int(ids[-1]) + 1) if is_range else ids

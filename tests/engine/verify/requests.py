@@ -9,7 +9,7 @@ import torch
 
 from engine.core import Sampling
 from engine.noise import Noise
-from engine.verify.host import HostRows, HostVerdict, penalties_of
+from engine.verify.host import HostRows, HostVerdict, allowed_by
 from engine.verify.request import VerifyRequest
 from research.bench.kernel_cases import window
 
@@ -41,8 +41,7 @@ START, ITERATION = 11, 3
 
 def rows_of(request: VerifyRequest) -> HostRows:
     """The rows of a request."""
-    count, allowed = request.logits.shape[1], request.allowed
-    return HostRows(request.logits, request.sampling, None if allowed is None else penalties_of(allowed), range(count))
+    return HostRows(request.logits, request.sampling, None if request.allowed is None else allowed_by(request.allowed))
 
 
 def host_verdict(request: VerifyRequest, laws: Any = None) -> HostVerdict:

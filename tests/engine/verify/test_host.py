@@ -15,7 +15,7 @@ from engine.noise import ACCEPT, DRAW, RESIDUAL, Noise
 from engine.noise import kernel as noise
 from engine.sampling import guide, warp
 from engine.verify.choice import is_host, scored
-from engine.verify.host import best_along, penalties_of
+from engine.verify.host import allowed_by, best_along
 from research.bench.kernel_cases import window
 from tests.engine.kernels.near import near
 from tests.engine.verify.requests import BPT, CASES, START, host_verdict, rows_of
@@ -82,7 +82,7 @@ def test_the_best_tokens_of_a_chain_obey_the_grammar_along_it(budget: int | None
     for row in logits:
         path.append(row.masked_fill(~grammar.allowed(state), -torch.inf).argmax().item())
         state = grammar.next(state, path[-1])
-    assert best_along(logits, penalties_of(grammar.masks), grammar, grammar.start).tolist() == path != logits.argmax(-1).tolist()
+    assert best_along(logits, allowed_by(grammar.masks), grammar, grammar.start).tolist() == path != logits.argmax(-1).tolist()
 
 
 # --- noise ------------------------------------------------------------------------------------------------------------
