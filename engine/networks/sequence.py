@@ -9,7 +9,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import cached_property, partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F

@@ -45,7 +45,7 @@ class HostRow:
     def __init__(self, logits: np.ndarray, allowed: Allowed | None, sampling: Sampling, out: np.ndarray | None = None):
         """logits : float32 [C, V]; allowed : the possible tokens, None: all; out : [V], for p, or None"""
         scores = guided(logits if allowed is None else logits[:, allowed], sampling.guidance)
-        self.vocabulary, self.ids, self.top, self.out = logits.shape[1], None, scores.max(initial=-np.inf), out
+        self.vocabulary, self.ids, self.top, self.out = logits.shape[1], None, np.maximum.reduce(scores, initial=-np.inf), out
         self.sound = bool(-np.inf < self.top < np.inf)
         if not self.sound:
             return
@@ -71,7 +71,7 @@ class HostRow:
         """The probabilities of the tokens that are left, float32 [K]; with them come entropy and the greatest probability."""
         gap = self.scores - self.top
         shares = np.exp(gap, out=self.out)
-        total = float(shares.sum())
+        total = float(np.add.reduce(shares))
         heat = float(shares.dot(gap))
         if heat != heat:  # the model itself rules out tokens: 0 times -inf
             heat = float(shares[shares > 0].dot(gap[shares > 0]))
@@ -135,7 +135,7 @@ def guided(logits: np.ndarray, scale: float) -> np.ndarray:
 
 def candidates(scores: np.ndarray, count: int) -> np.ndarray:
     """The places of at least the `count` best scores [V], and of all that equal the last of them, ascending."""
-    peaks = scores[: len(scores) // PARTS * PARTS].reshape(PARTS, -1).max(0)
+    peaks = np.maximum.reduce(scores[: len(scores) // PARTS * PARTS].reshape(PARTS, -1))
     if count > len(peaks):
         return np.arange(len(scores))
     peaks.sort()
@@ -150,7 +150,9 @@ def filtered(scores: np.ndarray, top: np.float32, count: int, share: float) -> n
         total = weights.sum()
         ids = ids if weights[ids].sum() >= share * total else np.arange(len(scores))
     some = scores[ids]
-    return ids[some >= max(least_kept(np.sort(some)[::-1], count, share, total), LEAST)]
+    best = some.copy()
+    best.sort()
+    return ids[some >= max(least_kept(best[::-1], count, share, total), LEAST)]
 
 
 def least_kept(best: np.ndarray, count: int, share: float, total: np.float32 | None) -> np.float32:
@@ -165,7 +167,7 @@ def least_kept(best: np.ndarray, count: int, share: float, total: np.float32 | N
     if share >= 1:
         return best[-1]
     p = np.exp(best - best[0])
-    p /= p.sum() if total is None else total
+    p /= np.add.reduce(p) if total is None else total
     return best[max(1, int((p.cumsum() - p).searchsorted(share))) - 1]
 
 
@@ -325,10 +327,11 @@ def ids_of(places: np.ndarray, allowed: Allowed | None) -> np.ndarray:
 
 def allowed_by(masks: Tensor) -> list[Allowed]:
     """The ids that each of the masks bool [M, V] leaves: a slice, which copies nothing, where they follow each other."""
-    return [range_of(np.flatnonzero(mask)) for mask in masks.numpy()]
+    return [as_slice(mask) for mask in masks.numpy()]
 
 
-def range_of(ids: np.ndarray) -> Allowed:
-    """Ascending ids as a slice if they follow each other."""
-    is_range = len(ids) and ids[-1] - ids[0] == len(ids) - 1
-    return slice(int(ids[0]), int(ids[-1]) + 1) if is_range else ids
+def as_slice(mask: np.ndarray) -> Allowed:
+    """The ids where a mask bool [V] is True, as a slice if they follow each other."""
+    first = int(mask.argmax())
+    last = first + np.count_nonzero(mask)
+    return slice(first, last) if last > first and mask[first:last].all() else mask.nonzero()[0]
