@@ -104,7 +104,7 @@ METHOD = Method(
         ),
         *(
             Case(
-                f"BUDGET {kind}", "closed form", _relaxed("additive", 0.3, kind) | {"allowed_deviation": 0.03}, _LINE,
+                f"BUDGET {kind}", "closed form", _relaxed("additive", 0.6, kind) | {"allowed_deviation": 0.03}, _LINE,
                 ("budget: ignored",), "relaxed tree",
             )
             for kind in ("sampled", "deterministic")

@@ -160,7 +160,7 @@ METHOD = Method(
             mutants=("one-hot ratio for a uniform draw",),
         ),
         Case(
-            "LAN-LAW window", "closed form", _LENDING, _LINE,
+            "LAN-LAW window", "closed form", _LENDING | {"added_mass": 0.1}, _LINE,
             ("lantern: counts one neighbour too many", "residual is p"), "relaxed window",
         ),
         Case(

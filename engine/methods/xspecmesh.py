@@ -222,7 +222,7 @@ METHOD = Method(
             for least in (0.3, 0.5, 0.8)
         ),
         Case(
-            "BUDGET", "closed form", {"accept_probability": 0.3, "allowed_deviation": 0.05}, _LINE, ("budget: ignored",), "threshold"
+            "BUDGET", "closed form", {"accept_probability": 0.2, "allowed_deviation": 0.05}, _LINE, ("budget: ignored",), "threshold"
         ),
         Case(
             "SCR-PERFECT", "full spans", {"accept_probability": 0.5}, {"rows": 1, "columns": 13, "vocabulary": 5, "counting": True},
