@@ -25,6 +25,7 @@ from engine.run import generate
 from tests.engine.backbones import tiny
 from tests.engine.backbones.tiny import save_tokenizer
 from tests.engine.checkpoints.files import saved, traps
+from tests.engine.refusals import refused
 
 HEAD = "model.generation_head.vision_head.weight"
 PROMPT = Prompt(text="red apple", seed=3, sampling=Sampling(1.0, 0, 1.0, 3.0))
@@ -78,12 +79,10 @@ def pickled(folder: Path, parts: int = 1) -> Path:
     return folder
 
 
-def refused(path: Path, match: str, kind: type[ForetokenError], data: Path) -> None:
-    """Asserts that an import is refused in one line, and that nothing is left of it."""
-    with pytest.raises(kind, match=match) as caught:
+def left_out(path: Path, match: str, kind: type[ForetokenError], data: Path) -> None:
+    """Asserts that an import is refused, and that nothing is left of it."""
+    with refused(kind, match):
         list(convert(path))
-    text = str(caught.value)
-    assert "\n" not in text and text.endswith(".") and 20 < len(text) < 500, text
     assert not data.exists() or list(data.iterdir()) == []
 
 
@@ -174,7 +173,7 @@ def test_a_folder_with_something_else_is_not_replaced(original: Path, tmp_path: 
 
 def test_a_full_disk_is_refused_before_anything_is_written(original: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(converting.shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 10, 0))
-    refused(original, "0.0 MB free", BadOutput, data)
+    left_out(original, "0.0 MB free", BadOutput, data)
 
 
 def test_an_import_can_be_removed(original: Path, data: Path) -> None:
@@ -235,7 +234,7 @@ def test_what_cannot_be_imported_is_a_sentence(
     folder: Path, data: Path, change: Callable[[Path], object], match: str, kind: type[ForetokenError]
 ) -> None:
     change(folder)
-    refused(folder, match, kind, data)
+    left_out(folder, match, kind, data)
 
 
 @pytest.mark.parametrize(
@@ -250,13 +249,13 @@ def test_what_cannot_be_imported_is_a_sentence(
 )
 def test_other_files_are_named_for_what_they_are(tmp_path: Path, data: Path, names: list[str], match: str) -> None:
     save_file({name: torch.ones(2) for name in names}, tmp_path / "a.safetensors")
-    refused(tmp_path / "a.safetensors", match, NotSupported, data)
+    left_out(tmp_path / "a.safetensors", match, NotSupported, data)
 
 
 def test_a_pickle_that_would_run_code_is_refused(folder: Path, data: Path, tmp_path: Path) -> None:
     without(folder, "model.safetensors")
     saved(folder / "pytorch_model.bin", {"weight": traps(tmp_path / "trace")["os.system"]})
-    refused(folder, "would run code", BadFile, data)
+    left_out(folder, "would run code", BadFile, data)
     assert not (tmp_path / "trace").exists()
 
 

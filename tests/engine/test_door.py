@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
 
 import engine
 from engine import backbones, loading
@@ -124,15 +123,6 @@ def test_a_folder_is_known_by_its_card_and_is_one_however_it_is_written(
     assert engine.load(str(tmp_path / "mine") + os.sep) is first
     assert loader.asked == [("lowpoly", str(tmp_path / "mine"), "cpu", "auto")]
     assert engine.load("lowpoly") is not first
-
-
-def test_a_folder_without_a_card_is_recognised_as_a_checkpoint(loader: Loader, tmp_path: Path) -> None:
-    with pytest.raises(MissingWeights, match="holds no weights"):
-        engine.load(tmp_path)
-    (tmp_path / "config.json").write_text('{"model_type": "janus"}')
-    save_file({"model.language_model.embed_tokens.weight": torch.zeros(4, 2)}, tmp_path / "model.safetensors")
-    engine.load(tmp_path)
-    assert loader.asked == [("janus", str(tmp_path), "cpu", "auto")]
 
 
 def test_the_shipped_folder_can_be_loaded(shelf: loading.Shelf) -> None:

@@ -25,7 +25,7 @@ from engine.methods import METHODS
 from engine.run import generate
 from tests.engine.backbones import tiny, tiny_chameleon, tiny_checkpoints, tiny_glm_image, tiny_originals
 from tests.engine.backbones.adapters import FOLDERS, tiktoken_table
-from tests.engine.backbones.tiny import one_message
+from tests.engine.refusals import refused
 
 Damage = Callable[[Path], object]
 MODEL = "model.safetensors"
@@ -257,9 +257,8 @@ def test_a_damaged_folder_is_refused_in_one_sentence(
 ) -> None:
     FOLDERS[name].write(folder, monkeypatch)
     damage(folder)
-    with pytest.raises(kind, match=said or None) as caught:
+    with refused(kind, said or None):
         FOLDERS[name].load(folder)
-    one_message(caught.value)
 
 
 def unread(*_: object) -> None:
@@ -280,9 +279,8 @@ def test_a_missing_tokenizer_is_refused_before_the_weights_are_read(name: str, f
 @pytest.mark.parametrize("place", [None, "nowhere", "."])
 def test_no_weights_are_refused(name: str, place: str | None, tmp_path: Path) -> None:
     module = __import__(BACKBONES[name], fromlist=["load"])
-    with pytest.raises(MissingWeights) as caught:
+    with refused(MissingWeights):
         module.load(place and str(tmp_path / place))
-    one_message(caught.value)
 
 
 @pytest.mark.parametrize("name", list(FOLDERS))
@@ -290,9 +288,8 @@ def test_what_does_not_fit_is_refused_before_it_is_loaded(name: str, folder: Pat
     FOLDERS[name].write(folder, monkeypatch)
     monkeypatch.setattr(memory, "free", lambda device: 1000)
     monkeypatch.setattr(f"{BACKBONES[FOLDERS[name].name]}.read_model", unread, raising=False)
-    with pytest.raises(TooLittleMemory, match=f"^{FOLDERS[name].name} needs .* in float32") as caught:
+    with refused(TooLittleMemory, f"^{FOLDERS[name].name} needs .* in float32"):
         FOLDERS[name].load(folder)
-    one_message(caught.value)
 
 
 @pytest.mark.parametrize("name", [name for name in FOLDERS if name not in ("bpt", "glm_image")])

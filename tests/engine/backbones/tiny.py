@@ -28,7 +28,6 @@ from engine.backbones.looks import Looks
 from engine.backbones.lowpoly import Lowpoly, ready
 from engine.backbones.pictogram import Pictogram, PictogramModel
 from engine.core import Prompt, Sampling
-from engine.errors import ForetokenError
 from engine.networks.cloud_blocks import CONTENTS
 from engine.networks.mesh_decoder import MeshModel, Settings
 from engine.networks.sequence import TransformerSequence
@@ -229,9 +228,3 @@ def save_tokenizer(folder: Path) -> None:
     tokenizer.post_processor = TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", 0)])
     special = {"bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>", "unk_token": "<unk>"}
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(folder)
-
-
-def one_message(error: ForetokenError) -> None:
-    """Asserts that a message is a line a person can read: what happened, then what to do."""
-    text = str(error)
-    assert "\n" not in text and text.endswith(".") and 20 < len(text) < 600, text

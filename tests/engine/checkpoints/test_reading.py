@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 from engine.checkpoints.reading import names_of, open_checkpoint
 from engine.errors import BadFile, ForetokenError, MissingWeights
 from tests.engine.checkpoints.files import saved
+from tests.engine.refusals import refused
 
 WEIGHTS = {"a.weight": torch.arange(6.0).view(2, 3), "b.bias": torch.ones(4, dtype=torch.bfloat16), "c": torch.tensor([1, 2])}
 
@@ -29,12 +30,10 @@ def sharded(folder: Path, form: str = "safetensors") -> Path:
     return folder
 
 
-def refused(path: Path, match: str, kind: type[ForetokenError] = ForetokenError) -> None:
-    """Asserts that a path is refused with one line."""
-    with pytest.raises(kind, match=match) as caught:
+def refuse(path: Path, match: str, kind: type[ForetokenError] = ForetokenError) -> None:
+    """Asserts that a path is refused."""
+    with refused(kind, match):
         open_checkpoint(path)
-    text = str(caught.value)
-    assert "\n" not in text and text.endswith(".") and len(text) < 500, text
 
 
 @pytest.mark.parametrize("form", ["safetensors", "pickled"])
@@ -49,7 +48,7 @@ def test_shards_are_one_checkpoint(tmp_path: Path, form: str) -> None:
 def test_a_missing_shard_is_named(tmp_path: Path, form: str) -> None:
     folder = sharded(tmp_path / "model", form)
     next(iter(sorted(folder.glob("*-00002-*")))).unlink()
-    refused(folder, r"lacks 1 of 3 shards, such as \w+-00002-of-00003", MissingWeights)
+    refuse(folder, r"lacks 1 of 3 shards, such as \w+-00002-of-00003", MissingWeights)
 
 
 @pytest.mark.parametrize("name", ["../a.safetensors", "/etc/a.safetensors", "sub/a.safetensors", "..\\a.safetensors", "..", ""])
@@ -57,20 +56,20 @@ def test_an_index_reaches_no_other_folder(tmp_path: Path, name: str) -> None:
     save_file(WEIGHTS, tmp_path / "a.safetensors")
     folder = sharded(tmp_path / "model")
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
-    refused(folder, "not beside it", BadFile)
+    refuse(folder, "not beside it", BadFile)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"weight_map": {}}', '{"weight_map": {"a": 1}}', '{"weight_map": NaN}'])
 def test_a_damaged_index_is_refused(tmp_path: Path, text: str) -> None:
     folder = sharded(tmp_path / "model")
     (folder / "model.safetensors.index.json").write_text(text)
-    refused(folder, "Download it again")
+    refuse(folder, "Download it again")
 
 
 def test_a_tensor_in_two_shards_is_refused(tmp_path: Path) -> None:
     folder = sharded(tmp_path / "model")
     save_file(WEIGHTS, folder / "model-00002-of-00003.safetensors")
-    refused(folder, "again, which", BadFile)
+    refuse(folder, "again, which", BadFile)
 
 
 @pytest.mark.parametrize("length", [0, 4, 7, 20, -1])
@@ -78,7 +77,7 @@ def test_cut_safetensors_are_refused(tmp_path: Path, length: int) -> None:
     save_file(WEIGHTS, tmp_path / "a.safetensors")
     whole = (tmp_path / "a.safetensors").read_bytes()
     (tmp_path / "a.safetensors").write_bytes(whole[:length])
-    refused(tmp_path / "a.safetensors", "cannot be read", BadFile)
+    refuse(tmp_path / "a.safetensors", "cannot be read", BadFile)
 
 
 def test_a_folder_prefers_safetensors(tmp_path: Path) -> None:
@@ -94,7 +93,7 @@ def test_files_without_an_index_are_one_checkpoint(tmp_path: Path) -> None:
     with open_checkpoint(tmp_path) as found:
         assert found.shapes == {"a": (2,), "b": (3,)}
     saved(tmp_path / "tokenizer.pt", {"a": torch.ones(3)})
-    refused(tmp_path, "tokenizer.pt holds 'a' again, which model.pt has", BadFile)
+    refuse(tmp_path, "tokenizer.pt holds 'a' again, which model.pt has", BadFile)
 
 
 def test_the_configuration_beside_a_file_is_read(tmp_path: Path) -> None:
@@ -103,7 +102,7 @@ def test_the_configuration_beside_a_file_is_read(tmp_path: Path) -> None:
     with open_checkpoint(tmp_path / "a.safetensors") as found:
         assert found.config == {"model_type": "janus"}
     (tmp_path / "config.json").write_text("{")
-    refused(tmp_path / "a.safetensors", "not JSON.*Download it again", MissingWeights)
+    refuse(tmp_path / "a.safetensors", "not JSON.*Download it again", MissingWeights)
 
 
 @pytest.mark.parametrize(
@@ -117,14 +116,14 @@ def test_the_configuration_beside_a_file_is_read(tmp_path: Path) -> None:
 def test_folders_without_a_checkpoint_are_refused(tmp_path: Path, files: list[str], match: str) -> None:
     for name in files:
         (tmp_path / name).write_bytes(b"x")
-    refused(tmp_path, match)
+    refuse(tmp_path, match)
 
 
 @pytest.mark.parametrize(("name", "match"), [("a.gguf", "GGUF"), ("a.tar", "a tar archive"), ("a.txt", "no file of weights")])
 def test_other_files_are_refused(tmp_path: Path, name: str, match: str) -> None:
     (tmp_path / name).write_bytes(b"x")
-    refused(tmp_path / name, match, BadFile)
+    refuse(tmp_path / name, match, BadFile)
 
 
 def test_an_absent_path_is_refused(tmp_path: Path) -> None:
-    refused(tmp_path / "nowhere", "There is no file or folder", MissingWeights)
+    refuse(tmp_path / "nowhere", "There is no file or folder", MissingWeights)

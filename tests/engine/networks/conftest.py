@@ -9,6 +9,9 @@ from torch import Tensor
 
 from engine.networks import static_step
 from engine.networks.static_step import Bucket, fixed_pass
+from tests.engine.kernels.conftest import inference
+
+__all__ = ["inference"]
 
 
 @pytest.fixture

@@ -37,10 +37,16 @@ def hosted(kind: torch.dtype, packed: bool = True) -> Hosted:
     return found
 
 
-def begun(parts: Hosted, padding: tuple[int, ...] = (0, 3), columns: int = 20) -> TransformerSequence:
-    """A run after a prompt of two guidance rows; pictures of 20x20 tokens."""
-    prefix = parts.decoder.embed_tokens(torch.arange(2 * PREFIX).view(2, PREFIX))
-    kv_cache = RowEndSlab(kv_cache_for(parts, 2, PREFIX + columns * (columns + 1)), RowEnds(PREFIX, columns, columns**2))
+def prompt_of(parts: Hosted) -> torch.Tensor:
+    """Two guidance rows."""
+    return parts.decoder.embed_tokens(torch.arange(2 * PREFIX).view(2, PREFIX))
+
+
+def begun(parts: Hosted, columns: int = 20, prefix: torch.Tensor | None = None, padding: tuple[int, ...] = (0, 3)) -> TransformerSequence:
+    """A run after a prompt; pictures of 20x20 tokens."""
+    prefix = prompt_of(parts) if prefix is None else prefix
+    length = prefix.shape[1]
+    kv_cache = RowEndSlab(kv_cache_for(parts, len(prefix), length + columns * (columns + 1)), RowEnds(length, columns, columns**2))
     return TransformerSequence(
         HostedTrunk(parts, padding), prefix, None, kv_cache, vocabulary=VOCABULARY, limit=columns**2, layout=Raster(columns, columns),
         sampling=Sampling(guidance=2.0),
@@ -90,28 +96,13 @@ def test_the_block_of_keys_may_change_between_them() -> None:
 def test_padding_is_never_seen() -> None:
     """Other inputs in the padded places give the same bits, and the padded prompt is that of its own positions."""
     parts = hosted(torch.float32)
+    draft = Draft(torch.tensor([1, 2, 3]))
     with torch.inference_mode():
-        prefix = parts.decoder.embed_tokens(torch.arange(2 * PREFIX).view(2, PREFIX))
-        found = []
+        prefix, found = prompt_of(parts), []
         for noise in (0.0, 5.0):
             changed = prefix.clone()
             changed[1, :3] += noise
-            kv_cache = kv_cache_for(parts, 2, 40)
-            sequence = TransformerSequence(
-                HostedTrunk(parts, (0, 3)),
-                changed,
-                None,
-                kv_cache,
-                vocabulary=VOCABULARY,
-                limit=16,
-                layout=Raster(4, 4),
-                sampling=Sampling(),
-            )
-            found.append(sequence.forward(Draft(torch.tensor([1, 2, 3]))).logits)
+            found.append(begun(parts, 4, changed).forward(draft).logits)
         assert torch.equal(*found)
-        alone = TransformerSequence(
-            HostedTrunk(parts, (0,)), prefix[1:, 3:], None, kv_cache_for(parts, 1, 40), vocabulary=VOCABULARY, limit=16,
-            layout=Raster(4, 4), sampling=Sampling(),
-        )  # fmt: skip
-        rows = alone.forward(Draft(torch.tensor([1, 2, 3]))).logits
+        rows = begun(parts, 4, prefix[1:, 3:], (0,)).forward(draft).logits
         torch.testing.assert_close(rows[0], found[0][1], atol=1e-5, rtol=0)

@@ -26,15 +26,8 @@ from engine.networks.transformer import Decoder, causal
 from tests.engine.backbones import tiny
 from tests.engine.kernels.cpu.test_blocks import both, needs_native
 
+pytestmark = pytest.mark.usefixtures("inference")
 ROWS = 9
-
-
-@pytest.fixture(autouse=True)
-def inference(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No gradients, and no wish about kernels."""
-    monkeypatch.delenv(VARIABLE, raising=False)
-    with torch.inference_mode():
-        yield
 
 
 def decoder() -> Decoder:
@@ -245,7 +238,7 @@ def test_a_pass_whose_layers_have_hooks_calls_each_of_them(name: str) -> None:
     first, second = start(name), start(name)
     draft = Draft(torch.tensor([1, 2, 3, 4]))
     whole = first.forward(draft).logits
-    network = second.trunk.model.decoder if name == "pictogram" else second.trunk.decoder
+    network = second.trunk.decoder
     layers = [layer for layer in network.blocks.modules() if isinstance(layer, nn.Linear)]
     called: list[nn.Module] = []
     handles = [layer.register_forward_hook(lambda layer, inputs, output: called.append(layer)) for layer in layers]

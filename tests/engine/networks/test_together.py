@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -15,21 +13,11 @@ from engine.networks.mesh_decoder import MeshDecoder, Settings
 from engine.networks.native_blocks import quicken
 from engine.networks.transformer import Decoder, causal
 
-pytestmark = pytest.mark.skipif(built()[0] is None, reason=str(built()[1]))
+pytestmark = [pytest.mark.usefixtures("inference"), pytest.mark.skipif(built()[0] is None, reason=str(built()[1]))]
 half = pytest.param(torch.bfloat16, marks=pytest.mark.skipif(native(torch.bfloat16) is None, reason="no native products in bfloat16 here"))
 HEADS, HEAD, LAYERS = 3, 32, 2
 WIDTH = HEADS * HEAD
 RUNS = ((2, 1, 7), (1, 5, 0), (2, 9, 40), (1, 1, 3))  # branches, rows and kept rows of each
-
-
-@pytest.fixture(autouse=True)
-def inference() -> Iterator[None]:
-    """No gradients, and PyTorch's number of threads afterwards."""
-    threads = torch.get_num_threads()
-    torch.manual_seed(0)
-    with torch.inference_mode():
-        yield
-    torch.set_num_threads(threads)
 
 
 def spread(module: nn.Module) -> None:

@@ -25,6 +25,7 @@ def test_captions_are_read_as_they_were_taught(lessons: str) -> None:
         reading = read(text, known)
         assert list(reading.words) == world.words_of(text) and not reading.unknown, text
         assert {group.name for group in scene.groups} <= set(reading.objects), text
+        assert all(g.count == 1 or world.COUNTS[g.count] in text or str(g.count) in text for g in scene.groups), text
 
 
 def test_words_of_the_same_meaning_are_read_silently() -> None:
