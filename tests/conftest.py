@@ -12,7 +12,7 @@ import pytest
 # Set before anything imports gradio or huggingface_hub, which read them once.
 os.environ.update(GRADIO_ANALYTICS_ENABLED="False", HF_HUB_OFFLINE="1", HF_HUB_DISABLE_TELEMETRY="1")
 # Nothing is measured of the machine except where that is what is tested: a test must not depend on how fast it is.
-os.environ.update(FORETOKEN_THREADS="1", FORETOKEN_DTYPE="float32")
+os.environ.update(OMP_NUM_THREADS="1", FORETOKEN_DTYPE="float32")
 if shutil.which("nvidia-smi") is None:  # Triton reads it when a kernel is defined: without a GPU, the tests interpret them
     os.environ.setdefault("TRITON_INTERPRET", "1")
 

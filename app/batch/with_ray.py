@@ -32,7 +32,7 @@ NOT_THERE = "Ray cannot be used at {} ({}). Start it with `ray start --head`, or
 BLOCKS = 2000  # most parts into which the inputs are cut; a part is what an actor gets at once
 TRIES = 3  # how often a part may lose its actor; then its inputs failed
 OURS = re.compile(rf"^{re.escape(errors.__name__)}\.(\w+): (.+)$", re.MULTILINE)  # the last line of a traceback of an actor
-KEEP = ("FORETOKEN_HOME", "FORETOKEN_DTYPE", "FORETOKEN_KERNELS", "FORETOKEN_THREADS")  # settings that actors get from this process
+KEEP = ("FORETOKEN_HOME", "FORETOKEN_DTYPE", "FORETOKEN_KERNELS", "OMP_NUM_THREADS")  # settings that actors get from this process
 
 
 @dataclass(frozen=True)

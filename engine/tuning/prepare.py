@@ -22,7 +22,7 @@ from engine.tuning.curve import Curve, cost_curves
 from engine.tuning.expected import best, of_card
 from engine.tuning.load_monitor import BUSY, observed
 from engine.tuning.store import Costs, Measured
-from engine.tuning.threads import asked_for, candidates, fastest, thread_costs
+from engine.tuning.threads import candidates, fastest, thread_costs
 
 EITHER = "bfloat16"  # the capability of a model that can be loaded in float32 and in bfloat16, where a CPU multiplies both
 WIDE = 32  # rows of a pass that stands for the fast methods where no expected tokens are recorded
@@ -49,7 +49,7 @@ def prepared(
     """A model, loaded with `engine.backbones.load`, and PyTorch set to the number of threads that is fastest for it.
 
     dtype : "auto" takes bfloat16 where it is faster (see `choose_dtype`); cores : the most threads, None = as many as PyTorch began with
-    Raises what `load` raises, and NotSupported for a wrong $FORETOKEN_THREADS or $FORETOKEN_DTYPE.
+    Raises what `load` raises, and NotSupported for a wrong $FORETOKEN_DTYPE.
     """
     device = device_of(device)
     found = backbones.load(name, path, device, dtype)
@@ -63,12 +63,10 @@ def prepared(
 
 
 def use_threads(backbone: Backbone, cores: int | None = None, say: Say = to_stderr) -> None:
-    """Sets PyTorch's threads: $FORETOKEN_THREADS, or the fastest number for this model, or, if its weights have no hash by which a
-    measurement could be stored, as many as PyTorch began with. cores : the most that are measured. Raises NotSupported."""
-    most = min(all_threads(), cores or all_threads())
-    if (given := asked_for()) is not None:
-        torch.set_num_threads(given)
-    elif backbone.device.type == "cpu":
+    """Sets PyTorch's threads to the fastest number for this model, or, if its weights have no hash by which a measurement could be stored,
+    to as many as PyTorch began with. cores : the most that are measured. $OMP_NUM_THREADS bounds both."""
+    if backbone.device.type == "cpu":
+        most = min(all_threads(), cores or all_threads())
         torch.set_num_threads(most if backbone.weights_hash is None else thread_count(backbone, store.read(backbone), most, say))
 
 

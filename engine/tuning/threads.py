@@ -1,9 +1,8 @@
-"""How many threads PyTorch should have for a model on a CPU: $FORETOKEN_THREADS, or what a probe of about a second found fastest."""
+"""The number of PyTorch's threads that is fastest for a model on a CPU, by a probe of about a second."""
 
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,24 +11,11 @@ from statistics import median
 import torch
 
 from engine.core import Backbone, Draft
-from engine.errors import NotSupported
 from engine.tuning.curve import a_path, begun, one_pass
 
-VARIABLE = "FORETOKEN_THREADS"
-MOST = 1024  # threads that a person may ask for
 ROWS = (1, 32)  # of the two passes that are timed: plain decoding's, and a window's
 SECONDS = 1.0  # after which no further turn begins
 HOPELESS = 2.0  # times the least cost: such a number of threads is measured no more
-
-
-def asked_for() -> int | None:
-    """The number of threads in $FORETOKEN_THREADS, None if it is not set; raises NotSupported for anything but a number of threads."""
-    text = os.environ.get(VARIABLE, "").strip()
-    if not text:
-        return None
-    if not text.isdecimal() or not 1 <= int(text) <= MOST:
-        raise NotSupported(f"{VARIABLE} is '{text[:40]}', not a number of threads. Set 1 to {MOST:,}, or unset it to have it measured.")
-    return int(text)
 
 
 def candidates(most: int) -> list[int]:

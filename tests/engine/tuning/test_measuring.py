@@ -28,8 +28,7 @@ def free(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A home of its own, and nothing told in the environment."""
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path))
     monkeypatch.setattr(load_monitor, "taken", lambda: None)  # nothing else runs on this machine
-    for name in (threads.VARIABLE, prepare.DTYPE):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv(prepare.DTYPE, raising=False)
     return tmp_path
 
 
@@ -78,16 +77,6 @@ def test_a_probe_gives_back_the_threads_that_there_were() -> None:
     assert set(found) == {1, 2} and all(cost > 0 for cost in found.values()) and torch.get_num_threads() == before
 
 
-def test_the_environment_wins_and_a_wrong_number_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    for text, found in (("3", 3), (" 1 ", 1), ("", None)):
-        monkeypatch.setenv(threads.VARIABLE, text)
-        assert threads.asked_for() == found
-    for text in ("0", "-1", "two", "1.5", "99999", "²"):
-        monkeypatch.setenv(threads.VARIABLE, text)
-        with pytest.raises(NotSupported, match="number of threads"):
-            threads.asked_for()
-
-
 def test_threads_are_measured_once_for_each_model_and_set(free: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, taken = [], []
     monkeypatch.setattr(prepare, "all_threads", lambda: 4)
@@ -98,9 +87,6 @@ def test_threads_are_measured_once_for_each_model_and_set(free: Path, monkeypatc
     prepare.use_threads(model(), cores=1, say=pytest.fail)  # beside a server, with nothing to choose
     prepare.use_threads(model(weights_hash="other"), say=lambda text: None)
     assert asked == [[1, 2, 4], [1, 2, 4]] and taken == [2, 2, 1, 2]
-    monkeypatch.setenv(threads.VARIABLE, "7")
-    prepare.use_threads(model(), cores=1)
-    assert taken[-1] == 7
 
 
 # --- dtype ------------------------------------------------------------------------------------------------------------
