@@ -93,11 +93,8 @@ def offenders(group: tuple[str, ...], forbidden: tuple[str, ...], allowed: tuple
     ("group", "forbidden"),
     [
         (("engine",), ("app", "research", "gradio", "plotly", "launch")),
-        (("app",), ("research", "launch")),
-        (("research",), ("launch",)),
         (("engine.methods",), ("engine.backbones", "engine.run", "transformers")),
         (("engine.backbones",), ("engine.methods", "engine.run")),
-        (("engine.kernels",), ("engine.methods", "engine.backbones", "engine.drafters", "engine.run")),
     ],
 )
 def test_direction(group, forbidden):

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.random import PCG64, Generator
 
 from engine.errors import BadPrompt
-from engine.mesh.bpt_tokens import tokenize
 from engine.mesh.frame import SIDE, UP
 from engine.mesh.rotation import rotation
 from research.worlds.families import FAMILIES
@@ -257,31 +256,3 @@ def alike_up(shape: Shape) -> tuple[int, ...]:
 
     seen = [corners(centred @ rotation(90.0 * turn).T) for turn in range(4)]
     return tuple(i for i, axis in enumerate(AXES) if corners(centred @ np.array(UP[axis], np.float64).T) in seen)
-
-
-# --- the census -------------------------------------------------------------------------------------------------------
-
-
-def census(count: int = 200, detail: int = 0) -> list[tuple[str, int, list[int], list[int]]]:
-    """Per family: name, the number of lattice points, and minimum, median and maximum of faces and of tokens over `count` seeds."""
-    rows = []
-    for name, family in FAMILIES.items():
-        faces, tokens = [], []
-        for seed in range(count):
-            one = shape(name, seed, detail)
-            faces.append(len(one.faces))
-            tokens.append(len(tokenize(one.vertices, one.faces)[0]))
-        size = int(np.prod([len(set(values)) for values in family.lattice.values()]))
-        rows.append((name, size, *(np.quantile(numbers, [0, 0.5, 1]).astype(int).tolist() for numbers in (faces, tokens))))
-    return rows
-
-
-def main() -> None:
-    """Prints the census."""
-    print(f"{'family':14}{'lattice':>8}   {'faces min/median/max':22}{'tokens min/median/max':22}")
-    for name, size, faces, tokens in census():
-        print(f"{name:14}{size:8}   {'{} / {} / {}'.format(*faces):22}{'{} / {} / {}'.format(*tokens):22}")
-
-
-if __name__ == "__main__":
-    main()
