@@ -25,7 +25,7 @@ from engine.backbones import BACKBONES, adapter_of, imported, imported_folder
 from engine.checkpoints.families import Family, named, stated_licence, tokenizer_folder
 from engine.checkpoints.reading import INDEX, PICKLED, SAFE, Checkpoint, names_of, need, open_checkpoint
 from engine.checkpoints.writing import FORMAT, index_of, plan, write_shard
-from engine.errors import BadFile, BadOutput, MissingWeights, NotSupported, first_line
+from engine.errors import BadFile, BadOutput, NotSupported, first_line
 from engine.files import clean, refusal, whole_folder, write_text
 from engine.memory import said
 from engine.networks.card import CARD, read_card
@@ -312,27 +312,20 @@ def check_shapes(opened: Sequence[Checkpoint], family: Family) -> None:
 
 
 def check_names(about: Found, folder: Path) -> None:
-    """Raises BadFile if transformers' class does not find all of its tensors in a folder, or finds other shapes. Nothing is allocated."""
+    """Raises MissingWeights if transformers' class does not find all of its tensors in a folder, or finds other shapes, and BadFile if it
+    cannot read it. Nothing is allocated."""
     family = need_family(about.family)
     if not family.network:
         return
     import transformers  # takes seconds, and the studio shows its page without it
 
-    from engine.backbones.checkpoint_files import UNREADABLE, mismatch, quiet
+    from engine.backbones.checkpoint_files import UNREADABLE, complete, quiet
 
-    kind = getattr(transformers, family.network)
     try:
         with quiet(), torch.device("meta"):
-            _, report = kind.from_pretrained(
-                folder, local_files_only=True, device_map="meta", output_loading_info=True, use_safetensors=True,
-                ignore_mismatched_sizes=True,
-            )  # fmt: skip
+            complete(folder, getattr(transformers, family.network), about.name, device_map="meta")
     except UNREADABLE as e:
         raise BadFile(f"{about.name} does not fit its config.json ({first_line(e)}). Download it again.") from e
-    if gaps := sorted(report["missing_keys"]):
-        raise MissingWeights(f"{about.name} lacks {len(gaps)} tensors, such as {gaps[0]}. Download it again.")
-    if wrong := sorted(report["mismatched_keys"], key=str):
-        raise BadFile(mismatch(about.name, *wrong[0]))
 
 
 def need_family(name: str) -> Family:

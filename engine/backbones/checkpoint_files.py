@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -77,27 +77,29 @@ def read_model(folder: Path, kind: type[PreTrainedModel], dtype: torch.dtype, ne
     try:
         check_numbers(folder, kind, config)
         with quiet(bars=True):
-            model, report = kind.from_pretrained(
-                folder, config=config, local_files_only=True, dtype=dtype, attn_implementation="sdpa", output_loading_info=True,
-                use_safetensors=True, ignore_mismatched_sizes=True,
-            )  # fmt: skip
+            model = complete(folder, kind, folder.name, needed, config=config, dtype=dtype, attn_implementation="sdpa")
     except UNREADABLE as e:
         raise MissingWeights(f"The weights in {folder} cannot be read ({first_line(e)}). Download them again.") from e
-    gaps = sorted(report["missing_keys"])
-    if gaps:
-        raise MissingWeights(f"The weights in {folder} lack {len(gaps)} tensors, such as {gaps[0]}. Download them again.")
-    spare = sorted(name for name in report["unexpected_keys"] if name.startswith(needed))
-    if spare:
-        raise MissingWeights(f"The weights in {folder} hold more layers than config.json says, such as {spare[0]}. Download them again.")
-    if wrong := sorted(report["mismatched_keys"], key=str):
-        raise MissingWeights(mismatch(folder.name, *wrong[0]))
     check_finite(model, folder)
     return model.eval().requires_grad_(False)
 
 
-def mismatch(name: str, tensor: str, has: Sequence[int], wants: Sequence[int]) -> str:
-    """The sentence about a tensor of another shape than config.json says."""
-    return f"{name} has {tensor} of shape {list(has)}, not {list(wants)}. It belongs to another config.json."
+def complete(folder: Path, kind: type[PreTrainedModel], name: str, needed: str | tuple[()] = (), **how: Any) -> PreTrainedModel:
+    """The model that transformers makes of a folder; raises MissingWeights, about the name, unless it has all tensors in their shapes.
+
+    needed : how the names of tensors begin of which there may be no others; how : further arguments of `from_pretrained`
+    """
+    model, report = kind.from_pretrained(
+        folder, local_files_only=True, output_loading_info=True, use_safetensors=True, ignore_mismatched_sizes=True, **how
+    )
+    if gaps := sorted(report["missing_keys"]):
+        raise MissingWeights(f"{name} lacks {len(gaps)} tensors, such as {gaps[0]}. Download it again.")
+    if spare := sorted(each for each in report["unexpected_keys"] if each.startswith(needed)):
+        raise MissingWeights(f"{name} holds more layers than config.json says, such as {spare[0]}. Download it again.")
+    if wrong := sorted(report["mismatched_keys"], key=str):
+        tensor, has, wants = wrong[0]
+        raise MissingWeights(f"{name} has {tensor} of shape {list(has)}, not {list(wants)}. It belongs to another config.json.")
+    return model
 
 
 @contextmanager

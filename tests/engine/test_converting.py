@@ -221,7 +221,7 @@ def weighed(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -
         (lambda f: without(f, "*token*"), "holds no tokenizer", MissingWeights),
         (lambda f: without(f, "model.safetensors"), "holds no weights", MissingWeights),
         (lambda f: weighed(f, lambda w: w.pop(HEAD)), f"lacks 1 tensors, such as {HEAD}", MissingWeights),
-        (lambda f: weighed(f, lambda w: w.update({HEAD: w[HEAD][:5].clone()})), r"shape \[5, 32\], not \[48, 32\]", BadFile),
+        (lambda f: weighed(f, lambda w: w.update({HEAD: w[HEAD][:5].clone()})), r"shape \[5, 32\], not \[48, 32\]", MissingWeights),
         (lambda f: (f / "model.safetensors").write_bytes(b"\x00" * 50), "cannot be read", BadFile),
         (lambda f: configured(f, model_type="llama"), "makes no pictures", NotSupported),
         (lambda f: configured(f, model_type="multi_modality"), "DeepSeek's own form", NotSupported),
