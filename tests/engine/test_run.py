@@ -194,19 +194,17 @@ def test_bad_knobs_are_refused(knobs: dict[str, float | str], words: str) -> Non
     assert going.live.read() == run().live.read()  # a refused value leaves no trace
 
 
-@pytest.mark.parametrize("spelling", ["bold", "Bold", " BOLD "])
-def test_choices_are_read_kindly(spelling: str) -> None:
-    assert run(style=spelling).live.read()["style"] == "bold"
-
-
-@pytest.mark.parametrize("spelling", ["match seed", "match-seed", "Match_Seed"])
-def test_dashes_are_spaces(spelling: str) -> None:
-    assert run(METHODS["sjd"], verify=spelling).live.read()["verify"] == "match seed"
-
-
-def test_whole_knobs_are_whole_numbers() -> None:
-    values = run(count="3").live.read()
-    assert values["count"] == 3 and isinstance(values["count"], int) and isinstance(values["ratio"], float)
+@pytest.mark.parametrize(
+    ("method", "knob", "spelling", "value"),
+    [
+        *((COUNTING, "style", spelling, "bold") for spelling in ("bold", "Bold", " BOLD ")), (COUNTING, "count", "3", 3),
+        *((METHODS["sjd"], "verify", spelling, "match seed") for spelling in ("match seed", "match-seed", "Match_Seed")),
+    ],
+)  # fmt: skip
+def test_values_are_read_kindly(method: Method, knob: str, spelling: str, value: object) -> None:
+    """Whatever the case, with dashes for spaces; whole numbers stay whole."""
+    found = run(method, **{knob: spelling}).live.read()[knob]
+    assert found == value and type(found) is type(value)
 
 
 def test_a_missing_capability_is_refused() -> None:

@@ -22,20 +22,20 @@ from engine.run import generate
 from tests.engine.device.far import FAR, Far, moved
 from tests.engine.device.models import MODELS, Model, near
 
-SMALL = {"window": 6, "depth": 2, "width": 3, "nodes": 6}
+SMALL = {"window": 6, "depth": 3, "width": 3, "nodes": 6}
 TREE = Draft(torch.tensor([5, 3, 5, 1, 2]), parents=torch.tensor([-1, -1, 0, 0, 2]))
 CHAIN = Draft(torch.tensor([4, 1, 7]))
 STATIC, DYNAMIC = "static", "dynamic"
 
 
-def tokens(model: Model, method: str, count: int) -> list[int]:
-    """The tokens of the first steps of a run."""
-    found, knobs = find(method)
+def steps(model: Model, method: str, knobs: dict[str, Any], count: int) -> list[Any]:
+    """The first steps of a run."""
+    found, preset = find(method)
     chosen: dict[str, Any] = {k.name: SMALL[k.name] for k in found.knobs if k.name in SMALL}
-    run = generate(model.backbone, found, model.prompt, chosen | knobs, model.drafter_of(found))
-    list(islice(run, count))
+    run = generate(model.backbone, found, model.prompt, chosen | preset | knobs, model.drafter_of(found))
+    made = list(islice(run, count))
     run.close()
-    return run.tokens
+    return made
 
 
 def shapes(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
@@ -61,7 +61,7 @@ def test_a_decoder_prepared_for_a_processor_takes_fixed_shapes_too(name: str, mo
     found = []
     for step in (DYNAMIC, STATIC):
         shapes(monkeypatch, step)
-        found.append(tokens(model, "sjdpp", 6))
+        found.append([step.tokens for step in steps(model, "sjdpp", {}, 6)])
     assert found[0] == found[1]
 
 
@@ -160,6 +160,6 @@ def test_a_drafter_grows_the_same_tree(name: str, monkeypatch: pytest.MonkeyPatc
 def test_graphs_give_the_tokens_of_the_dynamic_step(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = MODELS["pictogram"](lambda module: module.cuda())
     shapes(monkeypatch, DYNAMIC)
-    plain = tokens(model, method, 12)
+    plain = [step.tokens for step in steps(model, method, {}, 12)]
     shapes(monkeypatch, STATIC)
-    assert tokens(model, method, 12) == plain
+    assert [step.tokens for step in steps(model, method, {}, 12)] == plain

@@ -34,20 +34,9 @@ from engine.verify.request import VerifyRequest
 from tests.engine.backbones import tiny
 from tests.engine.device.far import FAR, Far, as_on_a_gpu, moved
 from tests.engine.device.models import MODELS, Model, near
-from tests.engine.networks.test_static_step import DYNAMIC, STATIC, begun, shapes
+from tests.engine.networks.test_static_step import DYNAMIC, SMALL, STATIC, begun, shapes, steps
 
-SMALL = {"window": 6, "depth": 3, "width": 3, "nodes": 6}
 CHAIN = Draft(torch.tensor([4, 1, 7]))
-
-
-def steps(model: Model, method: str, knobs: dict[str, Any], count: int) -> list[Any]:
-    """The first steps of a run."""
-    found, preset = find(method)
-    chosen: dict[str, Any] = {k.name: SMALL[k.name] for k in found.knobs if k.name in SMALL}
-    run = generate(model.backbone, found, model.prompt, chosen | preset | knobs, model.drafter_of(found))
-    made = list(islice(run, count))
-    run.close()
-    return made
 
 
 @pytest.fixture
