@@ -190,21 +190,24 @@ def lacking(reason: str) -> None:
 
 
 class Watched:
-    """A page that remembers what must not happen: errors, and requests that leave the machine."""
+    """A page that remembers what must not happen: errors, and requests beyond its address.
 
-    def __init__(self, context, address: str, width: int, height: int):
+    script : runs before the page's own; alive : what is there once the page is
+    """
+
+    def __init__(self, context, address: str, width: int, height: int, script: str = FRESH, alive: str = "#knobs .ft-knob"):
         self.wrong: list[str] = []
         self.page = context.new_page()
         self.page.set_viewport_size({"width": width, "height": height})
         self.page.set_default_timeout(PATIENCE)
-        self.page.add_init_script(FRESH)
+        self.page.add_init_script(script or "0")
         self.page.on("pageerror", lambda e: self.wrong.append(f"page error: {e}"))
         self.page.on("console", lambda m: self.wrong.append(f"console: {m.text}") if m.type == "error" else None)
-        inside = (f"{address}/", "data:", "blob:")
+        inside = (f"{address}/", "data:", "blob:") if address.startswith("http") else (address, "data:", "blob:")
         self.page.on("request", lambda r: None if r.url.startswith(inside) else self.wrong.append(f"left the machine: {r.url}"))
         self.page.on("response", lambda r: self.wrong.append(f"{r.status}: {r.url}") if r.status >= 400 else None)
         self.page.goto(address)
-        self.page.wait_for_selector("#knobs .ft-knob", state="attached")  # drawn by our own script: the page is alive
+        self.page.wait_for_selector(alive, state="attached")
 
 
 def settle(page) -> None:

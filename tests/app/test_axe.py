@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.app.conftest import lacking
+from tests.app.race_page import PROMPT, cancel, choose, drag, finish, start
 from tests.app.test_lanes import open_lanes
-from tests.app.test_page import cancel, choose, finish, start
 
 pytestmark = pytest.mark.browser
 WRONG = ("serious", "critical")
@@ -117,7 +117,7 @@ def test_the_image_tab(audit: Callable) -> None:
     page.click("[data-do=words]")
     seen.look("words", "#bar", "#words")
     page.click("#words [data-do=close]")
-    prompt = page.locator("#prompt textarea, #prompt input")
+    prompt = page.locator(PROMPT)
     prompt.fill("a girafe and a pengiun on snow")
     page.wait_for_selector("#hints .ft-instead")
     seen.look("unknown words", ".ft-said")
@@ -140,7 +140,7 @@ def test_the_image_tab(audit: Callable) -> None:
     page.wait_for_selector(".ft-runs tbody tr")
     seen.look("finished, with the map and the table of runs")
     page.click("#overlay [data-do=wipe]")
-    page.locator("#replay input").evaluate("r => { r.value = 500; r.dispatchEvent(new Event('input')); }")
+    drag(page.locator("#replay input"), 500)
     seen.look("replay and wipe", ".ft-sides", "#replay", "#overlay")
     open_lanes(page)
     seen.look("a race of chosen runs", "#lanes", "#runs")

@@ -6,6 +6,7 @@ import base64
 import io
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,26 +14,23 @@ from PIL import Image
 
 from app.live.boards.odds import TOP, odds
 from app.live.boards.patches import PLAIN, SIDE, Patches
-from app.live.boards.picture import Board
 from app.live.stream import Trail
 from app.runs.history import save
 from app.ui.panels import canvas, trace, tree
 from app.ui.panels import odds as odds_panel
 from app.ui.panels.made import bpt_words, made_with
-from engine.core import Knob, Prompt, Sampling, Step
+from engine.core import Knob, Sampling, Step
 from engine.diagnostics import replay
 from engine.mesh.bpt_tokens import BPT
-from engine.methods import METHODS, find
-from engine.run import generate
+from engine.methods import METHODS
 from engine.trace import DeviationTrace, RoundTrace, Trace
+from tests.app import boards
+from tests.app.boards import numbers
 
 LETTERS = (Knob("energy_tolerance", "Θ", 0.0, 0, 16, 0.25), Knob("refresh", "", "carry", choices=("carry", "redraw")))
 WHOLE = Sampling(temperature=1.0, top_k=0, top_p=1.0, guidance=1.0)  # the whole law: random drafts are sometimes accepted
 TREES = {"depth": 3, "width": 3, "nodes": 8}
-
-
-def numbers(text: str, kind: type = np.float32) -> np.ndarray:
-    return np.frombuffer(base64.b64decode(text), kind)
+board = partial(boards.board, sampling=WHOLE)
 
 
 def trail_of(steps: Iterable[Step]) -> Trail:
@@ -40,17 +38,6 @@ def trail_of(steps: Iterable[Step]) -> Trail:
     made = Trail()
     for step in steps:
         made.add(step)
-    return made
-
-
-def board(picto, name: str, steps: int | None = None, **knobs) -> Board:
-    """A board after some steps, or at the end."""
-    method, given = find(name)
-    made = Board(generate(picto, method, Prompt("a red apple", seed=5, size=64, sampling=WHOLE), given | knobs))
-    for step in made.run:
-        made.add(step)
-        if made.count == steps:
-            break
     return made
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.app.race_page import choose, finish
 from tests.app.test_lanes import open_lanes
-from tests.app.test_page import choose, finish
 
 pytestmark = pytest.mark.browser
 # Focuses everything on the page in turn, and tells what shows nothing of it, what is too small, and what is out of order.

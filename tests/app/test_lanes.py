@@ -12,24 +12,17 @@ import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
-from app.live.boards.mesh import MeshBoard
 from app.live.boards.picture import Board
-from app.live.stream import Growth
 from app.runs import race_files, video
 from app.runs import uploaded_runs as sent
 from app.ui import mesh_side
 from app.ui.panels import canvas, runs
 from app.ui.tabs.multi_race import Lanes, facts
-from engine.core import Prompt
 from engine.errors import BadPrompt
-from engine.methods import find
-from engine.run import generate
+from tests.app.boards import mesh_run, picture_run, played
 from tests.app.conftest import settle
-from tests.app.runs.test_export import mesh_run
-from tests.app.runs.test_runs import ROWS, small
+from tests.app.race_page import ROWS, drag, move, small, take
 from tests.app.test_mesh_tab import open_mesh as open_mesh
-from tests.app.test_mesh_tab import set_knob
-from tests.app.test_page import move, take
 
 ASK = "{} tbody tr >> nth={} >> css=[data-pick]"
 FASTEST = "document.querySelector('#{} select').value = '2'"  # of the speeds of a replay
@@ -42,20 +35,11 @@ def lane(title: str, about: str, value: dict, method: str) -> dict:
     return {"title": title, "about": about, "value": json.loads(json.dumps(value)), "settings": settings}
 
 
-def played(board: Growth, seconds: float) -> Growth:
-    """The board at the end of its run, whose steps took so long each."""
-    for step in board.run:
-        step.seconds = seconds
-        board.add(step)
-    board.run.seconds = seconds * len(board.run.steps)
-    return board
-
-
 @pytest.fixture(scope="module")
 def boards(picto) -> list[Board]:
     """Three finished pictures, each on a made-up clock."""
     names = {"ar": 0.125, "sjdpp": 0.0625, "jacobi": 0.25}
-    return [played(Board(generate(picto, find(name)[0], Prompt("a red apple", seed=3, size=64), {})), each) for name, each in names.items()]
+    return [played(picture_run(picto, name, seed=3), seconds=seconds) for name, seconds in names.items()]
 
 
 @pytest.fixture(scope="module")
@@ -134,9 +118,7 @@ def test_four_pictures_stand_in_two_rows_and_a_long_title_is_cut():
 
 
 def test_meshes_that_a_page_sends_have_their_faces(low):
-    made = MeshBoard(mesh_run(low, "xspecmesh"))
-    for step in made.run.steps:
-        made.add(step)
+    made = played(mesh_run(low, "xspecmesh", size=40))
     side = mesh_side.draw_race([made], np.zeros((4, 3), np.float32), {0})["viewer"]["sides"]["accelerated"]
     found = sent.lanes({"lanes": [lane("XSpecMesh", "", side, "xspecmesh")] * 2}, meshes=True)
     assert len(made.faces) and (found[1].faces == made.faces).all() and (found[1].step == made.step).all()
@@ -174,7 +156,7 @@ def replayed(page) -> list[int]:
 def test_three_and_four_chosen_runs_race_and_leave_as_files(open_page, tmp_path: Path):
     page = open_page(1440, 900)
     small(page)
-    take(page, "SJD++", "refresh")
+    take(page, "sjdpp")
     move(page, "knobs", "window", 4)
     small(page)
     start = page.locator("#runs [data-do=race]")
@@ -192,7 +174,7 @@ def test_three_and_four_chosen_runs_race_and_leave_as_files(open_page, tmp_path:
     assert "seed 7 · 64 px" in page.inner_text("#lanes .ft-lanes-shared")
     expect(page.locator("#canvas-fast")).to_be_hidden()
     page.wait_for_function("document.querySelector('#canvas-lane1 .ft-card').dataset.replayed === ''")  # it plays by itself to its end
-    page.locator("#lanes-replay input").evaluate("r => { r.value = 400; r.dispatchEvent(new Event('input')); }")
+    drag(page.locator("#lanes-replay input"), 400)
     seen = replayed(page)
     assert all(0 <= count <= 64 for count in seen) and len(set(seen)) > 1
     page.click("#lanes-replay [data-do=on]")
@@ -247,7 +229,7 @@ def test_a_race_of_chosen_runs_ends_with_the_next_one(open_page):
 @pytest.mark.browser
 def test_chosen_meshes_race_under_one_camera(open_mesh):
     page = open_mesh()
-    set_knob(page, "mesh-settings", "face_budget", 2)
+    move(page, "mesh-settings", "face_budget", 2)
     for rows in (2, 4):
         page.click("#mesh-generate")
         expect(page.locator("#mesh-runs tbody tr")).to_have_count(rows, timeout=60_000)
@@ -260,7 +242,7 @@ def test_chosen_meshes_race_under_one_camera(open_mesh):
     expect(page.locator("#mesh")).to_be_hidden()
     page.wait_for_function("document.querySelector('#mesh-lanes-view .ft-mesh').dataset.replayed === ''")
     whole = [int(view.get_attribute(f"data-lane{n}-faces")) for n in (1, 2, 3)]
-    page.locator("#mesh-lanes-replay input").evaluate("r => { r.value = 0; r.dispatchEvent(new Event('input')); }")
+    drag(page.locator("#mesh-lanes-replay input"), 0)
     assert min(whole) > 0 and [view.get_attribute(f"data-lane{n}-faces") for n in (1, 2, 3)] == ["0"] * 3
     with page.expect_download() as waiting:
         page.click("#mesh-lanes [data-make=html]")

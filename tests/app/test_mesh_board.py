@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from itertools import pairwise
 from types import SimpleNamespace
@@ -14,21 +13,17 @@ import trimesh
 
 from app.live.boards.mesh import ALL, FACE, NATS, NOTHING_DRAFTED, MeshBoard, steps_of
 from app.live.stream import Throttle, updates
-from app.requests import meshes
 from app.requests.sides import start_values
 from app.runs.mesh_files import FILES, write_files, write_shrinkwrapped
 from app.ui import mesh_side
 from app.ui.panels import verdict
-from engine.core import Prompt, Step
+from engine.core import Step
 from engine.diagnostics import per_face
 from engine.mesh.bpt_tokens import parse, tokenize
 from engine.mesh.read import read
-from engine.methods import find
-from engine.run import generate
 from engine.trace import Trace
 from research.worlds.solids import box
-
-CHAIR = meshes.EXAMPLES / "chair.ply"
+from tests.app.boards import CHAIR, mesh_run, numbers, played
 
 
 def tokens_of_a_box() -> list[int]:
@@ -52,17 +47,6 @@ def feed(board: MeshBoard, tokens: list[int], sizes: list[int], **trace) -> list
         at += size
         board.add(steps[-1])
     return steps
-
-
-def start(low, name: str, seed: int = 7, size: int | None = 8, **knobs):
-    """A run of the tiny model on the chair."""
-    prompt = Prompt(points=torch.from_numpy(read(CHAIR).points), seed=seed, size=size)
-    return generate(low, find(name)[0], prompt, knobs)
-
-
-def decoded(text: str, kind) -> np.ndarray:
-    """The array behind base64."""
-    return np.frombuffer(base64.b64decode(text), kind)
 
 
 # ---------------------------------------------------------------- the board
@@ -134,7 +118,7 @@ def test_ghosts_without_an_area_are_not_shown():
 @pytest.mark.parametrize("name", ["xspecmesh", "sjdpp", "lookup", "jacobi"])
 def test_a_race_ends_with_all_faces_on_both_boards(low, name):
     given = start_values(name)[1]
-    boards = [MeshBoard(start(low, name, size=4, **given)), MeshBoard(start(low, "ar", size=4))]
+    boards = [MeshBoard(mesh_run(low, name, size=4, **given)), MeshBoard(mesh_run(low, "ar", size=4))]
     seen = list(updates(boards, Throttle(0.0)))
     assert seen[-1] == {0, 1}
     for board in boards:
@@ -147,7 +131,7 @@ def test_a_race_ends_with_all_faces_on_both_boards(low, name):
 
 
 def test_a_stopped_run_keeps_what_it_has(low, tmp_path):
-    board = MeshBoard(start(low, "ar", size=None))
+    board = MeshBoard(mesh_run(low, "ar", size=None))
     for step in board.run:
         board.add(step)
         if len(board.faces) == 5:
@@ -169,9 +153,8 @@ def test_a_stopped_run_keeps_what_it_has(low, tmp_path):
 def test_files_of_a_shape_on_a_map_keep_its_place(low, tmp_path):
     """Single precision would move such points by half a metre."""
     np.savetxt(tmp_path / "map.xyz", read(CHAIR).reference[:, :3] + [512_345.678, 5_412_345.678, 245.3], "%.4f")
-    shape, run = read(tmp_path / "map.xyz"), start(low, "ar", size=4)
-    board = MeshBoard(run)
-    list(updates([board], Throttle(0.0)))
+    shape, run = read(tmp_path / "map.xyz"), mesh_run(low, "ar", size=4)
+    played(run)
     files = write_files(run, shape, tmp_path / "mesh") | {
         f"wrapped {form}": write_shrinkwrapped(run, run.result().vertices, shape, tmp_path / f"wrapped.{form}") for form in ("glb", "stl")
     }
@@ -184,9 +167,7 @@ def test_files_of_a_shape_on_a_map_keep_its_place(low, tmp_path):
 
 
 def test_every_draft_of_a_run_is_known_as_faces_that_came_or_did_not(low):
-    board = MeshBoard(start(low, "xspecmesh", size=24))
-    for step in board.run:
-        board.add(step)
+    board = played(mesh_run(low, "xspecmesh", size=24))
     found = board.guesses()
     assert len(found) > 0
     whole = {face.tobytes(): int(step) for face, step in zip(board.faces, board.step, strict=True)}
@@ -195,9 +176,9 @@ def test_every_draft_of_a_run_is_known_as_faces_that_came_or_did_not(low):
             assert whole[face.tobytes()] > step, "a draft is there before its tokens are"
     assert not found["accepted"].all(), "a random model refuses some drafts"
     course = mesh_side.course_of(board)
-    assert decoded(course["tokens"], "<i4")[-1] == len(board.run.tokens)
-    assert decoded(course["passes"], "<i4")[-1] == board.run.totals["forwards"]
-    assert decoded(course["seconds"], "<f4")[-1] <= board.run.seconds and (decoded(course["drafts"], FACE) == found).all()
+    assert numbers(course["tokens"], "<i4")[-1] == len(board.run.tokens)
+    assert numbers(course["passes"], "<i4")[-1] == board.run.totals["forwards"]
+    assert numbers(course["seconds"], "<f4")[-1] <= board.run.seconds and (numbers(course["drafts"], FACE) == found).all()
 
 
 def test_faces_know_how_undecided_the_model_was():

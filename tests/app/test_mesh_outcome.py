@@ -15,7 +15,7 @@ from app.ui.tabs.mesh_outcome import Outcome
 from engine.errors import BadFile
 from engine.mesh.fit import Fit
 from engine.mesh.read import read
-from tests.app.test_mesh_board import CHAIR, start
+from tests.app.boards import CHAIR, mesh_run, played
 
 
 @pytest.fixture(scope="module")
@@ -23,9 +23,7 @@ def boards(low) -> list[MeshBoard]:
     """A finished race, in which the right side is the faster."""
     made = []
     for name, seconds in (("xspecmesh", 1.0), ("ar", 4.0)):
-        board = MeshBoard(start(low, name, size=8))
-        for step in board.run:
-            board.add(step)
+        board = played(mesh_run(low, name))
         board.run.seconds = seconds * len(board.run.tokens)
         made.append(board)
     return made

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from app.live.boards.mesh import steps_of
 from app.ui.panels import mesh
-from tests.app.conftest import ROOT, settle, wait_for
+from tests.app.conftest import ROOT, Watched, settle, wait_for
 from tests.app.mesh_page import GROWN, HALF
 from tests.app.still_life import side
 
@@ -46,24 +47,16 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def open_panel(browser, address: str) -> Iterator[Callable]:
     """A function that opens the page; at the end there may have been no error and no request that left the machine."""
-    contexts, wrong = [], []
+    visits = []
 
     def visit(script: str = "", width: int = 1366, height: int = 900, **options):
-        contexts.append(browser.new_context(viewport={"width": width, "height": height}, **options))
-        page = contexts[-1].new_page()
-        page.set_default_timeout(60_000)
-        page.on("pageerror", lambda e: wrong.append(f"page error: {e}"))
-        page.on("console", lambda m: wrong.append(f"console: {m.text}") if m.type == "error" else None)
-        page.on("request", lambda r: None if r.url.startswith((f"{address}/", "data:", "blob:")) else wrong.append(r.url))
-        page.add_init_script(script or "0")
-        page.goto(address)
-        page.wait_for_selector("#mesh .ft-mesh[data-context]")
-        return page
+        visits.append(Watched(browser.new_context(**options), address, width, height, script, "#mesh .ft-mesh[data-context]"))
+        return visits[-1].page
 
     yield visit
-    for context in contexts:
-        context.close()
-    assert wrong == []
+    for each in visits:
+        each.page.context.close()
+    assert [line for each in visits for line in each.wrong] == []
 
 
 def fact(page, name: str, panel: str = "mesh") -> str:
@@ -269,9 +262,9 @@ def test_a_face_under_the_pointer_is_read_out(open_panel):
     page.wait_for_function("document.querySelector('#mesh [data-side=accelerated] .ft-readout').textContent.startsWith('face ')")
     said = page.inner_text("#mesh [data-side=accelerated] .ft-readout").split(" · ")
     face = int(said[0].removeprefix("face ")) - 1
-    made = side("accelerated", 634)
-    share = round(100 * made.accepted[face] / 254)
-    assert said[1:4] == [f"{made.tokens[face]} tokens", f"{share} % accepted", f"step {made.step[face] + 1}"]
+    made = side("accelerated", 634).faces
+    share = round(100 * int(made["accepted"][face]) / 254)
+    assert said[1:4] == [f"{made['tokens'][face]} tokens", f"{share} % accepted", f"step {steps_of(made)[face] + 1}"]
     page.mouse.move(box["x"] + box["width"] * 0.25, middle)
     page.wait_for_function("document.querySelector('#mesh [data-side=plain] .ft-readout').textContent.startsWith('face ')")
     assert page.inner_text("#mesh [data-side=accelerated] .ft-readout") == ""

@@ -32,16 +32,15 @@ from engine.mesh.bpt_tokens import BPT
 from engine.mesh.read import read
 from engine.nearest import Tried
 from engine.tuning.prepare import to_stderr_once
-from tests.app.conftest import MESH_TOKENS
-from tests.app.test_mesh_board import CHAIR, start
-from tests.app.test_page import cancel
+from tests.app.boards import CHAIR, mesh_run, played
+from tests.app.race_page import FACES, VIEW, RacePage, finish, move, take
 
 # ---------------------------------------------------------------- what is said
 
 
 def run_without_a_face(low, tokens: list[int], **state):
     """A run that wrote these tokens."""
-    run = start(low, "xspecmesh")
+    run = mesh_run(low, "xspecmesh")
     run.tokens, run.positions = tokens, list(range(len(tokens)))
     run.stopped, run.finished = state.get("stopped", False), state.get("finished", False)
     return run
@@ -78,9 +77,7 @@ def test_the_repaired_mesh_is_a_file_of_its_own_where_there_is_something_to_repa
 
 
 def test_quality_stands_beside_its_floor_and_tokens_without_a_face_are_counted(low):
-    board = MeshBoard(start(low, "ar", size=8))
-    for step in board.run:
-        board.add(step)
+    board = played(mesh_run(low, "ar"))
     measured = quality_table.measure(board, "plain", read(CHAIR))
     assert measured.dangling == board.dangling and measured.tokens == len(board.run.tokens)
     assert measured.dropped == len(board.faces) - measured.numbers["faces"]
@@ -234,54 +231,15 @@ def test_an_exact_method_makes_the_mesh_of_the_seed_and_keeps_its_other_knobs(lo
 
 # ---------------------------------------------------------------- in the browser
 
-VIEW = "document.querySelector('#mesh .ft-mesh').dataset"
-FACES = "Number(" + VIEW + ".{}Faces)"
-
 
 @pytest.fixture
 def open_mesh(open_page):
     """Opens the studio as a new visitor, on the Mesh tab with an example on the table."""
 
     def visit(width: int = 1024, height: int = 768):
-        page = open_page(width, height)  # without a graphics card every pixel of a view that grows is dear
-        page.get_by_role("tab", name="Mesh").click()
-        page.wait_for_selector("#mesh-notes p:has-text('chair.ply: a point cloud of 2,048 points')")
-        page.wait_for_function(f"Number({VIEW}.points) === 2048")
-        page.wait_for_selector("#mesh-ready i", state="attached")  # the model is loaded, and the form stays as it is
-        take(page, "mesh-method", "xspecmesh")  # what auto takes depends on the machine
-        page.wait_for_selector("#mesh-knobs .ft-knob[data-knob=accept_probability]", state="attached")
-        return page
+        return RacePage(open_page(width, height), "mesh").open().page  # without a graphics card every pixel of a view that grows is dear
 
     return visit
-
-
-def take(page, menu: str, name: str) -> None:
-    """Takes the card of a method; on a phone it lies in the sheet."""
-    in_a_sheet = page.viewport_size["width"] < 768
-    if in_a_sheet:
-        page.click("#mesh-bar .ft-summary")
-    page.click(f"#{menu} .ft-picked")
-    page.click(f"#{menu} .ft-method-card[data-name={name}]")
-    if in_a_sheet:
-        page.locator(".ft-sheet:visible").click()
-
-
-def set_knob(page, panel: str, knob: str, stop: int) -> None:
-    """Moves a slider to one of its stops, as a drag does."""
-    page.locator(f"#{panel} .ft-knob[data-knob={knob}] input").evaluate(
-        "(input, stop) => { input.value = stop; input.dispatchEvent(new Event('input', {bubbles: true})); }", stop
-    )
-
-
-def grown(page, faces: int = 0) -> None:
-    """Waits until both sides have more faces."""
-    page.wait_for_function(f"{FACES.format('plain')} > {faces} && {FACES.format('accelerated')} > {faces}")
-
-
-def finished(page) -> None:
-    """Waits for the end of a run and of what is measured after it."""
-    page.wait_for_selector("#mesh-generate")
-    page.wait_for_selector("#mesh-download-glb:not([disabled])")
 
 
 @pytest.mark.browser
@@ -291,14 +249,14 @@ def test_from_an_example_to_a_file_with_the_keyboard(open_mesh, served, tmp_path
     page.keyboard.press("Enter")
     page.wait_for_selector("#mesh-notes p:has-text('tree.ply')")
     assert page.locator("[data-cloud=tree]").get_attribute("aria-pressed") == "true"
-    set_knob(page, "mesh-settings", "face_budget", 20)  # 168 faces: long enough to move a slider in
+    move(page, "mesh-settings", "face_budget", 20)  # 168 faces: long enough to move a slider in
     page.keyboard.press("Control+Enter")
-    grown(page)
-    set_knob(page, "mesh-knobs", "accept_probability", 10)  # 0.05 + 10 * 0.01
+    RacePage(page, "mesh").grown()
+    move(page, "mesh-knobs", "accept_probability", 10)  # 0.05 + 10 * 0.01
     assert page.locator("[data-cloud=chair]").is_disabled()
     assert page.locator("#mesh-knobs .ft-knob[data-knob=verify] select").is_disabled()
     assert page.locator("#mesh-knobs .ft-knob[data-knob=accept_probability] em").inner_text() == "live"
-    finished(page)
+    finish(page, "mesh-")
     assert page.evaluate(f"{VIEW}.state") == "done"
     page.wait_for_function("document.querySelector('#mesh-verdict .ft-fit').textContent.includes(' match')")
     course = "document.querySelector('#mesh-trace .ft-chart').dataset"
@@ -321,13 +279,16 @@ def test_from_an_example_to_a_file_with_the_keyboard(open_mesh, served, tmp_path
     assert len(found.faces) > 10
     sides = tree.frame.from_model(np.array([[-1, -1, -1], [1, 1, 1]]))
     assert (found.bounds[0] >= sides[0] - 1e-6).all() and (found.bounds[1] <= sides[1] + 1e-6).all()
+    page.click("[data-cloud=table]")  # another input: nothing of the last one stays
+    page.wait_for_function(f"{FACES.format('accelerated')} === 0")
+    page.wait_for_selector("#mesh-quality .ft-quality-box", state="hidden")
 
 
 @pytest.mark.browser
 def test_the_best_of_several_seeds_stands_in_the_field_and_is_what_generate_makes(open_mesh, served):
     page = open_mesh()
-    take(page, "mesh-method", "xspecmesh_exact")
-    set_knob(page, "mesh-settings", "face_budget", 4)
+    take(page, "xspecmesh_exact", "mesh-method")
+    move(page, "mesh-settings", "face_budget", 4)
     page.click("#mesh-best")
     page.wait_for_selector("#mesh-messages p:has-text('the nearest mesh of the 8 seeds from 7 on')")
     seed = int(re.search(r"Seed (\d+) has", page.inner_text("#mesh-messages p"))[1])
@@ -335,32 +296,10 @@ def test_the_best_of_several_seeds_stands_in_the_field_and_is_what_generate_make
     page.wait_for_function("document.querySelector('#mesh-knobs .ft-knob[data-knob=verify] select')?.value === 'match seed'")
     page.wait_for_function(f"document.querySelector('#mesh-seed input').value === '{seed}'")
     page.click("#mesh-generate")
-    finished(page)
+    finish(page, "mesh-")
     settings = json.loads((served.runs()[-1] / "run.json").read_text())
     assert settings["seed"] == seed
     assert page.evaluate(FACES.format("accelerated")) == page.evaluate(FACES.format("plain")) > 0
-
-
-@pytest.mark.browser
-def test_cancel_keeps_the_partial_mesh_and_the_other_tab_does_not_notice(open_mesh, served):
-    page = open_mesh()
-    page.click("#mesh-generate")
-    page.wait_for_function(f"{FACES.format('accelerated')} > 0")
-    page.get_by_role("tab", name="Image").click()
-    assert page.locator("#knobs .ft-knob[data-knob=refresh] select").is_enabled()
-    assert page.locator("#generate").is_visible()
-    page.get_by_role("tab", name="Mesh").click()
-    cancel(page, "#mesh-cancel")
-    finished(page)
-    assert page.evaluate(f"{VIEW}.state") == "stopped"
-    assert "Stopped" in page.inner_text("#mesh-verdict")
-    assert page.evaluate(FACES.format("accelerated")) > 0
-    tokens = json.loads((served.runs()[-1] / "run.json").read_text())["totals"]["tokens"]
-    assert 0 < tokens < MESH_TOKENS
-    assert (served.runs()[-1] / "result.glb").exists()
-    page.click("[data-cloud=table]")
-    page.wait_for_function(f"{FACES.format('accelerated')} === 0")
-    page.wait_for_selector("#mesh-quality .ft-quality-box", state="hidden")
 
 
 @pytest.mark.browser
@@ -391,13 +330,13 @@ def test_own_files_are_cleaned_and_bad_ones_refused_with_a_sentence(open_mesh, t
 def test_it_fits_a_phone_and_ends_within_the_budget(open_mesh):
     page = open_mesh(390, 844)
     assert page.evaluate("document.documentElement.scrollWidth") == 390
-    set_knob(page, "mesh-settings", "face_budget", 1)
+    move(page, "mesh-settings", "face_budget", 1)
     assert page.locator("#mesh-settings .ft-knob[data-knob=face_budget] output").inner_text() == "8"
     page.click("#mesh-bar .ft-summary")
     page.uncheck("#mesh-compare input")
     page.locator(".ft-sheet:visible").click()
     page.click("#mesh-generate")
-    finished(page)
+    finish(page, "mesh-")
     assert 0 < page.evaluate(FACES.format("accelerated")) <= 8
     assert page.evaluate(f"{VIEW}.views") == "1"
     assert page.evaluate("document.documentElement.scrollWidth") == 390

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 
 import numpy as np
@@ -12,14 +11,10 @@ from gradio.utils import diff
 from app.live.boards.mesh import records
 from app.ui.panels import mesh
 from app.ui.panels.mesh import Side
+from tests.app.boards import numbers
 from tests.app.still_life import cloud, side, waiting
 
 SIDE = {"accelerated": Side.waiting("XSpecMesh")}
-
-
-def numbers(text: str, kind: str = "u1") -> np.ndarray:
-    """The array behind base64."""
-    return np.frombuffer(base64.b64decode(text), kind)
 
 
 def encoded(count: int) -> dict:
@@ -30,7 +25,7 @@ def encoded(count: int) -> dict:
 def test_faces_travel_as_eighteen_bytes_each():
     shape, columns = np.arange(18, dtype=np.uint8).reshape(2, 3, 3), ("accepted", "depth", "tokens", "entropy", "probability", "top")
     made = records(shape, [7, 70_000], **{name: [i, 100 + i] for i, name in enumerate(columns)})  # the step is more than two bytes hold
-    rows = numbers(mesh.encode({"accelerated": Side(made)})["sides"]["accelerated"]["faces"]).reshape(2, 18)
+    rows = numbers(mesh.encode({"accelerated": Side(made)})["sides"]["accelerated"]["faces"], np.uint8).reshape(2, 18)
     assert (rows[:, :9].reshape(-1, 3, 3) == shape).all()
     assert rows[:, 9:12].tolist() == [[0, 1, 2], [100, 101, 102]] and rows[:, 15:].tolist() == [[3, 4, 5], [103, 104, 105]]
     assert (rows[:, 12:15].astype(int) @ [1, 256, 65536]).tolist() == [7, 70_000]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from playwright.sync_api import expect
@@ -11,52 +9,14 @@ from playwright.sync_api import expect
 from app.ui.knobs import stops
 from engine.decoding.initializers import WINDOW
 from engine.methods.mulo import LEAST
+from tests.app.race_page import PROMPT, STATE, TOKENS, cancel, choose, drag, finish, move, start, take
 
 pytestmark = pytest.mark.browser
-TOKENS = "Number(document.querySelector('#canvas-{} .ft-card').dataset.tokens)"
 SPREAD = """c => {
   const values = c.getContext("2d").getImageData(0, 0, c.width, c.height).data.filter((_, i) => i % 4 < 3);
   const mean = values.reduce((sum, x) => sum + x, 0) / values.length;
   return Math.sqrt(values.reduce((sum, x) => sum + (x - mean) ** 2, 0) / values.length);
 }"""
-STATE = "document.querySelector('#canvas-fast .ft-card').dataset.state"
-
-
-def move(page, panel: str, knob: str, stop: int) -> None:
-    """Moves a slider to one of its stops, as a drag does."""
-    page.locator(f"#{panel} .ft-knob[data-knob={knob}] input").evaluate(
-        "(input, stop) => { input.value = stop; input.dispatchEvent(new Event('input', {bubbles: true})); }", stop
-    )
-
-
-def choose(page, panel: str, knob: str, choice: str) -> None:
-    """Takes a choice of a menu."""
-    page.locator(f"#{panel} .ft-knob[data-knob={knob}] select").select_option(choice)
-
-
-def take(page, title: str, knob: str) -> None:
-    """Takes a method of the menu and waits for one of its knobs."""
-    page.click("#method .ft-picked")
-    page.locator("#method .ft-method-card").filter(has=page.locator(f'b:text-is("{title}")')).click()
-    page.wait_for_selector(f"#knobs .ft-knob[data-knob={knob}]")
-
-
-def start(page, size: str = "256 px", sides: tuple[str, ...] = ("fast", "plain")) -> None:
-    """Presses Generate and waits until the sides have tokens; 256 pixels last long enough to be watched."""
-    choose(page, "settings", "size", size)
-    page.click("#generate")
-    page.wait_for_function(" && ".join(f"{TOKENS.format(side)} > 0" for side in sides))
-
-
-def cancel(page, button: str = "#cancel") -> None:
-    """Clicks Cancel where it is, without waiting for a page at rest: it grows, and that wait would last for seconds."""
-    page.locator(button).click(force=True, no_wait_after=True)
-
-
-def finish(page) -> None:
-    """Waits for the end of a run."""
-    page.wait_for_selector("#generate")
-    page.wait_for_selector("#download:not([disabled])")
 
 
 def test_both_sides_grow_and_finish(open_page):
@@ -92,11 +52,16 @@ def spread(page, side: str) -> float:
     return page.locator(f"#canvas-{side} .ft-picture").evaluate(SPREAD)
 
 
-def test_a_slider_acts_in_the_running_run_and_is_recorded(open_page, served):
+def test_a_slider_and_a_menu_act_in_the_running_run_and_are_recorded(open_page, served):
     page = open_page()
     start(page)
     move(page, "knobs", "window", 2)
     page.wait_for_function("document.querySelector('#trace .ft-chart').dataset.moves === '1'")  # its first step is on the page
+    expect(page.locator("#canvas-fast .ft-badge")).to_have_text("exact")
+    choose(page, "knobs", "relax", "additive")  # ends the match of the seed
+    page.wait_for_selector("#badge .ft-badge[data-exact=false]")
+    page.wait_for_selector("#canvas-fast .ft-badge[data-exact=false]")
+    page.wait_for_function("document.querySelector('#trace .ft-chart').dataset.moves === '2'")
     assert page.evaluate(STATE) == "running"
     cancel(page)
     finish(page)
@@ -107,26 +72,12 @@ def test_a_slider_acts_in_the_running_run_and_is_recorded(open_page, served):
     assert windows[-1] == 3
     assert set(windows) == {WINDOW.default, 3}
     assert max(trace["step_drafted"][windows == 3]) <= 2
-    assert page.locator("#trace .ft-chart").get_attribute("data-moves") == "1"
-
-
-def test_cancel_keeps_the_partial_picture(open_page, served):
-    page = open_page()
-    start(page)
-    page.click("#cancel")
-    finish(page)
-    assert page.evaluate(STATE) == "stopped"
-    kept = page.evaluate(TOKENS.format("fast"))
-    assert 0 < kept < 1024
-    assert "Stopped" in page.inner_text("#verdict")
-    assert spread(page, "fast") > 0
-    settings = json.loads((served.runs()[-1] / "run.json").read_text())
-    assert settings["totals"]["tokens"] == kept
+    assert "tokens equal" not in page.inner_text("#verdict") and page.locator("#messages p[data-kind=error]").count() == 0
 
 
 def test_unknown_words_and_mistakes_are_said(open_page):
     page = open_page()
-    prompt = page.locator("#prompt textarea, #prompt input")
+    prompt = page.locator(PROMPT)
     prompt.fill("a girafe and a pengiun on snow")
     page.wait_for_selector("#hints p:has-text('pictogram knows no object of this prompt')")
     page.locator("#hints .ft-instead:text-is('penguin')").click()
@@ -139,6 +90,154 @@ def test_unknown_words_and_mistakes_are_said(open_page):
     page.locator(".ft-chip").nth(2).click()
     page.wait_for_function("document.querySelector('#prompt textarea, #prompt input').value.startsWith('a red apple')")
     page.wait_for_selector("#hints p", state="detached")
+
+
+def say(page, seed: str) -> None:
+    """Writes into the seed's field."""
+    page.fill("#seed input", seed)
+    page.press("#seed input", "Tab")
+
+
+def refused(page, said: str) -> None:
+    """Presses Generate and waits for an error that says this, and for the button to come back."""
+    page.click("#generate")
+    page.wait_for_selector(f'#messages p[data-kind=error]:has-text("{said}")')
+    page.wait_for_selector("#generate")
+    expect(page.locator("#cancel")).to_be_hidden()
+
+
+def test_wrong_values_are_sentences_and_lock_nobody_out(open_page):
+    page = open_page()
+    page.uncheck("#compare input")
+    choose(page, "settings", "size", "64 px")
+    for seed, told in (("-1", "-1"), ("1e99", "1e+99")):
+        say(page, seed)
+        refused(page, f"The seed {told} is out of range")  # of this click, not of the one before
+    say(page, "5")
+    menu = page.locator("#settings .ft-knob[data-knob=size] select")
+    menu.evaluate("m => { m.add(new Option('7000 px')); m.value = '7000 px'; m.dispatchEvent(new Event('change')); }")
+    refused(page, "size cannot be '7000 px'")
+    choose(page, "settings", "size", "64 px")
+    prompt = page.locator(PROMPT)
+    for text, told in (("🧿 🪅", "prompt"), ("a cat \u0000 on snow", "characters that are not text")):
+        prompt.fill(text)
+        refused(page, told)
+    prompt.fill("a cat on snow")
+    say(page, "")  # as good as 0
+    page.click("#generate")
+    page.wait_for_selector("#messages p", state="detached")
+    finish(page)
+    assert page.locator("#canvas-fast .ft-card").get_attribute("data-state") == "done"
+
+
+def test_a_preset_brings_its_knobs_and_its_badge(open_page):
+    page = open_page()
+    take(page, "sjdpp_published")
+    page.wait_for_selector("#badge .ft-badge[data-exact=false]")
+    assert page.locator("#knobs .ft-knob[data-knob=refresh] select").input_value() == "reuse published"
+    expect(page.locator("#knobs .ft-knob[data-knob=reuse_ratio]")).to_be_visible()
+    expect(page.locator("#knobs .ft-knob[data-knob=added_mass]")).to_be_hidden()  # acts where relax is additive only
+    choose(page, "knobs", "relax", "additive")
+    expect(page.locator("#knobs .ft-knob[data-knob=added_mass]")).to_be_visible()
+    choose(page, "knobs", "relax", "off")
+    choose(page, "knobs", "verify", "match seed")
+    page.wait_for_selector("#badge .ft-badge[data-exact=true]")
+    choose(page, "knobs", "verify", "residual")
+    page.wait_for_selector("#badge .ft-badge[data-exact=false]")
+    start(page, "64 px")
+    finish(page)
+    assert page.locator("#canvas-fast .ft-badge").inner_text() == "not exact"
+    assert "sharpens the distribution" in page.locator("#canvas-fast .ft-badge").get_attribute("data-tip")
+
+
+def test_a_tolerance_that_is_moved_is_marked_on_the_trace_and_ends_exactness(open_page):
+    page = open_page()
+    take(page, "cross_regression")
+    page.wait_for_selector("#badge .ft-badge[data-exact=true]")
+    start(page)
+    assert page.locator("#canvas-fast .ft-badge").inner_text() == "exact"
+    move(page, "knobs", "energy_tolerance", 8)
+    move(page, "knobs", "energy_smoothing", 4)
+    page.wait_for_selector("#badge .ft-badge[data-exact=false]")
+    page.wait_for_selector("#canvas-fast .ft-badge[data-exact=false]")
+    page.wait_for_function("Number(document.querySelector('#trace .ft-chart').dataset.moves) >= 2")
+    assert page.evaluate(STATE) == "running"
+    cancel(page)  # the rest of the picture would show nothing new
+    finish(page)
+    chart = page.locator("#trace .ft-chart")
+    assert chart.get_attribute("data-tokens") == page.locator("#canvas-fast .ft-card").get_attribute("data-tokens")
+    assert "Energy of each draft" in page.inner_text("#trace") and "a knob was moved" in page.inner_text("#trace")
+    assert "deviation from plain decoding" in page.inner_text("#trace") and "drafts accepted (shaded)" in page.inner_text("#trace")
+    assert "tokens equal" not in page.inner_text("#verdict")
+
+
+def test_the_map_is_drawn_without_asking_the_server(raced):
+    page, asked = raced, []
+    page.on("request", lambda r: asked.append(r.url))
+    drag(page.locator("#overlay input"), 80)
+    page.select_option("#overlay select", "entropy")
+    assert page.locator("#canvas-plain .ft-overlay").evaluate("c => [c.hidden, c.width, c.style.opacity]") == [False, 8, "0.8"]
+    page.locator("#canvas-plain .ft-frame").hover(position={"x": 20, "y": 20})
+    assert page.locator("#canvas-fast .ft-readout").inner_text().startswith("token ")
+    page.locator("#trace canvas").first.hover(position={"x": 60, "y": 40})
+    assert "of 64 · " in page.inner_text("#trace output")
+    page.locator("#trace canvas").first.focus()
+    page.keyboard.press("End")
+    assert page.inner_text("#trace output").startswith("number 64 of 64")  # what is pointed at can be read without a pointer, too
+    assert page.locator("#trace canvas").first.get_attribute("aria-valuetext") == page.inner_text("#trace output")
+    assert page.inner_text("#odds output") == "row 8, column 8"
+    assert "(drawn)" in page.locator("#odds canvas").get_attribute("aria-valuetext")
+    page.select_option("#overlay select", "top")
+    assert not page.locator("#canvas-fast .ft-overlay").evaluate("c => c.hidden")
+    page.select_option("#overlay select", "pass")
+    marked = "c => Array.from(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).filter((x, i) => i % 4 === 3 && x).length"
+    assert 1 <= page.locator("#canvas-fast .ft-overlay").evaluate(marked) <= 16  # what one pass has committed
+    assert page.locator("#canvas-plain .ft-overlay").evaluate(marked) == 1
+    depth = page.locator("#overlay option[value=depth]")
+    assert (depth.get_attribute("disabled"), depth.inner_text()) == ("", "Draft depth (SJD++ records no depth)")
+    assert "SJD++ drafts no trees" in page.inner_text("#tree")
+    assert asked == []
+
+
+def test_trees_are_drawn_and_their_candidates_can_be_read(open_page):
+    page = open_page()
+    take(page, "eagle")
+    page.uncheck("#compare input")
+    choose(page, "settings", "size", "64 px")
+    page.click("#generate")
+    finish(page)
+    assert int(page.locator("#tree .ft-chart").get_attribute("data-trees")) > 0
+    assert page.locator("#trace .ft-chart").get_attribute("data-tokens") == "64"
+    asked = []
+    page.on("request", lambda r: asked.append(r.url))
+    page.select_option("#overlay select", "depth")
+    assert page.locator("#canvas-fast .ft-overlay").evaluate("c => [c.hidden, c.width]") == [False, 8]
+    page.locator("#canvas-fast .ft-frame").hover(position={"x": 40, "y": 200})
+    assert page.inner_text("#canvas-fast .ft-readout").startswith("token ")
+    assert "depth" in page.inner_text("#tree figcaption >> nth=1")
+    page.wait_for_selector("#tree .ft-chart[data-patches]")
+    page.locator("#tree canvas").first.focus()
+    page.keyboard.press("Home")
+    assert "candidate 1 of" in page.inner_text("#tree output")
+    assert asked == []
+
+
+def test_a_small_draft_grows_into_the_picture_and_its_repairs_are_mapped(open_page):
+    """MuLo-SD at 256 pixels, drafted at 128: τ and l act while it runs, and the map tells what was redrawn next to a rejected token."""
+    page = open_page()
+    take(page, "mulo")
+    assert "0.0001" in page.inner_text("#knobs .ft-knob[data-knob=least_mass]")
+    move(page, "knobs", "least_mass", int(np.abs(np.array(stops(LEAST)) - 0.02).argmin()))
+    page.uncheck("#compare input")
+    start(page, sides=("fast",))
+    assert page.evaluate(STATE) == "running"
+    for knob in ("least_mass", "radius"):
+        assert page.locator(f"#knobs .ft-knob[data-knob={knob}] input").is_enabled()
+    move(page, "knobs", "radius", 1)
+    finish(page)
+    assert page.locator("#canvas-fast .ft-card").get_attribute("data-tokens") == "1024"
+    page.wait_for_function("document.querySelector('#overlay .ft-legend').innerText.includes('redrawn next to a rejected one')")
+    assert page.locator("#canvas-fast .ft-badge").inner_text() == "not exact"
 
 
 def test_two_visitors_share_the_engine(open_page):
@@ -168,174 +267,3 @@ def test_two_visitors_share_the_engine(open_page):
     finish(second)
     assert second.locator("#canvas-fast .ft-card").get_attribute("data-state") == "done"
     assert second.locator("#canvas-plain .ft-card").get_attribute("data-state") == "empty"  # nothing was compared
-
-
-def say(page, seed: str) -> None:
-    """Writes into the seed's field."""
-    page.fill("#seed input", seed)
-    page.press("#seed input", "Tab")
-
-
-def refused(page, said: str) -> None:
-    """Presses Generate and waits for an error that says this, and for the button to come back."""
-    page.click("#generate")
-    page.wait_for_selector(f'#messages p[data-kind=error]:has-text("{said}")')
-    page.wait_for_selector("#generate")
-    expect(page.locator("#cancel")).to_be_hidden()
-
-
-def test_wrong_values_are_sentences_and_lock_nobody_out(open_page):
-    page = open_page()
-    page.uncheck("#compare input")
-    choose(page, "settings", "size", "64 px")
-    for seed, told in (("-1", "-1"), ("1e99", "1e+99"), ("0.5", "0.5"), ("2147483648", "2147483648")):
-        say(page, seed)
-        refused(page, f"The seed {told} is out of range")  # of this click, not of the one before
-    say(page, "5")
-    menu = page.locator("#settings .ft-knob[data-knob=size] select")
-    menu.evaluate("m => { m.add(new Option('7000 px')); m.value = '7000 px'; m.dispatchEvent(new Event('change')); }")
-    refused(page, "size cannot be '7000 px'")
-    choose(page, "settings", "size", "64 px")
-    prompt = page.locator("#prompt textarea, #prompt input")
-    for text, told in (("🧿 🪅", "prompt"), ("a cat \u0000 on snow", "characters that are not text")):
-        prompt.fill(text)
-        refused(page, told)
-    prompt.fill("a cat on snow")
-    say(page, "")  # as good as 0
-    page.click("#generate")
-    page.wait_for_selector("#messages p", state="detached")
-    finish(page)
-    assert page.locator("#canvas-fast .ft-card").get_attribute("data-state") == "done"
-
-
-def test_a_preset_brings_its_knobs_and_its_badge(open_page):
-    page = open_page()
-    take(page, "SJD++ (published)", "reuse_ratio")
-    page.wait_for_selector("#badge .ft-badge[data-exact=false]")
-    assert page.locator("#knobs .ft-knob[data-knob=refresh] select").input_value() == "reuse published"
-    expect(page.locator("#knobs .ft-knob[data-knob=reuse_ratio]")).to_be_visible()
-    expect(page.locator("#knobs .ft-knob[data-knob=added_mass]")).to_be_hidden()  # acts where relax is additive only
-    choose(page, "knobs", "relax", "additive")
-    expect(page.locator("#knobs .ft-knob[data-knob=added_mass]")).to_be_visible()
-    choose(page, "knobs", "relax", "off")
-    choose(page, "knobs", "verify", "match seed")
-    page.wait_for_selector("#badge .ft-badge[data-exact=true]")
-    choose(page, "knobs", "verify", "residual")
-    page.wait_for_selector("#badge .ft-badge[data-exact=false]")
-    start(page, "64 px")
-    finish(page)
-    assert page.locator("#canvas-fast .ft-badge").inner_text() == "not exact"
-    assert "sharpens the distribution" in page.locator("#canvas-fast .ft-badge").get_attribute("data-tip")
-
-
-def test_a_tolerance_that_is_moved_is_marked_on_the_trace_and_ends_exactness(open_page):
-    page = open_page()
-    take(page, "Cross-Regression", "energy_tolerance")
-    page.wait_for_selector("#badge .ft-badge[data-exact=true]")
-    start(page)
-    assert page.locator("#canvas-fast .ft-badge").inner_text() == "exact"
-    move(page, "knobs", "energy_tolerance", 8)
-    move(page, "knobs", "energy_smoothing", 4)
-    page.wait_for_selector("#badge .ft-badge[data-exact=false]")
-    page.wait_for_selector("#canvas-fast .ft-badge[data-exact=false]")
-    page.wait_for_function("Number(document.querySelector('#trace .ft-chart').dataset.moves) >= 2")
-    assert page.evaluate(STATE) == "running"
-    cancel(page)  # the rest of the picture would show nothing new
-    finish(page)
-    chart = page.locator("#trace .ft-chart")
-    assert chart.get_attribute("data-tokens") == page.locator("#canvas-fast .ft-card").get_attribute("data-tokens")
-    assert "Energy of each draft" in page.inner_text("#trace") and "a knob was moved" in page.inner_text("#trace")
-    assert "deviation from plain decoding" in page.inner_text("#trace") and "drafts accepted (shaded)" in page.inner_text("#trace")
-    assert "tokens equal" not in page.inner_text("#verdict")
-
-
-def test_relaxing_a_rule_in_a_run_acts_and_ends_the_match_of_the_seed(open_page):
-    page = open_page()
-    page.wait_for_selector("#badge .ft-badge[data-exact=true]")
-    assert page.locator("#knobs .ft-knob[data-knob=verify] select").input_value() == "match seed"
-    start(page)
-    choose(page, "knobs", "relax", "additive")
-    page.wait_for_selector("#badge .ft-badge[data-exact=false]")
-    page.wait_for_selector("#canvas-fast .ft-badge[data-exact=false]")
-    page.wait_for_function("Number(document.querySelector('#trace .ft-chart').dataset.moves) >= 1")
-    assert page.evaluate(STATE) == "running"
-    cancel(page)  # what a finished one says of equal tokens: test_panels.py
-    finish(page)
-    assert "tokens equal" not in page.inner_text("#verdict") and page.locator("#messages p[data-kind=error]").count() == 0
-
-
-def test_the_map_is_drawn_without_asking_the_server(raced):
-    page, asked = raced, []
-    page.on("request", lambda r: asked.append(r.url))
-    page.locator("#overlay input").evaluate("r => { r.value = 80; r.dispatchEvent(new Event('input')); }")
-    page.select_option("#overlay select", "entropy")
-    assert page.locator("#canvas-plain .ft-overlay").evaluate("c => [c.hidden, c.width, c.style.opacity]") == [False, 8, "0.8"]
-    page.locator("#canvas-plain .ft-frame").hover(position={"x": 20, "y": 20})
-    assert page.locator("#canvas-fast .ft-readout").inner_text().startswith("token ")
-    page.locator("#trace canvas").first.hover(position={"x": 60, "y": 40})
-    assert "of 64 · " in page.inner_text("#trace output")
-    page.locator("#trace canvas").first.focus()
-    page.keyboard.press("End")
-    assert page.inner_text("#trace output").startswith("number 64 of 64")  # what is pointed at can be read without a pointer, too
-    assert page.locator("#trace canvas").first.get_attribute("aria-valuetext") == page.inner_text("#trace output")
-    assert page.inner_text("#odds output") == "row 8, column 8"
-    assert "(drawn)" in page.locator("#odds canvas").get_attribute("aria-valuetext")
-    page.select_option("#overlay select", "top")
-    assert not page.locator("#canvas-fast .ft-overlay").evaluate("c => c.hidden")
-    page.select_option("#overlay select", "pass")
-    marked = "c => Array.from(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).filter((x, i) => i % 4 === 3 && x).length"
-    assert 1 <= page.locator("#canvas-fast .ft-overlay").evaluate(marked) <= 16  # what one pass has committed
-    assert page.locator("#canvas-plain .ft-overlay").evaluate(marked) == 1
-    depth = page.locator("#overlay option[value=depth]")
-    assert (depth.get_attribute("disabled"), depth.inner_text()) == ("", "Draft depth (SJD++ records no depth)")
-    assert "SJD++ drafts no trees" in page.inner_text("#tree")
-    assert asked == []
-
-
-def test_trees_are_drawn_and_their_candidates_can_be_read(open_page):
-    page = open_page()
-    take(page, "EAGLE-2", "nodes")
-    page.uncheck("#compare input")
-    choose(page, "settings", "size", "64 px")
-    page.click("#generate")
-    finish(page)
-    assert int(page.locator("#tree .ft-chart").get_attribute("data-trees")) > 0
-    assert page.locator("#trace .ft-chart").get_attribute("data-tokens") == "64"
-    asked = []
-    page.on("request", lambda r: asked.append(r.url))
-    page.select_option("#overlay select", "depth")
-    assert page.locator("#canvas-fast .ft-overlay").evaluate("c => [c.hidden, c.width]") == [False, 8]
-    page.locator("#canvas-fast .ft-frame").hover(position={"x": 40, "y": 200})
-    assert page.inner_text("#canvas-fast .ft-readout").startswith("token ")
-    assert "depth" in page.inner_text("#tree figcaption >> nth=1")
-    page.wait_for_selector("#tree .ft-chart[data-patches]")
-    page.locator("#tree canvas").first.focus()
-    page.keyboard.press("Home")
-    assert "candidate 1 of" in page.inner_text("#tree output")
-    assert asked == []
-
-
-def test_a_small_draft_grows_into_the_picture_and_its_repairs_are_mapped(open_page):
-    """MuLo-SD at 256 pixels, drafted at 128: τ and l act while it runs, and the map tells what was redrawn next to a rejected token."""
-    page = open_page()
-    take(page, "MuLo-SD", "least_mass")
-    assert "0.0001" in page.inner_text("#knobs .ft-knob[data-knob=least_mass]")
-    move(page, "knobs", "least_mass", int(np.abs(np.array(stops(LEAST)) - 0.02).argmin()))
-    page.uncheck("#compare input")
-    start(page, sides=("fast",))
-    assert page.evaluate(STATE) == "running"
-    for knob in ("least_mass", "radius"):
-        assert page.locator(f"#knobs .ft-knob[data-knob={knob}] input").is_enabled()
-    move(page, "knobs", "radius", 1)
-    finish(page)
-    assert page.locator("#canvas-fast .ft-card").get_attribute("data-tokens") == "1024"
-    page.wait_for_function("document.querySelector('#overlay .ft-legend').innerText.includes('redrawn next to a rejected one')")
-    assert page.locator("#canvas-fast .ft-badge").inner_text() == "not exact"
-
-
-def test_it_fits_a_phone_and_shows_its_models(open_page):
-    page = open_page(390, 844)
-    assert page.evaluate("document.documentElement.scrollWidth") == 390
-    page.get_by_role("tab", name="Models").click()
-    page.wait_for_selector('.ft-model[data-model="pictogram"]')
-    assert page.evaluate("document.documentElement.scrollWidth") == 390

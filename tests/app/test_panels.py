@@ -20,23 +20,9 @@ from engine.core import Prompt
 from engine.mesh.fit import Fit
 from engine.methods import find
 from engine.run import generate
+from tests.app.boards import board, numbers
 
 SCRIPTS = sorted(Path(app.ui.panels.__file__).parent.glob("*.js"))
-
-
-def board(picto, name: str, steps: int | None = None, **knobs) -> Board:
-    """A board after some steps, or at the end."""
-    method, given = find(name)
-    made = Board(generate(picto, method, Prompt("a red apple", seed=5, size=64), given | knobs))
-    for step in made.run:
-        made.add(step)
-        if made.count == steps:
-            break
-    return made
-
-
-def numbers(text: str, kind: type = np.uint8) -> np.ndarray:
-    return np.frombuffer(base64.b64decode(text), kind)
 
 
 def test_encode_is_small_plain_data(picto):
@@ -44,12 +30,12 @@ def test_encode_is_small_plain_data(picto):
     value = canvas.encode(shown, shown.picture(), canvas.scales([shown]), "fast", "SJD++", None)
     assert len(json.dumps(value)) < 40_000
     assert (value["rows"], value["columns"], value["limit"], value["state"]) == (8, 8, 64, "running")
-    committed = numbers(value["maps"]["accepted"]) > 0
+    committed = numbers(value["maps"]["accepted"], np.uint8) > 0
     assert committed.sum() == len(shown.run.tokens) == value["totals"]["tokens"]
-    assert (numbers(value["maps"]["step"]) > 0).tolist() == committed.tolist()
+    assert (numbers(value["maps"]["step"], np.uint8) > 0).tolist() == committed.tolist()
     assert numbers(value["tokens"], np.int32)[shown.run.positions].tolist() == shown.run.tokens
-    assert not (numbers(value["draft"]).astype(bool) & committed).any()
-    assert 0 < numbers(value["draft"]).sum() <= 7
+    assert not (numbers(value["draft"], np.uint8).astype(bool) & committed).any()
+    assert 0 < numbers(value["draft"], np.uint8).sum() <= 7
 
 
 def test_a_small_draft_shows_through_until_its_tokens_are_committed(picto, monkeypatch):
@@ -62,7 +48,7 @@ def test_a_small_draft_shows_through_until_its_tokens_are_committed(picto, monke
         shown.add(step)
         through, picture = shown.foreseen(), shown.picture()
         value = canvas.encode(shown, picture, canvas.scales([shown]), "fast", "MuLo-SD", None)
-        assert numbers(value["draft"]).astype(bool).tolist() == through.tolist()
+        assert numbers(value["draft"], np.uint8).astype(bool).tolist() == through.tolist()
         drafted = len(shown.small) * 4  # finer tokens that the small rows cover
         if not shown.ended:
             assert through.sum() == drafted - len(shown.run.tokens) and not through[shown.run.positions].any()
@@ -72,8 +58,8 @@ def test_a_small_draft_shows_through_until_its_tokens_are_committed(picto, monke
             assert np.abs(picture[~where].astype(int) - own[~where]).max() <= 1 and (picture[where] != own[where]).any()
         seen |= set(value["kinds"])
     assert seen == {2, 3, 4} and not shown.foreseen().any()
-    assert set(numbers(value["maps"]["accepted"])) == seen  # rejected, accepted, redrawn: and none that was nobody's draft
-    assert (numbers(value["maps"]["probability"]) > 0).all()
+    assert set(numbers(value["maps"]["accepted"], np.uint8)) == seen  # rejected, accepted, redrawn: and none that was nobody's draft
+    assert (numbers(value["maps"]["probability"], np.uint8) > 0).all()
     assert (shown.picture() == shown.run.result()).all()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import secrets
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -13,18 +12,11 @@ import httpx
 import pytest
 
 from app.requests import meshes
-from tests.app.conftest import ROOT, Served, serving
-from tests.app.visitor import QUICK, Visitor
+from tests.app.conftest import ROOT, Served
+from tests.app.visitor import QUICK, Visitor, wait_until
 
 SECRET = "seven violet bicycles"
 CHAIR = (meshes.EXAMPLES / "chair.ply").read_bytes()
-
-
-@pytest.fixture(scope="module")
-def served(picto_folder, lowpoly_folder, tmp_path_factory) -> Iterator[Served]:
-    """A studio of its own: Gradio writes an error into the log for some of what is asked here."""
-    with serving(tmp_path_factory.mktemp("shared"), picto_folder, lowpoly_folder) as (studio, _):
-        yield studio
 
 
 def status(visitor: Visitor, path: str) -> int:
@@ -121,36 +113,12 @@ def test_a_visitor_cannot_take_anothers_upload_as_input(owner, visit, served):
 
 
 def test_what_a_visitor_made_is_gone_when_they_leave(visit, served):
-    leaving = Visitor(served.address)
-    with leaving.http.stream("GET", f"/gradio_api/heartbeat/{leaving.session}") as beat:
-        lines = beat.iter_lines()  # the connection lasts as long as this is kept
-        next(lines)
+    with Visitor(served.address).present() as leaving:
         file = files_of(leaving.generate())[0]
-    leaving.http.close()
-    pause = threading.Event()
-    for _ in range(600):  # the server notices by itself
-        if not Path(file).parent.exists():
-            break
-        pause.wait(0.1)
-    assert not Path(file).parent.exists() and status(visit(), file) == 403
+    assert wait_until(lambda: not Path(file).parent.exists()) and status(visit(), file) == 403
 
 
 # ---------------------------------------------------------------- events and history
-
-
-def test_another_visitors_events_are_not_heard(owner, visit, served):
-    running = owner[0]
-    number = running.handler("run")
-    lines: list[str] = []
-    data = running.filled("image", {"size": "256 px"}, compare=False)
-    following = threading.Thread(target=lambda: lines.extend(running.follow(number, data)))
-    following.start()
-    overheard = [
-        listen(served, guess) for guess in ("", running.session[:-1], running.session.upper() + "0", secrets.token_hex(6), "*", "%")
-    ]
-    following.join()
-    assert '"process_completed"' in lines[-1] and '"success":true' in lines[-1]
-    assert all("process_generating" not in each and "event_id" not in each for each in overheard)
 
 
 def listen(served: Served, session: str) -> str:
@@ -167,13 +135,17 @@ def heard(http: httpx.Client, path: str, **asked: str) -> str:
         return ""
 
 
-def test_guessed_events_are_neither_read_nor_cancelled(owner, visit):
+def test_another_visitors_events_are_neither_heard_nor_read_nor_cancelled(owner, visit, served):
     running, other = owner[0], visit()
     number = running.handler("run")
     lines: list[str] = []
     data = running.filled("image", {"size": "256 px"}, compare=False)
     following = threading.Thread(target=lambda: lines.extend(running.follow(number, data)))
     following.start()
+    overheard = [
+        listen(served, guess) for guess in ("", running.session[:-1], running.session.upper() + "0", secrets.token_hex(6), "*", "%")
+    ]
+    assert all("process_generating" not in each and "event_id" not in each for each in overheard)
     for event in ("", "0", secrets.token_hex(16)):
         body = {"session_hash": other.session, "fn_index": number, "event_id": event}
         other.http.post("/gradio_api/cancel", json=body)

@@ -94,17 +94,6 @@ def test_the_times_of_the_page(browser, shipped):
     context.close()
 
 
-@contextmanager
-def visit(address: str) -> Iterator[Visitor]:
-    """A visitor with an open page; closing it tells the server that they left."""
-    visitor = Visitor(address)
-    with visitor.http.stream("GET", f"/gradio_api/heartbeat/{visitor.session}") as beat:
-        lines = beat.iter_lines()  # the connection lasts as long as this is held
-        next(lines)
-        yield visitor.opened("mesh")
-    visitor.http.close()
-
-
 def updates(visitor: Visitor, dice: random.Random) -> Iterator[str]:
     """The lines of a picture's run."""
     return visitor.follow(visitor.handler("run"), visitor.filled("image", QUICK["image"], seed=dice.randrange(1000)))
@@ -158,8 +147,8 @@ def test_runs_of_several_visitors_all_end(shipped):
         dice = random.Random(number)
         for script in (picture, mesh, cancelled, abandoned, fidgeting) * ROUNDS:
             started = time.monotonic()
-            with visit(shipped.address) as visitor:
-                ended = script(visitor, dice)
+            with Visitor(shipped.address).present() as visitor:
+                ended = script(visitor.opened("mesh"), dice)
             with lock:
                 count[script.__name__ if ended else "lost"] += 1
                 seconds.extend([time.monotonic() - started] * (script in (picture, mesh)))

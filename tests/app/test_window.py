@@ -12,7 +12,7 @@ import pytest
 from app.requests import meshes
 from engine.mesh.read import READERS
 from tests.app.conftest import ROOT, Served
-from tests.app.runs.test_runs import drop
+from tests.app.race_page import drop
 
 
 def fetched(served: Served, path: str) -> tuple[str, bytes]:

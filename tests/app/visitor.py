@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -22,6 +25,16 @@ STRANGE = [  # values that some field may take
 OURS = re.compile(r'File ".*/(app/(?!server/)|engine/)[^"]*\.py", line \d+')  # the server's door is around every request
 
 
+def wait_until(holds: Callable[[], Any], seconds: float = 60) -> bool:
+    """True as soon as something holds; False if it still does not after these seconds."""
+    pause, deadline = threading.Event(), time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        pause.wait(0.05)
+    return True
+
+
 def bug_in(log: str) -> str:
     """The first error of ours that a studio has printed, "" if none: Gradio prints its own for what no page sends."""
     return next((error[-3000:] for error in log.split("Traceback")[1:] if OURS.search(error)), "")
@@ -36,6 +49,15 @@ class Visitor:
         self.config = self.http.get("/config").json()
         self.components = {c["id"]: c for c in self.config["components"]}
         self.handlers = {d["id"]: d for d in self.config["dependencies"]}
+
+    @contextmanager
+    def present(self) -> Iterator[Visitor]:
+        """The same, with an open page; at the end it is closed, which the server notices by itself."""
+        with self.http.stream("GET", f"/gradio_api/heartbeat/{self.session}") as beat:
+            lines = beat.iter_lines()  # the connection lasts as long as this is held
+            next(lines)
+            yield self
+        self.http.close()
 
     def handler(self, name: str, tab: str = "image") -> int:
         """The number of a handler of a tab; the tabs are built one after the other."""

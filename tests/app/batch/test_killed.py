@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import random
 import subprocess
@@ -10,29 +9,21 @@ import sys
 import time
 from pathlib import Path
 
-from app.batch import table
-from app.batch.folder import ROW, BatchFolder
+from app.batch.folder import BatchFolder
 from app.batch.inputs import read_inputs
+from tests.app.batch import lists
+from tests.app.batch.lists import CODE, OPTIONS, ROOT, marks, rows_of
 
-ROOT = Path(__file__).resolve().parents[3]
 COUNT, KILLS = 80, 4
 LIMIT = 300.0  # seconds that a start may take to its kill
-CODE = "import sys; from app import cli; sys.exit(cli.main(sys.argv[1:]))"
 WORDS = ("apple", "cat", "dog", "fish", "star", "tree", "balloon", "house")
 COLOURS = ("red", "blue", "green", "yellow", "white")
 
 
 def start(prompts: Path, out: Path) -> subprocess.Popen:
     """The batch in a process of its own."""
-    options = ["--method", "sjdpp", "--set", "window=8", "--size", "64", "--dtype", "float32", "--no-sheet"]
-    command = [sys.executable, "-c", CODE, "batch", str(prompts), "--out", str(out), *options]
+    command = [sys.executable, "-c", CODE, "batch", str(prompts), "--out", str(out), *OPTIONS, "--no-sheet"]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-def marks(out: Path) -> dict[str, tuple[int, int]]:
-    """Of each result when it was written and where: a result that is made again has another."""
-    found = {path.parent.name: path.stat() for path in out.glob(f"results/[!.]*/{ROW}")}
-    return {name: (stat.st_mtime_ns, stat.st_ino) for name, stat in found.items()}
 
 
 def kill(running: subprocess.Popen, out: Path, count: int, pause: float) -> None:
@@ -51,9 +42,9 @@ def test_80_prompts_killed_four_times_are_80_results_each_made_once(tmp_path: Pa
     seed = int(os.environ.get("FORETOKEN_TEST_SEED") or random.randrange(10**6))
     print(f"FORETOKEN_TEST_SEED={seed}")  # pytest shows it where the test fails
     moments = random.Random(seed)
-    prompts, out = tmp_path / "prompts.txt", tmp_path / "out"
+    out = tmp_path / "out"
     scenes = [f"a {colour} {word}" for colour in COLOURS for word in WORDS]
-    prompts.write_text("\n".join(scenes * (COUNT // len(scenes))), encoding="utf-8")  # equal lines differ in their seeds
+    prompts = lists.prompts(tmp_path, scenes * (COUNT // len(scenes)))  # equal lines differ in their seeds
     before: dict[str, tuple[int, int]] = {}
     for count in sorted(moments.choices(range(COUNT - 20), k=KILLS)):
         kill(start(prompts, out), out, count, moments.uniform(0.0, 0.3))
@@ -63,8 +54,7 @@ def test_80_prompts_killed_four_times_are_80_results_each_made_once(tmp_path: Pa
     assert before and len(before) < COUNT
     assert start(prompts, out).wait() == 0
     assert marks(out).items() >= before.items() and len(marks(out)) == COUNT
-    with (out / table.NAME).open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_of(out)
     assert [row["status"] for row in rows] == ["done"] * COUNT == ["done"] * len(rows)
     assert [row["input"] for row in rows] == scenes * (COUNT // len(scenes))
     assert len({row["hash"] for row in rows}) == len({row["file"] for row in rows}) == COUNT

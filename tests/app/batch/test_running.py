@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from PIL import Image
 
 from app import cli
 from app.batch import making, table
-from app.batch.folder import ROW, BatchFolder, alone, stored
+from app.batch.folder import BatchFolder, alone, stored
 from app.batch.inputs import Entry, read_inputs
 from app.batch.plan import Plan
 from app.batch.progress import Progress, duration
@@ -21,32 +21,7 @@ from app.batch.running import Batch
 from app.batch.sheet import COLUMNS as ACROSS
 from engine.core import Prompt
 from engine.errors import BadOutput
-
-ROOT = Path(__file__).resolve().parents[3]
-PROMPTS = ["a red apple", "two cats", "a green balloon", "a dog and a tree", "a yellow star", "a red apple"]
-OPTIONS = ["--method", "sjdpp", "--set", "window=8", "--size", "64", "--dtype", "float32"]
-
-
-def prompts(folder: Path, lines: list[str] = PROMPTS) -> Path:
-    path = folder / "prompts.txt"
-    path.write_text("\n".join(lines), encoding="utf-8")
-    return path
-
-
-def rows_of(out: Path) -> list[dict[str, str]]:
-    with (out / table.NAME).open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-def marks(out: Path) -> dict[str, tuple[int, int]]:
-    """Of each result when it was written and where: a result that is made again has another."""
-    found = {path.parent.name: path.stat() for path in out.glob(f"results/*/{ROW}")}
-    return {name: (stat.st_mtime_ns, stat.st_ino) for name, stat in found.items()}
-
-
-def pixels(path: Path) -> bytes:
-    with Image.open(path) as picture:
-        return picture.tobytes()
+from tests.app.batch.lists import CHAIR, OPTIONS, PROMPTS, made, marks, pixels, prompts, rows_of
 
 
 def test_each_prompt_becomes_the_picture_that_the_image_command_makes(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -70,20 +45,27 @@ def test_each_prompt_becomes_the_picture_that_the_image_command_makes(tmp_path: 
     assert {name: mark for name, mark in marks(out).items() if name in before} == before and len(marks(out)) == 7
 
 
-def test_bad_lines_are_refused_and_the_others_are_made(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    path, out = tmp_path / "list.csv", tmp_path / "out"
-    path.write_text("prompt,seed,size\na red apple,,\n,3,\ntwo cats,no,\nxyzzy,,\na dog,1,100\na cat,1,\n", encoding="utf-8")
-    assert cli.main(["batch", str(path), "--out", str(out), *OPTIONS, "--no-sheet"]) == 2
-    said = capsys.readouterr()
-    rows = rows_of(out)
-    assert [row["status"] for row in rows] == ["done", "failed", "failed", "failed", "failed", "done"]
-    told = ("no prompt", "'no' is not a whole number", "knows no word", "not 100")
-    assert all(part in row["error"] and row["error"] in said.err for part, row in zip(told, rows[1:5], strict=True))
-    assert "2 of 6 done" in said.out and "4 failed" in said.out and "Traceback" not in said.err
-    path.write_text("prompt,seed,size\na red apple,,\na bee,3,\ntwo cats,,\na fish,,\na dog,1,64\na cat,1,\n", encoding="utf-8")
+@pytest.mark.parametrize("at_once", ["1", "3"])
+def test_bad_lines_and_bugs_fail_and_the_others_are_made(at_once: str, tmp_path: Path, monkeypatch, capsys) -> None:
+    lines = ["prompt,seed,size", "a red apple,,", ",3,", "two cats,no,", "xyzzy,,", "a dog,1,100", "a bee,5,", "a cat,1,"]
+    out, plain = tmp_path / "out", making.Maker.prompt
+
+    def prompt(self: making.Maker, entry: Entry, given: Any) -> Prompt:
+        if entry.text == "a bee":
+            raise ZeroDivisionError("a bug")
+        return plain(self, entry, given)
+
+    monkeypatch.setattr(making.Maker, "prompt", prompt)
+    code, rows = made(prompts(tmp_path, lines, "list.csv"), out, "--at-once", at_once, "--retries", "0")
+    assert code == 2 and [row["status"] for row in rows] == ["done", *["failed"] * 5, "done"]
+    told, said = ("no prompt", "'no' is not a whole number", "knows no word", "not 100", "a bug"), capsys.readouterr()
+    assert all(part in row["error"] and row["error"] in said.err for part, row in zip(told, rows[1:6], strict=True))
+    assert "2 of 7 done" in said.out and "5 failed" in said.out and said.err.count("Traceback") == 1  # a bug keeps its own
+    monkeypatch.undo()
     before = marks(out)
-    assert cli.main(["batch", str(path), "--out", str(out), *OPTIONS, "--no-sheet"]) == 0
-    assert [row["status"] for row in rows_of(out)] == ["done"] * 6 and marks(out).items() >= before.items()
+    mended = prompts(tmp_path, [*lines[:2], "a bee,3,", "two cats,,", "a fish,,", "a dog,1,64", *lines[-2:]], "list.csv")
+    code, rows = made(mended, out, "--at-once", at_once)
+    assert code == 0 and [row["status"] for row in rows] == ["done"] * 7 and marks(out).items() >= before.items()
 
 
 class Fails(making.Maker):
@@ -233,7 +215,7 @@ def test_the_table_holds_any_text(tmp_path: Path) -> None:
 def test_clouds_become_meshes(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     clouds = tmp_path / "clouds"
     clouds.mkdir()
-    (clouds / "chair.ply").write_bytes((ROOT / "assets/examples/clouds/chair.ply").read_bytes())
+    shutil.copy(CHAIR, clouds)
     (clouds / "damaged.ply").write_text("ply\n")
     out = tmp_path / "out"
     command = ["batch", str(clouds), "--out", str(out), "--method", "xspecmesh", "--faces", "24", "--formats", "obj", "--up", "y"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import signal
 import socket
@@ -17,8 +16,8 @@ from app import cli
 from app.batch.inputs import Entry
 from app.batch.with_ray import Pool, check_address, error_in, parts, path_of_code, pool
 from engine.errors import BadFile, NotSupported
+from tests.app.batch.lists import CODE, ROOT, prompts, rows_of
 
-ROOT = Path(__file__).resolve().parents[3]
 HAS_RAY = find_spec("ray") is not None and find_spec("pyarrow") is not None
 WORDS = ("apple", "cat", "dog", "fish", "star", "tree", "balloon", "house")
 
@@ -101,8 +100,17 @@ def test_a_machine_that_does_not_see_the_folder_ends_the_batch_with_a_sentence(t
 
 @pytest.mark.skipif(HAS_RAY, reason="Ray is installed here")
 def test_without_ray_it_says_what_to_install(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    (tmp_path / "prompts.txt").write_text("a red apple\n")
-    command = ["batch", str(tmp_path / "prompts.txt"), "--out", str(tmp_path / "out"), "--method", "sjdpp", "--size", "64", "--ray"]
+    command = [
+        "batch",
+        str(prompts(tmp_path, ["a red apple"])),
+        "--out",
+        str(tmp_path / "out"),
+        "--method",
+        "sjdpp",
+        "--size",
+        "64",
+        "--ray",
+    ]
     assert cli.main(command) == 2
     assert "Install it" in capsys.readouterr().err
 
@@ -110,14 +118,12 @@ def test_without_ray_it_says_what_to_install(tmp_path: Path, capsys: pytest.Capt
 @pytest.mark.skipif(not HAS_RAY, reason="Ray Data is not installed: pip install 'ray[data]>=2.60,<2.64'")
 @pytest.mark.parametrize("at_once", ["1", "4"])
 def test_an_actor_is_killed_and_nothing_is_lost_or_made_twice(at_once: str, tmp_path: Path) -> None:
-    inputs = tmp_path / "prompts.txt"
-    inputs.write_text("\n".join(f"{n} {word}" for word in WORDS for n in ("one", "two", "three")), encoding="utf-8")
+    inputs = prompts(tmp_path, [f"{n} {word}" for word in WORDS for n in ("one", "two", "three")])
     out = tmp_path / "out"
-    code = "import sys; from app import cli; sys.exit(cli.main(sys.argv[1:]))"
     options = ["--method", "sjdpp", "--size", "64", "--dtype", "float32", "--at-once", at_once]
     command = ["batch", str(inputs), "--out", str(out), *options, "--ray", "--actors", "2"]
     running = subprocess.Popen(
-        [sys.executable, "-c", code, *command], cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        [sys.executable, "-c", CODE, *command], cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )
     told, killed = [], 0
     for line in running.stderr:
@@ -128,8 +134,7 @@ def test_an_actor_is_killed_and_nothing_is_lost_or_made_twice(at_once: str, tmp_
     running.stderr.close()
     assert running.wait() == 0, "".join(told)
     assert killed
-    with (out / "results.csv").open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_of(out)
     made = list(out.glob("results/*/row.json"))
     assert [row["status"] for row in rows] == ["done"] * 24 and len(made) == len({row["hash"] for row in rows}) == 24
     processes = {int(row["process"].rpartition(":")[2]) for row in rows}

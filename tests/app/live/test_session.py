@@ -8,11 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from app.live.session import IDLE, PATIENCE, SILENCE, Sessions
-from engine.core import Prompt
 from engine.decoding.initializers import WINDOW
 from engine.errors import BadKnob
-from engine.methods import find
-from engine.run import generate
+from tests.app.boards import picture_run
 
 VISITORS = ("a", "b", "c", "d")
 
@@ -24,10 +22,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-def run_of(picto, name: str = "sjdpp"):
-    return generate(picto, find(name)[0], Prompt("a cat", size=64))
 
 
 def begun(sessions: Sessions, visitor: str) -> int:
@@ -74,18 +68,22 @@ def test_a_wait_is_estimated_from_the_last_runs_and_from_how_long_this_one_lasts
     for visitor in "bc":
         sessions.enter(visitor)
     assert (sessions.wait("a"), sessions.wait("b"), sessions.wait("c")) == (None, 6.0, 12.0)
+    assert sessions.ahead() == (3, 18.0), "of one who does not wait yet"
     clock.now += 5.0
     assert (sessions.wait("b"), sessions.wait("c")) == (1.0, 7.0)
     clock.now += 5.0
     sessions.renew("a", number)
     assert (sessions.wait("b"), sessions.wait("c")) == (0.0, 6.0)
+    assert sessions.ahead() == (3, 12.0), "a run that lasts longer than usual ends soon"
     sessions.stop("b")
     assert sessions.wait("b") is None and sessions.wait("c") == 0.0
 
 
 def test_a_wait_is_not_guessed_before_a_run_has_ended():
     sessions = Sessions(Clock())
+    assert sessions.ahead() == (0, None)
     number = begun(sessions, "a")
+    assert sessions.ahead() == (1, None)
     sessions.enter("b")
     assert sessions.wait("b") is None
     sessions.end("a", number)  # it was given back without a run
@@ -105,14 +103,6 @@ def test_who_stops_or_leaves_while_waiting_never_begins():
     assert sessions.begin("a", again)
 
 
-def test_a_ticket_that_gradio_never_takes_locks_nobody_out():
-    sessions = Sessions()
-    sessions.enter("a")  # and the generator never starts: a field of the page was refused
-    assert can_run(sessions, "a")
-    sessions.enter("a")
-    assert can_run(sessions, "b") and can_run(sessions, "a")
-
-
 def test_a_ticket_that_nobody_takes_while_the_engine_is_free_expires():
     clock = Clock()
     sessions = Sessions(clock)
@@ -128,15 +118,6 @@ def test_a_ticket_that_nobody_takes_while_the_engine_is_free_expires():
     assert not sessions.busy("b") and not sessions.begin("b", lost)
 
 
-def test_a_ticket_is_good_for_its_visitor_alone():
-    sessions = Sessions()
-    number = sessions.enter("a")
-    assert not sessions.begin("b", number) and not sessions.begin("a", number + 1)
-    assert sessions.begin("a", number)
-    sessions.end("b", number)
-    assert sessions.busy("a")
-
-
 def test_a_run_that_gives_no_sign_loses_the_engine_and_one_that_does_keeps_it():
     clock = Clock()
     sessions = Sessions(clock)
@@ -147,15 +128,6 @@ def test_a_run_that_gives_no_sign_loses_the_engine_and_one_that_does_keeps_it():
     assert sessions.enter("a") is None
     clock.now += 1
     assert can_run(sessions, "a")
-
-
-def test_a_generator_that_was_dropped_with_the_engine_is_stopped_by_the_next(picto):
-    sessions = Sessions()
-    number = begun(sessions, "a")
-    run = run_of(picto)
-    sessions.hold("a", number, [run])
-    sessions.leave("a")  # and Gradio neither goes on with the generator nor closes it
-    assert can_run(sessions, "b") and list(run) == []
 
 
 def test_tabs_know_their_own_tickets():
@@ -171,7 +143,7 @@ def test_runs_of_a_page_that_was_closed_do_not_start(picto):
     sessions = Sessions()
     number = begun(sessions, "a")
     sessions.leave("a")
-    run = run_of(picto)
+    run = picture_run(picto, "sjdpp")
     sessions.hold("a", number, [run])
     assert list(run) == [] and not sessions.present("a")
     sessions.end("a", number)
@@ -180,8 +152,8 @@ def test_runs_of_a_page_that_was_closed_do_not_start(picto):
 
 def test_knobs_reach_the_visitors_own_runs_of_that_method(picto):
     sessions = Sessions()
-    mine = run_of(picto)
-    sessions.hold("a", begun(sessions, "a"), [mine, run_of(picto, "ar")])
+    mine = picture_run(picto, "sjdpp")
+    sessions.hold("a", begun(sessions, "a"), [mine, picture_run(picto, "ar")])
     sessions.move("a", "sjdpp", {"window": 5, "verify": "match seed"})
     sessions.move("a", "sjd", {"window": 7})
     sessions.move("b", "sjdpp", {"window": 9})
@@ -195,7 +167,7 @@ def test_a_stop_that_comes_before_the_runs_still_counts(picto):
     sessions = Sessions()
     number = begun(sessions, "a")
     sessions.stop("a")
-    run = run_of(picto)
+    run = picture_run(picto, "sjdpp")
     sessions.hold("a", number, [run])
     assert list(run) == []
 
@@ -203,7 +175,7 @@ def test_a_stop_that_comes_before_the_runs_still_counts(picto):
 def test_end_frees_the_caches_and_leave_the_folder(picto, tmp_path):
     sessions = Sessions(folder=tmp_path)
     number = begun(sessions, "a")
-    run = run_of(picto)
+    run = picture_run(picto, "sjdpp")
     sessions.hold("a", number, [run])
     next(run)
     folder = sessions.folder("a")
@@ -218,7 +190,7 @@ def test_end_frees_the_caches_and_leave_the_folder(picto, tmp_path):
 def test_closing_stops_all_and_waits_for_the_one_that_goes(picto, tmp_path):
     sessions = Sessions(folder=tmp_path)
     number = begun(sessions, "a")
-    run = run_of(picto)
+    run = picture_run(picto, "sjdpp")
     sessions.hold("a", number, [run])
     waiting = sessions.enter("b")
     sessions.folder("b")
@@ -402,22 +374,3 @@ def test_a_visitor_without_a_run_can_ask_at_any_moment():
                     number = story.sessions.enter(visitor)
                     assert number is not None, f"seed {seed}: {' '.join(story.said)}"
                     story.queue = [entry for entry in story.queue if entry[0] != visitor] + [(visitor, number)]
-
-
-def test_who_does_not_wait_is_told_what_a_run_would_wait_for():
-    now = [0.0]
-    sessions = Sessions(lambda: now[0])
-    assert sessions.ahead() == (0, None)
-    a = sessions.enter("a")
-    assert sessions.begin("a", a) and sessions.ahead() == (1, None), "nothing is known yet"
-    sessions.hold("a", a, [Run()])
-    now[0] = 20.0
-    sessions.end("a", a)
-    a = sessions.enter("a")
-    assert sessions.begin("a", a)
-    now[0] = 25.0
-    assert sessions.ahead() == (1, 15.0)
-    sessions.enter("b")
-    assert sessions.ahead() == (2, 35.0)
-    now[0] = 80.0
-    assert sessions.ahead() == (2, 20.0), "a run that lasts longer than usual ends soon"

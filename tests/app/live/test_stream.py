@@ -8,18 +8,9 @@ import pytest
 from app.live.boards.growing import MISSING, Growing
 from app.live.boards.picture import Board
 from app.live.stream import ACCEPTED, CORRECTED, OWN, PENDING, Costs, Throttle, updates, verdicts
-from engine.core import Prompt, Step
-from engine.methods import find
-from engine.run import generate
+from engine.core import Step
 from engine.trace import Trace
-
-PROMPT = Prompt("a red apple on snow", seed=3, size=64)
-
-
-def start(picto, name: str, **knobs):
-    """A run on the tiny model."""
-    method, given = find(name)
-    return generate(picto, method, PROMPT, given | knobs)
+from tests.app.boards import picture_run
 
 
 def test_throttle_says_yes_once_a_period():
@@ -62,7 +53,7 @@ def test_one_dear_update_does_not_delay_the_next():
 
 
 def test_a_board_has_all_steps_when_it_is_drawn_and_lags_between(picto):
-    boards = [Board(start(picto, "ar"))]
+    boards = [Board(picture_run(picto, "ar"))]
     seen = []
 
     def race(runs):
@@ -78,7 +69,7 @@ def test_a_board_has_all_steps_when_it_is_drawn_and_lags_between(picto):
 
 @pytest.mark.parametrize("period", [0.0, 1e9])
 def test_the_last_picture_always_comes_and_no_number_is_lost(picto, period):
-    boards = [Board(start(picto, "sjdpp", window=8)), Board(start(picto, "ar"))]
+    boards = [Board(picture_run(picto, "sjdpp", window=8)), Board(picture_run(picto, "ar"))]
     seen = list(updates(boards, Throttle(period, share=1e9)))
     assert seen[-1] == {0, 1}
     for board in boards:
@@ -91,7 +82,7 @@ def test_the_last_picture_always_comes_and_no_number_is_lost(picto, period):
 
 
 def test_an_ended_side_is_shown_once_more_while_the_other_goes_on(picto):
-    boards = [Board(start(picto, "ar")), Board(start(picto, "ar"))]
+    boards = [Board(picture_run(picto, "ar")), Board(picture_run(picto, "ar"))]
     runs = updates(boards, Throttle(0.0, share=1e9))
     for _ in runs:
         if boards[0].run.tokens:
@@ -108,7 +99,7 @@ def test_verdicts_tell_drafts_from_the_models_own_tokens():
 
 
 def test_drafts_are_shown_until_they_are_committed(picto):
-    board = Board(start(picto, "sjdpp", window=8))
+    board = Board(picture_run(picto, "sjdpp", window=8))
     board.add(next(board.run))
     tokens, positions = board.drafted()
     assert len(tokens) == len(positions) > 0
@@ -119,7 +110,7 @@ def test_drafts_are_shown_until_they_are_committed(picto):
 
 
 def test_a_partial_picture_shows_what_is_missing(picto):
-    board = Board(start(picto, "ar"))
+    board = Board(picture_run(picto, "ar"))
     board.add(next(board.run))
     picture = board.picture()
     assert len(np.unique(picture[8:, 8:].reshape(-1, 3), axis=0)) == 1
@@ -172,8 +163,8 @@ def test_the_first_fine_picture_waits_until_the_run_has_paid_for_it(picto, monke
 
 
 def test_equal_pictures_are_decoded_once(picto, monkeypatch):
-    fast, plain = Board(start(picto, "sjdpp", window=8, verify="match seed")), Board(start(picto, "ar"))
-    other = Board(generate(picto, find("ar")[0], Prompt("a cat", seed=4, size=64), {}))
+    fast, plain = Board(picture_run(picto, "sjdpp", window=8, verify="match seed")), Board(picture_run(picto, "ar"))
+    other = Board(picture_run(picto, "ar", 4, "a cat"))
     for board in (fast, plain, other):
         for step in board.run:
             board.add(step)

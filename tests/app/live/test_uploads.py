@@ -244,9 +244,9 @@ def test_a_full_disk_costs_neither_the_mesh_nor_the_rest(tab, monkeypatch, place
 
 def test_others_go_on_while_a_large_file_is_read(visit):
     """Reading does not hold the main process: another visitor's requests are answered before it ends."""
-    grid = np.stack(np.meshgrid(np.arange(420), np.arange(420)), -1).reshape(-1, 2)
+    grid = np.stack(np.meshgrid(np.arange(280), np.arange(280)), -1).reshape(-1, 2)
     lines = [f"v {x} {y} {(x * y) % 17}" for x, y in grid.tolist()]
-    lines += [f"f {i} {i + 1} {i + 420}" for i in range(1, 420 * 419)]
+    lines += [f"f {i} {i + 1} {i + 280}" for i in range(1, 280 * 279)]
     reader, other = visit(), visit()
     came: list[str] = []
     reading = threading.Thread(target=lambda: came.append(reader.upload("big.obj", "\n".join(lines).encode())))

@@ -11,7 +11,6 @@ from zipfile import ZipFile
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from app import cli
@@ -23,44 +22,30 @@ from app.runs.mesh_pictures import Drawn
 from app.runs.replay_page import script_text
 from app.ui.panels import canvas
 from app.ui.panels.made import made_with
-from engine.core import Prompt
 from engine.errors import BadFile, NotSupported
 from engine.mesh.read import read
-from engine.methods import find
-from engine.run import Run, generate
-from tests.app.test_mesh_board import CHAIR
+from tests.app.boards import CHAIR, mesh_run, picture_run, played
+from tests.app.conftest import Watched
+from tests.app.race_page import drag
 
 LARGEST = 4_000_000  # bytes of a file that people send each other
 WORDS = "a <b>red</b> apple & </script> “two” cats"
 
 
-def picture_run(picto, name: str, seed: int = 3) -> Run:
-    """A finished picture of 64 pixels."""
-    return generate(picto, find(name)[0], Prompt(WORDS, seed=seed, size=64), {}, name=name).finish()
-
-
-def mesh_run(low, name: str) -> Run:
-    """A finished mesh of a few faces."""
-    prompt = Prompt(points=torch.from_numpy(read(CHAIR).points), seed=7, size=40)
-    return generate(low, find(name)[0], prompt, {}, name=name).finish()
-
-
 @pytest.fixture(scope="module")
 def pictures(picto, tmp_path_factory) -> list[Path]:
     """The folders of two pictures: SJD++, then plain decoding."""
-    return [history.save(picture_run(picto, name), tmp_path_factory.mktemp(name)) for name in ("sjdpp", "ar")]
+    return [history.save(picture_run(picto, name, 3, WORDS).finish(), tmp_path_factory.mktemp(name)) for name in ("sjdpp", "ar")]
 
 
 @pytest.fixture(scope="module")
 def meshes(low, tmp_path_factory) -> list[Path]:
     """The same of meshes."""
-    return [history.save(mesh_run(low, name), tmp_path_factory.mktemp(name), read(CHAIR)) for name in ("xspecmesh", "ar")]
+    return [history.save(mesh_run(low, name, size=40).finish(), tmp_path_factory.mktemp(name), read(CHAIR)) for name in ("xspecmesh", "ar")]
 
 
 def test_a_saved_picture_comes_back_without_its_model(picto, tmp_path):
-    made = Board(generate(picto, find("sjdpp")[0], Prompt(WORDS, seed=3, size=64), {"window": 8}))
-    for step in made.run:
-        made.add(step)
+    made = played(picture_run(picto, "sjdpp", 3, WORDS, window=8))
     back = exporting.played(Board(FinishedRun.open(history.save(made.run, tmp_path))))
     assert back.run.finished and back.ended and back.run.totals == pytest.approx(made.run.totals)
     assert (back.verdict == made.verdict).all() and (back.token == made.token).all() and (back.step == made.step).all()
@@ -72,16 +57,13 @@ def test_a_saved_picture_comes_back_without_its_model(picto, tmp_path):
 
 
 def test_a_saved_mesh_comes_back_without_its_model(low, meshes):
-    run = mesh_run(low, "xspecmesh")
-    made = MeshBoard(run)
-    for step in run.steps:
-        made.add(step)
+    made = played(mesh_run(low, "xspecmesh", size=40))
     back = exporting.played(MeshBoard(FinishedRun.open(meshes[0])))
     assert len(back.faces) and (back.records == made.records).all()
 
 
 def test_what_cannot_be_replayed_is_a_sentence(picto, pictures, meshes, tmp_path):
-    run = generate(picto, find("ar")[0], Prompt("a cat", size=64), {})
+    run = picture_run(picto, "ar")
     next(run)
     run.stop()
     with pytest.raises(BadFile, match="was stopped before its end"):
@@ -110,7 +92,7 @@ def test_tokens_fill_a_picture(shape, count, found):
 
 
 def test_the_folders_in_the_archive_are_runs(picto, tmp_path):
-    runs = [picture_run(picto, name) for name in ("sjdpp", "ar")]
+    runs = [picture_run(picto, name, 3, WORDS).finish() for name in ("sjdpp", "ar")]
     with ZipFile(race_files.write_folders(runs, tmp_path / "runs.zip")) as file:
         file.extractall(tmp_path / "out")
     found = sorted((tmp_path / "out").iterdir())
@@ -137,7 +119,7 @@ def test_the_command_writes_the_kind_of_its_ending(pictures, tmp_path, capsys, m
 
 
 def test_three_or_four_runs_race_in_one_file(picto, pictures, meshes, tmp_path, capsys):
-    third = history.save(picture_run(picto, "jacobi"), tmp_path / "third")
+    third = history.save(picture_run(picto, "jacobi", 3, WORDS).finish(), tmp_path / "third")
     folders = [*pictures, third]
     assert cli.main(["export", *map(str, folders), "--out", str(tmp_path / "race.gif")]) == 0
     with Image.open(tmp_path / "race.gif") as gif:
@@ -201,21 +183,15 @@ def test_no_text_ends_a_script():
 @pytest.fixture
 def open_file(browser) -> Iterator[Callable[..., object]]:
     """A function that opens a file without a network; at the end nothing may have gone wrong, and nothing have been asked for."""
-    context, wrong = browser.new_context(offline=True), []
+    context, visits = browser.new_context(offline=True), []
 
     def visit(path: Path, width: int = 1440, height: int = 1000) -> object:
-        page = context.new_page()
-        page.set_viewport_size({"width": width, "height": height})
-        page.on("pageerror", lambda e: wrong.append(f"page error: {e}"))
-        page.on("console", lambda m: wrong.append(f"console: {m.text}") if m.type == "error" else None)
-        page.on("request", lambda r: None if r.url == path.as_uri() or r.url.startswith(("data:", "blob:")) else wrong.append(r.url))
-        page.goto(path.as_uri())
-        page.wait_for_selector("html[data-shown=true]")
-        return page
+        visits.append(Watched(context, path.as_uri(), width, height, "", "html[data-shown=true]"))
+        return visits[-1].page
 
     yield visit
     context.close()
-    assert wrong == []
+    assert [line for each in visits for line in each.wrong] == []
 
 
 def seen(page, side: str) -> int:
@@ -236,7 +212,7 @@ def test_a_file_of_pictures_plays_from_the_disk(open_file, pictures, tmp_path):
         steps.append(seen(page, "plain") + seen(page, "fast"))
         assert page.locator("#trace .ft-chart").get_attribute("data-tokens") == str(seen(page, "fast"))
     assert steps[0] > 0 and (np.diff(steps) > 0).all()
-    page.locator("#replay input").evaluate("(r) => { r.value = 600; r.dispatchEvent(new Event('input')); }")
+    drag(page.locator("#replay input"), 600)
     assert 0 < seen(page, "plain") + seen(page, "fast") < 128  # by their clocks, either side may be ahead
     page.locator("#replay select").select_option("2")
     page.click("#replay [data-do=play]")
@@ -259,7 +235,7 @@ def test_a_file_of_meshes_plays_from_the_disk_on_a_phone(open_file, meshes, tmp_
     view = page.locator("#mesh .ft-mesh")
     whole = int(view.get_attribute("data-accelerated-faces"))
     assert whole > 0 and int(view.get_attribute("data-points")) + 1 > 0
-    page.locator("#mesh-replay input").evaluate("(r) => { r.value = 0; r.dispatchEvent(new Event('input')); }")
+    drag(page.locator("#mesh-replay input"), 0)
     assert view.get_attribute("data-accelerated-faces") == "0"
     page.click("#mesh-replay [data-do=play]")
     page.wait_for_selector("#mesh .ft-mesh[data-replayed='']")

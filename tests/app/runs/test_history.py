@@ -6,24 +6,19 @@ import errno
 import json
 import os
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from app.limits import Limits
 from app.live.session import Sessions
 from app.live.worker import LocalRunner
 from app.runs import finished, history
 from app.runs.mesh_files import write_files
-from app.runs.run_store import Shelf
 from app.server import studio
 from app.ui.method_menu import title_of
 from app.ui.tabs.decoder import Decoder
-from app.ui.tabs.image_tab import PictureRace
-from app.ui.tabs.race import RaceTab
 from engine import files
 from engine.core import Prompt, Sampling
 from engine.errors import BadFile, BadOutput, MissingWeights
@@ -201,20 +196,3 @@ def test_a_presets_run_bears_its_name_on_the_page() -> None:
     runs = Decoder(Sessions(), LocalRunner()).start("visitor", 0, tiny.pictogram(), PROMPT, [("sjdpp_published", {}), ("ar", {})])
     assert [run.name for run in runs] == ["sjdpp_published", "ar"] and runs[0].method.name == "sjdpp"
     assert [title_of(run.name) for run in runs] == ["SJD++ (published)", METHODS["ar"].title]
-
-
-def test_a_history_that_refuses_does_not_cost_the_download(tmp_path: Path) -> None:
-    """Nor does a temporary disk that refuses end the run; each is said in a sentence."""
-    (tmp_path / "file").write_text("")
-    sessions = SimpleNamespace(folder=lambda visitor: tmp_path)
-    tab = SimpleNamespace(sessions=sessions, studio=SimpleNamespace(shelf=Shelf(tmp_path / "file" / "runs", Limits())))
-    tab.path_of = lambda *which: RaceTab.path_of(tab, *which)
-    board = SimpleNamespace(run=run_of("sjdpp_published").finish())
-    shown = PictureRace.offers(None, tab, "visitor", board, None)
-    assert shown["download"].interactive and (tmp_path / "foretoken-sjdpp_published-5.png").exists()
-    assert [message["text"] for message in shown["messages"]] and "not saved to the history" in shown["messages"][0]["text"]
-    tab.studio.shelf = Shelf(tmp_path / "home" / "runs", Limits())
-    sessions.folder = lambda visitor: tmp_path / "file"
-    shown = PictureRace.offers(None, tab, "visitor", board, None)
-    assert not shown["download"].interactive and "not saved to the download" in shown["messages"][0]["text"]
-    assert len(list((tmp_path / "home" / "runs").iterdir())) == 1

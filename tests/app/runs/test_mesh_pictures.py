@@ -9,21 +9,13 @@ from PIL import Image
 from app.live.boards.mesh import MeshBoard
 from app.runs import mesh_pictures, race_files
 from engine.errors import NotSupported
-from tests.app.test_mesh_board import start
+from tests.app.boards import mesh_run, played
 
 
 @pytest.fixture(scope="module")
 def race(low) -> list[MeshBoard]:
     """A method and plain decoding, both finished; the clocks are made up, so that a time means a place."""
-    made = []
-    for name, seconds in (("xspecmesh", 0.1), ("ar", 0.1)):
-        board = MeshBoard(start(low, name, size=24))
-        for step in board.run:
-            step.seconds = seconds
-            board.add(step)
-        board.run.seconds = seconds * len(board.run.steps)
-        made.append(board)
-    return made
+    return [played(mesh_run(low, name, size=24), seconds=0.1) for name in ("xspecmesh", "ar")]
 
 
 def test_a_mesh_after_some_steps_has_the_faces_of_those_steps(race):

@@ -11,23 +11,13 @@ from PIL import Image, ImageSequence
 
 from app.live.boards.picture import Board
 from app.runs import history, race_files
-from engine.core import Prompt
-from engine.methods import find
-from engine.run import generate
+from tests.app.boards import picture_run, played
 
 
 @pytest.fixture
 def boards(picto) -> list[Board]:
     """Plain decoding, then SJD++, both finished; the clocks are made up, so that a time means a place."""
-    made = []
-    for name, seconds in (("ar", 0.1), ("sjdpp", 0.05)):
-        board = Board(generate(picto, find(name)[0], Prompt("a red apple", seed=3, size=64), {}))
-        for step in board.run:
-            step.seconds = seconds
-            board.add(step)
-        board.run.seconds = seconds * len(board.run.steps)
-        made.append(board)
-    return made
+    return [played(picture_run(picto, name, seed=3), seconds=seconds) for name, seconds in (("ar", 0.1), ("sjdpp", 0.05))]
 
 
 def test_the_large_picture_is_the_picture_with_its_settings(boards, tmp_path):

@@ -12,10 +12,8 @@ from app.live.boards.lazy import Lazy
 from app.runs.run_store import Shelf
 from app.server import endpoints, studio
 from app.shared import Shared
-from engine.core import Prompt
 from engine.files import part_beside
-from engine.methods import find
-from engine.run import generate
+from tests.app.boards import picture_run
 
 
 def made(folder: Path, name: str, when: float, size: int = 100) -> Path:
@@ -34,7 +32,7 @@ def names(folder: Path) -> list[str]:
 
 @pytest.fixture
 def ar_run(picto):
-    return generate(picto, find("ar")[0], Prompt("a cat", size=64)).finish()
+    return picture_run(picto, "ar").finish()
 
 
 def test_the_oldest_runs_go_when_there_are_too_many(tmp_path, ar_run):

@@ -8,7 +8,6 @@ import re
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
 from playwright.sync_api import expect
@@ -17,57 +16,16 @@ from app.requests.sides import TIMES
 from app.runs import video
 from app.ui.panels.verdict import quartiles
 from engine.decoding.initializers import WINDOW
-from tests.app.conftest import settle
-from tests.app.test_page import choose, finish, move, take
+from tests.app.race_page import PROMPT, ROWS, choose, drag, drop, drop_path, move, pixels, small, take
 
-CARD = "#canvas-{} .ft-card"
-ROWS = ".ft-runs tbody tr"
 MANY = 250  # files in a folder
-
-
-def small(page) -> None:
-    """A run of 64 pixels, to its end."""
-    choose(page, "settings", "size", "64 px")
-    before = page.locator(ROWS).count()
-    page.click("#generate")
-    page.wait_for_function("([rows, before]) => document.querySelectorAll(rows).length > before", arg=[ROWS, before])
-    finish(page)
-
-
-def drop(page, name: str, content: bytes) -> None:
-    """Drops a file on the page."""
-    text = base64.b64encode(content).decode("ascii")
-    page.evaluate(
-        """([name, text]) => {
-        const data = new DataTransfer();
-        data.items.add(new File([Uint8Array.from(atob(text), (c) => c.charCodeAt(0))], name));
-        document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
-    }""",
-        [name, text],
-    )
-
-
-def drop_path(page, path: Path) -> None:
-    """Drops a file or a folder of the disk on the page, as the system does."""
-    system = page.context.new_cdp_session(page)
-    carried = {"items": [], "files": [str(path)], "dragOperationsMask": 1}
-    for kind in ("dragEnter", "dragOver", "drop"):
-        system.send("Input.dispatchDragEvent", {"type": kind, "x": 300, "y": 400, "data": carried})
-    system.detach()
-
-
-def pixels(page, side: str, layer: str) -> np.ndarray:
-    """What a canvas shows, [rows, columns, 4]."""
-    found = page.locator(f"#canvas-{side} {layer}").evaluate(
-        "c => [c.height, c.width, ...c.getContext('2d').getImageData(0, 0, c.width, c.height).data]"
-    )
-    return np.array(found[2:]).reshape(found[0], found[1], 4)
+CARD = "#canvas-{} .ft-card"
 
 
 @pytest.mark.browser
 def test_the_result_stands_alone_and_the_map_comes_when_asked(open_page, tmp_path):
     page = open_page()
-    page.fill("#prompt textarea, #prompt input", "two cats on snow")
+    page.fill(PROMPT, "two cats on snow")
     page.fill("#seed input", "41")
     page.press("#seed input", "Tab")
     small(page)
@@ -83,7 +41,7 @@ def test_the_result_stands_alone_and_the_map_comes_when_asked(open_page, tmp_pat
     page.click("#overlay [data-do=wipe]")
     expect(page.locator("#canvas-plain")).to_be_hidden()
     assert (pixels(page, "fast", ".ft-other") == pixels(page, "plain", ".ft-picture")).all()
-    page.locator("#canvas-fast .ft-wipe").evaluate("r => { r.value = 250; r.dispatchEvent(new Event('input')); }")
+    drag(page.locator("#canvas-fast .ft-wipe"), 250)
     assert page.locator("#canvas-fast .ft-other").evaluate("c => c.style.clipPath") == "inset(0px 75% 0px 0px)"
     page.wait_for_selector("#gif:not([disabled])")
     with page.expect_download() as found:
@@ -113,7 +71,7 @@ def test_a_replay_is_the_race_again_without_the_server(raced):
     page.on("request", lambda r: asked.append(r.url))
     seen = {}
     for value in (0, 300, 700):
-        page.locator("#replay input").evaluate("(r, v) => { r.value = v; r.dispatchEvent(new Event('input')); }", value)
+        drag(page.locator("#replay input"), value)
         for side in ("fast", "plain"):
             mask = pixels(page, side, ".ft-mask")
             count = int(page.locator(CARD.format(side)).get_attribute("data-replayed"))
@@ -123,7 +81,7 @@ def test_a_replay_is_the_race_again_without_the_server(raced):
         assert int(passes) == seen[value, "plain"]  # plain decoding: a pass for every token
     for side in ("fast", "plain"):
         assert 0 == seen[0, side] <= seen[300, side] <= seen[700, side] <= 64
-    page.locator("#replay input").evaluate("r => { r.value = 300; r.dispatchEvent(new Event('input')); }")
+    drag(page.locator("#replay input"), 300)
     assert int(page.locator("#trace .ft-chart").get_attribute("data-tokens")) == seen[300, "fast"]
     page.click("#replay [data-do=on]")
     counts = [int(page.locator(CARD.format(side)).get_attribute("data-replayed")) for side in ("fast", "plain")]
@@ -135,15 +93,26 @@ def test_a_replay_is_the_race_again_without_the_server(raced):
 
 
 @pytest.mark.browser
-def test_a_row_brings_its_settings_back_or_to_the_left(open_page):
+def test_knobs_are_as_they_were_left(open_page):
     page = open_page()
-    page.fill("#prompt textarea, #prompt input", "three bears")
+    take(page, "sjdpp")
+    assert page.locator("#canvas-fast h3").inner_text() == "SJD++"  # the empty side says what Generate will use
+    move(page, "knobs", "window", 4)
+    take(page, "cross_regression")
+    take(page, "sjdpp")
+    assert page.locator("#knobs .ft-knob[data-knob=window] output").inner_text() == "5"
+
+
+@pytest.mark.browser
+def test_a_row_races_on_the_left_is_found_and_is_deleted(open_page):
+    page = open_page()
+    page.fill(PROMPT, "three bears")
     move(page, "knobs", "window", 4)
     small(page)
     assert page.locator(ROWS).count() == 2
     assert "window 5" in page.locator(ROWS).first.inner_text()
-    take(page, "Cross-Regression", "energy_tolerance")
-    page.fill("#prompt textarea, #prompt input", "a red apple")
+    take(page, "cross_regression")
+    page.fill(PROMPT, "a red apple")
     page.locator(ROWS).first.get_by_role("button", name="Compare with").click()
     page.wait_for_selector("#other-knobs .ft-knob[data-knob=window]")
     assert page.locator("#other .ft-picked b").inner_text() == "SJD++"
@@ -151,8 +120,6 @@ def test_a_row_brings_its_settings_back_or_to_the_left(open_page):
     small(page)
     assert page.locator("#canvas-plain h3").inner_text() == "SJD++" and page.locator("#canvas-fast h3").inner_text() == "Cross-Regression"
     assert page.locator(ROWS).count() == 4
-    page.locator(ROWS).last.get_by_role("button", name="Restore").click()
-    page.wait_for_function("document.querySelector('#prompt textarea, #prompt input')?.value === 'three bears'")
     page.fill(".ft-runs input", "red apple")
     expect(page.locator(ROWS)).to_have_count(2)
     page.fill(".ft-runs input", "")
@@ -161,44 +128,28 @@ def test_a_row_brings_its_settings_back_or_to_the_left(open_page):
 
 
 @pytest.mark.browser
-def test_knobs_are_as_they_were_left(open_page):
+def test_repeated_runs_are_told_with_their_quartiles(open_page):
     page = open_page()
-    take(page, "SJD++", "refresh")
-    page.wait_for_selector("#knobs .ft-knobs[data-name=sjdpp]")  # what auto takes has these knobs, too
-    assert page.locator("#canvas-fast h3").inner_text() == "SJD++"  # the empty side says what Generate will use
-    move(page, "knobs", "window", 4)
-    take(page, "Cross-Regression", "energy_tolerance")
-    take(page, "SJD++", "refresh")
-    assert page.locator("#knobs .ft-knob[data-knob=window] output").inner_text() == "5"
-
-
-@pytest.mark.browser
-def test_a_reload_loses_nothing(open_page):
-    page = open_page()
-    page.fill("#prompt textarea, #prompt input", "three bears")
+    choose(page, "settings", "repeat", "5 times")
     small(page)
-    shown = pixels(page, "fast", ".ft-picture")
-    said = page.inner_text("#verdict .ft-headline")
-    settle(page)
-    page.reload()
-    page.wait_for_selector(ROWS)
-    page.wait_for_function("document.querySelector('#prompt textarea, #prompt input')?.value === 'three bears'")
-    page.wait_for_function("document.querySelector('#canvas-fast .ft-card').dataset.pictures === '1'")
-    assert (pixels(page, "fast", ".ft-picture") == shown).all() and page.inner_text("#verdict .ft-headline") == said
-    assert page.locator("#settings .ft-knob[data-knob=size] select").input_value() == "64 px"
-    expect(page.locator("#replay .ft-replay")).to_be_visible()
+    assert f"Medians of {TIMES} runs" in page.inner_text("#verdict .ft-detail")
+    assert "–" in page.locator(f"{ROWS} >> nth=0").locator("td[data-column=Seconds]").inner_text()
+
+
+def test_quartiles_are_those_of_the_numbers():
+    assert quartiles([5.0, 1.0, 2.0, 4.0, 3.0]) == (2.0, 3.0, 4.0)
 
 
 @pytest.mark.browser
 def test_a_dropped_file_and_a_link_bring_the_settings_back(open_page, served):
     page = open_page()
-    page.fill("#prompt textarea, #prompt input", "three bears")
+    page.fill(PROMPT, "three bears")
     move(page, "knobs", "window", 4)
     small(page)
     folder = served.runs()[-1]
     say = "document.querySelector('#prompt textarea, #prompt input')?.value === '{}'"
     for name in ("result.png", "run.json"):
-        page.fill("#prompt textarea, #prompt input", "something else")
+        page.fill(PROMPT, "something else")
         drop(page, name, (folder / name).read_bytes())
         page.wait_for_function(say.format("three bears"))
     drop(page, "run.json", (folder / "run.json").read_bytes())  # the next drop comes while this one is answered, and is not lost
@@ -215,7 +166,7 @@ def test_a_dropped_file_and_a_link_bring_the_settings_back(open_page, served):
 @pytest.mark.browser
 def test_a_dropped_folder_brings_the_settings_back(open_page, served, tmp_path):
     page = open_page()
-    page.fill("#prompt textarea, #prompt input", "two bears")
+    page.fill(PROMPT, "two bears")
     page.fill("#seed input", "43")
     page.press("#seed input", "Tab")
     move(page, "knobs", "window", 4)
@@ -239,16 +190,3 @@ def test_a_dropped_folder_brings_the_settings_back(open_page, served, tmp_path):
     empty.mkdir()
     drop_path(other, empty)
     other.wait_for_selector("#messages p[data-kind=error]:has-text('holds no settings of a run')")
-
-
-@pytest.mark.browser
-def test_repeated_runs_are_told_with_their_quartiles(open_page):
-    page = open_page()
-    choose(page, "settings", "repeat", "5 times")
-    small(page)
-    assert f"Medians of {TIMES} runs" in page.inner_text("#verdict .ft-detail")
-    assert "–" in page.locator(f"{ROWS} >> nth=0").locator("td[data-column=Seconds]").inner_text()
-
-
-def test_quartiles_are_those_of_the_numbers():
-    assert quartiles([5.0, 1.0, 2.0, 4.0, 3.0]) == (2.0, 3.0, 4.0)

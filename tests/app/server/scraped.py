@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.app.visitor import wait_until
+
 Numbers = dict[tuple[str, frozenset[tuple[str, str]]], float]
-LIMIT = 60.0  # seconds that a test waits for a number
 
 
 def numbers(address: str) -> Numbers:
@@ -32,12 +32,14 @@ def total(found: Numbers, name: str, **labels: str) -> float:
 
 def until(address: str, holds: Callable[[Numbers], bool]) -> Numbers:
     """The samples once they hold something."""
-    pause = threading.Event()
-    for _ in range(int(LIMIT / 0.05)):
-        if holds(found := numbers(address)):
-            return found
-        pause.wait(0.05)
-    raise AssertionError(f"It never held: {found}")
+    seen: list[Numbers] = []
+
+    def now() -> bool:
+        seen.append(numbers(address))
+        return holds(seen[-1])
+
+    assert wait_until(now), f"It never held: {seen[-1]}"
+    return seen[-1]
 
 
 def waiting(count: int) -> Callable[[Numbers], bool]:

@@ -122,4 +122,6 @@ def test_a_file_that_is_no_cloud_is_one_sentence(client, tmp_path):
 
 def test_every_method_that_fits_makes_a_picture(client, picto):
     fits = [name for name, method in METHODS.items() if method.needs <= picto.capabilities]
-    assert {client.predict("a cat", name, 1, 128, api_name="/generate_image")[1]["method"] for name in fits} == set(fits)
+    for name in fits:
+        size = 128 if name == "mulo" else 64  # it drafts at half the size
+        assert client.predict("a cat", name, 1, size, api_name="/generate_image")[1]["method"] == name

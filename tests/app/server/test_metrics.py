@@ -16,6 +16,7 @@ from app.server.metrics import POSITIONS, Metrics
 from engine.diagnostics import per_token
 from engine.methods import find
 from engine.run import Run, generate
+from tests.app.boards import picture_run
 from tests.app.server.scraped import idle, numbers, samples, total, until
 
 DECODING = {  # of a Step: the name of the counter of all of them
@@ -102,7 +103,7 @@ def test_times_are_counted_from_the_request(picto):
     assert samples(metrics.text())["vllm:num_requests_waiting", frozenset()] == 1
     assert sessions.begin("a", number)
     clock.now += 2  # it warms up
-    run = generate(picto, find("sjdpp")[0], pictures.read_prompt("a cat", 1, {"values": {"size": "64 px"}}, picto))
+    run = picture_run(picto, "sjdpp")
     sessions.hold("a", number, [run])
     assert samples(metrics.text())["vllm:num_requests_running", frozenset()] == 1
     run.finish()
@@ -114,27 +115,28 @@ def test_times_are_counted_from_the_request(picto):
     assert total(found, "vllm:time_to_first_token_seconds_sum") == pytest.approx(5 + run.steps[0].seconds)
 
 
-def test_runs_that_follow_each_other_on_a_ticket_count_once_each(picto):
+def begun() -> tuple[Sessions, Metrics, int]:
+    """Sessions whose runs are counted, by what, and the ticket of a visitor who has the engine."""
     sessions = Sessions()
     metrics = Metrics(sessions.running, sessions.waiting)
     sessions.watch(metrics)
     number = sessions.enter("a")
     assert sessions.begin("a", number)
+    return sessions, metrics, number
+
+
+def test_runs_that_follow_each_other_on_a_ticket_count_once_each(picto):
+    sessions, metrics, number = begun()
     for seed in range(3):
-        prompt = pictures.read_prompt("a cat", seed, {"values": {"size": "64 px"}}, picto)
-        sessions.hold("a", number, [generate(picto, find("sjdpp")[0], prompt).finish()])
+        sessions.hold("a", number, [picture_run(picto, "sjdpp", seed).finish()])
     sessions.end("a", number)
     found = samples(metrics.text())
     assert total(found, DECODING["tokens"]) == 3 * 64 and total(found, "vllm:request_success_total") == 1
 
 
 def test_a_stopped_run_is_an_aborted_request(picto):
-    sessions = Sessions()
-    metrics = Metrics(sessions.running, sessions.waiting)
-    sessions.watch(metrics)
-    number = sessions.enter("a")
-    assert sessions.begin("a", number)
-    run = generate(picto, find("sjdpp")[0], pictures.read_prompt("a cat", 0, {"values": {"size": "64 px"}}, picto))
+    sessions, metrics, number = begun()
+    run = picture_run(picto, "sjdpp")
     sessions.hold("a", number, [run])
     next(run)
     sessions.stop("a")
@@ -160,7 +162,7 @@ def test_a_scrape_never_waits_for_itself(picto):
     metrics = Metrics(sessions.running, sessions.waiting)
     seen: list[bytes] = []
     scraping = threading.Thread(target=lambda: seen.append(metrics.text()), daemon=True)
-    run = generate(picto, find("sjdpp")[0], pictures.read_prompt("a cat", 0, {"values": {"size": "64 px"}}, picto)).finish()
+    run = picture_run(picto, "sjdpp").finish()
     with sessions._lock:
         scraping.start()
         metrics.count([run])

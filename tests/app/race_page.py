@@ -1,0 +1,221 @@
+"""The two race tabs of a page in a browser: what a person does there, and what they see. Every wait is for something on the page."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from playwright.sync_api import expect
+
+PROMPT = "#prompt textarea, #prompt input"
+TOKENS = "Number(document.querySelector('#canvas-{} .ft-card').dataset.tokens)"
+STATE = "document.querySelector('#canvas-fast .ft-card').dataset.state"
+VIEW = "document.querySelector('#mesh .ft-mesh').dataset"
+FACES = "Number(" + VIEW + ".{}Faces)"
+SLIDE = "(input, value) => { input.value = value; input.dispatchEvent(new Event('input', { bubbles: true })); }"
+ROWS = "#runs tbody tr"
+LONG = "5 times"  # a race of so many repeats lasts on any machine
+
+
+def drag(slider: Any, value: float) -> None:
+    """Moves a slider to a value, as a drag does."""
+    slider.evaluate(SLIDE, value)
+
+
+def move(page: Any, panel: str, knob: str, stop: int) -> None:
+    """Moves the slider of a knob to one of its stops."""
+    drag(page.locator(f"#{panel} .ft-knob[data-knob={knob}] input"), stop)
+
+
+def choose(page: Any, panel: str, knob: str, choice: str) -> None:
+    """Takes a choice of a menu."""
+    page.locator(f"#{panel} .ft-knob[data-knob={knob}] select").select_option(choice)
+
+
+def take(page: Any, name: str, menu: str = "method") -> None:
+    """Takes the card of a method or preset and waits for its knobs; on a phone the cards of meshes lie in the sheet."""
+    in_a_sheet = menu.startswith("mesh-") and page.viewport_size["width"] < 768
+    if in_a_sheet:
+        page.click("#mesh-bar .ft-summary")
+    page.click(f"#{menu} .ft-picked")
+    page.click(f"#{menu} .ft-method-card[data-name='{name}']")
+    if in_a_sheet:
+        page.locator(".ft-sheet:visible").click()
+    knobs = menu.replace("method", "knobs").replace("other", "other-knobs")
+    page.wait_for_selector(f"#{knobs} .ft-knobs[data-name='{name}']", state="attached")
+
+
+def start(page: Any, size: str = "256 px", sides: tuple[str, ...] = ("fast", "plain")) -> None:
+    """Presses Generate and waits until the sides have tokens; 256 pixels last long enough to be watched."""
+    choose(page, "settings", "size", size)
+    page.click("#generate")
+    page.wait_for_function(" && ".join(f"{TOKENS.format(side)} > 0" for side in sides))
+
+
+def cancel(page: Any, button: str = "#cancel") -> None:
+    """Clicks Cancel where it is, without waiting for a page at rest: it grows, and that wait would last for seconds."""
+    page.locator(button).click(force=True, no_wait_after=True)
+
+
+def finish(page: Any, prefix: str = "") -> None:
+    """Waits for the end of a run, and for what is measured and written after it."""
+    page.wait_for_selector(f"#{prefix}generate")
+    page.wait_for_selector(f"#{prefix}download{'-glb' if prefix else ''}:not([disabled])")
+
+
+def small(page: Any, prefix: str = "") -> None:
+    """A run of 64 pixels or of a few faces, to its end. It may be over before there is a Cancel."""
+    if prefix:
+        move(page, "mesh-settings", "face_budget", 2)
+    else:
+        choose(page, "settings", "size", "64 px")
+    rows = f"#{prefix}runs tbody tr"
+    before = page.locator(rows).count()
+    page.click(f"#{prefix}generate")
+    page.wait_for_function("([rows, before]) => document.querySelectorAll(rows).length > before", arg=[rows, before])
+    finish(page, prefix)
+
+
+def drop(page: Any, name: str, content: bytes) -> None:
+    """Drops a file on the page."""
+    text = base64.b64encode(content).decode("ascii")
+    page.evaluate(
+        """([name, text]) => {
+        const data = new DataTransfer();
+        data.items.add(new File([Uint8Array.from(atob(text), (c) => c.charCodeAt(0))], name));
+        document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+    }""",
+        [name, text],
+    )
+
+
+def drop_path(page: Any, path: Path) -> None:
+    """Drops a file or a folder of the disk on the page, as the system does."""
+    system = page.context.new_cdp_session(page)
+    carried = {"items": [], "files": [str(path)], "dragOperationsMask": 1}
+    for kind in ("dragEnter", "dragOver", "drop"):
+        system.send("Input.dispatchDragEvent", {"type": kind, "x": 300, "y": 400, "data": carried})
+    system.detach()
+
+
+def pixels(page: Any, side: str, layer: str) -> np.ndarray:
+    """What a canvas shows, [rows, columns, 4]."""
+    found = page.locator(f"#canvas-{side} {layer}").evaluate(
+        "c => [c.height, c.width, ...c.getContext('2d').getImageData(0, 0, c.width, c.height).data]"
+    )
+    return np.array(found[2:]).reshape(found[0], found[1], 4)
+
+
+class RacePage:
+    """One of the two race tabs, for what is true of both.
+
+    things : prompts or examples of clouds; knob : a live one of the method that is taken, with a stop and what the page then shows
+    """
+
+    def __init__(self, page: Any, kind: str):
+        self.page, self.kind, self.prefix = page, kind, {"image": "", "mesh": "mesh-"}[kind]
+        self.things = {"image": ("drei Bären 🐻 <b> three bears", "a red apple"), "mesh": ("table", "bottle")}[kind]
+        self.method, self.knob = {"image": ("sjdpp", ("window", 4, "5")), "mesh": ("xspecmesh", ("depth", 1, "2"))}[kind]
+        self.size = {"image": "size", "mesh": "face_budget"}[kind]
+
+    def open(self) -> RacePage:
+        """The same, opened and ready, with a method that does not depend on the machine."""
+        self.show()
+        if self.kind == "mesh":
+            self.page.wait_for_selector("#mesh-notes p:has-text('chair.ply: a point cloud of 2,048 points')")
+            self.page.wait_for_function(f"Number({VIEW}.points) === 2048")
+            self.page.wait_for_selector("#mesh-ready i", state="attached")  # the model is loaded, and the form stays as it is
+        take(self.page, self.method, f"{self.prefix}method")
+        return self
+
+    def show(self) -> None:
+        """Clicks the tab."""
+        self.page.get_by_role("tab", name=self.kind.title(), exact=True).click()
+
+    def part(self, name: str, inside: str = "") -> Any:
+        """A component by its id, or something in it."""
+        return self.page.locator(f"#{self.prefix}{name} {inside}".strip())
+
+    @property
+    def rows(self) -> Any:
+        """The rows of the table of runs."""
+        return self.part("runs", "tbody tr")
+
+    def give(self, thing: str) -> None:
+        """Types a prompt, or takes an example."""
+        if self.kind == "image":
+            self.page.fill(PROMPT, thing)
+        else:
+            self.page.click(f"[data-cloud={thing}]")
+        self.sees(thing)
+
+    def sees(self, thing: str) -> None:
+        """Waits for a prompt, or for what was read of an example."""
+        if self.kind == "image":
+            expect(self.page.locator(PROMPT)).to_have_value(thing)
+        else:
+            self.page.wait_for_selector(f"#mesh-notes p:has-text('{thing}.ply')")
+
+    def seed(self, seed: int) -> None:
+        """Writes the seed."""
+        self.page.fill(f"#{self.prefix}seed input", str(seed))
+        self.page.press(f"#{self.prefix}seed input", "Tab")
+
+    def sized(self) -> Any:
+        """What shows the size of a picture, or the most faces of a mesh: a locator and its text."""
+        knob = self.part("settings", f".ft-knob[data-knob={self.size}]")
+        return knob.locator("select") if self.kind == "image" else knob.locator("output")
+
+    def resize(self) -> None:
+        """Takes another size than that of a small run."""
+        if self.kind == "image":
+            choose(self.page, "settings", "size", "128 px")
+        else:
+            move(self.page, "mesh-settings", "face_budget", 9)
+
+    def move(self) -> None:
+        """Moves the live knob."""
+        name, stop, _ = self.knob
+        move(self.page, f"{self.prefix}knobs", name, stop)
+
+    def moved(self) -> None:
+        """Waits until the page shows the live knob where `move` puts it."""
+        name, _, shown = self.knob
+        expect(self.part("knobs", f".ft-knob[data-knob={name}] output")).to_have_text(shown)
+
+    def grown(self) -> None:
+        """Waits until both sides have something."""
+        count = {"image": (TOKENS, "plain", "fast"), "mesh": (FACES, "plain", "accelerated")}[self.kind]
+        self.page.wait_for_function(" && ".join(f"{count[0].format(side)} > 0" for side in count[1:]))
+
+    def begin(self, lasting: bool = True) -> None:
+        """A race that can be watched, until both sides have something. lasting : it is repeated, so that it lasts on any machine"""
+        if self.kind == "image":
+            choose(self.page, "settings", "size", "256 px")
+        if lasting:
+            choose(self.page, f"{self.prefix}settings", "repeat", LONG)
+        self.part("generate").click()
+        self.page.wait_for_function(f"{STATE if self.kind == 'image' else VIEW + '.state'} === 'running'")
+        self.grown()
+
+    def count(self) -> int:
+        """Tokens or faces of the right side."""
+        return self.page.evaluate(TOKENS.format("fast") if self.kind == "image" else FACES.format("accelerated"))
+
+    def state(self) -> str:
+        """The state of the right side."""
+        return self.page.evaluate(STATE if self.kind == "image" else f"{VIEW}.state")
+
+    def small(self) -> None:
+        """A run that ends soon, to its end."""
+        small(self.page, self.prefix)
+
+    def cancel(self) -> None:
+        """Cancels the run."""
+        cancel(self.page, f"#{self.prefix}cancel")
+
+    def finish(self) -> None:
+        """Waits for its end."""
+        finish(self.page, self.prefix)
