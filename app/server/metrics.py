@@ -6,7 +6,6 @@ position is a place in the step's committed tokens, from 0. Every run counts, wh
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -34,13 +33,12 @@ disable_created_metrics()  # else each number has a second one, the time of its 
 
 
 class Metrics:
-    """The counters of one studio; they may be written from several threads."""
+    """The counters of one studio. Each is written under a lock of its own, so several threads may."""
 
     def __init__(self, running: Callable[[], int], waiting: Callable[[], int]):
-        self._lock, self._running, self._waiting = threading.Lock(), running, waiting
         self.registry = CollectorRegistry()
-        self.running = Gauge("vllm:num_requests_running", "Requests that have the engine.", registry=self.registry)
-        self.waiting = Gauge("vllm:num_requests_waiting", "Requests that wait for the engine.", registry=self.registry)
+        Gauge("vllm:num_requests_running", "Requests that have the engine.", registry=self.registry).set_function(running)
+        Gauge("vllm:num_requests_waiting", "Requests that wait for the engine.", registry=self.registry).set_function(waiting)
         self.drafts = self._counter("vllm:spec_decode_num_drafts", "Steps that verified drafts.")
         self.drafted = self._counter("vllm:spec_decode_num_draft_tokens", "Drafts that were verified.")
         self.accepted = self._counter("vllm:spec_decode_num_accepted_tokens", "Drafts that were accepted.")
@@ -65,38 +63,29 @@ class Metrics:
 
     def count(self, runs: Sequence[Run]) -> None:
         """Adds runs that have ended."""
-        with self._lock:
-            for run in runs:
-                self._count(run)
-
-    def _count(self, run: Run) -> None:
-        labels = {"model_name": run.backbone.name, "method": run.method.name}
-        drafts = [step for step in run.steps if step.drafted]
-        kept = accepted(drafts)
-        self.tokens.labels(**labels).inc(len(run.tokens))
-        self.passes.labels(**labels).inc(sum(step.forwards for step in run.steps))
-        self.drafts.labels(**labels).inc(len(drafts))
-        self.drafted.labels(**labels).inc(sum(step.drafted for step in drafts))
-        self.accepted.labels(**labels).inc(kept.sum())
-        for place, count in enumerate(kept[:POSITIONS]):
-            self.places.labels(**labels, position=str(place)).inc(count)
+        for run in runs:
+            labels = {"model_name": run.backbone.name, "method": run.method.name}
+            drafts = [step for step in run.steps if step.drafted]
+            kept = accepted(drafts)
+            self.tokens.labels(**labels).inc(len(run.tokens))
+            self.passes.labels(**labels).inc(sum(step.forwards for step in run.steps))
+            self.drafts.labels(**labels).inc(len(drafts))
+            self.drafted.labels(**labels).inc(sum(step.drafted for step in drafts))
+            self.accepted.labels(**labels).inc(kept.sum())
+            for place, count in enumerate(kept[:POSITIONS]):
+                self.places.labels(**labels, position=str(place)).inc(count)
 
     def request(self, runs: Sequence[Run], waited: float, first: float, lasted: float) -> None:
         """Adds a request whose last runs these are. waited, first, lasted : seconds until it had the engine, its first token, its end"""
         labels = {"model_name": runs[0].backbone.name}
-        with self._lock:
-            self.ended.labels(**labels, finished_reason="stop" if all(run.finished for run in runs) else "abort").inc()
-            self.queued.labels(**labels).observe(waited)
-            self.first.labels(**labels).observe(first)
-            self.whole.labels(**labels).observe(lasted)
+        self.ended.labels(**labels, finished_reason="stop" if all(run.finished for run in runs) else "abort").inc()
+        self.queued.labels(**labels).observe(waited)
+        self.first.labels(**labels).observe(first)
+        self.whole.labels(**labels).observe(lasted)
 
     def text(self) -> bytes:
         """All of them as Prometheus reads them."""
-        running, waiting = self._running(), self._waiting()  # before our lock: they take the sessions', which may be waiting for ours
-        with self._lock:
-            self.running.set(running)
-            self.waiting.set(waiting)
-            return generate_latest(self.registry)
+        return generate_latest(self.registry)
 
 
 def accepted(steps: Sequence[Step]) -> np.ndarray:

@@ -85,9 +85,7 @@ function passOf(position) {
 }
 
 async function drawPicture(address) {
-  const mine = ++asked;
-  const [head, body] = address.split(",");
-  const bitmap = await createImageBitmap(new Blob([bytes(body)], { type: head.slice(5).split(";")[0] }));
+  const mine = ++asked, bitmap = await bitmapOf(address);
   if (mine < drawn) return;
   drawn = mine;
   picture.width = bitmap.width;

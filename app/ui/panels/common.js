@@ -20,6 +20,8 @@ window.addEventListener("foretoken:show", (event) => {
 const scope = element.closest(".ft-lanes, [role=tabpanel]") || window;
 const emit = (name, detail, to = window) => to.dispatchEvent(new CustomEvent(`foretoken:${name}`, { detail }));
 const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+// The pixels of a picture that came as a data: address.
+const bitmapOf = (address) => createImageBitmap(new Blob([bytes(address.split(",")[1])], { type: address.slice(5).split(";")[0] }));
 const node = (tag, text = "", more = {}) => Object.assign(document.createElement(tag), { textContent: text }, more);
 
 function swatch(colour, text, kind = "") { // an entry of a legend

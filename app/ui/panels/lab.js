@@ -20,7 +20,7 @@ const tagOf = (number) => NAMES.filter((name) => kept[name]?.number === number &
 async function drawPicture() {
   const { picture: address } = value();
   if (!address) return;
-  const mine = ++asked, bitmap = await createImageBitmap(new Blob([bytes(address.split(",")[1])], { type: "image/jpeg" }));
+  const mine = ++asked, bitmap = await bitmapOf(address);
   if (mine !== asked) return;
   picture.width = bitmap.width;
   picture.height = bitmap.height;

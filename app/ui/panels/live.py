@@ -14,15 +14,13 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
-from app.ui.panels import panel
-
-TEMPLATE = '<i class="ft-live-values" hidden></i>'
+from app.ui.panels.unseen import unseen
 
 
 def build(panels: Mapping[str, Component], elem_id: str) -> gr.HTML:
     """The output. panels: by the names that `Screen` is given, the panels that it fills"""
     ids = json.dumps({name: part.elem_id for name, part in panels.items()})
-    return panel("live", {}, TEMPLATE, {"PANELS": ids}, elem_id=elem_id, elem_classes=["ft-panel", "ft-unseen"])
+    return unseen("live", elem_id, {}, {"PANELS": ids})
 
 
 class Screen:

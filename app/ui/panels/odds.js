@@ -1,9 +1,7 @@
 // The distribution at one place of the accelerated picture. Draws the value that app/ui/panels/odds.py encodes.
-const [IN_ROW, SIDE] = __SHEET__;
 const card = element.querySelector(".ft-odds"), canvas = card.querySelector("canvas"), output = card.querySelector("output");
 let shown = {}; // the arrays of the value
 let at = null; // the position that is pointed at
-let image = null; // the patches
 let toldPlace = () => {};
 
 // The bars of a place: the most probable tokens, the drawn one if it is not among them, and the rest.
@@ -25,11 +23,8 @@ function drawOdds(page, place = at ?? 0) {
   const row = (box.bottom - box.top) / (props.value.top + 2), side = Math.min(24, Math.floor(row) - 4);
   bars.forEach((bar, i) => {
     const y = box.top + (i + 0.5) * row, index = bar.token === null ? -1 : shown.order.get(bar.token);
-    if (image && index >= 0) {
-      const soft = pen.imageSmoothingEnabled;
-      pen.imageSmoothingEnabled = false;
-      pen.drawImage(image, (index % IN_ROW) * SIDE, Math.floor(index / IN_ROW) * SIDE, SIDE, SIDE, box.left - side - 8, y - side / 2, side, side);
-      pen.imageSmoothingEnabled = soft;
+    if (patches.image && index >= 0) {
+      drawPatch(pen, index, box.left - side - 8, y - side / 2, side);
       if (bar.own) {
         pen.strokeStyle = page.text;
         pen.lineWidth = 2;
@@ -50,16 +45,6 @@ function redraw() {
   toldPlace();
 }
 
-async function decode() {
-  image = null;
-  const address = props.value.sheet;
-  if (!address) return;
-  const found = await createImageBitmap(new Blob([bytes(address.split(",")[1])], { type: "image/jpeg" }));
-  if (props.value.sheet !== address) return;
-  image = found;
-  redraw();
-}
-
 function draw() {
   const v = props.value;
   if (!v) return;
@@ -70,7 +55,7 @@ function draw() {
   for (const name of ["tokens", "own", "known"]) shown[name] = numbers(v[name], Int32Array);
   for (const name of ["p", "drawn"]) shown[name] = numbers(v[name], Float32Array);
   shown.order = new Map(Array.from(shown.known, (token, i) => [token, i]));
-  decode();
+  decodePatches(v.sheet, redraw);
   redraw();
 }
 

@@ -12,7 +12,7 @@ import numpy as np
 from app.live.boards.odds import Odds, odds
 from app.live.boards.patches import PLAIN, SIDE, Patches
 from app.live.boards.picture import Board
-from app.ui.panels import CHART, panel, to_text
+from app.ui.panels import PATCHES, panel, to_text
 from app.ui.panels.canvas import data_url
 from app.ui.panels.race import Frame, RacePanel
 
@@ -29,7 +29,7 @@ ELSEWHERE = {"state": "empty", "about": "Not on this page: its runs are decoded 
 def build(elem_id: str = "odds") -> gr.HTML:
     """The panel below the pictures."""
     constants = {"SHEET": json.dumps([PLAIN, SIDE])}
-    return panel("odds", dict(IDLE), TEMPLATE, constants, before=CHART, elem_id=elem_id)
+    return panel("odds", dict(IDLE), TEMPLATE, constants, before=PATCHES, elem_id=elem_id)
 
 
 def encode(board: Board, found: Odds, patches: Patches, made: Mapping[str, str]) -> dict[str, Any]:

@@ -3,11 +3,9 @@ const ACCEPTED = css(__ACCEPTED__);
 const card = element.querySelector(".ft-chart"), output = card.querySelector("output");
 const [last, shapes] = ["last", "shapes"].map((name) => card.querySelector(`[data-chart=${name}]`));
 const [icicle, courses] = [last, shapes].map((figure) => figure.querySelector("canvas"));
-const [IN_ROW, SIDE] = __SHEET__;
 let boxes = []; // of the icicle, one per node: left, top, width, height, and its description
 let at = null; // the node that is pointed at, in the order of the boxes
 let turn = null; // the tree that is pointed at
-let sheetOf = { address: "", image: null }; // the patches of the newest tree, decoded
 let toldIcicle = () => {}, toldShapes = () => {};
 
 // The depth, the children and the number of leaves below every node; a leaf counts itself.
@@ -27,12 +25,8 @@ function measured(parents) {
 // A token in its box: its patch of picture, else in words or as a number, if there is room.
 function drawToken(page, box, node, taken) {
   const v = props.value, { pen } = page, side = Math.floor(Math.min(box.high - 8, box.wide - 3, 40));
-  if (sheetOf.image && v.sheet) {
-    if (side < 5) return;
-    const from = [(node % IN_ROW) * SIDE, Math.floor(node / IN_ROW) * SIDE], soft = pen.imageSmoothingEnabled;
-    pen.imageSmoothingEnabled = false;
-    pen.drawImage(sheetOf.image, ...from, SIDE, SIDE, box.x + (box.wide - side) / 2 - 0.75, box.y + (box.high - 2 - side) / 2, side, side);
-    pen.imageSmoothingEnabled = soft;
+  if (patches.image && v.sheet) {
+    if (side >= 5) drawPatch(pen, node, box.x + (box.wide - side) / 2 - 0.75, box.y + (box.high - 2 - side) / 2, side);
     return;
   }
   const texts = [v.words[node], v.words[node]?.split(" ").at(-1), String(numbers(v.tokens, Int32Array)[node])].filter(Boolean);
@@ -110,21 +104,10 @@ function redraw() {
   if (at >= boxes.length) at = null;
   drawShapes(sheet(courses));
   captions();
+  if (patches.image) card.dataset.patches = patches.image.height / SIDE;
   output.textContent = at !== null ? boxes[at].said : turn !== null ? sayTree(turn) : "";
   toldIcicle();
   toldShapes();
-}
-
-async function decodeSheet() {
-  const address = props.value.sheet || "";
-  if (address === sheetOf.address) return;
-  sheetOf = { address, image: null };
-  if (!address) return;
-  const image = await createImageBitmap(new Blob([bytes(address.split(",")[1])], { type: "image/png" }));
-  if (sheetOf.address !== address) return;
-  sheetOf.image = image;
-  card.dataset.patches = image.height / SIDE;
-  redraw();
 }
 
 function draw() {
@@ -135,7 +118,7 @@ function draw() {
   card.querySelector(".ft-about-chart").textContent = v.about;
   at = turn = null;
   output.textContent = "";
-  decodeSheet();
+  decodePatches(v.sheet || "", redraw);
   redraw();
 }
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from app.live.boards.patches import PLAIN, SIDE, Patches
 from app.live.stream import Trail
-from app.ui.panels import CHART, panel, to_text
+from app.ui.panels import PATCHES, panel, to_text
 from app.ui.panels.canvas import VERDICTS, data_url
 from app.ui.panels.race import Frame, RacePanel
 from engine.core import Method
@@ -31,7 +31,7 @@ IDLE = {"state": "empty", "about": "Methods that draft trees (EAGLE-2, ADT-Tree,
 def build(elem_id: str = "tree") -> gr.HTML:
     """The panel below the trace. It is a single line for a method without trees."""
     constants = {"ACCEPTED": json.dumps(VERDICTS[3][1]), "SHEET": json.dumps([PLAIN, SIDE])}
-    return panel("tree", dict(IDLE), TEMPLATE, constants, before=CHART, elem_id=elem_id)
+    return panel("tree", dict(IDLE), TEMPLATE, constants, before=PATCHES, elem_id=elem_id)
 
 
 def encode(

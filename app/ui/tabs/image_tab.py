@@ -21,8 +21,7 @@ from app.runs import history, race_files, replay_page
 from app.ui import knobs as knob_panel
 from app.ui import race_panels
 from app.ui.method_menu import PLAIN_SIDE, choices, side_words, title_of, with_auto
-from app.ui.panels import bar, canvas, notice, overlay, runs, verdict, words
-from app.ui.panels import example as example_panel
+from app.ui.panels import bar, canvas, notice, overlay, runs, unseen, verdict, words
 from app.ui.picture_side import draw_race, frame_of
 from app.ui.tab_context import TabContext
 from app.ui.tabs import example, restoring, vocabulary
@@ -131,7 +130,7 @@ class PictureRace:
         outputs = list(self.restored.values())
         tab.runs.input(self.restore_run, tab.runs, outputs, **LATEST)
         self.context.page.load(self.recall, kept, outputs, **DIRECT)
-        first, shown = self._example(tab), example_panel.build("example")
+        first, shown = self._example(tab), unseen.example("example")
         if first:
             self.context.page.load(lambda: first, None, shown, **DIRECT)
 

@@ -19,7 +19,7 @@ from app.requests.pictures import EXAMPLES
 from app.requests.sides import start_values
 from app.ui import knobs as knob_panel
 from app.ui.method_menu import badge, cards, title_of
-from app.ui.panels import clouds, kinds, lab, live, mesh, notice, offered, wanted
+from app.ui.panels import clouds, kinds, lab, live, mesh, notice, unseen
 from app.ui.panels.runs import thumbnail
 from app.ui.tab_context import TabContext
 from app.ui.tabs import lab_example, subject
@@ -75,7 +75,7 @@ class LabTab:
                 self.stage = lab.build("lab-stage")
         self.panels = {"verdict": self.stage, "viewer": self.viewer}  # this tab's line above the results is the stage itself
         self.live = live.build(self.panels, "lab-live")
-        self.wanted = wanted.build("lab-wanted")
+        self.wanted = unseen.wanted("lab-wanted")
         self.tab, self.is_empty = place.tab, gr.Checkbox(False, visible="hidden", elem_id="lab-is-empty")
         self.shown_first = lab_example.read(place.studio.examples, place.studio.backbone)
 
@@ -101,7 +101,7 @@ class LabTab:
             }
         first = self.pictures.favourite
         self.form.build_method(list(self.pictures.found), first)
-        self.cards = offered.build("lab-cards")
+        self.cards = unseen.offered("lab-cards")
         method, given = start_values(first, self.suits)
         self.form.knobs.value = self.panel_of(first, method, given)
         gr.HTML("<h2>Loop</h2>", elem_classes="ft-heading")

@@ -21,8 +21,7 @@ from app.ui import knobs as knob_panel
 from app.ui import mesh_side, race_panels
 from app.ui.mesh_side import MEASURING, WORDS, without_a_face
 from app.ui.method_menu import PLAIN_SIDE, badge, cards, choices, choices_for, side_words, title_of, with_auto
-from app.ui.panels import axes, bar, mesh, notice, runs, verdict, wanted
-from app.ui.panels import offered as offered_panel
+from app.ui.panels import axes, bar, mesh, notice, runs, unseen, verdict
 from app.ui.tab_context import TabContext
 from app.ui.tabs import mesh_outcome, mesh_seeds, quality_table, restoring
 from app.ui.tabs.decoder import GIVES_WAY, Raced
@@ -120,7 +119,7 @@ class MeshRace:
         """The methods, what the model is told besides, and the left side."""
         found = offered(choices_for(frozenset({"mesh_heads"})))
         tab.form.build_method(found, FIRST_METHOD, sheet=True)
-        self.cards = offered_panel.build("mesh-cards")
+        self.cards = unseen.offered("mesh-cards")
         gr.HTML("<h2>Mesh</h2>", elem_classes="ft-heading")
         tab.form.settings = knob_panel.build(settings_panel(Lowpoly.sampling), "mesh-settings")
         tab.form.build_left(found)
@@ -155,7 +154,7 @@ class MeshRace:
         opened = self.context.tab.select(self.open, [form.method, form.other, kept, self.shown], shown, js=REMEMBERED, **DIRECT)
         opened.then(self.load, None, list(self.filling.values()), **DIRECT)
         tab.runs.input(self.restore_run, [tab.runs, form.method, form.other], list(self.restored.values()), **LATEST)
-        asked = wanted.build("mesh-wanted", "#mesh-ready i")
+        asked = unseen.wanted("mesh-wanted", "#mesh-ready i")
         asked.input(self.restore_settings, asked, [form.method, form.knobs, form.badge, messages], **LATEST)
 
     def fields(self) -> list[Component]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -65,27 +65,26 @@ def of_model(found: Iterable[Seen], name: str, weights: str | None = None) -> li
     return [each for each in found if each.backbone == name and (weights is None or each.weights == weights)]
 
 
-def speed(found: Iterable[Seen]) -> Speed | None:
-    """The speed that some runs of one model show; None without runs."""
+def medians(found: Iterable[Seen]) -> dict[str, float]:
+    """Tokens a second by method, over some runs of one model."""
     by_method: dict[str, list[float]] = {}
     for each in found:
         by_method.setdefault(each.method, []).append(each.tokens_per_second)
-    if not by_method:
+    return {method: median(values) for method, values in by_method.items()}
+
+
+def speed(found: Sequence[Seen]) -> Speed | None:
+    """The speed that some runs of one model show; None without runs."""
+    rates = medians(found)
+    if not rates:
         return None
-    medians = {method: median(values) for method, values in by_method.items()}
-    plain = medians.pop(PLAIN, None)
-    count = sum(map(len, by_method.values()))
-    if not medians:
-        return Speed(count, plain)
-    best = max(medians, key=lambda method: medians[method])
-    return Speed(count, plain, best, medians[best])
+    plain = rates.pop(PLAIN, None)
+    best = max(rates, key=lambda method: rates[method], default="")
+    return Speed(len(found), plain, best, rates.get(best))
 
 
 def speedups(runs: Path, name: str, weights: str | None) -> dict[str, float]:
-    """By method, how many times as fast as plain decoding it was here: medians of tokens a second. {} without a run of plain decoding."""
-    by_method: dict[str, list[float]] = {}
-    for each in of_model(seen(runs), name, weights):
-        by_method.setdefault(each.method, []).append(each.tokens_per_second)
-    medians = {method: median(values) for method, values in by_method.items()}
-    plain = medians.pop(PLAIN, None)
-    return {method: value / plain for method, value in medians.items()} if plain else {}
+    """By method, how many times as fast as plain decoding it was here. {} without a run of plain decoding."""
+    rates = medians(of_model(seen(runs), name, weights))
+    plain = rates.pop(PLAIN, None)
+    return {method: value / plain for method, value in rates.items()} if plain else {}

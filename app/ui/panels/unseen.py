@@ -1,0 +1,35 @@
+"""Panels that are never seen: the script of each hands its value on to other panels, or asks for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gradio as gr
+
+from app.ui.panels import panel
+
+
+def unseen(name: str, elem_id: str, value: Any, constants: Mapping[str, str] | None = None, before: Sequence[str] = ()) -> gr.HTML:
+    """A panel without a look, whose script is `<name>.js`."""
+    classes = ["ft-panel", "ft-unseen"]
+    return panel(name, value, "<i hidden></i>", dict(constants or {}), before, elem_id=elem_id, elem_classes=classes)
+
+
+def example(elem_id: str) -> gr.HTML:
+    """Brings a finished race to a page that has none. Its value: the panels' values at the end by their ids, sent once the page is there"""
+    return unseen("example", elem_id, {})
+
+
+def offered(elem_id: str) -> gr.HTML:
+    """Gives menus their cards once their model is loaded. Its value: cards, as method_menu.cards makes them, by the menus' ids"""
+    return unseen("offered", elem_id, {})
+
+
+def wanted(elem_id: str, opened: str = "") -> gr.HTML:
+    """Its value becomes the settings that another part of the page wants to have here.
+
+    opened : a selector of something that is on the page once the tab has its own first values, "" = at once
+    """
+    return unseen("wanted", elem_id, None, {"OPENED": json.dumps(opened)}, ("asking",))
