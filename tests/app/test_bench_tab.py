@@ -8,7 +8,9 @@ import json
 import pytest
 from playwright.sync_api import expect
 
+from app.requests import meshes as mesh_requests
 from app.requests.pictures import settings
+from app.ui import knobs
 from app.ui.tabs import bench_rows, bench_tab, restoring, subject
 from engine import assets
 from engine.errors import BadFile, BadKnob, NotSupported
@@ -42,12 +44,19 @@ def test_every_recorded_row_with_a_speed_is_a_point(tables):
     assert tables["kernels"]["axes"] is None and tables["kernels"]["rows"][0]["point"] is None
 
 
+def loaded(point, backbone, declared) -> dict:
+    """The values of the form for the settings of a point."""
+    found, wished = restoring.run({"ask": {"settings": point}}, backbone, knobs.encode("settings", declared), declared)
+    assert wished is None  # the input stays as it is
+    return found
+
+
 def test_a_recorded_point_fits_the_form(tables, picto):
     points = [row["point"] for row in tables["epyc-image"]["rows"] if row["point"]["settings"]]
     able = [each for each in points if find(each["settings"]["method"])[0].needs <= picto.capabilities]
     assert len(able) >= len(points) - 1  # all but spatial, because this model has no row and column heads
     for point in able:
-        found = restoring.picture({"ask": {"settings": point["settings"]}}, picto, settings(picto))
+        found = loaded(point["settings"], picto, settings(picto))
         assert "prompt" not in found and "seed" not in found  # they stay as they are
         assert found["knobs"]["values"].items() >= point["settings"]["knobs"].items()  # knobs that came later have their defaults
         assert found["settings"]["values"]["guidance"] == point["settings"]["sampling"]["guidance"]
@@ -55,12 +64,13 @@ def test_a_recorded_point_fits_the_form(tables, picto):
 
 def test_a_mesh_point_fits_the_mesh_tab_of_its_model(tables, low):
     points = {row["point"]["title"]: row["point"] for row in tables["xeon-mesh"]["rows"]}
-    name, panel = restoring.mesh(points["B exact"]["settings"], low)
-    assert name == "xspecmesh" and panel["values"]["accept"] == "residual"
+    declared = mesh_requests.settings(low.sampling)
+    found = loaded(points["B exact"]["settings"], low, declared)
+    assert found["method"] == "xspecmesh" and found["knobs"]["values"]["accept"] == "residual" and "seed" not in found
     with pytest.raises(BadFile, match="lowpoly_lora"):
-        restoring.mesh(points["E exact"]["settings"], low)
+        loaded(points["E exact"]["settings"], low, declared)
     with pytest.raises(BadFile, match="holds no settings"):
-        restoring.mesh("nonsense", low)
+        loaded("nonsense", low, declared)
 
 
 def measured(picto, begin=lambda runs: None, **changes) -> Benchmark:
@@ -124,7 +134,7 @@ def test_a_benchmark_of_meshes_has_the_rows_of_the_command(low, tmp_path, monkey
     assert {name: bench.rows[1][name] for name in again} == again  # distances that were measured before are the same
     table = bench_rows.table("here", bench.rows, "Measured here")
     assert table["kind"] == "mesh" and [row["cells"][0] for row in table["rows"]] == ["Plain decoding", "XSpecMesh", "Prompt lookup"]
-    assert restoring.mesh(table["rows"][1]["point"]["settings"], low)[0] == "xspecmesh"
+    assert loaded(table["rows"][1]["point"]["settings"], low, mesh_requests.settings(low.sampling))["method"] == "xspecmesh"
     assert bench.write(tmp_path / "rows.csv").read_text().count("\n") == 4
     assert bench.command.endswith("bench mesh --methods xspecmesh,lookup --count 2 --faces 8")
     assert bench_tab.ended(bench)["detail"] == "15 runs on 2 clouds."

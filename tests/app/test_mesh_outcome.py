@@ -60,7 +60,7 @@ def test_settings_of_a_run_fill_the_form_or_only_the_left_side(boards, low):
     panel, declared = mesh_tab.settings_panel(own), meshes.settings(own)
 
     def restored(settings: object, side: str = "right"):
-        return restoring.mesh_run({"ask": {"settings": settings, "side": side}}, low, panel, declared)
+        return restoring.run({"ask": {"settings": settings, "side": side}}, low, panel, declared)
 
     form, wished = restored(told)
     assert wished == ("chair.ply", "y") and (form["seed"], form["method"]) == (7, "xspecmesh")

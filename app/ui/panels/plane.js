@@ -86,12 +86,7 @@ function redraw() {
 
 // Loads the settings of a point into its tab; of an unopened tab only when it is there.
 function loads(point) {
-  if (!point?.settings) return undefined;
-  const kind = table().kind;
-  tabsOf().find((tab) => tab.textContent.trim() === TABS[kind])?.click();
-  if (kind === "image") return askFor(point.settings);
-  window.foretokenWanted = { panel: "mesh-wanted", value: point.settings }; // for a tab that opens now for the first time
-  emit("want", window.foretokenWanted);
+  if (point?.settings) askFor(point.settings);
 }
 
 function drawTable() {

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import gradio as gr
@@ -11,10 +10,10 @@ import gradio as gr
 from app.ui.panels import panel
 
 
-def unseen(name: str, elem_id: str, value: Any, constants: Mapping[str, str] | None = None, before: Sequence[str] = ()) -> gr.HTML:
+def unseen(name: str, elem_id: str, value: Any, constants: Mapping[str, str] | None = None) -> gr.HTML:
     """A panel without a look, whose script is `<name>.js`."""
     classes = ["ft-panel", "ft-unseen"]
-    return panel(name, value, "<i hidden></i>", dict(constants or {}), before, elem_id=elem_id, elem_classes=classes)
+    return panel(name, value, "<i hidden></i>", dict(constants or {}), elem_id=elem_id, elem_classes=classes)
 
 
 def example(elem_id: str) -> gr.HTML:
@@ -27,9 +26,6 @@ def offered(elem_id: str) -> gr.HTML:
     return unseen("offered", elem_id, {})
 
 
-def wanted(elem_id: str, opened: str = "") -> gr.HTML:
-    """Its value becomes the settings that another part of the page wants to have here.
-
-    opened : a selector of something that is on the page once the tab has its own first values, "" = at once
-    """
-    return unseen("wanted", elem_id, None, {"OPENED": json.dumps(opened)}, ("asking",))
+def wanted(elem_id: str) -> gr.HTML:
+    """Its value becomes the settings that another part of the page wants to have here."""
+    return unseen("wanted", elem_id, None)

@@ -178,7 +178,8 @@ class PictureRace:
     def restore_run(self, value: object) -> tuple[Any, ...]:
         """Fills the form, or only the left side, from the settings of a run."""
         try:
-            found = restoring.picture(value, self.backbone, settings(self.backbone))
+            declared = settings(self.backbone)
+            found, _ = restoring.run(value, self.backbone, knob_panel.encode("settings", declared), declared)
         except ForetokenError as e:
             return fill(self.restored, {"messages": notice.error(e)})
         return fill(self.restored, filled(found))

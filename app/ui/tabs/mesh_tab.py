@@ -154,8 +154,6 @@ class MeshRace:
         opened = self.context.tab.select(self.open, [form.method, form.other, kept, self.shown], shown, js=REMEMBERED, **DIRECT)
         opened.then(self.load, None, list(self.filling.values()), **DIRECT)
         tab.runs.input(self.restore_run, [tab.runs, form.method, form.other], list(self.restored.values()), **LATEST)
-        asked = unseen.wanted("mesh-wanted", "#mesh-ready i")
-        asked.input(self.restore_settings, asked, [form.method, form.knobs, form.badge, messages], **LATEST)
 
     def fields(self) -> list[Component]:
         """None: the input is the visitor's."""
@@ -231,20 +229,12 @@ class MeshRace:
             "messages": notice.hint(NO_HEADS.format(backbone.name)) if missing else [],
         }
 
-    def restore_settings(self, value: object) -> tuple[Any, ...]:
-        """Sets the method and its knobs as a row of the Bench tab has them."""
-        try:
-            name, panel = restoring.mesh(value, self.model.get())
-        except ForetokenError as e:
-            return gr.skip(), gr.skip(), gr.skip(), notice.error(e)
-        return name, panel, badge(name, panel["values"]), []
-
     def restore_run(self, value: object, name: object, other: object, request: gr.Request) -> tuple[Any, ...]:
         """Fills the form, or only the left side, from the settings of a run, and takes its input if it is at hand."""
         try:
             backbone = self.model.get()
             own = backbone.sampling
-            found, wished = restoring.mesh_run(value, backbone, settings_panel(own), settings(own))
+            found, wished = restoring.run(value, backbone, settings_panel(own), settings(own))
             changed = self.input.wish(request.session_hash, wished.name, wished.up, found["method"], other) if wished else {}
         except ForetokenError as e:
             return fill(self.restored, {"messages": notice.error(e)})

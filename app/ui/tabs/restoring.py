@@ -39,60 +39,27 @@ def remember(form: Iterable[str]) -> str:
     return f"(...values) => [Object.fromEntries({json.dumps(list(form))}.map((name, i) => [name, values[i]]))]"
 
 
-def picture(value: object, backbone: Backbone, declared: tuple[Knob, ...]) -> dict[str, Any]:
-    """The form's new values for what the runs panel asks: a run's settings for the whole form, or for the left side only.
+def run(value: object, backbone: Backbone, panel: dict[str, Any], declared: tuple[Knob, ...]) -> tuple[dict[str, Any], Wished | None]:
+    """The form's new values for what the runs panel asks: a run's settings for the whole form, or for the left side only. And the input of
+    a mesh's run, None if there is none to take.
 
-    declared : the settings besides a method's knobs. Raises ForetokenError for what is not a run of this model's.
+    panel : the value of the settings panel, whose values are replaced; declared : its knobs, the settings besides a method's. Raises
+    ForetokenError for what is not a run of this model's.
     """
     found, is_left = _settings(value)
-    if found.get("input") is not None:
-        raise BadFile(A_MESH)
-    _check_model(found, backbone)
-    name, knobs = _method(found, backbone)
-    if is_left:
-        return {"compare": True, "other": name, "other_knobs": knobs}
-    chosen = _sampling(found, ("guidance", "temperature"))
-    size = found.get("size")
-    if any(k.name == "size" for k in declared) and isinstance(size, int):
-        chosen["size"] = f"{size} px"
-    chosen = asked.knobs({"values": chosen}, declared)
-    checks = {"prompt": asked.text, "seed": asked.seed}
-    kept = {key: check(found[key]) for key, check in checks.items() if key in found}  # a row of a benchmark has neither
-    return {**kept, "method": name, "knobs": knobs, "settings": knob_panel.encode("settings", declared, chosen)}
-
-
-def mesh(value: object, backbone: Backbone) -> tuple[str, dict[str, Any]]:
-    """The method of the Mesh tab and the panel of its knobs for a row of a benchmark. Raises ForetokenError for another model's."""
-    found = value if isinstance(value, Mapping) else {}
-    if not isinstance(found.get("method"), str):
-        raise BadFile(NOT_OURS)
-    _check_model(found, backbone)
-    return _method(found, backbone)
-
-
-def mesh_run(value: object, backbone: Backbone, panel: dict[str, Any], declared: tuple[Knob, ...]) -> tuple[dict[str, Any], Wished | None]:
-    """The form's new values for what the runs panel asks, and the input of that run (None: only the left side is asked for).
-
-    panel : the value of the settings panel, whose values are replaced; declared : its knobs. Raises ForetokenError.
-    """
-    found, is_left = _settings(value)
-    given = found.get("input")
-    if not isinstance(given, Mapping):
-        raise BadFile(A_PICTURE)
-    _check_model(found, backbone)
+    given, meshes = found.get("input"), "mesh" in backbone.capabilities
+    if (given is not None) != meshes or not isinstance(given, Mapping | None):
+        raise BadFile(A_PICTURE if meshes else A_MESH)
+    if today(str(found.get("backbone"))) != backbone.name:
+        raise BadFile(OTHER.format(brief(found.get("backbone")), backbone.name))
     name, knobs = _method(found, backbone)
     if is_left:
         return {"compare": True, "other": name, "other_knobs": knobs}, None
-    chosen = _sampling(found, ("temperature", "adherence"))
-    size = found.get("size")
-    chosen["face_budget"] = size if isinstance(size, int) and not isinstance(size, bool) else 0
-    values = {
-        "seed": asked.seed(found.get("seed")),
-        "method": name,
-        "knobs": knobs,
-        "settings": panel | {"values": asked.knobs({"values": chosen}, declared)},
-    }
-    return values, Wished(asked.text(found.get("prompt")), brief(given.get("up")))
+    checks = {"seed": asked.seed} if meshes else {"seed": asked.seed, "prompt": asked.text}
+    kept = {key: check(found[key]) for key, check in checks.items() if key in found}  # a row of a benchmark has neither
+    settings = panel | {"values": asked.knobs({"values": _chosen(found, declared)}, declared)}
+    wished = Wished(asked.text(found["prompt"]), brief(given.get("up"))) if meshes and "prompt" in found else None
+    return {**kept, "method": name, "knobs": knobs, "settings": settings}, wished
 
 
 def _settings(value: object) -> tuple[Mapping[str, Any], bool]:
@@ -104,12 +71,6 @@ def _settings(value: object) -> tuple[Mapping[str, Any], bool]:
     return found, wish.get("side") == "left"
 
 
-def _check_model(found: Mapping[str, Any], backbone: Backbone) -> None:
-    """Raises BadFile if another model made the run."""
-    if today(str(found.get("backbone"))) != backbone.name:
-        raise BadFile(OTHER.format(brief(found.get("backbone")), backbone.name))
-
-
 def _method(found: Mapping[str, Any], backbone: Backbone) -> tuple[str, dict[str, Any]]:
     """The method or preset of some settings, and the panel of its knobs."""
     preset = found.get("preset")  # what auto took on another day may not be in the menu: then it is a method with its knobs
@@ -117,9 +78,16 @@ def _method(found: Mapping[str, Any], backbone: Backbone) -> tuple[str, dict[str
     return name, knob_panel.encode(name, method.knobs, asked.knobs({"values": found.get("knobs")}, method.knobs))
 
 
-def _sampling(found: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    sampling = found.get("sampling")
-    return {k: sampling[k] for k in names if isinstance(sampling, Mapping) and k in sampling}
+def _chosen(found: Mapping[str, Any], declared: tuple[Knob, ...]) -> dict[str, Any]:
+    """The values of the settings panel for some settings: of their sampling, and the size of what they made."""
+    names, sampling, size = {knob.name for knob in declared}, found.get("sampling"), found.get("size")
+    chosen = {name: value for name, value in sampling.items() if name in names} if isinstance(sampling, Mapping) else {}
+    is_size = isinstance(size, int) and not isinstance(size, bool)
+    if "size" in names and is_size:
+        chosen["size"] = f"{size} px"
+    if "face_budget" in names:
+        chosen["face_budget"] = size if is_size else 0
+    return chosen
 
 
 def form(value: object, backbone: Backbone, panel: dict[str, Any], declared: tuple[Knob, ...], auto: str = "") -> dict[str, Any]:
