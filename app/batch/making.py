@@ -25,7 +25,7 @@ from engine.mesh.quality import quality
 from engine.mesh.read import Input
 from engine.methods import find
 from engine.recognition.up import read_standing
-from engine.run import Run, generate
+from engine.run import Run
 from engine.sampling import changed
 from engine.tuning.prepare import prepared
 
@@ -42,13 +42,6 @@ class Maker:
         self.method, preset = find(plan.method)
         self.knobs = {**preset, **plan.knobs}
 
-    def row(self, entry: Entry) -> Row:
-        """The row of an input: its result, which may be there already, or what went wrong. A bug leaves its traceback on stderr."""
-        try:
-            return with_entry(self.folder.done(entry) or self.make(entry), entry)
-        except Exception as e:  # one input must not end the others
-            return failure(entry, e)
-
     def rows(self, entries: Iterable[Entry], at_once: int | None = None) -> Iterator[Row]:
         """The rows of inputs in the order in which they end. Up to `at_once` are decoded together (None: as many as pay)."""
         begun: list[tuple[Entry, Input | None] | None] = []  # None: it has ended
@@ -62,7 +55,7 @@ class Maker:
                         continue
                     given = self.given(entry)
                     prompt = self.prompt(entry, given)
-                except Exception as e:  # as in `row`
+                except Exception as e:  # one input must not end the others
                     ready.append(failure(entry, e))
                     continue
                 begun.append((entry, given))
@@ -81,18 +74,12 @@ class Maker:
             if ended.error is not None:
                 raise ended.error
             return with_entry(self.folder.keep(entry, lambda part: self.write(ended.run, part, entry, given)), entry)
-        except Exception as e:  # as in `row`
+        except Exception as e:  # as in `rows`
             return failure(entry, e)
 
     def given(self, entry: Entry) -> Input | None:
         """The cloud or mesh of an input; None for a prompt."""
         return None if entry.path is None else read_standing(entry.path, self.plan.up)
-
-    def make(self, entry: Entry) -> Row:
-        """Decodes an input and keeps its result."""
-        given = self.given(entry)
-        run = generate(self.backbone, self.method, self.prompt(entry, given), self.knobs, name=self.plan.method).finish()
-        return self.folder.keep(entry, lambda part: self.write(run, part, entry, given))
 
     def prompt(self, entry: Entry, given: Input | None) -> Prompt:
         """What the model gets: the input with its own settings over those of the batch."""
