@@ -89,7 +89,7 @@ def test_the_studio_gets_what_was_asked_for(monkeypatch: pytest.MonkeyPatch, tmp
     from app.server import studio
 
     asked: list[tuple] = []
-    monkeypatch.setattr(studio, "launch", lambda *given, **named: asked.append((*given, named)))
+    monkeypatch.setattr(studio, "launch", lambda *given, allowed_hosts, **named: asked.append((*given, allowed_hosts)))
     folders = {"lowpoly": tmp_path / "mesh", "janus": tmp_path / "checkpoint"}
     for folder in folders.values():
         folder.mkdir()
@@ -100,8 +100,8 @@ def test_the_studio_gets_what_was_asked_for(monkeypatch: pytest.MonkeyPatch, tmp
     for folder in folders.values():
         assert cli.main(["studio", "--backbone", str(folder), "--host", "127.0.0.1"]) == 130
     assert asked == [
-        ("pictogram", None, "auto", 8123, "127.0.0.1", False, "auto", {"allowed_hosts": ("a.example", "b.example")}),
-        *((name, str(folder), "auto", None, "127.0.0.1", True, "auto", {}) for name, folder in folders.items()),
+        ("pictogram", None, "auto", 8123, "127.0.0.1", False, "auto", ["a.example", "b.example"]),
+        *((name, str(folder), "auto", None, "127.0.0.1", True, "auto", []) for name, folder in folders.items()),
     ]
 
 

@@ -38,19 +38,14 @@ def main(arguments: Sequence[str]) -> int:
     from engine.backbones import resolve
 
     name, path = resolve(options.backbone)
-    more = {"allowed_hosts": tuple(options.allow_host)} if options.allow_host else {}
     if options.data:
         check_writable(options.data)
-        more["data"] = options.data.resolve()
-    if options.mcp:
-        more["mcp"] = True
-    if options.any_model:
-        more["any_model"] = True
-    if options.root_path is not None:
-        more["root_path"] = options.root_path
-    if options.keep:
-        more["limits"] = Limits(runs=options.keep)
-    launch(name, path, options.device, options.port, options.host, not options.no_browser, options.dtype, **more)
+    limits = Limits(runs=options.keep) if options.keep else None
+    launch(
+        name, path, options.device, options.port, options.host, not options.no_browser, options.dtype, allowed_hosts=options.allow_host,
+        data=options.data and options.data.resolve(), limits=limits, mcp=options.mcp, any_model=options.any_model,
+        root_path=options.root_path,
+    )  # fmt: skip
     return 130
 
 

@@ -38,6 +38,7 @@ MISSING = {  # map: the trace entry it needs, and what is shown for a method wit
     "entropy": ("entropy", "records no entropy"),
 }
 LATER = {"top": "known when the run has ended"}  # maps that a growing picture lacks
+VERDICTS_TEXT = json.dumps({kind: {"name": name, "colour": colour} for kind, (name, colour) in VERDICTS.items()})  # as scripts read them
 DEEPEST = 254  # the map shows greater depths like this one
 SHALLOW = 4.0  # least depth at the end of the colour scale
 COUNTERS = {
@@ -72,7 +73,7 @@ def build(side: str, title: str, empty: str) -> gr.HTML:
     """One side of the comparison. side: "plain", "fast" or one of LANES, which sets its colour."""
     constants = {
         "VIRIDIS": json.dumps(VIRIDIS),
-        "VERDICTS": json.dumps({k: {"name": name, "colour": colour} for k, (name, colour) in VERDICTS.items()}),
+        "VERDICTS": VERDICTS_TEXT,
         "COUNTERS": json.dumps(COUNTERS),
         "SIDES": json.dumps({"plain": race_files.PLAIN, "fast": race_files.FAST, **dict(zip(LANES, race_files.LANES, strict=True))}),
     }
@@ -111,8 +112,7 @@ def encode(
         },
         "steps": to_text(board.step),
         "scales": scales,
-        "missing": missing(board.trail, board.run.method.title)
-        | ({} if (board.top > 0).any() else {"top": "known when the run has ended"}),
+        "missing": missing(board.trail, board.run.method.title) | ({} if (board.top > 0).any() else LATER),
         "energies": {n: to_text(board.known[n]) for n in ("energy", "threshold") if n in board.trail.said},
         "candidates": to_text(of_positions(board)) if "tree" in board.trail.said else "",
         "tokens": to_text(board.token),

@@ -26,8 +26,8 @@ function drawLegend() {
     return;
   }
   if (select.value === "accepted") {
-    const known = VERDICTS.map((v, i) => ({ ...v, kind: i + 1 })).filter(({ kind }) => kind <= USUAL || kinds.includes(kind));
-    const marks = known.map(({ colour, name, kind }) => swatch(`rgb(${colour})`, name, STROKES[kind]));
+    const known = Object.entries(VERDICTS).filter(([kind]) => kind <= USUAL || kinds.includes(Number(kind)));
+    const marks = known.map(([kind, { colour, name }]) => swatch(`rgb(${colour})`, name, STROKES[kind]));
     legend.replaceChildren(...marks, swatch("#5a6678", "dim: still a draft"));
     return;
   }
@@ -41,7 +41,7 @@ function drawLegend() {
   const high = scales[select.value];
   const whole = { step: [1, high + 1], depth: [1, high] }[select.value]; // the page counts steps from 1
   const [from, to] = high === undefined ? ["", ""] : whole || [0, high.toFixed(1)];
-  const own = select.value === "depth" ? [swatch(`rgb(${VERDICTS[0].colour})`, "the model's own")] : [];
+  const own = select.value === "depth" ? [swatch(`rgb(${VERDICTS[1].colour})`, "the model's own")] : [];
   legend.replaceChildren(...own, String(from), bar, String(to));
 }
 

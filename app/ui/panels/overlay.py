@@ -7,7 +7,7 @@ import json
 import gradio as gr
 
 from app.ui.panels import panel
-from app.ui.panels.canvas import VERDICTS, VIRIDIS
+from app.ui.panels.canvas import VERDICTS_TEXT, VIRIDIS
 
 MAPS = {
     "accepted": ("Accepted or rejected", "What became of each token's draft."),
@@ -38,7 +38,7 @@ def build() -> gr.HTML:
     """The bar below the pictures."""
     constants = {
         "MAPS": json.dumps(MAPS),
-        "VERDICTS": json.dumps([{"name": name, "colour": colour} for name, colour in VERDICTS.values()]),
+        "VERDICTS": VERDICTS_TEXT,
         "GRADIENT": json.dumps(f"linear-gradient(90deg, {', '.join(f'rgb{c}' for c in VIRIDIS)})"),
     }
     return panel("overlay", None, TEMPLATE, constants, elem_id="overlay")

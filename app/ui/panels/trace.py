@@ -3,7 +3,6 @@ knobs."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 
 from app.live.stream import Move, Trail
 from app.ui.panels import CHART, panel, to_text
-from app.ui.panels.canvas import VERDICTS
+from app.ui.panels.canvas import VERDICTS_TEXT
 from app.ui.panels.race import Frame, RacePanel
 from engine.core import Knob, Method
 from engine.diagnostics import to_numbers
@@ -37,9 +36,7 @@ IDLE = {
 
 def build(elem_id: str = "trace") -> gr.HTML:
     """The panel below the results."""
-    verdicts = {k: {"name": name, "colour": colour} for k, (name, colour) in VERDICTS.items()}
-    constants = {"VERDICTS": json.dumps(verdicts)}
-    return panel("trace", dict(IDLE), TEMPLATE, constants, before=CHART, elem_id=elem_id)
+    return panel("trace", dict(IDLE), TEMPLATE, {"VERDICTS": VERDICTS_TEXT}, before=CHART, elem_id=elem_id)
 
 
 def encode(trail: Trail, method: Method, state: str, limit: int, made: Mapping[str, str] | None = None) -> dict[str, Any]:

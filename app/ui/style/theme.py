@@ -29,14 +29,8 @@ def theme() -> gr.themes.Base:
         font=[gr.themes.LocalFont("IBM Plex Sans", WEIGHTS), "system-ui", "sans-serif"],
         font_mono=[gr.themes.LocalFont("IBM Plex Mono", WEIGHTS), "ui-monospace", "monospace"],
     )
-    return base.set(
-        **{name + end: f"var(--ft-{ours})" for name, ours in OURS.items() for end in ("", "_dark") if name + end in known(base)}
-    )
-
-
-def known(base: gr.themes.Base) -> set[str]:
-    """The names that `set` accepts: not every variable has a dark variant."""
-    return set(vars(base))
+    known = vars(base)  # not every variable has a dark variant
+    return base.set(**{name + end: f"var(--ft-{ours})" for name, ours in OURS.items() for end in ("", "_dark") if name + end in known})
 
 
 OURS = {

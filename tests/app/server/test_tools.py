@@ -118,13 +118,11 @@ def test_without_being_asked_for_there_is_no_such_server(served):
 
 
 def test_the_command_asks_for_it(monkeypatch):
-    launched: dict[str, Any] = {}
-    monkeypatch.setattr("app.server.studio.launch", lambda *_, **more: launched.update(more))
+    launched: list[bool] = []
+    monkeypatch.setattr("app.server.studio.launch", lambda *_, mcp, **more: launched.append(mcp))
     command.main(["--mcp"])
-    assert launched == {"mcp": True}
-    launched.clear()
     command.main([])
-    assert launched == {}
+    assert launched == [True, False]
 
 
 def test_a_missing_package_is_a_sentence(monkeypatch):
