@@ -127,7 +127,7 @@ def test_an_imported_model_shows_its_newest_pictures_and_its_speed(checkpoint: P
     assert card.state == "in use" and card.speed == Speed(4, 50.0)
     assert [path.parent.name for path in card.pictures] == ["3", "2", "1"]
     html = model_cards.card_html(card)
-    assert html.count("data:image/webp") == 3 and str(data) not in html
+    assert html.count("data:image/jpeg") == 3 and str(data) not in html
     assert "&lt;b&gt;mine&lt;/b&gt;" in html and "<b>mine" not in html  # a card may come from anywhere
 
 

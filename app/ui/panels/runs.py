@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import json
 import secrets
 import time
@@ -21,6 +19,7 @@ from app.requests.sides import start_values
 from app.runs import history
 from app.ui.method_menu import title_of
 from app.ui.panels import panel
+from app.ui.panels.canvas import data_url
 from app.ui.panels.race import RacePanel
 from app.ui.panels.verdict import quartiles
 from engine.core import Suits
@@ -159,9 +158,8 @@ def changed(name: str, knobs: Mapping[str, Any], suits: Suits) -> str:
     return ", ".join(told)
 
 
-def thumbnail(picture: np.ndarray) -> str:
-    """A small JPEG as a data: URL."""
-    small, file = Image.fromarray(picture), io.BytesIO()
-    small.thumbnail((THUMBNAIL, THUMBNAIL))
-    small.save(file, "JPEG", quality=80)
-    return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode('ascii')}"
+def thumbnail(picture: np.ndarray | Image.Image, side: int = THUMBNAIL) -> str:
+    """A picture as a small JPEG, a data: URL. side : most pixels of one"""
+    small = Image.fromarray(picture) if isinstance(picture, np.ndarray) else picture.convert("RGB")
+    small.thumbnail((side, side))
+    return data_url(np.asarray(small), lossless=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from html import escape
@@ -13,6 +12,7 @@ from PIL import Image
 
 from app.sentences import without_paths
 from app.ui.method_menu import title_of
+from app.ui.panels.runs import thumbnail as small
 from app.ui.tabs.cards import Card, Curve, Lack
 from app.ui.tabs.speeds import Speed
 from engine.checkpoints.families import Family
@@ -86,13 +86,9 @@ def thumbnail(path: Path) -> str:
     """A result as a small data URL; "" if the file has gone or is damaged."""
     try:
         with Image.open(path) as found:
-            small = found.convert("RGB")
-            small.thumbnail((THUMBNAIL, THUMBNAIL))
+            return small(found, THUMBNAIL)
     except (OSError, ValueError):
         return ""
-    buffer = io.BytesIO()
-    small.save(buffer, "webp", quality=80)
-    return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
 
 
 def methods_html(card: Card) -> str:
