@@ -187,7 +187,7 @@ class Static:
 
 
 class Waiting:
-    """A pass that has not begun: see `Launch` in engine/core.py. It begins before the cache changes."""
+    """A pass that has not begun: see `Launch` in engine/core/rows.py. It begins before the cache changes."""
 
     def __init__(self, static: Static, what: Pass, shape: Bucket, rules: Rules, adapter: RowAdapter | None):
         self.count = 1 + len(what.drafted)

@@ -1,0 +1,214 @@
+"""The protocols of a model and of one run of it: Backbone and Sequence, with the state machines that bound a run's tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Sequence as Listed
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.core.prompts import Prompt, Sampling
+from engine.core.rows import Draft, Rows
+from engine.errors import NotSupported
+
+if TYPE_CHECKING:
+    from engine.layout import Layout, Raster
+
+
+class Grammar(Protocol):
+    """Which tokens may follow, as a state machine of pure functions, so that drafts can be masked along a hypothetical path.
+
+    masks : bool [M, V], the distinct answers of `allowed`, if they are few: a GPU then keeps them and is sent their numbers; else None
+    """
+
+    start: Any
+    masks: Tensor | None
+
+    def next(self, state: Any, token: int) -> Any:
+        """The state after a token."""
+        ...
+
+    def allowed(self, state: Any) -> Tensor:
+        """The ids that may come next, bool [V]; at least one."""
+        ...
+
+    def mask_index(self, state: Any) -> int:
+        """By grammars with `masks`: the row of a state."""
+        ...
+
+
+class Bias(Protocol):
+    """What logits lose along a path, besides what a grammar forbids: a state machine of pure functions, too."""
+
+    start: Any
+
+    def next(self, state: Any, token: int) -> Any:
+        """The state after a token."""
+        ...
+
+    def loss(self, state: Any) -> Tensor:
+        """What is subtracted from the guided logits of the next token, float32 [V]."""
+        ...
+
+
+class Resampler(Protocol):
+    """Converts tokens between two scales. Its weights are shared by all runs.
+
+    training_free : the same resampler without trained parts; itself if it has none
+    """
+
+    training_free: Resampler
+
+    def up(self, tokens: Tensor, coarse: Raster, fine: Raster, first: int, stop: int) -> Tensor:
+        """Distributions [N, V] of the finer tokens that lie in coarser rows first..stop-1, row by row.
+
+        tokens : int64 [stop * coarse.columns], the coarser rows so far
+        """
+        ...
+
+    def down(self, tokens: Tensor, fine: Raster, coarse: Raster, first: int, stop: int) -> Tensor:
+        """The coarser tokens int64 [(stop - first) * coarse.columns] of coarser rows first..stop-1.
+
+        tokens : int64, at least the finer rows down to the last one that lies in them
+        """
+        ...
+
+
+class Sequence(Protocol):
+    """One run of one model on one prompt: cache, grammar and layout."""
+
+    tokens: list[int]  # committed
+    length: int  # number of committed tokens, n
+    limit: int  # the largest n
+    done: bool
+    vocabulary: int  # size V of the output vocabulary in use
+    layout: Layout
+    device: torch.device
+    sampling: Sampling
+    codebook: Tensor | None  # by capability "codebook": [V, e], the code vector of each id; else None
+    condition: Tensor | None  # by capability "condition": [C, H], features of the prompt, for drafters that attend to it; else None
+    masks: Tensor | None  # the distinct masks of its grammar, bool [M, V], on the device; None without a grammar, or if they are many
+    levels: Any  # by capability "vertices": how ids spell the vertices of a mesh (Levels in engine/mesh/bpt_tokens.py); else None
+    adapter: Any  # by capability "predictive_stream": the weights of predictive rows; the drafter sets it when it starts
+
+    def forward(self, draft: Draft) -> Rows:
+        """One pass over the pending token and the nodes; their cache entries are kept until commit or the next forward."""
+        ...
+
+    def commit(self, nodes: list[int], token: int) -> list[int]:
+        """Keeps the cache entries of `nodes` (a path) and makes `token` pending. Only this method cuts at the end of the sequence and at
+        the length limit. Returns the committed tokens: those of the nodes, then `token`, after the cut."""
+        ...
+
+    def law(self, logits: Tensor, *paths: list[int]) -> Tensor:
+        """Distributions [k, V] of raw guided logits [k, V] after hypothetical paths, one path per row or one for all. Applies the same
+        warp and grammar as a pass; for drafters."""
+        ...
+
+    def biased(self, logits: Tensor, *paths: list[int]) -> Tensor:
+        """Raw guided logits [k, V] less the bias after hypothetical paths, one path per row or one for all: what `law` warps."""
+        ...
+
+    def allowed(self, path: list[int]) -> Tensor | None:
+        """The ids that may follow a hypothetical path, bool [V]; None without a grammar. For drafters that need no distribution."""
+        ...
+
+    def state(self, path: list[int]) -> Hashable:
+        """The state of grammar and bias after a hypothetical path: if states are equal, equal logits give equal distributions."""
+        ...
+
+    def mask_index(self, path: list[int]) -> int:
+        """With `masks`: the row of those that may follow a hypothetical path."""
+        ...
+
+    def laws(self, logits: Tensor) -> Tensor:
+        """With `masks`: `law` under every one of them, [k, M, V]."""
+        ...
+
+    @property
+    def pending(self) -> list[int]:
+        """By capability "wavefront": committed positions that are not in the cache, ascending; [-1] before the first token. The first K
+        rows of a pass belong to them: the row of position i is the distribution of position i+1."""
+        ...
+
+    def commit_at(self, positions: list[int], tokens: list[int], nodes: Iterable[int] = ()) -> None:
+        """By capability "wavefront": keeps the cache of pending tokens, commits tokens at any positions (ascending, no end of sequence)
+        and makes them pending. First commits `nodes` of the last pass at their positions, with their cache; discards all other nodes.
+        `Sequence.tokens` holds tokens in the order of commitment."""
+        ...
+
+    scales: tuple[int, ...]  # the smaller sizes, in pixels, that at_scale accepts, ascending; empty without the capability "at_scale"
+    resampler: Resampler  # by capability "at_scale": converts tokens between two scales
+
+    def at_scale(self, size: int) -> Sequence:
+        """By capability "at_scale": a new sequence of the same model and prompt at another size; raises BadPrompt for an unsupported size.
+        The caller must close it."""
+        ...
+
+    def rewind(self, length: int) -> None:
+        """By capability "at_scale": discards the committed tokens from `length` on, and their cache. The rest must be a prefix that was
+        committed in order."""
+        ...
+
+    def close(self) -> None:
+        """Frees the cache."""
+        ...
+
+
+Suits = Mapping[str, Mapping[str, float | str]]  # by method, then by knob
+ANY_SUIT: Suits = MappingProxyType({})  # for a model that keeps the methods' defaults
+
+
+class Backbone(Protocol):
+    """A model: weights, tokenizer, renderer. It does not depend on any method. Other code uses only these members.
+
+    Backbones are children of it. The defaults are of a model that reads any words and has no drafter, and whose sequences are equally long.
+    """
+
+    name: str
+    capabilities: frozenset[str]  # e.g. raster, wavefront, mesh, codebook, encode, hidden, at_scale, sketch; joined: see engine/many.py
+    sampling: Sampling  # defaults
+    suits: Suits = ANY_SUIT  # knob values that work better on this model than the methods' defaults
+    device: torch.device
+    dtype: str  # of the passes: "float32", "bfloat16" or "float64"
+    card: Mapping[str, Any] = MappingProxyType({})  # its training and its measurements; empty without a card
+    weights_hash: str | None = None  # of all its files; None if it has none
+    parameters: int  # number of trained parameters
+    vocabulary: int  # number of tokens
+    end: int | None = None  # the id that ends a sequence; None if all sequences are equally long
+    sizes: Listed[int] = ()  # sides of its pictures in pixels, ascending; empty for meshes
+    words: Mapping[str, int] = MappingProxyType({})  # the known words with their ids; empty if any word is accepted
+
+    def warning(self, text: str) -> str:
+        """A sentence to show before drawing if the prompt names nothing that the model can draw; else ""."""
+        return ""
+
+    def added(self, prompt: Prompt) -> str:
+        """The words that the model adds to those of a prompt, by its seed; "" if it adds none."""
+        return ""
+
+    def unknown_words(self, text: str) -> dict[str, list[str]]:
+        """The unknown words of a text, each with up to three known words that are nearest in meaning or spelling."""
+        return {}
+
+    def start(self, prompt: Prompt) -> Sequence:
+        """Prefills the prompt; raises BadPrompt."""
+        ...
+
+    def drafter(self, name: str) -> Any:
+        """By the capability of that name: the drafter, loaded once. Raises NotSupported if there is none."""
+        raise NotSupported(f"{self.name} has no drafter '{name}'. Choose a method that needs none.")
+
+    def render(self, tokens: list[int], positions: list[int], final: bool, size: int | None = None) -> Any:
+        """The picture (uint8 [H, W, 3]) or mesh of some committed tokens; final=False may be cheaper and coarser.
+        size: the prompt's."""
+        ...
+
+    def sketch(self, grid: np.ndarray, rows: range, fine: bool) -> np.ndarray:
+        """By the capability "sketch": some rows of tokens of a growing picture, uint8 [pixels of the rows, W, 3], so that a change costs
+        its neighbourhood only. grid: int [rows, columns], -1 = missing; fine: by the decoder of finished pictures"""
+        ...

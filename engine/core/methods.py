@@ -1,0 +1,104 @@
+"""Methods, their presets and claims, and the Steps that they yield."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from engine.core.backbones import Backbone, Sequence
+from engine.core.knobs import Knob, Knobs
+from engine.trace import Trace
+
+if TYPE_CHECKING:
+    from engine.noise import Noise
+
+
+@dataclass
+class Step:
+    """One step of a method: the committed tokens, the cost, and the data for diagnostics.
+
+    tokens, positions : committed in this step, each position once in a run
+    draft             : drafts that may be shown but are not committed: {"tokens", "positions", "scale", "status"}
+    drafted           : nodes verified in this step; forwards, draft_forwards: target passes and all other passes
+    trace             : data for diagnostics
+    seconds, exact, knobs are set by Run
+    """
+
+    tokens: list[int]
+    positions: list[int]
+    drafted: int = 0
+    forwards: int = 1
+    draft_forwards: int = 0
+    draft: dict[str, Any] | None = None
+    trace: Trace = field(default_factory=Trace)
+    seconds: float = 0.0
+    exact: bool = True
+    knobs: dict[str, float | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of `verify`: knobs, the claim, and the mutants (names in research/exactness/mutants.py) that must break the claim."""
+
+    name: str  # for instance "SJD-EXACT random"
+    claim: str  # "same law" | "same tokens" | "closed form" | "full spans" | "same context" | "same as unrelaxed" | "not exact"
+    knobs: Mapping[str, float | str] = field(default_factory=dict)
+    toy: Mapping[str, Any] = field(default_factory=dict)  # settings of the toy backbone that differ from its defaults
+    mutants: tuple[str, ...] = ()
+    law: str = ""  # of a "closed form": its name in research/exactness/closed_forms.py
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Knobs of a method under a name of their own."""
+
+    name: str
+    about: str  # one sentence for a person who does not know the paper
+    knobs: Mapping[str, float | str]
+    title: str = ""  # "" = the method's title, and the rest of the name in brackets
+    needs: frozenset[str] = frozenset()  # beyond those of the method
+
+
+Candidate = tuple[str, dict[str, float | str]]  # the name of a method or preset, and knobs
+
+
+@dataclass(frozen=True)
+class Method:
+    """All that is known of a method: menus, documentation, `verify`, `bench` and `auto` read it here.
+
+    exact, why     : whether the output has the model's distribution with these knobs, and why (not): one sentence for the badge
+    drafters       : names for the backbone's `drafter(name)`, of those that are among its capabilities
+    common         : exact knobs, for the claims that every method must meet
+    drafts_past_end: False if no draft can follow a drafted end of the sequence, so that the mutant that forgets it changes nothing
+    baseline       : whether no paper here proposes it
+    candidates     : what `auto` may try on a backbone that has what the method needs; all of it exact. By default nothing
+    unmeasured     : the name (its own or a preset's) that `auto` takes for a model of which no tokens are recorded; "" = never
+    """
+
+    name: str
+    title: str
+    decode: Callable[[Sequence, Knobs, Noise, Any], Iterator[Step]]
+    knobs: tuple[Knob, ...]
+    paper: str
+    exact: Callable[[Knobs], bool]
+    why: Callable[[Knobs], str]
+    about: str = ""  # one sentence for a person who does not know the paper
+    needs: frozenset[str] = frozenset()
+    drafters: tuple[str, ...] = ()
+    cases: tuple[Case, ...] = ()
+    common: Mapping[str, float | str] = field(default_factory=dict)
+    drafts_past_end: bool = True
+    baseline: bool = False
+    presets: tuple[Preset, ...] = ()
+    candidates: Callable[[Backbone], list[Candidate]] = lambda backbone: []
+    unmeasured: str = ""
+
+
+PLAIN = "ar"  # the name of plain decoding, with which every method is compared
+VERIFY = Knob(
+    "verify", "", "residual", choices=("residual", "match seed"), live=False,
+    help="residual: speculative sampling, the same distribution as plain decoding. match seed: the same tokens as plain decoding "
+    "with this seed.",
+    label="Checked for", words={"residual": "the same chances", "match seed": "the same result"},
+)  # fmt: skip

@@ -1,0 +1,44 @@
+"""Prompts and the sampling of their tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from engine.errors import BadPrompt
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How logits become a distribution. Order: guidance, adherence, grammar, temperature, top-k, top-p, softmax."""
+
+    temperature: float = 1.0  # 0 = always the most probable token
+    top_k: int = 0  # 0 = off
+    top_p: float = 1.0  # 1 = off
+    guidance: float = 1.0  # u + g (c - u); 1 = conditional only
+    temperature_last: bool = False  # True: top-k and top-p filter before the temperature is applied (BPT's order)
+    adherence: float = 0.0  # meshes: nats that a vertex loses for each unit of distance from the points (engine/backbones/adherence.py)
+
+    def softened(self) -> Sampling:
+        """The same settings, with temperature 1 instead of 0."""
+        return replace(self, temperature=self.temperature or 1.0)
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What to generate: text, class label or points, with seed, size and sampling."""
+
+    text: str | None = None
+    label: int | None = None
+    points: Tensor | None = None  # [N, 6] float32: xyz and unit normal
+    seed: int = 0
+    size: int | None = None  # pixels, or a face budget for a mesh; None = the backbone's default
+    sampling: Sampling | None = None  # None = the backbone's default
+
+    def __post_init__(self) -> None:
+        """Raises BadPrompt for text that cannot be written to a file or a terminal: NUL and lone surrogates."""
+        for place, character in enumerate(self.text or "", 1):
+            if character == "\0" or "\ud800" <= character <= "\udfff":
+                code = f"U+{ord(character):04X}"
+                raise BadPrompt(f"Character {place} of the prompt is {code}, which is not a character of text. Remove it.")

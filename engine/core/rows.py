@@ -1,0 +1,207 @@
+"""Drafts that a method proposes, and the rows of the pass that verifies them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from engine.core.prompts import Sampling
+
+
+class Ids:
+    """Ids that may be on a GPU. The host waits when it reads something there, so it reads them once, and together with something else."""
+
+    def __init__(self, tokens: Tensor):
+        """tokens : int64 [N]"""
+        self.tokens = tokens
+        self._read: list[int] | None = None
+
+    def listed(self) -> list[int]:
+        """The same on the host."""
+        if self._read is None:
+            self._read = self.tokens.tolist()
+        return self._read
+
+    def have(self, ids: list[int]) -> None:
+        """Takes what somebody else has read, at least those that will be asked for."""
+        self._read = ids
+
+    def along(self, more: Tensor) -> list[int]:
+        """Other numbers, int64 [K], on the host. The ids come in the same transfer, and are not read again."""
+        if self.tokens.device.type == "cpu":
+            self.listed()
+        if self._read is not None or not len(self.tokens):
+            return more.tolist()
+        both = torch.cat([more, self.tokens.to(more.device)]).tolist()
+        self._read = both[len(more) :]
+        return both[: len(more)]
+
+
+class Launch(Protocol):
+    """A pass that begins when something of it is needed, so that what is asked about its rows before can go along with it.
+
+    count : its rows; place : device and type of its results; ahead : see `Rows`, after a verdict
+    """
+
+    count: int
+    place: tuple[torch.device, torch.dtype]
+    ahead: Tensor | None
+
+    def start(self) -> tuple[Tensor, Tensor]:
+        """Hidden states and logits."""
+        ...
+
+    def verdict(self, request: Any) -> Any | None:
+        """The verdict on a request (engine/verify/request.py); None: too late, or not possible."""
+        ...
+
+
+class Rows:
+    """The output of one pass: row 0 follows the prefix, row i+1 follows node i. Computed lazily, so that p can be skipped.
+
+    logits : [branches, N+1, V], the model's raw output
+    scores : [N+1, V] float32 (float64 on the toy): guided, masked and warped, not normalised; argmax(scores + Gumbel noise) draws from p
+    p      : [N+1, V], softmax of scores: the distributions used both to verify and to sample
+    hidden : [branches, N+1, H], the last hidden states, or None
+    settings : (number of rows) -> the sampling and the allowed ids bool [rows, V] or None, which are all that the warp depends on: for
+        kernels that go from logits to tokens; None if there is no such function
+    drafted : the ids of the draft's nodes
+    launch : the pass, if it may still wait for a question about its rows
+    host : (logits) -> the rows for a processor, each computed when it is needed (engine/verify/host.py); None elsewhere
+    """
+
+    def __init__(
+        self,
+        logits: Tensor | Callable[[], Tensor],
+        warp: Callable[..., Tensor],
+        hidden: Tensor | None = None,
+        settings: Callable[[int], tuple[Sampling, Tensor | None]] | None = None,
+        drafted: Ids | None = None,
+        launch: Launch | None = None,
+        host: Callable[[Tensor], Any] | None = None,
+    ):
+        """logits : or a function that computes them on first use; hidden : with a launch, its own"""
+        self._logits, self._hidden = logits, hidden
+        if isinstance(logits, Tensor):
+            self.__dict__["logits"] = logits  # found without the property's lock
+        self.drafted = Ids(NO_DRAFT.tokens) if drafted is None else drafted
+        self._warp, self.settings, self.launch = warp, settings, launch
+        self.make_host = host
+
+    @cached_property
+    def logits(self) -> Tensor:
+        """The model's raw output [branches, N+1, V]."""
+        return self._logits()
+
+    @cached_property
+    def hidden(self) -> Tensor | None:
+        """The last hidden states [branches, N+1, H], or None."""
+        return self._hidden if self.launch is None else self.launch.start()[0]
+
+    @property
+    def count(self) -> int:
+        """N+1."""
+        return self.logits.shape[1] if self.launch is None else self.launch.count
+
+    @property
+    def place(self) -> tuple[torch.device, torch.dtype]:
+        """Device and type of the output. The logits may not have been computed yet."""
+        if self.launch is not None:
+            return self.launch.place
+        output = self.logits if self.hidden is None else self.hidden
+        return output.device, output.dtype
+
+    @property
+    def ahead(self) -> Tensor | None:
+        """What a drafter has computed inside the pass, from the row after the accepted drafts; None if it has not."""
+        return None if self.launch is None else self.launch.ahead
+
+    def has(self, p: Tensor) -> None:
+        """Takes distributions [N+1, V] that a kernel has computed from these logits, so that they are not computed again."""
+        self.__dict__["p"] = p
+
+    @cached_property
+    def host(self) -> Any | None:
+        """The rows for a processor, or None."""
+        return None if self.make_host is None else self.make_host(self.logits)
+
+    @cached_property
+    def scores(self) -> Tensor:
+        """Warped scores [N+1, V]."""
+        return self._warp(self.logits) if self.host is None else self.host.scores(self.count)
+
+    @cached_property
+    def p(self) -> Tensor:
+        """Distributions [N+1, V]; rows sum to 1."""
+        return torch.softmax(self.scores, -1) if self.host is None else self.host.probs(0, self.count)
+
+    @cached_property
+    def soft(self) -> Tensor:
+        """p with temperature 1 instead of 0 [N+1, V]: used to compare tokens where p is one-hot."""
+        return torch.softmax(self._warp(self.logits, soft=True), -1)
+
+    def law(self, start: int, stop: int) -> Tensor:
+        """Rows start..stop-1 of p, [stop-start, V], without computing the others."""
+        if "p" in self.__dict__:
+            return self.p[start:stop]
+        return torch.softmax(self.scores[start:stop], -1) if self.host is None else self.host.probs(start, min(stop, self.count))
+
+    def first(self, count: int) -> Rows:
+        """The first rows alone: those that are verified, if the rest only propose."""
+        hidden = None if self.hidden is None else self.hidden[:, :count]
+        found = Rows(self.logits[:, :count], self._warp, hidden, self.settings, self.drafted)
+        found.__dict__ |= {name: self.__dict__[name][:count] for name in ("scores", "p", "soft") if name in self.__dict__}
+        found.__dict__["host"] = self.host  # which computes the first rows alone, too
+        return found
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The distributions of tokens that were chosen, not drawn: one-hot, and made only where somebody reads them. tokens : int64 [N]"""
+
+    tokens: Tensor
+    vocabulary: int
+    dtype: torch.dtype
+
+    def dense(self) -> Tensor:
+        """[N, V]"""
+        found = torch.zeros(len(self.tokens), self.vocabulary, dtype=self.dtype, device=self.tokens.device)
+        return found.scatter_(1, self.tokens[:, None], 1.0)
+
+
+@dataclass
+class Draft:
+    """Proposed tokens as a forest after the prefix: chain, window, tree, wavefront, block or dual stream.
+
+    tokens     : int64 [N], ids 0..V-1 of the output vocabulary in use
+    parents    : int64 [N] or None; -1 = after the prefix; None = a chain; siblings in the order drawn
+    q          : the distribution each token was drawn from, [N, V] or Chosen, for a sibling conditional on the earlier ones;
+                 None = chosen deterministically (one-hot)
+    positions  : int64 [N] or None = length + depth - 1 (a child of the prefix has depth 1)
+    visible    : bool [N+1, N+1] or None = ancestors; row and column 0 are the pending token. With K pending tokens: [N+K, N+K], and
+                 the first K rows and columns. A row never attends to cached or pending tokens at larger positions than its own
+    predictive : bool [N] or None; rows that run with the drafter's adapter and are never committed. They come last, and no
+                 other row attends to them. Their logits are warped without a grammar; `Sequence.law` turns them into distributions
+    twins      : how many of the first predictive rows have the same input, mask and position as the first tokens; a pass may
+                 compute these once, up to the first layer with the adapter
+    """
+
+    tokens: Tensor
+    parents: Tensor | None = None
+    q: Tensor | Chosen | None = None
+    positions: Tensor | None = None
+    visible: Tensor | None = None
+    predictive: Tensor | None = None
+    twins: int = 0
+
+    def laws(self) -> Tensor | None:
+        """q as a tensor [N, V], or None."""
+        return self.q.dense() if isinstance(self.q, Chosen) else self.q
+
+
+NO_DRAFT = Draft(torch.empty(0, dtype=torch.int64))
