@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.backbones.pictogram import split_words
 from engine.core import NO_DRAFT, Prompt
 from engine.errors import BadPrompt
+from engine.words.reading import split
 from tests.engine.backbones import tiny
 
 
@@ -17,7 +17,7 @@ def test_emoji_and_synonyms_are_the_words_that_they_mean() -> None:
     assert model._said(Prompt("🍎")) == model._said(Prompt("apple")) == model._said(Prompt("Apple!"))
     assert model._said(Prompt("🐱🐱")) == model._said(Prompt("two cats"))
     assert model._said(Prompt("a crimson 🍎")) == model._said(Prompt("a red apple"))
-    assert split_words("🐶🐱, 🧿") == ["dog", "cat", "🧿"]
+    assert split("🐶🐱, 🧿") == ["dog", "cat", "🧿"]
 
 
 def test_unknown_words_have_near_ones_or_none() -> None:
