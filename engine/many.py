@@ -71,7 +71,7 @@ def generate_many(
         raise BadPrompt(f"{at_once} runs at once are too few. Give 1 or more.")
 
     def begin(prompt: Prompt) -> Run:
-        return Run(backbone, method, prompt, knobs or {}, drafter, name)
+        return Run(backbone, method, prompt, knobs or {}, drafter, None, name)
 
     return _ended(enumerate(prompts), begin, at_once, watch)
 

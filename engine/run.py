@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from statistics import median
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 
 from engine.core import Backbone, KnobArray, Knobs, Method, Prompt, Sequence, Step
@@ -25,6 +26,7 @@ class Run:
         prompt: Prompt,
         knobs: Mapping[str, float | str],
         drafter: Any = None,
+        buffer: np.ndarray | None = None,
         name: str = "",
     ):
         missing = sorted(method.needs - backbone.capabilities)
@@ -33,7 +35,7 @@ class Run:
         self.backbone, self.method, self.prompt = backbone, method, prompt
         self.name = name or method.name
         self.drafter = drafter_for(method, backbone) if drafter is None else drafter
-        self.live = KnobArray(method.knobs, {**backbone.suits.get(method.name, {}), **knobs})
+        self.live = KnobArray(method.knobs, {**backbone.suits.get(method.name, {}), **knobs}, buffer)
         self.fixed = {k.name: self.live.read()[k.name] for k in method.knobs if not k.live}
         self.steps: list[Step] = []
         self.tokens: list[int] = []
@@ -182,14 +184,16 @@ def generate(
     prompt: Prompt,
     knobs: Mapping[str, float | str] | None = None,
     drafter: Any = None,
+    buffer: np.ndarray | None = None,
     name: str = "",
 ) -> Run:
     """Begins a run.
 
-    knobs : values by name; the rest are the backbone's recommended values, or the defaults
-    name  : of the preset in use (default: the method's name)
+    knobs  : values by name; the rest are the backbone's recommended values, or the defaults
+    buffer : memory for the live values (may be shared)
+    name   : of the preset in use (default: the method's name)
     """
-    return Run(backbone, method, prompt, knobs or {}, drafter, name)
+    return Run(backbone, method, prompt, knobs or {}, drafter, buffer, name)
 
 
 class Timed(Protocol):

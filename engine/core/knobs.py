@@ -60,12 +60,12 @@ class Knob:
 
 
 class KnobArray:
-    """The live values of a run: float64, one slot per knob. One thread writes while another reads."""
+    """The live values of a run: float64, one slot per knob, one writer, one reader, in any buffer (including shared memory)."""
 
-    def __init__(self, knobs: tuple[Knob, ...], values: Mapping[str, float | str]):
+    def __init__(self, knobs: tuple[Knob, ...], values: Mapping[str, float | str], buffer: np.ndarray | None = None):
         self.knobs = {k.name: (i, k) for i, k in enumerate(knobs)}
         self.check(values)
-        self.numbers = np.zeros(max(1, len(knobs)))
+        self.numbers = np.zeros(max(1, len(knobs))) if buffer is None else buffer
         for i, k in self.knobs.values():
             self.numbers[i] = k.to_number(values.get(k.name, k.default))
         self._read: tuple[bytes, dict[str, float | str]] = b"", {}  # the numbers that were read last, and their values
@@ -91,7 +91,7 @@ class KnobArray:
         """The same, and the same mapping until one of them changes. It must not be written to."""
         numbers = self.numbers.tobytes()
         if numbers != self._read[0]:
-            told = np.frombuffer(numbers)  # another thread may write meanwhile
+            told = np.frombuffer(numbers)  # another process may write meanwhile
             self._read = numbers, {name: k.to_value(told[i]) for name, (i, k) in self.knobs.items()}
         return self._read[1]
 

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -158,6 +159,15 @@ def test_a_model_has_values_that_suit_it_until_a_person_says_otherwise() -> None
 def test_what_suits_a_model_are_knobs_of_methods(kind: type) -> None:
     for name, values in kind.suits.items():
         KnobArray(METHODS[name].knobs, values)
+
+
+def test_live_values_may_lie_in_any_buffer() -> None:
+    """Another process writes into shared memory, without the run's own `set`."""
+    buffer = np.zeros(4)
+    going = Run(tiny.pictogram(), COUNTING, PROMPT, {"count": 2}, buffer=buffer)
+    assert len(next(going).tokens) == 2
+    KnobArray(COUNTING.knobs, {"count": 5}, buffer)
+    assert len(next(going).tokens) == 5
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
