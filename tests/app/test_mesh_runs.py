@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 
 import numpy as np
@@ -11,13 +10,12 @@ from playwright.sync_api import expect
 
 from app.requests import meshes
 from engine.mesh.read import read
-from tests.app.race_page import FACES, VIEW, RacePage, cancel, drag, drop, drop_path, finish, move, small, take
+from tests.app.race_page import FACES, VIEW, drag, finish, move, small, take
 from tests.app.test_mesh_tab import open_mesh as open_mesh
 from tests.app.test_race_tabs import DRAWN
 
 pytestmark = pytest.mark.browser
 ROWS = "#mesh-runs tbody tr"
-BUDGET = "#mesh-settings .ft-knob[data-knob=face_budget] output"
 
 
 def at(page, thousandths: int) -> dict[str, int]:
@@ -87,50 +85,3 @@ def test_the_larger_files_of_a_race_come_behind_it(open_mesh):
             page.click(f"#mesh-download-{name}")
         assert waiting.value.suggested_filename == f"foretoken-xspecmesh-7{ending}"
         assert heads[name] in waiting.value.path().read_bytes()
-
-
-def test_a_dropped_glb_and_a_link_open_the_tab_with_their_settings(open_mesh, open_page, served):
-    page = open_mesh()
-    page.fill("#mesh-seed input", "5")
-    small(page, "mesh-")
-    folder = served.runs()[-1]
-    told = json.loads((folder / "run.json").read_text())
-    assert told["seed"] == 5
-    budget = page.inner_text(BUDGET)
-    other = open_page()
-    drop(other, "result.glb", (folder / "result.glb").read_bytes())
-    expect(other.locator("#mesh-seed input")).to_have_value("5")  # it was the Image tab
-    expect(other.locator(BUDGET)).to_have_text(budget)
-    drop(other, "run.json", json.dumps(told | {"prompt": "scan.xyz", "seed": 6}).encode())
-    other.wait_for_selector("#mesh-messages p:has-text('a run on scan.xyz, which is not in the file')")
-    expect(other.locator("#mesh-seed input")).to_have_value("6")
-    drop_path(other, folder)
-    expect(other.locator("#mesh-seed input")).to_have_value("5")
-    drop(other, "x.png", b"\x89PNG\r\n\x1a\n" + b"\0" * 40)
-    other.wait_for_selector("#mesh-messages p[data-kind=error]:has-text('holds no settings of a run')")
-    coded = base64.urlsafe_b64encode(json.dumps({k: v for k, v in told.items() if k != "machine"} | {"seed": 8}).encode()).decode()
-    other.goto(f"{served.address}?run={coded.rstrip('=')}")
-    expect(other.locator("#mesh-seed input")).to_have_value("8")
-    assert "run=" not in other.url
-
-
-def test_who_opens_the_tab_during_a_run_sees_their_place_and_an_input(open_mesh):
-    first = open_mesh()
-    first.locator("#mesh-settings .ft-knob[data-knob=repeat] select").select_option("5 times")  # lasts on a fast machine, too
-    first.click("#mesh-generate")
-    RacePage(first, "mesh").grown()
-    second = open_mesh()
-    second.wait_for_selector("#mesh-line p:has-text('Yours would be number 1 in line')")
-    second.click("[data-cloud=bottle]")
-    second.wait_for_selector("#mesh-notes p:has-text('bottle.ply')")
-    first.bring_to_front()  # Chromium draws a page behind another one about once a second
-    cancel(first, "#mesh-cancel")
-    second.wait_for_selector("#mesh-line p", state="detached")
-    first.wait_for_selector("#mesh-generate")
-    first.get_by_role("tab", name="Image").click()
-    first.locator("#settings .ft-knob[data-knob=repeat] select").select_option("5 times")
-    first.click("#generate")
-    first.wait_for_selector("#cancel")
-    first.get_by_role("tab", name="Mesh").click()
-    first.click("[data-cloud=bottle]")  # a run of the other tab does not hold this tab's input
-    first.wait_for_selector("#mesh-notes p:has-text('bottle.ply')")

@@ -238,32 +238,3 @@ def test_a_small_draft_grows_into_the_picture_and_its_repairs_are_mapped(open_pa
     assert page.locator("#canvas-fast .ft-card").get_attribute("data-tokens") == "1024"
     page.wait_for_function("document.querySelector('#overlay .ft-legend').innerText.includes('redrawn next to a rejected one')")
     assert page.locator("#canvas-fast .ft-badge").inner_text() == "not exact"
-
-
-def test_two_visitors_share_the_engine(open_page):
-    """The second sees their place, gives up the wait, waits again and comes to their turn, at last because the first closes their page."""
-    first, second = open_page(), open_page()
-    choose(first, "settings", "repeat", "5 times")  # lasts on any machine
-    start(first)
-    second.click("#generate")
-    second.wait_for_selector("#line p:has-text('You are number 1 in line')")
-    cancel(second)
-    second.wait_for_selector("#generate")
-    second.wait_for_selector("#line p", state="detached")
-    choose(second, "settings", "size", "64 px")
-    second.click("#generate")
-    second.wait_for_selector("#line p")
-    cancel(first)
-    finish(first)
-    second.wait_for_selector("#line p", state="detached")
-    finish(second)
-    assert second.locator("#canvas-fast .ft-card").get_attribute("data-tokens") == "64"  # what was asked for last
-    first.click("#generate")
-    first.wait_for_function(f"{STATE} === 'running'")
-    second.uncheck("#compare input")
-    second.click("#generate")
-    second.wait_for_selector("#line p")
-    first.close()
-    finish(second)
-    assert second.locator("#canvas-fast .ft-card").get_attribute("data-state") == "done"
-    assert second.locator("#canvas-plain .ft-card").get_attribute("data-state") == "empty"  # nothing was compared

@@ -1,19 +1,24 @@
-"""What is true of both race tabs in a real browser: Cancel, the table of runs, a reload."""
+"""What is true of both race tabs in a real browser: Cancel, the table of runs, a reload, dropped files and links, the line of visitors."""
 
 from __future__ import annotations
 
+import base64
 import json
+import re
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.app.conftest import MESH_TOKENS, settle
-from tests.app.race_page import RacePage
+from tests.app.race_page import RacePage, drop, drop_path
 
 pytestmark = pytest.mark.browser
 LIMITS = {"image": 1024, "mesh": MESH_TOKENS}  # tokens of a run
 DRAWN = 180_000  # milliseconds until a race is drawn, behind everything else on the machine
+MANY = 250  # files in a folder
 
 
 @pytest.fixture(params=LIMITS)
@@ -69,3 +74,81 @@ def test_a_row_brings_its_settings_back_or_to_the_left_and_a_reload_loses_nothin
     expect(tab.part("verdict", ".ft-headline")).to_have_text(headline)
     expect(tab.part("replay", ".ft-replay")).to_be_visible()
     assert tab.count() == count
+
+
+def test_a_dropped_file_a_folder_and_a_link_bring_the_settings_back(open_tab, open_page, served, tmp_path):
+    tab = open_tab()
+    tab.give(tab.things[0])
+    tab.seed(5)
+    tab.move()
+    tab.small()
+    folder, size = served.runs()[-1], tab.sized().evaluate("e => e.value")
+    told = json.loads((folder / "run.json").read_text())
+    page = open_page()  # on the Image tab
+    other = RacePage(page, tab.kind)
+
+    def comes(seed: int = 5) -> None:
+        other.sees(tab.things[0])
+        expect(other.part("seed", "input")).to_have_value(str(seed))
+
+    def refused() -> None:
+        other.part("messages", "p[data-kind=error]:has-text('holds no settings of a run')").wait_for()
+
+    (result,) = folder.glob("result.*")
+    drop(page, result.name, result.read_bytes())
+    comes()
+    expect(other.sized()).to_have_js_property("value", size)
+    other.moved()
+    drop(page, "run.json", json.dumps(told | {"seed": 6}).encode())
+    comes(6)
+    drop(page, "run.json", json.dumps(told | {"seed": 7}).encode())  # the next drop comes while this one is answered, and is not lost
+    drop(page, "x.png", b"\x89PNG\r\n\x1a\n" + b"\0" * 40)
+    refused()
+    crowded = Path(shutil.copytree(folder, tmp_path / "crowded"))
+    (crowded / "run.json").write_text(json.dumps(told | {"seed": 8}))
+    for number in range(MANY):
+        (crowded / f"a{number:03d}.txt").touch()  # a browser lists a folder in parts
+    drop_path(page, crowded)
+    comes(8)
+    expect(page.locator("body")).not_to_have_class(re.compile("ft-dropping"))
+    (tmp_path / "empty").mkdir()
+    drop_path(page, tmp_path / "empty")
+    refused()
+    linked = {name: value for name, value in told.items() if name != "machine"} | {"seed": 9}
+    coded = base64.urlsafe_b64encode(json.dumps(linked).encode()).decode()
+    page.goto(f"{served.address}?run={coded.rstrip('=')}")
+    comes(9)
+    other.moved()
+    assert "run=" not in page.url
+
+
+def test_visitors_share_the_engine(open_tab):
+    """The second sees their place, gives up the wait, and comes to their turn once because the first cancels, once because they leave."""
+    first = open_tab()
+    first.begin()
+    second = open_tab()
+    waits = second.part("line", "p:has-text('You are number 1 in line')")
+    if second.kind == "mesh":  # a tab that is opened during a run
+        second.part("line", "p:has-text('Yours would be number 1 in line')").wait_for()
+    second.give(second.things[1])  # a run of another visitor holds nobody's input
+    second.part("generate").click()
+    waits.wait_for()
+    second.cancel()
+    second.part("generate").wait_for()
+    second.part("compare", "input").uncheck()
+    second.resize()
+    second.part("generate").click()
+    waits.wait_for()
+    first.page.bring_to_front()  # Chromium draws a page behind another one about once a second
+    first.cancel()
+    first.finish()
+    expect(second.part("line", "p")).to_have_count(0)
+    second.finish()
+    assert second.state() == "done" and (second.kind == "mesh" or second.count() == 256)  # what was asked for last
+    first.begin()
+    second.part("generate").click()
+    waits.wait_for()
+    first.page.close()
+    second.part("cancel").wait_for()
+    second.finish()
+    assert second.state() == "done"

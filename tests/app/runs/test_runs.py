@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import re
-import shutil
-from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -16,9 +12,8 @@ from app.requests.sides import TIMES
 from app.runs import video
 from app.ui.panels.verdict import quartiles
 from engine.decoding.initializers import WINDOW
-from tests.app.race_page import PROMPT, ROWS, choose, drag, drop, drop_path, move, pixels, small, take
+from tests.app.race_page import PROMPT, ROWS, choose, drag, drop, move, pixels, small, take
 
-MANY = 250  # files in a folder
 CARD = "#canvas-{} .ft-card"
 
 
@@ -138,55 +133,3 @@ def test_repeated_runs_are_told_with_their_quartiles(open_page):
 
 def test_quartiles_are_those_of_the_numbers():
     assert quartiles([5.0, 1.0, 2.0, 4.0, 3.0]) == (2.0, 3.0, 4.0)
-
-
-@pytest.mark.browser
-def test_a_dropped_file_and_a_link_bring_the_settings_back(open_page, served):
-    page = open_page()
-    page.fill(PROMPT, "three bears")
-    move(page, "knobs", "window", 4)
-    small(page)
-    folder = served.runs()[-1]
-    say = "document.querySelector('#prompt textarea, #prompt input')?.value === '{}'"
-    for name in ("result.png", "run.json"):
-        page.fill(PROMPT, "something else")
-        drop(page, name, (folder / name).read_bytes())
-        page.wait_for_function(say.format("three bears"))
-    drop(page, "run.json", (folder / "run.json").read_bytes())  # the next drop comes while this one is answered, and is not lost
-    drop(page, "other.png", b"\x89PNG\r\n\x1a\n" + b"\0" * 40)
-    page.wait_for_selector("#messages p[data-kind=error]:has-text('holds no settings of a run')")
-    settings = {k: v for k, v in json.loads((folder / "run.json").read_text()).items() if k != "machine"} | {"prompt": "zwei Bären 🐻 <b>"}
-    coded = base64.urlsafe_b64encode(json.dumps(settings, ensure_ascii=False).encode()).decode().rstrip("=")
-    page.goto(f"{served.address}?run={coded}")
-    page.wait_for_function(say.format("zwei Bären 🐻 <b>"))
-    page.wait_for_selector("#knobs .ft-knob[data-knob=window] output:has-text('5')")
-    assert "run=" not in page.url
-
-
-@pytest.mark.browser
-def test_a_dropped_folder_brings_the_settings_back(open_page, served, tmp_path):
-    page = open_page()
-    page.fill(PROMPT, "two bears")
-    page.fill("#seed input", "43")
-    page.press("#seed input", "Tab")
-    move(page, "knobs", "window", 4)
-    small(page)
-    folder = served.runs()[-1]
-    other = open_page()
-    drop_path(other, folder)
-    other.wait_for_function("document.querySelector('#prompt textarea, #prompt input')?.value === 'two bears'")
-    expect(other.locator("#seed input")).to_have_value("43")
-    expect(other.locator("#knobs .ft-knob[data-knob=window] output")).to_have_text("5")
-    expect(other.locator("#settings .ft-knob[data-knob=size] select")).to_have_value("64 px")
-    expect(other.locator("body")).not_to_have_class(re.compile("ft-dropping"))
-    crowded = Path(shutil.copytree(folder, tmp_path / "crowded"))
-    told = json.loads((crowded / "run.json").read_text()) | {"prompt": "three cats"}
-    (crowded / "run.json").write_text(json.dumps(told))
-    for number in range(MANY):
-        (crowded / f"a{number:03d}.txt").touch()  # a browser lists a folder in parts
-    drop_path(other, crowded)
-    other.wait_for_function("document.querySelector('#prompt textarea, #prompt input')?.value === 'three cats'")
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    drop_path(other, empty)
-    other.wait_for_selector("#messages p[data-kind=error]:has-text('holds no settings of a run')")
