@@ -37,7 +37,7 @@ def write(folders: Sequence[Path], out: Path, kind: str) -> Path:
     if len(boards) > len(race_files.SIDES):
         return write_several(boards, runs, out, kind)
     if kind == ".html":
-        return (write_meshes if are_meshes[0] else write_pictures)(boards, runs, out)
+        return write_page(boards, runs[0], out)
     return mesh_pictures.write_any(boards[::-1], [title_of(run.name) for run in runs[::-1]], out, are_meshes[0])
 
 
@@ -89,26 +89,17 @@ def played(board: Growth) -> Growth:
     return board
 
 
-def write_pictures(boards: Sequence[Board], runs: Sequence[FinishedRun], out: Path) -> Path:
-    """The HTML file of pictures."""
-    parts = {
-        "verdict": verdict.build(), "left": canvas.build("plain", *PLAIN_SIDE), "right": canvas.build("fast", "", ""),
-        "replay": replay.build(), "overlay": overlay.build(), **race_panels.PICTURES.build(),
-    }  # fmt: skip
-    values = picture_side.draw_race(boards, set(range(len(boards))), Patches(runs[0].backbone))
-    told = replay_page.told(boards, runs[0].prompt.text or "", runs[0].settings)
-    return replay_page.write(out, replay_page.PICTURES, parts, values, told)
-
-
-def write_meshes(boards: Sequence[MeshBoard], runs: Sequence[FinishedRun], out: Path) -> Path:
-    """The HTML file of meshes. Their quality is not in it: the folder of a run holds the points that the model read, not the input."""
-    waiting = {name: mesh.Side.waiting("") for name in mesh.SIDES}
-    parts = {
-        "verdict": verdict.build(elem_id="mesh-verdict"), "viewer": mesh.build(mesh.encode(waiting)),
-        "replay": replay.build("mesh-replay"), **race_panels.MESHES.build(),
-    }  # fmt: skip
-    values = mesh_side.draw_race(boards, points_of(runs[0]), set(range(len(boards)))) | {
-        "verdict": verdict.encode(*pair(boards), mesh_side.WORDS)
-    }
-    told = replay_page.told(boards, runs[0].prompt.text or "", runs[0].settings)
-    return replay_page.write(out, replay_page.MESHES, parts, values, told)
+def write_page(boards: Sequence[Any], run: FinishedRun, out: Path) -> Path:
+    """The HTML file of one or two runs, the right one first. The quality of meshes is not in it: the folder of a run holds the points that
+    the model read, not the input."""
+    every = set(range(len(boards)))
+    if isinstance(boards[0], MeshBoard):
+        view, order = mesh.build(mesh.encode({name: mesh.Side.waiting("") for name in mesh.SIDES})), replay_page.MESHES
+        parts = {"verdict": verdict.build(elem_id="mesh-verdict"), "viewer": view, "replay": replay.build("mesh-replay")}
+        parts |= race_panels.MESHES.build()
+        values = mesh_side.draw_race(boards, points_of(run), every) | {"verdict": verdict.encode(*pair(boards), mesh_side.WORDS)}
+    else:
+        order, sides = replay_page.PICTURES, {"left": canvas.build("plain", *PLAIN_SIDE), "right": canvas.build("fast", "", "")}
+        parts = {"verdict": verdict.build(), **sides, "replay": replay.build(), "overlay": overlay.build(), **race_panels.PICTURES.build()}
+        values = picture_side.draw_race(boards, every, Patches(run.backbone))
+    return replay_page.write(out, order, parts, values, replay_page.told(boards, run.prompt.text or "", run.settings))
