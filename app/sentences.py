@@ -15,6 +15,15 @@ def brief(value: object) -> str:
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
 
 
+def duration(seconds: float) -> str:
+    """A time as people say it: "40 s", "3 min", "1.5 h"."""
+    if seconds < 1:
+        return "less than a second"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
 def without_paths(text: str) -> str:
     """A text for other people: paths on this machine are shortened to their last name."""
     return PATH.sub(r"\1", text)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
+from app.sentences import duration
 from engine.mesh.formats.source import plain
 
 SHOWN = 50  # characters of an input
@@ -47,10 +48,3 @@ class Progress:
         """Leaves the line that changes."""
         if self.out.isatty() and self._width:
             self.out.write("\n")
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person says them."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

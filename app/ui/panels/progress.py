@@ -25,10 +25,3 @@ def build(idle: dict[str, Any], elem_id: str) -> gr.HTML:
 def encode(text: str, done: int, of: int, detail: str = "", state: str = "running") -> dict[str, Any]:
     """The value. state : empty (no bar), running, done or stopped"""
     return {"state": state, "text": text, "done": done, "of": of, "detail": detail}
-
-
-def duration(seconds: float) -> str:
-    """A time as people say it: "40 s", "3 min"."""
-    if seconds < 1:
-        return "less than a second"
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

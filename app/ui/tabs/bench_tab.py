@@ -10,6 +10,7 @@ from typing import Any
 import gradio as gr
 
 from app.requests import validation as asked
+from app.sentences import duration
 from app.ui import knobs as knob_panel
 from app.ui.method_menu import choices, title_of
 from app.ui.panels import kinds, live, notice, plane, progress
@@ -164,7 +165,7 @@ class BenchTab:
 def going(bench: Any, name: str, which: int | None) -> dict[str, Any]:
     """The bar during a benchmark. which : the number of the prompt, None = a run that is not counted"""
     where = f"{bench.thing} {which + 1} of {bench.count}" if which is not None else "a first run that is not counted"
-    left = f"About {progress.duration(bench.left)} left." if bench.left is not None else ""
+    left = f"About {duration(bench.left)} left." if bench.left is not None else ""
     return progress.encode(f"{title_of(name)}, {where}", bench.done, bench.of, f"Run {min(bench.done + 1, bench.of)} of {bench.of}. {left}")
 
 

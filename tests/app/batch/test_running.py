@@ -16,9 +16,10 @@ from app.batch import making, table
 from app.batch.folder import BatchFolder, alone, stored
 from app.batch.inputs import Entry, read_inputs
 from app.batch.plan import Plan
-from app.batch.progress import Progress, duration
+from app.batch.progress import Progress
 from app.batch.running import Batch
 from app.batch.sheet import COLUMNS as ACROSS
+from app.sentences import duration
 from engine.core import Prompt
 from engine.errors import BadOutput
 from tests.app.batch.lists import CHAIR, OPTIONS, PROMPTS, made, marks, pixels, prompts, rows_of
