@@ -22,7 +22,7 @@ import torch
 from safetensors import safe_open
 
 from engine.backbones import BACKBONES, adapter_of, imported, imported_folder
-from engine.checkpoints.families import Family, named, stated_licence, tokenizer_folder
+from engine.checkpoints.families import ModelFamily, named, stated_licence, tokenizer_folder
 from engine.checkpoints.reading import INDEX, PICKLED, SAFE, Checkpoint, names_of, need, open_checkpoint
 from engine.checkpoints.writing import FORMAT, index_of, plan, write_shard
 from engine.errors import BadFile, BadOutput, NotSupported, first_line
@@ -38,7 +38,7 @@ NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True)
-class Found:
+class CheckpointInfo:
     """What a checkpoint is, known without reading its numbers.
 
     name : under which it is imported; family : its adapter; dtypes : bytes by type; tokens : of a result; codes : ids of a token
@@ -79,7 +79,7 @@ def counted(parameters: int) -> str:
 
 
 @dataclass(frozen=True)
-class Progress:
+class ImportProgress:
     """How far an import is. folder: where the model is, once all of it is there"""
 
     done: int
@@ -87,13 +87,13 @@ class Progress:
     folder: Path | None = None
 
 
-def look(path: Path) -> Found:
+def look(path: Path) -> CheckpointInfo:
     """What a file or folder is; raises a ForetokenError, in one sentence, for anything that cannot be imported."""
     with open_checkpoint(path) as found:
         return described(found)
 
 
-def described(found: Checkpoint) -> Found:
+def described(found: Checkpoint) -> CheckpointInfo:
     """What an open checkpoint is; raises NotSupported or MissingWeights."""
     family = need_family(adapter_of(found))
     folder = folder_of(found.path)
@@ -103,7 +103,7 @@ def described(found: Checkpoint) -> Found:
     for entry in found.entries.values():
         kind = str(entry.dtype).removeprefix("torch.")
         dtypes[kind] = dtypes.get(kind, 0) + entry.bytes
-    return Found(
+    return CheckpointInfo(
         name_of(found.path), family.name, family.title, family.makes, found.parameters, sum(dtypes.values()),
         dict(sorted(dtypes.items(), key=lambda pair: -pair[1])), len(found.entries), tokens, codes, sizes,
         stated_licence(folder), family.licence, source_of([*found.files, *beside(found, family)]),
@@ -144,14 +144,14 @@ def folder_of(path: Path) -> Path:
     return path if path.is_dir() else path.parent
 
 
-def beside(found: Checkpoint, family: Family) -> list[Path]:
+def beside(found: Checkpoint, family: ModelFamily) -> list[Path]:
     """Further files of weights that a family needs, such as a picture decoder's."""
     folder = folder_of(found.path)
     files = {file for pattern in family.beside for file in folder.glob(pattern) if file.suffix in (SAFE, *PICKLED) and file.is_file()}
     return sorted(files - set(found.files))
 
 
-def convert(path: Path, out: Path | None = None) -> Iterator[Progress]:
+def convert(path: Path, out: Path | None = None) -> Iterator[ImportProgress]:
     """Imports a checkpoint into `out` (default: a folder of its name among the imported models); the last Progress has the folder.
 
     The same files a second time change nothing. Raises a ForetokenError and leaves no folder for anything that cannot be imported.
@@ -162,7 +162,7 @@ def convert(path: Path, out: Path | None = None) -> Iterator[Progress]:
         family = need_family(about.family)
         target = out or imported_folder() / about.name
         if is_same(target, about):
-            yield Progress(about.bytes, about.bytes, target)
+            yield ImportProgress(about.bytes, about.bytes, target)
             return
         if target.exists() and (not (target / CARD).is_file() or read_card(target).get("source") is None):
             raise BadOutput(f"{target} is there already and is no imported model. Choose another folder with --out.")
@@ -190,15 +190,15 @@ def convert(path: Path, out: Path | None = None) -> Iterator[Progress]:
                 check_names(about, new)
         except OSError as e:
             raise refusal(target, e, "Nothing was imported; free some space, or choose another folder with --out.") from e
-    yield Progress(total, total, target)
+    yield ImportProgress(total, total, target)
 
 
-def is_same(target: Path, about: Found) -> bool:
+def is_same(target: Path, about: CheckpointInfo) -> bool:
     """Whether a folder holds the import of these very files."""
     return (target / CARD).is_file() and read_card(target).get("source") == json.loads(json.dumps(about.source))
 
 
-def card_of(about: Found, weights: str) -> str:
+def card_of(about: CheckpointInfo, weights: str) -> str:
     """The text of card.json: the adapter's name, the fingerprint of the weights, and what `look` found."""
     entries = asdict(about) | {"name": about.family, "imported": about.name, "weights_hash": weights}
     return json.dumps({key: value for key, value in entries.items() if key != "family"}, indent=1, ensure_ascii=False) + "\n"
@@ -256,24 +256,24 @@ def stems_of(found: Checkpoint, indexed: bool = True) -> list[Part]:
     return [Part(f"{file.stem}{SAFE}", found, names, file if is_whole(file) else None, indexed) for file, names in of_file.items()]
 
 
-def inside(found: Checkpoint, family: Family) -> list[Path]:
+def inside(found: Checkpoint, family: ModelFamily) -> list[Path]:
     """The folders inside a checkpoint's folder that hold weights of their own and belong to it."""
     folders = sorted(path for path in folder_of(found.path).iterdir() if path.is_dir()) if family.inside else []
     return [path for path in folders if any(file.suffix in (SAFE, *PICKLED) for file in path.iterdir())]
 
 
-def write_parts(parts: Sequence[Part], total: int, new: Path) -> Iterator[Progress]:
+def write_parts(parts: Sequence[Part], total: int, new: Path) -> Iterator[ImportProgress]:
     """Links or writes all files, and an index in each folder where there are several."""
     done = 0
     for part in parts:
         if part.linked is not None:
             link(part.linked, new / part.name)
             done += part.bytes
-            yield Progress(done, total)
+            yield ImportProgress(done, total)
         else:
             for piece in write_shard(new / part.name, part.found.entries, part.tensors, part.found.read):
                 done += piece
-                yield Progress(done, total)
+                yield ImportProgress(done, total)
     for found in {id(part.found): part.found for part in parts if part.indexed}.values():
         mine = [part for part in parts if part.found is found]
         if len(mine) > 1:
@@ -300,7 +300,7 @@ def link(file: Path, target: Path) -> None:
 # --- checks -----------------------------------------------------------------------------------------------------------
 
 
-def check_shapes(opened: Sequence[Checkpoint], family: Family) -> None:
+def check_shapes(opened: Sequence[Checkpoint], family: ModelFamily) -> None:
     """Raises MissingWeights if tensors that the adapter names are missing or have another shape. Of a family in transformers' form, the
     written folder is checked (`check_names`), because transformers renames tensors of older versions."""
     if family.network:
@@ -311,7 +311,7 @@ def check_shapes(opened: Sequence[Checkpoint], family: Family) -> None:
     need(Path(main.path.name), shapes, adapter.expected(settings), family.name)
 
 
-def check_names(about: Found, folder: Path) -> None:
+def check_names(about: CheckpointInfo, folder: Path) -> None:
     """Raises MissingWeights if transformers' class does not find all of its tensors in a folder, or finds other shapes, and BadFile if it
     cannot read it. Nothing is allocated."""
     family = need_family(about.family)
@@ -328,7 +328,7 @@ def check_names(about: Found, folder: Path) -> None:
         raise BadFile(f"{about.name} does not fit its config.json ({first_line(e)}). Download it again.") from e
 
 
-def need_family(name: str) -> Family:
+def need_family(name: str) -> ModelFamily:
     """The family of a name that `look` gave."""
     family = named(name)
     assert family is not None, name

@@ -34,7 +34,7 @@ def load(name_or_folder: str | os.PathLike[str] = "pictogram", device: str = "au
     return _SHELF.get((name, folder, device, dtype))
 
 
-class Shelf:
+class BackboneStore:
     """Loaded backbones by key. Each is loaded once; loading one does not block access to the others."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Shelf:
             return self._loaded[key]
 
 
-_SHELF = Shelf()  # one per process; it owns the loaded backbones
+_SHELF = BackboneStore()  # one per process; it owns the loaded backbones
 
 
 def model_columns(backbone: Backbone) -> dict[str, Any]:

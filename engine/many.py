@@ -22,7 +22,7 @@ from torch import Tensor
 from engine.core import Backbone, Method, Prompt
 from engine.errors import BadPrompt
 from engine.networks.sequence import TransformerSequence
-from engine.networks.trunk import Asked
+from engine.networks.trunk import PassArguments
 from engine.run import Run
 
 USUAL = 16  # runs at once: the most that was measured, and the fastest (docs/batch.md)
@@ -31,7 +31,7 @@ Watch = Callable[[int, Run], object]
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedRun:
     """A run that has ended.
 
     index : of its prompt; run : with tokens, steps and totals; `run.seconds` is its share of the time
@@ -57,7 +57,7 @@ def generate_many(
     drafter: Any = None,
     name: str = "",
     watch: Watch | None = None,
-) -> Iterator[Ended]:
+) -> Iterator[EndedRun]:
     """Begins runs of all prompts, of which at most `at_once` advance together; yields each when it has ended.
 
     prompts : read one by one, when a place is free
@@ -76,7 +76,7 @@ def generate_many(
     return _ended(enumerate(prompts), begin, at_once, watch)
 
 
-def _ended(prompts: Iterator[tuple[int, Prompt]], begin: Callable[[Prompt], Run], at_once: int, watch: Watch | None) -> Iterator[Ended]:
+def _ended(prompts: Iterator[tuple[int, Prompt]], begin: Callable[[Prompt], Run], at_once: int, watch: Watch | None) -> Iterator[EndedRun]:
     """Yields the runs as they end."""
     places: list[_Place] = []
     try:
@@ -93,7 +93,7 @@ def _ended(prompts: Iterator[tuple[int, Prompt]], begin: Callable[[Prompt], Run]
                     continue
             ended = [place for place in places if place.asked is None]
             places = [place for place in places if place.asked is not None]
-            yield from [Ended(place.index, place.run, place.error) for place in ended]
+            yield from [EndedRun(place.index, place.run, place.error) for place in ended]
     finally:
         for place in places:
             place.close()
@@ -107,7 +107,7 @@ class _Place:
 
     def __init__(self, index: int, run: Run, watch: Watch | None):
         self.index, self.run, self.watch = index, run, watch
-        self.asked: Asked | None = None
+        self.asked: PassArguments | None = None
         self.error: Exception | None = None
         self._found: Passed | Exception | None = None  # what became of it
         self._spent, self._since = 0.0, 0.0
@@ -147,7 +147,7 @@ class _Place:
         if isinstance(sequence, TransformerSequence):  # any other computes its own passes
             sequence.together = self._pass
 
-    def _pass(self, asked: Asked) -> Passed:
+    def _pass(self, asked: PassArguments) -> Passed:
         self.asked = asked
         self._hub.switch()
         found, self._found = self._found, None

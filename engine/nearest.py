@@ -23,7 +23,7 @@ SEEDS = 2**63  # that there are
 
 
 @dataclass(frozen=True)
-class Tried:
+class TriedSeed:
     """A seed and its mesh. apart : its distance to the points of the input, as of `distance`"""
 
     seed: int
@@ -36,21 +36,21 @@ class Tried:
         return self.apart["chamfer"]
 
 
-def try_seeds(backbone: Lowpoly, prompt: Prompt, count: int) -> list[Tried]:
+def try_seeds(backbone: Lowpoly, prompt: Prompt, count: int) -> list[TriedSeed]:
     """Tries `count` seeds of a prompt, from its own on. Raises BadPrompt for too few points, an impossible budget, or no such seeds."""
     if prompt.seed + count > SEEDS:
         raise BadPrompt(f"There are no {count} seeds from {prompt.seed} on. Choose a smaller --seed.")
     return tried([replace(prompt, seed=prompt.seed + i) for i in range(count)], backbone)
 
 
-def tried(prompts: Sequence[Prompt], backbone: Lowpoly) -> list[Tried]:
+def tried(prompts: Sequence[Prompt], backbone: Lowpoly) -> list[TriedSeed]:
     """Decodes prompts plainly and together, and compares each mesh with the prompt's points."""
     tokens = decode_together(backbone, prompts)
     meshes = [backbone.render(each, list(range(len(each))), True) for each in tokens]
-    return [Tried(p.seed, m, distance((m.vertices, m.faces), p.points.numpy())) for p, m in zip(prompts, meshes, strict=True)]
+    return [TriedSeed(p.seed, m, distance((m.vertices, m.faces), p.points.numpy())) for p, m in zip(prompts, meshes, strict=True)]
 
 
-def nearest(found: Sequence[Tried]) -> Tried:
+def nearest(found: Sequence[TriedSeed]) -> TriedSeed:
     """The one that lies nearest; the first of equals, and of seeds without a face."""
     return min(found, key=lambda each: math.inf if each.chamfer is None else each.chamfer)
 

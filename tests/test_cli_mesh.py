@@ -221,7 +221,7 @@ def test_the_seeds_and_the_repeats_are_run(folder: Path) -> None:
     plan = MeshBench(backbone=str(folder), methods=("lookup",), count=1, seeds=3, repeats=2, size=4)
     models = meshes.Models(plan)
     inputs = meshes.subjects(1, "boxes", models.model("plain").card["families"])
-    runs = models.measure({"A plain": meshes.Row("plain", "ar")}, inputs, plan.seeds, plan.repeats)["A plain"]
+    runs = models.measure({"A plain": meshes.MeshBenchRow("plain", "ar")}, inputs, plan.seeds, plan.repeats)["A plain"]
     assert [[run.prompt.seed for run in of] for of in runs] == [[seed] * 4 for seed in range(3)]
     assert all(run.prompt.size == 4 for of in runs for run in of)
 

@@ -19,7 +19,7 @@ from app.batch.plan import Plan
 from app.runs.history import placed, write_run
 from engine.core import Backbone, Prompt
 from engine.errors import ForetokenError
-from engine.many import Ended, generate_many
+from engine.many import EndedRun, generate_many
 from engine.mesh.distance import distance
 from engine.mesh.quality import quality
 from engine.mesh.read import Input
@@ -68,7 +68,7 @@ class Maker:
             yield self.ended(ended, entry, given)
         yield from _taken(ready)
 
-    def ended(self, ended: Ended, entry: Entry, given: Input | None) -> Row:
+    def ended(self, ended: EndedRun, entry: Entry, given: Input | None) -> Row:
         """Keeps the result of a run that has ended; returns its row."""
         try:
             if ended.error is not None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from engine.errors import NotSupported
-from engine.mesh.bpt_tokens import BPT, Levels
+from engine.mesh.bpt_tokens import BPT, TokenLevels
 
 FAR = 10  # cells; greater distances count as this one. Two squares are added in an unsigned byte: 10^2 + 9^2 fit
 
@@ -25,7 +25,7 @@ class Adherence:
     strength : nats for each unit of distance; the model's cube has a side of 2
     """
 
-    def __init__(self, points: np.ndarray, strength: float, levels: Levels = BPT):
+    def __init__(self, points: np.ndarray, strength: float, levels: TokenLevels = BPT):
         if levels.depth != 2:
             raise NotSupported(f"Adherence reads the blocks and offsets of bpt, which {levels.name} does not have.")
         blocks, offsets = levels.per_axis

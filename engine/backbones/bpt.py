@@ -26,7 +26,7 @@ from engine.core import ANY_SUIT, Suits
 from engine.drafters.mesh_heads import SHORT
 from engine.errors import MissingWeights
 from engine.kernels.cpu.steady_linear import steady
-from engine.networks.mesh_decoder import MeshModel, Settings
+from engine.networks.mesh_decoder import MeshModel, MeshSettings
 from engine.networks.packing import count
 
 CHECKPOINT = "bpt-8-16-500m.pt of huggingface.co/whaohan/bpt"
@@ -59,10 +59,10 @@ class Bpt(Lowpoly):
         self.capabilities |= {"mesh_heads"} if self.kinds else set()
 
 
-def configure(shapes: Shapes) -> Settings:
+def configure(shapes: Shapes) -> MeshSettings:
     """The shape of a checkpoint's network, from the shapes of its tensors; raises MissingWeights if it is not BPT's."""
     try:
-        settings = Settings(
+        settings = MeshSettings(
             layers=count(shapes, "decoder.layers.") // 3,
             width=shapes["sos_token"][0],
             heads=shapes["decoder.layers.1.1.mem_k"][0],
@@ -85,7 +85,7 @@ def configure(shapes: Shapes) -> Settings:
     return settings
 
 
-def expected(settings: Settings) -> dict[str, tuple[int, ...]]:
+def expected(settings: MeshSettings) -> dict[str, tuple[int, ...]]:
     """The shape of every tensor that loading needs, by its name in the file."""
     found: dict[str, tuple[int, ...]] = {}
     for name, shape in _ours(settings).items():
@@ -95,14 +95,14 @@ def expected(settings: Settings) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def size(s: Settings) -> memory.Size:
+def size(s: MeshSettings) -> memory.Size:
     """What memory depends on."""
     numbers = sum(math.prod(shape) for shape in _ours(s).values())
     slots = 1 + s.length + DRAFT_ROWS
     return memory.Size(numbers, s.layers, s.heads, s.width // s.heads, slots, s.vocabulary, branches=1)
 
 
-def _ours(settings: Settings) -> dict[str, torch.Size]:
+def _ours(settings: MeshSettings) -> dict[str, torch.Size]:
     with torch.device("meta"):
         return {name: tensor.shape for name, tensor in MeshModel(settings).state_dict().items()}
 
@@ -128,7 +128,7 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> B
     return found
 
 
-def _read(found: Checkpoint, settings: Settings, dtype: torch.dtype) -> MeshModel:
+def _read(found: Checkpoint, settings: MeshSettings, dtype: torch.dtype) -> MeshModel:
     """The network with its weights, never allocated twice."""
     with torch.device("meta"):
         model = MeshModel(settings)

@@ -40,7 +40,7 @@ FIRST_CODE = 155_000  # id, in Lumina-mGPT 2
 
 
 @dataclass(frozen=True)
-class Kind:
+class ChameleonVariant:
     """What differs between the models.
 
     title, sampling : its name; the settings of its authors' script
@@ -57,10 +57,10 @@ class Kind:
 
 
 RESEARCH = "Chameleon Research License: no commercial use"
-KINDS: Mapping[str, Kind] = MappingProxyType({
-    "anole": Kind("Anole", Sampling(0.7, 0, 0.9, 3.0), (512,), False, RESEARCH),
-    "lumina": Kind("Lumina-mGPT", Sampling(1.0, 2000, 1.0, 4.0), (768, 512, 1024), True, RESEARCH),
-    "lumina2": Kind("Lumina-mGPT 2", Sampling(1.0, 4096, 1.0, 4.0), (768, 512, 1024), True, "Apache-2.0"),
+KINDS: Mapping[str, ChameleonVariant] = MappingProxyType({
+    "anole": ChameleonVariant("Anole", Sampling(0.7, 0, 0.9, 3.0), (512,), False, RESEARCH),
+    "lumina": ChameleonVariant("Lumina-mGPT", Sampling(1.0, 2000, 1.0, 4.0), (768, 512, 1024), True, RESEARCH),
+    "lumina2": ChameleonVariant("Lumina-mGPT 2", Sampling(1.0, 4096, 1.0, 4.0), (768, 512, 1024), True, "Apache-2.0"),
 })  # fmt: skip
 
 
@@ -73,8 +73,8 @@ class Chameleon(PictureCheckpoint):
     name = "chameleon"
 
     def __init__(
-        self, trunk: ChameleonModel, head: nn.Linear, picture: PictureDecoder, kind: Kind, codes: list[int], words: Mapping[str, int],
-        read: Callable[[str], list[int]], begin: int, licence: str = "",
+        self, trunk: ChameleonModel, head: nn.Linear, picture: PictureDecoder, kind: ChameleonVariant, codes: list[int],
+        words: Mapping[str, int], read: Callable[[str], list[int]], begin: int, licence: str = "",
     ):  # fmt: skip
         """read : the ids of a text alone; begin : the id that begins a sequence"""
         self.picture, self.kind, self.words_of, self.read, self.begin = picture, kind, words, read, begin
@@ -101,7 +101,7 @@ def size_word(side: int) -> str:
     return f"<reserved{8800 + side // GRID:05d}>"
 
 
-def layouts_of(kind: Kind, factor: int, positions: int) -> dict[int, Raster]:
+def layouts_of(kind: ChameleonVariant, factor: int, positions: int) -> dict[int, Raster]:
     """The layouts that fit into the positions of a trunk, the default first; raises MissingWeights if none does."""
     found = {side: Raster(side // factor, side // factor, factor) for side in kind.sides}
     fitting = {side: grid for side, grid in found.items() if grid.rows * (grid.columns + kind.sized) < positions}
@@ -118,7 +118,7 @@ def kind_of(config: Mapping[str, Any]) -> str:
     return "lumina" if lumina else "anole"
 
 
-def codes_of(words: Mapping[str, int], picture: PictureDecoder, kind: Kind) -> list[int]:
+def codes_of(words: Mapping[str, int], picture: PictureDecoder, kind: ChameleonVariant) -> list[int]:
     """The id of each code; raises NotSupported if a code or a word that marks a picture has none."""
     count = picture.codes.num_embeddings
     if kind is KINDS["lumina2"]:

@@ -20,7 +20,7 @@ from torch import nn
 from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from engine.checkpoints.families import TOKENIZER_FILES, Family, what_else
+from engine.checkpoints.families import TOKENIZER_FILES, ModelFamily, what_else
 from engine.errors import MissingWeights, NotSupported, first_line
 from engine.layout import Raster
 from engine.machine import has_fast_bfloat16
@@ -36,7 +36,7 @@ UNREADABLE = (
 PROMPT = 256  # tokens of a prompt that an estimate of memory assumes
 
 
-def checkpoint_folder(path: str | None, family: Family) -> Path:
+def checkpoint_folder(path: str | None, family: ModelFamily) -> Path:
     """The folder of a checkpoint: `path`, or the folder that the file `path` lies in. Raises MissingWeights or NotSupported."""
     if path is None:
         raise MissingWeights(f"{family.name} needs a folder with its weights. Download {family.source} and name that folder.")
@@ -125,7 +125,7 @@ def dtype_of(device: str, dtype: str) -> torch.dtype:
 
 
 def check_room(
-    family: Family, numbers: int, text: PreTrainedConfig, layout: Raster, vocabulary: int, device: str, dtype: torch.dtype,
+    family: ModelFamily, numbers: int, text: PreTrainedConfig, layout: Raster, vocabulary: int, device: str, dtype: torch.dtype,
     branches: int = 2, decodes: bool = True,
 ) -> None:  # fmt: skip
     """Raises TooLittleMemory if some numbers of weights, the cache and the distributions of a picture do not fit into the device.

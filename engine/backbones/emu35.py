@@ -50,7 +50,7 @@ COPIED = (
 
 
 @dataclass(frozen=True)
-class Ids:
+class SpecialIds:
     """Ids of special tokens, and of code 0; the other codes follow it. The defaults are those of the checkpoint."""
 
     row_end: int = 151_846
@@ -61,7 +61,7 @@ class Ids:
     first_code: int = 151_854
 
 
-IDS = Ids()
+IDS = SpecialIds()
 
 
 class Emu35(PictureCheckpoint):
@@ -71,7 +71,7 @@ class Emu35(PictureCheckpoint):
 
     def __init__(
         self, model: Qwen3ForCausalLM, picture: PictureDecoder, read: Callable[[str], list[int]],
-        side: int = SIDE, ids: Ids = IDS, licence: str = "",
+        side: int = SIDE, ids: SpecialIds = IDS, licence: str = "",
     ):  # fmt: skip
         """side : codes in a row of the picture"""
         self.model, self.picture, self.read, self.ids = model.eval(), picture.eval(), read, ids

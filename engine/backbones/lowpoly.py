@@ -28,14 +28,14 @@ from engine.kernels.cpu.blocks import RunRows
 from engine.kernels.cpu.library import native, native_choice
 from engine.kernels.cpu.packed_linear import can_pack, pack
 from engine.layout import Line
-from engine.mesh.bpt_grammar import Grammar
-from engine.mesh.bpt_tokens import BPT, Parser, dequantize, mesh_of, parse
+from engine.mesh.bpt_grammar import BPTGrammar
+from engine.mesh.bpt_tokens import BPT, TokenParser, dequantize, mesh_of, parse
 from engine.networks.card import has_card
-from engine.networks.mesh_decoder import MeshModel, Settings, budget_bucket, describe, settings_of
+from engine.networks.mesh_decoder import MeshModel, MeshSettings, budget_bucket, describe, settings_of
 from engine.networks.native_blocks import quicken
 from engine.networks.rows import AdapterRows, RowSplit
 from engine.networks.sequence import TransformerSequence
-from engine.networks.trunk import Asked, OwnTrunk
+from engine.networks.trunk import OwnTrunk, PassArguments
 from engine.networks.weights import MODELS, built, hash_of, need, parts, read_card, read_parts, read_tensors, refuse_stale
 
 FOLDER = MODELS / "lowpoly"
@@ -47,7 +47,7 @@ DRAFT_ROWS = 64  # extra rows after the longest sequence, for the drafts of a pa
 FEWEST_POINTS = 16
 
 
-def points_of(settings: Settings) -> int:
+def points_of(settings: MeshSettings) -> int:
     """The points that a lowpoly of this shape reads."""
     return READ if settings.contents else POINTS
 
@@ -56,7 +56,7 @@ class MaskedGrammar:
     """The BPT grammar with its masks as tensors."""
 
     def __init__(self, budget: int | None):
-        self.rules = Grammar(BPT, canonical=True, budget=budget)
+        self.rules = BPTGrammar(BPT, canonical=True, budget=budget)
         self.masks = torch.from_numpy(self.rules.masks.copy())
         self._rows = list(self.masks)  # found faster than by an index
         self.start = self.rules.start
@@ -71,7 +71,7 @@ class MaskedGrammar:
         return self._rows[self.rules.mask_index(state)]
 
 
-class _Trunk(OwnTrunk):
+class _LowpolyTrunk(OwnTrunk):
     """MeshDecoder with one condition, as a trunk for TransformerSequence."""
 
     def __init__(self, model: MeshModel, table: Tensor, positions: Tensor, condition: Tensor):
@@ -91,7 +91,7 @@ class _Trunk(OwnTrunk):
     def head(self, hidden: Tensor) -> Tensor:
         return self.decoder.head(hidden)
 
-    def rows(self, asked: Asked) -> RunRows:
+    def rows(self, asked: PassArguments) -> RunRows:
         """The rows of a run over this condition in a pass of several."""
         crossed = self.decoder.quick.crossed(self.looked)
         return RunRows(asked.x + self.positions[asked.slots], asked.kv_cache, asked.mask, cross=crossed)
@@ -103,7 +103,7 @@ class Mesh:
 
     vertices: np.ndarray
     faces: np.ndarray
-    parser: Parser
+    parser: TokenParser
 
 
 class Lowpoly(TrainedBackbone):
@@ -166,7 +166,7 @@ class Lowpoly(TrainedBackbone):
         reading = self.model.read(points[None], budget)
         condition = reading.condition.to(dtype)
         kv_cache = KVCache(s.layers, 1, s.heads, 1 + s.length + DRAFT_ROWS, s.width // s.heads, self.device, dtype)
-        trunk = _Trunk(self.model, reading.table(table), positions, condition)
+        trunk = _LowpolyTrunk(self.model, reading.table(table), positions, condition)
         return TransformerSequence(
             trunk, self.model.decoder.start[None, None], None, kv_cache,
             vocabulary=s.vocabulary, limit=s.length, layout=Line(), sampling=prompt.sampling or self.sampling, end=BPT.eos,
@@ -231,7 +231,7 @@ def load_model(folder: Path = FOLDER) -> MeshModel:
         settings = describe(settings_of(tensors))
     except (KeyError, IndexError, ValueError, TypeError) as e:
         raise MissingWeights(f"The weights in {folder} lack {e}. Restore them with git.") from e
-    return built(lambda **sizes: MeshModel(Settings(**sizes)), settings, tensors, files[0]).eval()
+    return built(lambda **sizes: MeshModel(MeshSettings(**sizes)), settings, tensors, files[0]).eval()
 
 
 def load(path: str | None = None, device: str = "cpu", dtype: str = "auto", option: str = "") -> Lowpoly:

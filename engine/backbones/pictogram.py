@@ -38,8 +38,8 @@ from engine.networks.initial import become_identity, small
 from engine.networks.native_blocks import quick_linear, quicken
 from engine.networks.rows import AdapterRows, RowSplit
 from engine.networks.sequence import TransformerSequence
-from engine.networks.transformer import Decoder, causal, rotary_table
-from engine.networks.trunk import Asked, OwnTrunk
+from engine.networks.transformer import TransformerDecoder, causal, rotary_table
+from engine.networks.trunk import OwnTrunk, PassArguments
 from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.networks.weights import MODELS, built, hash_of, need, parts, read_card, read_parts, read_tensors
 from engine.words.looks import anonymous, looks_of_words, place_of, some_place
@@ -92,7 +92,7 @@ class PictogramModel(nn.Module):
             become_identity(self.above_map.weight)
             nn.init.zeros_(self.white_map.weight)
             nn.init.zeros_(self.black_map.weight)
-        self.decoder = Decoder(layers, width, heads, inner, placed=True)
+        self.decoder = TransformerDecoder(layers, width, heads, inner, placed=True)
         self.register_buffer("one_hot", self._digit_matrix(), persistent=False)
 
     def _digit_matrix(self) -> Tensor:
@@ -187,7 +187,7 @@ def text_mask(count: int, device: torch.device, before: int = TEXT_SLOTS) -> Ten
     return mask
 
 
-class _Trunk(OwnTrunk):
+class _PictogramTrunk(OwnTrunk):
     """PictogramModel at one scale, as a trunk for TransformerSequence."""
 
     def __init__(
@@ -209,7 +209,7 @@ class _Trunk(OwnTrunk):
     ) -> Tensor:  # fmt: skip
         return self.decoder(x, self.cos[slots], self.sin[slots], mask, kv_cache, fork, self.places[slots], worn)
 
-    def rows(self, asked: Asked) -> RunRows:
+    def rows(self, asked: PassArguments) -> RunRows:
         """The rows of a run of this prompt in a pass of several."""
         slots = asked.slots
         return RunRows(asked.x + self.places[slots], asked.kv_cache, asked.mask, self.cos[slots], self.sin[slots])
@@ -283,7 +283,7 @@ class Pictogram(TrainedBackbone):
         looks = self.looks_of(said, side)
         prefix = self.model.prefix(rows, side, [tokens.expand(branches, -1, -1) for tokens in looks])
         widths = [isqrt(tokens.shape[1]) for tokens in looks]
-        trunk = _Trunk(self.model, side, widths, self.model.gist(rows, side), table, head, getattr(torch, self.dtype))
+        trunk = _PictogramTrunk(self.model, side, widths, self.model.gist(rows, side), table, head, getattr(torch, self.dtype))
         decoder = self.model.decoder
         capacity = prefix.shape[1] + side * side + 256
         width, dtype = decoder.width // decoder.heads, getattr(torch, self.dtype)

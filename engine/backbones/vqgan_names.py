@@ -13,7 +13,7 @@ import torch
 
 from engine.checkpoints.reading import Checkpoint, Shapes
 from engine.errors import MissingWeights, NotSupported
-from engine.networks.vqgan import PictureDecoder, Settings, built, settings_of
+from engine.networks.vqgan import PictureDecoder, VQGANSettings, built, settings_of
 
 Form = Callable[[str, int], str]  # from our name and the number of stages to the published name
 ENDS: Mapping[str, str] = {
@@ -59,12 +59,12 @@ def _published(name: str, middle: str, stage: str, kinds: tuple[str, str], numbe
     return f"{stage.format(number(int(found[1])))}.{kind}.{found[3]}.{PARTS[found[4]]}.{last}"
 
 
-def configure(shapes: Shapes, form: Form, normalised: bool) -> Settings:
+def configure(shapes: Shapes, form: Form, normalised: bool) -> VQGANSettings:
     """The settings of the decoder in a checkpoint; raises MissingWeights if there is none."""
     stage = re.compile(r"decoder\.(?:conv_blocks|up)\.(\d+)\.")
     stages = 1 + max((int(found[1]) for name in shapes if (found := stage.match(name))), default=-1)
     placed = "decoder.norm_out.conv_y.weight" in shapes
-    names = _names(Settings(1, 1, GROUPED, (GROUPED,) * max(1, stages), MOST_BLOCKS, placed=placed))
+    names = _names(VQGANSettings(1, 1, GROUPED, (GROUPED,) * max(1, stages), MOST_BLOCKS, placed=placed))
     ours = {name: shapes[theirs] for name in names if (theirs := form(name, stages)) in shapes}
     try:
         settings = settings_of(ours, normalised)
@@ -79,12 +79,12 @@ def configure(shapes: Shapes, form: Form, normalised: bool) -> Settings:
 GROUPED, MOST_BLOCKS = 32, 9  # of a decoder that has every name that may occur
 
 
-def expected(settings: Settings, form: Form) -> dict[str, tuple[int, ...]]:
+def expected(settings: VQGANSettings, form: Form) -> dict[str, tuple[int, ...]]:
     """The shape of every tensor that the decoder needs, by its published name."""
     return {form(name, len(settings.stages)): shape for name, shape in _names(settings).items()}
 
 
-def _names(settings: Settings) -> dict[str, tuple[int, ...]]:
+def _names(settings: VQGANSettings) -> dict[str, tuple[int, ...]]:
     with torch.device("meta"):
         return {name: tuple(tensor.shape) for name, tensor in PictureDecoder(settings).state_dict().items()}
 
@@ -96,7 +96,7 @@ def decoder_of(found: Checkpoint, form: Form, normalised: bool) -> PictureDecode
     return read_decoder(found, settings, form)
 
 
-def read_decoder(found: Checkpoint, settings: Settings, form: Form) -> PictureDecoder:
+def read_decoder(found: Checkpoint, settings: VQGANSettings, form: Form) -> PictureDecoder:
     """The decoder of a checkpoint, in float32."""
     stages = len(settings.stages)
     return built(settings, {name: found.read_as(form(name, stages), torch.float32) for name in _names(settings)})

@@ -27,7 +27,7 @@ TEXT_KINDS = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3",
 
 
 @dataclass(frozen=True)
-class Family:
+class ModelFamily:
     """Models that one adapter reads.
 
     name      : of the adapter, a key of BACKBONES
@@ -103,40 +103,40 @@ def about_bpt(config: Config, shapes: Shapes) -> tuple[int, int, list[int]]:
     return shapes.get("abs_pos_emb.weight", (0,))[0], shapes["token_embed.weight"][0], []
 
 
-FAMILIES: tuple[Family, ...] = (
-    Family(
+FAMILIES: tuple[ModelFamily, ...] = (
+    ModelFamily(
         "janus", "Janus and Janus-Pro", "pictures from text", "deepseek-community/Janus-Pro-1B or -7B",
         "DeepSeek Model License: commercial use is allowed, with use-based restrictions that must be passed on",
         kind("janus"), about_janus, "JanusForConditionalGeneration",
     ),
-    Family(
+    ModelFamily(
         "emu35", "Emu3.5", "pictures from text", "BAAI/Emu3.5-Image", "Apache-2.0",
         is_emu35, lambda config, shapes: (4096, 131_072, [1024]), "Qwen3ForCausalLM", inside=True,
     ),
-    Family(
+    ModelFamily(
         "emu3", "Emu3", "pictures from text", "BAAI/Emu3-Gen-hf", "Apache-2.0",
         kind("emu3"), lambda config, shapes: (8100, entry(config, "vq_config.codebook_size", 32_768), [720]),
         "Emu3ForConditionalGeneration",
     ),
-    Family(
+    ModelFamily(
         "chameleon", "Chameleon: Anole and Lumina-mGPT", "pictures from text", "leloy/Anole-7b-v0.1-hf or Alpha-VLLM/Lumina-mGPT-7B-768",
         "Chameleon Research License (Anole, Lumina-mGPT 1.0): no commercial use; Lumina-mGPT 2.0: Apache-2.0",
         kind("chameleon"), lambda config, shapes: (1024, entry(config, "vq_config.num_embeddings", 8192), [512]),
         names="engine.backbones.chameleon_files", beside=("*vqgan*", "*/*vqgan*"),
     ),
-    Family(
+    ModelFamily(
         "glm_image", "GLM-Image, its autoregressive half", "picture tokens from text, for GLM-Image's diffusion decoder",
         "zai-org/GLM-Image, its folder vision_language_encoder", "MIT",
         kind("glm_image"), lambda config, shapes: (1024, 16_384, [1024]), "GlmImageForConditionalGeneration",
         processor=("", "processor", "../processor"),
     ),
-    Family(
+    ModelFamily(
         "llamagen", "LlamaGen", "pictures from a class or from text", "FoundationVision/LlamaGen",
         "MIT; the class models learned from ImageNet, whose pictures are for research",
         holding("tok_embeddings.weight", "layers.0.attention.wqkv.weight", "output.weight"), about_llamagen,
         names="engine.backbones.llamagen_files", reads="class", beside=("vq*",), inside=True,
     ),
-    Family(
+    ModelFamily(
         "bpt", "BPT", "meshes from a point cloud", "bpt-8-16-500m.pt of whaohan/bpt",
         "Tencent Hunyuan 3D 2.0 Community License: not in the EU, the UK and South Korea",
         holding("sos_token", "token_embed.weight"), about_bpt,
@@ -145,15 +145,15 @@ FAMILIES: tuple[Family, ...] = (
 )  # fmt: skip
 
 
-ADAPTED: Mapping[str, Family] = MappingProxyType({family.name: family for family in FAMILIES})
+ADAPTED: Mapping[str, ModelFamily] = MappingProxyType({family.name: family for family in FAMILIES})
 
 
-def named(name: str) -> Family | None:
+def named(name: str) -> ModelFamily | None:
     """The family of an adapter; None for the models that ship with Foretoken."""
     return ADAPTED.get(name)
 
 
-def family_of(found: Checkpoint) -> Family:
+def family_of(found: Checkpoint) -> ModelFamily:
     """The family of a checkpoint; raises NotSupported, with what the file is and what to do, if it is of none."""
     shapes = found.shapes
     family = next((family for family in FAMILIES if family.fits(found.config, shapes)), None)
@@ -187,7 +187,7 @@ def titles() -> str:
     return ", ".join(family.name for family in FAMILIES)
 
 
-def tokenizer_folder(family: Family, folder: Path) -> Path:
+def tokenizer_folder(family: ModelFamily, folder: Path) -> Path:
     """The folder with a family's tokenizer, or `folder` if it reads no text; raises MissingWeights if there is none."""
     if family.reads != "text":
         return folder

@@ -37,7 +37,7 @@ MOST_SHARED = 4  # times the size of a file that its tensors may have together: 
 
 
 @dataclass(frozen=True)
-class Entry:
+class TensorEntry:
     """A tensor of a checkpoint: its type and shape, and the file that holds it."""
 
     dtype: torch.dtype
@@ -63,7 +63,7 @@ class Checkpoint:
 
     def __init__(self, path: Path, files: list[Path], config: Mapping[str, Any]):
         self.path, self.files, self.config = path, files, config
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, TensorEntry] = {}
         self._stack = ExitStack()
         self._readers: dict[Path, Any] = {}
         for file in files:
@@ -108,7 +108,7 @@ class Checkpoint:
         """Raises MissingWeights if a tensor of a model is absent or has another shape. Further tensors are ignored."""
         need(self.path, self.shapes, expected, model)
 
-    def _open(self, file: Path) -> dict[str, Entry]:
+    def _open(self, file: Path) -> dict[str, TensorEntry]:
         """The entries of one file, which stays open."""
         try:
             return self._open_safe(file) if file.suffix == SAFE else self._open_pickled(file)
@@ -122,7 +122,7 @@ class Checkpoint:
         except (SafetensorError, OSError, ValueError) as e:
             raise damaged(file, first_line(e)) from e
 
-    def _open_safe(self, file: Path) -> dict[str, Entry]:
+    def _open_safe(self, file: Path) -> dict[str, TensorEntry]:
         reader = self._stack.enter_context(safe_open(file, "pt"))
         self._readers[file] = reader.get_tensor
         found = {}
@@ -130,15 +130,15 @@ class Checkpoint:
             part = reader.get_slice(name)
             if part.get_dtype() not in DTYPES:
                 raise ValueError(f"'{name}' has the type {part.get_dtype()}, which is not supported")
-            found[name] = Entry(DTYPES[part.get_dtype()], tuple(part.get_shape()), file)
+            found[name] = TensorEntry(DTYPES[part.get_dtype()], tuple(part.get_shape()), file)
         return found
 
-    def _open_pickled(self, file: Path) -> dict[str, Entry]:
+    def _open_pickled(self, file: Path) -> dict[str, TensorEntry]:
         state = state_in(read_torch_file(file))
         if sum(each.nbytes for each in state.values()) > MOST_SHARED * file.stat().st_size:
             raise ValueError("its tensors have many more numbers than the file")
         self._readers[file] = state.__getitem__
-        return {name: Entry(each.dtype, tuple(each.shape), file) for name, each in state.items()}
+        return {name: TensorEntry(each.dtype, tuple(each.shape), file) for name, each in state.items()}
 
 
 def open_checkpoint(path: Path) -> Checkpoint:

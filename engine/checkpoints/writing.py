@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.checkpoints.reading import DTYPES, Entry
+from engine.checkpoints.reading import DTYPES, TensorEntry
 
 PIECE = 64 * 2**20  # bytes that are written at once
 SHARD = 4 * 10**9  # bytes of a file, at most, if no tensor is larger
@@ -22,7 +22,7 @@ WRITTEN = {dtype: name for name, dtype in DTYPES.items()}
 FORMAT = {"format": "pt"}  # transformers refuses files that do not say so
 
 
-def plan(entries: Mapping[str, Entry], names: Sequence[str]) -> list[list[str]]:
+def plan(entries: Mapping[str, TensorEntry], names: Sequence[str]) -> list[list[str]]:
     """The names in shards, in order, none larger than SHARD unless it is a single tensor."""
     shards: list[list[str]] = [[]]
     room = SHARD
@@ -36,7 +36,7 @@ def plan(entries: Mapping[str, Entry], names: Sequence[str]) -> list[list[str]]:
     return shards
 
 
-def write_shard(path: Path, entries: Mapping[str, Entry], names: Sequence[str], read: Callable[[str], Tensor]) -> Iterator[int]:
+def write_shard(path: Path, entries: Mapping[str, TensorEntry], names: Sequence[str], read: Callable[[str], Tensor]) -> Iterator[int]:
     """Writes one file; yields the bytes of every piece that it has written."""
     header: dict[str, Any] = {"__metadata__": FORMAT}
     end = 0

@@ -12,7 +12,7 @@ from engine.core.backbones import ANY_SUIT, Backbone, Bias, Grammar, Resampler, 
 from engine.core.knobs import Knob, KnobArray, Knobs
 from engine.core.methods import PLAIN, VERIFY, Candidate, Case, Method, Preset, Step
 from engine.core.prompts import Prompt, Sampling
-from engine.core.rows import NO_DRAFT, Chosen, Draft, Ids, Launch, Rows
+from engine.core.rows import NO_DRAFT, Chosen, DeviceIds, Draft, Launch, Rows
 
 __all__ = [
     "ANY_SUIT",
@@ -24,9 +24,9 @@ __all__ = [
     "Candidate",
     "Case",
     "Chosen",
+    "DeviceIds",
     "Draft",
     "Grammar",
-    "Ids",
     "Knob",
     "KnobArray",
     "Knobs",

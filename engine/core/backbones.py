@@ -92,7 +92,7 @@ class Sequence(Protocol):
     codebook: Tensor | None  # by capability "codebook": [V, e], the code vector of each id; else None
     condition: Tensor | None  # by capability "condition": [C, H], features of the prompt, for drafters that attend to it; else None
     masks: Tensor | None  # the distinct masks of its grammar, bool [M, V], on the device; None without a grammar, or if they are many
-    levels: Any  # by capability "vertices": how ids spell the vertices of a mesh (Levels in engine/mesh/bpt_tokens.py); else None
+    levels: Any  # by capability "vertices": how ids spell the vertices of a mesh (TokenLevels in engine/mesh/bpt_tokens.py); else None
     adapter: Any  # by capability "predictive_stream": the weights of predictive rows; the drafter sets it when it starts
 
     def forward(self, draft: Draft) -> Rows:

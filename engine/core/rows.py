@@ -13,7 +13,7 @@ from torch import Tensor
 from engine.core.prompts import Sampling
 
 
-class Ids:
+class DeviceIds:
     """Ids that may be on a GPU. The host waits when it reads something there, so it reads them once, and together with something else."""
 
     def __init__(self, tokens: Tensor):
@@ -81,7 +81,7 @@ class Rows:
         warp: Callable[..., Tensor],
         hidden: Tensor | None = None,
         settings: Callable[[int], tuple[Sampling, Tensor | None]] | None = None,
-        drafted: Ids | None = None,
+        drafted: DeviceIds | None = None,
         launch: Launch | None = None,
         host: Callable[[Tensor], Any] | None = None,
     ):
@@ -89,7 +89,7 @@ class Rows:
         self._logits, self._hidden = logits, hidden
         if isinstance(logits, Tensor):
             self.__dict__["logits"] = logits  # found without the property's lock
-        self.drafted = Ids(NO_DRAFT.tokens) if drafted is None else drafted
+        self.drafted = DeviceIds(NO_DRAFT.tokens) if drafted is None else drafted
         self._warp, self.settings, self.launch = warp, settings, launch
         self.make_host = host
 

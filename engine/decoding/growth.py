@@ -61,7 +61,7 @@ LATER = 0.7  # see `turn`
 
 
 @dataclass(frozen=True)
-class Shape:
+class TreeSize:
     """The largest size of the next tree.
 
     least_node  : the least acceptance probability of a node
@@ -89,7 +89,7 @@ class Tree:
     laws: Tensor | None
     drawn: list[bool]
     passes: int
-    shape: Shape | None
+    shape: TreeSize | None
 
     def draft(self) -> Draft:
         """The Draft for a pass. Its ids stay on the host, where they are needed again."""
@@ -110,7 +110,7 @@ def grow(
     growth: FeatureGrowth,
     logits: Tensor,
     sequence: Sequence,
-    shape: Shape,
+    shape: TreeSize,
     room: int,
     kind: str,
     noise: Noise,
@@ -162,7 +162,7 @@ def grow(
     return Tree(tokens, parents, laws, drawn, passes, shape)
 
 
-def families(laws: Tensor, logits: Tensor, shape: Shape, kind: str, luck: Callable[[], Tensor]) -> list[list[tuple[int, bool, float]]]:
+def families(laws: Tensor, logits: Tensor, shape: TreeSize, kind: str, luck: Callable[[], Tensor]) -> list[list[tuple[int, bool, float]]]:
     """The children of each node of a frontier, in order: token, whether it was drawn, and the probability that it is accepted if its
     parent was. laws, logits : [F, V]"""
     sampled, keys, gains = proposals(laws, logits, shape, kind, luck)
@@ -196,19 +196,19 @@ def turn(peak: float, place: int) -> float:
     return peak if place == 0 else (1 - peak) * (1 - LATER * peak) ** (place - 1) * LATER * peak
 
 
-def pays(level: list[int], parents: list[int], scores: list[float], shape: Shape) -> bool:
+def pays(level: list[int], parents: list[int], scores: list[float], shape: TreeSize) -> bool:
     """True if the children of a level, a list of nodes, are worth a pass of the drafter. Only the best node and its siblings count, because
     a node of lower rank may not decide about one of higher rank."""
     best_parent = parents[min(level, key=lambda node: (-scores[node], node))]
     return sum(math.exp(scores[node]) for node in level if parents[node] == best_parent) >= shape.least_level
 
 
-def best_of_level(level: list[int], scores: list[float], shape: Shape) -> list[int]:
+def best_of_level(level: list[int], scores: list[float], shape: TreeSize) -> list[int]:
     """The nodes of a level that are expanded, in order of index."""
     return sorted(sorted(level, key=lambda node: (-scores[node], node))[: shape.width])
 
 
-def reranked(parents: list[int], scores: list[float], shape: Shape) -> list[int]:
+def reranked(parents: list[int], scores: list[float], shape: TreeSize) -> list[int]:
     """The nodes that are verified, at least one: the best by score."""
     found = best(parents, scores, shape.nodes)
     return [node for node in found if math.exp(scores[node]) >= shape.least_node] or found[:1]
@@ -236,7 +236,7 @@ def weights(noise: Noise, position: int, shape: torch.Size, iteration: int, leve
     return lambda: -1 / noise.uniform(DRAFTER, 0, shape.numel(), iteration, level + 1).log().view(shape).to(noise.dtype)
 
 
-def proposals(laws: Tensor, logits: Tensor, shape: Shape, kind: str, luck: Callable[[], Tensor]) -> tuple[list[bool], Tensor, Tensor]:
+def proposals(laws: Tensor, logits: Tensor, shape: TreeSize, kind: str, luck: Callable[[], Tensor]) -> tuple[list[bool], Tensor, Tensor]:
     """For nodes with these distributions and guided logits [F, V]: which nodes draw their children, the keys [F, V] whose greatest are
     taken (0: impossible), and the acceptance probability of a chosen child [F, V]. luck : see `weights`."""
     worth = rank(laws, logits)
@@ -252,7 +252,7 @@ def rank(laws: Tensor, logits: Tensor) -> Tensor:
     return torch.where(sure[:, None], torch.softmax(logits, -1).to(laws.dtype), laws)
 
 
-def drawn_at(laws: Tensor, shape: Shape, kind: str) -> list[bool]:
+def drawn_at(laws: Tensor, shape: TreeSize, kind: str) -> list[bool]:
     """Which nodes draw their children. auto: those where k draws are more likely to contain an accepted token than the k most probable
     tokens are to contain the model's draw. Both are estimated from the drafter's distribution before anything is drawn."""
     if kind != "auto":

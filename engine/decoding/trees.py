@@ -13,7 +13,7 @@ from torch import Tensor
 from engine.core import NO_DRAFT, Knobs, Rows, Sequence, Step
 from engine.decoding import neighbours
 from engine.decoding.deviation import coins
-from engine.decoding.growth import NO_TREE, Shape, Tree, certain, grow
+from engine.decoding.growth import NO_TREE, Tree, TreeSize, certain, grow
 from engine.decoding.policy import matches_seed
 from engine.decoding.verdict import describe, fused, is_fused, levels_of
 from engine.drafters.feature_draft import FeatureDraft
@@ -33,7 +33,7 @@ class Cycle:
     """
 
     start: int
-    shape: Shape
+    shape: TreeSize
     levels: int
     nodes: int
     passes: int
@@ -44,7 +44,7 @@ class Cycle:
 class Schedule(Protocol):
     """Chooses the shape of the next tree from committed tokens and earlier cycles alone."""
 
-    def next(self, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int) -> Shape:
+    def next(self, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int) -> TreeSize:
         """The shape of the tree after the committed tokens."""
         ...
 
@@ -56,9 +56,9 @@ class Schedule(Protocol):
 class Fixed:
     """A schedule that always uses the knobs."""
 
-    def next(self, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int) -> Shape:
+    def next(self, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int) -> TreeSize:
         """The shape set by the knobs."""
-        return Shape(knobs.depth, knobs.width, knobs.nodes)
+        return TreeSize(knobs.depth, knobs.width, knobs.nodes)
 
     def saw(self, cycle: Cycle) -> None:
         """Does nothing."""

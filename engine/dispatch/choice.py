@@ -21,7 +21,7 @@ COMPUTED = (torch.float32, torch.float16, torch.bfloat16)  # the types that kern
 
 
 @dataclass(frozen=True)
-class Choice:
+class KernelChoice:
     """reason : one sentence"""
 
     name: str
@@ -41,27 +41,27 @@ def asked() -> str:
     return wanted
 
 
-def choose(device: torch.device | str, dtype: torch.dtype = torch.float32) -> Choice:
+def choose(device: torch.device | str, dtype: torch.dtype = torch.float32) -> KernelChoice:
     """The implementation for tensors of a device and type; raises NotSupported if FORETOKEN_KERNELS asks for what cannot run here."""
     wanted = asked()
     return _chosen(torch.device(device), dtype, wanted, version(), wanted != REFERENCE and is_interpreted())
 
 
 @lru_cache(maxsize=256)
-def _chosen(device: torch.device, dtype: torch.dtype, wanted: str, triton: str | None, interpreted: bool) -> Choice:
+def _chosen(device: torch.device, dtype: torch.dtype, wanted: str, triton: str | None, interpreted: bool) -> KernelChoice:
     """The same by all that it depends on: a step asks several times."""
     if wanted == REFERENCE:
-        return Choice(REFERENCE, f"{VARIABLE}={REFERENCE}.")
+        return KernelChoice(REFERENCE, f"{VARIABLE}={REFERENCE}.")
     if dtype not in COMPUTED:
-        return Choice(REFERENCE, f"The kernels compute in float32, and these numbers are {str(dtype).removeprefix('torch.')}.")
+        return KernelChoice(REFERENCE, f"The kernels compute in float32, and these numbers are {str(dtype).removeprefix('torch.')}.")
     missing = _missing(device, triton, interpreted)
     if wanted == TRITON:
         if missing:
             raise NotSupported(f"{VARIABLE}={TRITON} does not work here. {missing} Set it to {REFERENCE}, or unset it.")
-        return Choice(TRITON, f"{VARIABLE}={TRITON}.")
+        return KernelChoice(TRITON, f"{VARIABLE}={TRITON}.")
     if missing or device.type != "cuda":
-        return Choice(REFERENCE, missing or "The tensors are not on an NVIDIA GPU.")
-    return Choice(TRITON, f"Triton {triton} on an NVIDIA GPU.")
+        return KernelChoice(REFERENCE, missing or "The tensors are not on an NVIDIA GPU.")
+    return KernelChoice(TRITON, f"Triton {triton} on an NVIDIA GPU.")
 
 
 def _missing(device: torch.device, triton: str | None, interpreted: bool) -> str:

@@ -25,7 +25,7 @@ from engine.layout import Layout, Raster
 from engine.networks.native_blocks import quick_linear, quicken
 from engine.networks.sequence import TransformerSequence
 from engine.networks.static_step import bucket
-from engine.networks.transformer import Decoder, Norm, rotary_table
+from engine.networks.transformer import RMSNorm, TransformerDecoder, rotary_table
 from engine.networks.weights import built, need, read_tensors, refuse_stale
 from engine.sampling import guide
 
@@ -80,9 +80,9 @@ class FeatureDrafter(nn.Module):
     def __init__(self, width: int, heads: int, inner: int):
         super().__init__()
         self.settings = {"width": width, "heads": heads, "inner": inner}
-        self.token_norm, self.feature_norm = Norm(width), Norm(width)
+        self.token_norm, self.feature_norm = RMSNorm(width), RMSNorm(width)
         self.mix = nn.Linear(2 * width, width, bias=False)
-        self.decoder = Decoder(1, width, heads, inner)
+        self.decoder = TransformerDecoder(1, width, heads, inner)
         self.bias = nn.Parameter(torch.zeros(width))  # the final norm of a mesh model has one
 
     def forward(

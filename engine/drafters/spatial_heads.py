@@ -25,7 +25,7 @@ from engine.layout import Layout
 from engine.networks.initial import small
 from engine.networks.native_blocks import quick_linear
 from engine.networks.sequence import TransformerSequence
-from engine.networks.transformer import Norm
+from engine.networks.transformer import RMSNorm
 from engine.networks.weights import built, need, read_tensors, refuse_stale
 from engine.sampling import guide
 
@@ -102,7 +102,7 @@ class SpatialHeads(nn.Module):
         super().__init__()
         self.settings = {"width": width, "inner": inner, "reach": reach, "guided": guided}
         self.reach, self.guided = reach, guided
-        self.state_norm, self.token_norm, self.feed_norm = Norm(width), Norm(width), Norm(width)
+        self.state_norm, self.token_norm, self.feed_norm = RMSNorm(width), RMSNorm(width), RMSNorm(width)
         self.above = nn.Linear(4 * width, width, bias=False)
         self.left = nn.Linear(2 * width, width, bias=False)
         self.places = small(2 * reach + 1, width)  # by distance

@@ -38,7 +38,7 @@ class Chain:
 
 
 @dataclass(frozen=True)
-class Seen:
+class VisibleRows:
     """What the rows of a pass see.
 
     sets      : int64 [R, words]; bit j of a row: it sees row j of the pass
@@ -67,7 +67,7 @@ class Seen:
         return torch.cat([past, tail.expand(len(past), -1, -1)], -1)
 
 
-Visibility = Tensor | Chain | Seen | None  # of the rows of a pass: a mask bool [R, kept + R], a chain, sets, or everything
+Visibility = Tensor | Chain | VisibleRows | None  # of the rows of a pass: a mask bool [R, kept + R], a chain, sets, or everything
 
 
 def packed(visible: Tensor) -> Tensor:
@@ -91,9 +91,9 @@ def fixed_mask(sets: Tensor, kept: Tensor, span: int) -> Tensor:
     return (own < 0) | (visible.gather(1, own.clamp(0, width - 1)) & (own < width))
 
 
-def tree_attention_reference(q: Tensor, k: Tensor, v: Tensor, seen: Seen | Tensor | None, scale: float | None = None) -> Tensor:
+def tree_attention_reference(q: Tensor, k: Tensor, v: Tensor, seen: VisibleRows | Tensor | None, scale: float | None = None) -> Tensor:
     """PyTorch's attention with the dense mask; shapes as in `tree_attention`."""
-    mask = seen.dense()[:, None] if isinstance(seen, Seen) else seen
+    mask = seen.dense()[:, None] if isinstance(seen, VisibleRows) else seen
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=q.shape[1] != k.shape[1])
 
 
@@ -154,7 +154,7 @@ def warps_of(rows: int) -> int:
     return 8 if rows > 32 else 4
 
 
-def tree_attention_triton(q: Tensor, k: Tensor, v: Tensor, seen: Seen, scale: float | None = None) -> Tensor:
+def tree_attention_triton(q: Tensor, k: Tensor, v: Tensor, seen: VisibleRows, scale: float | None = None) -> Tensor:
     """The same by the kernel."""
     branches, all_heads, count, width = q.shape
     heads = k.shape[1]
@@ -174,13 +174,13 @@ def tree_attention_triton(q: Tensor, k: Tensor, v: Tensor, seen: Seen, scale: fl
     return out
 
 
-def tree_attention(q: Tensor, k: Tensor, v: Tensor, seen: Seen | Tensor | None, scale: float | None = None) -> Tensor:
+def tree_attention(q: Tensor, k: Tensor, v: Tensor, seen: VisibleRows | Tensor | None, scale: float | None = None) -> Tensor:
     """Attention [branches, heads, R, width] of the rows of a pass over the cache, of which the pass's own rows are the last R.
 
     q : [branches, heads, R, width]; k, v : [branches, key heads, kept + R, width], views of the cache; heads a multiple of key heads
     seen : a mask bool [R, kept + R], or None = everything, is always PyTorch's; scale : of the products, by default 1 / sqrt(width)
     """
-    if not isinstance(seen, Seen):
+    if not isinstance(seen, VisibleRows):
         return tree_attention_reference(q, k, v, seen, scale)
     fits = {q.dtype, k.dtype, v.dtype} <= set(COMPUTED) and q.dtype == k.dtype and q.stride(-1) == k.stride(-1) == v.stride(-1) == 1
     chosen = fits and choose(q.device, q.dtype).is_triton

@@ -23,7 +23,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from engine.errors import BadPrompt, NotSupported
-from engine.mesh.bpt_tokens import BPT, NOTHING, Levels
+from engine.mesh.bpt_tokens import BPT, NOTHING, TokenLevels
 
 B, O, S, E = 0, 1, 2, 3  # noqa: E741  as the paper and the table above
 START, CENTRE_DUE, LATER_CENTRE_DUE, RING_DUE, FAN_DUE, CENTRE, LATER_CENTRE, RING, FAN, END = range(10)
@@ -47,7 +47,7 @@ CANONICAL = ("B", "O", "O", "O", "O", "OB", "B", "OB", "OBSE", "E")
 TOLERATED = ("BS", "OB", "OB", "OB", "OB", "OB", "OB", "OBS", "OBSE", "E")
 
 
-class Grammar:
+class BPTGrammar:
     """The automaton for one level table. States are integers; `start` is the first.
 
     canonical : allow only what a serialised mesh contains (a model trained on such meshes loses nothing, and 51 % of its tokens
@@ -56,7 +56,7 @@ class Grammar:
     masks     : bool [M, vocabulary], the distinct masks; `allowed(state)` is row `mask_index(state)`
     """
 
-    def __init__(self, levels: Levels = BPT, canonical: bool = False, budget: int | None = None):
+    def __init__(self, levels: TokenLevels = BPT, canonical: bool = False, budget: int | None = None):
         if levels.depth != 2 or levels.has_bos:
             raise NotSupported(f"There is no grammar for the tokens of {levels.name}; only those of bpt have one.")
         if budget is not None and budget < 1:

@@ -28,7 +28,7 @@ Cell = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Levels:
+class TokenLevels:
     """How a cell is written: one id per level, from coarse to fine, in consecutive alphabets; then the special ids, BOS, EOS.
 
     per_axis : subdivisions per axis at each level; their product is the number of cells per axis
@@ -115,15 +115,15 @@ class Levels:
         return ids
 
 
-BPT = Levels("bpt", (8, 16))
-DEEPMESH = Levels("deepmesh", (4, 8, 16), axes=(2, 1, 0), has_bos=True)
+BPT = TokenLevels("bpt", (8, 16))
+DEEPMESH = TokenLevels("deepmesh", (4, 8, 16), axes=(2, 1, 0), has_bos=True)
 
 
 # --- floats to cells and back -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Frame:
+class CubeFrame:
     """The transform of a mesh into the model's cube: model = (world - centre) * scale."""
 
     centre: tuple[float, float, float]
@@ -138,23 +138,23 @@ class Frame:
         return np.asarray(points, np.float64) / self.scale + self.centre
 
 
-def frame_of(vertices: np.ndarray) -> Frame:
+def frame_of(vertices: np.ndarray) -> CubeFrame:
     """The frame that centres the bounding box of vertices float [V, 3] and makes its longest side 1.9."""
     if not len(vertices):
-        return Frame((0.0, 0.0, 0.0), 1.0)
+        return CubeFrame((0.0, 0.0, 0.0), 1.0)
     vertices = np.asarray(vertices, np.float64)
     low, high = vertices.min(0), vertices.max(0)
-    return Frame(tuple(((low + high) / 2).tolist()), LONGEST_SIDE / (float((high - low).max()) + 1e-6))
+    return CubeFrame(tuple(((low + high) / 2).tolist()), LONGEST_SIDE / (float((high - low).max()) + 1e-6))
 
 
-def quantize(vertices: np.ndarray, levels: Levels = BPT) -> tuple[np.ndarray, Frame]:
+def quantize(vertices: np.ndarray, levels: TokenLevels = BPT) -> tuple[np.ndarray, CubeFrame]:
     """Cells int64 [V, 3] of world vertices float [V, 3], and the frame to transform back."""
     frame = frame_of(vertices)
     scaled = (frame.to_model(np.reshape(vertices, (-1, 3))) + 1) / 2 * levels.cells - 0.5
     return np.clip(np.round(scaled), 0, levels.cells - 1).astype(np.int64), frame
 
 
-def dequantize(cells: np.ndarray, levels: Levels = BPT) -> np.ndarray:
+def dequantize(cells: np.ndarray, levels: TokenLevels = BPT) -> np.ndarray:
     """Centres of cells int [..., 3] in the model's cube, float64 in -1..1."""
     return (np.asarray(cells, np.float64) + 0.5) / levels.cells * 2 - 1
 
@@ -162,7 +162,7 @@ def dequantize(cells: np.ndarray, levels: Levels = BPT) -> np.ndarray:
 # --- the order of vertices and faces ----------------------------------------------------------------------------------
 
 
-def sort_keys(vertices: np.ndarray, levels: Levels = BPT) -> np.ndarray:
+def sort_keys(vertices: np.ndarray, levels: TokenLevels = BPT) -> np.ndarray:
     """int64 [V]: the sort key of cells int [V, 3]; equal cells have equal keys.
 
     The order is by block, 4 per axis, then within a block; both by y, x, z.
@@ -194,7 +194,7 @@ def _rotated(faces: np.ndarray) -> np.ndarray:
     return np.take_along_axis(faces, turn, 1)
 
 
-def clean(vertices: np.ndarray, faces: np.ndarray, levels: Levels = BPT) -> tuple[np.ndarray, np.ndarray]:
+def clean(vertices: np.ndarray, faces: np.ndarray, levels: TokenLevels = BPT) -> tuple[np.ndarray, np.ndarray]:
     """The canonical form of a quantised triangle mesh: (cells int64 [V, 3], faces int64 [F, 3]).
 
     Vertices with equal cells are merged. Faces with a repeated vertex, repeats of an oriented face and unused vertices are dropped.
@@ -276,7 +276,7 @@ def patches(faces: np.ndarray, count: int) -> list[list[int]]:
     return found
 
 
-def serialize(vertices: np.ndarray, faces: np.ndarray, levels: Levels = BPT) -> np.ndarray:
+def serialize(vertices: np.ndarray, faces: np.ndarray, levels: TokenLevels = BPT) -> np.ndarray:
     """Tokens int64 [n] of a mesh in the form of `clean`, without EOS.
 
     The first patch opens with a plain id, every later one with a special id. After a special id the register equals no plain id, so the
@@ -309,7 +309,7 @@ def serialize(vertices: np.ndarray, faces: np.ndarray, levels: Levels = BPT) -> 
     return np.array(tokens, np.int64)
 
 
-def tokenize(vertices: np.ndarray, faces: np.ndarray, levels: Levels = BPT) -> tuple[np.ndarray, Frame]:
+def tokenize(vertices: np.ndarray, faces: np.ndarray, levels: TokenLevels = BPT) -> tuple[np.ndarray, CubeFrame]:
     """Tokens int64 [n] (without EOS) of a world mesh, float [V, 3] and int [F, 3], and its frame: quantised, cleaned, serialised."""
     cells, frame = quantize(vertices, levels)
     return serialize(*clean(cells, faces, levels), levels), frame
@@ -335,14 +335,14 @@ class Face(NamedTuple):
     degenerate: bool
 
 
-class Parser:
+class TokenParser:
     """Parses tokens one at a time and returns faces; accepts any integers. `faces` only grows, so a prefix of the tokens gives a prefix.
 
     Registers: the cell of the coarse levels (0 at the start), the centre, the previous ring vertex and the tokens since the last
     vertex. A special id sets the coarsest register and opens a patch; a plain id sets its register; an offset completes a vertex.
     """
 
-    def __init__(self, levels: Levels = BPT):
+    def __init__(self, levels: TokenLevels = BPT):
         self.levels = levels
         self.faces: list[Face] = []
         self.length = 0  # tokens pushed, ids without geometry included
@@ -356,12 +356,12 @@ class Parser:
         self._lost: list[int] = []  # tokens that will never have a face
         self._patch = -1
 
-    def copy(self) -> Parser:
+    def copy(self) -> TokenParser:
         """A parser that continues from here with an empty list of faces: for faces of a draft that may never be committed.
 
         Token indices continue; its `dangling` covers only the open patch and later tokens.
         """
-        twin = Parser.__new__(Parser)
+        twin = TokenParser.__new__(TokenParser)
         twin.__dict__.update(self.__dict__)
         twin.faces, twin._lost = [], []
         twin._registers, twin._pending, twin._unowned = self._registers[:], self._pending[:], self._unowned[:]
@@ -427,9 +427,9 @@ class Parser:
         return np.array([face.vertices for face in self.faces[start:]], np.int64).reshape(-1, 3, 3)
 
 
-def parse(tokens: Iterable[int], levels: Levels = BPT) -> Parser:
+def parse(tokens: Iterable[int], levels: TokenLevels = BPT) -> TokenParser:
     """A parser that has read all tokens."""
-    parser = Parser(levels)
+    parser = TokenParser(levels)
     parser.extend(tokens)
     return parser
 

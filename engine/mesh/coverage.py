@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.mesh.bpt_tokens import BPT, NOTHING, Levels
+from engine.mesh.bpt_tokens import BPT, NOTHING, TokenLevels
 
 REACH = 1.5  # cells
 
@@ -39,7 +39,7 @@ class Coverage:
     points : float [N, 3] in the model's cube, -1..1
     """
 
-    def __init__(self, points: np.ndarray, levels: Levels = BPT):
+    def __init__(self, points: np.ndarray, levels: TokenLevels = BPT):
         self.cells = ((np.asarray(points, np.float32) + 1) * (levels.cells / 2)) - 0.5
         self._kinds, self._amounts, self._depth = levels.kind_list, levels.amounts, levels.depth
         self.start = CoverageState(_frozen(np.zeros(len(self.cells), bool)))

@@ -28,7 +28,7 @@ FEWEST = 512  # points; fewer do not give a density
 
 
 @dataclass(frozen=True)
-class Frame:
+class MeshFrame:
     """model = rotation (file - centre) scale; both directions in float64."""
 
     up: str
@@ -65,10 +65,10 @@ class Frame:
         return np.asarray(directions, np.float64) @ self.rotation
 
 
-def fit(points: np.ndarray, up: str) -> Frame:
+def fit(points: np.ndarray, up: str) -> MeshFrame:
     """The frame in which the box of points [N, 3] is centred and has the longest side SIDE."""
     low, high = points.min(0), points.max(0)
-    return Frame(up, (low + high) / 2, SIDE / float((high - low).max()))
+    return MeshFrame(up, (low + high) / 2, SIDE / float((high - low).max()))
 
 
 def centred(points: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from engine.mesh.bpt_tokens import NOTHING, Levels
+from engine.mesh.bpt_tokens import NOTHING, TokenLevels
 
 STEPS = 2  # that must agree
 
@@ -22,7 +22,7 @@ class NextVertices:
     levels : how cells are spelled, by a block and an offset (two levels)
     """
 
-    def __init__(self, levels: Levels):
+    def __init__(self, levels: TokenLevels):
         assert levels.depth == 2, f"vertices of {levels.name} have {levels.depth} ids"
         self.levels = levels
         self.open_into: dict[int, set[int]] = {}  # r -> all x whose edge x -> r has no other face yet

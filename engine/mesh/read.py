@@ -16,7 +16,7 @@ from engine.errors import BadFile
 from engine.mesh import surface
 from engine.mesh.formats import arrays, first_bytes, gltf, obj, off, pcd, ply, stl, text
 from engine.mesh.formats.source import Raw, Source
-from engine.mesh.frame import Frame, choose_up, fit, outliers
+from engine.mesh.frame import MeshFrame, choose_up, fit, outliers
 from engine.mesh.normals import complete, outward
 from engine.mesh.quality import is_inside_out
 from engine.mesh.random_streams import SAMPLE, SURFACE, generator
@@ -54,7 +54,7 @@ class Input:
     name: str
     kind: str
     points: np.ndarray
-    frame: Frame
+    frame: MeshFrame
     surface: tuple[np.ndarray, np.ndarray] | None
     notes: list[str]
 
@@ -93,7 +93,7 @@ def sample(given: Input, count: int, seed: int = 0) -> np.ndarray:
     return given.points[np.concatenate([chosen, random.integers(0, have, count - len(chosen))])]
 
 
-def _in_frame(frame: Frame, rows: np.ndarray) -> np.ndarray:
+def _in_frame(frame: MeshFrame, rows: np.ndarray) -> np.ndarray:
     """Points and normals [N, 6] of the file in the model's frame, float32."""
     return np.concatenate([frame.to_model(rows[:, :3]), frame.turn(rows[:, 3:])], 1).astype(np.float32)
 
@@ -108,7 +108,7 @@ def _dropped(count: int, what: str, why: str) -> str:
     return f"{count:,} {what} {why} was dropped." if count == 1 else f"{count:,} {what}s {why} were dropped."
 
 
-def _far_away(frame: Frame) -> list[str]:
+def _far_away(frame: MeshFrame) -> list[str]:
     """The note about places that STL cannot hold."""
     moved = ", ".join(f"{value:,.10g}" for value in -frame.shift)
     return [f"An STL, which has single precision only, is moved by ({moved}); other formats keep the place."] if frame.shift.any() else []

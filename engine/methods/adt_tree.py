@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from engine.core import VERIFY, Case, Knob, Knobs, Method, Preset, Sequence, Step
 from engine.decoding import neighbours, trees
-from engine.decoding.growth import CHILDREN, NODES, WIDTH, Shape
+from engine.decoding.growth import CHILDREN, NODES, WIDTH, TreeSize
 from engine.decoding.trees import Cycle, Schedule, tree_decoding
 from engine.drafters.feature_draft import FeatureDraft
 from engine.noise import SCHEDULE, Noise
@@ -68,7 +68,7 @@ class Adjacent:
     def __init__(self) -> None:
         self.marks: dict[int, Mark] = {}
 
-    def next(self, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int) -> Shape:
+    def next(self, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int) -> TreeSize:
         """The neighbour's shape, one step deeper or shallower."""
         position = sequence.length
         known = beside(self.marks, sequence, knobs)
@@ -76,7 +76,7 @@ class Adjacent:
             known = anything(known, knobs, noise, position, iteration)
         depth, width = (FIRST_DEPTH, FIRST_WIDTH) if known is None else adapted(known, knobs)
         depth, width = clipped(depth, width, knobs)
-        return Shape(depth, width, min(knobs.nodes, width + (depth - 1) * width**2))  # eq. 5
+        return TreeSize(depth, width, min(knobs.nodes, width + (depth - 1) * width**2))  # eq. 5
 
     def saw(self, cycle: Cycle) -> None:
         """Stores the tree with each token it committed."""
@@ -146,11 +146,11 @@ class Throughput:
         self.tokens, self.cost = 1.5, 1.0
         self.row, self.level = 0.0, 0.0  # cost of a row and of a level of the newest tree
 
-    def next(self, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int) -> Shape:
+    def next(self, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int) -> TreeSize:
         """The largest depth and width that the knobs allow, with thresholds that limit the growth."""
         self.row, self.level = knobs.row_cost, knobs.level_cost
         rate = self.tokens / self.cost
-        return Shape(max(1, knobs.depth_below - 1), knobs.width, knobs.nodes, rate * self.row, rate * (self.row + self.level))
+        return TreeSize(max(1, knobs.depth_below - 1), knobs.width, knobs.nodes, rate * self.row, rate * (self.row + self.level))
 
     def saw(self, cycle: Cycle) -> None:
         """Updates the decayed sums of tokens and costs."""

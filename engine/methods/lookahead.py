@@ -35,7 +35,7 @@ Guesses = list[list[int]]  # by level, then by column
 Nodes = tuple[list[int], list[int]]  # tokens and parents of a forest
 
 
-class Pool:
+class NgramPool:
     """The n-grams of earlier passes by their first token, the newest last."""
 
     def __init__(self, most: int):
@@ -72,7 +72,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
     levels = knobs.length - 1
     start = noise.uniform(INITIAL, 0, levels * knobs.columns, 0).view(levels, -1)
     guesses: Guesses = (start * sequence.vocabulary).long().tolist()
-    pool, tree, iteration = Pool(int(CANDIDATES.high)), NO_TREE, 0
+    pool, tree, iteration = NgramPool(int(CANDIDATES.high)), NO_TREE, 0
     while not sequence.done:
         n = sequence.length
         wide = max(0, min(knobs.columns, sequence.limit - n - levels))
@@ -105,7 +105,7 @@ def both(tree: Tree, guesses: Guesses, wide: int) -> Draft:
     return Draft(torch.tensor(tokens, dtype=torch.int64), parents=torch.tensor(parents, dtype=torch.int64))
 
 
-def learned(pool: Pool, guesses: Guesses, answers: list[int]) -> Guesses:
+def learned(pool: NgramPool, guesses: Guesses, answers: list[int]) -> Guesses:
     """Puts the n-gram of every column that has an answer into the pool. Returns the next guesses: a level up, the answers the last one."""
     for column, answer in enumerate(answers):
         first, *rest = (row[column] for row in guesses)

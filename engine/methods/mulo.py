@@ -76,7 +76,7 @@ STALE = Knob(
 
 
 @dataclass
-class Block:
+class DraftedRows:
     """Drafts of some rows after the verification pass.
 
     start : position of the first; tokens : int64 [L]; mass, entropies : [L], of the distributions of that pass
@@ -146,7 +146,7 @@ def _blocks(sequence: Sequence, coarser: Coarser, knobs: Knobs, noise: Noise) ->
         first, iteration = stop, iteration + 1
 
 
-def _judge(rows: Rows, at: int, proposed: Tensor, start: int, columns: int, codebook: Tensor, knobs: Knobs) -> Block:
+def _judge(rows: Rows, at: int, proposed: Tensor, start: int, columns: int, codebook: Tensor, knobs: Knobs) -> DraftedRows:
     """Equations 5 and 9: a draft stays if the pooled probability of its neighbourhood is above τ and no draft within l is refused."""
     p = rows.law(at, at + len(proposed))
     share = min(len(codebook) - 1, max(1, round(knobs.neighbour_share * len(codebook))))
@@ -155,7 +155,7 @@ def _judge(rows: Rows, at: int, proposed: Tensor, start: int, columns: int, code
     refused = mass <= knobs.least_mass
     again = expanded(refused.view(-1, columns), int(knobs.radius)).flatten()
     verdicts = torch.where(refused, REFUSED, torch.where(again, NEAR, STAYED)).cpu()
-    return Block(start, proposed.tolist(), mass, entropy(p), verdicts, again.nonzero().flatten().tolist())
+    return DraftedRows(start, proposed.tolist(), mass, entropy(p), verdicts, again.nonzero().flatten().tolist())
 
 
 def expanded(refused: Tensor, radius: int) -> Tensor:
@@ -187,7 +187,7 @@ def _draw(rows: Rows, row: int, position: int, noise: Noise) -> tuple[int, float
     return token, entropy(rows.law(row, row + 1)).item()
 
 
-def _in_order(sequence: Sequence, rows: Rows, at: int, block: Block, behind: list[int], noise: Noise) -> Iterator[Repaired]:
+def _in_order(sequence: Sequence, rows: Rows, at: int, block: DraftedRows, behind: list[int], noise: Noise) -> Iterator[Repaired]:
     """Repairs with exact context: before every redrawn token, the drafts kept since the previous one are fed again.
 
     The first token is drawn from the verification pass, since nothing before it was refused. Drafts kept after the last one are fed with
@@ -221,7 +221,7 @@ def _positions(sequence: Sequence, committed: list[int]) -> list[int]:
     return list(range(sequence.length - len(committed), sequence.length))
 
 
-def _scattered(sequence: Sequence, rows: Rows, at: int, block: Block, knobs: Knobs, noise: Noise) -> Iterator[Repaired]:
+def _scattered(sequence: Sequence, rows: Rows, at: int, block: DraftedRows, knobs: Knobs, noise: Noise) -> Iterator[Repaired]:
     """Repairs on the cache of the verification pass: every group of places that may advance does so by one token per pass.
 
     In a wavefront the groups are rows of islands. A row that begins before the end of the row above it follows a placeholder, as in ZipAR.
@@ -259,32 +259,32 @@ def _scattered(sequence: Sequence, rows: Rows, at: int, block: Block, knobs: Kno
 
 
 @dataclass
-class Group:
+class RedrawGroup:
     """Places that are redrawn one after another. island : those that are left, ascending; name : groups of one name wait for each other"""
 
     island: list[int]
     name: int
 
 
-def _groups(todo: list[int], columns: int, knobs: Knobs) -> list[Group]:
+def _groups(todo: list[int], columns: int, knobs: Knobs) -> list[RedrawGroup]:
     """The places of a block by what may be redrawn in parallel: all in one group, islands, or the rows of islands."""
     if knobs.repair == "in order":
-        return [Group(list(todo), 0)] if todo else []
+        return [RedrawGroup(list(todo), 0)] if todo else []
     found = islands(todo, columns)
     if knobs.repair == "islands":
-        return [Group(list(island), name) for name, island in enumerate(found)]
+        return [RedrawGroup(list(island), name) for name, island in enumerate(found)]
     rows = [
         (name, [i for i in island if i // columns == row]) for name, island in enumerate(found) for row in {i // columns for i in island}
     ]
-    return sorted((Group(places, name) for name, places in rows), key=lambda group: group.island[0])
+    return sorted((RedrawGroup(places, name) for name, places in rows), key=lambda group: group.island[0])
 
 
-def _ready(groups: list[Group], newest: set[int], columns: int, knobs: Knobs) -> list[Group]:
+def _ready(groups: list[RedrawGroup], newest: set[int], columns: int, knobs: Knobs) -> list[RedrawGroup]:
     """The groups that advance in the next pass, by place. A run that has begun advances in every pass, as a row of ZipAR does."""
     if knobs.repair != "wavefront":
         return sorted(groups, key=lambda group: group.island[0])
 
-    def may(group: Group) -> bool:
+    def may(group: RedrawGroup) -> bool:
         place = group.island[0]
         row, column = divmod(place, columns)
         reach = min(columns, column + lead(knobs.redraw_window, columns))

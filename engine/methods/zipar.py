@@ -82,7 +82,7 @@ def published(sequence: Sequence, knobs: Knobs, noise: Noise) -> Iterator[Step]:
     """Commits one token of every active row per pass. State: tokens per row, the newest token of each, the first token being tried."""
     columns, count = sequence.layout.columns, sequence.layout.rows
     filled, newest = [0] * count, [0] * count
-    tried: Tried | None = None
+    tried: RowStart | None = None
     iteration = 0
     while not sequence.done:
         begin = _beginning(filled, columns, knobs)
@@ -129,7 +129,7 @@ def _gumbel(noise: Noise, positions: list[int]) -> Tensor:
 
 
 @dataclass
-class Tried:
+class RowStart:
     """The first token of a row that has not begun, its distribution [1, V], and whether the newest context kept the token."""
 
     token: int
@@ -137,15 +137,15 @@ class Tried:
     stays: bool
 
 
-def _try_again(p: Tensor, fresh: int, tried: Tried | None, noise: Noise, position: int, iteration: int) -> Tried:
+def _try_again(p: Tensor, fresh: int, tried: RowStart | None, noise: Noise, position: int, iteration: int) -> RowStart:
     """The adaptive window: x has distribution p_k. With one more column it stays with probability min(1, p_(k+1)/p_k), else is redrawn."""
     if tried is None:
-        return Tried(fresh, p, False)
+        return RowStart(fresh, p, False)
     token = torch.tensor([tried.token], device=p.device)
     accepted, _ = ratio(p, tried.law, token, noise.uniform(ACCEPT, position, 1, iteration))
     if accepted.item():
-        return Tried(tried.token, p, True)
-    return Tried(draw(residual(p, tried.law), noise.uniform(RESIDUAL, position, 1, iteration)).item(), p, False)
+        return RowStart(tried.token, p, True)
+    return RowStart(draw(residual(p, tried.law), noise.uniform(RESIDUAL, position, 1, iteration)).item(), p, False)
 
 
 # --- verified ---------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.kernels.tree_attention import Chain, Seen, Visibility, tree_attention
+from engine.kernels.tree_attention import Chain, Visibility, VisibleRows, tree_attention
 
 ROWS = 128  # of a block; 64 and 96 are slower
 
@@ -24,7 +24,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Visibility = None, scale: floa
     mask : bool [R, S], what the rows of a pass see, or None (everything); every row sees something. scale : None = 1 / sqrt(d)
     """
     mask = mask.dense(q.device) if isinstance(mask, Chain) else mask
-    if not isinstance(mask, Seen) and by_blocks(q, v, mask):
+    if not isinstance(mask, VisibleRows) and by_blocks(q, v, mask):
         factor = q.shape[-1] ** -0.5 if scale is None else scale
         parts = ((q * factor).to(v.dtype), k.to(v.dtype), v)
         return _attend_by_blocks(*(x.flatten(0, -3) for x in parts), mask)[0].view(*q.shape[:-1], v.shape[-1])

@@ -38,7 +38,7 @@ BUDGETS = 9  # face budgets that the model accepts: 0 = none, then powers of two
 
 
 @dataclass(frozen=True)
-class Settings:
+class MeshSettings:
     """The shape of a model."""
 
     layers: int = 6
@@ -131,10 +131,10 @@ class FeedForward(nn.Module):
         return self.out(value * F.gelu(gate))
 
 
-class Block(nn.Module):
+class MeshBlock(nn.Module):
     """Self-attention, cross-attention and feed-forward; each is applied after a norm and added to its input."""
 
-    def __init__(self, s: Settings):
+    def __init__(self, s: MeshSettings):
         super().__init__()
         self.self_norm, self.cross_norm, self.feed_norm = (nn.LayerNorm(s.width) for _ in range(3))
         self.self_attention = SelfAttention(s.width, s.heads)
@@ -159,13 +159,13 @@ class MeshDecoder(nn.Module):
 
     quick: Callable[..., Tensor | None] | None = None  # all blocks and the last norm in one call, or None for a pass that it does not know
 
-    def __init__(self, s: Settings):
+    def __init__(self, s: MeshSettings):
         super().__init__()
         self.tokens = small(s.vocabulary, s.width)
         self.kinds = small(3, s.width)  # plain block, offset, patch start; the end has none
         self.positions = small(s.length, s.width)
         self.start = small(s.width)
-        self.blocks = nn.ModuleList(Block(s) for _ in range(s.layers))
+        self.blocks = nn.ModuleList(MeshBlock(s) for _ in range(s.layers))
         self.norm = nn.LayerNorm(s.width)
         self.head = nn.Linear(s.width, s.vocabulary)
 
@@ -241,7 +241,7 @@ class EncoderBlock(nn.Module):
 class PointEncoder(nn.Module):
     """Learned queries attend to all points once, then to each other. Takes any number of points, in any order."""
 
-    def __init__(self, s: Settings):
+    def __init__(self, s: MeshSettings):
         super().__init__()
         width, heads = s.encoder_width, s.encoder_width // (s.width // s.heads)
         self.features = s.features
@@ -280,7 +280,7 @@ def budget_bucket(faces: int | None) -> int:
     return 0 if not faces else min(BUDGETS - 1, max(1, math.ceil(math.log2(faces)) - 4))
 
 
-class Reading(NamedTuple):
+class CloudReading(NamedTuple):
     """What a model has read of some clouds.
 
     condition : [B, C, width]
@@ -300,10 +300,10 @@ class Reading(NamedTuple):
         rows = blocks_of(tokens)[..., None].expand(-1, -1, found.shape[-1])
         return found + self.added.gather(1, rows).to(found.dtype)
 
-    def only(self, chosen: list[int]) -> Reading:
+    def only(self, chosen: list[int]) -> CloudReading:
         """The reading of some of the clouds."""
         added = None if self.added is None else self.added[chosen]
-        return Reading(self.condition[chosen], added, self.local and tuple(self.local[i] for i in chosen))
+        return CloudReading(self.condition[chosen], added, self.local and tuple(self.local[i] for i in chosen))
 
     def rows(self, tokens: Tensor) -> Tensor | None:
         """What the rows of sequences int64 [B, L] get in addition, their starts included: [B, L + 1, width]; None if nothing."""
@@ -331,7 +331,7 @@ def blocks_of(tokens: Tensor) -> Tensor:
 class MeshModel(nn.Module):
     """Encoder and decoder."""
 
-    def __init__(self, settings: Settings):
+    def __init__(self, settings: MeshSettings):
         super().__init__()
         self.settings = settings
         self.encoder, self.decoder = PointEncoder(settings), MeshDecoder(settings)
@@ -348,12 +348,12 @@ class MeshModel(nn.Module):
         if self.local is not None:
             self.local.begin()
 
-    def read(self, points: Tensor, budget: Tensor | None = None) -> Reading:
+    def read(self, points: Tensor, budget: Tensor | None = None) -> CloudReading:
         """Reads clouds [B, N, 6] and budgets int64 [B] (0 = none)."""
         local = None if self.local is None else tuple(LocalRows(self.local, each) for each in points)
         if self.reader is None:
-            return Reading(self.encoder(points, budget), None, local)
-        return Reading(self.encoder(points[:, :ENCODED], budget), self.reader(points), local)
+            return CloudReading(self.encoder(points, budget), None, local)
+        return CloudReading(self.encoder(points[:, :ENCODED], budget), self.reader(points), local)
 
     def training_hidden(self, condition: Tensor, embedded: Tensor, local: Tensor | None = None) -> Tensor:
         """Hidden states [B, L+1, width] of sequences after a condition; embedded : tokens [B, L, width], without positions;
@@ -365,11 +365,11 @@ class MeshModel(nn.Module):
         return d(x, causal(x.shape[1], 0, x.device), d.look(condition))
 
 
-def settings_of(weights: Mapping[str, Tensor]) -> Settings:
+def settings_of(weights: Mapping[str, Tensor]) -> MeshSettings:
     """The shape of a model, from the shapes of its weights."""
     memory = weights["decoder.blocks.0.cross_attention.memory"]
     budgets = weights.get("encoder.budget.weight")
-    return Settings(
+    return MeshSettings(
         layers=count(weights, "decoder.blocks."),
         width=len(weights["decoder.start"]),
         heads=memory.shape[1],
@@ -387,6 +387,6 @@ def settings_of(weights: Mapping[str, Tensor]) -> Settings:
     )
 
 
-def describe(settings: Settings) -> dict[str, int]:
+def describe(settings: MeshSettings) -> dict[str, int]:
     """Settings as entries of a card; without those that do not apply."""
     return {name: value for name, value in asdict(settings).items() if name not in ("contents", "local") or value}

@@ -20,17 +20,17 @@ from engine.kernels.tree_attention import Visibility
 from engine.networks import mesh_decoder, transformer
 from engine.networks.mesh_decoder import Looked, MeshDecoder
 from engine.networks.rows import AdapterRows, RowSplit
-from engine.networks.transformer import Decoder, Norm
+from engine.networks.transformer import RMSNorm, TransformerDecoder
 
 
-def quicken(decoder: Decoder | MeshDecoder, dtype: torch.dtype = torch.float32) -> None:
+def quicken(decoder: TransformerDecoder | MeshDecoder, dtype: torch.dtype = torch.float32) -> None:
     """Prepares a decoder on a CPU for passes without gradients: one call where it is chosen, else packed layers, else nothing. Later
     changes of a weight have no effect."""
     first = decoder.blocks[0]
     heads, width = heads_of(first), decoder.norm.weight.numel()
     if native(dtype) is not None and can_attend(width // heads):
         decoder.quick = QuickBlocks(decoder, heads, dtype)
-        if isinstance(decoder, Decoder):
+        if isinstance(decoder, TransformerDecoder):
             decoder.place_map = None if decoder.place_map is None else NativeLinear(decoder.place_map)
         else:
             decoder.head = NativeLinear(decoder.head, dtype)
@@ -50,7 +50,7 @@ def quick_linear(layer: nn.Linear) -> nn.Linear:
 class QuickBlocks:
     """All blocks of a decoder and its last norm in one call."""
 
-    def __init__(self, decoder: Decoder | MeshDecoder, heads: int, dtype: torch.dtype):
+    def __init__(self, decoder: TransformerDecoder | MeshDecoder, heads: int, dtype: torch.dtype):
         """dtype : of the products"""
         self.stack = Stack([weights_of(block) for block in decoder.blocks], norm_of(decoder.norm), heads, dtype)
         self.hooks = [module._forward_hooks for module in (*decoder.blocks.modules(), decoder.norm)]  # empty, or filled later
@@ -110,21 +110,21 @@ def is_frozen(weight: Tensor) -> bool:
     return weight.dtype == torch.float32 and weight.device.type == "cpu" and not weight.requires_grad
 
 
-def norm_of(norm: Norm | nn.LayerNorm) -> RowNorm:
+def norm_of(norm: RMSNorm | nn.LayerNorm) -> RowNorm:
     """A norm, as the call computes it."""
     if isinstance(norm, nn.LayerNorm):
         return RowNorm("LAYER_NORM", norm.weight.detach(), norm.bias.detach(), norm.eps)
     return RowNorm("ROOT_MEAN_SQUARE", (norm.weight * norm.scale).detach(), None, float(norm.floor))
 
 
-def heads_of(block: transformer.Block | mesh_decoder.Block) -> int:
+def heads_of(block: transformer.TransformerBlock | mesh_decoder.MeshBlock) -> int:
     """The number of heads."""
-    return block.heads if isinstance(block, transformer.Block) else block.self_attention.heads
+    return block.heads if isinstance(block, transformer.TransformerBlock) else block.self_attention.heads
 
 
-def weights_of(block: transformer.Block | mesh_decoder.Block) -> BlockWeights:
+def weights_of(block: transformer.TransformerBlock | mesh_decoder.MeshBlock) -> BlockWeights:
     """The weights of a block, as the call takes them."""
-    if isinstance(block, transformer.Block):
+    if isinstance(block, transformer.TransformerBlock):
         query, key = norm_of(block.query_norm), norm_of(block.key_norm)
         heads = QKNorm(block.query_norm.weight.numel() ** -0.5, query.weight, key.weight, query.constant)
         layers = (block.query_key_value, block.attention_out, block.gate_up, block.feed_out)

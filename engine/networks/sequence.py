@@ -14,17 +14,17 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.cache import KVCache
-from engine.core import NO_DRAFT, Bias, Draft, Grammar, Ids, Rows, Sampling
+from engine.core import NO_DRAFT, Bias, DeviceIds, Draft, Grammar, Rows, Sampling
 from engine.dispatch.choice import choose
 from engine.errors import NotSupported
-from engine.kernels.tree_attention import Chain, Seen, Visibility, packed
+from engine.kernels.tree_attention import Chain, Visibility, VisibleRows, packed
 from engine.layout import Layout
-from engine.mesh.bpt_tokens import Levels
+from engine.mesh.bpt_tokens import TokenLevels
 from engine.networks.local_reader import LocalRows
 from engine.networks.rows import AdapterRows, RowAdapter, RowSplit, hooked
-from engine.networks.static_step import Ahead, Pass, Replays, Static, Waiting, is_static
+from engine.networks.static_step import Ahead, PassShape, Replays, Static, Waiting, is_static
 from engine.networks.transformer import causal
-from engine.networks.trunk import Asked, Trunk
+from engine.networks.trunk import PassArguments, Trunk
 from engine.sampling import warp
 from engine.tree import depths, is_chain, visibility
 from engine.verify.choice import is_host, scored
@@ -55,7 +55,7 @@ class TransformerSequence:
         local: LocalRows | None = None,
         condition: Tensor | None = None,
         codebook: Tensor | None = None,
-        levels: Levels | None = None,
+        levels: TokenLevels | None = None,
         static: bool | None = None,
     ):
         """prefix : [branches, P, H] embeddings; prefix_mask : bool [P-1, P-1] or None (causal). end : the end-of-sequence id.
@@ -80,9 +80,9 @@ class TransformerSequence:
         self._prompt_end, self._newest = prefix[:, -1:], []  # tokens of what is pending; none: the end of the prompt
         self.pending = [-1]  # committed positions that are not in the cache, ascending; -1: the end of the prompt
         self._cached: list[int] | None = None  # positions of the cached tokens, cache row by cache row; None = a prefix, in order
-        self._draft = Ids(NO_DRAFT.tokens)
+        self._draft = DeviceIds(NO_DRAFT.tokens)
         self.adapter: RowAdapter | None = None  # of predictive rows
-        self.together: Callable[[Asked], tuple[Tensor, Tensor]] | None = None  # joins passes with those of other runs; None: alone
+        self.together: Callable[[PassArguments], tuple[Tensor, Tensor]] | None = None  # joins passes with those of other runs; None: alone
         self._places: Tensor | None = None
         fixed = is_static(self.device) if static is None else static
         self._static = Static(trunk, kv_cache.below) if fixed and trunk.fixed and bias is local is None else None
@@ -122,18 +122,18 @@ class TransformerSequence:
         count = draft.tokens.shape[0]
         control = count if draft.predictive is None else int((~draft.predictive).sum())
         parents = None if draft.parents is None else draft.parents.tolist()
-        self._draft = Ids(draft.tokens[:control])
+        self._draft = DeviceIds(draft.tokens[:control])
         self._places = draft.positions  # of the nodes; None: after what is pending
         self._launch = self._fixed(draft, parents, control)
         if self._launch is not None:
             return self._rows(parents, None, lambda launch=self._launch: launch.start()[1])
         x = self._inputs(draft.tokens)
         if self.local is not None:
-            states = states_along(self.local, parents, Ids(draft.tokens), self._near)
+            states = states_along(self.local, parents, DeviceIds(draft.tokens), self._near)
             x = x + self.local.rows(states).to(x)
         slots, mask = self._slots(draft, parents, self._slots_at), self._mask(draft, parents, count)
         if self.together is not None and control == count and not choose(self.device, x.dtype).is_triton:
-            hidden, logits = self.together(Asked(self.trunk, x, slots, mask, self.kv_cache))
+            hidden, logits = self.together(PassArguments(self.trunk, x, slots, mask, self.kv_cache))
             return self._rows(parents, hidden, self._less(parents, logits))
         if control == count:
             hidden = self.trunk.run(x, slots, mask, self.kv_cache)
@@ -179,7 +179,7 @@ class TransformerSequence:
             visible = causal(len(draft.tokens) + 1, 0, HOST) if chain else visibility(parents)
         slots, is_adapted = self._slots(draft, parents, HOST), control < len(draft.tokens)
         adapted = self.kv_cache.place(slots, 1 + control) if is_adapted else None
-        what = Pass(self._newest[0], draft.tokens, self.kv_cache.laid(slots, visible.cpu()), adapted)
+        what = PassShape(self._newest[0], draft.tokens, self.kv_cache.laid(slots, visible.cpu()), adapted)
         rules = partial(self._rules, parents, self._draft, self._state)
         return self._static.prepare(what, rules, self.adapter if is_adapted else None)
 
@@ -222,13 +222,13 @@ class TransformerSequence:
             return self._scattered(draft, parents, count, as_sets)
         if draft.visible is None and (parents is None or is_chain(parents)):
             if count and as_sets:
-                return Seen(packed(causal(count + 1, 0, self.device)), self.kv_cache.kept)
+                return VisibleRows(packed(causal(count + 1, 0, self.device)), self.kv_cache.kept)
             if count and self.trunk.takes_chains and not draft.twins:
                 return Chain(count + 1, self.kv_cache.kept)
             return causal(count + 1, self.kv_cache.kept, self.device) if count else None
         tail = (draft.visible if draft.visible is not None else visibility(parents)).to(self.device)
         if as_sets:
-            return Seen(packed(tail), self.kv_cache.kept)
+            return VisibleRows(packed(tail), self.kv_cache.kept)
         past = torch.ones(count + 1, self.kv_cache.kept, dtype=torch.bool, device=self.device)
         return torch.cat([past, tail], 1)
 
@@ -248,15 +248,15 @@ class TransformerSequence:
             nodes = F.pad(visibility(parents or list(range(-1, count - 1)))[1:, 1:], (0, 0, waiting, 0))
         if as_sets:
             sets = packed(torch.cat([own, nodes], 1).to(self.device))
-            return Seen(sets, self.kv_cache.kept, before[None, : past.shape[1]].to(self.device), at.to(self.device))
+            return VisibleRows(sets, self.kv_cache.kept, before[None, : past.shape[1]].to(self.device), at.to(self.device))
         return torch.cat([past, own, nodes], 1).to(self.device)
 
-    def _warp(self, parents: list[int] | None, tokens: Ids, state: Any, logits: Tensor, soft: bool = False) -> Tensor:
+    def _warp(self, parents: list[int] | None, tokens: DeviceIds, state: Any, logits: Tensor, soft: bool = False) -> Tensor:
         """Scores of a pass over these tokens, which began in this grammar state. Distributions are lazy, so the commit may come first."""
         sampling, allowed = self._settings(parents, tokens, state, logits.shape[1])
         return scored(logits, sampling.softened() if soft else sampling, allowed)
 
-    def _host(self, parents: list[int] | None, tokens: Ids, state: Any, logits: Tensor) -> HostRows:
+    def _host(self, parents: list[int] | None, tokens: DeviceIds, state: Any, logits: Tensor) -> HostRows:
         """The rows of that pass for a processor."""
         if self.grammar is None:
             return HostRows(logits, self.sampling)
@@ -265,7 +265,7 @@ class TransformerSequence:
             return HostRows(logits, self.sampling, allowed_by(torch.stack([self.grammar.allowed(each) for each in states])))
         return HostRows(logits, self.sampling, [self._possible[self.grammar.mask_index(each)] for each in states])
 
-    def _settings(self, parents: list[int] | None, tokens: Ids, state: Any, count: int) -> tuple[Sampling, Tensor | None]:
+    def _settings(self, parents: list[int] | None, tokens: DeviceIds, state: Any, count: int) -> tuple[Sampling, Tensor | None]:
         """The sampling, and the allowed ids bool [count, V] of the first rows of that pass; None without a grammar."""
         if self.grammar is None:
             return self.sampling, None
@@ -283,14 +283,16 @@ class TransformerSequence:
             return logits.argmax(-1)
         return None if self._possible is None else best_along(logits, self._possible, self.grammar, self._state)
 
-    def _rules(self, parents: list[int] | None, tokens: Ids, state: Any, count: int) -> tuple[Sampling, Tensor | None, list[int]] | None:
+    def _rules(
+        self, parents: list[int] | None, tokens: DeviceIds, state: Any, count: int
+    ) -> tuple[Sampling, Tensor | None, list[int]] | None:
         """For a verdict in fixed shapes: sampling, the table of masks, and of each row its mask; None if there is no table."""
         if self.grammar is None:
             return self.sampling, None, [0] * count
         states = self._states(parents, tokens, state)[:count]
         return None if self.masks is None else (self.sampling, self.masks, [self.grammar.mask_index(each) for each in states])
 
-    def _states(self, parents: list[int] | None, tokens: Ids, state: Any) -> list[Any]:
+    def _states(self, parents: list[int] | None, tokens: DeviceIds, state: Any) -> list[Any]:
         """The grammar's states after the newest token and after each node of a pass."""
         return states_along(self.grammar, parents, tokens, state)
 
@@ -414,7 +416,7 @@ class TransformerSequence:
         self.kv_cache = self._static = self._launch = None
 
 
-def states_along(machine: Grammar | Bias | LocalRows, parents: list[int] | None, tokens: Ids, state: Any) -> list[Any]:
+def states_along(machine: Grammar | Bias | LocalRows, parents: list[int] | None, tokens: DeviceIds, state: Any) -> list[Any]:
     """The states of a machine after the newest token and after each node of a pass."""
     states = [state]
     for i, token in enumerate(tokens.listed()):

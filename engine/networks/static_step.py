@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from engine.cache import FixedView, KVCache, Laid
 from engine.core import Sampling
 from engine.dispatch.choice import REFERENCE, asked, choose
-from engine.kernels.tree_attention import Seen, fixed_mask, packed
+from engine.kernels.tree_attention import VisibleRows, fixed_mask, packed
 from engine.networks.rows import RowAdapter
 from engine.networks.trunk import Trunk
 from engine.verify.fixed import VerdictKind, columns, fixed_verdict, kind_of, unpacked
@@ -43,7 +43,7 @@ def is_static(device: torch.device) -> bool:
 
 
 @dataclass(frozen=True)
-class Pass:
+class PassShape:
     """What a pass is.
 
     pending : the first row's id; drafted : int64 [R-1], the ids of the others, anywhere; laid : where the rows are, on the host
@@ -75,7 +75,7 @@ def bucket(count: int, kept: int, capacity: int) -> Bucket | None:
     return Bucket(rows, min(span, capacity))
 
 
-def said(what: Pass, kept: int, rows: int) -> Tensor:
+def said(what: PassShape, kept: int, rows: int) -> Tensor:
     """All that the host says about a pass, int64 [rows, NAMED + words], filled up: the kept rows, the first place with an adapter, and id,
     row, end, last place and slot of each place; then its set."""
     laid = what.laid
@@ -106,7 +106,7 @@ def fixed_pass(
     sets = told[:, NAMED : NAMED + words(rows)]
     at = kept + torch.arange(rows, device=told.device)
     as_sets = trunk.takes_sets and choose(block.device, block.dtype).is_triton
-    mask = Seen(sets.contiguous(), span - rows, told=kept[0]) if as_sets else fixed_mask(sets, kept, span)
+    mask = VisibleRows(sets.contiguous(), span - rows, told=kept[0]) if as_sets else fixed_mask(sets, kept, span)
     ids = ids if drafted is None else torch.where(ids < 0, drafted, ids)
     x = trunk.embed(ids)[:, of].expand(branches, -1, -1)
     with nullcontext() if adapter is None else adapter.worn(first[0]):
@@ -180,7 +180,7 @@ class Static:
         self.replays = Replays(kv_cache.block.device)
         self.ahead: Ahead | None = None
 
-    def prepare(self, what: Pass, rules: Rules, adapter: RowAdapter | None = None) -> Waiting | None:
+    def prepare(self, what: PassShape, rules: Rules, adapter: RowAdapter | None = None) -> Waiting | None:
         """A pass that waits for its verdict, or None if it fits into no bucket. adapter : of the rows that run with one"""
         shape = bucket(len(what.laid.slots), self.kv_cache.kept, self.kv_cache.capacity)
         return None if shape is None else Waiting(self, what, shape, rules, adapter)
@@ -189,7 +189,7 @@ class Static:
 class Waiting:
     """A pass that has not begun: see `Launch` in engine/core/rows.py. It begins before the cache changes."""
 
-    def __init__(self, static: Static, what: Pass, shape: Bucket, rules: Rules, adapter: RowAdapter | None):
+    def __init__(self, static: Static, what: PassShape, shape: Bucket, rules: Rules, adapter: RowAdapter | None):
         self.count = 1 + len(what.drafted)
         self.place = static.kv_cache.block.device, static.kv_cache.block.dtype
         self.ahead: Tensor | None = None
@@ -223,7 +223,7 @@ class Waiting:
 
 
 def _begin(
-    static: Static, what: Pass, shape: Bucket, adapter: RowAdapter | None,
+    static: Static, what: PassShape, shape: Bucket, adapter: RowAdapter | None,
     kind: VerdictKind | None, laws: Tensor | None, masks: Tensor | None, more: list[Tensor],
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Begins a pass; the results are those of `_fixed_step`. more : what the host says about its verdict, see `columns`"""

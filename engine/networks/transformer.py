@@ -18,7 +18,7 @@ from engine.networks.attention import attend
 from engine.networks.rows import AdapterRows, RowSplit, hooked
 
 
-class Norm(nn.Module):
+class RMSNorm(nn.Module):
     """Root-mean-square norm over the last axis: x / sqrt(mean(x^2) + eps) * weight.
 
     Computed with a vector norm and a hypotenuse: four kernels instead of the nine of PyTorch's own norm on a CPU. The pass of one token
@@ -41,18 +41,18 @@ class Norm(nn.Module):
         return x / length
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """Attention and a gated feed-forward part; each is applied after a norm and added to its input."""
 
     def __init__(self, width: int, heads: int, inner: int):
         super().__init__()
         self.heads = heads
-        self.attention_norm = Norm(width)
+        self.attention_norm = RMSNorm(width)
         self.query_key_value = nn.Linear(width, 3 * width, bias=False)
-        self.query_norm = Norm(width // heads)
-        self.key_norm = Norm(width // heads)
+        self.query_norm = RMSNorm(width // heads)
+        self.key_norm = RMSNorm(width // heads)
         self.attention_out = nn.Linear(width, width, bias=False)
-        self.feed_norm = Norm(width)
+        self.feed_norm = RMSNorm(width)
         self.gate_up = nn.Linear(width, 2 * inner, bias=False)
         self.feed_out = nn.Linear(inner, width, bias=False)
 
@@ -95,7 +95,7 @@ def rotary_table(coordinates: Tensor, width: int, base: float = 100.0) -> tuple[
     return torch.cat([angles.cos()] * 2, -1), torch.cat([angles.sin()] * 2, -1)
 
 
-class Decoder(nn.Module):
+class TransformerDecoder(nn.Module):
     """A stack of blocks and a final norm.
 
     Rotary positions tell a row only the distance to what it sees. In a flat area of a picture that does not tell where in an object the row
@@ -107,8 +107,8 @@ class Decoder(nn.Module):
     def __init__(self, layers: int, width: int, heads: int, inner: int, placed: bool = False):
         super().__init__()
         self.width, self.heads = width, heads
-        self.blocks = nn.ModuleList(Block(width, heads, inner) for _ in range(layers))
-        self.norm = Norm(width)
+        self.blocks = nn.ModuleList(TransformerBlock(width, heads, inner) for _ in range(layers))
+        self.norm = RMSNorm(width)
         self.place_map = nn.Linear(width // heads, width, bias=False) if placed else None
         for name, p in self.named_parameters():
             if p.ndim == 2:

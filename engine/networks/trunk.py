@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Asked:
+class PassArguments:
     """A pass that a run asks for: the arguments of `Trunk.run`."""
 
     trunk: Trunk
@@ -69,7 +69,7 @@ class Trunk(Protocol):
         """[branches, R, H] -> logits [branches, R, V]"""
         ...
 
-    def together(self, asked: Sequence[Asked]) -> list[tuple[Tensor, Tensor]] | None:
+    def together(self, asked: Sequence[PassArguments]) -> list[tuple[Tensor, Tensor]] | None:
         """Hidden states and logits of passes of several runs of this model, by one pass that reads the weights once; None if this model, or
         one of the passes, needs a pass of its own. Every row has the bits that it has in a pass of its own."""
         return None
@@ -83,18 +83,18 @@ class OwnTrunk(Trunk):
     def __init__(self, decoder: Any):
         self.decoder, self.takes_chains = decoder, decoder.quick is not None
 
-    def rows(self, asked: Asked) -> Any:
+    def rows(self, asked: PassArguments) -> Any:
         """The rows of a run of this prompt in a pass of several, as the compiled call takes them."""
         ...
 
-    def together(self, asked: Sequence[Asked]) -> list[tuple[Tensor, Tensor]] | None:
+    def together(self, asked: Sequence[PassArguments]) -> list[tuple[Tensor, Tensor]] | None:
         """See Trunk."""
         quick = self.decoder.quick
         hidden = None if quick is None else quick.together([each.trunk.rows(each) for each in asked])
         return None if hidden is None else divided(hidden, self.head(hidden), asked)
 
 
-def divided(hidden: Tensor, logits: Tensor, asked: Sequence[Asked]) -> list[tuple[Tensor, Tensor]]:
+def divided(hidden: Tensor, logits: Tensor, asked: Sequence[PassArguments]) -> list[tuple[Tensor, Tensor]]:
     """The rows of a pass of several runs, hidden [rows, H] and logits [rows, V], as [branches, R, H] and [branches, R, V] of each run."""
     shapes = [each.x.shape[:2] for each in asked]
     counts = [branches * rows for branches, rows in shapes]

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 FACTOR = 8
 
 
-class Residual(nn.Module):
+class VQResidual(nn.Module):
     """Two convolutions added to the input; the second starts at zero, so the block starts as the identity."""
 
     def __init__(self, width: int, kernel: int = 3):
@@ -76,7 +76,7 @@ class FiniteScalarQuantizer(nn.Module):
 
 
 def _stage(width: int, blocks: int, kernel: int) -> list[nn.Module]:
-    return [Residual(width, kernel) for _ in range(blocks)]
+    return [VQResidual(width, kernel) for _ in range(blocks)]
 
 
 def reach(decoder: nn.Module) -> int:

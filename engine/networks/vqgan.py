@@ -19,7 +19,7 @@ GROUPS, EPS = 32, 1e-6  # of the group norms
 
 
 @dataclass(frozen=True)
-class Settings:
+class VQGANSettings:
     """The shape of a decoder.
 
     codes, width : of the codebook
@@ -41,7 +41,7 @@ class Settings:
     placed: bool = False
 
 
-class Norm(nn.GroupNorm):
+class PixelNorm(nn.GroupNorm):
     """A group norm that does not look at the codes."""
 
     def __init__(self, channels: int):
@@ -70,7 +70,7 @@ class PlacedNorm(nn.Module):
 Norms = Callable[[int], nn.Module]  # from a number of channels
 
 
-class Residual(nn.Module):
+class VQGANResidual(nn.Module):
     """Two convolutions after norms, added to the input; a 1x1 convolution fits the input if the number of channels changes."""
 
     def __init__(self, channels: int, out: int, norm: Norms):
@@ -85,7 +85,7 @@ class Residual(nn.Module):
         return self.fit(x) + self.second(F.silu(self.second_norm(y, vectors)))
 
 
-class Attention(nn.Module):
+class ImageAttention(nn.Module):
     """Every place attends to all places, with one head; added to the input."""
 
     def __init__(self, channels: int, norm: Norms):
@@ -101,13 +101,13 @@ class Attention(nn.Module):
         return x + self.out(seen.transpose(1, 2).view_as(x))
 
 
-class Stage(nn.Module):
+class DecoderStage(nn.Module):
     """Residual blocks, each followed by attention if the stage has it, then twice the size if it is not the last."""
 
     def __init__(self, channels: int, out: int, blocks: int, attentive: bool, grows: bool, norm: Norms):
         super().__init__()
-        self.residuals = nn.ModuleList(Residual(channels if i == 0 else out, out, norm) for i in range(blocks))
-        self.attentions = nn.ModuleList(Attention(out, norm) for _ in range(blocks if attentive else 0))
+        self.residuals = nn.ModuleList(VQGANResidual(channels if i == 0 else out, out, norm) for i in range(blocks))
+        self.attentions = nn.ModuleList(ImageAttention(out, norm) for _ in range(blocks if attentive else 0))
         self.grow = nn.Conv2d(out, out, 3, padding=1) if grows else None
 
     def forward(self, x: Tensor, vectors: Tensor) -> Tensor:
@@ -122,19 +122,20 @@ class Stage(nn.Module):
 class PictureDecoder(nn.Module):
     """Codes int64 [rows, columns] -> picture [rows * factor, columns * factor, 3] in about -1..1."""
 
-    def __init__(self, s: Settings):
+    def __init__(self, s: VQGANSettings):
         super().__init__()
         self.normalised, self.factor = s.normalised, 2 ** (len(s.stages) - 1)
         self.codes = nn.Embedding(s.codes, s.width)
         self.widen = nn.Conv2d(s.width, s.latent, 1)
         top = s.stages[0]
         self.enter = nn.Conv2d(s.latent, top, 3, padding=1)
-        norm: Norms = partial(PlacedNorm, width=s.width) if s.placed else Norm
-        self.middle = nn.ModuleList([Residual(top, top, norm), Attention(top, norm), Residual(top, top, norm)])
+        norm: Norms = partial(PlacedNorm, width=s.width) if s.placed else PixelNorm
+        self.middle = nn.ModuleList([VQGANResidual(top, top, norm), ImageAttention(top, norm), VQGANResidual(top, top, norm)])
         inputs = (top, *s.stages[:-1])
         last = len(s.stages) - 1
         self.stages = nn.ModuleList(
-            Stage(a, b, s.blocks, s.attentive and i == 0, i < last, norm) for i, (a, b) in enumerate(zip(inputs, s.stages, strict=True))
+            DecoderStage(a, b, s.blocks, s.attentive and i == 0, i < last, norm)
+            for i, (a, b) in enumerate(zip(inputs, s.stages, strict=True))
         )
         self.norm, self.leave = norm(s.stages[-1]), nn.Conv2d(s.stages[-1], 3, 3, padding=1)
 
@@ -155,7 +156,7 @@ class PictureDecoder(nn.Module):
         return self.leave(F.silu(self.norm(x, vectors)))[0].permute(1, 2, 0)
 
 
-def settings_of(shapes: Mapping[str, tuple[int, ...]], normalised: bool) -> Settings:
+def settings_of(shapes: Mapping[str, tuple[int, ...]], normalised: bool) -> VQGANSettings:
     """The settings of a decoder from the shapes of its weights, by our names; raises KeyError or IndexError if they are none."""
     stages = []
     while f"stages.{len(stages)}.residuals.0.second.weight" in shapes:
@@ -166,10 +167,10 @@ def settings_of(shapes: Mapping[str, tuple[int, ...]], normalised: bool) -> Sett
     codes, width = shapes["codes.weight"]
     attentive = "stages.0.attentions.0.query.weight" in shapes
     placed = "norm.scale.weight" in shapes
-    return Settings(codes, width, shapes["widen.weight"][0], tuple(stages), blocks, attentive, normalised, placed)
+    return VQGANSettings(codes, width, shapes["widen.weight"][0], tuple(stages), blocks, attentive, normalised, placed)
 
 
-def built(settings: Settings, tensors: Mapping[str, Tensor]) -> PictureDecoder:
+def built(settings: VQGANSettings, tensors: Mapping[str, Tensor]) -> PictureDecoder:
     """The decoder with its weights, for inference, never allocated twice."""
     with torch.device("meta"):
         decoder = PictureDecoder(settings)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.networks.weights import MODELS, built, need, read_card, read_tensors
-from engine.words.world import CANVAS, HUES, Group, Scene, backgrounds
+from engine.words.world import CANVAS, HUES, ObjectGroup, Scene, backgrounds
 
 FOLDER = MODELS / "judge"
 CELL = 8  # pixels along a side
@@ -29,7 +29,7 @@ COLOURS = ("", *HUES)  # "" = the font's own
 
 
 @dataclass(frozen=True)
-class Found:
+class DetectedObject:
     """A detected object: its centre in lattice cells (row, column) and the judge's confidence, 0..1."""
 
     name: str
@@ -40,15 +40,15 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Reading:
+class PictureReading:
     """The detected objects and background of a picture."""
 
-    objects: tuple[Found, ...]
+    objects: tuple[DetectedObject, ...]
     background: str
 
 
 @dataclass(frozen=True)
-class Verdict:
+class SceneVerdict:
     """A reading compared with a scene. None: the scene does not specify it."""
 
     objects: bool  # every requested object was detected, and no other
@@ -63,7 +63,7 @@ class Verdict:
         return self.counts and self.background and self.relation is not False and self.colours is not False
 
 
-class Block(nn.Module):
+class JudgeBlock(nn.Module):
     """Two normalised convolutions added to the input; the second starts at zero, so the block starts as the identity."""
 
     def __init__(self, width: int):
@@ -97,9 +97,10 @@ class Judge(nn.Module):
         self.names, self.settings = tuple(names), {"width": width, "depth": depth}
         w, wide = width, 5 * width
         self.trunk = nn.Sequential(
-            nn.Conv2d(3, w, 4, stride=2, padding=1), Block(w),
-            nn.Conv2d(w, 2 * w, 4, stride=2, padding=1), Block(2 * w), Block(2 * w),
-            nn.Conv2d(2 * w, wide, 4, stride=2, padding=1), *(Block(wide) for _ in range(depth)), nn.GroupNorm(GROUPS, wide), nn.SiLU(),
+            nn.Conv2d(3, w, 4, stride=2, padding=1), JudgeBlock(w),
+            nn.Conv2d(w, 2 * w, 4, stride=2, padding=1), JudgeBlock(2 * w), JudgeBlock(2 * w),
+            nn.Conv2d(2 * w, wide, 4, stride=2, padding=1), *(JudgeBlock(wide) for _ in range(depth)), nn.GroupNorm(GROUPS, wide),
+            nn.SiLU(),
         )  # fmt: skip
         self.centres = nn.Conv2d(wide, 1, 1)
         self.objects = nn.Conv2d(wide, len(self.names), 1)
@@ -118,18 +119,18 @@ class Judge(nn.Module):
         return x.to(self.background.weight.device)
 
     @torch.inference_mode()
-    def read(self, pictures: Sequence[np.ndarray]) -> list[Reading]:
+    def read(self, pictures: Sequence[np.ndarray]) -> list[PictureReading]:
         """The readings of pictures uint8 [H, W, 3], all of one size; other sizes are first box-filtered to 128 pixels."""
         said = Logits(*(logits.float().cpu() for logits in self(self._input(pictures))))
         peaks = said.centres == F.max_pool2d(said.centres, 3, stride=1, padding=1)
         kinds, hues = said.objects.softmax(1).max(1), said.colours.argmax(1)
         chances = said.centres.sigmoid() * kinds.values
-        found: list[list[Found]] = [[] for _ in pictures]
+        found: list[list[DetectedObject]] = [[] for _ in pictures]
         for b, row, column in (peaks & (chances > 0.5)).nonzero().tolist():
             at = b, row, column
-            found[b].append(Found(self.names[kinds.indices[at]], COLOURS[hues[at]], row, column, chances[at].item()))
+            found[b].append(DetectedObject(self.names[kinds.indices[at]], COLOURS[hues[at]], row, column, chances[at].item()))
         known = backgrounds()
-        return [Reading(tuple(f), known[i]) for f, i in zip(found, said.backgrounds.argmax(-1).tolist(), strict=True)]
+        return [PictureReading(tuple(f), known[i]) for f, i in zip(found, said.backgrounds.argmax(-1).tolist(), strict=True)]
 
 
 def at_canvas(picture: np.ndarray) -> np.ndarray:
@@ -144,9 +145,9 @@ def centre(box: tuple[str, str, int, int, int]) -> tuple[int, int]:
     return (2 * top + side) // (2 * CELL), (2 * left + side) // (2 * CELL)
 
 
-def compare(reading: Reading, scene: Scene) -> Verdict:
+def compare(reading: PictureReading, scene: Scene) -> SceneVerdict:
     """The verdict on a reading of a picture of this scene."""
-    seen: dict[str, list[Found]] = {}
+    seen: dict[str, list[DetectedObject]] = {}
     for found in reading.objects:
         seen.setdefault(found.name, []).append(found)
     asked = {g.name: g for g in scene.groups}
@@ -154,10 +155,10 @@ def compare(reading: Reading, scene: Scene) -> Verdict:
     counts = objects and all(len(seen[name]) == g.count for name, g in asked.items())
     coloured = [g for g in scene.groups if g.colour]
     colours = all(f.colour == g.colour for g in coloured for f in seen.get(g.name, [])) and objects if coloured else None
-    return Verdict(objects, counts, _related(seen, scene), colours, reading.background == scene.background)
+    return SceneVerdict(objects, counts, _related(seen, scene), colours, reading.background == scene.background)
 
 
-def _related(seen: dict[str, list[Found]], scene: Scene) -> bool | None:
+def _related(seen: dict[str, list[DetectedObject]], scene: Scene) -> bool | None:
     """Whether two groups are placed as requested; None if no relation was requested."""
     if len(scene.groups) != 2 or scene.relation == "beside":
         return None
@@ -166,7 +167,7 @@ def _related(seen: dict[str, list[Found]], scene: Scene) -> bool | None:
     return {"above": above, "on": above, "behind": above, "below": y1 > y2, "left of": x1 < x2, "right of": x1 > x2}[scene.relation]
 
 
-def _middle(found: list[Found], group: Group) -> tuple[float, float]:
+def _middle(found: list[DetectedObject], group: ObjectGroup) -> tuple[float, float]:
     """The mean position of a group's objects; nan if none was detected, so that every comparison fails."""
     if not found:
         return float("nan"), float("nan")

@@ -23,7 +23,7 @@ ALL, LAST, CHUNK = "full_attention", "sliding_attention", "chunked_attention"  #
 
 
 @dataclass(frozen=True)
-class Attention:
+class LayerVisibility:
     """What the layers of a model see. layers : how many; window : tokens that some see, their own included; mixed : others see all."""
 
     layers: int
@@ -52,7 +52,7 @@ def check_forward(model: PreTrainedModel) -> None:
         )
 
 
-def attention_of(model: PreTrainedModel, length: int) -> Attention:
+def attention_of(model: PreTrainedModel, length: int) -> LayerVisibility:
     """What the layers of a model see, whose sequences have up to `length` tokens; raises NotSupported for a model that has no cache of keys
     and values, or one that attends in chunks and whose first chunk ends before."""
     name, config = type(model).__name__, model.config.get_text_config(decoder=True)
@@ -74,5 +74,5 @@ def attention_of(model: PreTrainedModel, length: int) -> Attention:
             f"have {length:,}. Ask for fewer tokens."
         )
     if not masked:
-        return Attention(len(layers))
-    return Attention(len(layers), min(windows), mixed=any(type(layer) is DynamicLayer for layer in layers))
+        return LayerVisibility(len(layers))
+    return LayerVisibility(len(layers), min(windows), mixed=any(type(layer) is DynamicLayer for layer in layers))

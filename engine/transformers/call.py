@@ -21,7 +21,7 @@ from engine.transformers import adaptive, pictures, request
 from engine.transformers.adaptive import Pilot
 from engine.transformers.host import CallerModel
 from engine.transformers.probe import PROBED
-from engine.transformers.processors import Reading, read
+from engine.transformers.processors import CallerDistribution, read
 
 AVAILABLE = frozenset({"raster", "wavefront", "codebook"})  # what a caller's model can have
 TEXT = "(ids)"  # a prompt's text, where an adapter asks for one: the backbone has been given ids
@@ -41,7 +41,7 @@ class Streamer(Protocol):
 
 
 @dataclass(frozen=True)
-class Options:
+class GenerateOptions:
     """What `foretoken` and `generate` take beside the knobs of the method.
 
     seed            : of the random numbers; None: drawn from PyTorch's generator, so that torch.manual_seed repeats a run
@@ -60,7 +60,7 @@ class Options:
     generation_mode: str = "text"
 
 
-OPTIONS = tuple(field.name for field in fields(Options))
+OPTIONS = tuple(field.name for field in fields(GenerateOptions))
 
 
 @dataclass
@@ -120,8 +120,8 @@ class Foretoken:
         return Generated(sequences=sequences, totals=totals) if generation_config.return_dict_in_generate else sequences
 
     def _decoded(
-        self, model: PreTrainedModel, rows: Sequence[request.Row], reading: Reading, stopping_criteria: Any, options: Options,
-        knobs: Mapping[str, Any], input_ids: Tensor, generation_config: Any,
+        self, model: PreTrainedModel, rows: Sequence[request.BatchRow], reading: CallerDistribution, stopping_criteria: Any,
+        options: GenerateOptions, knobs: Mapping[str, Any], input_ids: Tensor, generation_config: Any,
     ) -> tuple[list[list[int]], list[dict[str, Any]]]:  # fmt: skip
         """The new tokens of each row, and what each run says about itself."""
         if options.generation_mode == "image":
@@ -147,16 +147,16 @@ class Foretoken:
             return self.method, None
         return (self.method, Pilot(backbone)) if isinstance(backbone, CallerModel) else (METHODS["sjdpp"], None)
 
-    def _split(self, given: Mapping[str, Any]) -> tuple[Options, dict[str, Any], dict[str, Any]]:
+    def _split(self, given: Mapping[str, Any]) -> tuple[GenerateOptions, dict[str, Any], dict[str, Any]]:
         """Options, knobs, and what is left: arguments of the model's forward."""
         own = {*OPTIONS, *(knob.name for knob in self.method.knobs)}
         chosen = self.settings | {name: value for name, value in given.items() if name in own and value is not None}
-        options = Options(**{name: value for name, value in chosen.items() if name in OPTIONS})
+        options = GenerateOptions(**{name: value for name, value in chosen.items() if name in OPTIONS})
         knobs = {name: value for name, value in chosen.items() if name not in OPTIONS}
         return options, knobs, {name: value for name, value in given.items() if name not in own}
 
     def _hosts(
-        self, model: PreTrainedModel, rows: Sequence[request.Row], reading: Reading, criteria: Any, options: Options
+        self, model: PreTrainedModel, rows: Sequence[request.BatchRow], reading: CallerDistribution, criteria: Any, options: GenerateOptions
     ) -> Iterator[CallerModel]:
         """A backbone for each prompt."""
         ending = request.ending_of(criteria, len(rows[0].given))
@@ -173,14 +173,14 @@ class Foretoken:
                 PROBED.check(host)
             yield host
 
-    def _check_stream(self, options: Options, count: int) -> None:
+    def _check_stream(self, options: GenerateOptions, count: int) -> None:
         """Raises BadPrompt for a stream of several sequences, NotSupported for one of a method that commits tokens out of order."""
         if options.stream_to and count > 1:
             raise BadPrompt(f"stream_to takes one sequence, and there are {count}. Generate one prompt at a time.")
         if options.stream_to and "wavefront" in self.method.needs:
             raise NotSupported(f"{self.name} decides tokens out of order, so they cannot be streamed. Leave stream_to out.")
 
-    def _check_wavefront(self, ending: request.Ending, reading: Reading, options: Options) -> None:
+    def _check_wavefront(self, ending: request.Ending, reading: CallerDistribution, options: GenerateOptions) -> None:
         """Raises NotSupported where tokens may not be committed out of order."""
         if options.grid is None:
             raise NotSupported(f"{self.name} works on pictures. Say how many rows and columns of tokens: grid=(24, 24).")
@@ -205,7 +205,7 @@ def _check_grid(grid: Sequence[int], limit: int) -> None:
         raise BadKnob(f"grid={tuple(grid)} and {limit} new tokens do not fit. Set max_new_tokens to rows times columns.")
 
 
-def _seed(options: Options, index: int) -> int:
+def _seed(options: GenerateOptions, index: int) -> int:
     """The seed of the row of this number: counted from the given one, or drawn from PyTorch's generator."""
     return options.seed + index if options.seed is not None else int(torch.randint(SEEDS, ()))
 

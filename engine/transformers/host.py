@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from engine.cache import KVCache
-from engine.core import Backbone, Ids, Prompt, Rows, Sampling
+from engine.core import Backbone, DeviceIds, Prompt, Rows, Sampling
 from engine.errors import NotSupported
 from engine.layout import Layout, Line, Raster
 from engine.networks.hosted import DRAFT_ROWS, PaddedTrunk, cache_over
@@ -26,8 +26,8 @@ from engine.networks.rows import RowSplit
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import causal
 from engine.sampling import guide, warp
-from engine.transformers.attention import LAST, Attention, attention_of
-from engine.transformers.processors import Reading
+from engine.transformers.attention import LAST, LayerVisibility, attention_of
+from engine.transformers.processors import CallerDistribution
 from engine.verify.choice import scored
 
 Stop = Callable[[Tensor, Any], Tensor]  # a stopping criterion
@@ -69,7 +69,7 @@ class LateSlab(KVCache):
 class CallerTrunk(PaddedTrunk):
     """The caller's model for one run."""
 
-    def __init__(self, model: PreTrainedModel, branches: Sequence[Branch], attention: Attention):
+    def __init__(self, model: PreTrainedModel, branches: Sequence[Branch], attention: LayerVisibility):
         self.model, self.attention = model, attention
         self.prefix = max(len(branch.ids) for branch in branches)
         super().__init__([self.prefix - len(branch.ids) for branch in branches], model.device)
@@ -174,7 +174,7 @@ class CallerSequence(TransformerSequence):
             rows.settings = rows.make_host = None  # a kernel knows nothing of the caller's processors
         return rows
 
-    def _warp(self, parents: list[int] | None, tokens: Ids, state: Any, logits: Tensor, soft: bool = False) -> Tensor:
+    def _warp(self, parents: list[int] | None, tokens: DeviceIds, state: Any, logits: Tensor, soft: bool = False) -> Tensor:
         sampling = self.sampling.softened() if soft else self.sampling
         if not self.model.reading.called:
             return scored(logits, sampling, None)
@@ -226,7 +226,7 @@ class CallerModel(Backbone):
         model: PreTrainedModel,
         branches: Sequence[Branch],
         limit: int,
-        reading: Reading,
+        reading: CallerDistribution,
         *,
         given: Sequence[int] = (),
         ends: frozenset[int] = frozenset(),

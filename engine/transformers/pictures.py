@@ -15,8 +15,8 @@ from transformers import JanusForConditionalGeneration, PreTrainedModel
 from engine.backbones.janus import Janus
 from engine.core import Backbone
 from engine.errors import NotSupported
-from engine.transformers.processors import Reading
-from engine.transformers.request import Row
+from engine.transformers.processors import CallerDistribution
+from engine.transformers.request import BatchRow
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def lent(model: PreTrainedModel) -> Iterator[None]:
             decoder.set_attn_implementation(before)
 
 
-def backbone(model: PreTrainedModel, row: Row, reading: Reading, settings: Any) -> Backbone:
+def backbone(model: PreTrainedModel, row: BatchRow, reading: CallerDistribution, settings: Any) -> Backbone:
     """The adapter around the caller's model, with one prompt of ids; it makes whole pictures. Raises NotSupported for a class without one,
     and for settings that the class's own loop does not read."""
     if not isinstance(model, JanusForConditionalGeneration):

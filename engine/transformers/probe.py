@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from engine.core import NO_DRAFT, Draft, Prompt, Sampling
 from engine.errors import NotSupported, first_line
 from engine.transformers.host import Branch, CallerModel, CallerSequence
-from engine.transformers.processors import Reading
+from engine.transformers.processors import CallerDistribution
 
 TOLERANCE = {torch.float64: 1e-2, torch.float32: 1e-2}  # largest difference, in standard deviations of the logits
 COARSE = 0.3  # in other number types
@@ -36,7 +36,7 @@ class Probed:
         if self.passed.get(host.model) == settings:
             return
         ids = host.branches[0].ids[:FIRST].to(host.device)
-        short = CallerModel(host.model, [Branch(ids)], PROBE_ROWS, Reading(Sampling()))
+        short = CallerModel(host.model, [Branch(ids)], PROBE_ROWS, CallerDistribution(Sampling()))
         sequence = short.start(Prompt())
         with torch.no_grad():
             agree(sequence, sequence.forward(NO_DRAFT).logits)

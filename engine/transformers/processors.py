@@ -53,7 +53,7 @@ LAST = ("temperature", "top_k", "top_p")  # what the engine applies itself, in i
 
 
 @dataclass(frozen=True)
-class Reading:
+class CallerDistribution:
     """The caller's distribution.
 
     sampling : guidance first, then `called` in order, then temperature, top-k and top-p; temperature 0 is greedy
@@ -76,7 +76,7 @@ class Reading:
         """Whether a processor looks at the ids so far."""
         return type(processor) in OF_PATHS or type(processor) in self.paths
 
-    def of_row(self, index: int, count: int) -> Reading:
+    def of_row(self, index: int, count: int) -> CallerDistribution:
         """The distribution of one row of a batch of `count` sequences."""
         return replace(self, called=tuple(processor_of_row(each, index, count) for each in self.called))
 
@@ -110,7 +110,7 @@ def processor_of_row(processor: known.LogitsProcessor, index: int, count: int) -
     return own
 
 
-def read(processors: Sequence[known.LogitsProcessor], greedy: bool, own: Sequence[type] = ()) -> Reading:
+def read(processors: Sequence[known.LogitsProcessor], greedy: bool, own: Sequence[type] = ()) -> CallerDistribution:
     """The distribution that a list of processors describes. own : types of the caller that depend on nothing but ids and scores.
 
     Raises NotSupported for a processor that is not known, or for guidance that does not come first.
@@ -130,7 +130,7 @@ def read(processors: Sequence[known.LogitsProcessor], greedy: bool, own: Sequenc
             found.pop()
     if greedy:
         sampling = Sampling(temperature=0.0, guidance=scale)  # none of the three moves the largest score
-    return Reading(sampling, tuple(found), guidance, frozenset(own))
+    return CallerDistribution(sampling, tuple(found), guidance, frozenset(own))
 
 
 def _check(processor: known.LogitsProcessor, own: frozenset[type]) -> None:

@@ -15,7 +15,7 @@ from transformers.generation import stopping_criteria as known
 from engine.errors import BadPrompt, NotSupported
 from engine.transformers.attention import check_forward
 from engine.transformers.host import Branch, Stop
-from engine.transformers.processors import Reading
+from engine.transformers.processors import CallerDistribution
 
 KEPT = ("attention_mask", "position_ids", "past_key_values", "use_cache", "logits_to_keep")  # model arguments that are read here
 PLAIN = (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE)
@@ -26,7 +26,7 @@ UNFILLED = ("output_scores", "output_logits", "output_attentions", "output_hidde
 
 
 @dataclass(frozen=True)
-class Row:
+class BatchRow:
     """One prompt of the batch. given : its ids as they came, padding included, int64 [n]; branches : without padding, with guidance two."""
 
     given: Tensor
@@ -66,7 +66,7 @@ def check(model: PreTrainedModel, settings: Any, arguments: Mapping[str, Any]) -
         raise NotSupported("foretoken begins with an empty cache. Leave past_key_values out.")
 
 
-def rows_of(ids: Tensor, arguments: Mapping[str, Any], reading: Reading) -> list[Row]:
+def rows_of(ids: Tensor, arguments: Mapping[str, Any], reading: CallerDistribution) -> list[BatchRow]:
     """The prompts of a batch, without padding.
 
     ids : int64 [B, n]. Raises BadPrompt for a mask that is no padding on the left, for positions of the caller's own, or for an empty
@@ -79,9 +79,9 @@ def rows_of(ids: Tensor, arguments: Mapping[str, Any], reading: Reading) -> list
     starts = [_start(row, "attention_mask") for row in mask]
     _check_positions(arguments.get("position_ids"), starts, ids.shape[1])
     if reading.guidance is None:
-        return [Row(row, (Branch(row[start:]),)) for row, start in zip(ids, starts, strict=True)]
+        return [BatchRow(row, (Branch(row[start:]),)) for row, start in zip(ids, starts, strict=True)]
     others = _unconditional(reading.guidance, ids)
-    return [Row(row, (Branch(row[start:]), other)) for row, start, other in zip(ids, starts, others, strict=True)]
+    return [BatchRow(row, (Branch(row[start:]), other)) for row, start, other in zip(ids, starts, others, strict=True)]
 
 
 def _start(mask: Tensor, name: str) -> int:

@@ -18,11 +18,11 @@ from engine.errors import NotSupported
 from engine.methods import AUTO, METHODS, PLAIN, find
 from engine.run import Run, generate
 from engine.tuning import store
-from engine.tuning.curve import Curve, probe_prompt
+from engine.tuning.curve import CostCurve, probe_prompt
 from engine.tuning.expected import Expected, best, of_card, of_rows
 from engine.tuning.load_monitor import clock_of, observed
 from engine.tuning.prepare import Say, costs_here, keep, to_stderr
-from engine.tuning.store import Costs, Measured
+from engine.tuning.store import ModelMeasurements, StepCosts
 
 STEPS = 16  # of a run that is timed for the cost beside its passes; the first WARM are left out
 WARM = 3
@@ -74,7 +74,7 @@ def expected(name: str, knobs: dict[str, float | str], runs: Sequence[Run]) -> E
     )
 
 
-def beside(backbone: Backbone, name: str, knobs: dict[str, float | str], curve: Curve) -> float:
+def beside(backbone: Backbone, name: str, knobs: dict[str, float | str], curve: CostCurve) -> float:
     """Milliseconds that a method takes beside its passes here: for each pass of its drafter, or of a step if it has none; the median of
     some steps. Negative for a method whose passes cost less than those of the curve, which store all distributions."""
     run, clock, extra = begin(backbone, name, knobs, probe_prompt(backbone)), clock_of(backbone.device), []
@@ -90,7 +90,7 @@ def beside(backbone: Backbone, name: str, knobs: dict[str, float | str], curve: 
     return round(median(extra[WARM:] or extra), 3)
 
 
-def table_of(backbone: Backbone, measured: Measured) -> list[Expected]:
+def table_of(backbone: Backbone, measured: ModelMeasurements) -> list[Expected]:
     """The expected tokens of a model: those of its card, else those that doctor recorded here; without those of another model's methods."""
     try:
         rows = of_card(backbone) or of_rows(measured.tokens)
@@ -100,7 +100,7 @@ def table_of(backbone: Backbone, measured: Measured) -> list[Expected]:
 
 
 @torch.inference_mode()
-def find_out(backbone: Backbone, rows: Sequence[Expected], costs: Costs) -> bool:
+def find_out(backbone: Backbone, rows: Sequence[Expected], costs: StepCosts) -> bool:
     """Measures what plain decoding does beside its passes, then the row that seems fastest, until that one has been measured. So the choice
     is among steps that were timed, and most rows need not be. Returns whether anything was measured.
 
@@ -116,7 +116,7 @@ def find_out(backbone: Backbone, rows: Sequence[Expected], costs: Costs) -> bool
     return found
 
 
-def time_the_best(backbone: Backbone, rows: Sequence[Expected], costs: Costs) -> None:
+def time_the_best(backbone: Backbone, rows: Sequence[Expected], costs: StepCosts) -> None:
     """Measures plain decoding and the best row, until the best one has been measured."""
     plain = [each for each in rows if each.name == PLAIN]
     while (row := next((each for each in (*plain, best(rows, costs)) if each.key not in costs.beside), None)) is not None:
@@ -129,7 +129,7 @@ def unmeasured(backbone: Backbone) -> str:
     return max(fitting, key=lambda method: len(method.needs)).unmeasured if fitting else PLAIN
 
 
-def resolve(backbone: Backbone, say: Say = to_stderr, measured: Measured | None = None) -> str:
+def resolve(backbone: Backbone, say: Say = to_stderr, measured: ModelMeasurements | None = None) -> str:
     """The name of the fastest exact method of a model here, such as "auto:sjdpp,window=16". Measures the machine if that was not done yet.
 
     A model without recorded tokens gets the method of `unmeasured`, with the knobs that suit it.

@@ -22,7 +22,7 @@ SECONDS = 3.0  # after which no further round begins
 
 
 @dataclass(frozen=True)
-class Curve:
+class CostCurve:
     """Milliseconds of a pass by its number of rows, ascending, at least one."""
 
     points: tuple[tuple[int, float], ...]
@@ -46,12 +46,12 @@ class Curve:
         return {str(rows): milliseconds for rows, milliseconds in self.points}
 
     @staticmethod
-    def of(row: Mapping[str, float]) -> Curve:
+    def of(row: Mapping[str, float]) -> CostCurve:
         """The curve of a row; raises ValueError for anything else."""
         points = tuple(sorted((int(rows), float(milliseconds)) for rows, milliseconds in row.items()))
         if not points or not all(rows > 0 and 0 < milliseconds < float("inf") for rows, milliseconds in points):
             raise ValueError("a curve needs positive numbers")
-        return Curve(points)
+        return CostCurve(points)
 
 
 def probe_prompt(backbone: Backbone) -> Prompt:
@@ -94,7 +94,7 @@ def one_pass(sequence: Sequenced, draft: Draft) -> None:
 
 
 @torch.inference_mode()
-def cost_curves(models: Sequence[Backbone], rounds: int = ROUNDS, seconds: float = SECONDS) -> list[Curve]:
+def cost_curves(models: Sequence[Backbone], rounds: int = ROUNDS, seconds: float = SECONDS) -> list[CostCurve]:
     """The cost curves of some models on this machine, with the threads that PyTorch has now.
 
     Every round takes each width of each model once, after an unmeasured one, so that a machine that slows down affects all alike. The least
@@ -114,7 +114,7 @@ def cost_curves(models: Sequence[Backbone], rounds: int = ROUNDS, seconds: float
                     own[width] = min(own[width], clock() - start) if done else math.inf
             if done and time.perf_counter() > deadline:
                 break
-    return [Curve(tuple((width, round(1000 * min(s for w, s in own.items() if w >= width), 3)) for width in own)) for own in found]
+    return [CostCurve(tuple((width, round(1000 * min(s for w, s in own.items() if w >= width), 3)) for width in own)) for own in found]
 
 
 def passes_of(sequence: Sequenced, end: int | None) -> dict[int, Callable[[], None]]:

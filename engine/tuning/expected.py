@@ -13,7 +13,7 @@ from typing import Any
 from engine.core import Backbone
 from engine.errors import MissingWeights
 from engine.methods import AUTO
-from engine.tuning.store import Costs
+from engine.tuning.store import StepCosts
 
 ENTRY = "expected"  # of a card
 LEAST = 1e-3  # milliseconds of a step
@@ -42,7 +42,7 @@ class Expected:
         """The same without "auto:", by which its cost beside a pass is stored."""
         return ",".join([self.name, *(f"{name}={value}" for name, value in self.knobs.items())])
 
-    def milliseconds(self, costs: Costs) -> float:
+    def milliseconds(self, costs: StepCosts) -> float:
         """Of a step here: the pass, and what the method does beside it, for every pass of a drafter or else once.
 
         Beside a pass, knobs that were not measured take the least that was measured for any, so that no fast one is passed over unmeasured.
@@ -54,7 +54,7 @@ class Expected:
             extra *= max(1.0, self.draft_passes)
         return max(LEAST, costs.curve.at(self.rows) + extra)
 
-    def speed(self, costs: Costs) -> float:
+    def speed(self, costs: StepCosts) -> float:
         """Expected tokens a second here."""
         return 1000 * self.tokens / self.milliseconds(costs)
 
@@ -66,7 +66,7 @@ class Expected:
         }  # fmt: skip
 
 
-def best(rows: Iterable[Expected], costs: Costs) -> Expected:
+def best(rows: Iterable[Expected], costs: StepCosts) -> Expected:
     """The row with the most expected tokens a second; of equal ones the first. There must be one."""
     return max(rows, key=lambda each: each.speed(costs))
 

@@ -18,10 +18,10 @@ from engine.core import Backbone
 from engine.errors import BadOutput, NotSupported
 from engine.machine import device_of
 from engine.tuning import store
-from engine.tuning.curve import Curve, cost_curves
+from engine.tuning.curve import CostCurve, cost_curves
 from engine.tuning.expected import best, of_card
 from engine.tuning.load_monitor import BUSY, observed
-from engine.tuning.store import Costs, Measured
+from engine.tuning.store import ModelMeasurements, StepCosts
 from engine.tuning.threads import candidates, fastest, thread_costs
 
 EITHER = "bfloat16"  # the capability of a model that can be loaded in float32 and in bfloat16, where a CPU multiplies both
@@ -84,7 +84,7 @@ def all_threads() -> int:
     return min(torch.get_num_threads(), os.cpu_count() or 1)
 
 
-def thread_count(backbone: Backbone, measured: Measured, most: int, say: Say = to_stderr) -> int:
+def thread_count(backbone: Backbone, measured: ModelMeasurements, most: int, say: Say = to_stderr) -> int:
     """The fastest number of threads, at most `most`; measures those that are not stored yet, all in turns."""
     counts = candidates(most)
     if len(counts) > 1 and not set(counts) <= set(measured.threads):
@@ -95,7 +95,9 @@ def thread_count(backbone: Backbone, measured: Measured, most: int, say: Say = t
     return fastest(measured.threads, most) if len(counts) > 1 else counts[0]
 
 
-def costs_here(backbone: Backbone, measured: Measured, say: Say = to_stderr, other: Callable[[], Backbone] | None = None) -> Costs:
+def costs_here(
+    backbone: Backbone, measured: ModelMeasurements, say: Say = to_stderr, other: Callable[[], Backbone] | None = None
+) -> StepCosts:
     """The costs of a model's passes with the threads that PyTorch has now; measured and stored if they are not yet.
 
     other : loads the same model in another dtype, which is measured in turns with it
@@ -105,12 +107,12 @@ def costs_here(backbone: Backbone, measured: Measured, say: Say = to_stderr, oth
         models = [backbone, other()] if other else [backbone]
         say(f"Measuring passes of {backbone.name} in {' and '.join(each.dtype for each in models)} here, once.")
         curves, quiet = observed(count, lambda: cost_curves(models))
-        measured.costs |= {(count, each.dtype): Costs(curve) for each, curve in zip(models, curves, strict=True)}
+        measured.costs |= {(count, each.dtype): StepCosts(curve) for each, curve in zip(models, curves, strict=True)}
         keep(measured, say, quiet)
     return measured.costs[count, backbone.dtype]
 
 
-def choose_dtype(backbone: Backbone, other: Callable[[], Backbone], measured: Measured, say: Say = to_stderr) -> str:
+def choose_dtype(backbone: Backbone, other: Callable[[], Backbone], measured: ModelMeasurements, say: Say = to_stderr) -> str:
     """The dtype of a model that can run in its own and in bfloat16; measures both in turns if they are not stored yet.
 
     other : loads it in bfloat16
@@ -120,13 +122,13 @@ def choose_dtype(backbone: Backbone, other: Callable[[], Backbone], measured: Me
     return EITHER if pays(own.curve, half.curve, best(rows, own).rows if rows else WIDE) else backbone.dtype
 
 
-def pays(own: Curve, half: Curve, rows: float) -> bool:
+def pays(own: CostCurve, half: CostCurve, rows: float) -> bool:
     """Whether bfloat16 is faster: for passes of so many rows, the fast methods', and not slower for a single row's, plain decoding's. Every
     speed-up is over plain decoding in the same dtype, and a slower baseline would flatter it."""
     return half.at(rows) < GAIN * own.at(rows) and half.at(1) <= LOSS * own.at(1)
 
 
-def keep(measured: Measured, say: Say, quiet: bool = True) -> None:
+def keep(measured: ModelMeasurements, say: Say, quiet: bool = True) -> None:
     """Stores what was measured, or says why it is not stored; then it is measured again next time."""
     if not quiet:
         say(BUSY)

@@ -19,24 +19,24 @@ from engine.core import Backbone
 from engine.files import home, refusal, write_text
 from engine.kernels.cpu.library import native
 from engine.machine import processor
-from engine.tuning.curve import Curve
+from engine.tuning.curve import CostCurve
 
 FORM = 3  # of the files; before, threads may have been measured beside another program
 
 
 @dataclass
-class Costs:
+class StepCosts:
     """Of one dtype and number of threads: the cost curve, and milliseconds of a step beside its pass, by method and knobs.
 
     beside : may be negative, because the passes of the curve store distributions that some methods do not need
     """
 
-    curve: Curve
+    curve: CostCurve
     beside: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass
-class Measured:
+class ModelMeasurements:
     """What is known of a model here.
 
     about     : what it was measured on
@@ -48,7 +48,7 @@ class Measured:
 
     about: dict[str, str]
     threads: dict[int, float] = field(default_factory=dict)
-    costs: dict[tuple[int, str], Costs] = field(default_factory=dict)
+    costs: dict[tuple[int, str], StepCosts] = field(default_factory=dict)
     tokens: list[dict[str, Any]] = field(default_factory=list)
     disturbed: bool = field(default=False, compare=False)
 
@@ -69,29 +69,29 @@ def path_of(key: Mapping[str, str]) -> Path:
     return home() / "measured" / f"{key['model'].replace(':', '-')}-{digest}.json"
 
 
-def read(backbone: Backbone) -> Measured:
+def read(backbone: Backbone) -> ModelMeasurements:
     """What is stored for a model on this machine; nothing measured yet is an empty one."""
     key = about(backbone)
     try:
         return parsed(json.loads(path_of(key).read_text(encoding="utf-8")), key)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return Measured(key)
+        return ModelMeasurements(key)
 
 
-def parsed(row: Mapping[str, Any], key: Mapping[str, str]) -> Measured:
+def parsed(row: Mapping[str, Any], key: Mapping[str, str]) -> ModelMeasurements:
     """The content of a file; raises ValueError, KeyError, TypeError or AttributeError for anything else."""
     if row["form"] != FORM or row["about"] != key:
         raise ValueError("another form or another machine")
     costs = {
-        (int(each["threads"]), str(each["dtype"])): Costs(
-            Curve.of(each["pass"]), {str(name): float(value) for name, value in each["beside"].items()}
+        (int(each["threads"]), str(each["dtype"])): StepCosts(
+            CostCurve.of(each["pass"]), {str(name): float(value) for name, value in each["beside"].items()}
         )
         for each in row["costs"]
     }
-    return Measured(dict(key), {int(k): float(v) for k, v in row["threads"].items()}, costs, list(row["tokens"]))
+    return ModelMeasurements(dict(key), {int(k): float(v) for k, v in row["threads"].items()}, costs, list(row["tokens"]))
 
 
-def write(found: Measured) -> None:
+def write(found: ModelMeasurements) -> None:
     """Stores what was measured; raises BadOutput if the disk refuses."""
     row = {
         "form": FORM,

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from engine.core import Ids, Sampling
+from engine.core import DeviceIds, Sampling
 from engine.trace import Values
 
 ACCEPT, FRESH, RESIDUAL = range(3)  # rows of the uniform numbers
@@ -101,7 +101,7 @@ class Verdict:
         return self.entropy, self.chances, self.top, acceptance
 
 
-def read_pair(pair: Tensor, drafted: Ids | None = None) -> tuple[int, int]:
+def read_pair(pair: Tensor, drafted: DeviceIds | None = None) -> tuple[int, int]:
     """The one read of a step: (a, token) from the device; raises FloatingPointError if the row had NaN or no possible token.
 
     drafted : ids that the host will need, too

@@ -30,7 +30,7 @@ from engine.words.world import (
     PLAIN_SHARE,
     SIZE_WORDS,
     THING,
-    Group,
+    ObjectGroup,
     background,
     words_of,
 )
@@ -54,7 +54,7 @@ class Look:
         return self.side * along // CANVAS
 
 
-def look_of(group: Group, alone: bool) -> Look:
+def look_of(group: ObjectGroup, alone: bool) -> Look:
     """The look of a group; alone: the caption names one object and nothing else. Then it is large unless the caption says otherwise."""
     own = COLOURED.get(group.name)
     colour = group.colour if own and group.colour != own else ""
@@ -71,7 +71,7 @@ def looks_of_words(words: Sequence[str]) -> tuple[Look, ...]:
             continue
         colour = next((word for word in reversed(before) if word in HUES), "")
         size = next((SAID[word] for word in reversed(before) if word in SAID), "")
-        named.append(Group(name, 2 if SEVERAL.intersection(before) else 1, size, colour))
+        named.append(ObjectGroup(name, 2 if SEVERAL.intersection(before) else 1, size, colour))
         before = []
     alone = len(named) == 1 and named[0].count == 1
     return tuple(look_of(group, alone) for group in named[:MOST])

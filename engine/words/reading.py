@@ -21,7 +21,7 @@ WITH_FALLBACK = ("animals", "food", "vehicles", "plants", "buildings", "people",
 
 
 @dataclass(frozen=True)
-class Reading:
+class PromptReading:
     """A prompt as a model reads it.
 
     words   : the known ones in order, including those that stand for others
@@ -39,7 +39,7 @@ def split(text: str) -> list[str]:
     return WORD.findall(POSSESSIVE.sub("", spell(text.lower())))
 
 
-def read(text: str, known: Container[str]) -> Reading:
+def read(text: str, known: Container[str]) -> PromptReading:
     """Reads a text with a model's vocabulary."""
     said = split(text)
     words: list[str] = []
@@ -60,7 +60,7 @@ def read(text: str, known: Container[str]) -> Reading:
             if not found:
                 unknown[said[i]] = nearest(said[i], known)
             i += 1
-    return Reading(tuple(words), unknown, _objects(words))
+    return PromptReading(tuple(words), unknown, _objects(words))
 
 
 def nearest(word: str, known: Container[str]) -> list[str]:

@@ -72,7 +72,7 @@ HELD_OUT = 10  # one combination in this many is never trained
 
 
 @dataclass(frozen=True)
-class Group:
+class ObjectGroup:
     """One to five equal objects. `size` is "", "small" or "large"; `colour` is "" for the font's own."""
 
     name: str
@@ -89,7 +89,7 @@ class Scene:
     """Groups, their relation, a background, a style and the boxes (object, colour, left, top, side) on the 128-pixel canvas, drawn in this
     order, so that later boxes cover earlier ones."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[ObjectGroup, ...]
     relation: str
     background: str
     boxes: Boxes

@@ -31,7 +31,7 @@ from engine.networks.sequence import TransformerSequence
 from engine.run import generate, speedup
 from engine.transformers import foretoken
 from engine.transformers.host import Branch, CallerModel
-from engine.transformers.processors import Reading
+from engine.transformers.processors import CallerDistribution
 from engine.tuning.alternate import Timing, alternate, timed
 from engine.tuning.curve import PAST, cost_curves
 from research.bench.gpu import random_model
@@ -83,7 +83,7 @@ def bench(plan: GenerateBench) -> list[dict[str, Any]]:
     model = model_of(plan)
     prompt, negative = (torch.arange(2, 2 + count, device=model.device) for count in (PROMPT, NEGATIVE))
     branches = [Branch(prompt), Branch(negative)][: 1 if plan.guidance == 1 else 2]
-    host = CallerModel(model, branches, STEPS * plan.window, Reading(Sampling(guidance=plan.guidance)))
+    host = CallerModel(model, branches, STEPS * plan.window, CallerDistribution(Sampling(guidance=plan.guidance)))
     stamp = experiment(host, host.sampling, size=plan.size, prompt_tokens=PROMPT, window=plan.window)
     return publish(rows(plan, host, prompt, negative), readable, stamp, plan.csv)
 

@@ -11,17 +11,17 @@ import numpy as np
 from engine.errors import NotSupported
 from engine.mesh.fit import VERDICTS, verdict_of
 from engine.recognition import picture_judge as judge
-from engine.recognition.picture_judge import Judge, Verdict, compare
+from engine.recognition.picture_judge import Judge, SceneVerdict, compare
 from engine.run import Run
 from engine.words.world import Scene
-from research.bench.mesh_inputs import Subject, near
+from research.bench.mesh_inputs import BenchMesh, near
 from research.mesh_judge import MeshJudge
-from research.worlds.emoji_scenes import LESSONS, Dataset
+from research.worlds.emoji_scenes import LESSONS, SceneSettings
 
 ASPECTS = ("objects", "counts", "relation", "colours", "background", "all")
 
 
-def judge_of(lessons: Dataset) -> Judge:
+def judge_of(lessons: SceneSettings) -> Judge:
     """Returns the shipped judge; raises MissingWeights if there is none, NotSupported if it does not know all objects of the lessons."""
     reader = judge.load()
     unknown = [name for name in lessons.objects if name not in reader.names]
@@ -41,7 +41,7 @@ def picture_columns(reader: Judge, scenes: Sequence[Scene], pictures: dict[str, 
     return {name: shares(found, scenes) | difference(found, verdicts["ar"]) for name, found in verdicts.items()}
 
 
-def shares(verdicts: Sequence[Verdict], scenes: Sequence[Scene]) -> dict[str, float]:
+def shares(verdicts: Sequence[SceneVerdict], scenes: Sequence[Scene]) -> dict[str, float]:
     """Returns the share of correct answers by aspect, among the scenes that ask for it. "single" is the share of correct objects in scenes
     with one object, "pair" that of correct objects and relations in scenes with two groups."""
     found = {aspect: share([getattr(verdict, aspect) for verdict in verdicts]) for aspect in ASPECTS}
@@ -56,13 +56,13 @@ def share(answers: list[bool | None]) -> float:
     return round(sum(known) / len(known), 4) if known else float("nan")
 
 
-def difference(verdicts: Sequence[Verdict], plain: Sequence[Verdict]) -> dict[str, float]:
+def difference(verdicts: Sequence[SceneVerdict], plain: Sequence[SceneVerdict]) -> dict[str, float]:
     """Returns how much more often the objects are correct than with plain decoding (paired), and the half width of its 95 % interval."""
     paired = np.array([a.objects - b.objects for a, b in zip(verdicts, plain, strict=True)], float)
     return {"objects_more": round(float(paired.mean()), 4), "half_width": round(float(1.96 * paired.std() / np.sqrt(len(paired))), 4)}
 
 
-def mesh_columns(reader: MeshJudge, subjects: Sequence[Subject], runs: Sequence[Run]) -> dict[str, Any]:
+def mesh_columns(reader: MeshJudge, subjects: Sequence[BenchMesh], runs: Sequence[Run]) -> dict[str, Any]:
     """Returns the columns of a row: the share of meshes named as their shape's family, or as the judge names a file's input; the verdicts
     of the fit; and the most frequent names."""
     names = [reader.name(reader.chances_of_mesh(m.vertices, m.faces)) for m in (run.result() for run in runs)]

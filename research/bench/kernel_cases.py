@@ -24,7 +24,7 @@ PLAIN, GUIDED = Sampling(), Sampling(guidance=3.0)
 
 
 @dataclass(frozen=True)
-class Case:
+class KernelCall:
     """A call of a kernel and of its reference on the same input, and the fewest bytes that it must move."""
 
     name: str
@@ -42,11 +42,11 @@ def laws(rows: int, vocabulary: int, random: torch.Generator, sharp: float = 2.0
     return torch.softmax(sharp * torch.randn(rows, vocabulary, generator=random), -1)
 
 
-def gumbel(device: torch.device, rows: int = 16, vocabulary: int = 65536) -> Case:
+def gumbel(device: torch.device, rows: int = 16, vocabulary: int = 65536) -> KernelCall:
     """Noise of consecutive positions."""
     at = torch.arange(rows, device=device) + 5
     kernel, reference = (partial(f, BASE, at, vocabulary) for f in (noise.gumbel_triton, noise.gumbel_reference))
-    return Case(f"{rows} rows of {vocabulary:,}", kernel, reference, rows * vocabulary * 4)
+    return KernelCall(f"{rows} rows of {vocabulary:,}", kernel, reference, rows * vocabulary * 4)
 
 
 def window(
@@ -85,36 +85,36 @@ def window(
     return VerifyRequest(tokens, laws, uniforms, BASE, positions, seeded, store, logits=logits, sampling=sampling, allowed=allowed)
 
 
-def verifying(device: torch.device, rows: int = 96, vocabulary: int = 65536, sampling: Sampling = GUIDED) -> Case:
+def verifying(device: torch.device, rows: int = 96, vocabulary: int = 65536, sampling: Sampling = GUIDED) -> KernelCall:
     """A window with guidance in half precision."""
     request = window(rows, vocabulary, sampling, device=device, dtype=torch.bfloat16)
     filters = f", top-k {sampling.top_k}" if sampling.top_k else ""
     moved = request.logits.numel() * 2 + 2 * rows * vocabulary * 4
     kernel, reference = partial(verify_triton, request), partial(verify_reference, request)
-    return Case(f"{rows} rows of {vocabulary:,}{filters}", kernel, reference, moved)
+    return KernelCall(f"{rows} rows of {vocabulary:,}{filters}", kernel, reference, moved)
 
 
-def keeping(device: torch.device, layers: int = 32, heads: int = 32, width: int = 128, dtype: torch.dtype = torch.bfloat16) -> Case:
+def keeping(device: torch.device, layers: int = 32, heads: int = 32, width: int = 128, dtype: torch.dtype = torch.bfloat16) -> KernelCall:
     """Four rows of a tree, of a guidance pair."""
     block = torch.randn(layers, 2, 2, heads, 80, width, generator=_random(0)).to(device, dtype)
     rows = torch.tensor([0, 2, 3, 11], device=device)
     kernel, reference = (partial(f, block, 60, rows) for f in (keep.keep_rows_triton, keep.keep_rows_reference))
-    return Case(f"4 rows of {layers} layers", kernel, reference, 2 * layers * 4 * heads * 4 * width * block.element_size())
+    return KernelCall(f"4 rows of {layers} layers", kernel, reference, 2 * layers * 4 * heads * 4 * width * block.element_size())
 
 
 @dataclass(frozen=True)
-class Pass:
+class AttentionInputs:
     """The tensors of an attention call."""
 
     q: Tensor
     k: Tensor
     v: Tensor
-    seen: tree_attention.Seen
+    seen: tree_attention.VisibleRows
 
 
 def tree_pass(
     rows: int, kept: int, heads: int = 4, key_heads: int = 2, width: int = 24, placed: bool = False, dtype: torch.dtype = torch.float32
-) -> Pass:
+) -> AttentionInputs:
     """A random tree of `rows` rows behind a cache, of a guidance pair; placed: some cache rows lie at later positions or are invalid."""
     random = _random(rows + kept)
     q = torch.randn(2, heads, rows, width, generator=random).to(dtype)
@@ -127,19 +127,19 @@ def tree_pass(
     places[:, : kept // 4] = torch.iinfo(torch.int64).max  # padding that nobody sees
     positions = torch.randint(0, 2 * kept + 1, (rows,), generator=random)
     extra = (places, positions) if placed else (None, None)
-    return Pass(q, k, v, tree_attention.Seen(tree_attention.packed(visible), kept, *extra))
+    return AttentionInputs(q, k, v, tree_attention.VisibleRows(tree_attention.packed(visible), kept, *extra))
 
 
-def attending(device: torch.device, rows: int = 60, kept: int = 2400) -> Case:
+def attending(device: torch.device, rows: int = 60, kept: int = 2400) -> KernelCall:
     """A tree of a 7B model's layer."""
     made = tree_pass(rows, kept, 32, 32, 128, dtype=torch.bfloat16)
-    seen = tree_attention.Seen(made.seen.sets.to(device), kept)
+    seen = tree_attention.VisibleRows(made.seen.sets.to(device), kept)
     q, k, v = (x.to(device) for x in (made.q, made.k, made.v))
     kernel, reference = (partial(f, q, k, v, seen) for f in (tree_attention.tree_attention_triton, tree_attention.tree_attention_reference))
-    return Case(f"{rows} rows after {kept:,}", kernel, reference, 2 * (k.numel() + v.numel() + 2 * q.numel()))
+    return KernelCall(f"{rows} rows after {kept:,}", kernel, reference, 2 * (k.numel() + v.numel() + 2 * q.numel()))
 
 
-def lending(device: torch.device, rows: int = 60, vocabulary: int = 16384, count: int = 1000, limit: float = 0.1) -> Case:
+def lending(device: torch.device, rows: int = 60, vocabulary: int = 16384, count: int = 1000, limit: float = 0.1) -> KernelCall:
     """Nodes that may borrow."""
     random = _random(1)
     p = laws(rows, vocabulary, random)
@@ -147,10 +147,10 @@ def lending(device: torch.device, rows: int = 60, vocabulary: int = 16384, count
     near = torch.stack([torch.randperm(vocabulary, generator=random)[:count] for _ in range(rows)])
     given = [x.to(device) for x in (p, tokens, near, torch.full((rows,), limit))]
     kernel, reference = (partial(f, *given) for f in (pooled_mass.pooled_mass_triton, pooled_mass.pooled_mass_reference))
-    return Case(f"{rows} nodes, {count:,} neighbours, at most {limit:g}", kernel, reference, rows * count * 40)
+    return KernelCall(f"{rows} nodes, {count:,} neighbours, at most {limit:g}", kernel, reference, rows * count * 40)
 
 
-def ranking(device: torch.device, rows: int = 16, vocabulary: int = 16384, half: int = 7) -> Case:
+def ranking(device: torch.device, rows: int = 16, vocabulary: int = 16384, half: int = 7) -> KernelCall:
     """Groups of drafts."""
     random = _random(2)
     p = laws(rows, vocabulary, random)
@@ -159,12 +159,12 @@ def ranking(device: torch.device, rows: int = 16, vocabulary: int = 16384, half:
     tokens[0], tokens[-1] = p[0].argmin(), p[-1].argmax()
     given = p.to(device), tokens.to(device), half
     kernel, reference = (partial(f, *given) for f in (pooled_mass.ranked_triton, pooled_mass.ranked_reference))
-    return Case(f"{rows} rows of {vocabulary:,}, {2 * half} ranks", kernel, reference, rows * vocabulary * 4)
+    return KernelCall(f"{rows} rows of {vocabulary:,}, {2 * half} ranks", kernel, reference, rows * vocabulary * 4)
 
 
 def adapting(
     device: torch.device, rows: int = 33, inner: int = 4096, outer: int = 11008, rank: int = 32, dtype: torch.dtype = torch.bfloat16
-) -> Case:
+) -> KernelCall:
     """Half the rows of a pass with an adapter."""
     random, first = _random(3), rows // 2
     y, x = (torch.randn(2, rows, width, generator=random).to(device, dtype) for width in (outer, inner))
@@ -178,12 +178,12 @@ def adapting(
 
     moved = (rank * (inner + outer) + 2 * (rows - first) * (inner + 2 * outer)) * y.element_size()
     kernel, reference = partial(on, row_lora.row_lora_triton, y), partial(on, row_lora.row_lora_reference, theirs)
-    return Case(f"{rows - first} rows, {inner:,} to {outer:,}, rank {rank}", kernel, reference, moved)
+    return KernelCall(f"{rows - first} rows, {inner:,} to {outer:,}, rank {rank}", kernel, reference, moved)
 
 
 def scanning(
     device: torch.device, drafts: int = 16, vocabulary: int = 16384, smoothing: float = 0.2, rule: rules.EnergyRule = rules.CONSISTENT
-) -> Case:
+) -> KernelCall:
     """A prefix of drafts, one of them impossible."""
     random = _random(4)
     p, q = laws(drafts, vocabulary, random), laws(drafts, vocabulary, random)
@@ -194,11 +194,11 @@ def scanning(
     kernel, reference = (
         partial(f, *given, smoothing, 2.0, 16, rule) for f in (energy_scan.energy_scan_triton, energy_scan.energy_scan_reference)
     )
-    return Case(f"{drafts} drafts", kernel, reference, drafts * 97)
+    return KernelCall(f"{drafts} drafts", kernel, reference, drafts * 97)
 
 
 # What the benchmark measures on a GPU, by kernel
-CASES: dict[str, tuple[Callable[[torch.device], Case], ...]] = {
+CASES: dict[str, tuple[Callable[[torch.device], KernelCall], ...]] = {
     "noise": (gumbel,),
     "verify": (
         verifying,

@@ -25,7 +25,7 @@ from engine.kernels import energy_scan, pooled_mass, row_lora, tree_attention
 from engine.machine import commit, device_of
 from engine.noise import kernel as noise
 from engine.verify import triton as verify
-from research.bench.kernel_cases import CASES, Case
+from research.bench.kernel_cases import CASES, KernelCall
 from research.bench.rows import Row, publish
 
 CAPABILITIES = {80: "A100", 90: "H100, H200", 100: "B200", 120: "RTX 5090"}  # one GPU of each
@@ -211,7 +211,7 @@ def compile_line(row: Row) -> str:
 
 
 @dataclass(frozen=True)
-class Work:
+class TypicalCall:
     """A typical call of a kernel, and the fewest bytes that it must move."""
 
     kernel: str
@@ -225,24 +225,24 @@ def _verify_bytes(rows: int, vocabulary: int, stored: bool = True) -> int:
 
 
 WORK = (
-    Work("noise", "16 rows of 65,536", 16 * 65536 * 4),
-    Work("verify", "32 rows of 16,384, q and p", _verify_bytes(32, 16384)),
-    Work("verify", "96 rows of 65,536, q and p", _verify_bytes(96, 65536)),
-    Work("verify", "96 rows of 65,536, match seed, p not stored", _verify_bytes(96, 65536, stored=False)),
-    Work("keep_rows", "4 rows, 32 layers of 4,096, two branches", 2 * 32 * 2 * 2 * 4 * 4096 * 2),
-    Work("tree_attention", "60 rows after 2,400, a layer of 4,096, two branches", 2 * 2 * 2460 * 4096 * 2 + 2 * 2 * 60 * 4096 * 2),
-    Work("pooled_mass", "60 nodes, 1,000 neighbours, all read", 60 * 1000 * (8 + 32)),
-    Work("row_lora", "rank 32, 4,096 to 11,008, 16 rows of two branches", (32 * (4096 + 11008) + 32 * (4096 + 2 * 11008)) * 2),
-    Work("energy_scan", "16 drafts", 16 * (2 * 32 + 8 + 8 + 16 + 1)),
+    TypicalCall("noise", "16 rows of 65,536", 16 * 65536 * 4),
+    TypicalCall("verify", "32 rows of 16,384, q and p", _verify_bytes(32, 16384)),
+    TypicalCall("verify", "96 rows of 65,536, q and p", _verify_bytes(96, 65536)),
+    TypicalCall("verify", "96 rows of 65,536, match seed, p not stored", _verify_bytes(96, 65536, stored=False)),
+    TypicalCall("keep_rows", "4 rows, 32 layers of 4,096, two branches", 2 * 32 * 2 * 2 * 4 * 4096 * 2),
+    TypicalCall("tree_attention", "60 rows after 2,400, a layer of 4,096, two branches", 2 * 2 * 2460 * 4096 * 2 + 2 * 2 * 60 * 4096 * 2),
+    TypicalCall("pooled_mass", "60 nodes, 1,000 neighbours, all read", 60 * 1000 * (8 + 32)),
+    TypicalCall("row_lora", "rank 32, 4,096 to 11,008, 16 rows of two branches", (32 * (4096 + 11008) + 32 * (4096 + 2 * 11008)) * 2),
+    TypicalCall("energy_scan", "16 drafts", 16 * (2 * 32 + 8 + 8 + 16 + 1)),
 )
 
 
-def bound(work: Work, gpu: str) -> float:
+def bound(work: TypicalCall, gpu: str) -> float:
     """The least microseconds that a call can take on a GPU: bytes over bandwidth."""
     return 1e6 * work.moved / BANDWIDTH[gpu]
 
 
-def bounds(work: Work) -> str:
+def bounds(work: TypicalCall) -> str:
     """The least microseconds on every GPU of the table."""
     return ", ".join(f"{gpu} {bound(work, gpu):.3g}" for gpu in BANDWIDTH)
 
@@ -264,7 +264,7 @@ def measured_line(row: Row) -> str:
     return f"{row['kernel']:15} {row['case']}: {times}"
 
 
-def timed(case: Case, device: torch.device) -> dict[str, float]:
+def timed(case: KernelCall, device: torch.device) -> dict[str, float]:
     """Microseconds of a case. The copy moves as many bytes as the kernel must."""
     block = torch.empty(max(1, case.moved // 2), dtype=torch.uint8, device=device)
     other = torch.empty_like(block)

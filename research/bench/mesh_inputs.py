@@ -17,14 +17,14 @@ from engine.mesh.distance import distance, published
 from engine.recognition.up import read_standing
 from engine.run import Run
 from research.bench.rows import quartiles
-from research.worlds.lowpoly_shapes import Shape, held_out_shapes, sample_points
+from research.worlds.lowpoly_shapes import MeshShape, held_out_shapes, sample_points
 
 CLOUD = 16_384  # points of an input
 SUFFIXES = (".glb", ".obj", ".ply", ".stl")
 
 
 @dataclass
-class Subject:
+class BenchMesh:
     """An input: its surface in the model's frame and a point cloud of it [N, 6]. family : of a held-out shape, "" for a file"""
 
     name: str
@@ -34,14 +34,14 @@ class Subject:
     family: str = ""
 
 
-def subject_of(shape: Shape, seed: int) -> Subject:
+def subject_of(shape: MeshShape, seed: int) -> BenchMesh:
     """Returns the input for a shape; the seed draws its points."""
     vertices = frame_of(shape.vertices).to_model(shape.vertices)
     points = sample_points(vertices, shape.faces, CLOUD, np.random.default_rng(seed))
-    return Subject(shape.family, vertices, shape.faces, torch.from_numpy(points), shape.family)
+    return BenchMesh(shape.family, vertices, shape.faces, torch.from_numpy(points), shape.family)
 
 
-def subjects(count: int, kind: str, families: Iterable[str]) -> list[Subject]:
+def subjects(count: int, kind: str, families: Iterable[str]) -> list[BenchMesh]:
     """Returns the first `count` held-out shapes: "boxes" of the families that the model was trained on, or unseen "families"."""
     taught = set(families)
     shapes = held_out_shapes(8 * count, kind)
@@ -57,7 +57,7 @@ def files(folders: Iterable[Path], count: int) -> list[Path]:
     return [found[i] for i in np.random.default_rng(0).permutation(len(found))[:count]]
 
 
-def assets(folders: Iterable[Path], count: int, up: str = "auto") -> list[Subject]:
+def assets(folders: Iterable[Path], count: int, up: str = "auto") -> list[BenchMesh]:
     """Inputs of `count` files; one that cannot be read, or has no faces, is named on the terminal and left out."""
     subjects = []
     for number, path in enumerate(files(folders, count)):
@@ -71,7 +71,7 @@ def assets(folders: Iterable[Path], count: int, up: str = "auto") -> list[Subjec
             continue
         vertices, faces = read.frame.to_model(read.surface[0]), read.surface[1]
         points = sample_points(vertices, faces, CLOUD, np.random.default_rng([number, 77]))
-        subjects.append(Subject(path.stem, vertices, faces, torch.from_numpy(points)))
+        subjects.append(BenchMesh(path.stem, vertices, faces, torch.from_numpy(points)))
     if not subjects:
         raise BadPrompt("No file of the folders can be read as a mesh. Give other folders with --packs.")
     return subjects
@@ -80,7 +80,7 @@ def assets(folders: Iterable[Path], count: int, up: str = "auto") -> list[Subjec
 # --- distances ----------------------------------------------------------------------------------------------------------
 
 
-def apart(runs: list[Run], inputs: list[Subject]) -> dict[str, Any]:
+def apart(runs: list[Run], inputs: list[BenchMesh]) -> dict[str, Any]:
     """Returns mean chamfer and Hausdorff distances with their floors, and the number of inputs that gave no face."""
     return together([near(run, subject) for run, subject in zip(runs, inputs, strict=True)])
 
@@ -92,7 +92,7 @@ class Near(NamedTuple):
     ours: dict[str, float]
 
 
-def near(run: Run, subject: Subject) -> Near | None:
+def near(run: Run, subject: BenchMesh) -> Near | None:
     """Returns the distances of one run's mesh; None if it has no face."""
     mesh = run.result()
     if not len(mesh.faces):

@@ -28,7 +28,7 @@ from engine.tuning.prepare import use_threads
 from research import mesh_judge
 from research.bench import sheet
 from research.bench.judging import mesh_columns
-from research.bench.mesh_inputs import Near, Subject, apart, assets, subjects, together
+from research.bench.mesh_inputs import BenchMesh, Near, apart, assets, subjects, together
 from research.bench.plan import MeshBench
 from research.bench.plot import check_figure, plot
 from research.bench.rows import check_csv, experiment, of_sampling, publish, quartiles, readable, timing
@@ -38,7 +38,7 @@ from research.mesh_judge import MeshJudge
 
 
 @dataclass(frozen=True)
-class Row:
+class MeshBenchRow:
     """One row of the table: the weights, the method and its knobs."""
 
     weights: str  # plain | cross | mlp: without an adapter, or with the one trained together with these heads
@@ -49,23 +49,23 @@ class Row:
 MULTILAYER = {"heads": "multilayer"}
 BEST = {"drafts": "most probable"}
 TABLE = {
-    "A plain": Row("plain", "ar"),
-    "B MLP": Row("plain", knobs=MULTILAYER),
-    "C MLP + LoRA": Row("mlp", knobs=MULTILAYER),
-    "D cross-attention": Row("plain"),
-    "E cross-attention + LoRA": Row("cross"),
-    "PTS 2": Row("cross", knobs={"drafts": "tree pruned", "tree_top": 2}),
-    "PTS 3": Row("cross", knobs={"drafts": "tree pruned", "tree_top": 3}),
-    "PTS 4": Row("cross", knobs={"drafts": "tree pruned", "tree_top": 4}),
-    "B best guesses": Row("plain", knobs=MULTILAYER | BEST),
-    "D best guesses": Row("plain", knobs=BEST),
-    "E best guesses": Row("cross", knobs=BEST),
-    "B exact": Row("plain", "xspecmesh_exact", MULTILAYER),
-    "D exact": Row("plain", "xspecmesh_exact"),
-    "E exact": Row("cross", "xspecmesh_exact"),
-    "E plain": Row("cross", "ar"),
-    "lookup": Row("plain", "lookup"),
-    "sjdpp": Row("plain", "sjdpp"),
+    "A plain": MeshBenchRow("plain", "ar"),
+    "B MLP": MeshBenchRow("plain", knobs=MULTILAYER),
+    "C MLP + LoRA": MeshBenchRow("mlp", knobs=MULTILAYER),
+    "D cross-attention": MeshBenchRow("plain"),
+    "E cross-attention + LoRA": MeshBenchRow("cross"),
+    "PTS 2": MeshBenchRow("cross", knobs={"drafts": "tree pruned", "tree_top": 2}),
+    "PTS 3": MeshBenchRow("cross", knobs={"drafts": "tree pruned", "tree_top": 3}),
+    "PTS 4": MeshBenchRow("cross", knobs={"drafts": "tree pruned", "tree_top": 4}),
+    "B best guesses": MeshBenchRow("plain", knobs=MULTILAYER | BEST),
+    "D best guesses": MeshBenchRow("plain", knobs=BEST),
+    "E best guesses": MeshBenchRow("cross", knobs=BEST),
+    "B exact": MeshBenchRow("plain", "xspecmesh_exact", MULTILAYER),
+    "D exact": MeshBenchRow("plain", "xspecmesh_exact"),
+    "E exact": MeshBenchRow("cross", "xspecmesh_exact"),
+    "E plain": MeshBenchRow("cross", "ar"),
+    "lookup": MeshBenchRow("plain", "lookup"),
+    "sjdpp": MeshBenchRow("plain", "sjdpp"),
 }
 
 
@@ -101,14 +101,14 @@ class Models:
             use_threads(self._loaded[weights])
         return self._loaded[weights]
 
-    def baseline(self) -> dict[str, Row]:
+    def baseline(self) -> dict[str, MeshBenchRow]:
         """The row that speed-ups are over, plain decoding in float32, and plain decoding in the dtype of the others if that differs."""
-        own = {self.plain_row: Row(self.own, "ar")}
+        own = {self.plain_row: MeshBenchRow(self.own, "ar")}
         if self.dtype == "float32":
             return own
-        return {IN_FLOAT32.format(self.plain_row): Row(IN_FLOAT32.format(self.own), "ar")} | own
+        return {IN_FLOAT32.format(self.plain_row): MeshBenchRow(IN_FLOAT32.format(self.own), "ar")} | own
 
-    def can(self, row: Row) -> bool:
+    def can(self, row: MeshBenchRow) -> bool:
         """Returns whether the weights and heads of a row are present, and belong together."""
         kind, method = row.knobs.get("heads", "cross-attention"), find(row.method)[0]
         try:
@@ -119,16 +119,18 @@ class Models:
             return False
         return method.needs <= model.capabilities and (method.drafters != ("mesh_heads",) or kind in model.kinds)
 
-    def go(self, row: Row, subject: Subject, seed: int) -> Run:
+    def go(self, row: MeshBenchRow, subject: BenchMesh, seed: int) -> Run:
         """Returns one finished run."""
         model, (method, preset) = self.model(row.weights), find(row.method)
         prompt = Prompt(points=subject.points, seed=seed, size=self.plan.size, sampling=self.sampling)
         return generate(model, method, prompt, preset | row.knobs).finish()
 
-    def measure(self, table: dict[str, Row], inputs: list[Subject], seeds: int = 1, repeats: int = 1) -> dict[str, list[list[Run]]]:
+    def measure(
+        self, table: dict[str, MeshBenchRow], inputs: list[BenchMesh], seeds: int = 1, repeats: int = 1
+    ) -> dict[str, list[list[Run]]]:
         """Returns runs by row and input; the seeds of an input follow one another."""
 
-        def maker(row: Row) -> Callable[[int], Run]:
+        def maker(row: MeshBenchRow) -> Callable[[int], Run]:
             return lambda i: self.go(row, inputs[i // seeds], i % seeds)
 
         def begin(i: int) -> None:
@@ -159,7 +161,7 @@ def bench(plan: MeshBench) -> list[dict[str, Any]]:
 
 
 def table_rows(
-    models: Models, plan: MeshBench, inputs: list[Subject], reader: MeshJudge | None, last: list[Run]
+    models: Models, plan: MeshBench, inputs: list[BenchMesh], reader: MeshJudge | None, last: list[Run]
 ) -> Iterator[dict[str, Any]]:
     """Yields the rows at each value of the swept settings, each over plain decoding at that value. last : receives the runs of the last
     row, one for each input and seed"""
@@ -177,7 +179,7 @@ def table_rows(
             yield row | {"row": f"{name} {label}".strip()}
 
 
-def table_of(models: Models, plan: MeshBench) -> tuple[dict[str, Row], str]:
+def table_of(models: Models, plan: MeshBench) -> tuple[dict[str, MeshBenchRow], str]:
     """Returns the rows that are measured, and the name of the one that speed-ups are over: XSpecMesh's table, or plain decoding and the
     chosen methods, each once or, with a sweep, once for each value."""
     own = models.model(models.own)
@@ -189,11 +191,11 @@ def table_of(models: Models, plan: MeshBench) -> tuple[dict[str, Row], str]:
         return table, models.plain_row
     base = models.baseline()
     entries = plan.resolved(own).entries(own.capabilities)
-    return base | {label: Row(models.own, e.name, e.knobs) for label, e in entries.items()}, next(iter(base))
+    return base | {label: MeshBenchRow(models.own, e.name, e.knobs) for label, e in entries.items()}, next(iter(base))
 
 
 def summary(
-    name: str, runs: dict[str, list[list[Run]]], inputs: list[Subject], plain: str, measured: Sequence[Near | None] | None = None
+    name: str, runs: dict[str, list[list[Run]]], inputs: list[BenchMesh], plain: str, measured: Sequence[Near | None] | None = None
 ) -> dict[str, Any]:
     """Returns one row: time, step compression, latency of a step, distances with floors.
 

@@ -31,7 +31,7 @@ SIZE = "size"  # the setting of a sweep that is not one of the sampling
 
 
 @dataclass(frozen=True)
-class Entry:
+class BenchEntry:
     """What a row measures: a method or preset, and its knobs."""
 
     name: str
@@ -66,7 +66,7 @@ class Model:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice(Model):
+class MethodChoice(Model):
     """The methods and their knobs.
 
     methods : names of methods and presets, measured beside plain decoding; () = all that the backbone supports
@@ -126,7 +126,7 @@ class Choice(Model):
         """Returns the plan with what `auto` takes for a model on this machine in the place of `auto`."""
         return copied(self, tuple(resolve_auto(backbone) if name == AUTO else name for name in self.methods))
 
-    def entries(self, capabilities: frozenset[str]) -> dict[str, Entry]:
+    def entries(self, capabilities: frozenset[str]) -> dict[str, BenchEntry]:
         """Returns the planned rows by label. Without a sweep: each method once. With a sweep: each method that has the knob once for each
         value. With `grid`: each method that has all the knobs once for each combination. What auto took has its own knobs: one row. Raises
         BadKnob for a knob or value that no method can use."""
@@ -138,7 +138,7 @@ class Choice(Model):
         swept = [[(knob, value) for value in values] for knob, values in self.sweep]
         groups = itertools.product(*swept) if self.grid else ([setting] for settings in swept for setting in settings)
         found = {
-            " ".join([name, *(f"{knob}={value}" for knob, value in group)]): Entry(name, entry.knobs | dict(group))
+            " ".join([name, *(f"{knob}={value}" for knob, value in group)]): BenchEntry(name, entry.knobs | dict(group))
             for group in groups
             for name, entry in plain.items()
             if {knob for knob, _ in group} <= {k.name for k in find(name)[0].knobs}
@@ -152,14 +152,14 @@ class Choice(Model):
             KnobArray(find(entry.name)[0].knobs, entry.knobs)
         return chosen
 
-    def _entry(self, name: str) -> Entry:
+    def _entry(self, name: str) -> BenchEntry:
         """Returns the preset's knobs, overridden by the given ones that the method has."""
         method, preset = find(name)
         own = {k.name for k in method.knobs}
         known = {k: v for k, v in self.knobs.items() if k in own and not name.startswith(f"{AUTO}:")}
         if self.verify and "verify" in own:
             known["verify"] = self.verify
-        return Entry(name, preset | known)
+        return BenchEntry(name, preset | known)
 
     def _check_given(self, methods: list[str]) -> None:
         """Raises BadKnob if none of the methods has a given knob."""
@@ -189,7 +189,7 @@ def setting_of(name: str, text: str) -> float:
         raise BadKnob(f"--sweep {name} needs {whole}s, not '{text}'.") from None
 
 
-def copied(plan: Choice, methods: tuple[str, ...]) -> Any:
+def copied(plan: MethodChoice, methods: tuple[str, ...]) -> Any:
     """Returns a copy of a plan with other methods, which is not checked again."""
     found = copy(plan)
     object.__setattr__(found, "methods", methods)
@@ -197,7 +197,7 @@ def copied(plan: Choice, methods: tuple[str, ...]) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bench(Choice):
+class Bench(MethodChoice):
     """Methods against plain decoding on some inputs.
 
     count   : inputs; repeats : how often each row decodes each input, twice each time; 0: once, and times are rough

@@ -26,7 +26,7 @@ from engine.words.world import Scene
 from research.bench import sheet
 from research.bench.judging import judge_of, picture_columns
 from research.bench.likelihood import log_probabilities
-from research.bench.plan import Entry, ImageBench
+from research.bench.plan import BenchEntry, ImageBench
 from research.bench.plot import check_figure, plot
 from research.bench.rows import check_csv, experiment, of_sampling, publish, quartiles, readable, timing
 from research.bench.sheet import check_sheet, write_sheet
@@ -104,7 +104,7 @@ def pixels(run: Run) -> int:
 
 
 def measure(
-    backbone: Backbone, exact: Backbone, entries: dict[str, Entry], prompts: list[Prompt], repeats: int
+    backbone: Backbone, exact: Backbone, entries: dict[str, BenchEntry], prompts: list[Prompt], repeats: int
 ) -> dict[str, list[list[Run]]]:
     """Returns runs by row and prompt, a list for each prompt; plain decoding is "ar", and in float32 BASELINE if the dtype differs.
 
@@ -112,11 +112,11 @@ def measure(
     """
     plain = ["ar"] if exact is backbone else [BASELINE, "ar"]
 
-    def maker(name: str, entry: Entry) -> Callable[[int], Run]:
+    def maker(name: str, entry: BenchEntry) -> Callable[[int], Run]:
         model, method = exact if name == BASELINE else backbone, find(entry.name)[0]
         return lambda i: generate(model, method, prompts[i], entry.knobs).finish()
 
-    kinds = {name: maker(name, entry) for name, entry in (dict.fromkeys(plain, Entry("ar", {})) | entries).items()}
+    kinds = {name: maker(name, entry) for name, entry in (dict.fromkeys(plain, BenchEntry("ar", {})) | entries).items()}
     return alternate(kinds, len(prompts), repeats)
 
 

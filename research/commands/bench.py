@@ -28,7 +28,7 @@ Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Kind:
+class BenchMode:
     """What can be measured: a short and a long description, the options besides --json, and the function that measures."""
 
     about: str
@@ -245,25 +245,25 @@ def expected(options: argparse.Namespace) -> Rows:
 
 
 KINDS = {
-    "image": Kind("methods on pictures", "Times plain decoding and methods on pictures, in alternation.", add_image, image),
-    "mesh": Kind("methods on meshes", "Times plain decoding and methods on point clouds, in alternation.", add_mesh, mesh),
-    "generate": Kind(
+    "image": BenchMode("methods on pictures", "Times plain decoding and methods on pictures, in alternation.", add_image, image),
+    "mesh": BenchMode("methods on meshes", "Times plain decoding and methods on point clouds, in alternation.", add_mesh, mesh),
+    "generate": BenchMode(
         "methods inside transformers", "Times our methods inside transformers' generate, on random weights in the shape of a real model.",
         add_generate, generate,
     ),
-    "kernels": Kind(
+    "kernels": BenchMode(
         "the GPU's kernels", "Compiles the Triton kernels for compute capabilities 8.0, 9.0, 10.0 and 12.0 and prints what they need. That "
         "needs no GPU; where there is one, times them against their references and against copying as many bytes.", add_kernels, kernels,
     ),
-    "cpu": Kind(
+    "cpu": BenchMode(
         "runs on a CPU", "Times runs of pictogram and lowpoly on a CPU, by PyTorch's operations and by compiled functions alternating.",
         add_cpu, cpu,
     ),
-    "gpu": Kind(
+    "gpu": BenchMode(
         "graphs and windows on a GPU", "Times plain decoding with CUDA graphs against transformers' generate, and a window's step over a "
         "plain step, on random weights in the sizes of lowpoly, Janus and Emu3. Needs an NVIDIA GPU and at most ten minutes.", add_gpu, gpu,
     ),
-    "expected": Kind(
+    "expected": BenchMode(
         "tokens per pass, for auto", "Records the tokens per pass of the exact methods on held-out inputs: what auto expects of a model.",
         add_expected, expected,
     ),

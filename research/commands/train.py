@@ -22,7 +22,7 @@ def main(arguments: Sequence[str]) -> int:
     """Runs the recipe with the options after its name."""
     from engine.errors import NotSupported
     from research.train import RECIPES
-    from research.train.loop import Options
+    from research.train.loop import RecipeOptions
 
     own = parser()
     options, rest = own.parse_known_args(list(arguments))
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.name not in RECIPES:
         raise NotSupported(f"There is no recipe '{options.name or ''}'. There are: {', '.join(RECIPES)}.")
     recipe = importlib.import_module(RECIPES[options.name])
-    asked = getattr(recipe, "Options", Options)  # a recipe may have options of its own
+    asked = getattr(recipe, "Options", RecipeOptions)  # a recipe may have options of its own
     its = asked.parser(options.name)
     its.error = Parser(f"train {options.name}", "").error  # its errors are one sentence too
     recipe.main(asked(**vars(its.parse_args(rest))))

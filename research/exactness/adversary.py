@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from engine.core import Case, Knobs, Method, Sequence, Step
-from engine.decoding.growth import Shape
+from engine.decoding.growth import TreeSize
 from engine.decoding.trees import Cycle, tree_decoding
 from engine.drafters.feature_draft import FeatureDraft
 from engine.methods import eagle
@@ -23,14 +23,14 @@ class HistoryHash:
     def __init__(self) -> None:
         self.accepted = 0
 
-    def next(self, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int) -> Shape:
+    def next(self, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int) -> TreeSize:
         """A shape of 1 to 3 levels, 1 to 3 wide, with or without thresholds."""
         number = self.accepted + 1
         for token in sequence.tokens:
             number = (number * 31 + token + 7) * _TAKEN % (1 << 61)
         number >>= 7
         depth, width, nodes = 1 + number % 3, 1 + number // 3 % 3, 1 + number // 9 % 7
-        return Shape(depth, width, nodes, 0.1 * (number // 63 % 2), 0.3 * (number // 126 % 4))
+        return TreeSize(depth, width, nodes, 0.1 * (number // 63 % 2), 0.3 * (number // 126 % 4))
 
     def saw(self, cycle: Cycle) -> None:
         """Takes the verdict, which may be used because it is history."""

@@ -21,7 +21,7 @@ class IdleMutant(Exception):
     """A mutant had no effect."""
 
 
-class Watcher:
+class CallRecorder:
     """A patch that only records calls for another patch: it breaks nothing, and its calls do not count."""
 
     def __init__(self, function: Callable[..., Any]):
@@ -59,7 +59,7 @@ class Mutant:
 
     def _counted(self, value: Any) -> Any:
         """Returns the same function, or dataclass of functions, with its calls counted."""
-        if isinstance(value, Watcher):
+        if isinstance(value, CallRecorder):
             return value.function
         if is_dataclass(value):
             return replace(value, **{f.name: self._counted(getattr(value, f.name)) for f in fields(value)})

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from engine.core import Backbone, Draft, Prompt, Rows, Sampling
 from engine.drafters.spatial_heads import Around, SpatialRun
 from engine.layout import Raster, fine_rows
-from engine.mesh.bpt_tokens import Levels
+from engine.mesh.bpt_tokens import TokenLevels
 from engine.sampling import guide, warp
 from engine.tree import depths, path
 
@@ -28,7 +28,7 @@ ROW_END = -2  # the input id of the forced token after each row of the grid
 START = -1  # the input id of the prompt
 HEADS = 4  # of the drafter
 REACH = 3  # of the row and column heads
-LEVELS = Levels("toy", (1, 1))  # its ids 0, 1 and 2 also spell vertices, all in the one cell there is
+LEVELS = TokenLevels("toy", (1, 1))  # its ids 0, 1 and 2 also spell vertices, all in the one cell there is
 
 
 class Toy(Backbone):

@@ -15,7 +15,7 @@ from engine.decoding import head_drafts, verdict
 from engine.decoding.foreseen import Foreseen
 from engine.methods import cross_regression, jacobi, lookahead, mulo, sjd, sjdpp, spatial, xspecmesh, zipar
 from research.exactness import toy
-from research.exactness.mutation import Patch, Patches, Watcher, around, instead
+from research.exactness.mutation import CallRecorder, Patch, Patches, around, instead
 from research.exactness.wrong_rules import drawn_from, newest_not_cached
 
 # --- Jacobi windows ---------------------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ def _residual_behind_a_threshold() -> list[Patch]:
         left = sampling.residual(rows.p[a : a + 1], draft.q[a : a + 1])
         return sampling.draw_gumbel(left.log(), noise.gumbel(n + a, 1)).item()
 
-    return [(xspecmesh, "replacement", replacement), (toy.ToySequence, "forward", Watcher(remembering))]
+    return [(xspecmesh, "replacement", replacement), (toy.ToySequence, "forward", CallRecorder(remembering))]
 
 
 def _row_before(right: Any, self: toy.ToySequence, draft: Draft) -> Any:
@@ -146,7 +146,7 @@ def _residual_of_a_fresh_law() -> list[Patch]:
             laws = torch.cat([laws[:a], torch.softmax(guided, -1), laws[a + 1 :]])
         return right(rows, laws, answers, a, size, made, n, iteration)
 
-    return [(cross_regression, "dual", Watcher(remembering)), (cross_regression, "correct", correct)]
+    return [(cross_regression, "dual", CallRecorder(remembering)), (cross_regression, "correct", correct)]
 
 
 def _new_drafts_verified_at_once() -> list[Patch]:
@@ -191,10 +191,10 @@ def _new_drafts_verified_at_once() -> list[Patch]:
 
     return [
         (cross_regression, "refill", buffered),
-        (cross_regression, "dual", Watcher(remembering)),
+        (cross_regression, "dual", CallRecorder(remembering)),
         (cross_regression, "energy_scan", judged),
-        (toy.TableStream, "start", Watcher(started)),
-        (toy.ToySequence, "forward", Watcher(watched)),
+        (toy.TableStream, "start", CallRecorder(started)),
+        (toy.ToySequence, "forward", CallRecorder(watched)),
     ]
 
 

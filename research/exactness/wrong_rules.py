@@ -15,7 +15,7 @@ from engine.decoding import growth, neighbours, trees, verdict
 from engine.decoding.deviation import Meter
 from engine.methods import gsd
 from research.exactness import chain, toy
-from research.exactness.mutation import Patch, Patches, Watcher, around, instead
+from research.exactness.mutation import CallRecorder, Patch, Patches, around, instead
 
 # --- sampling and guidance --------------------------------------------------------------------------------------------
 
@@ -69,7 +69,7 @@ def _ranked_by_tokens() -> list[Patch]:
         tokens.clear()
         return best(parents, liked, max(1, len(parents) // 2))
 
-    return [(growth, "families", Watcher(remembering)), (growth, "best", by_token)]
+    return [(growth, "families", CallRecorder(remembering)), (growth, "best", by_token)]
 
 
 def _controller_sees_the_draft(right: Any, *arguments: Any) -> growth.Tree:
@@ -78,7 +78,7 @@ def _controller_sees_the_draft(right: Any, *arguments: Any) -> growth.Tree:
     return tree if not tree.tokens or tree.tokens[0] else growth.Tree([], [], None, [], tree.passes, shape)
 
 
-def _level_pays_by_its_sum(level: list[int], parents: list[int], scores: list[float], shape: growth.Shape) -> bool:
+def _level_pays_by_its_sum(level: list[int], parents: list[int], scores: list[float], shape: growth.TreeSize) -> bool:
     """Counts every node that would be expanded, so that nodes of low rank decide whether the next level displaces them."""
     return sum(math.exp(scores[node]) for node in growth.best_of_level(level, scores, shape)) >= shape.least_level
 
@@ -121,7 +121,7 @@ def _refused_neighbours_struck(whole: bool) -> Patches:
                 p = left / left.sum() if left.sum() > 0 else p
             return -1, p, chances
 
-        return [(neighbours, "neighbours", Watcher(remembered)), (trees, "multi_round", multi_round)]
+        return [(neighbours, "neighbours", CallRecorder(remembered)), (trees, "multi_round", multi_round)]
 
     return patches
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.methods import find
-from research.bench.meshes import Row as MeshRow
+from research.bench.meshes import MeshBenchRow
 
 NAMED = {  # the metrics that a declaration may name
     "step_compression": "tokens per pass",
@@ -95,7 +95,7 @@ class Meshes:
     temperature : that of BPT's script, which the paper measures with
     """
 
-    rows: Mapping[str, MeshRow]
+    rows: Mapping[str, MeshBenchRow]
     count: int = 20
     backbone: str = "lowpoly"
     temperature: float = 0.5

@@ -29,7 +29,7 @@ from engine.words.world import Scene
 from research.bench import meshes, speed
 from research.bench.judging import judge_of
 from research.bench.mesh_inputs import subjects
-from research.bench.plan import SIZE, Entry, ImageBench, MeshBench, Model
+from research.bench.plan import SIZE, BenchEntry, ImageBench, MeshBench, Model
 from research.bench.rows import append_csv, check_csv, experiment
 from research.papers.declaration import Arm, Experiment, Meshes, Pictures
 from research.worlds.emoji_scenes import held_out_pairs, lessons_of
@@ -89,7 +89,7 @@ def of_pictures(runs: Pictures, path: Path, count: int, name: str, device: str, 
         chunk = pairs[first : first + CHUNK]
         for settings, arms in groups.items():
             prompts = prompts_at(name, dict(settings), backbone, chunk, first)
-            entries = {arm.label: Entry(arm.method, find(arm.method)[1] | dict(arm.knobs)) for arm in arms if arm.method != "ar"}
+            entries = {arm.label: BenchEntry(arm.method, find(arm.method)[1] | dict(arm.knobs)) for arm in arms if arm.method != "ar"}
             found = speed.measure(backbone, backbone, entries, prompts, repeats)
             plain = next((arm.label for arm in arms if arm.method == "ar"), None)
             for i, prompt in enumerate(prompts):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from research.bench.meshes import TABLE, Row
+from research.bench.meshes import TABLE, MeshBenchRow
 from research.papers.declaration import Claim, Drawing, Experiment, Meshes, Paper
 
 ROWS = {name: TABLE[name] for name in ("A plain", "B MLP", "C MLP + LoRA", "D cross-attention", "E cross-attention + LoRA")}
@@ -22,9 +22,9 @@ TABLE_3 = {  # Chamfer and Hausdorff distance, tokens per pass, milliseconds per
     BEST: (0.1168, 0.2261, 2.021, 47.83, 1.71),
 }  # fmt: skip
 TABLE_4 = {BEST: (2.021, 47.83, 1.71), "PTS 2": (2.030, 48.06, 1.71), "PTS 3": (2.033, 48.47, 1.69), "PTS 4": (2.036, 49.08, 1.68)}
-THRESHOLDS = {f"δ = {t}": Row("cross", knobs={"accept_probability": t}) for t in (0.1, 0.3, 0.5, 0.7, 0.9)}
-DEPTHS = {f"D = {d}": Row("cross", knobs={"depth": d}) for d in (1, 2, 3, 4, 5, 6)}  # on the weights with LoRA, as the thresholds
-TOPS = {f"top {k}": Row("cross", knobs={"accept": "top k", "accept_top": k}) for k in (1, 3, 5, 10)}
+THRESHOLDS = {f"δ = {t}": MeshBenchRow("cross", knobs={"accept_probability": t}) for t in (0.1, 0.3, 0.5, 0.7, 0.9)}
+DEPTHS = {f"D = {d}": MeshBenchRow("cross", knobs={"depth": d}) for d in (1, 2, 3, 4, 5, 6)}  # on the weights with LoRA, as the thresholds
+TOPS = {f"top {k}": MeshBenchRow("cross", knobs={"accept": "top k", "accept_top": k}) for k in (1, 3, 5, 10)}
 
 
 PAPER = Paper(

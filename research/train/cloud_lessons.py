@@ -19,7 +19,7 @@ from engine.networks.card import has_card
 from engine.networks.weights import read_card, ship
 from engine.recognition.network import CloudNetwork
 from research.train.decision import Measure, prepare, target, trained
-from research.train.loop import Options, Training
+from research.train.loop import RecipeOptions, Training
 
 MINUTES = {"cpu": 12.0, "gpu": 8.0}
 RATE = 1e-3
@@ -29,7 +29,7 @@ GROUP, CHUNK, PASSES, BATCH = 2048, 64, 4, 128
 STEPS = GROUP * PASSES // BATCH  # for each group
 
 
-class Dataset:
+class CloudDataset:
     """`draw(number, count)` gives features [count, ...] and answers [count], a function of the number alone."""
 
     def __init__(self, draw: Callable[[int, int], tuple[Tensor, Tensor]]):
@@ -54,7 +54,7 @@ class CloudRecipe:
     """What differs between the recipes.
 
     name, folder : of the recipe; of the shipped network, which `load` loads. Its file and its card's entry have the folder's name
-    answers : of the network; read : what of its answers the labels are about; draw : see `Dataset`
+    answers : of the network; read : what of its answers the labels are about; draw : see `CloudDataset`
     held_out : numbers of a network; decides : the one of them that decides; data : what it learns from, in words
     known : entries of the card that other weights must have, too, if numbers are to be compared
     """
@@ -70,7 +70,7 @@ class CloudRecipe:
     read: Callable[[Tensor], Tensor] = lambda answers: answers
     known: dict[str, Any] = field(default_factory=dict)
 
-    def train(self, options: Options) -> None:
+    def train(self, options: RecipeOptions) -> None:
         """Trains, resumes or exports."""
         device, key = options.device, self.folder.name
         target(options, self.folder)
@@ -81,7 +81,7 @@ class CloudRecipe:
         is_same = all(shipped.get(name) == value for name, value in self.known.items())
         if not training.resume(options.fresh) and not options.fresh and key in shipped and is_same:
             training.warm_start(self.load().state_dict(), shipped[key])
-        lessons = Dataset(self.draw)
+        lessons = CloudDataset(self.draw)
 
         def loss(seen: Tensor, answers: Tensor) -> Tensor:
             return F.cross_entropy(self.read(model.answers(seen)), answers)

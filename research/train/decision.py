@@ -15,7 +15,7 @@ from engine.errors import BadKnob
 from engine.files import ASIDE, PART
 from engine.networks.card import CARD
 from engine.networks.shipping import ship
-from research.train.loop import LossOf, Options, Training
+from research.train.loop import LossOf, RecipeOptions, Training
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Measure:
 
 def trained(
     training: Training,
-    options: Options,
+    options: RecipeOptions,
     loss_of: LossOf,
     held_out: Callable[[], dict],
     measure: Measure,
@@ -53,7 +53,9 @@ def trained(
     return may_ship(training, options, measure, shipped, incomparable)
 
 
-def may_ship(training: Training, options: Options, measure: Measure, shipped: Mapping[str, Any] | None, incomparable: str = "") -> bool:
+def may_ship(
+    training: Training, options: RecipeOptions, measure: Measure, shipped: Mapping[str, Any] | None, incomparable: str = ""
+) -> bool:
     """Returns whether to write the weights; prints the reason if not.
 
     shipped : the row of the card that would be replaced, None if there is none or if it does not fit its base any more
@@ -65,7 +67,7 @@ def may_ship(training: Training, options: Options, measure: Measure, shipped: Ma
     return not why
 
 
-def obstacle(training: Training, options: Options, measure: Measure, shipped: Mapping[str, Any] | None, incomparable: str) -> str:
+def obstacle(training: Training, options: RecipeOptions, measure: Measure, shipped: Mapping[str, Any] | None, incomparable: str) -> str:
     """Returns why the weights are not shipped, in words; "" if they may be. Raises BadKnob for an export without a checkpoint."""
     if options.export and not training.resumed:
         raise BadKnob(f"There is no checkpoint {training.path} to export. Train first, without --export.")
@@ -88,7 +90,7 @@ def obstacle(training: Training, options: Options, measure: Measure, shipped: Ma
     return ""
 
 
-def target(options: Options, folder: Path) -> Path:
+def target(options: RecipeOptions, folder: Path) -> Path:
     """Returns the model folder that a recipe writes: the shipped one, or --out, which starts as a copy of it. Raises BadKnob if --out is
     the shipped folder, lies inside it, or contains other files."""
     if options.out is None:
@@ -104,7 +106,7 @@ def target(options: Options, folder: Path) -> Path:
     return out
 
 
-def prepare(options: Options, folder: Path) -> Path:
+def prepare(options: RecipeOptions, folder: Path) -> Path:
     """Returns `target`, after copying the shipped folder to --out if needed."""
     out = target(options, folder)
     if out != folder and not (out / CARD).exists():
@@ -114,7 +116,7 @@ def prepare(options: Options, folder: Path) -> Path:
     return out
 
 
-def needs_out(options: Options, strange: Mapping[str, bool]) -> None:
+def needs_out(options: RecipeOptions, strange: Mapping[str, bool]) -> None:
     """Raises BadKnob if a variant (option: whether it was given) would overwrite the shipped weights."""
     asked = [option for option, given in strange.items() if given]
     if asked and options.out is None:

@@ -54,7 +54,7 @@ NOISE = 0.2  # width of the uniform noise on the states, relative to their root 
 
 
 @dataclass
-class Options(TeacherOptions):
+class FeatureDraftOptions(TeacherOptions):
     """The options of this recipe, with the loss."""
 
     loss: str = field(default="kl", metadata=loop.argument(LOSSES, choices=["kl", "paper", "adt"]))
@@ -77,7 +77,7 @@ def teacher_of(name_or_folder: str, device: str, prompts: Path | None = None) ->
 # --- recordings -------------------------------------------------------------------------------------------------------
 
 
-class Library:
+class RecordedSequences:
     """Recorded sequences. Each portion has its own file, so that an interrupted recording resumes after the last portion."""
 
     def __init__(self, name: str, teacher: Teacher, count: int, batch: int, held_out: bool = False, shortest: int = 0):
@@ -162,7 +162,7 @@ def loss_of_states(teacher: Teacher, found: Tensor, wanted: Tensor, kind: str) -
     return (torch.xlogy(p, p) - p * q).sum(-1).mean() + FEATURE_WEIGHT * regression
 
 
-class Levels:
+class LevelCache:
     """Replaces a cache of one layer: keeps the keys and values of all levels so far, with their gradients."""
 
     def __init__(self) -> None:
@@ -181,7 +181,7 @@ def unrolled(network: FeatureDrafter, embedded: Tensor, features: Tensor, cos: T
     row i-1 from the level before. It sees what a chain that began j-1 tokens earlier sees: true rows up to its root, then one ancestor from
     every level, and itself.
     """
-    device, count, kv_cache = embedded.device, embedded.shape[1], Levels()
+    device, count, kv_cache = embedded.device, embedded.shape[1], LevelCache()
     at = torch.arange(count, device=device)
     for level in range(1, depth + 1):
         mask = torch.zeros(count, level, count, dtype=torch.bool, device=device)
@@ -244,15 +244,15 @@ def begin(network: FeatureDrafter, teacher: Teacher) -> None:
             network.bias.copy_(bias)
 
 
-def main(options: Options) -> None:
+def main(options: FeatureDraftOptions) -> None:
     """Trains, resumes or exports the drafter of one backbone; writes its weights and its entry in the backbone's card."""
     preset = PRESETS[options.preset]
     device = options.device
     needs_out(options, {f"--loss {options.loss}": options.loss != "kl"})
     teacher = teacher_of(options.backbone, device, options.prompts)
     target(options, teacher.folder)
-    seen = Library(teacher.name, teacher, preset["sequences"], preset["batch"])
-    unseen = Library(teacher.name, teacher, UNSEEN, preset["batch"], held_out=True)
+    seen = RecordedSequences(teacher.name, teacher, preset["sequences"], preset["batch"])
+    unseen = RecordedSequences(teacher.name, teacher, UNSEEN, preset["batch"], held_out=True)
     network = FeatureDrafter(teacher.width, teacher.heads, teacher.inner)
     begin(network, teacher)
     name = f"feature-draft-{teacher.name}-{teacher.weights_hash}{'' if options.loss == 'kl' else f'-{options.loss}'}"

@@ -37,7 +37,7 @@ from research.train.later_tokens import (
     top_1,
 )
 from research.train.loop import Training, cosine_to_a_tenth
-from research.train.lowpoly import Sample, collate
+from research.train.lowpoly import MeshSample, collate
 
 DECIDES = Measure("top_1", higher=True)
 RANK, ALPHA = 16, 32
@@ -46,7 +46,7 @@ TOGETHER = 64  # sequences that are generated in one batch
 
 
 @dataclass
-class Options(loop.Options):
+class HeadOptions(loop.RecipeOptions):
     """The options of this recipe, with the backbone and the meshes."""
 
     backbone: str = field(default="lowpoly", metadata=loop.argument("lowpoly, or an imported model of meshes", metavar="NAME|PATH"))
@@ -113,12 +113,12 @@ def generate_once(backbone: Lowpoly, points: Tensor, seed: int, together: int = 
     return found
 
 
-class Library:
+class CloudSequences:
     """Point clouds and their sequences; batches are a function of the step. The backbone generates the first `generated` sequences, the
     others are the tokens of the shapes. Sequences in which the last head has no label are left out."""
 
     def __init__(
-        self, backbone: Lowpoly, samples: Iterable[Sample], generated: int, batch: int, seed: int,
+        self, backbone: Lowpoly, samples: Iterable[MeshSample], generated: int, batch: int, seed: int,
         together: int = TOGETHER, longest: int | None = None,
     ):  # fmt: skip
         """together : sequences that the backbone generates in one batch; longest : longer sequences are left out; None: the backbone's"""
@@ -147,7 +147,7 @@ def padded(rows: list[Tensor]) -> Tensor:
     return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
 
 
-class Student(nn.Module):
+class HeadStudent(nn.Module):
     """Heads on a backbone that is frozen or has an adapter."""
 
     def __init__(self, model: MeshModel, heads: MeshHeads, adapted: bool):
@@ -195,7 +195,7 @@ class Memory:
     """A library's hidden states and conditions from a frozen backbone, so that stage one runs the backbone only once."""
 
     @torch.no_grad()
-    def __init__(self, pupil: Student, library: Library, device: str, together: int = TOGETHER):
+    def __init__(self, pupil: HeadStudent, library: CloudSequences, device: str, together: int = TOGETHER):
         """together : sequences of a pass"""
         self.library, self.device = library, device
         self.hidden: list[Tensor] = [torch.empty(0)] * len(library.tokens)  # half precision, because it takes hundreds of megabytes

@@ -30,10 +30,10 @@ from engine.mesh.read import READERS, read
 from engine.networks.card import has_card, read_card
 from engine.networks.shipping import ship
 from research.train.decision import prepare, target, trained
-from research.train.head_lessons import DECIDES, Library, Memory, Options, Student, head_numbers, heads_training
+from research.train.head_lessons import DECIDES, CloudSequences, HeadOptions, HeadStudent, Memory, head_numbers, heads_training
 from research.train.later_tokens import DEPTH, KINDS, weighted
 from research.train.loop import Training, half_precision
-from research.train.lowpoly import Sample, sample_of
+from research.train.lowpoly import MeshSample, sample_of
 from research.worlds.lowpoly_shapes import held_out_shapes, stretch, training_shapes
 
 PRESETS = {  # longest: tokens of a sequence; together: sequences that the backbone runs on at once
@@ -47,7 +47,7 @@ CLOUDS = (*SUFFIXES, ".npy", ".npz", ".pcd")  # formats without faces
 
 
 @dataclass(frozen=True)
-class Course:
+class HeadLessons:
     """What both kinds of heads learn from: hidden states of training sequences, and of held-out ones."""
 
     name: str  # of the imported model
@@ -62,7 +62,7 @@ class Course:
         return self.backbone.folder
 
 
-def train(options: Options) -> None:
+def train(options: HeadOptions) -> None:
     """Trains, resumes or exports the heads of both kinds; writes each when it is trained."""
     preset = PRESETS[options.preset]
     name, backbone = usable(options.backbone, options.device)
@@ -70,14 +70,14 @@ def train(options: Options) -> None:
     files = mesh_files(options.shapes) if options.shapes else None
     count = preset["generated"] + preset["drawn"]
     own = {"together": preset["together"], "longest": preset["longest"]}
-    library = Library(backbone, samples_of(files, count, False), preset["generated"], preset["batch"], 0, **own)
-    unseen = Library(backbone, samples_of(files, UNSEEN, True), UNSEEN, 1, 1, **own)
+    library = CloudSequences(backbone, samples_of(files, count, False), preset["generated"], preset["batch"], 0, **own)
+    unseen = CloudSequences(backbone, samples_of(files, UNSEEN, True), UNSEEN, 1, 1, **own)
     for kind, found in (("training", library), ("held-out", unseen)):
         if not found.order:
             raise NotSupported(f"{name} generates meshes of at most {DEPTH} tokens for all {kind} shapes, which teach the heads nothing.")
-    pupil = Student(backbone.model, None, False)
+    pupil = HeadStudent(backbone.model, None, False)
     memories = (Memory(pupil, each, options.device, preset["together"]) for each in (library, unseen))
-    course = Course(name, backbone, *memories)
+    course = HeadLessons(name, backbone, *memories)
     for kind in KINDS:
         train_kind(options, preset, kind, course)
 
@@ -108,7 +108,7 @@ def mesh_files(folder: Path) -> list[Path]:
     return found
 
 
-def samples_of(files: list[Path] | None, count: int, held_out: bool) -> Iterator[Sample]:
+def samples_of(files: list[Path] | None, count: int, held_out: bool) -> Iterator[MeshSample]:
     """Yields `count` shapes with their tokens: of files, again and again, or procedural ones."""
     if files is None:
         rng = Generator(PCG64(3))
@@ -120,25 +120,25 @@ def samples_of(files: list[Path] | None, count: int, held_out: bool) -> Iterator
     yield from (samples[i % len(samples)] for i in range(count))
 
 
-def sample_in(path: Path) -> Sample:
+def sample_in(path: Path) -> MeshSample:
     """Returns the mesh of a file, upright in the model's frame; raises BadFile for a point cloud, or a file that cannot be read."""
     found = read(path)
     if found.surface is None:
         raise BadFile(f"{path} is a point cloud. Leave only meshes in the folder of --shapes.")
     vertices, faces = found.frame.to_model(found.surface[0]), found.surface[1]
     tokens, frame = tokenize(vertices, faces)
-    return Sample(np.append(tokens, BPT.eos), frame.to_model(vertices), faces)
+    return MeshSample(np.append(tokens, BPT.eos), frame.to_model(vertices), faces)
 
 
 # --- training ---------------------------------------------------------------------------------------------------------
 
 
-def train_kind(options: Options, preset: dict[str, Any], kind: str, course: Course) -> None:
+def train_kind(options: HeadOptions, preset: dict[str, Any], kind: str, course: HeadLessons) -> None:
     """Trains one kind of heads, and writes them if they are not worse than those of the folder."""
     backbone, device = course.backbone, options.device
     s = backbone.model.settings
     heads = MeshHeads(DEPTH, s.width, s.heads, s.vocabulary, kind)
-    pupil = Student(backbone.model, heads, False)
+    pupil = HeadStudent(backbone.model, heads, False)
     checkpoint = f"mesh-heads-{course.name}-{str(backbone.weights_hash)[:12]}-{kind}"
     # not the pupil: a checkpoint with the backbone would be gigabytes
     training = heads_training(checkpoint, heads, preset["rate"], options.minutes_of(preset) / len(KINDS), device)
@@ -167,7 +167,7 @@ def known_heads(folder: Path) -> dict[str, Any]:
     return dict(read_card(folder).get("heads", {})) if has_card(folder) else {}
 
 
-def write_heads(folder: Path, name: str, settings: dict[str, Any], training: Training, options: Options, course: Course) -> None:
+def write_heads(folder: Path, name: str, settings: dict[str, Any], training: Training, options: HeadOptions, course: HeadLessons) -> None:
     """Writes the averaged heads and their entry in the card."""
     sequences, held_out = len(course.seen.library.order), len(course.unseen.library.order)
     row = {

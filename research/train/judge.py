@@ -21,10 +21,10 @@ from engine.backbones import pictogram
 from engine.networks.vq import PictureTokenizer
 from engine.networks.weights import read_card, ship
 from engine.recognition import picture_judge as judge
-from engine.recognition.picture_judge import CELLS, COLOURS, Judge, Logits, Verdict, centre, compare
+from engine.recognition.picture_judge import CELLS, COLOURS, Judge, Logits, SceneVerdict, centre, compare
 from engine.words.world import Scene, backgrounds
 from research.train.decision import Measure, prepare, target, trained
-from research.train.lessons import Options, suffix
+from research.train.lessons import LessonOptions, suffix
 from research.train.loop import Training, half_precision, straight_down, trapezoid
 from research.train.pictogram_tokenizer import to_tensor
 from research.worlds.emoji_scenes import LESSONS, held_out_scenes, render, trained_scenes
@@ -109,7 +109,7 @@ def out_of_shape(pictures: Tensor, rng: torch.Generator) -> Tensor:
     return F.grid_sample(pictures, straight + field, padding_mode="border", align_corners=False)
 
 
-def accuracy(verdicts: list[Verdict]) -> dict[str, float]:
+def accuracy(verdicts: list[SceneVerdict]) -> dict[str, float]:
     """Returns the share of correct answers by aspect, among the scenes that ask for it."""
     found = {}
     for name in ("objects", "counts", "relation", "colours", "background", "all"):
@@ -132,7 +132,7 @@ def moved(shipped: Judge, model: Judge) -> dict[str, Tensor]:
     return state
 
 
-def main(options: Options) -> None:
+def main(options: LessonOptions) -> None:
     """Trains, resumes or exports."""
     preset = PRESETS[options.preset]
     device = options.device

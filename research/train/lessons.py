@@ -14,7 +14,7 @@ def suffix(taught: str) -> str:
 
 
 @dataclass
-class Options(loop.Options):
+class LessonOptions(loop.RecipeOptions):
     """The options of a recipe, with the lessons."""
 
     lessons: str | None = field(

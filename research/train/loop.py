@@ -39,7 +39,7 @@ def checkpoints(root: Path) -> Path:
 CHECKPOINTS = checkpoints(Path(__file__).resolve().parents[2])
 
 
-class Parser(argparse.ArgumentParser):
+class RecipeParser(argparse.ArgumentParser):
     """A parser whose errors are one sentence."""
 
     def error(self, message: str) -> NoReturn:
@@ -58,7 +58,7 @@ def half_precision(device: str) -> torch.autocast:
 
 
 @dataclass
-class Options:
+class RecipeOptions:
     """The command-line options of a recipe."""
 
     preset: str = field(default="cpu", metadata=argument(choices=["cpu", "gpu"]))
@@ -92,7 +92,7 @@ class Options:
     @classmethod
     def parser(cls, name: str) -> argparse.ArgumentParser:
         """Returns the parser of `launch.py train NAME`: an option for each field."""
-        p = Parser(f"launch.py train {name}")
+        p = RecipeParser(f"launch.py train {name}")
         for each in fields(cls):
             how = {
                 "flag": f"--{each.name.replace('_', '-')}",

@@ -35,7 +35,7 @@ from engine.errors import BadKnob
 from engine.mesh.bpt_tokens import BPT, tokenize
 from engine.networks.cloud_blocks import CONTENTS
 from engine.networks.local_reader import Surface, Surroundings
-from engine.networks.mesh_decoder import BLOCKS, OFFSETS, MeshModel, Settings, budget_bucket, describe
+from engine.networks.mesh_decoder import BLOCKS, OFFSETS, MeshModel, MeshSettings, budget_bucket, describe
 from engine.networks.weights import hash_of, parts, read_card, read_tensors, ship, split
 from research.train import loop
 from research.train.decision import Measure, prepare, target, trained
@@ -44,7 +44,7 @@ from research.train.loop import LossOf, Training, argument, half_precision, stra
 from research.worlds.lowpoly_shapes import (
     HELD_OUT_FAMILIES,
     TRAINED_FAMILIES,
-    Shape,
+    MeshShape,
     augment,
     degrade,
     disturb,
@@ -57,11 +57,11 @@ from research.worlds.mesh_packs import MeshPacks, load_packs
 
 PRESETS = {
     "cpu": {
-        "batch": 32, "minutes": 100.0, "rate": 2e-3, "settings": Settings(layers=5, contents=CONTENTS),
+        "batch": 32, "minutes": 100.0, "rate": 2e-3, "settings": MeshSettings(layers=5, contents=CONTENTS),
         "families": TRAINED_FAMILIES, "vary": turned, "degraded": 0.5,
     },
     "gpu": {
-        "batch": 256, "minutes": 9.0, "rate": 2e-3, "settings": Settings(contents=CONTENTS),
+        "batch": 256, "minutes": 9.0, "rate": 2e-3, "settings": MeshSettings(contents=CONTENTS),
         "families": TRAINED_FAMILIES, "vary": augment, "degraded": 0.7,
     },
 }  # fmt: skip
@@ -77,7 +77,7 @@ CHECKED_ROWS = 512  # the same, for the accuracy of the heads in the curve
 
 
 @dataclass
-class Sample:
+class MeshSample:
     """A shape for training: tokens with the end int64 [n], vertices float [V, 3] in the model's frame, faces int [F, 3].
 
     disturbed : probability that its cloud gets what lies around a scanned object
@@ -89,22 +89,22 @@ class Sample:
     disturbed: float = 0.0
 
 
-def sample_of(shape: Shape) -> Sample:
+def sample_of(shape: MeshShape) -> MeshSample:
     """Returns a shape's tokens and the surface that point clouds are sampled from."""
     tokens, frame = tokenize(shape.vertices, shape.faces)
-    return Sample(np.append(tokens, BPT.eos), frame.to_model(shape.vertices), shape.faces)
+    return MeshSample(np.append(tokens, BPT.eos), frame.to_model(shape.vertices), shape.faces)
 
 
 class World:
     """Batches as a function of the step; `vary` makes a variant of every drawn shape."""
 
     def __init__(
-        self, families: tuple[str, ...], batch: int, vary: Callable[[Shape, Generator], Shape], degraded: float, longest: int,
+        self, families: tuple[str, ...], batch: int, vary: Callable[[MeshShape, Generator], MeshShape], degraded: float, longest: int,
         points: int = lowpoly.POINTS, packs: MeshPacks | None = None, local: bool = False,
     ):  # fmt: skip
         self.families, self.vary, self.degraded, self.longest, self.points = families, vary, degraded, longest, points
         self.size, self.packs, self.local = batch, packs, local
-        self._group: tuple[int, list[Sample]] = (-1, [])
+        self._group: tuple[int, list[MeshSample]] = (-1, [])
 
     def batch(self, step: int) -> MeshBatch:
         """Returns the batch of a step."""
@@ -114,7 +114,7 @@ class World:
         first = int(order[step % GROUP]) * self.size
         return collate(samples[first : first + self.size], rng, self.degraded, self.points, self.local)
 
-    def _samples(self, group: int) -> list[Sample]:
+    def _samples(self, group: int) -> list[MeshSample]:
         """Returns the shapes of a group of batches, shortest first."""
         if self._group[0] != group:
             rng = Generator(PCG64([9, group]))
@@ -124,7 +124,7 @@ class World:
             self._group = (group, sorted(samples, key=lambda s: len(s.tokens)))
         return self._group[1]
 
-    def _of_packs(self, rng: Generator) -> Sample:
+    def _of_packs(self, rng: Generator) -> MeshSample:
         """A variant of a random mesh of the packs that is not too long."""
         while True:
             sample = sample_of(augment(self.packs.trained[rng.integers(len(self.packs.trained))], rng))
@@ -146,7 +146,7 @@ class MeshBatch(NamedTuple):
         return MeshBatch(self.points.to(device), self.budgets.to(device), self.tokens.to(device), read)
 
 
-def collate(samples: list[Sample], rng: Generator, degraded: float, points: int = lowpoly.POINTS, local: bool = False) -> MeshBatch:
+def collate(samples: list[MeshSample], rng: Generator, degraded: float, points: int = lowpoly.POINTS, local: bool = False) -> MeshBatch:
     """Returns clouds of `points` points, budgets and padded tokens of some samples; `rng` draws the clouds. local : the rows read them"""
     length = -(-max(len(s.tokens) for s in samples) // BUCKET) * BUCKET
     tokens = np.full((len(samples), length), PAD, np.int64)
@@ -180,7 +180,7 @@ class Trainee(nn.Module):
     apart : the heads learn from the model's states, and the model learns nothing from them
     """
 
-    def __init__(self, settings: Settings, apart: bool = False):
+    def __init__(self, settings: MeshSettings, apart: bool = False):
         super().__init__()
         self.apart = apart
         self.model = MeshModel(settings)
@@ -248,7 +248,7 @@ def shipped_heads(trainee: Trainee) -> dict[str, Tensor]:
 
 
 @dataclass
-class Options(loop.Options):
+class LowpolyOptions(loop.RecipeOptions):
     """The options of this recipe: the weight of the heads' loss, and the meshes to learn from.
 
     later    : 0: the model learns nothing from its heads, which learn from its states: a control for XSpecMesh's table 3. None: LATER
@@ -287,11 +287,11 @@ class Options(loop.Options):
         return self.later or LATER
 
 
-def main(options: Options) -> None:
+def main(options: LowpolyOptions) -> None:
     """Trains, resumes or exports."""
     preset = PRESETS[options.preset]
     device = options.device
-    settings: Settings = replace(preset["settings"], local=int(options.local or has_local_rows()))
+    settings: MeshSettings = replace(preset["settings"], local=int(options.local or has_local_rows()))
     name = ("lowpoly" if options.preset == "cpu" else f"lowpoly-{options.preset}") + "-local" * settings.local
     trainee = Trainee(settings, apart=options.later == 0)
     minutes = options.minutes_of(preset)
@@ -349,7 +349,7 @@ def has_local_rows() -> bool:
     return bool(read_card(lowpoly.FOLDER).get("model", {}).get("settings", {}).get("local"))
 
 
-def lessons(trainee: Trainee, options: Options, packs: MeshPacks | None) -> LossOf:
+def lessons(trainee: Trainee, options: LowpolyOptions, packs: MeshPacks | None) -> LossOf:
     """Returns the loss of a step as a function of its number."""
     device, own, weight = trainee.digits.device.type, PRESETS[options.preset], options.weight
     settings = trainee.model.settings
@@ -425,19 +425,19 @@ def averaged_heads(state: dict[str, Tensor], kind: str) -> dict[str, Tensor]:
     return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
 
 
-def held_out_samples(kind: str, families: tuple[str, ...]) -> list[Sample]:
+def held_out_samples(kind: str, families: tuple[str, ...]) -> list[MeshSample]:
     """Held-out shapes of the trained families ("boxes"), or of unseen "families"."""
     return [sample_of(s) for s in [s for s in held_out_shapes(320, kind) if kind == "families" or s.family in families][:64]]
 
 
-def pack_samples(packs: MeshPacks, longest: int) -> list[Sample]:
+def pack_samples(packs: MeshPacks, longest: int) -> list[MeshSample]:
     """At most 64 meshes of the held-out packs that are whole and not too long, in an order that never changes."""
     order = Generator(PCG64(17)).permutation(len(packs.held_out))
     samples = [sample_of(packs.held_out[i]) for i in order]
     return [s for s in samples if len(s.tokens) <= longest][:64]
 
 
-def check_batches(samples: list[Sample], points: int, local: bool) -> list[MeshBatch]:
+def check_batches(samples: list[MeshSample], points: int, local: bool) -> list[MeshBatch]:
     """Returns fixed batches of held-out shapes."""
     samples = sorted(samples, key=lambda s: len(s.tokens))
     rng = Generator(PCG64(11))

@@ -27,7 +27,18 @@ from engine.errors import BadKnob
 from engine.networks.weights import hash_of, parts, read_tensors, ship
 from research.train import imported_mesh_heads
 from research.train.decision import prepare, target, trained
-from research.train.head_lessons import ALPHA, DECIDES, LINEAR, RANK, Library, Memory, Options, Student, head_numbers, heads_training
+from research.train.head_lessons import (
+    ALPHA,
+    DECIDES,
+    LINEAR,
+    RANK,
+    CloudSequences,
+    HeadOptions,
+    HeadStudent,
+    Memory,
+    head_numbers,
+    heads_training,
+)
 from research.train.later_tokens import (
     DEPTH,
     KINDS,
@@ -47,7 +58,7 @@ UNSEEN = 48  # held-out clouds that the curve is measured on
 SHARES = {"first": 0.3, "second": 0.2}  # of the minutes, for each kind of heads
 
 
-def main(options: Options) -> None:
+def main(options: HeadOptions) -> None:
     """Trains, resumes or exports both stages for both kinds of heads; writes heads, adapters and the card."""
     if options.backbone != "lowpoly":
         return imported_mesh_heads.train(options)
@@ -61,18 +72,18 @@ def main(options: Options) -> None:
     families = tuple(backbone.card["families"])
     rng = Generator(PCG64(3))
     shapes = (turned(s, rng) for s in training_shapes(2**33, preset["generated"] + preset["drawn"], families))
-    library = Library(backbone, map(sample_of, shapes), preset["generated"], preset["batch"], 0)
+    library = CloudSequences(backbone, map(sample_of, shapes), preset["generated"], preset["batch"], 0)
     boxes = [s for s in held_out_shapes(8 * UNSEEN) if s.family in families]
-    unseen = Library(backbone, map(sample_of, boxes[:UNSEEN]), UNSEEN, preset["batch"], 1)
-    memory = Memory(Student(backbone.model, None, False), library, device)
+    unseen = CloudSequences(backbone, map(sample_of, boxes[:UNSEEN]), UNSEEN, preset["batch"], 1)
+    memory = Memory(HeadStudent(backbone.model, None, False), library, device)
     for kind in KINDS:
         first = train_stage(options, preset, kind, None, library, memory, unseen, folder, minutes * SHARES["first"])
         train_stage(options, preset, kind, first, library, None, unseen, folder, minutes * SHARES["second"])
 
 
 def train_stage(
-    options: Options, preset: dict[str, Any], kind: str, start: MeshHeads | None,
-    library: Library, memory: Memory | None, unseen: Library, folder: Path, minutes: float,
+    options: HeadOptions, preset: dict[str, Any], kind: str, start: MeshHeads | None,
+    library: CloudSequences, memory: Memory | None, unseen: CloudSequences, folder: Path, minutes: float,
 ) -> MeshHeads:  # fmt: skip
     """Runs one stage for one kind of heads and returns the averaged heads. The first stage reads `memory`; the second starts from the heads
     of the first."""
@@ -84,7 +95,7 @@ def train_stage(
     if adapted:
         heads.load_state_dict(start.state_dict())
     name = f"heads_{kind}{'_lora' if adapted else ''}"
-    pupil = Student(model, heads, adapted)
+    pupil = HeadStudent(model, heads, adapted)
     checkpoint = f"mesh-heads-{name.removeprefix('heads_').replace('_', '-')}{of_start(options)}"
     training = heads_training(checkpoint, pupil, preset["rates"][adapted], minutes, device, "heads.")
     known, resumed = shipped_row(name, options.base), training.resume(options.fresh)
@@ -114,7 +125,7 @@ def train_stage(
     return heads
 
 
-def of_start(options: Options) -> str:
+def of_start(options: HeadOptions) -> str:
     """Returns what names the checkpoints of heads for other weights than the shipped ones, "" for those."""
     return f"-{hash_of(parts(options.base, 'model'))[:12]}" if options.start else ""
 
@@ -127,7 +138,7 @@ def shipped_row(name: str, folder: Path) -> dict[str, Any] | None:
 
 
 def ship_stage(
-    folder: Path, name: str, pupil: Student, training: Training, preset: str, adapted: bool, unseen: Library, device: str
+    folder: Path, name: str, pupil: HeadStudent, training: Training, preset: str, adapted: bool, unseen: CloudSequences, device: str
 ) -> None:
     """Writes the heads and, in stage two, the adapter with its divergence from the plain backbone."""
     known = lowpoly.read_card(folder).get("heads", {})
@@ -156,9 +167,9 @@ def save_adapter(blocks: nn.Module, folder: Path) -> None:
 
 
 @torch.no_grad()
-def divergence(base: Path, pupil: Student, unseen: Library, device: str) -> dict[str, float]:
+def divergence(base: Path, pupil: HeadStudent, unseen: CloudSequences, device: str) -> dict[str, float]:
     """Returns KL(plain || merged) in nats per token and total variation, mean over sequences of the plain backbone, before any warp."""
-    plain = Student(lowpoly.load_model(base).to(device), pupil.heads, False)
+    plain = HeadStudent(lowpoly.load_model(base).to(device), pupil.heads, False)
     kl, tv = [], []
     for i in range(4):
         points, tokens = (x.to(device) for x in unseen.batch(i))

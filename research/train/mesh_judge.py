@@ -23,9 +23,9 @@ from research import mesh_judge
 from research.mesh_judge import OTHER, MeshJudge
 from research.train.cloud_lessons import CloudRecipe
 from research.train.decision import Measure
-from research.train.loop import Options
+from research.train.loop import RecipeOptions
 from research.worlds.families import FAMILIES
-from research.worlds.families.family import Shape
+from research.worlds.families.family import MeshShape
 from research.worlds.lowpoly_shapes import degrade, family_of, in_boxes, sample_points, stretch
 
 DECIDES = Measure("right", higher=True)
@@ -36,7 +36,7 @@ LATTICE = (24, 64)  # cells along the longest side of a coarse shape
 HELD_OUT = 196  # shapes
 
 
-def shapes(rng: Generator, count: int, held_out: bool = False) -> Iterator[Shape]:
+def shapes(rng: Generator, count: int, held_out: bool = False) -> Iterator[MeshShape]:
     """Yields shapes outside the held-out boxes, of families drawn at random; or inside them, family by family."""
     drawn = [*NAMES, *[OTHER] * (0 if held_out else SHARE - 1)]
     for i in range(count):
@@ -47,7 +47,7 @@ def shapes(rng: Generator, count: int, held_out: bool = False) -> Iterator[Shape
         yield found
 
 
-def coarse(shape: Shape, rng: Generator) -> Shape:
+def coarse(shape: MeshShape, rng: Generator) -> MeshShape:
     """Returns a shape whose corners lie on a lattice, and which lacks up to a fifth of its polygons."""
     cell = float(np.ptp(shape.vertices, axis=0).max()) / rng.uniform(*LATTICE)
     kept = rng.random(len(shape.polygons)) >= rng.uniform(0, 0.2)
@@ -56,7 +56,7 @@ def coarse(shape: Shape, rng: Generator) -> Shape:
     return replace(shape, vertices=rough, polygons=shape.polygons[kept], labels=shape.labels[kept])
 
 
-def cloud_of(shape: Shape, rng: Generator) -> np.ndarray:
+def cloud_of(shape: MeshShape, rng: Generator) -> np.ndarray:
     """Returns a cloud float32 [POINTS, 6] of a shape, upright, from any side, centred in its box."""
     one = stretch(shape, rng)
     if rng.random() < COARSE:
@@ -93,7 +93,7 @@ def held_out_numbers(judge: MeshJudge) -> dict[str, Any]:
     return found
 
 
-def main(options: Options) -> None:
+def main(options: RecipeOptions) -> None:
     """Trains, resumes or exports."""
     CloudRecipe(
         "mesh-judge", mesh_judge.FOLDER, lambda: mesh_judge.load().network, len(NAMES), lesson,

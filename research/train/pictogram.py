@@ -51,7 +51,7 @@ from research.worlds.emoji_scenes import (
     FIRST,
     FONT_NAME,
     LESSONS,
-    Dataset,
+    SceneSettings,
     caption,
     held_out_scenes,
     looks_of_scene,
@@ -82,7 +82,7 @@ KINDS = {"single": 0.25, "several": 0.2, "pair": 0.45, "triple": 0.1}
 
 
 @dataclass
-class Options(lessons_options.Options):
+class PictogramOptions(lessons_options.LessonOptions):
     """The options of this recipe, with the lessons and the sizes that a backbone offers."""
 
     offer: str = field(
@@ -109,7 +109,7 @@ def offered(asked: str, taught: Sequence[int]) -> list[int]:
 class Scenes:
     """Tokenised scenes, new ones and old ones from a pool, which holds tokens int16 [side*side] for each scene and scale."""
 
-    def __init__(self, tokenizer: PictureTokenizer, words: dict[str, int], device: str, lessons: Dataset = FIRST):
+    def __init__(self, tokenizer: PictureTokenizer, words: dict[str, int], device: str, lessons: SceneSettings = FIRST):
         self.tokenizer, self.words, self.device, self.lessons = tokenizer, words, device, lessons
         self.pool: dict[tuple[int, tuple[int, ...]], list[tuple[Scene, Tensor]]] = {}  # by scale and the sizes of looks
         self.sheet = sheet() if lessons.even else None
@@ -181,12 +181,12 @@ class Scenes:
         return scenes, torch.tensor(ids, device=self.device), stacked, looks
 
 
-def sizes_of(scene: Scene, lessons: Dataset) -> tuple[int, ...]:
+def sizes_of(scene: Scene, lessons: SceneSettings) -> tuple[int, ...]:
     """Returns the sizes of the looks that are read with a scene; none where the lessons are not even."""
     return tuple(look.side for look in looks_of_scene(scene)) if lessons.even else ()
 
 
-def alike(seed: int, count: int, sizes: tuple[int, ...], lessons: Dataset) -> list[Scene]:
+def alike(seed: int, count: int, sizes: tuple[int, ...], lessons: SceneSettings) -> list[Scene]:
     """Returns scenes from a seed on whose looks have these sizes, so that their sequences have one length."""
     found: list[Scene] = []
     many = 32 * count if sizes else count
@@ -237,7 +237,7 @@ def disturbed(tokens: Tensor, seed: int) -> Tensor:
     return torch.where(wrong.to(tokens.device), tokens.flatten()[others.to(tokens.device)], tokens)
 
 
-def main(options: Options) -> None:
+def main(options: PictogramOptions) -> None:
     """Trains, resumes or exports."""
     preset = PRESETS[options.preset]
     sides = list(preset["scales"])

@@ -27,7 +27,7 @@ from engine.words.world import CANVAS, Scene
 from research.train import lessons as lessons_options
 from research.train.decision import Measure, prepare, target, trained
 from research.train.loop import Training, argument, half_precision, straight_down, trapezoid
-from research.worlds.emoji_scenes import LESSONS, Dataset, make_scene, render
+from research.worlds.emoji_scenes import LESSONS, SceneSettings, make_scene, render
 
 PRESETS = {
     "cpu": {"batch": 16, "minutes": 40.0, "rate": 1.2e-3, "lessons": "first"},
@@ -45,7 +45,7 @@ STEPS = {  # share of steps; pixels along the side of the picture, and of the wi
 
 
 @dataclass
-class Options(lessons_options.Options):
+class TokenizerOptions(lessons_options.LessonOptions):
     """The options of this recipe, with the lessons and whether to train the decoders only."""
 
     decoders: bool = field(default=False, metadata=argument("keep the shipped encoder, and so all tokens; train only the decoders"))
@@ -57,7 +57,7 @@ def to_tensor(pictures: list[np.ndarray], device: str) -> Tensor:
     return x.contiguous(memory_format=torch.channels_last)
 
 
-def batch(step: int, size: int, device: str, lessons: Dataset) -> Tensor:
+def batch(step: int, size: int, device: str, lessons: SceneSettings) -> Tensor:
     """Returns the pictures of a step, of about as many pixels in every step; the step number draws their kind, and scenes never repeat."""
     r = random.Random(step)
     kind = r.choices(list(STEPS), [share for share, _, _, _ in STEPS.values()])[0]
@@ -107,7 +107,7 @@ def tokens_hash(path: Path) -> str:
     return found.hexdigest()[:16]
 
 
-def main(options: Options) -> None:
+def main(options: TokenizerOptions) -> None:
     """Trains, resumes or exports."""
     from engine.backbones import pictogram
     from engine.networks.weights import read_card, ship

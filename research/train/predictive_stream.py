@@ -27,7 +27,7 @@ from engine.drafters.predictive_stream import folder_of, fresh, is_trained, laye
 from engine.networks.weights import read_card, ship
 from engine.sampling import draw, guide, residual, warp
 from research.train.decision import Measure, prepare, target, trained
-from research.train.feature_draft import TEACHERS, Library, teacher_of
+from research.train.feature_draft import TEACHERS, RecordedSequences, teacher_of
 from research.train.head_lessons import heads_training
 from research.train.loop import argument
 from research.train.teachers import Recorded, Teacher, TeacherOptions, padded
@@ -46,7 +46,7 @@ UNSEEN_ROWS = 192  # predictive rows of each
 
 
 @dataclass
-class Options(TeacherOptions):
+class StreamOptions(TeacherOptions):
     """The options of this recipe, with the attention mask."""
 
     both_ways: bool = field(
@@ -70,7 +70,7 @@ class Frozen:
         return torch.cat([old_keys, keys], 2), torch.cat([old_values, values], 2)
 
 
-class Student(nn.Module):
+class StreamStudent(nn.Module):
     """An adapter on a frozen backbone."""
 
     def __init__(self, teacher: Teacher, causal: bool):
@@ -182,7 +182,7 @@ def window_starts(lengths: list[int], count: int, width: int, rng: Generator) ->
     return sorted(rng.integers(0, room, count).tolist())
 
 
-def main(options: Options) -> None:
+def main(options: StreamOptions) -> None:
     """Trains, resumes or exports the adapter; writes it in peft's format, with its card."""
     preset = PRESETS[options.preset]
     device = options.device
@@ -191,9 +191,9 @@ def main(options: Options) -> None:
         teacher.trainable()
     layers, width = layers_of(teacher.trunk), WIDTHS.get(teacher.name, WIDTH)
     target(options, teacher.folder)
-    seen = Library(teacher.name, teacher, preset["sequences"], preset["batch"], shortest=width + 2)
-    unseen = Library(teacher.name, teacher, UNSEEN, preset["batch"], held_out=True, shortest=width + 2)
-    pupil = Student(teacher, not options.both_ways)
+    seen = RecordedSequences(teacher.name, teacher, preset["sequences"], preset["batch"], shortest=width + 2)
+    unseen = RecordedSequences(teacher.name, teacher, UNSEEN, preset["batch"], held_out=True, shortest=width + 2)
+    pupil = StreamStudent(teacher, not options.both_ways)
     name = f"predictive-stream-{teacher.name}-{teacher.weights_hash}{'-both-ways' if options.both_ways else ''}"
     training = heads_training(name, pupil, RATE, options.minutes_of(preset), device)
     known = known_card(teacher, options)
@@ -235,7 +235,7 @@ def main(options: Options) -> None:
     ship(folder, {}, card, beside=lambda new: write_adapter(new, pupil.lora, teacher.backbone.name, teacher.weights_hash, ALPHA))
 
 
-def known_card(teacher: Teacher, options: Options) -> dict[str, Any] | None:
+def known_card(teacher: Teacher, options: StreamOptions) -> dict[str, Any] | None:
     """Returns the card of the adapter that would be replaced; None if there is none, or if it was trained for other weights, so that the
     backbone refuses to load it."""
     if not is_trained(teacher.folder, options.both_ways):
@@ -244,7 +244,7 @@ def known_card(teacher: Teacher, options: Options) -> dict[str, Any] | None:
     return known if known.get("base", {}).get("weights_hash") == teacher.weights_hash else None
 
 
-def state_of(folder: Path, pupil: Student, teacher: Teacher) -> dict[str, Tensor]:
+def state_of(folder: Path, pupil: StreamStudent, teacher: Teacher) -> dict[str, Tensor]:
     """Returns the adapter in a folder as the pupil's state."""
     shipped = read_stream(folder, teacher.trunk, teacher.backbone.name, teacher.weights_hash).lora
     places = {path: i for i, path in enumerate(shipped.paths)}
@@ -253,7 +253,7 @@ def state_of(folder: Path, pupil: Student, teacher: Teacher) -> dict[str, Tensor
 
 
 @torch.no_grad()
-def acceptance(pupil: Student, recorded: list[Recorded], width: int, vocabulary: int, device: str) -> dict[str, Any]:
+def acceptance(pupil: StreamStudent, recorded: list[Recorded], width: int, vocabulary: int, device: str) -> dict[str, Any]:
     """Returns the probability that a draft is accepted, by position in the window: the mean of sum min(p, q).
 
     fresh : the rows read noise. refused : the window begins one position later, after a rejection; its rows read the drafts of `fresh`, and

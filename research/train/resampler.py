@@ -24,9 +24,9 @@ from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.networks.weights import read_card, read_tensors, ship
 from engine.words.world import Scene
 from research.train.decision import Measure, prepare, target, trained
-from research.train.loop import Options, Training, half_precision
+from research.train.loop import RecipeOptions, Training, half_precision
 from research.train.pictogram_tokenizer import to_tensor
-from research.worlds.emoji_scenes import Dataset, held_out_scenes, lessons_of, render, trained_scenes
+from research.worlds.emoji_scenes import SceneSettings, held_out_scenes, lessons_of, render, trained_scenes
 
 PRESETS = {
     "cpu": {"batch": 16, "minutes": 25.0, "rate": 2e-3, "unseen": 32},
@@ -93,7 +93,7 @@ def _first_guess(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     return (guess == target).float().mean(), chance.mean()
 
 
-def spreads_of(tokenizer: PictureTokenizer, count: int, device: str, lessons: Dataset) -> dict[int, float]:
+def spreads_of(tokenizer: PictureTokenizer, count: int, device: str, lessons: SceneSettings) -> dict[int, float]:
     """Returns the s with the fewest nats on trained scenes by factor, over all pairs of that factor."""
     resampler, total = PictureResampler(tokenizer), {}
     sides = tuple(sorted({side for pair in PAIRS for side in pair}))
@@ -105,7 +105,7 @@ def spreads_of(tokenizer: PictureTokenizer, count: int, device: str, lessons: Da
     return {factor: round(min(nats, key=nats.get), 4) for factor, nats in total.items()}
 
 
-def main(options: Options) -> None:
+def main(options: RecipeOptions) -> None:
     """Trains, resumes or exports."""
     preset = PRESETS[options.preset]
     device = options.device
@@ -148,7 +148,7 @@ def with_prefix(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def ship_samplers(
-    folder: Path, training: Training, samplers: Samplers, spreads: Mapping[int, float], options: Options, tokens: str | None
+    folder: Path, training: Training, samplers: Samplers, spreads: Mapping[int, float], options: RecipeOptions, tokens: str | None
 ) -> None:
     """Writes the averaged networks and their entry in the card."""
     tensors = {name.removeprefix("networks."): tensor for name, tensor in training.averaged.items()}

@@ -20,7 +20,7 @@ from engine.drafters.spatial_heads import NAME, SpatialHeads, weights_file
 from engine.networks.weights import ship
 from engine.sampling import guide, warp
 from research.train.decision import Measure, prepare, target, trained
-from research.train.feature_draft import NOISE, Library, loss_of_states, teacher_of, together
+from research.train.feature_draft import NOISE, RecordedSequences, loss_of_states, teacher_of, together
 from research.train.loop import Training
 from research.train.teachers import Recorded, Teacher, TeacherOptions
 
@@ -148,8 +148,8 @@ def main(options: TeacherOptions) -> None:
     device = options.device
     teacher = teacher_of(options.backbone, device, options.prompts)
     target(options, teacher.folder)
-    seen = Library(teacher.name, teacher, preset["sequences"], preset["batch"])
-    unseen = Library(teacher.name, teacher, UNSEEN, preset["batch"], held_out=True)
+    seen = RecordedSequences(teacher.name, teacher, preset["sequences"], preset["batch"])
+    unseen = RecordedSequences(teacher.name, teacher, UNSEEN, preset["batch"], held_out=True)
     heads = SpatialHeads(teacher.width, 6 * teacher.width // 5, guided=is_affine(teacher))
     begin(heads, teacher)
     name = f"spatial-heads-{teacher.name}-{teacher.weights_hash}"

@@ -19,7 +19,7 @@ from engine.cache import KVCache
 from engine.layout import Layout, Line, Raster
 from engine.mesh.coverage import CoverageState
 from engine.networks.local_reader import LocalRows
-from engine.networks.mesh_decoder import Reading
+from engine.networks.mesh_decoder import CloudReading
 from engine.networks.transformer import causal
 from engine.networks.vq import FACTOR
 from engine.sampling import draw, guide, warp
@@ -50,7 +50,7 @@ class Recorded:
 
 
 @dataclass
-class TeacherOptions(loop.Options):
+class TeacherOptions(loop.RecipeOptions):
     """The options of a recipe that learns from a backbone."""
 
     backbone: str = field(default="pictogram", metadata=loop.argument("pictogram, lowpoly, or an imported model", metavar="NAME|PATH"))
@@ -237,7 +237,7 @@ class MeshTeacher(Teacher):
         self.table = self.model.decoder.table()
         self.vocabulary, self.trunk = s.vocabulary, self.model.decoder
         self.linear = ("query_key_value", "query", "out", "value_gate")
-        self._newest: tuple[Tensor, Reading] | None = None
+        self._newest: tuple[Tensor, CloudReading] | None = None
 
     def questions(self, count: int, held_out: bool) -> Tensor:
         """Returns points [count, N, 6], as many as lowpoly reads, of shapes that face any side, as those that lowpoly learned from."""
@@ -249,7 +249,7 @@ class MeshTeacher(Teacher):
         return collate([sample_of(turned(s, rng)) for s in shapes], rng, 0.0, self.backbone.points)[0]
 
     @torch.no_grad()
-    def _read(self, said: Tensor) -> Reading:
+    def _read(self, said: Tensor) -> CloudReading:
         """What the model reads of point clouds; the newest is kept, because a step of the stream asks four times for the same."""
         if self._newest is None or self._newest[0] is not said:
             self._newest = said, self.model.read(said.to(self.table.device))

@@ -20,9 +20,9 @@ from engine.recognition.network import FEATURES, POINTS, features
 from engine.recognition.up import Upright, turned
 from research.train.cloud_lessons import CloudRecipe
 from research.train.decision import Measure
-from research.train.loop import Options
+from research.train.loop import RecipeOptions
 from research.worlds.arrangements import arranged
-from research.worlds.lowpoly_shapes import AXES, Shape, alike_up, held_out_shapes, oriented, sample_points, training_shapes
+from research.worlds.lowpoly_shapes import AXES, MeshShape, alike_up, held_out_shapes, oriented, sample_points, training_shapes
 
 DECIDES = Measure("right_boxes", higher=True)
 HELD_OUT = {"boxes": 188, "families": 32}  # shapes
@@ -39,7 +39,7 @@ def lesson(number: int, size: int) -> tuple[Tensor, Tensor]:
     return features(stands.flatten(0, 2)).view(size, len(AXES), FEATURES), torch.tensor(axes)
 
 
-def right(judge: Upright, shape: Shape, seed: int) -> bool:
+def right(judge: Upright, shape: MeshShape, seed: int) -> bool:
     """Returns whether a shape, sampled cleanly, stands right on the axis that is answered; the same in all six orientations."""
     cloud = sample_points(shape.vertices, shape.faces, 4096, np.random.default_rng(seed))
     return int(judge.chances(cloud).argmax()) in alike_up(shape)
@@ -58,7 +58,7 @@ def held_out_numbers(judge: Upright) -> dict[str, Any]:
     return found
 
 
-def main(options: Options) -> None:
+def main(options: RecipeOptions) -> None:
     """Trains, resumes or exports."""
     CloudRecipe(
         "upright", up.FOLDER, lambda: up.load().network, 1, lesson, lambda network: held_out_numbers(Upright(network)), DECIDES,

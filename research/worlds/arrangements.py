@@ -10,13 +10,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.random import Generator
 
-from research.worlds.families.family import Shape
+from research.worlds.families.family import MeshShape
 from research.worlds.solids import Solid, box, circle, prism
 
 FLAT = (0.02, 0.14)  # thickness of a tile, in its width
 
 
-def joined(one: Shape, other: Shape) -> Shape:
+def joined(one: MeshShape, other: MeshShape) -> MeshShape:
     """Two shapes as one, named after the first."""
     width = max(one.polygons.shape[1], other.polygons.shape[1])
     moved = np.where(other.polygons >= 0, other.polygons + len(one.vertices), -1)
@@ -28,14 +28,14 @@ def joined(one: Shape, other: Shape) -> Shape:
     )  # fmt: skip
 
 
-def of_solid(solid: Solid, name: str) -> Shape:
+def of_solid(solid: Solid, name: str) -> MeshShape:
     """A solid as a shape of one part."""
     width = max(map(len, solid.polygons))
     polygons = np.array([(*polygon, *(-1,) * (width - len(polygon))) for polygon in solid.polygons], np.int64)
-    return Shape(np.asarray(solid.points, np.float64), polygons, np.zeros(len(polygons), np.int64), (name,), name, {})
+    return MeshShape(np.asarray(solid.points, np.float64), polygons, np.zeros(len(polygons), np.int64), (name,), name, {})
 
 
-def tile(rng: Generator, width: float = 10.0) -> Shape:
+def tile(rng: Generator, width: float = 10.0) -> MeshShape:
     """A flat box or prism whose upper side is at y = 0, with up to four small blocks on it."""
     thick = width * rng.uniform(*FLAT)
     sides = int(rng.choice([4, 6, 8, 12]))
@@ -48,7 +48,7 @@ def tile(rng: Generator, width: float = 10.0) -> Shape:
     return found
 
 
-def arranged(shape: Shape, other: Shape, rng: Generator) -> Shape:
+def arranged(shape: MeshShape, other: MeshShape, rng: Generator) -> MeshShape:
     """A shape on a tile, beside another shape, or a tile alone, in equal shares."""
     low, high = shape.vertices.min(0), shape.vertices.max(0)
     wide = float((high - low)[[0, 2]].max())

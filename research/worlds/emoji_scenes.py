@@ -35,7 +35,7 @@ from engine.words.world import (
     SIZE_WORDS,
     THING,
     Boxes,
-    Group,
+    ObjectGroup,
     Scene,
     background,
     font_path,
@@ -56,7 +56,7 @@ STYLED = 0.25  # the share of styled scenes in a world that has styles
 
 
 @dataclass(frozen=True)
-class Dataset:
+class SceneSettings:
     """What scenes are made of: objects, counts (drawn as often as they are listed), relations and styles.
 
     even : objects without a word for their size are as large in company as alone, and several of them stand in a square, so that a model
@@ -70,8 +70,8 @@ class Dataset:
     even: bool = False
 
 
-WORLD = Dataset()  # everything; the tokenizer is trained on it
-FIRST = Dataset(TAUGHT, (2, 2, 3, 3, 4), ("above", "below", "left of", "right of", "beside"), ("",))  # can be trained on a CPU
+WORLD = SceneSettings()  # everything; the tokenizer is trained on it
+FIRST = SceneSettings(TAUGHT, (2, 2, 3, 3, 4), ("above", "below", "left of", "right of", "beside"), ("",))  # can be trained on a CPU
 COMMON_WORLD = replace(FIRST, objects=COMMON, even=True)  # the common nouns, with the captions of FIRST
 LESSONS = {"first": FIRST, "common": COMMON_WORLD, "world": WORLD}
 
@@ -79,7 +79,7 @@ LESSONS = {"first": FIRST, "common": COMMON_WORLD, "world": WORLD}
 # --- making a scene ---------------------------------------------------------------------------------------------------
 
 
-def make_scene(seed: int, lessons: Dataset = WORLD, kinds: dict[str, float] = KINDS) -> Scene:
+def make_scene(seed: int, lessons: SceneSettings = WORLD, kinds: dict[str, float] = KINDS) -> Scene:
     """The scene of a seed, made from `lessons`; `kinds` gives the probability of each kind of scene."""
     names = lessons.objects
     r = random.Random(seed)
@@ -102,11 +102,11 @@ def make_scene(seed: int, lessons: Dataset = WORLD, kinds: dict[str, float] = KI
     return Scene(groups, relation, background, boxes, texture, style)
 
 
-def _group(r: random.Random, names: Sequence[str], count: int, sized: float) -> Group:
+def _group(r: random.Random, names: Sequence[str], count: int, sized: float) -> ObjectGroup:
     name = r.choice(names)
     size = r.choice(["small", "large"]) if r.random() < sized else ""
     colour = r.choice(list(HUES)) if name in COLOURED and r.random() < 0.6 else ""
-    return Group(name, count, size, "" if COLOURED.get(name) == colour else colour)
+    return ObjectGroup(name, count, size, "" if COLOURED.get(name) == colour else colour)
 
 
 def _lattice(r: random.Random, low: int, high: int) -> int:
@@ -114,7 +114,7 @@ def _lattice(r: random.Random, low: int, high: int) -> int:
     return r.randrange(-(-low // LATTICE), high // LATTICE + 1) * LATTICE
 
 
-def _place(groups: tuple[Group, ...], relation: str, r: random.Random, even: bool) -> Boxes:
+def _place(groups: tuple[ObjectGroup, ...], relation: str, r: random.Random, even: bool) -> Boxes:
     sides = EVEN_SIDES if even else SIDES
     if len(groups) == 1:
         return _alone(groups[0], r, sides, even)
@@ -134,10 +134,10 @@ def _place(groups: tuple[Group, ...], relation: str, r: random.Random, even: boo
 
 
 @dataclass(frozen=True)
-class Line:
+class ObjectLine:
     """One object, or two equal ones in a line: side by side, or one above the other (`down`), `side` pixels each."""
 
-    group: Group
+    group: ObjectGroup
     side: int
     down: bool = False
 
@@ -153,11 +153,11 @@ class Line:
         return [(g.name, g.colour, left + (0 if self.down else step), top + (step if self.down else 0), self.side) for step in steps]
 
 
-def _line(g: Group, sides: Mapping[str, int], relation: str, even: bool) -> Line:
+def _line(g: ObjectGroup, sides: Mapping[str, int], relation: str, even: bool) -> ObjectLine:
     """How a group stands in a pair: two of a kind are small ones side by side or, where the lessons are even, full ones across the pair."""
     if g.count == 1 or not even:
-        return Line(g, sides[g.size] if g.count == 1 else sides["small"])
-    return Line(g, sides[""], down=relation in ("left of", "right of", "beside"))
+        return ObjectLine(g, sides[g.size] if g.count == 1 else sides["small"])
+    return ObjectLine(g, sides[""], down=relation in ("left of", "right of", "beside"))
 
 
 def _square(members: Sequence[tuple[str, str]], r: random.Random) -> Boxes:
@@ -167,7 +167,7 @@ def _square(members: Sequence[tuple[str, str]], r: random.Random) -> Boxes:
     return tuple((name, colour, left + x, top + y, 48) for (name, colour), (x, y) in zip(members, places, strict=True))
 
 
-def _alone(g: Group, r: random.Random, sides: Mapping[str, int], even: bool) -> Boxes:
+def _alone(g: ObjectGroup, r: random.Random, sides: Mapping[str, int], even: bool) -> Boxes:
     if g.count == 1:
         unsaid = "large" if even else r.choice(["", "large"]) if not g.size else ""  # without a word for its size it is, or may be, large
         side = sides[g.size or unsaid]
@@ -184,7 +184,7 @@ def _alone(g: Group, r: random.Random, sides: Mapping[str, int], even: bool) -> 
     return tuple((g.name, g.colour, left + pitch * i, top, side) for i in range(g.count))
 
 
-def _apart(lines: Sequence[Line], leading: int, axis: int, low: int, r: random.Random) -> Boxes:
+def _apart(lines: Sequence[ObjectLine], leading: int, axis: int, low: int, r: random.Random) -> Boxes:
     """Two groups one after the other along an axis (0: left to right, 1: top to bottom), group `leading` first.
 
     Across the axis both are centred on one line, between `low` and 80 pixels.
@@ -205,7 +205,7 @@ def _apart(lines: Sequence[Line], leading: int, axis: int, low: int, r: random.R
     return tuple(found)
 
 
-def _stacked(lines: Sequence[Line], r: random.Random) -> Boxes:
+def _stacked(lines: Sequence[ObjectLine], r: random.Random) -> Boxes:
     """The first group standing on the second."""
     (wide, high), (width, height) = (line.extent for line in lines)
     top = _lattice(r, 0, CANVAS - high - height)
@@ -214,7 +214,7 @@ def _stacked(lines: Sequence[Line], r: random.Random) -> Boxes:
     return tuple(lines[0].at(above, top) + lines[1].at(left, top + high))
 
 
-def _overlapping(lines: Sequence[Line], r: random.Random) -> Boxes:
+def _overlapping(lines: Sequence[ObjectLine], r: random.Random) -> Boxes:
     """The first group half hidden by the second, which stands lower and to one side."""
     (wide, high), (width, height) = (line.extent for line in lines)
     down, aside = high // 2 // LATTICE * LATTICE, wide // 2 // LATTICE * LATTICE
@@ -226,22 +226,22 @@ def _overlapping(lines: Sequence[Line], r: random.Random) -> Boxes:
     return tuple(lines[0].at(end - wide, top) + lines[1].at(end - aside - width, top + down))
 
 
-def lessons_of(card: Mapping[str, Any]) -> Dataset:
+def lessons_of(card: Mapping[str, Any]) -> SceneSettings:
     """The lessons that a model was trained on, from its card."""
     return LESSONS[card.get("lessons", "first")]
 
 
-def trained_scenes(seed: int, count: int, kinds: dict[str, float] = KINDS, lessons: Dataset = FIRST) -> list[Scene]:
+def trained_scenes(seed: int, count: int, kinds: dict[str, float] = KINDS, lessons: SceneSettings = FIRST) -> list[Scene]:
     """`count` scenes from seed `seed` on, without held-out combinations."""
     return _first(seed, count, False, kinds, lessons)
 
 
-def held_out_scenes(count: int, lessons: Dataset = FIRST) -> list[Scene]:
+def held_out_scenes(count: int, lessons: SceneSettings = FIRST) -> list[Scene]:
     """The first `count` scenes of a fixed range of seeds whose combination is never trained."""
     return _first(2**40, count, True, KINDS, lessons)
 
 
-def held_out_pairs(count: int, lessons: Dataset = FIRST) -> list[tuple[Scene, str]]:
+def held_out_pairs(count: int, lessons: SceneSettings = FIRST) -> list[tuple[Scene, str]]:
     """Held-out scenes, each combination once, with a caption each; for benchmarks and contact sheets."""
     first: dict[str, tuple[Scene, str]] = {}
     for i, scene in enumerate(held_out_scenes(8 * count, lessons)):
@@ -249,12 +249,12 @@ def held_out_pairs(count: int, lessons: Dataset = FIRST) -> list[tuple[Scene, st
     return list(first.values())[:count]
 
 
-def held_out_prompts(count: int, lessons: Dataset = FIRST) -> list[str]:
+def held_out_prompts(count: int, lessons: SceneSettings = FIRST) -> list[str]:
     """The captions of `held_out_pairs`."""
     return [text for _, text in held_out_pairs(count, lessons)]
 
 
-def _first(seed: int, count: int, held_out: bool, kinds: dict[str, float], lessons: Dataset) -> list[Scene]:
+def _first(seed: int, count: int, held_out: bool, kinds: dict[str, float], lessons: SceneSettings) -> list[Scene]:
     found: list[Scene] = []
     while len(found) < count:
         scene = make_scene(seed, lessons, kinds)
@@ -283,7 +283,7 @@ def caption(scene: Scene, seed: int, placed: bool = True) -> str:
     return text + _say_background(scene.background, r) if placed else text
 
 
-def _say(g: Group, r: random.Random) -> str:
+def _say(g: ObjectGroup, r: random.Random) -> str:
     name = r.choice(names_of(g.name)) if r.random() < 0.35 else g.name
     colour = g.colour or (COLOURED[g.name] if g.name in COLOURED and r.random() < 0.5 else "")
     adjectives = [w for w in (r.choice(SIZE_WORDS[g.size]), colour) if w]
@@ -305,7 +305,7 @@ def _say_background(background: str, r: random.Random) -> str:
 
 
 @lru_cache(maxsize=4)
-def vocabulary(lessons: Dataset = FIRST) -> tuple[str, ...]:
+def vocabulary(lessons: SceneSettings = FIRST) -> tuple[str, ...]:
     """Every word that a caption of these lessons can contain, sorted."""
     said: list[str] = ["a", "an", "the", "and", "on", "background", "one", "1"]
     said += [word for count in lessons.several for word in (COUNTS[count], str(count))]

@@ -17,7 +17,7 @@ from engine.errors import BadPrompt
 from engine.mesh.frame import SIDE, UP
 from engine.mesh.rotation import rotation
 from research.worlds.families import FAMILIES
-from research.worlds.families.family import Family, Shape
+from research.worlds.families.family import MeshShape, ShapeFamily
 
 HELD_OUT_FAMILIES = ("gear", "snowman")
 TRAINED_FAMILIES = tuple(name for name in FAMILIES if name not in HELD_OUT_FAMILIES)
@@ -27,7 +27,7 @@ SHARES = {  # drawn as often as this many other families: each assembly is a dif
 }  # fmt: skip
 
 
-def family_of(name: str) -> Family:
+def family_of(name: str) -> ShapeFamily:
     """A family by name; raises BadPrompt."""
     if name not in FAMILIES:
         raise BadPrompt(f"There is no family '{name}'. There are: {', '.join(FAMILIES)}.")
@@ -39,23 +39,23 @@ def _generator(*key: int | str) -> Generator:
     return Generator(PCG64([int.from_bytes(part.encode(), "big") if isinstance(part, str) else part for part in key]))
 
 
-def shape(family: str, seed: int, detail: int = 0) -> Shape:
+def shape(family: str, seed: int, detail: int = 0) -> MeshShape:
     """The shape of a family and a seed >= 0, held out or not."""
     return family_of(family)(_generator("shape", family, seed), detail)
 
 
-def in_boxes(shape: Shape) -> bool:
+def in_boxes(shape: MeshShape) -> bool:
     """Whether a shape lies in one of its family's two held-out boxes."""
     boxes = family_of(shape.family).held_out
     return any(all(shape.parameters[name] in values for name, values in box.items()) for box in boxes)
 
 
-def held_out(shape: Shape) -> bool:
+def held_out(shape: MeshShape) -> bool:
     """Whether this shape is never trained: its family is held out, or it lies in one of the family's two held-out boxes."""
     return in_boxes(shape) or shape.family in HELD_OUT_FAMILIES
 
 
-def training_shapes(first_seed: int, count: int, families: Sequence[str] = TRAINED_FAMILIES, detail: int = 0) -> Iterator[Shape]:
+def training_shapes(first_seed: int, count: int, families: Sequence[str] = TRAINED_FAMILIES, detail: int = 0) -> Iterator[MeshShape]:
     """`count` shapes that are not held out, each a function of its own seed, first_seed, first_seed + 1, ..."""
     drawn = [name for name in families for _ in range(SHARES.get(name, 1))]
     for seed in range(first_seed, first_seed + count):
@@ -69,7 +69,7 @@ def training_shapes(first_seed: int, count: int, families: Sequence[str] = TRAIN
         yield candidate
 
 
-def held_out_shapes(count: int, kind: str = "boxes", detail: int = 0) -> list[Shape]:
+def held_out_shapes(count: int, kind: str = "boxes", detail: int = 0) -> list[MeshShape]:
     """`count` different shapes that are never trained, family by family: kind "boxes" of trained families, or whole "families"."""
     if kind not in ("boxes", "families"):
         raise BadPrompt(f"Shapes are held out by 'boxes' or by 'families', not by '{kind}'.")
@@ -77,7 +77,7 @@ def held_out_shapes(count: int, kind: str = "boxes", detail: int = 0) -> list[Sh
     return [held_out_shape(names[i % len(names)], i, detail) for i in range(count)]
 
 
-def held_out_shape(family: str, number: int, detail: int = 0) -> Shape:
+def held_out_shape(family: str, number: int, detail: int = 0) -> MeshShape:
     """The held-out shape of a family and a number >= 0."""
     rng = _generator("held out", number)
     candidate = family_of(family)(rng, detail)
@@ -89,7 +89,7 @@ def held_out_shape(family: str, number: int, detail: int = 0) -> Shape:
 # --- augmentation -----------------------------------------------------------------------------------------------------
 
 
-def stretch(shape: Shape, rng: Generator) -> Shape:
+def stretch(shape: MeshShape, rng: Generator) -> MeshShape:
     """A variant in the same pose, made before tokens: every axis is scaled by a factor of its own, 0.75 to 1.25.
 
     The lattices of the families hold so few shapes that a small model memorises them; stretched, no shape comes twice.
@@ -97,13 +97,13 @@ def stretch(shape: Shape, rng: Generator) -> Shape:
     return replace(shape, vertices=shape.vertices * rng.uniform(0.75, 1.25, 3))
 
 
-def turned(shape: Shape, rng: Generator) -> Shape:
+def turned(shape: MeshShape, rng: Generator) -> MeshShape:
     """A stretched variant that faces the front, the right, the back or the left, because files seldom say which way is the front."""
     one = stretch(shape, rng)
     return replace(one, vertices=one.vertices @ rotation(90.0 * rng.integers(4)).T)
 
 
-def augment(shape: Shape, rng: Generator) -> Shape:
+def augment(shape: MeshShape, rng: Generator) -> MeshShape:
     """A variant, made before tokens: mirrored, stretched, turned about y; a tenth of them jittered.
 
     A fifth are turned by any angle, the others by quarter turns.
@@ -220,7 +220,7 @@ AXES = tuple(UP)  # the index of an axis is the answer of `oriented`
 
 
 def oriented(
-    shape: Shape, rng: Generator, count: int = 4096, degraded: float = 0.7, loose: float = 0.2, tilted: float = 0.0
+    shape: MeshShape, rng: Generator, count: int = 4096, degraded: float = 0.7, loose: float = 0.2, tilted: float = 0.0
 ) -> tuple[np.ndarray, int]:
     """A cloud float32 [count, 6] of a shape in one of six orientations, and the axis of the cloud that is up, an index into `AXES`.
 
@@ -243,7 +243,7 @@ def oriented(
     return np.concatenate([places, normals], 1).astype(np.float32), axis
 
 
-def alike_up(shape: Shape) -> tuple[int, ...]:
+def alike_up(shape: MeshShape) -> tuple[int, ...]:
     """Indices into `AXES` of the directions that could equally be up: stood on each, the shape looks the same from some side. Includes +y.
 
     Any of these answers is correct: a barrel looks the same upside down.

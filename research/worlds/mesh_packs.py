@@ -1,6 +1,6 @@
 """Meshes by artists to learn from: a folder of files, one folder a pack, or one .npz archive of many meshes.
 
-A mesh becomes a `Shape`: coplanar triangles are joined to convex polygons, whose diagonals the rule of `split` then chooses, because the
+A mesh becomes a `MeshShape`: coplanar triangles are joined to convex polygons, whose diagonals `split` then chooses, because the
 diagonals that an exporter chose cannot be known from a cloud. A mesh of more faces than the model writes becomes several shapes: groups of
 its connected parts, and the whole reduced by quadric error (Garland and Heckbert, 1997). Whole packs are held out, never single meshes.
 
@@ -22,7 +22,7 @@ from scipy.sparse.csgraph import connected_components
 from engine.errors import BadFile, BadPrompt
 from engine.mesh.read import READERS, read
 from engine.mesh.surface import areas
-from research.worlds.families.family import Shape
+from research.worlds.families.family import MeshShape
 
 MOST_FACES = 400  # of a shape; nearly all of these fit in the 1,024 tokens of the model
 FEWEST_FACES = 4
@@ -45,8 +45,8 @@ class PackMesh:
 class MeshPacks:
     """Shapes of packs, by purpose; `trained` and `held_out` share no pack."""
 
-    trained: tuple[Shape, ...]
-    held_out: tuple[Shape, ...]
+    trained: tuple[MeshShape, ...]
+    held_out: tuple[MeshShape, ...]
     trained_packs: tuple[str, ...]
     held_out_packs: tuple[str, ...]
 
@@ -101,7 +101,7 @@ def _folder(path: Path) -> Iterator[PackMesh]:
             yield PackMesh(file.stem, parts[0] if len(parts) > 1 else path.name, source.frame.to_model(vertices), faces)
 
 
-def shapes_of(mesh: PackMesh, rng: Generator) -> list[Shape]:
+def shapes_of(mesh: PackMesh, rng: Generator) -> list[MeshShape]:
     """The shapes that a mesh teaches: itself, or groups of its parts and the reduced whole if it has more than MOST_FACES faces."""
     whole = mesh.vertices, mesh.faces
     if len(mesh.faces) <= MOST_FACES:
@@ -110,7 +110,7 @@ def shapes_of(mesh: PackMesh, rng: Generator) -> list[Shape]:
         surfaces = [group for _ in range(GROUPS) if (group := _parts_near(whole, rng)) is not None]
         surfaces.append(reduced(whole, int(rng.integers(MOST_FACES // 3, MOST_FACES + 1))))
     return [
-        Shape(
+        MeshShape(
             vertices, polygons, np.zeros(len(polygons), np.int64), ("mesh",), mesh.pack, {"name": mesh.name, "whole": faces is mesh.faces}
         )
         for vertices, faces in surfaces

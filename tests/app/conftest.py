@@ -19,7 +19,7 @@ from engine.drafters.feature_draft import NAME, FeatureDrafter, weights_file
 from engine.drafters.mesh_heads import MeshHeads
 from engine.drafters.predictive_stream import folder_of, fresh, write_adapter
 from engine.mesh.bpt_tokens import BPT
-from engine.networks.mesh_decoder import MeshModel, Settings
+from engine.networks.mesh_decoder import MeshModel, MeshSettings
 from engine.networks.mesh_decoder import describe as describe_model
 from engine.networks.vq import PictureTokenizer
 from engine.networks.weights import ship, split
@@ -90,7 +90,7 @@ def picto(picto_folder: Path) -> Pictogram:
 def lowpoly_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same for meshes, with draft heads. Its meshes are nonsense, and long enough to be touched while they grow."""
     torch.manual_seed(3)
-    settings = Settings(
+    settings = MeshSettings(
         layers=4, width=64, heads=2, inner=128, length=MESH_TOKENS, memories=2, encoder_width=32, encoder_blocks=1, latents=9
     )  # fmt: skip
     model = MeshModel(settings)

@@ -30,7 +30,7 @@ from engine.backbones.lowpoly import Mesh
 from engine.errors import MissingWeights
 from engine.mesh.bpt_tokens import BPT
 from engine.mesh.read import read
-from engine.nearest import Tried
+from engine.nearest import TriedSeed
 from engine.tuning.prepare import to_stderr_once
 from tests.app.boards import CHAIR, mesh_run, played
 from tests.app.race_page import FACES, VIEW, RacePage, finish, move, take
@@ -209,9 +209,9 @@ def test_examples_are_small_clouds_with_normals_that_point_up(tmp_path):
 # ---------------------------------------------------------------- the best of several seeds
 
 
-def tried(seed: int, chamfer: float | None) -> Tried:
+def tried(seed: int, chamfer: float | None) -> TriedSeed:
     """A seed and how far its mesh is."""
-    return Tried(seed, SimpleNamespace(), {"chamfer": chamfer})
+    return TriedSeed(seed, SimpleNamespace(), {"chamfer": chamfer})
 
 
 def test_what_is_said_of_seeds_names_the_nearest_and_the_middle_one():

@@ -17,7 +17,7 @@ from app import cli
 from engine import converting
 from engine.backbones import imported, load, resolve
 from engine.checkpoints import families, writing
-from engine.converting import Progress, convert, look, remove
+from engine.converting import ImportProgress, convert, look, remove
 from engine.core import Prompt, Sampling
 from engine.errors import BadFile, BadOutput, ForetokenError, MissingWeights, NotSupported
 from engine.methods import METHODS
@@ -55,7 +55,7 @@ def folder(original: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(original, tmp_path / "changed"))
 
 
-def finished(path: Path, out: Path | None = None) -> tuple[Path, list[Progress]]:
+def finished(path: Path, out: Path | None = None) -> tuple[Path, list[ImportProgress]]:
     """The folder of an import, and its progress."""
     steps = list(convert(path, out))
     assert steps[-1].folder is not None

@@ -84,15 +84,15 @@ class Loader:
 
 
 @pytest.fixture
-def shelf(monkeypatch: pytest.MonkeyPatch) -> loading.Shelf:
+def shelf(monkeypatch: pytest.MonkeyPatch) -> loading.BackboneStore:
     """An empty shelf, which `load` uses."""
-    empty = loading.Shelf()
+    empty = loading.BackboneStore()
     monkeypatch.setattr(loading, "_SHELF", empty)
     return empty
 
 
 @pytest.fixture
-def loader(shelf: loading.Shelf, monkeypatch: pytest.MonkeyPatch) -> Loader:
+def loader(shelf: loading.BackboneStore, monkeypatch: pytest.MonkeyPatch) -> Loader:
     """What the empty shelf loads with."""
     counting = Loader()
     monkeypatch.setattr(backbones, "load", counting)
@@ -125,7 +125,7 @@ def test_a_folder_is_known_by_its_card_and_is_one_however_it_is_written(
     assert engine.load("lowpoly") is not first
 
 
-def test_the_shipped_folder_can_be_loaded(shelf: loading.Shelf) -> None:
+def test_the_shipped_folder_can_be_loaded(shelf: loading.BackboneStore) -> None:
     from engine import assets
 
     assert engine.load(assets.models() / "lowpoly").name == "lowpoly"

@@ -17,9 +17,9 @@ from engine.core import Backbone, Knobs, Method, Prompt, Sequence, Step
 from engine.dispatch.choice import REFERENCE, VARIABLE
 from engine.errors import BadPrompt, NotSupported
 from engine.kernels.cpu.library import built, native
-from engine.many import USUAL, Ended, generate_many, usual
+from engine.many import USUAL, EndedRun, generate_many, usual
 from engine.methods import find
-from engine.networks.trunk import Asked
+from engine.networks.trunk import PassArguments
 from engine.noise import Noise
 from engine.run import Run, generate
 from research.exactness.toy import Toy
@@ -67,7 +67,7 @@ def alone(backbone: Backbone, name: str, prompts: list[Prompt], **knobs: Any) ->
     return [generate(backbone, method, prompt, {**preset, **knobs}).finish() for prompt in prompts]
 
 
-def many(backbone: Backbone, name: str, prompts: list[Prompt], at_once: int = 3, **knobs: Any) -> list[Ended]:
+def many(backbone: Backbone, name: str, prompts: list[Prompt], at_once: int = 3, **knobs: Any) -> list[EndedRun]:
     """The runs at once, in the order of their prompts."""
     method, preset = find(name)
     return sorted(generate_many(backbone, method, prompts, {**preset, **knobs}, at_once), key=lambda each: each.index)
@@ -83,7 +83,7 @@ def numbers(values: Any) -> list[float] | None:
     return None if values is None else torch.as_tensor(values).tolist()
 
 
-def assert_same(together: list[Ended], runs: list[Run]) -> None:
+def assert_same(together: list[EndedRun], runs: list[Run]) -> None:
     """Every run has the tokens and the trace of the run alone."""
     assert [each.index for each in together] == list(range(len(runs)))
     for each, run in zip(together, runs, strict=True):
@@ -98,7 +98,7 @@ class Counter:
         self.sizes: list[int] = []
         plain = trunk.together
 
-        def counted(own: Any, asked: list[Asked]) -> Any:
+        def counted(own: Any, asked: list[PassArguments]) -> Any:
             found = plain(own, asked)
             if found is not None:
                 self.sizes.append(len(asked))
@@ -110,7 +110,7 @@ class Counter:
 # --- equality ---------------------------------------------------------------------------------------------------------
 
 half = pytest.mark.skipif(native(torch.bfloat16) is None, reason="native functions do not run in bfloat16 here")
-TRUNKS = {"pictogram": pictogram._Trunk, "lowpoly": lowpoly._Trunk}
+TRUNKS = {"pictogram": pictogram._PictogramTrunk, "lowpoly": lowpoly._LowpolyTrunk}
 EQUAL = [
     *(("pictogram", "float32", name, knobs) for name, knobs in (
         ("ar", {}), ("sjdpp", {}), ("sjdpp", {"verify": "match seed", "window": 6}), ("adt_tree", {}), ("zipar", {}),
@@ -143,7 +143,7 @@ def test_passes_of_another_scale_or_with_an_adapter_work_too(pictures: Backbone,
 def test_passes_that_are_not_joined_are_computed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, REFERENCE)
     backbone = load("pictogram", device="cpu", dtype="float32")
-    runs, counter = alone(backbone, "sjdpp", captions(backbone, 2)), Counter(monkeypatch, pictogram._Trunk)
+    runs, counter = alone(backbone, "sjdpp", captions(backbone, 2)), Counter(monkeypatch, pictogram._PictogramTrunk)
     assert_same(many(backbone, "sjdpp", captions(backbone, 2)), runs)
     assert counter.sizes == []
 
@@ -248,10 +248,10 @@ def test_what_goes_wrong_in_a_run_ends_only_this_run(pictures: Backbone, begun: 
 
 
 def test_what_goes_wrong_in_a_joined_pass_is_raised_in_its_runs(pictures: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(own: Any, asked: list[Asked]) -> None:
+    def broken(own: Any, asked: list[PassArguments]) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(pictogram._Trunk, "together", broken)
+    monkeypatch.setattr(pictogram._PictogramTrunk, "together", broken)
     ended = many(pictures, "ar", captions(pictures, 3), at_once=2)
     assert [type(each.error) for each in ended[:2]] == [ZeroDivisionError] * 2
     assert ended[2].error is None and ended[2].run.finished  # the last one is alone

@@ -18,10 +18,10 @@ from engine.run import generate
 from tests.engine.backbones import tiny
 
 
-def made(seed: int, chamfer: float | None) -> nearest.Tried:
+def made(seed: int, chamfer: float | None) -> nearest.TriedSeed:
     """A mesh at a distance."""
     empty = Mesh(np.zeros((0, 3), np.float32), np.zeros((0, 3), np.int64), parse([]))
-    return nearest.Tried(seed, empty, {"chamfer": chamfer})
+    return nearest.TriedSeed(seed, empty, {"chamfer": chamfer})
 
 
 def test_the_nearest_has_the_smallest_distance_and_a_face() -> None:

@@ -12,7 +12,7 @@ from engine.mesh.rotation import rotation
 from engine.recognition.network import FEATURES, POINTS, CloudNetwork, drawn, features
 from research import mesh_judge
 from research.mesh_judge import MeshJudge
-from research.train.cloud_lessons import CHUNK, GROUP, PASSES, STEPS, Dataset
+from research.train.cloud_lessons import CHUNK, GROUP, PASSES, STEPS, CloudDataset
 from research.train.mesh_judge import NAMES, cloud_of, coarse, lesson, shapes
 from research.worlds.families import FAMILIES
 from research.worlds.lowpoly_shapes import in_boxes, sample_points
@@ -45,11 +45,11 @@ def test_each_cloud_of_a_group_is_used_as_often_as_another():
         drawn_of.append(number)
         return torch.zeros(count, 1), torch.arange(count) + number * count
 
-    lessons = Dataset(draw)
+    lessons = CloudDataset(draw)
     used = torch.cat([lessons.batch(step)[1] for step in range(STEPS)])
     assert torch.bincount(used).tolist() == [PASSES] * GROUP and len(drawn_of) == GROUP // CHUNK
     assert lessons.batch(STEPS)[1].min() >= GROUP  # the next group
-    assert torch.equal(Dataset(draw).batch(STEPS + 3)[1], lessons.batch(STEPS + 3)[1])  # a resumed training draws the same
+    assert torch.equal(CloudDataset(draw).batch(STEPS + 3)[1], lessons.batch(STEPS + 3)[1])  # a resumed training draws the same
 
 
 def test_a_coarse_shape_loses_faces_and_keeps_its_size():

@@ -15,7 +15,7 @@ import numpy as np
 from app.live.stream import Growth
 from engine.core import Step
 from engine.diagnostics import per_token
-from engine.mesh.bpt_tokens import Parser
+from engine.mesh.bpt_tokens import TokenParser
 from engine.run import Run
 
 NOTHING_DRAFTED = 255  # of a face's shares and its depth; of entropy and top: not known
@@ -48,7 +48,7 @@ class MeshBoard(Growth):
 
     def __init__(self, run: Run):
         super().__init__(run)
-        self.parser = Parser()
+        self.parser = TokenParser()
         self._depths: list[float] = []  # of each token: 0 = the model's own, k = accepted, drafted k ahead, nan = nothing was drafted
         self._records = bytearray()  # of FACE
         self._drafts: list[tuple[list[int], list[int]]] = []  # of each Step, what it had drafted for the next
@@ -100,7 +100,7 @@ class MeshBoard(Growth):
     def guesses(self) -> np.ndarray:
         """FACE [G]: the faces that drafts of the run would have completed, the Step after which each was drafted, and in `accepted` 1 if
         all of its tokens were then committed, else 0."""
-        parser, made, places, came = Parser(), [], [], []
+        parser, made, places, came = TokenParser(), [], [], []
         tokens = self.run.tokens
         for number, (step, (drafted, positions)) in enumerate(zip(self.run.steps, self._drafts, strict=True)):
             parser.extend(step.tokens)

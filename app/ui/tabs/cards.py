@@ -14,7 +14,7 @@ from app.ui.method_menu import title_of
 from app.ui.tabs.speeds import Seen, Speed, of_model, speed
 from engine.backbones import DRAFTERS, imported
 from engine.backbones.trained import trained_in
-from engine.checkpoints.families import FAMILIES, Family
+from engine.checkpoints.families import FAMILIES, ModelFamily
 from engine.checkpoints.families import named as family_named
 from engine.converting import counted
 from engine.core import PLAIN, Backbone
@@ -159,7 +159,7 @@ def brought_cards(runs: Sequence[Seen], in_use: str | None, mesh: Path) -> list[
     return [replace(card, state="in use") if folder == mesh and not card.damage else card for folder, card in found]
 
 
-def families() -> tuple[Family, ...]:
+def families() -> tuple[ModelFamily, ...]:
     """The families that can be imported."""
     from engine.backbones import BACKBONES
 

@@ -11,7 +11,7 @@ from app.requests import validation as asked
 from app.ui import knobs as knob_panel
 from engine.core import VERIFY, Backbone
 from engine.errors import BadKnob
-from engine.nearest import Tried, nearest, seeded
+from engine.nearest import TriedSeed, nearest, seeded
 
 TRIED = 8  # seeds
 BEST = "Seed {} has the nearest mesh of the {} seeds from {} on; the middle one {}. Generate makes it."
@@ -19,7 +19,7 @@ OTHER = " The chosen method draws another one; plain decoding and the exact meth
 NONE = "None of {} seeds from {} on makes a mesh of this input. Try another seed, or more points with outward normals."
 
 
-def best_of(found: list[Tried]) -> str:
+def best_of(found: list[TriedSeed]) -> str:
     """What is said of seeds that were tried, one of which makes a mesh."""
     best, middle = nearest(found), median(math.inf if each.chamfer is None else each.chamfer for each in found)
     others = "has no face" if math.isinf(middle) else f"is {middle / best.chamfer:.1f} times as far away"

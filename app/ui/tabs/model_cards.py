@@ -15,7 +15,7 @@ from app.ui.method_menu import title_of
 from app.ui.panels.runs import thumbnail as small
 from app.ui.tabs.cards import Card, Curve, Lack
 from app.ui.tabs.speeds import Speed
-from engine.checkpoints.families import Family
+from engine.checkpoints.families import ModelFamily
 
 SAMPLES = Path(__file__).with_name("samples")
 THUMBNAIL = 160  # pixels
@@ -169,7 +169,7 @@ def spread(values: Sequence[float], first: float, last: float) -> list[float]:
 # --- what can be imported ---------------------------------------------------------------------------------------------
 
 
-def families_html(families: Sequence[Family]) -> str:
+def families_html(families: Sequence[ModelFamily]) -> str:
     """The families that can be imported, a row each."""
     rows = "".join(
         f"<li><h4>{escape(each.title)}</h4><p>{escape(each.makes[:1].upper() + each.makes[1:])}. Weights: {escape(each.source)}. "

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.cache import KVCache
-from engine.kernels.cpu.library import Library, built
+from engine.kernels.cpu.library import CompiledLibrary, built
 from engine.kernels.tree_attention import Chain, Visibility
 
 WIDTHS = (1, 2, 4, 8)  # of a head, in vectors
@@ -223,7 +223,7 @@ def can_attend(width: int) -> bool:
     return width in [n * library().lanes for n in WIDTHS]
 
 
-def library() -> Library:
+def library() -> CompiledLibrary:
     """The compiled functions; layers that need them exist only where they are."""
     found, reason = built()
     assert found is not None, reason

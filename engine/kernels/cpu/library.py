@@ -19,7 +19,7 @@ from pathlib import Path
 import cffi
 import torch
 
-from engine.dispatch.choice import NATIVE, REFERENCE, VARIABLE, Choice, asked
+from engine.dispatch.choice import NATIVE, REFERENCE, VARIABLE, KernelChoice, asked
 from engine.errors import NotSupported
 from engine.files import whole_file
 
@@ -30,7 +30,7 @@ COMPILERS = ("cc", "gcc", "clang")
 PATIENCE = 300  # seconds that a compiler gets; it needs two on a quiet machine
 
 
-class Library:
+class CompiledLibrary:
     """The compiled functions, those of blocks.h, and `ffi`, which makes its structures."""
 
     def __init__(self, path: Path):
@@ -42,27 +42,27 @@ class Library:
         self.has_units = bool(self.blocks.ask_for_units())  # the matrix units of AMX, for products in bfloat16
 
 
-def native(dtype: torch.dtype = torch.float32) -> Library | None:
+def native(dtype: torch.dtype = torch.float32) -> CompiledLibrary | None:
     """The library if it is chosen for products in a type on a CPU; None if not. `native_choice` says why. Raises NotSupported if
     FORETOKEN_KERNELS asks for what cannot run here."""
     return built()[0] if native_choice(dtype).name == NATIVE else None
 
 
-def native_choice(dtype: torch.dtype = torch.float32) -> Choice:
+def native_choice(dtype: torch.dtype = torch.float32) -> KernelChoice:
     """Which functions run the passes of our own networks on a CPU: native ones, or PyTorch's (the reference)."""
     wanted = asked()
     if wanted not in ("", NATIVE):
-        return Choice(REFERENCE, f"{VARIABLE}={wanted}.")
+        return KernelChoice(REFERENCE, f"{VARIABLE}={wanted}.")
     library, reason = built()
     if library is None and wanted:
         raise NotSupported(f"{VARIABLE}={NATIVE} does not work here. {reason} Set it to {REFERENCE}, or unset it.")
     if library is not None and dtype != torch.float32 and not (dtype == torch.bfloat16 and library.multiplies_half):
         library, reason = None, f"The processor has no instruction for products in {str(dtype).removeprefix('torch.')}."
-    return Choice(REFERENCE if library is None else NATIVE, reason)
+    return KernelChoice(REFERENCE if library is None else NATIVE, reason)
 
 
 @lru_cache(maxsize=1)
-def built() -> tuple[Library | None, str]:
+def built() -> tuple[CompiledLibrary | None, str]:
     """The library, compiled if it is not there yet, and how it was made; or None and why there is none."""
     compiler = next((found for name in (os.environ.get("CC", ""), *COMPILERS) if name and (found := shutil.which(name))), None)
     if compiler is None:
@@ -71,7 +71,7 @@ def built() -> tuple[Library | None, str]:
         path = folder() / f"{_fingerprint(compiler)}.so"
         if not path.exists():
             _compile(compiler, path)
-        return Library(path), f"Compiled by {compiler}."
+        return CompiledLibrary(path), f"Compiled by {compiler}."
     except subprocess.CalledProcessError as e:
         said = (e.stderr.strip().splitlines() or ["it said nothing"])[0]
         return None, f"{compiler} does not compile blocks.c ({said})."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from research.worlds.families.assemblies import ASSEMBLIES
 from research.worlds.families.buildings import BUILDINGS
-from research.worlds.families.family import Family
+from research.worlds.families.family import ShapeFamily
 from research.worlds.families.figures import FIGURES
 from research.worlds.families.furniture import FURNITURE
 from research.worlds.families.implements import IMPLEMENTS
@@ -12,8 +12,8 @@ from research.worlds.families.nature import NATURE
 from research.worlds.families.vehicles import VEHICLES
 from research.worlds.families.vessels import VESSELS
 
-GROUPS: dict[str, tuple[Family, ...]] = {
+GROUPS: dict[str, tuple[ShapeFamily, ...]] = {
     "furniture": FURNITURE, "buildings": BUILDINGS, "vehicles": VEHICLES, "nature": NATURE,
     "vessels": VESSELS, "implements": IMPLEMENTS, "figures": FIGURES, "assemblies": ASSEMBLIES,
 }  # fmt: skip
-FAMILIES: dict[str, Family] = {family.name: family for group in GROUPS.values() for family in group}
+FAMILIES: dict[str, ShapeFamily] = {family.name: family for group in GROUPS.values() for family in group}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.random import PCG64, Generator
 
-from research.worlds.families.family import Family, Parts
+from research.worlds.families.family import Parts, ShapeFamily
 from research.worlds.solids import Solid, around, ball, box, circle, extrude, extrude_side, four, join, lathe, pair, prism
 
 MOST = 200  # triangles; a part that would exceed it is left out
@@ -102,7 +102,7 @@ def assembly(plan: str, core: str, parts: int, sides: int, seed: int) -> Parts:
 
 
 ASSEMBLIES = (
-    Family(
+    ShapeFamily(
         assembly,
         {"plan": tuple(PLANS), "core": ("box", "prism", "frustum", "ball", "wedge"), "parts": (3, 4, 5), "sides": (6, 8),
          "seed": range(2**20)},

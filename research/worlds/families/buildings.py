@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from research.worlds.families.family import YES_NO, Family, Parts
+from research.worlds.families.family import YES_NO, Parts, ShapeFamily
 from research.worlds.solids import (
     around,
     box,
@@ -215,46 +215,46 @@ def well(sides: int, radius: float, height: float, top: str, bucket: bool) -> Pa
 
 
 BUILDINGS = (
-    Family(
+    ShapeFamily(
         house,
         {"width": (8, 10, 12), "depth": (6, 8), "storeys": (1, 2), "top": ("gable", "side", "hip", "flat"), "windows": (0, 1, 2),
          "chimney": YES_NO},
         ({"top": ("hip",), "storeys": (2,)}, {"width": (10,), "chimney": (True,), "windows": (0,)}),
     ),
-    Family(
+    ShapeFamily(
         tower,
         {"sides": (6, 8), "radius": (3, 4), "height": (8, 12, 16), "top": ("cone", "battlements", "dome"), "flare": YES_NO,
          "door": YES_NO},
         ({"top": ("dome",), "height": (12,)}, {"radius": (4,), "flare": (True,), "sides": (8,), "door": (True,)}),
     ),
-    Family(
+    ShapeFamily(
         stairs,
         {"steps": (3, 4, 5, 6), "rise": (1, 1.5), "run": (1.5, 2), "width": (4, 6, 8), "rail": ("none", "one", "both")},
         ({"steps": (5,), "rail": ("one",)}, {"width": (6,), "rise": (1.5,), "run": (2,)}),
     ),
-    Family(
+    ShapeFamily(
         fence,
         {"posts": (3, 4, 5), "gap": (2, 3), "height": (5, 7), "tip": ("flat", "bevelled", "pointed"), "rails": (2, 3)},
         ({"posts": (4,), "tip": ("bevelled",)}, {"gap": (3,), "height": (7,), "rails": (3,)}),
     ),
-    Family(
+    ShapeFamily(
         pillar,
         {"sides": (6, 8), "height": (10, 12, 14), "radius": (1.5, 2), "base": ("square", "stepped", "round"),
          "capital": ("slab", "flared", "ring"), "shaft": ("straight", "tapered", "broken")},
         ({"base": ("stepped",), "height": (12,)}, {"radius": (2,), "shaft": ("tapered",), "sides": (8,)}),
     ),
-    Family(
+    ShapeFamily(
         wall,
         {"opening": ("none", "window", "door", "arch"), "width": (10, 12, 14), "height": (8, 9, 10), "thick": (1.5, 2),
          "top": ("plain", "coping", "battlements"), "leaf": YES_NO},
         ({"opening": ("window",), "width": (12,)}, {"top": ("battlements",), "height": (9,), "thick": (2,)}),
     ),
-    Family(
+    ShapeFamily(
         bridge,
         {"kind": ("arch", "hump", "planks"), "length": (14, 16, 20), "width": (5, 6), "height": (4, 5), "rail": ("none", "walls", "posts")},
         ({"kind": ("hump",), "rail": ("posts",)}, {"length": (16,), "width": (6,), "height": (5,)}),
     ),
-    Family(
+    ShapeFamily(
         well,
         {"sides": (6, 8), "radius": (3, 3.5, 4), "height": (3, 4), "top": ("beam", "gable", "hip"), "bucket": YES_NO},
         ({"top": ("hip",), "height": (4,)}, {"radius": (3.5,), "bucket": (True,), "sides": (8,)}),

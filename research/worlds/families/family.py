@@ -25,7 +25,7 @@ Box = Mapping[str, Sequence[Any]]  # parameter: its values inside the box
 
 
 @dataclass(frozen=True)
-class Shape:
+class MeshShape:
     """One object: convex polygons over vertices, and the triangles they are split into at their final place.
 
     vertices   : float64 [V, 3]
@@ -73,7 +73,7 @@ def split(vertices: np.ndarray, polygons: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 @dataclass(frozen=True)
-class Family:
+class ShapeFamily:
     """Called with a generator, draws one value for each parameter and builds the shape; round parts get 1 + `detail` times the sides.
 
     build    : named parts from one value per parameter
@@ -90,10 +90,10 @@ class Family:
         """The name of the function that builds it."""
         return self.build.__name__
 
-    def __call__(self, rng: Generator, detail: int = 0) -> Shape:
+    def __call__(self, rng: Generator, detail: int = 0) -> MeshShape:
         return self.make({name: values[rng.integers(len(values))] for name, values in self.lattice.items()}, detail)
 
-    def make(self, parameters: Mapping[str, Any], detail: int = 0) -> Shape:
+    def make(self, parameters: Mapping[str, Any], detail: int = 0) -> MeshShape:
         """The shape with the given parameters."""
         finer = {"sides": parameters["sides"] * (1 + detail)} if "sides" in parameters else {}
         parts = self.build(**{**parameters, **finer})
@@ -103,4 +103,4 @@ class Family:
         width = max(len(polygon) for polygon in whole.polygons)
         polygons = np.array([polygon + (-1,) * (width - len(polygon)) for polygon in whole.polygons], np.int64)
         labels = np.repeat(np.arange(len(parts)), [len(solid.polygons) for solid in parts.values()])
-        return Shape(vertices, polygons, labels, tuple(parts), self.name, {**parameters, "detail": detail})
+        return MeshShape(vertices, polygons, labels, tuple(parts), self.name, {**parameters, "detail": detail})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from research.worlds.families.family import YES_NO, Family, Parts
+from research.worlds.families.family import YES_NO, Parts, ShapeFamily
 from research.worlds.solids import (
     around,
     ball,
@@ -101,18 +101,18 @@ def chess_piece(kind: str, sides: int, base: float, height: float, collar: float
 
 
 FIGURES = (
-    Family(
+    ShapeFamily(
         robot,
         {"head": ("box", "prism"), "body": (4, 5, 6), "arms": ("hang", "stretch", "forwards"), "legs": ("legs", "treads"),
          "antennas": (0, 1, 2)},
         ({"arms": ("forwards",), "legs": ("treads",)}, {"antennas": (2,), "head": ("prism",)}),
     ),
-    Family(
+    ShapeFamily(
         snowman,
         {"balls": (2, 3), "sides": (6, 8), "radius": (3, 4), "hat": ("none", "top", "cone"), "arms": YES_NO},
         ({"hat": ("cone",), "balls": (3,)}, {"radius": (4,), "arms": (True,), "hat": ("none",)}),
     ),
-    Family(
+    ShapeFamily(
         chess_piece,
         {"kind": ("pawn", "rook", "knight", "bishop", "queen", "king"), "sides": (6, 8), "base": (3, 3.5), "height": (6, 8),
          "collar": (2, 2.5)},

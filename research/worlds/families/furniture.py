@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from research.worlds.families.family import YES_NO, Family, Parts
+from research.worlds.families.family import YES_NO, Parts, ShapeFamily
 from research.worlds.solids import (
     Solid,
     around,
@@ -210,59 +210,59 @@ def torch(sides: int, length: float, head: str, flame: float, bracket: bool) -> 
 
 
 FURNITURE = (
-    Family(
+    ShapeFamily(
         table,
         {"top": ("slab", "slab", "round"), "width": (8, 10, 12, 14), "depth": (6, 8), "height": (6, 8, 10),
          "legs": ("straight", "tapered", "pedestal"), "bar": YES_NO},
         ({"top": ("round",), "width": (12,)}, {"top": ("slab",), "legs": ("tapered",), "height": (8,)}),
     ),
-    Family(
+    ShapeFamily(
         chair,
         {"back": ("slab", "slats", "ladder"), "width": (7, 8, 9), "height": (5, 6, 7), "rise": (6, 8, 10), "arms": YES_NO},
         ({"back": ("slats",), "height": (7,)}, {"width": (8,), "rise": (8,)}),
     ),
-    Family(
+    ShapeFamily(
         bed,
         {"width": (6, 8, 10), "length": (12, 14), "head": (4, 5, 6), "foot": YES_NO, "pillows": (1, 2)},
         ({"pillows": (2,), "width": (8,)}, {"head": (6,), "foot": (True,)}),
     ),
-    Family(
+    ShapeFamily(
         sofa,
         {"seats": (1, 2, 3), "seat": (4, 5), "depth": (5, 6), "back": (5, 6), "arm": (3, 4)},
         ({"seats": (2,), "seat": (5,), "back": (6,)}, {"depth": (6,), "arm": (4,), "back": (5,)}),
     ),
-    Family(
+    ShapeFamily(
         bookshelf,
         {"width": (8, 10), "shelves": (2, 3, 4), "gap": (3, 4), "books": ("none", "left", "both"), "plinth": YES_NO},
         ({"shelves": (3,), "books": ("left",)}, {"width": (10,), "gap": (4,), "plinth": (True,)}),
     ),
-    Family(
+    ShapeFamily(
         lamp,
         {"kind": ("floor", "floor", "desk"), "sides": (6, 8), "height": (8, 12, 16), "shade": (3, 4), "drum": (0.5, 0.75)},
         ({"kind": ("desk",), "height": (12,)}, {"kind": ("floor",), "shade": (4,), "drum": (0.75,)}),
     ),
-    Family(
+    ShapeFamily(
         desk,
         {"width": (12, 14, 16), "depth": (6, 7), "height": (7, 8), "drawers": (2, 3), "side": ("panel", "legs", "drawers"),
          "screen": YES_NO},
         ({"side": ("legs",), "drawers": (3,)}, {"width": (14,), "screen": (True,), "depth": (7,)}),
     ),
-    Family(
+    ShapeFamily(
         cabinet,
         {"kind": ("wardrobe", "dresser", "cupboard"), "width": (7, 8, 10), "height": (8, 10, 12), "depth": (4, 5), "feet": YES_NO},
         ({"kind": ("cupboard",), "height": (10,)}, {"width": (8,), "depth": (5,), "feet": (True,)}),
     ),
-    Family(
+    ShapeFamily(
         bench,
         {"width": (12, 14, 16), "height": (3, 4), "back": ("none", "slab", "bars"), "legs": ("slabs", "posts"), "planks": (1, 2, 3)},
         ({"back": ("bars",), "planks": (3,)}, {"width": (14,), "legs": ("posts",), "height": (4,)}),
     ),
-    Family(
+    ShapeFamily(
         candle,
         {"holder": ("none", "plate", "stick", "arms"), "sides": (6, 8), "radius": (1, 1.5), "height": (4, 6, 8), "flame": (2, 3)},
         ({"holder": ("stick",), "height": (6,)}, {"radius": (1.5,), "flame": (3,), "sides": (8,)}),
     ),
-    Family(
+    ShapeFamily(
         torch,
         {"sides": (6, 8), "length": (8, 10, 12), "head": ("cloth", "bowl", "basket"), "flame": (3, 4), "bracket": YES_NO},
         ({"head": ("bowl",), "length": (10,)}, {"flame": (4,), "bracket": (True,), "sides": (8,)}),

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from research.worlds.families.family import YES_NO, Family, Parts
+from research.worlds.families.family import YES_NO, Parts, ShapeFamily
 from research.worlds.solids import (
     Solid,
     ball,
@@ -149,28 +149,28 @@ def shield(kind: str, width: float, height: float, boss: str, thick: float) -> P
 
 
 IMPLEMENTS = (
-    Family(
+    ShapeFamily(
         gear,
         {"teeth": (6, 7, 8), "radius": (7, 8), "thickness": (2, 3), "bore": (2, 3), "hub": YES_NO, "upright": YES_NO},
         ({"teeth": (7,), "upright": (True,)}, {"thickness": (3,), "hub": (True,), "bore": (3,)}),
     ),
-    Family(
+    ShapeFamily(
         sword,
         {"kind": ("narrow", "broad", "curved", "dagger"), "length": (12, 14, 16), "grip": (3, 4, 5), "guard": ("cross", "wings", "disc"),
          "pommel": YES_NO},
         ({"kind": ("broad",), "guard": ("wings",)}, {"length": (14,), "grip": (4,), "pommel": (True,)}),
     ),
-    Family(
+    ShapeFamily(
         axe,
         {"kind": ("single", "double", "pick"), "handle": (10, 12, 14), "size": (3, 4, 5), "edge": (2, 2.5), "band": YES_NO},
         ({"kind": ("double",), "handle": (12,)}, {"size": (4,), "band": (True,), "kind": ("single", "pick")}),
     ),
-    Family(
+    ShapeFamily(
         hammer,
         {"kind": ("claw", "mallet", "war"), "handle": (8, 10, 12), "size": (5, 6, 8), "thick": (1.5, 2), "cap": YES_NO},
         ({"kind": ("mallet",), "handle": (10,)}, {"size": (6,), "thick": (2,), "cap": (True,)}),
     ),
-    Family(
+    ShapeFamily(
         shield,
         {"kind": ("round", "square", "heater", "kite"), "width": (8, 9, 10), "height": (10, 12), "boss": ("boss", "cross", "grip"),
          "thick": (1, 1.5)},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.random import PCG64, Generator
 
-from research.worlds.families.family import YES_NO, Family, Parts
+from research.worlds.families.family import YES_NO, Parts, ShapeFamily
 from research.worlds.solids import (
     Solid,
     around,
@@ -147,42 +147,42 @@ def plant(pot: str, sides: int, leaves: int, length: float, lean: float, bloom: 
 
 
 NATURE = (
-    Family(
+    ShapeFamily(
         tree,
         {"kind": ("pine", "poplar", "round", "double"), "sides": (6, 8), "trunk": (3, 4, 6), "crown": (3, 4, 5), "tiers": (2, 3)},
         ({"kind": ("pine",), "crown": (5,)}, {"kind": ("round", "double"), "trunk": (4,), "sides": (8,)}),
     ),
-    Family(
+    ShapeFamily(
         mushroom,
         {"cap": ("dome", "cone", "flat"), "sides": (6, 8), "stem": (4, 6, 8), "radius": (3, 4, 5), "small": YES_NO},
         ({"cap": ("cone",), "stem": (6,)}, {"radius": (5,), "small": (True,), "sides": (6,)}),
     ),
-    Family(
+    ShapeFamily(
         cactus,
         {"sides": (6, 8), "height": (8, 10, 12), "left": (0, 0.25, 0.5), "right": (0, 0.375, 0.5), "pot": YES_NO},
         ({"left": (0.5,), "right": (0,)}, {"height": (10,), "pot": (True,), "sides": (8,)}),
     ),
-    Family(
+    ShapeFamily(
         crystal,
         {"sides": (5, 6), "count": (2, 3, 4), "height": (8, 10, 12), "lean": (25, 40), "base": YES_NO},
         ({"count": (3,), "lean": (40,)}, {"height": (12,), "base": (True,), "sides": (6,)}),
     ),
-    Family(
+    ShapeFamily(
         rock,
         {"variant": tuple(range(40)), "flat": (0.625, 0.75, 1), "wide": (1, 1.25)},
         ({"variant": (0, 1, 2, 3)}, {"flat": (1,), "wide": (1.25,)}),
     ),
-    Family(
+    ShapeFamily(
         gem,
         {"cut": ("brilliant", "step", "double", "drop"), "sides": (6, 8), "radius": (4, 5, 6), "crown": (1.5, 2, 3), "pavilion": (5, 6)},
         ({"cut": ("step",), "radius": (5,)}, {"cut": ("brilliant", "double"), "crown": (2,), "pavilion": (6,)}),
     ),
-    Family(
+    ShapeFamily(
         fish,
         {"length": (10, 12, 14), "tall": (4, 5, 6), "wide": (2, 3), "tail": ("fork", "fan"), "dorsal": ("long", "high")},
         ({"tail": ("fork",), "tall": (5,)}, {"length": (14,), "wide": (3,), "dorsal": ("long",)}),
     ),
-    Family(
+    ShapeFamily(
         plant,
         {"pot": ("round", "square", "rimmed"), "sides": (6, 8), "leaves": (5, 6, 8), "length": (5, 6, 8), "lean": (30, 45),
          "bloom": YES_NO},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from research.worlds.families.family import YES_NO, Family, Parts
+from research.worlds.families.family import YES_NO, Parts, ShapeFamily
 from research.worlds.solids import (
     Solid,
     around,
@@ -128,28 +128,28 @@ def cart(kind: str, length: float, width: float, wall: float, sides: int, flare:
 
 
 VEHICLES = (
-    Family(
+    ShapeFamily(
         car,
         {"kind": ("sedan", "van", "truck", "pick-up"), "sides": (6, 8), "length": (12, 14), "width": (6, 7), "cabin": (2, 2.5, 3),
          "lamps": YES_NO},
         ({"kind": ("van",), "length": (14,)}, {"cabin": (2.5,), "lamps": (True,), "width": (7,)}),
     ),
-    Family(
+    ShapeFamily(
         plane,
         {"sides": (6, 8), "length": (12, 14, 16), "span": (6, 8), "sweep_back": (0, 1, 2), "engines": ("none", "propeller", "jets")},
         ({"engines": ("propeller",), "sweep_back": (1,)}, {"span": (8,), "length": (14,)}),
     ),
-    Family(
+    ShapeFamily(
         boat,
         {"length": (12, 14, 16), "width": (5, 6), "height": (2, 3), "kind": ("sail", "cabin", "row"), "mast": (8, 10)},
         ({"kind": ("cabin",), "length": (14,)}, {"width": (6,), "height": (3,), "mast": (10,)}),
     ),
-    Family(
+    ShapeFamily(
         rocket,
         {"sides": (6, 8), "height": (12, 14, 16), "radius": (2, 2.5, 3), "fins": (3, 4), "nozzle": YES_NO, "window": YES_NO},
         ({"fins": (3,), "radius": (2.5,)}, {"height": (16,), "window": (True,), "nozzle": (True,)}),
     ),
-    Family(
+    ShapeFamily(
         cart,
         {"kind": ("cart", "wagon", "barrow"), "length": (8, 10), "width": (5, 6), "wall": (2, 3), "sides": (6, 8),
          "flare": (1, 1.125, 1.25)},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from research.worlds.families.family import YES_NO, Family, Parts
+from research.worlds.families.family import YES_NO, Parts, ShapeFamily
 from research.worlds.solids import (
     Solid,
     ball,
@@ -176,44 +176,44 @@ def crate(kind: str, width: float, height: float, depth: float, lid: bool) -> Pa
 
 
 VESSELS = (
-    Family(
+    ShapeFamily(
         bottle,
         {"kind": ("wine", "flask", "jar", "vase"), "sides": (6, 8), "radius": (2, 3, 4), "body": (6, 8, 10), "neck": (2, 3, 4)},
         ({"kind": ("flask",), "body": (8,)}, {"kind": ("wine", "vase"), "radius": (3,), "neck": (3,)}),
     ),
-    Family(
+    ShapeFamily(
         mug,
         {"sides": (6, 8), "radius": (3, 3.5, 4), "height": (6, 7, 8), "handle": ("square", "round", "drop"), "wall": (0.5, 0.75)},
         ({"handle": ("round",), "height": (7,)}, {"radius": (4,), "sides": (8,), "wall": (0.75,)}),
     ),
-    Family(
+    ShapeFamily(
         barrel,
         {"sides": (6, 8), "height": (8, 10, 12), "radius": (3, 4), "bulge": (1.125, 1.25), "bands": (1, 2, 3)},
         ({"bands": (3,), "height": (10,)}, {"sides": (8,), "radius": (4,), "bulge": (1.25,)}),
     ),
-    Family(
+    ShapeFamily(
         chest,
         {"width": (8, 10, 12), "depth": (5, 6), "height": (3, 4, 5), "lid": ("flat", "sloped", "round"), "bands": YES_NO,
          "feet": YES_NO},
         ({"lid": ("sloped",), "width": (12,)}, {"height": (4,), "bands": (True,), "feet": (True,)}),
     ),
-    Family(
+    ShapeFamily(
         cup,
         {"kind": ("goblet", "tumbler", "bowl", "trophy"), "sides": (6, 8), "radius": (3, 3.5, 4), "height": (5, 6, 7), "stem": (3, 4)},
         ({"kind": ("goblet",), "height": (6,)}, {"kind": ("goblet", "trophy"), "radius": (4,), "stem": (4,)}),
     ),
-    Family(
+    ShapeFamily(
         plate,
         {"sides": (6, 8), "radius": (5, 6, 7), "rim": (0.625, 0.75), "height": (1, 1.5, 2), "count": (1, 1, 2)},
         ({"radius": (6,), "count": (2,)}, {"height": (2,), "rim": (0.75,), "sides": (8,)}),
     ),
-    Family(
+    ShapeFamily(
         keg,
         {"sides": (6, 8), "length": (8, 10, 12), "radius": (3, 3.5, 4), "bulge": (1.125, 1.25), "stand": ("floor", "blocks", "cradle"),
          "tap": YES_NO},
         ({"stand": ("blocks",), "length": (10,)}, {"radius": (3.5,), "tap": (True,), "sides": (8,)}),
     ),
-    Family(
+    ShapeFamily(
         crate,
         {"kind": ("framed", "crossed", "slats", "open"), "width": (8, 10, 12), "height": (6, 8), "depth": (6, 8), "lid": YES_NO},
         ({"kind": ("crossed",), "width": (10,)}, {"height": (8,), "lid": (True,), "depth": (8,)}),

@@ -135,7 +135,7 @@ def tiktoken_table(*tokens: bytes) -> bytes:
 def emu35_folder(folder: Path, patch: pytest.MonkeyPatch) -> None:
     """A folder as BAAI's, with tiny numbers; the vocabulary is that of the tiny model plus the bytes of its tokenizer."""
     first = 300
-    patch.setattr(emu35, "IDS", emu35.Ids(row_end=260, begin=261, answer=262, image=263, codes_follow=264, first_code=first))
+    patch.setattr(emu35, "IDS", emu35.SpecialIds(row_end=260, begin=261, answer=262, image=263, codes_follow=264, first_code=first))
     patch.setattr(emu35, "CODES", tiny_checkpoints.CODES)
     patch.setattr(emu35, "SIDE", SIDE)
     patch.setattr(families, "EMU35_WORDS", first + tiny_checkpoints.CODES)

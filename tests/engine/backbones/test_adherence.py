@@ -16,7 +16,7 @@ from engine.backbones.lowpoly import Lowpoly
 from engine.backbones.lowpoly_together import decode_together
 from engine.core import NO_DRAFT, Prompt, Sampling
 from engine.errors import NotSupported
-from engine.mesh.bpt_tokens import BPT, DEEPMESH, Parser, dequantize
+from engine.mesh.bpt_tokens import BPT, DEEPMESH, TokenParser, dequantize
 from engine.mesh.nearest import Nearest
 from engine.methods import METHODS
 from engine.run import generate
@@ -82,7 +82,7 @@ def test_vertices_keep_to_the_points(backbone: Lowpoly) -> None:
     def apart(strength: float) -> float:
         found = []
         for prompt, tokens in zip(given := prompts(6, adherence=strength), decode_together(backbone, given), strict=True):
-            parser = Parser(BPT)
+            parser = TokenParser(BPT)
             cells = [face.vertices for face in parser.extend(tokens)]
             found.append(Nearest(prompt.points[:, :3].numpy()).query(dequantize(np.array(cells).reshape(-1, 3)))[0].mean())
         return float(np.mean(found))

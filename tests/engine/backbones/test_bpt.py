@@ -12,12 +12,12 @@ from engine.backbones import bpt
 from engine.core import Prompt, Sampling
 from engine.errors import BadPrompt
 from engine.methods import METHODS
-from engine.networks.mesh_decoder import Settings
+from engine.networks.mesh_decoder import MeshSettings
 from engine.run import generate
 from tests.engine.backbones import tiny
 from tests.engine.backbones.tiny_originals import bpt_backbone, bpt_model, bpt_tensors, save_bpt
 
-PUBLISHED = Settings(
+PUBLISHED = MeshSettings(
     layers=24, width=1024, heads=16, inner=4096, length=10_000, vocabulary=5121, memories=4, features=54, encoder_width=768,
     encoder_blocks=8, latents=257, budgets=0,
 )  # fmt: skip

@@ -11,7 +11,7 @@ from engine.backbones import chameleon
 from engine.backbones.chameleon import BEGIN, KINDS, ROW_END, TURN, codes_of, kind_of, layouts_of, size_word
 from engine.core import Sampling
 from engine.errors import MissingWeights, NotSupported
-from engine.networks.vqgan import PictureDecoder, Settings
+from engine.networks.vqgan import PictureDecoder, VQGANSettings
 from tests.engine.backbones import tiny_chameleon as tiny
 from tests.engine.backbones.tiny_originals import CODES
 from tests.engine.refusals import refused
@@ -54,7 +54,7 @@ def test_the_kind_is_in_the_configuration() -> None:
 
 def test_codes_of_the_second_lumina_follow_one_another() -> None:
     with torch.device("meta"):
-        picture = PictureDecoder(Settings(16_384, 4, 4, (32, 32), 1, False, False, True))
+        picture = PictureDecoder(VQGANSettings(16_384, 4, 4, (32, 32), 1, False, False, True))
     words = {word: i for i, word in enumerate([TURN, BEGIN, ROW_END, *map(size_word, (512, 768, 1024))])}
     found = codes_of(words, picture, KINDS["lumina2"])
     assert found[0] == 155_000 and found[-1] == 171_383
@@ -68,7 +68,7 @@ def test_codes_of_the_second_lumina_follow_one_another() -> None:
 def test_norms_of_the_second_lumina_look_at_the_codes() -> None:
     """Every norm is scaled and shifted: with scale 1 and shift 0 the decoder is one without places."""
     torch.manual_seed(1)
-    plain, placed = (PictureDecoder(Settings(CODES, 4, 4, (32, 32), 1, True, False, where)).eval() for where in (False, True))
+    plain, placed = (PictureDecoder(VQGANSettings(CODES, 4, 4, (32, 32), 1, True, False, where)).eval() for where in (False, True))
     tensors = {}
     for name in placed.state_dict():
         if ".scale." in name or ".shift." in name:

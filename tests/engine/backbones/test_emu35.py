@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from engine.backbones import emu35 as adapter
-from engine.backbones.emu35 import Ids, read_picture_decoder
+from engine.backbones.emu35 import SpecialIds, read_picture_decoder
 from engine.backbones.tiktoken_file import read_tiktoken
 from engine.checkpoints import families
 from tests.engine.backbones import tiny_checkpoints as tiny
@@ -42,5 +42,5 @@ def test_merges_follow_the_ranks(tmp_path: Path) -> None:
 
 
 def test_ids_of_the_checkpoint_are_its_own() -> None:
-    assert replace(adapter.IDS) == Ids(151_846, 151_849, 151_746, 151_852, 151_851, 151_854)
+    assert replace(adapter.IDS) == SpecialIds(151_846, 151_849, 151_746, 151_852, 151_851, 151_854)
     assert adapter.IDS.first_code + adapter.CODES == families.EMU35_WORDS

@@ -19,7 +19,7 @@ from engine.checkpoints.reading import Shapes
 from engine.core import NO_DRAFT, Prompt, Sampling
 from engine.errors import MissingWeights
 from engine.methods import METHODS
-from engine.networks.vqgan import PictureDecoder, Settings
+from engine.networks.vqgan import PictureDecoder, VQGANSettings
 from engine.run import generate
 from tests.engine.backbones import tiny_originals
 from tests.engine.backbones.tiny_originals import llamagen_tensors, picture_decoder, save_llamagen, save_text_encoder
@@ -27,7 +27,7 @@ from tests.engine.refusals import refused
 
 GREEDY = Sampling(temperature=0.0, guidance=3.0)
 GRID, SLOTS = 4, 6  # codes in a row; slots of a text
-SIXTEEN = Settings(codes=16_384, width=8, latent=256, stages=(512, 256, 256, 128, 128))  # the published picture decoder
+SIXTEEN = VQGANSettings(codes=16_384, width=8, latent=256, stages=(512, 256, 256, 128, 128))  # the published picture decoder
 
 # --- the published equations, one row at a time ------------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ def test_pictures_are_those_of_the_class_of_transformers() -> None:
     ).eval()  # fmt: skip
     for p in theirs.parameters():
         torch.nn.init.normal_(p, std=1.2 / p[0].numel() ** 0.5 if p.ndim > 1 else 0.3)
-    settings = Settings(48, 8, 32, (64, 64, 32), blocks=2)
+    settings = VQGANSettings(48, 8, 32, (64, 64, 32), blocks=2)
     ours = PictureDecoder(settings).eval()
     known = theirs.state_dict()
     ours.load_state_dict({name: known[in_running_order(name, 3)] for name in ours.state_dict()})

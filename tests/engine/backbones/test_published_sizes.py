@@ -22,7 +22,7 @@ from engine.core import Prompt
 from engine.layout import Raster
 from engine.memory import Size, need
 from engine.networks.hosted import head_width
-from engine.networks.vqgan import PictureDecoder, Settings
+from engine.networks.vqgan import PictureDecoder, VQGANSettings
 
 JANUS = {"1B": (2048, 5632, 24, 16), "7B": (4096, 11_008, 30, 32)}  # width, inner width, layers, heads
 
@@ -59,7 +59,7 @@ def emu35() -> Emu35:
     )  # fmt: skip
     with torch.device("meta"):
         model = Qwen3ForCausalLM(config).to(torch.bfloat16)
-        pictures = PictureDecoder(Settings(CODES, 256, 256, (1024, 512, 512, 256, 256), blocks=5, normalised=False))
+        pictures = PictureDecoder(VQGANSettings(CODES, 256, 256, (1024, 512, 512, 256, 256), blocks=5, normalised=False))
     return Emu35(model, pictures, lambda text: [0])
 
 

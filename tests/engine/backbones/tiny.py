@@ -29,7 +29,7 @@ from engine.backbones.lowpoly import Lowpoly, ready
 from engine.backbones.pictogram import Pictogram, PictogramModel
 from engine.core import Prompt, Sampling
 from engine.networks.cloud_blocks import CONTENTS
-from engine.networks.mesh_decoder import MeshModel, Settings
+from engine.networks.mesh_decoder import MeshModel, MeshSettings
 from engine.networks.sequence import TransformerSequence
 from engine.networks.vq import PictureTokenizer
 
@@ -112,7 +112,7 @@ def mesh_model() -> MeshModel:
     """The network of lowpoly: two layers, sequences of up to 96 tokens."""
     torch.manual_seed(3)
     sizes = {"layers": 2, "width": 32, "heads": 2, "inner": 64, "length": 96, "memories": 2}
-    settings = Settings(**sizes, encoder_width=16, encoder_blocks=1, latents=5, contents=CONTENTS)
+    settings = MeshSettings(**sizes, encoder_width=16, encoder_blocks=1, latents=5, contents=CONTENTS)
     model = MeshModel(settings)
     spread(model, 0.25)
     nn.init.normal_(model.decoder.start, std=0.5)

@@ -16,7 +16,7 @@ from torch import nn
 from transformers import ChameleonConfig, ChameleonForConditionalGeneration, PreTrainedTokenizerFast
 
 from engine.backbones import vqgan_names
-from engine.backbones.chameleon import BEGIN, KINDS, ROW_END, TURN, Chameleon, Kind, codes_of, size_word
+from engine.backbones.chameleon import BEGIN, KINDS, ROW_END, TURN, Chameleon, ChameleonVariant, codes_of, size_word
 from tests.engine.backbones.tiny import spread
 from tests.engine.backbones.tiny_originals import CODES, decoder_tensors, picture_decoder
 
@@ -54,7 +54,7 @@ def model() -> ChameleonForConditionalGeneration:
     return found
 
 
-def kind(name: str) -> Kind:
+def kind(name: str) -> ChameleonVariant:
     """A kind that makes pictures of 8 pixels, 4x4 codes."""
     return replace(KINDS[name], sides=(SIDE,))
 

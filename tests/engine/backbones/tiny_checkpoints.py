@@ -21,9 +21,9 @@ from transformers import (
 )
 
 from engine.backbones.emu3 import ROW_END, Emu3
-from engine.backbones.emu35 import Emu35, Ids
+from engine.backbones.emu35 import Emu35, SpecialIds
 from engine.layout import Raster
-from engine.networks.vqgan import PictureDecoder, Settings
+from engine.networks.vqgan import PictureDecoder, VQGANSettings
 from tests.engine.backbones.tiny import spread
 
 BOS, BOI, IMAGE, ROW, PAD = 0, 1, 2, 3, 4
@@ -70,7 +70,7 @@ def emu3() -> Emu3:
     return Emu3(emu3_model(), read, side=4)
 
 
-IDS = Ids(row_end=ROW, begin=BOS, answer=30, image=BOI, codes_follow=IMAGE, first_code=FIRST_CODE)
+IDS = SpecialIds(row_end=ROW, begin=BOS, answer=30, image=BOI, codes_follow=IMAGE, first_code=FIRST_CODE)
 
 
 def emu35_model() -> Qwen3ForCausalLM:
@@ -89,7 +89,7 @@ def emu35_model() -> Qwen3ForCausalLM:
 def ibq() -> PictureDecoder:
     """A picture decoder of factor 2 for 24 codes."""
     torch.manual_seed(7)
-    settings = Settings(CODES, 8, latent=32, stages=(64, 32), blocks=2, normalised=False)
+    settings = VQGANSettings(CODES, 8, latent=32, stages=(64, 32), blocks=2, normalised=False)
     return PictureDecoder(settings).eval().requires_grad_(False)
 
 

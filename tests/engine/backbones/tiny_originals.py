@@ -16,9 +16,8 @@ from engine.backbones import bpt, llamagen_files, vqgan_names
 from engine.backbones.bpt import Bpt
 from engine.backbones.llamagen import Llamagen
 from engine.networks.hosted import linear_of
-from engine.networks.mesh_decoder import MeshModel
-from engine.networks.mesh_decoder import Settings as MeshSettings
-from engine.networks.vqgan import PictureDecoder, Settings
+from engine.networks.mesh_decoder import MeshModel, MeshSettings
+from engine.networks.vqgan import PictureDecoder, VQGANSettings
 from tests.engine.backbones.tiny import spread
 
 CODES, WIDTH, SIDE = 40, 64, 8
@@ -58,7 +57,7 @@ def bpt_backbone(grammar: bool = True) -> Bpt:
 def picture_decoder() -> PictureDecoder:
     """40 codes of 4 numbers, pictures twice as wide as the grid."""
     torch.manual_seed(7)
-    decoder = PictureDecoder(Settings(CODES, 4, 32, (32, 32), blocks=1))
+    decoder = PictureDecoder(VQGANSettings(CODES, 4, 32, (32, 32), blocks=1))
     for p in decoder.parameters():
         nn.init.normal_(p, std=1.2 / p[0].numel() ** 0.5 if p.ndim > 1 else 0.3)
     return decoder.eval().requires_grad_(False)

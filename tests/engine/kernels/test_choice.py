@@ -29,7 +29,7 @@ def test_exact_toys_get_the_references() -> None:
 
 def test_without_triton_a_gpu_gets_the_references(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "version", lambda: None)
-    assert choose("cuda") == choice.Choice(REFERENCE, "Triton is not installed.")
+    assert choose("cuda") == choice.KernelChoice(REFERENCE, "Triton is not installed.")
 
 
 def test_a_wish_is_followed_or_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,5 +60,5 @@ def test_interpreted_kernels_are_not_compiled() -> None:
 
 
 def test_the_least_time_is_bytes_over_bandwidth() -> None:
-    work = kernels.Work("verify", "a pass", 33_500_000)
+    work = kernels.TypicalCall("verify", "a pass", 33_500_000)
     assert kernels.bound(work, "H100") == pytest.approx(10.0)

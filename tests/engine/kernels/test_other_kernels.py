@@ -10,7 +10,7 @@ import torch
 from engine.cache import keep
 from engine.kernels import tree_attention
 from engine.kernels.row_lora import row_lora_reference, row_lora_triton
-from engine.kernels.tree_attention import Seen, packed, tree_attention_reference, tree_attention_triton, unpacked
+from engine.kernels.tree_attention import VisibleRows, packed, tree_attention_reference, tree_attention_triton, unpacked
 from engine.rules import CONSISTENT, LITERAL
 from research.bench import kernel_cases as cases
 from tests.engine.kernels.near import DEVICE, near, needs_triton
@@ -44,7 +44,7 @@ def test_sets_hold_a_mask(count: int) -> None:
 def test_attention_sees_ancestors_and_the_cache(rows: int, kept: int, placed: bool) -> None:
     made = cases.tree_pass(rows, kept, placed=placed and kept > 0)
     q, k, v = (x.to(DEVICE) for x in (made.q, made.k, made.v))
-    seen = Seen(*(x.to(DEVICE) if isinstance(x, torch.Tensor) else x for x in vars(made.seen).values()))
+    seen = VisibleRows(*(x.to(DEVICE) if isinstance(x, torch.Tensor) else x for x in vars(made.seen).values()))
     for scale in (None, 10.0):
         near("attention", tree_attention_triton(q, k, v, seen, scale), tree_attention_reference(q, k, v, seen, scale), 1e-4, 3e-5)
 
@@ -52,7 +52,7 @@ def test_attention_sees_ancestors_and_the_cache(rows: int, kept: int, placed: bo
 @needs_triton
 def test_attention_in_half_precision_and_without_groups() -> None:
     made = cases.tree_pass(13, 40, heads=3, key_heads=3, width=64, dtype=HALF)
-    ours = tree_attention_triton(*(x.to(DEVICE) for x in (made.q, made.k, made.v)), Seen(made.seen.sets.to(DEVICE), 40))
+    ours = tree_attention_triton(*(x.to(DEVICE) for x in (made.q, made.k, made.v)), VisibleRows(made.seen.sets.to(DEVICE), 40))
     near("attention", ours, tree_attention_reference(made.q.float(), made.k.float(), made.v.float(), made.seen), 2e-3, 2e-3)
 
 
@@ -64,8 +64,8 @@ def test_attention_may_be_told_how_many_rows_are_kept(rows: int, kept: int, span
     q, sets = made.q.to(DEVICE), made.seen.sets.to(DEVICE)
     after = torch.full_like(made.k[:, :, :1], 1e4).expand(-1, -1, span - kept - rows, -1)
     k, v = (torch.cat([x, after], 2).to(DEVICE) for x in (made.k, made.v))
-    seen = Seen(sets, span - rows, told=torch.tensor(kept, device=DEVICE))
-    plain = tree_attention_reference(q, made.k.to(DEVICE), made.v.to(DEVICE), Seen(sets, kept))
+    seen = VisibleRows(sets, span - rows, told=torch.tensor(kept, device=DEVICE))
+    plain = tree_attention_reference(q, made.k.to(DEVICE), made.v.to(DEVICE), VisibleRows(sets, kept))
     near("reference", tree_attention_reference(q, k, v, seen), plain, 1e-5, 1e-5)
     near("attention", tree_attention_triton(q, k, v, seen), plain, 1e-4, 3e-5)
 

@@ -10,12 +10,12 @@ import pytest
 import trimesh
 
 from engine.errors import BadPrompt, NotSupported
-from engine.mesh.bpt_grammar import Grammar
+from engine.mesh.bpt_grammar import BPTGrammar
 from engine.mesh.bpt_tokens import (
     BPT,
     DEEPMESH,
-    Levels,
-    Parser,
+    TokenLevels,
+    TokenParser,
     clean,
     dequantize,
     mesh_of,
@@ -62,13 +62,13 @@ def unoriented(cells: np.ndarray, faces: np.ndarray) -> Counter:
     return Counter(tuple(sorted(tuple(cells[i].tolist()) for i in face)) for face in np.asarray(faces).tolist())
 
 
-def parsed(tokens: np.ndarray, levels: Levels = BPT) -> tuple[np.ndarray, np.ndarray]:
+def parsed(tokens: np.ndarray, levels: TokenLevels = BPT) -> tuple[np.ndarray, np.ndarray]:
     """All parsed faces as a soup: cells [3F, 3] and faces [F, 3]."""
     soup = parse(tokens, levels).triangles().reshape(-1, 3)
     return soup, np.arange(len(soup)).reshape(-1, 3)
 
 
-def primitive(name: str, levels: Levels = BPT) -> tuple[np.ndarray, np.ndarray]:
+def primitive(name: str, levels: TokenLevels = BPT) -> tuple[np.ndarray, np.ndarray]:
     """A primitive, quantised and clean."""
     mesh = PRIMITIVES[name][0]()
     return clean(quantize(mesh.vertices, levels)[0], mesh.faces, levels)
@@ -260,7 +260,7 @@ def test_malformed_sequences_mean_what_the_published_decoder_makes_of_them():
     assert len(mesh_of(repeated.faces)[1]) == 1
 
 
-def split_and_read(tokens: list[int], levels: Levels) -> list:
+def split_and_read(tokens: list[int], levels: TokenLevels) -> list:
     """A batch decoder: cut before every special id, then read each patch. Registers go on from patch to patch."""
     registers = [(0, 0, 0)] * (levels.depth - 1)
     soup = []
@@ -285,7 +285,7 @@ def split_and_read(tokens: list[int], levels: Levels) -> list:
     return soup
 
 
-def random_tokens(rng: np.random.Generator, levels: Levels) -> list[int]:
+def random_tokens(rng: np.random.Generator, levels: TokenLevels) -> list[int]:
     """Anything, also ids that do not exist; offsets often, so that there are faces."""
     top = levels.vocabulary
     kinds = rng.integers(0, 10, rng.integers(0, 60))
@@ -363,7 +363,7 @@ EOS = BPT.eos
 
 @pytest.mark.parametrize("canonical", [False, True])
 def test_the_grammar_accepts_every_serialisation(canonical):
-    grammar = Grammar(canonical=canonical)
+    grammar = BPTGrammar(canonical=canonical)
     rng = np.random.default_rng(4)
     meshes = [primitive(name) for name in PRIMITIVES] + [random_mesh(rng) for _ in range(50)]
     meshes += [clean(quantize(s.vertices)[0], s.faces) for s in (shape(family, 5) for family in FAMILIES)]
@@ -372,8 +372,8 @@ def test_the_grammar_accepts_every_serialisation(canonical):
             tokens = [*serialize(vertices, faces), EOS]
             assert grammar.accepts(tokens)
             assert not grammar.accepts(tokens[:-1]) and not grammar.accepts([*tokens, 0])
-            assert Grammar(canonical=canonical, budget=len(faces)).accepts(tokens)
-            assert len(faces) == 1 or not Grammar(canonical=canonical, budget=len(faces) - 1).accepts(tokens)
+            assert BPTGrammar(canonical=canonical, budget=len(faces)).accepts(tokens)
+            assert len(faces) == 1 or not BPTGrammar(canonical=canonical, budget=len(faces) - 1).accepts(tokens)
 
 
 def letters(mask: np.ndarray) -> str:
@@ -391,7 +391,7 @@ def letters(mask: np.ndarray) -> str:
     ],
 )
 def test_the_states_allow_what_the_table_says(canonical, table):
-    grammar = Grammar(canonical=canonical)
+    grammar = BPTGrammar(canonical=canonical)
     seen = set()
     tokens = [B, O1, O2, B, O3, O4, S, O1, B, O2, B, O3, B, O4, EOS, EOS]
     names = ["q0", "q1", "q2c", "q3", "q1", "q4", "q4", "q1", "q2s", "q1", "q3", "q1", "q4", "q1", "q4", "end"]
@@ -406,7 +406,7 @@ def test_the_states_allow_what_the_table_says(canonical, table):
 
 
 def test_masks_are_shared_and_read_only():
-    grammar = Grammar()
+    grammar = BPTGrammar()
     mask = grammar.allowed(grammar.start)
     assert mask.base is grammar.masks and mask.shape == (5121,) and mask.dtype == bool
     with pytest.raises(ValueError, match="read-only"):
@@ -418,7 +418,7 @@ def test_masks_are_shared_and_read_only():
 @pytest.mark.parametrize("budget", [None, 1, 7])
 def test_random_walks_make_meshes_within_the_budget(canonical, budget):
     rng = np.random.default_rng(6)
-    grammar = Grammar(canonical=canonical, budget=budget)
+    grammar = BPTGrammar(canonical=canonical, budget=budget)
     for _ in range(200):
         state, tokens = grammar.start, []
         while not grammar.ended(state):
@@ -433,18 +433,18 @@ def test_random_walks_make_meshes_within_the_budget(canonical, budget):
 
 
 def test_a_spent_budget_leaves_only_the_end():
-    grammar = Grammar(budget=2)
+    grammar = BPTGrammar(budget=2)
     state = grammar.walk([B, O1, O2, O3])
     assert letters(grammar.allowed(state)) == "BOSE"
     assert letters(grammar.allowed(grammar.next(state, O4))) == "E"
     assert grammar.name(grammar.next(state, O4)) == "q4"
     with pytest.raises(BadPrompt, match="budget of 0"):
-        Grammar(budget=0)
+        BPTGrammar(budget=0)
 
 
 def test_next_is_total_and_pure():
     rng = np.random.default_rng(7)
-    grammar = Grammar(canonical=True, budget=3)
+    grammar = BPTGrammar(canonical=True, budget=3)
     state = grammar.start
     for token in rng.integers(-3, 5130, 500).tolist():
         if token == EOS:
@@ -460,10 +460,10 @@ def test_next_is_total_and_pure():
 def test_the_states_follow_the_parser_through_anything():
     """The faces a budget counts are the faces the parser emits, also behind tokens that are not allowed."""
     rng = np.random.default_rng(8)
-    grammar = Grammar(budget=10**6)
+    grammar = BPTGrammar(budget=10**6)
     for _ in range(300):
         tokens = [t for t in random_tokens(rng, BPT) if t != EOS]
-        state, parser = grammar.start, Parser()
+        state, parser = grammar.start, TokenParser()
         for token in tokens:
             state = grammar.next(state, token)
             parser.push(token)
@@ -472,4 +472,4 @@ def test_the_states_follow_the_parser_through_anything():
 
 def test_deepmesh_has_no_grammar():
     with pytest.raises(NotSupported, match="deepmesh"):
-        Grammar(DEEPMESH)
+        BPTGrammar(DEEPMESH)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.mesh.bpt_grammar import Grammar
-from engine.mesh.bpt_tokens import BPT, Levels, serialize, tokenize
+from engine.mesh.bpt_grammar import BPTGrammar
+from engine.mesh.bpt_tokens import BPT, TokenLevels, serialize, tokenize
 from engine.mesh.next_vertices import NextVertices
 from research.worlds.lowpoly_shapes import held_out_shapes
 
@@ -74,7 +74,7 @@ def test_nothing_is_drafted_outside_of_the_grid() -> None:
 
 def test_drafts_are_mostly_right_on_held_out_shapes_and_always_grammatical() -> None:
     drafted = right = 0
-    grammar = Grammar(BPT, canonical=True)
+    grammar = BPTGrammar(BPT, canonical=True)
     for shape in held_out_shapes(24, "boxes"):
         tokens = tokenize(shape.vertices, shape.faces)[0].tolist()
         a, b = agreed(tokens, 6)
@@ -94,6 +94,6 @@ def test_drafts_are_mostly_right_on_held_out_shapes_and_always_grammatical() -> 
 
 
 def test_ids_of_another_vocabulary_change_nothing() -> None:
-    vertices = NextVertices(Levels("one cell", (1, 1)))
+    vertices = NextVertices(TokenLevels("one cell", (1, 1)))
     vertices.add([1, 7, 1, 1, 9, 1, 1])
     assert vertices.continuation(2) == [1]  # the same cell, again; what follows that is not known yet

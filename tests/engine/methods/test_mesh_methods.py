@@ -14,7 +14,7 @@ from engine.decoding import head_drafts
 from engine.decoding.head_drafts import PathTree, best_guess, best_of
 from engine.drafters.mesh_heads import SHORT, BoundHeads, HeadsByKind, MeshHeads
 from engine.errors import NotSupported
-from engine.mesh.bpt_grammar import Grammar
+from engine.mesh.bpt_grammar import BPTGrammar
 from engine.mesh.bpt_tokens import BPT
 from engine.methods import METHODS
 from engine.methods.lookup import Index
@@ -49,7 +49,7 @@ def test_every_mesh_obeys_the_grammar_and_its_budget(accept: str) -> None:
         done = run("xspecmesh", seed, size=9, accept=accept, accept_probability=0.05)
         ended = done.tokens[-1] == BPT.eos
         assert ended or len(done.tokens) == 96
-        grammar = Grammar(BPT, canonical=True, budget=9)
+        grammar = BPTGrammar(BPT, canonical=True, budget=9)
         assert not ended or grammar.accepts(done.tokens)
         assert len(done.result().parser.faces) <= 9
         assert done.positions == list(range(len(done.tokens)))

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from engine.core import NO_DRAFT, Knobs, Prompt, Sampling
 from engine.decoding import neighbours
-from engine.decoding.growth import Shape, Tree, grow, rank, turn
+from engine.decoding.growth import Tree, TreeSize, grow, rank, turn
 from engine.decoding.trees import Cycle
 from engine.errors import NotSupported
 from engine.layout import Raster
@@ -140,7 +140,7 @@ def test_at_temperature_0_relaxing_leaves_the_greedy_path_by_what_the_meter_says
 # --- growth -----------------------------------------------------------------------------------------------------------
 
 
-def grown(toy: Toy, shape: Shape, kind: str, first: int = 1, seeded: bool = False, iteration: int = 1) -> Tree:
+def grown(toy: Toy, shape: TreeSize, kind: str, first: int = 1, seeded: bool = False, iteration: int = 1) -> Tree:
     """The tree behind a first token."""
     sequence = toy.start(Prompt())
     hidden = sequence.forward(NO_DRAFT).hidden
@@ -155,7 +155,7 @@ def grown(toy: Toy, shape: Shape, kind: str, first: int = 1, seeded: bool = Fals
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_tree_keeps_to_its_shape(kind: str, temperature: float) -> None:
     toy = Toy(vocabulary=5, columns=5, temperature=temperature, sharpness=1.0)
-    tree = grown(toy, Shape(3, 4, 9), kind)
+    tree = grown(toy, TreeSize(3, 4, 9), kind)
     assert 0 < len(tree.tokens) <= 9
     assert max(depths(tree.parents)) <= 3
     assert all(parent < node for node, parent in enumerate(tree.parents))
@@ -167,12 +167,12 @@ def test_a_tree_keeps_to_its_shape(kind: str, temperature: float) -> None:
 
 
 def test_few_candidates_are_no_error() -> None:
-    assert len(grown(Toy(), Shape(1, 3, 60), "deterministic").tokens) == 3
+    assert len(grown(Toy(), TreeSize(1, 3, 60), "deterministic").tokens) == 3
 
 
 def test_what_is_drawn_does_not_decide_how_many_siblings_stay() -> None:
     """One level has one law, so its shape is one too; behind it, laws and with them shapes follow what was drawn."""
-    shapes = {tuple(grown(Toy(vocabulary=5, columns=5), Shape(1, 4, 3), "sampled", first).parents) for first in range(5)}
+    shapes = {tuple(grown(Toy(vocabulary=5, columns=5), TreeSize(1, 4, 3), "sampled", first).parents) for first in range(5)}
     assert shapes == {(-1, -1, -1)}
 
 
@@ -181,7 +181,7 @@ def test_a_drawn_sibling_stays_or_goes_whatever_its_token_is(least_level: float)
     """The root's second child against the path below the first, on a drafter whose next level's sum depends on the second child's token."""
     toy, stays = Toy(rows=5, columns=1, uneven=True), {}
     for iteration in range(1, 80):
-        whole, few = (grown(toy, Shape(3, 2, nodes, 0.0, least_level), "sampled", 2, iteration=iteration) for nodes in (60, 3))
+        whole, few = (grown(toy, TreeSize(3, 2, nodes, 0.0, least_level), "sampled", 2, iteration=iteration) for nodes in (60, 3))
         path = (whole.tokens[0], *(token for token, parent in zip(whole.tokens, whole.parents, strict=True) if parent == 0))
         stays.setdefault(path, {}).setdefault(whole.tokens[1], set()).add(few.parents.count(-1) == 2)
     fates = [set().union(*by_token.values()) for by_token in stays.values() if len(by_token) > 1]
@@ -199,7 +199,7 @@ def test_children_of_a_sure_law_are_ranked_by_the_logits(dtype: torch.dtype) -> 
 
 def test_auto_finds_both_kinds() -> None:
     toy = Toy(vocabulary=4, columns=4, sharpness=2.0)
-    kinds = [kind for first in range(4) for kind in grown(toy, Shape(3, 2, 12), "auto", first).drawn]
+    kinds = [kind for first in range(4) for kind in grown(toy, TreeSize(3, 2, 12), "auto", first).drawn]
     assert True in kinds and False in kinds
 
 
@@ -233,7 +233,7 @@ def knobs(**values: float | str) -> Knobs:
     return Knobs({k.name: k.to_value(k.to_number(values.get(k.name, k.default))) for k in adt_tree.METHOD.knobs})
 
 
-def steered(accept: bool, steps: int, **values: float | str) -> list[Shape]:
+def steered(accept: bool, steps: int, **values: float | str) -> list[TreeSize]:
     """The shapes of a controller whose trees are always, or never, accepted in full; one token is committed each time."""
     controller, shapes = Adjacent(), []
     for n in range(1, steps):

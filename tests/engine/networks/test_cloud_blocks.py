@@ -6,7 +6,7 @@ import torch
 
 from engine.mesh.bpt_tokens import BPT
 from engine.networks.cloud_blocks import BINS, BLOCKS, CELLS, CONTENTS, LINES, MARGIN, USUAL, block_contents
-from engine.networks.mesh_decoder import OFFSETS, MeshModel, Reading, Settings, blocks_of
+from engine.networks.mesh_decoder import OFFSETS, CloudReading, MeshModel, MeshSettings, blocks_of
 
 CELL = 2 / 128
 SIZES = {"layers": 1, "width": 32, "heads": 2, "inner": 48, "length": 64, "encoder_width": 16, "encoder_blocks": 1, "latents": 4}
@@ -78,7 +78,7 @@ def test_ids_that_name_a_block() -> None:
 
 
 def test_a_reader_that_begins_tells_nothing_and_then_only_of_blocks() -> None:
-    model = MeshModel(Settings(**SIZES, contents=CONTENTS)).eval()
+    model = MeshModel(MeshSettings(**SIZES, contents=CONTENTS)).eval()
     points = torch.rand(1, 300, 6, generator=torch.Generator().manual_seed(3)) * 2 - 1
     table = model.decoder.table()
     assert torch.equal(model.read(points).table(table), table)
@@ -94,7 +94,7 @@ def test_a_reader_that_begins_tells_nothing_and_then_only_of_blocks() -> None:
 
 
 def test_weights_without_a_reader_read_as_before() -> None:
-    model = MeshModel(Settings(**SIZES)).eval()
+    model = MeshModel(MeshSettings(**SIZES)).eval()
     points = torch.rand(2, 300, 6, generator=torch.Generator().manual_seed(3)) * 2 - 1
     reading = model.read(points)
     assert torch.equal(reading.condition, model.encoder(points)) and reading.added is None
@@ -103,11 +103,11 @@ def test_weights_without_a_reader_read_as_before() -> None:
 
 
 def test_the_readings_of_some_clouds_are_theirs() -> None:
-    model = MeshModel(Settings(**SIZES, contents=CONTENTS)).eval()
+    model = MeshModel(MeshSettings(**SIZES, contents=CONTENTS)).eval()
     torch.nn.init.normal_(model.reader.straight.weight, std=0.1)
     points = torch.rand(3, 300, 6, generator=torch.Generator().manual_seed(3)) * 2 - 1
     all_of_them, last = model.read(points), model.read(points[2:])
     some = all_of_them.only([2])
-    assert isinstance(some, Reading)
+    assert isinstance(some, CloudReading)
     torch.testing.assert_close(some.condition, last.condition)
     torch.testing.assert_close(some.added, last.added)

@@ -18,11 +18,11 @@ from engine.dispatch.choice import VARIABLE
 from engine.drafters.predictive_stream import RowLora, fresh
 from engine.kernels.cpu.blocks import NativeLinear, RunRows
 from engine.kernels.cpu.library import native
-from engine.kernels.tree_attention import Chain, Seen, packed
-from engine.networks.mesh_decoder import MeshDecoder, Settings
+from engine.kernels.tree_attention import Chain, VisibleRows, packed
+from engine.networks.mesh_decoder import MeshDecoder, MeshSettings
 from engine.networks.native_blocks import quick_linear, quicken
 from engine.networks.rows import AdapterRows, RowSplit
-from engine.networks.transformer import Decoder, causal
+from engine.networks.transformer import TransformerDecoder, causal
 from tests.engine.backbones import tiny
 from tests.engine.kernels.cpu.test_blocks import both, needs_native
 
@@ -30,16 +30,16 @@ pytestmark = pytest.mark.usefixtures("inference")
 ROWS = 9
 
 
-def decoder() -> Decoder:
+def decoder() -> TransformerDecoder:
     """A plain decoder whose norms and places do something."""
     torch.manual_seed(0)
-    found = Decoder(3, 64, 4, 96, placed=True).eval().requires_grad_(False)
+    found = TransformerDecoder(3, 64, 4, 96, placed=True).eval().requires_grad_(False)
     for name, p in found.named_parameters():
         nn.init.normal_(p, 1.0 if "norm" in name else 0.0, 0.1)
     return found
 
 
-def passes(network: Decoder, dtype: torch.dtype = torch.float32) -> Callable[..., Tensor]:
+def passes(network: TransformerDecoder, dtype: torch.dtype = torch.float32) -> Callable[..., Tensor]:
     """Runs the first rows of a fixed input after three kept rows: (count, fork, mask) -> hidden [2, count, 64]."""
     torch.manual_seed(1)
     x, angles = torch.randn(2, 3 + ROWS, 64), torch.randn(3 + ROWS, 8)
@@ -179,7 +179,7 @@ def test_caches_and_masks_of_other_kinds_run_as_before() -> None:
     kv_cache = KVCache(3, 1, 4, 64, 16, x.device, torch.float32)
     view = FixedView(kv_cache.block, torch.arange(4), 4)
     assert RunRows(x, kv_cache, mask).can_run() and RunRows(x, kv_cache, None).can_run()
-    others = ((x, view, mask), (x, None, mask), (x.double(), kv_cache, mask), (x, kv_cache, Seen(packed(mask), 0)))
+    others = ((x, view, mask), (x, None, mask), (x.double(), kv_cache, mask), (x, kv_cache, VisibleRows(packed(mask), 0)))
     assert not any(RunRows(*case).can_run() for case in others)
     assert not RunRows(x, kv_cache, mask, torch.ones(1, 4, 16)).can_run()
 
@@ -188,7 +188,7 @@ def test_caches_and_masks_of_other_kinds_run_as_before() -> None:
 @pytest.mark.parametrize("layer", [None, 1])
 def test_a_mesh_decoder_wears_an_adapter(layer: int | None) -> None:
     """With a fork and without: the plain network's rows, and those before the adapter keep their bits."""
-    settings, found = Settings(layers=3, width=32, heads=2, inner=40, length=20, vocabulary=5121), []
+    settings, found = MeshSettings(layers=3, width=32, heads=2, inner=40, length=20, vocabulary=5121), []
     for quick in (False, True):
         torch.manual_seed(3)
         network = MeshDecoder(settings).eval().requires_grad_(False)

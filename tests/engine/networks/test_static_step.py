@@ -17,7 +17,7 @@ from engine.networks import sequence as sequences
 from engine.networks import static_step
 from engine.networks.native_blocks import quicken
 from engine.networks.sequence import TransformerSequence
-from engine.networks.static_step import Bucket, Pass, bucket, fixed_pass, is_static, said
+from engine.networks.static_step import Bucket, PassShape, bucket, fixed_pass, is_static, said
 from engine.run import generate
 from tests.engine.device.far import FAR, Far, moved
 from tests.engine.device.models import MODELS, Model, near
@@ -89,7 +89,9 @@ def test_fillers_are_seen_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for rows in (4, 64):
         block[:, :, :, :, kept:] = 7.0
-        hidden, *_ = fixed_pass(sequence.trunk, block, said(Pass(2, draft, laid), kept, rows), torch.zeros(rows).long(), block.shape[4])
+        hidden, *_ = fixed_pass(
+            sequence.trunk, block, said(PassShape(2, draft, laid), kept, rows), torch.zeros(rows).long(), block.shape[4]
+        )
         found.append(hidden[:, :3])
     torch.testing.assert_close(*found, atol=1e-5, rtol=1e-5)
 

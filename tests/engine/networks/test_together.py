@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from engine.cache import KVCache
 from engine.kernels.cpu.blocks import RunRows
 from engine.kernels.cpu.library import built, native
-from engine.networks.mesh_decoder import MeshDecoder, Settings
+from engine.networks.mesh_decoder import MeshDecoder, MeshSettings
 from engine.networks.native_blocks import quicken
-from engine.networks.transformer import Decoder, causal
+from engine.networks.transformer import TransformerDecoder, causal
 
 pytestmark = [pytest.mark.usefixtures("inference"), pytest.mark.skipif(built()[0] is None, reason=str(built()[1]))]
 half = pytest.param(torch.bfloat16, marks=pytest.mark.skipif(native(torch.bfloat16) is None, reason="no native products in bfloat16 here"))
@@ -65,7 +65,7 @@ def assert_same_bits(together: Tensor, alone: list[Tensor], joined: list[KVCache
 @pytest.mark.parametrize("dtype", [torch.float32, half])
 def test_a_pass_of_pictures(dtype: torch.dtype, threads: int) -> None:
     torch.set_num_threads(threads)
-    decoder = Decoder(LAYERS, WIDTH, HEADS, 80)
+    decoder = TransformerDecoder(LAYERS, WIDTH, HEADS, 80)
     spread(decoder)
     quicken(decoder, dtype)
     single, seen = caches(dtype), masks()
@@ -79,7 +79,7 @@ def test_a_pass_of_pictures(dtype: torch.dtype, threads: int) -> None:
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_a_pass_of_meshes_over_conditions_of_their_own(threads: int) -> None:
     torch.set_num_threads(threads)
-    decoder = MeshDecoder(Settings(layers=LAYERS, width=WIDTH, heads=HEADS, inner=80, memories=2))
+    decoder = MeshDecoder(MeshSettings(layers=LAYERS, width=WIDTH, heads=HEADS, inner=80, memories=2))
     spread(decoder)
     quicken(decoder)
     single, seen = caches(torch.float32), masks()
@@ -93,7 +93,7 @@ def test_a_pass_of_meshes_over_conditions_of_their_own(threads: int) -> None:
 
 
 def test_a_hook_or_a_pass_of_another_kind_is_not_joined() -> None:
-    decoder = Decoder(LAYERS, WIDTH, HEADS, 80)
+    decoder = TransformerDecoder(LAYERS, WIDTH, HEADS, 80)
     quicken(decoder)
     kv_cache = caches(torch.float32)[0]
     x, turned = torch.randn(2, 1, WIDTH), torch.randn(2, 1, HEAD)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from engine.networks.transformer import Decoder, rotary_table
+from engine.networks.transformer import TransformerDecoder, rotary_table
 
 
 def test_a_row_that_sees_nothing_else_knows_where_it_is() -> None:
     """Rotary positions alone are relative: equal rows would have equal states."""
     torch.manual_seed(0)
-    decoder = Decoder(2, 32, 2, 48, placed=True)
+    decoder = TransformerDecoder(2, 32, 2, 48, placed=True)
     cos, sin = rotary_table(torch.arange(12.0).view(6, 2), 16)
     x = torch.randn(1, 32).expand(1, 6, 32)
     only_itself = torch.eye(6, dtype=torch.bool)

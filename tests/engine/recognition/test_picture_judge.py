@@ -8,24 +8,24 @@ import torch
 
 from engine.errors import MissingWeights
 from engine.recognition import picture_judge as judge
-from engine.recognition.picture_judge import CELLS, COLOURS, Found, Judge, Logits, Reading, centre, compare
+from engine.recognition.picture_judge import CELLS, COLOURS, DetectedObject, Judge, Logits, PictureReading, centre, compare
 from engine.words.emoji_objects import TAUGHT
-from engine.words.world import Group, Scene, backgrounds
+from engine.words.world import ObjectGroup, Scene, backgrounds
 from research.train.judge import BENT, MISTAKES, loss_of_logits, out_of_shape, targets, with_mistakes
 from research.worlds.emoji_scenes import trained_scenes
 
 
-def scene(groups: tuple[Group, ...], relation: str = "", background: str = "red") -> Scene:
+def scene(groups: tuple[ObjectGroup, ...], relation: str = "", background: str = "red") -> Scene:
     return Scene(groups, relation, background, (), 0)
 
 
-def seen(name: str, row: int = 8, column: int = 8, colour: str = "") -> Found:
-    return Found(name, colour, row, column, 0.9)
+def seen(name: str, row: int = 8, column: int = 8, colour: str = "") -> DetectedObject:
+    return DetectedObject(name, colour, row, column, 0.9)
 
 
 def test_a_right_reading_has_no_fault() -> None:
-    asked = scene((Group("cat", 2), Group("dog")), "above")
-    verdict = compare(Reading((seen("cat", 3, 4), seen("cat", 3, 8), seen("dog", 11, 6)), "red"), asked)
+    asked = scene((ObjectGroup("cat", 2), ObjectGroup("dog")), "above")
+    verdict = compare(PictureReading((seen("cat", 3, 4), seen("cat", 3, 8), seen("dog", 11, 6)), "red"), asked)
     assert verdict.all and verdict.relation and verdict.colours is None
 
 
@@ -38,20 +38,20 @@ def test_a_right_reading_has_no_fault() -> None:
         ((seen("cat", 11), seen("cat", 11, 3), seen("dog", 3)), "relation"),
     ],
 )
-def test_each_fault_is_found(objects: tuple[Found, ...], fault: str) -> None:
-    verdict = compare(Reading(objects, "red"), scene((Group("cat", 2), Group("dog")), "above"))
+def test_each_fault_is_found(objects: tuple[DetectedObject, ...], fault: str) -> None:
+    verdict = compare(PictureReading(objects, "red"), scene((ObjectGroup("cat", 2), ObjectGroup("dog")), "above"))
     assert not getattr(verdict, fault) and not verdict.all
 
 
 def test_colours_and_backgrounds_are_judged_where_they_are_asked_for() -> None:
-    asked = scene((Group("car", colour="blue"),))
-    assert compare(Reading((seen("car", colour="blue"),), "red"), asked).colours is True
-    wrong = compare(Reading((seen("car", colour="green"),), "blue"), asked)
+    asked = scene((ObjectGroup("car", colour="blue"),))
+    assert compare(PictureReading((seen("car", colour="blue"),), "red"), asked).colours is True
+    wrong = compare(PictureReading((seen("car", colour="green"),), "blue"), asked)
     assert wrong.colours is False and not wrong.background and not wrong.all
 
 
 def test_a_missing_object_is_in_no_relation() -> None:
-    assert compare(Reading((seen("dog"),), "red"), scene((Group("cat"), Group("dog")), "left of")).relation is False
+    assert compare(PictureReading((seen("dog"),), "red"), scene((ObjectGroup("cat"), ObjectGroup("dog")), "left of")).relation is False
 
 
 def test_targets_hold_every_box_of_a_scene() -> None:

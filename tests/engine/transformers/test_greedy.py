@@ -16,7 +16,7 @@ from engine.core import Prompt, Sampling
 from engine.methods import METHODS
 from engine.run import generate
 from engine.transformers import foretoken
-from engine.transformers.attention import Attention
+from engine.transformers.attention import LayerVisibility
 from engine.transformers.processors import read
 from tests.engine.backbones import tiny
 from tests.engine.transformers import models
@@ -79,7 +79,9 @@ def test_a_batch_with_left_padding(build: Callable[[], PreTrainedModel]) -> None
 
 def test_a_window_that_is_forgotten_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests above can fail: with masks that hide nothing but later tokens they do."""
-    monkeypatch.setattr(Attention, "masks", lambda self, visible, slots, kept: {"full_attention": visible, "sliding_attention": visible})
+    monkeypatch.setattr(
+        LayerVisibility, "masks", lambda self, visible, slots, kept: {"full_attention": visible, "sliding_attention": visible}
+    )
     for model in (models.mistral(), models.gemma3()):
         assert ours(model, ids=LONG, max_new_tokens=36, window=6) != plain(model, LONG, max_new_tokens=36)
 

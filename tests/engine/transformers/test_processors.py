@@ -14,7 +14,7 @@ from transformers.generation import logits_process as known
 
 from engine.errors import NotSupported
 from engine.transformers import processors
-from engine.transformers.processors import GUIDANCE, OF_PATHS, OF_SCORES, REASONS, Reading
+from engine.transformers.processors import GUIDANCE, OF_PATHS, OF_SCORES, REASONS, CallerDistribution
 from tests.engine.transformers import models
 from tests.engine.transformers.models import PROMPT, ours, plain
 
@@ -107,7 +107,7 @@ def test_settings_of_a_batch_whose_processors_hold_its_prompts() -> None:
 
 def test_a_processor_that_is_called_with_another_row_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests above can fail."""
-    monkeypatch.setattr(Reading, "of_row", lambda self, index, count: self)
+    monkeypatch.setattr(CallerDistribution, "of_row", lambda self, index, count: self)
     processor = {"logits_processor": LogitsProcessorList([TABLE[known.PrefixConstrainedLogitsProcessor]()]), "attention_mask": MASK}
     assert ours(models.llama(), ids=IDS, **processor) != plain(models.llama(), IDS, **processor)
 

@@ -8,7 +8,7 @@ from engine.core import Prompt, Sampling
 from engine.methods import METHODS
 from engine.run import generate
 from engine.transformers.host import Branch, CallerModel
-from engine.transformers.processors import Reading
+from engine.transformers.processors import CallerDistribution
 from tests.engine.transformers import models
 from tests.engine.transformers.models import PROMPT, ours
 
@@ -26,7 +26,7 @@ def test_a_run_is_the_engines_own() -> None:
     model = models.llama()
     sampling = Sampling(temperature=0.9, top_k=12, top_p=0.95, guidance=2.0)
     branches = [Branch(torch.tensor(PROMPT)), Branch(torch.tensor(PROMPT[-1:]))]
-    host = CallerModel(model, branches, 24, Reading(sampling))
+    host = CallerModel(model, branches, 24, CallerDistribution(sampling))
     run = generate(host, METHODS["sjdpp"], Prompt(seed=3), {"window": 6}).finish()
     assert ours(model, "sjdpp", seed=3, window=6, guidance_scale=2.0, **SAMPLED) == [[*PROMPT, *run.tokens]]
 

@@ -16,35 +16,35 @@ from engine.methods import METHODS, find, title
 from engine.networks.weights import MODELS
 from engine.run import generate
 from engine.tuning import auto, load_monitor, prepare, store
-from engine.tuning.curve import WIDTHS, Curve
+from engine.tuning.curve import WIDTHS, CostCurve
 from engine.tuning.expected import Expected, best, of_card, of_rows
-from engine.tuning.store import Costs, Measured
+from engine.tuning.store import ModelMeasurements, StepCosts
 from tests.engine.backbones import tiny
 
-CHEAP = Curve(tuple((width, 4.0 + 0.02 * width) for width in WIDTHS))  # a GPU's: a window costs as much as a token
-DEAR = Curve(tuple((width, 2.0 + 0.5 * width) for width in WIDTHS))
+CHEAP = CostCurve(tuple((width, 4.0 + 0.02 * width) for width in WIDTHS))  # a GPU's: a window costs as much as a token
+DEAR = CostCurve(tuple((width, 2.0 + 0.5 * width) for width in WIDTHS))
 WINDOWS = [Expected("ar", {}, 1.0, 1.0), *(Expected("sjdpp", {"window": w}, t, w) for w, t in ((4, 3.0), (8, 4.6), (16, 7.4), (64, 9.8)))]
 
 
 def test_a_machine_of_cheap_windows_takes_a_wide_one_and_a_dear_one_does_not() -> None:
-    assert best(WINDOWS, Costs(CHEAP)).full_name == "auto:sjdpp,window=64"
-    assert best(WINDOWS, Costs(DEAR)).full_name == "auto:sjdpp,window=8"
+    assert best(WINDOWS, StepCosts(CHEAP)).full_name == "auto:sjdpp,window=64"
+    assert best(WINDOWS, StepCosts(DEAR)).full_name == "auto:sjdpp,window=8"
 
 
 @pytest.mark.parametrize("curve", [CHEAP, DEAR])
-def test_no_row_is_faster_than_the_one_that_is_taken(curve: Curve) -> None:
-    costs = Costs(curve, {"ar": 0.1, "sjdpp,window=8": 1.5})
+def test_no_row_is_faster_than_the_one_that_is_taken(curve: CostCurve) -> None:
+    costs = StepCosts(curve, {"ar": 0.1, "sjdpp,window=8": 1.5})
     assert best(WINDOWS, costs).speed(costs) == pytest.approx(1000 * max(each.tokens / each.milliseconds(costs) for each in WINDOWS))
 
 
 def test_where_windows_do_not_pay_it_takes_plain_decoding() -> None:
-    steep = Curve(tuple((width, 5.0 * width) for width in WIDTHS))
-    assert best(WINDOWS, Costs(steep)).full_name == "auto:ar"
+    steep = CostCurve(tuple((width, 5.0 * width) for width in WIDTHS))
+    assert best(WINDOWS, StepCosts(steep)).full_name == "auto:ar"
 
 
 def test_what_a_method_does_beside_its_pass_counts_once_for_each_pass_of_its_drafter() -> None:
     tree, window = Expected("eagle", {"nodes": 8}, 4.0, 9.0, 5.0), Expected("sjdpp", {"window": 8}, 3.5, 8.0)
-    free, costs = Costs(CHEAP), Costs(CHEAP, {tree.key: 2.0, window.key: 2.0})
+    free, costs = StepCosts(CHEAP), StepCosts(CHEAP, {tree.key: 2.0, window.key: 2.0})
     assert best([tree, window], free) is tree and best([tree, window], costs) is window
     assert tree.milliseconds(costs) == pytest.approx(CHEAP.at(9) + 10.0) and window.milliseconds(costs) == pytest.approx(CHEAP.at(8) + 2.0)
 
@@ -52,11 +52,11 @@ def test_what_a_method_does_beside_its_pass_counts_once_for_each_pass_of_its_dra
 @pytest.mark.parametrize(("rows", "cost"), [(1, 2.5), (0.5, 2.5), (3, 3.5), (64, 34.0), (80, 42.0)])
 def test_a_curve_is_read_between_and_beyond_its_points(rows: float, cost: float) -> None:
     assert DEAR.at(rows) == pytest.approx(cost)
-    assert Curve(((4, 7.0),)).at(rows) == 7.0
+    assert CostCurve(((4, 7.0),)).at(rows) == 7.0
 
 
 def test_a_falling_end_of_a_curve_is_not_followed_down() -> None:
-    assert Curve(((1, 9.0), (2, 4.0))).at(40) == 4.0
+    assert CostCurve(((1, 9.0), (2, 4.0))).at(40) == 4.0
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
@@ -99,15 +99,17 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return SimpleNamespace(**{name: getattr(plain, name) for name in names}, card={}, weights_hash="abc")
 
 
-def known(model: SimpleNamespace, curve: Curve, rows: list[Expected]) -> None:
+def known(model: SimpleNamespace, curve: CostCurve, rows: list[Expected]) -> None:
     """Stores costs and rows as if doctor had measured them."""
-    costs = Costs(curve, {each.key: 0.0 for each in rows})
-    store.write(Measured(store.about(model), costs={(torch.get_num_threads(), model.dtype): costs}, tokens=[each.row() for each in rows]))
+    costs = StepCosts(curve, {each.key: 0.0 for each in rows})
+    store.write(
+        ModelMeasurements(store.about(model), costs={(torch.get_num_threads(), model.dtype): costs}, tokens=[each.row() for each in rows])
+    )
 
 
 @pytest.mark.parametrize(("curve", "name"), [(CHEAP, "auto:sjdpp,window=64"), (DEAR, "auto:sjdpp,window=8")])
 def test_it_is_resolved_by_what_is_stored_and_measures_nothing_more(
-    model: SimpleNamespace, curve: Curve, name: str, monkeypatch: pytest.MonkeyPatch
+    model: SimpleNamespace, curve: CostCurve, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known(model, curve, WINDOWS)
     monkeypatch.setattr(auto, "beside", lambda *given: pytest.fail("it was measured"))
@@ -158,21 +160,21 @@ def test_the_choice_is_among_steps_that_were_timed(model: SimpleNamespace, monke
     """By passes alone a window of 64 is the fastest; its steps are not, and nor is any window beside the short steps of plain decoding."""
     timed: list[str] = []
 
-    def beside(backbone: SimpleNamespace, name: str, knobs: dict[str, int], curve: Curve) -> float:
+    def beside(backbone: SimpleNamespace, name: str, knobs: dict[str, int], curve: CostCurve) -> float:
         timed.append(Expected(name, knobs, 1.0, 1.0).key)
         return truth[timed[-1]]
 
     monkeypatch.setattr(auto, "beside", beside)
     for truth, fastest in ((TRUTH, "ar"), (TRUTH | {"ar": 0.0}, "sjdpp,window=16"), (dict.fromkeys(TRUTH, 0.0), "sjdpp,window=64")):
         timed.clear()
-        costs = Costs(CHEAP)
+        costs = StepCosts(CHEAP)
         assert auto.find_out(model, WINDOWS, costs) and best(WINDOWS, costs).key == fastest and fastest in timed
-        assert best(WINDOWS, Costs(CHEAP, truth)).key == fastest
+        assert best(WINDOWS, StepCosts(CHEAP, truth)).key == fastest
         assert not auto.find_out(model, WINDOWS, costs)
     assert set(timed) == {"ar", "sjdpp,window=64"}  # the others cannot be faster
     with pytest.MonkeyPatch.context() as patch:  # a method that is measured once for all its knobs passes the best window over
         patch.setattr(Expected, "key", property(lambda row: row.name))
-        assert best(WINDOWS, Costs(CHEAP, {"ar": 0.0, "sjdpp": 60.0})).full_name == "auto:ar"
+        assert best(WINDOWS, StepCosts(CHEAP, {"ar": 0.0, "sjdpp": 60.0})).full_name == "auto:ar"
 
 
 @pytest.mark.parametrize(("first", "later", "cost"), [(2.0, 1.5, 1.5), (2.0, 2.5, 2.0)])
@@ -181,12 +183,12 @@ def test_rows_that_are_about_as_fast_are_timed_in_turns(
 ) -> None:
     timed: list[str] = []
 
-    def beside(backbone: SimpleNamespace, name: str, knobs: dict[str, int], curve: Curve) -> float:
+    def beside(backbone: SimpleNamespace, name: str, knobs: dict[str, int], curve: CostCurve) -> float:
         timed.append(name)
         return {"ar": 0.0, "sjdpp": first if timed.count("sjdpp") == 1 else later, "zipar": 50.0}[name]
 
     monkeypatch.setattr(auto, "beside", beside)
-    rows, costs = [Expected("ar", {}, 1.0, 1.0), Expected("sjdpp", {}, 1.5, 4.0), Expected("zipar", {}, 1.6, 4.0)], Costs(CHEAP)
+    rows, costs = [Expected("ar", {}, 1.0, 1.0), Expected("sjdpp", {}, 1.5, 4.0), Expected("zipar", {}, 1.6, 4.0)], StepCosts(CHEAP)
     assert auto.find_out(model, rows, costs) and costs.beside["sjdpp"] == cost
     assert timed[-4:] == ["ar", "sjdpp"] * 2 and timed.count("zipar") == 1
 
@@ -196,15 +198,15 @@ def test_what_a_method_does_beside_its_passes_is_the_median_of_steps(monkeypatch
     for milliseconds, extra in ((7, 3.0), (3, -1.0)):
         now = iter([0.0] * 6 + [part for i in range(99) for part in (i, i + milliseconds / 1000)])  # the first three steps do not count
         monkeypatch.setattr(auto, "clock_of", lambda device, now=now: lambda: next(now))
-        assert auto.beside(tiny.pictogram(), "ar", {}, Curve(((1, 4.0),))) == extra
+        assert auto.beside(tiny.pictogram(), "ar", {}, CostCurve(((1, 4.0),))) == extra
 
 
 def test_knobs_that_were_not_timed_count_as_the_least_beside_a_pass() -> None:
     rows = [Expected("sjdpp", {"window": 8}, 4.0, 8.0), Expected("eagle", {}, 4.0, 8.0, 5.0)]
-    costs = Costs(CHEAP, {"ar": -0.5, "sjdpp,window=64": 3.0})
+    costs = StepCosts(CHEAP, {"ar": -0.5, "sjdpp,window=64": 3.0})
     assert [each.milliseconds(costs) for each in rows] == [pytest.approx(CHEAP.at(8) - 0.5)] * 2
-    assert rows[0].milliseconds(Costs(CHEAP, {"sjdpp,window=8": 2.0})) == pytest.approx(CHEAP.at(8) + 2.0)
-    assert rows[0].milliseconds(Costs(CHEAP, {"ar": -9.0})) > 0  # no step takes less than nothing
+    assert rows[0].milliseconds(StepCosts(CHEAP, {"sjdpp,window=8": 2.0})) == pytest.approx(CHEAP.at(8) + 2.0)
+    assert rows[0].milliseconds(StepCosts(CHEAP, {"ar": -9.0})) > 0  # no step takes less than nothing
 
 
 def test_recorded_tokens_are_those_of_runs() -> None:

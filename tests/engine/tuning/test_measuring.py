@@ -15,12 +15,12 @@ import torch
 from engine import backbones
 from engine.errors import NotSupported
 from engine.tuning import load_monitor, prepare, store, threads
-from engine.tuning.curve import WIDTHS, Curve, begun, cost_curves
+from engine.tuning.curve import WIDTHS, CostCurve, begun, cost_curves
 from engine.tuning.load_monitor import BUSY, clock_of, observed, taken
-from engine.tuning.store import Costs, Measured
+from engine.tuning.store import ModelMeasurements, StepCosts
 from tests.engine.backbones import tiny
 
-LINE = Curve(tuple((width, 1.0 + width) for width in WIDTHS))
+LINE = CostCurve(tuple((width, 1.0 + width) for width in WIDTHS))
 
 
 @pytest.fixture
@@ -92,9 +92,9 @@ def test_threads_are_measured_once_for_each_model_and_set(free: Path, monkeypatc
 # --- dtype ------------------------------------------------------------------------------------------------------------
 
 
-def scaled(wide: float, narrow: float) -> Curve:
+def scaled(wide: float, narrow: float) -> CostCurve:
     """LINE with passes of one row `narrow` times and all others `wide` times as dear."""
-    return Curve(tuple((width, cost * (narrow if width == 1 else wide)) for width, cost in LINE.points))
+    return CostCurve(tuple((width, cost * (narrow if width == 1 else wide)) for width, cost in LINE.points))
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_measured_dtype_is_loaded_and_a_named_one_is_not_measured(free: Path, 
 
 
 def test_what_is_stored_comes_back_for_the_same_machine_model_and_weights(free: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = Measured(store.about(model()), {1: 2.0, 2: 1.5}, {(2, "float32"): Costs(LINE, {"ar": 0.5})}, [{"method": "ar"}])
+    found = ModelMeasurements(store.about(model()), {1: 2.0, 2: 1.5}, {(2, "float32"): StepCosts(LINE, {"ar": 0.5})}, [{"method": "ar"}])
     store.write(found)
     assert store.read(model()) == found
     assert store.read(model(weights_hash="other")).threads == {} == store.read(model(name="lowpoly")).threads
@@ -164,11 +164,11 @@ def test_a_damaged_file_counts_as_absent(text: str, free: Path) -> None:
     path = store.path_of(store.about(model()))
     path.parent.mkdir(parents=True)
     path.write_text(text)
-    assert store.read(model()) == Measured(store.about(model()))
+    assert store.read(model()) == ModelMeasurements(store.about(model()))
 
 
 def test_costs_that_are_no_numbers_are_damage(free: Path) -> None:
-    store.write(Measured(store.about(model()), {}, {(1, "float32"): Costs(LINE)}))
+    store.write(ModelMeasurements(store.about(model()), {}, {(1, "float32"): StepCosts(LINE)}))
     path = store.path_of(store.about(model()))
     row = json.loads(path.read_text())
     row["costs"][0]["pass"]["1"] = -1
@@ -180,7 +180,7 @@ def test_a_disk_that_refuses_is_said_and_the_measurement_is_used(free: Path, mon
     (free / "measured").write_text("a file where a folder should be")
     said: list[str] = []
     monkeypatch.setattr(prepare, "cost_curves", lambda models: [LINE])
-    assert prepare.costs_here(model(), Measured(store.about(model())), said.append).curve == LINE
+    assert prepare.costs_here(model(), ModelMeasurements(store.about(model())), said.append).curve == LINE
     assert len(said) == 2 and "Cannot write" in said[1]
 
 

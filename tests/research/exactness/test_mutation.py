@@ -10,7 +10,7 @@ from engine.methods import METHODS, cross_regression
 from engine.run import generate
 from research.exactness import exactness
 from research.exactness.mutants import MUTANTS
-from research.exactness.mutation import IdleMutant, Mutant, Patch, Watcher, applied
+from research.exactness.mutation import CallRecorder, IdleMutant, Mutant, Patch, applied
 from research.exactness.toy import Toy
 
 
@@ -66,5 +66,5 @@ def test_calls_of_a_record_of_functions_count() -> None:
 
 def test_a_patch_that_only_looks_on_does_not_count() -> None:
     right = verdict.ratio
-    with pytest.raises(IdleMutant), applied("looking on", lambda: [(verdict, "ratio", Watcher(lambda *arguments: right(*arguments)))]):
+    with pytest.raises(IdleMutant), applied("looking on", lambda: [(verdict, "ratio", CallRecorder(lambda *arguments: right(*arguments)))]):
         tokens()

@@ -14,7 +14,7 @@ from engine.drafters.feature_draft import NAME, FeatureDrafter, NetworkFeatures
 from engine.methods import METHODS
 from engine.run import generate
 from research.train import feature_draft, loop
-from research.train.feature_draft import Library, Options, acceptance, chains, loss_of_rows
+from research.train.feature_draft import FeatureDraftOptions, RecordedSequences, acceptance, chains, loss_of_rows
 from research.train.teachers import MeshTeacher, PictureTeacher, Recorded
 from tests.engine.backbones import tiny
 from tests.research.train import tiny_folders
@@ -99,7 +99,7 @@ def test_levels_are_what_a_growing_tree_sees(kind: type[PictureTeacher | MeshTea
 @pytest.mark.parametrize("loss", ["kl", "paper", "adt"])
 def test_a_few_steps_lower_the_loss_and_raise_acceptance(kind: type[PictureTeacher | MeshTeacher], loss: str) -> None:
     teacher = kind("cpu")
-    library = Library("tiny", teacher, 4, 2)
+    library = RecordedSequences("tiny", teacher, 4, 2)
     network = drafter(teacher)
     before, rate = acceptance(network, teacher, library.recorded, 1)[0], torch.optim.Adam(network.parameters(), 5e-3)
     losses = []
@@ -114,15 +114,15 @@ def test_a_few_steps_lower_the_loss_and_raise_acceptance(kind: type[PictureTeach
 
 def test_recordings_are_read_back_and_those_of_other_weights_go(shipped: Path) -> None:
     teacher = PictureTeacher("cpu")
-    first = Library("tiny", teacher, 6, 2)
+    first = RecordedSequences("tiny", teacher, 6, 2)
     files = sorted((shipped / "training" / f"{NAME}_tiny" / teacher.weights_hash).iterdir())
     written = [path.stat().st_mtime_ns for path in files]
-    again = Library("tiny", teacher, 6, 2)
+    again = RecordedSequences("tiny", teacher, 6, 2)
     assert [path.stat().st_mtime_ns for path in files] == written and len(files) == 2
     assert all(torch.equal(a.hidden, b.hidden) for a, b in zip(first.recorded, again.recorded, strict=True))
     assert [r.tokens.tolist() for r in first.batch(3)] == [r.tokens.tolist() for r in again.batch(3)]
     teacher.weights_hash = "other"
-    Library("tiny", teacher, 2, 2)
+    RecordedSequences("tiny", teacher, 2, 2)
     assert not files[0].exists()
 
 
@@ -130,7 +130,7 @@ def test_a_portion_holds_its_own_clouds_and_no_other(shipped: Path, monkeypatch:
     """Clouds are views of all questions; a file that stored what is behind a view would be as large as all files together should be."""
     monkeypatch.setattr(feature_draft, "TOGETHER", 2)
     teacher = MeshTeacher("cpu")
-    library = Library("tiny", teacher, 8, 2)
+    library = RecordedSequences("tiny", teacher, 8, 2)
     files = list((shipped / "training" / f"{NAME}_tiny" / teacher.weights_hash).iterdir())
     held = sum(x.nbytes for row in library.recorded for x in (row.said, row.tokens, row.hidden))
     assert len(files) == 4 and sum(path.stat().st_size for path in files) < 1.5 * held
@@ -138,8 +138,8 @@ def test_a_portion_holds_its_own_clouds_and_no_other(shipped: Path, monkeypatch:
 
 @pytest.mark.parametrize("name", ["pictogram", "lowpoly"])
 def test_the_recipe_trains_resumes_ships_and_the_tree_draws_plain_tokens(name: str, shipped: Path, capsys) -> None:
-    feature_draft.main(Options(backbone=name))
-    feature_draft.main(Options(backbone=name, export=True))
+    feature_draft.main(FeatureDraftOptions(backbone=name))
+    feature_draft.main(FeatureDraftOptions(backbone=name, export=True))
     assert "resumed" in capsys.readouterr().out
     module, prompt = {"pictogram": (pictogram, Prompt(text="red cats")), "lowpoly": (lowpoly, Prompt(points=tiny.sphere(), size=6))}[name]
     backbone = module.load()
@@ -151,6 +151,6 @@ def test_the_recipe_trains_resumes_ships_and_the_tree_draws_plain_tokens(name: s
 
 
 def test_only_this_recipe_asks_whose_drafter() -> None:
-    given = Options.parser("feature-draft").parse_args(["--backbone", "lowpoly", "--loss", "paper"])
-    assert Options(**vars(given)).backbone == "lowpoly" and Options(**vars(given)).loss == "paper"
-    assert not hasattr(loop.Options(), "loss")
+    given = FeatureDraftOptions.parser("feature-draft").parse_args(["--backbone", "lowpoly", "--loss", "paper"])
+    assert FeatureDraftOptions(**vars(given)).backbone == "lowpoly" and FeatureDraftOptions(**vars(given)).loss == "paper"
+    assert not hasattr(loop.RecipeOptions(), "loss")

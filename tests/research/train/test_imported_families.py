@@ -127,7 +127,7 @@ def test_predictive_rows_are_trained_as_they_are_decoded(family: str, tmp_path: 
         torch.testing.assert_close(hidden[:, 0], plain, atol=1e-4, rtol=1e-4)
         decoded = one.backbone.hosted.head(hidden[:, 1:])
         one.trainable()
-        pupil = predictive_stream.Student(one, True)
+        pupil = predictive_stream.StreamStudent(one, True)
         monkeypatch.setattr(pupil, "lora", lora)
         seen: list[torch.Tensor] = []
         monkeypatch.setattr(pupil, "_guided", lambda hidden, count: seen.append(one.head(hidden)) or hidden.new_zeros(count, width, 24))
@@ -138,8 +138,8 @@ def test_predictive_rows_are_trained_as_they_are_decoded(family: str, tmp_path: 
 
 def check_both(name: str, drafters: Path, prompts: Path | None, prompt: Prompt, again: Callable[[str], Backbone] = load) -> None:
     """Trains both drafters of an imported model, and compares the greedy tokens of their methods with those of plain decoding."""
-    predictive_stream.main(predictive_stream.Options(backbone=name, prompts=prompts))
-    feature_draft.main(feature_draft.Options(backbone=name, prompts=prompts))
+    predictive_stream.main(predictive_stream.StreamOptions(backbone=name, prompts=prompts))
+    feature_draft.main(feature_draft.FeatureDraftOptions(backbone=name, prompts=prompts))
     assert {path.name for path in drafters.iterdir()} == {"card.json", "feature_draft.safetensors", "predictive_stream"}
     backbone = again(name)
     greedy = generate(backbone, METHODS["ar"], prompt).finish()

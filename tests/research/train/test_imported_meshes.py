@@ -52,8 +52,8 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return imported()[0]
 
 
-def options(tmp_path: Path, **more: object) -> head_lessons.Options:
-    return head_lessons.Options(backbone=NAME, shapes=tmp_path / "meshes", **more)
+def options(tmp_path: Path, **more: object) -> head_lessons.HeadOptions:
+    return head_lessons.HeadOptions(backbone=NAME, shapes=tmp_path / "meshes", **more)
 
 
 def test_heads_are_trained_beside_the_model_and_give_its_tokens(model: Path, tmp_path: Path) -> None:
@@ -81,15 +81,15 @@ def test_heads_are_trained_beside_the_model_and_give_its_tokens(model: Path, tmp
 def test_heads_learn_from_the_states_of_the_backbone(tmp_path: Path) -> None:
     """What they learn from are the states of decoding, and the loss falls."""
     _, backbone = imported_mesh_heads.usable(NAME, "cpu")
-    library = head_lessons.Library(backbone, samples_of(mesh_files(tmp_path / "meshes"), 6, False), 2, 2, 0, together=2, longest=60)
-    memory = head_lessons.Memory(head_lessons.Student(backbone.model, None, False), library, "cpu", 2)
+    library = head_lessons.CloudSequences(backbone, samples_of(mesh_files(tmp_path / "meshes"), 6, False), 2, 2, 0, together=2, longest=60)
+    memory = head_lessons.Memory(head_lessons.HeadStudent(backbone.model, None, False), library, "cpu", 2)
     order = torch.randperm(bpt.POINTS, generator=torch.Generator().manual_seed(0))
     sequence = load(NAME).start(Prompt(points=library.points[0][order.argsort()]))
     for i, token in enumerate(library.tokens[0]):
         torch.testing.assert_close(sequence.forward(NO_DRAFT).hidden[0, 0], memory.hidden[0][i].float(), atol=2e-2, rtol=1e-2)
         sequence.commit([], token)
     heads = mesh_heads.MeshHeads(3, 64, 1, LEVELS.vocabulary)
-    pupil, optimizer = head_lessons.Student(backbone.model, heads, False), torch.optim.Adam(heads.parameters(), 1e-2)
+    pupil, optimizer = head_lessons.HeadStudent(backbone.model, heads, False), torch.optim.Adam(heads.parameters(), 1e-2)
     losses = []
     for _ in range(12):
         losses.append(pupil.head_losses(*memory.of([0, 3]), None, None)[0].sum())
@@ -101,7 +101,7 @@ def test_heads_learn_from_the_states_of_the_backbone(tmp_path: Path) -> None:
 
 def test_procedural_shapes_too_long_for_the_model_are_refused() -> None:
     with pytest.raises(BadKnob, match="--shapes"):
-        mesh_heads.main(head_lessons.Options(backbone=NAME))
+        mesh_heads.main(head_lessons.HeadOptions(backbone=NAME))
 
 
 def test_a_bfloat16_model_takes_its_heads(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_what_has_no_recipe_is_refused(registered_toy: None, tmp_path: Path) -> 
     with pytest.raises(NotSupported, match="no recipe of heads"):
         imported_mesh_heads.usable("toy", "cpu")
     with pytest.raises(BadKnob, match="--shapes is for imported"):
-        mesh_heads.main(head_lessons.Options(shapes=tmp_path))
+        mesh_heads.main(head_lessons.HeadOptions(shapes=tmp_path))
     with pytest.raises(BadFile, match="needs 20 or more"):
         mesh_files(tmp_path / "nowhere")
     (tmp_path / "cloud.ply").write_text(

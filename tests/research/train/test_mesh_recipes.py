@@ -13,7 +13,7 @@ from numpy.random import PCG64, Generator
 from engine.backbones import lowpoly
 from engine.core import Prompt
 from engine.errors import BadKnob
-from engine.mesh.bpt_grammar import Grammar
+from engine.mesh.bpt_grammar import BPTGrammar
 from engine.mesh.bpt_tokens import BPT, parse
 from engine.methods import METHODS
 from engine.networks import weights as folder
@@ -42,7 +42,7 @@ def test_a_batch_is_a_function_of_its_step_and_little_of_it_is_padding() -> None
     assert tokens.mean() < 0.25
     points, budgets, tokens = one.batch(3)[:3]
     assert points.shape == (8, lowpoly.POINTS, 6) and points[..., :3].abs().max() < 1.1
-    grammar = Grammar(BPT, canonical=True)
+    grammar = BPTGrammar(BPT, canonical=True)
     for row, budget in zip(tokens, budgets.tolist(), strict=True):
         real = row[row != PAD].tolist()
         assert grammar.accepts(real)
@@ -113,7 +113,7 @@ def test_heads_and_adapters_are_trained_written_and_read(shipped: Path, monkeypa
         mesh_heads.PRESETS, "cpu", {"minutes": 0.1, "generated": 4, "drawn": 4, "batch": 2, "rows": (64, 64), "rates": (5e-4, 1e-4)}
     )
     monkeypatch.setattr(mesh_heads, "UNSEEN", 4)
-    mesh_heads.main(head_lessons.Options())
+    mesh_heads.main(head_lessons.HeadOptions())
     names = {p.name for p in shipped.iterdir()}
     assert {"heads_cross.safetensors", "heads_mlp.safetensors", "heads_cross_lora.safetensors", "lora_cross", "lora_mlp"} <= names
     both = ["cross-attention", "multilayer"]
@@ -144,9 +144,9 @@ def test_a_backbone_is_trained_with_heads_that_fit_it(local: bool, shipped: Path
     (shipped / "heads_cross_lora.safetensors").write_bytes(b"of other weights")
     (shipped / "lora_cross").mkdir()
     before = lowpoly.load().weights_hash
-    lowpoly_recipe.main(lowpoly_recipe.Options(fresh=True, local=local))
+    lowpoly_recipe.main(lowpoly_recipe.LowpolyOptions(fresh=True, local=local))
     assert lowpoly.load().weights_hash == before  # of other families: numbers cannot tell which is better
-    lowpoly_recipe.main(lowpoly_recipe.Options(export=True, local=local))
+    lowpoly_recipe.main(lowpoly_recipe.LowpolyOptions(export=True, local=local))
     backbone = lowpoly.load()
     assert bool(backbone.model.settings.local) == local == lowpoly_recipe.has_local_rows()
     assert backbone.weights_hash != before and backbone.kinds == ["cross-attention", "multilayer"]
@@ -169,10 +169,10 @@ def test_a_control_in_another_folder_gets_heads_and_adapters_of_its_own(shipped:
     tiny.spread(trainee, 0.3)
     folder.ship(control, folder.split(folded(trainee.state_dict()), "model"), lowpoly.read_card(shipped))
     with pytest.raises(BadKnob, match="holds no model"):
-        head_lessons.Options(start=shipped.parent)
+        head_lessons.HeadOptions(start=shipped.parent)
     with pytest.raises(BadKnob, match="imported"):
-        head_lessons.Options(start=control, backbone="bpt")
-    mesh_heads.main(head_lessons.Options(start=control))
+        head_lessons.HeadOptions(start=control, backbone="bpt")
+    mesh_heads.main(head_lessons.HeadOptions(start=control))
     assert sorted(p.name for p in shipped.iterdir()) == before  # the shipped weights have no part in it
     own = lowpoly.load(str(control)).weights_hash
     assert own != lowpoly.load().weights_hash
@@ -199,10 +199,10 @@ def test_heads_go_on_from_the_shipped_ones_that_fit(shipped: Path) -> None:
 
 
 def test_heads_learn_the_same_from_remembered_states_and_from_a_pass(shipped: Path) -> None:
-    library = head_lessons.Library(lowpoly.load(), map(sample_of, training_shapes(0, 6, ("table", "tree"))), 3, 3, 0)
+    library = head_lessons.CloudSequences(lowpoly.load(), map(sample_of, training_shapes(0, 6, ("table", "tree"))), 3, 3, 0)
     heads = mesh_heads.MeshHeads(3, SMALL.width, SMALL.heads, SMALL.vocabulary)
     torch.nn.init.normal_(heads.down, std=0.1)
-    pupil = head_lessons.Student(lowpoly.load_model(), heads, False)
+    pupil = head_lessons.HeadStudent(lowpoly.load_model(), heads, False)
     memory = head_lessons.Memory(pupil, library, "cpu")
     for step in range(3):
         points, tokens = library.batch(step)
@@ -214,10 +214,10 @@ def test_heads_learn_the_same_from_remembered_states_and_from_a_pass(shipped: Pa
 
 
 def test_a_head_is_judged_by_the_token_that_many_places_behind_the_next_one(shipped: Path) -> None:
-    library = head_lessons.Library(lowpoly.load(), map(sample_of, training_shapes(0, 1, ("table",))), 1, 1, 0)
+    library = head_lessons.CloudSequences(lowpoly.load(), map(sample_of, training_shapes(0, 1, ("table",))), 1, 1, 0)
     heads = mesh_heads.MeshHeads(2, SMALL.width, SMALL.heads, SMALL.vocabulary)
     torch.nn.init.ones_(heads.gain)
-    pupil = head_lessons.Student(lowpoly.load_model(), heads, False)
+    pupil = head_lessons.HeadStudent(lowpoly.load_model(), heads, False)
     points, tokens = library.batch(0)
     hidden, _ = pupil.hidden(points, tokens)
     laws = torch.log_softmax(pupil.decoder.head(hidden[0]), -1)  # a head that was never trained hands on what it is given
@@ -229,17 +229,17 @@ def test_a_head_is_judged_by_the_token_that_many_places_behind_the_next_one(ship
 def test_merging_an_adapter_is_wearing_it(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """W + AB gives the hidden states that the adapter gave in training."""
     model = lowpoly.load_model()
-    pupil = head_lessons.Student(model, mesh_heads.MeshHeads(2, SMALL.width, SMALL.heads, SMALL.vocabulary), True)
+    pupil = head_lessons.HeadStudent(model, mesh_heads.MeshHeads(2, SMALL.width, SMALL.heads, SMALL.vocabulary), True)
     for name, p in pupil.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(p, std=0.1)
     mesh_heads.save_adapter(pupil.decoder.blocks, shipped / "lora_cross")
-    merged = head_lessons.Student(lowpoly.load(option="lora").model, pupil.heads, False)
+    merged = head_lessons.HeadStudent(lowpoly.load(option="lora").model, pupil.heads, False)
     points, _, tokens, _ = World(EASY, 2, stretch, 0.0, 460).batch(0)
     with torch.no_grad():
         worn, plain = (
             pupil.hidden(points, tokens)[0],
-            head_lessons.Student(lowpoly.load_model(), pupil.heads, False).hidden(points, tokens)[0],
+            head_lessons.HeadStudent(lowpoly.load_model(), pupil.heads, False).hidden(points, tokens)[0],
         )
         torch.testing.assert_close(merged.hidden(points, tokens)[0], worn, atol=5e-3, rtol=1e-2)  # adapters are kept in half precision
     assert (worn - plain).abs().max() > 0.05
@@ -252,8 +252,8 @@ def test_padding_has_no_part_in_the_loss() -> None:
 
 def test_a_control_learns_nothing_from_its_heads_and_does_not_replace_the_shipped_weights(tmp_path: Path) -> None:
     with pytest.raises(BadKnob, match="--out"):
-        lowpoly_recipe.Options(later=0)
-    assert lowpoly_recipe.Options(later=0, out=tmp_path / "out").weight == lowpoly_recipe.LATER
+        lowpoly_recipe.LowpolyOptions(later=0)
+    assert lowpoly_recipe.LowpolyOptions(later=0, out=tmp_path / "out").weight == lowpoly_recipe.LATER
     batch = World(EASY, 2, stretch, 0.0, 460).batch(0)
     places = some_places(batch.tokens, 8, Generator(PCG64(0)))
     for apart in (False, True):

@@ -27,7 +27,7 @@ from research.bench.speed import texts_of
 from research.train import loop
 from research.train import pictogram as recipe
 from research.train.judge import moved
-from research.train.pictogram import Options
+from research.train.pictogram import PictogramOptions
 from research.worlds import emoji_scenes
 from tests.engine.font import NEEDS_FONT
 
@@ -61,7 +61,7 @@ def test_three_scales_are_taught_shipped_and_taught_on(shipped: Path, monkeypatc
         return batch(self, step, size, side, *rest)
 
     monkeypatch.setattr(recipe.Scenes, "batch", counted)
-    recipe.main(Options(fresh=True))
+    recipe.main(PictogramOptions(fresh=True))
     first = pictogram.read_card(shipped)["decoder"]
     assert first["steps"] == len(asked) and set(asked) <= {(8, 16), (16, 4), (16, 8), (32, 1), (32, 2)}
     groups = ("seen", "held_out", "objects_seen", "objects_held_out")
@@ -72,11 +72,11 @@ def test_three_scales_are_taught_shipped_and_taught_on(shipped: Path, monkeypatc
         done = generate(backbone, METHODS["ar"], Prompt(text="a red apple", size=side * FACTOR)).finish()
         assert len(done.tokens) == side * side and np.asarray(done.result()).shape == (side * FACTOR, side * FACTOR, 3)
     (loop.CHECKPOINTS / "pictogram.pt").unlink()
-    recipe.main(Options())
-    recipe.main(Options(export=True))  # whatever the numbers of a second say
+    recipe.main(PictogramOptions())
+    recipe.main(PictogramOptions(export=True))  # whatever the numbers of a second say
     again = pictogram.read_card(shipped)["decoder"]
     assert again["steps"] > first["steps"] and again["curve"][0] == first["curve"][0]
-    recipe.main(Options(export=True, offer="128"))
+    recipe.main(PictogramOptions(export=True, offer="128"))
     assert pictogram.load(str(shipped)).sizes == [128] and "at_scale" not in pictogram.load(str(shipped)).capabilities
 
 
@@ -144,7 +144,7 @@ def test_chosen_rows_see_each_other_only() -> None:
 
 def test_the_whole_world_can_be_taught(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """--lessons world: all objects, relations and styles; the card says so, and benchmarks then ask for them."""
-    recipe.main(Options(fresh=True, lessons="world", minutes=0.01))
+    recipe.main(PictogramOptions(fresh=True, lessons="world", minutes=0.01))
     card = pictogram.read_card(shipped)
     assert (
         card["lessons"] == "world"
@@ -183,7 +183,7 @@ def test_disguised_objects_are_noise_that_their_looks_tell(shipped: Path) -> Non
 def test_even_lessons_teach_to_read_looks(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder gets the looks of all objects, also of those that no lesson names; a caption of one of them is read as a thing."""
     monkeypatch.setattr(recipe, "DRILLED", 2)
-    recipe.main(Options(fresh=True, lessons="common"))
+    recipe.main(PictogramOptions(fresh=True, lessons="common"))
     backbone = pictogram.load(str(shipped))
     assert backbone.model.settings["looks"] == 3
     assert not {"scorpion", "scorpions"} & set(backbone.card["words"])

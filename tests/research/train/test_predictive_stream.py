@@ -16,8 +16,8 @@ from engine.methods import METHODS
 from engine.networks import weights as folder
 from engine.run import generate
 from research.train import loop, predictive_stream
-from research.train.feature_draft import Library
-from research.train.predictive_stream import Options, Replay, Student, noisy, refused, right_behind, window_places
+from research.train.feature_draft import RecordedSequences
+from research.train.predictive_stream import Replay, StreamOptions, StreamStudent, noisy, refused, right_behind, window_places
 from research.train.teachers import MeshTeacher, PictureTeacher, Recorded, Teacher
 from tests.engine.drafters.test_predictive_stream import dual
 from tests.research.train import tiny_folders
@@ -38,7 +38,7 @@ def test_a_window_sees_what_decoding_sees(causal: bool, kind: type[Teacher], mon
     """p is the law of plain decoding behind the true tokens, q that of predictive rows behind them, window by window."""
     monkeypatch.setattr(pictogram.Pictogram, "sampling", Sampling(temperature=0.7, top_k=0, top_p=1.0, guidance=1.8))
     teacher = kind("cpu")
-    pupil = Student(teacher, causal)
+    pupil = StreamStudent(teacher, causal)
     for up in pupil.lora.up:
         torch.nn.init.normal_(up, std=0.2)
     width, starts = 4, [0, 9]
@@ -81,10 +81,10 @@ def test_weights_count_the_guesses_behind_that_are_right_in_a_row() -> None:
 
 
 def test_an_adapter_that_sees_both_ways_lies_beside_the_causal_one(shipped: Path) -> None:
-    predictive_stream.main(Options())
+    predictive_stream.main(StreamOptions())
     before = (shipped / "pictogram/predictive_stream/adapter_model.safetensors").read_bytes()
     assert load("pictogram", str(shipped / "pictogram")).drafter("predictive_stream").both_ways is None
-    predictive_stream.main(Options(both_ways=True))
+    predictive_stream.main(StreamOptions(both_ways=True))
     assert (shipped / "pictogram/predictive_stream/adapter_model.safetensors").read_bytes() == before
     backbone = load("pictogram", str(shipped / "pictogram"))
     stream = backbone.drafter("predictive_stream")
@@ -127,7 +127,7 @@ def test_a_refused_token_has_the_law_of_refused_drafts() -> None:
 def test_an_adapter_is_trained_written_and_read(name: str, shipped: Path) -> None:
     """The whole recipe for a few seconds; the backbone then claims the stream and decodes with it, exactly."""
     assert "predictive_stream" not in load(name, str(shipped / name)).capabilities
-    predictive_stream.main(Options(backbone=name))
+    predictive_stream.main(StreamOptions(backbone=name))
     card = folder.read_card(shipped / name / "predictive_stream")
     assert card["causal"] and card["skipped_layers"] == 0 and card["base"]["name"] == name
     assert ("--backbone lowpoly" in card["command"]) == (name == "lowpoly")
@@ -146,7 +146,7 @@ def test_an_adapter_is_trained_written_and_read(name: str, shipped: Path) -> Non
 def test_training_goes_on_from_the_shipped_adapter_where_its_checkpoint_is_lost(
     shipped: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    predictive_stream.main(Options(backbone="lowpoly"))
+    predictive_stream.main(StreamOptions(backbone="lowpoly"))
     before = folder.read_card(shipped / "lowpoly" / "predictive_stream")
     backbone = load("lowpoly", str(shipped / "lowpoly"))
     kept = dict(zip((own := backbone.drafter("predictive_stream").lora).paths, own.up, strict=True))
@@ -154,17 +154,17 @@ def test_training_goes_on_from_the_shipped_adapter_where_its_checkpoint_is_lost(
         lost.unlink()
     started: list[dict[str, torch.Tensor]] = []
     monkeypatch.setattr(loop.Training, "run", lambda training, *_, **__: started.append(training.model.lora))
-    predictive_stream.main(Options(backbone="lowpoly"))
+    predictive_stream.main(StreamOptions(backbone="lowpoly"))
     assert f"warm start from the shipped weights, step {before['steps']}" in capsys.readouterr().out
     assert started and all(torch.equal(up, kept[path]) for path, up in zip(started[0].paths, started[0].up, strict=True))
-    predictive_stream.main(Options(backbone="lowpoly", fresh=True))
+    predictive_stream.main(StreamOptions(backbone="lowpoly", fresh=True))
     assert "warm start" not in capsys.readouterr().out and not any(up.any() for up in started[1].up)
 
 
 def test_sequences_too_short_for_a_window_are_left_out() -> None:
     teacher = PictureTeacher("cpu")
-    assert len(Library("pictogram", teacher, 4, 2, shortest=64).recorded) == 4
-    assert Library("pictogram", teacher, 4, 2, shortest=65).recorded == []
+    assert len(RecordedSequences("pictogram", teacher, 4, 2, shortest=64).recorded) == 4
+    assert RecordedSequences("pictogram", teacher, 4, 2, shortest=65).recorded == []
 
 
 def ball() -> torch.Tensor:
@@ -180,7 +180,7 @@ def test_training_raises_the_chance_of_acceptance() -> None:
         torch.tensor([teacher.backbone.ids_of(teacher.backbone._said(Prompt(text=t))) for t in ("two cats", "a table")]),
         Generator(PCG64(0)),
     )
-    pupil, starts = Student(teacher, True), [5, 30]
+    pupil, starts = StreamStudent(teacher, True), [5, 30]
     guesses = noisy(Replay(rows, 32, "cpu").read([0, 1], window_places(starts, 8), 8), 8, 32, Generator(PCG64(2)))
     optimizer = torch.optim.Adam(pupil.parameters(), 1e-2)
     chances = []

@@ -14,7 +14,7 @@ from engine.drafters.resampler import TrainedResampler, read_resampler, weights_
 from engine.errors import MissingFont
 from research.train import loop
 from research.train import resampler as recipe
-from research.train.resampler import Options
+from research.train.resampler import RecipeOptions
 from tests.engine.backbones import tiny
 
 
@@ -34,7 +34,7 @@ def test_it_learns_ships_and_goes_on(folder: Path) -> None:
     if shutil.which("fc-match") is None:
         pytest.skip("no fontconfig: the emoji font that draws the scenes cannot be found")
     try:
-        recipe.main(Options(fresh=True))
+        recipe.main(RecipeOptions(fresh=True))
     except MissingFont as e:
         pytest.skip(str(e))
     card = json.loads((folder / "card.json").read_text())
@@ -44,8 +44,8 @@ def test_it_learns_ships_and_goes_on(folder: Path) -> None:
     found = read_resampler(folder, card, tiny.pictogram().tokenizer)
     assert isinstance(found, TrainedResampler) and set(found.networks) == {2, 4}
     assert found.spreads == {int(k): v for k, v in row["spreads"].items()}
-    recipe.main(Options(minutes=0.005))
-    recipe.main(Options(export=True))
+    recipe.main(RecipeOptions(minutes=0.005))
+    recipe.main(RecipeOptions(export=True))
     again = json.loads((folder / "card.json").read_text())["resampler"]
     assert again["steps"] > row["steps"]
     assert weights_file(folder).exists()

@@ -15,7 +15,7 @@ from engine.errors import MissingWeights
 from engine.methods import METHODS
 from engine.run import generate
 from research.train import feature_draft, loop, spatial_heads
-from research.train.feature_draft import Library
+from research.train.feature_draft import RecordedSequences
 from research.train.spatial_heads import Options, Slots, acceptance, begin, loss_on_rows
 from research.train.teachers import PictureTeacher
 from tests.engine.backbones import tiny
@@ -42,7 +42,7 @@ def test_slots_are_within_the_picture_and_some_are_shown_less() -> None:
 @pytest.mark.parametrize("guided", [False, True])
 def test_a_few_steps_lower_the_loss_and_raise_acceptance(guided: bool) -> None:
     teacher = PictureTeacher("cpu")
-    library, heads = Library("tiny", teacher, 4, 2), SpatialHeads(teacher.width, 38, 3, guided)
+    library, heads = RecordedSequences("tiny", teacher, 4, 2), SpatialHeads(teacher.width, 38, 3, guided)
     begin(heads, teacher)
     before, rate = acceptance(heads, teacher, library.recorded), torch.optim.Adam(heads.parameters(), 5e-3)
     losses = []

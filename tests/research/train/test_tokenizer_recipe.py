@@ -14,7 +14,7 @@ from engine.backbones import pictogram
 from engine.networks.vq import PictureTokenizer
 from research.train import loop
 from research.train import pictogram_tokenizer as recipe
-from research.train.pictogram_tokenizer import Options
+from research.train.pictogram_tokenizer import TokenizerOptions
 from research.worlds import emoji_scenes
 from tests.engine.font import NEEDS_FONT
 
@@ -34,30 +34,30 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_it_learns_ships_and_goes_on(shipped: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    recipe.main(Options(fresh=True))
+    recipe.main(TokenizerOptions(fresh=True))
     first = pictogram.read_card(shipped)["tokenizer"]
     assert first["lessons"] == "first" and {"psnr_64", "psnr_128", "psnr_256", "psnr_preview_128"} <= first["held_out"].keys()
     (loop.CHECKPOINTS / "pictogram-tokenizer.pt").unlink()
-    recipe.main(Options(lessons="world"))
+    recipe.main(TokenizerOptions(lessons="world"))
     assert pictogram.read_card(shipped)["tokenizer"] == first and "learned the lessons 'first'" in capsys.readouterr().out
-    recipe.main(Options(lessons="world", export=True))
+    recipe.main(TokenizerOptions(lessons="world", export=True))
     again = pictogram.read_card(shipped)["tokenizer"]
     assert again["steps"] > first["steps"] and again["lessons"] == "world"
 
 
 def test_decoders_learn_while_the_tokens_stay(shipped: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    recipe.main(Options(fresh=True))
+    recipe.main(TokenizerOptions(fresh=True))
     before, pictures = pictogram.load_tokenizer(), torch.rand(2, 3, 64, 64) * 2 - 1
-    recipe.main(Options(decoders=True))
-    recipe.main(Options(decoders=True))
-    recipe.main(Options(decoders=True, export=True))
+    recipe.main(TokenizerOptions(decoders=True))
+    recipe.main(TokenizerOptions(decoders=True))
+    recipe.main(TokenizerOptions(decoders=True, export=True))
     after = pictogram.load_tokenizer()
     assert torch.equal(before.encode(pictures), after.encode(pictures))
     assert not torch.equal(before.decode(before.encode(pictures)), after.decode(after.encode(pictures)))
     assert capsys.readouterr().out.count("pictogram-tokenizer-decoders: resumed") == 2
-    recipe.main(Options(fresh=True))
-    recipe.main(Options(export=True))  # another encoder: what its predecessor's decoders had learned is of no use to it
-    recipe.main(Options(decoders=True))
+    recipe.main(TokenizerOptions(fresh=True))
+    recipe.main(TokenizerOptions(export=True))  # another encoder: what its predecessor's decoders had learned is of no use to it
+    recipe.main(TokenizerOptions(decoders=True))
     assert "pictogram-tokenizer-decoders: the checkpoint is of another model" in capsys.readouterr().out
 
 

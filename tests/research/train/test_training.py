@@ -19,7 +19,7 @@ from engine.errors import BadFile, BadKnob, BadOutput, MissingWeights, NotSuppor
 from engine.networks.weights import hash_of, parts, read_card, ship
 from research.train import RECIPES, feature_draft, loop
 from research.train.decision import Measure, may_ship, obstacle, prepare, target
-from research.train.loop import Options, Training
+from research.train.loop import RecipeOptions, Training
 from tests.research.train import tiny_folders
 
 LOSS = Measure("loss_there")
@@ -134,8 +134,8 @@ def test_a_variant_is_written_beside_and_its_checkpoint_has_its_name(tmp_path: P
     monkeypatch.setattr(feature_draft, "UNSEEN", 4)
     monkeypatch.setitem(feature_draft.PRESETS, "cpu", {"minutes": 0.01, "sequences": 4, "batch": 2, "rows": 64})
     before = {p.name: p.read_bytes() for p in (tmp_path / "pictogram").iterdir()}
-    feature_draft.main(feature_draft.Options(loss="paper", out=tmp_path / "out"))
-    feature_draft.main(feature_draft.Options())
+    feature_draft.main(feature_draft.FeatureDraftOptions(loss="paper", out=tmp_path / "out"))
+    feature_draft.main(feature_draft.FeatureDraftOptions())
     assert read_card(tmp_path / "out")["feature_draft"]["loss"] == "paper"
     assert {name: (tmp_path / "out" / name).read_bytes() for name in before if name != "card.json"} == {
         name: content for name, content in before.items() if name != "card.json"
@@ -157,10 +157,10 @@ def test_an_out_that_is_something_else_is_refused(tmp_path: Path) -> None:
         ("full/notes.txt", "is a file"),
     ):
         with pytest.raises(BadKnob, match=word):
-            target(Options(out=tmp_path / out), tmp_path / "shipped")
+            target(RecipeOptions(out=tmp_path / out), tmp_path / "shipped")
     for out in ("empty", "new", "deep/er"):
-        assert read_card(prepare(Options(out=tmp_path / out), tmp_path / "shipped"))["name"] == "a"
-    assert prepare(Options(), tmp_path / "shipped") == tmp_path / "shipped"
+        assert read_card(prepare(RecipeOptions(out=tmp_path / out), tmp_path / "shipped"))["name"] == "a"
+    assert prepare(RecipeOptions(), tmp_path / "shipped") == tmp_path / "shipped"
 
 
 # --- what is shipped --------------------------------------------------------------------------------------------------
@@ -168,10 +168,10 @@ def test_an_out_that_is_something_else_is_refused(tmp_path: Path) -> None:
 
 def test_nothing_is_shipped_without_a_step(training, capsys: pytest.CaptureFixture[str]) -> None:
     made = training()
-    assert not may_ship(made, Options(), LOSS, None)
+    assert not may_ship(made, RecipeOptions(), LOSS, None)
     assert "no step was made" in capsys.readouterr().out
     with pytest.raises(BadKnob, match=r"no checkpoint .*tiny\.pt to export"):
-        may_ship(made, Options(export=True), LOSS, None)
+        may_ship(made, RecipeOptions(export=True), LOSS, None)
 
 
 @pytest.mark.parametrize(
@@ -191,17 +191,17 @@ def test_nothing_is_shipped_without_a_step(training, capsys: pytest.CaptureFixtu
 def test_worse_numbers_are_not_shipped_unless_they_are_exported(training, number, higher: bool, shipped, ships: bool) -> None:
     made, measure = trained(training(), number), Measure("loss_there", higher)
     row = None if shipped is None else {"held_out": {"loss_there": shipped}}
-    assert may_ship(made, Options(), measure, row) == ships
+    assert may_ship(made, RecipeOptions(), measure, row) == ships
     again = training()
     again.resume(False)
-    assert may_ship(again, Options(export=True), measure, row)
+    assert may_ship(again, RecipeOptions(export=True), measure, row)
 
 
 def test_numbers_that_cannot_be_compared_ship_nothing(training, tmp_path: Path) -> None:
     made, row = trained(training()), {"held_out": {"loss_there": 5.0}}
-    assert obstacle(made, Options(), LOSS, row, "the shipped one learned other families") == "the shipped one learned other families"
-    assert obstacle(made, Options(out=tmp_path), LOSS, row, "other families") == ""
-    assert obstacle(made, Options(), LOSS, {"held_out": {}}, "") == ""
+    assert obstacle(made, RecipeOptions(), LOSS, row, "the shipped one learned other families") == "the shipped one learned other families"
+    assert obstacle(made, RecipeOptions(out=tmp_path), LOSS, row, "other families") == ""
+    assert obstacle(made, RecipeOptions(), LOSS, {"held_out": {}}, "") == ""
 
 
 def test_a_stopped_training_is_not_shipped(training) -> None:
@@ -213,7 +213,7 @@ def test_a_stopped_training_is_not_shipped(training) -> None:
         return loss(step)
 
     made.run(stop, lambda: {"loss_there": 0.0})
-    assert "stopped" in obstacle(made, Options(), LOSS, None, "")
+    assert "stopped" in obstacle(made, RecipeOptions(), LOSS, None, "")
 
 
 def test_a_signal_saves_and_goes_on_to_whoever_had_it(training) -> None:
@@ -302,13 +302,13 @@ def test_a_drafter_that_is_stale_is_refused_and_trained_anew(tmp_path: Path, mon
     tiny_folders.ship(tmp_path, monkeypatch)
     monkeypatch.setattr(feature_draft, "UNSEEN", 4)
     monkeypatch.setitem(feature_draft.PRESETS, "cpu", {"minutes": 0.01, "sequences": 4, "batch": 2, "rows": 64})
-    feature_draft.main(feature_draft.Options())
+    feature_draft.main(feature_draft.FeatureDraftOptions())
     card = pictogram.read_card(tmp_path / "pictogram")
     other = card["feature_draft"] | {"backbone": "0123456789abcdef", "held_out": {"acceptance": [1.0]}}
     ship(tmp_path / "pictogram", {}, {"feature_draft": other})
     with pytest.raises(MissingWeights, match="was trained for the weights 0123456789abcdef"):
         pictogram.load(str(tmp_path / "pictogram")).drafter("feature_draft")
-    feature_draft.main(feature_draft.Options())
+    feature_draft.main(feature_draft.FeatureDraftOptions())
     assert pictogram.load(str(tmp_path / "pictogram")).drafter("feature_draft") is not None
     assert tmp_path / "lowpoly" == lowpoly.FOLDER
 
@@ -329,14 +329,14 @@ def test_what_is_shipped_was_trained_for_the_shipped_weights() -> None:
 
 def test_options_are_checked_wherever_they_come_from() -> None:
     with pytest.raises(BadKnob):
-        Options(minutes=-1)
-    assert Options(minutes=2).minutes_of({"minutes": 5}) == 2 and Options().minutes_of({"minutes": 5}) == 5
-    assert Options().device == "cpu"
+        RecipeOptions(minutes=-1)
+    assert RecipeOptions(minutes=2).minutes_of({"minutes": 5}) == 2 and RecipeOptions().minutes_of({"minutes": 5}) == 5
+    assert RecipeOptions().device == "cpu"
 
 
 def test_a_gpu_preset_asks_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(NotSupported, match="needs an NVIDIA GPU"):
-        _ = Options(preset="gpu").device
+        _ = RecipeOptions(preset="gpu").device
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert Options(preset="gpu").device == "cuda"
+    assert RecipeOptions(preset="gpu").device == "cuda"

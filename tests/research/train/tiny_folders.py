@@ -10,13 +10,13 @@ import torch
 from engine.backbones import lowpoly, pictogram
 from engine.networks import weights as folder
 from engine.networks.cloud_blocks import CONTENTS
-from engine.networks.mesh_decoder import Settings, describe
+from engine.networks.mesh_decoder import MeshSettings, describe
 from research.train import feature_draft, loop
 from research.train.lowpoly import Trainee, folded
 from research.worlds.lowpoly_shapes import EASY
 from tests.engine.backbones import tiny
 
-SMALL = Settings(
+SMALL = MeshSettings(
     layers=1, width=32, heads=2, inner=48, length=460, memories=1, encoder_width=16, encoder_blocks=1, latents=4, contents=CONTENTS
 )
 

@@ -110,7 +110,7 @@ def test_common_objects_can_be_told_apart(font: None) -> None:
     less than they look: an anchor and a bicycle by 21)."""
     seen = {}
     for name in world.COMMON:
-        scene = world.Scene((world.Group(name),), "", "gray", ((name, "", 32, 32, 48),), 0)
+        scene = world.Scene((world.ObjectGroup(name),), "", "gray", ((name, "", 32, 32, 48),), 0)
         seen[name] = world.render(scene, 64)[16:40, 16:40].astype(float)
     names = list(seen)
     alike = min((float(np.sqrt(((seen[a] - seen[b]) ** 2).mean())), a, b) for i, a in enumerate(names) for b in names[:i])
@@ -148,7 +148,7 @@ def test_every_object_has_ink_and_its_own_picture(font: None) -> None:
 
 
 def test_styles_change_objects_and_leave_the_background(font: None) -> None:
-    plain = world.Scene((world.Group("cat"),), "", "blue", (("cat", "", 40, 40, 48),), 0)
+    plain = world.Scene((world.ObjectGroup("cat"),), "", "blue", (("cat", "", 40, 40, 48),), 0)
     pictures = {style: world.render(replace(plain, style=style), 128).astype(int) for style in world.STYLES}
     for style in list(world.STYLES)[1:]:
         changed = np.abs(pictures[style] - pictures[""]).max(-1) > 8

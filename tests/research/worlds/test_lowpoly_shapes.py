@@ -16,7 +16,7 @@ from engine.mesh.bpt_tokens import clean, quantize, sort_keys, tokenize
 from engine.mesh.frame import SIDE, UP
 from research.worlds import lowpoly_shapes as world
 from research.worlds.families import FAMILIES
-from research.worlds.families.family import Shape
+from research.worlds.families.family import MeshShape
 
 SEEDS = range(8)
 
@@ -33,12 +33,12 @@ GOLDEN = {  # checksums of the tokens of seed 0
 }  # fmt: skip
 
 
-def token_hash(shape: Shape) -> int:
+def token_hash(shape: MeshShape) -> int:
     """A checksum of the tokens."""
     return zlib.crc32(tokenize(shape.vertices, shape.faces)[0].astype("<i8").tobytes())
 
 
-def volumes(shape: Shape) -> list[float]:
+def volumes(shape: MeshShape) -> list[float]:
     """The signed volume of every connected solid of a shape; positive where its faces look outwards."""
     root = list(range(len(shape.vertices)))
 

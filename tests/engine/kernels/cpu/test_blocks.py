@@ -14,9 +14,9 @@ from engine.dispatch.choice import NATIVE, REFERENCE, TRITON, VARIABLE
 from engine.errors import NotSupported
 from engine.kernels.cpu import library as module
 from engine.kernels.cpu.library import built, native, native_choice
-from engine.networks.mesh_decoder import MeshDecoder, Settings
+from engine.networks.mesh_decoder import MeshDecoder, MeshSettings
 from engine.networks.native_blocks import quicken
-from engine.networks.transformer import Decoder, causal
+from engine.networks.transformer import TransformerDecoder, causal
 
 pytestmark = pytest.mark.usefixtures("inference")
 missing = "" if built()[0] else built()[1]
@@ -44,16 +44,16 @@ class Case:
         self.cos, self.sin = (torch.cat([f(angles)] * 2, -1) for f in (torch.cos, torch.sin))
         self.looked = None if kind == "pictures" else self.plain.look(torch.randn(2, 70, HEADS * width))
 
-    def made(self, inner: int) -> Decoder | MeshDecoder:
+    def made(self, inner: int) -> TransformerDecoder | MeshDecoder:
         if self.kind == "pictures":
-            found = Decoder(LAYERS, HEADS * self.width, HEADS, inner)
+            found = TransformerDecoder(LAYERS, HEADS * self.width, HEADS, inner)
         else:
-            found = MeshDecoder(Settings(layers=LAYERS, width=HEADS * self.width, heads=HEADS, inner=inner, length=8))
+            found = MeshDecoder(MeshSettings(layers=LAYERS, width=HEADS * self.width, heads=HEADS, inner=inner, length=8))
         for name, p in found.named_parameters():
             nn.init.normal_(p, 1.0 if "norm" in name and "weight" in name else 0.0, 0.2 if p.ndim < 2 else p.shape[-1] ** -0.5)
         return found.eval()
 
-    def run(self, network: Decoder | MeshDecoder, count: int, mask: Tensor | None) -> tuple[Tensor, KVCache]:
+    def run(self, network: TransformerDecoder | MeshDecoder, count: int, mask: Tensor | None) -> tuple[Tensor, KVCache]:
         """Hidden states of the first rows, and the cache afterwards."""
         kv_cache = KVCache(LAYERS, 2, HEADS, 128, self.width, torch.device("cpu"), self.kv_cache)
         kv_cache.block[:, :, :, :, :KEPT], kv_cache.kept = self.kept.to(self.kv_cache), KEPT
