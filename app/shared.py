@@ -9,13 +9,13 @@ from app.limits import Limits
 from app.live.boards.lazy import Lazy
 from app.live.session import Sessions
 from app.live.worker import LocalRunner, RemoteRunner
-from app.runs.run_store import Shelf
+from app.runs.run_store import RunStore
 from engine.core import Backbone
 from engine.files import home
 
 
 @dataclass(frozen=True)
-class Shared:
+class StudioState:
     """One studio.
 
     backbone, mesh : the picture model and the mesh model; weights : the folder of the picture model, None = the shipped one
@@ -30,7 +30,7 @@ class Shared:
     local: bool = False
     weights: Path | None = None
     examples: Path | None = None
-    shelf: Shelf = field(default_factory=lambda: Shelf(home() / "runs", Limits()))
+    shelf: RunStore = field(default_factory=lambda: RunStore(home() / "runs", Limits()))
     runner: LocalRunner | RemoteRunner = field(default_factory=LocalRunner)
 
     @property

@@ -254,3 +254,12 @@ def test_weights_stay_small():
     sizes = {path: path.stat().st_size for path in (ROOT / "assets" / "models").rglob("*") if path.is_file()}
     assert {path.name: size for path, size in sizes.items() if size >= 10_000_000} == {}
     assert sum(sizes.values()) <= 45 * MEBIBYTE
+
+
+def test_every_class_has_a_name_of_its_own() -> None:
+    places: dict[str, list[str]] = {}
+    for module in sources():
+        for node in ast.walk(tree(module)):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(module)
+    assert {name: modules for name, modules in places.items() if len(modules) > 1} == {}

@@ -18,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from app.batch.inputs import Entry
+from app.batch.inputs import BatchInput
 from app.batch.plan import Plan, going_on
 from app.runs.history import as_sentence, check_writable
 from engine import files
@@ -51,12 +51,12 @@ class BatchFolder:
         files.clean(self.root)
         files.clean(self.results)
 
-    def place(self, entry: Entry) -> Path:
+    def place(self, entry: BatchInput) -> Path:
         """The folder of an input's result."""
         words = re.sub(r"[^a-z0-9]+", "-", entry.text.lower()).strip("-")[:SHOWN].strip("-")
         return self.results / f"{words or 'input'}-{entry.key[:HEX]}"
 
-    def done(self, entry: Entry) -> Row | None:
+    def done(self, entry: BatchInput) -> Row | None:
         """The row of an input that is done, without a look at its other files; None if it is not."""
         try:
             row = json.loads((self.place(entry) / ROW).read_text(encoding="utf-8"))
@@ -64,7 +64,7 @@ class BatchFolder:
             return None
         return row if isinstance(row, dict) and row.get("hash") == entry.key else None
 
-    def checked(self, entry: Entry) -> Row | None:
+    def checked(self, entry: BatchInput) -> Row | None:
         """The same, if every file has the hash that it was written with. A damaged result is deleted, so that it is made again."""
         row, place = self.done(entry), self.place(entry)
         if row is not None and isinstance(row.get("files"), dict) and all(hash_of(place / n) == h for n, h in row["files"].items()):
@@ -74,7 +74,7 @@ class BatchFolder:
                 shutil.rmtree(place)
         return None
 
-    def keep(self, entry: Entry, write: Callable[[Path], Row]) -> Row:
+    def keep(self, entry: BatchInput, write: Callable[[Path], Row]) -> Row:
         """Writes a result whole; returns its row. If another process was first, its result stays and its row is returned.
 
         write : fills an empty folder and returns what the row says of it
@@ -156,11 +156,11 @@ def lock(handle: int) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def failed(entry: Entry, error: str, attempts: int = 0) -> Row:
+def failed(entry: BatchInput, error: str, attempts: int = 0) -> Row:
     """The row of an input that has no result."""
     return {"status": "failed", "hash": entry.key, "error": error, "attempts": attempts}
 
 
-def with_entry(row: Mapping[str, Any], entry: Entry) -> Row:
+def with_entry(row: Mapping[str, Any], entry: BatchInput) -> Row:
     """A row with what the input says of itself: its number may differ from that of an earlier start."""
     return {**row, "number": entry.number, "input": entry.text, "seed": None if entry.problem else entry.seed}

@@ -36,7 +36,7 @@ NOT_JSON_LINES = "{} may hold JSON that is not one value a line. Write a string 
 
 
 @dataclass(frozen=True)
-class Entry:
+class BatchInput:
     """One input.
 
     number  : its line or its place in the folder, from 1; text : the prompt, or the name of the file
@@ -64,7 +64,7 @@ class Entry:
 class Inputs:
     """entries : in their order; are_files : clouds and meshes, not prompts; unused : fields of the lines that no entry uses"""
 
-    entries: list[Entry]
+    entries: list[BatchInput]
     are_files: bool
     unused: list[str]
 
@@ -161,16 +161,16 @@ def csv_rows(path: Path, text: str) -> Iterator[tuple[int, Fields | str]]:
 # --- entries ----------------------------------------------------------------------------------------------------------
 
 
-def entries_of(found: list[tuple[int, Fields | str]], folder: Path, seed: int, kind: str = FILE) -> list[Entry]:
+def entries_of(found: list[tuple[int, Fields | str]], folder: Path, seed: int, kind: str = FILE) -> list[BatchInput]:
     """The entries of lines. folder : of their files; kind : what every line has to name"""
     seen: Counter[tuple] = Counter()
     return [entry_of(number, fields, folder, seed, kind, seen) for number, fields in found]
 
 
-def entry_of(number: int, fields: Fields | str, folder: Path, seed: int, kind: str, seen: Counter[tuple]) -> Entry:
+def entry_of(number: int, fields: Fields | str, folder: Path, seed: int, kind: str, seen: Counter[tuple]) -> BatchInput:
     """The entry of a line. seen : how many equal ones came before, by what they are"""
     if isinstance(fields, str):
-        return Entry(number, "", problem=fields)
+        return BatchInput(number, "", problem=fields)
     text = str(fields.get(kind) or "")
     try:
         if not isinstance(fields.get(kind), str) or not text.strip():
@@ -180,13 +180,13 @@ def entry_of(number: int, fields: Fields | str, folder: Path, seed: int, kind: s
         changes = changes_of(fields)
         content = digest(folder / text) if kind == FILE else ""
     except ForetokenError as e:
-        return Entry(number, text.encode("utf-8", "backslashreplace").decode(), problem=str(e))
+        return BatchInput(number, text.encode("utf-8", "backslashreplace").decode(), problem=str(e))
     same = (kind, text, content, given, tuple(sorted(changes.items())))
     before = seen[same]
     seen[same] += 1
     own = (seed + before) % (LARGEST_SEED_HERE + 1) if given is None else given
     key = sha256(json.dumps([*same, own, before]).encode()).hexdigest()
-    return Entry(number, text, str((folder / text).resolve()) if kind == FILE else None, own, changes, key)
+    return BatchInput(number, text, str((folder / text).resolve()) if kind == FILE else None, own, changes, key)
 
 
 def changes_of(fields: Fields) -> dict[str, float]:

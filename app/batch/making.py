@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from app.batch.folder import BatchFolder, Row, failed, with_entry
-from app.batch.inputs import Entry
+from app.batch.inputs import BatchInput
 from app.batch.plan import Plan
 from app.runs.history import placed, write_run
 from engine.core import Backbone, Prompt
@@ -42,9 +42,9 @@ class Maker:
         self.method, preset = find(plan.method)
         self.knobs = {**preset, **plan.knobs}
 
-    def rows(self, entries: Iterable[Entry], at_once: int | None = None) -> Iterator[Row]:
+    def rows(self, entries: Iterable[BatchInput], at_once: int | None = None) -> Iterator[Row]:
         """The rows of inputs in the order in which they end. Up to `at_once` are decoded together (None: as many as pay)."""
-        begun: list[tuple[Entry, Input | None] | None] = []  # None: it has ended
+        begun: list[tuple[BatchInput, Input | None] | None] = []  # None: it has ended
         ready: list[Row] = []  # of inputs that need no run
 
         def prompts() -> Iterator[Prompt]:
@@ -68,7 +68,7 @@ class Maker:
             yield self.ended(ended, entry, given)
         yield from _taken(ready)
 
-    def ended(self, ended: EndedRun, entry: Entry, given: Input | None) -> Row:
+    def ended(self, ended: EndedRun, entry: BatchInput, given: Input | None) -> Row:
         """Keeps the result of a run that has ended; returns its row."""
         try:
             if ended.error is not None:
@@ -77,11 +77,11 @@ class Maker:
         except Exception as e:  # as in `rows`
             return failure(entry, e)
 
-    def given(self, entry: Entry) -> Input | None:
+    def given(self, entry: BatchInput) -> Input | None:
         """The cloud or mesh of an input; None for a prompt."""
         return None if entry.path is None else read_standing(entry.path, self.plan.up)
 
-    def prompt(self, entry: Entry, given: Input | None) -> Prompt:
+    def prompt(self, entry: BatchInput, given: Input | None) -> Prompt:
         """What the model gets: the input with its own settings over those of the batch."""
         own = dict(entry.changes)
         size = own.pop("size" if given is None else "faces", self.plan.size)
@@ -91,7 +91,7 @@ class Maker:
             return Prompt(entry.text, seed=entry.seed, size=size, sampling=sampling)
         return Prompt(points=torch.from_numpy(given.points), seed=entry.seed, size=size, sampling=sampling)
 
-    def write(self, run: Run, part: Path, entry: Entry, given: Input | None) -> Row:
+    def write(self, run: Run, part: Path, entry: BatchInput, given: Input | None) -> Row:
         """Fills the folder of a result; returns its row."""
         write_run(run, part, given, self.plan.formats)
         name = PICTURE if given is None else MESH.format(self.plan.formats[0])
@@ -123,7 +123,7 @@ class Maker:
         return numbers | {name: round(float(apart[name]), 5) for name in ("chamfer", "hausdorff")}
 
 
-def failure(entry: Entry, error: Exception) -> Row:
+def failure(entry: BatchInput, error: Exception) -> Row:
     """The row of an input that failed; a bug leaves its traceback on stderr."""
     if isinstance(error, ForetokenError):
         return with_entry(failed(entry, str(error)), entry)
@@ -138,7 +138,7 @@ def _taken(rows: list[Row]) -> list[Row]:
     return found
 
 
-def planned(entry: Entry, plan: Plan) -> Entry:
+def planned(entry: BatchInput, plan: Plan) -> BatchInput:
     """The entry, with a problem if it names a size of the other kind of input."""
     wrong = "faces" if entry.path is None else "size"
     if wrong in entry.changes:

@@ -14,7 +14,7 @@ from engine.mesh.formats.source import plain
 SHOWN = 50  # characters of an input
 
 
-class Progress:
+class ProgressLine:
     """Counts rows. A terminal shows one line, which changes; a file or a pipe gets a line for each row."""
 
     def __init__(self, total: int, done: int, out: TextIO | None = None, clock: Callable[[], float] = time.monotonic):

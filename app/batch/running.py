@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 from app.batch import table
 from app.batch.folder import BatchFolder, Row, failed, with_entry
-from app.batch.inputs import Entry
-from app.batch.progress import Progress
+from app.batch.inputs import BatchInput
+from app.batch.progress import ProgressLine
 
 PERIOD = 10.0  # seconds between two writings of the table
 
-Make = Callable[[Sequence[Entry]], Iterable[Row]]  # the rows of some inputs, in any order, as they come
+Make = Callable[[Sequence[BatchInput]], Iterable[Row]]  # the rows of some inputs, in any order, as they come
 
 
 @dataclass
@@ -24,13 +24,13 @@ class Batch:
     """
 
     folder: BatchFolder
-    entries: Sequence[Entry]
+    entries: Sequence[BatchInput]
     retries: int
     clock: Callable[[], float] = time.monotonic
     rows: dict[int, Row] = field(default_factory=dict)
     before: int = 0
 
-    def look(self) -> list[Entry]:
+    def look(self) -> list[BatchInput]:
         """Reads what is done; returns the inputs that are to be made."""
         waiting = []
         for entry in self.entries:
@@ -43,10 +43,10 @@ class Batch:
                 waiting.append(entry)
         return waiting
 
-    def run(self, make: Make, progress: Progress | None = None) -> None:
+    def run(self, make: Make, progress: ProgressLine | None = None) -> None:
         """Makes what is not done. The table is written even if this is interrupted."""
         waiting = self.look()
-        progress = progress or Progress(len(self.entries), self.before)
+        progress = progress or ProgressLine(len(self.entries), self.before)
         progress.failed += sum(bool(entry.problem) for entry in self.entries)
         by_number = {entry.number: entry for entry in waiting}
         self.write()

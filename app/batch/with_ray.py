@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from app.batch.folder import BatchFolder, Row, failed, with_entry
-from app.batch.inputs import Entry
+from app.batch.inputs import BatchInput
 from app.batch.plan import Plan
 from engine import errors
 from engine.errors import BadFile, ForetokenError, NotSupported
@@ -36,7 +36,7 @@ KEEP = ("FORETOKEN_HOME", "FORETOKEN_DTYPE", "FORETOKEN_KERNELS", "OMP_NUM_THREA
 
 
 @dataclass(frozen=True)
-class Pool:
+class ActorPool:
     """How many actors there are, and what each takes of the cluster."""
 
     actors: int
@@ -62,7 +62,7 @@ class Worker:
 
     def __call__(self, part: dict[str, Any]) -> dict[str, list[str]]:
         """{"entries": lists of inputs as JSON} -> {"row": the rows of all of them as JSON, in the order in which they ended}."""
-        entries = [Entry(**fields) for text in part["entries"] for fields in json.loads(str(text))]
+        entries = [BatchInput(**fields) for text in part["entries"] for fields in json.loads(str(text))]
         return {"row": [json.dumps(row, allow_nan=True) for row in self.maker.rows(entries, self.at_once)]}
 
 
@@ -100,7 +100,7 @@ class Cluster:
 
         ray.shutdown()
 
-    def rows(self, entries: Sequence[Entry]) -> Iterator[Row]:
+    def rows(self, entries: Sequence[BatchInput]) -> Iterator[Row]:
         """The rows of some inputs as their parts end. An input whose actors died TRIES times is in none of them and has failed.
 
         Raises ForetokenError if an actor cannot begin.
@@ -163,20 +163,20 @@ def error_in(text: str) -> ForetokenError | None:
     return kind(found[-1][1]) if kind else None
 
 
-def parts(entries: Sequence[Entry], at_once: int, actors: int) -> list[Sequence[Entry]]:
+def parts(entries: Sequence[BatchInput], at_once: int, actors: int) -> list[Sequence[BatchInput]]:
     """The inputs in parts of at most `at_once`, of fewer where every actor would not have one."""
     size = max(1, min(at_once, -(-len(entries) // actors)))
     return [entries[i : i + size] for i in range(0, len(entries), size)]
 
 
-def pool(resources: dict[str, float], inputs: int, actors: int | None) -> Pool:
+def pool(resources: dict[str, float], inputs: int, actors: int | None) -> ActorPool:
     """One actor a GPU; without any, one a core, which computes with one thread. Never more than there are inputs.
 
     resources : of the cluster, as Ray counts them; actors : the most that the user wants, None: all that fit
     """
     gpus, cpus = int(resources.get("GPU", 0)), max(1, int(resources.get("CPU", 1)))
     fit = gpus or cpus  # Ray would wait forever for more
-    return Pool(max(1, min(fit, actors or fit, inputs)), 1, 1 if gpus else 0)
+    return ActorPool(max(1, min(fit, actors or fit, inputs)), 1, 1 if gpus else 0)
 
 
 def path_of_code() -> str:

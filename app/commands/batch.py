@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.commands.options import (
-    Parser,
+    CommandParser,
     add_json,
     add_knobs,
     add_model,
@@ -30,9 +30,9 @@ LISTED = 20  # failures that stderr names; results.csv has all
 LOCAL = "local"
 
 
-def parser() -> Parser:
+def parser() -> CommandParser:
     """The parser of the command's options."""
-    p = Parser("batch", "Makes a picture of every prompt of a file, or a mesh of every cloud of a folder. A later start goes on.")
+    p = CommandParser("batch", "Makes a picture of every prompt of a file, or a mesh of every cloud of a folder. A later start goes on.")
     p.add_argument("input", type=file_path, help="prompts as text, CSV or JSON lines, or a folder of clouds and meshes")
     p.add_argument("--out", type=file_path, required=True, metavar="DIR", help="the folder of the results")
     p.add_argument("--method", default="auto", help="a method or preset, or auto: the fastest exact one here (auto)")

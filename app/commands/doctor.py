@@ -7,15 +7,15 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.commands.options import Parser, add_json
+from app.commands.options import CommandParser, add_json
 from app.commands.report import print_json
 
 SHIPPED = ("pictogram", "lowpoly")  # the models whose passes are always measured; imported ones can take minutes to load
 
 
-def parser() -> Parser:
+def parser() -> CommandParser:
     """The parser of the command's options."""
-    p = Parser(
+    p = CommandParser(
         "doctor",
         "Checks this machine: versions, devices, browser, font, and the cost of a pass by its width.",
     )

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from app.commands.options import Parser, add_json, file_path
+from app.commands.options import CommandParser, add_json, file_path
 from app.commands.report import print_json
 
 FORMATS = (".html", ".gif", ".mp4")
 MOST = 4  # runs in one file
 
 
-def parser() -> Parser:
+def parser() -> CommandParser:
     """The parser of the command's options."""
-    p = Parser(
+    p = CommandParser(
         "export",
         "Replays one to four saved runs in one file: HTML with scrubber, maps and charts (three or more: without charts), GIF or MP4.",
     )

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.commands.options import (
-    Parser,
+    CommandParser,
     add_json,
     add_model,
     add_run,
@@ -22,9 +22,9 @@ from app.commands.options import (
 from app.commands.report import go, print_json, readable, report
 
 
-def parser() -> Parser:
+def parser() -> CommandParser:
     """The parser of the command's options."""
-    p = Parser("image", "Generates one picture from a prompt.")
+    p = CommandParser("image", "Generates one picture from a prompt.")
     p.add_argument("prompt")
     add_run(p, "auto")
     add_size(p)

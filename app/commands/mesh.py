@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from app.commands.options import (
-    Parser,
+    CommandParser,
     add_json,
     add_model,
     add_run,
@@ -28,9 +28,9 @@ from app.commands.report import files_of, go, print_json, readable, report
 from app.requests.limits import MOST_FACES, MOST_SEEDS
 
 
-def parser() -> Parser:
+def parser() -> CommandParser:
     """The parser of the command's options."""
-    p = Parser("mesh", "Generates a mesh from a point cloud or another mesh.")
+    p = CommandParser("mesh", "Generates a mesh from a point cloud or another mesh.")
     p.add_argument("input", type=file_path, help="a file (PLY, OBJ, GLB, STL, OFF, XYZ, NPY, PCD ...), or a folder of them")
     add_run(p, "auto")
     p.add_argument("--faces", type=whole(1, MOST_FACES), help="most faces of the mesh (unlimited)")
@@ -49,7 +49,7 @@ def parser() -> Parser:
 
 
 @dataclass(frozen=True)
-class Work:
+class MeshWork:
     """What all files of one command share."""
 
     options: argparse.Namespace
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str]) -> int:
     method, knobs = method_of(options, backbone)
     if options.best_of > 1:
         knobs = seeded(method, knobs)
-    work = Work(options, backbone, method, knobs, changed(backbone.sampling, sampling), formats)
+    work = MeshWork(options, backbone, method, knobs, changed(backbone.sampling, sampling), formats)
     if first is not None:
         line = one_mesh(work, options.input, first, options.out)
         if options.json:
@@ -124,7 +124,7 @@ def check_up(axis: str) -> None:
     choose_up("", axis)
 
 
-def chosen(work: Work, prompt: Any) -> tuple[Any, dict[str, Any] | None]:
+def chosen(work: MeshWork, prompt: Any) -> tuple[Any, dict[str, Any] | None]:
     """The prompt with the seed of the nearest mesh, and what the line says about it; None if there is nothing to choose."""
     from dataclasses import replace
 
@@ -139,7 +139,7 @@ def chosen(work: Work, prompt: Any) -> tuple[Any, dict[str, Any] | None]:
     return replace(prompt, seed=seed), {"seeds": len(found), "seed": seed, "seconds": round(seconds, 4), "chamfer": apart}
 
 
-def shrinkwrap(work: Work, run: Any, given: Any, folder: Path) -> dict[str, Any]:
+def shrinkwrap(work: MeshWork, run: Any, given: Any, folder: Path) -> dict[str, Any]:
     """Writes the mesh with its vertices moved to the points, in all formats asked for; returns what the line says of it."""
     from app.runs.history import placed
     from app.runs.mesh_files import wrapped, write_shrinkwrapped
@@ -153,7 +153,7 @@ def shrinkwrap(work: Work, run: Any, given: Any, folder: Path) -> dict[str, Any]
     return {"chamfer": distance((placed(vertices, given), run.result().faces), given.reference)["chamfer"], "seconds": round(seconds, 4)}
 
 
-def one_mesh(work: Work, path: Path, given: Any, out: Path | None) -> dict[str, Any]:
+def one_mesh(work: MeshWork, path: Path, given: Any, out: Path | None) -> dict[str, Any]:
     """Generates one mesh; prints its line unless --json, and returns it. out: the folder of the copy."""
     import torch
 

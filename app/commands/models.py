@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from app.commands.options import Parser, add_json, file_path
+from app.commands.options import CommandParser, add_json, file_path
 from app.commands.report import print_json
 
 WIDTH = 24  # characters of the progress bar
@@ -17,17 +17,19 @@ ABOUT = "Lists the models."
 ACTIONS = "import PATH [--out DIR] [--look] adds a checkpoint from this machine; remove NAME deletes an imported one. Each has a --help."
 
 
-def parser() -> Parser:
+def parser() -> CommandParser:
     """The parser of `models` alone."""
-    p = Parser("models", ABOUT, epilog=ACTIONS)
+    p = CommandParser("models", ABOUT, epilog=ACTIONS)
     p.add_argument("action", nargs="?", metavar="import|remove|custom-generate", help="see below")
     add_json(p)
     return p
 
 
-def import_parser() -> Parser:
+def import_parser() -> CommandParser:
     """The parser of `models import`."""
-    p = Parser("models import", "Adds a checkpoint: says what it is, checks names and shapes, writes safetensors. Nothing is downloaded.")
+    p = CommandParser(
+        "models import", "Adds a checkpoint: says what it is, checks names and shapes, writes safetensors. Nothing is downloaded."
+    )
     p.add_argument("path", type=file_path, metavar="PATH", help="a folder, or a file: .safetensors, .bin, .pt, .pth, .ckpt")
     p.add_argument("--out", type=file_path, metavar="DIR", help="write this folder (default: a folder of its name in the data folder)")
     p.add_argument("--look", action="store_true", help="only say what it is")
@@ -35,17 +37,19 @@ def import_parser() -> Parser:
     return p
 
 
-def remove_parser() -> Parser:
+def remove_parser() -> CommandParser:
     """The parser of `models remove`."""
-    p = Parser("models remove", "Deletes an imported model from the data folder; the files that it was imported from stay.")
+    p = CommandParser("models remove", "Deletes an imported model from the data folder; the files that it was imported from stay.")
     p.add_argument("name", metavar="NAME")
     add_json(p)
     return p
 
 
-def custom_generate_parser() -> Parser:
+def custom_generate_parser() -> CommandParser:
     """The parser of `models custom-generate`."""
-    p = Parser("models custom-generate", "Writes our methods as a folder that transformers loads: model.generate(custom_generate=DIR).")
+    p = CommandParser(
+        "models custom-generate", "Writes our methods as a folder that transformers loads: model.generate(custom_generate=DIR)."
+    )
     p.add_argument("folder", type=file_path, metavar="DIR", help="a new folder; its name is what people will type on the hub")
     add_json(p)
     return p

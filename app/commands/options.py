@@ -13,7 +13,7 @@ from engine.decimals import decimal, whole_number
 ROOT = Path(__file__).resolve().parents[2]
 
 
-class Parser(argparse.ArgumentParser):
+class CommandParser(argparse.ArgumentParser):
     """A parser whose errors are one sentence."""
 
     def __init__(self, command: str, description: str, **settings: Any):
@@ -71,12 +71,12 @@ def check_seed(text: str) -> int:
 # --- options ----------------------------------------------------------------------------------------------------------
 
 
-def add_device(parser: Parser) -> None:
+def add_device(parser: CommandParser) -> None:
     """--device."""
     parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"], help="auto is cuda where PyTorch sees a GPU, else cpu")
 
 
-def add_model(parser: Parser, backbone: str = "pictogram") -> None:
+def add_model(parser: CommandParser, backbone: str = "pictogram") -> None:
     """--backbone, --device and --dtype."""
     parser.add_argument("--backbone", default=backbone, metavar="NAME|PATH", help=f"a model, or a folder of weights ({backbone})")
     add_device(parser)
@@ -88,7 +88,7 @@ def add_model(parser: Parser, backbone: str = "pictogram") -> None:
     )
 
 
-def add_sampling(parser: Parser, guidance: bool = True, adherence: bool = False) -> None:
+def add_sampling(parser: CommandParser, guidance: bool = True, adherence: bool = False) -> None:
     """--temperature, --top-k, --top-p, --guidance of pictures and --adherence of meshes."""
     parser.add_argument("--temperature", type=number, help="randomness of the draws; 0: always the most probable token")
     parser.add_argument("--top-k", type=whole(0, 2**31 - 1), help="draw among this many of the most probable tokens; 0: all")
@@ -99,13 +99,13 @@ def add_sampling(parser: Parser, guidance: bool = True, adherence: bool = False)
         parser.add_argument("--adherence", type=number, help="how strongly a mesh's vertices keep to the input, 0 to 200; 50 is much (0)")
 
 
-def add_knobs(parser: Parser) -> None:
+def add_knobs(parser: CommandParser) -> None:
     """--set and --verify."""
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="set a knob of the method; may be repeated")
     parser.add_argument("--verify", choices=["residual", "match-seed"], help="the method's verification mode")
 
 
-def add_run(parser: Parser, method: str) -> None:
+def add_run(parser: CommandParser, method: str) -> None:
     """--method, the knobs, --seed, --compare and --out: the options of a single run."""
     parser.add_argument("--method", default=method, help=f"a method or preset, or auto: the fastest exact one here ({method})")
     add_knobs(parser)
@@ -114,12 +114,12 @@ def add_run(parser: Parser, method: str) -> None:
     parser.add_argument("--out", type=file_path, help="copy the run's files into this folder")
 
 
-def add_json(parser: Parser) -> None:
+def add_json(parser: CommandParser) -> None:
     """--json."""
     parser.add_argument("--json", action="store_true", help="print one JSON value as the last line")
 
 
-def add_size(parser: Parser) -> None:
+def add_size(parser: CommandParser) -> None:
     """--size, of a picture."""
     parser.add_argument("--size", type=whole(1, LARGEST_SIDE), metavar="PIXELS", help="side length of the picture (128)")
 
@@ -194,12 +194,12 @@ def knobs_of(options: argparse.Namespace, method: Any, preset: Mapping[str, Any]
     return knobs
 
 
-def given(parser: Parser, options: argparse.Namespace) -> set[str]:
+def given(parser: CommandParser, options: argparse.Namespace) -> set[str]:
     """The names of the options whose value differs from the default."""
     return {name for name, value in vars(options).items() if value != parser.get_default(name)}
 
 
-def refuse_unused(parser: Parser, options: argparse.Namespace, used: Sequence[str], why: str) -> None:
+def refuse_unused(parser: CommandParser, options: argparse.Namespace, used: Sequence[str], why: str) -> None:
     """Raises ForetokenError if an option was given that this mode of the command does not use."""
     if unused := sorted(given(parser, options) - set(used)):
         parser.error(f"{why} does not use --{unused[0].replace('_', '-')}")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.commands.options import Parser, add_json, file_path
+from app.commands.options import CommandParser, add_json, file_path
 from app.commands.report import print_json
 
 
-def parser() -> Parser:
+def parser() -> CommandParser:
     """The parser of the command's options."""
-    p = Parser("space", "Makes the folder of a Hugging Face Space: code, shipped models, requirements. It uploads nothing.")
+    p = CommandParser("space", "Makes the folder of a Hugging Face Space: code, shipped models, requirements. It uploads nothing.")
     p.add_argument("out", type=file_path, metavar="OUT", help="the folder to make; it must not exist yet, or be empty")
     p.add_argument("--name", default="", metavar="OWNER/NAME", help="of the Space, for its thumbnail and its README")
     p.add_argument("--hardware", default="cpu-basic", choices=["cpu-basic", "zero-a10g"], help="of the Space (cpu-basic)")

@@ -7,14 +7,14 @@ import re
 import socket
 from collections.abc import Sequence
 
-from app.commands.options import Parser, add_model, file_path, whole
+from app.commands.options import CommandParser, add_model, file_path, whole
 
 ROOT_PATH = re.compile(r"(/[\w.~-]+)*", re.ASCII)
 
 
-def parser() -> Parser:
+def parser() -> CommandParser:
     """The parser of the command's options."""
-    p = Parser("studio", "Opens the studio in the browser.")
+    p = CommandParser("studio", "Opens the studio in the browser.")
     p.add_argument("--port", type=whole(1, 65_535), help="the first port to try (7860)")
     p.add_argument("--host", default="127.0.0.1", help="the address to listen on; 0.0.0.0 allows other machines")
     p.add_argument("--allow-host", action="append", default=[], metavar="HOST", help="another host name for the page; may be repeated")

@@ -62,7 +62,7 @@ class Visit:
     newest: dict[str, int] = field(default_factory=dict)  # by tab, the number of its newest ticket
 
 
-class Watcher(Protocol):
+class RunWatcher(Protocol):
     """What wants to know of every run: see app/server/metrics.py."""
 
     def count(self, runs: list[Run]) -> None:
@@ -95,7 +95,7 @@ class Sessions:
         self._lasted: deque[float] = deque(maxlen=REMEMBERED)  # seconds that the last runs held the engine
         self._numbers = 0
         self._queued: Callable[[], int] = lambda: 0
-        self._watcher: Watcher | None = None
+        self._watcher: RunWatcher | None = None
 
     # --- the queue ------------------------------------------------------------------------------------------------
 
@@ -166,7 +166,7 @@ class Sessions:
             self._expire()
             return int(self._running is not None)
 
-    def watch(self, watcher: Watcher) -> None:
+    def watch(self, watcher: RunWatcher) -> None:
         """Sets what is told of every run."""
         self._watcher = watcher
 

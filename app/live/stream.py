@@ -65,7 +65,7 @@ class Throttle:
         self.cost = median_low(self._costs)
 
 
-class Costs:
+class RaceCosts:
     """Where a race's time went: `drawing` and `sending` in seconds, and `whole`, the time since the start, the runs' clocks included."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter):
@@ -99,7 +99,7 @@ class Move(NamedTuple):
     token: int
 
 
-class Shape(NamedTuple):
+class TreeShape(NamedTuple):
     """A verified tree. depth : levels; width : most children of a node; accepted : number of accepted drafts"""
 
     depth: int
@@ -125,7 +125,7 @@ class Trail:
         self.candidates: list[list[Candidate]] = []
         self.said: set[str] = set()
         self.moves: list[Move] = []
-        self.shapes: list[Shape] = []
+        self.shapes: list[TreeShape] = []
         self.tree: TreeTrace | None = None
         self.behind = 0
         self.round: RoundTrace | None = None
@@ -155,7 +155,7 @@ class Trail:
         if told.tree and told.tree.parents:
             self.tree, self.behind = told.tree, len(self.positions) - len(step.tokens)
             widest = max(len(nodes) for nodes in children(told.tree.parents))
-            self.shapes.append(Shape(told.tree.levels, told.tree.width or widest, len(told.tree.path)))
+            self.shapes.append(TreeShape(told.tree.levels, told.tree.width or widest, len(told.tree.path)))
         if told.round and len(told.round.energy):
             self.round = told.round
         if told.deviation:

@@ -28,7 +28,7 @@ STOP = NUMBERS - 1  # which number of a run is its stop flag
 Sides = Sequence[tuple[str, Mapping[str, Any]]]  # (method or preset, knobs) of every run
 
 
-class Shared:
+class SharedNumbers:
     """Numbers that this process and all that are forked from it see: float64 [SLOTS, SIDES, NUMBERS]. One process writes, one reads; a
     number is written at once, and knobs do not depend on each other, so no lock is needed."""
 
@@ -72,7 +72,7 @@ ELSEWHERE = object()  # the drafter of a run that is decoded in another process,
 class RemoteRun(Run):
     """A run that another process decodes: it shows the steps that come from there. Moved knobs and stop go there through shared memory."""
 
-    def __init__(self, backbone: Backbone, name: str, prompt: Prompt, knobs: Mapping[str, Any], job: Job, side: int, shared: Shared):
+    def __init__(self, backbone: Backbone, name: str, prompt: Prompt, knobs: Mapping[str, Any], job: Job, side: int, shared: SharedNumbers):
         method = find(name)[0]
         numbers = shared.numbers[job.slot, side]
         super().__init__(backbone, method, prompt, knobs, drafter=ELSEWHERE, buffer=numbers, name=name)
@@ -132,7 +132,7 @@ class RemoteRunner:
     """
 
     def __init__(self, models: Mapping[str, Backbone], gpu: Callable[..., Any], seconds: int = 60):
-        shared = self.shared = Shared()
+        shared = self.shared = SharedNumbers()
 
         def work(job: Job) -> Iterator[tuple[str, int, Any]]:
             yield from decode(models[job.model], job, shared)
@@ -167,7 +167,7 @@ class RemoteRunner:
         """Nothing: the worker is new for nearly every race, so it warms itself."""
 
 
-def decode(backbone: Backbone, job: Job, shared: Shared) -> Iterator[tuple[str, int, Any]]:
+def decode(backbone: Backbone, job: Job, shared: SharedNumbers) -> Iterator[tuple[str, int, Any]]:
     """The race of a job, in the worker. Yields ("begun", side, (layout, made with)), ("step", side, step), ("ended", side, (finished,
     seconds)), and instead of an error of a person ("refused", 0, (its class, its sentence))."""
     here = LocalRunner()

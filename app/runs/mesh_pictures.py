@@ -27,7 +27,7 @@ CLAY = (201, 211, 224)
 
 
 @dataclass(frozen=True)
-class Drawn:
+class RaceFrames:
     """thumbnails : uint8 [SIDE, SIDE, 3] of each board; race : frames of the boards, [FRAMES][boards]; turns : of the accelerated mesh"""
 
     thumbnails: list[np.ndarray]
@@ -37,7 +37,7 @@ class Drawn:
 
 def draw_race(
     boards: Sequence[MeshBoard], colours: Colours = (FAST, PLAIN), turns: bool = True, wanted: Callable[[], bool] | None = None
-) -> Drawn:
+) -> RaceFrames:
     """The pictures of a race, the right board first; raises NotSupported where nothing can be drawn off screen.
 
     colours : of the newest faces of each board; turns : with the turntable; wanted : once it says False, raises Unwanted
@@ -48,7 +48,7 @@ def draw_race(
     drawn = pictures([*whole, *race, *around], SIDE, behind=True, wanted=wanted)
     first, last = len(whole), len(whole) + len(race)
     frames = [drawn[at : at + len(boards)] for at in range(first, last, len(boards))]
-    return Drawn(drawn[:first], frames, drawn[last:])
+    return RaceFrames(drawn[:first], frames, drawn[last:])
 
 
 def grown(board: MeshBoard, steps: int, colour: tuple[int, int, int] | None) -> View:
@@ -66,20 +66,20 @@ def turned(view: View, degrees: float) -> View:
     return View(view.vertices @ rotation(degrees).T.astype(np.float32), view.faces, view.colours)
 
 
-def write_race(drawn: Drawn, boards: Sequence[MeshBoard], titles: Sequence[str], path: Path, colours: Colours = ()) -> Path:
+def write_race(drawn: RaceFrames, boards: Sequence[MeshBoard], titles: Sequence[str], path: Path, colours: Colours = ()) -> Path:
     """Writes the race as a GIF or an MP4, by the path's ending: every side on its own clock, the right one last. titles, colours: of the
     boards. Raises NotSupported without an encoder."""
     order = boards[::-1], titles[::-1], colours[::-1]
     return write_film(frames(drawn, *order), path, FRAMES)
 
 
-def frames(drawn: Drawn, boards: Sequence[MeshBoard], titles: Sequence[str], colours: Colours) -> Iterator[Image.Image]:
+def frames(drawn: RaceFrames, boards: Sequence[MeshBoard], titles: Sequence[str], colours: Colours) -> Iterator[Image.Image]:
     """The frames of a race with their words, the last board of `drawn` first."""
     for now, shown in zip(times(boards, FRAMES), drawn.race, strict=True):
         yield sheet_at(boards, [Image.fromarray(picture) for picture in reversed(shown)], titles, now, colours)
 
 
-def write_turntable(drawn: Drawn, path: Path) -> Path:
+def write_turntable(drawn: RaceFrames, path: Path) -> Path:
     """Writes the accelerated mesh as a GIF that turns once about the vertical."""
     return write_frames([Image.fromarray(picture) for picture in drawn.turns], path)
 

@@ -21,7 +21,7 @@ class Kept(NamedTuple):
     size: int
 
 
-class Shelf:
+class RunStore:
     """The runs of one studio. A run is written beside the others and gets its name when it is whole, so none in progress is ever here.
 
     folder : of the runs

@@ -28,7 +28,7 @@ HARMLESS = PARTLY | {
 }  # fmt: skip
 
 
-class Key(NamedTuple):
+class CacheKey(NamedTuple):
     """What an answer depends on. kind : of KEPT; asked : the address and, for a document, the headers; packed : gzip is taken"""
 
     kind: str
@@ -42,7 +42,7 @@ class Compressed:
 
     def __init__(self, app: ASGIApp):
         self.app = app
-        self._kept: dict[str, OrderedDict[Key, list[Message]]] = {kind: OrderedDict() for kind in KEPT}
+        self._kept: dict[str, OrderedDict[CacheKey, list[Message]]] = {kind: OrderedDict() for kind in KEPT}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         key = key_of(scope)
@@ -80,7 +80,7 @@ class Compressed:
         return [{**start, "headers": headers.raw}, {"type": "http.response.body", "body": body}]
 
 
-def key_of(scope: Scope) -> Key | None:
+def key_of(scope: Scope) -> CacheKey | None:
     """Under what an answer is kept; None for what is passed on as it comes."""
     if scope["type"] != "http" or scope["method"] != "GET":
         return None
@@ -88,9 +88,9 @@ def key_of(scope: Scope) -> Key | None:
     packed = "gzip" in headers.get("accept-encoding", "")
     if path in DOCUMENTS:
         told = sorted((name, value) for name, value in headers.items() if name not in HARMLESS)
-        return Key("link" if query else "document", (path, scope.get("scheme"), *told), packed)
+        return CacheKey("link" if query else "document", (path, scope.get("scheme"), *told), packed)
     if path.startswith(FILES) and not PARTLY & set(headers):
-        return Key("file", (path,), packed)
+        return CacheKey("file", (path,), packed)
     return None
 
 

@@ -9,7 +9,7 @@ from app.live.boards.picture import Board
 from app.runs import history
 from app.server.images_request import ImagesRequest
 from app.server.refusals import CLOSING, OVERLOADED, Refused
-from app.shared import Shared
+from app.shared import StudioState
 from engine.core import PLAIN, Prompt
 from engine.run import Run, speedup
 
@@ -22,7 +22,7 @@ class Partial(NamedTuple):
     told: dict[str, Any]
 
 
-class Drawn(NamedTuple):
+class DrawnPicture(NamedTuple):
     """The finished picture: a file, its side in pixels, and what is known of the run."""
 
     file: bytes
@@ -30,7 +30,7 @@ class Drawn(NamedTuple):
     told: dict[str, Any]
 
 
-def draw(studio: Shared, asked: ImagesRequest, prompt: Prompt, caller: str, number: int) -> Iterator[Partial | Drawn | None]:
+def draw(studio: StudioState, asked: ImagesRequest, prompt: Prompt, caller: str, number: int) -> Iterator[Partial | DrawnPicture | None]:
     """One picture, by the holder of the engine; None between its steps.
 
     caller, number : whose ticket it is. Raises Refused if the run was stopped.
@@ -52,7 +52,7 @@ def draw(studio: Shared, asked: ImagesRequest, prompt: Prompt, caller: str, numb
     if not all(run.finished for run in runs):
         raise Refused(CLOSING, status=503, code="stopped", kind=OVERLOADED)
     file = asked.format.write(board.picture(), history.describe(board.run))
-    yield Drawn(file, board.final().shape[1], {**told(*runs), **asked.notes})
+    yield DrawnPicture(file, board.final().shape[1], {**told(*runs), **asked.notes})
 
 
 def passed(board: Board, partials: int) -> int:

@@ -28,7 +28,7 @@ from app.requests.sides import settings_and_knobs
 from app.runs import history
 from app.sentences import without_paths
 from app.server.turns import arrival
-from app.shared import Shared
+from app.shared import StudioState
 from app.ui.panels import canvas
 from engine.core import Backbone, Prompt
 from engine.errors import BadFile, BadPrompt, ForetokenError
@@ -45,7 +45,7 @@ NO_FACES = "The mesh has no faces. Choose another seed, or give points with norm
 Update = tuple[dict[str, Any] | None, dict[str, Any]]  # (file, what is known of the run)
 
 
-def build(page: gr.Blocks, studio: Shared) -> None:
+def build(page: gr.Blocks, studio: StudioState) -> None:
     """Adds both endpoints to the page."""
     made = Endpoints(page, studio)
 
@@ -90,7 +90,7 @@ def of_files(endpoint: Any, takes_one: bool) -> None:
 class Endpoints:
     """What the endpoints do."""
 
-    def __init__(self, page: gr.Blocks, studio: Shared):
+    def __init__(self, page: gr.Blocks, studio: StudioState):
         self.page, self.studio, self.sessions, self.runner = page, studio, studio.sessions, studio.runner
 
     def answer(self, caller: str, work: Callable[[int], Iterator[Update]]) -> Iterator[Update]:

@@ -8,12 +8,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.server.drawing import Drawn, Partial
+from app.server.drawing import DrawnPicture, Partial
 from app.server.images_request import ImagesRequest
 from engine.core import Backbone
 
 
-def reply(drawn: Sequence[Drawn], request: ImagesRequest) -> dict[str, Any]:
+def reply(drawn: Sequence[DrawnPicture], request: ImagesRequest) -> dict[str, Any]:
     """The answer to a request that does not stream."""
     return {
         "created": int(time.time()),
@@ -25,7 +25,7 @@ def reply(drawn: Sequence[Drawn], request: ImagesRequest) -> dict[str, Any]:
     }
 
 
-def event_of(update: Partial | Drawn, side: int, request: ImagesRequest) -> bytes:
+def event_of(update: Partial | DrawnPicture, side: int, request: ImagesRequest) -> bytes:
     """A server-sent event. side : of the picture in pixels"""
     file = {"b64_json": text_of(update.file), "size": size_of(side), "quality": "auto", **looks(request)}
     common = {"created_at": int(time.time()), **file, "foretoken": update.told}

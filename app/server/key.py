@@ -16,7 +16,7 @@ WRONG = "The API key is not this studio's. Send the one that it was started with
 BLANK = f"{VARIABLE} holds only blanks, which nobody can send. Give it a key, or leave it empty to ask for none."
 
 
-class Key:
+class ApiKey:
     """expected : the key; "" = none is asked for. Blanks around it do not count: a header cannot carry them."""
 
     def __init__(self, expected: str):

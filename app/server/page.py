@@ -9,11 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from app.server.key import Key
+from app.server.key import ApiKey
 from app.server.metrics import MEDIA_TYPE, Metrics
 from app.server.routes import ImagesApi
 from app.server.turns import Turns
-from app.shared import Shared
+from app.shared import StudioState
 
 
 class Page(gr.Blocks):
@@ -27,7 +27,7 @@ class Page(gr.Blocks):
     unrouted: Callable[..., Awaitable[Response]]
 
 
-def serve_beside(page: Page, studio: Shared, forget: Callable[[str], None], key: str, any_model: bool = False) -> None:
+def serve_beside(page: Page, studio: StudioState, forget: Callable[[str], None], key: str, any_model: bool = False) -> None:
     """Adds the API and the metrics to a page, inside its context.
 
     forget    : frees what Gradio keeps of a caller
@@ -42,6 +42,6 @@ def serve_beside(page: Page, studio: Shared, forget: Callable[[str], None], key:
         """All metrics as text."""
         return Response(metrics.text(), media_type=MEDIA_TYPE)
 
-    api = ImagesApi(studio, Turns(page, sessions, forget), Key(key), any_model)
+    api = ImagesApi(studio, Turns(page, sessions, forget), ApiKey(key), any_model)
     page.routes = (*api.routes(), Route("/metrics", scrape, methods=["GET"]))
     page.unrouted = api.unrouted

@@ -20,7 +20,7 @@ from app.runs.finished import read_trace
 from app.runs.history import TRACE
 from app.sentences import brief, without_paths
 from app.server.endpoints import path_sent
-from app.shared import Shared
+from app.shared import StudioState
 from engine.core import Step
 from engine.diagnostics import per_token, replay
 from engine.errors import BadFile, BadPrompt, ForetokenError
@@ -32,7 +32,7 @@ NOT_HERE = "This studio is used by others, so runs are not named. Send the run's
 NOTHING = "There is nothing to replay. Send a run's trace.npz, or name its folder."
 
 
-def build(page: gr.Blocks, studio: Shared) -> None:
+def build(page: gr.Blocks, studio: StudioState) -> None:
     """Adds the endpoint to the page."""
 
     def replay(trace: dict | None = None, run: str = "", request: gr.Request = None) -> Iterator[dict]:
@@ -56,7 +56,7 @@ def build(page: gr.Blocks, studio: Shared) -> None:
     page.fns[added["id"]].inputs[0]._api_info = FileData.model_json_schema()
 
 
-def found(studio: Shared, caller: str, trace: object, run: object) -> tuple[Path, bool]:
+def found(studio: StudioState, caller: str, trace: object, run: object) -> tuple[Path, bool]:
     """(the trace of a call, whether it is a copy to be deleted with its folder); raises BadFile or BadPrompt."""
     if trace:
         return adopt(path_sent(trace, NO_FILE), studio.sessions.new_folder(caller)), True

@@ -16,12 +16,12 @@ from starlette.types import Receive, Scope, Send
 
 from app.sentences import brief
 from app.server import images_reply
-from app.server.drawing import Drawn, draw
+from app.server.drawing import DrawnPicture, draw
 from app.server.fields import parse
 from app.server.images_request import ImagesRequest, check_model, read
-from app.server.key import Key
+from app.server.key import ApiKey
 from app.server.refusals import ClientLeft, Refused, refusal_of
-from app.shared import Shared
+from app.shared import StudioState
 from engine.errors import ForetokenError
 
 GENERATIONS, MODELS = "/v1/images/generations", "/v1/models"
@@ -46,7 +46,7 @@ class ImagesApi:
     any_model : it answers to any model name
     """
 
-    def __init__(self, studio: Shared, turns: Queue, key: Key, any_model: bool = False):
+    def __init__(self, studio: StudioState, turns: Queue, key: ApiKey, any_model: bool = False):
         self.studio, self.turns, self.key, self.any_model = studio, turns, key, any_model
 
     def routes(self) -> list[BaseRoute]:
@@ -97,7 +97,7 @@ class ImagesApi:
         asked = read(parse(await request.body()), self.studio.backbone, self.any_model)
         if asked.stream:
             return await self._stream(request, asked)
-        drawn: list[Drawn] = []
+        drawn: list[DrawnPicture] = []
         for number in range(len(asked.prompts)):  # each takes its own turn, so that others come between
             async with aclosing(self._updates(request, asked, number)) as updates:
                 drawn += [update async for update in updates]

@@ -21,7 +21,7 @@ from app.limits import Limits
 from app.live.boards.lazy import Lazy
 from app.live.session import Sessions
 from app.live.worker import LocalRunner, RemoteRunner
-from app.runs.run_store import Shelf
+from app.runs.run_store import RunStore
 from app.server import endpoints, replaying
 from app.server.compressed import Compressed
 from app.server.host_guard import Door
@@ -29,7 +29,7 @@ from app.server.key import VARIABLE
 from app.server.page import Page, serve_beside
 from app.server.prefix import Prefix
 from app.server.tools import PATH, check_installed, mend
-from app.shared import Shared
+from app.shared import StudioState
 from app.ui import page as assembly
 from app.ui.style import theme
 from engine.backbones import MESHES, PICTURES, load, makes_meshes, named_in, today
@@ -53,7 +53,7 @@ def build(
     local: bool = False,
     weights: Path | None = None,
     examples: Path | None = None,
-    shelf: Shelf | None = None,
+    shelf: RunStore | None = None,
     runner: LocalRunner | RemoteRunner | None = None,
     any_model: bool = False,
 ) -> Page:
@@ -66,9 +66,9 @@ def build(
     any_model: its images API answers to any model name
     """
     mesh = mesh or mesh_model()
-    shelf = shelf or Shelf(home() / "runs", Limits())
+    shelf = shelf or RunStore(home() / "runs", Limits())
     limits, sessions = shelf.limits, sessions or visitors()
-    studio = Shared(backbone, mesh, sessions, local, weights, examples, shelf, runner or LocalRunner())
+    studio = StudioState(backbone, mesh, sessions, local, weights, examples, shelf, runner or LocalRunner())
     with Page(title="Foretoken", analytics_enabled=False, fill_width=True, delete_cache=limits.leftovers) as page:
         assembly.build(page, studio)
         endpoints.build(page, studio)
@@ -186,7 +186,7 @@ def launch(
     if mcp:
         check_installed()
     device = device_of(device)
-    shelf = Shelf(data or home() / "runs", limits or Limits())
+    shelf = RunStore(data or home() / "runs", limits or Limits())
     clean(shelf.folder)
     shelf.prune()
     (picture_name, picture_path), (mesh_name, mesh_folder) = models_of(backbone, path)
@@ -235,7 +235,7 @@ def address(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def kept_where(shelf: Shelf) -> str:
+def kept_where(shelf: RunStore) -> str:
     """Where finished runs are kept, in a sentence."""
     if not shelf.limits.runs:
         return "No run is kept."

@@ -12,7 +12,7 @@ from app.live.stream import pair
 from app.ui.method_menu import left_badge, run_badge, title_of
 from app.ui.panels import canvas, mesh, to_text, verdict
 from app.ui.panels.made import bpt_words
-from app.ui.panels.race import Frame
+from app.ui.panels.race import RaceFrame
 from app.ui.race_panels import MESHES
 from engine.run import Run
 
@@ -71,6 +71,6 @@ def draw_race(boards: Sequence[MeshBoard], points: np.ndarray, changed: set[int]
     return {"viewer": mesh.encode(sides, points), **told, **courses}
 
 
-def frame_of(boards: Sequence[MeshBoard]) -> Frame:
+def frame_of(boards: Sequence[MeshBoard]) -> RaceFrame:
     """A race of meshes as its panels see it."""
-    return Frame(boards, -(-len(boards[0].trail.positions) // SPAN) * SPAN, words=bpt_words)
+    return RaceFrame(boards, -(-len(boards[0].trail.positions) // SPAN) * SPAN, words=bpt_words)

@@ -6,13 +6,13 @@ import importlib
 
 import gradio as gr
 
-from app.shared import Shared
+from app.shared import StudioState
 from app.ui import TABS
 from app.ui.style import header
 from app.ui.tab_context import TabContext
 
 
-def build(page: gr.Blocks, studio: Shared) -> None:
+def build(page: gr.Blocks, studio: StudioState) -> None:
     """Builds header, tabs and the note on privacy inside the page's context."""
     header.build(studio.backbone, studio.mesh)
     with gr.Tabs(elem_id="tabs"):

@@ -10,7 +10,7 @@ from app.live.boards.picture import Board
 from app.live.stream import pair
 from app.ui.method_menu import left_badge, run_badge, title_of
 from app.ui.panels import canvas, verdict
-from app.ui.panels.race import Frame
+from app.ui.panels.race import RaceFrame
 from app.ui.race_panels import PICTURES
 
 
@@ -32,6 +32,6 @@ def draw_race(boards: Sequence[Board], changed: set[int], patches: Patches, ends
     return panels
 
 
-def frame_of(boards: Sequence[Board], patches: Patches, here: bool = True) -> Frame:
+def frame_of(boards: Sequence[Board], patches: Patches, here: bool = True) -> RaceFrame:
     """A race of pictures as its panels see it. here: the model is in this process"""
-    return Frame(boards, len(boards[0].verdict), patches, here=here)
+    return RaceFrame(boards, len(boards[0].verdict), patches, here=here)

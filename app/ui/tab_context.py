@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import gradio as gr
 
-from app.shared import Shared
+from app.shared import StudioState
 
 
 @dataclass(frozen=True)
@@ -15,4 +15,4 @@ class TabContext:
 
     page: gr.Blocks
     tab: gr.Tab
-    studio: Shared
+    studio: StudioState

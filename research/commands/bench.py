@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.commands.options import (
-    Parser,
+    CommandParser,
     add_device,
     add_json,
     add_knobs,
@@ -33,22 +33,22 @@ class BenchMode:
 
     about: str
     description: str
-    add: Callable[[Parser], object]
+    add: Callable[[CommandParser], object]
     measure: Callable[[argparse.Namespace], Rows]
 
 
-def parser() -> Parser:
+def parser() -> CommandParser:
     """The parser of what to measure."""
-    p = Parser(
+    p = CommandParser(
         "bench", "Measures speed. " + "; ".join(f"{name}: {kind.about}" for name, kind in KINDS.items()) + ". Each has its own --help."
     )
     p.add_argument("what", choices=list(KINDS))
     return p
 
 
-def parser_of(name: str) -> Parser:
+def parser_of(name: str) -> CommandParser:
     """The parser of a kind's options."""
-    p = Parser(f"bench {name}", KINDS[name].description)
+    p = CommandParser(f"bench {name}", KINDS[name].description)
     KINDS[name].add(p)
     add_json(p)
     return p
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
 # --- methods on pictures and meshes -----------------------------------------------------------------------------------
 
 
-def add_plan(p: Parser) -> None:
+def add_plan(p: CommandParser) -> None:
     """The options of methods, knobs, repeats, the judge, and files."""
     p.add_argument("--methods", default="all", help="methods and presets, separated by commas (all that the backbone supports)")
     p.add_argument(
@@ -107,7 +107,7 @@ def plan_of(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def add_image(p: Parser) -> None:
+def add_image(p: CommandParser) -> None:
     """The options of `bench image`."""
     add_plan(p)
     p.add_argument("--prompts", type=file_path, help="a file with one prompt per line (default: held-out prompts)")
@@ -128,7 +128,7 @@ def image(options: argparse.Namespace) -> Rows:
     return speed.bench(ImageBench(**plan))
 
 
-def add_mesh(p: Parser) -> None:
+def add_mesh(p: CommandParser) -> None:
     """The options of `bench mesh`."""
     add_plan(p)
     p.add_argument("--count", type=whole(1, 10_000), default=40, help="number of point clouds, or of files of --packs (40)")
@@ -153,7 +153,7 @@ def mesh(options: argparse.Namespace) -> Rows:
 # --- the other kinds --------------------------------------------------------------------------------------------------
 
 
-def add_generate(p: Parser) -> None:
+def add_generate(p: CommandParser) -> None:
     """The options of `bench generate`."""
     p.add_argument("--size", default="1b", help="1b: 1.3 billion parameters, in the shape of Janus-Pro-1B; tiny (1b)")
     p.add_argument("--method", default="sjdpp", help="a method that needs no trained drafter (sjdpp)")
@@ -166,7 +166,7 @@ def add_generate(p: Parser) -> None:
     add_csv(p)
 
 
-def add_csv(p: Parser) -> None:
+def add_csv(p: CommandParser) -> None:
     """--csv."""
     p.add_argument("--csv", type=file_path, help="append the rows to this file")
 
@@ -185,7 +185,7 @@ def generate(options: argparse.Namespace) -> Rows:
     return generation.bench(generation.GenerateBench(**fields_of(options)))
 
 
-def add_kernels(p: Parser) -> None:
+def add_kernels(p: CommandParser) -> None:
     """The options of `bench kernels`."""
     p.add_argument("--only", metavar="NAMES", help="kernels by name, separated by commas (all)")
     add_csv(p)
@@ -200,7 +200,7 @@ def kernels(options: argparse.Namespace) -> Rows:
     return kernels.bench(kernels.chosen(options.only), options.csv)
 
 
-def add_cpu(p: Parser) -> None:
+def add_cpu(p: CommandParser) -> None:
     """The options of `bench cpu`."""
     p.add_argument("--threads", type=int, help="threads of a pass (PyTorch's default); with 1 it counts processor time")
     add_csv(p)
@@ -217,7 +217,7 @@ def cpu(options: argparse.Namespace) -> Rows:
     return passes.bench(options.csv)
 
 
-def add_gpu(p: Parser) -> None:
+def add_gpu(p: CommandParser) -> None:
     """The options of `bench gpu`."""
     p.add_argument("--tokens", type=whole(8, 900), default=64, help="tokens of a generation, and timed steps (64)")
     add_csv(p)
@@ -230,7 +230,7 @@ def gpu(options: argparse.Namespace) -> Rows:
     return gpu.bench(gpu.GpuBench(**fields_of(options)))
 
 
-def add_expected(p: Parser) -> None:
+def add_expected(p: CommandParser) -> None:
     """The options of `bench expected`."""
     p.add_argument("--count", type=whole(1, 10_000), default=8, help="number of inputs (8)")
     p.add_argument("--write", action="store_true", help="store them in the model's card")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.commands.options import Parser, add_device, add_json, file_path, refuse_unused, whole
+from app.commands.options import CommandParser, add_device, add_json, file_path, refuse_unused, whole
 from app.commands.report import print_json
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ MOST_MINUTES = 30
 ALL = "all"  # in the place of a paper, or of an experiment
 
 
-def parser() -> Parser:
+def parser() -> CommandParser:
     """The parser of the command's options."""
-    p = Parser("papers", "Lists every table and figure of the five papers, or runs one or all.")
+    p = CommandParser("papers", "Lists every table and figure of the five papers, or runs one or all.")
     p.add_argument("paper", nargs="?", help="a paper; without one, all are listed; all: runs everything that can run")
     p.add_argument("experiment", nargs="?", help="a table or figure to run, or all; without one, the paper's are listed")
     p.add_argument("--count", type=whole(1, 10_000), help="the most inputs (as declared)")

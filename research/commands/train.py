@@ -5,15 +5,15 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 
-from app.commands.options import Parser
+from app.commands.options import CommandParser
 
 
-def parser() -> Parser:
+def parser() -> CommandParser:
     """The options that do not depend on the recipe."""
     from research.train import RECIPES
 
     about = f"Runs a training recipe, one of: {', '.join(RECIPES)}. Each has its own --help."
-    p = Parser("train", about, add_help=False)
+    p = CommandParser("train", about, add_help=False)
     p.add_argument("name", nargs="?", metavar="RECIPE", help="what to train")
     return p
 
@@ -34,6 +34,6 @@ def main(arguments: Sequence[str]) -> int:
     recipe = importlib.import_module(RECIPES[options.name])
     asked = getattr(recipe, "Options", RecipeOptions)  # a recipe may have options of its own
     its = asked.parser(options.name)
-    its.error = Parser(f"train {options.name}", "").error  # its errors are one sentence too
+    its.error = CommandParser(f"train {options.name}", "").error  # its errors are one sentence too
     recipe.main(asked(**vars(its.parse_args(rest))))
     return 0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.commands.options import Parser, add_json
+from app.commands.options import CommandParser, add_json
 from app.commands.report import print_json
 
 
-def parser() -> Parser:
+def parser() -> CommandParser:
     """The parser of the command's options."""
-    p = Parser("verify", "Tests the claims of exactness on the toy model: exact methods must pass, their mutants must fail.")
+    p = CommandParser("verify", "Tests the claims of exactness on the toy model: exact methods must pass, their mutants must fail.")
     p.add_argument("methods", nargs="*", metavar="METHOD", help="methods to verify (all)")
     p.add_argument("--full", action="store_true", help="150,000 runs with each of three seeds")
     add_json(p)

@@ -57,7 +57,7 @@ from research.worlds.mesh_packs import MeshPacks, load_packs
 
 PRESETS = {
     "cpu": {
-        "batch": 32, "minutes": 100.0, "rate": 2e-3, "settings": MeshSettings(layers=5, contents=CONTENTS),
+        "batch": 16, "minutes": 100.0, "rate": 1e-3, "settings": MeshSettings(layers=5, contents=CONTENTS),
         "families": TRAINED_FAMILIES, "vary": turned, "degraded": 0.5,
     },
     "gpu": {
@@ -305,8 +305,9 @@ def main(options: LowpolyOptions) -> None:
         device,
         weight_decay=0.05,
         muon=("model.decoder.blocks.", "heads."),
-        average=0.997,
+        average=0.997 if device == "cuda" else 0.99,
         schedule=straight_down if device == "cpu" else trapezoid,
+        warm_steps=200 if device == "cuda" else 40,  # a CPU makes few steps before it is stopped and resumed
     )
     control = options.later is not None  # starts from random weights: the shipped ones have learned from their heads
     if not training.resume(options.fresh) and not options.fresh and not control and parts(lowpoly.FOLDER, "model"):

@@ -17,7 +17,7 @@ from app.live.boards.loop import FILM, PLACES, SAMPLES, LoopBoard, deviation_of
 from app.live.boards.picture import Board
 from app.live.session import Sessions
 from app.requests.pictures import FAVOURITE
-from app.shared import Shared
+from app.shared import StudioState
 from app.ui.panels import lab
 from app.ui.tab_context import TabContext
 from app.ui.tabs import example, lab_example, subject
@@ -127,7 +127,7 @@ def tab(picto) -> LabTab:
     """The tab on a page that is not served."""
     with gr.Blocks() as page, gr.Tabs(), gr.Tab("Lab") as own:
         missing = Lazy("lowpoly", assets.models() / "nowhere", nothing)
-        made = LabTab(TabContext(page, own, Shared(picto, missing, Sessions())))
+        made = LabTab(TabContext(page, own, StudioState(picto, missing, Sessions())))
         made.wire()
         return made
 

@@ -11,7 +11,7 @@ from app.requests import meshes
 from app.runs import history
 from app.ui.panels import runs
 from app.ui.tabs import mesh_outcome, mesh_tab, restoring
-from app.ui.tabs.mesh_outcome import Outcome
+from app.ui.tabs.mesh_outcome import MeshOutcome
 from engine.errors import BadFile
 from engine.mesh.fit import Fit
 from engine.mesh.read import read
@@ -35,14 +35,14 @@ def fit(verdict: str) -> Fit:
 
 
 def test_only_a_mesh_that_fits_is_celebrated(boards):
-    said = {name: mesh_outcome.said(boards, Outcome([], fit(name)), [[1.0], [4.0]]) for name in ("good", "fair", "foreign")}
+    said = {name: mesh_outcome.said(boards, MeshOutcome([], fit(name)), [[1.0], [4.0]]) for name in ("good", "fair", "foreign")}
     assert said["good"]["headline"].startswith("4.0× faster") and said["good"]["fits"] == "good"
     assert said["fair"]["headline"] == said["good"]["headline"] and said["fair"]["tone"] == "even"
     assert said["foreign"]["headline"] == "The mesh does not match its input" and said["foreign"]["tone"] == "even"
-    flat = mesh_outcome.said(boards, Outcome([], None), [[1.0], [4.0]])
+    flat = mesh_outcome.said(boards, MeshOutcome([], None), [[1.0], [4.0]])
     assert (flat["headline"], flat["tone"]) == ("The mesh has no area", "bad")
     empty = SimpleNamespace(faces=[], run=boards[0].run)
-    assert mesh_outcome.said([empty, boards[1]], Outcome([], None), [])["headline"] == "The mesh has no faces"
+    assert mesh_outcome.said([empty, boards[1]], MeshOutcome([], None), [])["headline"] == "The mesh has no faces"
 
 
 def test_the_table_tells_faces_holes_and_fit(boards):

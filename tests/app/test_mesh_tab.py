@@ -18,7 +18,7 @@ from app.requests import meshes
 from app.requests.sides import start_values
 from app.runs.mesh_files import write_files
 from app.server import studio
-from app.shared import Shared
+from app.shared import StudioState
 from app.ui import knobs as knob_panel
 from app.ui import mesh_side
 from app.ui.method_menu import choices, with_auto
@@ -141,7 +141,7 @@ def test_the_menu_takes_the_cards_of_the_loaded_model(picto, low, tmp_path):
 def tab_with(mesh: Lazy, picto) -> RaceTab:
     """A tab on a page of its own."""
     with gr.Blocks(analytics_enabled=False) as page, gr.Tabs(), gr.Tab("Mesh") as tab:
-        context = TabContext(page, tab, Shared(picto, mesh, Sessions()))
+        context = TabContext(page, tab, StudioState(picto, mesh, Sessions()))
         made = RaceTab(context, mesh_tab.MeshRace(context))
         made.wire()
         return made

@@ -11,12 +11,12 @@ import pytest
 from app.live.boards.lazy import Lazy
 from app.live.boards.picture import Board
 from app.live.session import Sessions
-from app.shared import Shared
+from app.shared import StudioState
 from app.ui import picture_side, race_panels
 from app.ui.panels.race import RacePanel, RacePanels
 from app.ui.tab_context import TabContext
 from app.ui.tabs.image_tab import PictureRace
-from app.ui.tabs.race import Asked, Ended, RaceTab
+from app.ui.tabs.race import EndedRace, RaceRequest, RaceTab
 from engine import assets
 from engine.core import Prompt
 from engine.methods import find
@@ -69,7 +69,7 @@ def listed(toy, monkeypatch) -> RacePanels:
 def test_a_panel_of_two_files_and_a_line_is_on_the_page_in_the_frames_and_in_the_replay(picto, listed, tmp_path):
     with gr.Blocks() as page, gr.Tabs(), gr.Tab("Image") as own:
         missing = Lazy("lowpoly", assets.models() / "nowhere", lambda: None)
-        context = TabContext(page, own, Shared(picto, missing, Sessions()))
+        context = TabContext(page, own, StudioState(picto, missing, Sessions()))
         subject = PictureRace(context)
         tab = RaceTab(context, subject)
         tab.wire()
@@ -78,13 +78,13 @@ def test_a_panel_of_two_files_and_a_line_is_on_the_page_in_the_frames_and_in_the
     assert listed.idle()["toy"] == {"state": "empty"}  # at the start of a run
     method, given = find("sjd")
     prompt = Prompt("a red apple", seed=5, size=64)
-    board, asked = Board(generate(picto, method, prompt, given)), Asked(picto, prompt, {})
+    board, asked = Board(generate(picto, method, prompt, given)), RaceRequest(picto, prompt, {})
     for step in board.run:
         board.add(step)
         assert subject.draw([board], {0}, asked)["toy"] == {"state": "done" if board.run.finished else "running", "steps": board.count}
     ended = subject.ended([board])
     assert ended["toy"] == {"state": "done", "made": "5"} and {"odds", "right"} <= ended.keys()
-    text = tab.common_files(Ended(1, [board], ended, "", asked), "race")["html"](tmp_path / "race.html").read_text(encoding="utf-8")
+    text = tab.common_files(EndedRace(1, [board], ended, "", asked), "race")["html"](tmp_path / "race.html").read_text(encoding="utf-8")
     assert 'boot("toy"' in text and 'boot("trace"' in text and 'boot("runs"' not in text
 
 

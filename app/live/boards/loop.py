@@ -68,7 +68,7 @@ class Setting:
 
 
 @dataclass
-class Sample:
+class LoopSample:
     """A stretch of the course: its end on the clock in seconds, its tokens, passes and seconds, and its measured deviations."""
 
     end: float
@@ -78,7 +78,7 @@ class Sample:
     deviation: float = 0.0
     measured: int = 0
 
-    def merge(self, other: Sample) -> None:
+    def merge(self, other: LoopSample) -> None:
         """Takes in the stretch that follows."""
         self.end = other.end
         self.tokens += other.tokens
@@ -103,7 +103,7 @@ class LoopBoard:
     def __init__(self) -> None:
         self.clock, self.span = 0.0, SPAN
         self.settings: dict[tuple[Any, ...], Setting] = {}
-        self.samples: list[Sample] = []
+        self.samples: list[LoopSample] = []
         self.turned: list[Turned] = []
         self.film: deque[tuple[str, str, float]] = deque(maxlen=FILM)
         self.pictures = 0
@@ -116,7 +116,7 @@ class LoopBoard:
         self.now.add(step, step.seconds)
         told = deviation_of(step)
         known = not math.isnan(told)
-        stretch = Sample(self.clock, len(step.tokens), step.forwards, step.seconds, told if known else 0.0, int(known))
+        stretch = LoopSample(self.clock, len(step.tokens), step.forwards, step.seconds, told if known else 0.0, int(known))
         if not self.samples or self.samples[-1].seconds >= self.span:
             self.samples.append(stretch)
         else:

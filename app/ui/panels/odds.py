@@ -14,7 +14,7 @@ from app.live.boards.patches import PLAIN, SIDE, Patches
 from app.live.boards.picture import Board
 from app.ui.panels import PATCHES, panel, to_text
 from app.ui.panels.canvas import data_url
-from app.ui.panels.race import Frame, RacePanel
+from app.ui.panels.race import RaceFrame, RacePanel
 
 TEMPLATE = """
 <section class="ft-chart ft-odds" data-state="empty">
@@ -55,7 +55,7 @@ def encode(board: Board, found: Odds, patches: Patches, made: Mapping[str, str])
     }
 
 
-def ended(frame: Frame) -> dict[str, Any] | None:
+def ended(frame: RaceFrame) -> dict[str, Any] | None:
     """The value of a finished race, which its map of top-1 probabilities shares; None if the run was stopped, or its model is elsewhere."""
     found = odds(frame.fast.run) if frame.here else None
     if found is None:

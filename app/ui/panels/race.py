@@ -20,7 +20,7 @@ from app.ui.panels.made import made_with
 
 
 @dataclass(frozen=True)
-class Frame:
+class RaceFrame:
     """A race as its panels see it.
 
     boards  : the right one first, which has a step; limit : tokens of a whole run
@@ -63,8 +63,8 @@ class RacePanel:
     build: Callable[[str], gr.HTML]
     idle: Any = None
     elsewhere: Any = None
-    drawn: Callable[[Frame], Any] | None = None
-    ended: Callable[[Frame], Any] | None = None
+    drawn: Callable[[RaceFrame], Any] | None = None
+    ended: Callable[[RaceFrame], Any] | None = None
     stays: bool = False
 
 
@@ -88,11 +88,11 @@ class RacePanels:
         """The values at the start of a run."""
         return {p.name: p.idle if here or p.elsewhere is None else p.elsewhere for p in self.entries if not p.stays}
 
-    def drawn(self, frame: Frame) -> dict[str, Any]:
+    def drawn(self, frame: RaceFrame) -> dict[str, Any]:
         """The values of a frame."""
         return {each.name: each.drawn(frame) for each in self.entries if each.drawn}
 
-    def ended(self, frame: Frame) -> dict[str, Any]:
+    def ended(self, frame: RaceFrame) -> dict[str, Any]:
         """The values that only a finished race has."""
         found = {each.name: each.ended(frame) for each in self.entries if each.ended}
         return {name: value for name, value in found.items() if value is not None}

@@ -40,7 +40,7 @@ TEMPLATE = """
 """
 
 
-class Kind(NamedTuple):
+class RunsTable(NamedTuple):
     """What tells one tab's table from another's.
 
     name : of the kind of run; elem_id : the panel's; prompt : the title of the column of prompts; search : the empty search field's text
@@ -60,18 +60,18 @@ class Kind(NamedTuple):
     ready: str = ""
 
 
-PICTURES = Kind(
+PICTURES = RunsTable(
     "image", "runs", "Prompt", "Search prompts and methods", "foretoken-race", "lanes", (("canvas-fast",), ("canvas-plain",)),
     ready="#ready i",
 )  # fmt: skip
-MESHES = Kind(
+MESHES = RunsTable(
     "mesh", "mesh-runs", "Input", "Search inputs and methods", "foretoken-race-mesh", "mesh-lanes",
     (("mesh", "sides", "accelerated"), ("mesh", "sides", "plain")),
     (("Faces", "faces"), ("Holes", "holes"), ("Fit", "fit")), "#mesh-ready i",
 )  # fmt: skip
 
 
-class Entry(NamedTuple):
+class RunRow(NamedTuple):
     """A run for the table. more : entries of its row that only its kind has"""
 
     board: Growth
@@ -80,7 +80,7 @@ class Entry(NamedTuple):
     more: Mapping[str, Any] = {}
 
 
-def build(kind: Kind) -> gr.HTML:
+def build(kind: RunsTable) -> gr.HTML:
     """The table under the stage, hidden while it is empty."""
     return panel(
         "runs",
@@ -92,22 +92,22 @@ def build(kind: Kind) -> gr.HTML:
     )
 
 
-def of(kind: Kind) -> RacePanel:
+def of(kind: RunsTable) -> RacePanel:
     """The table as a panel below a race, which keeps the runs before."""
     return RacePanel("runs", lambda elem_id: build(kind), stays=True)
 
 
-def picture(board: Board) -> Entry:
+def picture(board: Board) -> RunRow:
     """A picture's run."""
-    return Entry(board, thumbnail(board.final()))
+    return RunRow(board, thumbnail(board.final()))
 
 
-def mesh(board: MeshBoard, given: Input, more: Mapping[str, Any]) -> Entry:
+def mesh(board: MeshBoard, given: Input, more: Mapping[str, Any]) -> RunRow:
     """A mesh's run. Its thumbnail comes later, see `with_thumbnails`."""
-    return Entry(board, "", given, more)
+    return RunRow(board, "", given, more)
 
 
-def encode(kind: Kind, entries: Sequence[Entry], seconds: Sequence[Sequence[float]], suits: Suits) -> dict[str, Any]:
+def encode(kind: RunsTable, entries: Sequence[RunRow], seconds: Sequence[Sequence[float]], suits: Suits) -> dict[str, Any]:
     """A race for the table: a row for each side, the right one first. seconds: of every run of each side"""
     boards = [entry.board for entry in entries]
     times = [float(np.median(each)) / max(1, len(board.run.tokens)) for board, each in zip(boards, seconds, strict=True)]
@@ -123,7 +123,7 @@ def with_thumbnails(race: str, pictures: Sequence[np.ndarray]) -> dict[str, Any]
     return {"thumbnails": [thumbnail(picture) for picture in pictures], "race": race}
 
 
-def row(entry: Entry, seconds: Sequence[float], suits: Suits) -> dict[str, Any]:
+def row(entry: RunRow, seconds: Sequence[float], suits: Suits) -> dict[str, Any]:
     """One run: what the table shows, and its settings."""
     board, run, totals = entry.board, entry.board.run, entry.board.run.totals
     settings = history.describe(run, entry.given)

@@ -13,7 +13,7 @@ import numpy as np
 from app.live.stream import Move, Trail
 from app.ui.panels import CHART, panel, to_text
 from app.ui.panels.canvas import VERDICTS_TEXT
-from app.ui.panels.race import Frame, RacePanel
+from app.ui.panels.race import RaceFrame, RacePanel
 from engine.core import Knob, Method
 from engine.diagnostics import to_numbers
 
@@ -103,7 +103,7 @@ def told(deviation: float | None) -> str:
     return f"deviation from plain decoding {deviation:.3f}"
 
 
-def drawn(frame: Frame) -> dict[str, Any]:
+def drawn(frame: RaceFrame) -> dict[str, Any]:
     """The value of a race."""
     return encode(frame.fast.trail, frame.fast.run.method, frame.state, frame.limit, frame.made)
 

@@ -13,7 +13,7 @@ from app.live.boards.patches import PLAIN, SIDE, Patches
 from app.live.stream import Trail
 from app.ui.panels import PATCHES, panel, to_text
 from app.ui.panels.canvas import VERDICTS, data_url
-from app.ui.panels.race import Frame, RacePanel
+from app.ui.panels.race import RaceFrame, RacePanel
 from engine.core import Method
 
 TEMPLATE = """
@@ -64,7 +64,7 @@ def encode(
     }
 
 
-def drawn(frame: Frame) -> dict[str, Any]:
+def drawn(frame: RaceFrame) -> dict[str, Any]:
     """The value of a race."""
     return encode(frame.fast.trail, frame.fast.run.method, frame.state, frame.patches, frame.made, frame.words)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import gradio as gr
 import numpy as np
 
-from app.live.stream import Costs, Growth
+from app.live.stream import Growth, RaceCosts
 from app.ui.panels import panel
 from engine.core import PLAIN
 from engine.mesh.fit import Fit
@@ -48,7 +48,7 @@ def build(idle: Mapping[str, Any] = IDLE, elem_id: str = "verdict") -> gr.HTML:
     return panel("verdict", dict(idle), TEMPLATE, elem_id=elem_id)
 
 
-def costs_in_words(boards: Sequence[Growth], costs: Costs) -> str:
+def costs_in_words(boards: Sequence[Growth], costs: RaceCosts) -> str:
     """Where the time of a race on the page went."""
     clocks = sum(board.run.seconds for board in boards)
     rest = max(0.0, costs.whole - clocks - costs.drawing - costs.sending)

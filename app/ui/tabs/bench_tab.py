@@ -18,7 +18,7 @@ from app.ui.tab_context import TabContext
 from app.ui.tabs import bench_rows, subject
 from app.ui.tabs.engine_queue import LATEST, EngineQueue
 from app.ui.tabs.saving import keep
-from app.ui.tabs.subject import Subject
+from app.ui.tabs.subject import LabSubject
 from engine import assets
 from engine.core import Backbone, Knob
 from engine.errors import BadKnob, ForetokenError
@@ -38,19 +38,19 @@ def build(place: TabContext) -> None:
     BenchTab(place).wire()
 
 
-def settings(made: Subject, local: bool) -> tuple[Knob, ...]:
+def settings(made: LabSubject, local: bool) -> tuple[Knob, ...]:
     """What is measured, besides the methods."""
     most = MOST if local else MOST_ON_LOAN
     count = Knob(made.series, "", 4, 1, most, 1, help=f"Held-out {made.series}. More of them give a narrower interval.", live=False)
     return (count,) if made.size is None else (count, made.size)
 
 
-def settings_panel(made: Subject, local: bool) -> dict[str, Any]:
+def settings_panel(made: LabSubject, local: bool) -> dict[str, Any]:
     """The value of the settings panel."""
     return knob_panel.encode(f"bench-{made.kind}", settings(made, local), words=subject.panel_words(made))
 
 
-def ticked(made: Subject) -> list[str]:
+def ticked(made: LabSubject) -> list[str]:
     """The methods that are ticked at first."""
     return [name for name in FIRST[made.kind] if name in dict(map(reversed, made.found))]
 
@@ -130,7 +130,7 @@ class BenchTab:
         yield from self.queue.hold(visitor, ticket, measure)
 
     def measured(
-        self, visitor: str, number: int, made: Subject, names: list[str], count: int, size: int | None
+        self, visitor: str, number: int, made: LabSubject, names: list[str], count: int, size: int | None
     ) -> Iterator[dict[str, Any]]:  # fmt: skip
         """Measures, and shows the rows of every complete prompt."""
         yield {"verdict": progress.encode("Preparing", 0, 1, f"Reading the {made.series}.")}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from app.ui.method_menu import title_of
-from app.ui.tabs.speeds import Seen, Speed, of_model, speed
+from app.ui.tabs.speeds import SavedRun, Speed, of_model, speed
 from engine.backbones import DRAFTERS, imported
 from engine.backbones.trained import trained_in
 from engine.checkpoints.families import FAMILIES, ModelFamily
@@ -67,7 +67,7 @@ class Lack:
 
 
 @dataclass(frozen=True)
-class Curve:
+class TrainingCurve:
     """A number during training: (minutes, value), and whether more is better."""
 
     title: str
@@ -96,7 +96,7 @@ class Card:
     sample: str = ""
     pictures: tuple[Path, ...] = ()
     sizes: str = ""
-    curves: tuple[Curve, ...] = ()
+    curves: tuple[TrainingCurve, ...] = ()
     trained: str = ""
     data: str = ""
     words: tuple[str, ...] = ()
@@ -105,7 +105,7 @@ class Card:
     tab: str = ""
 
 
-def shipped(name: str, folder: Path, runs: Iterable[Seen], in_use: bool, loaded: Backbone | None = None) -> Card:
+def shipped(name: str, folder: Path, runs: Iterable[SavedRun], in_use: bool, loaded: Backbone | None = None) -> Card:
     """The card of pictogram or lowpoly in a folder. loaded : the model itself, if it is loaded; else its files say what it can do"""
     about, command, tab = ABOUT[name]
     state, sample = "in use" if in_use else "ready", name
@@ -126,7 +126,7 @@ def shipped(name: str, folder: Path, runs: Iterable[Seen], in_use: bool, loaded:
     )  # fmt: skip
 
 
-def brought(folder: Path, runs: Sequence[Seen], in_use: str | None) -> Card:
+def brought(folder: Path, runs: Sequence[SavedRun], in_use: str | None) -> Card:
     """The card of an imported model. in_use : the hash of the loaded weights"""
     try:
         card = read_card(folder)
@@ -153,7 +153,7 @@ def brought(folder: Path, runs: Sequence[Seen], in_use: str | None) -> Card:
     )  # fmt: skip
 
 
-def brought_cards(runs: Sequence[Seen], in_use: str | None, mesh: Path) -> list[Card]:
+def brought_cards(runs: Sequence[SavedRun], in_use: str | None, mesh: Path) -> list[Card]:
     """The cards of all imported models. in_use : the hash of the loaded weights; mesh : the folder of the Mesh tab's model"""
     found = [(folder, brought(folder, runs, in_use)) for folder in imported()]
     return [replace(card, state="in use") if folder == mesh and not card.damage else card for folder, card in found]
@@ -212,14 +212,14 @@ def size_of(folder: Path) -> str:
     return said(sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()))
 
 
-def curves(card: Mapping[str, Any]) -> Iterable[Curve]:
+def curves(card: Mapping[str, Any]) -> Iterable[TrainingCurve]:
     """The curves of a card that a person can read."""
     for section, number, title, more in CURVES:
         rows = card.get(section, {}).get("curve", ()) if isinstance(card.get(section), Mapping) else ()
         points = [(row.get("minutes"), first_of(row.get(number))) for row in rows if isinstance(row, Mapping)]
         known = tuple((float(at), value) for at, value in points if isinstance(at, int | float) and value is not None)
         if len(known) > 1:
-            yield Curve(title, known, more)
+            yield TrainingCurve(title, known, more)
 
 
 def first_of(value: Any) -> float | None:

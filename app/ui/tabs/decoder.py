@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import gradio as gr
 
 from app.live.session import Sessions
-from app.live.stream import Costs, Shown, Throttle, updates
+from app.live.stream import RaceCosts, Shown, Throttle, updates
 from app.live.worker import LocalRunner, RemoteRunner
 from app.requests.sides import Sides
 from app.ui.tabs.saving import keep
@@ -25,10 +25,10 @@ class Raced(NamedTuple):
 
     boards: list[Any]
     seconds: list[list[float]]
-    costs: Costs
+    costs: RaceCosts
 
 
-class Decoder:
+class TabRuns:
     """The runs of one tab."""
 
     def __init__(self, sessions: Sessions, runner: LocalRunner | RemoteRunner):
@@ -58,7 +58,7 @@ class Decoder:
         number : the ticket's; draw : the panels of boards of which some changed; times : runs of every side; steps : unmeasured ones
         """
         boards = [board_of(run) for run in self.start(visitor, number, backbone, prompt, sides, steps)]
-        costs = Costs()
+        costs = RaceCosts()
         for changed in updates(boards, Throttle(), self.runner.race):
             begun = costs.now()
             update = draw(boards, changed)

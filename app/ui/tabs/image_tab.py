@@ -28,7 +28,7 @@ from app.ui.tabs import example, restoring, vocabulary
 from app.ui.tabs.decoder import Raced
 from app.ui.tabs.engine_queue import DIRECT, LATEST, fill
 from app.ui.tabs.method_form import filled
-from app.ui.tabs.race import Asked, Ended, Files, Outcome, RaceTab
+from app.ui.tabs.race import EndedRace, Files, RaceOutcome, RaceRequest, RaceTab
 from app.ui.tabs.saving import keep
 from app.ui.tabs.speeds import speedups
 from engine.core import PLAIN, Backbone, Prompt
@@ -192,12 +192,12 @@ class PictureRace:
 
     # --- the race -------------------------------------------------------------------------------------------------
 
-    def read(self, visitor: str, fields: Sequence[object], seed: object, values: object) -> Asked:
+    def read(self, visitor: str, fields: Sequence[object], seed: object, values: object) -> RaceRequest:
         """Checks a request for pictures."""
         prompt = read_prompt(fields[0], seed, values, self.backbone)
-        return Asked(self.backbone, prompt, validation.knobs(values, settings(self.backbone)))
+        return RaceRequest(self.backbone, prompt, validation.knobs(values, settings(self.backbone)))
 
-    def waiting(self, tab: RaceTab, asked: Asked, left: str | None, right: str) -> dict[str, Any]:
+    def waiting(self, tab: RaceTab, asked: RaceRequest, left: str | None, right: str) -> dict[str, Any]:
         """Both sides without a picture."""
         return {
             "left": canvas.waiting("plain", *side_words(left, self.right_words)),
@@ -205,16 +205,16 @@ class PictureRace:
             "verdict": {"state": "running", "live": "Reading the prompt"},
         }
 
-    def draw(self, boards: Sequence[Board], changed: set[int], asked: Asked, ends: bool = True) -> dict[str, Any]:
+    def draw(self, boards: Sequence[Board], changed: set[int], asked: RaceRequest, ends: bool = True) -> dict[str, Any]:
         """The panels of the changed boards and the line above them."""
         return draw_race(boards, changed, self.patches, ends)
 
-    def outcome(self, tab: RaceTab, raced: Raced, asked: Asked) -> Generator[dict[str, Any], None, Outcome]:
+    def outcome(self, tab: RaceTab, raced: Raced, asked: RaceRequest) -> Generator[dict[str, Any], None, RaceOutcome]:
         """The speed-up, and the probabilities at every place."""
         boards = raced.boards
         said = verdict.encode(*pair(boards), seconds=raced.seconds) | {"costs": verdict.costs_in_words(boards, raced.costs)}
         yield from ()
-        return Outcome({**self.ended(boards), "verdict": said}, [runs.picture(board) for board in boards])
+        return RaceOutcome({**self.ended(boards), "verdict": said}, [runs.picture(board) for board in boards])
 
     def without_result(self, board: Board) -> dict[str, Any]:
         """Nothing: the line above the pictures has said it."""
@@ -227,7 +227,7 @@ class PictureRace:
 
     # --- files ----------------------------------------------------------------------------------------------------
 
-    def offers(self, tab: RaceTab, visitor: str, board: Board, asked: Asked) -> dict[str, Any]:
+    def offers(self, tab: RaceTab, visitor: str, board: Board, asked: RaceRequest) -> dict[str, Any]:
         """Offers the picture of a run and saves the run in the history; if the disk refuses one, the other is still written."""
         run = board.run
 
@@ -241,7 +241,7 @@ class PictureRace:
         offer = gr.DownloadButton(value=str(file), interactive=True) if file else gr.DownloadButton(interactive=False)
         return {"download": offer, "messages": notice.error(*lost, *unkept)}
 
-    def files(self, tab: RaceTab, ended: Ended, visitor: str) -> Files | None:
+    def files(self, tab: RaceTab, ended: EndedRace, visitor: str) -> Files | None:
         """The larger files of a race that came to its end."""
         boards = ended.boards
         if not all(board.run.finished for board in boards):

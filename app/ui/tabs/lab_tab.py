@@ -23,12 +23,12 @@ from app.ui.panels import clouds, kinds, lab, live, mesh, notice, unseen
 from app.ui.panels.runs import thumbnail
 from app.ui.tab_context import TabContext
 from app.ui.tabs import lab_example, subject
-from app.ui.tabs.decoder import Decoder
+from app.ui.tabs.decoder import TabRuns
 from app.ui.tabs.engine_queue import DIRECT, LATEST, EngineQueue, fill
-from app.ui.tabs.looping import NO_MESH, Loop, Stage, settings, settings_panel
+from app.ui.tabs.looping import NO_MESH, Loop, LoopView, settings, settings_panel
 from app.ui.tabs.mesh_input import example_clouds
 from app.ui.tabs.method_form import MethodForm
-from app.ui.tabs.subject import Subject
+from app.ui.tabs.subject import LabSubject
 from engine.core import PLAIN, Knobs, Method
 from engine.errors import BadKnob, ForetokenError
 from engine.methods import PRESETS, find
@@ -62,7 +62,7 @@ class LabTab:
         self.sessions = place.studio.sessions
         self.queue = EngineQueue(self.sessions, self.prefix, lab.IDLE)
         self.form = MethodForm(self.sessions, self.prefix, place.studio.backbone.suits, place.studio.backbone.name)
-        self.decoder = Decoder(self.sessions, place.studio.runner)
+        self.decoder = TabRuns(self.sessions, place.studio.runner)
         self.backbone, self.suits, self.mesh = place.studio.backbone, place.studio.backbone.suits, place.studio.mesh
         self.pictures = subject.pictures(place.studio.backbone)
         self.loops: dict[str, Loop] = {}
@@ -142,11 +142,11 @@ class LabTab:
 
     # --- pictures or meshes ---------------------------------------------------------------------------------------
 
-    def subject(self, kind: object) -> Subject:
+    def subject(self, kind: object) -> LabSubject:
         """What the page asks to loop on; raises BadPrompt, MissingWeights."""
         return self.pictures if kind == kinds.PICTURES else subject.of(kind, self.backbone, self.mesh)
 
-    def has(self, key: str, made: Subject) -> bool:
+    def has(self, key: str, made: LabSubject) -> bool:
         """Whether a preset is one of a subject's model."""
         return key in (SAME, FASTEST) or find(key)[0].needs <= made.backbone.capabilities
 
@@ -198,7 +198,7 @@ class LabTab:
             return gr.skip(), gr.skip(), notice.error(e)
         return panel, badge(name, values), told
 
-    def use(self, visitor: str, made: Subject, name: str, method: Method, values: Mapping[str, float | str]) -> None:
+    def use(self, visitor: str, made: LabSubject, name: str, method: Method, values: Mapping[str, float | str]) -> None:
         """Gives a visitor's loop a method and its knobs, if there is one on this subject."""
         loop = self.loops.get(visitor)
         if loop is None or loop.made.kind != made.kind:
@@ -207,7 +207,7 @@ class LabTab:
         self.sessions.move(visitor, method.name, values, made.backbone.name, 0)
 
     def shown(
-        self, visitor: str, made: Subject, name: str, values: Mapping[str, Any], told: list[dict[str, Any]] | None = None
+        self, visitor: str, made: LabSubject, name: str, values: Mapping[str, Any], told: list[dict[str, Any]] | None = None
     ) -> tuple[Any, ...]:
         """Method, knobs, badge and messages after a change, which the loop takes too."""
         name, method = asked.method(name, made.backbone)
@@ -234,7 +234,7 @@ class LabTab:
         except ForetokenError as e:
             return gr.skip(), gr.skip(), gr.skip(), notice.error(e)
 
-    def values_of(self, key: str, name: object, made: Subject) -> tuple[str, Mapping[str, Any], list[dict[str, Any]]]:
+    def values_of(self, key: str, name: object, made: LabSubject) -> tuple[str, Mapping[str, Any], list[dict[str, Any]]]:
         """(method or preset, knobs, messages) of a preset's button. name : the method that is chosen now"""
         suits = made.backbone.suits
         if key == SAME:
@@ -297,7 +297,7 @@ class LabTab:
     def endless(self, visitor: str, number: int, loop: Loop) -> Iterator[dict[str, Any]]:
         """Makes one after another until the visitor stops it, or until somebody waits."""
         board, throttle, made = LoopBoard(), Throttle(), loop.made
-        stage = Stage(board, secrets.token_hex(8), lab.made_with(made.backbone, loop.seed), made.kind)
+        stage = LoopView(board, secrets.token_hex(8), lab.made_with(made.backbone, loop.seed), made.kind)
         stage.plain = yield from self.plain_speed(visitor, number, loop)
         while stage.plain is not None:
             chosen, values, prompt = loop.take(board.pictures)

@@ -16,7 +16,7 @@ from app.ui import mesh_side
 from app.ui.method_menu import run_badge, title_of
 from app.ui.panels import lab, mesh
 from app.ui.tabs import subject
-from app.ui.tabs.subject import Subject
+from app.ui.tabs.subject import LabSubject
 from engine.core import Knob, Prompt
 
 CHANGING, STAYING = "one after another", "one, new seeds"
@@ -24,7 +24,7 @@ TEMPI = {"as fast as it goes": 0.0, "5 steps a second": 0.2, "1 step a second": 
 NO_MESH = mesh.encode({"accelerated": mesh.Side.waiting("The mesh grows here", "Choose a cloud and start the loop.")})
 
 
-def settings(made: Subject) -> tuple[Knob, ...]:
+def settings(made: LabSubject) -> tuple[Knob, ...]:
     """What the loop draws and how fast it goes."""
     turn = Knob(
         made.series, "", CHANGING, choices=(CHANGING, STAYING), help="One after another: the examples in turn, yours first.", live=False
@@ -35,7 +35,7 @@ def settings(made: Subject) -> tuple[Knob, ...]:
     return (turn, tempo) if made.size is None else (turn, tempo, made.size)
 
 
-def settings_panel(made: Subject) -> dict[str, Any]:
+def settings_panel(made: LabSubject) -> dict[str, Any]:
     """The value of the settings panel."""
     return knob_panel.encode(f"lab-{made.kind}", settings(made), words=subject.panel_words(made)) | {"loops": True}
 
@@ -52,7 +52,7 @@ class Loop:
     chosen: Mapping[str, float | str]
     first: str
     seed: int
-    made: Subject
+    made: LabSubject
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, number: int) -> tuple[str, Mapping[str, float | str], Prompt]:
@@ -75,7 +75,7 @@ class Loop:
 
 
 @dataclass
-class Stage:
+class LoopView:
     """What a loop shows. facts : what it was made with; plain : tokens a second of plain decoding, None = not known; last : made last"""
 
     board: LoopBoard

@@ -11,31 +11,31 @@ import gradio as gr
 from app.live.boards.mesh import MeshBoard
 from app.live.stream import pair
 from app.runs.mesh_files import FILES, write_files
-from app.runs.run_store import Shelf
+from app.runs.run_store import RunStore
 from app.ui.mesh_side import FLAT, WORDS, without_a_face
 from app.ui.panels import notice, runs, verdict
 from app.ui.tabs import quality_table
-from app.ui.tabs.quality_table import Measured
+from app.ui.tabs.quality_table import MeasuredSide
 from app.ui.tabs.saving import keep
 from engine.mesh.fit import Fit, fit_of
 from engine.mesh.read import Input
 
 
-class Outcome(NamedTuple):
+class MeshOutcome(NamedTuple):
     """sides : the measured boards, the left one first; fit : of the accelerated mesh, None if it has no area"""
 
-    sides: list[Measured]
+    sides: list[MeasuredSide]
     fit: Fit | None
 
 
-def measured(boards: Sequence[MeshBoard], given: Input) -> Outcome:
+def measured(boards: Sequence[MeshBoard], given: Input) -> MeshOutcome:
     """Measures the meshes of a race. boards: the right one first"""
     fast = boards[0]
     sides = [quality_table.measure(b, "fast" if b is fast else "plain", given) for b in reversed(boards) if b.count]
-    return Outcome(sides, fit_of(sides[-1].numbers) if len(fast.faces) else None)
+    return MeshOutcome(sides, fit_of(sides[-1].numbers) if len(fast.faces) else None)
 
 
-def said(boards: Sequence[MeshBoard], outcome: Outcome, seconds: Sequence[Sequence[float]]) -> dict[str, Any]:
+def said(boards: Sequence[MeshBoard], outcome: MeshOutcome, seconds: Sequence[Sequence[float]]) -> dict[str, Any]:
     """The line above the view. A mesh that is empty, has no area or does not match its input is not celebrated."""
     fast = boards[0]
     if not len(fast.faces):
@@ -46,7 +46,7 @@ def said(boards: Sequence[MeshBoard], outcome: Outcome, seconds: Sequence[Sequen
     return told if told["state"] != "done" else FLAT
 
 
-def rows(boards: Sequence[MeshBoard], outcome: Outcome, given: Input) -> list[runs.Entry]:
+def rows(boards: Sequence[MeshBoard], outcome: MeshOutcome, given: Input) -> list[runs.RunRow]:
     """The race for the table of runs, the right side first."""
     found = []
     for board in boards:
@@ -58,7 +58,7 @@ def rows(boards: Sequence[MeshBoard], outcome: Outcome, given: Input) -> list[ru
     return found
 
 
-def offers(fast: MeshBoard, given: Input, folder: Path, shelf: Shelf, notices: list[dict[str, str]]) -> dict[str, Any]:
+def offers(fast: MeshBoard, given: Input, folder: Path, shelf: RunStore, notices: list[dict[str, str]]) -> dict[str, Any]:
     """Writes the downloads and the run's history; returns the values of the buttons and the messages. If the disk refuses one, the other
     is still written. notices: to keep on the page"""
     files, lost = keep("downloads", lambda: write_files(fast.run, given, folder))

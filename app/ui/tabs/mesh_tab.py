@@ -28,7 +28,7 @@ from app.ui.tabs.decoder import GIVES_WAY, Raced
 from app.ui.tabs.engine_queue import DIRECT, ENGINE, LATEST, fill
 from app.ui.tabs.mesh_input import MeshInput, shown_points, stays
 from app.ui.tabs.method_form import filled
-from app.ui.tabs.race import Asked, Ended, Files, Outcome, RaceTab
+from app.ui.tabs.race import EndedRace, Files, RaceOutcome, RaceRequest, RaceTab
 from app.ui.tabs.speeds import speedups
 from engine.backbones.lowpoly import Lowpoly
 from engine.core import PLAIN, Backbone, Sampling
@@ -242,16 +242,16 @@ class MeshRace:
 
     # --- the race -------------------------------------------------------------------------------------------------
 
-    def read(self, visitor: str, fields: Sequence[object], seed: object, values: object) -> Asked:
+    def read(self, visitor: str, fields: Sequence[object], seed: object, values: object) -> RaceRequest:
         """Checks a request for meshes of the visitor's input."""
         given = self.sessions.given(visitor)
         if given is None:
             raise BadPrompt(NO_INPUT)
         backbone = self.model.get()
         prompt = read_prompt(given.shape, seed, values, backbone.sampling)
-        return Asked(backbone, prompt, validation.knobs(values, settings(backbone.sampling)), given.shape, shown_points(given.shape))
+        return RaceRequest(backbone, prompt, validation.knobs(values, settings(backbone.sampling)), given.shape, shown_points(given.shape))
 
-    def waiting(self, tab: RaceTab, asked: Asked, left: str | None, right: str) -> dict[str, Any]:
+    def waiting(self, tab: RaceTab, asked: RaceRequest, left: str | None, right: str) -> dict[str, Any]:
         """The view with the points alone."""
         sides = {
             "plain": mesh.Side.waiting(*side_words(left, self.right_words)) if left else None,
@@ -260,17 +260,17 @@ class MeshRace:
         viewer = mesh.encode(sides, asked.points)
         return {"viewer": viewer, "verdict": {"state": "running", "live": WORDS.reading}}
 
-    def draw(self, boards: Sequence[MeshBoard], changed: set[int], asked: Asked, ends: bool = True) -> dict[str, Any]:
+    def draw(self, boards: Sequence[MeshBoard], changed: set[int], asked: RaceRequest, ends: bool = True) -> dict[str, Any]:
         """The view, its charts and the line above it."""
         return mesh_side.draw_race(boards, asked.points, changed)
 
-    def outcome(self, tab: RaceTab, raced: Raced, asked: Asked) -> Generator[dict[str, Any], None, Outcome]:
+    def outcome(self, tab: RaceTab, raced: Raced, asked: RaceRequest) -> Generator[dict[str, Any], None, RaceOutcome]:
         """The measured meshes."""
         yield {"verdict": MEASURING}
         boards, found = raced.boards, mesh_outcome.measured(raced.boards, asked.shape)
         said = mesh_outcome.said(boards, found, raced.seconds) | {"costs": verdict.costs_in_words(boards, raced.costs)}
         panels = {"verdict": said, "quality": quality_table.encode(found.sides), **self.below.ended(mesh_side.frame_of(boards))}
-        return Outcome(panels, mesh_outcome.rows(boards, found, asked.shape))
+        return RaceOutcome(panels, mesh_outcome.rows(boards, found, asked.shape))
 
     def without_result(self, board: MeshBoard) -> dict[str, Any]:
         """What happened, and what to try."""
@@ -278,13 +278,13 @@ class MeshRace:
 
     # --- files ----------------------------------------------------------------------------------------------------
 
-    def offers(self, tab: RaceTab, visitor: str, board: MeshBoard, asked: Asked) -> dict[str, Any]:
+    def offers(self, tab: RaceTab, visitor: str, board: MeshBoard, asked: RaceRequest) -> dict[str, Any]:
         """Writes the downloads and the run's history."""
         folder, given = tab.sessions.folder(visitor) / "mesh", tab.sessions.given(visitor)
         notices = stays(given) if given is not None else []
         return mesh_outcome.offers(board, asked.shape, folder, tab.studio.shelf, notices)
 
-    def files(self, tab: RaceTab, ended: Ended, visitor: str) -> Files | None:
+    def files(self, tab: RaceTab, ended: EndedRace, visitor: str) -> Files | None:
         """The files of a race with faces, and its thumbnails."""
         boards, given = ended.boards, ended.asked.shape
         if not len(boards[0].faces):

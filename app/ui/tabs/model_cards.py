@@ -13,7 +13,7 @@ from PIL import Image
 from app.sentences import without_paths
 from app.ui.method_menu import title_of
 from app.ui.panels.runs import thumbnail as small
-from app.ui.tabs.cards import Card, Curve, Lack
+from app.ui.tabs.cards import Card, Lack, TrainingCurve
 from app.ui.tabs.speeds import Speed
 from engine.checkpoints.families import ModelFamily
 
@@ -147,7 +147,7 @@ def fold(title: str, content: str, kind: str = "") -> str:
     return f'<details class="ft-fold {kind}"><summary>{escape(title)}</summary><div>{content}</div></details>'
 
 
-def curve_html(curve: Curve) -> str:
+def curve_html(curve: TrainingCurve) -> str:
     """A small plot of a number during training, with its first and last values."""
     times, values = [at for at, _ in curve.points], [value for _, value in curve.points]
     across, up = spread(times, 6, CHART[0] - 6), spread(values, CHART[1] - 8, 10)

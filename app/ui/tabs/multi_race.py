@@ -33,7 +33,7 @@ FIRST = "the first run"
 class Lanes:
     """The panels of such a race in a tab of a kind, hidden until the table of runs asks for them."""
 
-    def __init__(self, kind: runs.Kind):
+    def __init__(self, kind: runs.RunsTable):
         self.kind, self.meshes = kind, kind is runs.MESHES
         self.kinds = [name for name in lanes_panel.FILES if name != "mp4" or video.is_there()]
         file = f"{kind.lanes}-file"

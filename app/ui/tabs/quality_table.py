@@ -15,7 +15,7 @@ from engine.mesh.read import Input
 from engine.mesh.repair import Repair, repair
 
 
-class Measured(NamedTuple):
+class MeasuredSide(NamedTuple):
     """One side: its title, its name ("plain" or "fast", which sets its colour), its measurements, and what its tokens became."""
 
     title: str
@@ -44,17 +44,17 @@ FLOORS = {"chamfer": "floor", "hausdorff": "floor_hausdorff"}
 FLOOR_HELP = "Floor: the same distance between two samples of the input itself, about what a perfect mesh would have."
 
 
-def measure(board: MeshBoard, side: str, given: Input) -> Measured:
+def measure(board: MeshBoard, side: str, given: Input) -> MeasuredSide:
     """Measures a run's mesh in the coordinates of its input."""
     mesh = board.run.result()
     report = repair(mesh.vertices, mesh.faces)
     numbers = quality(mesh.vertices, mesh.faces) | distance((placed(mesh.vertices, given), mesh.faces), given.reference)
     tokens, came = len(board.run.tokens), len(mesh.parser.faces)
     counts = numbers | {"holes": report.holes}
-    return Measured(title_of(board.run.name), side, counts, report, tokens, len(mesh.parser.dangling()), came - len(mesh.faces))
+    return MeasuredSide(title_of(board.run.name), side, counts, report, tokens, len(mesh.parser.dangling()), came - len(mesh.faces))
 
 
-def encode(sides: list[Measured]) -> dict[str, Any] | None:
+def encode(sides: list[MeasuredSide]) -> dict[str, Any] | None:
     """The panel's value, all of it text; None if no side has a face."""
     if not any(side.numbers["faces"] for side in sides):
         return None
@@ -66,7 +66,7 @@ def encode(sides: list[Measured]) -> dict[str, Any] | None:
     }
 
 
-def _row(sides: list[Measured], name: str, label: str, help_: str) -> dict[str, Any]:
+def _row(sides: list[MeasuredSide], name: str, label: str, help_: str) -> dict[str, Any]:
     floor = next((s.numbers[FLOORS[name]] for s in sides if name in FLOORS and s.numbers[FLOORS[name]] is not None), None)
     return {"label": label, "help": help_, "cells": [_cell(name, side.numbers) for side in sides], "floor": _number(floor)}
 
@@ -88,7 +88,7 @@ def _number(value: float | None) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
 
 
-def mended(side: Measured) -> str:
+def mended(side: MeasuredSide) -> str:
     """What can be repaired, and where the repaired mesh is; "" without faces."""
     if not side.numbers["faces"]:
         return ""
@@ -96,7 +96,7 @@ def mended(side: Measured) -> str:
     return f"Repair of {side.title}: {side.repair.text}." + (f" {side.repair.compared}.{offered}" if side.repair.mends else "")
 
 
-def spent(side: Measured) -> str:
+def spent(side: MeasuredSide) -> str:
     """A sentence about the tokens that no face shows; "" without tokens."""
     if not side.tokens:
         return ""

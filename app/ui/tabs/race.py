@@ -23,7 +23,7 @@ from app.runs.race_files import write_folders
 from app.ui.panels import live, notice, replay, runs, verdict
 from app.ui.panels.race import RacePanels
 from app.ui.tab_context import TabContext
-from app.ui.tabs.decoder import Decoder, Raced, write_files
+from app.ui.tabs.decoder import Raced, TabRuns, write_files
 from app.ui.tabs.engine_queue import LATEST, EngineQueue, fill
 from app.ui.tabs.method_form import MethodForm
 from app.ui.tabs.multi_race import Lanes
@@ -32,7 +32,7 @@ from engine.mesh.read import Input
 from engine.run import Run
 
 
-class Asked(NamedTuple):
+class RaceRequest(NamedTuple):
     """A checked request.
 
     chosen : the settings besides the methods' knobs; shape, points : the cloud or mesh of the prompt, and what a view shows of it
@@ -45,7 +45,7 @@ class Asked(NamedTuple):
     points: np.ndarray | None = None
 
 
-class Ended(NamedTuple):
+class EndedRace(NamedTuple):
     """What is left of a race for the files that are made of it behind the page: its ticket; the boards, the right one first; the panels
     that only its end could fill; its id in the table of runs; what was asked."""
 
@@ -53,14 +53,14 @@ class Ended(NamedTuple):
     boards: Sequence[Any]
     panels: Mapping[str, Any]
     race: str
-    asked: Asked
+    asked: RaceRequest
 
 
-class Outcome(NamedTuple):
+class RaceOutcome(NamedTuple):
     """What the end of a race adds: the panels that only it can fill, and the rows of the table of runs, the right side first."""
 
     panels: dict[str, Any]
-    rows: Sequence[runs.Entry]
+    rows: Sequence[runs.RunRow]
 
 
 class Files(NamedTuple):
@@ -71,7 +71,7 @@ class Files(NamedTuple):
     notices: Sequence[dict[str, Any]] = ()
 
 
-class Subject(Protocol):
+class RaceSubject(Protocol):
     """What a race tab makes.
 
     kind, prefix : of the table of runs, and of the ids; idle : what the line above the results says first; replays : see EngineQueue
@@ -82,7 +82,7 @@ class Subject(Protocol):
     page, around : the first rows of the HTML replay, and panels in it that no run fills; below : the panels below the race
     """
 
-    kind: runs.Kind
+    kind: runs.RunsTable
     prefix: str
     idle: Mapping[str, Any]
     replays: bool
@@ -112,26 +112,26 @@ class Subject(Protocol):
 
     # a checked request, and the panels of its race: before the first step (left : its method, None = not compared), of boards of which some
     # changed (ends : the last picture is also the end of the race), at its end, and after a race without a token
-    def read(self, visitor: str, fields: Sequence[object], seed: object, values: object) -> Asked: ...
-    def waiting(self, tab: RaceTab, asked: Asked, left: str | None, right: str) -> dict[str, Any]: ...
-    def draw(self, boards: Sequence[Any], changed: set[int], asked: Asked, ends: bool = True) -> dict[str, Any]: ...
-    def outcome(self, tab: RaceTab, raced: Raced, asked: Asked) -> Generator[dict[str, Any], None, Outcome]: ...
+    def read(self, visitor: str, fields: Sequence[object], seed: object, values: object) -> RaceRequest: ...
+    def waiting(self, tab: RaceTab, asked: RaceRequest, left: str | None, right: str) -> dict[str, Any]: ...
+    def draw(self, boards: Sequence[Any], changed: set[int], asked: RaceRequest, ends: bool = True) -> dict[str, Any]: ...
+    def outcome(self, tab: RaceTab, raced: Raced, asked: RaceRequest) -> Generator[dict[str, Any], None, RaceOutcome]: ...
     def without_result(self, board: Any) -> dict[str, Any]: ...
 
     # the files that are offered at once, with the messages; and the larger ones, None if there are none or the visitor has left
-    def offers(self, tab: RaceTab, visitor: str, board: Any, asked: Asked) -> dict[str, Any]: ...
-    def files(self, tab: RaceTab, ended: Ended, visitor: str) -> Files | None: ...
+    def offers(self, tab: RaceTab, visitor: str, board: Any, asked: RaceRequest) -> dict[str, Any]: ...
+    def files(self, tab: RaceTab, ended: EndedRace, visitor: str) -> Files | None: ...
 
 
 class RaceTab:
     """The components of the tab and their handlers."""
 
-    def __init__(self, context: TabContext, subject: Subject):
+    def __init__(self, context: TabContext, subject: RaceSubject):
         self.context, self.studio, self.subject = context, context.studio, subject
         self.sessions, prefix = context.studio.sessions, subject.prefix
         self.queue = EngineQueue(self.sessions, prefix, subject.idle, subject.replays)
         self.form = MethodForm(self.sessions, prefix, subject.suits, subject.model_name)
-        self.decoder = Decoder(self.sessions, self.studio.runner)
+        self.decoder = TabRuns(self.sessions, self.studio.runner)
         self.is_here = isinstance(self.studio.runner, LocalRunner)
         subject.build_request(self)
         with gr.Row(elem_classes="ft-main"):
@@ -195,7 +195,7 @@ class RaceTab:
 
         yield from self.queue.hold(visitor, ticket, race)
 
-    def race(self, visitor: str, number: int, asked: Asked, sides: Sides) -> Iterator[dict[str, Any]]:
+    def race(self, visitor: str, number: int, asked: RaceRequest, sides: Sides) -> Iterator[dict[str, Any]]:
         """Races two methods and shows both, repeats them without showing, and leaves the files. number : the ticket's"""
         subject, times = self.subject, times_of(asked.chosen)
         yield subject.below.idle(self.is_here) | subject.waiting(self, asked, sides[1][0] if len(sides) > 1 else None, sides[0][0])
@@ -212,7 +212,7 @@ class RaceTab:
             return
         outcome = yield from subject.outcome(self, raced, asked)
         table = runs.encode(subject.kind, outcome.rows, raced.seconds, subject.suits)
-        self.queue.leave(visitor, {"boards": Ended(number, boards, outcome.panels, table["id"], asked)})
+        self.queue.leave(visitor, {"boards": EndedRace(number, boards, outcome.panels, table["id"], asked)})
         yield {**outcome.panels, "runs": table}  # the page need not wait for the disk
         self.queue.leave(visitor, subject.offers(self, visitor, boards[0], asked))
 
@@ -236,7 +236,7 @@ class RaceTab:
         """Where a file of a run lies among the visitor's."""
         return self.sessions.folder(visitor) / f"foretoken-{history.file_name(run)}-{run.prompt.seed}{ending}"
 
-    def common_files(self, ended: Ended, title: str) -> dict[str, Callable[[Path], Path]]:
+    def common_files(self, ended: EndedRace, title: str) -> dict[str, Callable[[Path], Path]]:
         """What writes the HTML replay and the archive of the runs. title : of the replay"""
         boards, asked = ended.boards, ended.asked
 

@@ -18,7 +18,7 @@ NEWEST = 200  # runs that are read; older ones say little about the machine as i
 
 
 @dataclass(frozen=True)
-class Seen:
+class SavedRun:
     """A saved run: its folder, the model that made it, the method, and tokens a second."""
 
     folder: Path
@@ -38,7 +38,7 @@ class Speed:
     fast: float | None = None
 
 
-def seen(runs: Path) -> list[Seen]:
+def seen(runs: Path) -> list[SavedRun]:
     """The finished runs of this processor, newest first; damaged ones are left out."""
     if not runs.is_dir():
         return []
@@ -47,7 +47,7 @@ def seen(runs: Path) -> list[Seen]:
     return [each for each in found if each is not None]
 
 
-def of_run(folder: Path) -> Seen | None:
+def of_run(folder: Path) -> SavedRun | None:
     """What a run says; None if it is damaged, was stopped, or was made by another processor."""
     try:
         settings = read_settings(folder)
@@ -55,17 +55,17 @@ def of_run(folder: Path) -> Seen | None:
         if not settings["finished"] or machine["processor"] != processor():
             return None
         speed = float(settings["totals"]["tokens_per_second"])
-        return Seen(folder, str(settings["backbone"]), settings["weights"], str(settings["preset"] or settings["method"]), speed)
+        return SavedRun(folder, str(settings["backbone"]), settings["weights"], str(settings["preset"] or settings["method"]), speed)
     except (BadFile, KeyError, TypeError, ValueError):
         return None
 
 
-def of_model(found: Iterable[Seen], name: str, weights: str | None = None) -> list[Seen]:
+def of_model(found: Iterable[SavedRun], name: str, weights: str | None = None) -> list[SavedRun]:
     """The runs of one model. weights : its hash; None = any of this name"""
     return [each for each in found if each.backbone == name and (weights is None or each.weights == weights)]
 
 
-def medians(found: Iterable[Seen]) -> dict[str, float]:
+def medians(found: Iterable[SavedRun]) -> dict[str, float]:
     """Tokens a second by method, over some runs of one model."""
     by_method: dict[str, list[float]] = {}
     for each in found:
@@ -73,7 +73,7 @@ def medians(found: Iterable[Seen]) -> dict[str, float]:
     return {method: median(values) for method, values in by_method.items()}
 
 
-def speed(found: Sequence[Seen]) -> Speed | None:
+def speed(found: Sequence[SavedRun]) -> Speed | None:
     """The speed that some runs of one model show; None without runs."""
     rates = medians(found)
     if not rates:

@@ -29,7 +29,7 @@ Chosen = Mapping[str, float | str]  # the settings of a tab
 
 
 @dataclass(frozen=True)
-class Subject:
+class LabSubject:
     """One of KINDS with its loaded model.
 
     things    : what is drawn, by name: prompts, or example clouds; series : what a setting calls them
@@ -67,14 +67,14 @@ class Subject:
         return str(cloud) if cloud in ORDER else FIRST  # the page's text becomes a path
 
 
-def of(kind: object, backbone: Backbone, mesh: Lazy) -> Subject:
+def of(kind: object, backbone: Backbone, mesh: Lazy) -> LabSubject:
     """The subject that a page asks for. Raises BadPrompt for another word, MissingWeights without the model of meshes."""
     if not isinstance(kind, str) or kind not in KINDS:
         raise BadPrompt(f"There is no kind {brief(kind)}. Choose pictures or meshes.")
     return pictures(backbone) if kind == PICTURES else meshes(mesh.get())
 
 
-def pictures(backbone: Backbone) -> Subject:
+def pictures(backbone: Backbone) -> LabSubject:
     """Pictures of the examples' prompts."""
     sizes, size = tuple(f"{s} px" for s in backbone.sizes), None
     if len(sizes) > 1:
@@ -85,10 +85,10 @@ def pictures(backbone: Backbone) -> Subject:
         return Prompt(thing, seed=seed, size=side, sampling=sampling)
 
     found = tuple(choices(backbone))
-    return Subject(PICTURES, backbone, picture_requests.EXAMPLES, "prompts", size, picture_requests.FAVOURITE, found, Board, 1, prompt)
+    return LabSubject(PICTURES, backbone, picture_requests.EXAMPLES, "prompts", size, picture_requests.FAVOURITE, found, Board, 1, prompt)
 
 
-def meshes(backbone: Backbone) -> Subject:
+def meshes(backbone: Backbone) -> LabSubject:
     """Meshes of the example clouds."""
     found = tuple(offered(choices(backbone)))
 
@@ -96,10 +96,12 @@ def meshes(backbone: Backbone) -> Subject:
         points = read(EXAMPLES / f"{thing}.ply").points
         return Prompt(thing, points=torch.from_numpy(points), seed=seed, size=faces, sampling=sampling)
 
-    return Subject(MESHES, backbone, ORDER, "clouds", mesh_requests.BUDGET, found[0][1], found, MeshBoard, mesh_requests.WARM_STEPS, prompt)
+    return LabSubject(
+        MESHES, backbone, ORDER, "clouds", mesh_requests.BUDGET, found[0][1], found, MeshBoard, mesh_requests.WARM_STEPS, prompt
+    )
 
 
-def panel_words(subject: Subject) -> dict[str, dict[float, str]] | None:
+def panel_words(subject: LabSubject) -> dict[str, dict[float, str]] | None:
     """Words for numbers of the settings: a budget of no faces is none."""
     return {"face_budget": {0: "off"}} if subject.kind == MESHES else None
 

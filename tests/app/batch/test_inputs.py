@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.batch.inputs import Entry, read_inputs
+from app.batch.inputs import BatchInput, read_inputs
 from engine.errors import BadFile, BadPrompt
 
 
@@ -124,4 +124,4 @@ def test_a_list_of_clouds_names_files_beside_it(tmp_path: Path) -> None:
 
 
 def test_an_entry_has_a_name_for_messages() -> None:
-    assert Entry(3, "a cat").name == "input 3 (a cat)" and Entry(4, "").name == "input 4"
+    assert BatchInput(3, "a cat").name == "input 3 (a cat)" and BatchInput(4, "").name == "input 4"

@@ -14,9 +14,9 @@ from PIL import Image
 from app import cli
 from app.batch import making, table
 from app.batch.folder import BatchFolder, alone, stored
-from app.batch.inputs import Entry, read_inputs
+from app.batch.inputs import BatchInput, read_inputs
 from app.batch.plan import Plan
-from app.batch.progress import Progress
+from app.batch.progress import ProgressLine
 from app.batch.running import Batch
 from app.batch.sheet import COLUMNS as ACROSS
 from app.sentences import duration
@@ -51,7 +51,7 @@ def test_bad_lines_and_bugs_fail_and_the_others_are_made(at_once: str, tmp_path:
     lines = ["prompt,seed,size", "a red apple,,", ",3,", "two cats,no,", "xyzzy,,", "a dog,1,100", "a bee,5,", "a cat,1,"]
     out, plain = tmp_path / "out", making.Maker.prompt
 
-    def prompt(self: making.Maker, entry: Entry, given: Any) -> Prompt:
+    def prompt(self: making.Maker, entry: BatchInput, given: Any) -> Prompt:
         if entry.text == "a bee":
             raise ZeroDivisionError("a bug")
         return plain(self, entry, given)
@@ -74,7 +74,7 @@ class Fails(making.Maker):
 
     broken = 0
 
-    def prompt(self, entry: Entry, given: Any) -> Prompt:
+    def prompt(self, entry: BatchInput, given: Any) -> Prompt:
         if type(self).broken:
             type(self).broken -= 1
             raise OSError("the disk is away")
@@ -135,7 +135,7 @@ def test_the_first_result_stays(tmp_path: Path) -> None:
     folder = BatchFolder(tmp_path)
     plan = Plan("toy", None, None, "float32", "ar", "ar", {}, {}, None, "auto", ("glb",))
     folder.open(plan)
-    entry = Entry(1, "a cat", key="ab" * 32)
+    entry = BatchInput(1, "a cat", key="ab" * 32)
 
     def write(own: str):
         def fill(part: Path) -> dict:
@@ -155,28 +155,28 @@ def test_a_stop_leaves_a_table_of_all_inputs(tmp_path: Path) -> None:
     entries = read_inputs(prompts(tmp_path)).entries
     batch = Batch(folder, entries, 0)
 
-    def make(waiting: list[Entry]):
+    def make(waiting: list[BatchInput]):
         yield {"number": waiting[0].number, "input": waiting[0].text, "status": "done", "seed": 0}
         raise KeyboardInterrupt
 
     folder.results.mkdir()
     with pytest.raises(KeyboardInterrupt):
-        batch.run(make, Progress(len(entries), 0, io.StringIO()))
+        batch.run(make, ProgressLine(len(entries), 0, io.StringIO()))
     assert [row["status"] for row in rows_of(tmp_path)] == ["done", *["failed"] * 5]
     assert "not tried yet" in rows_of(tmp_path)[5]["error"]
 
 
 def test_where_all_is_done_nothing_is_asked_for(tmp_path: Path) -> None:
-    entries = [Entry(1, "", problem="It has no prompt.")]
+    entries = [BatchInput(1, "", problem="It has no prompt.")]
     asked: list = []
-    Batch(BatchFolder(tmp_path), entries, 3).run(lambda waiting: asked.append(waiting) or [], Progress(1, 0, io.StringIO()))
+    Batch(BatchFolder(tmp_path), entries, 3).run(lambda waiting: asked.append(waiting) or [], ProgressLine(1, 0, io.StringIO()))
     assert not asked and [row["status"] for row in rows_of(tmp_path)] == ["failed"]
 
 
 def test_progress_says_what_is_left() -> None:
     now = iter([0.0, 2.0, 8.0, 9.0])
     out = io.StringIO()
-    progress = Progress(13, 10, out, lambda: next(now))
+    progress = ProgressLine(13, 10, out, lambda: next(now))
     progress.add({"status": "done", "input": "a"})
     progress.add({"status": "failed", "input": "b"})
     assert out.getvalue().splitlines() == [
@@ -197,7 +197,7 @@ def test_progress_stays_on_one_line_whatever_a_prompt_holds(monkeypatch: pytest.
     monkeypatch.setenv("COLUMNS", "80")
     odd = {"status": "done", "input": "a cat\nand \x1b[2Ja dog\r" + "z" * 99}
     for out in (Terminal(), io.StringIO()):
-        progress = Progress(20_000, 0, out)
+        progress = ProgressLine(20_000, 0, out)
         for _ in range(2):
             progress.add(odd)
         shown = out.getvalue()

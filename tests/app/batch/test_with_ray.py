@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from app import cli
-from app.batch.inputs import Entry
-from app.batch.with_ray import Pool, check_address, error_in, parts, path_of_code, pool
+from app.batch.inputs import BatchInput
+from app.batch.with_ray import ActorPool, check_address, error_in, parts, path_of_code, pool
 from engine.errors import BadFile, NotSupported
 from tests.app.batch.lists import CODE, ROOT, prompts, rows_of
 
@@ -25,15 +25,15 @@ WORDS = ("apple", "cat", "dog", "fish", "star", "tree", "balloon", "house")
 @pytest.mark.parametrize(
     ("resources", "inputs", "actors", "expected"),
     [
-        ({"CPU": 16.0, "GPU": 4.0}, 100, None, Pool(4, 1, 1)),
-        ({"CPU": 16.0, "GPU": 4.0}, 100, 2, Pool(2, 1, 1)),
-        ({"CPU": 8.0}, 100, None, Pool(8, 1, 0)),
-        ({"CPU": 8.0}, 3, None, Pool(3, 1, 0)),
-        ({"CPU": 8.0}, 100, 20, Pool(8, 1, 0)),
-        ({}, 5, None, Pool(1, 1, 0)),
+        ({"CPU": 16.0, "GPU": 4.0}, 100, None, ActorPool(4, 1, 1)),
+        ({"CPU": 16.0, "GPU": 4.0}, 100, 2, ActorPool(2, 1, 1)),
+        ({"CPU": 8.0}, 100, None, ActorPool(8, 1, 0)),
+        ({"CPU": 8.0}, 3, None, ActorPool(3, 1, 0)),
+        ({"CPU": 8.0}, 100, 20, ActorPool(8, 1, 0)),
+        ({}, 5, None, ActorPool(1, 1, 0)),
     ],
 )
-def test_the_pool(resources: dict, inputs: int, actors: int | None, expected: Pool) -> None:
+def test_the_pool(resources: dict, inputs: int, actors: int | None, expected: ActorPool) -> None:
     assert pool(resources, inputs, actors) == expected
 
 
@@ -42,7 +42,7 @@ def test_the_pool(resources: dict, inputs: int, actors: int | None, expected: Po
     [(5, 1, 2, [1] * 5), (10, 4, 2, [4, 4, 2]), (6, 8, 2, [3, 3]), (1, 8, 4, [1]), (9, 8, 2, [5, 4])],
 )
 def test_the_parts(inputs: int, at_once: int, actors: int, sizes: list[int]) -> None:
-    entries = [Entry(i, f"a cat {i}") for i in range(inputs)]
+    entries = [BatchInput(i, f"a cat {i}") for i in range(inputs)]
     found = parts(entries, at_once, actors)
     assert [len(part) for part in found] == sizes and [entry for part in found for entry in part] == entries
 

@@ -7,7 +7,7 @@ import pytest
 
 from app.live.boards.growing import MISSING, Growing
 from app.live.boards.picture import Board
-from app.live.stream import ACCEPTED, CORRECTED, OWN, PENDING, Costs, Throttle, updates, verdicts
+from app.live.stream import ACCEPTED, CORRECTED, OWN, PENDING, RaceCosts, Throttle, updates, verdicts
 from engine.core import Step
 from engine.trace import Trace
 from tests.app.boards import picture_run
@@ -197,7 +197,7 @@ def test_a_model_that_cannot_sketch_is_drawn_when_its_share_allows(picto, monkey
 
 def test_costs_are_what_is_left_of_the_time():
     times = iter([0.0, 1.0, 1.25, 1.5, 2.0, 2.5, 2.75])
-    costs = Costs(lambda: next(times))
+    costs = RaceCosts(lambda: next(times))
     for _ in range(2):
         costs.drew(costs.now())
         costs.sent()

@@ -17,7 +17,7 @@ from app.live.boards.lazy import Lazy
 from app.live.session import Sessions
 from app.requests import meshes
 from app.runs import history
-from app.shared import Shared
+from app.shared import StudioState
 from app.ui import knobs as knob_panel
 from app.ui.tab_context import TabContext
 from app.ui.tabs import mesh_input, mesh_outcome, mesh_tab
@@ -36,7 +36,9 @@ POINTS = "\n".join(" ".join(map(str, row)) for row in read(CHAIR).points[:300, :
 def tab(picto, low, tmp_path) -> RaceTab:
     """A tab on a page of its own, with an example on the table."""
     with gr.Blocks(analytics_enabled=False) as page, gr.Tabs(), gr.Tab("Mesh") as place:
-        context = TabContext(page, place, Shared(picto, Lazy("lowpoly", tmp_path, lambda: low), Sessions(folder=tmp_path / "visitors")))
+        context = TabContext(
+            page, place, StudioState(picto, Lazy("lowpoly", tmp_path, lambda: low), Sessions(folder=tmp_path / "visitors"))
+        )
         made = RaceTab(context, mesh_tab.MeshRace(context))
         made.wire()
     made.subject.open("xspecmesh", "ar", {}, False, VISITOR)

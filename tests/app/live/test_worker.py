@@ -18,7 +18,7 @@ from app.live.session import Sessions
 from app.live.stream import Throttle, updates
 from app.live.worker import LocalRunner, RemoteRunner, portable
 from app.runs.history import describe
-from app.shared import Shared
+from app.shared import StudioState
 from app.ui.tab_context import TabContext
 from app.ui.tabs.image_tab import PictureRace
 from app.ui.tabs.race import RaceTab
@@ -155,7 +155,7 @@ def test_the_page_says_that_the_distributions_stay_in_the_worker(picto, low, awa
     said = {}
     for name, runner in (("here", LocalRunner()), ("away", away)):
         with gr.Blocks(analytics_enabled=False) as page, gr.Tabs(), gr.Tab("Image") as tab:
-            context = TabContext(page, tab, Shared(picto, Lazy("lowpoly", tmp_path, lambda: low), Sessions(), runner=runner))
+            context = TabContext(page, tab, StudioState(picto, Lazy("lowpoly", tmp_path, lambda: low), Sessions(), runner=runner))
             made = RaceTab(context, PictureRace(context))
         said[name] = made.panels["odds"].value["about"]
     assert "point at its picture" in said["here"]

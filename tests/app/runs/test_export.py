@@ -18,7 +18,7 @@ from app.live.boards.mesh import MeshBoard
 from app.live.boards.picture import Board
 from app.runs import exporting, finished, history, mesh_pictures, race_files, video
 from app.runs.finished import FinishedRun, grid
-from app.runs.mesh_pictures import Drawn
+from app.runs.mesh_pictures import RaceFrames
 from app.runs.replay_page import script_text
 from app.ui.panels import canvas
 from app.ui.panels.made import made_with
@@ -168,7 +168,7 @@ def test_an_mp4_of_meshes_has_their_frames(meshes, tmp_path):
 
     boards = [exporting.played(MeshBoard(FinishedRun.open(folder))) for folder in meshes]
     blank = np.zeros((mesh_pictures.SIDE, mesh_pictures.SIDE, 3), np.uint8)
-    drawn = Drawn([blank, blank], [[blank, blank]] * mesh_pictures.FRAMES, [blank])
+    drawn = RaceFrames([blank, blank], [[blank, blank]] * mesh_pictures.FRAMES, [blank])
     path = mesh_pictures.write_race(drawn, boards, ["XSpecMesh", "Plain decoding"], tmp_path / "race.mp4")
     assert count_frames_and_secs(str(path)) == (30, pytest.approx(race_files.SECONDS + race_files.HOLD))
 

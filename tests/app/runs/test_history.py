@@ -18,7 +18,7 @@ from app.runs import finished, history
 from app.runs.mesh_files import write_files
 from app.server import studio
 from app.ui.method_menu import title_of
-from app.ui.tabs.decoder import Decoder
+from app.ui.tabs.decoder import TabRuns
 from engine import files
 from engine.core import Prompt, Sampling
 from engine.errors import BadFile, BadOutput, MissingWeights
@@ -193,6 +193,6 @@ def test_a_start_of_the_studio_removes_what_dead_processes_left(tmp_path: Path, 
 
 
 def test_a_presets_run_bears_its_name_on_the_page() -> None:
-    runs = Decoder(Sessions(), LocalRunner()).start("visitor", 0, tiny.pictogram(), PROMPT, [("sjdpp_published", {}), ("ar", {})])
+    runs = TabRuns(Sessions(), LocalRunner()).start("visitor", 0, tiny.pictogram(), PROMPT, [("sjdpp_published", {}), ("ar", {})])
     assert [run.name for run in runs] == ["sjdpp_published", "ar"] and runs[0].method.name == "sjdpp"
     assert [title_of(run.name) for run in runs] == ["SJD++ (published)", METHODS["ar"].title]

@@ -9,9 +9,9 @@ import pytest
 
 from app.limits import STRANGERS, Limits
 from app.live.boards.lazy import Lazy
-from app.runs.run_store import Shelf
+from app.runs.run_store import RunStore
 from app.server import endpoints, studio
-from app.shared import Shared
+from app.shared import StudioState
 from engine.files import part_beside
 from tests.app.boards import picture_run
 
@@ -38,7 +38,7 @@ def ar_run(picto):
 def test_the_oldest_runs_go_when_there_are_too_many(tmp_path, ar_run):
     for age, name in enumerate(("c", "a", "b")):
         made(tmp_path, name, 1000 + age)
-    shelf = Shelf(tmp_path, Limits(runs=3))
+    shelf = RunStore(tmp_path, Limits(runs=3))
     newest = shelf.keep(ar_run)
     assert names(tmp_path) == sorted(["a", "b", newest.name]) and (newest / "trace.npz").exists()
 
@@ -46,13 +46,13 @@ def test_the_oldest_runs_go_when_there_are_too_many(tmp_path, ar_run):
 def test_the_oldest_runs_go_when_they_are_too_large(tmp_path):
     for age, name in enumerate("abcd"):
         made(tmp_path, name, 1000 + age)
-    assert Shelf(tmp_path, Limits(run_bytes=250)).prune() == [tmp_path / "a", tmp_path / "b"]
+    assert RunStore(tmp_path, Limits(run_bytes=250)).prune() == [tmp_path / "a", tmp_path / "b"]
     assert names(tmp_path) == ["c", "d"]
 
 
 def test_the_newest_run_stays_even_if_it_is_too_large_by_itself(tmp_path, ar_run):
     made(tmp_path, "old", 1000)
-    newest = Shelf(tmp_path, Limits(run_bytes=1)).keep(ar_run)
+    newest = RunStore(tmp_path, Limits(run_bytes=1)).keep(ar_run)
     assert names(tmp_path) == [newest.name]
 
 
@@ -62,22 +62,22 @@ def test_a_run_in_progress_and_other_folders_are_not_touched(tmp_path):
     made(tmp_path, "a", 1000)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
-    Shelf(tmp_path, Limits(runs=1, run_bytes=0)).prune()
+    RunStore(tmp_path, Limits(runs=1, run_bytes=0)).prune()
     assert names(tmp_path) == sorted([part.name, "mine"])
 
 
 def test_strangers_leave_no_run_on_the_server(tmp_path, ar_run):
-    assert Shelf(tmp_path / "runs", STRANGERS).keep(ar_run) is None
+    assert RunStore(tmp_path / "runs", STRANGERS).keep(ar_run) is None
     assert not (tmp_path / "runs").exists()
 
 
 def test_a_studio_writes_its_runs_where_it_was_told_and_says_so(tmp_path, picto, low, monkeypatch):
     """What `launch.py studio --data` names reaches the tabs, and nothing lands in the user's own folder."""
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "home"))
-    studios: list[Shared] = []
+    studios: list[StudioState] = []
     monkeypatch.setattr(endpoints, "build", lambda page, shared: studios.append(shared))
-    shelf = Shelf(tmp_path / "data", Limits(runs=5, run_bytes=3 * 2**30))
+    shelf = RunStore(tmp_path / "data", Limits(runs=5, run_bytes=3 * 2**30))
     studio.build(picto, Lazy("lowpoly", tmp_path, lambda: low), shelf=shelf)
     assert studios[0].shelf is shelf and not (tmp_path / "home" / "runs").exists()
     assert studio.kept_where(shelf) == f"Runs are saved in {tmp_path / 'data'}, at most 5 or 3 GiB; then the oldest are deleted."
-    assert studio.kept_where(Shelf(tmp_path, STRANGERS)) == "No run is kept."
+    assert studio.kept_where(RunStore(tmp_path, STRANGERS)) == "No run is kept."

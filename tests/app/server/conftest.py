@@ -12,7 +12,7 @@ import pytest
 from app.limits import Limits
 from app.live.boards.lazy import Lazy
 from app.live.worker import LocalRunner
-from app.runs.run_store import Shelf
+from app.runs.run_store import RunStore
 from app.server import studio
 from app.server.page import Page
 
@@ -21,7 +21,7 @@ class Open(str):
     """A studio's address. page : what it serves; shelf : where its runs are"""
 
     page: Page
-    shelf: Shelf
+    shelf: RunStore
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def opened(picto, low, tmp_path_factory) -> Iterator[Callable]:
             limits: Limits | None = None, local: bool = True, mcp: bool = False, runner: LocalRunner | None = None, any_model: bool = False,
             root_path: str | None = None,
         ) -> Iterator[Open]:  # fmt: skip
-            shelf = Shelf(folder / "runs", limits or Limits())
+            shelf = RunStore(folder / "runs", limits or Limits())
             page = studio.build(picto, Lazy("lowpoly", folder, lambda: low), local=local, shelf=shelf, runner=runner, any_model=any_model)
             port = studio.free_port("127.0.0.1", next(ports))
             where = studio.open_to(page, "127.0.0.1", port, limits=limits, mcp=mcp, root_path=root_path)

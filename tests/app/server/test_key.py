@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from app.server import key
-from app.server.key import Key
+from app.server.key import ApiKey
 from app.server.refusals import Refused
 from engine.errors import NotSupported
 
@@ -48,24 +48,24 @@ def test_openais_client_says_what_it_is(address):
 def test_keys_are_compared_in_constant_time(monkeypatch):
     compared = []
     monkeypatch.setattr(key.hmac, "compare_digest", lambda a, b: compared.append((a, b)) or a == b)
-    Key("secret").check({"authorization": "Bearer secret"})
+    ApiKey("secret").check({"authorization": "Bearer secret"})
     with pytest.raises(Refused):
-        Key("secret").check({"authorization": "Bearer secreT"})
+        ApiKey("secret").check({"authorization": "Bearer secreT"})
     assert compared == [(b"secret", b"secret"), (b"secreT", b"secret")]
 
 
 def test_without_a_key_nothing_is_asked():
-    Key("").check({})
+    ApiKey("").check({})
 
 
 @pytest.mark.parametrize("given", ["secret", " secret", "secret\n", "\tsecret\r\n"])
 def test_blanks_around_the_key_do_not_count(given):
-    Key(given).check({"authorization": "Bearer secret"})
+    ApiKey(given).check({"authorization": "Bearer secret"})
     with pytest.raises(Refused):
-        Key(given).check({"authorization": "Bearer other"})
+        ApiKey(given).check({"authorization": "Bearer other"})
 
 
 @pytest.mark.parametrize("given", [" ", "\n"])
 def test_a_key_of_blanks_does_not_open_the_studio(given):
     with pytest.raises(NotSupported, match="holds only blanks"):
-        Key(given)
+        ApiKey(given)

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from app.live.session import Sessions
 from app.server import studio
-from app.shared import Shared
+from app.shared import StudioState
 from app.ui import TABS
 from app.ui.style import theme
 from app.ui.tab_context import TabContext
@@ -102,7 +102,7 @@ def test_a_full_disk_costs_neither_the_picture_nor_the_rest(picto, tmp_path, mon
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(image_tab.history, {"history": "save", "download": "picture_with_settings"}[place], full)
     with gr.Blocks(analytics_enabled=False) as page, gr.Tabs(), gr.Tab("Image") as where:
-        context = TabContext(page, where, Shared(picto, studio.mesh_model(), Sessions(folder=tmp_path)))
+        context = TabContext(page, where, StudioState(picto, studio.mesh_model(), Sessions(folder=tmp_path)))
         tab = RaceTab(context, image_tab.PictureRace(context))
         tab.wire()
     asked = SimpleNamespace(session_hash="a")
