@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from app.batch.inputs import BatchInput
-from app.batch.plan import Plan, going_on
+from app.batch.plan import BatchPlan, going_on
 from app.runs.history import as_sentence, check_writable
 from engine import files
 from engine.errors import BadOutput
@@ -36,7 +36,7 @@ class BatchFolder:
     def __init__(self, root: Path):
         self.root, self.results = root, root / RESULTS
 
-    def open(self, plan: Plan) -> Plan:
+    def open(self, plan: BatchPlan) -> BatchPlan:
         """Makes the folder, or goes on in it: returns the plan with the method that it began with. Raises BadOutput."""
         check_writable(self.results)
         self.clean()

@@ -15,7 +15,7 @@ import torch
 
 from app.batch.folder import BatchFolder, Row, failed, with_entry
 from app.batch.inputs import BatchInput
-from app.batch.plan import Plan
+from app.batch.plan import BatchPlan
 from app.runs.history import placed, write_run
 from engine.core import Backbone, Prompt
 from engine.errors import ForetokenError
@@ -35,7 +35,7 @@ MESH, PICTURE = "result.{}", "result.png"
 class Maker:
     """Makes results with one loaded model. It knows no other input than the one it is given."""
 
-    def __init__(self, plan: Plan, folder: BatchFolder, backbone: Backbone | None = None):
+    def __init__(self, plan: BatchPlan, folder: BatchFolder, backbone: Backbone | None = None):
         """backbone : loaded already; None: it is loaded here"""
         self.plan, self.folder = plan, folder
         self.backbone = backbone or prepared(plan.backbone, plan.folder, "auto", plan.dtype)
@@ -138,7 +138,7 @@ def _taken(rows: list[Row]) -> list[Row]:
     return found
 
 
-def planned(entry: BatchInput, plan: Plan) -> BatchInput:
+def planned(entry: BatchInput, plan: BatchPlan) -> BatchInput:
     """The entry, with a problem if it names a size of the other kind of input."""
     wrong = "faces" if entry.path is None else "size"
     if wrong in entry.changes:

@@ -10,7 +10,7 @@ from engine.errors import BadOutput
 
 
 @dataclass(frozen=True)
-class Plan:
+class BatchPlan:
     """The settings of a batch; all values are those of JSON.
 
     asked    : --method as it was given; method : what it means here, such as "auto:sjdpp,window=16"
@@ -41,13 +41,13 @@ class Plan:
 COMPARED = ("backbone", "weights", "asked", "knobs", "sampling", "size", "up", "formats")
 
 
-def going_on(plan: Plan, stored: Mapping[str, Any], where: str) -> Plan:
+def going_on(plan: BatchPlan, stored: Mapping[str, Any], where: str) -> BatchPlan:
     """The plan with the method and the dtype that the stored one began with. Raises BadOutput if the two differ.
 
     where : how the message calls the folder
     """
     own = plan.row()
-    if missing := [each.name for each in fields(Plan) if each.name not in stored]:
+    if missing := [each.name for each in fields(BatchPlan) if each.name not in stored]:
         raise BadOutput(f"{where} has a batch.json without '{missing[0]}'. Choose another folder with --out.")
     for name in COMPARED:
         if own[name] != stored[name]:
@@ -55,4 +55,4 @@ def going_on(plan: Plan, stored: Mapping[str, Any], where: str) -> Plan:
                 f"{where} holds a batch with {name} = {stored[name]}, and this one has {own[name]}. Give the same settings to go on, or "
                 "choose another folder with --out."
             )
-    return Plan(**{**own, "formats": plan.formats, "method": str(stored["method"]), "dtype": str(stored["dtype"])})
+    return BatchPlan(**{**own, "formats": plan.formats, "method": str(stored["method"]), "dtype": str(stored["dtype"])})

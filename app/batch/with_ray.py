@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from app.batch.folder import BatchFolder, Row, failed, with_entry
 from app.batch.inputs import BatchInput
-from app.batch.plan import Plan
+from app.batch.plan import BatchPlan
 from engine import errors
 from engine.errors import BadFile, ForetokenError, NotSupported
 
@@ -57,7 +57,7 @@ class Worker:
         if not (Path(root) / "batch.json").exists():
             raise BadFile(f"This machine does not see {root}. Give --out a folder on a file system that all machines share.")
         values = json.loads(plan)
-        self.maker = Maker(Plan(**{**values, "formats": tuple(values["formats"])}), BatchFolder(Path(root)))
+        self.maker = Maker(BatchPlan(**{**values, "formats": tuple(values["formats"])}), BatchFolder(Path(root)))
         self.at_once = at_once
 
     def __call__(self, part: dict[str, Any]) -> dict[str, list[str]]:
@@ -69,7 +69,7 @@ class Worker:
 class Cluster:
     """The pool of a batch. Leave it with `with`, so that a Ray that was started here ends."""
 
-    def __init__(self, address: str, plan: Plan, folder: BatchFolder, actors: int | None = None, at_once: int = 1):
+    def __init__(self, address: str, plan: BatchPlan, folder: BatchFolder, actors: int | None = None, at_once: int = 1):
         """address : "local", or that of a running cluster; actors : None: see `pool`; at_once : inputs that an actor decodes together.
 
         Raises NotSupported without Ray.

@@ -105,7 +105,7 @@ def check(options: argparse.Namespace, are_files: bool) -> None:
 def ready(options: argparse.Namespace, folder: Any, are_files: bool) -> tuple[Any, Any]:
     """The plan of the batch, that of an earlier start if there was one, and the loaded model. Raises ForetokenError if they do not fit."""
     from app.batch.folder import stored
-    from app.batch.plan import Plan
+    from app.batch.plan import BatchPlan
     from app.commands.mesh import check_up, formats_of
     from engine.backbones import resolve
     from engine.errors import NotSupported
@@ -125,7 +125,7 @@ def ready(options: argparse.Namespace, folder: Any, are_files: bool) -> tuple[An
     changed(backbone.sampling, sampling_of(options))
     _, knobs = method_of(options, backbone)
     name, path = resolve(options.backbone)
-    plan = Plan(
+    plan = BatchPlan(
         name, path, backbone.weights_hash, str(backbone.dtype).removeprefix("torch."), asked, options.method, knobs, sampling_of(options),
         options.faces if are_files else options.size, options.up, formats,
     )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from typing import get_type_hints
 
 from app.commands.options import CommandParser
 
@@ -22,7 +23,6 @@ def main(arguments: Sequence[str]) -> int:
     """Runs the recipe with the options after its name."""
     from engine.errors import NotSupported
     from research.train import RECIPES
-    from research.train.loop import RecipeOptions
 
     own = parser()
     options, rest = own.parse_known_args(list(arguments))
@@ -32,8 +32,8 @@ def main(arguments: Sequence[str]) -> int:
     if options.name not in RECIPES:
         raise NotSupported(f"There is no recipe '{options.name or ''}'. There are: {', '.join(RECIPES)}.")
     recipe = importlib.import_module(RECIPES[options.name])
-    asked = getattr(recipe, "Options", RecipeOptions)  # a recipe may have options of its own
-    its = asked.parser(options.name)
-    its.error = CommandParser(f"train {options.name}", "").error  # its errors are one sentence too
-    recipe.main(asked(**vars(its.parse_args(rest))))
+    recipe_options = get_type_hints(recipe.main)["options"]
+    recipe_parser = recipe_options.parser(options.name)
+    recipe_parser.error = CommandParser(f"train {options.name}", "").error  # its errors are one sentence too
+    recipe.main(recipe_options(**vars(recipe_parser.parse_args(rest))))
     return 0

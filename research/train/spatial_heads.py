@@ -24,7 +24,6 @@ from research.train.feature_draft import NOISE, RecordedSequences, loss_of_state
 from research.train.loop import Training
 from research.train.teachers import Recorded, Teacher, TeacherOptions
 
-Options = TeacherOptions  # as the command finds them
 PRESETS = {
     "cpu": {"minutes": 20.0, "sequences": 768, "batch": 8, "rows": 512},
     "gpu": {"minutes": 4.0, "sequences": 4096, "batch": 64, "rows": 8192},

@@ -15,7 +15,7 @@ from app import cli
 from app.batch import making, table
 from app.batch.folder import BatchFolder, alone, stored
 from app.batch.inputs import BatchInput, read_inputs
-from app.batch.plan import Plan
+from app.batch.plan import BatchPlan
 from app.batch.progress import ProgressLine
 from app.batch.running import Batch
 from app.batch.sheet import COLUMNS as ACROSS
@@ -133,7 +133,7 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
 def test_the_first_result_stays(tmp_path: Path) -> None:
     """Two workers that make the same input at once: the second one's result is thrown away, and both return the same row."""
     folder = BatchFolder(tmp_path)
-    plan = Plan("toy", None, None, "float32", "ar", "ar", {}, {}, None, "auto", ("glb",))
+    plan = BatchPlan("toy", None, None, "float32", "ar", "ar", {}, {}, None, "auto", ("glb",))
     folder.open(plan)
     entry = BatchInput(1, "a cat", key="ab" * 32)
 

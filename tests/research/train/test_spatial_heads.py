@@ -16,8 +16,8 @@ from engine.methods import METHODS
 from engine.run import generate
 from research.train import feature_draft, loop, spatial_heads
 from research.train.feature_draft import RecordedSequences
-from research.train.spatial_heads import Options, Slots, acceptance, begin, loss_on_rows
-from research.train.teachers import PictureTeacher
+from research.train.spatial_heads import Slots, acceptance, begin, loss_on_rows
+from research.train.teachers import PictureTeacher, TeacherOptions
 from tests.engine.backbones import tiny
 from tests.engine.backbones.tiny import save_tokenizer
 from tests.research.train import tiny_folders
@@ -57,7 +57,7 @@ def test_a_few_steps_lower_the_loss_and_raise_acceptance(guided: bool) -> None:
 
 
 def test_heads_ship_beside_the_backbone_and_are_its_own(shipped: Path) -> None:
-    spatial_heads.main(Options())
+    spatial_heads.main(TeacherOptions())
     backbone = pictogram.load(str(shipped / "pictogram"))
     assert "spatial_heads" in backbone.capabilities and backbone.card["spatial_heads"]["steps"] > 0
     assert backbone.card["spatial_heads"]["settings"]["guided"]  # its output layer is a matrix
@@ -78,7 +78,7 @@ def test_an_imported_model_gets_heads_of_its_own(tmp_path: Path, monkeypatch: py
     prompts.write_text("\n".join(f"red {'apple ' * (1 + i % 5)}{i}" for i in range(30)))
     with pytest.raises(MissingWeights, match="train spatial-heads"):
         load("Tiny-Janus").drafter("spatial_heads")
-    spatial_heads.main(Options(backbone="Tiny-Janus", prompts=prompts))
+    spatial_heads.main(TeacherOptions(backbone="Tiny-Janus", prompts=prompts))
     assert (imported()[0] / "drafters" / "spatial_heads.safetensors").exists()
     assert not load("Tiny-Janus").card["spatial_heads"]["settings"]["guided"]
     backbone, prompt = load("Tiny-Janus"), Prompt(text="red apple", sampling=Sampling(0.0, 0, 1.0, 3.0))
@@ -89,7 +89,7 @@ def test_an_imported_model_gets_heads_of_its_own(tmp_path: Path, monkeypatch: py
 
 
 def test_recordings_are_those_of_the_tree_drafter(shipped: Path) -> None:
-    spatial_heads.main(Options())
+    spatial_heads.main(TeacherOptions())
     (folder,) = (shipped / "training").glob(f"{feature_draft.NAME}_pictogram/*")
     assert sorted(path.name for path in folder.iterdir()) == ["seen_0_4.pt", "seen_4_2.pt", "unseen_0_2.pt"]
     assert (loop.CHECKPOINTS / f"spatial-heads-pictogram-{folder.name}.pt").exists()

@@ -340,3 +340,13 @@ def test_a_gpu_preset_asks_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         _ = RecipeOptions(preset="gpu").device
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert RecipeOptions(preset="gpu").device == "cuda"
+
+
+@pytest.mark.parametrize(("name", "flag"), [
+    ("lowpoly", "--meshes"), ("mesh-heads", "--backbone"), ("feature-draft", "--loss"), ("spatial-heads", "--prompts"),
+    ("pictogram", "--lessons"), ("judge", "--lessons"), ("upright", "--minutes"),
+])  # fmt: skip
+def test_the_command_line_has_the_options_of_the_recipe(name: str, flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", name, "--help"])
+    assert flag in capsys.readouterr().out
