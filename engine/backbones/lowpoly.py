@@ -171,7 +171,7 @@ class Lowpoly(TrainedBackbone):
             trunk, self.model.decoder.start[None, None], None, kv_cache,
             vocabulary=s.vocabulary, limit=s.length, layout=Line(), sampling=prompt.sampling or self.sampling, end=BPT.eos,
             grammar=MaskedGrammar(prompt.size) if self.grammar else None, condition=condition[0],
-            levels=BPT, bias=self.bias(prompt), local=reading.local[0] if reading.local else None,
+            levels=BPT, bias=self.bias(prompt),
         )  # fmt: skip
 
     def bias(self, prompt: Prompt) -> Adherence | None:

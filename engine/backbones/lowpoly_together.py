@@ -15,7 +15,6 @@ from engine.backbones.lowpoly import Lowpoly, MaskedGrammar
 from engine.cache import KVCache
 from engine.core import Bias, Prompt
 from engine.mesh.bpt_tokens import BPT
-from engine.networks.local_reader import LocalRows
 from engine.networks.mesh_decoder import budget_bucket
 from engine.noise import Noise
 from engine.sampling import draw_gumbel, warp
@@ -25,12 +24,11 @@ CROWDED = 0.75  # rows are moved together when fewer than this share of them go 
 
 
 class _Row:
-    """One sequence: its noise, the states of its grammar, its bias and its cloud, and its tokens."""
+    """One sequence: its noise, the states of its grammar, its bias, and its tokens."""
 
-    def __init__(self, place: int, prompt: Prompt, grammar: bool, bias: Bias | None, local: LocalRows | None):
+    def __init__(self, place: int, prompt: Prompt, grammar: bool, bias: Bias | None):
         self.place, self.prompt, self.tokens = place, prompt, []
         self.bias, self.lost_in = bias, bias.start if bias else None
-        self.local, self.near = local, local.start if local else None
         self.grammar = MaskedGrammar(prompt.size) if grammar else None
         self.state = self.grammar.start if self.grammar else None
         self.done = False
@@ -44,7 +42,6 @@ class _Row:
         self.tokens.append(token)
         self.state = self.grammar.next(self.state, token) if self.grammar else None
         self.lost_in = self.bias.next(self.lost_in, token) if self.bias else None
-        self.near = self.local.next(self.near, token) if self.local else None
         self.done = token == BPT.eos or len(self.tokens) >= limit
 
 
@@ -64,8 +61,7 @@ def decode_read(backbone: Lowpoly, points: Tensor, prompts: Sequence[Prompt], lo
     sampling, length = prompts[0].sampling or backbone.sampling, min(s.length, longest or s.length)
     table, positions = backbone.tables
     reading = backbone.model.read(points.to(device), torch.tensor([budget_bucket(p.size) for p in prompts], device=device))
-    local = reading.local or (None,) * len(prompts)
-    rows = [_Row(i, prompt, backbone.grammar, backbone.bias(prompt), local[i]) for i, prompt in enumerate(prompts)]
+    rows = [_Row(i, prompt, backbone.grammar, backbone.bias(prompt)) for i, prompt in enumerate(prompts)]
     tokens: list[list[int]] = [row.tokens for row in rows]
     looked = decoder.look(reading.condition)
     kv_cache = KVCache(s.layers, len(rows), s.heads, 1 + length, s.width // s.heads, device, torch.float32)
@@ -73,8 +69,6 @@ def decode_read(backbone: Lowpoly, points: Tensor, prompts: Sequence[Prompt], lo
     for n in range(length):
         if n % FORGET == 0:
             noises = [Noise(row.prompt.seed, s.vocabulary, device) for row in rows]
-        if reading.local:
-            x = x + torch.stack([row.local.rows([row.near]) for row in rows])
         hidden = decoder(x + positions[n], None, looked, kv_cache)
         kv_cache.keep([0])
         allowed = torch.stack([row.allowed(s.vocabulary) for row in rows]).to(device)

@@ -25,7 +25,6 @@ from engine.kernels.tree_attention import Chain, Visibility
 from engine.networks.attention import attend
 from engine.networks.cloud_blocks import BlockReader
 from engine.networks.initial import small
-from engine.networks.local_reader import LocalReader, LocalRows
 from engine.networks.packing import count
 from engine.networks.rows import AdapterRows, RowSplit, hooked
 from engine.networks.transformer import causal
@@ -54,7 +53,6 @@ class MeshSettings:
     latents: int = 65
     budgets: int = BUDGETS  # 0: the model accepts no face budget
     contents: int = 0  # numbers per block of the cloud that the model reads; 0: it reads no blocks
-    local: int = 0  # 1: each row reads the cloud around the newest vertex (`local_reader.py`)
 
 
 class CosineAttention(nn.Module):
@@ -285,12 +283,10 @@ class CloudReading(NamedTuple):
 
     condition : [B, C, width]
     added     : to the embeddings of blocks [B, BLOCKS + 1, width], the last of which is 0; None if nothing
-    local     : of each cloud what its rows get in addition; None if nothing
     """
 
     condition: Tensor
     added: Tensor | None
-    local: tuple[LocalRows, ...] | None = None
 
     def embedded(self, table: Tensor, tokens: Tensor) -> Tensor:
         """Embeddings [B, L, width] of tokens int64 [B, L] from a table [V, width]."""
@@ -302,14 +298,7 @@ class CloudReading(NamedTuple):
 
     def only(self, chosen: list[int]) -> CloudReading:
         """The reading of some of the clouds."""
-        added = None if self.added is None else self.added[chosen]
-        return CloudReading(self.condition[chosen], added, self.local and tuple(self.local[i] for i in chosen))
-
-    def rows(self, tokens: Tensor) -> Tensor | None:
-        """What the rows of sequences int64 [B, L] get in addition, their starts included: [B, L + 1, width]; None if nothing."""
-        if self.local is None:
-            return None
-        return torch.stack([local.rows(local.along(row.tolist())) for local, row in zip(self.local, tokens, strict=True)])
+        return CloudReading(self.condition[chosen], None if self.added is None else self.added[chosen])
 
     def table(self, table: Tensor) -> Tensor:
         """The embeddings of all ids [V, width] in sequences of the first cloud."""
@@ -336,7 +325,6 @@ class MeshModel(nn.Module):
         self.settings = settings
         self.encoder, self.decoder = PointEncoder(settings), MeshDecoder(settings)
         self.reader = BlockReader(settings.width, settings.contents) if settings.contents else None
-        self.local = LocalReader(settings.width) if settings.local else None
         depth = 2 * settings.layers
         for name, p in self.named_parameters():
             if p.ndim == 2 and name.endswith("weight"):
@@ -345,23 +333,18 @@ class MeshModel(nn.Module):
                 nn.init.zeros_(p)
         if self.reader is not None:
             self.reader.begin()
-        if self.local is not None:
-            self.local.begin()
 
     def read(self, points: Tensor, budget: Tensor | None = None) -> CloudReading:
         """Reads clouds [B, N, 6] and budgets int64 [B] (0 = none)."""
-        local = None if self.local is None else tuple(LocalRows(self.local, each) for each in points)
         if self.reader is None:
-            return CloudReading(self.encoder(points, budget), None, local)
-        return CloudReading(self.encoder(points[:, :ENCODED], budget), self.reader(points), local)
+            return CloudReading(self.encoder(points, budget), None)
+        return CloudReading(self.encoder(points[:, :ENCODED], budget), self.reader(points))
 
-    def training_hidden(self, condition: Tensor, embedded: Tensor, local: Tensor | None = None) -> Tensor:
-        """Hidden states [B, L+1, width] of sequences after a condition; embedded : tokens [B, L, width], without positions;
-        local : to add to all rows [B, L+1, width]."""
+    def training_hidden(self, condition: Tensor, embedded: Tensor) -> Tensor:
+        """Hidden states [B, L+1, width] of sequences after a condition; embedded : tokens [B, L, width], without positions."""
         d = self.decoder
         start = d.start.expand(len(embedded), 1, -1)
         x = torch.cat([start, embedded + d.positions[: embedded.shape[1]]], 1)
-        x = x if local is None else x + local
         return d(x, causal(x.shape[1], 0, x.device), d.look(condition))
 
 
@@ -383,10 +366,9 @@ def settings_of(weights: Mapping[str, Tensor]) -> MeshSettings:
         latents=len(weights["encoder.queries"]),
         budgets=0 if budgets is None else len(budgets),
         contents=weights["reader.contents.weight"].shape[1] if "reader.contents.weight" in weights else 0,
-        local=int("local.empty.weight" in weights),
     )
 
 
 def describe(settings: MeshSettings) -> dict[str, int]:
     """Settings as entries of a card; without those that do not apply."""
-    return {name: value for name, value in asdict(settings).items() if name not in ("contents", "local") or value}
+    return {name: value for name, value in asdict(settings).items() if name != "contents" or value}

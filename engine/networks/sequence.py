@@ -20,7 +20,6 @@ from engine.errors import NotSupported
 from engine.kernels.tree_attention import Chain, Visibility, VisibleRows, packed
 from engine.layout import Layout
 from engine.mesh.bpt_tokens import TokenLevels
-from engine.networks.local_reader import LocalRows
 from engine.networks.rows import AdapterRows, RowAdapter, RowSplit, hooked
 from engine.networks.static_step import Ahead, PassShape, Replays, Static, Waiting, is_static
 from engine.networks.transformer import causal
@@ -52,7 +51,6 @@ class TransformerSequence:
         end: int | None = None,
         grammar: Grammar | None = None,
         bias: Bias | None = None,
-        local: LocalRows | None = None,
         condition: Tensor | None = None,
         codebook: Tensor | None = None,
         levels: TokenLevels | None = None,
@@ -60,7 +58,6 @@ class TransformerSequence:
     ):
         """prefix : [branches, P, H] embeddings; prefix_mask : bool [P-1, P-1] or None (causal). end : the end-of-sequence id.
         bias : what the logits of a pass lose; needed by a sampling with adherence, else NotSupported is raised.
-        local : what rows get in addition to their embeddings, by the tokens before them; None: nothing
         condition : [C, H] for drafters to read, or None. codebook : [V, e], the vector of each id, or None.
         levels : how ids spell vertices, or None.
         static : whether passes have fixed shapes; None: on a GPU (static_step.py)"""
@@ -72,7 +69,6 @@ class TransformerSequence:
         self.grammar, self.condition, self.codebook, self.levels = grammar, condition, codebook, levels
         self._state = grammar.start if grammar else None  # after the committed tokens
         self.bias, self._lost_in = bias, bias.start if bias else None  # what it loses by: the bias's state after the committed tokens
-        self.local, self._near = local, local.start if local else None  # its state after the committed tokens
         self.device = prefix.device
         self.prefix = prefix.shape[1]
         self.tokens: list[int] = []
@@ -85,7 +81,7 @@ class TransformerSequence:
         self.together: Callable[[PassArguments], tuple[Tensor, Tensor]] | None = None  # joins passes with those of other runs; None: alone
         self._places: Tensor | None = None
         fixed = is_static(self.device) if static is None else static
-        self._static = Static(trunk, kv_cache.below) if fixed and trunk.fixed and bias is local is None else None
+        self._static = Static(trunk, kv_cache.below) if fixed and trunk.fixed and bias is None else None
         self._launch: Waiting | None = None  # a pass that may not have begun
         self._is_host: tuple[torch.dtype, bool] | None = None  # of the newest hidden states
         if self.prefix > 1:
@@ -128,9 +124,6 @@ class TransformerSequence:
         if self._launch is not None:
             return self._rows(parents, None, lambda launch=self._launch: launch.start()[1])
         x = self._inputs(draft.tokens)
-        if self.local is not None:
-            states = states_along(self.local, parents, DeviceIds(draft.tokens), self._near)
-            x = x + self.local.rows(states).to(x)
         slots, mask = self._slots(draft, parents, self._slots_at), self._mask(draft, parents, count)
         if self.together is not None and control == count and not choose(self.device, x.dtype).is_triton:
             hidden, logits = self.together(PassArguments(self.trunk, x, slots, mask, self.kv_cache))
@@ -371,8 +364,6 @@ class TransformerSequence:
             self._state = state
         if self.bias is not None:
             self._lost_in = next(states_after(self.bias, self._lost_in, [new]))
-        if self.local is not None:
-            self._near = next(states_after(self.local, self._near, [new]))
         length = len(self.tokens)
         self.done = length >= self.limit or new[-1] == self.end
         self.pending = [length - 1]
@@ -382,9 +373,7 @@ class TransformerSequence:
     def commit_at(self, positions: list[int], tokens: list[int], nodes: Iterable[int] = ()) -> None:
         """Keeps what was pending and some nodes (of a chain, if they have no positions), and makes tokens at any positions pending. Not for
         a grammar or an end of sequence, which need a prefix."""
-        assert self.end is None and self.grammar is self.bias is self.local is None, (
-            "a wavefront has no end of sequence, no grammar and no bias"
-        )
+        assert self.end is None and self.grammar is self.bias is None, "a wavefront has no end of sequence, no grammar and no bias"
         self._begun()
         nodes, waiting = list(nodes), len(self.pending)
         if self._cached is None:
@@ -400,9 +389,7 @@ class TransformerSequence:
     def rewind(self, length: int) -> None:
         """Drops the committed tokens from `length` on. Grammars cannot go back."""
         prefix = self._cached is None or self._cached[: max(0, length - 1)] == list(range(length - 1))
-        assert prefix and self.grammar is self.bias is self.local is None and length <= self.length, (
-            "what is left must be a prefix, cached in order"
-        )
+        assert prefix and self.grammar is self.bias is None and length <= self.length, "what is left must be a prefix, cached in order"
         self._begun()
         self._cached = None
         self.tokens = self.tokens[:length]
@@ -416,7 +403,7 @@ class TransformerSequence:
         self.kv_cache = self._static = self._launch = None
 
 
-def states_along(machine: Grammar | Bias | LocalRows, parents: list[int] | None, tokens: DeviceIds, state: Any) -> list[Any]:
+def states_along(machine: Grammar | Bias, parents: list[int] | None, tokens: DeviceIds, state: Any) -> list[Any]:
     """The states of a machine after the newest token and after each node of a pass."""
     states = [state]
     for i, token in enumerate(tokens.listed()):
@@ -424,7 +411,7 @@ def states_along(machine: Grammar | Bias | LocalRows, parents: list[int] | None,
     return states
 
 
-def states_after(machine: Grammar | Bias | LocalRows, begin: Any, paths: Iterable[list[int]]) -> Iterator[Any]:
+def states_after(machine: Grammar | Bias, begin: Any, paths: Iterable[list[int]]) -> Iterator[Any]:
     """The states of a machine after paths from a state. A path that goes on where the one before ended is not walked again."""
     state, known = begin, []
     for path in paths:

@@ -167,8 +167,6 @@ class HeadStudent(nn.Module):
             condition = reading.condition
             start = d.start.expand(len(tokens), 1, -1)
             x = torch.cat([start, reading.embedded(d.table(), tokens[:, :-1].clamp(min=0)) + d.positions[: tokens.shape[1] - 1]], 1)
-            local = reading.rows(tokens[:, :-1].cpu())
-            x = x if local is None else x + local
             mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).tril_()
         with torch.set_grad_enabled(self.adapted and torch.is_grad_enabled()):
             return d(x, mask, [block.cross_attention.look(condition) for block in d.blocks]), condition

@@ -34,7 +34,6 @@ from engine.drafters.mesh_heads import MeshHeads
 from engine.errors import BadKnob
 from engine.mesh.bpt_tokens import BPT, tokenize
 from engine.networks.cloud_blocks import CONTENTS
-from engine.networks.local_reader import Surface, Surroundings
 from engine.networks.mesh_decoder import BLOCKS, OFFSETS, MeshModel, MeshSettings, budget_bucket, describe
 from engine.networks.weights import hash_of, parts, read_card, read_tensors, ship, split
 from research.train import loop
@@ -100,10 +99,10 @@ class World:
 
     def __init__(
         self, families: tuple[str, ...], batch: int, vary: Callable[[MeshShape, Generator], MeshShape], degraded: float, longest: int,
-        points: int = lowpoly.POINTS, packs: MeshPacks | None = None, local: bool = False,
+        points: int = lowpoly.POINTS, packs: MeshPacks | None = None,
     ):  # fmt: skip
         self.families, self.vary, self.degraded, self.longest, self.points = families, vary, degraded, longest, points
-        self.size, self.packs, self.local = batch, packs, local
+        self.size, self.packs = batch, packs
         self._group: tuple[int, list[MeshSample]] = (-1, [])
 
     def batch(self, step: int) -> MeshBatch:
@@ -112,7 +111,7 @@ class World:
         samples = self._samples(step // GROUP)
         order = Generator(PCG64([8, step // GROUP])).permutation(GROUP)
         first = int(order[step % GROUP]) * self.size
-        return collate(samples[first : first + self.size], rng, self.degraded, self.points, self.local)
+        return collate(samples[first : first + self.size], rng, self.degraded, self.points)
 
     def _samples(self, group: int) -> list[MeshSample]:
         """Returns the shapes of a group of batches, shortest first."""
@@ -133,21 +132,19 @@ class World:
 
 
 class MeshBatch(NamedTuple):
-    """points [B, N, 6], budgets int64 [B], tokens int64 [B, L] padded with -1; read : the surroundings of their L rows, or None."""
+    """points [B, N, 6], budgets int64 [B], tokens int64 [B, L] padded with -1."""
 
     points: Tensor
     budgets: Tensor
     tokens: Tensor
-    read: Surroundings | None = None
 
     def to(self, device: str) -> MeshBatch:
         """The same on a device."""
-        read = self.read and Surroundings(*(x.to(device) for x in self.read))
-        return MeshBatch(self.points.to(device), self.budgets.to(device), self.tokens.to(device), read)
+        return MeshBatch(*(x.to(device) for x in self))
 
 
-def collate(samples: list[MeshSample], rng: Generator, degraded: float, points: int = lowpoly.POINTS, local: bool = False) -> MeshBatch:
-    """Returns clouds of `points` points, budgets and padded tokens of some samples; `rng` draws the clouds. local : the rows read them"""
+def collate(samples: list[MeshSample], rng: Generator, degraded: float, points: int = lowpoly.POINTS) -> MeshBatch:
+    """Returns clouds of `points` points, budgets and padded tokens of some samples; `rng` draws the clouds."""
     length = -(-max(len(s.tokens) for s in samples) // BUCKET) * BUCKET
     tokens = np.full((len(samples), length), PAD, np.int64)
     clouds, budgets = [], []
@@ -158,20 +155,7 @@ def collate(samples: list[MeshSample], rng: Generator, degraded: float, points: 
             cloud = disturb(cloud, rng)
         clouds.append(degrade(cloud, rng) if rng.random() < degraded else cloud)
         budgets.append(budget_bucket(len(s.faces)) if rng.random() < TOLD else 0)
-    read = [surroundings(cloud, s.tokens, length) for cloud, s in zip(clouds, samples, strict=True)] if local else []
-    rows = Surroundings(*map(torch.stack, zip(*read, strict=True))) if read else None
-    return MeshBatch(torch.from_numpy(np.stack(clouds)), torch.tensor(budgets), torch.from_numpy(tokens), rows)
-
-
-def surroundings(cloud: np.ndarray, tokens: np.ndarray, length: int) -> Surroundings:
-    """The surroundings of the first `length` rows of a sequence, which begins with no token; zeros after its end."""
-    surface = Surface(cloud)
-    states = [surface.coverage.start]
-    for token in tokens[: length - 1].tolist():
-        states.append(surface.coverage.next(states[-1], token))
-    read = surface.around(states)
-    rest = length - len(states)
-    return Surroundings(F.pad(read.near, (0, 0, 0, 0, 0, rest)), F.pad(read.empty, (0, 0, 0, rest)))
+    return MeshBatch(torch.from_numpy(np.stack(clouds)), torch.tensor(budgets), torch.from_numpy(tokens))
 
 
 class Trainee(nn.Module):
@@ -192,13 +176,12 @@ class Trainee(nn.Module):
     def forward(self, batch: MeshBatch, known: Tensor, places: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Returns the mean cross-entropy of the batch's tokens at the known places (see `known_places`), and logits [D, B, R, V] of each
         kind of heads at places [B, R]."""
-        points, budgets, tokens = batch[:3]
+        points, budgets, tokens = batch
         d = self.model.decoder
         table = d.table() + self.digits @ self.digits_in
         reading = self.model.read(points, budgets)
         condition = reading.condition
-        local = None if self.model.local is None else self.model.local(batch.read)
-        hidden = self.model.training_hidden(condition, reading.embedded(table, tokens[:, :-1].clamp(min=0)), local)
+        hidden = self.model.training_hidden(condition, reading.embedded(table, tokens[:, :-1].clamp(min=0)))
         out = d.head.weight + self.digits @ self.digits_out
 
         seen = [x.detach() for x in (hidden, condition, out)] if self.apart else [hidden, condition, out]
@@ -252,7 +235,6 @@ class LowpolyOptions(loop.RecipeOptions):
     """The options of this recipe: the weight of the heads' loss, and the meshes to learn from.
 
     later    : 0: the model learns nothing from its heads, which learn from its states: a control for XSpecMesh's table 3. None: LATER
-    local    : the rows of a sequence read the cloud around the newest vertex (engine/networks/local_reader.py)
     meshes   : a folder or an archive of mesh packs (`load_packs`); held_out : names of its packs that are measured and not trained on
     """
 
@@ -267,7 +249,6 @@ class LowpolyOptions(loop.RecipeOptions):
     held_out: tuple[str, ...] = field(
         default=(), metadata=argument("packs (folders) of --meshes to measure and not to train on", nargs="+", metavar="PACK")
     )
-    local: bool = field(default=False, metadata=argument("rows read the cloud around the newest vertex, and what no face covers yet"))
 
     def __post_init__(self) -> None:
         """Raises BadKnob for a weight below 0, or a control that would replace the shipped weights."""
@@ -291,8 +272,8 @@ def main(options: LowpolyOptions) -> None:
     """Trains, resumes or exports."""
     preset = PRESETS[options.preset]
     device = options.device
-    settings: MeshSettings = replace(preset["settings"], local=int(options.local or has_local_rows()))
-    name = ("lowpoly" if options.preset == "cpu" else f"lowpoly-{options.preset}") + "-local" * settings.local
+    settings: MeshSettings = preset["settings"]
+    name = "lowpoly" if options.preset == "cpu" else f"lowpoly-{options.preset}"
     trainee = Trainee(settings, apart=options.later == 0)
     minutes = options.minutes_of(preset)
     target(options, lowpoly.FOLDER)
@@ -312,14 +293,12 @@ def main(options: LowpolyOptions) -> None:
     control = options.later is not None  # starts from random weights: the shipped ones have learned from their heads
     if not training.resume(options.fresh) and not options.fresh and not control and parts(lowpoly.FOLDER, "model"):
         shipped = lowpoly.load_model()
-        if replace(shipped.settings, contents=settings.contents, local=settings.local) == settings:  # readers that are new begin
+        if replace(shipped.settings, contents=settings.contents) == settings:  # readers that are new begin
             training.warm_start(unfolded(shipped) | shipped_heads(trainee), read_card(lowpoly.FOLDER)["model"])
     points = lowpoly.points_of(settings)
-    checks = {
-        kind: check_batches(held_out_samples(kind, preset["families"]), points, bool(settings.local)) for kind in ("boxes", "families")
-    }
+    checks = {kind: check_batches(held_out_samples(kind, preset["families"]), points) for kind in ("boxes", "families")}
     if packs and packs.held_out:
-        checks["packs"] = check_batches(pack_samples(packs, settings.length), points, bool(settings.local))
+        checks["packs"] = check_batches(pack_samples(packs, settings.length), points)
 
     def held_out() -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -345,17 +324,12 @@ def main(options: LowpolyOptions) -> None:
         write_weights(prepare(options, lowpoly.FOLDER), training, trainee, options.preset, packs)
 
 
-def has_local_rows() -> bool:
-    """True if the shipped model reads the cloud around the newest vertex."""
-    return bool(read_card(lowpoly.FOLDER).get("model", {}).get("settings", {}).get("local"))
-
-
 def lessons(trainee: Trainee, options: LowpolyOptions, packs: MeshPacks | None) -> LossOf:
     """Returns the loss of a step as a function of its number."""
     device, own, weight = trainee.digits.device.type, PRESETS[options.preset], options.weight
     settings = trainee.model.settings
     points = lowpoly.points_of(settings)
-    world = World(own["families"], own["batch"], own["vary"], own["degraded"], settings.length, points, packs, bool(settings.local))
+    world = World(own["families"], own["batch"], own["vary"], own["degraded"], settings.length, points, packs)
 
     def loss(batch: MeshBatch, known: Tensor, places: Tensor, labels: Tensor) -> Tensor:
         with half_precision(device):
@@ -438,8 +412,8 @@ def pack_samples(packs: MeshPacks, longest: int) -> list[MeshSample]:
     return [s for s in samples if len(s.tokens) <= longest][:64]
 
 
-def check_batches(samples: list[MeshSample], points: int, local: bool) -> list[MeshBatch]:
+def check_batches(samples: list[MeshSample], points: int) -> list[MeshBatch]:
     """Returns fixed batches of held-out shapes."""
     samples = sorted(samples, key=lambda s: len(s.tokens))
     rng = Generator(PCG64(11))
-    return [collate(samples[i : i + 16], rng, 0.0, points, local) for i in range(0, len(samples), 16)]
+    return [collate(samples[i : i + 16], rng, 0.0, points) for i in range(0, len(samples), 16)]

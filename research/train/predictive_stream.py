@@ -92,7 +92,7 @@ class StreamStudent(nn.Module):
         frozen = Frozen()
         with torch.no_grad():
             prefix = teacher.prefix(said)
-            x = torch.cat([prefix, teacher.inputs(said, tokens[:, :-1].clamp(min=0))], 1)
+            x = torch.cat([prefix, teacher.embed(said, tokens[:, :-1].clamp(min=0))], 1)
             count, slots = x.shape[1], prefix.shape[1] + places
             hidden = teacher.run(said, x, torch.arange(count, device=device), teacher.mask(count), frozen)
             p = self._targets(hidden[:, slots], rows, places)
@@ -103,8 +103,7 @@ class StreamStudent(nn.Module):
             among &= places <= places[:, None]
         before = torch.arange(count, device=device) < (slots - torch.arange(len(places), device=device) % width)[:, None]
         with self.lora.worn(0):
-            read = teacher.window_inputs(said, tokens, starts, guesses)
-            hidden = teacher.run(said, read, slots, torch.cat([before, among], 1), frozen)
+            hidden = teacher.run(said, teacher.embed(said, guesses), slots, torch.cat([before, among], 1), frozen)
         # top-k and top-p would remove gradients of q where it must gain probability; decoding applies them
         return p, (self._guided(hidden, len(rows)) / (teacher.sampling.temperature or 1.0)).log_softmax(-1)
 

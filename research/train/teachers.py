@@ -17,8 +17,6 @@ from engine.backbones import lowpoly, pictogram
 from engine.backbones.pictogram import TEXT_SLOTS, text_mask
 from engine.cache import KVCache
 from engine.layout import Layout, Line, Raster
-from engine.mesh.coverage import CoverageState
-from engine.networks.local_reader import LocalRows
 from engine.networks.mesh_decoder import CloudReading
 from engine.networks.transformer import causal
 from engine.networks.vq import FACTOR
@@ -95,14 +93,6 @@ class Teacher(ABC):
     @abstractmethod
     def embed(self, said: Tensor, tokens: Tensor) -> Tensor:
         """Returns embeddings [branches * B, L, H] of tokens int64 [B, L], branch by branch."""
-
-    def inputs(self, said: Tensor, tokens: Tensor) -> Tensor:
-        """Returns the inputs of rows [branches * B, L, H] whose tokens int64 [B, L] are the first of their sequences."""
-        return self.embed(said, tokens)
-
-    def window_inputs(self, said: Tensor, tokens: Tensor, starts: list[int], guesses: Tensor) -> Tensor:
-        """Returns the inputs of windows that begin at places of sequences [B, L]; guesses : int64 [B, windows * width], their tokens."""
-        return self.embed(said, guesses)
 
     @abstractmethod
     def prefix(self, said: Tensor) -> Tensor:
@@ -262,8 +252,7 @@ class MeshTeacher(Teacher):
         tokens = padded([torch.tensor(row) for row in found]).to(self.table.device)
         reading = self._read(said)
         embedded = reading.embedded(self.table, tokens.clamp(min=0)[:, :-1])
-        local = reading.rows(tokens[:, :-1].cpu())
-        hidden = self.model.training_hidden(reading.condition, embedded, local).half().cpu()
+        hidden = self.model.training_hidden(reading.condition, embedded).half().cpu()
         rows = zip(said.cpu(), found, hidden, strict=True)
         return [Recorded(cloud, torch.tensor(row), states[None, : len(row)].clone()) for cloud, row, states in rows]
 
@@ -271,24 +260,9 @@ class MeshTeacher(Teacher):
         """Returns the tokens' rows of the table, with what the clouds add to them, without their positions."""
         return self._read(said).embedded(self.table, tokens)
 
-    def inputs(self, said: Tensor, tokens: Tensor) -> Tensor:
-        """Returns embeddings with what rows get in addition, by the tokens before them."""
-        embedded, local = self.embed(said, tokens), self._read(said).rows(tokens.cpu())
-        return embedded if local is None else embedded + local[:, 1:]
-
-    def window_inputs(self, said: Tensor, tokens: Tensor, starts: list[int], guesses: Tensor) -> Tensor:
-        """Returns embeddings with what rows get in addition, by the tokens before the window and the guesses before them in it."""
-        embedded, local = self.embed(said, guesses), self._read(said).local
-        if local is None:
-            return embedded
-        rows = zip(local, tokens.tolist(), guesses.unflatten(1, (len(starts), -1)).tolist(), strict=True)
-        return embedded + torch.stack([cloud.rows(behind(cloud, own, starts, windows)) for cloud, own, windows in rows])
-
     def prefix(self, said: Tensor) -> Tensor:
-        """Returns the start vector, with what the clouds add to it."""
-        local = self._read(said).rows(torch.empty(len(said), 0, dtype=torch.int64))
-        start = self.trunk.start.expand(len(said), 1, -1)
-        return start if local is None else start + local
+        """Returns the start vector."""
+        return self.trunk.start.expand(len(said), 1, -1)
 
     def run(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, kv_cache: Any) -> Tensor:
         """Runs the decoder on the point clouds."""
@@ -312,12 +286,6 @@ class MeshTeacher(Teacher):
             state = grammar.next(state, token)
             found.append(grammar.allowed(state))
         return torch.stack(found).to(self.table.device)
-
-
-def behind(cloud: LocalRows, tokens: list[int], starts: list[int], windows: list[list[int]]) -> list[CoverageState]:
-    """Returns the states behind each guess of windows that begin at places of a sequence."""
-    before = cloud.along(tokens)
-    return [state for start, guesses in zip(starts, windows, strict=True) for state in cloud.along(guesses, before[start])[1:]]
 
 
 def padded(rows: list[Tensor]) -> Tensor:

@@ -65,7 +65,6 @@ MAKERS = {
     "lowpoly": lambda: Case(tiny.lowpoly(), Prompt(points=tiny.sphere()), 2e-5),
     "lowpoly with adherence": lambda: Case(tiny.adhering(tiny.lowpoly()), Prompt(points=tiny.sphere()), 2e-5),
     "bpt with adherence": lambda: Case(tiny.adhering(tiny_originals.bpt_backbone()), Prompt(points=tiny.sphere()), 2e-5),
-    "lowpoly with local rows": lambda: Case(tiny.local_lowpoly(), Prompt(points=tiny.sphere()), 2e-5),
     "lowpoly without its grammar": lambda: Case(tiny.lowpoly(grammar=False), Prompt(points=tiny.sphere()), 2e-5),
     "bpt": lambda: Case(tiny_originals.bpt_backbone(), Prompt(points=tiny.sphere()), 2e-5),
     "llamagen of classes": lambda: Case(tiny_originals.llamagen(), Prompt(label=3), 2e-5),

@@ -119,23 +119,6 @@ def mesh_model() -> MeshModel:
     return model
 
 
-@cache
-@NORMAL
-def local_mesh_model() -> MeshModel:
-    """The same, whose rows read the cloud around the newest vertex."""
-    torch.manual_seed(5)
-    plain = mesh_model()
-    model = MeshModel(replace(plain.settings, local=1))
-    model.load_state_dict(plain.state_dict(), strict=False)
-    spread(model.local, 0.1)
-    return model
-
-
-def local_lowpoly(grammar: bool = True) -> Lowpoly:
-    """The tiny lowpoly whose rows read the cloud around the newest vertex."""
-    return Lowpoly(local_mesh_model(), {}, grammar=grammar)
-
-
 def lowpoly(grammar: bool = True) -> Lowpoly:
     """Random weights: its meshes are nonsense, its grammar is not."""
     return Lowpoly(mesh_model(), {}, grammar=grammar)

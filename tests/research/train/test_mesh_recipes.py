@@ -34,13 +34,12 @@ from tests.research.train.tiny_folders import SMALL
 
 
 def test_a_batch_is_a_function_of_its_step_and_little_of_it_is_padding() -> None:
-    one, other = (World(EASY, 8, stretch, 0.3, 460, local=True) for _ in range(2))
-    (*tensors, read), (*others, other_read) = one.batch(6), other.batch(6)
-    for a, b in zip((*tensors, *read), (*others, *other_read), strict=True):
+    one, other = (World(EASY, 8, stretch, 0.3, 460) for _ in range(2))
+    for a, b in zip(one.batch(6), other.batch(6), strict=True):
         assert torch.equal(a, b)
     tokens = torch.cat([(one.batch(s)[2] == PAD).float().mean()[None] for s in range(8)])
     assert tokens.mean() < 0.25
-    points, budgets, tokens = one.batch(3)[:3]
+    points, budgets, tokens = one.batch(3)
     assert points.shape == (8, lowpoly.POINTS, 6) and points[..., :3].abs().max() < 1.1
     grammar = BPTGrammar(BPT, canonical=True)
     for row, budget in zip(tokens, budgets.tolist(), strict=True):
@@ -127,8 +126,7 @@ def test_heads_and_adapters_are_trained_written_and_read(shipped: Path, monkeypa
     assert row["divergence"]["kl"] >= 0 and len(row["held_out"]["top_1"]) == mesh_heads.DEPTH
 
 
-@pytest.mark.parametrize("local", [False, True])
-def test_a_backbone_is_trained_with_heads_that_fit_it(local: bool, shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backbone_is_trained_with_heads_that_fit_it(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole recipe for a few seconds: heads of both kinds are shipped with the model, and what fitted the weights before is gone."""
     small = {
         "batch": 4,
@@ -144,11 +142,10 @@ def test_a_backbone_is_trained_with_heads_that_fit_it(local: bool, shipped: Path
     (shipped / "heads_cross_lora.safetensors").write_bytes(b"of other weights")
     (shipped / "lora_cross").mkdir()
     before = lowpoly.load().weights_hash
-    lowpoly_recipe.main(lowpoly_recipe.LowpolyOptions(fresh=True, local=local))
+    lowpoly_recipe.main(lowpoly_recipe.LowpolyOptions(fresh=True))
     assert lowpoly.load().weights_hash == before  # of other families: numbers cannot tell which is better
-    lowpoly_recipe.main(lowpoly_recipe.LowpolyOptions(export=True, local=local))
+    lowpoly_recipe.main(lowpoly_recipe.LowpolyOptions(export=True))
     backbone = lowpoly.load()
-    assert bool(backbone.model.settings.local) == local == lowpoly_recipe.has_local_rows()
     assert backbone.weights_hash != before and backbone.kinds == ["cross-attention", "multilayer"]
     assert not (shipped / "heads_cross_lora.safetensors").exists() and not (shipped / "lora_cross").exists()
     for kind in ("cross", "mlp"):
@@ -235,7 +232,7 @@ def test_merging_an_adapter_is_wearing_it(shipped: Path, monkeypatch: pytest.Mon
             torch.nn.init.normal_(p, std=0.1)
     mesh_heads.save_adapter(pupil.decoder.blocks, shipped / "lora_cross")
     merged = head_lessons.HeadStudent(lowpoly.load(option="lora").model, pupil.heads, False)
-    points, _, tokens, _ = World(EASY, 2, stretch, 0.0, 460).batch(0)
+    points, _, tokens = World(EASY, 2, stretch, 0.0, 460).batch(0)
     with torch.no_grad():
         worn, plain = (
             pupil.hidden(points, tokens)[0],
