@@ -160,27 +160,27 @@ def probability(p: Tensor, tokens: Tensor) -> Tensor:
 
 
 def multi_round(
-    p: Tensor, tokens: Tensor, laws: Tensor, u: list[float], mass: Mass = probability, share: Share | None = None
+    p: Tensor, tokens: Tensor, probs: Tensor, u: list[float], mass: Mass = probability, share: Share | None = None
 ) -> tuple[int, Tensor, list[float]]:
     """Verifies sampled siblings one after another (SpecInfer, Miao et al. 2023; without replacement: Jeon et al. 2024).
 
     Sibling j is accepted with probability min(1, mass(p, x) / q_j(x)); if refused, p becomes the residual of p and q_j. With the exact
     mass the output has distribution p. A chosen child is one-hot: it is accepted with probability p(x) and removed from p if refused.
-    p : [V]; tokens : int64 [b]; laws : [b, V], conditional on the earlier siblings; u : b numbers in (0, 1); share : how much of the mass's
-    acceptance probability counts, the rest being that of p; None: all of it.
+    p : [V]; tokens : int64 [b]; probs : [b, V], conditional on the earlier siblings; u : b numbers in (0, 1)
+    share : how much of the mass's acceptance probability counts, the rest being that of p; None: all of it.
     Returns the accepted sibling (-1: none), the remaining distribution [V], and the acceptance probability of each sibling verified.
     """
     chances: list[float] = []
     for j in range(len(tokens)):
         token = tokens[j : j + 1]
-        chance = (mass(p, token) / laws[j, token]).item()
+        chance = (mass(p, token) / probs[j, token]).item()
         if share is not None:
-            part, exact = share(p, laws[j], j), (p[token] / laws[j, token]).item()
+            part, exact = share(p, probs[j], j), (p[token] / probs[j, token]).item()
             chance = part * min(1.0, chance) + (1 - part) * min(1.0, exact)
         chances.append(min(1.0, chance))
         if u[j] < chance:
             return j, p, chances
-        p = residual(p, laws[j])
+        p = residual(p, probs[j])
         p = p / p.sum()
     return -1, p, chances
 
@@ -236,6 +236,6 @@ def after_one_draw(p: Tensor, q: Tensor, mass: Tensor) -> Tensor:
     return accepted + (1 - accepted.sum(-1, keepdim=True)) * left / left.sum(-1, keepdim=True)
 
 
-def deviation(p: Tensor, law: Tensor) -> Tensor:
+def deviation(p: Tensor, probs: Tensor) -> Tensor:
     """Total variation distance of two distributions [..., V] -> [...]."""
-    return (p - law).abs().sum(-1) / 2
+    return (p - probs).abs().sum(-1) / 2

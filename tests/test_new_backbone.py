@@ -71,7 +71,7 @@ class StripesSequence:
         self.tokens += new
         return new
 
-    def law(self, logits, *paths):
+    def probs_after(self, logits, *paths):
         return torch.softmax(warp(logits, self.sampling, None), -1)
 
     def biased(self, logits, *paths):

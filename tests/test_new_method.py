@@ -26,7 +26,7 @@ METHOD = Method(  # all that its file declares
     exact=lambda knobs: True,
     why=lambda knobs: "Exact: it is plain decoding.",
     presets=(Preset("echo_loud", "The same for a large hall.", {"readers": 8}),),
-    cases=(Case("ECHO", "same law", mutants=("temperature after top-p",)),),
+    cases=(Case("ECHO", "same distribution", mutants=("temperature after top-p",)),),
     candidates=lambda backbone: [("echo", {"readers": count}) for count in (1, 2)],
     baseline=True,
 )

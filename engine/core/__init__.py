@@ -4,8 +4,6 @@ Backbones and methods meet only here. A backbone turns a `Prompt` into a `Sequen
 `Draft`, reads `Rows`, commits tokens and yields a `Step`. The invariant: committed tokens are x[0:n]; the cache holds the prompt and
 x[0:n-1]; x[n-1] is *pending* and is the first input of the next pass. If the committed positions are not a prefix (wavefronts), every
 committed position that is not in the cache is pending, and all of them are the first inputs.
-
-"law" in an identifier is the code's short word for a next-token probability distribution.
 """
 
 from engine.core.backbones import ANY_SUIT, Backbone, Bias, Grammar, Resampler, Sequence, Suits

@@ -104,13 +104,13 @@ class Sequence(Protocol):
         the length limit. Returns the committed tokens: those of the nodes, then `token`, after the cut."""
         ...
 
-    def law(self, logits: Tensor, *paths: list[int]) -> Tensor:
+    def probs_after(self, logits: Tensor, *paths: list[int]) -> Tensor:
         """Distributions [k, V] of raw guided logits [k, V] after hypothetical paths, one path per row or one for all. Applies the same
         warp and grammar as a pass; for drafters."""
         ...
 
     def biased(self, logits: Tensor, *paths: list[int]) -> Tensor:
-        """Raw guided logits [k, V] less the bias after hypothetical paths, one path per row or one for all: what `law` warps."""
+        """Raw guided logits [k, V] less the bias after hypothetical paths, one path per row or one for all: what `probs_after` warps."""
         ...
 
     def allowed(self, path: list[int]) -> Tensor | None:
@@ -125,8 +125,8 @@ class Sequence(Protocol):
         """With `masks`: the row of those that may follow a hypothetical path."""
         ...
 
-    def laws(self, logits: Tensor) -> Tensor:
-        """With `masks`: `law` under every one of them, [k, M, V]."""
+    def probs_by_mask(self, logits: Tensor) -> Tensor:
+        """With `masks`: `probs_after` under every one of them, [k, M, V]."""
         ...
 
     @property

@@ -42,11 +42,11 @@ class Case:
     """One row of `verify`: knobs, the claim, and the mutants (names in research/exactness/mutants.py) that must break the claim."""
 
     name: str  # for instance "SJD-EXACT random"
-    claim: str  # "same law" | "same tokens" | "closed form" | "full spans" | "same context" | "same as unrelaxed" | "not exact"
+    claim: str  # "same distribution" | "same tokens" | "closed form" | "full spans" | "same context" | "same as unrelaxed" | "not exact"
     knobs: Mapping[str, float | str] = field(default_factory=dict)
     toy: Mapping[str, Any] = field(default_factory=dict)  # settings of the toy backbone that differ from its defaults
     mutants: tuple[str, ...] = ()
-    law: str = ""  # of a "closed form": its name in research/exactness/closed_forms.py
+    closed_form: str = ""  # of a "closed form": its name in research/exactness/closed_forms.py
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,7 @@ class Rows:
         """p with temperature 1 instead of 0 [N+1, V]: used to compare tokens where p is one-hot."""
         return torch.softmax(self._warp(self.logits, soft=True), -1)
 
-    def law(self, start: int, stop: int) -> Tensor:
+    def probs(self, start: int, stop: int) -> Tensor:
         """Rows start..stop-1 of p, [stop-start, V], without computing the others."""
         if "p" in self.__dict__:
             return self.p[start:stop]
@@ -186,7 +186,7 @@ class Draft:
     visible    : bool [N+1, N+1] or None = ancestors; row and column 0 are the pending token. With K pending tokens: [N+K, N+K], and
                  the first K rows and columns. A row never attends to cached or pending tokens at larger positions than its own
     predictive : bool [N] or None; rows that run with the drafter's adapter and are never committed. They come last, and no
-                 other row attends to them. Their logits are warped without a grammar; `Sequence.law` turns them into distributions
+                 other row attends to them. Their logits are warped without a grammar; `Sequence.probs_after` turns them into distributions
     twins      : how many of the first predictive rows have the same input, mask and position as the first tokens; a pass may
                  compute these once, up to the first layer with the adapter
     """
@@ -199,7 +199,7 @@ class Draft:
     predictive: Tensor | None = None
     twins: int = 0
 
-    def laws(self) -> Tensor | None:
+    def probs(self) -> Tensor | None:
         """q as a tensor [N, V], or None."""
         return self.q.dense() if isinstance(self.q, Chosen) else self.q
 

@@ -27,10 +27,10 @@ class Foreseen(Initializer):
         super().saw(start, rows)
         self.heads.saw(start, rows)
 
-    def _laws(self, start: int, missing: int, tokens: Tensor, init: str, iteration: int) -> Tensor:
+    def _initial_probs(self, start: int, missing: int, tokens: Tensor, init: str, iteration: int) -> Tensor:
         """The distributions of the empty slots [missing, V]; uniform before the first pass."""
         if not self.sequence.length:
-            return super()._laws(start, missing, tokens, init, iteration)
+            return super()._initial_probs(start, missing, tokens, init, iteration)
         slots = range(start, start + missing)
         return foreseen(self.heads, self.sequence, slots, tokens, self.knobs.foresee).to(self.noise.dtype)
 
@@ -38,4 +38,4 @@ class Foreseen(Initializer):
 def foreseen(heads: SpatialGuess, sequence: Sequence, slots: range, drafts: Tensor, foresee: str) -> Tensor:
     """The distributions [N, V] that the heads give some slots. drafts : int64 [k], the tokens after the committed ones"""
     rows = foresee != "columns" or slots.start < sequence.layout.reach
-    return sequence.law(heads.guess(slots, drafts, rows, foresee != "rows"), [])
+    return sequence.probs_after(heads.guess(slots, drafts, rows, foresee != "rows"), [])

@@ -79,14 +79,14 @@ class TreeSize:
 class Tree:
     """A draft tree. Siblings are in the order in which they are verified.
 
-    laws   : [N, V], the distribution of each node given its path and its earlier siblings; None if no node was drawn
+    probs   : [N, V], the distribution of each node given its path and its earlier siblings; None if no node was drawn
     drawn  : whether each node was drawn
     passes : of the drafter
     """
 
     tokens: list[int]
     parents: list[int]
-    laws: Tensor | None
+    probs: Tensor | None
     drawn: list[bool]
     passes: int
     shape: TreeSize | None
@@ -95,7 +95,7 @@ class Tree:
         """The Draft for a pass. Its ids stay on the host, where they are needed again."""
         if not self.tokens:
             return NO_DRAFT
-        return Draft(torch.tensor(self.tokens), parents=torch.tensor(self.parents), q=self.laws)
+        return Draft(torch.tensor(self.tokens), parents=torch.tensor(self.parents), q=self.probs)
 
 
 NO_TREE = Tree([], [], None, [], 0, None)
@@ -141,11 +141,11 @@ def grow(
             for u in frontier:
                 number[u] = len(number) - 1
             passes += 1
-        laws = laws_behind(sequence, logits, [path_of(tokens, parents, u) for u in frontier])
-        luck = weights(noise, sequence.length + level, laws.shape, iteration, level, seeded)
+        probs = probs_behind(sequence, logits, [path_of(tokens, parents, u) for u in frontier])
+        luck = weights(noise, sequence.length + level, probs.shape, iteration, level, seeded)
         first, grown = sum(len(b) for b in bases), []
-        bases.append(laws)
-        for i, (u, family) in enumerate(zip(frontier, families(laws, logits, shape, kind, luck), strict=True)):
+        bases.append(probs)
+        for i, (u, family) in enumerate(zip(frontier, families(probs, logits, shape, kind, luck), strict=True)):
             behind = 0.0 if u < 0 else scores[u]
             for token, sampled, chance in family:
                 grown.append(len(tokens))
@@ -158,16 +158,16 @@ def grow(
     kept = reranked(parents, scores, shape)
     tokens, drawn, base_of = ([x[node] for node in kept] for x in (tokens, drawn, base_of))
     parents = restrict(parents, kept)
-    laws = sibling_laws(torch.cat(bases)[base_of], tokens, parents, drawn) if any(drawn) else None
-    return Tree(tokens, parents, laws, drawn, passes, shape)
+    probs = sibling_probs(torch.cat(bases)[base_of], tokens, parents, drawn) if any(drawn) else None
+    return Tree(tokens, parents, probs, drawn, passes, shape)
 
 
-def families(laws: Tensor, logits: Tensor, shape: TreeSize, kind: str, luck: Callable[[], Tensor]) -> list[list[tuple[int, bool, float]]]:
+def families(probs: Tensor, logits: Tensor, shape: TreeSize, kind: str, luck: Callable[[], Tensor]) -> list[list[tuple[int, bool, float]]]:
     """The children of each node of a frontier, in order: token, whether it was drawn, and the probability that it is accepted if its
-    parent was. laws, logits : [F, V]"""
-    sampled, keys, gains = proposals(laws, logits, shape, kind, luck)
-    found = keys.topk(min(shape.width, laws.shape[-1]), -1)
-    told = [laws.amax(-1, keepdim=True), found.indices, found.values, gains.gather(1, found.indices)]
+    parent was. probs, logits : [F, V]"""
+    sampled, keys, gains = proposals(probs, logits, shape, kind, luck)
+    found = keys.topk(min(shape.width, probs.shape[-1]), -1)
+    told = [probs.amax(-1, keepdim=True), found.indices, found.values, gains.gather(1, found.indices)]
     rows = torch.cat([each.double() for each in told], 1).tolist()  # one read for all
     count = found.indices.shape[1]
     return [
@@ -214,14 +214,14 @@ def reranked(parents: list[int], scores: list[float], shape: TreeSize) -> list[i
     return [node for node in found if math.exp(scores[node]) >= shape.least_node] or found[:1]
 
 
-def laws_behind(sequence: Sequence, logits: Tensor, paths: list[list[int]]) -> Tensor:
+def probs_behind(sequence: Sequence, logits: Tensor, paths: list[list[int]]) -> Tensor:
     """Distributions [F, V] of guided logits [F, V], each after its own path; paths with the same grammar state are batched."""
     rows: dict[Hashable, list[int]] = {}
     for i, path in enumerate(paths):
         rows.setdefault(sequence.state(path), []).append(i)
     if len(rows) == 1:
-        return sequence.law(logits, paths[0])
-    found = torch.cat([sequence.law(logits[some], paths[some[0]]) for some in rows.values()])
+        return sequence.probs_after(logits, paths[0])
+    found = torch.cat([sequence.probs_after(logits[some], paths[some[0]]) for some in rows.values()])
     order = [i for some in rows.values() for i in some]
     return torch.empty_like(found).index_copy_(0, torch.tensor(order, device=found.device), found)
 
@@ -236,40 +236,40 @@ def weights(noise: Noise, position: int, shape: torch.Size, iteration: int, leve
     return lambda: -1 / noise.uniform(DRAFTER, 0, shape.numel(), iteration, level + 1).log().view(shape).to(noise.dtype)
 
 
-def proposals(laws: Tensor, logits: Tensor, shape: TreeSize, kind: str, luck: Callable[[], Tensor]) -> tuple[list[bool], Tensor, Tensor]:
+def proposals(probs: Tensor, logits: Tensor, shape: TreeSize, kind: str, luck: Callable[[], Tensor]) -> tuple[list[bool], Tensor, Tensor]:
     """For nodes with these distributions and guided logits [F, V]: which nodes draw their children, the keys [F, V] whose greatest are
     taken (0: impossible), and the acceptance probability of a chosen child [F, V]. luck : see `weights`."""
-    worth = rank(laws, logits)
-    sampled = drawn_at(laws, shape, kind)
+    worth = rank(probs, logits)
+    sampled = drawn_at(probs, shape, kind)
     if not any(sampled):
         return sampled, worth, worth
-    return sampled, torch.where(torch.tensor(sampled, device=laws.device)[:, None], laws * luck(), worth), worth
+    return sampled, torch.where(torch.tensor(sampled, device=probs.device)[:, None], probs * luck(), worth), worth
 
 
-def rank(laws: Tensor, logits: Tensor) -> Tensor:
+def rank(probs: Tensor, logits: Tensor) -> Tensor:
     """The ranking of chosen children [F, V]: the distribution; at temperature 0, where it is one-hot, the softmax of the logits."""
-    sure = (laws.amax(-1) >= 1) & (laws.argmax(-1) == logits.argmax(-1))
-    return torch.where(sure[:, None], torch.softmax(logits, -1).to(laws.dtype), laws)
+    sure = (probs.amax(-1) >= 1) & (probs.argmax(-1) == logits.argmax(-1))
+    return torch.where(sure[:, None], torch.softmax(logits, -1).to(probs.dtype), probs)
 
 
-def drawn_at(laws: Tensor, shape: TreeSize, kind: str) -> list[bool]:
+def drawn_at(probs: Tensor, shape: TreeSize, kind: str) -> list[bool]:
     """Which nodes draw their children. auto: those where k draws are more likely to contain an accepted token than the k most probable
     tokens are to contain the model's draw. Both are estimated from the drafter's distribution before anything is drawn."""
     if kind != "auto":
-        return [kind == "sampled"] * len(laws)
-    count = min(shape.width, laws.shape[-1])
-    return (laws.topk(count, -1).values.sum(-1) < 1 - (1 - SURVIVAL) ** count).tolist()
+        return [kind == "sampled"] * len(probs)
+    count = min(shape.width, probs.shape[-1])
+    return (probs.topk(count, -1).values.sum(-1) < 1 - (1 - SURVIVAL) ** count).tolist()
 
 
-def sibling_laws(laws: Tensor, tokens: list[int], parents: list[int], drawn: list[bool]) -> Tensor:
+def sibling_probs(probs: Tensor, tokens: list[int], parents: list[int], drawn: list[bool]) -> Tensor:
     """The distribution of every node [N, V], from the drafter's at its parent [N, V]: without earlier siblings if drawn, else one-hot."""
     struck: list[tuple[int, int]] = []
     for siblings in children(parents):
         struck += [(node, tokens[earlier]) for i, node in enumerate(siblings) if drawn[node] for earlier in siblings[:i]]
     if struck:
         at, gone = zip(*struck, strict=True)
-        laws[list(at), list(gone)] = 0
+        probs[list(at), list(gone)] = 0
     fixed = [node for node in range(len(tokens)) if not drawn[node]]
     if fixed:
-        laws[fixed] = certain(torch.tensor([tokens[node] for node in fixed], device=laws.device), laws[0])
-    return laws / laws.sum(-1, keepdim=True)
+        probs[fixed] = certain(torch.tensor([tokens[node] for node in fixed], device=probs.device), probs[0])
+    return probs / probs.sum(-1, keepdim=True)

@@ -32,19 +32,19 @@ def propose(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, iter
         return at_once(logits, sequence, knobs, noise, u, seeded)
     tree = PathTree(logits, sequence, count, knobs.tree_top) if knobs.drafts == "tree pruned" else None
     path: list[int] = []
-    laws: list[Tensor] = []
+    rows: list[Tensor] = []
     for j in range(count):
         if knobs.drafts == "most probable":
             token = best_guess(sequence.biased(logits[j : j + 1], path)[0], sequence.allowed(path))
-            law = one_hot(token, sequence.vocabulary, noise.dtype)
+            probs = one_hot(token, sequence.vocabulary, noise.dtype)
         else:
-            law = tree.law(path) if tree else sequence.law(logits[j : j + 1], path)
+            probs = tree.probs_after(path) if tree else sequence.probs_after(logits[j : j + 1], path)
             if knobs.drafts == "tree":
-                law = best_of(law, knobs.tree_top)
-            token = draw_gumbel(law.log(), noise.gumbel(n + j, 1)) if seeded else draw(law, u[j : j + 1])
+                probs = best_of(probs, knobs.tree_top)
+            token = draw_gumbel(probs.log(), noise.gumbel(n + j, 1)) if seeded else draw(probs, u[j : j + 1])
         path.append(token.item())
-        laws.append(law)
-    return Draft(torch.tensor(path), q=torch.cat(laws))  # the host needs the ids again
+        rows.append(probs)
+    return Draft(torch.tensor(path), q=torch.cat(rows))  # the host needs the ids again
 
 
 def at_once(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, u: Tensor, seeded: bool) -> Draft:
@@ -52,21 +52,21 @@ def at_once(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, u: T
     count, kinds = len(logits), len(sequence.masks)
     if knobs.drafts == "most probable":
         tokens = logits[:, None].masked_fill(~sequence.masks, -torch.inf).argmax(-1)
-        laws = one_hot(tokens.flatten(), sequence.vocabulary, noise.dtype)
+        probs = one_hot(tokens.flatten(), sequence.vocabulary, noise.dtype)
     else:
-        laws = sequence.laws(logits).flatten(0, 1)
-        laws = best_of(laws, knobs.tree_top) if knobs.drafts == "tree" else laws
+        probs = sequence.probs_by_mask(logits).flatten(0, 1)
+        probs = best_of(probs, knobs.tree_top) if knobs.drafts == "tree" else probs
         if seeded:
-            tokens = draw_gumbel(laws.log().unflatten(0, (count, kinds)), noise.gumbel(sequence.length, count)[:, None])
+            tokens = draw_gumbel(probs.log().unflatten(0, (count, kinds)), noise.gumbel(sequence.length, count)[:, None])
         else:
-            tokens = draw(laws, u[:, None].expand(-1, kinds).flatten())
+            tokens = draw(probs, u[:, None].expand(-1, kinds).flatten())
     path: list[int] = []
     chosen: list[int] = []
     for j, drawn in enumerate(tokens.view(count, kinds).tolist()):
         chosen.append(sequence.mask_index(path))
         path.append(drawn[chosen[j]])
-    laws = laws.unflatten(0, (count, kinds))
-    return Draft(torch.tensor(path), q=torch.stack([laws[j, mask] for j, mask in enumerate(chosen)]))
+    probs = probs.unflatten(0, (count, kinds))
+    return Draft(torch.tensor(path), q=torch.stack([probs[j, mask] for j, mask in enumerate(chosen)]))
 
 
 def best_guess(logits: Tensor, allowed: Tensor | None) -> Tensor:
@@ -75,10 +75,10 @@ def best_guess(logits: Tensor, allowed: Tensor | None) -> Tensor:
     return scores.argmax(-1, keepdim=True)
 
 
-def best_of(law: Tensor, k: int) -> Tensor:
+def best_of(probs: Tensor, k: int) -> Tensor:
     """A distribution [1, V] cut to its k best tokens. A path of the unpruned tree, drawn by its weight, has it at every depth."""
-    values, ids = law.topk(k, -1)
-    return torch.zeros_like(law).scatter_(-1, ids, values / values.sum(-1, keepdim=True))
+    values, ids = probs.topk(k, -1)
+    return torch.zeros_like(probs).scatter_(-1, ids, values / values.sum(-1, keepdim=True))
 
 
 class PathTree:
@@ -94,8 +94,8 @@ class PathTree:
         paths: list[list[int]] = [[]]  # one path to each state of the grammar
         states = torch.zeros(1, dtype=torch.int64)  # of every node of the level, as an index into `paths`
         for j in range(count):
-            laws = torch.cat([sequence.law(logits[j : j + 1], path) for path in paths])
-            values, ids = best_of(laws, k).topk(k)  # [states, k]
+            probs = torch.cat([sequence.probs_after(logits[j : j + 1], path) for path in paths])
+            values, ids = best_of(probs, k).topk(k)  # [states, k]
             known: dict[Any, int] = {}
             ahead, reached = [], []
             for path, row in zip(paths, ids.tolist(), strict=True):
@@ -111,13 +111,13 @@ class PathTree:
         heavy = leaves * (leaves >= PRUNED)
         self.leaves = heavy if heavy.sum() > 0 else leaves  # if all leaves are light, none is pruned
 
-    def law(self, path: list[int]) -> Tensor:
+    def probs_after(self, path: list[int]) -> Tensor:
         """The distribution [1, V] of the token after a path of the tree."""
         node = 0
         for children, token in zip(self.tokens, path, strict=False):
             node = node * children.shape[1] + children[node].tolist().index(token)
         children = self.tokens[len(path)][node]
         below = self.leaves.view(len(self.tokens[len(path)]), len(children), -1)[node].sum(-1)
-        law = torch.zeros(1, self.vocabulary, dtype=below.dtype, device=below.device)
-        law[0, children] = below / below.sum()
-        return law
+        probs = torch.zeros(1, self.vocabulary, dtype=below.dtype, device=below.device)
+        probs[0, children] = below / below.sum()
+        return probs

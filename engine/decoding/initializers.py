@@ -41,37 +41,40 @@ class Initializer:
                 older.append(each if last <= start or last > end else (first, start, kept))
         self.passes = [(start, end, rows), *older]
 
-    def fill(self, tokens: Tensor, laws: Tensor | None, size: int, init: str, iteration: int, seeded: bool) -> tuple[Tensor, Tensor | None]:
-        """Extends a window to `size` tokens; returns tokens [size] and distributions [size, V] (of the new slots only, if laws is None).
+    def fill(
+        self, tokens: Tensor, draft_probs: Tensor | None, size: int, init: str, iteration: int, seeded: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Extends a window to `size` tokens; returns tokens [size] and distributions [size, V] (new slots only, if `draft_probs` is None).
 
-        tokens : int64 [k], at positions length .. length+k-1; laws : [k, V], or None if the method keeps none
+        tokens : int64 [k], at positions length .. length+k-1; draft_probs : [k, V], or None if the method keeps none
         seeded : draw by Gumbel-argmax with the position's noise, so that the draft can agree with `match seed`
         Each new token comes with the distribution it was drawn from.
         """
         count = tokens.shape[0]  # `len` of a tensor is a function of Python
         start, missing = self.sequence.length + count, size - count
         if missing <= 0:
-            return tokens, laws
-        new = self._laws(start, missing, tokens, init, iteration)
+            return tokens, draft_probs
+        new = self._initial_probs(start, missing, tokens, init, iteration)
         if seeded:
             drawn = draw_gumbel(new.log(), self.noise.gumbel(start, missing))
         else:
             drawn = draw(new, self.noise.uniform(INITIAL, start, missing, iteration))
         new = new.expand(missing, -1)
-        return torch.cat([tokens, drawn]), new if laws is None else torch.cat([laws, new])
+        return torch.cat([tokens, drawn]), new if draft_probs is None else torch.cat([draft_probs, new])
 
-    def _laws(self, start: int, missing: int, tokens: Tensor, init: str, iteration: int) -> Tensor:
+    def _initial_probs(self, start: int, missing: int, tokens: Tensor, init: str, iteration: int) -> Tensor:
         """The distributions of the empty slots [missing, V], or [1, V] if all of them have the same."""
         if init == "sample left" and all(self.sequence.layout.left(position) is not None for position in range(start, start + missing)):
-            return self._law(start, start, tokens, init, iteration)[None]  # of the newest token: nearer neighbours are empty themselves
-        return torch.stack([self._law(position, start, tokens, init, iteration) for position in range(start, start + missing)])
+            # of the newest token: nearer neighbours are empty themselves
+            return self._probs_of_slot(start, start, tokens, init, iteration)[None]
+        return torch.stack([self._probs_of_slot(position, start, tokens, init, iteration) for position in range(start, start + missing)])
 
-    def _law(self, position: int, start: int, tokens: Tensor, init: str, iteration: int) -> Tensor:
+    def _probs_of_slot(self, position: int, start: int, tokens: Tensor, init: str, iteration: int) -> Tensor:
         """The distribution [V] of one empty slot; uniform where there is no neighbour."""
         layout, v = self.sequence.layout, self.sequence.vocabulary
         if init == "up-sampled":
             self.enlarged = self.enlarged or Enlarged(self.sequence, self.noise)
-            return self.enlarged.law(position, tokens, iteration)
+            return self.enlarged.probs(position, tokens, iteration)
         neighbour = layout.above(position) if init.endswith("above") else layout.left(position)
         if init == "random" or neighbour is None or start == 0:
             return torch.full((v,), 1.0 / v, device=self.sequence.device, dtype=self.noise.dtype)
@@ -97,6 +100,6 @@ class Initializer:
         """The newest distribution of a position; uniform if it was never computed or is no longer kept."""
         for first, end, rows in self.passes:
             if first <= position < end:
-                return rows.law(position - first, position - first + 1)[0]
+                return rows.probs(position - first, position - first + 1)[0]
         v = self.sequence.vocabulary
         return torch.full((v,), 1.0 / v, device=self.sequence.device, dtype=self.noise.dtype)

@@ -125,9 +125,9 @@ class Relaxed:
             self.tables = {key: neighbours(self.codebook.to(self.device), *key)}
         return self.tables[key]
 
-    def share(self, mass: Mass, p: Tensor, law: Tensor, place: int) -> float:
-        """The share of the rule in the verification of a node's sibling, drawn from `law` [V]; place : how many were refused before it."""
-        return self.meter.share(apart(p, law, mass), again=place > 0)
+    def share(self, mass: Mass, p: Tensor, probs: Tensor, place: int) -> float:
+        """Share of the rule in the verification of a node's sibling, drawn from `probs` [V]; place : how many were refused before it."""
+        return self.meter.share(apart(p, probs, mass), again=place > 0)
 
 
 def apart(p: Tensor, q: Tensor, mass: Mass) -> float:

@@ -82,7 +82,7 @@ class Coarser:
             self.sequence.rewind(min(self.sequence.length, begin + same))
             self.tokens[begin:] = new
 
-    def laws(self, first: int, stop: int) -> Tensor:
+    def probs(self, first: int, stop: int) -> Tensor:
         """Distributions [N, V] of the finer tokens that lie in rows first..stop-1."""
         tokens = torch.tensor(self.tokens[: stop * self.layout.columns], device=self.sequence.device)
         return self.resampler.up(tokens, self.layout, self.fine, first, stop).to(self.noise.dtype)
@@ -92,9 +92,9 @@ class Coarser:
         self.sequence.close()
 
 
-def sharper(laws: Tensor) -> Tensor:
+def sharper(probs: Tensor) -> Tensor:
     """Distributions [N, V] to the power of SHARPNESS, normalised."""
-    return torch.softmax(SHARPNESS * laws.clamp(min=1e-12).log(), -1)
+    return torch.softmax(SHARPNESS * probs.clamp(min=1e-12).log(), -1)
 
 
 class Enlarged:
@@ -109,25 +109,25 @@ class Enlarged:
         """Raises NotSupported if the sequence has no smaller size."""
         self.sequence = sequence
         self.coarser = Coarser(sequence, noise, scales_of(sequence, "init = up-sampled")[0])
-        self.laws: list[Tensor] = []  # [N, V] by small row
+        self.row_probs: list[Tensor] = []  # [N, V] by small row
         self._counted = 0
 
-    def law(self, position: int, tokens: Tensor, iteration: int) -> Tensor:
+    def probs(self, position: int, tokens: Tensor, iteration: int) -> Tensor:
         """The distribution [V] of a position. tokens : int64 [k], the drafts directly after the committed tokens"""
         coarse, fine = self.coarser.layout, self.sequence.layout
         row = position // fine.columns * coarse.rows // fine.rows
-        while len(self.laws) <= row:
+        while len(self.row_probs) <= row:
             self._next(tokens, iteration)
-        return self.laws[row][position - fine_rows(coarse, fine, row, row + 1)[0] * fine.columns]
+        return self.row_probs[row][position - fine_rows(coarse, fine, row, row + 1)[0] * fine.columns]
 
     def _next(self, tokens: Tensor, iteration: int) -> None:
         """Adds one row of the small picture."""
-        coarse, fine, row = self.coarser.layout, self.sequence.layout, len(self.laws)
+        coarse, fine, row = self.coarser.layout, self.sequence.layout, len(self.row_probs)
         known = torch.cat([torch.tensor(self.sequence.tokens, dtype=torch.int64, device=tokens.device), tokens])
         if row and len(known) >= fine_rows(coarse, fine, row, row + 1)[0] * fine.columns:
             self.coarser.follow(known, row - 1, row)
         self.coarser.draft(row + 1, iteration)
-        self.laws.append(sharper(self.coarser.laws(row, row + 1)))
+        self.row_probs.append(sharper(self.coarser.probs(row, row + 1)))
 
     def counted(self) -> int:
         """The number of passes at the smaller size since the last call."""

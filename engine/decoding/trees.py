@@ -105,11 +105,11 @@ def verify(
 
     metered : the rule whose mass it is, if its meter measures this pass
     """
-    if seeded or (tree.laws is None and mass is None):
+    if seeded or (tree.probs is None and mass is None):
         path, token = walk(tree.parents, tree.tokens, answers(rows, tree, noise, n, iteration, seeded))
         return path, token, None
     below, path, chances, at = children(tree.parents), [], [], -1
-    left = law_behind(rows, at)
+    left = probs_below(rows, at)
     while nodes := below[at + 1]:
         tokens = torch.tensor([tree.tokens[node] for node in nodes], device=left.device)
         if mass is not None and neighbours.is_sure(left):
@@ -119,16 +119,16 @@ def verify(
                 if coins(noise, n + len(path), 1, iteration).item() >= metered.meter.share(other):
                     which, left, asked = first_above(left, left, tokens, probability)
         else:
-            laws = certain(tokens, left) if tree.laws is None else tree.laws[nodes]
+            probs = certain(tokens, left) if tree.probs is None else tree.probs[nodes]
             u = [noise.host_uniform(ACCEPT, n + len(path), 1, iteration, node).item() for node in nodes]
             share = None if metered is None else partial(metered.share, mass)
-            which, left, asked = multi_round(left, tokens, laws, u, mass or probability, share)
+            which, left, asked = multi_round(left, tokens, probs, u, mass or probability, share)
         if which < 0:
             break
         at = nodes[which]
         path.append(at)
         chances.append(asked[-1])
-        left = law_behind(rows, at)
+        left = probs_below(rows, at)
     return path, draw(left[None], noise.uniform(DRAW, n + len(path), 1, iteration)).item(), chances
 
 
@@ -144,7 +144,7 @@ def answers(rows: Rows, tree: Tree, noise: Noise, n: int, iteration: int, seeded
     return draw(rows.p, noise.uniform(DRAW, n, max(depth) + 1, iteration)[at]).tolist()
 
 
-def law_behind(rows: Rows, node: int) -> Tensor:
+def probs_below(rows: Rows, node: int) -> Tensor:
     """The model's distribution [V] of the children of a node; -1 is the prefix."""
     return rows.p[node + 1]
 
@@ -155,7 +155,7 @@ def step_of(
     """The Step of a pass, with the tree that it verified. p and q of a node: its probability under the model given its path, and under the
     drafter when it was drawn."""
     p = rows.p[[parent + 1 for parent in tree.parents], tree.tokens]
-    q = torch.ones_like(p) if tree.laws is None else tree.laws[list(range(len(tree.tokens))), tree.tokens]
+    q = torch.ones_like(p) if tree.probs is None else tree.probs[list(range(len(tree.tokens))), tree.tokens]
     levels, width = max(depths(tree.parents), default=0), None if tree.shape is None else tree.shape.width
     probable, drawn = torch.stack([p, q]).tolist()  # one read
     chances = [probable[node] for node in path] if chances is None else chances

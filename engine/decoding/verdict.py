@@ -29,14 +29,14 @@ class WindowState:
     q k + (1 - sum q k) r, which must then be carried. (d) With k = min(1, r/q) and a redraw from r's residual, that distribution is r.
 
     start  : the position of the first draft; row i of the pass is the distribution of position start+i, i = 0..m
-    tokens : int64 [m]; laws : [m, V] or None (match seed keeps none unless the refresh needs them)
+    tokens : int64 [m]; draft_probs : [m, V] or None (match seed keeps none unless the refresh needs them)
     verdict : independent verdicts (also meaningful after the first rejection), and what a kernel has drawn for every row already
     a, token : the length of the accepted prefix, and the token after it
     """
 
     rows: Rows
     tokens: Tensor
-    laws: Tensor | None
+    draft_probs: Tensor | None
     noise: Noise
     start: int
     iteration: int
@@ -63,24 +63,24 @@ Rule = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 def verify(
-    rows: Rows, tokens: Tensor, laws: Tensor | None, noise: Noise, n: int, iteration: int, seeded: bool, rule: Rule | None = None
+    rows: Rows, tokens: Tensor, draft_probs: Tensor | None, noise: Noise, n: int, iteration: int, seeded: bool, rule: Rule | None = None
 ) -> Verdict:
     """Verdicts on drafts, and the seeded answers [m+1] or None. Default rule: speculative sampling."""
     size = len(tokens)
     answers = draw_gumbel(rows.scores, noise.gumbel(n, size + 1)) if seeded else None
-    if laws is None:
+    if draft_probs is None:
         return Verdict(matches(tokens, answers[:size]), None, answers)
-    accepted, ratios = (rule or ratio)(rows.p[:size], laws, tokens, noise.uniform(ACCEPT, n, size, iteration))  # eq. 3
+    accepted, ratios = (rule or ratio)(rows.p[:size], draft_probs, tokens, noise.uniform(ACCEPT, n, size, iteration))  # eq. 3
     return Verdict(matches(tokens, answers[:size]) if seeded else accepted, ratios, answers)
 
 
-def correct(rows: Rows, laws: Tensor | None, answers: Tensor | None, a: int, size: int, noise: Noise, n: int, iteration: int) -> int:
+def correct(rows: Rows, draft_probs: Tensor | None, answers: Tensor | None, a: int, size: int, noise: Noise, n: int, iteration: int) -> int:
     """The token after the accepted prefix: the seeded answer, a draw from the residual, or a draw from the last row."""
     if answers is not None:
         return answers[a].item()
     if a == size:
         return draw(rows.p[size:], noise.uniform(DRAW, n + size, 1, iteration)).item()
-    left = residual(rows.p[a : a + 1], laws[a : a + 1])
+    left = residual(rows.p[a : a + 1], draft_probs[a : a + 1])
     return draw(left, noise.uniform(RESIDUAL, n + a, 1, iteration)).item()
 
 
@@ -94,7 +94,7 @@ def answer(rows: Rows, row: int, noise: Noise, position: int) -> int:
 def judge(
     rows: Rows,
     tokens: Tensor,
-    laws: Tensor | Chosen | None,
+    draft_probs: Tensor | Chosen | None,
     noise: Noise,
     n: int,
     iteration: int,
@@ -107,21 +107,21 @@ def judge(
     store : whether the distributions will be needed; if not, a kernel does not write them
     """
     if rule is None and rows.host is not None:
-        verdict = HostVerdict(rows.host, tokens, laws, noise, n, iteration, seeded)
+        verdict = HostVerdict(rows.host, tokens, draft_probs, noise, n, iteration, seeded)
         rows.drafted.have(verdict.drafts)
-        return WindowState(rows, tokens, laws, noise, n, iteration, verdict, *checked(*verdict.settled))
-    size, laws = len(tokens), laws.dense() if isinstance(laws, Chosen) else laws
+        return WindowState(rows, tokens, draft_probs, noise, n, iteration, verdict, *checked(*verdict.settled))
+    size, draft_probs = len(tokens), draft_probs.dense() if isinstance(draft_probs, Chosen) else draft_probs
     if not is_fused(rows):
         tokens = tokens.to(rows.place[0])
-        verdict = verify(rows, tokens, laws, noise, n, iteration, seeded, rule)
+        verdict = verify(rows, tokens, draft_probs, noise, n, iteration, seeded, rule)
         a = leading(verdict.accepted)
-        token = correct(rows, laws, verdict.answers, a, size, noise, n, iteration)
-        return WindowState(rows, tokens, laws, noise, n, iteration, verdict, a, token)
-    verdict = fused(rows, tokens, laws, noise, list(range(n, n + size + 1)), iteration, seeded, store or rule is not None)
-    if rule is not None and laws is not None:
-        relaxed, ratios = rule(rows.p[:size], laws, tokens, noise.uniform(ACCEPT, n, size, iteration))
+        token = correct(rows, draft_probs, verdict.answers, a, size, noise, n, iteration)
+        return WindowState(rows, tokens, draft_probs, noise, n, iteration, verdict, a, token)
+    verdict = fused(rows, tokens, draft_probs, noise, list(range(n, n + size + 1)), iteration, seeded, store or rule is not None)
+    if rule is not None and draft_probs is not None:
+        relaxed, ratios = rule(rows.p[:size], draft_probs, tokens, noise.uniform(ACCEPT, n, size, iteration))
         verdict = replace(verdict, ratios=ratios, **({} if seeded else {"accepted": relaxed, "pair": None}))
-    return WindowState(rows, tokens, laws, noise, n, iteration, verdict, *settled(rows, verdict, seeded))
+    return WindowState(rows, tokens, draft_probs, noise, n, iteration, verdict, *settled(rows, verdict, seeded))
 
 
 def screen(rows: Rows, tokens: Tensor, criterion: Criterion, noise: Noise, n: int, iteration: int) -> WindowState:
@@ -148,8 +148,8 @@ def is_fused(rows: Rows) -> bool:
 
 
 def fused(
-    rows: Rows, tokens: Tensor, laws: Tensor | None, noise: Noise, positions: list[int], iteration: int, seeded: bool, store: bool = True,
-    criterion: Criterion | None = None,
+    rows: Rows, tokens: Tensor, draft_probs: Tensor | None, noise: Noise, positions: list[int], iteration: int, seeded: bool,
+    store: bool = True, criterion: Criterion | None = None,
 ) -> Verdict:  # fmt: skip
     """Verdicts and draws of rows at these positions, by the kernel. With `store` the rows have their distributions from then on.
 
@@ -157,7 +157,7 @@ def fused(
     """
     at = torch.tensor(positions)
     uniforms = noise.host_uniforms((ACCEPT, DRAW, RESIDUAL), at, iteration)
-    request = VerifyRequest(tokens, laws, uniforms, noise.base, at, seeded, store, criterion)
+    request = VerifyRequest(tokens, draft_probs, uniforms, noise.base, at, seeded, store, criterion)
     verdict = None if rows.launch is None else rows.launch.verdict(request)
     if verdict is None:
         sampling, allowed = rows.settings(len(positions))
@@ -194,9 +194,9 @@ def step_over(
     draft  : without distributions only if the seed is matched
     levels : False for windows, whose drafts do not stand on each other: the trace has no depth
     """
-    laws = draft.q if draft.tokens.shape[0] else torch.empty(0, sequence.vocabulary, dtype=noise.dtype, device=sequence.device)
+    draft_probs = draft.q if draft.tokens.shape[0] else torch.empty(0, sequence.vocabulary, dtype=noise.dtype, device=sequence.device)
     rows = sequence.forward(draft)
-    return committed(sequence, judge(rows, draft.tokens, laws, noise, sequence.length, iteration, seeded, rule, store), levels)
+    return committed(sequence, judge(rows, draft.tokens, draft_probs, noise, sequence.length, iteration, seeded, rule, store), levels)
 
 
 def committed(sequence: Sequence, window: WindowState, levels: bool = True) -> tuple[WindowState, Step]:
@@ -212,24 +212,24 @@ def step_of(window: WindowState, tokens: list[int], **more: Any) -> Step:
     nats, _, top, acceptance = window.verdict.recorded
     if acceptance is None:
         chance = chances(rows, window.tokens.to(rows.place[0]), window.ratios, k)
-        return describe(window.start, tokens, window.a, size, rows.law(0, k), chance, **more)
+        return describe(window.start, tokens, window.a, size, rows.probs(0, k), chance, **more)
     return describe(window.start, tokens, window.a, size, None, acceptance, nats, top, **more)
 
 
 def describe(
-    n: int, committed: list[int], a: int, drafted: int, laws: Tensor | None, chance: Values, entropies: Values | None = None,
+    n: int, committed: list[int], a: int, drafted: int, probs: Tensor | None, chance: Values, entropies: Values | None = None,
     top: Values | None = None, **more: Any,
 ) -> Step:  # fmt: skip
     """The Step of a pass that accepted `a` of `drafted` drafts in order and then drew one token.
 
-    laws   : [k, V], from position n on, at least one per committed token, or None if their entropies [k] are given
-    top    : the greatest probabilities [k], if no laws are given and they are known
+    probs  : [k, V], from position n on, at least one per committed token, or None if their entropies [k] are given
+    top    : the greatest probabilities [k], if no distributions are given and they are known
     chance : acceptance probabilities of the drafts in order, at least as many as were committed
     more   : other fields of the trace
     """
     k = len(committed)
-    nats = entropy(laws[:k]) if entropies is None else entropies[:k]
-    top = (None if top is None else top[:k]) if laws is None else laws[:k].amax(-1)
+    nats = entropy(probs[:k]) if entropies is None else entropies[:k]
+    top = (None if top is None else top[:k]) if probs is None else probs[:k].amax(-1)
     trace = Trace(([True] * a + [False])[:k], accept_probability=chance[: min(k, drafted)], entropy=nats, top=top, **more)
     return Step(committed, list(range(n, n + k)), drafted=drafted, trace=trace)
 
@@ -242,7 +242,7 @@ def levels_of(a: int, committed: list[int]) -> list[int]:
 def chances(rows: Rows, tokens: Tensor, ratios: Tensor | None, k: int) -> Tensor:
     """The acceptance probability of each of the first `k` drafts: its ratio cut at 1, or p if acceptance is equality."""
     k = min(k, len(tokens))
-    return probability_of(rows.law(0, k), tokens[:k]) if ratios is None else ratios[:k].clamp(max=1)
+    return probability_of(rows.probs(0, k), tokens[:k]) if ratios is None else ratios[:k].clamp(max=1)
 
 
 def shown(sequence: Sequence, tokens: Tensor | list[int]) -> dict[str, Any]:

@@ -40,45 +40,45 @@ def speculative_jacobi(
     knobs: Knobs,
     noise: Noise,
     refresh: Refresh,
-    needs_laws: bool = False,
+    needs_probs: bool = False,
     rule: Callable[[Knobs], Rule | None] = lambda knobs: None,
     exact: Callable[[Knobs], bool] = lambda knobs: True,
     filler: Initializer | None = None,
 ) -> Iterator[Step]:
     """The loop of SJD, SJD++ and GSD. State: the window's tokens and the distributions they were drawn from (None if not needed).
 
-    needs_laws : whether the refresh needs the distributions
+    needs_probs : whether the refresh needs the distributions
     rule       : the acceptance rule under given knobs; None: speculative sampling, which a GPU verifies in the pass
     exact      : whether the rule is exact under given knobs
     filler     : fills new slots; None: from neighbours, as `knobs.init` says
     """
     tokens = torch.empty(0, dtype=torch.int64, device=sequence.device)
-    no_laws = torch.empty(0, sequence.vocabulary, device=sequence.device, dtype=noise.dtype)
-    laws: Tensor | None = no_laws
+    no_probs = torch.empty(0, sequence.vocabulary, device=sequence.device, dtype=noise.dtype)
+    draft_probs: Tensor | None = no_probs
     iteration = 0
     with closing(filler or Initializer(sequence, noise)) as initializer:
         while not sequence.done:
             n, init = sequence.length, "sample left" if filler else knobs.init
             is_exact = exact(knobs)
             seeded = matches_seed(knobs, is_exact)
-            keep_laws = needs_laws or not seeded
-            if keep_laws and laws is None:  # the seed is no longer matched: drafts without distributions cannot be verified
-                tokens, laws = tokens[:0], no_laws
+            keep_probs = needs_probs or not seeded
+            if keep_probs and draft_probs is None:  # the seed is no longer matched: drafts without distributions cannot be verified
+                tokens, draft_probs = tokens[:0], no_probs
             size = min(knobs.window - 1, sequence.limit - n - 1)
             if tokens.shape[0] > size:  # the window has shrunk
-                tokens, laws = tokens[:size], laws[:size] if keep_laws else None
-            tokens, filled = initializer.fill(tokens, laws if keep_laws else None, size, init, iteration, seeded)
-            laws = filled if keep_laws else None
-            store = keep_laws or init.startswith("sample")
+                tokens, draft_probs = tokens[:size], draft_probs[:size] if keep_probs else None
+            tokens, filled = initializer.fill(tokens, draft_probs if keep_probs else None, size, init, iteration, seeded)
+            draft_probs = filled if keep_probs else None
+            store = keep_probs or init.startswith("sample")
             # eq. 2: the distributions of iteration j given the window of j - 1
-            window, step = step_over(sequence, Draft(tokens, q=laws), noise, iteration, seeded, rule(knobs), store, levels=False)
+            window, step = step_over(sequence, Draft(tokens, q=draft_probs), noise, iteration, seeded, rule(knobs), store, levels=False)
             initializer.saw(n, window.rows)
             step.draft_forwards, a = initializer.counted(), window.a
             if a < size:
-                tokens, laws = refresh(window, a + 1, knobs)
-                laws = window.rows.p[a + 1 :] if keep_laws and laws is None else laws
+                tokens, draft_probs = refresh(window, a + 1, knobs)
+                draft_probs = window.rows.p[a + 1 :] if keep_probs and draft_probs is None else draft_probs
             else:
-                tokens, laws = tokens[:0], laws[:0] if keep_laws else None
+                tokens, draft_probs = tokens[:0], draft_probs[:0] if keep_probs else None
             step.draft = shown(sequence, tokens)
             iteration += 1
             yield step
@@ -91,6 +91,6 @@ def coupled_maximal(window: WindowState, first: int, knobs: Knobs) -> tuple[Tens
         kept, drawn = window.accepted[first:], drawn[first:]
         return torch.cat([torch.where(kept, window.tokens[first:], drawn[:-1]), drawn[-1:]]), None
     p, start, iteration = window.rows.p[first:], window.start + first, window.iteration
-    left = torch.cat([residual(p[:-1], window.laws[first:]), p[-1:]])
+    left = torch.cat([residual(p[:-1], window.draft_probs[first:]), p[-1:]])
     drawn = draw(left, window.noise.uniform(RESIDUAL, start, len(p), iteration))
     return torch.cat([torch.where(window.accepted[first:], window.tokens[first:], drawn[:-1]), drawn[-1:]]), None

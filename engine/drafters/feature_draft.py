@@ -39,7 +39,7 @@ class FeatureGrowth(Protocol):
     """One run of a drafter. It owns a cache of the committed tokens, followed by the nodes that were grown since.
 
     The drafter handles both branches of a guidance pair itself, as the backbone does: the same tokens go into both, and it returns guided
-    logits. They are raw, that is without grammar, temperature and filters; `Sequence.law` makes a distribution of them.
+    logits. They are raw, that is without grammar, temperature and filters; `Sequence.probs_after` makes a distribution of them.
     """
 
     def root(self, hidden: Tensor, tokens: list[int]) -> Tensor:

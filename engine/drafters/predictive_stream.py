@@ -48,7 +48,7 @@ class Stream(Protocol):
         """Starts a run: from now on predictive rows of the sequence run with the adapter.
 
         Returns a function: the rows of a pass and the number of the first predictive one -> guided logits [R, V] of the predictive rows.
-        They are raw, that is without grammar, temperature and filters; `Sequence.law` makes distributions of them.
+        They are raw, that is without grammar, temperature and filters; `Sequence.probs_after` makes distributions of them.
         """
         ...
 

@@ -172,7 +172,7 @@ _UNEVEN = {"rows": 5, "columns": 1, "guidance": 4.0, "uneven": True}
 
 
 def _case(name: str, mutants: tuple[str, ...], **knobs: float | str) -> Case:
-    return Case(f"ADT-EXACT {name}", "same law", _TINY | knobs, _STRIP, mutants)
+    return Case(f"ADT-EXACT {name}", "same distribution", _TINY | knobs, _STRIP, mutants)
 
 
 METHOD = Method(
@@ -204,7 +204,7 @@ METHOD = Method(
         _case("base", ("tree: parents missing",), base_depth=2, base_width=2, children="deterministic"),
         _case("throughput", ("tree: residual is p",), controller="throughput", children="sampled"),
         Case(
-            "ADT-EXACT few nodes", "same law", _FEW | {"children": "sampled"}, _UNEVEN,
+            "ADT-EXACT few nodes", "same distribution", _FEW | {"children": "sampled"}, _UNEVEN,
             mutants=("tree: a level pays by the sum of its nodes",),
         ),
         Case("SEED-EXACT", "same tokens", _TINY | {"verify": "match seed", "tree_init": "above"}, mutants=("iteration in the noise",)),

@@ -40,5 +40,5 @@ METHOD = Method(
     baseline=True,
     drafts_past_end=False,  # it drafts nothing
     candidates=lambda backbone: [(PLAIN, {})],
-    cases=(Case("AR-CAL", "same law", toy={"top_p": 0.8, "temperature": 1.5}, mutants=("temperature after top-p",)),),
+    cases=(Case("AR-CAL", "same distribution", toy={"top_p": 0.8, "temperature": 1.5}, mutants=("temperature after top-p",)),),
 )

@@ -78,12 +78,12 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         raise NotSupported("refresh=coupled needs a causal drafter, and this one is bidirectional. Set refresh=redraw.")
     read = drafter.start(sequence)
     tokens = torch.empty(0, dtype=torch.int64, device=sequence.device)
-    laws = torch.empty(0, sequence.vocabulary, dtype=noise.dtype, device=sequence.device)
+    draft_probs = torch.empty(0, sequence.vocabulary, dtype=noise.dtype, device=sequence.device)
     meter, iteration = Meter(), 0
     while not sequence.done:
         seeded = policy.matches_seed(knobs, is_unrelaxed(knobs))
         n = sequence.length
-        tokens, laws = tokens[: knobs.horizon], laws[: knobs.horizon]
+        tokens, draft_probs = tokens[: knobs.horizon], draft_probs[: knobs.horizon]
         m = len(tokens)
         drafts = knobs.mode == "joint" or m == 0
         ahead = max(0, min(knobs.horizon, sequence.limit - n - 2)) if drafts else 0
@@ -91,17 +91,17 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         control = rows.first(m + 1)
         rule = rule_of(knobs)
         u = noise.uniform(ACCEPT, n, m, iteration)
-        accepted, levels, least = energy_scan(control.p[:m], laws, tokens, u, *rule)  # line 6
+        accepted, levels, least = energy_scan(control.p[:m], draft_probs, tokens, u, *rule)  # line 6
         if not is_unrelaxed(knobs):
             meter.begin(knobs, noise, n, iteration, always=True)
-            relaxed = after_energy(control.p[:m], laws, tokens, levels, *rule)
+            relaxed = after_energy(control.p[:m], draft_probs, tokens, levels, *rule)
             away = deviation(control.p[:m], relaxed).tolist()
-            exact, _ = ratio(control.p[:m], laws, tokens, u)
+            exact, _ = ratio(control.p[:m], draft_probs, tokens, u)
             decided = meter.decide(accepted, exact, away.__getitem__, coins(noise, n, m, iteration))
             accepted, _ = chain_verdicts(*decided, accepted)
         answers = draw_gumbel(control.scores, noise.gumbel(n, m + 1)) if seeded else None
         a = leading(matches(tokens, answers[:m]) if seeded else accepted)
-        token = correct(control, laws, answers, a, m, noise, n, iteration)  # line 12, with the rejected draft's own q
+        token = correct(control, draft_probs, answers, a, m, noise, n, iteration)  # line 12, with the rejected draft's own q
         committed = sequence.commit(list(range(a)), token)
         step = _step(control, a, m, n, committed, levels, least, knobs)
         if not is_unrelaxed(knobs):
@@ -109,7 +109,9 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
             step.trace = replace(step.trace, deviation=meter.trace())
         iteration += 1
         if not sequence.done:
-            tokens, laws = refill(read(rows, m + 1)[a:], tokens[a + 1 :], laws[a + 1 :], sequence, knobs, noise, iteration, seeded)
+            tokens, draft_probs = refill(
+                read(rows, m + 1)[a:], tokens[a + 1 :], draft_probs[a + 1 :], sequence, knobs, noise, iteration, seeded
+            )
             step.draft = shown(sequence, tokens)
         yield step
 
@@ -157,31 +159,31 @@ def shape_of(m: int, ahead: int, causal: bool) -> tuple[Tensor, Tensor, Tensor, 
 
 
 def refill(
-    logits: Tensor, tokens: Tensor, laws: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int, seeded: bool
+    logits: Tensor, tokens: Tensor, draft_probs: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int, seeded: bool
 ) -> tuple[Tensor, Tensor]:
     """The next drafts int64 [k] and their distributions [k, V]: unreached drafts, kept or redrawn, then new ones.
 
-    logits : [k, V], guided, of the positions after the committed tokens; tokens [j], laws [j, V] : the drafts not reached, j <= k.
+    logits : [k, V], guided, of the positions after the committed tokens; tokens [j], draft_probs [j, V] : the drafts not reached, j <= k.
     """
     n, count = sequence.length, len(logits)
     kept = min(count, len(tokens)) if knobs.mode == "joint" and knobs.refresh == "carry" else 0
     coupled = seeded or (knobs.mode == "joint" and knobs.refresh == "coupled")
     u = noise.uniform(DRAFTER, n, count, iteration)
     found: list[int] = tokens[:kept].tolist()
-    new = [laws[:kept]] if kept else []  # lemma b: a draft kept regardless of its value has the distribution it was drawn from
+    new = [draft_probs[:kept]] if kept else []  # lemma b: a draft kept regardless of its value has the distribution it was drawn from
     # a distribution depends on earlier drafts through the grammar state, which these predict
     guess = [] if sequence.state(found) is None else best_of(logits).tolist()
     while (start := len(found)) < count:
         paths = [found + guess[start:j] for j in range(start, count)]
-        law = sequence.law(logits[start:], *paths)
-        some = draw_gumbel(law.log(), noise.gumbel(n + start, len(law))) if coupled else draw(law, u[start:])
+        probs = sequence.probs_after(logits[start:], *paths)
+        some = draw_gumbel(probs.log(), noise.gumbel(n + start, len(probs))) if coupled else draw(probs, u[start:])
         for token, path in zip(some.tolist(), paths, strict=True):
             if guess and found != path and sequence.state(found) != sequence.state(path):
                 break  # the remaining distributions need another state
             found.append(token)
-        new.append(law[: len(found) - start])
+        new.append(probs[: len(found) - start])
     drafts = torch.tensor(found, dtype=torch.int64, device=sequence.device)
-    return drafts, new[0] if len(new) == 1 else torch.cat([laws[:0], *new])
+    return drafts, new[0] if len(new) == 1 else torch.cat([draft_probs[:0], *new])
 
 
 def _step(rows: Rows, a: int, m: int, n: int, committed: list[int], levels: Tensor, least: Tensor, knobs: Knobs) -> Step:
@@ -240,27 +242,27 @@ METHOD = Method(
     common=_SMALL,
     cases=(
         Case(
-            "CR-EXACT carry", "same law", _SMALL | {"refresh": "carry"}, _LINE,
-            mutants=("stream: literal rule", "stream: residual of a fresh law", "stream: new drafts verified at once",
-                     "stream: new law of a carried draft"),
+            "CR-EXACT carry", "same distribution", _SMALL | {"refresh": "carry"}, _LINE,
+            mutants=("stream: literal rule", "stream: residual of a fresh distribution", "stream: new drafts verified at once",
+                     "stream: new distribution of a carried draft"),
         ),
         Case(
-            "CR-EXACT both ways", "same law", _SMALL | {"refresh": "redraw"}, _LINE | {"bidirectional": True},
+            "CR-EXACT both ways", "same distribution", _SMALL | {"refresh": "redraw"}, _LINE | {"bidirectional": True},
             mutants=("residual is p",),
         ),
         Case(
-            "CR-EXACT mask", "same law", _SMALL | {"refresh": "redraw", "mask": "both ways"}, _LINE, mutants=("residual is p",),
+            "CR-EXACT mask", "same distribution", _SMALL | {"refresh": "redraw", "mask": "both ways"}, _LINE, mutants=("residual is p",),
         ),
-        Case("CR-EXACT coupled", "same law", _SMALL | {"refresh": "coupled"}, _LINE, mutants=("residual is p",)),
-        Case("CR-EXACT grammar", "same law", _SMALL | {"refresh": "coupled"}, _LINE | {"grammar": True}, mutants=("residual is p",)),
-        Case("CR-EXACT sequential", "same law", _SMALL | {"mode": "sequential"}, _FOUR, mutants=("residual is p",)),
+        Case("CR-EXACT coupled", "same distribution", _SMALL | {"refresh": "coupled"}, _LINE, mutants=("residual is p",)),
+        Case("CR-EXACT grammar", "same distribution", _SMALL | {"refresh": "coupled"}, _LINE | {"grammar": True}, ("residual is p",)),
+        Case("CR-EXACT sequential", "same distribution", _SMALL | {"mode": "sequential"}, _FOUR, mutants=("residual is p",)),
         Case(
             "CR-LAW", "closed form", {"horizon": 2, "refresh": "carry", "energy_tolerance": 1.0}, _FOUR,
-            mutants=("stream: tolerance from zero",), law="energy tolerance",
+            mutants=("stream: tolerance from zero",), closed_form="energy tolerance",
         ),
         Case(
             "BUDGET", "closed form", {"horizon": 2, "refresh": "carry", "energy_tolerance": 2.0, "allowed_deviation": 0.05}, _FOUR,
-            mutants=("budget: ignored",), law="energy tolerance",
+            mutants=("budget: ignored",), closed_form="energy tolerance",
         ),
         Case("LITERAL", "not exact", _SMALL | {"refresh": "carry", "rule": "paper"}, _LINE),
         Case("SEED-EXACT", "same tokens", _SMALL | {"verify": "match seed"}, mutants=("iteration in the noise",)),

@@ -67,15 +67,15 @@ METHOD = Method(
     candidates=lambda backbone: [("eagle", {"nodes": nodes}) for nodes in (4, 12)],
     cases=(
         Case(
-            "TREE-EXACT deterministic", "same law", _SMALL | {"children": "deterministic"}, _SQUARE,
+            "TREE-EXACT deterministic", "same distribution", _SMALL | {"children": "deterministic"}, _SQUARE,
             mutants=("tree: parents missing", "keep one row more"),
         ),
         Case(
-            "TREE-EXACT sampled", "same law", _SMALL | {"children": "sampled"}, _SQUARE,
-            mutants=("tree: drawn nodes ranked by their tokens", "tree: siblings' laws not conditional", "tree: residual is p"),
+            "TREE-EXACT sampled", "same distribution", _SMALL | {"children": "sampled"}, _SQUARE,
+            mutants=("tree: drawn nodes ranked by their tokens", "tree: siblings' distributions not conditional", "tree: residual is p"),
         ),
         Case(
-            "TREE-EXACT auto", "same law", _SMALL | {"children": "auto"}, _FOUR,
+            "TREE-EXACT auto", "same distribution", _SMALL | {"children": "auto"}, _FOUR,
             mutants=("tree: chosen as if drawn", "tree: residual is p"),
         ),
         Case("TREE-T0", "same tokens", _SMALL, {"temperature": 0.0}, mutants=("tree: row of the parent",)),

@@ -122,7 +122,7 @@ class Grouped:
         return self._of_groups(p, q, members, chosen)
 
     def _of_groups(self, p: Tensor, q: Tensor, members: Tensor, chosen: Tensor) -> Tensor:
-        above, below = (law.expand(len(members), -1).gather(1, members) for law in (p, q))
+        above, below = (probs.expand(len(members), -1).gather(1, members) for probs in (p, q))
         return grouped(above, below, chosen)
 
     def apart(self, p: Tensor, q: Tensor) -> float:
@@ -170,8 +170,10 @@ METHOD = Method(
     needs=frozenset({"codebook"}),
     common={"window": 4, "half_width": 0},
     cases=(
-        Case("GSD-0", "same law", {"window": 3, "half_width": 0}, _LINE, ("residual is p",)),
-        Case("GSD-LAW", "closed form", _GROUPS, _LINE, ("gsd: one rank higher", "gsd: the law of the draft alone"), "grouped window"),
+        Case("GSD-0", "same distribution", {"window": 3, "half_width": 0}, _LINE, ("residual is p",)),
+        Case(
+            "GSD-LAW", "closed form", _GROUPS, _LINE, ("gsd: one rank higher", "gsd: the distribution of the draft alone"), "grouped window"
+        ),
         Case("BUDGET", "closed form", _GROUPS | {"allowed_deviation": 0.01}, _LINE, ("budget: ignored",), "grouped window"),
     ),
 )

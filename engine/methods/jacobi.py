@@ -49,7 +49,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
             a = leading(same)  # eq. 1: x_i = answer_i for the whole prefix
             committed = sequence.commit(list(range(a)), answered[a])
             k = len(committed)
-            step = describe(n, committed, a, size, rows.law(0, k), chances(rows, tokens, None, k))
+            step = describe(n, committed, a, size, rows.probs(0, k), chances(rows, tokens, None, k))
             step.draft_forwards = initializer.counted()
             step.draft = {"tokens": answered[a + 1 :], "positions": list(range(n + a + 1, n + size + 1)), "status": "draft"}
             tokens = answers[a + 1 :]  # computed after the old drafts: drafts again
@@ -70,7 +70,7 @@ METHOD = Method(
     baseline=True,
     cases=(
         Case("JAC-GREEDY", "same tokens", {"window": 4, "init": "random"}, {"temperature": 0.0}, ("commit one answer more",)),
-        Case("JAC-SAMPLE", "same law", {"window": 4, "init": "random"}, mutants=("commit one answer more",)),
+        Case("JAC-SAMPLE", "same distribution", {"window": 4, "init": "random"}, mutants=("commit one answer more",)),
         Case("SEED-EXACT", "same tokens", {"window": 4, "verify": "match seed"}, mutants=("iteration in the noise",)),
     ),
 )

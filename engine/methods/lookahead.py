@@ -127,7 +127,12 @@ METHOD = Method(
     common=_SMALL,
     baseline=True,
     cases=(
-        Case("LOOKAHEAD-EXACT", "same law", _SMALL, mutants=("lookahead: first node unverified", "lookahead: rows of the other branch")),
+        Case(
+            "LOOKAHEAD-EXACT",
+            "same distribution",
+            _SMALL,
+            mutants=("lookahead: first node unverified", "lookahead: rows of the other branch"),
+        ),
         Case("LOOKAHEAD-T0", "same tokens", _SMALL, {"temperature": 0.0}, ("lookahead: rows of the other branch",)),
         Case("SEED-EXACT", "same tokens", _SMALL | {"verify": "match seed"}, mutants=("iteration in the noise",)),
     ),

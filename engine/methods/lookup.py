@@ -84,7 +84,7 @@ METHOD = Method(
     baseline=True,
     drafts_past_end=False,  # nothing followed an end
     cases=(
-        Case("PLD-EXACT", "same law", {"drafted": 3}, mutants=("lookup: first draft unverified",)),
+        Case("PLD-EXACT", "same distribution", {"drafted": 3}, mutants=("lookup: first draft unverified",)),
         Case("SEED-EXACT", "same tokens", {"verify": "match seed"}, mutants=("iteration in the noise",)),
     ),
 )

@@ -44,26 +44,26 @@ class Heads:
 class Ahead:
     """One run. A node's distribution depends on its level alone.
 
-    laws : [REACH, V], the heads' guided logits of the tokens after the newest one; levels : of every node that was grown since `root`
+    probs : [REACH, V], the heads' guided logits of the tokens after the newest one; levels : of every node that was grown since `root`
     """
 
     def __init__(self, sequence: Sequence, guess: SpatialGuess):
         self.sequence, self.guess = sequence, guess
-        self.laws, self.levels = torch.empty(0), []
+        self.logits, self.levels = torch.empty(0), []
 
     def root(self, hidden: Tensor, tokens: list[int]) -> Tensor:
         """Shows the states [branches, k, H] that predicted the newest tokens to the heads. Returns the first head's logits [V]."""
         n = self.sequence.length
         self.guess.saw_states(n - len(tokens), hidden)
         none = torch.empty(0, dtype=torch.int64, device=hidden.device)
-        self.laws, self.levels = self.guess.guess(range(n, n + REACH), none, columns=False), []
-        return self.laws[0]
+        self.logits, self.levels = self.guess.guess(range(n, n + REACH), none, columns=False), []
+        return self.logits[0]
 
     def expand(self, parents: list[int], tokens: list[int]) -> Tensor:
         """Grows nodes after earlier ones, -1: the root. Returns the logits [k, V] of the tokens after them, whatever the nodes are."""
         grown = [1 + (0 if parent < 0 else self.levels[parent]) for parent in parents]
         self.levels += grown
-        return self.laws[grown]
+        return self.logits[grown]
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: SpatialDrafter) -> Iterator[Step]:
@@ -89,12 +89,12 @@ METHOD = Method(
     baseline=True,
     cases=(
         Case(
-            "TREE-EXACT deterministic", "same law", {"depth": 2, "width": 3, "nodes": 12, "children": "deterministic"}, _SQUARE,
+            "TREE-EXACT deterministic", "same distribution", {"depth": 2, "width": 3, "nodes": 12, "children": "deterministic"}, _SQUARE,
             mutants=("tree: parents missing",),
         ),
         Case(
-            "TREE-EXACT sampled", "same law", _SMALL | {"children": "sampled"}, _SQUARE,
-            mutants=("tree: siblings' laws not conditional", "tree: residual is p"),
+            "TREE-EXACT sampled", "same distribution", _SMALL | {"children": "sampled"}, _SQUARE,
+            mutants=("tree: siblings' distributions not conditional", "tree: residual is p"),
         ),
         Case("TREE-T0", "same tokens", _SMALL, {"temperature": 0.0}, mutants=("tree: row of the parent",)),
         Case("SEED-EXACT", "same tokens", _SMALL | {"verify": "match seed"}, mutants=("iteration in the noise",)),

@@ -120,7 +120,7 @@ def _blocks(sequence: Sequence, coarser: Coarser, knobs: Knobs, noise: Noise) ->
         stop = min(coarse.rows, first + int(knobs.block_rows))
         passes = coarser.passes
         drafted = coarser.draft(stop, iteration, knobs.draft_window)  # step 1: y ~ M_q
-        proposed = coarser.laws(first, stop).argmax(-1)  # step 2: x = U_r(y)
+        proposed = coarser.probs(first, stop).argmax(-1)  # step 2: x = U_r(y)
         top, bottom = fine_rows(coarse, fine, first, stop)
         start, count = top * fine.columns, (bottom - top) * fine.columns
         nodes = torch.cat([torch.tensor(behind, dtype=torch.int64, device=sequence.device), proposed])
@@ -148,7 +148,7 @@ def _blocks(sequence: Sequence, coarser: Coarser, knobs: Knobs, noise: Noise) ->
 
 def _judge(rows: Rows, at: int, proposed: Tensor, start: int, columns: int, codebook: Tensor, knobs: Knobs) -> DraftedRows:
     """Equations 5 and 9: a draft stays if the pooled probability of its neighbourhood is above τ and no draft within l is refused."""
-    p = rows.law(at, at + len(proposed))
+    p = rows.probs(at, at + len(proposed))
     share = min(len(codebook) - 1, max(1, round(knobs.neighbour_share * len(codebook))))
     near = neighbours(codebook.to(p.device), share, knobs.distance, proposed)
     mass = pooled_mass(p, proposed, near, torch.full_like(p[:, 0], knobs.added_mass)).clamp(max=1)
@@ -184,7 +184,7 @@ Repaired = tuple[list[int], dict[int, tuple[int, float]]]  # positions committed
 def _draw(rows: Rows, row: int, position: int, noise: Noise) -> tuple[int, float]:
     """A token drawn from a row's distribution with its position's noise, and the entropy of the distribution."""
     token = draw_gumbel(rows.scores[row : row + 1], noise.gumbel(position, 1)).item()
-    return token, entropy(rows.law(row, row + 1)).item()
+    return token, entropy(rows.probs(row, row + 1)).item()
 
 
 def _in_order(sequence: Sequence, rows: Rows, at: int, block: DraftedRows, behind: list[int], noise: Noise) -> Iterator[Repaired]:

@@ -32,7 +32,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
 
 def _case(init: str, *mutants: str) -> Case:
     """A case whose window is shorter than the sequence: only then are slots initialised after the first pass."""
-    return Case(f"SJD-EXACT {init}", "same law", {"window": 3, "init": init}, mutants=mutants)
+    return Case(f"SJD-EXACT {init}", "same distribution", {"window": 3, "init": init}, mutants=mutants)
 
 
 METHOD = Method(
@@ -49,7 +49,7 @@ METHOD = Method(
         _case("random", "one-hot ratio for a uniform draw", "residual is p"),
         _case("repeat left", "residual is p"),
         _case("repeat above", "inverted ratio"),
-        _case("sample left", "stale law after refinement"),
+        _case("sample left", "stale distribution after refinement"),
         _case("sample above", "residual is p"),
         _case("up-sampled", "one-hot ratio for a uniform draw"),
         Case("SEED-EXACT", "same tokens", {"window": 6, "verify": "match seed"}, mutants=("iteration in the noise",)),

@@ -42,7 +42,7 @@ def reuse_published(window: WindowState, first: int, knobs: Knobs) -> tuple[Tens
 def reuse_mixture(window: WindowState, first: int, knobs: Knobs) -> tuple[Tensor, Tensor]:
     """The same tokens with their true distribution: q on the kept values, plus p times the mass that is redrawn (lemma c)."""
     tokens, _ = reuse_published(window, first, knobs)
-    p, q = window.rows.p[first:], window.laws[first:]
+    p, q = window.rows.p[first:], window.draft_probs[first:]
     kept = torch.where(p[:-1] > knobs.reuse_ratio * q, q, 0.0)
     mixed = kept + (1 - kept.sum(-1, keepdim=True)) * p[:-1]
     return tokens, torch.cat([mixed, p[-1:]])
@@ -50,7 +50,7 @@ def reuse_mixture(window: WindowState, first: int, knobs: Knobs) -> tuple[Tensor
 
 def initialise(window: WindowState, first: int, knobs: Knobs) -> tuple[Tensor, Tensor | None]:
     """No refinement (figure 12): nothing is kept, so that the next pass verifies tokens drawn like those of empty slots."""
-    return window.tokens[:0], None if window.laws is None else window.laws[:0]
+    return window.tokens[:0], None if window.draft_probs is None else window.draft_probs[:0]
 
 
 REFRESHES: dict[str, Refresh] = {
@@ -81,17 +81,17 @@ REUSE_RATIO = Knob(
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
     """Yields one Step per pass."""
     name = "coupled gumbel" if matches_seed(knobs, exact=True) and knobs.refresh == "redraw" else knobs.refresh
-    needs_laws = name.startswith("reuse") or name == "coupled maximal"
+    needs_probs = name.startswith("reuse") or name == "coupled maximal"
     neighbours.check_start(knobs)
-    if needs_laws and not neighbours.exact(knobs):
+    if needs_probs and not neighbours.exact(knobs):
         raise BadKnob(f"relax={knobs.relax} does not work with refresh={knobs.refresh}. Set refresh=coupled gumbel, or redraw.")
 
     def refresh(window: WindowState, first: int, knobs: Knobs) -> tuple[Tensor, Tensor | None]:
         """The chosen refresh; coupled gumbel instead of one that needs exact verdicts while a rule is relaxed."""
-        return REFRESHES["coupled gumbel" if needs_laws and not neighbours.exact(knobs) else name](window, first, knobs)
+        return REFRESHES["coupled gumbel" if needs_probs and not neighbours.exact(knobs) else name](window, first, knobs)
 
     relaxed = neighbours.RelaxedWindow(sequence, knobs, noise)
-    for step in speculative_jacobi(sequence, knobs, noise, refresh, needs_laws, relaxed.rule, neighbours.exact):
+    for step in speculative_jacobi(sequence, knobs, noise, refresh, needs_probs, relaxed.rule, neighbours.exact):
         if not neighbours.exact(knobs):
             relaxed.relaxed.meter.commit(len(step.tokens))
             step.trace = replace(step.trace, deviation=relaxed.relaxed.meter.trace())
@@ -114,7 +114,7 @@ def why(knobs: Knobs) -> str:
     return "Exact: kept drafts carry their true distribution and are verified against it."
 
 
-def _case(refresh: str, *mutants: str, claim: str = "same law", name: str = "MC-EXACT") -> Case:
+def _case(refresh: str, *mutants: str, claim: str = "same distribution", name: str = "MC-EXACT") -> Case:
     label = name if name == "published" else f"{name} {refresh}"
     return Case(label, claim, {"window": 6, "init": "random", "refresh": refresh}, mutants=mutants)
 
@@ -146,15 +146,15 @@ METHOD = Method(
     candidates=lambda backbone: [("sjdpp", {"window": window}) for window in (WINDOWS if "raster" in backbone.capabilities else SHORT)],
     unmeasured="sjdpp",
     cases=(
-        _case("reuse mixture", "published law", "law of the first draw", name="SJDPP-MIX"),
+        _case("reuse mixture", "published distribution", "distribution of the first draw", name="SJDPP-MIX"),
         _case("coupled maximal", "noise without the iteration", "residual is p"),
-        _case("coupled gumbel", "stale law after refinement", "residual is p"),
-        _case("redraw", "stale law after refinement"),
-        _case("initialise", "old drafts with initial laws"),
+        _case("coupled gumbel", "stale distribution after refinement", "residual is p"),
+        _case("redraw", "stale distribution after refinement"),
+        _case("initialise", "old drafts with initial distributions"),
         _case("reuse published", claim="not exact", name="published"),
         Case(
             "MULTI-SCALE",
-            "same law",
+            "same distribution",
             {"window": 6, "init": "up-sampled"},
             {"rows": 3, "columns": 2},
             mutants=("one-hot ratio for a uniform draw",),

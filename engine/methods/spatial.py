@@ -73,15 +73,15 @@ def published(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: SpatialDr
         n = sequence.length
         stop = min(n + knobs.depth, columns) if n < columns else columns * (n // columns + 1)
         slots, none = range(n, stop), torch.empty(0, dtype=torch.int64, device=sequence.device)
-        laws = foreseen(heads, sequence, slots, none, knobs.foresee).to(noise.dtype) if slots else rows.p[:0]
-        tokens = draw(laws, noise.uniform(INITIAL, n, len(slots), iteration)) if slots else none
+        draft_probs = foreseen(heads, sequence, slots, none, knobs.foresee).to(noise.dtype) if slots else rows.p[:0]
+        tokens = draw(draft_probs, noise.uniform(INITIAL, n, len(slots), iteration)) if slots else none
         rounds = min(1, knobs.rounds) if n < columns else knobs.rounds
         stayed = torch.ones(len(slots), dtype=torch.bool, device=sequence.device)
         for _ in range(rounds if slots else 0):
-            rows = sequence.forward(Draft(tokens, q=laws))
-            tokens, laws, stayed = corrected(rows.p[:-1], laws, tokens, noise, n, iteration)
+            rows = sequence.forward(Draft(tokens, q=draft_probs))
+            tokens, draft_probs, stayed = corrected(rows.p[:-1], draft_probs, tokens, noise, n, iteration)
             iteration += 1
-        rows = sequence.forward(Draft(tokens, q=laws))
+        rows = sequence.forward(Draft(tokens, q=draft_probs))
         heads.saw(n, rows)
         yield _final(sequence, rows, stayed.tolist(), noise, 1 + (rounds if slots else 0))
         iteration += 1
@@ -152,15 +152,15 @@ METHOD = Method(
     ),
     candidates=lambda backbone: [("spatial", {"window": window}) for window in (4, 8, 16)],
     cases=(
-        Case("SSD-EXACT coupled gumbel", "same law", {"window": 3}, mutants=("spatial: law of one direction", "residual is p")),
+        Case("SSD-EXACT coupled gumbel", "same distribution", {"window": 3}, mutants=("spatial: q of one direction", "residual is p")),
         Case(
-            "SSD-EXACT coupled maximal", "same law", _SMALL | {"refresh": "coupled maximal"}, {"rows": 3, "columns": 2},
+            "SSD-EXACT coupled maximal", "same distribution", _SMALL | {"refresh": "coupled maximal"}, {"rows": 3, "columns": 2},
             mutants=("noise without the iteration",),
         ),
-        Case("SSD-EXACT redraw", "same law", {"window": 3, "refresh": "redraw", "foresee": "columns"}, mutants=("residual is p",)),
-        Case("SSD-EXACT rows", "same law", {"window": 3, "foresee": "rows"}, mutants=("spatial: said to be uniform",)),
+        Case("SSD-EXACT redraw", "same distribution", {"window": 3, "refresh": "redraw", "foresee": "columns"}, mutants=("residual is p",)),
+        Case("SSD-EXACT rows", "same distribution", {"window": 3, "foresee": "rows"}, mutants=("spatial: said to be uniform",)),
         Case("SEED-EXACT", "same tokens", _SMALL | {"verify": "match seed"}, mutants=("iteration in the noise",)),
-        Case("SSD-ROUNDS", "same law", _ROWS | {"rounds": 3}, mutants=("spatial: residual is p", "spatial: law of the first guess")),
+        Case("SSD-ROUNDS", "same distribution", _ROWS | {"rounds": 3}, mutants=("spatial: residual is p", "spatial: q of the first guess")),
         *(
             Case(
                 f"SSD-LAW {rounds}", "closed form", _ROWS | {"rounds": rounds, "foresee": "columns"}, {},

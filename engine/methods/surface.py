@@ -74,8 +74,8 @@ METHOD = Method(
     drafters=("mesh_heads",),
     candidates=candidates,
     cases=(
-        Case("SURFACE-EXACT", "same law", _ALONE, _TOY, ("surface: first draft unverified",)),
-        Case("SURFACE-EXACT heads", "same law", {}, _TOY, ("surface: first draft unverified",)),
+        Case("SURFACE-EXACT", "same distribution", _ALONE, _TOY, ("surface: first draft unverified",)),
+        Case("SURFACE-EXACT heads", "same distribution", {}, _TOY, ("surface: first draft unverified",)),
         Case("SEED-EXACT", "same tokens", {"verify": "match seed"}, _TOY, ("iteration in the noise",)),
     ),
 )

@@ -105,7 +105,7 @@ def replacement(rows: Rows, a: int, noise: Noise, n: int) -> int:
 
 def judged(rows: Rows, size: int, is_raw: bool) -> Tensor:
     """The distributions [size, V] that a rule uses: softmax of the raw logits (eq. 3), or those that tokens are sampled from."""
-    return torch.softmax(rows.logits[0, :size].float(), -1) if is_raw else rows.law(0, size)
+    return torch.softmax(rows.logits[0, :size].float(), -1) if is_raw else rows.probs(0, size)
 
 
 def accepted(rows: Rows, tokens: Tensor, knobs: Knobs, noise: Noise, n: int, iteration: int) -> WindowState:
@@ -125,27 +125,27 @@ def within_budget(rows: Rows, draft: Draft, knobs: Knobs, meter: Meter, noise: N
     """The verdicts on a draft by the rule as far as the budget allows, else by speculative sampling; each with its own replacement."""
     size = len(draft.tokens)
     tokens, p = draft.tokens.to(rows.place[0]), rows.p
-    laws = p[:0] if not size else draft.laws()
+    draft_probs = p[:0] if not size else draft.probs()
     accepts, limit = RULES[knobs.accept]
     least, seen = torch.tensor(float(knobs.values[limit]), dtype=torch.float64), judged(rows, size, knobs.judge == "raw")
     lenient = accepts(seen, tokens, least)
-    strict, ratios = ratio(p[:size], laws, tokens, noise.uniform(ACCEPT, n, size, iteration))
-    by, a = meter.decide(lenient, strict, lambda i: apart(p[i], laws[i], seen[i], accepts, least), coins(noise, n, size, iteration))
+    strict, ratios = ratio(p[:size], draft_probs, tokens, noise.uniform(ACCEPT, n, size, iteration))
+    by, a = meter.decide(lenient, strict, lambda i: apart(p[i], draft_probs[i], seen[i], accepts, least), coins(noise, n, size, iteration))
     verdicts, relaxed = chain_verdicts(by, a, lenient)
     if a < len(by) and not by[a]:
-        token = correct(rows, laws, None, a, size, noise, n, iteration)
+        token = correct(rows, draft_probs, None, a, size, noise, n, iteration)
     else:
         token = replacement(rows, a, noise, n)
     verdict = Verdict(verdicts, torch.where(relaxed, lenient.to(ratios), ratios))
-    return WindowState(rows, tokens, laws, noise, n, iteration, verdict, a, token)
+    return WindowState(rows, tokens, draft_probs, noise, n, iteration, verdict, a, token)
 
 
 def apart(p: Tensor, q: Tensor, seen: Tensor, accepts: Callable[[Tensor, Tensor, Tensor], Tensor], least: Tensor) -> float:
     """The deviation from p [V] if a draft from q [V] is accepted by its place in `seen` [V], else replaced by a draw from p."""
     drawn = q.nonzero().flatten()
     kept = accepts(seen.expand(len(drawn), -1), drawn, least).to(q) * q[drawn]
-    law = (1 - kept.sum()) * p.to(q)
-    return deviation(p, law.index_add(0, drawn, kept)).item()
+    probs = (1 - kept.sum()) * p.to(q)
+    return deviation(p, probs.index_add(0, drawn, kept)).item()
 
 
 def likely(p: Tensor, tokens: Tensor, floor: Tensor) -> Tensor:
@@ -208,11 +208,11 @@ METHOD = Method(
     candidates=candidates,
     unmeasured="xspecmesh_exact",
     cases=(
-        Case("HEADS-EXACT independent", "same law", _EXACT, mutants=("residual is p", "heads: one-hot law")),
-        Case("HEADS-EXACT most probable", "same law", _EXACT | {"drafts": "most probable"}, mutants=("residual is p",)),
-        Case("HEADS-EXACT tree", "same law", _EXACT | {"drafts": "tree", "tree_top": 2}, mutants=("heads: full law",)),
-        Case("HEADS-EXACT tree pruned", "same law", _EXACT | {"drafts": "tree pruned", "tree_top": 2}, mutants=("residual is p",)),
-        Case("GRAMMAR", "same law", _EXACT, {"grammar": True}, mutants=("grammar of the prefix for every row",)),
+        Case("HEADS-EXACT independent", "same distribution", _EXACT, mutants=("residual is p", "heads: one-hot distribution")),
+        Case("HEADS-EXACT most probable", "same distribution", _EXACT | {"drafts": "most probable"}, mutants=("residual is p",)),
+        Case("HEADS-EXACT tree", "same distribution", _EXACT | {"drafts": "tree", "tree_top": 2}, mutants=("heads: full distribution",)),
+        Case("HEADS-EXACT tree pruned", "same distribution", _EXACT | {"drafts": "tree pruned", "tree_top": 2}, mutants=("residual is p",)),
+        Case("GRAMMAR", "same distribution", _EXACT, {"grammar": True}, mutants=("grammar of the prefix for every row",)),
         Case("SEED-EXACT", "same tokens", _EXACT | {"verify": "match seed"}, mutants=("iteration in the noise",)),
         *(
             Case(

@@ -55,8 +55,8 @@ def carry(window: WindowState, first: int, knobs: Knobs) -> tuple[Tensor, Tensor
     """Keeps all drafts with the distributions they were drawn from (lemma b); only the token of the last row is new."""
     last = len(window.tokens)
     new, _ = coupled_gumbel(window, last, knobs)
-    laws = None if window.laws is None else torch.cat([window.laws[first:], window.rows.p[last:]])
-    return torch.cat([window.tokens[first:], new]), laws
+    draft_probs = None if window.draft_probs is None else torch.cat([window.draft_probs[first:], window.rows.p[last:]])
+    return torch.cat([window.tokens[first:], new]), draft_probs
 
 
 GROWTH = Knob(
@@ -133,7 +133,7 @@ class RowStart:
     """The first token of a row that has not begun, its distribution [1, V], and whether the newest context kept the token."""
 
     token: int
-    law: Tensor
+    probs: Tensor
     stays: bool
 
 
@@ -142,10 +142,10 @@ def _try_again(p: Tensor, fresh: int, tried: RowStart | None, noise: Noise, posi
     if tried is None:
         return RowStart(fresh, p, False)
     token = torch.tensor([tried.token], device=p.device)
-    accepted, _ = ratio(p, tried.law, token, noise.uniform(ACCEPT, position, 1, iteration))
+    accepted, _ = ratio(p, tried.probs, token, noise.uniform(ACCEPT, position, 1, iteration))
     if accepted.item():
         return RowStart(tried.token, p, True)
-    return RowStart(draw(residual(p, tried.law), noise.uniform(RESIDUAL, position, 1, iteration)).item(), p, False)
+    return RowStart(draw(residual(p, tried.probs), noise.uniform(RESIDUAL, position, 1, iteration)).item(), p, False)
 
 
 # --- verified ---------------------------------------------------------------------------------------------------------
@@ -155,12 +155,12 @@ def _try_again(p: Tensor, fresh: int, tried: RowStart | None, noise: Noise, posi
 class Stretch:
     """Consecutive drafts. The first stretch begins after the committed tokens; every other one at the beginning of a row, after a gap.
 
-    tokens : int64 [m], at positions start .. start+m-1; laws : [m, V], the distributions they were drawn from, or None if not needed
+    tokens : int64 [m], at positions start .. start+m-1; draft_probs : [m, V], the distributions they were drawn from, or None if not needed
     """
 
     start: int
     tokens: Tensor
-    laws: Tensor | None
+    draft_probs: Tensor | None
 
     @property
     def stop(self) -> int:
@@ -171,16 +171,16 @@ class Stretch:
 def verified(sequence: Sequence, knobs: Knobs, noise: Noise) -> Iterator[Step]:
     """Verifies the first stretch and extends all stretches in each pass. State: the stretches in raster order; the first may be empty."""
     seeded, refresh = matches_seed(knobs, exact=True), REFRESHES[knobs.refresh]
-    keep_laws = not seeded or knobs.refresh == "coupled maximal"
+    keep_probs = not seeded or knobs.refresh == "coupled maximal"
     none = torch.empty(0, dtype=torch.int64, device=sequence.device)
-    no_laws = torch.empty(0, sequence.vocabulary, device=sequence.device, dtype=noise.dtype) if keep_laws else None
-    stretches = [Stretch(0, none, no_laws)]
+    no_probs = torch.empty(0, sequence.vocabulary, device=sequence.device, dtype=noise.dtype) if keep_probs else None
+    stretches = [Stretch(0, none, no_probs)]
     iteration = 0
     while not sequence.done:
         n = sequence.length
         begin, growing = _plan(stretches, sequence.layout, knobs)
         if begin is not None:
-            stretches.append(Stretch(begin, none, no_laws))
+            stretches.append(Stretch(begin, none, no_probs))
         draft, first_rows = _wavefront(sequence, stretches)
         rows = sequence.forward(draft)
         windows = [_judge(rows, at, s, noise, iteration, seeded) for at, s in zip(first_rows, stretches, strict=True)]
@@ -189,11 +189,11 @@ def verified(sequence: Sequence, knobs: Knobs, noise: Noise) -> Iterator[Step]:
         if n + a == sequence.limit:  # the last draft of the picture is accepted: no token follows it
             committed = sequence.commit(list(range(a - 1)), window.tokens[a - 1].item())
         else:
-            token = correct(window.rows, window.laws, window.verdict.answers, a, len(window.tokens), noise, n, iteration)
+            token = correct(window.rows, window.draft_probs, window.verdict.answers, a, len(window.tokens), noise, n, iteration)
             committed = sequence.commit(list(range(a)), token)
         step = step_of(window, committed)
-        grown = [_extend(w, a + 1 if i == 0 else 0, growing[i], refresh, knobs, keep_laws) for i, w in enumerate(windows)]
-        stretches = _joined(grown, sequence.length, none, no_laws)
+        grown = [_extend(w, a + 1 if i == 0 else 0, growing[i], refresh, knobs, keep_probs) for i, w in enumerate(windows)]
+        stretches = _joined(grown, sequence.length, none, no_probs)
         step.draft = {
             "tokens": torch.cat([s.tokens for s in stretches]),
             "positions": [position for s in stretches for position in range(s.start, s.stop)],
@@ -274,45 +274,45 @@ def _judge(rows: Rows, at: int, s: Stretch, noise: Noise, iteration: int, seeded
     """
     stop = at + len(s.tokens) + 1
     own = Rows(rows.logits[:, at:stop], lambda _: rows.scores[at:stop])
-    verdict = verify(own, s.tokens, s.laws, noise, s.start, iteration, seeded)
-    return WindowState(own, s.tokens, s.laws, noise, s.start, iteration, verdict, 0, -1)
+    verdict = verify(own, s.tokens, s.draft_probs, noise, s.start, iteration, seeded)
+    return WindowState(own, s.tokens, s.draft_probs, noise, s.start, iteration, verdict, 0, -1)
 
 
-def _extend(window: WindowState, first: int, more: int, refresh: Refresh, knobs: Knobs, keep_laws: bool) -> Stretch:
+def _extend(window: WindowState, first: int, more: int, refresh: Refresh, knobs: Knobs, keep_probs: bool) -> Stretch:
     """The rest of a stretch from `first` on, refreshed, with `more` new tokens at its end."""
     size = len(window.tokens)
     start, kept = window.start + first, size + more - first
     if kept <= 0:
-        return Stretch(start, window.tokens[:0], window.laws[:0] if keep_laws else None)
+        return Stretch(start, window.tokens[:0], window.draft_probs[:0] if keep_probs else None)
     if first <= size:
-        tokens, laws = refresh(window, first, knobs)
-        if keep_laws and laws is None:
-            laws = window.rows.p[first:]
+        tokens, draft_probs = refresh(window, first, knobs)
+        if keep_probs and draft_probs is None:
+            draft_probs = window.rows.p[first:]
     else:  # the token drawn after all drafts is committed: the rest is new
-        tokens, laws = window.tokens[:0], window.rows.p[:0] if keep_laws else None
+        tokens, draft_probs = window.tokens[:0], window.rows.p[:0] if keep_probs else None
     if more > 1:
-        tokens, laws = _guessed(window, tokens, laws, more - 1)
-    return Stretch(start, tokens[:kept], laws[:kept] if keep_laws else None)
+        tokens, draft_probs = _guessed(window, tokens, draft_probs, more - 1)
+    return Stretch(start, tokens[:kept], draft_probs[:kept] if keep_probs else None)
 
 
-def _guessed(window: WindowState, tokens: Tensor, laws: Tensor | None, more: int) -> tuple[Tensor, Tensor | None]:
+def _guessed(window: WindowState, tokens: Tensor, draft_probs: Tensor | None, more: int) -> tuple[Tensor, Tensor | None]:
     """The stretch with `more` tokens added, drawn from the newest token's distribution, each with the noise of its own position."""
     size = len(window.tokens)
     scores = window.rows.scores[size:].expand(more, -1)
     new = draw_gumbel(scores, window.noise.gumbel(window.start + size + 1, more))
-    return torch.cat([tokens, new]), None if laws is None else torch.cat([laws, window.rows.p[size:].expand(more, -1)])
+    return torch.cat([tokens, new]), None if draft_probs is None else torch.cat([draft_probs, window.rows.p[size:].expand(more, -1)])
 
 
-def _joined(stretches: list[Stretch], length: int, none: Tensor, no_laws: Tensor | None) -> list[Stretch]:
+def _joined(stretches: list[Stretch], length: int, none: Tensor, no_probs: Tensor | None) -> list[Stretch]:
     """The stretches after `length` committed tokens: adjacent ones are joined, empty ones dropped; the first begins at `length`."""
-    found = [Stretch(length, none, no_laws)]
+    found = [Stretch(length, none, no_probs)]
     for s in stretches:
         if not len(s.tokens):
             continue
         if s.start == found[-1].stop:
             last = found[-1]
-            laws = None if no_laws is None else torch.cat([last.laws, s.laws])
-            found[-1] = Stretch(last.start, torch.cat([last.tokens, s.tokens]), laws)
+            draft_probs = None if no_probs is None else torch.cat([last.draft_probs, s.draft_probs])
+            found[-1] = Stretch(last.start, torch.cat([last.tokens, s.tokens]), draft_probs)
         else:
             found.append(s)
     return found
@@ -366,13 +366,13 @@ METHOD = Method(
     ),
     candidates=lambda backbone: [("zipar_verified", {})],
     cases=(
-        Case("ZIP-VER coupled gumbel", "same law", _VERIFIED, mutants=("wavefront: law of another warp", "residual is p")),
+        Case("ZIP-VER coupled gumbel", "same distribution", _VERIFIED, mutants=("wavefront: q of another warp", "residual is p")),
         Case(
-            "ZIP-VER coupled maximal", "same law", _VERIFIED | {"refresh": "coupled maximal"}, {"rows": 3, "columns": 2},
-            mutants=("wavefront: law of another warp",),
+            "ZIP-VER coupled maximal", "same distribution", _VERIFIED | {"refresh": "coupled maximal"}, {"rows": 3, "columns": 2},
+            mutants=("wavefront: q of another warp",),
         ),
-        Case("ZIP-VER carry", "same law", _VERIFIED | {"refresh": "carry"}, mutants=("wavefront: carried with a new law",)),
-        Case("ZIP-VER growth", "same law", _VERIFIED | {"growth": 3}, mutants=("wavefront: guesses said to be uniform",)),
+        Case("ZIP-VER carry", "same distribution", _VERIFIED | {"refresh": "carry"}, mutants=("wavefront: carried with new q",)),
+        Case("ZIP-VER growth", "same distribution", _VERIFIED | {"growth": 3}, mutants=("wavefront: guesses said to be uniform",)),
         Case("SEED-EXACT", "same tokens", _VERIFIED | {"verify": "match seed"}, {"rows": 4, "columns": 4}, ("iteration in the noise",)),
         Case(
             "ZIP-FULL", "same tokens", {"window": 256}, {"rows": 3, "columns": 4},

@@ -303,13 +303,13 @@ class TransformerSequence:
         """The row of `masks` after a hypothetical path."""
         return self.grammar.mask_index(next(states_after(self.grammar, self._state, [path])))
 
-    def laws(self, logits: Tensor) -> Tensor:
+    def probs_by_mask(self, logits: Tensor) -> Tensor:
         """Distributions [k, M, V] from guided logits [k, V], under every mask."""
         scores = logits.float()[:, None].expand(-1, len(self.masks), -1).flatten(0, 1)
         found = torch.softmax(warp(scores, self.sampling, self.masks.repeat(len(logits), 1)), -1)
         return found.unflatten(0, (len(logits), -1))
 
-    def law(self, logits: Tensor, *paths: list[int]) -> Tensor:
+    def probs_after(self, logits: Tensor, *paths: list[int]) -> Tensor:
         """Distributions [k, V] from guided logits [k, V], after the committed tokens and hypothetical paths, one per row or one for all."""
         logits = self.biased(logits, *paths)
         states = None if self.grammar is None else list(states_after(self.grammar, self._state, paths))

@@ -211,7 +211,7 @@ class Waiting:
             return None
         sampling, masks, numbers = rules
         kind = kind_of(request, sampling)
-        integers, floats, *rest = self._run(kind, request.laws, masks, [columns(request, numbers, self._shape.rows)])
+        integers, floats, *rest = self._run(kind, request.draft_probs, masks, [columns(request, numbers, self._shape.rows)])
         p = rest.pop(0) if kind.store else None
         self.ahead = rest.pop() if rest else None
         return unpacked(kind, integers, floats, p, self._shape.rows, len(request.positions))
@@ -224,14 +224,14 @@ class Waiting:
 
 def _begin(
     static: Static, what: PassShape, shape: Bucket, adapter: RowAdapter | None,
-    kind: VerdictKind | None, laws: Tensor | None, masks: Tensor | None, more: list[Tensor],
+    kind: VerdictKind | None, draft_probs: Tensor | None, masks: Tensor | None, more: list[Tensor],
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Begins a pass; the results are those of `_fixed_step`. more : what the host says about its verdict, see `columns`"""
     rows, drafted = shape.rows, what.drafted
     is_known = drafted.device.type == "cpu"
     given = [torch.cat([said(what, static.kv_cache.kept, rows), *more], 1)]
     given += [] if is_known else [F.pad(drafted, (1, rows - 1 - len(drafted)))]
-    given += [] if laws is None else [F.pad(laws, (0, 0, 0, rows - 1 - len(laws)))]
+    given += [] if draft_probs is None else [F.pad(draft_probs, (0, 0, 0, rows - 1 - len(draft_probs)))]
     ahead = None if kind is None else static.ahead
     whole = partial(_fixed_step, static.trunk, static.kv_cache.block, shape.span, adapter, kind, masks, ahead, is_known)
     return static.replays.call((shape, adapter, kind, ahead, is_known), whole, *given)
@@ -245,12 +245,12 @@ def _fixed_step(
 
     given : the ids of the drafts, unless they are known, and their distributions, if the verdict needs them
     """
-    drafted, *laws = given if not is_known else (None, *given)
+    drafted, *draft_probs = given if not is_known else (None, *given)
     hidden, logits, ids = fixed_pass(trunk, block, told, drafted, span, adapter)
     if kind is None:
         return hidden, logits
     about = told[:, NAMED + words(len(told)) :]
-    integers, numbers, p = fixed_verdict(kind, logits, ids[1:], about, laws[0] if laws else None, masks)
+    integers, numbers, p = fixed_verdict(kind, logits, ids[1:], about, draft_probs[0] if draft_probs else None, masks)
     found = [hidden, logits, integers, numbers, *([] if p is None else [p])]
     if ahead is not None:
         found.append(ahead(hidden, integers[len(told) - 1]))

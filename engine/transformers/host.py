@@ -189,7 +189,7 @@ class CallerSequence(TransformerSequence):
             paths = [torch.tensor(each, device=scores.device) for each in states[: scores.shape[1]]]
         return warp(self.model.reading.apply(guide(scores, sampling.guidance), paths), sampling)
 
-    def law(self, logits: Tensor, *paths: list[int]) -> Tensor:
+    def probs_after(self, logits: Tensor, *paths: list[int]) -> Tensor:
         """Distributions [k, V] from guided logits [k, V], after the committed tokens and hypothetical paths, one per row or one for all."""
         ids = [torch.tensor(self.state(path), device=logits.device) for path in paths] if self.grammar else []
         if len(ids) == 1:

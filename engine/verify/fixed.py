@@ -28,7 +28,7 @@ class VerdictKind:
     sampling: Sampling
     base: int
     seeded: bool
-    has_laws: bool
+    has_draft_probs: bool
     store: bool
     accepts: Callable[[Tensor, Tensor, Tensor], Tensor] | None
     raw: bool
@@ -38,7 +38,7 @@ def kind_of(request: VerifyRequest, sampling: Sampling) -> VerdictKind:
     """The kind of a request."""
     rule = request.criterion
     accepts, raw = (None, False) if rule is None else (rule.accepts, rule.raw)
-    return VerdictKind(sampling, request.base, request.seeded, request.laws is not None, request.store, accepts, raw)
+    return VerdictKind(sampling, request.base, request.seeded, request.draft_probs is not None, request.store, accepts, raw)
 
 
 def columns(request: VerifyRequest, masks: list[int], rows: int) -> Tensor:
@@ -54,18 +54,18 @@ def columns(request: VerifyRequest, masks: list[int], rows: int) -> Tensor:
 
 
 def fixed_verdict(
-    kind: VerdictKind, logits: Tensor, drafts: Tensor, said: Tensor, laws: Tensor | None, masks: Tensor | None
+    kind: VerdictKind, logits: Tensor, drafts: Tensor, said: Tensor, draft_probs: Tensor | None, masks: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The verdict on the rows of a pass, packed: int64 [5 R + 1], float32 [2 (R - 1) + R, and 2 (R - 1) with laws], and p [R, V] if stored.
+    """The verdict on the rows of a pass, packed: int64 [5 R + 1], float32 [2 (R - 1) + R, and 2 (R - 1) with q], and p [R, V] if stored.
 
-    logits : [branches, R, V]; drafts : int64 [R-1]; said : see `columns`; laws : [R-1, V] or None; masks : bool [M, V], or None = all
+    logits : [branches, R, V]; drafts : int64 [R-1]; said : see `columns`; draft_probs : [R-1, V], None; masks : bool [M, V], or None = all
     """
     uniforms, (positions, row_of, count) = said[:, :3].view(torch.float64).T, said[:, 3:6].unbind(1)
     positions, drafts = positions.contiguous(), drafts.contiguous()  # kernels read them as they lie
     allowed = None if masks is None else masks[row_of]
     store = kind.store or (kind.accepts is not None and not kind.raw)
     request = VerifyRequest(
-        drafts, laws, uniforms, kind.base, positions, kind.seeded, store, logits=logits, sampling=kind.sampling, allowed=allowed
+        drafts, draft_probs, uniforms, kind.base, positions, kind.seeded, store, logits=logits, sampling=kind.sampling, allowed=allowed
     )
     found = verify(request)
     accepted, seeded = found.accepted, kind.seeded
@@ -81,7 +81,7 @@ def fixed_verdict(
 def unpacked(kind: VerdictKind, integers: Tensor, numbers: Tensor, p: Tensor | None, rows: int, count: int) -> Verdict:
     """The verdicts of the first `count` rows of a pass of `rows`."""
     accepted, pair, answers, fresh, drawn, sound = integers.split([rows - 1, 2, rows, rows, rows, rows])
-    chances, entropy, *parts = numbers.split([rows - 1, rows, *([rows - 1] * 2 if kind.has_laws else [])])
+    chances, entropy, *parts = numbers.split([rows - 1, rows, *([rows - 1] * 2 if kind.has_draft_probs else [])])
     ratios, deviations = (each[: count - 1] for each in parts) if parts else (None, None)
     return Verdict(
         accepted[: count - 1] != 0, ratios, answers[:count], fresh[:count], drawn[:count], chances[: count - 1], deviations,

@@ -87,13 +87,13 @@ class HostRow:
         at = int(self.ids.searchsorted(token))
         return float(p[at]) if at < len(p) and self.ids[at] == token else 0.0
 
-    def residual(self, token: int, law: np.ndarray | None) -> np.ndarray:
-        """max(0, p - q) of the tokens that are left, not normalised; p where nothing remains. law : q [V], None: one-hot at the token"""
-        if law is None:
+    def residual(self, token: int, draft_probs: np.ndarray | None) -> np.ndarray:
+        """max(0, p - q) of the tokens that are left, not normalised; p where nothing remains. draft_probs : [V], None: one-hot"""
+        if draft_probs is None:
             left = self.p.copy()
             left[token if self.ids is None else self.ids == token] = 0
         else:
-            left = np.maximum(self.p - (law if self.ids is None else law[self.ids]), 0)
+            left = np.maximum(self.p - (draft_probs if self.ids is None else draft_probs[self.ids]), 0)
         return self.p if left.sum() < 1e-12 else left
 
     def draw(self, weights: np.ndarray, u: float) -> int:
@@ -230,13 +230,13 @@ class HostVerdict:
     """
 
     def __init__(
-        self, rows: HostRows, tokens: Tensor, laws: Tensor | Chosen | None, noise: Noise, start: int, iteration: int, seeded: bool
+        self, rows: HostRows, tokens: Tensor, draft_probs: Tensor | Chosen | None, noise: Noise, start: int, iteration: int, seeded: bool
     ):  # fmt: skip
         """As `decoding.verdict.judge`: row i is the distribution of position start+i."""
         self.rows, self.drafts, self.noise, self.start, self.iteration = rows, tokens.tolist(), noise, start, iteration
-        self.laws = laws.detach().float().numpy() if isinstance(laws, Tensor) else None  # None: one-hot, or none
-        self.by_answer = seeded or laws is None
-        self.has_laws, self.seeded = laws is not None, seeded
+        self.draft_probs = draft_probs.detach().float().numpy() if isinstance(draft_probs, Tensor) else None  # None: one-hot, or none
+        self.by_answer = seeded or draft_probs is None
+        self.has_draft_probs, self.seeded = draft_probs is not None, seeded
         self._ratios: dict[int, float] = {}
         size = len(self.drafts)
         a = 0
@@ -257,7 +257,7 @@ class HostVerdict:
     def _ratio(self, i: int) -> float:
         if i not in self._ratios:
             chance = self._row(i).probability(self.drafts[i])
-            self._ratios[i] = chance if self.laws is None else chance / float(self.laws[i, self.drafts[i]])
+            self._ratios[i] = chance if self.draft_probs is None else chance / float(self.draft_probs[i, self.drafts[i]])
         return self._ratios[i]
 
     def _row(self, i: int) -> HostRow:
@@ -274,9 +274,9 @@ class HostVerdict:
 
     def _drawn(self, i: int) -> int:
         row = self._row(i)
-        if i == len(self.drafts) or not self.has_laws:
+        if i == len(self.drafts) or not self.has_draft_probs:
             return row.draw(row.p, self._u(RESIDUAL, i))
-        return row.draw(row.residual(self.drafts[i], None if self.laws is None else self.laws[i]), self._u(RESIDUAL, i))
+        return row.draw(row.residual(self.drafts[i], None if self.draft_probs is None else self.draft_probs[i]), self._u(RESIDUAL, i))
 
     def _after(self, a: int) -> int:
         """The token after `a` accepted drafts."""
@@ -291,8 +291,8 @@ class HostVerdict:
 
     @cached_property
     def ratios(self) -> Tensor | None:
-        """p/q [m]; None without laws"""
-        return torch.tensor([self._ratio(i) for i in range(len(self.drafts))]) if self.has_laws else None
+        """p/q [m]; None without distributions"""
+        return torch.tensor([self._ratio(i) for i in range(len(self.drafts))]) if self.has_draft_probs else None
 
     @property
     def recorded(self) -> Recorded:
@@ -300,7 +300,7 @@ class HostVerdict:
         a = self.settled[0]
         rows = [self.rows.row(i) for i in range(a + 1)]
         chances = [row.probability(token) for row, token in zip(rows, self.drafts, strict=False)]
-        acceptance = chances if self.laws is None else [min(1.0, self._ratio(i)) for i in range(min(a + 1, len(self.drafts)))]
+        acceptance = chances if self.draft_probs is None else [min(1.0, self._ratio(i)) for i in range(min(a + 1, len(self.drafts)))]
         rows[-1].p  # noqa: B018 (its numbers come with it)
         return [row.entropy for row in rows], chances, [row.peak for row in rows], acceptance
 

@@ -18,11 +18,11 @@ def verify_reference(request: VerifyRequest) -> Verdict:
     p = torch.softmax(scores, -1)
     answers = draw_gumbel(scores, gumbel_reference(request.base, request.positions, p.shape[-1]).to(scores.dtype))
     ratios, deviations, left = None, None, p
-    if request.laws is not None:
-        accepted, ratios = ratio(p[:size], request.laws, request.tokens, request.uniforms[ACCEPT, :size])
-        deviations = deviation(p[:size], request.laws)
-        left = torch.cat([residual(p[:size], request.laws), p[size:]])
-    if request.laws is None or request.seeded:
+    if request.draft_probs is not None:
+        accepted, ratios = ratio(p[:size], request.draft_probs, request.tokens, request.uniforms[ACCEPT, :size])
+        deviations = deviation(p[:size], request.draft_probs)
+        left = torch.cat([residual(p[:size], request.draft_probs), p[size:]])
+    if request.draft_probs is None or request.seeded:
         accepted = matches(request.tokens, answers[:size])
     fresh, drawn = draw(p, request.uniforms[FRESH]), draw(left, request.uniforms[RESIDUAL])
     chances, sound = probability_of(p[:size], request.tokens), ~p.isnan().any(-1)

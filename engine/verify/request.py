@@ -43,7 +43,7 @@ class Criterion:
 class VerifyRequest:
     """Drafts and random numbers of a pass; its rows, unless the pass waits for this request and adds them itself (`fixed`).
 
-    tokens    : int64 [m], m < R; laws : the distributions they were drawn from [m, V], or None: then x must be the answer
+    tokens    : int64 [m], m < R; draft_probs : the distributions they were drawn from [m, V], or None: then x must be the answer
     uniforms  : float64 [3, R] in (0, 1): of acceptance, fresh draws and residual draws
     base      : of the stream of Gumbel noise; positions : int64 [R], of the rows' tokens
     seeded    : acceptance is equality with the answer
@@ -54,7 +54,7 @@ class VerifyRequest:
     """
 
     tokens: Tensor
-    laws: Tensor | None
+    draft_probs: Tensor | None
     uniforms: Tensor
     base: int
     positions: Tensor
@@ -73,9 +73,9 @@ Recorded = tuple[Values | None, Values | None, Values | None, Values | None]
 class Verdict:
     """Verdicts and draws of all rows, on the device of the logits. None: not computed.
 
-    accepted : bool [m]; ratios : p(x)/q(x) [m], None without laws
+    accepted : bool [m]; ratios : p(x)/q(x) [m], None without distributions
     answers, fresh, drawn : int64 [R]; drawn is from the residual, and from p in rows without a draft
-    chances  : p(x) [m]; deviations : TV(p, q) [m], None without laws
+    chances  : p(x) [m]; deviations : TV(p, q) [m], None without distributions
     entropy  : [R] in nats; p : [R, V]; sound : bool [R], False for a row that cannot be drawn from
     top      : p of each row's most probable token [R]
     pair     : int64 [2], the first refusal and the token after it, where the pass has settled it

@@ -119,10 +119,10 @@ def _crossing(weights, base, target, columns, vocabulary):
 
 @triton.jit
 def _verify_kernel(
-    logits_at, allowed_at, tokens_at, laws_at, uniforms_at, base_at, positions_at, p_at, integers_at, numbers_at,
-    rows, drafts, vocabulary, branch_stride, row_stride, allowed_stride, law_stride,
+    logits_at, allowed_at, tokens_at, probs_at, uniforms_at, base_at, positions_at, p_at, integers_at, numbers_at,
+    rows, drafts, vocabulary, branch_stride, row_stride, allowed_stride, probs_stride,
     guidance, divisor, last_divisor, top_k, top_p,
-    PAIR: tl.constexpr, MASKED: tl.constexpr, LAWS: tl.constexpr, GREEDY: tl.constexpr, TOP_K: tl.constexpr, TOP_P: tl.constexpr,
+    PAIR: tl.constexpr, MASKED: tl.constexpr, DRAFT_PROBS: tl.constexpr, GREEDY: tl.constexpr, TOP_K: tl.constexpr, TOP_P: tl.constexpr,
     STORE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     FILTER: tl.constexpr = TOP_K or TOP_P
@@ -132,10 +132,10 @@ def _verify_kernel(
     u_at = c_at + branch_stride
     if MASKED:
         allowed_at += row * allowed_stride
-    if LAWS:
-        law_at = laws_at + row * law_stride
-    has_law = row < drafts
-    law_width = tl.where(has_law, vocabulary, 0)  # the last row has no draft
+    if DRAFT_PROBS:
+        q_at = probs_at + row * probs_stride
+    has_draft = row < drafts
+    probs_width = tl.where(has_draft, vocabulary, 0)  # the last row has no draft
 
     # 1. the best score, the first of equals, and whether the row is sound
     best, place, faults = tl.full([BLOCK], float("-inf"), tl.float32), tl.zeros([BLOCK], tl.int32), tl.zeros([BLOCK], tl.int32)
@@ -188,13 +188,13 @@ def _verify_kernel(
         fresh_sum += tl.sum(p.to(tl.float64), 0)
         if STORE:
             tl.store(p_at + row * vocabulary + columns, p, columns < vocabulary)
-        if LAWS:
-            q = tl.load(law_at + columns, columns < law_width, 0.0)
+        if DRAFT_PROBS:
+            q = tl.load(q_at + columns, columns < probs_width, 0.0)
             apart += tl.abs(p - q)
             left_sum += tl.sum(tl.maximum(p - q, 0.0).to(tl.float64), 0)
 
     # 5. the tile in which each sum reaches its target
-    empty = (left_sum < 1e-12) | ~has_law
+    empty = (left_sum < 1e-12) | ~has_draft
     left_sum = tl.where(empty, fresh_sum, left_sum)
     fresh_target = tl.load(uniforms_at + rows + row) * fresh_sum
     left_target = tl.load(uniforms_at + 2 * rows + row) * left_sum
@@ -209,8 +209,8 @@ def _verify_kernel(
         reached = (fresh_tile < 0) & (fresh_run + more >= fresh_target)
         fresh_base, fresh_tile = tl.where(reached, fresh_run, fresh_base), tl.where(reached, start, fresh_tile)
         fresh_run += more
-        if LAWS:
-            q = tl.load(law_at + columns, columns < law_width, 0.0)
+        if DRAFT_PROBS:
+            q = tl.load(q_at + columns, columns < probs_width, 0.0)
             more = tl.sum(tl.where(empty, p, tl.maximum(p - q, 0.0)).to(tl.float64), 0)
         reached = (left_tile < 0) & (left_run + more >= left_target)
         left_base, left_tile = tl.where(reached, left_run, left_base), tl.where(reached, start, left_tile)
@@ -225,8 +225,8 @@ def _verify_kernel(
     columns = tl.maximum(left_tile, 0) + lanes
     s = _kept(c_at, u_at, allowed_at, columns, vocabulary, guidance, divisor, last_divisor, least, first, PAIR, MASKED, FILTER, GREEDY)
     p = tl.exp(s - top) * scale
-    if LAWS:
-        q = tl.load(law_at + columns, columns < law_width, 0.0)
+    if DRAFT_PROBS:
+        q = tl.load(q_at + columns, columns < probs_width, 0.0)
         p = tl.where(empty, p, tl.maximum(p - q, 0.0))
     drawn = _crossing(p.to(tl.float64), left_base, left_target, columns, vocabulary)
     tl.store(integers_at + 2 * rows + row, tl.where(sound, drawn, -1).to(tl.int64))
@@ -240,8 +240,8 @@ def _verify_kernel(
     )  # fmt: skip
     chance = tl.sum(tl.exp(s - top) * scale, 0)
     tl.store(numbers_at + 3 * rows + row, chance)
-    if LAWS:
-        odds = chance / tl.load(law_at + x, row < drafts, 1.0)
+    if DRAFT_PROBS:
+        odds = chance / tl.load(q_at + x, row < drafts, 1.0)
         tl.store(numbers_at + rows + row, odds)
         tl.store(numbers_at + 2 * rows + row, tl.sum(apart, 0) / 2)
         verdict = tl.load(uniforms_at + row) < odds.to(tl.float64)
@@ -284,7 +284,7 @@ def flags_of(request: VerifyRequest) -> dict[str, bool]:
     return {
         "PAIR": request.logits.shape[0] == 2,
         "MASKED": request.allowed is not None,
-        "LAWS": request.laws is not None,
+        "DRAFT_PROBS": request.draft_probs is not None,
         "GREEDY": greedy,
         "TOP_K": not greedy and 0 < sampling.top_k < vocabulary,
         "TOP_P": not greedy and sampling.top_p < 1,
@@ -302,22 +302,22 @@ def verify_triton(request: VerifyRequest) -> Verdict:
     numbers = torch.empty(4, rows, dtype=torch.float32, device=device)
     p = torch.empty(rows, vocabulary, dtype=torch.float32, device=device) if request.store else None
     allowed = None if request.allowed is None else request.allowed.contiguous().view(torch.uint8)
-    laws = None if request.laws is None else request.laws.float().contiguous()
+    draft_probs = None if request.draft_probs is None else request.draft_probs.float().contiguous()
     last = sampling.temperature_last and not flags["GREEDY"]
     divisor = sampling.temperature if sampling.temperature and not last else 1.0
     if last and not (flags["TOP_K"] or flags["TOP_P"]):  # without a filter the order does not matter
         last, divisor = False, sampling.temperature
     block = block_of(vocabulary)
     _verify_kernel[(rows,)](
-        logits, allowed, request.tokens, laws, request.uniforms.to(device).contiguous(), base_on(device, request.base),
+        logits, allowed, request.tokens, draft_probs, request.uniforms.to(device).contiguous(), base_on(device, request.base),
         request.positions, p, integers, numbers,
         rows, size, vocabulary, logits.stride(0), logits.stride(1), 0 if allowed is None or allowed.ndim == 1 else vocabulary, vocabulary,
         float(sampling.guidance), float(divisor), float(sampling.temperature if last else 1.0), sampling.top_k, float(sampling.top_p),
         **flags, BLOCK=block, num_warps=warps_of(block), maxnreg=REGISTERS, **LAUNCH,
     )  # fmt: skip
     answers, fresh, drawn, sound = *integers[:3], integers[3] != 0
-    accepted = matches(request.tokens, answers[:size]) if request.laws is None or request.seeded else integers[4, :size] != 0
-    ratios, deviations = (None, None) if laws is None else (numbers[1, :size], numbers[2, :size])
+    accepted = matches(request.tokens, answers[:size]) if request.draft_probs is None or request.seeded else integers[4, :size] != 0
+    ratios, deviations = (None, None) if draft_probs is None else (numbers[1, :size], numbers[2, :size])
     return Verdict(accepted, ratios, answers, fresh, drawn, numbers[3, :size], deviations, numbers[0], p, sound)
 
 

@@ -37,7 +37,7 @@ def _random(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def laws(rows: int, vocabulary: int, random: torch.Generator, sharp: float = 2.0) -> Tensor:
+def probabilities(rows: int, vocabulary: int, random: torch.Generator, sharp: float = 2.0) -> Tensor:
     """Distributions [N, V] float32 of no particular shape."""
     return torch.softmax(sharp * torch.randn(rows, vocabulary, generator=random), -1)
 
@@ -81,8 +81,8 @@ def window(
     uniforms, positions = torch.rand(3, rows, generator=random, dtype=torch.float64), torch.arange(rows) + 3
     logits, tokens, q, uniforms, positions = (x.to(device) for x in (logits, tokens, q, uniforms, positions))
     allowed = None if allowed is None else allowed.to(device)
-    laws = q if drawn else None
-    return VerifyRequest(tokens, laws, uniforms, BASE, positions, seeded, store, logits=logits, sampling=sampling, allowed=allowed)
+    probabilities = q if drawn else None
+    return VerifyRequest(tokens, probabilities, uniforms, BASE, positions, seeded, store, logits=logits, sampling=sampling, allowed=allowed)
 
 
 def verifying(device: torch.device, rows: int = 96, vocabulary: int = 65536, sampling: Sampling = GUIDED) -> KernelCall:
@@ -142,7 +142,7 @@ def attending(device: torch.device, rows: int = 60, kept: int = 2400) -> KernelC
 def lending(device: torch.device, rows: int = 60, vocabulary: int = 16384, count: int = 1000, limit: float = 0.1) -> KernelCall:
     """Nodes that may borrow."""
     random = _random(1)
-    p = laws(rows, vocabulary, random)
+    p = probabilities(rows, vocabulary, random)
     tokens = torch.multinomial(p, 1, generator=random).squeeze(1)
     near = torch.stack([torch.randperm(vocabulary, generator=random)[:count] for _ in range(rows)])
     given = [x.to(device) for x in (p, tokens, near, torch.full((rows,), limit))]
@@ -153,7 +153,7 @@ def lending(device: torch.device, rows: int = 60, vocabulary: int = 16384, count
 def ranking(device: torch.device, rows: int = 16, vocabulary: int = 16384, half: int = 7) -> KernelCall:
     """Groups of drafts."""
     random = _random(2)
-    p = laws(rows, vocabulary, random)
+    p = probabilities(rows, vocabulary, random)
     p[:, : vocabulary // 3] = p[:, :1]  # ties
     tokens = torch.multinomial(p, 1, generator=random).squeeze(1)
     tokens[0], tokens[-1] = p[0].argmin(), p[-1].argmax()
@@ -186,7 +186,7 @@ def scanning(
 ) -> KernelCall:
     """A prefix of drafts, one of them impossible."""
     random = _random(4)
-    p, q = laws(drafts, vocabulary, random), laws(drafts, vocabulary, random)
+    p, q = probabilities(drafts, vocabulary, random), probabilities(drafts, vocabulary, random)
     tokens = torch.multinomial(q, 1, generator=random).squeeze(1)
     p[drafts // 2, tokens[drafts // 2]] = 0.0
     u = torch.rand(drafts, generator=random, dtype=torch.float64)

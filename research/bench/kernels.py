@@ -56,11 +56,11 @@ def _types(floats: str = "", longs: str = "", halves: str = "", sizes: str = "",
 
 
 _VERIFY = _types(
-    "laws_at p_at numbers_at", "tokens_at base_at positions_at integers_at", "logits_at",
-    "rows drafts vocabulary branch_stride row_stride allowed_stride law_stride top_k", "guidance divisor last_divisor top_p",
+    "probs_at p_at numbers_at", "tokens_at base_at positions_at integers_at", "logits_at",
+    "rows drafts vocabulary branch_stride row_stride allowed_stride probs_stride top_k", "guidance divisor last_divisor top_p",
     allowed_at="*u8", uniforms_at="*fp64",
 )  # fmt: skip
-_ALL = {name: True for name in ("PAIR", "MASKED", "LAWS", "TOP_K", "TOP_P", "STORE")} | {"GREEDY": False}
+_ALL = {name: True for name in ("PAIR", "MASKED", "DRAFT_PROBS", "TOP_K", "TOP_P", "STORE")} | {"GREEDY": False}
 _TILE = verify.WIDEST
 _ATTENTION = _types(
     "", "sets_at places_at positions_at told_at", "q_at k_at v_at out_at",

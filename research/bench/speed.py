@@ -172,10 +172,10 @@ def plausibility(backbone: Backbone, prompts: list[Prompt], runs: list[list[Run]
 
 def likelihood(backbone: Backbone, prompt: Prompt, run: Run) -> tuple[float, float, float]:
     """Returns the numbers of `plausibility` for one finished run: mean, impossible share, deviation. prompt : with its sampling"""
-    open_law = replace(prompt, sampling=replace(prompt.sampling.softened(), top_k=0, top_p=1.0))
+    unfiltered = replace(prompt, sampling=replace(prompt.sampling.softened(), top_k=0, top_p=1.0))
     asked = run.tokens, run.positions
     impossible = (log_probabilities(backbone, prompt, *asked) == -torch.inf).float().mean().item()
-    found = log_probabilities(backbone, open_law, *asked)
+    found = log_probabilities(backbone, unfiltered, *asked)
     return found.mean().item(), impossible, found.std(correction=0).item()
 
 

@@ -53,7 +53,7 @@ METHOD = Method(
     needs=eagle.METHOD.needs,
     drafters=eagle.METHOD.drafters,
     cases=(
-        Case("ADT-ANY sampled", "same law", {"children": "sampled"}, {"columns": 2}, ("tree: controller sees the draft",)),
-        Case("ADT-ANY auto", "same law", {"children": "auto"}, {"columns": 2}, ("tree: parents missing",)),
+        Case("ADT-ANY sampled", "same distribution", {"children": "sampled"}, {"columns": 2}, ("tree: controller sees the draft",)),
+        Case("ADT-ANY auto", "same distribution", {"children": "auto"}, {"columns": 2}, ("tree: parents missing",)),
     ),
 )

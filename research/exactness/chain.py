@@ -60,8 +60,8 @@ METHOD = Method(
     cases=(
         Case(
             "CHAIN-EXACT",
-            "same law",
-            mutants=("chain: residual is p", "chain: one-hot law", "chain: bonus from the row before", "chain: double temperature",
+            "same distribution",
+            mutants=("chain: residual is p", "chain: one-hot distribution", "chain: bonus from the row before", "chain: double temperature",
                      "keep one row more"),
         ),
     ),

@@ -16,7 +16,7 @@ from engine.core import NO_DRAFT, Draft, Prompt, Rows
 from engine.methods import spatial
 from research.exactness.toy import Toy
 
-Law = dict[tuple[int, ...], float]
+Distribution = dict[tuple[int, ...], float]
 
 
 def _rows_behind(toy: Toy, path: tuple[int, ...]) -> Rows:
@@ -38,7 +38,7 @@ def _distance(p: Tensor, q: Tensor) -> float:
     return (p - q).abs().sum().item() / 2
 
 
-def threshold(toy: Toy, knobs: Mapping[str, Any]) -> Law:
+def threshold(toy: Toy, knobs: Mapping[str, Any]) -> Distribution:
     """Returns the distribution of XSpecMesh's rule on three positions: plain, verified, plain.
 
     The draft of the middle position comes from the first head at the root. With A the tokens whose raw probability is above δ and
@@ -46,14 +46,14 @@ def threshold(toy: Toy, knobs: Mapping[str, Any]) -> Law:
     """
     root = _rows_behind(toy, ())
     logits = toy.drafter("mesh_heads").guess(root.hidden[0, 0], 1)
-    law: Law = {}
+    distribution: Distribution = {}
     for first, chance in enumerate(root.p[0].tolist()):
         rows = _rows_behind(toy, (first,))
         q = torch.softmax(logits[0] / toy.sampling.temperature, -1)
         for second, then in enumerate(_accepted_above(rows, q, knobs).tolist()):
             for third, last in enumerate(_rows_behind(toy, (first, second)).p[0].tolist()):
-                law[first, second, third] = chance * then * last
-    return law
+                distribution[first, second, third] = chance * then * last
+    return distribution
 
 
 def _accepted_above(rows: Rows, q: Tensor, knobs: Mapping[str, Any]) -> Tensor:
@@ -63,20 +63,20 @@ def _accepted_above(rows: Rows, q: Tensor, knobs: Mapping[str, Any]) -> Tensor:
     return share * out + (1 - share) * p
 
 
-def relaxed_tree(toy: Toy, knobs: Mapping[str, Any]) -> Law:
+def relaxed_tree(toy: Toy, knobs: Mapping[str, Any]) -> Distribution:
     """Returns the distribution of LANTERN's rules on three positions: plain, verified by a tree of one level, plain.
 
     The residual is the exact one. For sampled children, every order of draws without replacement is enumerated, with the distribution of
     each draw; for chosen children there is one order.
     """
     root = _rows_behind(toy, ())
-    law: Law = {}
+    distribution: Distribution = {}
     for first, chance in enumerate(root.p[0].tolist()):
         sequence = toy.start(Prompt())
         sequence.forward(NO_DRAFT)
         sequence.commit([], first)
         logits = toy.drafter("feature_draft").start(sequence).root(root.hidden[:, :1], [first])
-        q = sequence.law(logits[None], [])[0]
+        q = sequence.probs_after(logits[None], [])[0]
         p = _rows_behind(toy, (first,)).p[0]
         if knobs["children"] == "sampled":
             out = _behind_draws(p, q, knobs["width"], toy.codebook(), knobs)
@@ -84,8 +84,8 @@ def relaxed_tree(toy: Toy, knobs: Mapping[str, Any]) -> Law:
             out = _behind_choices(p, q.argsort(descending=True)[: knobs["width"]].tolist(), toy.codebook(), knobs)
         for second, then in enumerate(out.tolist()):
             for third, last in enumerate(_rows_behind(toy, (first, second)).p[0].tolist()):
-                law[first, second, third] = chance * then * last
-    return law
+                distribution[first, second, third] = chance * then * last
+    return distribution
 
 
 def _behind_draws(p: Tensor, q: Tensor, draws: int, codebook: Tensor, knobs: Mapping[str, Any], spent: float = 0.0) -> Tensor:
@@ -135,28 +135,28 @@ def _credited(p: Tensor, x: int, codebook: Tensor, knobs: Mapping[str, Any]) -> 
     return p[x] + added
 
 
-def energy_tolerance(toy: Toy, knobs: Mapping[str, Any]) -> Law:
+def energy_tolerance(toy: Toy, knobs: Mapping[str, Any]) -> Distribution:
     """Returns the distribution of Cross-Regression's rule on four positions with γ = 2: plain, two verified, plain.
 
     The drafts come from the distributions after the prompt and uniform noise. Draft k is accepted with min(1, exp(Θ sqrt(k / 2)) p/q). A
     rejection keeps the second draft and its distribution: it is draft 2 after an accepted draft, and draft 1 of the next pass after a
     rejected one.
     """
-    root, laws = _rows_behind(toy, ()), _proposed(toy)
-    law: Law = {}
+    root, draft_probs = _rows_behind(toy, ()), _proposed(toy)
+    distribution: Distribution = {}
     for first, chance in enumerate(root.p[0].tolist()):
         p = _rows_behind(toy, (first,)).p[0]
         for second in range(toy.vocabulary):
             behind = _rows_behind(toy, (first, second)).p[0]
             thirds = torch.zeros_like(p)
-            for q, then in laws:
+            for q, then in draft_probs:
                 accepted, replaced, spent = _tolerated(p, q, knobs, 1, 1, 0.0)
                 after = [sum(_tolerated(behind, then, knobs, k, 2, spent)[:2]) for k in (1, 2)]
-                thirds += (accepted[second] * after[1] + replaced[second] * after[0]) / len(laws)
+                thirds += (accepted[second] * after[1] + replaced[second] * after[0]) / len(draft_probs)
             for third, last in enumerate(thirds.tolist()):
                 for fourth, end in enumerate(_rows_behind(toy, (first, second, third)).p[0].tolist()):
-                    law[first, second, third, fourth] = chance * last * end
-    return law
+                    distribution[first, second, third, fourth] = chance * last * end
+    return distribution
 
 
 def _proposed(toy: Toy) -> list[tuple[Tensor, Tensor]]:
@@ -168,7 +168,7 @@ def _proposed(toy: Toy) -> list[tuple[Tensor, Tensor]]:
         visible = torch.ones(3, 3, dtype=torch.bool).tril()
         predictive = torch.ones(2, dtype=torch.bool)
         rows = sequence.forward(Draft(torch.tensor(noise), positions=torch.arange(2), visible=visible, predictive=predictive))
-        found.append(tuple(sequence.law(read(rows, 1), [])))
+        found.append(tuple(sequence.probs_after(read(rows, 1), [])))
     return found
 
 
@@ -184,19 +184,19 @@ def _tolerated(p: Tensor, q: Tensor, knobs: Mapping[str, Any], k: int, tokens: i
     return accepted, (1 - accepted.sum()) * left, spent + share * away
 
 
-def rows_corrected(toy: Toy, knobs: Mapping[str, Any]) -> Law:
+def rows_corrected(toy: Toy, knobs: Mapping[str, Any]) -> Distribution:
     """Returns the distribution of rows that heads draft and that no or one pass corrects, draft by draft (engine/methods/spatial.py)."""
-    law: Law = dict.fromkeys(product(range(toy.vocabulary), repeat=toy.layout.rows * toy.layout.columns), 0.0)
+    distribution: Distribution = dict.fromkeys(product(range(toy.vocabulary), repeat=toy.layout.rows * toy.layout.columns), 0.0)
 
     def descend(path: tuple[int, ...], chance: float) -> None:
         if len(path) == toy.layout.rows * toy.layout.columns:
-            law[path] += chance
+            distribution[path] += chance
             return
         for more, share in _blocks(toy, path, knobs):
             descend((*path, *more), chance * share)
 
     descend((), 1.0)
-    return law
+    return distribution
 
 
 def _blocks(toy: Toy, path: tuple[int, ...], knobs: Mapping[str, Any]) -> Iterator[tuple[tuple[int, ...], float]]:
@@ -241,7 +241,7 @@ def _becomes(p: Tensor, q: Tensor, x: int, y: int) -> float:
 Chance = Callable[[Tensor, Tensor, int, Tensor, Mapping[str, Any]], float]  # (p [V], q [V], draft, codes, knobs) -> P(accept)
 
 
-def _window(toy: Toy, knobs: Mapping[str, Any], chance: Chance) -> Law:
+def _window(toy: Toy, knobs: Mapping[str, Any], chance: Chance) -> Distribution:
     """Returns the distribution of a rule on three positions with windows of one draft.
 
     The first draft is uniform. If it is rejected, the next comes from the distribution after the rejected draft; if it is accepted, a free
@@ -252,18 +252,18 @@ def _window(toy: Toy, knobs: Mapping[str, Any], chance: Chance) -> Law:
     first, uniform = p[()], torch.full_like(p[()], 1 / toy.vocabulary)
     refused = (first - uniform).clamp(min=0)
     refused = refused / refused.sum()
-    law: Law = dict.fromkeys(product(range(toy.vocabulary), repeat=3), 0.0)
+    distribution: Distribution = dict.fromkeys(product(range(toy.vocabulary), repeat=3), 0.0)
     chances, spent = _chances(first, uniform, codes, knobs, chance, 0, 0.0)
     for draft in range(toy.vocabulary):
         accepted = chances[draft]
         for second, last in product(range(toy.vocabulary), repeat=2):
             then = (uniform[draft] * accepted * p[draft,][second] * p[draft, second][last]).item()
-            law[draft, second, last] += then
+            distribution[draft, second, last] += then
         for token, share in enumerate((uniform[draft] * (1 - accepted) * refused).tolist()):
             out = _behind_one_draft(p[token,], p[draft,], codes, knobs, chance, 1, spent)
             for second, last in product(range(toy.vocabulary), repeat=2):
-                law[token, second, last] += share * (out[second] * p[token, second][last]).item()
-    return law
+                distribution[token, second, last] += share * (out[second] * p[token, second][last]).item()
+    return distribution
 
 
 def _chances(
@@ -306,7 +306,7 @@ def _lent_chance(p: Tensor, q: Tensor, x: int, codes: Tensor, knobs: Mapping[str
     return min(1.0, (_credited(p, x, codes, knobs) / q[x]).item())
 
 
-CLOSED_FORMS: dict[str, Callable[[Toy, Mapping[str, Any]], Law]] = {
+CLOSED_FORMS: dict[str, Callable[[Toy, Mapping[str, Any]], Distribution]] = {
     "threshold": threshold,
     "relaxed tree": relaxed_tree,
     "energy tolerance": energy_tolerance,

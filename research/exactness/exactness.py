@@ -31,7 +31,7 @@ from research.exactness import adversary, chain
 from research.exactness.closed_forms import CLOSED_FORMS
 from research.exactness.mutants import MUTANTS
 from research.exactness.mutation import Mutant
-from research.exactness.power import Law, detectable, runs_for, share_found, statistic
+from research.exactness.power import Distribution, detectable, runs_for, share_found, statistic
 from research.exactness.toy import Toy
 
 TARGET = 0.08  # total variation distance that a claim by distribution must detect with probability 99 %
@@ -40,14 +40,14 @@ MUTANT_RUNS = 20_000  # at most
 PORTION = 200  # runs of a mutant between two checks: the first checks detect most mutants
 TOKEN_RUNS = 400
 ACCEPTED, FOUND = 4.0, 10.0
-BY_LAW = ("same law", "closed form", "not exact")  # claims tested by distribution; the others count runs
+BY_DISTRIBUTION = ("same distribution", "closed form", "not exact")  # claims tested by distribution; the others count runs
 
 # Claims that every method must meet in addition to its own.
 COMMON = (
     Case("KV", "same cache", mutants=("drop the last kept row",)),
     Case("REPRO", "same run", mutants=("global random numbers",)),
     Case(
-        "EOS CFG", "same law", toy={"end": True, "guidance": 1.8},
+        "EOS CFG", "same distribution", toy={"end": True, "guidance": 1.8},
         mutants=("end inside a span ignored", "never ends", "guidance on probabilities"),
     ),
 )  # fmt: skip
@@ -91,9 +91,9 @@ class Ground:
         self._fed: dict[tuple[int, ...], Fed] = {}
 
     @cached_property
-    def law(self) -> Law:
+    def distribution(self) -> Distribution:
         """The model's own distribution."""
-        return self.toy.enumerate_law()
+        return self.toy.enumerate_distribution()
 
     def plain(self, seed: int) -> list[int]:
         """Returns the tokens of plain decoding for a seed."""
@@ -138,7 +138,7 @@ def tasks(names: Iterable[str], full: bool, target: float = TARGET, mutants: boo
     for name in names:
         for case in cases_of(table()[name]):
             found += [Task(name, case, mutant, full, target) for mutant in (None, *(case.mutants if mutants else ()))]
-    return sorted(found, key=lambda t: (t.case.claim not in BY_LAW, sorted(t.case.toy.items())))
+    return sorted(found, key=lambda t: (t.case.claim not in BY_DISTRIBUTION, sorted(t.case.toy.items())))
 
 
 def measure(task: Task) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def measure(task: Task) -> dict[str, Any]:
     torch.set_num_threads(1)
     seeds = range(FULL_SEEDS if task.full and task.mutant is None else 1)
     settings = tuple(sorted(task.case.toy.items()))
-    by = _by_law if task.case.claim in BY_LAW else _by_tokens
+    by = _by_distribution if task.case.claim in BY_DISTRIBUTION else _by_tokens
     found = []
     for seed in seeds:
         mutant = Mutant(task.mutant, MUTANTS[task.mutant]()) if task.mutant else Mutant("none", [])
@@ -160,10 +160,12 @@ def _run(task: Task, toy: Toy, seed: int) -> Run:
     return generate(toy, table()[task.method], Prompt(seed=seed), task.case.knobs).finish()
 
 
-def _by_law(task: Task, on: Ground, mutant: Mutant) -> dict[str, Any]:
+def _by_distribution(task: Task, on: Ground, mutant: Mutant) -> dict[str, Any]:
     """Runs until the runs suffice, or until a difference that must be found is found."""
-    law = CLOSED_FORMS[task.case.law](on.toy, task.case.knobs) if task.case.law else on.law
-    most = MUTANT_RUNS if task.must_be_found and not task.full else FULL_RUNS if task.full else runs_for(law, task.target, ACCEPTED)
+    distribution = CLOSED_FORMS[task.case.closed_form](on.toy, task.case.knobs) if task.case.closed_form else on.distribution
+    most = (
+        MUTANT_RUNS if task.must_be_found and not task.full else FULL_RUNS if task.full else runs_for(distribution, task.target, ACCEPTED)
+    )
     counts: Counter[tuple[int, ...]] = Counter()
     done = 0
     found = {"z": 0.0}
@@ -172,8 +174,8 @@ def _by_law(task: Task, on: Ground, mutant: Mutant) -> dict[str, Any]:
         with mutant.in_force():
             counts.update(tuple(_run(task, on.toy, (on.seed << 40) + done + i).in_order) for i in range(portion))
         done += portion
-        found = statistic(counts, law, done)
-    return found | {"runs": done, "detects": round(detectable(law, done, ACCEPTED), 4)}
+        found = statistic(counts, distribution, done)
+    return found | {"runs": done, "detects": round(detectable(distribution, done, ACCEPTED), 4)}
 
 
 def _by_tokens(task: Task, on: Ground, mutant: Mutant) -> dict[str, Any]:
@@ -253,7 +255,7 @@ def judge(task: Task, z: float) -> bool:
     """Returns whether a measurement agrees with the claim."""
     if task.must_be_found:
         return z > FOUND
-    return abs(z) < ACCEPTED if task.case.claim in BY_LAW else z == 0
+    return abs(z) < ACCEPTED if task.case.claim in BY_DISTRIBUTION else z == 0
 
 
 def verify(names: Iterable[str], full: bool = False, target: float = TARGET, mutants: bool = True) -> tuple[dict[str, Any], bool, float]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from math import pi, sqrt
 
-Law = dict[tuple[int, ...], float]
+Distribution = dict[tuple[int, ...], float]
 
 LEAST = 10  # expected runs of a cell; smaller cells are pooled
 SURE = 2.326  # standard deviations: 99 % of a normal distribution lies above the mean minus this
 STEP = 200  # the number of runs is a multiple of it
 
 
-def statistic(counts: Counter[tuple[int, ...]], law: Law, runs: int) -> dict[str, float]:
+def statistic(counts: Counter[tuple[int, ...]], distribution: Distribution, runs: int) -> dict[str, float]:
     """Returns the pooled chi-square as z, and the total variation distance with its expected value under the distribution (floor)."""
-    large = {s: p * runs for s, p in law.items() if p * runs >= LEAST}
+    large = {s: p * runs for s, p in distribution.items() if p * runs >= LEAST}
     rest = runs - sum(large.values())
     chi = sum((counts[s] - e) ** 2 / e for s, e in large.items())
     seen_rest = runs - sum(counts[s] for s in large)
@@ -26,13 +26,13 @@ def statistic(counts: Counter[tuple[int, ...]], law: Law, runs: int) -> dict[str
         chi += (seen_rest - rest) ** 2 / max(rest, 1)
         cells += 1
     z = (chi - (cells - 1)) / (2 * (cells - 1)) ** 0.5 if cells > 1 else 0.0
-    outside = sum(c for s, c in counts.items() if s not in law)
-    tv = 0.5 * (sum(abs(counts[s] / runs - p) for s, p in law.items()) + outside / runs)
-    floor = 0.5 * sum((2 * p * (1 - p) / (pi * runs)) ** 0.5 for p in law.values())
+    outside = sum(c for s, c in counts.items() if s not in distribution)
+    tv = 0.5 * (sum(abs(counts[s] / runs - p) for s, p in distribution.items()) + outside / runs)
+    floor = 0.5 * sum((2 * p * (1 - p) / (pi * runs)) ** 0.5 for p in distribution.values())
     return {"z": round(z, 2), "tv": round(tv, 4), "floor": round(floor, 4)}
 
 
-def detectable(law: Law, runs: int, threshold: float) -> float:
+def detectable(distribution: Distribution, runs: int, threshold: float) -> float:
     """Returns the smallest total variation distance, over the cells of the statistic, at which z exceeds the threshold in 99 % of all
     measurements, however the distributions differ.
 
@@ -40,7 +40,7 @@ def detectable(law: Law, runs: int, threshold: float) -> float:
     4 t² (Cauchy-Schwarz). With k degrees of freedom the shifted chi-square has mean k + m and variance 2k + 4m and is nearly normal; so
     m - SURE sqrt(2k + 4m) = threshold sqrt(2k) is solved for m.
     """
-    large = [p for p in law.values() if p * runs >= LEAST]
+    large = [p for p in distribution.values() if p * runs >= LEAST]
     freedom = len(large) - 1 + (runs * (1 - sum(large)) >= LEAST)
     above = threshold * sqrt(2 * freedom)
     half = above + 2 * SURE**2
@@ -48,10 +48,10 @@ def detectable(law: Law, runs: int, threshold: float) -> float:
     return 0.5 * sqrt(moved / runs)
 
 
-def runs_for(law: Law, distance: float, threshold: float) -> int:
+def runs_for(distribution: Distribution, distance: float, threshold: float) -> int:
     """Returns the smallest number of runs at which a total variation distance is detectable."""
     runs = STEP
-    while detectable(law, runs, threshold) > distance:
+    while detectable(distribution, runs, threshold) > distance:
         runs += STEP
     return runs
 

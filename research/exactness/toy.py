@@ -109,7 +109,7 @@ class Toy(Backbone):
             picture[self.layout.place(position)] = 255 * (token + 1) // self.vocabulary
         return picture
 
-    def enumerate_law(self, sampling: Sampling | None = None) -> dict[tuple[int, ...], float]:
+    def enumerate_distribution(self, sampling: Sampling | None = None) -> dict[tuple[int, ...], float]:
         """The probability of every sequence, by single steps of plain decoding. Sequences end at `end` or at the limit."""
         found: dict[tuple[int, ...], float] = {}
 
@@ -227,7 +227,7 @@ class ToySequence:
             return None
         return torch.arange(self.vocabulary) != torch.tensor(newest)[:, None]
 
-    def law(self, logits: Tensor, *paths: list[int]) -> Tensor:
+    def probs_after(self, logits: Tensor, *paths: list[int]) -> Tensor:
         """Distributions [k, V] from guided logits, after hypothetical paths."""
         return torch.softmax(warp(logits, self.sampling, self._allowed([self._last(path) for path in paths])), -1)
 
@@ -412,13 +412,13 @@ class TableResampler:
 
     def __init__(self, vocabulary: int):
         r = np.random.default_rng(13)
-        self.laws = torch.softmax(torch.from_numpy(r.normal(size=(2, 2, vocabulary, vocabulary))) * 1.5, -1)
+        self.probs = torch.softmax(torch.from_numpy(r.normal(size=(2, 2, vocabulary, vocabulary))) * 1.5, -1)
         self.votes = r.normal(size=(2, 2, vocabulary, vocabulary))
         self.training_free = self  # tables are all there is
 
     def up(self, tokens: Tensor, coarse: Raster, fine: Raster, first: int, stop: int) -> Tensor:
         """Distributions [N, V] of the finer tokens."""
-        rows = [self.laws[row % 2, column % 2, tokens[above]] for row, column, above in _cells(coarse, fine, first, stop)]
+        rows = [self.probs[row % 2, column % 2, tokens[above]] for row, column, above in _cells(coarse, fine, first, stop)]
         return torch.stack(rows)
 
     def down(self, tokens: Tensor, fine: Raster, coarse: Raster, first: int, stop: int) -> Tensor:

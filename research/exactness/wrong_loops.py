@@ -22,12 +22,12 @@ from research.exactness.wrong_rules import drawn_from, newest_not_cached
 
 
 def _first_draft_unverified(
-    right: Any, rows: Any, tokens: Any, laws: Any, noise: Any, n: int, iteration: int, seeded: bool, *more: Any
+    right: Any, rows: Any, tokens: Any, draft_probs: Any, noise: Any, n: int, iteration: int, seeded: bool, *more: Any
 ) -> Any:
     """Takes the first draft of every pass."""
-    window = right(rows, tokens, laws, noise, n, iteration, seeded, *more)
+    window = right(rows, tokens, draft_probs, noise, n, iteration, seeded, *more)
     if len(tokens) and not window.a:
-        window.a, dense = 1, laws.dense() if isinstance(laws, Chosen) else laws
+        window.a, dense = 1, draft_probs.dense() if isinstance(draft_probs, Chosen) else draft_probs
         window.token = verdict.correct(rows, dense, window.verdict.answers, 1, len(tokens), noise, n, iteration)
     return window
 
@@ -38,25 +38,25 @@ def _first_node_unverified(right: Any, rows: Any, tree: Any, *more: Any) -> Any:
     return ([0], token, chances) if tree.tokens and not path else (path, token, chances)
 
 
-def _with_old_laws(right: Any, window: Any, first: int, knobs: Any) -> tuple[Tensor, Tensor]:
+def _with_old_probs(right: Any, window: Any, first: int, knobs: Any) -> tuple[Tensor, Tensor]:
     """Refreshes drafts, and says that those in the window were drawn from their former distributions."""
-    return right(window, first, knobs)[0], torch.cat([window.laws[first:], window.rows.p[-1:]])
+    return right(window, first, knobs)[0], torch.cat([window.draft_probs[first:], window.rows.p[-1:]])
 
 
-def _with_initial_laws(right: Any, window: Any, first: int, knobs: Any) -> tuple[Tensor, Tensor]:
+def _with_initial_probs(right: Any, window: Any, first: int, knobs: Any) -> tuple[Tensor, Tensor]:
     """Keeps redrawn drafts, and says that they were drawn like the tokens of empty slots: here uniformly."""
     tokens, _ = sjdpp.redraw(window, first, knobs)
     return tokens, torch.full_like(window.rows.p[first:], 1 / window.rows.p.shape[-1])
 
 
-def _with_laws_of_another_warp(right: Any, window: Any, first: int, knobs: Any) -> tuple[Tensor, Tensor]:
+def _with_probs_of_another_warp(right: Any, window: Any, first: int, knobs: Any) -> tuple[Tensor, Tensor]:
     """Refreshes drafts, and says that they were drawn at half the temperature."""
     return right(window, first, knobs)[0], torch.softmax(2 * window.rows.scores[first:], -1)
 
 
-def _full_law_of_a_cut_draw() -> list[Patch]:
+def _full_probs_of_a_cut_draw() -> list[Patch]:
     cut = head_drafts.best_of
-    return [(head_drafts, "best_of", lambda law, k: law), (head_drafts, "draw", drawn_from(lambda p: cut(p, 2)))]
+    return [(head_drafts, "best_of", lambda probs, k: probs), (head_drafts, "draw", drawn_from(lambda p: cut(p, 2)))]
 
 
 def _residual_behind_a_threshold() -> list[Patch]:
@@ -96,31 +96,33 @@ def _rows_of_the_other_branch(right: Any, tree: Any, guesses: Any, wide: int) ->
 # --- wavefronts -------------------------------------------------------------------------------------------------------
 
 
-def _guesses_said_to_be_uniform(right: Any, window: Any, tokens: Tensor, laws: Tensor | None, more: int) -> tuple[Tensor, Tensor | None]:
-    found, _ = right(window, tokens, laws, more)
+def _guesses_said_to_be_uniform(
+    right: Any, window: Any, tokens: Tensor, draft_probs: Tensor | None, more: int
+) -> tuple[Tensor, Tensor | None]:
+    found, _ = right(window, tokens, draft_probs, more)
     flat = torch.ones_like(window.rows.p[-1:]).expand(more, -1) / window.rows.p.shape[-1]
-    return found, None if laws is None else torch.cat([laws, flat])
+    return found, None if draft_probs is None else torch.cat([draft_probs, flat])
 
 
 # --- row and column heads ---------------------------------------------------------------------------------------------
 
 
-def _filled_with(law: Callable[[Any, range, Tensor, Tensor], Tensor]) -> Patches:
-    """Fills new slots as ever, and says that they were drawn from `law`, which is given the filler, the slots, the drafts before them and
+def _filled_with(probs: Callable[[Any, range, Tensor, Tensor], Tensor]) -> Patches:
+    """Fills new slots as ever, and says that they were drawn from `probs` of the filler, the slots, the drafts before them and
     their distributions."""
 
-    def fill(right: Any, self: Foreseen, tokens: Tensor, laws: Tensor | None, size: int, *rest: Any) -> tuple[Tensor, Tensor | None]:
-        found, filled = right(self, tokens, laws, size, *rest)
+    def fill(right: Any, self: Foreseen, tokens: Tensor, draft_probs: Tensor | None, size: int, *rest: Any) -> tuple[Tensor, Tensor | None]:
+        found, filled = right(self, tokens, draft_probs, size, *rest)
         start = self.sequence.length
         slots = range(start + len(tokens), start + size)
-        if laws is None or not slots or not start:
+        if draft_probs is None or not slots or not start:
             return found, filled
-        return found, torch.cat([laws, law(self, slots, tokens, filled[len(tokens) :])])
+        return found, torch.cat([draft_probs, probs(self, slots, tokens, filled[len(tokens) :])])
 
     return around(fill, (Foreseen, "fill"))
 
 
-def _law_of_the_first_guess(right: Any, p: Tensor, q: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _probs_of_the_first_guess(right: Any, p: Tensor, q: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
     tokens, _, stayed = right(p, q, *rest)
     return tokens, q, stayed
 
@@ -128,7 +130,7 @@ def _law_of_the_first_guess(right: Any, p: Tensor, q: Tensor, *rest: Any) -> tup
 # --- two streams ------------------------------------------------------------------------------------------------------
 
 
-def _residual_of_a_fresh_law() -> list[Patch]:
+def _residual_of_fresh_probs() -> list[Patch]:
     """Algorithm 1, lines 10 to 12 as printed: the residual uses a distribution that the network computes after the rejection."""
     right, dual = cross_regression.correct, cross_regression.dual
     sequences: list[Any] = []
@@ -137,14 +139,14 @@ def _residual_of_a_fresh_law() -> list[Patch]:
         sequences[:] = [sequence]
         return dual(tokens, ahead, sequence, *rest)
 
-    def correct(rows: Any, laws: Tensor, answers: Any, a: int, size: int, made: noise.Noise, n: int, iteration: int) -> int:
+    def correct(rows: Any, draft_probs: Tensor, answers: Any, a: int, size: int, made: noise.Noise, n: int, iteration: int) -> int:
         if a < size:
             newest = torch.tensor([([*sequences[0].tokens, *sequences[0]._draft[:a]])[-1]])
             fresh = Draft(newest, positions=torch.tensor([n + a - 1]), visible=torch.ones(2, 2, dtype=torch.bool))
             state = sequences[0].adapter.states(rows.hidden[:, a : a + 1], fresh)
             guided = sampling.guide(state @ sequences[0].adapter.out, sequences[0].sampling.guidance)
-            laws = torch.cat([laws[:a], torch.softmax(guided, -1), laws[a + 1 :]])
-        return right(rows, laws, answers, a, size, made, n, iteration)
+            draft_probs = torch.cat([draft_probs[:a], torch.softmax(guided, -1), draft_probs[a + 1 :]])
+        return right(rows, draft_probs, answers, a, size, made, n, iteration)
 
     return [(cross_regression, "dual", CallRecorder(remembering)), (cross_regression, "correct", correct)]
 
@@ -154,8 +156,8 @@ def _new_drafts_verified_at_once() -> list[Patch]:
     refill, dual, energy = cross_regression.refill, cross_regression.dual, cross_regression.energy_scan
     seen: dict[str, Any] = {"carried": 0}
 
-    def buffered(logits: Tensor, tokens: Tensor, laws: Tensor, sequence: Any, *rest: Any) -> tuple[Tensor, Tensor]:
-        found, new = refill(logits, tokens, laws, sequence, *rest)
+    def buffered(logits: Tensor, tokens: Tensor, draft_probs: Tensor, sequence: Any, *rest: Any) -> tuple[Tensor, Tensor]:
+        found, new = refill(logits, tokens, draft_probs, sequence, *rest)
         seen["carried"] = min(len(tokens), len(found))
         made, iteration = rest[1:3]
         u = made.uniform(noise.SCHEDULE, sequence.length, len(found), iteration)
@@ -168,16 +170,16 @@ def _new_drafts_verified_at_once() -> list[Patch]:
         seen.update(sequence=sequence, noise=made, iteration=iteration, draft=draft)
         return draft
 
-    def judged(p: Tensor, laws: Tensor, tokens: Tensor, *rest: Any) -> Any:
+    def judged(p: Tensor, draft_probs: Tensor, tokens: Tensor, *rest: Any) -> Any:
         sequence, draft = seen["sequence"], seen["draft"]
         if draft.predictive is not None and len(tokens):
             logits = seen["read"](seen["rows"], len(tokens) + 1)
             for k in range(max(1, seen["carried"]), min(len(tokens), len(logits) + 1)):
-                laws[k] = sequence.law(logits[k - 1 : k], [])[0]
+                draft_probs[k] = sequence.probs_after(logits[k - 1 : k], [])[0]
                 u = seen["noise"].uniform(noise.SCHEDULE, sequence.length + k, 1, seen["iteration"], 1)
-                tokens[k] = sampling.draw(laws[k : k + 1], u)[0]
+                tokens[k] = sampling.draw(draft_probs[k : k + 1], u)[0]
                 sequence._draft[k] = int(tokens[k])
-        return energy(p, laws, tokens, *rest)
+        return energy(p, draft_probs, tokens, *rest)
 
     start, forward = toy.TableStream.start, toy.ToySequence.forward
 
@@ -202,11 +204,11 @@ STREAM, WINDOWS, WAVES = cross_regression, sjdpp.REFRESHES, zipar.REFRESHES
 FORWARD, COMMIT_AT = (toy.ToySequence, "forward"), (toy.ToySequence, "commit_at")
 TABLE: dict[str, Patches] = {
     "commit one answer more": around(lambda right, accepted: min(len(accepted), right(accepted) + 1), (jacobi, "leading")),
-    "stale law after refinement": around(_with_old_laws, (sjd, "redraw"), (WINDOWS, "redraw"), (WINDOWS, "coupled gumbel")),
-    "published law": instead(sjdpp.reuse_published, (WINDOWS, "reuse mixture")),
-    "law of the first draw": instead(partial(_with_old_laws, sjdpp.reuse_published), (WINDOWS, "reuse mixture")),
-    "old drafts with initial laws": around(_with_initial_laws, (WINDOWS, "initialise")),
-    "heads: full law": _full_law_of_a_cut_draw,
+    "stale distribution after refinement": around(_with_old_probs, (sjd, "redraw"), (WINDOWS, "redraw"), (WINDOWS, "coupled gumbel")),
+    "published distribution": instead(sjdpp.reuse_published, (WINDOWS, "reuse mixture")),
+    "distribution of the first draw": instead(partial(_with_old_probs, sjdpp.reuse_published), (WINDOWS, "reuse mixture")),
+    "old drafts with initial distributions": around(_with_initial_probs, (WINDOWS, "initialise")),
+    "heads: full distribution": _full_probs_of_a_cut_draw,
     "heads: residual behind a threshold": _residual_behind_a_threshold,
     "heads: row before": around(_row_before, FORWARD),
     "heads: shifted by one": around(
@@ -219,18 +221,22 @@ TABLE: dict[str, Patches] = {
     "surface: first draft unverified": around(_first_draft_unverified, (verdict, "judge")),
     "lookahead: first node unverified": around(_first_node_unverified, (lookahead, "verify")),
     "lookahead: rows of the other branch": around(_rows_of_the_other_branch, (lookahead, "both")),
-    "wavefront: law of another warp": around(_with_laws_of_another_warp, (WAVES, "coupled gumbel"), (WAVES, "coupled maximal")),
-    "wavefront: carried with a new law": around(lambda right, *arguments: (right(*arguments)[0], None), (WAVES, "carry")),
+    "wavefront: q of another warp": around(_with_probs_of_another_warp, (WAVES, "coupled gumbel"), (WAVES, "coupled maximal")),
+    "wavefront: carried with new q": around(lambda right, *arguments: (right(*arguments)[0], None), (WAVES, "carry")),
     "wavefront: guesses said to be uniform": around(_guesses_said_to_be_uniform, (zipar, "_guessed")),
     "wavefront: rows do not wait": instead(lambda window, columns: 1, (zipar, "lead")),
     "wavefront: the newest of a row is not cached": around(newest_not_cached, COMMIT_AT),
-    "spatial: law of one direction": _filled_with(
-        lambda filler, slots, drafts, laws: filler.sequence.law(filler.heads.guess(slots, drafts, rows=True, columns=False), [])
+    "spatial: q of one direction": _filled_with(
+        lambda filler, slots, drafts, draft_probs: filler.sequence.probs_after(
+            filler.heads.guess(slots, drafts, rows=True, columns=False), []
+        )
     ),
-    "spatial: said to be uniform": _filled_with(lambda filler, slots, drafts, laws: torch.full_like(laws, 1 / laws.shape[-1])),
+    "spatial: said to be uniform": _filled_with(
+        lambda filler, slots, drafts, draft_probs: torch.full_like(draft_probs, 1 / draft_probs.shape[-1])
+    ),
     "spatial: reads the other direction": around(lambda right, *arguments: right(*arguments[:-1], "rows"), (spatial, "foreseen")),
     "spatial: residual is p": instead(lambda p, q: p, (spatial, "residual")),
-    "spatial: law of the first guess": around(_law_of_the_first_guess, (spatial, "corrected")),
+    "spatial: q of the first guess": around(_probs_of_the_first_guess, (spatial, "corrected")),
     "mulo: stale cache": around(  # as with `stale_kv` on, where it is off
         lambda right, sequence, coarser, knobs, noise: right(sequence, coarser, Knobs(knobs.values | {"stale_kv": "on"}), noise),
         (mulo, "_blocks"),
@@ -243,11 +249,11 @@ TABLE: dict[str, Patches] = {
     "stream: tolerance from zero": around(
         lambda right, energies, horizon: (right(energies, horizon) ** 2 - 1 / horizon).clamp(min=0).sqrt(), (rules, "ramp")
     ),
-    "stream: residual of a fresh law": _residual_of_a_fresh_law,
-    "stream: new law of a carried draft": around(
-        lambda right, logits, tokens, laws, sequence, *rest: (
-            right(logits, tokens, laws, sequence, *rest)[0],
-            sequence.law(logits, []),
+    "stream: residual of a fresh distribution": _residual_of_fresh_probs,
+    "stream: new distribution of a carried draft": around(
+        lambda right, logits, tokens, draft_probs, sequence, *rest: (
+            right(logits, tokens, draft_probs, sequence, *rest)[0],
+            sequence.probs_after(logits, []),
         ),
         (STREAM, "refill"),
     ),

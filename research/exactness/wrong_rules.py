@@ -109,10 +109,10 @@ def _refused_neighbours_struck(whole: bool) -> Patches:
             return tables[0]
 
         def multi_round(
-            p: Tensor, tokens: Tensor, laws: Tensor, u: list[float], mass: Any, share: Any = None
+            p: Tensor, tokens: Tensor, draft_probs: Tensor, u: list[float], mass: Any, share: Any = None
         ) -> tuple[int, Tensor, list[float]]:
             for j in range(len(tokens)):
-                which, left, chances = right(p, tokens[j : j + 1], laws[j : j + 1], u[j : j + 1], mass)
+                which, left, chances = right(p, tokens[j : j + 1], draft_probs[j : j + 1], u[j : j + 1], mass)
                 if which == 0:
                     return j, left, chances
                 near = tables[0][tokens[j]]
@@ -193,19 +193,22 @@ TABLE: dict[str, Patches] = {
     "residual is p": instead(_p_itself, (verdict, "residual")),
     "chain: residual is p": instead(_p_itself, (chain, "residual")),
     "one-hot ratio for a uniform draw": instead(_one_hot_ratio, *RATIOS),
-    "chain: one-hot law": instead(_one_hot_ratio, (chain, "ratio")),
+    "chain: one-hot distribution": instead(_one_hot_ratio, (chain, "ratio")),
     "inverted ratio": around(lambda right, p, q, tokens, u: right(q, p.clamp(min=1e-12), tokens, u), (verdict, "ratio")),
     "chain: bonus from the row before": instead(lambda p, a: p[max(0, a - 1) : max(1, a)], (chain, "bonus")),
     "chain: double temperature": instead(drawn_from(lambda p: p * p), (chain, "draw")),
-    "heads: one-hot law": instead(_one_hot_ratio, *RATIOS),
+    "heads: one-hot distribution": instead(_one_hot_ratio, *RATIOS),
     "tree: parents missing": around(_parents_missing, (growth.Tree, "draft")),
     "tree: drawn nodes ranked by their tokens": _ranked_by_tokens,
     "tree: controller sees the draft": around(_controller_sees_the_draft, (trees, "grow")),
     "tree: a level pays by the sum of its nodes": instead(_level_pays_by_its_sum, (growth, "pays")),
-    "tree: siblings' laws not conditional": instead(lambda laws, tokens, parents, drawn: laws, (growth, "sibling_laws")),
+    "tree: siblings' distributions not conditional": instead(
+        lambda draft_probs, tokens, parents, drawn: draft_probs, (growth, "sibling_probs")
+    ),
     "tree: residual is p": instead(_p_itself, (rules, "residual")),
     "tree: chosen as if drawn": around(
-        lambda right, laws, tokens, parents, drawn: right(laws, tokens, parents, [True] * len(drawn)), (growth, "sibling_laws")
+        lambda right, draft_probs, tokens, parents, drawn: right(draft_probs, tokens, parents, [True] * len(drawn)),
+        (growth, "sibling_probs"),
     ),
     "tree: row of the parent": around(_row_of_the_parent, (trees, "walk")),
     "lantern: the nearest always counts": _borrowing(
@@ -220,7 +223,9 @@ TABLE: dict[str, Patches] = {
     "budget: ignored": instead(_budget_ignored, (Meter, "share")),
     "budget: the coin is the verdict's": instead(_coin_of_the_verdict, (neighbours, "coins")),
     "gsd: one rank higher": instead(lambda half: [0, *range(1 - half, 0), *range(1, half + 1)], (gsd, "beside")),
-    "gsd: the law of the draft alone": instead(lambda above, below, chosen: (above * chosen).sum(-1) / below[:, 0], (gsd, "grouped")),
+    "gsd: the distribution of the draft alone": instead(
+        lambda above, below, chosen: (above * chosen).sum(-1) / below[:, 0], (gsd, "grouped")
+    ),
     "iteration in the noise": instead(_iteration_in_the_noise, (noise.Noise, "gumbel")),
     "noise without the iteration": around(
         lambda right, self, stream, start, count, iteration, slot=0: right(self, stream, start, count, 0, slot), (noise.Noise, "uniform")

@@ -79,7 +79,7 @@ class StreamStudent(nn.Module):
         self.causal = causal
         self._teacher = [teacher]  # never trained, not part of the state
 
-    def laws(self, rows: list[Recorded], starts: list[int], guesses: Tensor) -> tuple[Tensor, Tensor]:
+    def probs(self, rows: list[Recorded], starts: list[int], guesses: Tensor) -> tuple[Tensor, Tensor]:
         """Returns targets p and log q, both [B, windows * width, V], of the positions after each row of some windows.
 
         starts : the position of each window's first row; guesses : int64 [B, windows * width], the tokens that the rows read
@@ -206,7 +206,7 @@ def main(options: StreamOptions) -> None:
         starts = window_starts([len(seen.recorded[i].tokens) for i in ids], preset["rows"] // width, width, rng)
         places = window_places(starts, width)
         guesses = noisy(replay.read(ids, places, width), width, teacher.vocabulary, rng)
-        p, q = pupil.laws([seen.recorded[i] for i in ids], starts, guesses)
+        p, q = pupil.probs([seen.recorded[i] for i in ids], starts, guesses)
         with torch.no_grad():
             weight = right_behind(p, q.exp(), width).flatten(1) + 1
             u, v = torch.from_numpy(rng.random((2, q.shape[0] * q.shape[1])))
@@ -264,7 +264,7 @@ def acceptance(pupil: StreamStudent, recorded: list[Recorded], width: int, vocab
         starts = window_starts([len(row.tokens) - 1], UNSEEN_ROWS // width, width, rng)
         guesses = torch.from_numpy(rng.integers(0, vocabulary, (1, len(starts) * width))).to(device)
         for further, kept in enumerate(found.values()):
-            p, q = (law.view(-1, width, law.shape[-1]) for law in pupil.laws([row], [s + further for s in starts], guesses))
+            p, q = (probs.view(-1, width, probs.shape[-1]) for probs in pupil.probs([row], [s + further for s in starts], guesses))
             kept.append(torch.minimum(p, q.exp()).sum(-1))
             drafts = draw(q.exp().flatten(0, 1), torch.from_numpy(rng.random(len(starts) * width))).view(-1, width)
             drafts[:, 0] = refused(p[:, 0], q[:, 0].exp(), torch.from_numpy(rng.random(len(starts))))

@@ -81,7 +81,7 @@ def against_the_picture(samplers: Samplers, resampler: PictureResampler, coarse:
         logits = samplers.logits(small[None], large[None]).float()[0].flatten(1).T
         far = -distances(resampler, small, factor) / resampler.spreads[factor]
         target = large.flatten()
-        rows.append([x for law in (logits, far) for x in (F.cross_entropy(law, target), *_first_guess(law, target))])
+        rows.append([x for probs in (logits, far) for x in (F.cross_entropy(probs, target), *_first_guess(probs, target))])
     values = torch.tensor(rows).mean(0).tolist()
     names = ("nats", "top_1", "confidence", "nats_picture", "top_1_picture", "confidence_picture")
     return {f"{n}_{name}": round(v, 4) for n, v in zip(names, values, strict=True)}

@@ -28,7 +28,7 @@ from tests.app import boards
 from tests.app.boards import numbers
 
 LETTERS = (Knob("energy_tolerance", "Θ", 0.0, 0, 16, 0.25), Knob("refresh", "", "carry", choices=("carry", "redraw")))
-WHOLE = Sampling(temperature=1.0, top_k=0, top_p=1.0, guidance=1.0)  # the whole law: random drafts are sometimes accepted
+WHOLE = Sampling(temperature=1.0, top_k=0, top_p=1.0, guidance=1.0)  # the whole distribution: random drafts are sometimes accepted
 TREES = {"depth": 3, "width": 3, "nodes": 8}
 board = partial(boards.board, sampling=WHOLE)
 

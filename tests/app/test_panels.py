@@ -132,7 +132,7 @@ def test_only_a_good_match_is_celebrated():
     assert verdict.with_fit(stopped, Fit("foreign", 9.0, "f"))["headline"] == "Stopped"
 
 
-def test_nothing_is_promised_of_tokens_where_only_the_law_is_the_same(picto):
+def test_nothing_is_promised_of_tokens_where_only_the_distribution_is_the_same(picto):
     assert verdict.agreement(board(picto, "sjdpp", window=8), board(picto, "ar")) == {}
 
 

@@ -108,7 +108,7 @@ def test_gumbel_noise_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.equal(noise.gumbel(2, 2), first[2:4])
 
 
-def test_gumbel_noise_has_its_law() -> None:
+def test_gumbel_noise_has_its_distribution() -> None:
     """Mean: Euler's constant; variance: pi squared over 6."""
     g = Noise(2, 100, dtype=torch.float64).gumbel(0, 400)
     n = g.numel()

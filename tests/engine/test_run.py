@@ -29,7 +29,7 @@ from tests.engine.refusals import refused
 
 PROMPT = Prompt(text="two red cats", seed=5, sampling=Sampling(0.8, 20, 0.95, 2.0))
 TOKENS = 64  # of the tiny pictogram
-EXACT = {name: dict(METHODS[name].common) for name in METHODS}  # knobs under which a method promises plain decoding's law
+EXACT = {name: dict(METHODS[name].common) for name in METHODS}  # knobs under which a method promises plain decoding's distribution
 WINDOWED = [name for name in METHODS if {"window", "init"} <= {k.name for k in METHODS[name].knobs}]
 USABLE = [name for name in (*METHODS, *PRESETS) if find(name)[0].needs <= Pictogram.capabilities]
 

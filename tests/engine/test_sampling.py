@@ -13,11 +13,11 @@ from engine.dispatch.choice import VARIABLE
 from engine.noise import DRAW, Noise
 from engine.sampling import best_of, draw, draw_gumbel, entropy, guide, residual, warp
 
-LAW = torch.tensor([0.4, 0.05, 0.3, 0.0, 0.25])
+PROBS = torch.tensor([0.4, 0.05, 0.3, 0.0, 0.25])
 
 
-def law(logits: list[float], allowed: list[bool] | None = None, **sampling: float) -> list[float]:
-    """The law of one row of guided logits."""
+def probs(logits: list[float], allowed: list[bool] | None = None, **sampling: float) -> list[float]:
+    """The distribution of one row of guided logits."""
     mask = None if allowed is None else torch.tensor(allowed)
     return torch.softmax(warp(torch.tensor([logits]), Sampling(**sampling), mask), -1)[0].tolist()
 
@@ -39,28 +39,28 @@ def test_without_settings_nothing_changes() -> None:
 
 
 def test_temperature_zero_takes_the_first_of_the_best() -> None:
-    assert law([1.0, 3.0, 3.0, 2.0], temperature=0.0) == [0, 1, 0, 0]
-    assert law([1.0, 3.0, 3.0, 2.0], [True, False, True, True], temperature=0.0) == [0, 0, 1, 0]
+    assert probs([1.0, 3.0, 3.0, 2.0], temperature=0.0) == [0, 1, 0, 0]
+    assert probs([1.0, 3.0, 3.0, 2.0], [True, False, True, True], temperature=0.0) == [0, 0, 1, 0]
 
 
 def test_temperature_divides_the_logits() -> None:
-    assert law([0.0, math.log(3) / 2], temperature=0.5) == pytest.approx([0.25, 0.75])
+    assert probs([0.0, math.log(3) / 2], temperature=0.5) == pytest.approx([0.25, 0.75])
 
 
 def test_top_k_keeps_all_ties_at_the_last_place() -> None:
-    assert [p > 0 for p in law([5.0, 3.0, 3.0, 1.0], top_k=2)] == [True, True, True, False]
-    assert [p > 0 for p in law([5.0, 3.0, 2.0, 1.0], top_k=2)] == [True, True, False, False]
+    assert [p > 0 for p in probs([5.0, 3.0, 3.0, 1.0], top_k=2)] == [True, True, True, False]
+    assert [p > 0 for p in probs([5.0, 3.0, 2.0, 1.0], top_k=2)] == [True, True, False, False]
 
 
 @pytest.mark.parametrize("k", [0, 4, 9])
 def test_top_k_of_nothing_or_all_is_off(k: int) -> None:
-    assert min(law([5.0, 3.0, 2.0, 1.0], top_k=k)) > 0
+    assert min(probs([5.0, 3.0, 2.0, 1.0], top_k=k)) > 0
 
 
 @pytest.mark.parametrize(("mass", "count"), [(0.0, 1), (1e-9, 1), (0.3, 1), (0.5, 2), (0.79, 2), (0.81, 3), (0.999, 4), (1.0, 4)])
 def test_top_p_keeps_the_smallest_set_that_reaches_the_mass(mass: float, count: int) -> None:
     logits = torch.tensor([0.1, 0.4, 0.1, 0.4]).log() + torch.tensor([0.02, 0.02, 0.0, 0.0])  # 0.1, 0.4 slightly favoured
-    found = law(logits.tolist(), top_p=mass)
+    found = probs(logits.tolist(), top_p=mass)
     assert sum(p > 0 for p in found) == count
     assert sum(found) == pytest.approx(1)
     assert found[1] == max(found)  # the best one stays
@@ -68,7 +68,7 @@ def test_top_p_keeps_the_smallest_set_that_reaches_the_mass(mass: float, count: 
 
 @pytest.mark.parametrize("spread", [0.01, 1.0, 4.0, 20.0])
 def test_top_p_is_the_same_however_many_scores_it_orders(spread: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Flat laws need all scores in order, steep ones a few; rows of both kinds may stand side by side."""
+    """Flat distributions need all scores in order, steep ones a few; rows of both kinds may stand side by side."""
     logits = torch.randn(6, 500, generator=torch.Generator().manual_seed(1)) * torch.tensor([spread, 8.0] * 3)[:, None]
     kept = warp(logits, Sampling(top_p=0.9))
     for few in (1, 8, 500, 1000):
@@ -82,13 +82,13 @@ def test_top_p_is_the_same_however_many_scores_it_orders(spread: float, monkeypa
 def test_top_p_counts_what_top_k_left() -> None:
     """0.4 of 0.7 is more than half: one token, where 0.4 of 1 would need two."""
     logits = torch.tensor([0.4, 0.3, 0.3 - 1e-3, 1e-3]).log().tolist()
-    assert sum(p > 0 for p in law(logits, top_k=2, top_p=0.5)) == 1
-    assert sum(p > 0 for p in law(logits, top_p=0.5)) == 2
+    assert sum(p > 0 for p in probs(logits, top_k=2, top_p=0.5)) == 1
+    assert sum(p > 0 for p in probs(logits, top_p=0.5)) == 2
 
 
 def test_a_forbidden_token_is_impossible_and_does_not_count() -> None:
-    assert law([9.0, 2.0, 1.0, 0.0], [False, True, True, True], top_k=2)[0] == 0
-    assert law([9.0, 2.0, 1.0, 0.0], [False, True, True, True], top_k=2)[2] > 0
+    assert probs([9.0, 2.0, 1.0, 0.0], [False, True, True, True], top_k=2)[0] == 0
+    assert probs([9.0, 2.0, 1.0, 0.0], [False, True, True, True], top_k=2)[2] > 0
 
 
 def test_each_row_has_its_own_grammar() -> None:
@@ -106,9 +106,9 @@ def test_warp_leaves_its_input_alone() -> None:
 # --- draws ------------------------------------------------------------------------------------------------------------
 
 
-def test_draw_inverts_the_cumulated_law() -> None:
+def test_draw_inverts_the_cumulated_distribution() -> None:
     u = torch.tensor([1e-9, 0.39, 0.41, 0.44, 0.46, 0.74, 0.76, 1 - 1e-9], dtype=torch.float64)
-    assert draw(LAW.expand(len(u), -1), u).tolist() == [0, 0, 1, 1, 2, 2, 4, 4]
+    assert draw(PROBS.expand(len(u), -1), u).tolist() == [0, 0, 1, 1, 2, 2, 4, 4]
 
 
 def test_draw_never_takes_an_impossible_token() -> None:
@@ -116,9 +116,9 @@ def test_draw_never_takes_an_impossible_token() -> None:
     assert draw(torch.tensor([[0.0, 0.5, 0.5, 0.0]] * 2), u).tolist() == [1, 2]
 
 
-def test_draw_needs_no_normalised_law() -> None:
+def test_draw_needs_no_normalised_distribution() -> None:
     u = Noise(1, 5).uniform(DRAW, 0, 500, 0)
-    assert torch.equal(draw(LAW.expand(500, -1), u), draw(3e-5 * LAW.expand(500, -1), u))
+    assert torch.equal(draw(PROBS.expand(500, -1), u), draw(3e-5 * PROBS.expand(500, -1), u))
 
 
 @pytest.mark.parametrize("vocabulary", [1, 7, 63, 1000, 5121])
@@ -141,7 +141,7 @@ def test_draws_are_those_of_the_plain_sums(vocabulary: int, kept: float, monkeyp
 
 def test_gumbel_draws_do_not_need_normalised_scores() -> None:
     noise = Noise(5, 5).gumbel(0, 200)
-    assert torch.equal(draw_gumbel(LAW.log().expand(200, -1), noise), draw_gumbel(LAW.log().expand(200, -1) + 3, noise))
+    assert torch.equal(draw_gumbel(PROBS.log().expand(200, -1), noise), draw_gumbel(PROBS.log().expand(200, -1) + 3, noise))
 
 
 def test_a_certain_token_beats_any_noise() -> None:
@@ -157,8 +157,8 @@ def test_residual_is_what_q_lacks() -> None:
     torch.testing.assert_close(residual(p, q), torch.tensor([[0.3, 0.0, 0.0]]))
 
 
-def test_an_empty_residual_falls_back_to_the_law() -> None:
-    """Row by row, and never to a uniform law."""
+def test_an_empty_residual_falls_back_to_the_distribution() -> None:
+    """Row by row, and never to a uniform distribution."""
     p = torch.tensor([[0.7, 0.3, 0.0], [0.5, 0.5, 0.0]])
     found = residual(p, torch.stack([p[0], torch.tensor([1.0, 0.0, 0.0])]))
     torch.testing.assert_close(found, torch.tensor([[0.7, 0.3, 0.0], [0.0, 0.5, 0.0]]))

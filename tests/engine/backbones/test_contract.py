@@ -102,7 +102,7 @@ def feed(sequence: Sequence, tokens: list[int]) -> Sequence:
 
 
 def same_row(case: Case, rows: Rows, i: int, other: Rows, j: int) -> None:
-    """Asserts that row i of a pass is row j of another one: logits of all branches, hidden states, law."""
+    """Asserts that row i of a pass is row j of another one: logits of all branches, hidden states, distribution."""
     case.close(rows.logits[:, i], other.logits[:, j])
     case.close(rows.p[i], other.p[j])
     if rows.hidden is None or other.hidden is None:
@@ -124,15 +124,15 @@ def test_shapes_of_a_pass(case: Case) -> None:
 
 
 def test_guidance_mixes_two_branches(case: Case) -> None:
-    """At scale 1 the law is the conditional one; else the unconditional branch is there and differs."""
+    """At scale 1 the distribution is the conditional one; else the unconditional branch is there and differs."""
     if "mesh" in case.backbone.capabilities or case.backbone.name == "glm_image":
         pytest.skip(f"{case.backbone.name} has no guidance")
     single, pair = case.start(Sampling(guidance=1.0)), case.start(Sampling(guidance=3.0))
     rows = pair.forward(NO_DRAFT)
     conditional, unconditional = rows.logits[:, 0]
     assert (conditional - unconditional).abs().max() > 1e-2  # the prompt matters
-    case.close(single.law(conditional[None], [])[0], single.forward(NO_DRAFT).p[0])
-    case.close(pair.law((unconditional + 3 * (conditional - unconditional))[None], [])[0], rows.p[0])
+    case.close(single.probs_after(conditional[None], [])[0], single.forward(NO_DRAFT).p[0])
+    case.close(pair.probs_after((unconditional + 3 * (conditional - unconditional))[None], [])[0], rows.p[0])
 
 
 @pytest.mark.parametrize("before", [0, 2])
@@ -305,24 +305,24 @@ def test_sequences_do_not_disturb_each_other(case: Case) -> None:
     [Sampling(guidance=3.0), Sampling(0.7, 5, 0.9, 2.0), Sampling(temperature=0.0, guidance=3.0), Sampling(1.3, 0, 0.8, 1.0)],
 )
 def test_drafters_warp_as_rows_do(case: Case, sampling: Sampling) -> None:
-    """(i) `law` of guided logits behind a path is `Rows.p` of the node at its end."""
+    """(i) `probs_after` of guided logits behind a path is `Rows.p` of the node at its end."""
     sequence = feed(case.start(sampling), [1])
     tokens = tokens_of(sequence, len(TREE), 1)
     rows = sequence.forward(draft_of(tokens, TREE))
     guided = guide(rows.logits, sampling.guidance)
     for node in range(-1, len(TREE)):
         behind = [tokens[i] for i in path(TREE, node)]
-        case.close(sequence.law(guided[node + 1 : node + 2], behind)[0], rows.p[node + 1])
+        case.close(sequence.probs_after(guided[node + 1 : node + 2], behind)[0], rows.p[node + 1])
 
 
-def test_what_is_allowed_is_what_a_law_can_say(case: Case) -> None:
+def test_what_is_allowed_is_what_a_distribution_can_say(case: Case) -> None:
     """Without filters a token is impossible behind a path exactly where `allowed` says so."""
     sequence = feed(case.start(Sampling()), [1])
     path = tokens_of(sequence, 2, 1)
     for behind in ([], path[:1], path):
-        law = sequence.law(torch.zeros(1, sequence.vocabulary, device=sequence.device), behind)[0]
+        probs = sequence.probs_after(torch.zeros(1, sequence.vocabulary, device=sequence.device), behind)[0]
         allowed = sequence.allowed(behind)
-        assert torch.equal(law > 0, torch.ones_like(law, dtype=torch.bool) if allowed is None else allowed)
+        assert torch.equal(probs > 0, torch.ones_like(probs, dtype=torch.bool) if allowed is None else allowed)
 
 
 def test_the_first_rows_of_a_pass_are_those_rows(case: Case) -> None:

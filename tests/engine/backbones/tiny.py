@@ -39,14 +39,14 @@ NORMAL = torch.inference_mode(False)  # a model that outlives its first test mus
 
 
 def spread(module: nn.Module, std: float) -> None:
-    """Redraws all matrices so that laws are far from uniform and depend on every earlier token."""
+    """Redraws all matrices so that distributions are far from uniform and depend on every earlier token."""
     for p in module.parameters():
         if p.ndim == 2:
             nn.init.normal_(p, std=std)
 
 
 def wide_open(backbone: Pictogram) -> Pictogram:
-    """The same, by default sampling from its whole law under strong guidance: no token is impossible before a grammar says so."""
+    """The same, by default sampling from its whole distribution under strong guidance: no token is impossible before a grammar says so."""
     backbone.sampling = Sampling(temperature=1.0, top_k=0, top_p=1.0, guidance=3.0)
     return backbone
 
@@ -100,7 +100,7 @@ class WithGrammar(Pictogram):
         wide_open(self)
 
     def start(self, prompt: Prompt) -> TransformerSequence:
-        """A sequence whose laws obey the grammar."""
+        """A sequence whose distributions obey the grammar."""
         sequence = super().start(prompt)
         sequence.grammar, sequence._state = Unlike(self.model.vocabulary), ()
         return sequence

@@ -46,7 +46,7 @@ def test_match_seed_gives_plain_tokens_for_every_refresh_and_initialisation(refr
 
 
 def filled(init: str, tokens: list[int], slots: int) -> tuple[Sequence, Rows, Tensor, Tensor]:
-    """A sequence, its newest rows, and the tokens and laws of slots behind some committed tokens."""
+    """A sequence, its newest rows, and the tokens and distributions of slots behind some committed tokens."""
     toy = Toy(seed=4)
     sequence = toy.start(Prompt(seed=0))
     for token in tokens:
@@ -58,11 +58,11 @@ def filled(init: str, tokens: list[int], slots: int) -> tuple[Sequence, Rows, Te
 
 
 @pytest.mark.parametrize("init", [init for init in INIT.choices if init != "up-sampled"])
-def test_the_law_of_an_initial_token(init: str) -> None:
-    """That it is drawn from this law is a claim of `verify`."""
-    _, rows, _, laws = filled(init, [1], 1)
+def test_the_distribution_of_an_initial_token(init: str) -> None:
+    """That it is drawn from this distribution is a claim of `verify`."""
+    _, rows, _, draft_probs = filled(init, [1], 1)
     expected = {"repeat left": torch.tensor([0.0, 1.0, 0.0]), "sample left": rows.p[0]}
-    assert torch.allclose(laws[0].double(), expected.get(init, torch.full((3,), 1 / 3)).double())  # nothing is above the first row
+    assert torch.allclose(draft_probs[0].double(), expected.get(init, torch.full((3,), 1 / 3)).double())  # nothing is above the first row
 
 
 @pytest.mark.parametrize("init", ["sample left", "sample above"])
@@ -86,14 +86,14 @@ def test_few_passes_are_kept_and_every_slot_finds_its_newest_neighbour(init: str
     assert most <= 2 + sequence.layout.reach < len(everything.passes)
 
 
-def test_up_sampled_tokens_have_the_law_that_the_small_picture_gives() -> None:
+def test_up_sampled_tokens_have_the_distribution_that_the_small_picture_gives() -> None:
     sequence = Toy(rows=2, columns=4, seed=4).start(Prompt(seed=1999))
     filler = Initializer(sequence, Noise(1999, 3))
-    _, laws = filler.fill(torch.empty(0, dtype=torch.int64), None, 2, "up-sampled", 0, seeded=False)
+    _, draft_probs = filler.fill(torch.empty(0, dtype=torch.int64), None, 2, "up-sampled", 0, seeded=False)
     assert filler.counted() == 1 and filler.counted() == 0  # one token at a quarter of the size, made once
     coarser = Coarser(sequence, Noise(1999, 3), 1)
     coarser.draft(1, 0)
-    assert torch.equal(sharper(coarser.laws(0, 1))[:2], laws)
+    assert torch.equal(sharper(coarser.probs(0, 1))[:2], draft_probs)
 
 
 def test_up_sampled_needs_a_smaller_size() -> None:
@@ -125,8 +125,8 @@ def test_the_small_picture_goes_on_with_what_was_really_drawn(monkeypatch: pytes
 
 
 def test_above_means_the_token_one_row_up() -> None:
-    _, _, tokens, laws = filled("repeat above", [2, 0, 1], 3)
-    assert tokens.tolist() == laws.argmax(-1).tolist() == [2, 0, 1]
+    _, _, tokens, draft_probs = filled("repeat above", [2, 0, 1], 3)
+    assert tokens.tolist() == draft_probs.argmax(-1).tolist() == [2, 0, 1]
 
 
 def test_the_trace_says_what_was_accepted() -> None:

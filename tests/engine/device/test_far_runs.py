@@ -151,8 +151,8 @@ def test_trained_resamplers_work_there(device: Far) -> None:
     tokens = torch.arange(64) * 7 % 32
     with torch.inference_mode():
         for count in (8, 2):  # rows
-            laws = there.up(tokens[: 8 * count].to(FAR), Raster(8, 8), Raster(16, 16), 0, count)
-            torch.testing.assert_close(laws.cpu(), plain.up(tokens[: 8 * count], Raster(8, 8), Raster(16, 16), 0, count))
+            probs = there.up(tokens[: 8 * count].to(FAR), Raster(8, 8), Raster(16, 16), 0, count)
+            torch.testing.assert_close(probs.cpu(), plain.up(tokens[: 8 * count], Raster(8, 8), Raster(16, 16), 0, count))
         wide = tokens.repeat(4)
         assert (
             there.down(wide.to(FAR), Raster(16, 16), Raster(8, 8), 0, 8).tolist()

@@ -145,14 +145,14 @@ def test_predictive_rows_cannot_be_committed() -> None:
 
 
 @torch.inference_mode()
-def test_a_grammar_is_left_to_the_law_of_a_proposal() -> None:
+def test_a_grammar_is_left_to_the_distribution_of_a_proposal() -> None:
     backbone = tiny.WithGrammar()
     sequence = backbone.start(PROMPT)
     read = PredictiveStream(random_lora(backbone), True).start(sequence)
     rows = sequence.forward(dual([4, 6], [4, 6, 6], 0))
     assert rows.first(3).p[2, [4, 6]].tolist() == [0, 0] and (rows.p[3:] > 0).all()
-    law = sequence.law(read(rows, 3)[:1], [1, 2])
-    assert law[0, [1, 2]].tolist() == [0, 0]
+    probs = sequence.probs_after(read(rows, 3)[:1], [1, 2])
+    assert probs[0, [1, 2]].tolist() == [0, 0]
 
 
 @torch.inference_mode()

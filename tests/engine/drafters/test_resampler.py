@@ -47,17 +47,17 @@ def resampler(request: pytest.FixtureRequest):
 
 
 @pytest.mark.parametrize("fine", [FINE, Raster(32, 32)])
-def test_up_gives_a_law_for_every_finer_token(resampler, fine: Raster) -> None:
+def test_up_gives_a_distribution_for_every_finer_token(resampler, fine: Raster) -> None:
     found, v = resampler
     for first, stop in ((0, 8), (0, 1), (3, 5), (7, 8)):
-        laws = found.up(tokens(stop * 8, v), COARSE, fine, first, stop)
+        probs = found.up(tokens(stop * 8, v), COARSE, fine, first, stop)
         top, bottom = fine_rows(COARSE, fine, first, stop)
-        assert laws.shape == ((bottom - top) * fine.columns, v)
-        torch.testing.assert_close(laws.sum(-1), torch.ones_like(laws[:, 0]))
+        assert probs.shape == ((bottom - top) * fine.columns, v)
+        torch.testing.assert_close(probs.sum(-1), torch.ones_like(probs[:, 0]))
 
 
 def test_up_needs_no_row_below_the_ones_asked_for(resampler) -> None:
-    """The same rows give the same laws whatever stands below them later."""
+    """The same rows give the same distributions whatever stands below them later."""
     found, v = resampler
     all_rows = tokens(64, v)
     for stop in (1, 4, 7):

@@ -67,23 +67,23 @@ def test_the_literal_rule_at_zero_accepts_where_p_is_not_below_q() -> None:
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.4])
 @pytest.mark.parametrize("rule", [CONSISTENT, LITERAL])
-def test_the_meter_s_law_is_what_the_rule_gives(smoothing: float, rule) -> None:
+def test_the_meter_s_distribution_is_what_the_rule_gives(smoothing: float, rule) -> None:
     """The last of three positions given the two before it: chances counted on a grid of u, for every token."""
     tokens = torch.tensor([0, 1, 2])
     grid = (torch.arange(2000, dtype=torch.float64) + 0.5) / 2000
     levels = energy(P, Q, tokens, grid[:3], smoothing, 1.0, 3, rule)[1]
-    law = after_energy(P, Q, tokens, levels, smoothing, 1.0, 3, rule)
-    torch.testing.assert_close(law.sum(-1), torch.ones(3, dtype=torch.float64))
+    probs = after_energy(P, Q, tokens, levels, smoothing, 1.0, 3, rule)
+    torch.testing.assert_close(probs.sum(-1), torch.ones(3, dtype=torch.float64))
     taken = torch.zeros(4, dtype=torch.float64)
     for x in range(4):
         own = torch.tensor([0, 1, x])
         level = energy(P, Q, own, grid[:3], smoothing, 1.0, 3, rule)[1]
         taken[x] = Q[2, x] * (level[2] >= rule.threshold(ramp(level, 3)[2], grid, 1.0)).double().mean()
     left = (P[2] - Q[2]).clamp(min=0)
-    torch.testing.assert_close(law[2], taken + (1 - taken.sum()) * left / left.sum(), atol=2e-3, rtol=0)
+    torch.testing.assert_close(probs[2], taken + (1 - taken.sum()) * left / left.sum(), atol=2e-3, rtol=0)
 
 
-def test_unrelaxed_the_meter_s_law_is_the_model_s() -> None:
+def test_unrelaxed_the_meter_s_distribution_is_the_model_s() -> None:
     tokens = torch.tensor([0, 1, 2])
     levels = energy(P, Q, tokens, torch.rand(3), 0.0, 0.0, 3, CONSISTENT)[1]
     torch.testing.assert_close(after_energy(P, Q, tokens, levels, 0.0, 0.0, 3, CONSISTENT), P)
@@ -137,7 +137,9 @@ def test_a_tolerance_can_be_moved_while_the_seed_is_matched() -> None:
 
 
 @pytest.mark.parametrize("refresh", ["redraw", "coupled", "carry"])
-def test_drafts_behind_a_foreseen_state_are_those_that_one_law_at_a_time_gives(refresh: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drafts_behind_a_foreseen_state_are_those_that_one_distribution_at_a_time_gives(
+    refresh: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     toy = Toy(rows=3, columns=3, grammar=True)
     found = [run_of(toy, seed=seed, refresh=refresh).finish().tokens for seed in range(6)]
     monkeypatch.setattr(ToySequence, "state", lambda self, path: tuple(path))  # foreseen only by the very tokens

@@ -46,8 +46,8 @@ def test_groups_of_one_are_speculative_jacobi(alone: dict[str, float]) -> None:
         assert not found.steps[-1].trace.deviation.mean > 1e-9  # nan where no pass was measured
 
 
-def laws(seed: int) -> Tensor:
-    """Two laws [2, 5]."""
+def pair_of_probs(seed: int) -> Tensor:
+    """Two distributions [2, 5]."""
     return torch.softmax(1.5 * torch.randn(2, 5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64), -1)
 
 
@@ -55,7 +55,7 @@ def laws(seed: int) -> Tensor:
 def test_the_meter_is_the_closed_form(seed: int) -> None:
     toy, knobs = Toy(5), {"half_width": 2, "probability_gap": 0.4, "code_distance": 1.3, "allowed_deviation": 1.0}
     rule = gsd.Grouped(toy.start(Prompt()), Knobs(knobs), Noise(0, 5))
-    p, q = laws(seed)
+    p, q = pair_of_probs(seed)
     out = closed_forms._behind_one_draft(p, q, toy.codebook(), knobs, closed_forms._group_chance)
     assert rule.apart(p[None], q[None]) == pytest.approx((out - p).abs().sum().item() / 2)
     rule.knobs = Knobs(knobs | {"half_width": 0})

@@ -87,21 +87,21 @@ def test_heads_that_were_not_trained_are_refused_with_a_sentence() -> None:
 
 
 @torch.inference_mode()
-def test_the_best_guess_is_the_best_of_the_law() -> None:
-    """No law is made for it, and it is that of the law: grammar, top-k, top-p and temperature leave the most probable token where it is."""
+def test_the_best_guess_is_the_best_of_the_distribution() -> None:
+    """It needs no distribution to give the same token: grammar, top-k, top-p and temperature leave the most probable token where it is."""
     sequence = tiny.lowpoly().start(Prompt(points=tiny.sphere(), seed=1))
     logits = torch.randn(12, sequence.vocabulary, generator=torch.Generator().manual_seed(2))
     path: list[int] = []
     for row in logits:
         guess = best_guess(row, sequence.allowed(path))
-        assert torch.equal(guess, sequence.law(row[None], path).argmax(-1))
+        assert torch.equal(guess, sequence.probs_after(row[None], path).argmax(-1))
         path.append(guess.item())
 
 
 class Flat:
-    """A sequence without grammar: a law is the softmax of its logits."""
+    """A sequence without grammar: a distribution is the softmax of its logits."""
 
-    def law(self, logits: torch.Tensor, path: list[int]) -> torch.Tensor:
+    def probs_after(self, logits: torch.Tensor, path: list[int]) -> torch.Tensor:
         """[k, V]"""
         return torch.softmax(logits, -1)
 
@@ -123,7 +123,7 @@ def test_the_pruned_tree_draws_whole_paths_by_their_weight(monkeypatch: pytest.M
     for path, weight in alive.items():
         chance = 1.0
         for j in range(3):
-            chance *= float(tree.law(list(path[:j]))[0, path[j]])
+            chance *= float(tree.probs_after(list(path[:j]))[0, path[j]])
         assert chance == pytest.approx(weight / sum(alive.values()))
 
 
@@ -162,7 +162,7 @@ def test_a_chain_drawn_at_once_is_the_chain_drawn_head_by_head(drafts: str, seed
         u = noise.uniform(DRAFTER, sequence.length, 4, iteration)
         found = head_drafts.at_once(logits, sequence, knobs, noise, u, seeded)
         assert found.tokens.tolist() == plain.tokens.tolist()
-        torch.testing.assert_close(found.laws(), plain.laws())
+        torch.testing.assert_close(found.probs(), plain.probs())
         seen |= {sequence.mask_index(found.tokens[:j].tolist()) for j in range(4)}
         sequence.forward(NO_DRAFT)
         sequence.commit([], found.tokens[0].item())

@@ -62,12 +62,12 @@ def test_where_all_stays_it_is_the_up_sampled_draft(repair: dict[str, Any]) -> N
     run = generate(toy, MULO, Prompt(seed=5), {"least_mass": 0, "radius": 0, "block_rows": 2} | repair).finish()
     coarser = Coarser(toy.start(Prompt(seed=5)), Noise(5, 3), 2)
     coarser.draft(2, 0)
-    assert run.in_order == coarser.laws(0, 2).argmax(-1).tolist()
+    assert run.in_order == coarser.probs(0, 2).argmax(-1).tolist()
     assert run.totals["forwards"] == 1 and run.totals["draft_forwards"] == 4
 
 
 def test_parallel_drafting_is_a_wavefront_over_the_small_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its passes, and that each token has the law of a wavefront's context: the same tokens as ZipAR's own loop under the same noise."""
+    """Its passes; each token has the distribution of a wavefront's context: ZipAR's own loop gives the same tokens under the same noise."""
     toy, prompt = Toy(rows=8, columns=8), Prompt(seed=3)
     for window in (1, 2, 3):
         coarser = Coarser(toy.start(prompt), Noise(3, 3), 4)
@@ -85,7 +85,7 @@ def test_parallel_drafting_is_a_wavefront_over_the_small_picture(monkeypatch: py
 def test_the_up_sampler_can_be_one_without_training(monkeypatch: pytest.MonkeyPatch) -> None:
     toy = Toy(rows=4, columns=4)
     toy.resampler.training_free = TableResampler(toy.vocabulary)
-    toy.resampler.training_free.laws = toy.resampler.laws.flip(-1)
+    toy.resampler.training_free.probs = toy.resampler.probs.flip(-1)
     found = {}
     for kind in ("trained", "training-free"):
         found[kind] = generate(toy, MULO, Prompt(seed=5), {"least_mass": 0, "radius": 0, "block_rows": 2, "up_sampler": kind}).finish()
@@ -135,7 +135,7 @@ def logits_of_repairs(backbone: Backbone, prompt: Prompt, knobs: dict[str, Any])
 
 
 def largest_difference(backbone: Backbone, prompt: Prompt, knobs: dict[str, Any]) -> float:
-    """Between the laws of repairs and those of a fresh sequence that is fed the same tokens one by one."""
+    """Between the distributions of repairs and those of a fresh sequence that is fed the same tokens one by one."""
     run, found = logits_of_repairs(backbone, prompt, knobs)
     worst = 0.0
     with torch.inference_mode():

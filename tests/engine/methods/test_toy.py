@@ -10,10 +10,10 @@ from research.exactness.toy import Toy
 
 
 @pytest.mark.parametrize(("end", "lengths"), [(False, {6}), (True, set(range(1, 7)))])
-def test_the_enumerated_law_sums_to_one(end: bool, lengths: set[int]) -> None:
-    law = Toy(end=end).enumerate_law()
-    assert sum(law.values()) == pytest.approx(1) and {len(s) for s in law} == lengths
-    assert all(2 not in s[:-1] for s in law) if end else len(law) == 3**6
+def test_the_enumerated_distribution_sums_to_one(end: bool, lengths: set[int]) -> None:
+    distribution = Toy(end=end).enumerate_distribution()
+    assert sum(distribution.values()) == pytest.approx(1) and {len(s) for s in distribution} == lengths
+    assert all(2 not in s[:-1] for s in distribution) if end else len(distribution) == 3**6
 
 
 def test_row_ends_are_in_the_cache_but_are_no_tokens() -> None:

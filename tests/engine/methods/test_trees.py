@@ -50,11 +50,11 @@ def test_of_equal_children_the_first_is_walked() -> None:
 
 
 def test_a_chosen_child_is_struck_out_when_refused() -> None:
-    laws = torch.eye(4, dtype=torch.float64)[[0, 1]]
-    which, left, chances = multi_round(P, torch.tensor([0, 1]), laws, [0.9, 0.9])
+    probs = torch.eye(4, dtype=torch.float64)[[0, 1]]
+    which, left, chances = multi_round(P, torch.tensor([0, 1]), probs, [0.9, 0.9])
     assert which == -1 and chances == pytest.approx([0.5, 0.6])
     assert torch.allclose(left, torch.tensor([0, 0, 0.75, 0.25], dtype=torch.float64))
-    assert multi_round(P, torch.tensor([0, 1]), laws, [0.9, 0.5])[0] == 1
+    assert multi_round(P, torch.tensor([0, 1]), probs, [0.9, 0.5])[0] == 1
 
 
 # --- relaxed rules ----------------------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ def test_more_budget_never_credits_less() -> None:
     assert (masses.diff(dim=0) >= 0).all()
 
 
-def test_laws_behind_a_relaxed_rule() -> None:
+def test_distributions_behind_a_relaxed_rule() -> None:
     relaxed = after_one_draw(P, Q, additive_mass(P, torch.arange(4), NEAR, 0.4))
     assert relaxed.sum() == pytest.approx(1) and deviation(P, relaxed) > 0.05
     assert torch.allclose(after_one_draw(P, Q, P), P)
@@ -160,10 +160,10 @@ def test_a_tree_keeps_to_its_shape(kind: str, temperature: float) -> None:
     assert max(depths(tree.parents)) <= 3
     assert all(parent < node for node, parent in enumerate(tree.parents))
     assert len(set(zip(tree.parents, tree.tokens, strict=True))) == len(tree.tokens)  # siblings differ
-    assert (tree.laws is None) == (not any(tree.drawn))
-    if tree.laws is not None:
-        assert torch.allclose(tree.laws.sum(-1), torch.ones(len(tree.tokens), dtype=torch.float64))
-        assert (tree.laws[range(len(tree.tokens)), tree.tokens] > 0).all()
+    assert (tree.probs is None) == (not any(tree.drawn))
+    if tree.probs is not None:
+        assert torch.allclose(tree.probs.sum(-1), torch.ones(len(tree.tokens), dtype=torch.float64))
+        assert (tree.probs[range(len(tree.tokens)), tree.tokens] > 0).all()
 
 
 def test_few_candidates_are_no_error() -> None:
@@ -171,7 +171,7 @@ def test_few_candidates_are_no_error() -> None:
 
 
 def test_what_is_drawn_does_not_decide_how_many_siblings_stay() -> None:
-    """One level has one law, so its shape is one too; behind it, laws and with them shapes follow what was drawn."""
+    """One level has one distribution, so its shape is one too; behind it, distributions and with them shapes follow what was drawn."""
     shapes = {tuple(grown(Toy(vocabulary=5, columns=5), TreeSize(1, 4, 3), "sampled", first).parents) for first in range(5)}
     assert shapes == {(-1, -1, -1)}
 
@@ -189,8 +189,8 @@ def test_a_drawn_sibling_stays_or_goes_whatever_its_token_is(least_level: float)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_children_of_a_sure_law_are_ranked_by_the_logits(dtype: torch.dtype) -> None:
-    """At temperature 0 a law holds one token, and the drafter still knows which ones come next."""
+def test_children_of_a_sure_distribution_are_ranked_by_the_logits(dtype: torch.dtype) -> None:
+    """At temperature 0 a distribution holds one token, and the drafter still knows which ones come next."""
     logits = torch.tensor([[0.0, 3.0, 2.0, 1.0]], dtype=dtype)
     sure = torch.tensor([[0.0, 1.0, 0.0, 0.0]], dtype=dtype)
     torch.testing.assert_close(rank(sure, logits), torch.softmax(logits, -1))

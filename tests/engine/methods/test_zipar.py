@@ -125,13 +125,13 @@ def test_knobs_may_move_at_any_time() -> None:
 
 
 def test_log_probabilities_are_those_of_single_passes() -> None:
-    """The meter agrees with the laws that plain decoding drew from, and finds a wavefront's tokens in raster order."""
+    """The meter agrees with the distributions that plain decoding drew from, and finds a wavefront's tokens in raster order."""
     toy = Toy(rows=2, columns=3)
-    law = toy.enumerate_law()
+    distribution = toy.enumerate_distribution()
     for run in (plain(toy, 4), generate(toy, ZIPAR, Prompt(seed=4), {"window": 1}).finish()):
         found = log_probabilities(toy, Prompt(), run.tokens, run.positions)
         assert found.shape == (6,)
-        assert found.sum().exp().item() == pytest.approx(law[tuple(run.in_order)])
+        assert found.sum().exp().item() == pytest.approx(distribution[tuple(run.in_order)])
 
 
 @pytest.mark.parametrize("maker", [tiny.pictogram, tiny.janus])

@@ -48,7 +48,7 @@ TOKENIZER = {
 
 
 def built(kind: type[PreTrainedModel], config: Any, attention: str = "sdpa") -> PreTrainedModel:
-    """A model of a class, with weights that make laws far from uniform."""
+    """A model of a class, with weights that make distributions far from uniform."""
     torch.manual_seed(1)
     config._attn_implementation = attention
     model = kind(config).eval().requires_grad_(False)

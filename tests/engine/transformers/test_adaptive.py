@@ -18,7 +18,7 @@ from engine.transformers import adaptive, foretoken
 from engine.transformers.costs import PassCosts
 from research.exactness.mutants import MUTANTS
 from research.exactness.mutation import Mutant
-from research.exactness.power import Law, detectable, statistic
+from research.exactness.power import Distribution, detectable, statistic
 from tests.engine.transformers import models
 from tests.engine.transformers.models import PROMPT, plain
 from tests.engine.transformers.test_requests import Forgetful
@@ -171,7 +171,7 @@ def test_the_callable_keeps_the_report_of_its_last_call() -> None:
 
 
 WORDS_DRAWN, RUNS, IDS = 4, 700, 5
-LAW = {"do_sample": True, "temperature": 0.5, "top_k": 4}
+SAMPLED = {"do_sample": True, "temperature": 0.5, "top_k": 4}
 
 
 def small() -> LlamaForCausalLM:
@@ -181,12 +181,12 @@ def small() -> LlamaForCausalLM:
     )
 
 
-def law(model: LlamaForCausalLM, prompt: list[int], length: int) -> Law:
+def distribution_of(model: LlamaForCausalLM, prompt: list[int], length: int) -> Distribution:
     """The probability of every continuation, from the model's plain passes and transformers' own processors."""
-    found: Law = {(): 1.0}
+    found: Distribution = {(): 1.0}
     for _ in range(length):
         ids = torch.tensor([[*prompt, *sequence] for sequence in found])
-        scores = TopKLogitsWarper(LAW["top_k"])(ids, TemperatureLogitsWarper(LAW["temperature"])(ids, model(ids).logits[:, -1]))
+        scores = TopKLogitsWarper(SAMPLED["top_k"])(ids, TemperatureLogitsWarper(SAMPLED["temperature"])(ids, model(ids).logits[:, -1]))
         rows = torch.softmax(scores.double(), -1).tolist()
         found = {
             (*sequence, token): chance * row[token]
@@ -210,9 +210,9 @@ def switched(monkeypatch: pytest.MonkeyPatch, runs: int) -> tuple[Counter[tuple[
     monkeypatch.setattr(adaptive.Knowledge, "best_window", lambda self, largest, tried=False: 4 if times.random() < 0.4 else None)
     monkeypatch.setattr(adaptive.PassCosts, "of", lambda self, rows: 0.5)
     model, prompt, call = small(), [1, 2, 3, 1, 2, 3], foretoken(seed=7)
-    found = model.generate(torch.tensor([prompt]), custom_generate=call, max_new_tokens=WORDS_DRAWN, num_return_sequences=runs, **LAW)
+    found = model.generate(torch.tensor([prompt]), custom_generate=call, max_new_tokens=WORDS_DRAWN, num_return_sequences=runs, **SAMPLED)
     kinds = Counter(kind for each in call.report for kind, count in each["decoding"].items() for _ in range(count))
-    return Counter(tuple(row) for row in found[:, len(prompt) :].tolist()), kinds, law(model, prompt, WORDS_DRAWN)
+    return Counter(tuple(row) for row in found[:, len(prompt) :].tolist()), kinds, distribution_of(model, prompt, WORDS_DRAWN)
 
 
 def test_the_distribution_across_switches(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ CASES = {
     "R7-V1000-weak-guidance": window(7, 1000, Sampling(guidance=0.3)),
     "R7-V1000-greedy": window(7, 1000, Sampling(0.0, top_k=3)),
     "R7-V1000-match-seed": window(7, 1000, drawn=False, seeded=True, store=False),
-    "R7-V1000-match-seed-with-laws": window(7, 1000, seeded=True, store=False),
+    "R7-V1000-match-seed-with-distributions": window(7, 1000, seeded=True, store=False),
     "R7-V5121-BPT": window(7, 5121, BPT),
     "R7-V5121-BPT-grammar": window(7, 5121, BPT, masked=True),
     "R7-V5121-temperature-last-alone": window(7, 5121, replace(BPT, top_k=0, top_p=1.0)),
@@ -44,7 +44,7 @@ def rows_of(request: VerifyRequest) -> HostRows:
     return HostRows(request.logits, request.sampling, None if request.allowed is None else allowed_by(request.allowed))
 
 
-def host_verdict(request: VerifyRequest, laws: Any = None) -> HostVerdict:
+def host_verdict(request: VerifyRequest, draft_probs: Any = None) -> HostVerdict:
     """The verdict by numpy, on a request that is in a run."""
     made = Noise(5, request.logits.shape[-1])
-    return HostVerdict(rows_of(request), request.tokens, laws or request.laws, made, START, ITERATION, request.seeded)
+    return HostVerdict(rows_of(request), request.tokens, draft_probs or request.draft_probs, made, START, ITERATION, request.seeded)

@@ -34,11 +34,11 @@ def filled(request: VerifyRequest, kind: fixed.VerdictKind, question: VerifyRequ
     count = request.logits.shape[1]
     random = torch.Generator().manual_seed(5)
     more = torch.randn(len(request.logits), ROWS - count, 300, generator=random).to(DEVICE)
-    laws = None if request.laws is None else F.pad(request.laws, (0, 0, 0, ROWS - 1 - len(request.laws)))
+    draft_probs = None if request.draft_probs is None else F.pad(request.draft_probs, (0, 0, 0, ROWS - 1 - len(request.draft_probs)))
     drafts = torch.cat([request.tokens.to(DEVICE), torch.randint(0, 300, (ROWS - count,), generator=random).to(DEVICE)])
     said = fixed.columns(question, numbers, ROWS).to(DEVICE)
     logits = torch.cat([request.logits.to(DEVICE), more], 1)
-    found = fixed.fixed_verdict(kind, logits, drafts, said, None if laws is None else laws.to(DEVICE), masks)
+    found = fixed.fixed_verdict(kind, logits, drafts, said, None if draft_probs is None else draft_probs.to(DEVICE), masks)
     return fixed.unpacked(kind, *found, ROWS, count)
 
 
@@ -52,7 +52,9 @@ def there(request: VerifyRequest) -> VerifyRequest:
 def test_it_is_the_verdict_on_the_first_rows(name: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, way)
     request = CASES[name]
-    question = VerifyRequest(request.tokens, request.laws, request.uniforms, request.base, request.positions, request.seeded, request.store)
+    question = VerifyRequest(
+        request.tokens, request.draft_probs, request.uniforms, request.base, request.positions, request.seeded, request.store
+    )
     found = filled(request, fixed.kind_of(question, request.sampling), question, None, [0] * request.logits.shape[1])
     plain = verify(there(request))
     plain.pair = settle(plain, plain.accepted, request.seeded)
@@ -68,7 +70,7 @@ def test_masks_are_told_by_number(way: str, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv(VARIABLE, way)
     request, random = CASES["ratio"], torch.Generator().manual_seed(3)
     masks, numbers = torch.rand(3, 300, generator=random) < 0.5, [2, 0, 1, 1, 0]
-    question = VerifyRequest(request.tokens, request.laws, request.uniforms, request.base, request.positions, False, True)
+    question = VerifyRequest(request.tokens, request.draft_probs, request.uniforms, request.base, request.positions, False, True)
     found = filled(request, fixed.kind_of(question, request.sampling), question, masks.to(DEVICE), numbers)
     plain = verify(there(replace(request, allowed=masks[numbers])))
     torch.testing.assert_close(found.p, plain.p)
@@ -87,7 +89,7 @@ def test_a_criterion_replaces_the_rule(raw: bool, way: str, monkeypatch: pytest.
     for limit in (0.0, some, 1.0):
         criterion = Criterion(more_probable_than, limit, raw)
         question = VerifyRequest(request.tokens, None, request.uniforms, request.base, request.positions, True, False, criterion)
-        found = filled(replace(request, laws=None), fixed.kind_of(question, request.sampling), question, None, [0] * 5)
+        found = filled(replace(request, draft_probs=None), fixed.kind_of(question, request.sampling), question, None, [0] * 5)
         accepted = more_probable_than(p[:4], request.tokens, limit)
         a = int(accepted.long().cumprod(0).sum())
         assert found.accepted.tolist() == accepted.tolist() and found.p is None

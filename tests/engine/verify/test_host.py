@@ -61,7 +61,7 @@ def test_chosen_drafts_are_those_of_one_hot_distributions() -> None:
     for tokens in (best, request.tokens):
         chosen = Chosen(tokens, 1000, torch.float32)
         given = replace(request, tokens=tokens)
-        ours, theirs = host_verdict(given, chosen), host_verdict(replace(given, laws=chosen.dense()))
+        ours, theirs = host_verdict(given, chosen), host_verdict(replace(given, draft_probs=chosen.dense()))
         for field in ("accepted", "ratios", "answers", "fresh", "drawn"):
             assert torch.equal(getattr(ours, field)[:], getattr(theirs, field)[:]), field
         assert ours.settled == theirs.settled and not (ours.drawn[:8] == tokens).any() and ours.recorded == theirs.recorded

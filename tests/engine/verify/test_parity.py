@@ -99,7 +99,7 @@ def test_it_is_the_reference(name: str, way: Way) -> None:
     for field, relative, absolute in (("entropy", 1e-4, 1e-5), ("chances", 1e-5, 1e-12), ("top", 1e-5, 0.0)):
         if (value := getattr(ours, field)) is not None:
             near(field, value, getattr(theirs, field)[: len(value)], relative, absolute)
-    if request.laws is not None:
+    if request.draft_probs is not None:
         near("ratios", ours.ratios, theirs.ratios, 1e-5, 1e-12)
     if ours.deviations is not None:
         near("deviations", ours.deviations, theirs.deviations, 1e-5)
@@ -135,7 +135,7 @@ def test_the_answer_of_equals_is_the_first(way: Way) -> None:
 def test_a_draft_from_its_own_distribution_is_replaced_by_a_draw_from_it(way: Way) -> None:
     """p = q: nothing is left of p - q, so the residual is p."""
     request = in_a_run(window(4, 1000))
-    found = way.verdict(replace(request, laws=way.verdict(request).p[:3].cpu().contiguous()))
+    found = way.verdict(replace(request, draft_probs=way.verdict(request).p[:3].cpu().contiguous()))
     assert (found.ratios - 1).abs().max() < 1e-5 and (found.p.gather(1, found.drawn[:, None]) > 0).all()
     assert found.deviations is None or found.deviations.max() < 1e-6
 
@@ -147,7 +147,7 @@ def test_nan_is_refused(value: float, sampling: Sampling, way: Way) -> None:
     request = in_a_run(window(3, 1000, sampling))
     request = replace(request, tokens=request.logits[0, 0].argmax().expand(2).clone())
     request.logits[0, 1, 999] = value
-    sure, never = (way.settled(replace(request, laws=torch.full((2, 1000), law))) for law in (1e-30, 1e30))  # every draft, or none
+    sure, never = (way.settled(replace(request, draft_probs=torch.full((2, 1000), q))) for q in (1e-30, 1e30))  # every draft, or none
     assert sure[0] == never[0] == [True, False, True]
     assert never[1][0] == 0 and never[1][1] >= 0  # the row after the refusal does not matter
     with pytest.raises(FloatingPointError, match="NaN"):

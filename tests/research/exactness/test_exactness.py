@@ -64,15 +64,15 @@ def test_every_initialisation_and_every_exact_refresh_has_a_case() -> None:
     assert set(refreshes) <= {refresh for name, _, refresh in named if name == "sjdpp"}
 
 
-def test_the_statistic_accepts_the_law_and_refuses_another() -> None:
-    law = {(i,): 0.25 for i in range(4)}
+def test_the_statistic_accepts_the_distribution_and_refuses_another() -> None:
+    distribution = {(i,): 0.25 for i in range(4)}
     even = Counter({(i,): 2500 for i in range(4)})
     bent = Counter({(0,): 2900, (1,): 2500, (2,): 2500, (3,): 2100})
-    assert abs(exactness.statistic(even, law, 10_000)["z"]) < 2
-    assert exactness.statistic(bent, law, 10_000)["z"] > 10
+    assert abs(exactness.statistic(even, distribution, 10_000)["z"]) < 2
+    assert exactness.statistic(bent, distribution, 10_000)["z"] > 10
 
 
 def test_the_statistic_counts_impossible_sequences() -> None:
-    law = {(0,): 0.5, (1,): 0.5}
+    distribution = {(0,): 0.5, (1,): 0.5}
     counts = Counter({(0,): 450, (1,): 450, (0, 1): 100})
-    assert exactness.statistic(counts, law, 1000)["z"] > 10
+    assert exactness.statistic(counts, distribution, 1000)["z"] > 10

@@ -132,7 +132,7 @@ def test_predictive_rows_are_trained_as_they_are_decoded(family: str, tmp_path: 
         seen: list[torch.Tensor] = []
         monkeypatch.setattr(pupil, "_guided", lambda hidden, count: seen.append(one.head(hidden)) or hidden.new_zeros(count, width, 24))
         monkeypatch.setattr(pupil, "_targets", lambda *_: None)
-        pupil.laws([row], [start], guesses[None])
+        pupil.probs([row], [start], guesses[None])
     torch.testing.assert_close(seen[0], decoded, atol=2e-3, rtol=2e-3)
 
 

@@ -217,10 +217,10 @@ def test_a_head_is_judged_by_the_token_that_many_places_behind_the_next_one(ship
     pupil = head_lessons.HeadStudent(lowpoly.load_model(), heads, False)
     points, tokens = library.batch(0)
     hidden, _ = pupil.hidden(points, tokens)
-    laws = torch.log_softmax(pupil.decoder.head(hidden[0]), -1)  # a head that was never trained hands on what it is given
+    probs = torch.log_softmax(pupil.decoder.head(hidden[0]), -1)  # a head that was never trained hands on what it is given
     for depth, found in enumerate(pupil.losses(points, tokens, None, None)[1], start=1):
         behind = tokens[0, depth:]
-        torch.testing.assert_close(found, -laws[: len(behind)].gather(1, behind[:, None]).mean(), atol=1e-3, rtol=1e-3)
+        torch.testing.assert_close(found, -probs[: len(behind)].gather(1, behind[:, None]).mean(), atol=1e-3, rtol=1e-3)
 
 
 def test_merging_an_adapter_is_wearing_it(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("kind", [PictureTeacher, MeshTeacher])
 @pytest.mark.parametrize("causal", [True, False])
 def test_a_window_sees_what_decoding_sees(causal: bool, kind: type[Teacher], monkeypatch: pytest.MonkeyPatch) -> None:
-    """p is the law of plain decoding behind the true tokens, q that of predictive rows behind them, window by window."""
+    """p is the distribution of plain decoding behind the true tokens, q that of predictive rows behind them, window by window."""
     monkeypatch.setattr(pictogram.Pictogram, "sampling", Sampling(temperature=0.7, top_k=0, top_p=1.0, guidance=1.8))
     teacher = kind("cpu")
     pupil = StreamStudent(teacher, causal)
@@ -47,7 +47,7 @@ def test_a_window_sees_what_decoding_sees(causal: bool, kind: type[Teacher], mon
     prompt = asked(teacher, rows[0])
     tokens = rows[0].tokens.tolist()
     with torch.inference_mode():
-        p, q = pupil.laws(rows, starts, guesses)
+        p, q = pupil.probs(rows, starts, guesses)
         for i, start in enumerate(starts):
             sequence = teacher.backbone.start(prompt)
             for token in tokens[:start]:
@@ -57,13 +57,13 @@ def test_a_window_sees_what_decoding_sees(causal: bool, kind: type[Teacher], mon
             window = guesses[0, i * width : (i + 1) * width].tolist()
             passed = sequence.forward(dual(tokens[start : start + width], window, start, causal))
             here = slice(i * width, (i + 1) * width)
-            read_law = (read(passed, width + 1) / sequence.sampling.temperature).softmax(-1)
-            torch.testing.assert_close(q[0, here].exp(), read_law, atol=1e-4, rtol=1e-3)
+            read_probs = (read(passed, width + 1) / sequence.sampling.temperature).softmax(-1)
+            torch.testing.assert_close(q[0, here].exp(), read_probs, atol=1e-4, rtol=1e-3)
             torch.testing.assert_close(p[0, here], passed.first(width + 1).p[1:], atol=1e-4, rtol=1e-3)
 
 
 def asked(teacher: Teacher, row: Recorded) -> Prompt:
-    """The prompt that decoding answers with a recorded sequence's law."""
+    """The prompt that decoding answers with a recorded sequence's distribution."""
     if isinstance(teacher, PictureTeacher):
         words = {i: word for word, i in teacher.backbone.words.items()}
         return Prompt(text=" ".join(words[i] for i in row.said.tolist() if i))
@@ -72,7 +72,7 @@ def asked(teacher: Teacher, row: Recorded) -> Prompt:
 
 
 def test_weights_count_the_guesses_behind_that_are_right_in_a_row() -> None:
-    """Where laws know one token, s is the paper's backward recurrence."""
+    """Where distributions know one token, s is the paper's backward recurrence."""
     right = [[1, 0, 1, 1], [1, 1, 1, 1]]
     p = torch.eye(2)[torch.zeros(1, 8, dtype=torch.int64)]
     q = torch.eye(2)[1 - torch.tensor(right).view(1, 8)]
@@ -114,7 +114,7 @@ def test_the_buffer_begins_with_the_truth_and_remembers() -> None:
     assert torch.equal(replay.read([0], places, 2)[0, 1::2], recorded[0].tokens[places[1::2]])
 
 
-def test_a_refused_token_has_the_law_of_refused_drafts() -> None:
+def test_a_refused_token_has_the_distribution_of_refused_drafts() -> None:
     """q minus what is accepted of it: never a token that p gives at least as much as q."""
     p, q = torch.tensor([[0.5, 0.3, 0.1, 0.1]]), torch.tensor([[0.1, 0.4, 0.3, 0.2]])
     u = torch.from_numpy(Generator(PCG64(0)).random(20_000))
@@ -185,7 +185,7 @@ def test_training_raises_the_chance_of_acceptance() -> None:
     optimizer = torch.optim.Adam(pupil.parameters(), 1e-2)
     chances = []
     for _ in range(25):
-        p, q = pupil.laws(rows, starts, guesses)
+        p, q = pupil.probs(rows, starts, guesses)
         chances.append(torch.minimum(p, q.exp()).sum(-1).mean().item())
         weight = right_behind(p, q.detach().exp(), 8).flatten(1) + 1
         optimizer.zero_grad()
