@@ -147,7 +147,7 @@ STOPPED = {  # where Ctrl-C strikes, by command
     "verify": (["verify", "sjd"], "research.exactness.exactness.verify"),
     "bench image": (["bench", "image"], "research.bench.plan.prepared"),
     "bench mesh": (["bench", "mesh"], "engine.backbones.lowpoly.load"),
-    "train": (["train", "judge"], "research.train.judge.main"),
+    "train": (["train", "judge"], "engine.backbones.pictogram.load_tokenizer"),
     "models": (["models"], "engine.networks.weights.read_card"),
     "doctor": (["doctor"], "engine.machine.facts"),
     "test": (["test"], "subprocess.Popen"),
