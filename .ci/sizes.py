@@ -1,4 +1,4 @@
-"""Prints lines of source by room beside the ceilings that CONTRIBUTING.md names, and words of the pages.
+"""Prints lines of source by room with the ceilings in CONTRIBUTING.md, and words of the pages.
 
 usage: .venv/bin/python .ci/sizes.py
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = {".py", ".js", ".c", ".h", ".css"}
-TABLE = re.compile(r"^\| `([a-z_./]+)` \| ([\d,]+) \|", re.MULTILINE)  # rows of CONTRIBUTING.md: a room and its ceiling
+TABLE = re.compile(r"^\| `([a-z_./]+)` \|.*\| ([\d,]+) \|$", re.MULTILINE)  # rows of CONTRIBUTING.md: a room and its ceiling
 
 
 def tracked() -> list[Path]:
@@ -43,9 +43,8 @@ def main() -> None:
     """Prints the table."""
     files = tracked()
     lines = lines_by_room(files)
-    lines["app + engine"] = lines["app"] + lines["engine"]
     print(f"{'room':24}{'lines':>9}{'ceiling':>9}")
-    for room, ceiling in [*TABLE.findall(text(Path("CONTRIBUTING.md"))), ("app + engine", "36,000")]:
+    for room, ceiling in TABLE.findall(text(Path("CONTRIBUTING.md"))):
         over = "  above" if lines[room] > int(ceiling.replace(",", "")) else ""
         print(f"{room:24}{lines[room]:>9,}{ceiling:>9}{over}")
     words = sum(len(text(path).split()) for path in files if path.suffix == ".md" and path.parts[0] == "docs")
