@@ -1,4 +1,4 @@
-"""Starts Foretoken on a machine that has nothing but Python: prepares .venv beside this file, then hands over to app.cli.
+"""Starts Foretoken on a machine that has nothing but Python: prepares .venv next to this file, then hands over to app.cli.
 
 usage: python launch.py [--torch cpu|cuda|skip] [--latest] [--dry-run] [COMMAND ...]
 
@@ -32,9 +32,9 @@ from typing import Mapping, NamedTuple, Sequence
 OLDEST = (3, 11)
 GUARD = "FORETOKEN_LAUNCHED"  # set when launch.py starts itself again with the Python of .venv
 TORCH_CHOICES = ("cpu", "cuda", "skip")
-LOG = ".venv-install.log"  # pip's output, beside .venv
+LOG = ".venv-install.log"  # pip's output, next to .venv
 SHOWN = 20  # lines of it after a failure
-CONSTRAINTS = "constraints.txt"  # the versions that were tested; .ci/constraints.py writes it
+CONSTRAINTS = "constraints.txt"  # the tested versions; .ci/constraints.py writes it
 # An extra index, never the only one, and tried once: if it cannot be reached, pip uses the ordinary index alone.
 CPU_INDEX = ("--extra-index-url", "https://download.pytorch.org/whl/cpu", "--timeout", "15", "--retries", "0")
 
@@ -42,7 +42,7 @@ Pip = Sequence[str]  # the arguments of one call of pip
 
 
 class Plan(NamedTuple):
-    """What one start will do. decide() builds it without side effects, so that tests can read it."""
+    """Plan of one start. decide() builds it without side effects, so that tests can read it."""
 
     arguments: tuple[str, ...] = ()  # for app.cli
     steps: tuple[tuple[Pip, ...], ...] = ()  # in order; each is a pip call, followed by calls to try if it fails
@@ -72,10 +72,10 @@ def decide(
         return Plan(refusal=refusal, help="help" in options)
     latest = "latest" in options
     if not constraints and not latest:
-        return Plan(refusal=f"{CONSTRAINTS} is not beside launch.py. Restore it with git, or install the newest versions with --latest.")
+        return Plan(refusal=f"{CONSTRAINTS} is missing. Restore it with git, or install the newest versions with --latest.")
     old = read_stamp(stamp)
-    asked = options.get("torch") or (old.get("torch", "") if old.get("torch_asked") else "")  # a choice holds until the next one
-    torch = asked or ("cuda" if nvidia_seen else "cpu")
+    choice = options.get("torch") or (old.get("torch", "") if old.get("torch_asked") else "")  # a choice holds until the next one
+    torch = choice or ("cuda" if nvidia_seen else "cpu")
     extras = {"cuda"} if torch == "cuda" and system == "linux" else set()
     extras |= {"test": {"test"}, "papers": {"research"}}.get(command[0], set())
     new = {
@@ -83,7 +83,7 @@ def decide(
         "constraints": "" if latest else hashlib.sha256(constraints.encode()).hexdigest(),
         "python": f"{python[0]}.{python[1]}",
         "torch": torch,
-        "torch_asked": bool(asked),
+        "torch_asked": bool(choice),
         "extras": sorted(extras | (set(old.get("extras", ())) - {"cuda"})),  # tests stay installed
     }
     current = all(old.get(key) == new[key] for key in ("pyproject", "constraints", "python", "torch", "extras"))
@@ -155,7 +155,7 @@ def without_torch(pyproject: str, extras: Sequence[str]) -> list[str]:
 
 
 def route(inside: bool, venv_python_exists: bool, env: Mapping[str, str]) -> str:
-    """What to do next: "stay" in the Python of .venv, "enter" it, "make" it first, or "lost" if entering it failed."""
+    """The next action: "stay" in the Python of .venv, "enter" it, "make" it first, or "lost" if entering it failed."""
     if inside:
         return "stay"
     if env.get(GUARD):
@@ -164,7 +164,7 @@ def route(inside: bool, venv_python_exists: bool, env: Mapping[str, str]) -> str
 
 
 def read(path: str) -> str:
-    """The content of a small text file; "" if it cannot be read."""
+    """Content of a small text file; "" if it cannot be read."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
@@ -208,7 +208,7 @@ def fetched(output: str) -> str:
 
 
 def make_venv(venv: str, isolated: bool) -> bool:
-    """Makes an empty virtual environment, clearing a broken one; True if it succeeded."""
+    """Creates an empty virtual environment, clearing a broken one; True if it succeeded."""
     import subprocess
 
     say(f"First start: making {venv}")
@@ -217,7 +217,7 @@ def make_venv(venv: str, isolated: bool) -> bool:
 
 
 def install(plan: Plan, folder: str, stamp: str) -> str:
-    """Carries out the steps and writes the stamp; returns an error message, "" if all succeeded."""
+    """Runs the steps and writes the stamp; returns an error message, "" if all succeeded."""
     import importlib.util
     import subprocess
 
@@ -236,7 +236,7 @@ def install(plan: Plan, folder: str, stamp: str) -> str:
         if not any(pip(arguments, folder) for arguments in attempts):
             say("\n".join(read(log).splitlines()[-SHOWN:]))
             way_out = " If a tested version does not fit this machine, add --latest." if CONSTRAINTS in attempts[-1] else ""
-            return f"Installing failed at 'pip {shlex.join(attempts[-1])}': pip says why above. Start again to go on from here.{way_out}"
+            return f"Installing failed at 'pip {shlex.join(attempts[-1])}': pip gives the reason above. Start again to resume.{way_out}"
         say(f"          {fetched(read(log)[before:])}, {time.monotonic() - began:.0f} s")
     importlib.invalidate_caches()  # so that this process finds what was just installed
     with open(stamp, "w", encoding="utf-8") as file:
@@ -245,7 +245,7 @@ def install(plan: Plan, folder: str, stamp: str) -> str:
 
 
 def enter(python: str, script: str, arguments: Sequence[str]) -> int:
-    """Starts this file again with another Python. Windows cannot replace a process, so this one waits for the new one there."""
+    """Restarts this file with another Python. Windows cannot replace a process, so there this one waits for the new one."""
     os.environ[GUARD] = "1"
     command = [python, script, *arguments]
     if os.name != "nt":

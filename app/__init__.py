@@ -11,8 +11,8 @@ OFFLINE = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "GRADIO_ANALYTICS_ENABLED": "False",
 }
-# A thread that waits for the others of a pass gives up its core after some ten microseconds. With libgomp's own 300,000 turns the waiting
-# one keeps the core that the late one needs, if another program has the other core; see docs/cpu.md.
+# Spins before a waiting thread yields its core, some ten microseconds. libgomp's default of 300,000 lets it occupy the core that a late
+# thread needs while another program has the other core; see docs/cpu.md.
 SPINS = "10000"
 
 os.environ.update(OFFLINE)

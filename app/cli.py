@@ -1,8 +1,8 @@
-"""The command line: finds the command, runs it, and turns errors into exit codes.
+"""Command line: dispatch to a command, exit codes for errors.
 
 A bad value prints one sentence on stderr and exits with 2; Ctrl-C exits with 130; a bug keeps its traceback. With --json the last line of
 stdout is one JSON value. Each command is a file of app/commands/ with its own parser; those in RESEARCH are files of research/commands/,
-which nothing here imports: they are found by name.
+which are imported by name only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ COMMANDS = {
     "studio": "open the studio in the browser (the default)",
     "image": "generate a picture from a prompt",
     "mesh": "generate a mesh from a point cloud or another mesh",
-    "batch": "make many pictures or meshes, and go on after a stop",
+    "batch": "make many pictures or meshes, resumable",
     "verify": "test the claims of exactness on the toy model",
     "bench": "measure the speed of methods",
     "papers": "list the experiments of the five papers, or run one",
@@ -47,12 +47,12 @@ def main(argv: Sequence[str]) -> int:
 
 
 def main_from_command_line() -> None:
-    """The `foretoken` script."""
+    """Entry point of the `foretoken` script."""
     sys.exit(main(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
-    """Finds the command and runs it; options without a command go to the studio. Raises ForetokenError."""
+    """Dispatches to the command; options without a command go to the studio. Raises ForetokenError."""
     from engine.errors import ForetokenError
 
     if arguments[0] in ("-h", "--help"):
@@ -74,7 +74,7 @@ def overview() -> str:
 
 
 def printable(text: str) -> str:
-    """The text with unpaired surrogates, which a command line may hold, as escapes, so that it can always be written."""
+    """The text with unpaired surrogates escaped, so that it can always be written; command lines may contain them."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

@@ -1,4 +1,4 @@
-"""What a page may keep and take: for the people of one machine, and for strangers on a shared page."""
+"""Limits on uploads and stored runs: for a page on one machine, and for a page that is open to strangers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from app.live.uploads import BYTES
 LOCAL = "Foretoken runs on this machine only: no prompt, picture or number leaves it."
 SHARED = (
     "This page runs on a server. Your prompts and files are sent to it and are deleted when you close the page; nobody else who uses "
-    "the page can see them, and the server keeps no history. The runs that the page lists are kept by your browser alone."
+    "the page can see them, and the server keeps no history. The runs that the page lists are stored only in your browser."
 )
 
 
@@ -17,13 +17,13 @@ SHARED = (
 class Limits:
     """The limits of one studio.
 
-    upload    : most bytes of an uploaded file
-    leftovers : seconds; how often Gradio deletes files that nobody fetched, and how old they must be
-    idle      : seconds after which a visit ends whose page was never seen to close
-    waiting   : most requests in the queue; None = any number
-    runs, run_bytes : how many finished runs are kept, and how many bytes in all; the oldest go first. 0 runs: none is kept
-    shared    : strangers use the page
-    privacy   : what the page says about their data
+    upload    : maximum bytes of an uploaded file
+    leftovers : seconds: interval at which Gradio deletes files that nobody fetched, and their minimum age
+    idle      : seconds after which a visit expires if its page never reported that it closed
+    waiting   : maximum requests in the queue; None = unlimited
+    runs, run_bytes : maximum finished runs and their total bytes; the oldest are deleted first. 0 runs: none is stored
+    shared    : the page is open to strangers
+    privacy   : the page's statement about visitors' data
     """
 
     upload: int = BYTES

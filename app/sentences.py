@@ -1,4 +1,4 @@
-"""Parts of the sentences that people read: wrong values cut short, folders of this machine left out."""
+"""Text for people: shortened values, durations, and paths of this machine removed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ PATH = re.compile(r"(?<![\w.:/\\])(?:[A-Za-z]:|~)?(?:[/\\][^\s/\\:;,()\"']+)+[/\
 
 
 def brief(value: object) -> str:
-    """A wrong value as a message shows it: printable, at most SHOWN characters."""
+    """A wrong value for an error message: printable, at most SHOWN characters."""
     text = "".join(c if c.isprintable() else "?" for c in str(value)[: SHOWN + 1])
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
 
 
 def duration(seconds: float) -> str:
-    """A time as people say it: "40 s", "3 min", "1.5 h"."""
+    """Duration in words: "40 s", "3 min", "1.5 h"."""
     if seconds < 1:
         return "less than a second"
     if seconds < 90:
@@ -25,5 +25,5 @@ def duration(seconds: float) -> str:
 
 
 def without_paths(text: str) -> str:
-    """A text for other people: paths on this machine are shortened to their last name."""
+    """The text with paths on this machine shortened to their last name."""
     return PATH.sub(r"\1", text)

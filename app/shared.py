@@ -1,4 +1,4 @@
-"""What the page and the API of one studio share: its models, its visitors, its runs and its limits."""
+"""State that the page and the API of one studio share: models, visitors, runs and limits."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class StudioState:
     """One studio.
 
     backbone, mesh : the picture model and the mesh model; weights : the folder of the picture model, None = the shipped one
-    examples       : the folder where the first race of a page is kept; None = a page begins without one
-    local          : only this machine can open the page, so it may name folders
-    shelf          : where it keeps finished runs; runner : where it decodes
+    examples       : folder of the race that a new page shows; None = a new page is empty
+    local          : only this machine can open the page, so visitors may name folders
+    run_store      : finished runs on disk; runner : decodes, in this process or another
     """
 
     backbone: Backbone
@@ -35,5 +35,5 @@ class StudioState:
 
     @property
     def limits(self) -> Limits:
-        """What the page may keep and take."""
+        """Limits on uploads and stored runs."""
         return self.shelf.limits

@@ -94,7 +94,7 @@ def test_going_from_the_tested_versions_to_the_latest_and_back_installs_again():
 
 def test_without_constraints_only_the_latest_can_be_installed():
     plan = decide("doctor", constraints="")
-    assert plan.refusal == "constraints.txt is not beside launch.py. Restore it with git, or install the newest versions with --latest."
+    assert plan.refusal == "constraints.txt is missing. Restore it with git, or install the newest versions with --latest."
     assert not plan.steps
     assert decide("--latest", constraints="").steps
 

@@ -1,1 +1,1 @@
-"""Many inputs to a folder of results: read, made once each, listed; on one machine or through Ray."""
+"""Batches: a file or folder of inputs to a folder of results, each made once; on one machine or through Ray."""

@@ -1,8 +1,8 @@
-"""The folder of a batch on disk: each result is a folder that appears whole, with the hashes of its files, so a kill loses nothing.
+"""The folder of a batch on disk. Each result is a folder that is written atomically, with hashes of its files, so a kill loses nothing.
 
 DIR/batch.json    the settings, see plan.py
-DIR/results/*/    a folder for each input that is done: that of a saved run, and row.json
-DIR/results.csv   a row for each input, see table.py
+DIR/results/*/    a folder per finished input: the files of a saved run, and row.json
+DIR/results.csv   a row per input, see table.py
 DIR/sheet.jpg     see sheet.py
 """
 
@@ -25,19 +25,19 @@ from engine import files
 from engine.errors import BadOutput
 
 SETTINGS, RESULTS, ROW, LOCK = "batch.json", "results", "row.json", ".lock"
-SHOWN, HEX = 40, 12  # characters of a folder's name: of the input, of its key
+SHOWN, HEX = 40, 12  # characters of a folder's name that are from the input and from its key
 
 Row = dict[str, Any]
 
 
 class BatchFolder:
-    """The results of a batch. Several processes may write into one; the first result of an input stays."""
+    """Results of a batch. Several processes may write to the same folder; the first result of an input wins."""
 
     def __init__(self, root: Path):
         self.root, self.results = root, root / RESULTS
 
     def open(self, plan: BatchPlan) -> BatchPlan:
-        """Makes the folder, or goes on in it: returns the plan with the method that it began with. Raises BadOutput."""
+        """Creates the folder, or resumes in it. Returns the plan with the method that the batch began with. Raises BadOutput."""
         check_writable(self.results)
         self.clean()
         if (before := stored(self.root)) is not None:
@@ -47,7 +47,7 @@ class BatchFolder:
         return plan
 
     def clean(self) -> None:
-        """Deletes what dead processes of this machine left unfinished."""
+        """Deletes unfinished folders of dead processes of this machine."""
         files.clean(self.root)
         files.clean(self.results)
 
@@ -57,7 +57,7 @@ class BatchFolder:
         return self.results / f"{words or 'input'}-{entry.key[:HEX]}"
 
     def done(self, entry: BatchInput) -> Row | None:
-        """The row of an input that is done, without a look at its other files; None if it is not."""
+        """The row of a finished input, its other files unchecked; None if it is not finished."""
         try:
             row = json.loads((self.place(entry) / ROW).read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -65,7 +65,7 @@ class BatchFolder:
         return row if isinstance(row, dict) and row.get("hash") == entry.key else None
 
     def checked(self, entry: BatchInput) -> Row | None:
-        """The same, if every file has the hash that it was written with. A damaged result is deleted, so that it is made again."""
+        """Like `done`, with all hashes checked. A damaged result is deleted, so that it is made again."""
         row, place = self.done(entry), self.place(entry)
         if row is not None and isinstance(row.get("files"), dict) and all(hash_of(place / n) == h for n, h in row["files"].items()):
             return row
@@ -75,9 +75,9 @@ class BatchFolder:
         return None
 
     def keep(self, entry: BatchInput, write: Callable[[Path], Row]) -> Row:
-        """Writes a result whole; returns its row. If another process was first, its result stays and its row is returned.
+        """Writes a result atomically; returns its row, or the row of another process that was first.
 
-        write : fills an empty folder and returns what the row says of it
+        write : fills an empty folder and returns its row
         """
         target = self.place(entry)
         with as_sentence(self.results), files.whole_folder(self.results, target.name, lambda part: first(part, target)) as part:
@@ -88,26 +88,26 @@ class BatchFolder:
         return self.done(entry) or row
 
     def reference(self, path: Path) -> str:
-        """A path as the table names it: from the batch's folder on."""
+        """Path relative to the batch's folder, as in the table."""
         return path.relative_to(self.root).as_posix()
 
 
 def stored(root: Path) -> dict[str, Any] | None:
-    """The settings that a batch in this folder began with; None if there is none. Raises BadOutput."""
+    """Settings of an earlier start in this folder; None if there was none. Raises BadOutput."""
     path = root / SETTINGS
     if not path.exists():
         return None
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        settings = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as e:
         raise BadOutput(f"{path} cannot be read ({e}). Choose another folder with --out.") from e
-    if not (isinstance(found, dict) and isinstance(found.get("method"), str) and isinstance(found.get("dtype"), str)):
+    if not (isinstance(settings, dict) and isinstance(settings.get("method"), str) and isinstance(settings.get("dtype"), str)):
         raise BadOutput(f"{path} holds no settings of a batch. Choose another folder with --out.")
-    return found
+    return settings
 
 
 def first(part: Path, target: Path) -> Path:
-    """Moves a finished folder to its name, or deletes it if a result has that name already."""
+    """Moves a finished folder to its final name, or deletes it if that name is taken."""
     try:
         part.rename(target)
     except OSError:
@@ -118,7 +118,7 @@ def first(part: Path, target: Path) -> Path:
 
 
 def hash_of(path: Path) -> str | None:
-    """The hash of a file's content; None if it cannot be read."""
+    """SHA-256 of a file's content; None if it cannot be read."""
     try:
         return sha256(path.read_bytes()).hexdigest()
     except OSError:
@@ -127,7 +127,7 @@ def hash_of(path: Path) -> str | None:
 
 @contextmanager
 def alone(root: Path) -> Iterator[None]:
-    """In this context no other process of this machine works at this batch; the system frees the lock of a killed one. Raises BadOutput."""
+    """Locks the batch against other processes of this machine; the system releases the lock of a killed one. Raises BadOutput."""
     with as_sentence(root):
         check_writable(root)
         handle = os.open(root / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
@@ -136,7 +136,7 @@ def alone(root: Path) -> Iterator[None]:
             lock(handle)
         except OSError:
             raise BadOutput(
-                f"Another process works at the batch in {root}. Wait for its end, or choose another folder with --out."
+                f"Another process is working on the batch in {root}. Wait for it to end, or choose another folder with --out."
             ) from None
         yield
     finally:
@@ -145,7 +145,7 @@ def alone(root: Path) -> Iterator[None]:
 
 
 def lock(handle: int) -> None:
-    """Locks an open file for this process; raises OSError if another has it."""
+    """Locks an open file for this process; raises OSError if another process holds the lock."""
     if os.name == "nt":
         import msvcrt
 
@@ -157,10 +157,10 @@ def lock(handle: int) -> None:
 
 
 def failed(entry: BatchInput, error: str, attempts: int = 0) -> Row:
-    """The row of an input that has no result."""
+    """Row of an input without a result."""
     return {"status": "failed", "hash": entry.key, "error": error, "attempts": attempts}
 
 
 def with_entry(row: Mapping[str, Any], entry: BatchInput) -> Row:
-    """A row with what the input says of itself: its number may differ from that of an earlier start."""
+    """A row with the fields of its input, whose number may differ from an earlier start's."""
     return {**row, "number": entry.number, "input": entry.text, "seed": None if entry.problem else entry.seed}

@@ -1,4 +1,4 @@
-"""Makes the result of one input, in this process: reads, decodes, renders and keeps it. The other modules only see its row."""
+"""Makes results in this process: reads, decodes, renders and stores an input. Other modules see only its row."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ MESH, PICTURE = "result.{}", "result.png"
 
 
 class Maker:
-    """Makes results with one loaded model. It knows no other input than the one it is given."""
+    """Makes results with one loaded model."""
 
     def __init__(self, plan: BatchPlan, folder: BatchFolder, backbone: Backbone | None = None):
-        """backbone : loaded already; None: it is loaded here"""
+        """backbone : None: loaded here"""
         self.plan, self.folder = plan, folder
         self.backbone = backbone or prepared(plan.backbone, plan.folder, "auto", plan.dtype)
         self.method, preset = find(plan.method)
         self.knobs = {**preset, **plan.knobs}
 
     def rows(self, entries: Iterable[BatchInput], at_once: int | None = None) -> Iterator[Row]:
-        """The rows of inputs in the order in which they end. Up to `at_once` are decoded together (None: as many as pay)."""
+        """Yield rows in the order in which inputs finish. at_once : inputs that are decoded together; None: the fastest number"""
         begun: list[tuple[BatchInput, Input | None] | None] = []  # None: it has ended
         ready: list[Row] = []  # of inputs that need no run
 
@@ -53,48 +53,48 @@ class Maker:
                     if (row := self.folder.done(entry)) is not None:
                         ready.append(with_entry(row, entry))
                         continue
-                    given = self.given(entry)
-                    prompt = self.prompt(entry, given)
+                    shape = self.read_shape(entry)
+                    prompt = self.prompt(entry, shape)
                 except Exception as e:  # one input must not end the others
                     ready.append(failure(entry, e))
                     continue
-                begun.append((entry, given))
+                begun.append((entry, shape))
                 yield prompt
 
         for ended in generate_many(self.backbone, self.method, prompts(), self.knobs, at_once, name=self.plan.method):
-            yield from _taken(ready)
-            entry, given = begun[ended.index]
+            yield from _drain(ready)
+            entry, shape = begun[ended.index]
             begun[ended.index] = None  # frees the cloud
-            yield self.ended(ended, entry, given)
-        yield from _taken(ready)
+            yield self.ended(ended, entry, shape)
+        yield from _drain(ready)
 
-    def ended(self, ended: EndedRun, entry: BatchInput, given: Input | None) -> Row:
-        """Keeps the result of a run that has ended; returns its row."""
+    def ended(self, ended: EndedRun, entry: BatchInput, shape: Input | None) -> Row:
+        """Stores the result of a finished run; returns its row."""
         try:
             if ended.error is not None:
                 raise ended.error
-            return with_entry(self.folder.keep(entry, lambda part: self.write(ended.run, part, entry, given)), entry)
+            return with_entry(self.folder.keep(entry, lambda part: self.write(ended.run, part, entry, shape)), entry)
         except Exception as e:  # as in `rows`
             return failure(entry, e)
 
-    def given(self, entry: BatchInput) -> Input | None:
-        """The cloud or mesh of an input; None for a prompt."""
+    def read_shape(self, entry: BatchInput) -> Input | None:
+        """Read the cloud or mesh of an input; None for a prompt."""
         return None if entry.path is None else read_standing(entry.path, self.plan.up)
 
-    def prompt(self, entry: BatchInput, given: Input | None) -> Prompt:
-        """What the model gets: the input with its own settings over those of the batch."""
+    def prompt(self, entry: BatchInput, shape: Input | None) -> Prompt:
+        """The model's prompt: settings of the input override those of the batch."""
         own = dict(entry.changes)
-        size = own.pop("size" if given is None else "faces", self.plan.size)
-        own.pop("faces" if given is None else "size", None)
+        size = own.pop("size" if shape is None else "faces", self.plan.size)
+        own.pop("faces" if shape is None else "size", None)
         sampling = changed(self.backbone.sampling, {**self.plan.sampling, **own})
-        if given is None:
+        if shape is None:
             return Prompt(entry.text, seed=entry.seed, size=size, sampling=sampling)
-        return Prompt(points=torch.from_numpy(given.points), seed=entry.seed, size=size, sampling=sampling)
+        return Prompt(points=torch.from_numpy(shape.points), seed=entry.seed, size=size, sampling=sampling)
 
-    def write(self, run: Run, part: Path, entry: BatchInput, given: Input | None) -> Row:
-        """Fills the folder of a result; returns its row."""
-        write_run(run, part, given, self.plan.formats)
-        name = PICTURE if given is None else MESH.format(self.plan.formats[0])
+    def write(self, run: Run, part: Path, entry: BatchInput, shape: Input | None) -> Row:
+        """Writes all files of a result; returns its row."""
+        write_run(run, part, shape, self.plan.formats)
+        name = PICTURE if shape is None else MESH.format(self.plan.formats[0])
         totals = run.totals
         row = {
             "status": "done",
@@ -108,39 +108,39 @@ class Maker:
             "seconds": round(run.seconds, 4),
             "process": f"{platform.node()}:{os.getpid()}",
         }
-        return row | (self.of_mesh(run, given) if given is not None else self.of_words(entry.text))
+        return row | (self.of_mesh(run, shape) if shape is not None else self.of_words(entry.text))
 
     def of_words(self, text: str) -> Row:
-        """What the model does not know of a prompt."""
+        """Words of a prompt that the model does not know."""
         return {"unknown_words": " ".join(self.backbone.unknown_words(text))}
 
-    def of_mesh(self, run: Run, given: Input) -> Row:
-        """Size and fit of a mesh."""
+    def of_mesh(self, run: Run, shape: Input) -> Row:
+        """Size of a mesh and its distance from the input."""
         result: Any = run.result()
-        found = quality(result.vertices, result.faces)
-        apart = distance((placed(result.vertices, given), result.faces), given.reference)
-        numbers = {name: found[name] for name in ("faces", "vertices", "watertight")}
-        return numbers | {name: round(float(apart[name]), 5) for name in ("chamfer", "hausdorff")}
+        report = quality(result.vertices, result.faces)
+        distances = distance((placed(result.vertices, shape), result.faces), shape.reference)
+        numbers = {name: report[name] for name in ("faces", "vertices", "watertight")}
+        return numbers | {name: round(float(distances[name]), 5) for name in ("chamfer", "hausdorff")}
 
 
 def failure(entry: BatchInput, error: Exception) -> Row:
-    """The row of an input that failed; a bug leaves its traceback on stderr."""
+    """Row of a failed input; the traceback of a bug goes to stderr."""
     if isinstance(error, ForetokenError):
         return with_entry(failed(entry, str(error)), entry)
     traceback.print_exception(error, file=sys.stderr)
     return with_entry(failed(entry, f"{type(error).__name__}: {error} (a bug: its traceback is on stderr)"), entry)
 
 
-def _taken(rows: list[Row]) -> list[Row]:
-    """The rows, which are then no longer in the list."""
-    found = list(rows)
+def _drain(rows: list[Row]) -> list[Row]:
+    """Return the rows and empty the list."""
+    copy = list(rows)
     rows.clear()
-    return found
+    return copy
 
 
 def planned(entry: BatchInput, plan: BatchPlan) -> BatchInput:
-    """The entry, with a problem if it names a size of the other kind of input."""
+    """The entry, with a problem if it sets the size of the other kind of input."""
     wrong = "faces" if entry.path is None else "size"
     if wrong in entry.changes:
-        return replace(entry, problem=f"It names {wrong}, which {plan.backbone} does not have for it. Delete that value.")
+        return replace(entry, problem=f"It sets {wrong}, which {plan.backbone} does not use for it. Delete that value.")
     return entry

@@ -1,4 +1,4 @@
-"""What all inputs of a batch share. It is written beside the results, so that a later start goes on with the same settings."""
+"""Settings that all inputs of a batch share, stored with the results so that a later start resumes with the same ones."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from engine.errors import BadOutput
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """The settings of a batch; all values are those of JSON.
+    """Settings of a batch; all values can be written as JSON.
 
-    asked    : --method as it was given; method : what it means here, such as "auto:sjdpp,window=16"
-    knobs    : of the method, over those of its preset; sampling : what differs from the model's own
-    size     : pixels, or the most faces; dtype : of the passes
+    asked    : the text of --method; method : its meaning here, such as "auto:sjdpp,window=16"
+    knobs    : of the method, overriding its preset; sampling : values that differ from the model's
+    size     : pixels, or the maximum number of faces; dtype : of the passes
     weights  : hash of the model's files
     up, formats : of meshes
     """
@@ -33,7 +33,7 @@ class BatchPlan:
     formats: tuple[str, ...]
 
     def row(self) -> dict[str, Any]:
-        """The plan as JSON holds it."""
+        """The plan as a JSON object."""
         return asdict(self) | {"knobs": dict(self.knobs), "sampling": dict(self.sampling), "formats": list(self.formats)}
 
 
@@ -42,9 +42,9 @@ COMPARED = ("backbone", "weights", "asked", "knobs", "sampling", "size", "up", "
 
 
 def going_on(plan: BatchPlan, stored: Mapping[str, Any], where: str) -> BatchPlan:
-    """The plan with the method and the dtype that the stored one began with. Raises BadOutput if the two differ.
+    """The plan with the method and the dtype of the stored one. Raises BadOutput if other settings differ.
 
-    where : how the message calls the folder
+    where : name of the folder in messages
     """
     own = plan.row()
     if missing := [each.name for each in fields(BatchPlan) if each.name not in stored]:
@@ -52,7 +52,7 @@ def going_on(plan: BatchPlan, stored: Mapping[str, Any], where: str) -> BatchPla
     for name in COMPARED:
         if own[name] != stored[name]:
             raise BadOutput(
-                f"{where} holds a batch with {name} = {stored[name]}, and this one has {own[name]}. Give the same settings to go on, or "
+                f"{where} holds a batch with {name} = {stored[name]}, but this one has {own[name]}. Give the same settings to resume, or "
                 "choose another folder with --out."
             )
     return BatchPlan(**{**own, "formats": plan.formats, "method": str(stored["method"]), "dtype": str(stored["dtype"])})

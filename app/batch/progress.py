@@ -1,4 +1,4 @@
-"""Progress of a batch on stderr: how many are done, how many failed, and how long the rest takes."""
+"""Progress of a batch on stderr: inputs done, inputs failed, time left."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ SHOWN = 50  # characters of an input
 
 
 class ProgressLine:
-    """Counts rows. A terminal shows one line, which changes; a file or a pipe gets a line for each row."""
+    """Counts rows. A terminal shows one line that is updated; a file or a pipe gets one line per row."""
 
     def __init__(self, total: int, done: int, out: TextIO | None = None, clock: Callable[[], float] = time.monotonic):
-        """done : of the total, before this start"""
+        """done : number done before this start"""
         self.total, self.done, self.failed, self.made = total, done, 0, 0
         self.out, self._clock = out or sys.stderr, clock
         self._began, self._width = clock(), 0
 
     def add(self, row: Mapping[str, Any], is_last: bool = True) -> None:
-        """Counts a row and shows it. is_last : it is not tried again"""
+        """Counts a row and prints it. is_last : it will not be retried"""
         self.made += 1
         self.done += row["status"] == "done"
         self.failed += row["status"] != "done" and is_last
         text = f"{self.text()} · {row['status']}: {plain(row['input'], SHOWN)}"
         if self.out.isatty():
-            text = text[: shutil.get_terminal_size().columns - 1]  # a longer one would begin a new line each time
+            text = text[: shutil.get_terminal_size().columns - 1]  # a longer one would wrap at each update
             self.out.write("\r" + text.ljust(self._width))
             self._width = len(text)
         else:
@@ -38,13 +38,13 @@ class ProgressLine:
         self.out.flush()
 
     def text(self) -> str:
-        """The numbers so far."""
+        """Progress in words."""
         each = (self._clock() - self._began) / max(1, self.made)
         left = self.total - self.done - self.failed
         more = f" · {each:.1f} s each · {duration(each * left)} left" if self.made and left else ""
         return f"{self.done} of {self.total} done" + (f", {self.failed} failed" if self.failed else "") + more
 
     def end(self) -> None:
-        """Leaves the line that changes."""
+        """Ends the updated line."""
         if self.out.isatty() and self._width:
             self.out.write("\n")

@@ -1,4 +1,4 @@
-"""Runs a batch: skips what is done, makes the rest, tries failed inputs again, and writes the table as it goes."""
+"""Runs a batch: skips finished inputs, makes the rest, retries failures, and writes the table periodically."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from app.batch.folder import BatchFolder, Row, failed, with_entry
 from app.batch.inputs import BatchInput
 from app.batch.progress import ProgressLine
 
-PERIOD = 10.0  # seconds between two writings of the table
+PERIOD = 10.0  # seconds between two writes of the table
 
-Make = Callable[[Sequence[BatchInput]], Iterable[Row]]  # the rows of some inputs, in any order, as they come
+Make = Callable[[Sequence[BatchInput]], Iterable[Row]]  # yields the rows of some inputs, in any order
 
 
 @dataclass
 class Batch:
-    """All inputs of a batch and their rows so far.
+    """Inputs of a batch and their rows so far.
 
-    retries : how many more times an input is tried after it failed; before : how many were done before this start
+    retries : further attempts after a failure; before : number of inputs done before this start
     """
 
     folder: BatchFolder
@@ -31,7 +31,7 @@ class Batch:
     before: int = 0
 
     def look(self) -> list[BatchInput]:
-        """Reads what is done; returns the inputs that are to be made."""
+        """Reads the finished results; returns the inputs that are still to be made."""
         waiting = []
         for entry in self.entries:
             if entry.problem:
@@ -44,7 +44,7 @@ class Batch:
         return waiting
 
     def run(self, make: Make, progress: ProgressLine | None = None) -> None:
-        """Makes what is not done. The table is written even if this is interrupted."""
+        """Makes the unfinished inputs. The table is written even after an interrupt."""
         waiting = self.look()
         progress = progress or ProgressLine(len(self.entries), self.before)
         progress.failed += sum(bool(entry.problem) for entry in self.entries)
@@ -63,7 +63,7 @@ class Batch:
             self.write()
 
     def _written(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """The same rows; writes the table now and then."""
+        """Yields the same rows and writes the table every PERIOD seconds."""
         last = self.clock()
         for row in rows:
             yield row
@@ -72,7 +72,7 @@ class Batch:
                 last = self.clock()
 
     def table(self) -> list[Row]:
-        """A row for each input; one that has not been tried yet failed for that reason."""
+        """A row per input; an input not yet tried counts as failed."""
         return [self.rows.get(e.number) or with_entry(failed(e, "It was not tried yet. Start the batch again."), e) for e in self.entries]
 
     def write(self) -> None:
@@ -81,5 +81,5 @@ class Batch:
 
     @property
     def failures(self) -> list[Row]:
-        """The rows of inputs without a result."""
+        """Rows of inputs without a result."""
         return [row for row in self.table() if row["status"] != "done"]

@@ -1,4 +1,4 @@
-"""The contact sheet of a batch: every result above its input, on one picture or, if they are many, on several."""
+"""Contact sheet of a batch: each result with its input below, on one or several pictures."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from engine.mesh.read import read
 
 COLUMNS, ROWS, CELL, TEXT, GAP = 8, 25, 128, 44, 10
 PAPER, INK, EMPTY, WARNING = (16, 20, 26), (206, 214, 224), (38, 44, 54), (236, 160, 120)
-LETTERS, LINES = 22, 3  # of the words below a cell
+LETTERS, LINES = 22, 3  # characters per line and lines of the text below a cell
 QUALITY = 88
 
 
 def write(rows: Sequence[Row], root: Path) -> list[Path]:
-    """Writes the pages into a batch's folder; returns their paths. Pages of an earlier start are replaced.
+    """Writes the pages to a batch's folder, replacing earlier ones; returns their paths.
 
     Raises NotSupported where meshes cannot be drawn off screen, BadOutput if the disk refuses.
     """
     pages = [rows[at : at + COLUMNS * ROWS] for at in range(0, len(rows), COLUMNS * ROWS)]
     names = ["sheet.jpg"] if len(pages) == 1 else [f"sheet-{number}.jpg" for number in range(1, len(pages) + 1)]
-    found = []
+    paths = []
     with as_sentence(root):
         for name, page in zip(names, pages, strict=True):
             with files.whole_file(root / name) as part:
-                drawn(page, cells(page, root)).save(part, "JPEG", quality=QUALITY, optimize=True)
-            found.append(root / name)
-        for old in (path for path in root.glob("sheet*.jpg") if path not in found):
+                draw_page(page, cells(page, root)).save(part, "JPEG", quality=QUALITY, optimize=True)
+            paths.append(root / name)
+        for old in (path for path in root.glob("sheet*.jpg") if path not in paths):
             old.unlink()
-    return found
+    return paths
 
 
 def cells(rows: Sequence[Row], root: Path) -> list[Image.Image | None]:
-    """The small picture of each row; None without a result."""
+    """Thumbnail of each row; None without a result."""
     paths = [root / row["file"] if row.get("file") else None for row in rows]
     meshes = [path for path in paths if path is not None and path.suffix != ".png"]
     shown = dict(zip(meshes, pictures([view(path) for path in meshes], CELL) if meshes else [], strict=True))
@@ -48,22 +48,22 @@ def cells(rows: Sequence[Row], root: Path) -> list[Image.Image | None]:
 
 
 def opened(path: Path) -> Image.Image:
-    """A picture as large as a cell."""
+    """A picture, resized to a cell."""
     with Image.open(path) as picture:
         return picture.convert("RGB").resize((CELL, CELL), Image.LANCZOS)
 
 
 def view(path: Path) -> View:
-    """A mesh as the sheet draws it: in the frame of the model."""
-    found = read(path)
-    if found.surface is None:
-        return View(found.points)
-    vertices, faces = found.surface
-    return View(found.frame.to_model(vertices).astype(np.float32), faces)
+    """A mesh in the frame of the model."""
+    shape = read(path)
+    if shape.surface is None:
+        return View(shape.points)
+    vertices, faces = shape.surface
+    return View(shape.frame.to_model(vertices).astype(np.float32), faces)
 
 
-def drawn(rows: Sequence[Row], pictures: Sequence[Image.Image | None]) -> Image.Image:
-    """A page."""
+def draw_page(rows: Sequence[Row], pictures: Sequence[Image.Image | None]) -> Image.Image:
+    """One page of the sheet."""
     lines = -(-len(rows) // COLUMNS)
     across = min(COLUMNS, len(rows))
     page = Image.new("RGB", (across * (CELL + GAP) + GAP, lines * (CELL + TEXT + GAP) + GAP), PAPER)
@@ -77,7 +77,7 @@ def drawn(rows: Sequence[Row], pictures: Sequence[Image.Image | None]) -> Image.
 def write_cell(
     pen: ImageDraw.ImageDraw, font: ImageFont.ImageFont, paste: Callable, at: tuple[int, int], row: Row, picture: Image.Image | None
 ) -> None:
-    """One result and its words, with its upper left corner at a place."""
+    """Draws one result and its text. at : its upper left corner in pixels"""
     x, y = at
     if picture is not None:
         paste(picture, at)

@@ -1,4 +1,4 @@
-"""results.csv: a row for each input, in the order of the inputs, written whole."""
+"""results.csv: one row per input, in the order of the inputs, written atomically."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ COLUMNS = (
 
 
 def write(rows: Iterable[Mapping[str, Any]], root: Path) -> Path:
-    """Writes the table; returns its path. Columns that no row has are left out, but for those up to `seconds`."""
+    """Writes the table; returns its path. Columns after `seconds` that no row has are omitted."""
     rows = list(rows)
     named = COLUMNS.index("seconds") + 1
     columns = [*COLUMNS[:named], *(name for name in COLUMNS[named:] if any(row.get(name) not in (None, "") for row in rows))]
-    lines = [line(columns), *(line([said(row.get(name)) for name in columns]) for row in rows)]
+    lines = [line(columns), *(line([cell(row.get(name)) for name in columns]) for row in rows)]
     path = root / NAME
     with as_sentence(root):
         files.write_text(path, "".join(lines))
@@ -32,14 +32,14 @@ def write(rows: Iterable[Mapping[str, Any]], root: Path) -> Path:
 
 
 def line(values: Sequence[Any]) -> str:
-    """A line of the table. Python puts quotes only around the line ends that it writes itself, and a prompt may hold either one."""
+    """A line of the table. Python quotes only the kind of line end that it writes itself, but a prompt may contain either."""
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\r\n").writerow(values)
     return text.getvalue().removesuffix("\r\n") + "\n"
 
 
-def said(value: Any) -> Any:
-    """A value as the table holds it; nothing for None and for what is no number."""
+def cell(value: Any) -> Any:
+    """A value of the table; "" for None, nan and infinity."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return ""
     return str(value).lower() if isinstance(value, bool) else value

@@ -1,7 +1,7 @@
 """A batch through Ray Data: a pool of actors, each with a loaded model, over one machine or a cluster. Ray is an optional dependency.
 
-Ray promises that every input is handed out at least once: it hands out again what an actor had in hand when it died. Results are kept
-once: an actor skips what is done, and of two equal results the first stays (see folder.py).
+Ray hands out every input at least once: inputs of an actor that died are handed out again. Each result is stored once: an actor skips
+finished inputs, and the first of two equal results stays (see folder.py).
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from engine import errors
 from engine.errors import BadFile, ForetokenError, NotSupported
 
 ROOT = Path(__file__).resolve().parents[2]
-LOCAL = "local"  # a Ray of this command's own, on this machine
+LOCAL = "local"  # Ray started by this command, on this machine
 AUTO = "auto"  # the cluster of this machine
-PATIENCE = 10.0  # seconds in which a cluster must answer; Ray itself would wait for many minutes, and cannot be stopped meanwhile
+PATIENCE = 10.0  # seconds in which a cluster must answer; Ray itself would wait for minutes and could not be interrupted
 NOT_THERE = "Ray cannot be used at {} ({}). Start it with `ray start --head`, or leave ADDRESS out."
-BLOCKS = 2000  # most parts into which the inputs are cut; a part is what an actor gets at once
-TRIES = 3  # how often a part may lose its actor; then its inputs failed
+BLOCKS = 2000  # maximum number of parts; an actor gets one part at a time
+TRIES = 3  # retries of a part whose actor died; then its inputs have failed
 OURS = re.compile(rf"^{re.escape(errors.__name__)}\.(\w+): (.+)$", re.MULTILINE)  # the last line of a traceback of an actor
-KEEP = ("FORETOKEN_HOME", "FORETOKEN_DTYPE", "FORETOKEN_KERNELS", "OMP_NUM_THREADS")  # settings that actors get from this process
+KEEP = ("FORETOKEN_HOME", "FORETOKEN_DTYPE", "FORETOKEN_KERNELS", "OMP_NUM_THREADS")  # environment variables passed on to actors
 
 
 @dataclass(frozen=True)
 class ActorPool:
-    """How many actors there are, and what each takes of the cluster."""
+    """Number of actors, and the resources of each."""
 
     actors: int
     cpus: int
@@ -45,7 +45,7 @@ class ActorPool:
 
 
 class Worker:
-    """An actor: one loaded model. It is called with parts of the inputs, and decodes the inputs of a part together."""
+    """An actor: one loaded model, which decodes the inputs of a part together."""
 
     def __init__(self, plan: str, root: str, at_once: int = 1):
         """plan : as JSON; root : the batch's folder, on a file system that this machine sees. Raises BadFile if it does not.
@@ -61,16 +61,16 @@ class Worker:
         self.at_once = at_once
 
     def __call__(self, part: dict[str, Any]) -> dict[str, list[str]]:
-        """{"entries": lists of inputs as JSON} -> {"row": the rows of all of them as JSON, in the order in which they ended}."""
+        """{"entries": lists of inputs as JSON} -> {"row": their rows as JSON, in the order in which they finished}."""
         entries = [BatchInput(**fields) for text in part["entries"] for fields in json.loads(str(text))]
         return {"row": [json.dumps(row, allow_nan=True) for row in self.maker.rows(entries, self.at_once)]}
 
 
 class Cluster:
-    """The pool of a batch. Leave it with `with`, so that a Ray that was started here ends."""
+    """The pool of a batch; a context manager that ends a Ray that was started here."""
 
     def __init__(self, address: str, plan: BatchPlan, folder: BatchFolder, actors: int | None = None, at_once: int = 1):
-        """address : "local", or that of a running cluster; actors : None: see `pool`; at_once : inputs that an actor decodes together.
+        """address : "local" or the address of a cluster; actors : None: see `pool`; at_once : inputs that an actor decodes together.
 
         Raises NotSupported without Ray.
         """
@@ -83,8 +83,12 @@ class Cluster:
         import ray
 
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
-        given = {name: os.environ[name] for name in KEEP if name in os.environ}
-        settings = {"runtime_env": {"env_vars": given | {"PYTHONPATH": path_of_code()}}, "log_to_driver": True, "configure_logging": False}
+        variables = {name: os.environ[name] for name in KEEP if name in os.environ}
+        settings = {
+            "runtime_env": {"env_vars": variables | {"PYTHONPATH": path_of_code()}},
+            "log_to_driver": True,
+            "configure_logging": False,
+        }
         try:
             if self.address == LOCAL:
                 ray.init(address="local", include_dashboard=False, num_cpus=max(self.actors or 0, os.cpu_count() or 1), **settings)
@@ -101,9 +105,9 @@ class Cluster:
         ray.shutdown()
 
     def rows(self, entries: Sequence[BatchInput]) -> Iterator[Row]:
-        """The rows of some inputs as their parts end. An input whose actors died TRIES times is in none of them and has failed.
+        """Yield the rows of inputs as their parts finish. An input whose actor died at every try has failed.
 
-        Raises ForetokenError if an actor cannot begin.
+        Raises ForetokenError if an actor cannot start.
         """
         import ray
 
@@ -111,7 +115,7 @@ class Cluster:
         context.enable_progress_bars, context.max_errored_blocks = False, -1
         sized = pool(ray.cluster_resources(), len(entries), self.actors)
         items = [{"entries": json.dumps([asdict(entry) for entry in part])} for part in parts(entries, self.at_once, sized.actors)]
-        made = ray.data.from_items(items, override_num_blocks=min(len(items), BLOCKS)).map_batches(
+        results = ray.data.from_items(items, override_num_blocks=min(len(items), BLOCKS)).map_batches(
             Worker,
             fn_constructor_args=(json.dumps(self.plan.row()), str(self.folder.root.resolve()), self.at_once),
             batch_size=1,
@@ -121,12 +125,12 @@ class Cluster:
             max_task_retries=TRIES,
         )
         missing = {entry.number: entry for entry in entries}
-        for row in rows_of(made):
+        for row in rows_of(results):
             missing.pop(row["number"], None)
             yield row
         for entry in missing.values():
             yield with_entry(
-                failed(entry, f"Its worker ended {TRIES + 1} times. Look for lack of memory, and start the batch again."), entry
+                failed(entry, f"Its worker died {TRIES + 1} times. Check for lack of memory, and start the batch again."), entry
             )
 
 
@@ -143,13 +147,13 @@ def check_address(address: str) -> None:
         raise NotSupported(NOT_THERE.format(address, str(getattr(e, "strerror", None) or e).rstrip("."))) from e
 
 
-def rows_of(made: Any) -> Iterator[Row]:
-    """The rows in a data set of Ray's. An error of ours that ended its actors is raised again: Ray has only its text."""
+def rows_of(results: Any) -> Iterator[Row]:
+    """Yield the rows of a Ray dataset. Raises again a ForetokenError of an actor, of which Ray has only the text."""
     import ray
 
     try:
-        for found in made.iter_rows():
-            yield json.loads(found["row"])
+        for record in results.iter_rows():
+            yield json.loads(record["row"])
     except ray.exceptions.RayError as e:
         if (ours := error_in(str(e))) is None:
             raise
@@ -157,22 +161,22 @@ def rows_of(made: Any) -> Iterator[Row]:
 
 
 def error_in(text: str) -> ForetokenError | None:
-    """The error of ours at the end of a traceback; None if another one ended it."""
-    found = OURS.findall(text)
-    kind = getattr(errors, found[-1][0], None) if found else None
-    return kind(found[-1][1]) if kind else None
+    """The ForetokenError at the end of a traceback; None if it ends with another error."""
+    matches = OURS.findall(text)
+    kind = getattr(errors, matches[-1][0], None) if matches else None
+    return kind(matches[-1][1]) if kind else None
 
 
 def parts(entries: Sequence[BatchInput], at_once: int, actors: int) -> list[Sequence[BatchInput]]:
-    """The inputs in parts of at most `at_once`, of fewer where every actor would not have one."""
+    """The inputs in parts of at most `at_once`, smaller if some actors would get none."""
     size = max(1, min(at_once, -(-len(entries) // actors)))
     return [entries[i : i + size] for i in range(0, len(entries), size)]
 
 
 def pool(resources: dict[str, float], inputs: int, actors: int | None) -> ActorPool:
-    """One actor a GPU; without any, one a core, which computes with one thread. Never more than there are inputs.
+    """One actor per GPU, or without GPUs one single-threaded actor per core; at most one per input.
 
-    resources : of the cluster, as Ray counts them; actors : the most that the user wants, None: all that fit
+    resources : of the cluster, as Ray counts them; actors : maximum set by the user, None: all that fit
     """
     gpus, cpus = int(resources.get("GPU", 0)), max(1, int(resources.get("CPU", 1)))
     fit = gpus or cpus  # Ray would wait forever for more
@@ -180,5 +184,5 @@ def pool(resources: dict[str, float], inputs: int, actors: int | None) -> ActorP
 
 
 def path_of_code() -> str:
-    """PYTHONPATH of the actors: this checkout or installation, then what was there."""
+    """PYTHONPATH of the actors: this checkout or installation, then the present value."""
     return os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])

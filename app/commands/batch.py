@@ -1,4 +1,4 @@
-"""`launch.py batch`: many prompts or clouds to a folder of results. It can be killed at any moment and goes on where it was."""
+"""`launch.py batch`: many prompts or clouds to a folder of results. It can be killed at any moment and resumes there."""
 
 from __future__ import annotations
 
@@ -26,33 +26,31 @@ from app.commands.report import print_json
 from app.requests.limits import MOST_FACES
 
 PICTURES, MESHES = "pictogram", "lowpoly"
-LISTED = 20  # failures that stderr names; results.csv has all
+LISTED = 20  # failures printed to stderr; results.csv has all
 LOCAL = "local"
 
 
 def parser() -> CommandParser:
     """The parser of the command's options."""
-    p = CommandParser("batch", "Makes a picture of every prompt of a file, or a mesh of every cloud of a folder. A later start goes on.")
+    p = CommandParser("batch", "Makes a picture of every prompt of a file, or a mesh of every cloud of a folder. A later start resumes.")
     p.add_argument("input", type=file_path, help="prompts as text, CSV or JSON lines, or a folder of clouds and meshes")
     p.add_argument("--out", type=file_path, required=True, metavar="DIR", help="the folder of the results")
     p.add_argument("--method", default="auto", help="a method or preset, or auto: the fastest exact one here (auto)")
     add_knobs(p)
-    p.add_argument("--seed", type=check_seed, default=0, help="of inputs that name none; equal inputs count on from it (0)")
+    p.add_argument("--seed", type=check_seed, default=0, help="of inputs without one; each further equal input gets the next (0)")
     add_size(p)
-    p.add_argument("--faces", type=whole(1, MOST_FACES), help="most faces of a mesh (unlimited)")
+    p.add_argument("--faces", type=whole(1, MOST_FACES), help="maximum faces of a mesh (unlimited)")
     p.add_argument("--up", default="auto", help="the up axis of clouds: x, y, z or auto (a network decides); a negative one as --up=-x")
     p.add_argument("--formats", default="glb", help="files of a mesh besides acceptance.glb: glb,obj,ply,stl")
-    p.add_argument("--retries", type=whole(0, 100), default=1, help="how often a failed input is tried again (1)")
+    p.add_argument("--retries", type=whole(0, 100), default=1, help="how often a failed input is retried (1)")
     p.add_argument("--no-sheet", action="store_true", help="write no contact sheet")
     p.add_argument(
-        "--at-once", type=whole(1, 1000), help="inputs that a model decodes together (16 where its passes are joined, else 1; with --ray 1)"
+        "--at-once", type=whole(1, 1000), help="inputs that a model decodes together (16 if it joins their passes, else 1; with --ray 1)"
     )
     p.add_argument(
         "--ray", nargs="?", const=LOCAL, metavar="ADDRESS", help="work through Ray: on this machine, or on a cluster (auto, HOST:PORT)"
     )
-    p.add_argument(
-        "--actors", type=whole(1, 10_000), help="with --ray: the most models that work at once (one a GPU; without any, one a core)"
-    )
+    p.add_argument("--actors", type=whole(1, 10_000), help="with --ray: maximum models at work (one per GPU; without GPUs, one per core)")
     add_sampling(p, adherence=True)
     add_model(p, f"{PICTURES}, of clouds {MESHES}")
     p.set_defaults(backbone=None)
@@ -61,7 +59,7 @@ def parser() -> CommandParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Makes what is not done yet; returns 2 if an input has no result."""
+    """Makes the unfinished inputs; returns 2 if an input has no result."""
     options = parser().read(arguments)
     from app.batch.folder import BatchFolder, alone
     from app.batch.inputs import read_inputs
@@ -88,11 +86,11 @@ def main(arguments: Sequence[str]) -> int:
             with Cluster(options.ray, plan, folder, options.actors, options.at_once or 1) as cluster:
                 batch.run(cluster.rows)
         folder.clean()  # of actors that died
-        return told(options, batch)
+        return summarize(options, batch)
 
 
 def check(options: argparse.Namespace, are_files: bool) -> None:
-    """Names the model if the user did not, and raises ForetokenError for options of the other kind of input, or without Ray."""
+    """Sets the default model; raises ForetokenError for options of the other kind of input, or of Ray without --ray."""
     own = parser()
     for name in ("size",) if are_files else ("faces", "up", "formats"):
         if getattr(options, name) != own.get_default(name):
@@ -103,7 +101,7 @@ def check(options: argparse.Namespace, are_files: bool) -> None:
 
 
 def ready(options: argparse.Namespace, folder: Any, are_files: bool) -> tuple[Any, Any]:
-    """The plan of the batch, that of an earlier start if there was one, and the loaded model. Raises ForetokenError if they do not fit."""
+    """The plan of the batch, from an earlier start if there was one, and the loaded model. Raises ForetokenError if they do not fit."""
     from app.batch.folder import stored
     from app.batch.plan import BatchPlan
     from app.commands.mesh import check_up, formats_of
@@ -114,26 +112,26 @@ def ready(options: argparse.Namespace, folder: Any, are_files: bool) -> tuple[An
     check_up(options.up)
     formats = formats_of(options.formats)
     before = stored(options.out)
-    asked = options.method
-    if before is not None and before.get("asked") == asked:
+    wanted = options.method
+    if before is not None and before.get("asked") == wanted:
         options.method = str(before["method"])
         options.dtype = str(before["dtype"]) if options.dtype == "auto" else options.dtype
     backbone = load_backbone(options)
     if ("mesh" in backbone.capabilities) != are_files:
-        made, given = ("meshes from clouds", "prompts") if not are_files else ("pictures from words", "clouds")
-        raise NotSupported(f"{backbone.name} makes {made}, and {options.input.name} holds {given}. Choose another --backbone.")
+        outputs, inputs = ("meshes from clouds", "prompts") if not are_files else ("pictures from words", "clouds")
+        raise NotSupported(f"{backbone.name} makes {outputs}, and {options.input.name} holds {inputs}. Choose another --backbone.")
     changed(backbone.sampling, sampling_of(options))
     _, knobs = method_of(options, backbone)
     name, path = resolve(options.backbone)
     plan = BatchPlan(
-        name, path, backbone.weights_hash, str(backbone.dtype).removeprefix("torch."), asked, options.method, knobs, sampling_of(options),
+        name, path, backbone.weights_hash, str(backbone.dtype).removeprefix("torch."), wanted, options.method, knobs, sampling_of(options),
         options.faces if are_files else options.size, options.up, formats,
     )  # fmt: skip
     return folder.open(plan), backbone
 
 
-def told(options: argparse.Namespace, batch: Any) -> int:
-    """Writes the contact sheet and says what was made; returns the exit code."""
+def summarize(options: argparse.Namespace, batch: Any) -> int:
+    """Writes the contact sheet and prints the counts; returns the exit code."""
     from app.batch import sheet, table
     from engine.errors import ForetokenError
 

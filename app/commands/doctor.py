@@ -17,16 +17,16 @@ def parser() -> CommandParser:
     """The parser of the command's options."""
     p = CommandParser(
         "doctor",
-        "Checks this machine: versions, devices, browser, font, and the cost of a pass by its width.",
+        "Checks this machine: versions, devices, browser, font, and the cost of a pass by width.",
     )
-    p.add_argument("--again", action="store_true", help="measure the cost of passes anew")
+    p.add_argument("--again", action="store_true", help="measure the cost of passes again")
     p.add_argument("--model", action="append", default=[], metavar="NAME|PATH", help="measure this model too; may be repeated")
     add_json(p)
     return p
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints what a person reads, and with --json all facts as one line."""
+    """Prints the facts for a person, and with --json as one line."""
     options = parser().read(arguments)
     from app.commands.doctor_costs import measured, table
     from engine.errors import ForetokenError
@@ -34,38 +34,38 @@ def main(arguments: Sequence[str]) -> int:
     from engine.machine import facts
     from engine.words.world import font_path
 
-    found: dict[str, Any] = facts() | {"browser": browser()}
+    report: dict[str, Any] = facts() | {"browser": browser()}
     checks: dict[str, Any] = {"font": lambda: str(font_path()), "native_functions": lambda: native_choice().reason}
     for name, check in checks.items():
         try:
-            found[name] = check()
+            report[name] = check()
         except ForetokenError as e:  # doctor reports what is missing instead of failing
-            found[name] = f"missing: {e}"
-    print("\n".join(readable(found)))
-    found["passes"] = measured([*SHIPPED, *options.model], options.again)
-    print("\n".join(table(found["passes"])))
+            report[name] = f"missing: {e}"
+    print("\n".join(readable(report)))
+    report["passes"] = measured([*SHIPPED, *options.model], options.again)
+    print("\n".join(table(report["passes"])))
     if options.json:
-        print_json(found)
+        print_json(report)
     return 0
 
 
-def readable(found: Mapping[str, Any]) -> list[str]:
-    """The facts as lines for a person; `--json` prints them as they are."""
-    half = "multiplies" if found["fast_bfloat16"] else "does not multiply"
+def readable(report: Mapping[str, Any]) -> list[str]:
+    """The facts as lines for a person."""
+    half = "multiplies" if report["fast_bfloat16"] else "does not multiply"
     lines = [
-        ("System", f"{found['platform']}, Python {found['python']}"),
-        ("Processor", f"{found['processor']}; {half} bfloat16 in hardware"),
-        ("PyTorch", f"{found['torch']}, {found['threads']} threads"),
-        ("GPU", found["cuda"] or "PyTorch sees none"),
-        ("Compiled passes", found["native_functions"]),
-        ("Browser", found["browser"] or "none; only the tests of the page need one"),
-        ("Training font", found["font"]),
-        ("Commit", found["commit"] or "unknown: this is no checkout"),
+        ("System", f"{report['platform']}, Python {report['python']}"),
+        ("Processor", f"{report['processor']}; {half} bfloat16 in hardware"),
+        ("PyTorch", f"{report['torch']}, {report['threads']} threads"),
+        ("GPU", report["cuda"] or "PyTorch sees none"),
+        ("Compiled passes", report["native_functions"]),
+        ("Browser", report["browser"] or "none; only the tests of the page need one"),
+        ("Training font", report["font"]),
+        ("Commit", report["commit"] or "unknown: this is no checkout"),
     ]
     return [f"{name:16} {text}" for name, text in lines] + [""]
 
 
 def browser() -> str | None:
-    """The path of the browser that the page tests would use, None if there is none."""
+    """Path of the browser for the page tests; None if there is none."""
     names = (os.environ.get("FORETOKEN_CHROMIUM", ""), "chromium", "google-chrome")
-    return next((found for n in names if n and (found := shutil.which(n))), None)
+    return next((path for n in names if n and (path := shutil.which(n))), None)

@@ -1,4 +1,4 @@
-"""What doctor says of the cost of passes: measured for each installed model, stored, and printed as a table."""
+"""Cost of passes for `doctor`: measured per model, stored, and printed as a table."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from typing import Any
 
 
 def measured(models: Iterable[str], again: bool) -> list[dict[str, Any]]:
-    """The cost curves of some models by dtype, with the threads that are fastest for each; measures what is not stored.
+    """Cost curves of models by dtype, with the fastest number of threads of each; measures those that are not stored.
 
-    models : names or folders; one whose weights are absent or do not fit into the memory has a row that says so
-    again  : measures all of it
+    models : names or folders; a model that is missing or does not fit into memory gets a row with the error
+    again  : measure all of them
     """
     from engine.errors import ForetokenError
 
-    found = []
+    rows = []
     for each in models:
         try:
-            found += of_model(each, again)
+            rows += of_model(each, again)
         except ForetokenError as e:  # doctor reports what is missing instead of failing
-            found.append({"model": each, "missing": str(e)})
-    return found
+            rows.append({"model": each, "missing": str(e)})
+    return rows
 
 
 def of_model(name: str, again: bool) -> list[dict[str, Any]]:
-    """A row for each dtype of a model."""
+    """A row per dtype of a model."""
     import torch
 
     from engine.backbones import load, resolve
     from engine.tuning import auto, store
     from engine.tuning.prepare import costs_here, keep, prepared, to_stderr
 
-    place = resolve(name)
+    location = resolve(name)
     if again:
-        store.forget(load(*place))
-    backbone = prepared(*place)
+        store.forget(load(*location))
+    backbone = prepared(*location)
     known = store.read(backbone)
     costs_here(backbone, known)
     if not auto.table_of(backbone, known) and backbone.weights_hash is not None:
@@ -54,7 +54,7 @@ def of_model(name: str, again: bool) -> list[dict[str, Any]]:
 
 
 def table(rows: list[dict[str, Any]]) -> list[str]:
-    """The lines of the table."""
+    """Lines of the table."""
     from engine.methods import title
     from engine.tuning.curve import WIDTHS
 
@@ -70,7 +70,7 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
             lines.append("  milliseconds of a method besides the pass, or per pass of its drafter:")
             lines += [f"    {name.replace(',', ', '):52}{cost:8.2f}" for name, cost in row["beside"].items()]
         if row["disturbed"]:
-            lines.append("  other programs kept the processor busy: do not trust these numbers; they are measured again next time")
+            lines.append("  other programs used the processor: do not trust these numbers; they will be measured again next time")
         if row["auto"]:
             lines.append(f"  {title(row['auto'])}")
     return lines

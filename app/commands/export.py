@@ -19,10 +19,8 @@ def parser() -> CommandParser:
         "export",
         "Replays one to four saved runs in one file: HTML with scrubber, maps and charts (three or more: without charts), GIF or MP4.",
     )
-    p.add_argument("run", type=file_path, metavar="RUN", help="the folder of a run, or its name in the history; with LEFT, the right side")
-    p.add_argument(
-        "left", type=file_path, nargs="*", metavar="LEFT", help="the run that it is compared with; three or four race in their order"
-    )
+    p.add_argument("run", type=file_path, metavar="RUN", help="the folder of a run, or its name in the history; with LEFT: the right side")
+    p.add_argument("left", type=file_path, nargs="*", metavar="LEFT", help="the run to compare with; three or four race in the order given")
     p.add_argument("--out", type=file_path, required=True, metavar="FILE", help=f"the file to write: {', '.join(FORMATS)}")
     add_json(p)
     return p
@@ -53,8 +51,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def folder_of(path: Path) -> Path:
-    """The folder of a run: the path itself, or the run of this name in the history."""
+    """Folder of a run: the path itself, or the run of this name in the history."""
     from app.runs.history import SETTINGS, home
 
-    kept = home() / "runs" / path
-    return kept if not (path / SETTINGS).exists() and (kept / SETTINGS).exists() else path
+    in_history = home() / "runs" / path
+    return in_history if not (path / SETTINGS).exists() and (in_history / SETTINGS).exists() else path

@@ -35,7 +35,7 @@ def parser() -> CommandParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Generates the picture, saves the run, and prints its line."""
+    """Generates the picture, saves the run, and prints its summary."""
     options = parser().read(arguments)
     from dataclasses import replace
 
@@ -49,12 +49,12 @@ def main(arguments: Sequence[str]) -> int:
     check_writable(options.out or home() / "runs")
     backbone = load_backbone(options)
     prompt = replace(prompt, sampling=changed(backbone.sampling, sampling))
-    backbone.start(prompt).close()  # a prompt that it cannot read is refused before auto measures anything
+    backbone.start(prompt).close()  # an unreadable prompt is rejected before auto measures anything
     method, knobs = method_of(options, backbone)
     check(backbone, method, prompt, knobs)
     unknown = comment(backbone, options.prompt)
     if words := backbone.added(prompt):
-        print(f"The prompt says no background; seed {prompt.seed} takes “{words}”.", file=sys.stderr)
+        print(f"No background in the prompt, so seed {prompt.seed} chose “{words}”.", file=sys.stderr)
     run, comparison = go(options, backbone, method, prompt, knobs)
     start = time.perf_counter()
     shown, complaint = deliver(run, options.out)
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def check(backbone: Any, method: Any, prompt: Any, knobs: Mapping[str, Any]) -> None:
-    """Raises what the first step of a run raises, before anything else is said of the prompt."""
+    """Raises the errors of a run's first step, before any remark on the prompt is printed."""
     from engine.run import generate
 
     run = generate(backbone, method, prompt, knobs)
@@ -79,7 +79,7 @@ def check(backbone: Any, method: Any, prompt: Any, knobs: Mapping[str, Any]) -> 
 
 
 def comment(backbone: Any, text: str) -> dict[str, list[str]]:
-    """Says what the model cannot draw of a prompt; returns the unknown words with those that are nearest."""
+    """Prints what the model cannot draw; returns the unknown words with their nearest known ones."""
     unknown = backbone.unknown_words(text)
     if warning := backbone.warning(text):
         print(warning, file=sys.stderr)

@@ -33,13 +33,13 @@ def parser() -> CommandParser:
     p = CommandParser("mesh", "Generates a mesh from a point cloud or another mesh.")
     p.add_argument("input", type=file_path, help="a file (PLY, OBJ, GLB, STL, OFF, XYZ, NPY, PCD ...), or a folder of them")
     add_run(p, "auto")
-    p.add_argument("--faces", type=whole(1, MOST_FACES), help="most faces of the mesh (unlimited)")
+    p.add_argument("--faces", type=whole(1, MOST_FACES), help="maximum faces of the mesh (unlimited)")
     p.add_argument(
-        "--best-of", type=whole(1, MOST_SEEDS), default=1, metavar="N", help="try N seeds from --seed on, and take the nearest (1)"
+        "--best-of", type=whole(1, MOST_SEEDS), default=1, metavar="N", help="try N seeds from --seed on, and take the nearest mesh (1)"
     )
     p.add_argument("--up", default="auto", help="the input's up axis: x, y, z or auto (a network decides); a negative one as --up=-x")
     p.add_argument(
-        "--shrinkwrap", action="store_true", help="write shrinkwrapped.glb, too: the mesh with its vertices moved to the input's points"
+        "--shrinkwrap", action="store_true", help="also write shrinkwrapped.glb: the mesh with its vertices moved to the input's points"
     )
     p.add_argument("--formats", default="glb", help="result files besides acceptance.glb: glb,obj,ply,stl")
     add_sampling(p, guidance=False, adherence=True)
@@ -50,7 +50,7 @@ def parser() -> CommandParser:
 
 @dataclass(frozen=True)
 class MeshWork:
-    """What all files of one command share."""
+    """Settings that all files of one command share."""
 
     options: argparse.Namespace
     backbone: Any
@@ -61,7 +61,7 @@ class MeshWork:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Generates the meshes; if a file of a folder cannot be used, finishes the others and returns 2."""
+    """Generates the meshes; returns 2 if a file of a folder could not be used."""
     options = parser().read(arguments)
     from app.requests.meshes import files_in
     from app.runs.history import check_writable, home
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str]) -> int:
     check_writable(options.out or home() / "runs")
     backbone = load_backbone(options)
     if "mesh" not in backbone.capabilities:
-        raise NotSupported(f"{backbone.name} makes pictures from words. Draw one with launch.py image, or choose a model of meshes.")
+        raise NotSupported(f"{backbone.name} makes pictures from words. Draw one with launch.py image, or choose a mesh model.")
     method, knobs = method_of(options, backbone)
     if options.best_of > 1:
         knobs = seeded(method, knobs)
@@ -113,19 +113,19 @@ def formats_of(text: str) -> tuple[str, ...]:
 
 
 def own_name(path: Path, files: Sequence[Path]) -> str:
-    """The name of the folder for a file's copies: its name without the suffix, or with it if another file has the same."""
+    """Name of the output folder of a file: its stem, or with the suffix if another file has the same stem."""
     return path.stem if [other.stem for other in files].count(path.stem) == 1 else path.name
 
 
 def check_up(axis: str) -> None:
-    """Raises BadPrompt for an unknown axis, once instead of for every file of a folder."""
+    """Raises BadPrompt for an unknown axis, once for all files of a folder."""
     from engine.mesh.frame import choose_up
 
     choose_up("", axis)
 
 
-def chosen(work: MeshWork, prompt: Any) -> tuple[Any, dict[str, Any] | None]:
-    """The prompt with the seed of the nearest mesh, and what the line says about it; None if there is nothing to choose."""
+def best_seed(work: MeshWork, prompt: Any) -> tuple[Any, dict[str, Any] | None]:
+    """The prompt with the seed of the nearest mesh, and the columns of the trials; None without --best-of."""
     from dataclasses import replace
 
     from engine.nearest import nearest, try_seeds
@@ -133,14 +133,14 @@ def chosen(work: MeshWork, prompt: Any) -> tuple[Any, dict[str, Any] | None]:
     if work.options.best_of == 1:
         return prompt, None
     start = time.perf_counter()
-    found = try_seeds(work.backbone, prompt, work.options.best_of)
-    seed, seconds = nearest(found).seed, time.perf_counter() - start
-    apart = [each.chamfer and round(each.chamfer, 4) for each in found]
-    return replace(prompt, seed=seed), {"seeds": len(found), "seed": seed, "seconds": round(seconds, 4), "chamfer": apart}
+    trials = try_seeds(work.backbone, prompt, work.options.best_of)
+    seed, seconds = nearest(trials).seed, time.perf_counter() - start
+    gaps = [each.chamfer and round(each.chamfer, 4) for each in trials]
+    return replace(prompt, seed=seed), {"seeds": len(trials), "seed": seed, "seconds": round(seconds, 4), "chamfer": gaps}
 
 
-def shrinkwrap(work: MeshWork, run: Any, given: Any, folder: Path) -> dict[str, Any]:
-    """Writes the mesh with its vertices moved to the points, in all formats asked for; returns what the line says of it."""
+def shrinkwrap(work: MeshWork, run: Any, shape: Any, folder: Path) -> dict[str, Any]:
+    """Writes the mesh with its vertices moved to the points, in all formats; returns its columns."""
     from app.runs.history import placed
     from app.runs.mesh_files import wrapped, write_shrinkwrapped
     from engine.mesh.distance import distance
@@ -149,12 +149,12 @@ def shrinkwrap(work: MeshWork, run: Any, given: Any, folder: Path) -> dict[str, 
     vertices = wrapped(run)
     seconds = time.perf_counter() - start
     for form in work.formats:
-        write_shrinkwrapped(run, vertices, given, folder / f"shrinkwrapped.{form}")
-    return {"chamfer": distance((placed(vertices, given), run.result().faces), given.reference)["chamfer"], "seconds": round(seconds, 4)}
+        write_shrinkwrapped(run, vertices, shape, folder / f"shrinkwrapped.{form}")
+    return {"chamfer": distance((placed(vertices, shape), run.result().faces), shape.reference)["chamfer"], "seconds": round(seconds, 4)}
 
 
-def one_mesh(work: MeshWork, path: Path, given: Any, out: Path | None) -> dict[str, Any]:
-    """Generates one mesh; prints its line unless --json, and returns it. out: the folder of the copy."""
+def one_mesh(work: MeshWork, path: Path, shape: Any, out: Path | None) -> dict[str, Any]:
+    """Generates one mesh; prints its summary unless --json, and returns it. out: the folder of the copy."""
     import torch
 
     from app.runs.history import deliver, placed
@@ -164,35 +164,35 @@ def one_mesh(work: MeshWork, path: Path, given: Any, out: Path | None) -> dict[s
     from engine.mesh.quality import quality
 
     options = work.options
-    prompt = Prompt(points=torch.from_numpy(given.points), seed=options.seed, size=options.faces, sampling=work.sampling)
-    prompt, tried = chosen(work, prompt)
+    prompt = Prompt(points=torch.from_numpy(shape.points), seed=options.seed, size=options.faces, sampling=work.sampling)
+    prompt, tried = best_seed(work, prompt)
     run, comparison = go(options, work.backbone, work.method, prompt, work.knobs)
     start = time.perf_counter()
-    shown, complaint = deliver(run, out, given, work.formats)
+    shown, complaint = deliver(run, out, shape, work.formats)
     rendering = time.perf_counter() - start
     if complaint:
         print(complaint, file=sys.stderr)
     result = run.result()
-    found = quality(result.vertices, result.faces)
-    apart = distance((placed(result.vertices, given), result.faces), given.reference)
-    line = report(run, shown) | {"input": str(path), "notes": given.notes, "rendering_seconds": round(rendering, 4)}
-    line |= {k: found[k] for k in ("faces", "vertices", "watertight")} | {k: apart[k] for k in ("chamfer", "hausdorff", "floor")}
-    fits = fit_of(apart)
+    measures = quality(result.vertices, result.faces)
+    gaps = distance((placed(result.vertices, shape), result.faces), shape.reference)
+    line = report(run, shown) | {"input": str(path), "notes": shape.notes, "rendering_seconds": round(rendering, 4)}
+    line |= {k: measures[k] for k in ("faces", "vertices", "watertight")} | {k: gaps[k] for k in ("chamfer", "hausdorff", "floor")}
+    fits = fit_of(gaps)
     line |= {"fit": fits and fits.row(), "shrinkwrap": None}
-    if options.shrinkwrap and found["faces"]:
-        line |= {"shrinkwrap": shrinkwrap(work, run, given, shown), "files": files_of(shown)}
-    line |= {"best_of": tried, "quality": found, "ended": bool(run.tokens) and run.tokens[-1] == work.backbone.end} | comparison
+    if options.shrinkwrap and measures["faces"]:
+        line |= {"shrinkwrap": shrinkwrap(work, run, shape, shown), "files": files_of(shown)}
+    line |= {"best_of": tried, "quality": measures, "ended": bool(run.tokens) and run.tokens[-1] == work.backbone.end} | comparison
     if not options.json:
-        print(f"{path.name}: {' '.join(given.notes)}".rstrip())
+        print(f"{path.name}: {' '.join(shape.notes)}".rstrip())
         if tried:
-            print(f"Seed {tried['seed']} lies nearest of {options.best_of}, which took {tried['seconds']:.1f} s together.")
+            print(f"Best of {options.best_of} seeds: {tried['seed']}; trying them took {tried['seconds']:.1f} s.")
         print(readable(line))
-        if found["faces"]:
-            print(f"{found['faces']} faces, {found['vertices']} vertices, chamfer {apart['chamfer']:.4f} (floor {apart['floor']:.4f})")
+        if measures["faces"]:
+            print(f"{measures['faces']} faces, {measures['vertices']} vertices, chamfer {gaps['chamfer']:.4f} (floor {gaps['floor']:.4f})")
         if fits:
             print(fits.text)
         if line["shrinkwrap"]:
             print(f"Shrinkwrapped: chamfer {line['shrinkwrap']['chamfer']:.4f}, after {line['shrinkwrap']['seconds']:.1f} s.")
-    if not found["faces"]:
+    if not measures["faces"]:
         print(f"{path.name} produced no faces. Try another --seed, --up y, or more points with outward normals.", file=sys.stderr)
     return line

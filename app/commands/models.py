@@ -18,7 +18,7 @@ ACTIONS = "import PATH [--out DIR] [--look] adds a checkpoint from this machine;
 
 
 def parser() -> CommandParser:
-    """The parser of `models` alone."""
+    """The parser of `models` without an action."""
     p = CommandParser("models", ABOUT, epilog=ACTIONS)
     p.add_argument("action", nargs="?", metavar="import|remove|custom-generate", help="see below")
     add_json(p)
@@ -28,18 +28,18 @@ def parser() -> CommandParser:
 def import_parser() -> CommandParser:
     """The parser of `models import`."""
     p = CommandParser(
-        "models import", "Adds a checkpoint: says what it is, checks names and shapes, writes safetensors. Nothing is downloaded."
+        "models import", "Adds a checkpoint: identifies it, checks names and shapes, writes safetensors. Nothing is downloaded."
     )
     p.add_argument("path", type=file_path, metavar="PATH", help="a folder, or a file: .safetensors, .bin, .pt, .pth, .ckpt")
-    p.add_argument("--out", type=file_path, metavar="DIR", help="write this folder (default: a folder of its name in the data folder)")
-    p.add_argument("--look", action="store_true", help="only say what it is")
+    p.add_argument("--out", type=file_path, metavar="DIR", help="write to this folder (default: a folder with its name in the data folder)")
+    p.add_argument("--look", action="store_true", help="only identify it")
     add_json(p)
     return p
 
 
 def remove_parser() -> CommandParser:
     """The parser of `models remove`."""
-    p = CommandParser("models remove", "Deletes an imported model from the data folder; the files that it was imported from stay.")
+    p = CommandParser("models remove", "Deletes an imported model from the data folder; the original files stay.")
     p.add_argument("name", metavar="NAME")
     add_json(p)
     return p
@@ -50,13 +50,13 @@ def custom_generate_parser() -> CommandParser:
     p = CommandParser(
         "models custom-generate", "Writes our methods as a folder that transformers loads: model.generate(custom_generate=DIR)."
     )
-    p.add_argument("folder", type=file_path, metavar="DIR", help="a new folder; its name is what people will type on the hub")
+    p.add_argument("folder", type=file_path, metavar="DIR", help="a new folder, named as people will type it on the hub")
     add_json(p)
     return p
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs the action, or lists."""
+    """Runs the action, or lists the models."""
     actions = {"import": add, "remove": remove, "custom-generate": custom_generate}
     if arguments and arguments[0] in actions:
         return actions[arguments[0]](arguments[1:])
@@ -64,11 +64,11 @@ def main(arguments: Sequence[str]) -> int:
     options = own.read(arguments)
     if options.action is not None:
         own.error(f"there is no action '{options.action}'; choose import, remove or custom-generate")
-    found = rows()
-    for name, row in found.items():
+    models = rows()
+    for name, row in models.items():
         print(f"{name:12} {row['how']}" + (f", sizes {row['sizes']}" if row.get("sizes") else ""))
     if options.json:
-        print_json(found)
+        print_json(models)
     return 0
 
 
@@ -76,22 +76,22 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def rows() -> dict[str, dict[str, Any]]:
-    """The JSON row of every model: those that ship, those that were imported, and the families that can be."""
+    """JSON row of every model: shipped, imported, and families that can be imported."""
     from engine.backbones import BACKBONES, imported, names
     from engine.checkpoints.families import FAMILIES
 
     families = {family.name: family for family in FAMILIES}
-    found = {name: row_of(name) for name in names() if name not in families}
-    found |= {folder.name: imported_row(folder) for folder in imported()}
+    models = {name: row_of(name) for name in names() if name not in families}
+    models |= {folder.name: imported_row(folder) for folder in imported()}
     for name in BACKBONES:
         if name in families:
             how = f"import it: python launch.py models import PATH ({families[name].title}: {families[name].source})"
-            found[name] = {"ready": False, "how": how, "licence": families[name].licence}
-    return found
+            models[name] = {"ready": False, "how": how, "licence": families[name].licence}
+    return models
 
 
 def imported_row(folder: Path) -> dict[str, Any]:
-    """The row of an imported model; for a damaged card, the error."""
+    """Row of an imported model; for a damaged card, the error."""
     from engine.errors import ForetokenError
     from engine.networks.weights import read_card
 
@@ -104,7 +104,7 @@ def imported_row(folder: Path) -> dict[str, Any]:
 
 
 def row_of(name: str) -> dict[str, Any]:
-    """The row of a model that ships: whether it is ready and how to get it; for damaged weights, the error."""
+    """Row of a shipped model: if it is ready, and how to get it; for damaged weights, the error."""
     from engine.backbones import BACKBONES
     from engine.errors import ForetokenError
     from engine.networks.weights import MODELS, read_card
@@ -131,27 +131,27 @@ def row_of(name: str) -> dict[str, Any]:
 
 
 def add(arguments: Sequence[str]) -> int:
-    """Says what a checkpoint is, then imports it."""
+    """Identifies a checkpoint, then imports it."""
     options = import_parser().read(arguments)
     from dataclasses import asdict
 
     from engine.converting import convert, look
     from engine.memory import free, said
 
-    found = look(options.path)
-    print(found)
+    checkpoint = look(options.path)
+    print(checkpoint)
     room = free("cpu")
-    if room is not None and 2 * found.parameters > room:
-        print(f"  {said(room)} are free here, which is less than its weights need; it can be imported, and used on a larger machine")
+    if room is not None and 2 * checkpoint.parameters > room:
+        print(f"  {said(room)} are free here, less than its weights need; you can import it and use it on a larger machine")
     folder = None
     if not options.look:
         for progress in convert(options.path, options.out):
             show(progress.done, progress.total)
             folder = progress.folder
-        name = str(folder) if options.out else found.name
+        name = str(folder) if options.out else checkpoint.name
         print(f"\nImported. Use it: python launch.py --backbone {name}")
     if options.json:
-        print_json(asdict(found) | {"folder": str(folder) if folder else None})
+        print_json(asdict(checkpoint) | {"folder": str(folder) if folder else None})
     return 0
 
 
@@ -178,7 +178,7 @@ def remove(arguments: Sequence[str]) -> int:
 
 
 def custom_generate(arguments: Sequence[str]) -> int:
-    """Writes the folder."""
+    """Writes the folder for transformers."""
     options = custom_generate_parser().read(arguments)
     from engine.transformers import hub
 

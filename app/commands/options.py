@@ -1,4 +1,4 @@
-"""What several commands share: a parser whose errors are one sentence, the options of models and runs, and their checks."""
+"""Shared parts of the commands: a parser with one-sentence errors, options of models and runs, and their checks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser whose errors are one sentence."""
+    """Argument parser with one-sentence errors."""
 
     def __init__(self, command: str, description: str, **settings: Any):
         super().__init__(f"launch.py {command}", description=description, **settings)
@@ -23,11 +23,11 @@ class CommandParser(argparse.ArgumentParser):
         """Raises ForetokenError with argparse's message and a pointer to --help."""
         from engine.errors import ForetokenError
 
-        said = message.removeprefix("argument ").replace("unrecognized arguments", "unknown option").rstrip(".")
-        raise ForetokenError(f"{said[:1].upper()}{said[1:]}. See: python {self.prog} --help")
+        sentence = message.removeprefix("argument ").replace("unrecognized arguments", "unknown option").rstrip(".")
+        raise ForetokenError(f"{sentence[:1].upper()}{sentence[1:]}. See: python {self.prog} --help")
 
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """The values of the options; raises ForetokenError for unknown options and wrong values."""
+        """Parse the options; raises ForetokenError for unknown options and wrong values."""
         return self.parse_args(list(arguments))
 
 
@@ -35,7 +35,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def whole(low: int, high: int, named: str = "") -> Callable[[str], int]:
-    """The type of an option that is a whole number from low to high. named: how messages write the highest."""
+    """Type of an option that is a whole number from low to high. named: the text for `high` in messages."""
 
     def convert(text: str) -> int:
         value = whole_number(text)
@@ -49,7 +49,7 @@ def whole(low: int, high: int, named: str = "") -> Callable[[str], int]:
 
 
 def number(text: str) -> float:
-    """The type of an option that is a number."""
+    """Type of an option that is a number."""
     value = decimal(text)
     if value is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number")
@@ -57,14 +57,14 @@ def number(text: str) -> float:
 
 
 def file_path(text: str) -> Path:
-    """The type of an option that names a file or folder."""
+    """Type of an option that names a file or folder."""
     if not text or "\0" in text:
         raise argparse.ArgumentTypeError(f"{text!r} is not the name of a file or folder")
     return Path(text)
 
 
 def check_seed(text: str) -> int:
-    """The type of --seed."""
+    """Type of --seed."""
     return whole(0, LARGEST_SEED_HERE, "2^63 - 1")(text)
 
 
@@ -84,19 +84,19 @@ def add_model(parser: CommandParser, backbone: str = "pictogram") -> None:
         "--dtype",
         default="auto",
         choices=["auto", "float32", "bfloat16"],
-        help="auto takes the faster one: measured once for each model and machine, then stored",
+        help="auto takes the faster one, measured once per model and machine",
     )
 
 
 def add_sampling(parser: CommandParser, guidance: bool = True, adherence: bool = False) -> None:
-    """--temperature, --top-k, --top-p, --guidance of pictures and --adherence of meshes."""
+    """--temperature, --top-k, --top-p, --guidance (pictures) and --adherence (meshes)."""
     parser.add_argument("--temperature", type=number, help="randomness of the draws; 0: always the most probable token")
-    parser.add_argument("--top-k", type=whole(0, 2**31 - 1), help="draw among this many of the most probable tokens; 0: all")
-    parser.add_argument("--top-p", type=number, help="draw among the most probable tokens whose probabilities add up to this")
+    parser.add_argument("--top-k", type=whole(0, 2**31 - 1), help="draw from the K most probable tokens; 0: all")
+    parser.add_argument("--top-p", type=number, help="draw from the most probable tokens whose probabilities add up to P")
     if guidance:
         parser.add_argument("--guidance", type=number, help="how strongly the picture follows the prompt")
     if adherence:
-        parser.add_argument("--adherence", type=number, help="how strongly a mesh's vertices keep to the input, 0 to 200; 50 is much (0)")
+        parser.add_argument("--adherence", type=number, help="how strongly a mesh's vertices keep to the input, 0 to 200; 50 is strong (0)")
 
 
 def add_knobs(parser: CommandParser) -> None:
@@ -106,7 +106,7 @@ def add_knobs(parser: CommandParser) -> None:
 
 
 def add_run(parser: CommandParser, method: str) -> None:
-    """--method, the knobs, --seed, --compare and --out: the options of a single run."""
+    """Options of a single run: --method, the knobs, --seed, --compare and --out."""
     parser.add_argument("--method", default=method, help=f"a method or preset, or auto: the fastest exact one here ({method})")
     add_knobs(parser)
     parser.add_argument("--seed", type=check_seed, default=0)
@@ -120,7 +120,7 @@ def add_json(parser: CommandParser) -> None:
 
 
 def add_size(parser: CommandParser) -> None:
-    """--size, of a picture."""
+    """--size of a picture."""
     parser.add_argument("--size", type=whole(1, LARGEST_SIDE), metavar="PIXELS", help="side length of the picture (128)")
 
 
@@ -128,7 +128,7 @@ def add_size(parser: CommandParser) -> None:
 
 
 def load_backbone(options: argparse.Namespace) -> Any:
-    """Loads the backbone that --backbone, --device and --dtype name, with the threads and the dtype that are fastest here."""
+    """Loads the backbone of --backbone, --device and --dtype, with the fastest threads and dtype here."""
     from engine.backbones import resolve
     from engine.tuning.prepare import prepared
 
@@ -147,7 +147,7 @@ def check_method(options: argparse.Namespace) -> None:
 
 
 def method_of(options: argparse.Namespace, backbone: Any) -> tuple[Any, dict[str, Any]]:
-    """The method of --method with its knobs. Puts what `auto` takes on this machine in the place of --method."""
+    """The method of --method and its knobs. Replaces `auto` in the options by the method that it takes here."""
     from engine.methods import AUTO, find
     from engine.tuning.auto import resolve
 
@@ -158,30 +158,30 @@ def method_of(options: argparse.Namespace, backbone: Any) -> tuple[Any, dict[str
 
 
 def sampling_of(options: argparse.Namespace) -> dict[str, float]:
-    """The sampling values that the user changed; raises BadPrompt for values out of range."""
+    """Sampling values that the user set; raises BadPrompt for values out of range."""
     from engine.core import Sampling
     from engine.sampling import changed
 
-    given = {name: getattr(options, name) for name in SAMPLING if getattr(options, name, None) is not None}
-    changed(Sampling(), given)
-    return given
+    values = {name: getattr(options, name) for name in SAMPLING if getattr(options, name, None) is not None}
+    changed(Sampling(), values)
+    return values
 
 
 def pairs_of(options: argparse.Namespace) -> dict[str, str]:
     """The knobs of --set; raises BadKnob for text that is not NAME=VALUE."""
     from engine.errors import BadKnob
 
-    found = {}
+    pairs = {}
     for pair in options.set:
         name, equals, value = pair.partition("=")
         if not equals or not name.strip():
             raise BadKnob(f"--set needs NAME=VALUE, not '{pair}'.")
-        found[name.strip()] = value.strip()
-    return found
+        pairs[name.strip()] = value.strip()
+    return pairs
 
 
 def knobs_of(options: argparse.Namespace, method: Any, preset: Mapping[str, Any]) -> dict[str, Any]:
-    """A preset's knob values, overridden by --set and --verify; raises BadKnob for a name or value that the method does not have."""
+    """Knob values of a preset, overridden by --set and --verify; raises BadKnob for an unknown name or value."""
     from engine.core import PLAIN, KnobArray
     from engine.errors import BadKnob
 
@@ -194,12 +194,12 @@ def knobs_of(options: argparse.Namespace, method: Any, preset: Mapping[str, Any]
     return knobs
 
 
-def given(parser: CommandParser, options: argparse.Namespace) -> set[str]:
-    """The names of the options whose value differs from the default."""
+def changed_options(parser: CommandParser, options: argparse.Namespace) -> set[str]:
+    """Names of the options whose value differs from the default."""
     return {name for name, value in vars(options).items() if value != parser.get_default(name)}
 
 
 def refuse_unused(parser: CommandParser, options: argparse.Namespace, used: Sequence[str], why: str) -> None:
-    """Raises ForetokenError if an option was given that this mode of the command does not use."""
-    if unused := sorted(given(parser, options) - set(used)):
+    """Raises ForetokenError for an option that this mode of the command does not use."""
+    if unused := sorted(changed_options(parser, options) - set(used)):
         parser.error(f"{why} does not use --{unused[0].replace('_', '-')}")

@@ -1,4 +1,4 @@
-"""What a command prints about a run: one line of JSON, and the same as text."""
+"""Report of a run on stdout: one line of JSON, or the same as text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def go(options: argparse.Namespace, backbone: Any, method: Any, prompt: Any, knobs: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """One finished run and, with --compare, the timing of plain decoding for its line."""
+    """One finished run and, with --compare, the columns of plain decoding."""
     from engine.run import generate
 
     if options.compare:
@@ -21,7 +21,7 @@ def go(options: argparse.Namespace, backbone: Any, method: Any, prompt: Any, kno
 
 
 def compare(backbone: Any, method: Any, prompt: Any, knobs: Mapping[str, Any], name: str) -> tuple[Any, dict[str, Any]]:
-    """A run and plain decoding, timed in turns; the speed-up compares seconds per token, as runs may differ in length."""
+    """A run and plain decoding, timed alternately; the speed-up compares seconds per token, as runs may differ in length."""
     from statistics import median
 
     from engine.methods import METHODS, PLAIN
@@ -40,7 +40,7 @@ def compare(backbone: Any, method: Any, prompt: Any, knobs: Mapping[str, Any], n
 
 
 def report(run: Any, folder: Path) -> dict[str, Any]:
-    """The values of a run's JSON line."""
+    """Columns of a run's JSON line."""
     from engine.loading import model_columns
 
     totals = run.totals
@@ -62,11 +62,11 @@ def report(run: Any, folder: Path) -> dict[str, Any]:
 
 
 def files_of(folder: Path) -> dict[str, str]:
-    """The files of a run by stem (result, trace, run); a second file with the same stem by its whole name."""
-    found: dict[str, str] = {}
+    """Files of a run by stem (result, trace, run); a second file with the same stem by its whole name."""
+    files: dict[str, str] = {}
     for path in sorted(folder.iterdir()):
-        found[path.name if path.stem in found else path.stem] = str(path)
-    return found
+        files[path.name if path.stem in files else path.stem] = str(path)
+    return files
 
 
 def readable(line: dict[str, Any]) -> str:
@@ -86,7 +86,7 @@ def readable(line: dict[str, Any]) -> str:
 
 
 def print_json(value: Any) -> None:
-    """Prints one line of JSON that every parser and terminal accepts: no NaN, and escapes where the terminal lacks a character."""
+    """Prints one line of JSON for any parser and terminal: without NaN, with escapes for characters that the terminal lacks."""
     clean = _without_nan(value)
     text = json.dumps(clean, ensure_ascii=False, allow_nan=False)
     try:
@@ -97,7 +97,7 @@ def print_json(value: Any) -> None:
 
 
 def _without_nan(value: Any) -> Any:
-    """The value with None for numbers that JSON does not have."""
+    """The value with None for nan and infinity."""
     if isinstance(value, Mapping):
         return {key: _without_nan(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

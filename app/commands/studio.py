@@ -19,9 +19,9 @@ def parser() -> CommandParser:
     p.add_argument("--host", default="127.0.0.1", help="the address to listen on; 0.0.0.0 allows other machines")
     p.add_argument("--allow-host", action="append", default=[], metavar="HOST", help="another host name for the page; may be repeated")
     p.add_argument("--no-browser", action="store_true")
-    p.add_argument("--data", type=file_path, metavar="FOLDER", help="where finished runs are kept (the user's data folder)")
-    p.add_argument("--keep", type=whole(1, 1_000_000), metavar="RUNS", help="how many runs are kept; then the oldest are deleted (1000)")
-    p.add_argument("--mcp", action="store_true", help="offers the endpoints as tools to MCP clients, too")
+    p.add_argument("--data", type=file_path, metavar="FOLDER", help="where finished runs are stored (the user's data folder)")
+    p.add_argument("--keep", type=whole(1, 1_000_000), metavar="RUNS", help="maximum stored runs; then the oldest are deleted (1000)")
+    p.add_argument("--mcp", action="store_true", help="also offers the endpoints as tools to MCP clients")
     p.add_argument("--any-model", action="store_true", help="the images API answers to any model name, such as dall-e-3, and to any size")
     p.add_argument("--root-path", type=root_path, metavar="PATH", help="the path under which a proxy serves the studio, such as /foretoken")
     add_model(p)
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def root_path(text: str) -> str:
-    """The type of --root-path: a path that begins with a slash and does not end with one; "" for the root."""
+    """Type of --root-path: a path that begins with a slash and does not end with one; "" for the root."""
     path = text.rstrip("/")
     if not text.startswith("/") or not ROOT_PATH.fullmatch(path):
         raise argparse.ArgumentTypeError(f"{text!r} is not a path such as /foretoken")
@@ -58,7 +58,7 @@ def root_path(text: str) -> str:
 
 
 def check_host(host: str) -> None:
-    """Raises NotSupported if the host is not an address of this machine."""
+    """Raises NotSupported unless the host is an address of this machine."""
     from engine.errors import NotSupported
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -68,5 +68,5 @@ def check_host(host: str) -> None:
                 raise OSError("it is empty")
             probe.bind((host, 0))
         except (OSError, ValueError) as e:  # ValueError: a name that no resolver accepts
-            said = getattr(e, "strerror", None) or e
-            raise NotSupported(f"'{host}' is not an address of this machine ({said}). Use --host 127.0.0.1, or 0.0.0.0 for all.") from e
+            reason = getattr(e, "strerror", None) or e
+            raise NotSupported(f"'{host}' is not an address of this machine ({reason}). Use --host 127.0.0.1, or 0.0.0.0 for all.") from e

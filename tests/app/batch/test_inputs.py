@@ -90,7 +90,7 @@ REFUSED = [
     ("chair.NPZ", b"PK", BadFile, "is a cloud or a mesh, not a list"),
     ("a.png", b"\x89PNG\r\n\x1a\n\0\0\0", BadFile, "holds NUL characters. Save it as UTF-8"),
     ("a.txt", "a red apple".encode("utf-16-le"), BadFile, "holds NUL characters. Save it as UTF-8"),
-    ("a.txt", "a red apple".encode("utf-16")[:-1], BadFile, "begins as UTF-16 and is damaged"),
+    ("a.txt", "a red apple".encode("utf-16")[:-1], BadFile, "begins like UTF-16 but is damaged"),
 ]
 
 
