@@ -16,7 +16,7 @@ from engine.mesh import surface
 from engine.mesh.frame import centred
 from engine.mesh.rotation import rotation
 from engine.networks.weights import MODELS, built, need, read_card, read_tensors
-from engine.recognition.network import CloudNetwork, drawn
+from engine.recognition.network import CloudNetwork, subsample
 
 FOLDER = MODELS / "mesh_judge"
 DRAWN = 4096  # points drawn from a mesh
@@ -33,7 +33,7 @@ class MeshJudge:
     @torch.inference_mode()
     def chances(self, points: np.ndarray) -> np.ndarray:
         """The probability of each of `names` for a cloud [N, 6] with +Y up, in any scale and place; it does not depend on the front."""
-        cloud = drawn(centred(points))
+        cloud = subsample(centred(points))
         turned = torch.stack([torch.cat([cloud[:, :3] @ turn, cloud[:, 3:] @ turn], -1) for turn in self._turns])
         return self.network(turned).log_softmax(-1).mean(0).softmax(-1).double().numpy()
 

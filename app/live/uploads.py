@@ -10,9 +10,9 @@ from pathlib import Path
 
 from app.live.reading import read_small
 from engine.errors import BadFile
-from engine.mesh.formats.source import plain, said
+from engine.mesh.formats.source import plain, size_text
 from engine.mesh.read import Input
-from engine.recognition.up import stood
+from engine.recognition.up import stand_up
 from engine.sandbox import Died, TookTooLong, apart
 
 BYTES = 64 * 2**20  # of a file
@@ -36,11 +36,11 @@ def read_upload(path: Path, up: str = "auto", work: int = SECONDS) -> Input:
     name = plain(path.name)
     size = path.stat().st_size if path.exists() else 0
     if size > BYTES:
-        raise BadFile(f"{name} holds {said(size)}; files on this page can have at most {said(BYTES)}. Make it smaller first.")
+        raise BadFile(f"{name} holds {size_text(size)}; files on this page can have at most {size_text(BYTES)}. Make it smaller first.")
     try:
         given = apart(read_small, path, up, seconds=LONGEST, memory=MEMORY, work=work, nice=MODEST)
     except TookTooLong as e:
         raise BadFile(f"{name} could not be read within {work} seconds. Simplify it, or use the command line.") from e
     except (Died, MemoryError) as e:
         raise BadFile(f"{name} needs more memory than a file on this page may use. Simplify it first.") from e
-    return stood(given) if up == "auto" else given
+    return stand_up(given) if up == "auto" else given

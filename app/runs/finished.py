@@ -26,7 +26,7 @@ from engine.core import Backbone, Method, Prompt, Sampling, Step
 from engine.diagnostics import PER_TOKEN, replay
 from engine.errors import BadFile, ForetokenError
 from engine.mesh.bpt_tokens import BPT
-from engine.mesh.formats.source import plain, said
+from engine.mesh.formats.source import plain, size_text
 from engine.methods import find
 from engine.run import Run, generate
 
@@ -203,7 +203,7 @@ def read_trace(path: Path, most: int | None = None) -> dict[str, np.ndarray]:
             with ZipFile(path) as packed:
                 size = sum(each.file_size for each in packed.infolist())
             if size > most:
-                raise BadFile(TOO_LARGE.format(name, said(size), said(most)))
+                raise BadFile(TOO_LARGE.format(name, size_text(size), size_text(most)))
         with path.open("rb") as raw, np.load(raw) as stored:
             arrays = dict(stored)
         check_trace(arrays)

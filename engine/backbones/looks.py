@@ -13,7 +13,7 @@ from torch import Tensor
 from engine.errors import MissingWeights
 from engine.networks.card import check_hash
 from engine.words.emoji_objects import names_of, plural
-from engine.words.looks import TILE, Look, drawn
+from engine.words.looks import TILE, Look, look_pixels
 from engine.words.world import HUES
 
 FILE = "looks.webp"
@@ -38,7 +38,7 @@ class Looks:
         wanted = dict.fromkeys((look, along, place) for look, said_place in asked for place in before(said_place))
         missing = [key for key in wanted if key not in self._found]
         if missing:
-            pictures = [drawn(self.pictures[said(look)], look.side, along, place) for look, _, place in missing]
+            pictures = [look_pixels(self.pictures[said(look)], look.side, along, place) for look, _, place in missing]
             self._found |= dict(zip(missing, encode(np.stack(pictures)).flatten(1).short(), strict=True))
         return torch.stack([torch.stack([self._found[look, along, each] for each in before(place)]) for look, place in asked]).long()
 

@@ -42,7 +42,7 @@ from engine.networks.transformer import TransformerDecoder, causal, rotary_table
 from engine.networks.trunk import OwnTrunk, PassArguments
 from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.networks.weights import MODELS, built, hash_of, need, parts, read_card, read_parts, read_tensors
-from engine.words.looks import anonymous, looks_of_words, place_of, some_place
+from engine.words.looks import anonymous, looks_of_words, place_of, random_background
 from engine.words.reading import read, split
 
 FOLDER = MODELS / "pictogram"
@@ -314,7 +314,7 @@ class Pictogram(TrainedBackbone):
         """The same words with a background, which the seed chooses, if they say none and the model reads looks, which need one."""
         if self.looks is None or place_of(said):
             return said
-        placed = (*said, *some_place(seed))
+        placed = (*said, *random_background(seed))
         return placed if len(placed) <= TEXT_SLOTS else said
 
     def ids_of(self, said: Sequence[str]) -> list[int]:

@@ -51,7 +51,7 @@ def distance(result: Shape, reference: Shape, count: int = COUNT, seed: int = 0)
     return found | {"chamfer": found["added"] + found["missed"], "floor": there + back}
 
 
-def published(result: Shape, reference: Shape, seed: int = 0) -> dict[str, Any]:
+def published_distance(result: Shape, reference: Shape, seed: int = 0) -> dict[str, Any]:
     """Chamfer, Hausdorff and their floors by the protocol of the papers: each shape in its own box of 1.9, 1,024 points, mean of five
     draws. It does not penalise a result of the wrong size or in the wrong place; `distance` is the stricter measure."""
     alone = _boxed(result), _boxed(reference)

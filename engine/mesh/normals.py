@@ -137,7 +137,7 @@ def _agreement(points: np.ndarray, normals: np.ndarray, i: np.ndarray, j: np.nda
     return dot - 2.0 * np.einsum("nc,nc->n", normals[i], along) * np.einsum("nc,nc->n", normals[j], along)
 
 
-def outward(points: np.ndarray, normals: np.ndarray) -> float:
+def outwardness(points: np.ndarray, normals: np.ndarray) -> float:
     """How far normals [N, 3] point outward, from -1 (all inward) to 1."""
     near = Nearest(points).query(points, min(LINKS, len(points) - 1) + 1)[1][:, 1:]
     found = votes(points, normals, near)

@@ -17,7 +17,7 @@ from engine.mesh import surface
 from engine.mesh.formats import arrays, first_bytes, gltf, obj, off, pcd, ply, stl, text
 from engine.mesh.formats.source import Raw, Source
 from engine.mesh.frame import MeshFrame, choose_up, fit, outliers
-from engine.mesh.normals import complete, outward
+from engine.mesh.normals import complete, outwardness
 from engine.mesh.quality import is_inside_out
 from engine.mesh.random_streams import SAMPLE, SURFACE, generator
 
@@ -103,12 +103,12 @@ def _is_usable(points: np.ndarray) -> np.ndarray:
     return (np.abs(points) < LARGEST).all(1)  # NaN compares false
 
 
-def _dropped(count: int, what: str, why: str) -> str:
+def _dropped_note(count: int, what: str, why: str) -> str:
     """The note about dropped items."""
     return f"{count:,} {what} {why} was dropped." if count == 1 else f"{count:,} {what}s {why} were dropped."
 
 
-def _far_away(frame: MeshFrame) -> list[str]:
+def _shift_notes(frame: MeshFrame) -> list[str]:
     """The note about places that STL cannot hold."""
     moved = ", ".join(f"{value:,.10g}" for value in -frame.shift)
     return [f"An STL, which has single precision only, is moved by ({moved}); other formats keep the place."] if frame.shift.any() else []
@@ -123,7 +123,7 @@ def _mesh(source: Source, raw: Raw, suffix: str, up: str) -> Input:
     good = _is_usable(vertices)
     if not good.all():
         kept = good[faces].all(1)
-        notes += [_dropped(int((~kept).sum()), "face", "with NaN or infinite corners")] if not kept.all() else []
+        notes += [_dropped_note(int((~kept).sum()), "face", "with NaN or infinite corners")] if not kept.all() else []
         faces = faces[kept]
     used, faces = np.unique(faces, return_inverse=True)
     vertices, faces = vertices[used], faces.reshape(-1, 3)
@@ -134,7 +134,7 @@ def _mesh(source: Source, raw: Raw, suffix: str, up: str) -> Input:
         notes.append("The faces pointed inward and were turned over.")
     drawn = surface.draw(vertices, faces, DRAWN, generator(SURFACE))
     frame = fit(vertices, choose_up(suffix, up))
-    notes += _far_away(frame)
+    notes += _shift_notes(frame)
     return Input(source.name, "mesh", _in_frame(frame, drawn), frame, (vertices, np.ascontiguousarray(faces)), notes)
 
 
@@ -149,7 +149,7 @@ def _cloud(source: Source, raw: Raw, suffix: str, up: str) -> Input:
     def keep(chosen: np.ndarray, why: str) -> None:
         nonlocal points, normals
         if dropped := int((~chosen).sum()):
-            notes.append(_dropped(dropped, "point", why))
+            notes.append(_dropped_note(dropped, "point", why))
             points, normals = points[chosen], None if normals is None else normals[chosen]
 
     keep(_is_usable(points), "with NaN or infinite coordinates")
@@ -166,7 +166,7 @@ def _cloud(source: Source, raw: Raw, suffix: str, up: str) -> Input:
     had = normals is not None
     normals, note = complete(points, normals)
     notes += [note] if note else []
-    if had and not note and outward(points, normals) < -0.5:
+    if had and not note and outwardness(points, normals) < -0.5:
         notes.append("The normals of the file point inward; turn them over if the result looks wrong.")
-    notes += _far_away(frame)
+    notes += _shift_notes(frame)
     return Input(source.name, "cloud", _in_frame(frame, np.concatenate([points, normals], 1)), frame, None, notes)

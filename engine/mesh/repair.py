@@ -49,20 +49,20 @@ class Repair:
         """What was mended, in a sentence."""
         if self.watertight and not self.turned:
             return "closed, and all faces agree on the outside: nothing to repair"
-        did = [f"turns {counted(self.turned, 'face')}"] if self.turned else []
-        did += [f"closes {self.closed} of {counted(self.holes, 'hole')}"] if self.holes else []
+        did = [f"turns {plural_text(self.turned, 'face')}"] if self.turned else []
+        did += [f"closes {self.closed} of {plural_text(self.holes, 'hole')}"] if self.holes else []
         made = "it stays open" if not self.watertight_after else "then all agree" if self.watertight else "then it is watertight"
         return f"trimesh {' and '.join(did) or 'finds nothing that it can mend'}; {made}"
 
 
-def counted(number: int, what: str) -> str:
+def plural_text(number: int, what: str) -> str:
     """ "1 face", "2 faces"."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def state(watertight: bool, holes: int, consistent: bool) -> str:
     """What a report says of a mesh, in a few words."""
-    return f"{'watertight' if watertight else 'open'}, {counted(holes, 'hole')}, {'consistent' if consistent else 'mixed'} winding"
+    return f"{'watertight' if watertight else 'open'}, {plural_text(holes, 'hole')}, {'consistent' if consistent else 'mixed'} winding"
 
 
 def repair(vertices: np.ndarray, faces: np.ndarray) -> Repair:
@@ -80,13 +80,13 @@ def repair(vertices: np.ndarray, faces: np.ndarray) -> Repair:
     mend.fill_holes(mesh, use_fan=True)
     mend.fix_inversion(mesh, multibody=True)
     mended = np.array(mesh.faces)
-    turned = int(flipped(simple, mended[: len(simple)]).sum())
+    turned = int(is_flipped(simple, mended[: len(simple)]).sum())
     closed = max(0, before - holes(mesh.edges_sorted))
     after = bool(mesh.is_watertight), bool(mesh.is_winding_consistent)
     return Repair(watertight, consistent, before, closed, turned, *after, np.array(mesh.vertices), mended)
 
 
-def flipped(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+def is_flipped(before: np.ndarray, after: np.ndarray) -> np.ndarray:
     """bool [F]: faces whose corners run the other way, wherever they start."""
     same = np.zeros(len(before), bool)
     for shift in range(3):

@@ -72,7 +72,7 @@ def _moves(
     wanted = cloud[point, :3] - at[pair]
     apart = np.concatenate([far, near])
     reach = np.repeat([ASIDE, FAR], [len(at), len(cloud)]) * size
-    draws = (apart < reach) & _face_alike(surface.crosses(places, corners)[face[pair]], cloud[point, 3:])
+    draws = (apart < reach) & _are_alike(surface.crosses(places, corners)[face[pair]], cloud[point, 3:])
     weight = np.where(draws, 1 / np.maximum(apart, NEAR * size), 0.0)
     rows = np.repeat(np.arange(len(pair)), 3)
     mix = csr_array((share[pair].ravel(), (rows, corners[face[pair]].ravel())), shape=(len(pair), len(places)))
@@ -82,7 +82,7 @@ def _moves(
     return spsolve(system.tocsc(), mix.T @ (weight[:, None] * wanted)).reshape(-1, 3)
 
 
-def _face_alike(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+def _are_alike(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
     """Whether pairs of normals [N, 3] look the same way: the back of a thin part must not be drawn to its front. Where most pairs look
     opposite ways, the normals of the input are inside out. True where the input has no normals."""
     if not theirs.shape[1]:

@@ -70,7 +70,7 @@ class CloudNetwork(nn.Module):
         return self.answer(F.gelu(self.second(F.gelu(self.first(x)))))
 
 
-def drawn(points: np.ndarray, seed: int = 0) -> Tensor:
+def subsample(points: np.ndarray, seed: int = 0) -> Tensor:
     """POINTS of a cloud [N, 6] as float32 [POINTS, 6], drawn at random but always the same ones; repeats points if there are fewer."""
     random = np.random.default_rng(seed)
     have = len(points)

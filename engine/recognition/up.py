@@ -1,8 +1,7 @@
 """Which way is up: a network that was trained on shapes in six orientations (`research/train/upright.py`).
 
-`stood` turns an input that was read with `up="auto"`: it weighs the network's answer with the convention of the file's format and with the
-ground. One network scores how upright a cloud looks. It is asked for the 24 rotations of a cube, so the same cloud turned gets the same
-answer turned.
+`stand_up` turns an input that was read with `up="auto"`: it weighs the network's answer with the convention of the file's format and with
+the ground. One network scores how upright a cloud looks in the 24 rotations of a cube, so that a turned cloud gets the same answer, turned.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from engine.mesh.frame import SIDE, UP, centred
 from engine.mesh.read import Input, read
 from engine.mesh.rotation import rotation as around
 from engine.networks.weights import MODELS, built, need, read_card, read_tensors
-from engine.recognition.network import CloudNetwork, drawn
+from engine.recognition.network import CloudNetwork, subsample
 
 FOLDER = MODELS / "upright"
 AXES = tuple(UP)  # the answers of the network, in their order
@@ -38,7 +37,7 @@ def rotation(axis: str) -> np.ndarray:
     return np.array(UP[axis], np.float64)
 
 
-def turned(clouds: Tensor, quarters: range | Sequence[int] = range(4)) -> Tensor:
+def orientations(clouds: Tensor, quarters: range | Sequence[int] = range(4)) -> Tensor:
     """Clouds [B, N, 6], each stood on each of AXES and then turned about the vertical: [B, 6, quarters, N, 6]."""
     stands = np.stack([[around(90.0 * quarter) @ rotation(axis) for quarter in quarters] for axis in AXES])
     turns = torch.from_numpy(stands).to(clouds.dtype)
@@ -47,8 +46,8 @@ def turned(clouds: Tensor, quarters: range | Sequence[int] = range(4)) -> Tensor
 
 def scores(network: CloudNetwork, clouds: Tensor, quarters: range | Sequence[int] = range(4)) -> Tensor:
     """How upright clouds [B, N, 6] look on each of AXES, [B, 6]: logits."""
-    stood = turned(clouds, quarters)
-    return network(stood.flatten(0, 2)).view(stood.shape[:3]).mean(2)
+    standing = orientations(clouds, quarters)
+    return network(standing.flatten(0, 2)).view(standing.shape[:3]).mean(2)
 
 
 class Upright:
@@ -60,10 +59,10 @@ class Upright:
     @torch.inference_mode()
     def chances(self, points: np.ndarray) -> np.ndarray:
         """The probability that each of AXES is up, [6], of a cloud [N, 6] in any scale and place."""
-        return scores(self.network, drawn(centred(points))[None])[0].softmax(-1).double().numpy()
+        return scores(self.network, subsample(centred(points))[None])[0].softmax(-1).double().numpy()
 
 
-def weighed(chances: np.ndarray, given: Input, rows: np.ndarray) -> np.ndarray:
+def with_priors(chances: np.ndarray, given: Input, rows: np.ndarray) -> np.ndarray:
     """The chances [6] with what a file tells besides its shape: the convention of its format, and where it stands.
 
     rows : points [N, 3 or 6] in the axes of the file, in the units of the model's frame, centred
@@ -79,11 +78,11 @@ def weighed(chances: np.ndarray, given: Input, rows: np.ndarray) -> np.ndarray:
     return calm / calm.sum()
 
 
-def stood(given: Input, judge: Upright | None = None) -> Input:
+def stand_up(given: Input, judge: Upright | None = None) -> Input:
     """The input with the axis up that is most likely, and a note that names it. given : read with up = "auto"."""
     back = given.frame.rotation
     rows = np.concatenate([given.points[:, :3] @ back, given.points[:, 3:] @ back], 1)  # in the axes of the file
-    chances = weighed((judge or shipped()).chances(rows), given, rows)
+    chances = with_priors((judge or shipped()).chances(rows), given, rows)
     axis = AXES[int(chances.argmax())]
     turn = (rotation(axis) @ back.T).T
     points = np.concatenate([given.points[:, :3] @ turn, given.points[:, 3:] @ turn], 1).astype(np.float32)
@@ -94,7 +93,7 @@ def stood(given: Input, judge: Upright | None = None) -> Input:
 def read_standing(path: Path | str, up: str = "auto") -> Input:
     """Reads a file as `engine.mesh.read.read` does; auto asks the network which axis is up."""
     given = read(path, up)
-    return stood(given) if up == "auto" else given
+    return stand_up(given) if up == "auto" else given
 
 
 def load(folder: Path = FOLDER) -> Upright:

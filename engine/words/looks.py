@@ -37,7 +37,7 @@ from engine.words.world import (
 
 MOST = 3  # looks that a decoder reads
 TILE = 128  # pixels along the side of a look's picture
-SAID = {word: size for size, words in SIZE_WORDS.items() for word in words if word}
+SIZE_OF_WORD = {word: size for size, words in SIZE_WORDS.items() for word in words if word}
 SEVERAL = frozenset(word for count, word in enumerate(COUNTS) if count > 1) | {str(count) for count in range(2, len(COUNTS))}
 
 
@@ -70,7 +70,7 @@ def looks_of_words(words: Sequence[str]) -> tuple[Look, ...]:
             before += part if len(part) == 1 else []
             continue
         colour = next((word for word in reversed(before) if word in HUES), "")
-        size = next((SAID[word] for word in reversed(before) if word in SAID), "")
+        size = next((SIZE_OF_WORD[word] for word in reversed(before) if word in SIZE_OF_WORD), "")
         named.append(ObjectGroup(name, 2 if SEVERAL.intersection(before) else 1, size, colour))
         before = []
     alone = len(named) == 1 and named[0].count == 1
@@ -107,7 +107,7 @@ def place_of(words: Sequence[str]) -> str:
     return said[0] if said else ""
 
 
-def some_place(seed: int) -> list[str]:
+def random_background(seed: int) -> list[str]:
     """The words for a background, drawn as the scenes of lessons draw it."""
     r = random.Random(seed)
     name = r.choice(list(PLAIN)) if r.random() < PLAIN_SHARE else r.choice(list(PLACES))
@@ -136,7 +136,7 @@ def _behind(place: str) -> Image.Image:
     return Image.fromarray(background(place, 0)).convert("RGBA")
 
 
-def drawn(picture: Image.Image, side: int, along: int, place: str) -> np.ndarray:
+def look_pixels(picture: Image.Image, side: int, along: int, place: str) -> np.ndarray:
     """A look before a background, as in a picture with `along` tokens along its side, uint8 [8n, 8n, 3].
 
     picture : RGBA, TILE pixels a side; side : of the object, in pixels on the canvas

@@ -13,7 +13,7 @@ import torch
 
 from engine.errors import BadFile, BadPrompt
 from engine.mesh.bpt_tokens import frame_of
-from engine.mesh.distance import distance, published
+from engine.mesh.distance import distance, published_distance
 from engine.recognition.up import read_standing
 from engine.run import Run
 from research.bench.rows import quartiles
@@ -98,7 +98,7 @@ def near(run: Run, subject: BenchMesh) -> Near | None:
     if not len(mesh.faces):
         return None
     pair = (mesh.vertices, mesh.faces), (subject.vertices, subject.faces)
-    return Near(published(*pair), distance(*pair))
+    return Near(published_distance(*pair), distance(*pair))
 
 
 def together(measured: Sequence[Near | None]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from engine.recognition import up
 from engine.recognition.network import FEATURES, POINTS, features
-from engine.recognition.up import Upright, turned
+from engine.recognition.up import Upright, orientations
 from research.train.cloud_lessons import CloudRecipe
 from research.train.decision import Measure
 from research.train.loop import RecipeOptions
@@ -35,7 +35,7 @@ def lesson(number: int, size: int) -> tuple[Tensor, Tensor]:
     single = list(training_shapes((1 << 43) + number * size, size))
     shapes = [arranged(s, single[i - 1], rng) if rng.random() < ARRANGED else s for i, s in enumerate(single)]
     clouds, axes = zip(*(oriented(s, rng, POINTS, DEGRADED, LOOSE, TILTED) for s in shapes), strict=True)
-    stands = turned(torch.from_numpy(np.stack(clouds)), (number % 4,))
+    stands = orientations(torch.from_numpy(np.stack(clouds)), (number % 4,))
     return features(stands.flatten(0, 2)).view(size, len(AXES), FEATURES), torch.tensor(axes)
 
 

@@ -9,7 +9,7 @@ from numpy.random import PCG64, Generator
 
 from engine.mesh.frame import SIDE
 from engine.mesh.rotation import rotation
-from engine.recognition.network import FEATURES, POINTS, CloudNetwork, drawn, features
+from engine.recognition.network import FEATURES, POINTS, CloudNetwork, features, subsample
 from research import mesh_judge
 from research.mesh_judge import MeshJudge
 from research.train.cloud_lessons import CHUNK, GROUP, PASSES, STEPS, CloudDataset
@@ -71,7 +71,7 @@ def test_the_order_of_points_does_not_matter_and_the_front_neither():
 
 
 def test_features_tell_height_normals_and_proportions_apart():
-    cloud = drawn(plain.drawn(plain.table(), POINTS))[None]
+    cloud = subsample(plain.drawn(plain.table(), POINTS))[None]
     first = features(cloud)
     assert first.shape == (1, FEATURES)
     blind = torch.cat([cloud[..., :3], torch.zeros_like(cloud[..., 3:])], -1)

@@ -22,7 +22,7 @@ from numpy.lib import format as npy
 
 from engine.errors import BadFile
 from engine.mesh.formats.columns import WIDTHS, cloud
-from engine.mesh.formats.source import FILE_BYTES, MESH_BYTES, Draw, Raw, Source, plain, spread
+from engine.mesh.formats.source import FILE_BYTES, MESH_BYTES, Raw, Reservoir, Source, plain, rows_to_keep
 
 HEAD = 16_384  # bytes within which the description of an array must end
 BLOCK = 65_536  # rows at a time
@@ -58,7 +58,7 @@ def read_npy(source: Source) -> Raw:
     if not count:
         raise BadFile(f"{source.name} holds no points; give a cloud or a mesh.")
     mapped = np.memmap(source.path, head.dtype, "r", head.start, head.shape, "F" if head.fortran else "C")
-    return cloud(np.array(mapped[spread(count)], np.float64), count)
+    return cloud(np.array(mapped[rows_to_keep(count)], np.float64), count)
 
 
 def read_npz(source: Source) -> Raw:
@@ -94,24 +94,24 @@ def _archive(source: Source, archive: zipfile.ZipFile) -> Raw:
     normals = next((small[name] for name in NORMALS if name in small), None)
     faces = next((small[name] for name in FACES if name in small), None)
     for info in filter(None, (found, normals, faces)):
-        source.check(info.file_size, FILE_BYTES, "arrays, once unpacked,")
+        source.check_size(info.file_size, FILE_BYTES, "arrays, once unpacked,")
     if faces is not None:
         return _mesh(source, archive, found, faces)
-    draw = Draw(_stream(source, archive, found, normals))
-    rows = draw.rows(6)
+    reservoir = Reservoir(_stream(source, archive, found, normals))
+    rows = reservoir.rows(6)
     if normals is None:
-        return cloud(rows, draw.seen)
-    return Raw(rows[:, :3], rows[:, -3:], total=draw.seen)
+        return cloud(rows, reservoir.seen)
+    return Raw(rows[:, :3], rows[:, -3:], total=reservoir.seen)
 
 
 def _mesh(source: Source, archive: zipfile.ZipFile, points: zipfile.ZipInfo, faces: zipfile.ZipInfo) -> Raw:
     """A mesh from two arrays, [V, 3] and integers [F, 3]."""
-    source.check(points.file_size + faces.file_size, MESH_BYTES, "meshes, once unpacked,")
+    source.check_size(points.file_size + faces.file_size, MESH_BYTES, "meshes, once unpacked,")
     none = np.empty((0, 3), np.int8)
     vertices = np.concatenate([*_rows(source, archive, points, (3,))] or [none])
     indices = np.concatenate([*_rows(source, archive, faces, (3,))] or [none])
-    source.vertices(len(vertices))
-    source.faces(len(indices))
+    source.check_vertices(len(vertices))
+    source.check_faces(len(indices))
     if indices.dtype.kind not in "iu" and (indices % 1 != 0).any():
         raise BadFile(f"{source.name} has faces of type {plain(indices.dtype)}; they need whole numbers, so save them as int32.")
     return Raw(vertices.astype(np.float64), faces=indices.astype(np.int64))
@@ -137,7 +137,7 @@ def _rows(source: Source, archive: zipfile.ZipFile, info: zipfile.ZipInfo, width
         head = _head(source, file, info.file_size)
         count = _table(source, head, widths)
         if head.fortran:  # columns are stored one after the other, so the whole array is needed at once
-            source.check(head.size, MESH_BYTES, "arrays in Fortran order")
+            source.check_size(head.size, MESH_BYTES, "arrays in Fortran order")
             yield np.frombuffer(_exactly(source, file, head.size), head.dtype).reshape(head.shape, order="F")
             return
         for at in range(0, count, BLOCK):
@@ -179,7 +179,7 @@ def _head(source: Source, file: BinaryIO, size: int) -> Head:
         raise BadFile(f"{source.name} holds {kind}; save it as float32.")
     if min(shape, default=0) < 0:
         raise source.damaged(f"it claims the shape {plain(shape)}")
-    source.claim(math.prod(shape), "values", dtype.itemsize, size - head.start)
+    source.check_claim(math.prod(shape), "values", dtype.itemsize, size - head.start)
     return head
 
 

@@ -58,7 +58,7 @@ class Columns:
         return (*self.places, *(self.normals or ()))
 
 
-def named(columns: Mapping[str, np.ndarray], normals: tuple[str, str, str], total: int) -> Raw:
+def cloud_by_name(columns: Mapping[str, np.ndarray], normals: tuple[str, str, str], total: int) -> Raw:
     """The points of columns [N] that are named x, y and z, and their normals if all of them are there."""
     places, directions = (
         np.stack([columns[name] for name in names], 1, dtype=np.float64) if set(names) <= columns.keys() else None

@@ -54,7 +54,7 @@ def header(source: Source) -> tuple[Tree, bytes]:
     if content[:4] == b"glTF":
         chunks = dict(reversed([*_chunks(source, content)]))  # the first of each kind counts
         text, data = chunks.get(b"JSON", b""), chunks.get(b"BIN\0", b"")
-    source.check(len(text), JSON_BYTES, "descriptions of scenes, with what is embedded in them,")
+    source.check_size(len(text), JSON_BYTES, "descriptions of scenes, with what is embedded in them,")
     try:
         tree = json.loads(text)
     except (ValueError, RecursionError) as e:
@@ -73,7 +73,7 @@ def _chunks(source: Source, content: bytes) -> Iterator[tuple[bytes, bytes]]:
     at = 12
     while at + 8 <= len(content):
         size = int.from_bytes(content[at : at + 4], "little")
-        source.claim(size, "bytes in a chunk", 1, len(content) - at - 8)
+        source.check_claim(size, "bytes in a chunk", 1, len(content) - at - 8)
         yield content[at + 4 : at + 8], content[at + 8 : at + 8 + size]
         at += 8 + size
 
@@ -145,7 +145,7 @@ class _Scene:
         count = len(matrices)
         self._count(count * len(part.xyz))
         self.triangles += count * (0 if part.faces is None else len(part.faces))
-        self.source.faces(self.triangles)
+        self.source.check_faces(self.triangles)
         places = (part.xyz @ matrices[:, :3, :3].transpose(0, 2, 1) + matrices[:, None, :3, 3]).reshape(-1, 3)
         if part.faces is None:
             self.points.append(places)

@@ -11,7 +11,7 @@ from urllib.parse import unquote, unquote_to_bytes
 import numpy as np
 
 from engine.errors import BadFile
-from engine.mesh.formats.source import FACES, MESH_BYTES, Source, counted, plain, said
+from engine.mesh.formats.source import FACES, MESH_BYTES, Source, count_text, plain, size_text
 
 TYPES = {5120: "<i1", 5121: "<u1", 5122: "<i2", 5123: "<u2", 5125: "<u4", 5126: "<f4"}
 WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4, "MAT4": 16}
@@ -59,7 +59,7 @@ class Buffers:
         except BadFile as e:
             raise BadFile(f"{self.source.name} needs the file {plain(uri)} next to it; add that file, or save it as one .glb file.") from e
         self._left -= beside.size
-        beside.check(beside.size - min(self._left, 0), MESH_BYTES, "the buffers of a scene together")
+        beside.check_size(beside.size - min(self._left, 0), MESH_BYTES, "the buffers of a scene together")
         return beside.whole()
 
     def accessor(self, index: int) -> np.ndarray:
@@ -67,7 +67,9 @@ class Buffers:
         accessor = self.tree["accessors"][index]
         kind, width, count = np.dtype(TYPES[accessor["componentType"]]), WIDTHS[accessor["type"]], int(accessor["count"])
         if not 0 <= count <= 3 * FACES:
-            raise BadFile(f"{self.source.name} claims {counted(count)} values in one place; {3 * FACES:,} are the most that can be read.")
+            raise BadFile(
+                f"{self.source.name} claims {count_text(count)} values in one place; {3 * FACES:,} are the most that can be read."
+            )
         if "bufferView" in accessor:
             numbers = self._view(accessor["bufferView"], accessor.get("byteOffset", 0), kind, count, width)
         elif "sparse" in accessor:
@@ -95,6 +97,7 @@ class Buffers:
         end = offset + (count - 1) * step + kind.itemsize * width if count else 0
         if min(start, size, offset, step) < 0 or end > len(data):
             raise BadFile(
-                f"{self.source.name} claims {counted(count)} values where there are {said(len(data))} of data: it is truncated or damaged."
+                f"{self.source.name} claims {count_text(count)} values where there are {size_text(len(data))} of data: "
+                "it is truncated or damaged."
             )
         return np.ndarray((count, width), kind, data, offset, (step, kind.itemsize))

@@ -25,7 +25,7 @@ def read(source: Source) -> Raw:
     Values of a vertex after x, y and z (a weight, colours) are skipped. Raises BadFile for a file that holds curves, surfaces or lines
     and no faces.
     """
-    source.check(source.size, MESH_BYTES)
+    source.check_size(source.size, MESH_BYTES)
     vertices, normals = array("d"), array("d")
     corners, sizes = array("q"), array("q")
     others: set[str] = set()
@@ -42,7 +42,7 @@ def read(source: Source) -> Raw:
                         polygon = [_index(word, count) for word in words[1:]]
                         corners.extend(polygon)
                         sizes.append(len(polygon))
-                        source.faces(len(sizes))
+                        source.check_faces(len(sizes))
                     case "l" | "p" | "curv" | "curv2" | "surf":
                         others.add(words[0])
             except (ValueError, IndexError, OverflowError):

@@ -16,7 +16,7 @@ from engine.errors import BadFile
 from engine.mesh.formats import number_text
 from engine.mesh.formats.number_text import Numbers, lists
 from engine.mesh.formats.polygons import triangles
-from engine.mesh.formats.source import MESH_BYTES, Raw, Source, counted, plain
+from engine.mesh.formats.source import MESH_BYTES, Raw, Source, count_text, plain
 
 HEAD_LINES, LINE_BYTES = 1_000, 2**20
 WORD = r"(?P<texture>ST)?(?P<colour>C)?(?P<normal>N)?(?P<four>4)?(?P<any>n)?OFF(?P<counts>\d*)"
@@ -24,7 +24,7 @@ WORD = r"(?P<texture>ST)?(?P<colour>C)?(?P<normal>N)?(?P<four>4)?(?P<any>n)?OFF(
 
 def read(source: Source) -> Raw:
     """The mesh of an OFF file, or the points if it has no faces."""
-    source.check(source.size, MESH_BYTES)
+    source.check_size(source.size, MESH_BYTES)
     with source.open_text() as file:
         widths, line, rest = _header(source, file)
         numbers = number_text.read(source, file, line, rest)
@@ -56,10 +56,10 @@ class _Body:
     def __init__(self, source: Source, numbers: Numbers, widths: list[int]):
         self.source, self.numbers, self.widths = source, numbers, widths
         self.vertices, self.faces, self.start = self._counts()
-        source.vertices(self.vertices)
-        source.claim(self.vertices, "vertices", 6, source.size)  # in text, a coordinate is at least a digit and a blank
-        source.claim(self.faces, "faces", 2, source.size - 6 * self.vertices)
-        source.faces(self.faces)
+        source.check_vertices(self.vertices)
+        source.check_claim(self.vertices, "vertices", 6, source.size)  # in text, a coordinate is at least a digit and a blank
+        source.check_claim(self.faces, "faces", 2, source.size - 6 * self.vertices)
+        source.check_faces(self.faces)
 
     def _counts(self) -> tuple[int, int, int]:
         """Vertices, faces, and the index after the counts; the number of edges may be missing."""
@@ -94,7 +94,7 @@ class _Body:
             corners = self.numbers.whole(lists(starts, sizes))
             if len(corners) and (corners.min() < 0 or corners.max() >= len(points)):
                 worst = corners[(corners < 0) | (corners >= len(points))][0]
-                raise self.source.damaged(f"a face refers to vertex {counted(int(worst))} of {len(points):,}")
+                raise self.source.damaged(f"a face refers to vertex {count_text(int(worst))} of {len(points):,}")
             faces = triangles(self.source, points, corners, sizes)
         if (width or not ends_of_lines) and at != len(self.numbers.values):
             raise self.source.damaged(f"it has {len(self.numbers.values) - at:,} values more than its header claims")
@@ -106,7 +106,7 @@ class _Body:
         line = int(np.searchsorted(ends, self.start))  # values that follow the counts in their line are no vertices
         starts, stops = ends[line : line + self.vertices], ends[line + 1 : line + 1 + self.vertices]
         if len(stops) < self.vertices:
-            raise self.source.short(self.vertices, "vertices", len(stops))
+            raise self.source.too_short(self.vertices, "vertices", len(stops))
         sizes = stops - starts
         if self.vertices and (sizes[0] < 3 or (sizes != sizes[0]).any()):
             wrong = 0 if sizes[0] < 3 else int(np.flatnonzero(sizes != sizes[0])[0])
@@ -118,7 +118,7 @@ class _Body:
         """Indices [V, 3] of coordinates, and the index after the vertices, where each has `width` values."""
         stop = self.start + self.vertices * width
         if stop > len(self.numbers.values):
-            raise self.source.short(self.vertices, "vertices", (len(self.numbers.values) - self.start) // width)
+            raise self.source.too_short(self.vertices, "vertices", (len(self.numbers.values) - self.start) // width)
         return np.arange(self.start, stop, width)[:, None] + np.arange(3), stop
 
     def _polygons(self, at: int, ends_of_lines: bool) -> tuple[np.ndarray, np.ndarray, int]:
@@ -134,12 +134,12 @@ class _Body:
         starts, sizes = np.empty(self.faces, np.int64), np.empty(self.faces, np.int64)
         for face in range(self.faces):
             if at >= len(values):
-                raise self.source.short(self.faces, "faces", face)
+                raise self.source.too_short(self.faces, "faces", face)
             size = values[at] if values[at] == values[at] // 1 else self.numbers.whole(np.array([at]))[0]
             stop = at + 1 + int(size)
             if size < 0 or stop > len(values):
                 line, left = self.numbers.line(at), len(values) - at - 1
-                raise self.source.damaged(f"line {line:,} announces {counted(int(size))} corners and {left:,} values follow")
+                raise self.source.damaged(f"line {line:,} announces {count_text(int(size))} corners and {left:,} values follow")
             starts[face], sizes[face] = at + 1, size
             at = int(ends[np.searchsorted(ends, stop - 1, side="right")]) if ends_of_lines else stop
         return starts, sizes, at

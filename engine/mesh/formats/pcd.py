@@ -7,8 +7,8 @@ from typing import BinaryIO
 import numpy as np
 
 from engine.errors import BadFile
-from engine.mesh.formats.columns import named
-from engine.mesh.formats.source import Draw, Raw, Source, plain, spread
+from engine.mesh.formats.columns import cloud_by_name
+from engine.mesh.formats.source import Raw, Reservoir, Source, plain, rows_to_keep
 from engine.mesh.formats.text import as_text, blocks
 
 KINDS = {"F": "f", "I": "i", "U": "u"}
@@ -25,11 +25,13 @@ def read(source: Source) -> Raw:
         left = source.size - file.tell()
         kind = head["DATA"][0].lower()
         if kind == "ascii":
-            source.claim(count, "points", 2 * sum(field.shape[0] if field.shape else 1 for field, *_ in row.fields.values()), left + 1)
+            source.check_claim(
+                count, "points", 2 * sum(field.shape[0] if field.shape else 1 for field, *_ in row.fields.values()), left + 1
+            )
             return _ascii(source, file, row, count, line)
         if kind == "binary":
-            source.claim(count, "points", row.itemsize, left)
-            rows = np.memmap(source.path, row, "r", file.tell(), (count,))[spread(count)] if count else np.empty(0, row)
+            source.check_claim(count, "points", row.itemsize, left)
+            rows = np.memmap(source.path, row, "r", file.tell(), (count,))[rows_to_keep(count)] if count else np.empty(0, row)
             return _raw({name: rows[name] for name in row.names}, count)
         if kind == "binary_compressed":
             with source.open() as packed:
@@ -68,27 +70,27 @@ def _row(source: Source, head: dict[str, list[str]]) -> tuple[np.dtype, int]:
 
 def _raw(fields: dict[str, np.ndarray], total: int) -> Raw:
     """Fields [n, 1] by name -> points and normals."""
-    return named({name: values[:, 0] for name, values in fields.items() if name in (*"xyz", *NORMALS)}, NORMALS, total)
+    return cloud_by_name({name: values[:, 0] for name, values in fields.items() if name in (*"xyz", *NORMALS)}, NORMALS, total)
 
 
 def _ascii(source: Source, file: BinaryIO, row: np.dtype, count: int, line: int) -> Raw:
     widths = [row[name].shape[0] for name in row.names]
     ends = np.cumsum(widths)
-    draw = Draw(blocks(as_text(file), source, line, int(ends[-1]), count))
-    if draw.seen < count:
-        raise source.short(count, "points", draw.seen)
-    rows = draw.rows(int(ends[-1]))
+    reservoir = Reservoir(blocks(as_text(file), source, line, int(ends[-1]), count))
+    if reservoir.seen < count:
+        raise source.too_short(count, "points", reservoir.seen)
+    rows = reservoir.rows(int(ends[-1]))
     return _raw({name: rows[:, end - width : end] for name, end, width in zip(row.names, ends, widths)}, count)
 
 
 def _unpacked(source: Source, file: BinaryIO, row: np.dtype, count: int) -> dict[str, np.ndarray]:
     """The fields of compressed points, which are stored field by field instead of point by point."""
     packed, unpacked = (int.from_bytes(file.read(4), "little") for _ in range(2))
-    source.check(unpacked, UNPACKED_BYTES, "compressed points, once unpacked,")
-    source.claim(packed, "bytes of compressed points", 1, source.size - file.tell())
-    source.claim(count, "points", row.itemsize, unpacked)
+    source.check_size(unpacked, UNPACKED_BYTES, "compressed points, once unpacked,")
+    source.check_claim(packed, "bytes of compressed points", 1, source.size - file.tell())
+    source.check_claim(count, "points", row.itemsize, unpacked)
     data = _lzf(source, file.read(packed), unpacked)
-    columns, at, chosen = {}, 0, spread(count)
+    columns, at, chosen = {}, 0, rows_to_keep(count)
     for name in row.names:
         kind, shape = row[name].subdtype
         columns[name] = np.ndarray((count, *shape), kind, data, at)[chosen]

@@ -12,7 +12,7 @@ import numpy as np
 
 from engine.errors import BadFile
 from engine.mesh.formats import ply_binary, ply_text
-from engine.mesh.formats.columns import named
+from engine.mesh.formats.columns import cloud_by_name
 from engine.mesh.formats.ply_header import STRIPS, Element, Header, Property, header
 from engine.mesh.formats.polygons import strips, triangles
 from engine.mesh.formats.source import MESH_BYTES, Raw, Source, plain
@@ -28,19 +28,19 @@ def read(source: Source) -> Raw:
         vertex = _vertex(source, head.elements)
         polygons = [e for e in head.elements if e.name in ("face", *STRIPS) and e.count]
         if polygons:
-            source.check(source.size, MESH_BYTES, "meshes")
-            source.vertices(vertex.count)
+            source.check_size(source.size, MESH_BYTES, "meshes")
+            source.check_vertices(vertex.count)
         _check_claims(source, head, source.size - file.tell())
         lists = {e.place: _corners(source, e) for e in polygons}
-        wanted = tuple(p.name for p in vertex.properties if p.name in (*"xyz", *(() if polygons else NORMALS)) and not p.counted)
+        wanted = tuple(p.name for p in vertex.properties if p.name in (*"xyz", *(() if polygons else NORMALS)) and not p.length_type)
         reader = ply_binary if head.order else ply_text
         table, members = reader.read(source, file, head, vertex, wanted, lists)
-    raw = named(table, NORMALS, vertex.count)
+    raw = cloud_by_name(table, NORMALS, vertex.count)
     if not len(raw.points):
         raise BadFile(f"{source.name} holds no points; give a cloud or a mesh.")
     if polygons:
         lists = [_strips(*members[e.place]) if e.name in STRIPS else triangles(source, raw.points, *members[e.place]) for e in polygons]
-        source.faces(sum(map(len, lists)))
+        source.check_faces(sum(map(len, lists)))
         raw.faces = np.concatenate(lists)
     return raw
 
@@ -52,7 +52,7 @@ def _vertex(source: Source, elements: Sequence[Element]) -> Element:
         raise source.damaged("it has two tables of vertices")
     if not tables:
         raise BadFile(f"{source.name} has no vertices; give a cloud or a mesh.")
-    if not set("xyz") <= {p.name for p in tables[0].properties if not p.counted}:
+    if not set("xyz") <= {p.name for p in tables[0].properties if not p.length_type}:
         raise BadFile(f"{source.name} has vertices without x, y and z; export it again with them.")
     return tables[0]
 
@@ -65,17 +65,17 @@ def _check_claims(source: Source, head: Header, left: int) -> None:
         if len({p.name for p in e.properties}) < len(e.properties):
             raise source.damaged(f"its {plain(e.name)} rows have two values of the same name")
         smallest = sum(shortest or p.smallest for p in e.properties)
-        source.claim(e.count, f"{plain(e.name)} rows", smallest, left)
+        source.check_claim(e.count, f"{plain(e.name)} rows", smallest, left)
         left -= e.count * smallest
 
 
 def _corners(source: Source, e: Element) -> Property:
     """The list of corners of a face or a strip: by its name, or the only list of whole numbers."""
-    lists = [p for p in e.properties if p.counted]
-    named = [p for p in lists if p.name in CORNERS]
+    lists = [p for p in e.properties if p.length_type]
+    by_name = [p for p in lists if p.name in CORNERS]
     whole = [p for p in lists if np.dtype(p.type).kind in "iu"]
-    if named or len(whole) == 1:
-        return (named or whole)[0]
+    if by_name or len(whole) == 1:
+        return (by_name or whole)[0]
     raise BadFile(f"{source.name} has {plain(e.name)} rows without a list of vertices (vertex_indices); export it again with one.")
 
 

@@ -8,7 +8,7 @@ from typing import BinaryIO
 import numpy as np
 
 from engine.mesh.formats.ply_header import Element, Header, Property
-from engine.mesh.formats.source import Source, plain, spread
+from engine.mesh.formats.source import Source, plain, rows_to_keep
 
 Table = dict[str, np.ndarray]
 Members = dict[int, tuple[np.ndarray, np.ndarray]]
@@ -28,9 +28,9 @@ def read(
         walked = not _fits(data, at, e, row, sizes)
         if walked and e.flat:
             raise source.damaged(f"its {plain(e.name)} rows end too early")
-        rows = _Walked(source, data, at, e, head.order) if walked else _Regular(np.ndarray(e.count, row, data, at), at, sizes)
+        rows = _VariableRows(source, data, at, e, head.order) if walked else _FixedRows(np.ndarray(e.count, row, data, at), at, sizes)
         if e is vertex:
-            chosen = slice(None) if wanted_lists else spread(e.count)  # of a view, only the rows to keep are read
+            chosen = slice(None) if wanted_lists else rows_to_keep(e.count)  # of a view, only the rows to keep are read
             table = {name: rows.column(name, chosen).astype(np.float64) for name in wanted}
         elif e.place in wanted_lists:
             members[e.place] = rows.members(wanted_lists[e.place])
@@ -42,9 +42,9 @@ def _row(e: Element, order: str, sizes: Mapping[str, int]) -> np.dtype:
     """Type of a row with lists of some sizes."""
     fields: list = []
     for p in e.properties:
-        if p.counted:
-            fields.append((f"number of {p.name}", order + p.counted))
-        fields.append((p.name, order + p.type, (sizes[p.name],)) if p.counted else (p.name, order + p.type))
+        if p.length_type:
+            fields.append((f"number of {p.name}", order + p.length_type))
+        fields.append((p.name, order + p.type, (sizes[p.name],)) if p.length_type else (p.name, order + p.type))
     return np.dtype(fields)
 
 
@@ -52,12 +52,12 @@ def _first_sizes(source: Source, data: np.ndarray, at: int, e: Element, order: s
     """Lengths of the lists in an element's first row."""
     sizes = {}
     for p in e.properties if e.count else ():
-        if p.counted:
+        if p.length_type:
             sizes[p.name] = _length(source, data, at, e, p, order)
-            at += np.dtype(p.counted).itemsize + sizes[p.name] * np.dtype(p.type).itemsize
+            at += np.dtype(p.length_type).itemsize + sizes[p.name] * np.dtype(p.type).itemsize
         else:
             at += np.dtype(p.type).itemsize
-    return sizes if e.count else {p.name: 0 for p in e.properties if p.counted}
+    return sizes if e.count else {p.name: 0 for p in e.properties if p.length_type}
 
 
 def _fits(data: np.ndarray, at: int, e: Element, row: np.dtype, sizes: Mapping[str, int]) -> bool:
@@ -70,7 +70,7 @@ def _fits(data: np.ndarray, at: int, e: Element, row: np.dtype, sizes: Mapping[s
 
 def _length(source: Source, data: np.ndarray, at: int, e: Element, p: Property, order: str) -> int:
     """Length of a list."""
-    kind = np.dtype(p.counted)
+    kind = np.dtype(p.length_type)
     size = kind.itemsize
     length = int.from_bytes(data[at : at + size].tobytes(), "big" if order == ">" else "little", signed=kind.kind == "i")
     if not 0 <= length <= len(data) or at + size > len(data):
@@ -78,7 +78,7 @@ def _length(source: Source, data: np.ndarray, at: int, e: Element, p: Property, 
     return length
 
 
-class _Regular:
+class _FixedRows:
     """Rows of one length."""
 
     def __init__(self, rows: np.ndarray, at: int, sizes: Mapping[str, int]):
@@ -93,7 +93,7 @@ class _Regular:
         return self.rows[p.name].reshape(-1), np.full(len(self.rows), self.sizes[p.name], np.int64)
 
 
-class _Walked:
+class _VariableRows:
     """Rows of several lengths.
 
     starts : [properties, rows] offset of each value, or of a list's first member
@@ -101,14 +101,14 @@ class _Walked:
     """
 
     def __init__(self, source: Source, data: np.ndarray, at: int, e: Element, order: str):
-        source.faces(e.count)  # a byte or two for each row would keep this loop busy for minutes
+        source.check_faces(e.count)  # a byte or two for each row would keep this loop busy for minutes
         self.data, self.e, self.order, self.start = data, e, order, at
         self.starts, self.sizes = np.zeros((2, len(e.properties), e.count), np.int64)
         widths, heads = [np.dtype(p.type).itemsize for p in e.properties], [p.smallest for p in e.properties]
         for row in range(e.count):
             for i, p in enumerate(e.properties):
                 size = 1
-                if p.counted:
+                if p.length_type:
                     size = self.sizes[i, row] = _length(source, data, at, e, p, order)
                     at += heads[i]
                 self.starts[i, row] = at

@@ -21,16 +21,16 @@ HEAD_LINES, LINE_BYTES = 1_000, 2**20  # comments hold settings
 
 @dataclass
 class Property:
-    """A value of an element, or a list of values; then `counted` is the type of the list's length. Types are NumPy's, without an order."""
+    """A value of an element, or a list of values whose length has the type `length_type`. Types are NumPy's, without byte order."""
 
     name: str
     type: str
-    counted: str | None = None
+    length_type: str | None = None
 
     @property
     def smallest(self) -> int:
         """The minimum number of bytes it needs."""
-        return np.dtype(self.counted or self.type).itemsize
+        return np.dtype(self.length_type or self.type).itemsize
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Element:
     @property
     def flat(self) -> bool:
         """True if all its rows have the same length."""
-        return all(p.counted is None for p in self.properties)
+        return all(p.length_type is None for p in self.properties)
 
 
 @dataclass
@@ -82,8 +82,8 @@ def header(source: Source, file: BinaryIO) -> Header:
                 order = ORDERS[name]
             case ["element", name, count] if count.lstrip("-").isdecimal() and len(count) < 4_000:
                 elements.append(Element(name, int(count), len(elements)))
-            case ["property", "list", counted, kind, name] if elements and TYPES.get(counted, "f")[0] != "f" and kind in TYPES:
-                elements[-1].properties.append(Property(name, TYPES[kind], TYPES[counted]))
+            case ["property", "list", length_type, kind, name] if elements and TYPES.get(length_type, "f")[0] != "f" and kind in TYPES:
+                elements[-1].properties.append(Property(name, TYPES[kind], TYPES[length_type]))
             case ["property", kind, name] if elements and kind in TYPES:
                 elements[-1].properties.append(Property(name, TYPES[kind]))
             case ["comment" | "obj_info", *_]:

@@ -15,7 +15,7 @@ from engine.errors import BadFile
 from engine.mesh.formats import number_text
 from engine.mesh.formats.number_text import Numbers, lists
 from engine.mesh.formats.ply_header import Element, Header, Property, header
-from engine.mesh.formats.source import MESH_BYTES, Draw, Source, counted, plain, spread
+from engine.mesh.formats.source import MESH_BYTES, Reservoir, Source, count_text, plain, rows_to_keep
 from engine.mesh.formats.text import as_text, blocks
 
 Table = dict[str, np.ndarray]
@@ -54,10 +54,10 @@ def _drawn(source: Source, file: BinaryIO, head: Header, vertex: Element) -> Tab
     before = sum(e.count for e in head.elements[: vertex.place])
     for _ in islice(lines, before):
         pass
-    draw = Draw(blocks(lines, source, head.line + before, width, vertex.count))
-    if draw.seen < vertex.count:
-        raise source.short(vertex.count, "vertices", draw.seen)
-    rows = draw.rows(width)
+    reservoir = Reservoir(blocks(lines, source, head.line + before, width, vertex.count))
+    if reservoir.seen < vertex.count:
+        raise source.too_short(vertex.count, "vertices", reservoir.seen)
+    rows = reservoir.rows(width)
     return {p.name: rows[:, i] for i, p in enumerate(vertex.properties)}
 
 
@@ -71,7 +71,7 @@ def _whole(
     for e in head.elements:
         places, at = layout(numbers, e, at)
         if e is vertex:
-            chosen = slice(None) if wanted_lists else spread(e.count)
+            chosen = slice(None) if wanted_lists else rows_to_keep(e.count)
             table = {name: numbers.numeric(places[name][0][chosen]) for name in wanted}
         elif e.place in wanted_lists:
             starts, sizes = places[wanted_lists[e.place].name]
@@ -86,11 +86,11 @@ def _by_lines(numbers: Numbers, e: Element, line: int) -> tuple[Places, int]:
     stops = numbers.ends[line : line + e.count]
     if len(stops) < e.count:
         name = "vertices" if e.name == "vertex" else "faces" if e.name == "face" else f"{plain(e.name)} rows"
-        raise numbers.source.short(e.count, name, len(stops))
+        raise numbers.source.too_short(e.count, name, len(stops))
     at = numbers.starts[line : line + e.count]
     places: Places = {}
     for p in e.properties:
-        if p.counted is None:
+        if p.length_type is None:
             places[p.name] = at, None
             at = at + 1
             continue
@@ -99,7 +99,7 @@ def _by_lines(numbers: Numbers, e: Element, line: int) -> tuple[Places, int]:
         sizes = numbers.whole(at)
         starts, at = at + 1, at + 1 + sizes
         if (row := _first_wrong((sizes >= 0) & (at <= stops))) is not None:
-            size, has = counted(int(sizes[row])), stops[row] - starts[row]
+            size, has = count_text(int(sizes[row])), stops[row] - starts[row]
             raise numbers.source.damaged(f"line {numbers.line(stops[row] - 1):,} announces {size} corners and has {has:,}")
         places[p.name] = starts, sizes
     if (row := _first_wrong(at == stops if e.name == "vertex" else at <= stops)) is not None:
@@ -126,13 +126,13 @@ def _by_order(numbers: Numbers, e: Element, at: int) -> tuple[Places, int]:
     for row in range(e.count):
         for i, p in enumerate(e.properties):
             size = 0
-            if p.counted:
+            if p.length_type:
                 if at >= len(values) or not 0 <= values[at] <= left or values[at] % 1:
                     raise numbers.source.damaged("a list in it has no length or ends too early")
                 size, at = int(values[at]), at + 1
                 sizes[i, row] = size
             starts[i, row] = at
-            at += size if p.counted else 1
+            at += size if p.length_type else 1
     if at > len(values):
         raise numbers.source.damaged("it ends too early")
-    return {p.name: (starts[i], sizes[i] if p.counted else None) for i, p in enumerate(e.properties)}, at
+    return {p.name: (starts[i], sizes[i] if p.length_type else None) for i, p in enumerate(e.properties)}, at

@@ -32,7 +32,7 @@ def triangles(source: Source, points: np.ndarray, corners: np.ndarray, sizes: np
     """
     sizes, corners = np.asarray(sizes, np.int64), np.asarray(corners).astype(np.int64)
     counts = np.maximum(sizes - 2, 0)
-    source.faces(int(counts.sum()))
+    source.check_faces(int(counts.sum()))
     if not len(sizes) or sizes.max() <= 3:
         return corners.reshape(-1, 3) if (sizes == 3).all() else corners[_fans(sizes)]
     if corners.min() < 0 or corners.max() >= len(points):

@@ -20,18 +20,18 @@ FILE_BYTES = 2**30  # of any file
 MESH_BYTES = 2**28  # of a mesh, which has to be in memory as a whole, and several times while it is read
 FACES = 5_000_000  # triangles of a mesh
 HEAD_BYTES = 4096
-KEPT = 200_000  # points of a cloud; from a larger one this many are drawn at random
+CLOUD_POINTS = 200_000  # points of a cloud; from a larger one this many are drawn at random
 
 
-def counted(count: int) -> str:
+def count_text(count: int) -> str:
     """A count with thousands separators; a forged header may hold one of thousands of digits."""
     return f"{count:,}" if abs(count) < 10**15 else f"about {'-' if count < 0 else ''}10^{round(math.log10(abs(count)))}"
 
 
-def said(size: int) -> str:
+def size_text(size: int) -> str:
     """A size in bytes in a readable unit."""
     if size >= 10**15:
-        return f"{counted(size)} bytes"
+        return f"{count_text(size)} bytes"
     for unit, name in ((2**30, "GB"), (2**20, "MB"), (2**10, "KB")):
         if size >= unit:
             return f"{size / unit:,.1f} {name}"
@@ -79,7 +79,7 @@ class Source:
         self.size = info.st_size
         if not self.size:
             raise BadFile(f"{self.name} is empty; export it again.")
-        self.check(self.size, FILE_BYTES)
+        self.check_size(self.size, FILE_BYTES)
 
     def open(self) -> BinaryIO:
         """The file, opened for reading bytes."""
@@ -94,39 +94,39 @@ class Source:
         with self.open() as file:
             return file.read(HEAD_BYTES)
 
-    def check(self, size: int, limit: int, what: str = "files of this kind") -> None:
+    def check_size(self, size: int, limit: int, what: str = "files of this kind") -> None:
         """Refuses a size above a limit."""
         if size > limit:
-            raise BadFile(f"{self.name} holds {said(size)}; {what} can have {said(limit)} at most, so make it smaller first.")
+            raise BadFile(f"{self.name} holds {size_text(size)}; {what} can have {size_text(limit)} at most, so make it smaller first.")
 
     def whole(self) -> bytes:
         """The content of a file that has to be in memory at once."""
-        self.check(self.size, MESH_BYTES)
+        self.check_size(self.size, MESH_BYTES)
         return self.path.read_bytes()
 
-    def claim(self, count: int, what: str, smallest: int, left: int) -> None:
+    def check_claim(self, count: int, what: str, smallest: int, left: int) -> None:
         """Refuses a header that claims more items, each of `smallest` bytes or more, than the `left` bytes of the file can hold."""
         if count < 0:
-            raise self.damaged(f"its header claims {counted(count)} {what}")
+            raise self.damaged(f"its header claims {count_text(count)} {what}")
         if count * smallest > max(left, 0):
             raise BadFile(
-                f"{self.name} claims {counted(count)} {what} ({said(count * smallest)} or more) but {said(max(left, 0))} of data follow: "
-                "it is truncated or damaged, so save it again."
+                f"{self.name} claims {count_text(count)} {what} ({size_text(count * smallest)} or more) "
+                f"but {size_text(max(left, 0))} of data follow: it is truncated or damaged, so save it again."
             )
 
-    def faces(self, count: int) -> None:
+    def check_faces(self, count: int) -> None:
         """Refuses more triangles than the limit."""
-        self._most(count, FACES, "faces")
+        self._check_count(count, FACES, "faces")
 
-    def vertices(self, count: int) -> None:
+    def check_vertices(self, count: int) -> None:
         """Refuses a mesh with more vertices than its triangles could have corners."""
-        self._most(count, 3 * FACES, "vertices")
+        self._check_count(count, 3 * FACES, "vertices")
 
-    def _most(self, count: int, limit: int, what: str) -> None:
+    def _check_count(self, count: int, limit: int, what: str) -> None:
         if count > limit:
-            raise BadFile(f"{self.name} has {counted(count)} {what}; {limit:,} are the most that can be read, so simplify it first.")
+            raise BadFile(f"{self.name} has {count_text(count)} {what}; {limit:,} are the most that can be read, so simplify it first.")
 
-    def short(self, claimed: int, what: str, found: int) -> BadFile:
+    def too_short(self, claimed: int, what: str, found: int) -> BadFile:
         """The error for a file that holds fewer items than it claims."""
         return self.damaged(f"it claims {claimed:,} {what} and ends after {found:,}")
 
@@ -135,14 +135,14 @@ class Source:
         return BadFile(f"{self.name} is damaged: {what}; export it again.")
 
 
-def spread(total: int) -> np.ndarray:
+def rows_to_keep(total: int) -> np.ndarray:
     """Which rows of a table to keep, int64, ascending: all, or KEPT of them, one drawn from each of KEPT equal ranges."""
-    if total <= KEPT:
+    if total <= CLOUD_POINTS:
         return np.arange(total)
-    return ((np.arange(KEPT) + generator(KEEP).random(KEPT)) * (total / KEPT)).astype(np.int64).clip(0, total - 1)
+    return ((np.arange(CLOUD_POINTS) + generator(KEEP).random(CLOUD_POINTS)) * (total / CLOUD_POINTS)).astype(np.int64).clip(0, total - 1)
 
 
-class Draw:
+class Reservoir:
     """Keeps KEPT rows of a stream, every row with the same probability and in the stream's order, in memory for twice as many."""
 
     def __init__(self, blocks: Iterable[np.ndarray]):
@@ -162,13 +162,13 @@ class Draw:
         chosen = keys < self._below
         self._rows.append(rows[chosen])
         self._keys.append(keys[chosen])
-        if sum(map(len, self._keys)) > 2 * KEPT:
+        if sum(map(len, self._keys)) > 2 * CLOUD_POINTS:
             self._shrink()
 
     def _shrink(self) -> None:
         rows, keys = np.concatenate(self._rows), np.concatenate(self._keys)
-        if len(keys) > KEPT:
-            chosen = np.sort(np.argpartition(keys, KEPT)[:KEPT])
+        if len(keys) > CLOUD_POINTS:
+            chosen = np.sort(np.argpartition(keys, CLOUD_POINTS)[:CLOUD_POINTS])
             rows, keys = rows[chosen], keys[chosen]
             self._below = float(keys.max())
         self._rows, self._keys = [rows], [keys]

@@ -20,7 +20,7 @@ STATEMENT = re.compile(r"\bvertex\s+(\S+)\s+(\S+)\s+(\S+)|\b(endloop)\b|\b(?:end
 
 def read(source: Source) -> Raw:
     """The mesh of an STL file. A binary file may start with the word solid too, so its size decides."""
-    source.check(source.size, MESH_BYTES)
+    source.check_size(source.size, MESH_BYTES)
     head = source.head()
     count = int.from_bytes(head[80:HEAD], "little")
     if source.size != HEAD + count * TRIANGLE.itemsize and _is_text(source):
@@ -37,8 +37,8 @@ def read(source: Source) -> Raw:
         notes.append(f"The header announces {announced:,} faces; the {count:,} that follow were read.")
     elif rest >= TRIANGLE.itemsize:
         notes.append(f"The header announces {count:,} faces; the {rest:,} bytes after them were left out.")
-    source.claim(count, "faces", TRIANGLE.itemsize, source.size - HEAD)
-    source.faces(count)
+    source.check_claim(count, "faces", TRIANGLE.itemsize, source.size - HEAD)
+    source.check_faces(count)
     raw = _mesh(source, np.fromfile(source.path, TRIANGLE, count, offset=HEAD)["corners"].reshape(-1, 3))
     raw.notes += notes
     return raw
@@ -73,7 +73,7 @@ def _text(source: Source) -> np.ndarray:
         raise source.damaged("its last triangle is not complete")
     if loops and 3 * loops != len(corners):
         raise source.damaged(f"it has {loops:,} faces and {len(corners):,} corners, which are not three for each")
-    source.faces(len(corners) // 3)
+    source.check_faces(len(corners) // 3)
     return corners
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from engine.errors import BadFile
 from engine.mesh.formats.columns import WIDTHS, Columns, are_known, by_name, cloud, left_out
 from engine.mesh.formats.dialect import COMMENT, MISSING, Dialect, as_decimal, as_number, decide, split, values
-from engine.mesh.formats.source import Draw, Raw, Source, plain
+from engine.mesh.formats.source import Raw, Reservoir, Source, plain
 
 SUFFIXES = (".xyz", ".txt", ".csv", ".asc", ".pts", ".xyzn", ".xyzrgb")
 BLOCK = 65_536  # lines at a time
@@ -81,15 +81,15 @@ def read(source: Source) -> Raw:
             _check_width(source, start, len(numeric))
         wanted = numeric if columns is None or len(numeric) == len(first) else columns.used
         form = Table(dialect, len(first), None if len(wanted) == len(first) else wanted, start.count is not None)
-        draw = Draw(blocks(chain(start.lines, lines), source, start.number, form=form))
-    rows = draw.rows(len(wanted))
+        reservoir = Reservoir(blocks(chain(start.lines, lines), source, start.number, form=form))
+    rows = reservoir.rows(len(wanted))
     if columns is None:
-        raw = cloud(rows, draw.seen, numeric)
+        raw = cloud(rows, reservoir.seen, numeric)
         notes += [left_out([str(at + 1) for at in texts])] if (texts := _texts(first, numeric)) else []
     else:
-        raw = columns.among(wanted).raw(rows, draw.seen)
-    if start.count is not None and draw.seen < start.count:
-        notes.append(f"The file announces {start.count:,} points and holds {draw.seen:,}.")
+        raw = columns.among(wanted).raw(rows, reservoir.seen)
+    if start.count is not None and reservoir.seen < start.count:
+        notes.append(f"The file announces {start.count:,} points and holds {reservoir.seen:,}.")
     raw.notes += notes
     return raw
 

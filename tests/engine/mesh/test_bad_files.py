@@ -20,7 +20,7 @@ import pytest
 
 from engine.errors import BadFile, BadPrompt, ForetokenError
 from engine.mesh.formats import source as limits
-from engine.mesh.formats.source import FACES, FILE_BYTES, KEPT, MESH_BYTES, Draw
+from engine.mesh.formats.source import CLOUD_POINTS, FACES, FILE_BYTES, MESH_BYTES, Reservoir
 from engine.mesh.read import FEWEST, READERS, read
 from tests.engine.mesh.files import Scene, obj, off, pcd, ply, stl, text
 from tests.engine.mesh.shapes import QUADS, box, sphere_points, table
@@ -401,19 +401,19 @@ def test_twenty_million_points_are_thinned(tmp_path):
             file.write(some.tobytes())
     with bounded(120):
         given = read(tmp_path / "a.npy")
-    assert given.notes[0] == f"The file has 20,000,000 points: {KEPT:,} of them were drawn at random."
+    assert given.notes[0] == f"The file has 20,000,000 points: {CLOUD_POINTS:,} of them were drawn at random."
     assert len(given.points) == len(voxels)
 
 
 def test_rows_of_a_stream_are_kept_evenly():
-    draw = Draw(np.arange(start, start + 50_000)[:, None] for start in range(0, MILLION, 50_000))
-    rows = draw.rows(1)[:, 0]
+    reservoir = Reservoir(np.arange(start, start + 50_000)[:, None] for start in range(0, MILLION, 50_000))
+    rows = reservoir.rows(1)[:, 0]
     own = np.random.default_rng(0).random(MILLION)[rows]  # numbers with which somebody may have made the points
     assert abs(own.mean() - 0.5) < 0.005
-    assert len(rows) == KEPT and draw.seen == MILLION
+    assert len(rows) == CLOUD_POINTS and reservoir.seen == MILLION
     assert (np.diff(rows) > 0).all()
     counts = np.histogram(rows, 20, (0, MILLION))[0]
-    assert abs(counts - KEPT / 20).max() < 5 * np.sqrt(KEPT / 20)
+    assert abs(counts - CLOUD_POINTS / 20).max() < 5 * np.sqrt(CLOUD_POINTS / 20)
 
 
 # --- meshes -----------------------------------------------------------------------------------------------------------

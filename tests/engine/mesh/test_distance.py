@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine.mesh.distance import distance, published
+from engine.mesh.distance import distance, published_distance
 from engine.mesh.frame import SIDE
 from tests.engine.mesh.shapes import box, drawn, sphere_points, table, torus
 
@@ -45,7 +45,7 @@ def test_a_wrong_size_is_punished_unless_each_is_boxed():
     vertices, faces = box()
     half = vertices / 2, faces
     assert distance(half, (vertices, faces))["chamfer"] > 10 * distance(half, (vertices, faces))["floor"]
-    found = published(half, (vertices, faces))
+    found = published_distance(half, (vertices, faces))
     assert found["count"] == 1024 and found["repeats"] == 5
     assert found["chamfer"] == pytest.approx(found["floor"], rel=0.05)
 
@@ -61,7 +61,7 @@ def test_a_cloud_has_a_floor_too():
     assert alike["chamfer"] == pytest.approx(alike["floor"], rel=0.1)
     bare = distance(torus(), cloud[:, :3])
     assert bare["normal_consistency"] is None and bare["chamfer"] == pytest.approx(found["chamfer"])
-    assert published(torus(), cloud)["count"] == 1024
+    assert published_distance(torus(), cloud)["count"] == 1024
 
 
 def test_a_mesh_through_a_cloud_of_itself():
@@ -76,7 +76,7 @@ def test_without_faces_there_is_no_distance():
     for result in (nothing, flat):
         found = distance(result, torus())
         assert found["chamfer"] is None and found["count"] == 0 and set(found) == set(distance(box(), torus(), 64))
-        assert published(result, torus())["chamfer"] is None
+        assert published_distance(result, torus())["chamfer"] is None
 
 
 def test_the_seed_decides():

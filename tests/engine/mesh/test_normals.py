@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from engine.mesh.normals import complete, estimate, outward, unit
+from engine.mesh.normals import complete, estimate, outwardness, unit
 from tests.engine.mesh.shapes import box, drawn, joined, sphere_points, table, torus
 
 SHAPES = {
@@ -99,5 +99,5 @@ def test_given_normals_are_kept():
 
 def test_outward():
     points = sphere_points(500)
-    assert outward(points[:, :3], points[:, 3:]) > 0.95
-    assert outward(points[:, :3], -points[:, 3:]) < -0.95
+    assert outwardness(points[:, :3], points[:, 3:]) > 0.95
+    assert outwardness(points[:, :3], -points[:, 3:]) < -0.95

@@ -13,7 +13,7 @@ from engine.mesh.read import read
 from engine.mesh.rotation import rotation as around
 from engine.recognition import up
 from engine.recognition.network import CloudNetwork
-from engine.recognition.up import AXES, Upright, read_standing, rotation, stood, turned
+from engine.recognition.up import AXES, Upright, orientations, read_standing, rotation, stand_up
 from research.worlds.lowpoly_shapes import alike_up, held_out_shapes, oriented, sample_points
 from tests.engine.mesh.files import obj, ply, stl
 from tests.engine.mesh.shapes import box, drawn, sphere_points, table
@@ -37,7 +37,7 @@ class Sure:
 
 def test_the_rotations_stand_each_axis_upright():
     cloud = torch.tensor([[[*rotation(axis)[1], *rotation(axis)[1]] for axis in AXES]], dtype=torch.float32)
-    stands = turned(cloud)
+    stands = orientations(cloud)
     assert stands.shape == (1, 6, 4, 6, 6)
     for i in range(6):
         assert torch.allclose(stands[0, i, :, i, 3:], torch.tensor([0.0, 1, 0]).expand(4, 3), atol=1e-6)
@@ -67,7 +67,7 @@ def test_scale_and_place_do_not_matter(random):
 def test_an_input_is_stood_on_the_answer(tmp_path, axis):
     vertices, faces = table()
     path = ply(tmp_path / "a.ply", vertices + 3, faces.tolist())
-    given, wanted = stood(read(path), Sure(axis)), read(path, axis)
+    given, wanted = stand_up(read(path), Sure(axis)), read(path, axis)
     assert given.frame.up == axis and f"The {axis} axis was taken as up (probability " in given.notes[-1]
     assert np.allclose(given.points, wanted.points, atol=1e-5)
     assert np.allclose(given.frame.to_model(vertices), wanted.frame.to_model(vertices))
@@ -76,11 +76,11 @@ def test_an_input_is_stood_on_the_answer(tmp_path, axis):
 def test_a_doubtful_answer_gives_way_to_the_format_and_the_ground(tmp_path):
     vertices, faces = box((1.0, 1.3, 0.8))
     unsure = Sure("x", 0.25)
-    assert stood(read(obj(tmp_path / "a.obj", vertices, faces.tolist())), unsure).frame.up == "y"
-    assert stood(read(stl(tmp_path / "a.stl", vertices, faces)), unsure).frame.up == "z"
+    assert stand_up(read(obj(tmp_path / "a.obj", vertices, faces.tolist())), unsure).frame.up == "y"
+    assert stand_up(read(stl(tmp_path / "a.stl", vertices, faces)), unsure).frame.up == "z"
     standing = vertices - [vertices[:, 0].max(), 0, 0]  # its box ends at x = 0: it hangs below, or stands on its head
-    assert stood(read(stl(tmp_path / "b.stl", standing, faces)), unsure).frame.up == "-x"
-    assert stood(read(obj(tmp_path / "b.obj", vertices, faces.tolist())), Sure("x")).frame.up == "x"
+    assert stand_up(read(stl(tmp_path / "b.stl", standing, faces)), unsure).frame.up == "-x"
+    assert stand_up(read(obj(tmp_path / "b.obj", vertices, faces.tolist())), Sure("x")).frame.up == "x"
 
 
 def test_what_a_person_says_is_not_asked(tmp_path, monkeypatch):
@@ -121,7 +121,7 @@ def test_the_shipped_network_stands_held_out_shapes_upright():
 def test_a_ball_has_an_answer_too(random):
     assert np.isfinite(random.chances(sphere_points(500))).all()
     few = replace(read_points(), points=read_points().points[:16])
-    assert stood(few, random).points.shape == (16, 6)
+    assert stand_up(few, random).points.shape == (16, 6)
 
 
 def read_points():

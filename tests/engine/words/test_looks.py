@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine.errors import MissingFont
-from engine.words.looks import MOST, Look, anonymous, drawn, looks_of_words, place_of, some_place
+from engine.words.looks import MOST, Look, anonymous, look_pixels, looks_of_words, place_of, random_background
 from engine.words.reading import split
 from engine.words.world import PLACES, PLAIN, font_path
 from research.worlds.emoji_scenes import COMMON_WORLD, caption, held_out_scenes, looks_of_scene, pictured, render, trained_scenes
@@ -59,8 +59,8 @@ def test_a_caption_says_the_background_of_its_scene() -> None:
 
 
 def test_a_seed_chooses_a_background() -> None:
-    found = [place_of(some_place(seed)) for seed in range(400)]
-    assert set(found) == {*PLAIN, *PLACES} and found[:9] == [place_of(some_place(seed)) for seed in range(9)]
+    found = [place_of(random_background(seed)) for seed in range(400)]
+    assert set(found) == {*PLAIN, *PLACES} and found[:9] == [place_of(random_background(seed)) for seed in range(9)]
     assert 0.38 < sum(name in PLAIN for name in found) / len(found) < 0.52
 
 
@@ -75,7 +75,7 @@ def test_a_look_is_drawn_as_in_a_scene(along: int) -> None:
         (look,), (_, _, left, top, side) = looks_of_scene(scene), scene.boxes[0]
         x, y, width = (v * along // 16 for v in (left, top, side))
         own = render(scene, 8 * along)[y : y + width, x : x + width].astype(int)
-        found = drawn(pictured(look.name, look.colour), look.side, along, scene.background)
+        found = look_pixels(pictured(look.name, look.colour), look.side, along, scene.background)
         assert found.shape == own.shape and np.abs(found - own).mean() < 3
         seen += 1
     assert seen > 5
