@@ -1,4 +1,4 @@
-"""`launch.py bench expected`: the tokens per pass of the methods that `auto` chooses among, on held-out inputs, for a model's card."""
+"""`launch.py bench expected`: tokens per pass of the methods that `auto` chooses among, on held-out inputs, for a model's card."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ def folder_of(plan: ExpectedBench) -> Path:
 
 
 def store(folder: Path, backbone: Backbone, count: int, rows: list[dict[str, Any]]) -> None:
-    """Writes the rows into the card of a folder; raises MissingWeights without one, BadOutput if the disk refuses."""
+    """Writes the rows into a folder's card; raises MissingWeights without a card, BadOutput if the disk refuses."""
     card = read_card(folder)
-    kept = [{name: row[name] for name in ("method", "knobs", "tokens", "rows", "draft_passes")} for row in rows]
+    stored = [{name: row[name] for name in ("method", "knobs", "tokens", "rows", "draft_passes")} for row in rows]
     command = f"python launch.py bench expected --backbone {backbone.name} --count {count} --write"
-    card[ENTRY] = {"command": command, "weights": backbone.weights_hash, "dtype": backbone.dtype, "inputs": count, "rows": kept}
+    card[ENTRY] = {"command": command, "weights": backbone.weights_hash, "dtype": backbone.dtype, "inputs": count, "rows": stored}
     path = folder / CARD
     try:
         write_text(path, json.dumps(card, indent=1, ensure_ascii=False) + "\n")
@@ -80,5 +80,5 @@ def store(folder: Path, backbone: Backbone, count: int, rows: list[dict[str, Any
 def readable(row: dict[str, Any]) -> str:
     """Formats one line of the table."""
     knobs = " ".join(f"{name}={value}" for name, value in row["knobs"].items())
-    told = f"{row['tokens']:6.2f} tokens per pass of {row['rows']:5.1f} rows, {row['draft_passes']:5.2f} other passes"
-    return f"{row['method']:18} {knobs:32} {told}"
+    cost = f"{row['tokens']:6.2f} tokens per pass of {row['rows']:5.1f} rows, {row['draft_passes']:5.2f} other passes"
+    return f"{row['method']:18} {knobs:32} {cost}"

@@ -1,10 +1,10 @@
 """`launch.py bench generate`: our methods inside transformers' `generate`, on random weights in the shape of a real model.
 
-The rows: the time of a pass by its number of rows, with the acceptance from which each window is faster; where the time of a step goes;
+The rows: time per pass by number of rows, with the acceptance from which each window is faster; the parts of a step's time;
 plain decoding and a method through `custom_generate`, transformers' own `generate` and its prompt lookup, in alternation; and memory.
 
-Random weights have the cost of trained ones and not their acceptance. So the tokens a second of the drafting rows say nothing about a
-trained model. The cost curve does: a window of W pays from that acceptance on.
+Random weights cost as much as trained ones, but their acceptance differs. So the drafting rows' tokens per second say nothing about a
+trained model. The cost curve does: it shows the acceptance from which a window pays.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ SHAPES: dict[str, dict[str, int]] = {  # of a LlamaForCausalLM; 1b is the trunk 
     "1b": {"hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 24, "num_attention_heads": 16, "vocab_size": 16384},
 }
 PROMPT, NEGATIVE = 32, 8  # tokens of the prompt, and of the negative one
-STEPS = 4  # at least, in which the time of a step is measured
+STEPS = 4  # the minimum over which a step's time is measured
 PATIENCE = 60.0  # seconds for the curve
 DRAFTED = 4  # tokens that transformers' prompt lookup drafts
 
 
 @dataclass(frozen=True, kw_only=True)
 class GenerateBench:
-    """What is measured.
+    """Plan of `bench generate`.
 
-    size : a key of SHAPES; dtype : auto, float32 or bfloat16; method, window : of the accelerated row; tokens : new ones of a generation;
-    guidance : scale, 1 = off; repeats : each row runs twice as often
+    size : a key of SHAPES; dtype : auto, float32 or bfloat16; method, window : of the accelerated row; tokens : new tokens per generation;
+    guidance : scale, 1 = off; repeats : each row runs twice per repeat
     """
 
     size: str = "1b"
@@ -66,7 +66,7 @@ class GenerateBench:
     csv: Path | None = None
 
     def __post_init__(self) -> None:
-        """Raises BadPrompt for a size that does not exist, and what `foretoken` raises for a method or a window."""
+        """Raises BadPrompt for an unknown size, and the errors of `foretoken` for a method or a window."""
         if self.size not in SHAPES:
             raise BadPrompt(f"There is no size '{self.size}'. Choose one of: {', '.join(SHAPES)}.")
         foretoken(self.method, window=self.window)
@@ -97,7 +97,7 @@ def rows(plan: GenerateBench, host: CallerModel, prompt: Tensor, negative: Tenso
 
 
 def step(host: CallerModel, name: str, window: int) -> dict[str, Any]:
-    """Returns the row of a step's time, and the share of it that the model's passes take."""
+    """Returns the row of a step's time and the share that the model's passes take."""
     spent, forward = 0.0, TransformerSequence.forward
 
     def counted(*a: Any, **k: Any) -> Any:
@@ -127,22 +127,22 @@ def model_of(plan: GenerateBench) -> PreTrainedModel:
 
 
 def speeds(plan: GenerateBench, model: PreTrainedModel, prompt: Tensor, negative: Tensor) -> list[dict[str, Any]]:
-    """Returns the rows of tokens a second."""
+    """Returns the rows of tokens per second."""
     guided = {} if plan.guidance == 1 else {"guidance_scale": plan.guidance, "negative_prompt_ids": negative[None]}
     passes: dict[str, int] = {}
 
     def ours(name: str, **knobs: Any) -> Callable[[int], Timing]:
         def run(_: int) -> Timing:
             call = foretoken(name, seed=0, **knobs)
-            found: list[Any] = []
+            forwards: list[Any] = []
 
             def make() -> list[int]:
                 out = model.generate(prompt[None], custom_generate=call, return_dict_in_generate=True, **plan.settings, **guided)
-                found.append(out.totals[0]["forwards"])
+                forwards.append(out.totals[0]["forwards"])
                 return out.sequences[0, PROMPT:].tolist()
 
             timing = timed(make)
-            passes[name] = found[0]
+            passes[name] = forwards[0]
             return timing
 
         return run
@@ -177,16 +177,16 @@ def speeds(plan: GenerateBench, model: PreTrainedModel, prompt: Tensor, negative
 
 
 def curve(host: CallerModel) -> dict[str, Any]:
-    """Returns the row of milliseconds per pass by number of rows, and the acceptance from which a window of as many is faster."""
-    longer = CallerModel(host.model, host.branches, PAST * 4, host.reading)  # so that the widest pass fits behind the tokens before it
-    found = dict(cost_curves([longer], rounds=3, seconds=PATIENCE)[0].points)
-    pays = {width: round(break_even(width, found[width] / found[1]), 3) for width in found if width > 1}
-    return {"method": "cost of a pass", "milliseconds": found, "pays_from_acceptance": pays}
+    """Returns the row of milliseconds per pass by number of rows, and the acceptance from which a window of that width is faster."""
+    longer = CallerModel(host.model, host.branches, PAST * 4, host.reading)  # room for the widest pass after the tokens before it
+    milliseconds = dict(cost_curves([longer], rounds=3, seconds=PATIENCE)[0].points)
+    pays = {width: round(break_even(width, milliseconds[width] / milliseconds[1]), 3) for width in milliseconds if width > 1}
+    return {"method": "cost of a pass", "milliseconds": milliseconds, "pays_from_acceptance": pays}
 
 
 def break_even(width: int, cost: float) -> float:
-    """Returns the chance of each draft to be accepted at which a window of `width` gives `cost` tokens per pass: 1 + a + ... + a^(width-1);
-    above 1 if no chance is enough."""
+    """Returns the acceptance probability a at which a window of `width` gives `cost` tokens per pass: 1 + a + ... + a^(width-1);
+    above 1 if no probability is enough."""
     if cost >= width:
         return cost / width
     low, high = 0.0, 1.0
@@ -197,7 +197,7 @@ def break_even(width: int, cost: float) -> float:
 
 
 def memory(host: CallerModel) -> dict[str, Any]:
-    """Returns the row of bytes: weights, our cache for one sequence, and the most that this process has held."""
+    """Returns the row of bytes: weights, our cache for one sequence, and the peak of this process."""
     weights = sum(p.numel() * p.element_size() for p in host.model.parameters())
     sequence = host.start(Prompt())
     cache = sequence.kv_cache.block.nbytes
@@ -216,7 +216,7 @@ def readable(row: dict[str, Any]) -> str:
         return "cost of a pass: " + ", ".join(parts)
     if "model_share" in row:
         outside = 1 - row["model_share"]
-        return f"{row['method']}: {row['milliseconds_per_step']:.0f} ms, of which {outside:.1%} outside the model's pass"
+        return f"{row['method']}: {row['milliseconds_per_step']:.0f} ms, {outside:.1%} outside the model's pass"
     if "weight_bytes" in row:
         sizes = [f"{name} {row[name + '_bytes'] / 2**30:.2f} GiB" for name in ("weight", "cache", "process")]
         return f"memory: {row['parameters'] / 1e9:.2f} billion parameters, " + ", ".join(sizes)

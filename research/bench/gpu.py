@@ -1,8 +1,8 @@
-"""`bench gpu`: what the static step and a window cost on a GPU, on random weights in the sizes of three models, beside transformers.
+"""`bench gpu`: cost of the static step and of windows on a GPU against transformers, on random weights in the sizes of three models.
 
-The rows of a model: `generate` of transformers, plain decoding with passes as they come, plain decoding with graphs, and windows with
-graphs. Random weights have the cost of trained ones and not their acceptance; so a window's row says what its step costs, over a plain
-step, and not how many tokens it gives. There is no guidance.
+The rows of a model: transformers' `generate`, plain decoding without graphs, plain decoding with graphs, and windows with graphs.
+Random weights cost as much as trained ones, but their acceptance differs; so a window's row gives the cost of its step relative to a
+plain step, not its tokens per pass. There is no guidance.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from engine.run import generate
 from engine.tuning.alternate import timed
 from research.bench.rows import Row, check_csv, publish
 
-MINUTES = 10  # after which no further model is begun
+MINUTES = 10  # limit after which no further model starts
 PROMPT = 32  # tokens
-COLUMNS = 32  # of the picture that is decoded
-WARMED = 8  # steps before the first that is timed: graphs are captured in them
+COLUMNS = 32  # of the decoded picture
+WARMED = 8  # untimed steps, in which graphs are captured
 
 
 def shape_of(width: int, inner: int, layers: int, heads: int, key_heads: int, vocabulary: int) -> dict[str, int]:
@@ -46,7 +46,7 @@ def shape_of(width: int, inner: int, layers: int, heads: int, key_heads: int, vo
     }  # fmt: skip
 
 
-SIZES: Mapping[str, Mapping[str, int]] = MappingProxyType({  # of a decoder of Llama's kind, with a head of the model's own tokens
+SIZES: Mapping[str, Mapping[str, int]] = MappingProxyType({  # of Llama-like decoders, with a head over the model's own tokens
     "lowpoly": shape_of(192, 512, 5, 6, 6, 5121),
     "janus": shape_of(2048, 5632, 24, 16, 16, 16384),  # Janus-Pro-1B
     "emu3": shape_of(4096, 14336, 32, 32, 8, 32768),
@@ -55,7 +55,7 @@ SIZES: Mapping[str, Mapping[str, int]] = MappingProxyType({  # of a decoder of L
 
 @dataclass(frozen=True, kw_only=True)
 class GpuBench:
-    """What is measured: tokens of a generation, timed steps of ours, and windows."""
+    """Plan of `bench gpu`. tokens : of a generation of transformers, and timed steps of ours"""
 
     tokens: int = 64
     windows: tuple[int, ...] = (8, 16, 32)
@@ -70,13 +70,13 @@ class Sized:
     sampling = Sampling()
 
     def __init__(self, model: PreTrainedModel, static: bool):
-        """static : whether passes have fixed shapes. From here on the model's attention is ours."""
+        """static : True for passes of fixed shapes. Replaces the model's attention by ours."""
         self.hosted, self.static = Hosted(model.model, model.model.embed_tokens, model.lm_head), static
         self.device, self.vocabulary = model.device, model.config.vocab_size
 
     @torch.inference_mode()
     def start(self, prompt: Prompt) -> TransformerSequence:
-        """A sequence after a prompt that is always the same."""
+        """A sequence after a fixed prompt."""
         layout = Raster(COLUMNS, COLUMNS)
         limit = layout.rows * layout.columns
         x = self.hosted.embed(torch.arange(PROMPT, device=self.device))[None]
@@ -112,20 +112,20 @@ def rows(plan: GpuBench, sizes: Mapping[str, Mapping[str, int]], device: torch.d
 
 
 def measured(name: str, model: PreTrainedModel, plan: GpuBench) -> Iterator[Row]:
-    """The rows of a model. transformers is first, while the model's attention is its own."""
+    """The rows of a model; transformers comes first, before its attention is replaced."""
     about = {"model": name, "parameters": sum(p.numel() for p in model.parameters())}
     theirs = generated(model, plan.tokens)
     yield about | {"what": "transformers generate", "milliseconds": theirs, "over_generate": 1.0, "over_plain": None}
     kinds: list[tuple[str, bool, str, dict[str, Any]]] = [("plain, no graphs", False, "ar", {}), ("plain, graphs", True, "ar", {})]
     kinds += [(f"window of {width}, graphs", True, "sjdpp", {"window": width}) for width in plan.windows]
-    found = {what: step(Sized(model, static), method, knobs, plan.tokens) for what, static, method, knobs in kinds}
-    for what, milliseconds in found.items():
-        over = {"over_generate": theirs / milliseconds, "over_plain": milliseconds / found["plain, graphs"]}
+    times = {what: step(Sized(model, static), method, knobs, plan.tokens) for what, static, method, knobs in kinds}
+    for what, milliseconds in times.items():
+        over = {"over_generate": theirs / milliseconds, "over_plain": milliseconds / times["plain, graphs"]}
         yield about | {"what": what, "milliseconds": milliseconds} | over
 
 
 def random_model(shape: Mapping[str, int], device: torch.device, dtype: torch.dtype) -> PreTrainedModel:
-    """A decoder of that shape with transformers' random weights, made on the device."""
+    """A decoder of this shape with transformers' random weights, created on the device."""
     torch.manual_seed(0)
     ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": 0}
     config = LlamaConfig(**shape, max_position_embeddings=4096, **ids)
@@ -135,7 +135,7 @@ def random_model(shape: Mapping[str, int], device: torch.device, dtype: torch.dt
 
 
 def room(shape: Mapping[str, int]) -> memory.Size:
-    """What the memory of a model of that shape depends on."""
+    """The numbers that determine the memory of a model of this shape."""
     with torch.device("meta"):
         config = LlamaConfig(**shape)
         numbers = sum(p.numel() for p in AutoModelForCausalLM.from_config(config).parameters())
@@ -145,7 +145,7 @@ def room(shape: Mapping[str, int]) -> memory.Size:
 
 
 def generated(model: PreTrainedModel, tokens: int) -> float:
-    """Milliseconds a token of transformers' `generate`, the median of three after one that is not counted."""
+    """Milliseconds per token of transformers' `generate`, the median of three after one warm-up."""
     prompt = torch.arange(PROMPT, device=model.device)[None]
     settings = {"max_new_tokens": tokens, "do_sample": True, "temperature": 1.0, "top_k": 0}
 
@@ -156,11 +156,11 @@ def generated(model: PreTrainedModel, tokens: int) -> float:
 
 
 def step(backbone: Sized, method: str, knobs: Mapping[str, Any], count: int) -> float:
-    """Milliseconds a step of a method, the median of `count` after the first few."""
+    """Milliseconds per step of a method, the median of `count` steps after warm-up."""
     run = generate(backbone, METHODS[method], Prompt(), knobs)
-    found = [each.seconds for each in islice(run, WARMED + count)]
+    seconds = [each.seconds for each in islice(run, WARMED + count)]
     run.close()
-    return float(1000 * np.median(found[WARMED:]))
+    return float(1000 * np.median(seconds[WARMED:]))
 
 
 def readable(row: Row) -> str:

@@ -1,4 +1,4 @@
-"""The columns of `--judge`: how often results show what was asked for, by the judge of pictures and by that of meshes."""
+"""The columns of `--judge`: share of results that match their prompts, by the picture judge and the mesh judge."""
 
 from __future__ import annotations
 
@@ -35,19 +35,21 @@ def judge_of(lessons: SceneSettings) -> Judge:
 
 
 def picture_columns(reader: Judge, scenes: Sequence[Scene], pictures: dict[str, list[np.ndarray]]) -> dict[str, dict[str, float]]:
-    """Returns the columns of each row: the share of correct answers by aspect, and how much more often than with plain decoding ("ar") the
-    objects are correct, paired, with the half width of its 95 % interval."""
+    """Returns the columns of each row: the share of correct answers by aspect, and the paired difference to plain decoding ("ar") in the
+    share of correct objects, with the half width of its 95 % interval."""
     verdicts = {name: [compare(r, s) for r, s in zip(reader.read(of), scenes, strict=True)] for name, of in pictures.items()}
-    return {name: shares(found, scenes) | difference(found, verdicts["ar"]) for name, found in verdicts.items()}
+    return {
+        name: shares(verdicts_of_row, scenes) | difference(verdicts_of_row, verdicts["ar"]) for name, verdicts_of_row in verdicts.items()
+    }
 
 
 def shares(verdicts: Sequence[SceneVerdict], scenes: Sequence[Scene]) -> dict[str, float]:
-    """Returns the share of correct answers by aspect, among the scenes that ask for it. "single" is the share of correct objects in scenes
-    with one object, "pair" that of correct objects and relations in scenes with two groups."""
-    found = {aspect: share([getattr(verdict, aspect) for verdict in verdicts]) for aspect in ASPECTS}
-    found["single"] = share([v.objects for v, s in zip(verdicts, scenes, strict=True) if len(s.boxes) == 1])
-    found["pair"] = share([v.objects and v.relation is not False for v, s in zip(verdicts, scenes, strict=True) if len(s.groups) == 2])
-    return found
+    """Returns the share of correct answers by aspect, among the scenes that have it. "single" is the share of correct objects in scenes
+    with one object, "pair" the share of correct objects and relations in scenes with two groups."""
+    columns = {aspect: share([getattr(verdict, aspect) for verdict in verdicts]) for aspect in ASPECTS}
+    columns["single"] = share([v.objects for v, s in zip(verdicts, scenes, strict=True) if len(s.boxes) == 1])
+    columns["pair"] = share([v.objects and v.relation is not False for v, s in zip(verdicts, scenes, strict=True) if len(s.groups) == 2])
+    return columns
 
 
 def share(answers: list[bool | None]) -> float:
@@ -57,14 +59,14 @@ def share(answers: list[bool | None]) -> float:
 
 
 def difference(verdicts: Sequence[SceneVerdict], plain: Sequence[SceneVerdict]) -> dict[str, float]:
-    """Returns how much more often the objects are correct than with plain decoding (paired), and the half width of its 95 % interval."""
+    """Returns the paired difference to plain decoding in the share of correct objects, and the half width of its 95 % interval."""
     paired = np.array([a.objects - b.objects for a, b in zip(verdicts, plain, strict=True)], float)
     return {"objects_more": round(float(paired.mean()), 4), "half_width": round(float(1.96 * paired.std() / np.sqrt(len(paired))), 4)}
 
 
 def mesh_columns(reader: MeshJudge, subjects: Sequence[BenchMesh], runs: Sequence[Run]) -> dict[str, Any]:
-    """Returns the columns of a row: the share of meshes named as their shape's family, or as the judge names a file's input; the verdicts
-    of the fit; and the most frequent names."""
+    """Returns the columns of a row: the share of meshes that the judge gives their shape's family (for files: the name of the input), the
+    counts of fit verdicts, and the most frequent names."""
     names = [reader.name(reader.chances_of_mesh(m.vertices, m.faces)) for m in (run.result() for run in runs)]
     wanted = [s.family or reader.name(reader.chances(s.points.numpy())) for s in subjects]
     over = [n.ours["chamfer"] / n.ours["floor"] for run, s in zip(runs, subjects, strict=True) if (n := near(run, s)) is not None]

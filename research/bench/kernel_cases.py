@@ -1,4 +1,4 @@
-"""Inputs of the kernels: one function for each kernel, used by the benchmark and by the tests of parity alike."""
+"""Inputs of the kernels: one function per kernel, for the benchmark and the parity tests."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def _random(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def probabilities(rows: int, vocabulary: int, random: torch.Generator, sharp: float = 2.0) -> Tensor:
-    """Distributions [N, V] float32 of no particular shape."""
+def random_probs(rows: int, vocabulary: int, random: torch.Generator, sharp: float = 2.0) -> Tensor:
+    """Random distributions [N, V] float32."""
     return torch.softmax(sharp * torch.randn(rows, vocabulary, generator=random), -1)
 
 
@@ -63,9 +63,9 @@ def window(
     store: bool = True,
     seed: int = 0,
 ) -> VerifyRequest:
-    """A pass over rows - 1 drafts. Two branches if there is guidance; drawn: from distributions near the model's.
+    """A pass over rows - 1 drafts. Two branches with guidance; drawn : drafts come from distributions near the model's.
 
-    masked : with a grammar that allows a third; blocked : the share of logits that are -inf (without guidance)
+    masked : with a grammar that allows a third of the tokens; blocked : share of logits that are -inf (without guidance)
     """
     random, branches = _random(seed), 2 if sampling.guidance != 1 else 1
     logits = (2 * torch.randn(branches, rows, vocabulary, generator=random)).to(dtype)
@@ -81,8 +81,8 @@ def window(
     uniforms, positions = torch.rand(3, rows, generator=random, dtype=torch.float64), torch.arange(rows) + 3
     logits, tokens, q, uniforms, positions = (x.to(device) for x in (logits, tokens, q, uniforms, positions))
     allowed = None if allowed is None else allowed.to(device)
-    probabilities = q if drawn else None
-    return VerifyRequest(tokens, probabilities, uniforms, BASE, positions, seeded, store, logits=logits, sampling=sampling, allowed=allowed)
+    draft_probs = q if drawn else None
+    return VerifyRequest(tokens, draft_probs, uniforms, BASE, positions, seeded, store, logits=logits, sampling=sampling, allowed=allowed)
 
 
 def verifying(device: torch.device, rows: int = 96, vocabulary: int = 65536, sampling: Sampling = GUIDED) -> KernelCall:
@@ -95,7 +95,7 @@ def verifying(device: torch.device, rows: int = 96, vocabulary: int = 65536, sam
 
 
 def keeping(device: torch.device, layers: int = 32, heads: int = 32, width: int = 128, dtype: torch.dtype = torch.bfloat16) -> KernelCall:
-    """Four rows of a tree, of a guidance pair."""
+    """Four rows of a tree, in both guidance branches."""
     block = torch.randn(layers, 2, 2, heads, 80, width, generator=_random(0)).to(device, dtype)
     rows = torch.tensor([0, 2, 3, 11], device=device)
     kernel, reference = (partial(f, block, 60, rows) for f in (keep.keep_rows_triton, keep.keep_rows_reference))
@@ -113,52 +113,52 @@ class AttentionInputs:
 
 
 def tree_pass(
-    rows: int, kept: int, heads: int = 4, key_heads: int = 2, width: int = 24, placed: bool = False, dtype: torch.dtype = torch.float32
+    rows: int, cached: int, heads: int = 4, key_heads: int = 2, width: int = 24, placed: bool = False, dtype: torch.dtype = torch.float32
 ) -> AttentionInputs:
-    """A random tree of `rows` rows behind a cache, of a guidance pair; placed: some cache rows lie at later positions or are invalid."""
-    random = _random(rows + kept)
+    """A random tree of `rows` rows after a cache, in two guidance branches; placed: some cache rows are later or invalid."""
+    random = _random(rows + cached)
     q = torch.randn(2, heads, rows, width, generator=random).to(dtype)
-    kv_cache = torch.randn(2, 2, key_heads, kept + rows + 5, width, generator=random).to(dtype)
-    k, v = kv_cache[0, :, :, : kept + rows], kv_cache[1, :, :, : kept + rows]
+    kv_cache = torch.randn(2, 2, key_heads, cached + rows + 5, width, generator=random).to(dtype)
+    k, v = kv_cache[0, :, :, : cached + rows], kv_cache[1, :, :, : cached + rows]
     visible = torch.eye(rows, dtype=torch.bool)
     for row in range(1, rows):
         visible[row] |= visible[int(torch.randint(0, row, (1,), generator=random))]
-    places = torch.randint(0, 2 * kept + 1, (2, kept), generator=random)
-    places[:, : kept // 4] = torch.iinfo(torch.int64).max  # padding that nobody sees
-    positions = torch.randint(0, 2 * kept + 1, (rows,), generator=random)
+    places = torch.randint(0, 2 * cached + 1, (2, cached), generator=random)
+    places[:, : cached // 4] = torch.iinfo(torch.int64).max  # invisible padding
+    positions = torch.randint(0, 2 * cached + 1, (rows,), generator=random)
     extra = (places, positions) if placed else (None, None)
-    return AttentionInputs(q, k, v, tree_attention.VisibleRows(tree_attention.packed(visible), kept, *extra))
+    return AttentionInputs(q, k, v, tree_attention.VisibleRows(tree_attention.packed(visible), cached, *extra))
 
 
-def attending(device: torch.device, rows: int = 60, kept: int = 2400) -> KernelCall:
+def attending(device: torch.device, rows: int = 60, cached: int = 2400) -> KernelCall:
     """A tree of a 7B model's layer."""
-    made = tree_pass(rows, kept, 32, 32, 128, dtype=torch.bfloat16)
-    seen = tree_attention.VisibleRows(made.seen.sets.to(device), kept)
-    q, k, v = (x.to(device) for x in (made.q, made.k, made.v))
+    inputs = tree_pass(rows, cached, 32, 32, 128, dtype=torch.bfloat16)
+    seen = tree_attention.VisibleRows(inputs.seen.sets.to(device), cached)
+    q, k, v = (x.to(device) for x in (inputs.q, inputs.k, inputs.v))
     kernel, reference = (partial(f, q, k, v, seen) for f in (tree_attention.tree_attention_triton, tree_attention.tree_attention_reference))
-    return KernelCall(f"{rows} rows after {kept:,}", kernel, reference, 2 * (k.numel() + v.numel() + 2 * q.numel()))
+    return KernelCall(f"{rows} rows after {cached:,}", kernel, reference, 2 * (k.numel() + v.numel() + 2 * q.numel()))
 
 
-def lending(device: torch.device, rows: int = 60, vocabulary: int = 16384, count: int = 1000, limit: float = 0.1) -> KernelCall:
-    """Nodes that may borrow."""
+def borrowing(device: torch.device, rows: int = 60, vocabulary: int = 16384, count: int = 1000, limit: float = 0.1) -> KernelCall:
+    """Nodes that borrow from their neighbours."""
     random = _random(1)
-    p = probabilities(rows, vocabulary, random)
+    p = random_probs(rows, vocabulary, random)
     tokens = torch.multinomial(p, 1, generator=random).squeeze(1)
     near = torch.stack([torch.randperm(vocabulary, generator=random)[:count] for _ in range(rows)])
-    given = [x.to(device) for x in (p, tokens, near, torch.full((rows,), limit))]
-    kernel, reference = (partial(f, *given) for f in (pooled_mass.pooled_mass_triton, pooled_mass.pooled_mass_reference))
+    arguments = [x.to(device) for x in (p, tokens, near, torch.full((rows,), limit))]
+    kernel, reference = (partial(f, *arguments) for f in (pooled_mass.pooled_mass_triton, pooled_mass.pooled_mass_reference))
     return KernelCall(f"{rows} nodes, {count:,} neighbours, at most {limit:g}", kernel, reference, rows * count * 40)
 
 
 def ranking(device: torch.device, rows: int = 16, vocabulary: int = 16384, half: int = 7) -> KernelCall:
-    """Groups of drafts."""
+    """Ranks of grouped drafts."""
     random = _random(2)
-    p = probabilities(rows, vocabulary, random)
+    p = random_probs(rows, vocabulary, random)
     p[:, : vocabulary // 3] = p[:, :1]  # ties
     tokens = torch.multinomial(p, 1, generator=random).squeeze(1)
     tokens[0], tokens[-1] = p[0].argmin(), p[-1].argmax()
-    given = p.to(device), tokens.to(device), half
-    kernel, reference = (partial(f, *given) for f in (pooled_mass.ranked_triton, pooled_mass.ranked_reference))
+    arguments = p.to(device), tokens.to(device), half
+    kernel, reference = (partial(f, *arguments) for f in (pooled_mass.ranked_triton, pooled_mass.ranked_reference))
     return KernelCall(f"{rows} rows of {vocabulary:,}, {2 * half} ranks", kernel, reference, rows * vocabulary * 4)
 
 
@@ -186,18 +186,18 @@ def scanning(
 ) -> KernelCall:
     """A prefix of drafts, one of them impossible."""
     random = _random(4)
-    p, q = probabilities(drafts, vocabulary, random), probabilities(drafts, vocabulary, random)
+    p, q = random_probs(drafts, vocabulary, random), random_probs(drafts, vocabulary, random)
     tokens = torch.multinomial(q, 1, generator=random).squeeze(1)
     p[drafts // 2, tokens[drafts // 2]] = 0.0
     u = torch.rand(drafts, generator=random, dtype=torch.float64)
-    given = [x.to(device) for x in (p, q, tokens, u)]
+    arguments = [x.to(device) for x in (p, q, tokens, u)]
     kernel, reference = (
-        partial(f, *given, smoothing, 2.0, 16, rule) for f in (energy_scan.energy_scan_triton, energy_scan.energy_scan_reference)
+        partial(f, *arguments, smoothing, 2.0, 16, rule) for f in (energy_scan.energy_scan_triton, energy_scan.energy_scan_reference)
     )
     return KernelCall(f"{drafts} drafts", kernel, reference, drafts * 97)
 
 
-# What the benchmark measures on a GPU, by kernel
+# Calls that the benchmark measures on a GPU, by kernel
 CASES: dict[str, tuple[Callable[[torch.device], KernelCall], ...]] = {
     "noise": (gumbel,),
     "verify": (
@@ -208,7 +208,7 @@ CASES: dict[str, tuple[Callable[[torch.device], KernelCall], ...]] = {
     ),
     "keep_rows": (keeping,),
     "tree_attention": (attending, partial(attending, rows=17)),
-    "pooled_mass": (lending, ranking),
+    "pooled_mass": (borrowing, ranking),
     "row_lora": (adapting,),
     "energy_scan": (scanning,),
 }

@@ -1,7 +1,7 @@
-"""`bench kernels`: what the Triton kernels compile to, the least time they can take, and, on a GPU, the time they take.
+"""`bench kernels`: resource use of the compiled Triton kernels, their lower bounds of time, and, on a GPU, their measured times.
 
-Compilation needs no GPU: Triton makes the program for a compute capability, and the `cuobjdump` of its wheel reads registers, stack
-and shared memory from it. A stack is spilled registers. The least time is bytes over bandwidth: computed, never measured.
+Compilation needs no GPU: Triton compiles for a compute capability, and the `cuobjdump` in its wheel reads registers, stack and
+shared memory. A stack means spilled registers. The lower bound is bytes over bandwidth: computed, never measured.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from research.bench.kernel_cases import CASES, KernelCall
 from research.bench.rows import Row, publish
 
 CAPABILITIES = {80: "A100", 90: "H100, H200", 100: "B200", 120: "RTX 5090"}  # one GPU of each
-BANDWIDTH = {"A100": 2.04e12, "H100": 3.35e12, "H200": 4.8e12, "B200": 8.0e12, "RTX 4090": 1.01e12}  # bytes a second, the vendor's
+BANDWIDTH = {"A100": 2.04e12, "H100": 3.35e12, "H200": 4.8e12, "B200": 8.0e12, "RTX 4090": 1.01e12}  # bytes per second, by the vendor
 USAGE = re.compile(r"REG:(\d+) STACK:(\d+) SHARED:(\d+)")
 
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel as it is compiled for the table: every part that can be switched on is on.
+    """A kernel as compiled for the table, with every optional part switched on.
 
-    types : of the arguments that are no constants, in Triton's words; constants : of the others; options : of the launch
-    aligned : sizes that are taken to be multiples of 16, as the launcher finds them on the models' own shapes; pointers always are
+    types : Triton's types of the non-constant arguments; constants : values of the others; options : of the launch
+    aligned : sizes assumed to be multiples of 16, as they are for the models' shapes; pointers always are
     """
 
     function: Any
@@ -68,7 +68,7 @@ _ATTENTION = _types(
 )  # fmt: skip
 _TENSOR_CORES = {"PRECISION": "tf32"}
 
-# The one table of kernels. A kernel may have several programs.
+# All kernels. A kernel may have several programs.
 KERNELS: dict[str, tuple[Program, ...]] = {
     "noise": (
         Program(noise._gumbel_kernel, _types("out_at", "base_at positions_at", "", "vocabulary"), {"BLOCK": 1024, "BITS": False}, 4),
@@ -127,7 +127,7 @@ KERNELS: dict[str, tuple[Program, ...]] = {
 
 
 def chosen(text: str | None) -> list[str]:
-    """Kernels by their names, separated by commas; all if there is no text. Raises NotSupported for an unknown name."""
+    """Kernels named in `text`, separated by commas; all without a text. Raises NotSupported for an unknown name."""
     wanted = [name.strip() for name in text.split(",")] if text else list(KERNELS)
     unknown = next((name for name in wanted if name not in KERNELS), None)
     if unknown is not None:
@@ -136,12 +136,12 @@ def chosen(text: str | None) -> list[str]:
 
 
 def bench(wanted: list[str], csv: Path | None) -> list[Row]:
-    """Compiles these kernels, and on a GPU measures them; prints every row, appends all to a CSV file if there is one, returns them."""
+    """Compiles these kernels and on a GPU also measures them; prints the rows, appends them to a CSV file if there is one, returns them."""
     device = torch.device(device_of("auto"))
     print(f"Kernels on {device.type}: {choose(device).reason}")
     rows = publish(compile_rows(wanted), compile_line, {"triton": version(), "commit": commit()}, csv)
     for work in (work for work in WORK if work.kernel in wanted):
-        print(f"{work.kernel}, {work.what}: {work.moved:,} bytes; computed least time in us: " + bounds(work))
+        print(f"{work.kernel}, {work.what}: {work.moved:,} bytes; computed lower bound in us: " + bounds(work))
     if device.type == "cuda":
         stamp = {"gpu": torch.cuda.get_device_name(device), "triton": version(), "torch": torch.__version__, "commit": commit()}
         rows += publish(measured_rows(wanted, device), measured_line, stamp, csv)
@@ -149,7 +149,7 @@ def bench(wanted: list[str], csv: Path | None) -> list[Row]:
 
 
 def compiled(program: Program, capability: int) -> dict[str, Any]:
-    """A program for a compute capability (80 = 8.0): registers a thread, spilled bytes a thread, shared bytes a program, seconds."""
+    """A program for a compute capability (80 = 8.0): registers and spilled bytes per thread, shared bytes per program, seconds."""
     if version() is None:
         raise NotSupported("Triton is not installed, so its kernels cannot be compiled. Install triton; it has wheels for Linux.")
     if is_interpreted():
@@ -164,15 +164,15 @@ def compiled(program: Program, capability: int) -> dict[str, Any]:
     source = ASTSource(program.function, types, {(order.index(name),): value for name, value in program.constants.items()}, even)
     begun = time.perf_counter()
     options = {"num_warps": program.warps, **program.options, **LAUNCH}
-    made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
-    registers, stack, static = _usage(made.asm["cubin"])
+    binary = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+    registers, stack, static = _usage(binary.asm["cubin"])
     return {
         "program": program.function.fn.__name__.strip("_"),
         "capability": f"{capability // 10}.{capability % 10}",
         "warps": program.warps,
         "registers": registers,
         "spilled_bytes": stack,
-        "shared_bytes": max(made.metadata.shared, static),
+        "shared_bytes": max(binary.metadata.shared, static),
         "seconds": round(time.perf_counter() - begun, 2),
     }
 
@@ -185,14 +185,14 @@ def _usage(cubin: bytes) -> tuple[int, int, int]:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        said = subprocess.run([str(tool), "--dump-resource-usage", file.name], capture_output=True, text=True, check=True).stdout
-    found = USAGE.search(said)
-    assert found, f"cuobjdump printed no resource usage: {said!r}"
-    return int(found[1]), int(found[2]), int(found[3])
+        printed = subprocess.run([str(tool), "--dump-resource-usage", file.name], capture_output=True, text=True, check=True).stdout
+    match = USAGE.search(printed)
+    assert match, f"cuobjdump printed no resource usage: {printed!r}"
+    return int(match[1]), int(match[2]), int(match[3])
 
 
 def compile_rows(wanted: list[str]) -> Iterator[Row]:
-    """A row for each program of some kernels and each compute capability."""
+    """A row per program of the kernels and compute capability."""
     for name in wanted:
         for program in KERNELS[name]:
             for capability in CAPABILITIES:
@@ -207,12 +207,12 @@ def compile_line(row: Row) -> str:
     return f"{row['kernel']:15} {row['program']:22} {row['capability']:>5}  {needs}, {row['seconds']} s"
 
 
-# --- the least time ---------------------------------------------------------------------------------------------------
+# --- lower bounds -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class TypicalCall:
-    """A typical call of a kernel, and the fewest bytes that it must move."""
+    """A typical call of a kernel, and the minimum of bytes that it moves."""
 
     kernel: str
     what: str
@@ -238,12 +238,12 @@ WORK = (
 
 
 def bound(work: TypicalCall, gpu: str) -> float:
-    """The least microseconds that a call can take on a GPU: bytes over bandwidth."""
+    """Lower bound of a call's microseconds on a GPU: bytes over bandwidth."""
     return 1e6 * work.moved / BANDWIDTH[gpu]
 
 
 def bounds(work: TypicalCall) -> str:
-    """The least microseconds on every GPU of the table."""
+    """Lower bounds in microseconds on every GPU of the table."""
     return ", ".join(f"{gpu} {bound(work, gpu):.3g}" for gpu in BANDWIDTH)
 
 
@@ -251,7 +251,7 @@ def bounds(work: TypicalCall) -> str:
 
 
 def measured_rows(wanted: list[str], device: torch.device) -> Iterator[Row]:
-    """A row for each case of some kernels: microseconds of kernel, reference and a copy of as many bytes, medians on this GPU."""
+    """A row per case of the kernels: median microseconds of kernel, reference and a copy of as many bytes, on this GPU."""
     for name in wanted:
         for make in CASES[name]:
             case = make(device)
@@ -265,7 +265,7 @@ def measured_line(row: Row) -> str:
 
 
 def timed(case: KernelCall, device: torch.device) -> dict[str, float]:
-    """Microseconds of a case. The copy moves as many bytes as the kernel must."""
+    """Microseconds of a case. The copy moves the kernel's minimum of bytes."""
     block = torch.empty(max(1, case.moved // 2), dtype=torch.uint8, device=device)
     other = torch.empty_like(block)
     calls: dict[str, Callable[[], Any]] = {"kernel": case.kernel, "reference": case.reference, "copy": lambda: other.copy_(block)}

@@ -1,4 +1,4 @@
-"""The inputs of `bench mesh`, point clouds of held-out procedural shapes or of files, and the distance of meshes from them."""
+"""Inputs of `bench mesh`, point clouds of held-out procedural shapes or of files, and the distances of meshes from them."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ def subjects(count: int, kind: str, families: Iterable[str]) -> list[BenchMesh]:
 
 
 def files(folders: Iterable[Path], count: int) -> list[Path]:
-    """`count` files of asset packs, not selected: all files in a random order that never changes. Raises BadPrompt if there are none."""
-    found = [path for folder in folders for path in sorted(folder.rglob("*")) if path.suffix.lower() in SUFFIXES]
-    if not found:
+    """The first `count` files of asset packs in a fixed random order. Raises BadPrompt if there are none."""
+    paths = [path for folder in folders for path in sorted(folder.rglob("*")) if path.suffix.lower() in SUFFIXES]
+    if not paths:
         raise BadPrompt(f"The folders of assets hold no file that ends in {', '.join(SUFFIXES)}. Give other folders with --packs.")
-    return [found[i] for i in np.random.default_rng(0).permutation(len(found))[:count]]
+    return [paths[i] for i in np.random.default_rng(0).permutation(len(paths))[:count]]
 
 
 def assets(folders: Iterable[Path], count: int, up: str = "auto") -> list[BenchMesh]:
-    """Inputs of `count` files; one that cannot be read, or has no faces, is named on the terminal and left out."""
+    """Inputs of `count` files; prints and skips a file that cannot be read or has no faces."""
     subjects = []
     for number, path in enumerate(files(folders, count)):
         try:
@@ -80,13 +80,13 @@ def assets(folders: Iterable[Path], count: int, up: str = "auto") -> list[BenchM
 # --- distances ----------------------------------------------------------------------------------------------------------
 
 
-def apart(runs: list[Run], inputs: list[BenchMesh]) -> dict[str, Any]:
-    """Returns mean chamfer and Hausdorff distances with their floors, and the number of inputs that gave no face."""
-    return together([near(run, subject) for run, subject in zip(runs, inputs, strict=True)])
+def distances(runs: list[Run], inputs: list[BenchMesh]) -> dict[str, Any]:
+    """Returns mean chamfer and Hausdorff distances with their floors, and the number of meshes without a face."""
+    return mean_distances([near(run, subject) for run, subject in zip(runs, inputs, strict=True)])
 
 
 class Near(NamedTuple):
-    """How far a mesh is from its input: by the papers' protocol, and with 16,384 points."""
+    """Distances of a mesh from its input: by the papers' protocol, and with 16,384 points."""
 
     published: dict[str, float]
     ours: dict[str, float]
@@ -101,14 +101,14 @@ def near(run: Run, subject: BenchMesh) -> Near | None:
     return Near(published_distance(*pair), distance(*pair))
 
 
-def together(measured: Sequence[Near | None]) -> dict[str, Any]:
-    """Returns the means of some meshes, and how many had no face."""
+def mean_distances(measured: Sequence[Near | None]) -> dict[str, Any]:
+    """Returns the mean distances of the meshes, and the number without a face."""
     some = [each for each in measured if each is not None]
     theirs, ours = [each.published for each in some], [each.ours for each in some]
-    found: dict[str, Any] = {"without_face": len(measured) - len(some)}
+    columns: dict[str, Any] = {"without_face": len(measured) - len(some)}
     for label, rows in (("published", theirs), ("16k", ours)):
         for key in ("chamfer", "hausdorff", "floor", "floor_hausdorff"):
-            found[f"{key}_{label}"] = round(float(np.mean([row[key] for row in rows])), 4) if rows else None
+            columns[f"{key}_{label}"] = round(float(np.mean([row[key] for row in rows])), 4) if rows else None
     chamfer = np.array([row["chamfer"] / row["floor"] for row in ours])
-    found["chamfer_over_floor"] = quartiles(chamfer) if len(chamfer) else None
-    return found
+    columns["chamfer_over_floor"] = quartiles(chamfer) if len(chamfer) else None
+    return columns

@@ -1,8 +1,8 @@
 """`launch.py bench mesh`: methods on meshes of point clouds, and the rows of XSpecMesh's tables 3 and 4 for our model.
 
 Inputs are point clouds of held-out procedural shapes, or of files. Every row decodes every input at least twice, in alternation. The
-speed-up of a row on an input is over row A, plain decoding of lowpoly, by seconds per token. Chosen methods that run in bfloat16 are
-compared with plain decoding in float32, which has a row of its own then. Distances are measured in the input's bounding box scaled to 1.9,
+speed-up of a row on an input is relative to row A, plain decoding of lowpoly, by seconds per token. Chosen methods that run in bfloat16
+are compared with plain decoding in float32, which then has its own row. Distances are measured in the input's bounding box scaled to 1.9,
 by the papers' protocol and with 16,384 points; the floor is the distance of the input to itself.
 """
 
@@ -28,7 +28,7 @@ from engine.tuning.prepare import use_threads
 from research import mesh_judge
 from research.bench import sheet
 from research.bench.judging import mesh_columns
-from research.bench.mesh_inputs import BenchMesh, Near, apart, assets, subjects, together
+from research.bench.mesh_inputs import BenchMesh, Near, assets, distances, mean_distances, subjects
 from research.bench.plan import MeshBench
 from research.bench.plot import check_figure, plot
 from research.bench.rows import check_csv, experiment, of_sampling, publish, quartiles, readable, timing
@@ -41,7 +41,7 @@ from research.mesh_judge import MeshJudge
 class MeshBenchRow:
     """One row of the table: the weights, the method and its knobs."""
 
-    weights: str  # plain | cross | mlp: without an adapter, or with the one trained together with these heads
+    weights: str  # plain | cross | mlp: no adapter, or the one trained together with these heads
     method: str = "xspecmesh"
     knobs: dict[str, Any] = field(default_factory=dict)
 
@@ -72,11 +72,11 @@ TABLE = {
 PLAIN_ROW = {"plain": "A plain", "cross": "E plain"}  # plain decoding, by weights
 OWN_PLAIN = {"E exact": "E plain", "E cross-attention + LoRA": "E plain"}  # of rows with an adapter
 OPTION = {"plain": "", "cross": "lora", "mlp": "lora-mlp"}  # of lowpoly, by weights
-IN_FLOAT32 = "{} in float32"  # its row in float32, if the others run in another dtype; and the name of these weights
+IN_FLOAT32 = "{} in float32"  # names of the row and of the weights in float32, if the others run in another dtype
 
 
 class Models:
-    """The models of one benchmark, loaded once, and the runs on them."""
+    """The models of a benchmark, each loaded once, and the runs on them."""
 
     def __init__(self, plan: MeshBench):
         name, self.folder = resolve(plan.backbone)
@@ -88,12 +88,12 @@ class Models:
         self.use(plan)
 
     def use(self, plan: MeshBench) -> None:
-        """Takes the sampling and the budget of a plan for the same models."""
+        """Applies another plan's sampling and face limit to the same models."""
         self.plan = plan
         self.sampling = plan.sampling_of(self.model(self.own))
 
     def model(self, weights: str) -> Lowpoly:
-        """Returns the plain model, the one merged with the adapter of a kind, or one of them in float32; raises MissingWeights."""
+        """Returns the plain model, the model merged with an adapter, or the plan's own in float32; raises MissingWeights."""
         if weights not in self._loaded:
             kind = self.own if (other := weights == IN_FLOAT32.format(self.own)) else weights
             where = self.folder, device_of(self.plan.device), "float32" if other else self.dtype
@@ -102,14 +102,14 @@ class Models:
         return self._loaded[weights]
 
     def baseline(self) -> dict[str, MeshBenchRow]:
-        """The row that speed-ups are over, plain decoding in float32, and plain decoding in the dtype of the others if that differs."""
+        """The baseline of speed-ups, plain decoding in float32, and plain decoding in the other rows' dtype if it differs."""
         own = {self.plain_row: MeshBenchRow(self.own, "ar")}
         if self.dtype == "float32":
             return own
         return {IN_FLOAT32.format(self.plain_row): MeshBenchRow(IN_FLOAT32.format(self.own), "ar")} | own
 
     def can(self, row: MeshBenchRow) -> bool:
-        """Returns whether the weights and heads of a row are present, and belong together."""
+        """Returns True if the weights and heads of a row are present and belong together."""
         kind, method = row.knobs.get("heads", "cross-attention"), find(row.method)[0]
         try:
             model = self.model(row.weights)
@@ -120,7 +120,7 @@ class Models:
         return method.needs <= model.capabilities and (method.drafters != ("mesh_heads",) or kind in model.kinds)
 
     def go(self, row: MeshBenchRow, subject: BenchMesh, seed: int) -> Run:
-        """Returns one finished run."""
+        """Returns a finished run."""
         model, (method, preset) = self.model(row.weights), find(row.method)
         prompt = Prompt(points=subject.points, seed=seed, size=self.plan.size, sampling=self.sampling)
         return generate(model, method, prompt, preset | row.knobs).finish()
@@ -128,7 +128,7 @@ class Models:
     def measure(
         self, table: dict[str, MeshBenchRow], inputs: list[BenchMesh], seeds: int = 1, repeats: int = 1
     ) -> dict[str, list[list[Run]]]:
-        """Returns runs by row and input; the seeds of an input follow one another."""
+        """Returns runs by row and input; the seeds of an input are consecutive."""
 
         def maker(row: MeshBenchRow) -> Callable[[int], Run]:
             return lambda i: self.go(row, inputs[i // seeds], i % seeds)
@@ -141,7 +141,7 @@ class Models:
 
 
 def bench(plan: MeshBench) -> list[dict[str, Any]]:
-    """Returns the rows; prints each as soon as it is measured. Writes the sheet and the figure that the plan names."""
+    """Returns the rows and prints each as soon as it is measured. Writes the plan's sheet and figure."""
     check_csv(plan.csv)
     check_sheet(plan.sheet)
     check_figure(plan.figure)
@@ -149,9 +149,9 @@ def bench(plan: MeshBench) -> list[dict[str, Any]]:
     models = Models(plan)
     own = models.model(models.own)
     inputs = assets(plan.packs, plan.count, plan.up) if plan.packs else subjects(plan.count, "boxes", own.card["families"])
-    told = {"inputs": len(inputs), "seeds": f"0..{plan.seeds - 1}", "repeats": plan.repeats, "faces_allowed": plan.size}
+    stamp = {"inputs": len(inputs), "seeds": f"0..{plan.seeds - 1}", "repeats": plan.repeats, "faces_allowed": plan.size}
     last: list[Run] = []
-    rows = publish(table_rows(models, plan, inputs, reader, last), readable, experiment(own, models.sampling, **told), plan.csv)
+    rows = publish(table_rows(models, plan, inputs, reader, last), readable, experiment(own, models.sampling, **stamp), plan.csv)
     if plan.sheet:
         results = [(mesh.vertices, mesh.faces) for mesh in (run.result() for run in last[:: plan.seeds])]
         write_sheet(sheet.meshes([(s.name, s.points.numpy()) for s in inputs], results), plan.sheet)
@@ -163,8 +163,8 @@ def bench(plan: MeshBench) -> list[dict[str, Any]]:
 def table_rows(
     models: Models, plan: MeshBench, inputs: list[BenchMesh], reader: MeshJudge | None, last: list[Run]
 ) -> Iterator[dict[str, Any]]:
-    """Yields the rows at each value of the swept settings, each over plain decoding at that value. last : receives the runs of the last
-    row, one for each input and seed"""
+    """Yields the rows at each value of the swept settings, relative to plain decoding at that value. last : receives the runs of the last
+    row, one per input and seed"""
     repeated = [s for s in inputs for _ in range(plan.seeds)]
     for label, part in plan.parts().items():
         models.use(part)
@@ -180,8 +180,8 @@ def table_rows(
 
 
 def table_of(models: Models, plan: MeshBench) -> tuple[dict[str, MeshBenchRow], str]:
-    """Returns the rows that are measured, and the name of the one that speed-ups are over: XSpecMesh's table, or plain decoding and the
-    chosen methods, each once or, with a sweep, once for each value."""
+    """Returns the rows to measure and the name of the baseline row: XSpecMesh's table, or plain decoding and the chosen methods, each once
+    or, with a sweep, once per value."""
     own = models.model(models.own)
     if plan.is_table:
         known = {name: row for name, row in TABLE.items() if models.own in ("plain", row.weights)}
@@ -199,17 +199,22 @@ def summary(
 ) -> dict[str, Any]:
     """Returns one row: time, step compression, latency of a step, distances with floors.
 
-    plain : the row that the speed-up is over; measured : the distances of the first run of each input, if they are known
+    plain : the baseline row of the speed-up; measured : distances of the first run of each input, if known
     """
     mine = runs[name]
-    row = {"row": name, **ran(mine[0][0]), **timing(mine, runs[plain]), "tokens": quartiles(np.array([len(of[0].tokens) for of in mine]))}
+    row = {
+        "row": name,
+        **run_columns(mine[0][0]),
+        **timing(mine, runs[plain]),
+        "tokens": quartiles(np.array([len(of[0].tokens) for of in mine])),
+    }
     own = OWN_PLAIN.get(name)
     if own in runs:
         over = timing(mine, runs[own])
         row |= {"speedup_over_own_plain": over["speedup"], "speedup_over_own_plain_interval": over["speedup_interval"]}
-    return row | (apart([of[0] for of in mine], inputs) if measured is None else together(measured))
+    return row | (distances([of[0] for of in mine], inputs) if measured is None else mean_distances(measured))
 
 
-def ran(run: Run) -> dict[str, Any]:
-    """Returns the columns that name the method, knobs and weights of a run."""
+def run_columns(run: Run) -> dict[str, Any]:
+    """Returns the columns of a run's method, knobs and weights."""
     return {"method": run.method.name, "knobs": run.steps[-1].knobs, **model_columns(run.backbone)}

@@ -1,7 +1,7 @@
-"""A benchmark of the page: the runs of `launch.py bench image` or `bench mesh`, one after another, with progress and an end at any time.
+"""A benchmark on the page: the runs of `launch.py bench image` or `bench mesh`, one after another, with progress; it can stop at any time.
 
-It measures in the same turns, and its rows have the same columns. The page finds this module by name, and loads it when
-somebody starts a benchmark: the benchmarks bring transformers with them.
+It alternates in the same order, and its rows have the same columns. The page finds this module by name and loads it when a
+benchmark starts, because the benchmarks import transformers.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ PERIOD = 0.25  # seconds between two reports of progress
 
 @dataclass
 class Benchmark(ABC):
-    """Methods against plain decoding on held-out prompts, each prompt twice. A subclass says what is made and how it is judged.
+    """Methods against plain decoding on held-out prompts, each prompt twice. Subclasses define the prompts and how results are judged.
 
     names : of methods and presets, without plain decoding; begin : called with every run before its first step, which may stop it
-    size  : of what is made, None = the model's own; runner : where it decodes
-    runs  : finished runs by method and prompt; rows : of the prompts that are complete; done, of : number of runs
+    size  : of the results, None = the model's own; runner : where it decodes
+    runs  : finished runs by method and prompt; rows : of the complete prompts; done, of : numbers of runs
     """
 
     backbone: Backbone
@@ -49,13 +49,13 @@ class Benchmark(ABC):
     done: int = 0
     complete: int = 0
     stopped: bool = False
-    thing: ClassVar[str]  # what a prompt is called
+    thing: ClassVar[str]  # the word for a prompt
 
     def __post_init__(self) -> None:
         """Raises BadPrompt for a size that the model lacks."""
         self.sampling = self.backbone.sampling
         self.prompts = self._read_prompts()
-        self.count = len(self.prompts)  # a model that was taught few kinds of shapes has few held-out ones
+        self.count = len(self.prompts)  # a model trained on few kinds of shapes has few held-out ones
         self.turns = turns([PLAIN, *self.names], len(self.prompts))
         self.runs: dict[str, list[list[Run]]] = {name: [[] for _ in self.prompts] for name in (PLAIN, *self.names)}
         self._spent: dict[str, list[float]] = {name: [] for name in self.runs}
@@ -75,7 +75,7 @@ class Benchmark(ABC):
     @property
     @abstractmethod
     def command(self) -> str:
-        """The command that measures the same."""
+        """The equivalent command."""
 
     @property
     def of(self) -> int:
@@ -83,14 +83,14 @@ class Benchmark(ABC):
         return len(self.turns)
 
     def __iter__(self) -> Iterator[Turn]:
-        """Measures; yields the turn in progress now and then, and after each of its runs."""
+        """Measures; yields the current turn every `PERIOD` seconds and after its run."""
         for turn in self.turns:
             (run,) = self.runner.start(self.backbone, self.prompts[turn.input], [(turn.kind, find(turn.kind)[1])])
             self.begin([run])
-            began = said = self.clock()
+            began = reported = self.clock()
             for _ in self.runner.race([run]):
-                if self.clock() - said > PERIOD:
-                    said = self.clock()
+                if self.clock() - reported > PERIOD:
+                    reported = self.clock()
                     yield turn
             if not run.finished:
                 self.stopped = True
@@ -145,23 +145,23 @@ class PictureBenchmark(Benchmark):
 
     def _summary(self) -> list[dict[str, Any]]:
         runs = self._ended()
-        told: Mapping[str, Any] = {
+        columns: Mapping[str, Any] = {
             "size": self.size or pixels(runs[PLAIN][0][0]), "seeds": f"0..{self.complete - 1}", "repeats": 1, "prompts_from": "held out",
         }  # fmt: skip
-        stamp = experiment(self.backbone, self.sampling, **told)
+        stamp = experiment(self.backbone, self.sampling, **columns)
         rows = [summary(name, runs) | drafting([of[0] for of in runs[name]]) | plausible(self._likely[name]) for name in runs]
         return [row | {name: value for name, value in stamp.items() if name not in row} for row in rows]
 
     @property
     def command(self) -> str:
-        """The command that measures the same."""
+        """The equivalent command."""
         size = f" --size {self.size}" if self.size else ""
         return f"python launch.py bench image --methods {','.join(self.names)} --count {self.count}{size}"
 
 
 @dataclass
 class MeshBenchmark(Benchmark):
-    """Meshes of held-out point clouds, judged by their distance from the shape that the points are of."""
+    """Meshes of held-out point clouds, judged by their distance from the sampled shape."""
 
     thing = "cloud"
 
@@ -175,13 +175,13 @@ class MeshBenchmark(Benchmark):
 
     def _summary(self) -> list[dict[str, Any]]:
         runs, inputs = self._ended(), self.subjects[: self.complete]
-        told = {"inputs": self.complete, "seeds": "0..0", "repeats": 1, "faces_allowed": self.size}
-        stamp = experiment(self.backbone, self.sampling, **told)
+        columns = {"inputs": self.complete, "seeds": "0..0", "repeats": 1, "faces_allowed": self.size}
+        stamp = experiment(self.backbone, self.sampling, **columns)
         rows = [meshes.summary(name, runs, inputs, PLAIN, self._near[name]) | drafting([of[0] for of in runs[name]]) for name in runs]
         return [row | {name: value for name, value in stamp.items() if name not in row} for row in rows]
 
     @property
     def command(self) -> str:
-        """The command that measures the same."""
+        """The equivalent command."""
         faces = f" --faces {self.size}" if self.size else ""
         return f"python launch.py bench mesh --methods {','.join(self.names)} --count {self.count}{faces}"

@@ -1,7 +1,7 @@
-"""What runs on a CPU take by PyTorch's operations and by compiled functions: the price of a machine without a compiler.
+"""Times of runs on a CPU by PyTorch's operations and by compiled functions: the price of a machine without a compiler.
 
-Runs of both kinds alternate, and the fewest seconds of several count. With one thread they are those that the processor gave to the thread,
-so other programs hardly matter; with several they are of the wall clock.
+Runs of both kinds alternate, and the minimum of several counts. With one thread the clock is the thread's processor time, so other
+programs hardly matter; with several it is the wall clock.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ SEED = 3
 
 
 @contextmanager
-def wished(kind: str) -> Iterator[None]:
-    """In this context, FORETOKEN_KERNELS asks for a kind."""
+def kernel_kind(kind: str) -> Iterator[None]:
+    """Sets FORETOKEN_KERNELS to a kind inside the block."""
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = kind
     try:
@@ -63,18 +63,18 @@ def bench(path: Path | None, tries: int = 3) -> list[Row]:
 
 @torch.inference_mode()
 def loaded(name: str, dtype: str, kind: str) -> Backbone | None:
-    """A model whose passes run by a kind; None where it does not know the type."""
-    with wished(kind):
+    """A model whose passes use one kind of kernels; None if the kind lacks the dtype."""
+    with kernel_kind(kind):
         try:
-            found = load(name, dtype=dtype)
+            backbone = load(name, dtype=dtype)
         except NotSupported:  # lowpoly computes in bfloat16 by compiled functions only
             return None
-        found.start(probe_prompt(found)).close()  # what is made on first use is made by this kind
-    return found
+        backbone.start(probe_prompt(backbone)).close()  # this kind also makes everything that is made on first use
+    return backbone
 
 
 def of_model(name: str, dtype: str, size: int | None, methods: tuple[str, ...], tries: int) -> Iterator[Row]:
-    """The rows of a model in a type, one for each method; in float32 for a kind that does not know the type."""
+    """The rows of a model in a dtype, one per method; in float32 for a kind that lacks the dtype."""
     if loaded(name, dtype, NATIVE) is None:
         return
     models = {kind: loaded(name, dtype, kind) or loaded(name, "float32", kind) for kind in KINDS}
@@ -84,12 +84,12 @@ def of_model(name: str, dtype: str, size: int | None, methods: tuple[str, ...], 
 
 def of_method(models: dict[str, Backbone], method: str, size: int | None, tries: int) -> Row:
     """Seconds and passes of a run by kind."""
-    (found, preset), seconds, passes = find(method), dict.fromkeys(models, float("inf")), dict.fromkeys(models, 0)
+    (implementation, preset), seconds, passes = find(method), dict.fromkeys(models, float("inf")), dict.fromkeys(models, 0)
     clock = clock_of(torch.device("cpu"))
     for attempt in range(tries + 1):  # the first is not counted
         for kind, model in models.items():
-            with wished(kind):
-                run = generate(model, found, replace(probe_prompt(model), seed=SEED, size=size), preset)
+            with kernel_kind(kind):
+                run = generate(model, implementation, replace(probe_prompt(model), seed=SEED, size=size), preset)
                 start = clock()
                 run.finish()
                 spent = clock() - start

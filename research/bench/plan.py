@@ -1,4 +1,4 @@
-"""Plans of benchmarks: the options as values that are checked when they are created, before a model is loaded or anything is measured."""
+"""Plans of benchmarks: options as values, checked on creation, before a model is loaded or anything is measured."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ PROMPT_BYTES = 10_000_000  # of a file of prompts
 MESHES = ("lowpoly", "lowpoly:lora")  # the backbones of `bench mesh`
 
 Sweep = tuple[str, tuple[str, ...]]  # a knob or a setting, and its values
-SIZE = "size"  # the setting of a sweep that is not one of the sampling
+SIZE = "size"  # the setting of a sweep that is not a sampling setting
 
 
 @dataclass(frozen=True)
 class BenchEntry:
-    """What a row measures: a method or preset, and its knobs."""
+    """Method or preset of a row, and its knobs."""
 
     name: str
     knobs: dict[str, Any]
@@ -57,7 +57,7 @@ class Model:
         changed(Sampling(), self.sampling)
 
     def load(self, dtype: str | None = None) -> Backbone:
-        """Loads the backbone, in `dtype` if it is given, with the threads that are fastest for it."""
+        """Loads the backbone, in `dtype` if there is one, with its fastest number of threads."""
         return prepared(*resolve(self.backbone), self.device, dtype or self.dtype)
 
     def sampling_of(self, backbone: Backbone) -> Sampling:
@@ -69,12 +69,12 @@ class Model:
 class MethodChoice(Model):
     """The methods and their knobs.
 
-    methods : names of methods and presets, measured beside plain decoding; () = all that the backbone supports
+    methods : names of methods and presets, measured in addition to plain decoding; () = all that the backbone supports
     knobs   : values by name, for the methods that have the knob
     verify  : the verification mode, for the methods that have one
-    sweep   : knobs with values; one row for each value, for the methods that have the knob. A setting of the sampling or `size` with
+    sweep   : knobs with values; one row per value, for the methods that have the knob. A sampling setting or `size` with
               values: all rows at each value, plain decoding too
-    grid    : one row for each combination of the sweeps' values instead
+    grid    : one row per combination of the sweeps' values instead
     """
 
     methods: tuple[str, ...] = ()
@@ -99,18 +99,18 @@ class MethodChoice(Model):
         return tuple(sweep for sweep in self.sweep if sweep[0] in (*RANGES, SIZE))
 
     def parts(self) -> dict[str, Self]:
-        """Returns the plans to measure one after another, each with one value of every setting, by the text that labels its rows ("" for
-        the given settings). Raises BadKnob for a value that is no number, BadPrompt for one out of range."""
+        """Returns the plans to measure, each with one value per setting, by the label of their rows ("" without swept settings). Raises
+        BadKnob for a value that is no number, BadPrompt for a value out of range."""
         settings = self.settings
         if not settings:
             return {"": self}
         knobs = tuple(sweep for sweep in self.sweep if sweep not in settings)
-        given = [[(name, setting_of(name, text)) for text in values] for name, values in settings]
-        groups = [*itertools.product(*given)] if self.grid else [(setting,) for values in given for setting in values]
+        choices = [[(name, setting_of(name, text)) for text in values] for name, values in settings]
+        groups = [*itertools.product(*choices)] if self.grid else [(setting,) for values in choices for setting in values]
         swept = replace(self, sweep=knobs, grid=bool(self.grid and knobs))
-        found = {"": swept} if knobs and not self.grid else {}
+        plans = {"": swept} if knobs and not self.grid else {}
         rest = swept if self.grid else replace(self, sweep=())
-        return found | {" ".join(f"{name}={value:g}" for name, value in group): rest.at(dict(group)) for group in groups}
+        return plans | {" ".join(f"{name}={value:g}" for name, value in group): rest.at(dict(group)) for group in groups}
 
     def at(self, values: Mapping[str, float]) -> Self:
         """Returns the plan with these values of settings."""
@@ -119,41 +119,41 @@ class MethodChoice(Model):
         return replace(self, sampling=dict(self.sampling) | sampling, **size)
 
     def without_auto(self) -> Self:
-        """Returns the plan as it can be checked before a model is loaded: what `auto` takes is known after that."""
+        """Returns the plan without `auto`, which cannot be resolved before a model is loaded."""
         return copied(self, tuple(name for name in self.methods if name != AUTO) or ((PLAIN,) if self.methods else ()))
 
     def resolved(self, backbone: Backbone) -> Self:
-        """Returns the plan with what `auto` takes for a model on this machine in the place of `auto`."""
+        """Returns the plan with `auto` replaced by its choice for a model on this machine."""
         return copied(self, tuple(resolve_auto(backbone) if name == AUTO else name for name in self.methods))
 
     def entries(self, capabilities: frozenset[str]) -> dict[str, BenchEntry]:
-        """Returns the planned rows by label. Without a sweep: each method once. With a sweep: each method that has the knob once for each
-        value. With `grid`: each method that has all the knobs once for each combination. What auto took has its own knobs: one row. Raises
-        BadKnob for a knob or value that no method can use."""
+        """Returns the planned rows by label. Without a sweep: each method once. With a sweep: each method with the knob, once per value.
+        With `grid`: each method that has all the knobs, once per combination. The choice of auto has its own knobs: one row. Raises BadKnob
+        for a knob or value that no method can use."""
         usable = [name for name in names() if find(name)[0].needs <= capabilities]
-        asked = {name: self._entry(name) for name in dict.fromkeys(self.methods or usable) if name != PLAIN}
-        taken = {name: entry for name, entry in asked.items() if name.startswith(f"{AUTO}:")}
-        plain = {name: entry for name, entry in asked.items() if name not in taken}
-        self._check_given([find(name)[0].name for name in plain])
+        requested = {name: self._entry(name) for name in dict.fromkeys(self.methods or usable) if name != PLAIN}
+        taken = {name: entry for name, entry in requested.items() if name.startswith(f"{AUTO}:")}
+        plain = {name: entry for name, entry in requested.items() if name not in taken}
+        self._check_knobs([find(name)[0].name for name in plain])
         swept = [[(knob, value) for value in values] for knob, values in self.sweep]
         groups = itertools.product(*swept) if self.grid else ([setting] for settings in swept for setting in settings)
-        found = {
+        rows = {
             " ".join([name, *(f"{knob}={value}" for knob, value in group)]): BenchEntry(name, entry.knobs | dict(group))
             for group in groups
             for name, entry in plain.items()
             if {knob for knob, _ in group} <= {k.name for k in find(name)[0].knobs}
         }
         for (knob, values), settings in zip(self.sweep, swept, strict=True):
-            if not any(setting in entry.knobs.items() for entry in found.values() for setting in settings):
+            if not any(setting in entry.knobs.items() for entry in rows.values() for setting in settings):
                 text = f"{knob}={','.join(values)}"
                 raise BadKnob(f"--sweep {text} sweeps nothing: none of {', '.join(plain)} has this knob, or no value is given.")
-        chosen = taken | (found if swept else plain)
+        chosen = taken | (rows if swept else plain)
         for entry in chosen.values():
             KnobArray(find(entry.name)[0].knobs, entry.knobs)
         return chosen
 
     def _entry(self, name: str) -> BenchEntry:
-        """Returns the preset's knobs, overridden by the given ones that the method has."""
+        """Returns the preset's knobs, overridden by the plan's knobs that the method has."""
         method, preset = find(name)
         own = {k.name for k in method.knobs}
         known = {k: v for k, v in self.knobs.items() if k in own and not name.startswith(f"{AUTO}:")}
@@ -161,18 +161,18 @@ class MethodChoice(Model):
             known["verify"] = self.verify
         return BenchEntry(name, preset | known)
 
-    def _check_given(self, methods: list[str]) -> None:
-        """Raises BadKnob if none of the methods has a given knob."""
+    def _check_knobs(self, methods: list[str]) -> None:
+        """Raises BadKnob for a planned knob that none of the methods has."""
         own = {knob.name for name in methods for knob in METHODS[name].knobs}
         unknown = [name for name in (*self.knobs, *(["verify"] if self.verify else [])) if name not in own]
         if unknown:
             names = list(dict.fromkeys(methods))
-            asked = f"any of the {len(names)} methods" if len(names) > MOST_NAMED else ", ".join(names) or "plain decoding"
-            raise BadKnob(f"There is no knob '{unknown[0]}' in {asked}. {_instead(unknown[0], sorted(own))}")
+            where = f"any of the {len(names)} methods" if len(names) > MOST_NAMED else ", ".join(names) or "plain decoding"
+            raise BadKnob(f"There is no knob '{unknown[0]}' in {where}. {_instead(unknown[0], sorted(own))}")
 
 
 def _instead(name: str, known: list[str]) -> str:
-    """Returns a sentence with the knobs to choose from; of many, with the ones that are spelled alike."""
+    """Returns a sentence with the knobs to choose from; if there are many, with similarly spelled ones."""
     if len(known) <= MOST_LISTED:
         return f"Choose from: {', '.join(known) or 'none'}."
     near = get_close_matches(name, known)
@@ -180,7 +180,7 @@ def _instead(name: str, known: list[str]) -> str:
 
 
 def setting_of(name: str, text: str) -> float:
-    """Returns a value of a setting; raises BadKnob for text that is not a number, or not a whole one where one is needed."""
+    """Returns a setting's value; raises BadKnob for text that is not a number, or not whole for an integer setting."""
     kind = int if name in (SIZE, "top_k") else float
     try:
         return kind(text)
@@ -190,19 +190,19 @@ def setting_of(name: str, text: str) -> float:
 
 
 def copied(plan: MethodChoice, methods: tuple[str, ...]) -> Any:
-    """Returns a copy of a plan with other methods, which is not checked again."""
-    found = copy(plan)
-    object.__setattr__(found, "methods", methods)
-    return found
+    """Returns a copy of a plan with other methods, without checking it again."""
+    copy_of_plan = copy(plan)
+    object.__setattr__(copy_of_plan, "methods", methods)
+    return copy_of_plan
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bench(MethodChoice):
     """Methods against plain decoding on some inputs.
 
-    count   : inputs; repeats : how often each row decodes each input, twice each time; 0: once, and times are rough
+    count   : inputs; repeats : of each input by each row, two runs each; 0: one run, rough times
     size    : pixels of a picture, or the most faces of a mesh (None: the model's own)
-    judge   : also count how often results show what was asked for
+    judge   : also count how often results match their prompts
     csv, sheet, figure : files to write: rows, results of the last row, and speed over quality
     """
 
@@ -226,7 +226,7 @@ class Bench(MethodChoice):
 
 @dataclass(frozen=True, kw_only=True)
 class ImageBench(Bench):
-    """`bench image`. prompts : texts (None: `count` held-out ones); prompts_from : their source, as the rows name it"""
+    """`bench image`. prompts : texts (None: `count` held-out ones); prompts_from : their source, for the rows"""
 
     prompts: tuple[str, ...] | None = None
     prompts_from: str = "held out"
@@ -282,7 +282,7 @@ def check_count(name: str, value: int, most: int) -> None:
 
 
 def read_prompts(path: Path, count: int) -> tuple[tuple[str, ...], str]:
-    """Returns the first `count` prompts of a file (one a line) and the source that rows name: file name and hash. Raises BadPrompt."""
+    """Returns the first `count` prompts of a file (one per line) and their source for the rows: file name and hash. Raises BadPrompt."""
     try:
         with path.open("rb") as file:
             content = file.read(PROMPT_BYTES + 1)
@@ -293,5 +293,5 @@ def read_prompts(path: Path, count: int) -> tuple[tuple[str, ...], str]:
         raise BadPrompt(f"The prompts file {path} has more than {PROMPT_BYTES:,} bytes. Give a smaller one with --prompts.")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
-        raise BadPrompt(f"The prompts file {path} has no prompt. Write one prompt a line.")
+        raise BadPrompt(f"The prompts file {path} has no prompt. Write one prompt per line.")
     return tuple(lines[:count]), f"{path.name} {sha256(content).hexdigest()[:12]}"

@@ -1,4 +1,4 @@
-"""The one figure of `bench`: speed over quality, a point per row; a line joins the rows of one method."""
+"""The figure of `bench`: speed over quality, a point per row; a line joins the rows of one method."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from engine.errors import BadOutput, NotSupported
 from research.bench.rows import Row, check_file
 
-QUALITY = {  # column: what the axis says; the first that a row has
+QUALITY = {  # label of the axis by column; the first column that a row has counts
     "mean_deviation": "mean total variation distance from the model's distribution",
     "log_probability": "mean log probability of a token",
     "chamfer_over_floor": "distance from the input, times its floor",
@@ -18,7 +18,7 @@ QUALITY = {  # column: what the axis says; the first that a row has
 
 
 def need_matplotlib() -> None:
-    """Raises NotSupported without matplotlib: called before anything is measured."""
+    """Raises NotSupported without matplotlib. Called before anything is measured."""
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError as e:
@@ -34,7 +34,7 @@ def check_figure(path: Path | None) -> None:
 
 
 def points_of(rows: Sequence[Row]) -> tuple[str, dict[str, list[tuple[str, float, float]]]]:
-    """Returns the column of quality, and by method the label, quality and speed-up of each row. An exact row deviates by nothing."""
+    """Returns the quality column, and the label, quality and speed-up of each row by method. An exact row has deviation 0."""
     timed = [row for row in rows if row.get("speedup")]
     column = next(name for name in QUALITY if any(row.get(name) is not None for row in timed))
     lines: dict[str, list[tuple[str, float, float]]] = {}

@@ -1,4 +1,4 @@
-"""The rows of a benchmark: the columns that describe the experiment, printing, and the CSV file that rows are appended to."""
+"""Rows of a benchmark: the columns that describe the experiment, printing, and the CSV file that rows are appended to."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def of_sampling(sampling: Sampling) -> Row:
 
 
 def publish(rows: Iterable[Row], readable: Callable[[Row], str], stamp: Row, path: Path | None) -> list[Row]:
-    """Prints each row as soon as it is measured and adds the columns of `stamp` that it lacks; appends all rows to a CSV file if there is a
-    path. Returns the rows."""
-    found = []
+    """Prints each row as soon as it is measured and adds the missing columns of `stamp`; appends all rows to a CSV file at `path`.
+    Returns the rows."""
+    published = []
     for row in rows:
         print(readable(row), flush=True)
-        found.append(row | {name: value for name, value in stamp.items() if name not in row})
+        published.append(row | {name: value for name, value in stamp.items() if name not in row})
     if path:
-        append_csv(path, found)
-    return found
+        append_csv(path, published)
+    return published
 
 
 def quartiles(values: np.ndarray) -> list[float]:
@@ -57,7 +57,7 @@ def bootstrap(values: np.ndarray, draws: int = 2000) -> list[float]:
 
 
 def timing(mine: Sequence[Sequence[Run]], plain: Sequence[Sequence[Run]]) -> Row:
-    """Returns the columns of a row's time, over plain decoding on the same inputs. mine, plain : the runs of each input"""
+    """Returns a row's columns of time, relative to plain decoding on the same inputs. mine, plain : runs per input"""
     seconds = np.array([np.median([run.seconds for run in of]) for of in mine])
     forwards = np.array([of[0].totals["forwards"] for of in mine])
     ratios = np.array([speedup(slow, fast) for slow, fast in zip(plain, mine, strict=True)])
@@ -78,7 +78,7 @@ DRAFTING = ("accepted_a_pass", "nodes", "depth", "mean_deviation")
 
 
 def readable(row: Row) -> str:
-    """One line of a row about a method on pictures or meshes: time, passes, speed-up, quality, drafts, and what the judge says."""
+    """Formats a row about a method on pictures or meshes: time, passes, speed-up, quality, drafts and the judge's shares."""
     parts = [f"{row.get('row') or row['method']:28} {'exact' if row['exact'] else 'NOT EXACT':9} {row['seconds'][0]:7.2f} s"]
     parts.append(f"{spread(row['step_compression'])} tokens per pass")
     parts += [f"{spread(row['speedup'])} x in time"] if "speedup" in row else []
@@ -89,7 +89,9 @@ def readable(row: Row) -> str:
     parts += [f"{name.replace('a_pass', 'per_pass').replace('_', ' ')} {row[name]:.3g}" for name in DRAFTING if name in row]
     parts += [f"by place {' '.join(f'{share:.0%}'[:-1] for share in row['accepted_by_place'])} %"] if "accepted_by_place" in row else []
     parts += [f"same tokens {row['same_tokens_as_plain']}/{row['prompts']}"] if "same_tokens_as_plain" in row else []
-    parts += [f"{name.replace('_', ' ')} {row[name]:.1%}" for name in JUDGED if not isnan(row.get(name, nan))]  # nan: nobody asked for it
+    parts += [
+        f"{name.replace('_', ' ')} {row[name]:.1%}" for name in JUDGED if not isnan(row.get(name, nan))
+    ]  # nan: no scene has this aspect
     parts += [f"objects against plain {row['objects_more']:+.1%} \u00b1 {row['half_width']:.1%}"] if "objects_more" in row else []
     return "   ".join(parts)
 
@@ -106,7 +108,7 @@ def spread(values: list[float]) -> str:
 
 
 def check_file(path: Path | None, option: str) -> None:
-    """Raises BadOutput if `path` cannot be written; an existing file stays as it is. Called before anything is measured."""
+    """Raises BadOutput if `path` cannot be written; leaves an existing file unchanged. Called before anything is measured."""
     if path is None:
         return
     try:
@@ -127,7 +129,7 @@ def check_csv(path: Path | None) -> None:
 
 
 def read_csv(path: Path) -> tuple[list[str], list[list[str]]]:
-    """Returns the header and rows of a CSV file, both empty if there is no file yet; raises BadFile if a row does not fit the header."""
+    """Returns the header and rows of a CSV file, both empty without a file; raises BadFile if a row does not fit the header."""
     if not path.is_file():  # a device, or a file that does not exist yet
         return [], []
     try:
@@ -144,9 +146,9 @@ def read_csv(path: Path) -> tuple[list[str], list[list[str]]]:
 
 
 def append_csv(path: Path, rows: list[Row], whole: bool = False) -> None:
-    """Appends rows to a CSV file. New columns are added to the file, empty in earlier rows; lists and dicts are written as JSON.
+    """Appends rows to a CSV file. New columns are empty in earlier rows; lists and dicts are written as JSON.
 
-    whole : a kill at any second leaves all of these rows or none; the file is then written anew
+    whole : all or none of these rows survive a kill at any time, because the file is rewritten
     Raises BadOutput if the file cannot be written, BadFile if it is not a table.
     """
     header, before = read_csv(path)
@@ -165,7 +167,7 @@ def append_csv(path: Path, rows: list[Row], whole: bool = False) -> None:
 
 
 def _replace(path: Path, lines: list[list[str]]) -> None:
-    """Writes a new file beside the old one, then replaces the old one, so that a kill in between loses nothing."""
+    """Writes a new file next to the old one, then replaces the old one, so a kill in between loses nothing."""
     target = path.resolve()
     handle, name = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
     try:

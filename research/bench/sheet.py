@@ -1,4 +1,4 @@
-"""Contact sheets: pictures under their prompts, or meshes beside their inputs."""
+"""Contact sheets: pictures above their prompts, or meshes next to their inputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.mesh.picture import View, contact_sheet
 from research.bench.rows import check_file
 
 COLUMNS, CELL, TEXT, GAP = 6, 192, 46, 14
-PAIRS = 4  # of a cloud and its mesh in a row
+PAIRS = 4  # cloud and mesh, per line of the sheet
 SHOWN = 2048  # points of a cloud
 
 
@@ -31,7 +31,7 @@ def pictures(drawn: Sequence[np.ndarray], texts: Sequence[str]) -> Image.Image:
 
 
 def meshes(inputs: Sequence[tuple[str, np.ndarray]], results: Sequence[tuple[np.ndarray, np.ndarray]]) -> Image.Image:
-    """Returns a sheet of named point clouds [N, 6] beside their meshes, vertices and faces."""
+    """Returns a sheet of named point clouds [N, 6] next to their meshes, vertices and faces."""
     views = []
     for (name, points), (vertices, faces) in zip(inputs, results, strict=True):
         views += [View(points[:SHOWN], title=f"{name[:24]}: input"), View(vertices, faces, title=f"{len(faces)} faces")]
@@ -39,7 +39,7 @@ def meshes(inputs: Sequence[tuple[str, np.ndarray]], results: Sequence[tuple[np.
 
 
 def check_sheet(path: Path | None) -> None:
-    """Raises BadOutput if the file cannot be written, or if its name does not end in a known image format."""
+    """Raises BadOutput if the file cannot be written or its name has no known image suffix."""
     if path is None:
         return
     kinds = {suffix for suffix, kind in Image.registered_extensions().items() if kind in Image.SAVE}

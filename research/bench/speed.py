@@ -1,10 +1,10 @@
 """`launch.py bench image`: time, passes and step compression of methods against our own plain decoding, in one process.
 
-Plain and accelerated runs alternate (see `measure/alternate.py`). A prompt's speed-up is the ratio of the medians. The table gives the
+Plain and accelerated runs alternate (engine/tuning/alternate.py). A prompt's speed-up is the ratio of the medians. The table gives the
 median, quartiles and a bootstrap interval of the median over prompts, and the log probability of the pictures, which relaxed methods lower.
-Every row names its experiment: machine, commit, weights, sampling, size, seeds and knobs. `--sweep NAME=A,B,C` instead measures the methods
-that have this knob once with each value; of a setting (temperature, top_k, top_p, guidance, size) all rows at each value, over plain
-decoding at that value. `--grid` measures each combination of several sweeps.
+Every row records its experiment: machine, commit, weights, sampling, size, seeds and knobs. `--sweep NAME=A,B,C` instead measures the
+methods that have this knob once per value; for a setting (temperature, top_k, top_p, guidance, size) it measures all rows at each value,
+relative to plain decoding at that value. `--grid` measures each combination of several sweeps.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from research.bench.rows import check_csv, experiment, of_sampling, publish, qua
 from research.bench.sheet import check_sheet, write_sheet
 from research.worlds.emoji_scenes import held_out_pairs, held_out_prompts, lessons_of
 
-PLACES = 16  # places of a draft whose acceptance is counted separately
-BASELINE = "ar in float32"  # its own row if the other rows run in another dtype
+PLACES = 16  # draft positions whose acceptance is counted separately
+BASELINE = "ar in float32"  # a separate row if the other rows run in another dtype
 
 
 def bench(plan: ImageBench) -> list[dict[str, Any]]:
-    """Returns the rows of the table and prints them; writes the sheet and the figure that the plan names. Raises for files that cannot be
-    written and prompts that cannot be decoded before anything is measured."""
+    """Returns the rows of the table and prints them; writes the plan's sheet and figure. Raises for files that cannot be written and
+    prompts that cannot be decoded before anything is measured."""
     check_csv(plan.csv)
     check_sheet(plan.sheet)
     check_figure(plan.figure)
@@ -72,18 +72,18 @@ def pictures_of(runs: dict[str, list[list[Run]]]) -> dict[str, list[np.ndarray]]
 
 
 def scenes_of(plan: ImageBench, backbone: Backbone) -> list[Scene]:
-    """Returns the held-out scenes that the prompts of a plan describe."""
+    """Returns the held-out scenes of a plan's prompts."""
     return [scene for scene, _ in held_out_pairs(plan.count, lessons_of(backbone.card))]
 
 
 def summaries(backbone: Backbone, prompts: list[Prompt], runs: dict[str, list[list[Run]]]) -> list[dict[str, Any]]:
-    """Returns the rows of the table for runs with equal settings, which the rows name."""
+    """Returns the rows of the table for runs with equal settings, with columns of the settings."""
     settings = of_sampling(prompts[0].sampling or backbone.sampling) | {"size": prompts[0].size or pixels(runs["ar"][0][0])}
     return [summary(n, runs) | drafting([of[0] for of in runs[n]]) | plausibility(backbone, prompts, runs[n]) | settings for n in runs]
 
 
 def labelled(row: dict[str, Any], label: str) -> dict[str, Any]:
-    """Returns a row whose method also names the values of swept settings."""
+    """Returns a row with the swept settings' values appended to its method."""
     return row | {"method": f"{row['method']} {label}".strip()}
 
 
@@ -94,7 +94,7 @@ def prompts_of(plan: ImageBench, backbone: Backbone) -> list[Prompt]:
 
 
 def texts_of(plan: ImageBench, backbone: Backbone) -> Sequence[str]:
-    """Returns the prompts of a plan, or held-out ones of the lessons that the model was trained on."""
+    """Returns a plan's prompts, or held-out prompts of the lessons that the model was trained on."""
     return plan.prompts or held_out_prompts(plan.count, lessons_of(backbone.card))
 
 
@@ -106,7 +106,7 @@ def pixels(run: Run) -> int:
 def measure(
     backbone: Backbone, exact: Backbone, entries: dict[str, BenchEntry], prompts: list[Prompt], repeats: int
 ) -> dict[str, list[list[Run]]]:
-    """Returns runs by row and prompt, a list for each prompt; plain decoding is "ar", and in float32 BASELINE if the dtype differs.
+    """Returns runs by row and prompt, a list per prompt; plain decoding is "ar", and in float32 BASELINE if the dtype differs.
 
     exact : the same weights in float32; the baseline for every dtype, because it is our fastest plain decoding on a CPU
     """
@@ -121,7 +121,7 @@ def measure(
 
 
 def summary(name: str, runs: dict[str, list[list[Run]]]) -> dict[str, Any]:
-    """Returns one row of the table. The speed-up is over the baseline, plain decoding in float32."""
+    """Returns one row of the table. The speed-up is relative to the baseline, plain decoding in float32."""
     first = runs[name][0][0]
     differences = [first_difference(a[0].in_order, b[0].in_order) for a, b in zip(runs[name], runs["ar"], strict=True)]
     return {
@@ -139,49 +139,54 @@ def summary(name: str, runs: dict[str, list[list[Run]]]) -> dict[str, Any]:
 def drafting(runs: list[Run]) -> dict[str, float]:
     """Returns statistics of the drafts: accepted drafts per pass (without the bonus token); for trees, nodes and depth; for relaxed rules,
     the mean total variation distance from the model's distribution; if drafts are accepted in order, the share accepted by
-    place. Numbers that a method does not report are left out."""
+    position. Omits numbers that a method does not report."""
     steps = [s for run in runs for s in run.steps if s.drafted]
     levels = [s.trace.tree.levels for s in steps if s.trace.tree]
-    kept = [float(np.nansum(per_token(s, "accepted"))) for s in steps]
-    apart = [last for run in runs for last in [s.trace.deviation.mean for s in run.steps if s.trace.deviation][-1:]]
-    found = {"accepted_a_pass": kept, "nodes": [s.drafted for s in steps] if levels else [], "depth": levels, "mean_deviation": apart}
-    means = {name: round(float(np.nanmean(values)), 4) for name, values in found.items() if not np.isnan(values).all()}
+    accepted = [float(np.nansum(per_token(s, "accepted"))) for s in steps]
+    deviations = [last for run in runs for last in [s.trace.deviation.mean for s in run.steps if s.trace.deviation][-1:]]
+    columns = {
+        "accepted_a_pass": accepted,
+        "nodes": [s.drafted for s in steps] if levels else [],
+        "depth": levels,
+        "mean_deviation": deviations,
+    }
+    means = {name: round(float(np.nanmean(values)), 4) for name, values in columns.items() if not np.isnan(values).all()}
     places = by_place(steps)
     return means | ({"accepted_by_place": places} if places else {})
 
 
 def by_place(steps: list[Step]) -> list[float]:
-    """Returns the share accepted of the drafts that were reached, for the first places after the pending token (for a tree, its levels).
+    """Returns the accepted share of the verified drafts at the first positions after the pending token (for a tree, at its levels).
     Empty if drafts after a rejected one can be accepted too: then there is no order."""
-    kept, asked = np.zeros(PLACES, dtype=int), np.zeros(PLACES, dtype=int)
+    accepted, verified = np.zeros(PLACES, dtype=int), np.zeros(PLACES, dtype=int)
     for step in steps:
-        found = reached(step)
-        if found is None:
+        counts = reached(step)
+        if counts is None:
             return []
-        kept[: found[0]] += 1
-        asked[: found[1]] += 1
-    return [round(float(k / n), 3) for k, n in zip(kept, asked, strict=True) if n]
+        accepted[: counts[0]] += 1
+        verified[: counts[1]] += 1
+    return [round(float(k / n), 3) for k, n in zip(accepted, verified, strict=True) if n]
 
 
 def plausibility(backbone: Backbone, prompts: list[Prompt], runs: list[list[Run]]) -> dict[str, Any]:
-    """Returns the mean log probability of a token under the guided distribution at the sampling temperature, without top-k and top-p (with
-    them, one impossible token would make it infinite), its deviation over the tokens of a picture, and the share of tokens that plain
-    decoding could not draw."""
+    """Returns the mean log probability of a token under the guided distribution at the sampling temperature without top-k and top-p (one
+    impossible token would make it infinite), its deviation over a picture's tokens, and the share of tokens that plain decoding could
+    not draw."""
     return plausible([likelihood(backbone, prompt, of[0]) for prompt, of in zip(prompts, runs, strict=True)])
 
 
 def likelihood(backbone: Backbone, prompt: Prompt, run: Run) -> tuple[float, float, float]:
-    """Returns the numbers of `plausibility` for one finished run: mean, impossible share, deviation. prompt : with its sampling"""
+    """Returns the numbers of `plausibility` for one finished run: mean, impossible share, deviation. prompt : must have a sampling"""
     unfiltered = replace(prompt, sampling=replace(prompt.sampling.softened(), top_k=0, top_p=1.0))
-    asked = run.tokens, run.positions
-    impossible = (log_probabilities(backbone, prompt, *asked) == -torch.inf).float().mean().item()
-    found = log_probabilities(backbone, unfiltered, *asked)
-    return found.mean().item(), impossible, found.std(correction=0).item()
+    result = run.tokens, run.positions
+    impossible = (log_probabilities(backbone, prompt, *result) == -torch.inf).float().mean().item()
+    log_probs = log_probabilities(backbone, unfiltered, *result)
+    return log_probs.mean().item(), impossible, log_probs.std(correction=0).item()
 
 
-def plausible(found: Sequence[tuple[float, float, float]]) -> dict[str, Any]:
-    """Returns the columns of `plausibility` from the numbers of its runs."""
-    means, impossible, deviations = zip(*found, strict=True)
+def plausible(numbers: Sequence[tuple[float, float, float]]) -> dict[str, Any]:
+    """Returns the columns of `plausibility` from its runs' numbers."""
+    means, impossible, deviations = zip(*numbers, strict=True)
     return {
         "log_probability": quartiles(np.array(means)),
         "log_probability_deviation": quartiles(np.array(deviations)),

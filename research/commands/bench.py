@@ -29,7 +29,7 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class BenchMode:
-    """What can be measured: a short and a long description, the options besides --json, and the function that measures."""
+    """A kind of measurement: short and long description, a function that adds options (besides --json), and one that measures."""
 
     about: str
     description: str
@@ -38,7 +38,7 @@ class BenchMode:
 
 
 def parser() -> CommandParser:
-    """The parser of what to measure."""
+    """The parser of the kind."""
     p = CommandParser(
         "bench", "Measures speed. " + "; ".join(f"{name}: {kind.about}" for name, kind in KINDS.items()) + ". Each has its own --help."
     )
@@ -55,7 +55,7 @@ def parser_of(name: str) -> CommandParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measures. What to measure may come after options too."""
+    """Measures. The kind may also come after options."""
     at = next((i for i, argument in enumerate(arguments) if argument in KINDS), 0)
     what = parser().read(arguments[at : at + 1]).what
     options = parser_of(what).read([*arguments[:at], *arguments[at + 1 :]])
@@ -78,9 +78,9 @@ def add_plan(p: CommandParser) -> None:
     p.add_argument("--grid", action="store_true", help="a row for each combination of the swept values")
     add_knobs(p)
     p.add_argument(
-        "--repeats", type=whole(0, 1_000), default=1, help="how often each row decodes each input, twice each time; 0: once, roughly (1)"
+        "--repeats", type=whole(0, 1_000), default=1, help="repeats of each input by each row, two runs each; 0: one run, rough times (1)"
     )
-    p.add_argument("--judge", action="store_true", help="also count how often results show what was asked for")
+    p.add_argument("--judge", action="store_true", help="also count how often results match their prompts")
     p.add_argument("--csv", type=file_path, help="append the rows to this file")
     p.add_argument("--sheet", type=file_path, help="draw the results of the last row to this picture file")
     p.add_argument("--figure", type=file_path, help="draw speed over quality to this PNG")
@@ -134,7 +134,7 @@ def add_mesh(p: CommandParser) -> None:
     p.add_argument("--count", type=whole(1, 10_000), default=40, help="number of point clouds, or of files of --packs (40)")
     p.add_argument("--seeds", type=whole(1, 1_000), default=1, help="seeds of each cloud (1)")
     p.add_argument("--faces", "--size", type=whole(1, MOST_FACES), dest="size", help="most faces of a mesh (unlimited)")
-    p.add_argument("--packs", type=file_path, nargs="+", default=(), metavar="DIR", help="clouds of files in these folders, not selected")
+    p.add_argument("--packs", type=file_path, nargs="+", default=(), metavar="DIR", help="point clouds of all mesh files in these folders")
     p.add_argument(
         "--up", default="auto", help="with --packs: the files' axis that is up: x, y, z or auto; a negative one as --up=-x (auto)"
     )
@@ -160,7 +160,7 @@ def add_generate(p: CommandParser) -> None:
     p.add_argument("--window", type=whole(1, 256), default=16, help="its window (16)")
     p.add_argument("--tokens", type=whole(2, 4000), default=32, help="new tokens of a generation (32)")
     p.add_argument("--guidance", type=number, default=1.0, help="scale of the guidance; 1: none (1)")
-    p.add_argument("--repeats", type=whole(1, 1_000), default=1, help="how often each row runs, twice each time (1)")
+    p.add_argument("--repeats", type=whole(1, 1_000), default=1, help="repeats of each row, two runs each (1)")
     add_device(p)
     p.add_argument("--dtype", default="auto", choices=["auto", "float32", "bfloat16"], help="auto is bfloat16 where it is fast")
     add_csv(p)
@@ -172,7 +172,7 @@ def add_csv(p: CommandParser) -> None:
 
 
 def fields_of(options: argparse.Namespace) -> dict[str, Any]:
-    """The options of a kind as fields of its plan."""
+    """A kind's options as fields of its plan."""
     return {name: value for name, value in vars(options).items() if name != "json"}
 
 
@@ -233,7 +233,7 @@ def gpu(options: argparse.Namespace) -> Rows:
 def add_expected(p: CommandParser) -> None:
     """The options of `bench expected`."""
     p.add_argument("--count", type=whole(1, 10_000), default=8, help="number of inputs (8)")
-    p.add_argument("--write", action="store_true", help="store them in the model's card")
+    p.add_argument("--write", action="store_true", help="store the numbers in the model's card")
     add_model(p)
 
 
@@ -252,11 +252,11 @@ KINDS = {
         add_generate, generate,
     ),
     "kernels": BenchMode(
-        "the GPU's kernels", "Compiles the Triton kernels for compute capabilities 8.0, 9.0, 10.0 and 12.0 and prints what they need. That "
-        "needs no GPU; where there is one, times them against their references and against copying as many bytes.", add_kernels, kernels,
+        "the GPU's kernels", "Compiles the Triton kernels for compute capabilities 8.0, 9.0, 10.0 and 12.0 and prints what they need. "
+        "Needs no GPU; with one, also times them against their references and against copying as many bytes.", add_kernels, kernels,
     ),
     "cpu": BenchMode(
-        "runs on a CPU", "Times runs of pictogram and lowpoly on a CPU, by PyTorch's operations and by compiled functions alternating.",
+        "runs on a CPU", "Times runs of pictogram and lowpoly on a CPU, alternating PyTorch's operations and compiled functions.",
         add_cpu, cpu,
     ),
     "gpu": BenchMode(
@@ -264,7 +264,7 @@ KINDS = {
         "plain step, on random weights in the sizes of lowpoly, Janus and Emu3. Needs an NVIDIA GPU and at most ten minutes.", add_gpu, gpu,
     ),
     "expected": BenchMode(
-        "tokens per pass, for auto", "Records the tokens per pass of the exact methods on held-out inputs: what auto expects of a model.",
+        "tokens per pass, for auto", "Records the tokens per pass of the exact methods on held-out inputs, which auto expects of a model.",
         add_expected, expected,
     ),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""`launch.py papers [PAPER [EXPERIMENT]]`: lists the tables and figures of the papers, or runs one or all and writes files of each."""
+"""`launch.py papers [PAPER [EXPERIMENT]]`: lists the tables and figures of the papers, or runs one or all and writes their files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from research.papers.declaration import Experiment, Paper
 
 MOST_MINUTES = 30
-ALL = "all"  # in the place of a paper, or of an experiment
+ALL = "all"  # instead of a paper or an experiment
 
 
 def parser() -> CommandParser:
@@ -23,11 +23,11 @@ def parser() -> CommandParser:
     p = CommandParser("papers", "Lists every table and figure of the five papers, or runs one or all.")
     p.add_argument("paper", nargs="?", help="a paper; without one, all are listed; all: runs everything that can run")
     p.add_argument("experiment", nargs="?", help="a table or figure to run, or all; without one, the paper's are listed")
-    p.add_argument("--count", type=whole(1, 10_000), help="the most inputs (as declared)")
-    p.add_argument("--minutes", type=whole(1, 1_000), help=f"stop each after this time; run again to go on ({MOST_MINUTES})")
-    p.add_argument("--once", action="store_true", help="decode each input once for each row: sooner, and times are rough")
+    p.add_argument("--count", type=whole(1, 10_000), help="maximum number of inputs (as declared)")
+    p.add_argument("--minutes", type=whole(1, 1_000), help=f"stop each experiment after this time; run again to continue ({MOST_MINUTES})")
+    p.add_argument("--once", action="store_true", help="decode each input once per row: sooner, with rough times")
     p.add_argument("--out", "--to", dest="out", type=file_path, default=Path("papers"), help="folder of the files (papers)")
-    p.add_argument("--backbone", metavar="NAME|PATH", help="a model or a folder of weights in the place of the declared one")
+    p.add_argument("--backbone", metavar="NAME|PATH", help="a model or a folder of weights instead of the declared one")
     add_device(p)
     add_json(p)
     return p
@@ -72,7 +72,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def row_of(paper: Paper, each: Experiment) -> dict[str, Any]:
-    """A row of the list. generations : decodings of a whole measurement; most_minutes : of one start, unless --minutes says otherwise"""
+    """A row of the list. generations : decodings of a complete measurement; most_minutes : limit of one start without --minutes"""
     return {
         "paper": paper.name, "experiment": each.key, "title": each.title, "asks": each.asks, "reports": each.reports,
         "reported_on": each.reported_on, "reported": {label: dict(row) for label, row in each.reported.items()},
@@ -82,8 +82,8 @@ def row_of(paper: Paper, each: Experiment) -> dict[str, Any]:
 
 
 def run_all(options: argparse.Namespace) -> int:
-    """Measures all experiments that can run, of all papers or of one, those with the fewest stored inputs first, and of these the cheapest.
-    One that is refused is named, and the others are measured; then the code is 1."""
+    """Measures all experiments that can run, of all papers or of one, ordered by stored inputs, then by cost.
+    Names the refused ones and measures the others; then the exit code is 1."""
     from engine.errors import ForetokenError
     from research.papers import page, paper_of, running, that_run
 
@@ -108,7 +108,7 @@ def run_all(options: argparse.Namespace) -> int:
 
 
 def run_one(options: argparse.Namespace, paper: Paper, experiment: Experiment) -> tuple[dict[str, str], str]:
-    """Measures an experiment, draws it and writes the page of the folder. Returns its files, and the text about it."""
+    """Measures an experiment, draws it and writes the folder's page. Returns its files and its text."""
     from engine.errors import BadOutput
     from research.bench.plot import need_matplotlib
     from research.papers import drawing, page, running

@@ -1,4 +1,4 @@
-"""`launch.py train NAME`: runs a training recipe, which has its own options."""
+"""`launch.py train NAME`: runs a training recipe with the recipe's own options."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from app.commands.options import CommandParser
 
 
 def parser() -> CommandParser:
-    """The options that do not depend on the recipe."""
+    """The parser of the recipe's name."""
     from research.train import RECIPES
 
     about = f"Runs a training recipe, one of: {', '.join(RECIPES)}. Each has its own --help."
     p = CommandParser("train", about, add_help=False)
-    p.add_argument("name", nargs="?", metavar="RECIPE", help="what to train")
+    p.add_argument("name", nargs="?", metavar="RECIPE", help="the recipe to run")
     return p
 
 
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
         own.print_help()
         return 0
     if options.name not in RECIPES:
-        raise NotSupported(f"There is no recipe '{options.name or ''}'. There are: {', '.join(RECIPES)}.")
+        raise NotSupported(f"There is no recipe '{options.name or ''}'. Choose one of: {', '.join(RECIPES)}.")
     recipe = importlib.import_module(RECIPES[options.name])
     recipe_options = get_type_hints(recipe.main)["options"]
     recipe_parser = recipe_options.parser(options.name)

@@ -12,7 +12,7 @@ def parser() -> CommandParser:
     """The parser of the command's options."""
     p = CommandParser("verify", "Tests the claims of exactness on the toy model: exact methods must pass, their mutants must fail.")
     p.add_argument("methods", nargs="*", metavar="METHOD", help="methods to verify (all)")
-    p.add_argument("--full", action="store_true", help="150,000 runs with each of three seeds")
+    p.add_argument("--full", action="store_true", help="150,000 runs for each of three seeds")
     add_json(p)
     return p
 
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     table = exactness.table()
     for name in options.methods:
         if name not in table:
-            raise NotSupported(f"There is no method '{name}' to verify. There are: {', '.join(table)}.")
+            raise NotSupported(f"There is no method '{name}' to verify. Choose from: {', '.join(table)}.")
     rows, holds, seconds = exactness.verify(options.methods or list(table), options.full)
     for key, row in rows.items():
         mutants = ", ".join(f"{m} {z:.0f}" for m, z in row["mutants"].items())

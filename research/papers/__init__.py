@@ -1,4 +1,4 @@
-"""The experiments of the five papers, a file for each: `launch.py papers` lists them and runs those that can run here."""
+"""Experiments of the five papers, one file per paper: `launch.py papers` lists them and runs the ones that can run here."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ def paper_of(name: str) -> Paper:
 
 
 def experiment_of(paper: Paper, key: str) -> Experiment:
-    """Returns an experiment that runs; raises NotSupported for an unknown one, and for one that does not run, with the reason."""
-    found = paper.find(key)
-    if found is None:
+    """Returns an experiment that runs here; raises NotSupported, with the reason, if it is unknown or does not run."""
+    experiment = paper.find(key)
+    if experiment is None:
         shown = f"It shows {paper.illustrations[key]}, and measures nothing. " if key in paper.illustrations else ""
         known = ", ".join(each.key for each in paper.experiments if each.runs)
         raise NotSupported(f"'{key}' is no experiment of {paper.name}. {shown}These run: {known}.")
-    if found.runs is None:
-        raise NotSupported(f"{paper.name} {key} does not run here: {found.reason}. {found.nearest}".strip())
-    return found
+    if experiment.runs is None:
+        raise NotSupported(f"{paper.name} {key} does not run here: {experiment.reason}. {experiment.nearest}".strip())
+    return experiment
 
 
 def that_run(paper: Paper | None = None) -> list[tuple[Paper, Experiment]]:
-    """Returns the experiments that run here, of all papers or of one, those with the fewest runs of an input first."""
+    """Returns the experiments that run here, of all papers or of one, fewest runs per input first."""
     papers = [*PAPERS.values()] if paper is None else [paper]
-    found = [(of, each) for of in papers for each in of.experiments if each.runs]
-    return sorted(found, key=lambda pair: pair[1].generations / (pair[1].runs.count if pair[1].runs else 1))
+    pairs = [(of, each) for of in papers for each in of.experiments if each.runs]
+    return sorted(pairs, key=lambda pair: pair[1].generations / (pair[1].runs.count if pair[1].runs else 1))

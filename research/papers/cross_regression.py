@@ -9,8 +9,8 @@ TEXT = "it is about language models and benchmarks of text"
 DIFFERS = "Pictures are not text, and one adapter serves all temperatures."
 MEDUSA = "Medusa's heads are row heads of pictures (`launch.py train spatial-heads`); without them its row is left out."
 DIFFUSION = (
-    "LLaDA and Dream are other models, not other ways to decode this one: a masked-diffusion decoder would have to be trained from the "
-    "start for as long as pictogram, and its quality would be its own. Nearest: `jacobi` and `sjd` change many tokens at once too."
+    "LLaDA and Dream are other models, not other ways to decode this one: a masked-diffusion decoder would have to be trained from "
+    "scratch for as long as pictogram, and its quality would differ. Nearest: `jacobi` and `sjd` also change many tokens at once."
 )
 KEY, BY_LAYER = "table-10", "decoding does not read an adapter layer by layer"
 TABLE_12 = ((0.05, 0.0, 4.02), (0.05, 4.0, 4.34), (0.2, 4.0, 4.32), (0.5, 4.0, 4.16), (0.05, 8.0, 4.64), (0.2, 8.0, 4.63), (0.5, 8.0, 4.78),
@@ -21,7 +21,7 @@ SMOOTHINGS = (0.05, 0.2, 0.5)
 
 
 def tolerances(smoothing: float) -> tuple[Arm, ...]:
-    """A line of the lossy regime: the sweep over Θ at a smoothing."""
+    """A line of the lossy regime: a sweep over Θ at one smoothing."""
     return tuple(
         Arm(f"β = {smoothing:g}", NAME, {"energy_tolerance": t, "energy_smoothing": smoothing}, x=t) for t in (0.0, 4.0, 8.0, 12.0)
     )
@@ -86,12 +86,12 @@ PAPER = Paper(
                       "Cross-Regression": {"step_compression": 3.47}},
             claims=(Claim("Lookahead commits more than prompt lookup", "Lookahead", "more", "PLD", "step_compression"),
                     Claim("Cross-Regression commits more than Lookahead", "Cross-Regression", "more", "Lookahead", "step_compression")),
-            differs=f"CLLM trains the whole model anew and is not here. {MEDUSA} {DIFFERS}",
+            differs=f"CLLM retrains the whole model and is not here. {MEDUSA} {DIFFERS}",
         ),
         Experiment(
             key="table-15", title="Table 15: joint or sequential", asks="Is drafting and verifying in one pass better?",
             reports="Sequential drafts are accepted more, joint ones cost half.", reported_on="Llama-2 7B, GSM8K",
-            differs=f"{DIFFERS} Tokens a pass count drafting passes, as in the paper; accepted drafts are those of a verifying pass.",
+            differs=f"{DIFFERS} Tokens per pass count drafting passes, as in the paper; accepted drafts are per verifying pass.",
             runs=Pictures(arms=(Arm("sequential", NAME, {"mode": "sequential"}), Arm("joint", NAME, {"mode": "joint"}))),
             drawing=Drawing(y="speedup"), reported={"sequential": {"step_compression": 2.54}, "joint": {"step_compression": 3.47}},
             claims=(Claim("Sequential drafts are accepted more", "sequential", "more", "joint", "accepted_a_pass"),
@@ -100,7 +100,7 @@ PAPER = Paper(
         listed("table-16", "Table 16: layers of the adapter", "Which layers need the adapter?", "The middle and late ones.", BY_LAYER, KEY),
         listed("table-17", "Table 17: model sizes", "Does acceptance grow with the model?", "It does.", "there is one size of model", KEY),
         listed("figure-1", "Figure 1: scaling", "Does acceptance grow with the model?", "It does.", "there is one size of model", KEY),
-        listed("figure-3", "Figure 3: readout by layer", "What does each layer say of tokens ahead?",
+        listed("figure-3", "Figure 3: readout by layer", "What does each layer predict of the tokens ahead?",
                "With the adapter, middle layers already name them.", BY_LAYER, "the held-out numbers in the adapter's card"),
     ),
 )  # fmt: skip

@@ -1,7 +1,7 @@
-"""The words an experiment of a paper is declared with: what it asks, what the paper reports, what runs here and what is claimed.
+"""The vocabulary of an experiment's declaration: its question, the paper's answer, the runs here and the claims.
 
 A declaration holds no code. `running.py` measures it with the loops of `bench`, `results.py` sums it up, `drawing.py` draws it and
-`page.py` tells it.
+`page.py` describes it.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ NAMED = {  # the metrics that a declaration may name
 YES_OR_NO = ("objects", "counts", "colours", "relation", "all")  # metrics that are 0 or 1 of an input
 RELATIONS = ("more", "less", "alike")
 KINDS = ("dots", "curve", "plane")  # of a figure
-DECIDES = 6  # inputs that a claim needs: so many differences have one sign by chance in 2 of 64 cases, fewer in more than 5 %
+DECIDES = 6  # inputs that a claim needs: 6 differences have one sign by chance in 2 of 64 cases, fewer in more than 5 %
 
 
 @dataclass(frozen=True)
 class Arm:
     """One row of an experiment on pictures.
 
-    line   : the method as the paper calls it; rows with the same one form a line of a figure
+    line   : the method as the paper calls it; rows that share it form a line of a figure
     method : a method or preset; knobs : its values; settings : temperature, top_k, top_p, guidance or size
-    x      : the place on the axis, if the experiment has one
+    x      : the position on the axis, if the experiment has one
     """
 
     line: str
@@ -57,7 +57,7 @@ class Arm:
     x: float | str | None = None
 
     def __post_init__(self) -> None:
-        """Raises NotSupported for a method, BadKnob for a knob, that does not exist; checks that whole settings are whole."""
+        """Raises NotSupported for an unknown method, BadKnob for an unknown knob; checks that integer settings are integers."""
         assert all(isinstance(value, int) for name, value in self.settings.items() if name in ("top_k", "size")), self
         from engine.core import KnobArray
 
@@ -65,15 +65,15 @@ class Arm:
 
     @property
     def label(self) -> str:
-        """The row's name, which is its own in the experiment."""
+        """The row's name, unique in the experiment."""
         return self.line if self.x is None else f"{self.line}, {self.x}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pictures:
-    """Rows measured on held-out prompts, each over plain decoding with its settings.
+    """Rows measured on held-out prompts, each relative to plain decoding with the same settings.
 
-    count : prompts; backbone : the one that the experiment is declared for; settings : of all rows; an arm's own win
+    count : prompts; backbone : the default model; settings : of all rows; an arm's own settings take precedence
     """
 
     arms: tuple[Arm, ...]
@@ -92,7 +92,7 @@ class Meshes:
     """Rows measured on point clouds of held-out shapes, as `bench mesh` measures its table.
 
     rows  : by label, plain decoding first
-    temperature : that of BPT's script, which the paper measures with
+    temperature : the paper's, from BPT's script
     """
 
     rows: Mapping[str, MeshBenchRow]
@@ -108,7 +108,7 @@ class Meshes:
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says of two rows: `left` has more or less of a metric than `right`, or alike within a margin.
+    """The paper's statement about two rows: `left` has more or less of a metric than `right`, or equally much within a margin.
 
     The difference is paired by prompt or cloud; its 95 % interval decides.
     """
@@ -121,19 +121,19 @@ class Claim:
     margin: float = 0.0
 
     def __post_init__(self) -> None:
-        """Checks the words; a wrong one is a mistake in a declaration."""
+        """Checks relation, metric and margin; a failure is a mistake in a declaration."""
         assert self.relation in RELATIONS and self.metric in NAMED, self
         assert (self.relation == "alike") == (self.margin > 0), self
 
     @property
     def least(self) -> int:
-        """The fewest inputs that can decide it. n equal answers leave open that 3 in n differ, which must lie within the margin."""
+        """Fewest inputs that can decide it. n equal answers allow 3 in n to differ, which must lie within the margin."""
         return max(DECIDES, math.ceil(3 / self.margin - 1e-9)) if self.metric in YES_OR_NO and self.margin else DECIDES
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """How the rows are drawn. kind : dots, curve or plane; x, y : metrics, or x the axis that the arms name"""
+    """Form of the figure. kind : dots, curve or plane; x, y : metrics; for a curve x is the label of the arms' axis"""
 
     kind: str = "dots"
     y: str = "step_compression"
@@ -145,9 +145,9 @@ class Experiment:
     """A table or figure of a paper.
 
     key      : as on the command line: table-5, figure-12
-    asks     : what it wants to know, one sentence; reports : what the paper found, one sentence
-    runs     : what is measured here; None: `reason` says why not and `nearest` what comes nearest, if anything
-    reported : the paper's numbers, by row and metric; reported_on : what they were measured on
+    asks     : its question, one sentence; reports : the paper's answer, one sentence
+    runs     : the rows measured here; None: `reason` says why not, and `nearest` names the closest alternative, if any
+    reported : the paper's numbers, by row and metric; reported_on : the model, data or machine behind them
     differs  : how this measurement differs from the paper's
     """
 
@@ -165,7 +165,7 @@ class Experiment:
     claims: tuple[Claim, ...] = ()
 
     def __post_init__(self) -> None:
-        """Checks that the declaration is whole; a hole is a mistake in it."""
+        """Checks that the declaration is complete and consistent."""
         kind, _, number = self.key.partition("-")
         assert kind in ("table", "figure") and number.isdigit(), self.key
         assert (self.runs is None) == bool(self.reason), f"{self.key} runs or has a reason"
@@ -173,21 +173,21 @@ class Experiment:
             return
         labels = self.runs.labels
         assert len(set(labels)) == len(labels), f"{self.key}: two rows have one name"
-        asked = {*self.reported, *(name for claim in self.claims for name in (claim.left, claim.right))}
+        named = {*self.reported, *(name for claim in self.claims for name in (claim.left, claim.right))}
         few = [claim.text for claim in self.claims if claim.least > self.runs.count]
         assert not few, f"{self.key}: {self.runs.count} inputs cannot decide {few}"
-        assert asked <= {*labels}, f"{self.key} names rows that it does not have: {asked - {*labels}}"
+        assert named <= {*labels}, f"{self.key} names rows that it does not have: {named - {*labels}}"
         assert {name for row in self.reported.values() for name in row} <= {*NAMED}, self.key
         assert self.drawing.kind in KINDS, f"{self.key}: {self.drawing.kind}"
 
     @property
     def backbone(self) -> str:
-        """The model that the experiment is declared for, "" if it does not run."""
+        """The declared model, "" if the experiment does not run."""
         return self.runs.backbone if self.runs else ""
 
     @property
     def generations(self) -> int:
-        """How many pictures or meshes are decoded, unmeasured first runs left out: two of each row and input, and plain decoding."""
+        """Number of decoded pictures or meshes without warm-up runs: two per row and input, and two per input for plain decoding."""
         if self.runs is None:
             return 0
         plain = len({tuple(sorted(arm.settings.items())) for arm in self.runs.arms}) if isinstance(self.runs, Pictures) else 0
@@ -199,9 +199,9 @@ class Experiment:
 class Paper:
     """A paper and its experiments.
 
-    name : as on the command line; method : the method or preset of ours that it is
+    name : as on the command line; method : our method or preset that implements it
     tables, figures : the first and the last number
-    illustrations : figures and tables that measure nothing, with what they show
+    illustrations : figures and tables that measure nothing, by key, with their subjects
     """
 
     name: str
@@ -213,7 +213,7 @@ class Paper:
     figures: tuple[int, int]
 
     def __post_init__(self) -> None:
-        """Checks that every number is an experiment or an illustration, once."""
+        """Checks that each numbered table and figure is exactly one experiment or illustration."""
         find(self.method)
         numbered = [f"{kind}-{i}" for kind in ("table", "figure") for i in range(*bounds(getattr(self, f"{kind}s")))]
         have = [*(e.key for e in self.experiments), *self.illustrations]
@@ -235,10 +235,10 @@ def swept(line: str, method: str, name: str, values: tuple[float, ...] | tuple[s
 
 
 def at_settings(line: str, method: str, name: str, values: tuple[float, ...], **knobs: Any) -> tuple[Arm, ...]:
-    """Returns an arm of a line for each value of a setting of the sampling, or of the size."""
+    """Returns an arm of a line for each value of a sampling setting, or of the size."""
     return tuple(Arm(line, method, knobs, {name: value}, x=value) for value in values)
 
 
 def listed(key: str, title: str, asks: str, reports: str, reason: str, nearest: str = "") -> Experiment:
-    """Returns an experiment that does not run, with the reason and what comes nearest."""
+    """Returns an experiment that does not run, with the reason and the closest alternative."""
     return Experiment(key=key, title=title, asks=asks, reports=reports, reason=reason, nearest=nearest)

@@ -1,4 +1,4 @@
-"""Draws an experiment in one style: our numbers as filled marks with intervals, the paper's as hollow ones; readable without colour."""
+"""Draws experiments in one style, readable without colour: our numbers as filled marks with intervals, the paper's as hollow marks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def draw(experiment: Experiment, rows: Sequence[dict[str, Any]], path: Path) -> 
 
 
 def wrapped(metric: str, columns: int) -> str:
-    """Returns the name of a metric for an axis that has room for so many columns."""
+    """Returns the name of a metric, wrapped to `columns` characters."""
     return "\n".join(textwrap.wrap(NAMED[metric], columns))
 
 
@@ -58,7 +58,7 @@ def draw_reported(axes: Axes, points: Iterable[tuple[float, float | None]], mark
 
 
 def dots(axes: Axes, experiment: Experiment, values: Values, metric: str, labels: Sequence[str]) -> None:
-    """Draws a line of the table as a mark with its interval, the paper's number beside it."""
+    """Draws each row as a mark with its interval, and the paper's number on the same line."""
     for at, label in enumerate(labels):
         if value := values[label].get(metric):
             axes.errorbar(value.mean, at, xerr=bars([value]), fmt="o", color=SHADES[0], capsize=3)
@@ -83,7 +83,7 @@ def lines_of(experiment: Experiment, labels: Sequence[str]) -> dict[str, list[An
 
 
 def curve(axes: Axes, experiment: Experiment, values: Values, metric: str, labels: Sequence[str]) -> None:
-    """Draws a line for every method over the swept value, its places evenly spaced."""
+    """Draws a line per method over the swept values, which are evenly spaced."""
     lines = lines_of(experiment, labels)
     places = list(dict.fromkeys(arm.x for arms in lines.values() for arm in arms))
     for n, (line, arms) in enumerate(lines.items()):
@@ -101,7 +101,7 @@ def curve(axes: Axes, experiment: Experiment, values: Values, metric: str, label
 
 
 def plane(axes: Axes, experiment: Experiment, values: Values, metric: str, labels: Sequence[str]) -> None:
-    """Draws one metric over another, a line for every method; each point is named by its value."""
+    """Draws one metric over another, a line per method; each point is labelled with its swept value."""
     across = experiment.drawing.x
     for n, (line, arms) in enumerate(lines_of(experiment, labels).items()):
         mine = [arm for arm in arms if {across, metric} <= {*values[arm.label]}]

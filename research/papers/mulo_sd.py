@@ -1,13 +1,11 @@
-"""MuLo-SD: Multi-Scale Local Speculative Decoding; the supplement: table 2 and figures 6 to 13. The main text is not at hand."""
+"""MuLo-SD: Multi-Scale Local Speculative Decoding; the supplement: table 2 and figures 6 to 13. The main text was not available."""
 
 from __future__ import annotations
 
 from research.papers.declaration import Arm, Claim, Drawing, Experiment, Paper, Pictures, at_settings
 
 MASSES = (1e-5, 1e-4, 1e-3, 1e-2)
-DIFFERS = (
-    "Quality is our judge's, on pictograms of 128 pixels from drafts of 64. Rows say whether they draft and redraw serially or in parallel."
-)
+DIFFERS = "Our judge measures quality, on pictograms of 128 pixels from drafts of 64. Rows draft and redraw serially or in parallel."
 PARALLEL = {"block_rows": 4, "draft_window": 4, "repair": "wavefront", "redraw_window": 8}  # steps 1 and 6 by ZipAR
 FORMS = (Arm("plain", "ar"), *(Arm(f"{factor}x", "mulo", {"factor": factor} | more, x=form) for factor in "24"
                                for form, more in (("serial", {}), ("parallel", PARALLEL))))  # fmt: skip
@@ -18,13 +16,13 @@ EQUAL = 0.15  # of the pictures may have other objects; 20 pictures can show it
 
 
 def forms(at: str, serial: str, parallel: str) -> tuple[Claim, Claim]:
-    """The two claims about the parallel form: it is faster, and the judge sees as many right objects."""
+    """The two claims about the parallel form: it is faster, and the judge finds equally many right objects."""
     return (Claim(f"{QUICKER}, {at}", parallel, "more", serial, "speedup"),
             Claim(f"{AS_GOOD}, {at}", parallel, "alike", serial, "objects", EQUAL))  # fmt: skip
 
 
 def masses(line: str, radius: float, **more: float | str) -> tuple[Arm, ...]:
-    """A line of the plane: the sweep over τ at a radius."""
+    """A line of the plane: a sweep over τ at one radius."""
     return tuple(Arm(line, "mulo", {"least_mass": mass, "radius": radius} | more, x=mass) for mass in MASSES)
 
 
@@ -42,11 +40,11 @@ PAPER = Paper(
         ),
         Experiment(
             key="figure-7", title="Figure 7: time by step", asks="Where does the time go, serial and in parallel?",
-            reports="Into drafting and redrawing; redrawing in parallel (steps 1 and 6) takes most of it away.",
+            reports="Into drafting and redrawing; redrawing in parallel (steps 1 and 6) removes most of it.",
             runs=Pictures(arms=FORMS, count=54, settings={"size": 256}), drawing=Drawing(y="seconds"),
             differs="Pictograms of 256 pixels, drafted at 128 and 64. The judge reads them at 128. The parallel form drafts blocks of 4 "
-            "small rows. Of C columns each, they take C + 12 passes in the place of 4 C: 28 for 64 at 2x, 20 for 32 at 4x, and one "
-            "verification in the place of four. But what is repaired in a block reaches the small picture later, so more may be refused.",
+            "small rows. With C columns each, they take C + 12 passes instead of 4 C: 28 instead of 64 at 2x, 20 instead of 32 at 4x, and "
+            "one verification instead of four. But repairs in a block reach the small picture later, so more drafts may be refused.",
             claims=tuple(claim for factor in ("2x", "4x") for claim in forms(factor, f"{factor}, serial", f"{factor}, parallel")),
         ),
         Experiment(

@@ -1,4 +1,4 @@
-"""One HTML page about every experiment that was measured in a folder: question, the paper's answer, table, claims and figure."""
+"""One HTML page about all experiments measured in a folder: question, the paper's answer, table, claims and figure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from research.papers.running import REPEATS, digest, read
 
 NAME = "papers.html"
 VERDICTS = ("agrees", "contradicts", "undecided")
-SHOWN = (  # in every table that has them: speed, then quality
+SHOWN = (  # columns of every table whose rows have them: speed, then quality
     "forwards", "step_compression", "seconds", "speedup", "log_probability", "log_probability_deviation", "objects",
     "chamfer_published", "hausdorff_published",
 )  # fmt: skip
@@ -35,12 +35,12 @@ Row = dict[str, Any]
 
 
 def stem_of(paper: Paper, experiment: Experiment) -> str:
-    """The name of an experiment's files without their endings."""
+    """The stem of an experiment's file names."""
     return f"{paper.name}-{experiment.key}"
 
 
 def write_page(folder: Path) -> Path:
-    """Writes the page of a folder that `launch.py papers` measured in; returns its path. Raises BadOutput if it cannot be written."""
+    """Writes the page of a folder of `launch.py papers`; returns its path. Raises BadOutput if it cannot be written."""
     path = folder / NAME
     try:
         path.write_text(page_of(folder), encoding="utf-8")
@@ -50,7 +50,7 @@ def write_page(folder: Path) -> Path:
 
 
 def page_of(folder: Path) -> str:
-    """The page as HTML: a table of what was measured, then a section per experiment."""
+    """The page as HTML: a summary table, then a section per experiment."""
     measured = [
         (paper, each, rows)
         for paper in PAPERS.values()
@@ -61,7 +61,7 @@ def page_of(folder: Path) -> str:
 
 
 def summary(measured: Sequence[tuple[Paper, Experiment, list[Row]]]) -> str:
-    """A table of the measured experiments: inputs, and claims of the paper by verdict."""
+    """A table of the measured experiments: number of inputs, and the paper's claims counted by verdict."""
     lines = []
     for paper, each, rows in measured:
         verdicts = Counter(answer.verdict for answer in answers_of(each, rows))
@@ -70,7 +70,7 @@ def summary(measured: Sequence[tuple[Paper, Experiment, list[Row]]]) -> str:
 
 
 def section(paper: Paper, experiment: Experiment, rows: list[Row]) -> str:
-    """The part about one experiment that has rows."""
+    """The section about one measured experiment."""
     stem, heads = stem_of(paper, experiment), columns(experiment, values_of(rows))
     table = html_table(("row", *(NAMED[name] for name in heads)), cells(experiment, rows, heads))
     claims = "".join(f"<li>{escape(line)}</li>" for line in claim_lines(experiment, rows))
@@ -82,7 +82,7 @@ def section(paper: Paper, experiment: Experiment, rows: list[Row]) -> str:
 
 
 def text_of(paper: Paper, experiment: Experiment, rows: list[Row]) -> str:
-    """The same for a terminal: rows, claims, and what was measured."""
+    """The section as text for a terminal: rows, claims and provenance."""
     heads = columns(experiment, values_of(rows))
     lines = [
         f"{line[0]:32} " + "  ".join(f"{NAMED[n]} {c}" for n, c in zip(heads, line[1:], strict=True))
@@ -97,7 +97,7 @@ def inputs_of(rows: Sequence[Row]) -> int:
 
 
 def columns(experiment: Experiment, values: dict[str, dict[str, Value]]) -> list[str]:
-    """The metrics of the table: those that the experiment names, and those that every table shows."""
+    """The metrics of the table: the experiment's own, then the ones that every table shows."""
     named = (experiment.drawing.y, experiment.drawing.x, *(name for row in experiment.reported.values() for name in row),
              *(claim.metric for claim in experiment.claims), *SHOWN)  # fmt: skip
     known = {name for row in values.values() for name in row}
@@ -124,7 +124,7 @@ def short(value: Value) -> str:
 
 
 def claim_lines(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
-    """A line for each claim, and one for rows that were left out."""
+    """One line per claim, and one about omitted rows."""
     assert experiment.runs is not None
     measured = {row["label"] for row in rows}
     missing = [label for label in experiment.runs.labels if label not in measured]
@@ -144,7 +144,7 @@ def line_of(answer: Answer) -> str:
 
 
 def provenance(paper: Paper, experiment: Experiment, rows: Sequence[Row]) -> str:
-    """The command, the inputs and the machine, and whether other programs disturbed the times."""
+    """The command, the inputs and the machine, and a warning if the times are rough."""
     assert experiment.runs is not None
     first, done, count = rows[0], inputs_of(rows), experiment.runs.count
     once = " --once" if any(row.get(REPEATS) == "0" for row in rows) else ""
@@ -152,7 +152,7 @@ def provenance(paper: Paper, experiment: Experiment, rows: Sequence[Row]) -> str
     parts = [
         f"python launch.py papers {paper.name} {experiment.key}{once}: {done} of {count} inputs, {first['backbone']}, weights "
         f"{first['weights']}, float32, {first['processor']}, PyTorch {first['torch']}, commit {first['commit']}.",
-        f"The paper's numbers are of {experiment.reported_on}." if experiment.reported_on else "",
+        f"The paper measured {experiment.reported_on}." if experiment.reported_on else "",
         "The rows were measured before the experiment was last changed." if first.get("declared", declared) != declared else "",
         f"Times are rough, because {why}; they decide no claim." if (why := disturbance(rows)) else "",
     ]

@@ -1,4 +1,4 @@
-"""Sums up the stored rows of an experiment: the mean of every row with its interval, and whether the paper's claims hold here."""
+"""Sums up the stored rows of an experiment: the mean of every row with its interval, and the verdicts about the paper's claims."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from research.papers.declaration import DECIDES, NAMED, YES_OR_NO, Claim, Experi
 from research.papers.running import OTHERS, REPEATS, number
 
 DRAWS = 4000
-TIMES = ("seconds", "speedup", "milliseconds_per_step")  # metrics that other programs disturb
+TIMES = ("seconds", "speedup", "milliseconds_per_step")  # metrics that other programs on the machine disturb
 BUSY = 0.25  # cores that other programs may use before times are called rough
-FEWEST = 3  # inputs; with fewer an interval says nothing
+FEWEST = 3  # inputs; with fewer, an interval is meaningless
 
 
 @dataclass(frozen=True)
@@ -41,17 +41,17 @@ Table = dict[str, dict[str, dict[int, float]]]  # by row, metric and input
 
 def table_of(rows: Sequence[dict[str, Any]]) -> Table:
     """Returns the numbers of the stored rows."""
-    found: Table = {}
+    table: Table = {}
     for row in rows:
-        mine = found.setdefault(row["label"], {})
+        mine = table.setdefault(row["label"], {})
         for name in NAMED:
             if (value := number(row.get(name) or "")) is not None:
                 mine.setdefault(name, {})[int(row["input"])] = value
-    return found
+    return table
 
 
 def value_of(numbers: Sequence[float]) -> Value:
-    """Returns the mean and its interval; NaN bounds with fewer inputs than an interval needs."""
+    """Returns the mean and its interval; the bounds are NaN with fewer than `FEWEST` inputs."""
     values = np.array(numbers, float)
     if len(values) < FEWEST:
         return Value(float(values.mean()), float("nan"), float("nan"), len(values))
@@ -66,7 +66,7 @@ def values_of(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Value]]:
 
 
 def answer(claim: Claim, table: Table) -> Answer:
-    """Returns whether a claim holds: its interval, paired by input, must lie on one side of zero, or inside or outside the margin."""
+    """Returns the verdict about a claim: decided if the interval, paired by input, lies on one side of zero or of the margin."""
     left, right = (table.get(name, {}).get(claim.metric, {}) for name in (claim.left, claim.right))
     both = sorted({*left} & {*right})
     if not both:
@@ -77,30 +77,30 @@ def answer(claim: Claim, table: Table) -> Answer:
     return Answer(claim, judged(claim, difference), difference)
 
 
-def answers_of(asked: Experiment, rows: Sequence[dict[str, Any]]) -> list[Answer]:
-    """Returns what became of the claims of an experiment. Times that are rough decide none."""
+def answers_of(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[Answer]:
+    """Returns the verdicts about an experiment's claims. Rough times decide none."""
     table, is_rough = table_of(rows), bool(disturbance(rows))
-    found = [answer(claim, table) for claim in asked.claims]
-    return [replace(a, verdict="undecided") if is_rough and a.difference and a.claim.metric in TIMES else a for a in found]
+    answers = [answer(claim, table) for claim in experiment.claims]
+    return [replace(a, verdict="undecided") if is_rough and a.difference and a.claim.metric in TIMES else a for a in answers]
 
 
 def disturbance(rows: Sequence[dict[str, Any]]) -> str:
-    """Returns why the times of some rows are rough, "" if they are not, or if there are none."""
+    """Returns why the times of the rows are rough, "" if they are not or if there are none."""
     if not any(row.get(name) for row in rows for name in TIMES):
         return ""
     others = [float(row[OTHERS]) for row in rows if row.get(OTHERS)]
     mean = sum(others) / max(1, len(others))
-    why = [f"other programs used {mean:.1f} cores meanwhile"] if mean > BUSY else []
+    why = [f"other programs used {mean:.1f} cores at the same time"] if mean > BUSY else []
     return " and ".join(why + (["each row decoded an input once"] if any(row.get(REPEATS) == "0" for row in rows) else []))
 
 
 def widened(value: Value) -> Value:
-    """Returns a mean of equal answers with the interval that they allow: what was not seen in n inputs happens in up to 3 of n, at 95 %."""
+    """Returns a mean of equal answers with its 95 % interval by the rule of three: an event unseen in n inputs has a rate up to 3 / n."""
     return replace(value, low=value.mean - 3 / value.inputs, high=value.mean + 3 / value.inputs)
 
 
 def judged(claim: Claim, difference: Value) -> str:
-    """Returns the verdict of an interval."""
+    """Returns the verdict that an interval implies."""
     low, high = difference.low, difference.high
     if difference.inputs < DECIDES:
         return "undecided"

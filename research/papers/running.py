@@ -1,8 +1,8 @@
-"""Measures a declared experiment with the loops of `bench` and stores a CSV row for every input and row as soon as it is measured.
+"""Measures a declared experiment with the loops of `bench` and stores a CSV row per input and row as soon as it is measured.
 
-Inputs are measured in chunks, all rows of a chunk in turns. What is stored is not measured again, so an experiment that was killed, or
-that reached its time, goes on when it is run again. Experiments that are declared with the same rows share what one of them has stored.
-A file of another declaration, other weights or another machine is refused. Each row says how busy other programs kept the processor.
+Inputs are measured in chunks; the rows of a chunk alternate. Stored rows are not measured again, so an experiment that was killed, or
+that reached its time limit, continues when it is run again. Experiments with the same declared rows share stored rows.
+A file of another declaration, other weights or another machine is refused. Each row records how busy other programs kept the processor.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ from research.bench.rows import append_csv, check_csv, experiment
 from research.papers.declaration import Arm, Experiment, Meshes, Pictures
 from research.worlds.emoji_scenes import held_out_pairs, lessons_of
 
-CHUNK = 4  # inputs that are measured in turns and stored together
-OTHERS = "others"  # the column that says how many cores other programs used meanwhile
-REPEATS = "repeats"  # the column that says how often an input was decoded: 0 = once, else twice so often, after a first run
+CHUNK = 4  # inputs that are measured and stored together
+OTHERS = "others"  # the column of cores that other programs used during the measurement
+REPEATS = "repeats"  # the column of repeats per input: 0 = decoded once, else twice that often, after a warm-up
 PLAIN = "plain"  # the label of plain decoding where no arm is plain decoding
 Row = dict[str, Any]
-Pair = tuple[Scene, str]  # what a picture should show, and its prompt
+Pair = tuple[Scene, str]  # the scene that a picture should show, and its prompt
 Groups = dict[tuple[tuple[str, float], ...], list[Arm]]
 
 
 def run(
-    asked: Experiment, path: Path, count: int, seconds: float, backbone: str = "", device: str = "auto", once: bool = False
+    declared: Experiment, path: Path, count: int, seconds: float, backbone: str = "", device: str = "auto", once: bool = False
 ) -> list[Row]:
-    """Measures until `count` inputs are done or `seconds` have passed, at least one chunk. Returns the stored rows of whole inputs.
+    """Measures until `count` inputs are done or `seconds` have passed, at least one chunk. Returns the stored rows of complete inputs.
 
-    backbone : in the place of the declared one; once : each row decodes each input once, so that times are rough
+    backbone : replaces the declared one; once : each row decodes each input once, so times are rough
     Raises BadFile if the rows at `path` are of another experiment.
     """
-    assert asked.runs is not None
+    assert declared.runs is not None
     check_csv(path)
     started = time.monotonic()
-    borrow(path, digest(asked.runs), once)
-    measure = of_meshes if isinstance(asked.runs, Meshes) else of_pictures
+    borrow(path, digest(declared.runs), once)
+    measure = of_meshes if isinstance(declared.runs, Meshes) else of_pictures
     begun = started, taken()
-    for done, rows in measure(asked.runs, path, count, backbone or asked.backbone, device, 0 if once else 1):
+    for done, rows in measure(declared.runs, path, count, backbone or declared.backbone, device, 0 if once else 1):
         now = time.monotonic(), taken()
         if rows:
             append_csv(path, [row | {OTHERS: cores_between(begun, now), REPEATS: 0 if once else 1} for row in rows], whole=True)
@@ -69,14 +69,14 @@ def run(
 
 
 def cores_between(begun: tuple[float, float | None], now: tuple[float, float | None]) -> float | None:
-    """Returns how many cores other programs used between two readings (seconds, `taken()`); None where the system does not count them."""
+    """Returns the cores used by other programs between two readings (seconds, `taken()`); None where the system does not count them."""
     if begun[1] is None or now[1] is None:
         return None
     return round(max(0.0, now[1] - begun[1]) / max(now[0] - begun[0], 1e-9), 2)
 
 
 def of_pictures(runs: Pictures, path: Path, count: int, name: str, device: str, repeats: int) -> Iterator[tuple[int, list[Row]]]:
-    """Yields the number of prompts that are done and the new rows, chunk by chunk."""
+    """Yields the number of finished prompts and the new rows, per chunk."""
     backbone = Model(backbone=name, device=device, dtype="float32").load()
     groups = grouped(runs, backbone)
     pairs = held_out_pairs(count, lessons_of(backbone.card))
@@ -90,36 +90,36 @@ def of_pictures(runs: Pictures, path: Path, count: int, name: str, device: str, 
         for settings, arms in groups.items():
             prompts = prompts_at(name, dict(settings), backbone, chunk, first)
             entries = {arm.label: BenchEntry(arm.method, find(arm.method)[1] | dict(arm.knobs)) for arm in arms if arm.method != "ar"}
-            found = speed.measure(backbone, backbone, entries, prompts, repeats)
+            runs_by_label = speed.measure(backbone, backbone, entries, prompts, repeats)
             plain = next((arm.label for arm in arms if arm.method == "ar"), None)
             for i, prompt in enumerate(prompts):
-                each = {label: [of[i]] for label, of in found.items()}
+                each = {label: [of[i]] for label, of in runs_by_label.items()}
                 for row in speed.summaries(backbone, [prompt], each):
                     label = row["method"]
                     run, scene = each[label][0][0], chunk[i][0]
                     judged = verdict(reader, run, scene) if reader else {}
-                    judged |= {"plain": plain or f"{PLAIN} {told(settings)}".strip()}
-                    said = (plain or f"{PLAIN} {told(settings)}".strip()) if label == "ar" else label
-                    own = judged | {"label": said, "input": first + i, "prompt": chunk[i][1]}
+                    judged |= {"plain": plain or f"{PLAIN} {settings_text(settings)}".strip()}
+                    shown = (plain or f"{PLAIN} {settings_text(settings)}".strip()) if label == "ar" else label
+                    own = judged | {"label": shown, "input": first + i, "prompt": chunk[i][1]}
                     rows.append(row | own | stamp_of(stamp, row))
         yield first + len(chunk), rows
 
 
 def grouped(runs: Pictures, backbone: Backbone) -> Groups:
-    """Returns the arms that the model can run by their settings, plain decoding of each; raises NotSupported if none is left."""
-    found: Groups = {}
+    """Returns the arms that the model can run, grouped by settings; raises NotSupported if there are none."""
+    groups: Groups = {}
     for arm in runs.arms:
         if why := hindrance(arm, backbone):
             print(f"{arm.label} is left out: {why}", file=sys.stderr)
             continue
-        found.setdefault(tuple(sorted({**runs.settings, **arm.settings}.items())), []).append(arm)
-    if not found:
+        groups.setdefault(tuple(sorted({**runs.settings, **arm.settings}.items())), []).append(arm)
+    if not groups:
         raise NotSupported(f"{backbone.name} can run no row of this experiment. Choose another model with --backbone.")
-    return found
+    return groups
 
 
 def hindrance(arm: Arm, backbone: Backbone) -> str:
-    """Returns why the model cannot run an arm, "" if it can: it lacks something, or its drafter belongs to other weights."""
+    """Returns why the model cannot run an arm (a missing capability, a drafter of other weights), "" if it can."""
     method = find(arm.method)[0]
     if missing := method.needs - backbone.capabilities:
         return f"{backbone.name} has no {', '.join(sorted(missing))}."
@@ -131,23 +131,23 @@ def hindrance(arm: Arm, backbone: Backbone) -> str:
 
 
 def prompts_at(name: str, settings: dict[str, float], backbone: Backbone, chunk: Sequence[Pair], first: int) -> list[Prompt]:
-    """Returns the prompts of a chunk at these settings; the seed of a prompt is its number."""
+    """Returns the prompts of a chunk at these settings; a prompt's seed is its index."""
     plan = ImageBench(backbone=name, prompts=tuple(text for _, text in chunk)).at(settings)
     return [replace(prompt, seed=first + i) for i, prompt in enumerate(speed.prompts_of(plan, backbone))]
 
 
 def verdict(reader: Any, run: Run, scene: Scene) -> Row:
-    """Returns what the judge says of a run's picture."""
+    """Returns the judge's verdicts on a run's picture."""
     answers = compare(reader.read([run.result()])[0], scene)
     return {name: getattr(answers, name) for name in ("objects", "counts", "colours", "relation", "all")}
 
 
 def of_meshes(runs: Meshes, path: Path, count: int, name: str, device: str, repeats: int) -> Iterator[tuple[int, list[Row]]]:
-    """Yields the number of clouds that are done and the new rows, chunk by chunk."""
+    """Yields the number of finished clouds and the new rows, per chunk."""
     models = meshes.Models(MeshBench(backbone=name, device=device, dtype="float32", sampling={"temperature": runs.temperature}))
     table = {label: row for label, row in runs.rows.items() if models.can(row)}
     for label in [label for label in runs.rows if label not in table]:
-        print(f"{label}: its heads or its adapter are not here, so this row is left out.", file=sys.stderr)
+        print(f"{label} is left out: its heads or its adapter are missing.", file=sys.stderr)
     own = models.model(models.own)
     inputs = subjects(count, "boxes", own.card["families"])
     stamp = experiment(own, models.sampling, declared=digest(runs))
@@ -156,20 +156,20 @@ def of_meshes(runs: Meshes, path: Path, count: int, name: str, device: str, repe
     plain = next(iter(table))
     for first in range(start, count, CHUNK):
         chunk = inputs[first : first + CHUNK]
-        found = models.measure(table, chunk, repeats=repeats)
+        runs_by_label = models.measure(table, chunk, repeats=repeats)
         rows = []
         for i, subject in enumerate(chunk):
-            each = {label: [of[i]] for label, of in found.items()}
+            each = {label: [of[i]] for label, of in runs_by_label.items()}
             summed = {label: meshes.summary(label, each, [subject], plain) | speed.drafting([of[0][0]]) for label, of in each.items()}
             named = {"input": first + i, "family": subject.name}
             rows += [row | {"label": label} | named | stamp_of(stamp, row) for label, row in summed.items()]
         yield first + len(chunk), rows
 
 
-# --- what is stored ---------------------------------------------------------------------------------------------------
+# --- stored rows ------------------------------------------------------------------------------------------------------
 
 
-def told(settings: tuple[tuple[str, float], ...]) -> str:
+def settings_text(settings: tuple[tuple[str, float], ...]) -> str:
     """Returns settings as text."""
     return " ".join(f"{'size' if name == SIZE else name}={value:g}" for name, value in settings)
 
@@ -180,7 +180,7 @@ def stamp_of(stamp: Row, row: Row) -> Row:
 
 
 def digest(runs: Pictures | Meshes) -> str:
-    """Returns a hash of what is measured; the number of inputs is no part of it."""
+    """Returns a hash of the declared rows; the number of inputs does not count."""
     return hashlib.sha256(repr(replace(runs, count=1)).encode()).hexdigest()[:12]
 
 
@@ -193,12 +193,12 @@ def read(path: Path) -> list[Row]:
 
 
 def stored(path: Path) -> int:
-    """Returns of how many inputs there are rows."""
+    """Returns the number of inputs that have rows."""
     return len({row["input"] for row in read(path)})
 
 
 def borrow(path: Path, declared: str, once: bool) -> None:
-    """Copies the file of another experiment in the same folder that measures the same, if it has more inputs than the one at `path`."""
+    """Copies another experiment's file in the same folder if it holds the same measurement of more inputs than the file at `path`."""
     wanted = {(declared, str(0 if once else 1))}
 
     def fits(rows: list[Row]) -> bool:
@@ -207,25 +207,25 @@ def borrow(path: Path, declared: str, once: bool) -> None:
     own = read(path)
     others = [(len(rows), other) for other in sorted(path.parent.glob("*.csv")) if fits(rows := read(other)) and len(rows) > len(own)]
     if others and (not own or fits(own)):
-        found = max(others)[1]
+        source = max(others)[1]
         part = path.with_name(f".{path.name}-part")
-        shutil.copyfile(found, part)
+        shutil.copyfile(source, part)
         os.replace(part, path)  # a kill in between leaves the file as it was
-        print(f"{found.name} has the same rows, so they are not measured again.", file=sys.stderr, flush=True)
+        print(f"{source.name} holds the same rows, so they are not measured again.", file=sys.stderr, flush=True)
 
 
 def resumed(path: Path, stamp: Row) -> int:
-    """Returns the number of inputs that are stored. Raises BadFile if the file is of another declaration, model or machine."""
+    """Returns the number of stored inputs. Raises BadFile if the file belongs to another declaration, model or machine."""
     rows = read(path)
     for name in ("declared", "weights", "device", "processor", "threads"):
         if rows and rows[0].get(name) != ("" if stamp[name] is None else str(stamp[name])):
-            said = f"{name.replace('_', ' ')} {rows[0].get(name)}, and now it is {stamp[name]}"
-            raise BadFile(f"{path} was measured with {said}. Move it away, or choose another folder with --out.")
+            difference = f"{name.replace('_', ' ')} {rows[0].get(name)}, and now it is {stamp[name]}"
+            raise BadFile(f"{path} was measured with {difference}. Move it away, or choose another folder with --out.")
     return 1 + max((int(row["input"]) for row in rows), default=-1)
 
 
 def number(cell: str) -> float | None:
-    """Returns a cell as a number: the median of a list, 1 for True, None for nothing."""
+    """Returns a cell as a number: a list's first entry (the median), 1 for True, None if empty."""
     if cell in ("True", "False"):
         return float(cell == "True")
     try:

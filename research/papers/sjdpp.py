@@ -5,7 +5,7 @@ from __future__ import annotations
 from research.papers.declaration import Arm, Claim, Drawing, Experiment, Paper, Pictures, at_settings, listed, swept
 
 LUMINA = "Lumina-mGPT 7B at 768 pixels"
-OURS = "The pictures are small pictograms and the windows are short, so the factors are not comparable, only their order is."
+OURS = "The pictures are small pictograms and the windows are short, so only the order of the factors is comparable."
 REUSED = (
     "A pass that commits a of W drafts leaves W - a to reuse: in the paper 94 of 96 (SJD commits 2.2), here about half of 16, so there is "
     "less to gain."
@@ -61,8 +61,8 @@ PAPER = Paper(
         Experiment(
             key="table-4", title="Table 4: quality by attribute", asks="Do the attributes of a prompt hold?", reports="They do.",
             runs=Pictures(arms=THREE, count=60), drawing=Drawing(y="relation"),
-            differs="T2I-CompBench asks models that are not here. Our judge answers for objects, numbers, colours and places. Few held-out "
-            "prompts name a colour, and one in five a place, so those claims need more inputs.",
+            differs="T2I-CompBench needs models that are not here. Our judge checks objects, numbers, colours and places. Few held-out "
+            "prompts name a colour, and one in five a place, so these claims need more inputs.",
             claims=tuple(Claim(f"SJD++ keeps the {what}", "SJD++", "alike", "plain", metric, margin)
                          for what, metric, margin in (
                              ("numbers", "counts", 0.05), ("colours", "colours", 0.15), ("places", "relation", 0.15))),
@@ -96,7 +96,7 @@ PAPER = Paper(
             claims=(Claim("Drafts from the left keep log p", "SJD, sample left", "alike", "plain", "log_probability", 0.02),),
         ),
         Experiment(
-            key="table-9", title="Table 9: token statistics", asks="Are the tokens of SJD as probable as those of plain decoding?",
+            key="table-9", title="Table 9: token statistics", asks="Are SJD's tokens as probable as plain decoding's?",
             reports="They are: mean log p -4.90 for both.", runs=Pictures(arms=(Arm("plain", "ar"), Arm("SJD", "sjd")), count=100),
             drawing=Drawing(y="log_probability"), reported_on=LUMINA, differs="The deviation is over the tokens of a picture.",
             reported={"plain": {"log_probability": -4.895, "log_probability_deviation": 2.3457},
@@ -110,7 +110,7 @@ PAPER = Paper(
             reported_on="Janus-Pro 1B, GenEval",
             reported={f"SJD++, {w}.0": {"step_compression": round(1 / v, 2)}
                       for w, v in ((16, 0.3971), (32, 0.3438), (64, 0.3325), (128, 0.3330))},
-            differs="The paper's windows are 16 to 512 of 576 tokens; these are of 256. It prints passes per token; here is the inverse.",
+            differs="The paper's windows are 16 to 512 of 576 tokens; ours 4 to 128 of 256. It prints passes per token, we the inverse.",
         ),
         Experiment(
             key="figure-5", title="Figure 5: speed by top-k", asks="Does the gain hold at each top-k?",
@@ -125,7 +125,7 @@ PAPER = Paper(
             claims=(Claim("SJD gains more at a larger size", "SJD, 256", "more", "SJD, 64", "step_compression"),),
         ),
         Experiment(
-            key="figure-12", title="Figure 12: without refinement", asks="Is refinement what accelerates?",
+            key="figure-12", title="Figure 12: without refinement", asks="Does the speed come from refinement?",
             reports="Without it a picture takes 2,356 passes, or 2,254 to 2,300 with drafts repeated from the left; with it about 1,000.",
             differs=f"Refined rows are SJD, by another name. {OURS}",
             runs=Pictures(arms=REFINED, count=20),

@@ -11,10 +11,10 @@ BPT = "BPT on an RTX 3090"
 NEAR = Claim("The meshes are as near to their inputs", BEST, "alike", PLAIN, "chamfer_published", 0.01)
 FASTER = Claim("The heads with LoRA are faster than plain decoding", BEST, "more", PLAIN, "speedup")
 DIFFERS = (
-    "The backbone was trained together with heads, and the paper's was not: `launch.py train lowpoly --later 0 --out FOLDER` trains a "
+    "Our backbone was trained together with heads; the paper's was not: `launch.py train lowpoly --later 0 --out FOLDER` trains a "
     "control whose states learn nothing from its heads, `launch.py train mesh-heads --start FOLDER` its heads and adapters, and "
-    "`--backbone FOLDER` measures it. The speed-up is the tokens per pass times the time of a plain step over that of a step with "
-    "heads, in the paper 2.021 · 40.51 / 47.83 = 1.71; a step of a small model on a CPU pays more for its heads and for every row."
+    "`--backbone FOLDER` measures it. The speed-up is tokens per pass · plain step time / step time with heads, in the paper "
+    "2.021 · 40.51 / 47.83 = 1.71; for a small model on a CPU, heads and rows cost a larger part of a step."
 )
 TABLE_3 = {  # Chamfer and Hausdorff distance, tokens per pass, milliseconds per step, speed
     PLAIN: (0.1165, 0.2223, 1.000, 40.51, 1.00), "B MLP": (0.1195, 0.2241, 1.181, 44.89, 1.07),

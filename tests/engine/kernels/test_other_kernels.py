@@ -85,7 +85,7 @@ def test_a_mask_goes_to_pytorch() -> None:
 @pytest.mark.parametrize("limit", [0.0, 0.003, 0.1, 2.0])
 @pytest.mark.parametrize(("rows", "vocabulary", "count"), [(1, 1000, 62), (7, 5121, 320), (63, 1000, 65)])
 def test_borrowed_mass_is_the_reference(rows: int, vocabulary: int, count: int, limit: float) -> None:
-    case = cases.lending(DEVICE, rows, vocabulary, count, limit)
+    case = cases.borrowing(DEVICE, rows, vocabulary, count, limit)
     near("mass", case.kernel(), case.reference(), 1e-5, 1e-7)
 
 

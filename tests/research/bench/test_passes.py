@@ -14,6 +14,6 @@ def test_a_row_of_the_benchmark_reads_well() -> None:
 
 def test_a_wish_lasts_as_long_as_its_context(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(passes.VARIABLE, "")
-    with passes.wished("reference"):
+    with passes.kernel_kind("reference"):
         assert passes.native_choice().reason == "FORETOKEN_KERNELS=reference."
     assert passes.os.environ[passes.VARIABLE] == ""

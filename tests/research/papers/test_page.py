@@ -60,7 +60,7 @@ def test_a_page_tells_every_experiment_that_was_measured(tmp_path: Path, only: P
     assert "<td>P</td><td>Table 1: one</td><td>8</td><td>1</td><td></td><td></td>" in text and "Table 2" not in text
     assert "<td>2 (2 to 2); paper 2.5</td>" in text and "The paper: It is. All is small." in text
     assert "<li>agrees: SJD commits more (tokens per pass, SJD minus plain: 1 (1 to 1))</li>" in text
-    assert '<img src="p-table-1.png" alt="Table 1: one">' in text and "because other programs used 1.2 cores meanwhile;" in text
+    assert '<img src="p-table-1.png" alt="Table 1: one">' in text and "because other programs used 1.2 cores at the same time;" in text
     assert "python launch.py papers p table-1: 8 of 20 inputs" in text
 
 
