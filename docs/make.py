@@ -51,7 +51,7 @@ def span(knob: Knob) -> str:
 
 
 def acts(knob: Knob) -> str:
-    """The condition under which a knob acts, and whether it can be moved during a run."""
+    """The condition under which a knob acts, with a note if it is fixed at the start."""
     condition = f"{knob.when[0]} = {' or '.join(knob.when[1:])}" if knob.when else "always"
     return condition if knob.live else f"{condition}; fixed at the start"
 
@@ -63,7 +63,7 @@ def row(knob: Knob) -> str:
 
 
 def presets_of(name: str) -> list[str]:
-    """A line for each preset of a method."""
+    """One line per preset of a method."""
     return [
         f"- `{preset.name}`: " + ", ".join(f"`{knob}` = {value}" for knob, value in preset.knobs.items())
         for preset in METHODS[name].presets
@@ -78,13 +78,13 @@ def is_exact(name: str) -> bool:
 
 def pages() -> dict[str, str]:
     """The page with the knobs of each method that has one, from the root, by method."""
-    found = {path: path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs/methods").glob("*.md"))}
-    parts = ((path, part[2]) for path, page in found.items() for part in PART.findall(page) if part[1] == "knobs")
+    texts = {path: path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs/methods").glob("*.md"))}
+    parts = ((path, part[2]) for path, page in texts.items() for part in PART.findall(page) if part[1] == "knobs")
     return {name: str(path.relative_to(ROOT)) for path, names in parts for name in names.split()}
 
 
 def methods_table() -> str:
-    """A row for each method: its page, what it does, whether it is exact, and its presets."""
+    """One row per method: its page, description, exactness and presets."""
     lines, known = ["| method | what it does | exact | presets |", "|---|---|---|---|"], pages()
     for name, method in METHODS.items():
         own = f"[`{name}`]({known[name]})" if name in known else f"`{name}`"
@@ -192,7 +192,7 @@ def passes_table(path: Path, command: str) -> str:
 
 
 def bounds_table() -> str:
-    """The fewest bytes of typical calls, and the least microseconds these take at the bandwidth of each GPU."""
+    """The fewest bytes of typical calls, and their minimum time in microseconds at the bandwidth of each GPU."""
     gpus = [f"{name} ({BANDWIDTH[name] / 1e12:g} TB/s)" for name in BANDWIDTH]
     lines = ["| kernel | call | bytes | " + " | ".join(gpus) + " |", "|---" * (3 + len(gpus)) + "|"]
     for work in WORK:

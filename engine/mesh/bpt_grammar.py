@@ -1,4 +1,4 @@
-"""The BPT tokens that may follow: a small automaton over classes of tokens, so that every generated mesh is well formed.
+"""The BPT tokens that may come next: a small automaton over classes of tokens, so that every generated mesh is well formed.
 
 Classes: B block, O offset, S special block (opens a patch), E end. States, with the classes that a serialised mesh contains there
 ("canonical") and those that the parser also accepts ("tolerated"):
@@ -80,8 +80,8 @@ class BPTGrammar:
         node = NEXT[state & (1 << NODE_BITS) - 1][self._classes[token]]
         if self.budget is None:
             return node
-        made = node == FAN  # every arrival there adds one face
-        return ((state >> NODE_BITS) + made) << NODE_BITS | node
+        is_new_face = node == FAN  # every arrival there adds one face
+        return ((state >> NODE_BITS) + is_new_face) << NODE_BITS | node
 
     def mask_index(self, state: int) -> int:
         """The row of `masks` for a state."""
@@ -102,7 +102,7 @@ class BPTGrammar:
         return state
 
     def accepts(self, tokens: Iterable[int]) -> bool:
-        """Whether every token is allowed in its place and the last one ends the mesh."""
+        """True if every token is allowed in its place and the last one ends the mesh."""
         state = self.start
         for token in tokens:
             if not 0 <= token < len(self._classes) or not self.allowed(state)[token]:
@@ -111,7 +111,7 @@ class BPTGrammar:
         return self.ended(state)
 
     def ended(self, state: int) -> bool:
-        """Whether EOS has been reached."""
+        """True if EOS has been reached."""
         return state & (1 << NODE_BITS) - 1 == END
 
     def name(self, state: int) -> str:

@@ -21,7 +21,7 @@ import numpy as np
 from engine.mesh.surface import is_simple
 
 LONGEST_SIDE = 1.9  # of the bounding box, in the model's cube -1..1
-SORT_BLOCKS = 4  # per axis: the vertex sort goes block by block, in coarser blocks than those of the tokens
+SORT_BLOCKS = 4  # per axis: the vertex sort goes block by block, in coarser blocks than the tokens
 NOTHING = -1  # the kind of an id that carries no geometry
 
 Cell = tuple[int, int, int]
@@ -29,11 +29,11 @@ Cell = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class TokenLevels:
-    """How a cell is written: one id per level, from coarse to fine, in consecutive alphabets; then the special ids, BOS, EOS.
+    """Spelling of a cell: one id per level, from coarse to fine, in consecutive alphabets; then the special ids, BOS, EOS.
 
     per_axis : subdivisions per axis at each level; their product is the number of cells per axis
     axes     : the axis (x, y, z) of each digit of an id, most significant first
-    has_bos  : whether there is an id for the beginning (BPT begins with a learned vector instead)
+    has_bos  : True if there is an id for the beginning (BPT begins with a learned vector instead)
     """
 
     name: str
@@ -183,13 +183,13 @@ def _rows_key(rows: np.ndarray, base: int) -> np.ndarray:
 
 def _distinct_faces(faces: np.ndarray, count: int) -> np.ndarray:
     """Indices of the faces int [F, 3] to keep: those with three different vertices, without repeats of an oriented face."""
-    kept = np.flatnonzero(is_simple(faces))
-    _, first = np.unique(_rows_key(_rotated(faces[kept]), count), return_index=True)
-    return kept[np.sort(first)]
+    simple = np.flatnonzero(is_simple(faces))
+    _, first = np.unique(_rows_key(_rotated(faces[simple]), count), return_index=True)
+    return simple[np.sort(first)]
 
 
 def _rotated(faces: np.ndarray) -> np.ndarray:
-    """Faces with the smallest vertex first, winding kept."""
+    """Faces with the smallest vertex first and the same winding."""
     turn = (faces.argmin(1)[:, None] + np.arange(3)) % 3 if len(faces) else np.zeros((0, 3), np.int64)
     return np.take_along_axis(faces, turn, 1)
 
@@ -231,7 +231,7 @@ def patches(faces: np.ndarray, count: int) -> list[list[int]]:
         incident[c].append(face)
     degree = [len(faces_here) for faces_here in incident]
     waiting = bytearray(b"\1") * len(triples)
-    found: list[list[int]] = []
+    fans: list[list[int]] = []
     pointer, last = 0, len(triples)
     while pointer < last:
         if not waiting[pointer]:
@@ -272,8 +272,8 @@ def patches(faces: np.ndarray, count: int) -> list[list[int]]:
             degree[u] -= 1
             degree[v] -= 1
         degree[centre] -= len(ring) - 1
-        found.append([centre, *(ring if forward else ring[::-1])])
-    return found
+        fans.append([centre, *(ring if forward else ring[::-1])])
+    return fans
 
 
 def serialize(vertices: np.ndarray, faces: np.ndarray, levels: TokenLevels = BPT) -> np.ndarray:
@@ -325,7 +325,7 @@ class Face(NamedTuple):
     tokens     : the indices of the tokens of each corner
     owned      : the indices of the tokens whose colour this face shows; every token has at most one owner
     patch      : the number of its patch
-    degenerate : whether two corners are the same cell; kept here, dropped in `mesh_of`
+    degenerate : True if two corners are the same cell; listed here, dropped in `mesh_of`
     """
 
     vertices: tuple[Cell, Cell, Cell]

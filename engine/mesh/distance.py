@@ -36,19 +36,19 @@ def distance(result: Shape, reference: Shape, count: int = COUNT, seed: int = 0)
     """
     random = generator(COMPARE, seed)
     count = min(count, _available(reference), _available(result))
-    found: dict[str, Any] = {
+    measures: dict[str, Any] = {
         "chamfer": None, "added": None, "missed": None, "hausdorff": None, "floor": None, "floor_hausdorff": None,
         "normal_consistency": None, "floor_normal_consistency": None, "count": count,
         "sampled": "surface" if isinstance(reference, tuple) else "cloud",
     }  # fmt: skip
     if not count:
-        return found
+        return measures
     scale = SIDE / float(np.ptp(_box_points(reference), 0).max())
     one, other = _two_samples(reference, count, random)
     drawn_result = _two_samples(result, count, random)[0]
-    found["added"], found["missed"], found["hausdorff"], found["normal_consistency"] = _compare(drawn_result, one, scale)
-    there, back, found["floor_hausdorff"], found["floor_normal_consistency"] = _compare(other, one, scale)
-    return found | {"chamfer": found["added"] + found["missed"], "floor": there + back}
+    measures["added"], measures["missed"], measures["hausdorff"], measures["normal_consistency"] = _compare(drawn_result, one, scale)
+    there, back, measures["floor_hausdorff"], measures["floor_normal_consistency"] = _compare(other, one, scale)
+    return measures | {"chamfer": measures["added"] + measures["missed"], "floor": there + back}
 
 
 def published_distance(result: Shape, reference: Shape, seed: int = 0) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def published_distance(result: Shape, reference: Shape, seed: int = 0) -> dict[s
 
 
 def _available(shape: Shape) -> int:
-    """How many points can be drawn twice: any number from a surface, half of a cloud."""
+    """Number of points that can be drawn twice: any number from a surface, half of a cloud."""
     if not isinstance(shape, tuple):
         return len(shape) // 2
     vertices, faces = shape

@@ -1,8 +1,8 @@
-"""The fit of a finished mesh: how many times as far it lies from its input as a perfect mesh would, and one line that says it.
+"""The fit of a finished mesh: its distance to the input over the distance of a perfect mesh, and one line about it.
 
-It is the chamfer distance over the sampling floor (engine/mesh/distance.py) with fixed limits; docs/models/mesh_eyes.md says why these. A
-cloud is compared by fewer points than a surface, so its floor is higher, as the root of how much fewer: there the excess over the floor is
-counted in floors of as many points as a surface has.
+It is the chamfer distance over the sampling floor (engine/mesh/distance.py) with fixed limits; docs/models/mesh_eyes.md justifies them.
+A cloud is compared at fewer points than a surface, so its floor is higher by the root of the ratio. There the excess over the floor is
+measured in floors of a surface's number of points.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from engine.mesh.distance import COUNT
 
 GOOD, FAIR = 2.0, 5.0  # times the floor, at most
-VERDICTS = {"good": "good", "fair": "rough", "foreign": "poor"}  # in JSON, and as people read it
+VERDICTS = {"good": "good", "fair": "rough", "foreign": "poor"}  # in JSON, and as shown
 TINY = 1e-6  # the least floor; points that are all equal have none
 
 
@@ -28,7 +28,7 @@ class Fit:
 
     @property
     def word(self) -> str:
-        """The verdict as people read it."""
+        """The verdict as shown."""
         return VERDICTS[self.verdict]
 
     def row(self) -> dict[str, Any]:
@@ -41,12 +41,12 @@ def verdict_of(over_floor: float) -> str:
     return "good" if over_floor <= GOOD else "fair" if over_floor <= FAIR else "foreign"
 
 
-def fit_of(apart: Mapping[str, Any]) -> Fit | None:
+def fit_of(measures: Mapping[str, Any]) -> Fit | None:
     """The fit of a mesh by its `distance` to its input; None if it has no area."""
-    if apart["chamfer"] is None:
+    if measures["chamfer"] is None:
         return None
-    floor = max(apart["floor"], TINY)
-    over = 1 + (apart["chamfer"] / floor - 1) * (COUNT / apart["count"]) ** 0.5
+    floor = max(measures["floor"], TINY)
+    over = 1 + (measures["chamfer"] / floor - 1) * (COUNT / measures["count"]) ** 0.5
     return Fit(verdict_of(over), over, sentence(over))
 
 

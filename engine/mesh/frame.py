@@ -37,7 +37,7 @@ class MeshFrame:
 
     @property
     def shift(self) -> np.ndarray:
-        """Round numbers [3] to subtract from places in the file before float32 holds them; zeros where float32 is exact enough without."""
+        """Round numbers [3] to subtract from places in the file before float32 holds them; zeros where float32 is exact enough."""
         side = SIDE / self.scale
         if np.spacing(np.float32(np.abs(self.centre).max())) <= SINGLE * side:
             return np.zeros(3)
@@ -81,7 +81,7 @@ def centred(points: np.ndarray) -> np.ndarray:
 def choose_up(suffix: str, wanted: str = "auto") -> str:
     """The axis of the file that is up: the wanted one, or by the specification or the convention of the format.
 
-    `engine/recognition/up.py` asks the shape itself. Raises BadPrompt for an unknown axis.
+    `engine/recognition/up.py` decides by the shape. Raises BadPrompt for an unknown axis.
     """
     if wanted == "auto":
         return "z" if suffix in Z_UP else "y"
@@ -91,7 +91,7 @@ def choose_up(suffix: str, wanted: str = "auto") -> str:
 
 
 def outliers(points: np.ndarray) -> np.ndarray:
-    """Which points [N, 3] are far from all others, bool [N]."""
+    """True for points [N, 3] that are far from all others, bool [N]."""
     none = np.zeros(len(points), bool)
     if len(points) < FEWEST:
         return none

@@ -1,4 +1,4 @@
-"""What the next vertices of a mesh must be if its surface closes, or probably are if a part repeats: drafts that need no network.
+"""Drafts without a network: the vertices that close the surface of a mesh, or that repeat one of its parts.
 
 Closing. On a closed surface every edge belongs to two faces. A fan goes round its centre: its next face is (centre, r, x), where r is the
 newest vertex of the ring. If one face of an earlier fan has an edge x -> r that no face has in the other direction yet, then x is the
@@ -17,7 +17,7 @@ STEPS = 2  # that must agree
 
 
 class NextVertices:
-    """The surface that committed tokens spell, and how it goes on. A vertex is a packed cell, x << 20 | y << 10 | z.
+    """The surface that committed tokens spell, and its likely continuation. A vertex is a packed cell, x << 20 | y << 10 | z.
 
     levels : how cells are spelled, by a block and an offset (two levels)
     """
@@ -31,9 +31,9 @@ class NextVertices:
         self._centre: int | None = None
         self._ring: list[int] = []
         self._register: int | None = None  # the block of the next vertex unless another one is written
-        self._waiting: tuple[int, bool] | None = None  # a block without its offset yet, and whether it opens a fan
+        self._waiting: tuple[int, bool] | None = None  # a block without its offset yet, and True if it opens a fan
 
-    # --- what is committed ------------------------------------------------------------------------------------------
+    # --- committed tokens -------------------------------------------------------------------------------------------
 
     def add(self, tokens: Iterable[int]) -> None:
         """Appends committed tokens. Ids outside the vocabulary change nothing, as in the parser."""
@@ -69,14 +69,14 @@ class NextVertices:
         else:
             self.open_into.setdefault(b, set()).add(a)
 
-    # --- what comes next --------------------------------------------------------------------------------------------
+    # --- continuation -----------------------------------------------------------------------------------------------
 
     def continuation(self, count: int) -> list[int]:
-        """Up to `count` tokens that may follow; [] if nothing is known of the next vertex."""
+        """Up to `count` tokens that may follow; [] if the next vertex cannot be guessed."""
         tail, ring, centre = self._all[-STEPS - 1 :], self._ring[-2:], self._centre
-        register, waiting, found = self._register, self._waiting, []
+        register, waiting, tokens = self._register, self._waiting, []
         place: int | None = None
-        while len(found) < count:
+        while len(tokens) < count:
             vertex = None if waiting is not None and waiting[1] else self._closing(centre, ring)
             opens = False
             if vertex is not None:
@@ -89,11 +89,11 @@ class NextVertices:
             ids = self._spelled(vertex, opens, register, waiting)
             if ids is None:
                 break
-            found += ids
+            tokens += ids
             tail = [*tail[-STEPS:], (vertex, opens)]
             centre, ring = (vertex, []) if opens else (centre, [*ring[-1:], vertex])
             register, waiting = None if opens else self._block(vertex), None
-        return found[:count]
+        return tokens[:count]
 
     def _closing(self, centre: int | None, ring: list[int]) -> int | None:
         """The vertex that closes the edge which the newest one leaves; None if there is none or more than one."""
@@ -133,7 +133,7 @@ class NextVertices:
 
 
 def _steps(tail: list[tuple[int, bool]]) -> tuple[tuple[int, bool], ...] | None:
-    """The steps between the newest vertices, and whether each leads to the centre of a fan; None if there are too few."""
+    """The steps between the newest vertices, each with True if it leads to the centre of a fan; None if there are too few."""
     if len(tail) <= STEPS:
         return None
     return tuple((b - a, opens) for (a, _), (b, opens) in zip(tail[-STEPS - 1 : -1], tail[-STEPS:], strict=True))

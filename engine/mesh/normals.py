@@ -1,4 +1,4 @@
-"""Normals of a cloud: the given ones if they are valid, else estimated from neighbours and oriented outward."""
+"""Normals of a cloud: from the file if they are valid, else estimated from neighbours and oriented outward."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LINKS = 12  # neighbours in the graph along which orientation spreads
 DIRECTIONS = 40  # from which the cloud is viewed
 WIDE = 1.3  # width of a grid cell in a view, in distances to the last of the LINKS neighbours
 GRID = 1024  # cells along a side at most
-TRUST = 20.0  # how strongly the votes beyond a link must oppose it to break it, if its two normals agree perfectly
+TRUST = 20.0  # strength with which the votes beyond a link must oppose it to break it, if its two normals agree perfectly
 BLOCK = 16_384  # points whose neighbourhoods are in memory at once
 
 
@@ -26,14 +26,14 @@ def unit(normals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.where(good[:, None], normals / np.where(good, length, 1.0)[:, None], 0.0), good
 
 
-def complete(points: np.ndarray, given: np.ndarray | None) -> tuple[np.ndarray, str]:
-    """Unit normals [N, 3] for points [N, 3], and a note about their origin ("" = all were given).
+def complete(points: np.ndarray, from_file: np.ndarray | None) -> tuple[np.ndarray, str]:
+    """Unit normals [N, 3] for points [N, 3], and a note about their origin ("" = all are from the file).
 
     A few missing ones are copied from the nearest point that has one; if most are missing, all are estimated.
     """
-    if given is None:
+    if from_file is None:
         return estimate(points), "The normals were estimated from neighbouring points and turned outward."
-    normals, good = unit(given)
+    normals, good = unit(from_file)
     if good.all():
         return normals, ""
     if good.mean() < 0.5:
@@ -98,12 +98,12 @@ def orient(points: np.ndarray, normals: np.ndarray, near: np.ndarray) -> np.ndar
 
 
 def votes(points: np.ndarray, normals: np.ndarray, near: np.ndarray) -> np.ndarray:
-    """How strongly each normal [N, 3] points to the viewers that see its point from outside, float64 [N]; 0 for points that none sees.
+    """Strength with which each normal [N, 3] points to the viewers that see its point from outside, float64 [N]; 0 where none does.
 
     In each of many directions the frontmost point in each cell of a grid is visible. Cells hold a handful of points each: with finer cells
     the view would pass through the surface.
     """
-    found = np.zeros(len(points))
+    scores = np.zeros(len(points))
     cell = WIDE * np.median(np.linalg.norm(points - points[near[:, -1]], axis=1))
     for direction in _directions():
         side = np.cross(direction, [0.0, 1.0, 0.0] if abs(direction[1]) < 0.9 else [1.0, 0.0, 0.0])
@@ -116,8 +116,8 @@ def votes(points: np.ndarray, normals: np.ndarray, near: np.ndarray) -> np.ndarr
         nearest_last = np.argsort(points @ direction, kind="stable")
         front[places[nearest_last, 0] * width + places[nearest_last, 1]] = nearest_last  # of equal places the last one stays
         seen = front[front >= 0]
-        found[seen] += normals[seen] @ direction
-    return found
+        scores[seen] += normals[seen] @ direction
+    return scores
 
 
 def _directions() -> np.ndarray:
@@ -138,7 +138,7 @@ def _agreement(points: np.ndarray, normals: np.ndarray, i: np.ndarray, j: np.nda
 
 
 def outwardness(points: np.ndarray, normals: np.ndarray) -> float:
-    """How far normals [N, 3] point outward, from -1 (all inward) to 1."""
+    """Degree to which normals [N, 3] point outward, from -1 (all inward) to 1."""
     near = Nearest(points).query(points, min(LINKS, len(points) - 1) + 1)[1][:, 1:]
-    found = votes(points, normals, near)
-    return float(found.sum() / max(np.abs(found).sum(), 1e-300))
+    scores = votes(points, normals, near)
+    return float(scores.sum() / max(np.abs(scores).sum(), 1e-300))

@@ -17,7 +17,7 @@ from engine.sandbox import Died, TookTooLong, apart
 
 SIZE = 384  # pixels of a square picture
 PATIENCE = 120.0  # seconds for all pictures of a call; the first has to load the library
-LAST = 19  # of its priority, that drawing behind everything else gives up
+LAST = 19  # niceness of drawing in the background
 TOP, BOTTOM = "#fbfbfa", "#e3e5e8"  # of the background
 SKIN, EDGE, DOT = "#c9d3e0", "#465061", "#3d6597"
 LIGHTS = [((1.0, 3.0, 1.4), 0.9), ((-1.6, 0.8, 2.0), 0.5), ((3.0, 0.2, -0.6), 0.3)]  # positions and strengths: key, fill, rim
@@ -56,7 +56,7 @@ def draw(views: Sequence[View], size: int = SIZE) -> list[np.ndarray]:
     eye = EYE / np.linalg.norm(EYE) * RADIUS / np.sin(np.radians(ANGLE / 2))
     plotter.camera_position = [tuple(eye), (0, 0, 0), (0, 1, 0)]
     plotter.camera.view_angle = ANGLE
-    found = []
+    images = []
     for view in views:
         if view.faces is not None and len(view.faces):
             faces = np.concatenate([np.full((len(view.faces), 1), 3), view.faces], 1)
@@ -83,9 +83,9 @@ def draw(views: Sequence[View], size: int = SIZE) -> list[np.ndarray]:
                 plotter.render()
                 picture = np.asarray(plotter.screenshot(return_img=True))
             plotter.remove_actor(actor, reset_camera=False)
-        found.append(np.ascontiguousarray(picture[:, :, :3], np.uint8))
+        images.append(np.ascontiguousarray(picture[:, :, :3], np.uint8))
     plotter.close()
-    return found
+    return images
 
 
 def pictures(
@@ -93,7 +93,7 @@ def pictures(
 ) -> list[np.ndarray]:
     """Pictures as from `draw`, drawn in a separate process; raises NotSupported if nothing can be drawn.
 
-    behind : let everything else on the machine go first; wanted : once it says False, raises Unwanted
+    behind : run at the lowest priority; wanted : once it returns False, raises Unwanted
     """
     try:
         return apart(draw, list(views), size, seconds=patience, nice=LAST if behind else 0, wanted=wanted)

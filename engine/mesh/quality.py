@@ -1,4 +1,4 @@
-"""The quality of a single mesh: whether it is closed, how many pieces it has, and its flaws. distance.py compares two meshes."""
+"""The quality of a single mesh: closed or open, number of pieces, flaws. distance.py compares two meshes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def merged(vertices: np.ndarray, faces: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def is_inside_out(vertices: np.ndarray, faces: np.ndarray) -> bool:
-    """Whether a closed mesh with consistent faces has a negative volume; False for any other mesh, where it is undefined."""
+    """True if a closed mesh with consistent faces has a negative volume; False for any other mesh, where it is undefined."""
     vertices, faces = merged(vertices, faces)
     _, users, along = _edges(faces[is_simple(faces)])
     if not len(users) or not (users == 2).all() or not (along == 1).all():
@@ -72,7 +72,7 @@ def is_inside_out(vertices: np.ndarray, faces: np.ndarray) -> bool:
 
 
 def _edges(faces: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Edges [E, 2] with the smaller vertex first, how many faces use each, and in how many faces it runs from the smaller to the larger."""
+    """Edges [E, 2] with the smaller vertex first, the faces that use each, and those in which it runs from small to large."""
     directed = np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]])
     forward = directed[:, 0] < directed[:, 1]
     edges, which, users = np.unique(np.sort(directed, 1), axis=0, return_inverse=True, return_counts=True)
@@ -87,7 +87,7 @@ def _components(faces: np.ndarray, count: int) -> int:
 
 
 def _is_degenerate(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
-    """Which faces have no height over their longest side, bool [F]."""
+    """True for faces that have no height over their longest side, bool [F]."""
     corners = vertices[faces]
     longest = np.linalg.norm(corners - np.roll(corners, 1, 1), axis=2).max(1)
     return 2 * areas(vertices, faces) <= longest * (THIN * np.ptp(vertices, 0).max())

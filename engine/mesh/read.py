@@ -48,7 +48,7 @@ class Input:
               uniformly from its surface
     frame   : the transform between the file's coordinates and the model's
     surface : (vertices [V, 3] float64, faces [F, 3] int64) of a mesh in the file's coordinates, None for a cloud
-    notes   : what was cleaned, drawn or estimated, a sentence each
+    notes   : one sentence each about what was cleaned, drawn or estimated
     """
 
     name: str
@@ -82,15 +82,15 @@ def read(path: Path | str, up: str = "auto") -> Input:
     return _cloud(source, raw, suffix, up) if raw.faces is None or not len(raw.faces) else _mesh(source, raw, suffix, up)
 
 
-def sample(given: Input, count: int, seed: int = 0) -> np.ndarray:
+def sample(shape: Input, count: int, seed: int = 0) -> np.ndarray:
     """Points and unit normals [count, 6] float32 in the model's frame: uniform over the surface of a mesh; from a cloud, random points,
     without repetition if it has enough."""
     random = generator(SAMPLE, seed)
-    if given.surface is not None:
-        return _in_frame(given.frame, surface.draw(*given.surface, count, random))
-    have = len(given.points)
+    if shape.surface is not None:
+        return _in_frame(shape.frame, surface.draw(*shape.surface, count, random))
+    have = len(shape.points)
     chosen = random.permutation(have)[:count]
-    return given.points[np.concatenate([chosen, random.integers(0, have, count - len(chosen))])]
+    return shape.points[np.concatenate([chosen, random.integers(0, have, count - len(chosen))])]
 
 
 def _in_frame(frame: MeshFrame, rows: np.ndarray) -> np.ndarray:
@@ -99,7 +99,7 @@ def _in_frame(frame: MeshFrame, rows: np.ndarray) -> np.ndarray:
 
 
 def _is_usable(points: np.ndarray) -> np.ndarray:
-    """Which points [N, 3] are finite and not absurdly far away, bool [N]."""
+    """True for points [N, 3] that are finite and not absurdly far away, bool [N]."""
     return (np.abs(points) < LARGEST).all(1)  # NaN compares false
 
 
@@ -122,9 +122,9 @@ def _mesh(source: Source, raw: Raw, suffix: str, up: str) -> Input:
         raise source.damaged(f"a face refers to vertex {worst:,} of {len(vertices):,}")
     good = _is_usable(vertices)
     if not good.all():
-        kept = good[faces].all(1)
-        notes += [_dropped_note(int((~kept).sum()), "face", "with NaN or infinite corners")] if not kept.all() else []
-        faces = faces[kept]
+        usable = good[faces].all(1)
+        notes += [_dropped_note(int((~usable).sum()), "face", "with NaN or infinite corners")] if not usable.all() else []
+        faces = faces[usable]
     used, faces = np.unique(faces, return_inverse=True)
     vertices, faces = vertices[used], faces.reshape(-1, 3)
     if not len(faces) or np.ptp(vertices, 0).max() <= 0 or surface.areas(vertices, faces).sum() <= 0:
@@ -132,10 +132,10 @@ def _mesh(source: Source, raw: Raw, suffix: str, up: str) -> Input:
     if len(faces) <= TURNED and is_inside_out(vertices, faces):
         faces = faces[:, ::-1]
         notes.append("The faces pointed inward and were turned over.")
-    drawn = surface.draw(vertices, faces, DRAWN, generator(SURFACE))
+    samples = surface.draw(vertices, faces, DRAWN, generator(SURFACE))
     frame = fit(vertices, choose_up(suffix, up))
     notes += _shift_notes(frame)
-    return Input(source.name, "mesh", _in_frame(frame, drawn), frame, (vertices, np.ascontiguousarray(faces)), notes)
+    return Input(source.name, "mesh", _in_frame(frame, samples), frame, (vertices, np.ascontiguousarray(faces)), notes)
 
 
 def _cloud(source: Source, raw: Raw, suffix: str, up: str) -> Input:

@@ -1,5 +1,5 @@
-"""A repair report by trimesh: whether a mesh is closed, how many holes it has, whether its faces agree on their outside, and what of that
-trimesh can mend. It judges independently of quality.py, and the mended mesh can be written."""
+"""A repair report by trimesh: watertightness, holes and winding of a mesh, and the flaws that trimesh can mend.
+It judges independently of quality.py, and the mended mesh can be written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engine.mesh.surface import is_simple
 class Repair:
     """The report, and the mended mesh.
 
-    watertight, winding_consistent, holes : of the mesh as it is; a hole is a loop of edges that have one face
+    watertight, winding_consistent, holes : of the original mesh; a hole is a loop of edges that have one face
     closed, turned                        : holes that were closed, and faces that were turned over
     watertight_after, winding_after       : of the mended mesh
     vertices [V, 3], faces [F, 3]         : the mended mesh; equal places are one vertex, faces without height are left out
@@ -35,24 +35,24 @@ class Repair:
 
     @property
     def mends(self) -> bool:
-        """Whether the mended mesh is another one than the mesh as it is."""
+        """True if the mended mesh differs from the original."""
         return bool(self.turned or self.closed)
 
     @property
     def compared(self) -> str:
-        """The mesh as it is and the mended one, in a sentence."""
+        """The state before and after, in a sentence."""
         before = state(self.watertight, self.holes, self.winding_consistent)
         return f"Before: {before}; after: {state(self.watertight_after, self.holes - self.closed, self.winding_after)}"
 
     @property
     def text(self) -> str:
-        """What was mended, in a sentence."""
+        """The repairs, in a sentence."""
         if self.watertight and not self.turned:
             return "closed, and all faces agree on the outside: nothing to repair"
-        did = [f"turns {plural_text(self.turned, 'face')}"] if self.turned else []
-        did += [f"closes {self.closed} of {plural_text(self.holes, 'hole')}"] if self.holes else []
-        made = "it stays open" if not self.watertight_after else "then all agree" if self.watertight else "then it is watertight"
-        return f"trimesh {' and '.join(did) or 'finds nothing that it can mend'}; {made}"
+        steps = [f"turns {plural_text(self.turned, 'face')}"] if self.turned else []
+        steps += [f"closes {self.closed} of {plural_text(self.holes, 'hole')}"] if self.holes else []
+        result = "it stays open" if not self.watertight_after else "then all agree" if self.watertight else "then it is watertight"
+        return f"trimesh {' and '.join(steps) or 'finds nothing that it can mend'}; {result}"
 
 
 def plural_text(number: int, what: str) -> str:
@@ -61,7 +61,7 @@ def plural_text(number: int, what: str) -> str:
 
 
 def state(watertight: bool, holes: int, consistent: bool) -> str:
-    """What a report says of a mesh, in a few words."""
+    """The state of a mesh in a few words."""
     return f"{'watertight' if watertight else 'open'}, {plural_text(holes, 'hole')}, {'consistent' if consistent else 'mixed'} winding"
 
 
@@ -95,7 +95,7 @@ def is_flipped(before: np.ndarray, after: np.ndarray) -> np.ndarray:
 
 
 def holes(edges: np.ndarray) -> int:
-    """How many loops the open edges form. edges: [E, 2], sorted, one row for each face that uses an edge"""
+    """Number of loops that the open edges form. edges: [E, 2], sorted, one row for each face that uses an edge"""
     unique, users = np.unique(edges, axis=0, return_counts=True)
     open_edges = unique[users == 1]
     ends, corners = np.unique(open_edges, return_inverse=True)

@@ -1,10 +1,9 @@
 """Shrinkwrap: the vertices of a finished mesh move until its surface lies on the points of the input.
 
-A decoder names cells of a lattice, and of a thing that it was not taught it names some of them wrongly. What it got right, which faces
-there are and what they join, is kept; only places change. Each round is one of the iterated closest points, as in registration (Besl and
-McKay 1992), with a vector for every vertex instead of one motion for all: points of the surface are drawn to the nearest points of the
-input and the other way round, and vertices that an edge joins move alike. Weights fall with the distance, so that the mean of plain
-distances gets smaller and not that of their squares.
+A decoder places vertices in cells of a lattice, some of them wrongly for an unfamiliar shape. The topology stays; only positions change.
+Each round is one of the iterated closest points, as in registration (Besl and McKay 1992), with a vector per vertex instead of one
+motion for all: points of the surface are drawn to the nearest points of the input and vice versa, and vertices joined by an edge move
+alike. Weights fall with the distance, so that the mean of plain distances decreases, not the mean of their squares.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from engine.mesh.random_streams import WRAP, generator
 
 COUNT = 4096  # points of either side in a round
 ROUNDS = 12
-ALIKE = 0.05  # how much the vertices of an edge move alike, in shares of what draws a vertex
+ALIKE = 0.05  # weight of the smoothness along an edge, as a share of the pull on a vertex
 FEWEST = 256  # different points of an input; fewer would pull the surface into dents
 NEAR = 0.005  # of the input's longest side; nearer pairs weigh no more
-ASIDE = 0.02  # of it; a point of the mesh that is farther from the input lies over a hole, or on what was not seen, and stays
+ASIDE = 0.02  # of it; a point of the mesh that is farther from the input lies over a hole, or on an unseen part, and stays
 FAR = 0.1  # of it; a point of the input that is farther from the mesh belongs to a part that the mesh lacks
 
 
 def shrinkwrapped(vertices: np.ndarray, faces: np.ndarray, points: np.ndarray) -> np.ndarray:
     """The vertices [V, 3], float64, of the same faces [F, 3], moved to the points [N, 3 or 6] of an input in the same coordinates.
 
-    Vertices at one place stay at one place. Unit normals of the points keep the back of a thin part from its front. The mesh comes back as
-    it was if it has no area, if there are too few points, or if it would lie no nearer to them.
+    Vertices at one place stay at one place. Unit normals of the points tell the back of a thin part from its front. The mesh is returned
+    unchanged if it has no area, if there are too few points, or if it would lie no nearer to them.
     """
     start = np.asarray(vertices, np.float64)
     if not len(faces) or len(np.unique(points[:, :3], axis=0)) < FEWEST or not surface.areas(start, faces).sum() > 0:
@@ -52,7 +51,7 @@ def shrinkwrapped(vertices: np.ndarray, faces: np.ndarray, points: np.ndarray) -
 
 
 def _differences(corners: np.ndarray, count: int) -> csr_array:
-    """[E, count]: of a vector for each vertex, its differences along the edges."""
+    """Matrix [E, count] that takes a vector per vertex to its differences along the edges."""
     ends = np.unique(np.sort(np.concatenate([corners[:, [0, 1]], corners[:, [1, 2]], corners[:, [2, 0]]]), axis=1), axis=0)
     ends = ends[ends[:, 0] != ends[:, 1]]
     rows = np.repeat(np.arange(len(ends)), 2)
@@ -70,10 +69,10 @@ def _moves(
     near, back = Nearest(at).query(cloud[:, :3])
     pair, point = np.concatenate([np.arange(len(at)), back]), np.concatenate([nearest, np.arange(len(cloud))])
     wanted = cloud[point, :3] - at[pair]
-    apart = np.concatenate([far, near])
+    distances = np.concatenate([far, near])
     reach = np.repeat([ASIDE, FAR], [len(at), len(cloud)]) * size
-    draws = (apart < reach) & _are_alike(surface.crosses(places, corners)[face[pair]], cloud[point, 3:])
-    weight = np.where(draws, 1 / np.maximum(apart, NEAR * size), 0.0)
+    draws = (distances < reach) & _are_alike(surface.crosses(places, corners)[face[pair]], cloud[point, 3:])
+    weight = np.where(draws, 1 / np.maximum(distances, NEAR * size), 0.0)
     rows = np.repeat(np.arange(len(pair)), 3)
     mix = csr_array((share[pair].ravel(), (rows, corners[face[pair]].ravel())), shape=(len(pair), len(places)))
     pull = mix.T @ diags_array(weight) @ mix
@@ -83,7 +82,7 @@ def _moves(
 
 
 def _are_alike(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-    """Whether pairs of normals [N, 3] look the same way: the back of a thin part must not be drawn to its front. Where most pairs look
+    """True where pairs of normals [N, 3] face the same way: the back of a thin part must not be drawn to its front. Where most pairs face
     opposite ways, the normals of the input are inside out. True where the input has no normals."""
     if not theirs.shape[1]:
         return np.ones(len(ours), bool)

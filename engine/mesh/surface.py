@@ -17,7 +17,7 @@ def areas(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
 
 
 def is_simple(faces: np.ndarray) -> np.ndarray:
-    """Which faces [F, 3] have three different corners, bool [F]."""
+    """True for faces [F, 3] with three different corners, bool [F]."""
     return (faces[:, 0] != faces[:, 1]) & (faces[:, 1] != faces[:, 2]) & (faces[:, 2] != faces[:, 0])
 
 

@@ -69,8 +69,8 @@ def settings(path: Path | str) -> dict[str, Any] | None:
     tree = header(Source(path))[0]
     scenes = tree.get("scenes")
     extras = scenes[0].get("extras") if isinstance(scenes, list) and scenes and isinstance(scenes[0], dict) else None
-    found = extras.get(KEY) if isinstance(extras, dict) else None
-    return found if isinstance(found, dict) else None
+    metadata = extras.get(KEY) if isinstance(extras, dict) else None
+    return metadata if isinstance(metadata, dict) else None
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -1,7 +1,7 @@
-"""A small classifier of point clouds: histograms of the points that stand upright, and a perceptron over them.
+"""A small classifier of point clouds: histograms of an upright cloud, and a perceptron over them.
 
-The histograms are the density seen from the front, from the side and from above, by height and by distance from the middle axis, and where
-the normals point at each height. They need a few thousand operations a point, so the network learns within minutes on one core.
+The histograms are the density seen from the front, from the side and from above, by height and by distance from the middle axis, and the
+directions of the normals at each height. They need a few thousand operations per point, so the network learns within minutes on one core.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class CloudNetwork(nn.Module):
 
 
 def subsample(points: np.ndarray, seed: int = 0) -> Tensor:
-    """POINTS of a cloud [N, 6] as float32 [POINTS, 6], drawn at random but always the same ones; repeats points if there are fewer."""
+    """A random sample of a cloud [N, 6], float32 [POINTS, 6], the same for the same seed; points repeat if there are fewer."""
     random = np.random.default_rng(seed)
     have = len(points)
     chosen = random.permutation(have)[:POINTS] if have >= POINTS else np.arange(POINTS) % have

@@ -36,7 +36,7 @@ class DetectedObject:
     colour: str
     row: int
     column: int
-    chance: float
+    confidence: float
 
 
 @dataclass(frozen=True)
@@ -81,16 +81,16 @@ class JudgeBlock(nn.Module):
 
 
 class Logits(NamedTuple):
-    """What the network says of B pictures, in logits."""
+    """Output of the network for B pictures, in logits."""
 
     centres: Tensor  # [B, 16, 16]: an object has its centre in this cell
-    objects: Tensor  # [B, N, 16, 16]: which of N it is
-    colours: Tensor  # [B, colours, 16, 16]: and in which colour
+    objects: Tensor  # [B, N, 16, 16]: which of the N objects it is
+    colours: Tensor  # [B, colours, 16, 16]: its colour
     backgrounds: Tensor  # [B, backgrounds]
 
 
 class Judge(nn.Module):
-    """The network: it finds the centres of objects, and says which object each one is and in which colour."""
+    """Network that detects the centres of objects, and their names and colours."""
 
     def __init__(self, names: Sequence[str], width: int = 24, depth: int = 4):
         super().__init__()
@@ -121,16 +121,16 @@ class Judge(nn.Module):
     @torch.inference_mode()
     def read(self, pictures: Sequence[np.ndarray]) -> list[PictureReading]:
         """The readings of pictures uint8 [H, W, 3], all of one size; other sizes are first box-filtered to 128 pixels."""
-        said = Logits(*(logits.float().cpu() for logits in self(self._input(pictures))))
-        peaks = said.centres == F.max_pool2d(said.centres, 3, stride=1, padding=1)
-        kinds, hues = said.objects.softmax(1).max(1), said.colours.argmax(1)
-        chances = said.centres.sigmoid() * kinds.values
-        found: list[list[DetectedObject]] = [[] for _ in pictures]
+        logits = Logits(*(each.float().cpu() for each in self(self._input(pictures))))
+        peaks = logits.centres == F.max_pool2d(logits.centres, 3, stride=1, padding=1)
+        kinds, hues = logits.objects.softmax(1).max(1), logits.colours.argmax(1)
+        chances = logits.centres.sigmoid() * kinds.values
+        detected: list[list[DetectedObject]] = [[] for _ in pictures]
         for b, row, column in (peaks & (chances > 0.5)).nonzero().tolist():
             at = b, row, column
-            found[b].append(DetectedObject(self.names[kinds.indices[at]], COLOURS[hues[at]], row, column, chances[at].item()))
+            detected[b].append(DetectedObject(self.names[kinds.indices[at]], COLOURS[hues[at]], row, column, chances[at].item()))
         known = backgrounds()
-        return [PictureReading(tuple(f), known[i]) for f, i in zip(found, said.backgrounds.argmax(-1).tolist(), strict=True)]
+        return [PictureReading(tuple(f), known[i]) for f, i in zip(detected, logits.backgrounds.argmax(-1).tolist(), strict=True)]
 
 
 def at_canvas(picture: np.ndarray) -> np.ndarray:
@@ -147,31 +147,31 @@ def centre(box: tuple[str, str, int, int, int]) -> tuple[int, int]:
 
 def compare(reading: PictureReading, scene: Scene) -> SceneVerdict:
     """The verdict on a reading of a picture of this scene."""
-    seen: dict[str, list[DetectedObject]] = {}
-    for found in reading.objects:
-        seen.setdefault(found.name, []).append(found)
-    asked = {g.name: g for g in scene.groups}
-    objects = set(seen) == set(asked)
-    counts = objects and all(len(seen[name]) == g.count for name, g in asked.items())
+    detected: dict[str, list[DetectedObject]] = {}
+    for item in reading.objects:
+        detected.setdefault(item.name, []).append(item)
+    requested = {g.name: g for g in scene.groups}
+    objects = set(detected) == set(requested)
+    counts = objects and all(len(detected[name]) == g.count for name, g in requested.items())
     coloured = [g for g in scene.groups if g.colour]
-    colours = all(f.colour == g.colour for g in coloured for f in seen.get(g.name, [])) and objects if coloured else None
-    return SceneVerdict(objects, counts, _related(seen, scene), colours, reading.background == scene.background)
+    colours = all(f.colour == g.colour for g in coloured for f in detected.get(g.name, [])) and objects if coloured else None
+    return SceneVerdict(objects, counts, _related(detected, scene), colours, reading.background == scene.background)
 
 
-def _related(seen: dict[str, list[DetectedObject]], scene: Scene) -> bool | None:
-    """Whether two groups are placed as requested; None if no relation was requested."""
+def _related(detected: dict[str, list[DetectedObject]], scene: Scene) -> bool | None:
+    """True if two groups are placed as requested; None if no relation was requested."""
     if len(scene.groups) != 2 or scene.relation == "beside":
         return None
-    (y1, x1), (y2, x2) = (_middle(seen.get(g.name, []), g) for g in scene.groups)
+    (y1, x1), (y2, x2) = (_middle(detected.get(g.name, []), g) for g in scene.groups)
     above = y1 < y2  # only centres are read: an object on or behind another has the upper centre
     return {"above": above, "on": above, "behind": above, "below": y1 > y2, "left of": x1 < x2, "right of": x1 > x2}[scene.relation]
 
 
-def _middle(found: list[DetectedObject], group: ObjectGroup) -> tuple[float, float]:
+def _middle(items: list[DetectedObject], group: ObjectGroup) -> tuple[float, float]:
     """The mean position of a group's objects; nan if none was detected, so that every comparison fails."""
-    if not found:
+    if not items:
         return float("nan"), float("nan")
-    return sum(f.row for f in found) / len(found), sum(f.column for f in found) / len(found)
+    return sum(f.row for f in items) / len(items), sum(f.column for f in items) / len(items)
 
 
 def load(folder: Path = FOLDER) -> Judge:

@@ -1,4 +1,4 @@
-"""Which way is up: a network that was trained on shapes in six orientations (`research/train/upright.py`).
+"""The axis that is up: a network trained on shapes in six orientations (`research/train/upright.py`).
 
 `stand_up` turns an input that was read with `up="auto"`: it weighs the network's answer with the convention of the file's format and with
 the ground. One network scores how upright a cloud looks in the 24 rotations of a cube, so that a turned cloud gets the same answer, turned.
@@ -23,35 +23,35 @@ from engine.recognition.network import CloudNetwork, subsample
 
 FOLDER = MODELS / "upright"
 AXES = tuple(UP)  # the answers of the network, in their order
-# Chosen on asset packs with +Y up and on held-out shapes, each in six orientations: the network is too sure of things that it never saw.
+# Chosen on asset packs with +Y up and on held-out shapes, each in six orientations: the network is overconfident on unfamiliar shapes.
 CALM = 2.0  # the network's logarithms are divided by it
-# How much more likely the axis of a format is than another: by specification, or because nearly all programs write it so.
+# Odds of the axis of a format against another: by specification, or because nearly all programs write it so.
 SPECIFIED = {".glb": 40.0, ".gltf": 40.0, ".obj": 40.0}
 USUAL = 3.0  # the same for formats without a convention
-STANDS = 20.0  # how much more likely the only axis is along which the shape begins at 0
-GROUND = 0.02  # of the longest side: so near 0 it stands on the ground
+STANDS = 20.0  # odds of the only axis along which the shape begins at 0
+GROUND = 0.02  # of the longest side: within this distance of 0 a shape stands on the ground
 
 
 def rotation(axis: str) -> np.ndarray:
-    """[3, 3], takes the axis to +Y."""
+    """Rotation matrix [3, 3] that takes the axis to +Y."""
     return np.array(UP[axis], np.float64)
 
 
 def orientations(clouds: Tensor, quarters: range | Sequence[int] = range(4)) -> Tensor:
-    """Clouds [B, N, 6], each stood on each of AXES and then turned about the vertical: [B, 6, quarters, N, 6]."""
+    """Clouds [B, N, 6], with each of AXES up and then turned about the vertical: [B, 6, quarters, N, 6]."""
     stands = np.stack([[around(90.0 * quarter) @ rotation(axis) for quarter in quarters] for axis in AXES])
     turns = torch.from_numpy(stands).to(clouds.dtype)
     return torch.cat([torch.einsum("bnj,aqij->baqni", part, turns) for part in (clouds[..., :3], clouds[..., 3:])], -1)
 
 
 def scores(network: CloudNetwork, clouds: Tensor, quarters: range | Sequence[int] = range(4)) -> Tensor:
-    """How upright clouds [B, N, 6] look on each of AXES, [B, 6]: logits."""
+    """Logits [B, 6] that each of AXES is up, for clouds [B, N, 6]."""
     standing = orientations(clouds, quarters)
     return network(standing.flatten(0, 2)).view(standing.shape[:3]).mean(2)
 
 
 class Upright:
-    """The network, ready to be asked."""
+    """The network in inference mode."""
 
     def __init__(self, network: CloudNetwork):
         self.network = network.eval()
@@ -62,14 +62,14 @@ class Upright:
         return scores(self.network, subsample(centred(points))[None])[0].softmax(-1).double().numpy()
 
 
-def with_priors(chances: np.ndarray, given: Input, rows: np.ndarray) -> np.ndarray:
-    """The chances [6] with what a file tells besides its shape: the convention of its format, and where it stands.
+def with_priors(chances: np.ndarray, shape: Input, rows: np.ndarray) -> np.ndarray:
+    """The probabilities [6] weighed with the convention of the file's format and the position of the ground.
 
     rows : points [N, 3 or 6] in the axes of the file, in the units of the model's frame, centred
     """
-    usual = SPECIFIED.get(Path(given.name).suffix.lower(), USUAL)
-    prior = np.where(np.array(AXES) == given.frame.up, usual, 1.0)
-    middle = given.frame.centre * given.frame.scale
+    usual = SPECIFIED.get(Path(shape.name).suffix.lower(), USUAL)
+    prior = np.where(np.array(AXES) == shape.frame.up, usual, 1.0)
+    middle = shape.frame.centre * shape.frame.scale
     ends = [((rows[:, :3] + middle) @ rotation(axis)[1]).min() for axis in AXES]
     stands = np.abs(ends) < GROUND * SIDE
     if stands.sum() == 1:
@@ -78,22 +78,22 @@ def with_priors(chances: np.ndarray, given: Input, rows: np.ndarray) -> np.ndarr
     return calm / calm.sum()
 
 
-def stand_up(given: Input, judge: Upright | None = None) -> Input:
-    """The input with the axis up that is most likely, and a note that names it. given : read with up = "auto"."""
-    back = given.frame.rotation
-    rows = np.concatenate([given.points[:, :3] @ back, given.points[:, 3:] @ back], 1)  # in the axes of the file
-    chances = with_priors((judge or shipped()).chances(rows), given, rows)
+def stand_up(shape: Input, judge: Upright | None = None) -> Input:
+    """The input turned so that the most likely axis is up, with a note that names it. shape : read with up = "auto" """
+    back = shape.frame.rotation
+    rows = np.concatenate([shape.points[:, :3] @ back, shape.points[:, 3:] @ back], 1)  # in the axes of the file
+    chances = with_priors((judge or shipped()).chances(rows), shape, rows)
     axis = AXES[int(chances.argmax())]
     turn = (rotation(axis) @ back.T).T
-    points = np.concatenate([given.points[:, :3] @ turn, given.points[:, 3:] @ turn], 1).astype(np.float32)
+    points = np.concatenate([shape.points[:, :3] @ turn, shape.points[:, 3:] @ turn], 1).astype(np.float32)
     note = f"The {axis} axis was taken as up (probability {chances.max():.0%}); choose another if not."
-    return replace(given, frame=replace(given.frame, up=axis), points=points, notes=[*given.notes, note])
+    return replace(shape, frame=replace(shape.frame, up=axis), points=points, notes=[*shape.notes, note])
 
 
 def read_standing(path: Path | str, up: str = "auto") -> Input:
-    """Reads a file as `engine.mesh.read.read` does; auto asks the network which axis is up."""
-    given = read(path, up)
-    return stand_up(given) if up == "auto" else given
+    """Read a file as `engine.mesh.read.read` does; for auto the network chooses the axis that is up."""
+    shape = read(path, up)
+    return stand_up(shape) if up == "auto" else shape
 
 
 def load(folder: Path = FOLDER) -> Upright:

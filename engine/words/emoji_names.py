@@ -1,4 +1,4 @@
-"""Replaces emoji in a text by words: "🐶🐱" -> "dog cat", "🐶🐶" -> "two dogs"."""
+"""Replace the emoji of a text by words: "🐶🐱" -> "dog cat", "🐶🐶" -> "two dogs"."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def bare(emoji: str) -> str:
 @cache
 def _names() -> dict[str, str]:
     """Maps bare emoji to names."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for name, emoji in OTHERS.items():
-        found |= {bare(match): name for match in EMOJI.findall(emoji)}
-    return found | {bare(said.split(" ")[0]): name for name, said in OBJECTS.items()}
+        names |= {bare(match): name for match in EMOJI.findall(emoji)}
+    return names | {bare(text.split(" ")[0]): name for name, text in OBJECTS.items()}
 
 
 def name_of(emoji: str) -> str:
-    """The name of one emoji, or the emoji itself if it has none. Of joined emoji, people in a family are named one by one; of others only
-    the first is named."""
+    """The name of one emoji, or the emoji itself if it has none. The people of a joined
+    family are each named; of other joined emoji only the first is."""
     whole = bare(emoji)
     if re.fullmatch("[0-9#*]", whole) or whole in _names():
         return _names().get(whole, whole)
@@ -55,13 +55,13 @@ def name_of(emoji: str) -> str:
 def spell(text: str) -> str:
     """A text with its emoji as words between spaces; repeats of one emoji are counted."""
 
-    def said(match: re.Match[str]) -> str:
-        found = []
+    def in_words(match: re.Match[str]) -> str:
+        words = []
         for name, same in groupby(name_of(one) for one in EMOJI.findall(match.group())):
             count = len(list(same))
             known = name.isascii() and not name.isdigit() and " " not in name
             counted = known and 1 < count < len(NUMBERS)
-            found += [f"{NUMBERS[count]} {plural(name)}"] if counted else [name] * count
-        return f" {' '.join(found)} "
+            words += [f"{NUMBERS[count]} {plural(name)}"] if counted else [name] * count
+        return f" {' '.join(words)} "
 
-    return re.sub(f"(?:{EMOJI.pattern})+", said, text)
+    return re.sub(f"(?:{EMOJI.pattern})+", in_words, text)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 _TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 KINDS: dict[str, dict[str, str]] = _TABLES["kinds"]
-OBJECTS: dict[str, str] = {name: said for kind in KINDS.values() for name, said in kind.items()}
+OBJECTS: dict[str, str] = {name: text for kind in KINDS.values() for name, text in kind.items()}
 TAUGHT: tuple[str, ...] = tuple(_TABLES["taught"])
 COMMON: tuple[str, ...] = (*TAUGHT, *_TABLES["common"])
 IRREGULAR: dict[str, str] = _TABLES["irregular"]

@@ -1,9 +1,9 @@
-"""What a caption names, as the decoder reads it: the look of each named object, at the size that it will have.
+"""Looks that a decoder reads before it draws: a picture of each object that the caption names, at its final size.
 
-A decoder that reads the tokens of a dragon before it draws a dragon copies them; one that only reads the word has to know every object by
-heart. So a new object needs a new look and no new training. Two thirds of an object's tokens hold a piece of its rim, which is another
-token before another background. So a look is read before the background that the caption says, and before white and black, which together
-tell what shows through.
+A decoder that reads the tokens of a dragon before it draws one copies them; a decoder that reads only the word must have learned every
+object. So a new object needs a new look and no training. Two thirds of an object's tokens contain part of its outline and depend on the
+background. So a look is read in front of the caption's background, and in front of white and of black, which together reveal its
+transparency.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Look:
 
 
 def look_of(group: ObjectGroup, alone: bool) -> Look:
-    """The look of a group; alone: the caption names one object and nothing else. Then it is large unless the caption says otherwise."""
+    """The look of a group. A single object that is `alone` in its caption is large unless the caption gives its size."""
     own = COLOURED.get(group.name)
     colour = group.colour if own and group.colour != own else ""
     size = group.size or ("large" if alone else "")
@@ -78,16 +78,16 @@ def looks_of_words(words: Sequence[str]) -> tuple[Look, ...]:
 
 
 def anonymous(words: Sequence[str], known: Container[str] = ()) -> list[str]:
-    """The words with THING, or its plural, for each object that has a word which is not known."""
-    found = []
+    """The words, with THING or its plural for each object whose name has an unknown word."""
+    out = []
     for part, name in _parts(words):
         is_strange = name and any(word not in known for word in part)
-        found += [THING if " ".join(part) in names_of(name) else plural(THING)] if is_strange else part
-    return found
+        out += [THING if " ".join(part) in names_of(name) else plural(THING)] if is_strange else part
+    return out
 
 
 def _parts(words: Sequence[str]) -> Iterator[tuple[list[str], str]]:
-    """The words in order, those of an object's name, or of a phrase that only seems to name one, together; with the object, or ""."""
+    """Split the words into names of objects, phrases that only seem to name one, and single words; each with its object, or ""."""
     i = 0
     while i < len(words):
         place = next((place for place in MISLEADING if list(words[i : i + len(place)]) == place), [])
@@ -97,18 +97,18 @@ def _parts(words: Sequence[str]) -> Iterator[tuple[list[str], str]]:
         i += count
 
 
-NAMES = {form: name for name in reversed(OBJECTS) for said in names_of(name) for form in (plural(said), said)}
-MISLEADING = [words for said in PLACES.values() for words in map(words_of, said) if NAMES.keys() & set(words)]  # "under the stars"
+NAMES = {form: name for name in reversed(OBJECTS) for term in names_of(name) for form in (plural(term), term)}
+MISLEADING = [words for phrases in PLACES.values() for words in map(words_of, phrases) if NAMES.keys() & set(words)]  # "under the stars"
 
 
 def place_of(words: Sequence[str]) -> str:
-    """The background that a caption says, "" if it says none."""
-    said = [name for phrase, name in PHRASES.items() if _holds(words, phrase)]
-    return said[0] if said else ""
+    """The background that a caption names, "" if none."""
+    places = [name for phrase, name in PHRASES.items() if _holds(words, phrase)]
+    return places[0] if places else ""
 
 
 def random_background(seed: int) -> list[str]:
-    """The words for a background, drawn as the scenes of lessons draw it."""
+    """The words for a random background, with the probabilities of the training scenes."""
     r = random.Random(seed)
     name = r.choice(list(PLAIN)) if r.random() < PLAIN_SHARE else r.choice(list(PLACES))
     return words_of(PLACES[name][0] if name in PLACES else f"on a {name} background")
@@ -119,12 +119,12 @@ def _holds(words: Sequence[str], phrase: tuple[str, ...]) -> bool:
 
 
 def _phrases() -> dict[tuple[str, ...], str]:
-    """The words of each phrase for a background, with its name, the longest first: one may hold another."""
-    found = {tuple(words_of(phrase)): name for name, phrases in PLACES.items() for phrase in phrases}
+    """Map the words of each phrase for a background to its name, longest first, because one may contain another."""
+    names = {tuple(words_of(phrase)): name for name, phrases in PLACES.items() for phrase in phrases}
     for name in PLAIN:
         for colour in COLOUR_SYNONYMS.get(name, [name]):
-            found |= {(colour, "background"): name, ("on", colour): name}
-    return dict(sorted(found.items(), key=lambda pair: -len(pair[0])))
+            names |= {(colour, "background"): name, ("on", colour): name}
+    return dict(sorted(names.items(), key=lambda pair: -len(pair[0])))
 
 
 PHRASES = _phrases()
@@ -132,14 +132,14 @@ PHRASES = _phrases()
 
 @lru_cache(maxsize=len(PLAIN) + len(PLACES))
 def _behind(place: str) -> Image.Image:
-    """A background as an object in the middle of a picture sees it, MASTER pixels a side."""
+    """A background as a square RGBA picture of MASTER pixels per side."""
     return Image.fromarray(background(place, 0)).convert("RGBA")
 
 
 def look_pixels(picture: Image.Image, side: int, along: int, place: str) -> np.ndarray:
-    """A look before a background, as in a picture with `along` tokens along its side, uint8 [8n, 8n, 3].
+    """Pixels of a look in front of a background, as in a picture with `along` tokens along its side, uint8 [8n, 8n, 3].
 
-    picture : RGBA, TILE pixels a side; side : of the object, in pixels on the canvas
+    picture : RGBA, TILE pixels per side; side : of the object, in pixels on the canvas
     """
     large, pixels = side * (MASTER // CANVAS), along * 8
     corner = (MASTER - large) // 2 // 32 * 32  # on the lattice

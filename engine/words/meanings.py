@@ -1,4 +1,4 @@
-"""The meanings of words for pictogram, from meanings.toml: words that are read as others, and the nearest things of every noun."""
+"""The meanings of words for pictogram, from meanings.toml: synonyms, and the nearest objects to every noun."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a model with a limited vocabulary reads a prompt: the words it reads, the objects they name, and substitutes for the others."""
+"""Reading of a prompt with a limited vocabulary: the known words, the objects that they name, and suggestions for the unknown words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POSSESSIVE = re.compile(r"['’]s\b")
 MOST = 3  # nearest things to suggest
 LOOSE = 6  # words of at least this many letters may have two mistakes, shorter ones one
 SHORTEST = 3  # words of at least this many letters may have a mistake
-# kinds whose things are alike
+# kinds whose members resemble each other
 WITH_FALLBACK = ("animals", "food", "vehicles", "plants", "buildings", "people", "clothes", "music", "sport")
 
 
@@ -24,8 +24,8 @@ WITH_FALLBACK = ("animals", "food", "vehicles", "plants", "buildings", "people",
 class PromptReading:
     """A prompt as a model reads it.
 
-    words   : the known ones in order, including those that stand for others
-    unknown : the others, each with up to three known things that are nearest to it
+    words   : the known words in order, synonyms replaced
+    unknown : the unknown words, each with up to three known objects to suggest
     objects : the objects of the world that are named and known, without repetition
     """
 
@@ -35,18 +35,18 @@ class PromptReading:
 
 
 def split(text: str) -> list[str]:
-    """Lower-case words without punctuation; emoji are replaced by their names, or kept as words if they have none."""
+    """Lower-case words without punctuation; emoji are replaced by their names, or remain if they have none."""
     return WORD.findall(POSSESSIVE.sub("", spell(text.lower())))
 
 
 def read(text: str, known: Container[str]) -> PromptReading:
-    """Reads a text with a model's vocabulary."""
-    said = split(text)
+    """Read a text with a model's vocabulary."""
+    tokens = split(text)
     words: list[str] = []
     unknown: dict[str, list[str]] = {}
     i = 0
-    while i < len(said):
-        both = " ".join(said[i : i + 2])
+    while i < len(tokens):
+        both = " ".join(tokens[i : i + 2])
         together = _read_as(both, known) if both in _phrases() and not _is_known_object(both, known) else []
         if together:
             words += together
@@ -55,10 +55,10 @@ def read(text: str, known: Container[str]) -> PromptReading:
             unknown[both] = nearest(both, known)
             i += 2
         else:
-            found = [said[i]] if said[i] in known else _read_as(said[i], known)
-            words += found
-            if not found:
-                unknown[said[i]] = nearest(said[i], known)
+            readings = [tokens[i]] if tokens[i] in known else _read_as(tokens[i], known)
+            words += readings
+            if not readings:
+                unknown[tokens[i]] = nearest(tokens[i], known)
             i += 1
     return PromptReading(tuple(words), unknown, _objects(words))
 
@@ -66,9 +66,9 @@ def read(text: str, known: Container[str]) -> PromptReading:
 def nearest(word: str, known: Container[str]) -> list[str]:
     """Up to three known things that are nearest to an unknown word: the correct spelling, else the nearest in meaning; none for a word that
     is not one of our nouns."""
-    found = _by_meaning(word, known)
-    if found is not None:
-        return found
+    near = _by_meaning(word, known)
+    if near is not None:
+        return near
     if word in OTHER:
         return []
     slips = [(_mistakes(word, other), other) for other in _spellings().get(word[0], ())] if _allowed(word) else []
@@ -95,7 +95,7 @@ def _phrases() -> dict[str, str]:
 
 @cache
 def _deceptive() -> frozenset[str]:
-    """Pairs of words whose last word alone would be a different thing, and their plurals."""
+    """Pairs of words whose last word alone means something else, and their plurals."""
     return frozenset(form for phrase in DECEPTIVE for form in (phrase, plural(phrase)))
 
 
@@ -114,34 +114,34 @@ def _read_as(word: str, known: Container[str]) -> list[str]:
 
 def _singulars(word: str) -> tuple[str, ...]:
     """The word, then its possible singulars."""
-    found = [word, *(single for single, many in IRREGULAR.items() if many == word)]
+    forms = [word, *(single for single, many in IRREGULAR.items() if many == word)]
     for ending, instead in (("men", "man"), ("ies", "y"), ("ves", "f"), ("ves", "fe"), ("es", ""), ("s", "")):
         if word.endswith(ending) and len(word) > len(ending) + 1:
-            found.append(word[: -len(ending)] + instead)
-    return tuple(dict.fromkeys(found))
+            forms.append(word[: -len(ending)] + instead)
+    return tuple(dict.fromkeys(forms))
 
 
 @cache
 def _groups() -> dict[str, tuple[tuple[str, tuple[str, ...]], ...]]:
     """Maps every noun to its groups, each as its kind and the best things of the group."""
-    found: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {}
+    groups: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {}
     for kind, lines in NEAR.items():
         for line in lines:
             best, _, rest = line.partition("|")
             things = _things(best.split())
             for noun in (*things, *rest.split()):
-                found[noun] = (*found.get(noun, ()), (kind, things))
-    return found
+                groups[noun] = (*groups.get(noun, ()), (kind, things))
+    return groups
 
 
 def _things(words: list[str]) -> tuple[str, ...]:
     """Names in order; some have two words."""
-    found, i = [], 0
+    names, i = [], 0
     while i < len(words):
         two = " ".join(words[i : i + 2])
-        found.append(two if two in OBJECTS else words[i])
+        names.append(two if two in OBJECTS else words[i])
         i += 2 if two in OBJECTS else 1
-    return tuple(found)
+    return tuple(names)
 
 
 def _by_meaning(word: str, known: Container[str]) -> list[str] | None:
@@ -151,10 +151,10 @@ def _by_meaning(word: str, known: Container[str]) -> list[str] | None:
         if noun in _groups() or noun in OBJECTS:
             groups = sorted(_groups().get(noun, ()), key=lambda group: group[1].index(noun) if noun in group[1] else 0)
             near = [noun] * (noun != single) + [thing for _, things in groups for thing in things if thing != noun]
-            found = [thing for thing in dict.fromkeys(near) if _sayable(thing, known)]
+            sayable = [thing for thing in dict.fromkeys(near) if _sayable(thing, known)]
             kinds = [kind for kind, _ in groups] or [kind for kind, names in KINDS.items() if noun in names]
             others = [name for kind in kinds if kind in WITH_FALLBACK for name in KINDS[kind] if _sayable(name, known)]
-            return (found or others)[:MOST]
+            return (sayable or others)[:MOST]
     return None
 
 
@@ -168,11 +168,11 @@ def _sayable(name: str, known: Container[str]) -> bool:
 @cache
 def _forms() -> dict[str, str]:
     """Maps every name, synonym and plural to its object."""
-    found: dict[str, str] = {}
+    forms: dict[str, str] = {}
     for name in OBJECTS:
-        for said in names_of(name):
-            found |= {form: name for form in (plural(said), said) if form not in found}
-    return found
+        for term in names_of(name):
+            forms |= {form: name for form in (plural(term), term) if form not in forms}
+    return forms
 
 
 def _is_known_object(name: str, known: Container[str]) -> bool:
@@ -181,13 +181,13 @@ def _is_known_object(name: str, known: Container[str]) -> bool:
 
 def _objects(words: list[str]) -> tuple[str, ...]:
     """The objects that known words name; two words that are one object count once."""
-    found, i = [], 0
+    names, i = [], 0
     while i < len(words):
         two = " ".join(words[i : i + 2])
         name = _forms().get(two) if i + 1 < len(words) else None
         i += 2 if name else 1
-        found.append(name or _forms().get(words[i - 1], ""))
-    return tuple(dict.fromkeys(name for name in found if name))
+        names.append(name or _forms().get(words[i - 1], ""))
+    return tuple(dict.fromkeys(name for name in names if name))
 
 
 # --- spelling ---------------------------------------------------------------------------------------------------------
@@ -202,12 +202,12 @@ def _spellings() -> dict[str, tuple[str, ...]]:
 
 
 def _allowed(word: str) -> int:
-    """How many mistakes a word of this length may have."""
+    """Number of spelling mistakes that a word of this length may have."""
     return 0 if len(word) < SHORTEST or not word.isalpha() else 1 if len(word) < LOOSE else 2
 
 
 def _mistakes(a: str, b: str) -> int:
-    """The number of letters added, left out, changed or swapped with the next one between two words; 3 means 3 or more."""
+    """Edit distance of two words: letters added, omitted, changed or swapped with the next; 3 means 3 or more."""
     if abs(len(a) - len(b)) > 2:
         return 3
     before: list[int] = []

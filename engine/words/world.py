@@ -1,7 +1,6 @@
-"""The world of pictogram: its colours, places, sizes and relations with their words, and what a scene of it is.
+"""The world of pictogram: its colours, places, sizes and relations with their words, and its scenes.
 
-Places lie on a canvas of 128 pixels. How scenes and captions are made from seeds, which only training needs, is in
-research/worlds/emoji_scenes.py.
+Positions are in pixels of a canvas of 128. Only training makes scenes and captions from seeds: research/worlds/emoji_scenes.py.
 """
 
 from __future__ import annotations
@@ -56,7 +55,11 @@ PLAIN_SHARE = 0.45  # of scenes
 ANY = "any colour"  # a plain background with a random colour from the texture seed; never in a caption, for training only
 
 COUNTS = ("", "one", "two", "three", "four", "five")
-EVEN_SIDES = {"small": 32, "": 48, "large": 64}  # of lessons that are even: a small object is as large as a large one of half the picture
+EVEN_SIDES = {
+    "small": 32,
+    "": 48,
+    "large": 64,
+}  # of curricula with even sizes: a small object is as large as a large one in half the picture
 SIZE_WORDS = {"small": ["small", "little", "tiny"], "large": ["large", "big", "huge"], "": [""]}
 RELATIONS = {
     "above": ["above", "over"],
@@ -115,8 +118,8 @@ def backgrounds() -> list[str]:
 
 def words_of(text: str) -> list[str]:
     """The words of a caption or a prompt, lower case, without punctuation."""
-    kept = "".join(c if c.isalnum() else " " for c in text.lower())
-    return kept.split()
+    letters = "".join(c if c.isalnum() else " " for c in text.lower())
+    return letters.split()
 
 
 def font_path() -> Path:

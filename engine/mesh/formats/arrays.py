@@ -51,7 +51,7 @@ class Head:
 
 
 def read_npy(source: Source) -> Raw:
-    """The points of a .npy file. The file stays on the disk; only the rows to keep are read."""
+    """The points of a .npy file. The file stays on the disk; only the sampled rows are read."""
     with source.open() as file:
         head = _head(source, file, source.size)
     count = _table(source, head)
@@ -86,18 +86,18 @@ def _check_directory(source: Source, file: BinaryIO) -> None:
 def _archive(source: Source, archive: zipfile.ZipFile) -> Raw:
     names = {info.filename.removesuffix(".npy"): info for info in archive.infolist() if info.filename.endswith(".npy")}
     small = {name.lower(): info for name, info in names.items()}
-    found = next((small[name] for name in POINTS if name in small), None)
-    if found is None and len(names) == 1:
-        found = next(iter(names.values()))
-    if found is None:
+    points = next((small[name] for name in POINTS if name in small), None)
+    if points is None and len(names) == 1:
+        points = next(iter(names.values()))
+    if points is None:
         raise BadFile(f"{source.name} holds no array named points; it has: {plain(', '.join(sorted(names)) or 'none')}.")
     normals = next((small[name] for name in NORMALS if name in small), None)
     faces = next((small[name] for name in FACES if name in small), None)
-    for info in filter(None, (found, normals, faces)):
+    for info in filter(None, (points, normals, faces)):
         source.check_size(info.file_size, FILE_BYTES, "arrays, once unpacked,")
     if faces is not None:
-        return _mesh(source, archive, found, faces)
-    reservoir = Reservoir(_stream(source, archive, found, normals))
+        return _mesh(source, archive, points, faces)
+    reservoir = Reservoir(_stream(source, archive, points, normals))
     rows = reservoir.rows(6)
     if normals is None:
         return cloud(rows, reservoir.seen)
@@ -123,9 +123,9 @@ def _stream(source: Source, archive: zipfile.ZipFile, points: zipfile.ZipInfo, n
     if normals is None:
         yield from (block.astype(np.float64) for block in rows)
         return
-    beside = _rows(source, archive, normals, (3,))
+    normal_rows = _rows(source, archive, normals, (3,))
     for block in rows:
-        other = next(beside, block[:0])
+        other = next(normal_rows, block[:0])
         if len(other) != len(block):
             raise BadFile(f"{source.name} has another number of normals than of points; leave the normals out or save both again.")
         yield np.concatenate([block, other], 1, dtype=np.float64)

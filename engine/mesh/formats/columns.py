@@ -22,7 +22,7 @@ SURVEY = {
     "easting": 0, "east": 0, "e": 0, "rechtswert": 0, "northing": 1, "north": 1, "n": 1, "hochwert": 1, "elevation": 2, "elev": 2,
     "height": 2, "h": 2, "altitude": 2, "alt": 2, "up": 2, "u": 2, "höhe": 2, "hoehe": 2,
 }  # fmt: skip
-DIRECTIONS = {  # vectors that are no places
+DIRECTIONS = {  # vectors that are not positions
     "v", "vel", "velocity", "a", "acc", "accel", "acceleration", "rot", "rotation", "r", "q", "quat", "quaternion", "scale", "size", "s",
     "w", "omega", "angular", "gyro", "mag", "f", "force", "t", "tangent", "std", "sigma", "var", "cov", "err", "error", "d", "dir",
     "direction",
@@ -71,10 +71,10 @@ def cloud_by_name(columns: Mapping[str, np.ndarray], normals: tuple[str, str, st
 
 
 def by_name(names: Sequence[str]) -> Columns | None:
-    """Columns that are named x, y and z, in any order, with units, prefixes or suffixes; None if the names do not tell."""
+    """Columns that are named x, y and z, in any order, with units, prefixes or suffixes; None if the names do not identify them."""
     if numbered := are_numbered(names):
         return Columns(numbered)
-    groups: dict[str, dict[int, int]] = {}  # by what stands beside the axis: the first column of each axis
+    groups: dict[str, dict[int, int]] = {}  # by the rest of the name: the first column of each axis
     for at, name in enumerate(names):
         if (meaning := _axis(name)) is not None:
             groups.setdefault(meaning[0], {}).setdefault(meaning[1], at)
@@ -101,7 +101,7 @@ def are_numbered(names: Sequence[str]) -> tuple[int, int, int] | None:
 
 
 def are_known(names: Sequence[str]) -> bool:
-    """True if some of the names are those of other columns than x, y and z."""
+    """True if some names are usual for an axis or for another column."""
     return any(_axis(name) is not None or set(_tokens(name)) & KNOWN for name in names)
 
 

@@ -1,4 +1,4 @@
-"""Separator and decimal mark of a table in text. What separates the values decides; a comma that could be either is left undecided."""
+"""Separator and decimal mark of a table in text. The separator of the values decides; a comma that could be either is left undecided."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _with_commas(bodies: Sequence[str], ends: tuple[tuple[str, str], ...], quote
         return Dialect(None, (*((f",{blank}", " ") for blank in " \t\r\n"), (",", "."), *ends), quoted)
     if not any(_are_numbers(cell.split()) for body in bodies for cell in body.split(",")):
         return _commas(bodies, quoted)
-    if not touching:  # every comma has a blank beside it
+    if not touching:  # every comma is next to a blank
         return Dialect(None, ((",", " "), *ends), quoted)
     if any(sum("." in piece for piece in word.split(",") if PLAIN.fullmatch(piece)) > 1 for word in touching):
         return Dialect(None, ((",", " "), *ends), quoted)

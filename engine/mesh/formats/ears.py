@@ -15,12 +15,12 @@ import numpy as np
 from engine.errors import BadFile
 from engine.mesh.formats.source import Source
 
-EXACT = 1_000  # corners of a polygon; above, what is nearly right is left as it is
+EXACT = 1_000  # corners of a polygon; above, nearly correct triangles stay
 WORK = 2e8  # operations on corners: half a minute
 STEP = 20_000  # operations on corners that take as long as one call for a few
 CHUNK = 2**17  # corners at a time
 NOTHING = 1e-12  # share of the polygon's box below which a triangle has no area
-SPIKE, FLAT, BLOCKED, OUTSIDE = 2.0, -1.0, -2.0, -4.0  # ranks of corners that are no ears; those of ears are in 0 .. 1
+SPIKE, FLAT, BLOCKED, OUTSIDE = 2.0, -1.0, -2.0, -4.0  # ranks of corners that are not ears; ears have 0 .. 1
 
 
 def clip(source: Source, xyz: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -96,7 +96,7 @@ class Ring:
     """
 
     def __init__(self, xy: np.ndarray, sizes: np.ndarray):
-        """xy : [P, n, 2] corners, counter-clockwise; sizes : [P] how many of them count"""
+        """xy : [P, n, 2] corners, counter-clockwise; sizes : [P] number of corners that count"""
         count, most = xy.shape[:2]
         places, rows = np.arange(most), np.arange(count)
         self.xy, self.left = xy, places < sizes[:, None]

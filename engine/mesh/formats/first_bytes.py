@@ -1,4 +1,4 @@
-"""A look at the first bytes of a file before its reader runs: what is no mesh and no cloud, or another format than its name says, is named.
+"""Recognition of a file by its first bytes, before its reader runs: refuses other content, and formats that differ from the suffix.
 
 A reader would refuse such a file too, but with a sentence about its own format, which helps nobody who uploaded a web page.
 """
@@ -18,7 +18,7 @@ PACKED = {
     b"Rar!\x1a\x07": "rar", b"\x04\x22\x4d\x18": "lz4", b"\x1f\x9d": "compress",
 }  # fmt: skip
 ZIP = (b"PK\3\4", b"PK\5\6", b"PK\7\x08")
-OTHER = {  # what is not read at all, by its first bytes
+OTHER = {  # unsupported content, by its first bytes
     b"%PDF": "a PDF document", b"{\\rtf": "an RTF document",
     b"\x89PNG\r\n\x1a\n": "a PNG picture", b"\xff\xd8\xff": "a JPEG picture", b"GIF8": "a GIF picture",
     b"II*\0": "a TIFF picture", b"MM\0*": "a TIFF picture", b"v/1\x01": "an EXR picture", b"#?RADIANCE": "an HDR picture",
@@ -42,7 +42,7 @@ OBJ_WORDS = ("v", "vn", "vt", "f", "o", "g", "usemtl", "mtllib")
 
 
 def look(source: Source, suffix: str) -> None:
-    """Raises BadFile if a file's first bytes are not what its suffix says, as far as they can be recognised."""
+    """Raises BadFile if a file's first bytes are recognised as an unsupported format, or as another one than its suffix."""
     head = source.head()
     if suffix == ".stl" and source.size == 84 + 50 * int.from_bytes(head[80:84], "little"):
         return  # a binary STL may have anything in its title
@@ -55,7 +55,7 @@ def look(source: Source, suffix: str) -> None:
 
 
 def _foreign(head: bytes, text: str, suffix: str) -> str:
-    """A sentence about content that is read under no name; "" for any other."""
+    """A sentence about unsupported content; "" for any other."""
     start = text.lstrip()
     low = start[:2_000].lower()
     if re.match(r"version https?://(git-lfs\.github\.com|hawser\.github\.com)/spec", low):

@@ -19,7 +19,7 @@ COMPRESSED = ("KHR_draco_mesh_compression", "EXT_meshopt_compression", "KHR_mesh
 
 
 class Buffers:
-    """The numbers of a scene by accessor. A buffer is read when it is needed first."""
+    """The numbers of a scene by accessor. A buffer is read on first use."""
 
     def __init__(self, source: Source, tree: dict[str, Any], data: bytes):
         """data : the binary chunk of a .glb"""
@@ -31,7 +31,7 @@ class Buffers:
         """A buffer's bytes: the chunk of the .glb, a data URI in the tree, or a file in the same folder."""
         if index not in self._buffers:
             uri = self.tree["buffers"][index].get("uri")
-            self._buffers[index] = self.data if uri is None else self._embedded(uri) if uri.startswith("data:") else self._beside(uri)
+            self._buffers[index] = self.data if uri is None else self._embedded(uri) if uri.startswith("data:") else self._in_folder(uri)
         return self._buffers[index]
 
     def _is_there(self, index: int) -> bool:
@@ -49,18 +49,18 @@ class Buffers:
         except (binascii.Error, ValueError) as e:
             raise self.source.damaged("a buffer is not base64") from e
 
-    def _beside(self, uri: str) -> bytes:
+    def _in_folder(self, uri: str) -> bytes:
         """The bytes of a file in the same folder."""
         name = Path(unquote(uri))
         if "://" in uri or ".." in name.parts or name.is_absolute():
             raise BadFile(f"{self.source.name} refers to '{plain(uri)}', which is not next to it; save it as one .glb file.")
         try:
-            beside = Source(self.source.path.parent / name)
+            neighbour = Source(self.source.path.parent / name)
         except BadFile as e:
             raise BadFile(f"{self.source.name} needs the file {plain(uri)} next to it; add that file, or save it as one .glb file.") from e
-        self._left -= beside.size
-        beside.check_size(beside.size - min(self._left, 0), MESH_BYTES, "the buffers of a scene together")
-        return beside.whole()
+        self._left -= neighbour.size
+        neighbour.check_size(neighbour.size - min(self._left, 0), MESH_BYTES, "the buffers of a scene together")
+        return neighbour.whole()
 
     def accessor(self, index: int) -> np.ndarray:
         """The numbers of an accessor, [count, width], in the type of the file, or float64 if they are normalised."""

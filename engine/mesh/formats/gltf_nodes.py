@@ -1,4 +1,4 @@
-"""The nodes of a glTF scene: what they place where, how often, and in which pose."""
+"""The nodes of a glTF scene: their meshes, transforms, instances and poses."""
 
 from __future__ import annotations
 

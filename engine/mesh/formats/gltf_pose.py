@@ -1,4 +1,4 @@
-"""The rest pose of a glTF mesh: morph targets with the weights that the file gives, then the skin."""
+"""The rest pose of a glTF mesh: morph targets with the weights of the file, then the skin."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def morphed(
 ) -> np.ndarray:
     """Positions or normals [N, 3] of a primitive with its morph targets, float64.
 
-    values  : [V, 3] those of the primitive
+    values  : [V, 3] of the primitive
     weights : of the targets; a target without a weight has none
-    used    : [N] which vertices are wanted, None: all
+    used    : [N] indices of the vertices to return, None: all
     """
     moved = (values if used is None else values[used]).astype(np.float64)
     for target, weight in zip(primitive.get("targets", ()), weights):

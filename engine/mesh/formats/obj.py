@@ -55,8 +55,8 @@ def read(source: Source) -> Raw:
         raise BadFile(f"{source.name} holds free-form curves or surfaces, which cannot be read, and no faces; save it as polygons.")
     if "l" in others and "p" not in others:
         raise BadFile(f"{source.name} holds lines and no faces; give a cloud or a mesh.")
-    beside = np.frombuffer(normals, np.float64).reshape(-1, 3) if len(normals) == len(vertices) > 0 else None
-    return Raw(points, beside, total=len(points))
+    directions = np.frombuffer(normals, np.float64).reshape(-1, 3) if len(normals) == len(vertices) > 0 else None
+    return Raw(points, directions, total=len(points))
 
 
 def _statements(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:

@@ -1,6 +1,6 @@
 """PLY, ASCII and binary, as a cloud or a mesh of polygons and triangle strips; other elements and properties are skipped.
 
-Elements and properties may come in any order. Memory: only the rows to keep are read of a cloud; a mesh is held as a whole and is
+Elements and properties may come in any order. Memory: of a cloud only the sampled rows are read; a mesh is held as a whole and is
 limited by MESH_BYTES.
 """
 

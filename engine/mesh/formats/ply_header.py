@@ -1,4 +1,4 @@
-"""The header of a PLY file: what tables follow, in which order and with which columns."""
+"""The header of a PLY file: the tables of the file, their order and their columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The body of a PLY file in ASCII: a row a line, or numbers in that order on any lines.
+"""The body of a PLY file in ASCII: one row per line, or numbers in that order on any lines.
 
 Where rows stand on lines, a line may end with values that the header does not list; where they do not, every number must be used.
 """
@@ -49,7 +49,7 @@ def read(
 
 
 def _drawn(source: Source, file: BinaryIO, head: Header, vertex: Element) -> Table:
-    """Columns of points, with a row a line; from many points some are drawn."""
+    """Columns of points, one row per line; many points are sampled."""
     lines, width = iter(as_text(file)), len(vertex.properties)
     before = sum(e.count for e in head.elements[: vertex.place])
     for _ in islice(lines, before):

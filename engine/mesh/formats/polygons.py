@@ -1,7 +1,7 @@
 """Splits polygons of any shape, and strips, into triangles.
 
-A fan from one corner suits every polygon that it does not leave: all convex ones, and many others. Quads take the better diagonal. What
-is left, such as an L or a face with a hole and the bridge to it, is cut into ears (see ears.py).
+A fan from one corner suits every polygon that contains it: all convex ones, and many others. Quads take the better diagonal. Other
+polygons, such as an L or a face with a hole and the bridge to it, are cut into ears (see ears.py).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def triangles(source: Source, points: np.ndarray, corners: np.ndarray, sizes: np
 
 
 def strips(indices: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Triangles of strips, int64 [F, 3]: every other one of a strip is reversed. Those with a vertex twice only join, and are left out.
+    """Triangles of strips, int64 [F, 3]: every other one is reversed. Degenerate ones, which only join strips, are left out.
 
     indices : vertex indices of all strips, one after the other
     sizes   : [S] number of indices of each

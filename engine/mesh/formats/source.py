@@ -1,4 +1,4 @@
-"""One input file: its size, how much of it may be kept, and the result of a reader."""
+"""One input file: its size, the limits of what is read, and the result of a reader."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILE_BYTES = 2**30  # of any file
 MESH_BYTES = 2**28  # of a mesh, which has to be in memory as a whole, and several times while it is read
 FACES = 5_000_000  # triangles of a mesh
 HEAD_BYTES = 4096
-CLOUD_POINTS = 200_000  # points of a cloud; from a larger one this many are drawn at random
+CLOUD_POINTS = 200_000  # points of a cloud; a larger one is sampled
 
 
 def count_text(count: int) -> str:
@@ -51,7 +51,7 @@ class Raw:
     points  : [N, 3] float64; the vertices if there are faces
     normals : [N, 3] or None; of any length, not checked
     faces   : [F, 3] int64, or None for a cloud; indices are not checked
-    total   : how many points the file holds, if only some were kept
+    total   : number of points in the file, if they were sampled
     notes   : sentences about what was left out
     """
 
@@ -126,9 +126,9 @@ class Source:
         if count > limit:
             raise BadFile(f"{self.name} has {count_text(count)} {what}; {limit:,} are the most that can be read, so simplify it first.")
 
-    def too_short(self, claimed: int, what: str, found: int) -> BadFile:
+    def too_short(self, claimed: int, what: str, count: int) -> BadFile:
         """The error for a file that holds fewer items than it claims."""
-        return self.damaged(f"it claims {claimed:,} {what} and ends after {found:,}")
+        return self.damaged(f"it claims {claimed:,} {what} and ends after {count:,}")
 
     def damaged(self, what: str) -> BadFile:
         """The error for content that contradicts the format."""
@@ -136,14 +136,14 @@ class Source:
 
 
 def rows_to_keep(total: int) -> np.ndarray:
-    """Which rows of a table to keep, int64, ascending: all, or KEPT of them, one drawn from each of KEPT equal ranges."""
+    """Indices of the rows of a table to keep, int64, ascending: all, or one drawn from each of CLOUD_POINTS equal ranges."""
     if total <= CLOUD_POINTS:
         return np.arange(total)
     return ((np.arange(CLOUD_POINTS) + generator(KEEP).random(CLOUD_POINTS)) * (total / CLOUD_POINTS)).astype(np.int64).clip(0, total - 1)
 
 
 class Reservoir:
-    """Keeps KEPT rows of a stream, every row with the same probability and in the stream's order, in memory for twice as many."""
+    """Uniform sample of CLOUD_POINTS rows of a stream, in the stream's order, in memory for twice that number."""
 
     def __init__(self, blocks: Iterable[np.ndarray]):
         """blocks : the rows of the stream, some at a time"""
@@ -151,7 +151,7 @@ class Reservoir:
         self._random = generator(KEEP)
         self._rows: list[np.ndarray] = []
         self._keys: list[np.ndarray] = []
-        self._below = 1.0  # the KEPT rows with the smallest random keys stay
+        self._below = 1.0  # the CLOUD_POINTS rows with the smallest random keys stay
         for rows in blocks:
             self._add(rows)
 
@@ -174,7 +174,7 @@ class Reservoir:
         self._rows, self._keys = [rows], [keys]
 
     def rows(self, width: int) -> np.ndarray:
-        """The rows that were kept, [n, width]."""
+        """The sampled rows, [n, width]."""
         if self._rows:
             self._shrink()
         return self._rows[0] if self._rows else np.empty((0, width))

@@ -13,7 +13,7 @@ from engine.mesh.formats.source import MESH_BYTES, Raw, Source, plain
 
 HEAD = 84  # bytes: a title of 80 and the number of triangles
 TRIANGLE = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("colour", "<u2")])
-OPEN = (0, 2**32 - 1)  # counts that an exporter leaves which could not go back to the header
+OPEN = (0, 2**32 - 1)  # counts of exporters that could not go back to the header
 BLOCK = 2**22  # bytes of text at a time
 STATEMENT = re.compile(r"\bvertex\s+(\S+)\s+(\S+)\s+(\S+)|\b(endloop)\b|\b(?:end)?solid\b[^\r\n]*?(?=\bfacet\b|\bendsolid\b|[\r\n]|$)")
 

@@ -22,7 +22,7 @@ from engine.mesh.formats.source import Raw, Reservoir, Source, plain
 SUFFIXES = (".xyz", ".txt", ".csv", ".asc", ".pts", ".xyzn", ".xyzrgb")
 BLOCK = 65_536  # lines at a time
 HEAD = 64  # lines within which the first point must come
-SAMPLE = 64  # lines by which the form of a table is decided
+SAMPLE = 64  # lines that decide the form of a table
 LINE_BYTES = 100_000
 END_OF_FILE = "\x1a"  # after the last line of a file from DOS
 ELEMENTS = re.compile(
@@ -36,7 +36,7 @@ ELEMENTS = re.compile(
 class Table:
     """Form of the lines of a table.
 
-    width   : values of every line, None: as many as the first has
+    width   : values of every line, None: as in the first
     columns : indices of the columns that hold numbers, None: all
     counts  : a line with a single whole number is the count of a further scan, and is skipped
     """
@@ -49,9 +49,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Start:
-    """First point of a file, and what comes before it.
+    """First point of a file, and the lines before it.
 
-    lines  : from the first point on, as many as were looked at
+    lines  : from the first point on, up to HEAD + SAMPLE
     number : of the first of them, from 1
     before : the lines before it
     """
@@ -114,7 +114,7 @@ def _start(source: Source, lines: list[str]) -> Start:
         if (numbers := values(line)) and len(numbers) > 1:  # a single number is the number of points
             below = lines[at + 1 : at + SAMPLE]
             if _numbers_columns(numbers, below) or (len(numbers) == 2 and any(len(values(other) or ()) > 2 for other in below[:3])):
-                continue  # two numbers are those of the points and of their columns
+                continue  # two numbers count the points and their columns
             return Start(lines[at:], at + 1, lines[:at])
     else:
         shapes = [_shape(line) for line in lines]
@@ -164,7 +164,7 @@ def _check_atoms(source: Source, start: Start, sample: list[list[str]]) -> None:
 
 
 def _check_width(source: Source, start: Start, width: int) -> None:
-    """Raises BadFile for a table without names that has too few columns, or more than anybody could guess."""
+    """Raises BadFile for a table without names that has too few columns, or too many to guess."""
     if width not in WIDTHS:
         raise BadFile(
             f"{source.name} has {width} values in line {start.number}; a line without names of its columns needs {WIDTHS[0]} (x y z) "
@@ -180,7 +180,7 @@ def _texts(first: Sequence[str], numeric: Sequence[int]) -> list[int]:
 def _named(source: Source, start: Start, dialect: Dialect, first: list[str], numeric: tuple[int, ...]) -> tuple[Columns | None, list[str]]:
     """The columns by the names before the first point, and notes; None where nothing names x, y and z.
 
-    Raises BadFile if the names belong to other columns, or if their number is not that of the columns.
+    Raises BadFile if the names belong to other columns, or if there is not one name per column.
     """
     for line in reversed(start.before):
         for names in _names(line, dialect, len(first)):
@@ -214,7 +214,7 @@ def _is_comment(line: str) -> bool:
 
 
 def _names(line: str, dialect: Dialect, width: int) -> list[list[str]]:
-    """Ways to split a line into names, those with as many names as the table has columns first."""
+    """Ways to split a line into names, sorted so that a split with one name per column comes first."""
     bare = re.sub(r"^[\s#/%!]+", "", line).strip()
     if not bare or len(bare) > 2_000:
         return []
@@ -235,7 +235,7 @@ def blocks(
     """The numbers of some lines, float64 [n, width] at a time; empty lines and comments are skipped.
 
     number : the number of the first line in the file
-    width  : how many values every line has, None = as many as the first
+    width  : number of values of every line, None = as in the first
     count  : stop after this many lines with numbers, None = at the end
     form   : of the lines, None: numbers between blanks
     """

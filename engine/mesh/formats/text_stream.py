@@ -12,12 +12,12 @@ import re
 from typing import BinaryIO
 
 BLOCK = 2**18
-MARKS = (  # the mark of UTF-32 begins with that of UTF-16
+MARKS = (  # the mark of UTF-32 begins with the mark of UTF-16
     (codecs.BOM_UTF32_LE, "utf-32-le"), (codecs.BOM_UTF32_BE, "utf-32-be"), (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"),
 )  # fmt: skip
 LONE_RETURN = re.compile(rb"\r(?!\r{0,3}\n)")
-SAMPLE = 64  # bytes that tell UTF-16 without a mark
+SAMPLE = 64  # bytes that reveal UTF-16 without a mark
 
 
 def encoding(head: bytes) -> tuple[str, int]:
@@ -38,7 +38,7 @@ def encoding(head: bytes) -> tuple[str, int]:
 
 
 class TextStream(io.RawIOBase):
-    """The bytes of a file, translated as the module says; for io.BufferedReader."""
+    """The bytes of a file, translated as described above; for io.BufferedReader."""
 
     def __init__(self, file: BinaryIO):
         """file : at its beginning"""
