@@ -38,7 +38,7 @@ class HistoryHash:
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: FeatureDraft) -> Iterator[Step]:
-    """Yields one Step a pass."""
+    """Yields one Step per pass."""
     return tree_decoding(sequence, knobs, noise, drafter, HistoryHash())
 
 

@@ -19,8 +19,8 @@ from engine.sampling import draw, residual
 
 def tables(vocabulary: int, positions: int, temperature: float = 1.0) -> torch.Tensor:
     """Returns a random distribution for every position, float64 [positions, V]."""
-    made = torch.randn(positions, vocabulary, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
-    return torch.softmax(made / temperature, -1)
+    logits = torch.randn(positions, vocabulary, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    return torch.softmax(logits / temperature, -1)
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:

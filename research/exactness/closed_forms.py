@@ -115,12 +115,12 @@ def _behind_choices(p: Tensor, tokens: list[int], codebook: Tensor, knobs: Mappi
     if not tokens:
         return p
     out = torch.zeros_like(p)
-    own, lent = p[tokens[0]].item(), min(1.0, _credited(p, tokens[0], codebook, knobs).item())
-    share = _share(knobs, 1, spent, lent - own)
-    out[tokens[0]] = accepted = share * lent + (1 - share) * own
+    own, borrowed = p[tokens[0]].item(), min(1.0, _credited(p, tokens[0], codebook, knobs).item())
+    share = _share(knobs, 1, spent, borrowed - own)
+    out[tokens[0]] = accepted = share * borrowed + (1 - share) * own
     left = p.clone()
     left[tokens[0]] = 0
-    return out + (1 - accepted) * _behind_choices(left / left.sum(), tokens[1:], codebook, knobs, spent + share * (lent - own))
+    return out + (1 - accepted) * _behind_choices(left / left.sum(), tokens[1:], codebook, knobs, spent + share * (borrowed - own))
 
 
 def _credited(p: Tensor, x: int, codebook: Tensor, knobs: Mapping[str, Any]) -> Tensor:
@@ -161,15 +161,15 @@ def energy_tolerance(toy: Toy, knobs: Mapping[str, Any]) -> Distribution:
 
 def _proposed(toy: Toy) -> list[tuple[Tensor, Tensor]]:
     """Returns the distributions [V] of positions 1 and 2 from two predictive rows after the prompt, for every noise that they may read."""
-    found = []
+    proposals = []
     for noise in product(range(toy.vocabulary), repeat=2):
         sequence = toy.start(Prompt())
         read = toy.drafter("predictive_stream").start(sequence)
         visible = torch.ones(3, 3, dtype=torch.bool).tril()
         predictive = torch.ones(2, dtype=torch.bool)
         rows = sequence.forward(Draft(torch.tensor(noise), positions=torch.arange(2), visible=visible, predictive=predictive))
-        found.append(tuple(sequence.probs_after(read(rows, 1), [])))
-    return found
+        proposals.append(tuple(sequence.probs_after(read(rows, 1), [])))
+    return proposals
 
 
 def _tolerated(p: Tensor, q: Tensor, knobs: Mapping[str, Any], k: int, tokens: int, spent: float) -> tuple[Tensor, Tensor, float]:
@@ -234,8 +234,8 @@ def _replayed(toy: Toy, path: tuple[int, ...]) -> tuple[Any, Any]:
 
 def _becomes(p: Tensor, q: Tensor, x: int, y: int) -> float:
     """Returns the probability that a draft x from q [V] ends as y by speculative sampling against p [V]."""
-    kept, left = min(1.0, (p[x] / q[x]).item()), (p - q).clamp(min=0)
-    return kept * (x == y) + (1 - kept) * (left[y] / left.sum()).item() if kept < 1 else float(x == y)
+    accepted, left = min(1.0, (p[x] / q[x]).item()), (p - q).clamp(min=0)
+    return accepted * (x == y) + (1 - accepted) * (left[y] / left.sum()).item() if accepted < 1 else float(x == y)
 
 
 Chance = Callable[[Tensor, Tensor, int, Tensor, Mapping[str, Any]], float]  # (p [V], q [V], draft, codes, knobs) -> P(accept)

@@ -70,7 +70,7 @@ class Task:
 
     @property
     def must_be_found(self) -> bool:
-        """Whether the measurement must differ from the claim, so that it can end as soon as it does."""
+        """True if the measurement must differ from the claim; then it can end as soon as it does."""
         return self.mutant is not None or self.case.claim == "not exact"
 
 
@@ -82,8 +82,8 @@ class Fed(NamedTuple):
 
 
 class Ground:
-    """A toy with the results that several measurements share: its distribution, the tokens of plain decoding, and what a sequence is that
-    is fed tokens one by one."""
+    """A toy with the results that several measurements share: its distribution, the tokens of plain decoding, and the states of a sequence
+    that is fed tokens one by one."""
 
     def __init__(self, seed: int, settings: Mapping[str, Any]):
         self.seed, self.toy = seed, Toy(seed=seed, **settings)
@@ -102,7 +102,7 @@ class Ground:
         return self._plain[seed]
 
     def fed(self, tokens: list[int]) -> Fed:
-        """Returns what a new sequence is that is fed these tokens one by one."""
+        """Returns the states of a new sequence that is fed these tokens one by one."""
         key = tuple(tokens)
         if key not in self._fed:
             sequence, caches, entropies = self.toy.start(Prompt()), [()], []
@@ -134,11 +134,11 @@ def cases_of(method: Method) -> tuple[Case, ...]:
 
 def tasks(names: Iterable[str], full: bool, target: float = TARGET, mutants: bool = True) -> list[Task]:
     """Returns all measurements of some methods, long ones first, grouped by toy."""
-    found = []
+    todo = []
     for name in names:
         for case in cases_of(table()[name]):
-            found += [Task(name, case, mutant, full, target) for mutant in (None, *(case.mutants if mutants else ()))]
-    return sorted(found, key=lambda t: (t.case.claim not in BY_DISTRIBUTION, sorted(t.case.toy.items())))
+            todo += [Task(name, case, mutant, full, target) for mutant in (None, *(case.mutants if mutants else ()))]
+    return sorted(todo, key=lambda t: (t.case.claim not in BY_DISTRIBUTION, sorted(t.case.toy.items())))
 
 
 def measure(task: Task) -> dict[str, Any]:
@@ -148,12 +148,12 @@ def measure(task: Task) -> dict[str, Any]:
     seeds = range(FULL_SEEDS if task.full and task.mutant is None else 1)
     settings = tuple(sorted(task.case.toy.items()))
     by = _by_distribution if task.case.claim in BY_DISTRIBUTION else _by_tokens
-    found = []
+    results = []
     for seed in seeds:
         mutant = Mutant(task.mutant, MUTANTS[task.mutant]()) if task.mutant else Mutant("none", [])
-        found.append(by(task, ground(seed, settings), mutant))
+        results.append(by(task, ground(seed, settings), mutant))
         mutant.check()
-    return max(found, key=lambda each: abs(each["z"]))
+    return max(results, key=lambda each: abs(each["z"]))
 
 
 def _run(task: Task, toy: Toy, seed: int) -> Run:
@@ -168,42 +168,42 @@ def _by_distribution(task: Task, on: Ground, mutant: Mutant) -> dict[str, Any]:
     )
     counts: Counter[tuple[int, ...]] = Counter()
     done = 0
-    found = {"z": 0.0}
-    while done < most and not (task.must_be_found and found["z"] > FOUND):
+    result = {"z": 0.0}
+    while done < most and not (task.must_be_found and result["z"] > FOUND):
         portion = min(PORTION, most - done) if task.must_be_found else most
         with mutant.in_force():
             counts.update(tuple(_run(task, on.toy, (on.seed << 40) + done + i).in_order) for i in range(portion))
         done += portion
-        found = statistic(counts, distribution, done)
-    return found | {"runs": done, "detects": round(detectable(distribution, done, ACCEPTED), 4)}
+        result = statistic(counts, distribution, done)
+    return result | {"runs": done, "detects": round(detectable(distribution, done, ACCEPTED), 4)}
 
 
 def _by_tokens(task: Task, on: Ground, mutant: Mutant) -> dict[str, Any]:
     """Counts runs that differ: of TOKEN_RUNS, or until enough differ of a task that must."""
     differs = DIFFERS[task.case.claim]
-    done = found = 0
-    while done < TOKEN_RUNS and not (task.must_be_found and found > FOUND):
-        found += differs(task, on, done, mutant)
+    done = differing = 0
+    while done < TOKEN_RUNS and not (task.must_be_found and differing > FOUND):
+        differing += differs(task, on, done, mutant)
         done += 1
-    return {"z": float(found), "runs": done, "detects": round(share_found(done), 4)}
+    return {"z": float(differing), "runs": done, "detects": round(share_found(done), 4)}
 
 
 def _same_tokens(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
-    """Returns whether the tokens differ from plain decoding's."""
+    """Returns True if the tokens differ from plain decoding's."""
     expected = on.plain(seed)
     with mutant.in_force():
         return _run(task, on.toy, seed).tokens != expected
 
 
 def _same_as_unrelaxed(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
-    """Returns whether the steps differ from those of the same method without its relaxed rule."""
+    """Returns True if the steps differ from the same method's without its relaxed rule."""
     exact = generate(on.toy, table()[task.method], Prompt(seed=seed), {**task.case.knobs, "relax": "off"}).finish()
     with mutant.in_force():
         return [s.tokens for s in _run(task, on.toy, seed).steps] != [s.tokens for s in exact.steps]
 
 
 def _full_spans(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
-    """Returns whether a pass after the first committed fewer tokens than possible: all drafts and one more, cut at the limit."""
+    """Returns True if a pass after the first committed fewer tokens than possible: all drafts and one more, cut at the limit."""
     with mutant.in_force():
         run = _run(task, on.toy, seed)
     (name,) = table()[task.method].drafters
@@ -212,7 +212,7 @@ def _full_spans(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
 
 
 def _same_context(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
-    """Returns whether the distribution of any token that was not a draft differs from that of a fresh sequence that is fed the same tokens
+    """Returns True if the distribution of any token that was not a draft differs from a fresh sequence's that is fed the same tokens
     one by one."""
     with mutant.in_force():
         run = _run(task, on.toy, seed)
@@ -222,7 +222,7 @@ def _same_context(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
 
 
 def _same_run(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
-    """Returns whether a second run, started while another run is unfinished, differs from the first."""
+    """Returns True if a second run, started while another run is unfinished, differs from the first."""
     with mutant.in_force():
         first = _run(task, on.toy, seed).tokens
         other = generate(on.toy, table()[task.method], Prompt(seed=seed + 1), task.case.knobs)
@@ -233,12 +233,12 @@ def _same_run(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
 
 
 def _same_cache(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
-    """Returns whether the cache after any step differs from that of a fresh sequence that is fed the same tokens one by one."""
+    """Returns True if the cache after any step differs from a fresh sequence's that is fed the same tokens one by one."""
     with mutant.in_force():
         run = generate(on.toy, table()[task.method], Prompt(seed=seed), task.case.knobs)
-        kept = [(len(run.tokens), run.sequence._cache) for _ in run]
+        snapshots = [(len(run.tokens), run.sequence._cache) for _ in run]
     expected = on.fed(run.tokens).caches
-    return any(cache != expected[count] for count, cache in kept)
+    return any(cache != expected[count] for count, cache in snapshots)
 
 
 DIFFERS: dict[str, Callable[[Task, Ground, int, Mutant], bool]] = {
@@ -252,7 +252,7 @@ DIFFERS: dict[str, Callable[[Task, Ground, int, Mutant], bool]] = {
 
 
 def judge(task: Task, z: float) -> bool:
-    """Returns whether a measurement agrees with the claim."""
+    """Returns True if a measurement agrees with the claim."""
     if task.must_be_found:
         return z > FOUND
     return abs(z) < ACCEPTED if task.case.claim in BY_DISTRIBUTION else z == 0
@@ -270,14 +270,14 @@ def verify(names: Iterable[str], full: bool = False, target: float = TARGET, mut
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
         results = list(zip(todo, pool.map(measure, todo), strict=True))
     rows: dict[str, Any] = {}
-    for task, found in results:
+    for task, result in results:
         row = rows.setdefault(
             task.key, {"exact": task.case.claim not in ("not exact", "closed form"), "z": 0.0, "tv": None, "floor": None, "mutants": {}}
         )
         if task.mutant:
-            row["mutants"][task.mutant] = found["z"]
+            row["mutants"][task.mutant] = result["z"]
         else:
-            row |= found
+            row |= result
             if task.case.claim == "not exact":
-                row["exact"] = not found["z"] > FOUND
+                row["exact"] = not result["z"] > FOUND
     return dict(sorted(rows.items())), all(judge(t, f["z"]) for t, f in results), time.monotonic() - start

@@ -111,7 +111,7 @@ class Toy(Backbone):
 
     def enumerate_distribution(self, sampling: Sampling | None = None) -> dict[tuple[int, ...], float]:
         """The probability of every sequence, by single steps of plain decoding. Sequences end at `end` or at the limit."""
-        found: dict[tuple[int, ...], float] = {}
+        probs: dict[tuple[int, ...], float] = {}
 
         def descend(path: tuple[int, ...], probability: float) -> None:
             sequence = self.start(Prompt(sampling=sampling))
@@ -119,7 +119,7 @@ class Toy(Backbone):
                 sequence.forward(Draft(torch.empty(0, dtype=torch.int64)))
                 sequence.commit([], token)
             if sequence.done:
-                found[path] = probability
+                probs[path] = probability
                 return
             p = sequence.forward(Draft(torch.empty(0, dtype=torch.int64))).p[0].tolist()
             for token, chance in enumerate(p):
@@ -127,7 +127,7 @@ class Toy(Backbone):
                     descend((*path, token), probability * chance)
 
         descend((), 1.0)
-        return found
+        return probs
 
 
 class ToySequence:
@@ -237,8 +237,8 @@ class ToySequence:
 
     def allowed(self, path: list[int]) -> Tensor | None:
         """The ids allowed after a hypothetical path, bool [V]; None without a grammar."""
-        found = self._allowed([self._last(path)])
-        return None if found is None else found[0]
+        mask = self._allowed([self._last(path)])
+        return None if mask is None else mask[0]
 
     def state(self, path: list[int]) -> int | None:
         """The grammar's state after a hypothetical path, which is its last token; None without a grammar."""
@@ -325,13 +325,13 @@ class _Network:
     def row(self, token: int, slot: int, context: tuple[int, ...]) -> int:
         """The identity of a cache row, computed if it is new."""
         key = (token, slot, context)
-        found = self.rows.get(key)
-        if found is None:
-            found = self.rows[key] = len(self.rows)
+        identity = self.rows.get(key)
+        if identity is None:
+            identity = self.rows[key] = len(self.rows)
             self.slots.append(slot)
-            self._grow(found)
-            self._compute(found, token, slot, list(context))
-        return found
+            self._grow(identity)
+            self._compute(identity, token, slot, list(context))
+        return identity
 
     def read(self, rows: list[int]) -> tuple[Tensor, Tensor]:
         """Logits [2, N, V] and hidden states [2, N, H] of rows."""

@@ -99,9 +99,9 @@ def _rows_of_the_other_branch(right: Any, tree: Any, guesses: Any, wide: int) ->
 def _guesses_said_to_be_uniform(
     right: Any, window: Any, tokens: Tensor, draft_probs: Tensor | None, more: int
 ) -> tuple[Tensor, Tensor | None]:
-    found, _ = right(window, tokens, draft_probs, more)
+    filled, _ = right(window, tokens, draft_probs, more)
     flat = torch.ones_like(window.rows.p[-1:]).expand(more, -1) / window.rows.p.shape[-1]
-    return found, None if draft_probs is None else torch.cat([draft_probs, flat])
+    return filled, None if draft_probs is None else torch.cat([draft_probs, flat])
 
 
 # --- row and column heads ---------------------------------------------------------------------------------------------
@@ -112,12 +112,12 @@ def _filled_with(probs: Callable[[Any, range, Tensor, Tensor], Tensor]) -> Patch
     their distributions."""
 
     def fill(right: Any, self: Foreseen, tokens: Tensor, draft_probs: Tensor | None, size: int, *rest: Any) -> tuple[Tensor, Tensor | None]:
-        found, filled = right(self, tokens, draft_probs, size, *rest)
+        slot_tokens, filled = right(self, tokens, draft_probs, size, *rest)
         start = self.sequence.length
         slots = range(start + len(tokens), start + size)
         if draft_probs is None or not slots or not start:
-            return found, filled
-        return found, torch.cat([draft_probs, probs(self, slots, tokens, filled[len(tokens) :])])
+            return slot_tokens, filled
+        return slot_tokens, torch.cat([draft_probs, probs(self, slots, tokens, filled[len(tokens) :])])
 
     return around(fill, (Foreseen, "fill"))
 
@@ -139,14 +139,14 @@ def _residual_of_fresh_probs() -> list[Patch]:
         sequences[:] = [sequence]
         return dual(tokens, ahead, sequence, *rest)
 
-    def correct(rows: Any, draft_probs: Tensor, answers: Any, a: int, size: int, made: noise.Noise, n: int, iteration: int) -> int:
+    def correct(rows: Any, draft_probs: Tensor, answers: Any, a: int, size: int, random: noise.Noise, n: int, iteration: int) -> int:
         if a < size:
             newest = torch.tensor([([*sequences[0].tokens, *sequences[0]._draft[:a]])[-1]])
             fresh = Draft(newest, positions=torch.tensor([n + a - 1]), visible=torch.ones(2, 2, dtype=torch.bool))
             state = sequences[0].adapter.states(rows.hidden[:, a : a + 1], fresh)
             guided = sampling.guide(state @ sequences[0].adapter.out, sequences[0].sampling.guidance)
             draft_probs = torch.cat([draft_probs[:a], torch.softmax(guided, -1), draft_probs[a + 1 :]])
-        return right(rows, draft_probs, answers, a, size, made, n, iteration)
+        return right(rows, draft_probs, answers, a, size, random, n, iteration)
 
     return [(cross_regression, "dual", CallRecorder(remembering)), (cross_regression, "correct", correct)]
 
@@ -157,17 +157,17 @@ def _new_drafts_verified_at_once() -> list[Patch]:
     seen: dict[str, Any] = {"carried": 0}
 
     def buffered(logits: Tensor, tokens: Tensor, draft_probs: Tensor, sequence: Any, *rest: Any) -> tuple[Tensor, Tensor]:
-        found, new = refill(logits, tokens, draft_probs, sequence, *rest)
-        seen["carried"] = min(len(tokens), len(found))
-        made, iteration = rest[1:3]
-        u = made.uniform(noise.SCHEDULE, sequence.length, len(found), iteration)
+        refilled, new = refill(logits, tokens, draft_probs, sequence, *rest)
+        seen["carried"] = min(len(tokens), len(refilled))
+        random, iteration = rest[1:3]
+        u = random.uniform(noise.SCHEDULE, sequence.length, len(refilled), iteration)
         noisy = (u * sequence.vocabulary).long()
-        noisy[: seen["carried"]] = found[: seen["carried"]]
+        noisy[: seen["carried"]] = refilled[: seen["carried"]]
         return noisy, new
 
-    def remembering(tokens: Tensor, ahead: int, sequence: Any, made: noise.Noise, iteration: int, causal: bool) -> Draft:
-        draft = dual(tokens, ahead, sequence, made, iteration, causal)
-        seen.update(sequence=sequence, noise=made, iteration=iteration, draft=draft)
+    def remembering(tokens: Tensor, ahead: int, sequence: Any, random: noise.Noise, iteration: int, causal: bool) -> Draft:
+        draft = dual(tokens, ahead, sequence, random, iteration, causal)
+        seen.update(sequence=sequence, noise=random, iteration=iteration, draft=draft)
         return draft
 
     def judged(p: Tensor, draft_probs: Tensor, tokens: Tensor, *rest: Any) -> Any:

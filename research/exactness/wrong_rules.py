@@ -135,9 +135,9 @@ def _budget_ignored(self: Meter, away: float, again: bool = False) -> float:
     return 1.0
 
 
-def _coin_of_the_verdict(made: noise.Noise, position: int, count: int, iteration: int) -> Tensor:
+def _coin_of_the_verdict(random: noise.Noise, position: int, count: int, iteration: int) -> Tensor:
     """Chooses the rule by the number that its verdict uses."""
-    return made.host_uniform(noise.ACCEPT, position, count, iteration - 1)
+    return random.host_uniform(noise.ACCEPT, position, count, iteration - 1)
 
 
 # --- noise ------------------------------------------------------------------------------------------------------------

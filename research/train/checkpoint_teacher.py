@@ -1,7 +1,7 @@
 """An imported picture model as the teacher of a drafter: `launch.py train feature-draft --backbone NAME`, and predictive-stream.
 
 It generates its own training sequences, a batch at a time: the guidance rows of all prompts are one batch, branch by branch, each padded on
-the left to the longest prompt. The drafters are written into the folder `drafters` beside the imported weights.
+the left to the longest prompt. The drafters are written into the folder `drafters` next to the imported weights.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ NOTHING = -1  # the id of padding on the left of a prompt
 class CheckpointTeacher(Teacher):
     """A teacher on a checkpoint of transformers that was imported.
 
-    `said` is, for each prompt, the ids of its guidance rows, int64 [branches, P], with -1 on the left. If the model's prompts are no
-    ids, it is their inputs, [branches, P, H], with NaN on the left.
+    A prompt is the ids of its guidance rows, int64 [branches, P], padded with -1 on the left. If the model's prompts are not ids,
+    it is their inputs, [branches, P, H], padded with NaN on the left.
     """
 
     def __init__(self, name_or_folder: str, device: str, prompts: Path | None = None):
@@ -64,9 +64,9 @@ class CheckpointTeacher(Teacher):
             inputs = [self._inputs(text) for text in texts]
             longest = max(x.shape[1] for x in inputs)
             return torch.stack([F.pad(x, (0, 0, longest - x.shape[1], 0), value=torch.nan) for x in inputs])
-        found = [self._ids(text) for text in texts]
-        longest = max(len(ids) for rows in found for ids in rows)
-        padded = [[[NOTHING] * (longest - len(ids)) + ids for ids in rows] for rows in found]
+        ids_by_prompt = [self._ids(text) for text in texts]
+        longest = max(len(ids) for rows in ids_by_prompt for ids in rows)
+        padded = [[[NOTHING] * (longest - len(ids)) + ids for ids in rows] for rows in ids_by_prompt]
         return torch.tensor(padded)
 
     def _texts(self, count: int, held_out: bool) -> list[str]:
@@ -90,9 +90,9 @@ class CheckpointTeacher(Teacher):
         assert not any(padding), f"{self.name} pads prompts of its own"
         return x.cpu()
 
-    def _rows(self, said: Tensor) -> tuple[Tensor, Tensor]:
+    def _rows(self, prompts: Tensor) -> tuple[Tensor, Tensor]:
         """The inputs [branches * B, P, H] of prompts [B, branches, ...], branch by branch, and the padding int64 [branches * B]."""
-        rows = said.to(self.trunk.device).transpose(0, 1).flatten(0, 1)
+        rows = prompts.to(self.trunk.device).transpose(0, 1).flatten(0, 1)
         if rows.is_floating_point():
             return rows.nan_to_num(0.0), rows[..., 0].isnan().sum(1)
         return self.trunk.embed_tokens(rows.clamp(min=0)).detach(), (rows == NOTHING).sum(1)
@@ -102,47 +102,48 @@ class CheckpointTeacher(Teacher):
         return self.backbone.placed((length - padding).tolist(), self.layout_of_it)
 
     @torch.inference_mode()
-    def generate(self, said: Tensor, rng: Generator) -> list[Recorded]:
+    def generate(self, prompts: Tensor, rng: Generator) -> list[Recorded]:
         """Returns pictures for prompts [B, branches, ...]."""
-        start, padding = self._rows(said)
+        start, padding = self._rows(prompts)
         hosted = self._placed(start.shape[1], padding)
         sequence = self.backbone.sequence(start, tuple(padding.tolist()), self.layout_of_it, self.sampling, hosted)
         x, states, tokens = start[:, -1:], [], []
         for slot in range(start.shape[1] - 1, start.shape[1] - 1 + sequence.limit):
             states.append(sequence.trunk.run(x, torch.tensor([slot], device=x.device), None, sequence.kv_cache))
             sequence.kv_cache.keep([0])
-            logits = sequence.trunk.head(states[-1]).float().view(-1, len(said), self.vocabulary)
+            logits = sequence.trunk.head(states[-1]).float().view(-1, len(prompts), self.vocabulary)
             p = torch.softmax(warp(guide(logits, self.sampling.guidance), self.sampling), -1)
-            tokens.append(draw(p, torch.from_numpy(rng.random(len(said)))))
-            x = self.hosted.embed(tokens[-1]).repeat(len(start) // len(said), 1)[:, None]
+            tokens.append(draw(p, torch.from_numpy(rng.random(len(prompts)))))
+            x = self.hosted.embed(tokens[-1]).repeat(len(start) // len(prompts), 1)[:, None]
         sequence.close()
-        hidden = torch.cat(states, 1).unflatten(0, (-1, len(said))).half().cpu()
-        return [Recorded(*row) for row in zip(said.cpu(), torch.stack(tokens, 1).cpu(), hidden.transpose(0, 1).contiguous(), strict=True)]
+        hidden = torch.cat(states, 1).unflatten(0, (-1, len(prompts))).half().cpu()
+        rows = zip(prompts.cpu(), torch.stack(tokens, 1).cpu(), hidden.transpose(0, 1).contiguous(), strict=True)
+        return [Recorded(*row) for row in rows]
 
-    def embed(self, said: Tensor, tokens: Tensor) -> Tensor:
+    def embed(self, prompts: Tensor, tokens: Tensor) -> Tensor:
         """Returns the inputs of picture tokens, the same in every branch."""
         rows = self.hosted.embed(tokens.flatten()).detach().float().view(*tokens.shape, -1)
-        return rows.repeat(said.shape[1], 1, 1)
+        return rows.repeat(prompts.shape[1], 1, 1)
 
-    def prefix(self, said: Tensor) -> Tensor:
+    def prefix(self, prompts: Tensor) -> Tensor:
         """Returns the inputs of the prompts."""
-        return self._rows(said)[0]
+        return self._rows(prompts)[0]
 
-    def run(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, kv_cache: Any) -> Tensor:
+    def run(self, prompts: Tensor, x: Tensor, slots: Tensor, mask: Tensor, kv_cache: Any) -> Tensor:
         """Runs the decoder. Row ends run with the tokens before them; padding on the left is hidden from all rows but its own."""
         if self.hosted.row_end is None:
-            return self._decode(said, x, slots, mask, kv_cache)
+            return self._decode(prompts, x, slots, mask, kv_cache)
         layout = self.layout_of_it
-        where = RowEnds(said.shape[2], layout.columns, layout.rows * layout.columns)
+        where = RowEnds(prompts.shape[2], layout.columns, layout.rows * layout.columns)
         rows, ends = where.expand(slots)
         past = where.expand(torch.arange(mask.shape[1] - len(mask), device=x.device))[0]  # the rows before are a prefix
         x = torch.where(ends[:, None], self.hosted.row_end.detach().to(x.dtype), x[:, rows])
-        hidden = self._decode(said, x, where.slots(slots, rows, ends), where.seen(mask, past, rows, ends), kv_cache)
+        hidden = self._decode(prompts, x, where.slots(slots, rows, ends), where.seen(mask, past, rows, ends), kv_cache)
         return hidden[:, where.last(rows)]
 
-    def _decode(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, kv_cache: Any) -> Tensor:
-        padding = self._rows(said)[1]
-        place = self._placed(said.shape[2], padding).place
+    def _decode(self, prompts: Tensor, x: Tensor, slots: Tensor, mask: Tensor, kv_cache: Any) -> Tensor:
+        padding = self._rows(prompts)[1]
+        place = self._placed(prompts.shape[2], padding).place
         count, total = mask.shape
         real = torch.arange(total, device=x.device) >= padding[:, None, None]
         own = torch.eye(count, total, dtype=torch.bool, device=x.device).roll(total - count, 1)
@@ -172,7 +173,7 @@ class CheckpointTeacher(Teacher):
 
 
 class _Kept(CacheLayerMixin):
-    """One layer of whatever keeps keys and values (`write`), with the interface of a transformers cache layer."""
+    """One layer of a key/value cache (`write`) with the interface of a transformers cache layer."""
 
     def __init__(self, kv_cache: Any, layer: int, before: int):
         super().__init__()
@@ -198,12 +199,12 @@ class _Kept(CacheLayerMixin):
         return -1
 
 
-def usable(backbone: Any, asked: str) -> PictureCheckpoint:
+def usable(backbone: Any, name: str) -> PictureCheckpoint:
     """The backbone, if a drafter can be trained for it; raises NotSupported."""
     if not isinstance(backbone, PictureCheckpoint):
-        raise NotSupported(f"There is no recipe of a drafter for {asked} ({backbone.name}). Methods without a drafter work on it at once.")
+        raise NotSupported(f"There is no recipe of a drafter for {name} ({backbone.name}). Methods without a drafter work on it at once.")
     if backbone.folder is None:
-        raise NotSupported(f"{asked} is not imported, so there is no place for its drafter. First: python launch.py models import {asked}")
+        raise NotSupported(f"{name} is not imported, so there is no place for its drafter. First: python launch.py models import {name}")
     assert backbone.folder.name == DRAFTERS, backbone.folder
     return backbone
 
@@ -211,9 +212,9 @@ def usable(backbone: Any, asked: str) -> PictureCheckpoint:
 def read_prompts(path: Path) -> Sequence[str]:
     """The lines of a file of prompts; raises BadFile if there are too few."""
     try:
-        found = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        prompts = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as e:
         raise BadFile(f"{path} cannot be read ({e}). Give a text file with a prompt in each line.") from e
-    if len(found) < FEWEST:
-        raise BadFile(f"{path} holds {len(found)} prompts; training needs {FEWEST} or more, one in each line.")
-    return found
+    if len(prompts) < FEWEST:
+        raise BadFile(f"{path} holds {len(prompts)} prompts; training needs {FEWEST} or more, one in each line.")
+    return prompts

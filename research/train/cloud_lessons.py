@@ -1,4 +1,4 @@
-"""The training of networks that look at clouds. Most of the time goes into drawing clouds, so each is used several times.
+"""Training of networks that read point clouds. Most of the time goes into drawing clouds, so each is used several times.
 
 A group of clouds is drawn and turned into features, then shuffled and used PASSES times before the next group is drawn. The groups are
 large, and no cloud ever comes back, so a network does not learn them by heart. A batch is a function of the step.
@@ -51,7 +51,7 @@ class CloudDataset:
 
 @dataclass(frozen=True)
 class CloudRecipe:
-    """What differs between the recipes.
+    """The differences between the recipes.
 
     name, folder : of the recipe; of the shipped network, which `load` loads. Its file and its card's entry have the folder's name
     answers : of the network; read : what of its answers the labels are about; draw : see `CloudDataset`

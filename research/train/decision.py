@@ -1,4 +1,4 @@
-"""Decides whether trained weights replace the shipped ones, and where a recipe writes.
+"""Decides if trained weights replace the shipped ones, and where a recipe writes.
 
 They replace them if their held-out number is not worse. `--export` skips this check, and `--out` writes to another folder.
 """
@@ -27,13 +27,13 @@ class Measure:
 
     def of(self, row: Mapping[str, Any]) -> float | None:
         """Returns the number from a row of held-out numbers; None if the row does not have it."""
-        found = row.get(self.name)
-        numbers = found if isinstance(found, list) else [found]
+        value = row.get(self.name)
+        numbers = value if isinstance(value, list) else [value]
         known = numbers and all(isinstance(n, int | float) for n in numbers)
         return sum(numbers) / len(numbers) if known else None
 
     def worse(self, new: float, old: float) -> bool:
-        """Returns whether a new number is worse than an old one."""
+        """Returns True if a new number is worse than an old one."""
         return new < old if self.higher else new > old
 
 
@@ -56,7 +56,7 @@ def trained(
 def may_ship(
     training: Training, options: RecipeOptions, measure: Measure, shipped: Mapping[str, Any] | None, incomparable: str = ""
 ) -> bool:
-    """Returns whether to write the weights; prints the reason if not.
+    """Returns True if the weights should be written; prints the reason if not.
 
     shipped : the row of the card that would be replaced, None if there is none or if it does not fit its base any more
     incomparable : why the row's numbers cannot be compared with these weights', in words; "" if they can
@@ -74,7 +74,7 @@ def obstacle(training: Training, options: RecipeOptions, measure: Measure, shipp
     if options.export:
         return ""
     if training.step == training.first:
-        return "no step was made"
+        return "it made no step"
     if training.stopped:
         return "the training was stopped before its end"
     ours = measure.of(training.curve[-1]) if training.curve else None
@@ -117,7 +117,7 @@ def prepare(options: RecipeOptions, folder: Path) -> Path:
 
 
 def needs_out(options: RecipeOptions, strange: Mapping[str, bool]) -> None:
-    """Raises BadKnob if a variant (option: whether it was given) would overwrite the shipped weights."""
-    asked = [option for option, given in strange.items() if given]
-    if asked and options.out is None:
-        raise BadKnob(f"{' '.join(asked)} makes a variant of the shipped weights. Write it to another folder with --out DIR.")
+    """Raises BadKnob if a variant (by option: True if it is set) would overwrite the shipped weights."""
+    options_set = [option for option, is_set in strange.items() if is_set]
+    if options_set and options.out is None:
+        raise BadKnob(f"{' '.join(options_set)} makes a variant of the shipped weights. Write it to another folder with --out DIR.")

@@ -98,12 +98,12 @@ class RecordedSequences:
             self.recorded += [Recorded(**row) for row in torch.load(path, weights_only=True) if len(row["tokens"]) >= shortest]
         self.order = sorted(range(len(self.recorded)), key=lambda i: len(self.recorded[i].tokens))
 
-    def _record(self, teacher: Teacher, said: Tensor, rng: Generator, path: Path) -> None:
+    def _record(self, teacher: Teacher, prompts: Tensor, rng: Generator, path: Path) -> None:
         """Writes a portion, completely or not at all."""
-        generated = teacher.generate(said, rng)
-        found = [{name: own.clone() for name, own in vars(row).items()} for row in generated]  # of a view, a file would hold everything
+        generated = teacher.generate(prompts, rng)
+        rows = [{name: own.clone() for name, own in vars(row).items()} for row in generated]  # of a view, a file would hold everything
         with whole_file(path) as part:
-            torch.save(found, part)
+            torch.save(rows, part)
 
     def near(self, step: int) -> list[int]:
         """Returns the indices of a batch of sequences of nearly equal length."""
@@ -140,23 +140,23 @@ def loss_of_rows(network: FeatureDrafter, teacher: Teacher, rows: list[Recorded]
     levels = LEVELS if kind == "kl" else 1
     real = torch.nonzero(F.pad(tokens[:, levels:], (levels - 1, 0), value=PAD) != PAD)  # rows where a chain of every level can end
     total = torch.zeros((), device=device)
-    for found in unrolled(network, embedded[:, :-1], noisy.flatten(0, 1), cos, sin, levels):
+    for predicted in unrolled(network, embedded[:, :-1], noisy.flatten(0, 1), cos, sin, levels):
         chosen = real[torch.randperm(len(real), generator=r, device=device)[: count // levels]]
-        states, right = (x[:, chosen[:, 0], chosen[:, 1]] for x in (found.view_as(wanted), wanted))
+        states, right = (x[:, chosen[:, 0], chosen[:, 1]] for x in (predicted.view_as(wanted), wanted))
         total = total + loss_of_states(teacher, states, right, kind)
     return total / levels
 
 
-def loss_of_states(teacher: Teacher, found: Tensor, wanted: Tensor, kind: str) -> Tensor:
+def loss_of_states(teacher: Teacher, predicted: Tensor, wanted: Tensor, kind: str) -> Tensor:
     """Returns the loss of predicted states [branches, rows, H] against the model's states."""
-    regression = F.smooth_l1_loss(found, wanted)
-    logits = teacher.head(found)
+    regression = F.smooth_l1_loss(predicted, wanted)
+    logits = teacher.head(predicted)
     with torch.no_grad():
         right = teacher.head(wanted)
     if kind == "paper":
         return regression + PAPER_WEIGHT * F.cross_entropy(logits.flatten(0, 1), right.softmax(-1).flatten(0, 1))
     if kind == "adt":
-        return F.cross_entropy(logits.flatten(0, 1), right.softmax(-1).flatten(0, 1)) + ADT_WEIGHT * F.l1_loss(found, wanted)
+        return F.cross_entropy(logits.flatten(0, 1), right.softmax(-1).flatten(0, 1)) + ADT_WEIGHT * F.l1_loss(predicted, wanted)
     p = torch.softmax(warp(guide(right, teacher.sampling.guidance), teacher.sampling), -1)
     q = torch.log_softmax(guide(logits, teacher.sampling.guidance) / (teacher.sampling.temperature or 1.0), -1)
     return (torch.xlogy(p, p) - p * q).sum(-1).mean() + FEATURE_WEIGHT * regression
@@ -205,7 +205,7 @@ def chains(network: FeatureDrafter, teacher: Teacher, row: Recorded, depth: int)
 @torch.no_grad()
 def acceptance(network: FeatureDrafter, teacher: Teacher, rows: list[Recorded], depth: int = DEPTH) -> list[float]:
     """Returns the probability that a sampled draft is accepted, by depth: the mean of sum min(p, q), both with the backbone's sampling."""
-    found: list[list[Tensor]] = [[] for _ in range(depth)]
+    overlaps: list[list[Tensor]] = [[] for _ in range(depth)]
     for row in rows:
         if len(row.tokens) <= depth:
             continue
@@ -214,18 +214,18 @@ def acceptance(network: FeatureDrafter, teacher: Teacher, rows: list[Recorded], 
         p = torch.softmax(warp(guided, teacher.sampling, allowed), -1)
         for level, logits in enumerate(chains(network, teacher, row, depth)):
             q = torch.softmax(warp(logits, teacher.sampling, allowed), -1)
-            found[level].append(torch.minimum(p, q).sum(-1)[level:])
-    return [round(torch.cat(level).mean().item(), 3) for level in found]
+            overlaps[level].append(torch.minimum(p, q).sum(-1)[level:])
+    return [round(torch.cat(level).mean().item(), 3) for level in overlaps]
 
 
 @torch.no_grad()
 def accuracy(network: FeatureDrafter, teacher: Teacher, rows: list[Recorded]) -> dict[str, float]:
     """Returns how often the drafter's first token (top_1), or one of its first three (top_3), is the model's most probable one."""
-    found = []
+    matches = []
     for row in rows:
         right = guide(teacher.head(row.hidden[:, 1:].to(network.bias.device).float()), teacher.sampling.guidance).argmax(-1)
-        found.append(next(chains(network, teacher, row, 1)).topk(3).indices == right[:, None])
-    ranked = torch.cat(found)
+        matches.append(next(chains(network, teacher, row, 1)).topk(3).indices == right[:, None])
+    ranked = torch.cat(matches)
     return {f"top_{k}": round(ranked[:, :k].any(1).float().mean().item(), 3) for k in (1, 3)}
 
 

@@ -1,4 +1,4 @@
-"""What draft heads of meshes learn from: sequences that the backbone generates, its hidden states, and heads on the frozen backbone."""
+"""Training data of mesh draft heads: sequences that the backbone generates, its hidden states, and heads on the frozen backbone."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ def heads_training(
 
 
 def head_numbers(each: Iterable[Tensor], right: Iterable[Tensor]) -> dict[str, list[float]]:
-    """Returns the means of the heads' cross-entropies and accuracies, both [D] for each batch."""
-    found = {"nats": each, "top_1": right}
-    return {name: [round(x, 3) for x in torch.stack([*rows]).mean(0).tolist()] for name, rows in found.items()}
+    """Returns the means of the heads' cross-entropies and accuracies, both [D] per batch."""
+    numbers = {"nats": each, "top_1": right}
+    return {name: [round(x, 3) for x in torch.stack([*rows]).mean(0).tolist()] for name, rows in numbers.items()}
 
 
 def generate_together(backbone: Lowpoly, points: Tensor, rng: Generator, longest: int | None = None) -> list[list[int]]:
@@ -104,13 +104,13 @@ def generate_once(backbone: Lowpoly, points: Tensor, seed: int, together: int = 
     path = loop.CHECKPOINTS / f"generated_{backbone.weights_hash[:12]}_{len(points)}_{seed}{cut}.json"
     if path.exists():
         return json.loads(path.read_text())
-    found: list[list[int]] = []
+    sequences: list[list[int]] = []
     for i in range(0, len(points), together):
-        found += generate_together(backbone, points[i : i + together], Generator(PCG64([seed, i])), longest)
-        print(f"generated {len(found)} of {len(points)} sequences", flush=True)
+        sequences += generate_together(backbone, points[i : i + together], Generator(PCG64([seed, i])), longest)
+        print(f"generated {len(sequences)} of {len(points)} sequences", flush=True)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, json.dumps(found))
-    return found
+    write_text(path, json.dumps(sequences))
+    return sequences
 
 
 class CloudSequences:
@@ -194,7 +194,7 @@ class Memory:
 
     @torch.no_grad()
     def __init__(self, pupil: HeadStudent, library: CloudSequences, device: str, together: int = TOGETHER):
-        """together : sequences of a pass"""
+        """together : sequences per pass"""
         self.library, self.device = library, device
         self.hidden: list[Tensor] = [torch.empty(0)] * len(library.tokens)  # half precision, because it takes hundreds of megabytes
         self.conditions: list[Tensor] = list(self.hidden)

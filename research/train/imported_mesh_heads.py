@@ -1,7 +1,7 @@
 """Trains the heads of XSpecMesh for an imported BPT: `launch.py train mesh-heads --backbone NAME [--shapes FOLDER]`.
 
 Paper: XSpecMesh, section 3.5, stage one: the backbone is frozen, and the loss is the sum of 0.8^d CE_d. Half of the minutes go to the heads
-with cross-attention, half to the multilayer heads. They are written into the folder `drafters` beside the imported weights.
+with cross-attention, half to the multilayer heads. They are written into the folder `drafters` next to the imported weights.
 The first point clouds are those that the backbone generates meshes for; the others come with the tokens of their own shapes, by BPT's
 tokenizer. Shapes are procedural, or the meshes of a folder, of which every tenth is held out.
 Deviations: stage two, which also adapts the backbone, is left out: an imported model stays the published one. Sequences are cut at a length
@@ -48,7 +48,7 @@ CLOUDS = (*SUFFIXES, ".npy", ".npz", ".pcd")  # formats without faces
 
 @dataclass(frozen=True)
 class HeadLessons:
-    """What both kinds of heads learn from: hidden states of training sequences, and of held-out ones."""
+    """Training data of both kinds of heads: hidden states of training sequences and of held-out ones."""
 
     name: str  # of the imported model
     backbone: Bpt
@@ -72,8 +72,8 @@ def train(options: HeadOptions) -> None:
     own = {"together": preset["together"], "longest": preset["longest"]}
     library = CloudSequences(backbone, samples_of(files, count, False), preset["generated"], preset["batch"], 0, **own)
     unseen = CloudSequences(backbone, samples_of(files, UNSEEN, True), UNSEEN, 1, 1, **own)
-    for kind, found in (("training", library), ("held-out", unseen)):
-        if not found.order:
+    for kind, sequences in (("training", library), ("held-out", unseen)):
+        if not sequences.order:
             raise NotSupported(f"{name} generates meshes of at most {DEPTH} tokens for all {kind} shapes, which teach the heads nothing.")
     pupil = HeadStudent(backbone.model, None, False)
     memories = (Memory(pupil, each, options.device, preset["together"]) for each in (library, unseen))
@@ -82,17 +82,17 @@ def train(options: HeadOptions) -> None:
         train_kind(options, preset, kind, course)
 
 
-def usable(asked: str, device: str) -> tuple[str, Bpt]:
+def usable(name: str, device: str) -> tuple[str, Bpt]:
     """Returns the name of an imported model of meshes, and the model with plain layers; raises NotSupported."""
-    kind, path = resolve(asked)
-    found = load(kind, path, device, "float32")
-    if not isinstance(found, Bpt):
-        raise NotSupported(f"There is no recipe of heads for {asked} ({found.name}). Give lowpoly, or an imported bpt.")
-    if found.folder is None:
-        raise NotSupported(f"{asked} is not imported, so there is no place for its heads. First: python launch.py models import {asked}")
-    assert found.folder.name == DRAFTERS, found.folder
-    plain(found.model.decoder)  # packed layers have no gradient
-    return found.folder.parent.name, found
+    kind, path = resolve(name)
+    backbone = load(kind, path, device, "float32")
+    if not isinstance(backbone, Bpt):
+        raise NotSupported(f"There is no recipe of heads for {name} ({backbone.name}). Give lowpoly, or an imported bpt.")
+    if backbone.folder is None:
+        raise NotSupported(f"{name} is not imported, so there is no place for its heads. First: python launch.py models import {name}")
+    assert backbone.folder.name == DRAFTERS, backbone.folder
+    plain(backbone.model.decoder)  # packed layers have no gradient
+    return backbone.folder.parent.name, backbone
 
 
 # --- shapes -----------------------------------------------------------------------------------------------------------
@@ -101,11 +101,11 @@ def usable(asked: str, device: str) -> tuple[str, Bpt]:
 def mesh_files(folder: Path) -> list[Path]:
     """Returns the files of meshes below a folder, sorted; raises BadFile if there are too few."""
     known = [suffix for suffix in READERS if suffix not in CLOUDS]
-    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in known) if folder.is_dir() else []
-    if len(found) < FEWEST:
+    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in known) if folder.is_dir() else []
+    if len(paths) < FEWEST:
         kinds = ", ".join(suffix[1:].upper() for suffix in known)
-        raise BadFile(f"{folder} holds {len(found)} meshes ({kinds}); training needs {FEWEST} or more.")
-    return found
+        raise BadFile(f"{folder} holds {len(paths)} meshes ({kinds}); training needs {FEWEST} or more.")
+    return paths
 
 
 def samples_of(files: list[Path] | None, count: int, held_out: bool) -> Iterator[MeshSample]:
@@ -122,10 +122,10 @@ def samples_of(files: list[Path] | None, count: int, held_out: bool) -> Iterator
 
 def sample_in(path: Path) -> MeshSample:
     """Returns the mesh of a file, upright in the model's frame; raises BadFile for a point cloud, or a file that cannot be read."""
-    found = read(path)
-    if found.surface is None:
+    mesh = read(path)
+    if mesh.surface is None:
         raise BadFile(f"{path} is a point cloud. Leave only meshes in the folder of --shapes.")
-    vertices, faces = found.frame.to_model(found.surface[0]), found.surface[1]
+    vertices, faces = mesh.frame.to_model(mesh.surface[0]), mesh.surface[1]
     tokens, frame = tokenize(vertices, faces)
     return MeshSample(np.append(tokens, BPT.eos), frame.to_model(vertices), faces)
 

@@ -71,12 +71,13 @@ def targets(scenes: list[Scene], names: Sequence[str]) -> Targets:
     return Targets(centres, weights, objects, colours, torch.tensor([places[s.background] for s in scenes]))
 
 
-def loss_of_logits(said: Logits, asked: Targets) -> Tensor:
-    """Returns the loss of what the network says of a batch."""
-    there = F.binary_cross_entropy_with_logits(said.centres.float(), asked.centres, asked.weights, reduction="sum") / len(asked.centres)
-    kind = F.cross_entropy(said.objects.float(), asked.objects, ignore_index=-1)
-    hue = F.cross_entropy(said.colours.float(), asked.colours, ignore_index=-1)
-    return 0.1 * there + kind + hue + F.cross_entropy(said.backgrounds.float(), asked.backgrounds)
+def loss_of_logits(logits: Logits, labels: Targets) -> Tensor:
+    """Returns the loss of a batch's logits against its labels."""
+    count = len(labels.centres)
+    there = F.binary_cross_entropy_with_logits(logits.centres.float(), labels.centres, labels.weights, reduction="sum") / count
+    kind = F.cross_entropy(logits.objects.float(), labels.objects, ignore_index=-1)
+    hue = F.cross_entropy(logits.colours.float(), labels.colours, ignore_index=-1)
+    return 0.1 * there + kind + hue + F.cross_entropy(logits.backgrounds.float(), labels.backgrounds)
 
 
 def seen_through(pictures: Tensor, tokenizer: PictureTokenizer, step: int) -> Tensor:
@@ -110,25 +111,25 @@ def out_of_shape(pictures: Tensor, rng: torch.Generator) -> Tensor:
 
 
 def accuracy(verdicts: list[SceneVerdict]) -> dict[str, float]:
-    """Returns the share of correct answers by aspect, among the scenes that ask for it."""
-    found = {}
+    """Returns the share of correct answers by aspect, among the scenes that have it."""
+    shares = {}
     for name in ("objects", "counts", "relation", "colours", "background", "all"):
-        said = [v for v in (getattr(verdict, name) for verdict in verdicts) if v is not None]
-        found[name] = round(sum(said) / max(1, len(said)), 4)
-    return found
+        answers = [v for v in (getattr(verdict, name) for verdict in verdicts) if v is not None]
+        shares[name] = round(sum(answers) / max(1, len(answers)), 4)
+    return shares
 
 
 def moved(shipped: Judge, model: Judge) -> dict[str, Tensor]:
-    """Returns shipped weights for a judge of other objects: what belongs to an object moves with it, and new objects say nothing yet. With
-    random weights they would say much of every cell, and the gradients of that would undo what the layers below have learned."""
+    """Returns shipped weights for a judge of other objects: an object's weights move with it, and new objects start from zero. With
+    random weights they would respond to every cell, and the gradients would undo the training of the layers below."""
     state = shipped.state_dict()
     places = [(shipped.names.index(name), i) for i, name in enumerate(model.names) if name in shipped.names]
     for name, own in model.state_dict().items():
         if own.shape != state[name].shape:
-            found = own.clone() if own.ndim == 1 else torch.zeros_like(own)
+            weights = own.clone() if own.ndim == 1 else torch.zeros_like(own)
             for old, new in places:
-                found[new] = state[name][old]
-            state[name] = found
+                weights[new] = state[name][old]
+            state[name] = weights
     return state
 
 
@@ -156,8 +157,8 @@ def main(options: LessonOptions) -> None:
     def loss_of(step: int) -> Tensor:
         batch = trained_scenes((1 << 42) + step * 4096, preset["batch"], lessons=lessons)
         with half_precision(device):
-            said = model(seen_through(to_tensor([render(s, 128) for s in batch], device), tokenizer, step))
-        return loss_of_logits(said, targets(batch, lessons.objects).to(device))
+            logits = model(seen_through(to_tensor([render(s, 128) for s in batch], device), tokenizer, step))
+        return loss_of_logits(logits, targets(batch, lessons.objects).to(device))
 
     def held_out() -> dict[str, float]:
         numbers = {}

@@ -48,7 +48,7 @@ class RecipeParser(argparse.ArgumentParser):
 
 
 def argument(help: str | None = None, **how: Any) -> dict[str, Any]:
-    """Returns the metadata of a field of options. how : what argparse is told of it besides; `flag`, if it is not the field's name"""
+    """Returns the metadata of an options field. how : further arguments for argparse; `flag`, if it is not the field's name"""
     return {"help": help, **how}
 
 
@@ -62,7 +62,7 @@ class RecipeOptions:
     """The command-line options of a recipe."""
 
     preset: str = field(default="cpu", metadata=argument(choices=["cpu", "gpu"]))
-    minutes: float | None = field(default=None, metadata=argument("how long to train now (default: the preset's)", type=float))
+    minutes: float | None = field(default=None, metadata=argument("minutes of this training (default: the preset's)", type=float))
     fresh: bool = field(default=False, metadata=argument("start from random weights"))
     export: bool = field(
         default=False, metadata=argument("only write the newest checkpoint to assets/models, even if its numbers are worse")

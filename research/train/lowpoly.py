@@ -301,7 +301,7 @@ def main(options: LowpolyOptions) -> None:
         checks["packs"] = check_batches(pack_samples(packs, settings.length), points)
 
     def held_out() -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        numbers: dict[str, Any] = {}
         for kind, batches in checks.items():
             own, right = [], []
             for batch in batches:
@@ -312,11 +312,11 @@ def main(options: LowpolyOptions) -> None:
                 labels = labels_behind(batch.tokens, places, DEPTH).to(device)
                 own.append(nats)
                 right.append(torch.stack([top_1(each, labels) for each in later]))
-            found[f"nats_{kind}"] = round(torch.stack(own).mean().item(), 4)
+            numbers[f"nats_{kind}"] = round(torch.stack(own).mean().item(), 4)
             if kind == "boxes":
                 guessed = torch.stack(right).mean(0).tolist()
-                found |= {f"top_1_{k}": [round(x, 3) for x in row] for k, row in zip(KINDS, guessed, strict=True)}
-        return found
+                numbers |= {f"top_1_{k}": [round(x, 3) for x in row] for k, row in zip(KINDS, guessed, strict=True)}
+        return numbers
 
     every = 1500 if packs else 300  # seconds: meshes of packs are longer, and so is their measurement
     decides, known = DECIDES_ON_PACKS if "packs" in checks else DECIDES, shipped_row(preset["families"])

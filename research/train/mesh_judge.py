@@ -41,10 +41,10 @@ def shapes(rng: Generator, count: int, held_out: bool = False) -> Iterator[MeshS
     drawn = [*NAMES, *[OTHER] * (0 if held_out else SHARE - 1)]
     for i in range(count):
         family = family_of(drawn[i % len(drawn) if held_out else rng.integers(len(drawn))])
-        found = family(rng)
-        while in_boxes(found) != held_out:
-            found = family(rng)
-        yield found
+        shape = family(rng)
+        while in_boxes(shape) != held_out:
+            shape = family(rng)
+        yield shape
 
 
 def coarse(shape: MeshShape, rng: Generator) -> MeshShape:
@@ -79,18 +79,18 @@ def lesson(number: int, size: int) -> tuple[Tensor, Tensor]:
 
 def held_out_numbers(judge: MeshJudge) -> dict[str, Any]:
     """Returns the share of held-out shapes whose family is named, sampled cleanly and degraded, and the families below 90 %."""
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     for label, spoil in (("right", False), ("right_degraded", True)):
         by_family: dict[str, list[bool]] = {}
         for i, shape in enumerate(shapes(Generator(PCG64(24)), HELD_OUT, held_out=True)):
             rng = Generator(PCG64([25, i]))
             cloud = sample_points(shape.vertices, shape.faces, 4096, rng)
-            said = judge.name(judge.chances(degrade(cloud, rng) if spoil else cloud))
-            by_family.setdefault(shape.family, []).append(said == shape.family)
-        found[label] = round(float(np.mean([right for answers in by_family.values() for right in answers])), 4)
+            names = judge.name(judge.chances(degrade(cloud, rng) if spoil else cloud))
+            by_family.setdefault(shape.family, []).append(names == shape.family)
+        numbers[label] = round(float(np.mean([right for answers in by_family.values() for right in answers])), 4)
         if not spoil:
-            found["below_90"] = {name: round(float(np.mean(a)), 3) for name, a in by_family.items() if np.mean(a) < 0.9}
-    return found
+            numbers["below_90"] = {name: round(float(np.mean(a)), 3) for name, a in by_family.items() if np.mean(a) < 0.9}
+    return numbers
 
 
 def main(options: RecipeOptions) -> None:

@@ -93,15 +93,15 @@ class PictogramOptions(lessons_options.LessonOptions):
     )
 
 
-def offered(asked: str, taught: Sequence[int]) -> list[int]:
+def offered(requested: str, taught: Sequence[int]) -> list[int]:
     """Returns tokens along a side of the sizes that the card offers: the given ones, or those that it offered before, or all that are
     trained. Raises BadKnob for a size that is not trained."""
     known = {str(side * FACTOR): side for side in taught}
-    if asked:
-        wrong = [size for size in asked.split(",") if size not in known]
+    if requested:
+        wrong = [size for size in requested.split(",") if size not in known]
         if wrong:
             raise BadKnob(f"--offer {','.join(wrong)} is not among the trained sizes. Choose from: {', '.join(known)}.")
-        return [known[size] for size in asked.split(",")]
+        return [known[size] for size in requested.split(",")]
     before = read_card(pictogram.FOLDER).get("sides", []) if (pictogram.FOLDER / "card.json").exists() else []
     return [side for side in taught if side in before] or list(taught)
 
@@ -123,10 +123,10 @@ class Scenes:
         sizes. placed : which captions say the background"""
         if self.sheet is None:
             return []
-        places = [scene.background if told else "" for scene, told in zip(scenes, placed, strict=True)]
+        places = [scene.background if is_placed else "" for scene, is_placed in zip(scenes, placed, strict=True)]
         groups = zip(*map(looks_of_scene, scenes), strict=True)
-        found = [self.sheet.tokens(list(zip(group, places, strict=True)), side, self._encoded) for group in groups]
-        return [tokens.to(self.device) for tokens in found]
+        groups_tokens = [self.sheet.tokens(list(zip(group, places, strict=True)), side, self._encoded) for group in groups]
+        return [tokens.to(self.device) for tokens in groups_tokens]
 
     def _encoded(self, pictures: np.ndarray) -> Tensor:
         with torch.no_grad(), half_precision(self.device):
@@ -139,7 +139,7 @@ class Scenes:
         return ids + [0] * (TEXT_SLOTS - len(ids))
 
     def _placed(self, scene: Scene, r: random.Random) -> bool:
-        """Returns whether a caption of this scene names the background; a share UNPLACED of all captions does not, but those that come with
+        """Returns True if a caption of this scene names the background; a share UNPLACED of all captions does not, but those that come with
         looks always do."""
         if self.sheet is not None:
             return True
@@ -172,7 +172,7 @@ class Scenes:
                 pool[(step * count + i) % POOL] = pair
         scenes = [*new, *(s for s, _ in old)]
         seeds, placed = zip(*((r.getrandbits(40), self._placed(s, r)) for s in scenes), strict=True)
-        ids = [self.caption_ids(s, seed, told, disguise) for s, seed, told in zip(scenes, seeds, placed, strict=True)]
+        ids = [self.caption_ids(s, seed, is_placed, disguise) for s, seed, is_placed in zip(scenes, seeds, placed, strict=True)]
         ids = [[0] * TEXT_SLOTS if r.random() < DROPPED else row for row in ids]
         stacked = torch.cat([tokens, *(t[None].long().to(self.device) for _, t in old)])
         looks = self.looks(scenes, placed, side)
@@ -188,21 +188,21 @@ def sizes_of(scene: Scene, lessons: SceneSettings) -> tuple[int, ...]:
 
 def alike(seed: int, count: int, sizes: tuple[int, ...], lessons: SceneSettings) -> list[Scene]:
     """Returns scenes from a seed on whose looks have these sizes, so that their sequences have one length."""
-    found: list[Scene] = []
+    matches: list[Scene] = []
     many = 32 * count if sizes else count
-    while len(found) < count:
-        found += [scene for scene in trained_scenes(seed, many, KINDS, lessons) if sizes_of(scene, lessons) == sizes]
+    while len(matches) < count:
+        matches += [scene for scene in trained_scenes(seed, many, KINDS, lessons) if sizes_of(scene, lessons) == sizes]
         seed += 2 * many + 2**32
-    return found[:count]
+    return matches[:count]
 
 
 def inside(scene: Scene, side: int, around: int = 0) -> Tensor:
     """Returns which tokens lie in an object of a scene or at most `around` tokens away, bool [side, side]."""
-    found = torch.zeros(side, side, dtype=torch.bool)
+    mask = torch.zeros(side, side, dtype=torch.bool)
     for _, _, left, top, size in scene.boxes:
         x, y, width = (v * side // CANVAS for v in (left, top, size))
-        found[max(0, y - around) : y + width + around, max(0, x - around) : x + width + around] = True
-    return found
+        mask[max(0, y - around) : y + width + around, max(0, x - around) : x + width + around] = True
+    return mask
 
 
 def chosen_rows(scenes: Sequence[Scene], side: int, count: int, seed: int) -> Tensor:
@@ -219,13 +219,13 @@ def disguised(scenes: Sequence[Scene], tokens: Tensor, looks: Sequence[Tensor], 
     shapes = [(len(look), 1, look.shape[2]) for look in looks]
     blocks = [torch.randint(vocabulary, shape, generator=numbers).to(tokens.device) for shape in shapes]
     side = isqrt(tokens.shape[1])
-    found = tokens.clone()
-    for b, (scene, own) in enumerate(zip(scenes, found.view(len(tokens), side, side), strict=True)):
+    changed = tokens.clone()
+    for b, (scene, own) in enumerate(zip(scenes, changed.view(len(tokens), side, side), strict=True)):
         at = {(look.name, look.colour): block[b] for look, block in zip(looks_of_scene(scene), blocks, strict=True)}
         for name, colour, left, top, size in scene.boxes:
             x, y, width = (v * side // CANVAS for v in (left, top, size))
             own[y : y + width, x : x + width] = at[name, colour].view(width, width)
-    return found, [block.expand(-1, 3, -1) for block in blocks]
+    return changed, [block.expand(-1, 3, -1) for block in blocks]
 
 
 def disturbed(tokens: Tensor, seed: int) -> Tensor:
@@ -287,7 +287,7 @@ def main(options: PictogramOptions) -> None:
         for (name, side), batches in checks.items():
             with half_precision(device):
                 each = [surprise(model, batch, side) for batch in batches]
-            objects = torch.cat([found[batch.drawn] for found, batch in zip(each, batches, strict=True)])
+            objects = torch.cat([rows[batch.drawn] for rows, batch in zip(each, batches, strict=True)])
             numbers[f"nats_{name}_{side}"] = round(torch.cat(each).mean().item(), 4)
             numbers[f"nats_objects_{name}_{side}"] = round(objects.mean().item(), 4)
         return numbers
@@ -339,15 +339,15 @@ def surprise(model: PictogramModel, batch: Check, side: int) -> Tensor:
 
 def check_batches(scenes: Scenes, group: list[Scene], side: int) -> list[Check]:
     """Returns fixed scenes, those with looks of the same sizes together, at most eight."""
-    found = []
+    batches = []
     for sizes in dict.fromkeys(sizes_of(scene, scenes.lessons) for scene in group):
         same = [(i, scene) for i, scene in enumerate(group) if sizes_of(scene, scenes.lessons) == sizes]
         for part in (same[i : i + 8] for i in range(0, len(same), 8)):
             own = [scene for _, scene in part]
             ids = torch.tensor([scenes.caption_ids(scene, i) for i, scene in part], device=scenes.device)
             drawn = torch.stack([inside(scene, side) for scene in own]).flatten(1).to(scenes.device)
-            found.append(Check(ids, scenes.looks(own, [True] * len(own), side), scenes.encode(own, side), drawn))
-    return found
+            batches.append(Check(ids, scenes.looks(own, [True] * len(own), side), scenes.encode(own, side), drawn))
+    return batches
 
 
 def matching_words(names: list[str]) -> dict[str, Tensor]:

@@ -75,11 +75,11 @@ def around(scene: Scene, picture: np.ndarray, window: int, r: random.Random) -> 
     """Returns a square of `window` pixels of a scene's picture [H, W, 3], at whole tokens, that holds most of one of its objects."""
     side = len(picture)
     _, _, left, top, width = r.choice(scene.boxes)
-    found = []
+    corner = []
     for start in (top, left):
         middle = (start + width / 2) * side / CANVAS + r.uniform(-window / 6, window / 6)
-        found.append(int(min(max(0, middle - window / 2), side - window)) // FACTOR * FACTOR)
-    return picture[found[0] : found[0] + window, found[1] : found[1] + window]
+        corner.append(int(min(max(0, middle - window / 2), side - window)) // FACTOR * FACTOR)
+    return picture[corner[0] : corner[0] + window, corner[1] : corner[1] + window]
 
 
 def edges(picture: Tensor, target: Tensor) -> Tensor:
@@ -100,11 +100,11 @@ def signal_to_noise(picture: Tensor, target: Tensor) -> Tensor:
 
 def tokens_hash(path: Path) -> str:
     """Returns a short hash of the unpacked encoder in a tokenizer's file, which determines the tokens of a picture."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, tensor in sorted(unpacked(load_file(str(path))).items()):
         if name.startswith("encoder."):
-            found.update(f"{name} {tuple(tensor.shape)}".encode() + tensor.numpy().tobytes())
-    return found.hexdigest()[:16]
+            digest.update(f"{name} {tuple(tensor.shape)}".encode() + tensor.numpy().tobytes())
+    return digest.hexdigest()[:16]
 
 
 def main(options: TokenizerOptions) -> None:
@@ -142,12 +142,14 @@ def main(options: TokenizerOptions) -> None:
     def held_out() -> dict:
         numbers, used = {}, set()
         for p, x in pictures.items():
-            found = [model.encode(x[i : i + 8]) for i in range(0, len(x), 8)]
-            drawn = torch.cat([model.decode(t) for t in found])
+            encoded = [model.encode(x[i : i + 8]) for i in range(0, len(x), 8)]
+            drawn = torch.cat([model.decode(t) for t in encoded])
             numbers[f"psnr_{p}"] = round(signal_to_noise(drawn, x).item(), 2)
             if p == 128:
-                used = set(torch.cat(found).flatten().tolist())
-                numbers["psnr_preview_128"] = round(signal_to_noise(torch.cat([model.decode(t, preview=True) for t in found]), x).item(), 2)
+                used = set(torch.cat(encoded).flatten().tolist())
+                numbers["psnr_preview_128"] = round(
+                    signal_to_noise(torch.cat([model.decode(t, preview=True) for t in encoded]), x).item(), 2
+                )
         return numbers | {"codes_used": len(used)}
 
     known = read_card(pictogram.FOLDER).get("tokenizer") if (pictogram.FOLDER / "card.json").exists() else None

@@ -85,16 +85,16 @@ class StreamStudent(nn.Module):
         starts : the position of each window's first row; guesses : int64 [B, windows * width], the tokens that the rows read
         """
         teacher, device = self._teacher[0], guesses.device
-        said = torch.stack([row.said for row in rows]).to(device)
+        prompts = torch.stack([row.said for row in rows]).to(device)
         tokens = padded([row.tokens for row in rows]).to(device)
         width = len(guesses[0]) // len(starts)
         places = window_places(starts, width).to(device)
         frozen = Frozen()
         with torch.no_grad():
-            prefix = teacher.prefix(said)
-            x = torch.cat([prefix, teacher.embed(said, tokens[:, :-1].clamp(min=0))], 1)
+            prefix = teacher.prefix(prompts)
+            x = torch.cat([prefix, teacher.embed(prompts, tokens[:, :-1].clamp(min=0))], 1)
             count, slots = x.shape[1], prefix.shape[1] + places
-            hidden = teacher.run(said, x, torch.arange(count, device=device), teacher.mask(count), frozen)
+            hidden = teacher.run(prompts, x, torch.arange(count, device=device), teacher.mask(count), frozen)
             p = self._targets(hidden[:, slots], rows, places)
         frozen.recording = False
         window = torch.arange(len(places), device=device) // width
@@ -103,7 +103,7 @@ class StreamStudent(nn.Module):
             among &= places <= places[:, None]
         before = torch.arange(count, device=device) < (slots - torch.arange(len(places), device=device) % width)[:, None]
         with self.lora.worn(0):
-            hidden = teacher.run(said, teacher.embed(said, guesses), slots, torch.cat([before, among], 1), frozen)
+            hidden = teacher.run(prompts, teacher.embed(prompts, guesses), slots, torch.cat([before, among], 1), frozen)
         # top-k and top-p would remove gradients of q where it must gain probability; decoding applies them
         return p, (self._guided(hidden, len(rows)) / (teacher.sampling.temperature or 1.0)).log_softmax(-1)
 
@@ -127,10 +127,10 @@ def right_behind(p: Tensor, q: Tensor, width: int) -> Tensor:
     p, q : [B, windows * width, V]
     """
     chance = torch.minimum(p, q).sum(-1).unflatten(1, (-1, width))
-    found = torch.zeros_like(chance)
+    expected = torch.zeros_like(chance)
     for t in range(width - 2, -1, -1):
-        found[..., t] = (found[..., t + 1] + 1) * chance[..., t + 1]
-    return found
+        expected[..., t] = (expected[..., t + 1] + 1) * chance[..., t + 1]
+    return expected
 
 
 def noisy(guesses: Tensor, width: int, vocabulary: int, rng: Generator) -> Tensor:
@@ -159,13 +159,13 @@ class Replay:
 
     def read(self, ids: list[int], places: Tensor, width: int) -> Tensor:
         """Returns the tokens that windows of this width read, int64 [B, R]: a rejected draft, followed by drafts."""
-        found = self.guesses[ids][:, places]
-        found[:, ::width] = self.refused[ids][:, places[::width]]
-        return found
+        tokens = self.guesses[ids][:, places]
+        tokens[:, ::width] = self.refused[ids][:, places[::width]]
+        return tokens
 
-    def write(self, ids: list[int], places: Tensor, found: Tensor, refused: Tensor) -> None:
+    def write(self, ids: list[int], places: Tensor, drafts: Tensor, refused: Tensor) -> None:
         """Stores drafts and rejected drafts, both int64 [B, R] (line 9)."""
-        for i, row, wrong in zip(ids, found, refused, strict=True):
+        for i, row, wrong in zip(ids, drafts, refused, strict=True):
             self.guesses[i, places], self.refused[i, places] = row, wrong
 
 
@@ -210,8 +210,8 @@ def main(options: StreamOptions) -> None:
         with torch.no_grad():
             weight = right_behind(p, q.exp(), width).flatten(1) + 1
             u, v = torch.from_numpy(rng.random((2, q.shape[0] * q.shape[1])))
-            found, wrong = draw(q.flatten(0, 1).exp(), u), refused(p, q.exp(), v)
-            replay.write(ids, places + 1, found.view(len(ids), -1), wrong.view(len(ids), -1))
+            drafts, wrong = draw(q.flatten(0, 1).exp(), u), refused(p, q.exp(), v)
+            replay.write(ids, places + 1, drafts.view(len(ids), -1), wrong.view(len(ids), -1))
         return -((p * q).sum(-1) * weight).sum() / weight.sum()
 
     def held_out() -> dict[str, Any]:
@@ -258,15 +258,15 @@ def acceptance(pupil: StreamStudent, recorded: list[Recorded], width: int, vocab
     fresh : the rows read noise. refused : the window begins one position later, after a rejection; its rows read the drafts of `fresh`, and
     the first one reads a draft that would be rejected.
     """
-    found: dict[str, list[Tensor]] = {"fresh": [], "refused": []}
+    overlaps: dict[str, list[Tensor]] = {"fresh": [], "refused": []}
     for i, row in enumerate(recorded):
         rng = Generator(PCG64([12, i]))
         starts = window_starts([len(row.tokens) - 1], UNSEEN_ROWS // width, width, rng)
         guesses = torch.from_numpy(rng.integers(0, vocabulary, (1, len(starts) * width))).to(device)
-        for further, kept in enumerate(found.values()):
+        for further, rows_of_kind in enumerate(overlaps.values()):
             p, q = (probs.view(-1, width, probs.shape[-1]) for probs in pupil.probs([row], [s + further for s in starts], guesses))
-            kept.append(torch.minimum(p, q.exp()).sum(-1))
+            rows_of_kind.append(torch.minimum(p, q.exp()).sum(-1))
             drafts = draw(q.exp().flatten(0, 1), torch.from_numpy(rng.random(len(starts) * width))).view(-1, width)
             drafts[:, 0] = refused(p[:, 0], q[:, 0].exp(), torch.from_numpy(rng.random(len(starts))))
             guesses = drafts.view(1, -1)
-    return {f"acceptance_{name}": [round(x, 3) for x in torch.cat(rows).mean(0).tolist()] for name, rows in found.items()}
+    return {f"acceptance_{name}": [round(x, 3) for x in torch.cat(rows).mean(0).tolist()] for name, rows in overlaps.items()}

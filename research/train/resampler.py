@@ -97,9 +97,9 @@ def spreads_of(tokenizer: PictureTokenizer, count: int, device: str, lessons: Sc
     """Returns the s with the fewest nats on trained scenes by factor, over all pairs of that factor."""
     resampler, total = PictureResampler(tokenizer), {}
     sides = tuple(sorted({side for pair in PAIRS for side in pair}))
-    found = dict(zip(sides, grids(tokenizer, trained_scenes(2**42, count, lessons=lessons), sides, device), strict=True))
+    grids_by_side = dict(zip(sides, grids(tokenizer, trained_scenes(2**42, count, lessons=lessons), sides, device), strict=True))
     for coarse, fine in PAIRS:
-        nats = fitted(resampler, found[coarse], found[fine])
+        nats = fitted(resampler, grids_by_side[coarse], grids_by_side[fine])
         known = total.setdefault(fine // coarse, dict.fromkeys(nats, 0.0))
         total[fine // coarse] = {s: known[s] + n for s, n in nats.items()}
     return {factor: round(min(nats, key=nats.get), 4) for factor, nats in total.items()}

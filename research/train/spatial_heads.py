@@ -91,7 +91,7 @@ def around(heads: SpatialHeads, teacher: Teacher, rows: list[Recorded]) -> tuple
 
 @torch.no_grad()
 def is_affine(teacher: Teacher) -> bool:
-    """Returns whether the output layer is affine, so that guidance of its inputs is guidance of its outputs."""
+    """Returns True if the output layer is affine, so that guidance of its inputs is guidance of its outputs."""
     r = torch.Generator().manual_seed(0)
     pair = torch.randn(2, 4, teacher.width, generator=r).to(teacher.final_norm[0].device)
     mixed, apart = teacher.head(guide(pair, 3.0)).float(), guide(teacher.head(pair).float(), 3.0)
@@ -103,15 +103,15 @@ def loss_on_rows(heads: SpatialHeads, teacher: Teacher, rows: list[Recorded], co
     tokens, embedded, states = around(heads, teacher, rows)
     columns = teacher.layout(tokens.shape[1]).reach
     slots = Slots.drawn(*tokens.shape, columns, heads.reach, count, step)
-    found = predicted(heads, embedded, states, columns, slots, step)
-    return loss_of_states(teacher, found, states[:, slots.sequence, slots.position], "kl")
+    states_ahead = predicted(heads, embedded, states, columns, slots, step)
+    return loss_of_states(teacher, states_ahead, states[:, slots.sequence, slots.position], "kl")
 
 
 @torch.no_grad()
 def acceptance(heads: SpatialHeads, teacher: Teacher, rows: list[Recorded], rows_too: bool = True, columns_too: bool = True) -> list[float]:
     """Returns the probability that a sampled draft is accepted, by the distance to the newest token, 1 to `reach`: the mean of
     sum min(p, q), both with the backbone's sampling, over all slots that have a row above. rows_too, columns_too : what is shown"""
-    found = []
+    means = []
     for far in range(1, heads.reach + 1):
         shared = []
         for row in rows:
@@ -124,8 +124,8 @@ def acceptance(heads: SpatialHeads, teacher: Teacher, rows: list[Recorded], rows
                 for x in (states[:, 0, at], predicted(heads, embedded, states, columns, slots))
             )
             shared.append(torch.minimum(p, q).sum(-1))
-        found.append(round(torch.cat(shared).mean().item(), 3))
-    return found
+        means.append(round(torch.cat(shared).mean().item(), 3))
+    return means
 
 
 def begin(heads: SpatialHeads, teacher: Teacher) -> None:

@@ -30,7 +30,7 @@ from research.worlds.emoji_scenes import caption, held_out_scenes, lessons_of, l
 from research.worlds.lowpoly_shapes import held_out_shapes, training_shapes, turned
 
 LOOKED = (48, 48)  # sizes of what the captions name, if pictogram reads looks: prefixes of a batch have one length
-DROPPED = 10  # one caption in so many is empty, so that the drafter also learns pictures without a condition (ADT-Tree)
+DROPPED = 10  # one caption in this many is empty, so that the drafter also learns pictures without a condition (ADT-Tree)
 
 
 @dataclass
@@ -87,19 +87,19 @@ class Teacher(ABC):
         """Returns conditions to generate from, [count, ...]."""
 
     @abstractmethod
-    def generate(self, said: Tensor, rng: Generator) -> list[Recorded]:
+    def generate(self, prompts: Tensor, rng: Generator) -> list[Recorded]:
         """Returns sequences for conditions [B, ...], one token of each per pass, with the backbone's default sampling."""
 
     @abstractmethod
-    def embed(self, said: Tensor, tokens: Tensor) -> Tensor:
+    def embed(self, prompts: Tensor, tokens: Tensor) -> Tensor:
         """Returns embeddings [branches * B, L, H] of tokens int64 [B, L], branch by branch."""
 
     @abstractmethod
-    def prefix(self, said: Tensor) -> Tensor:
+    def prefix(self, prompts: Tensor) -> Tensor:
         """Returns the rows before the tokens, [branches * B, P, H]; the last one predicts the first token."""
 
     @abstractmethod
-    def run(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, kv_cache: Any) -> Tensor:
+    def run(self, prompts: Tensor, x: Tensor, slots: Tensor, mask: Tensor, kv_cache: Any) -> Tensor:
         """Returns last hidden states of rows [branches * B, R, H] at slots int64 [R] (0 = the first of the prefix); the cache holds their
         keys and values."""
 
@@ -144,64 +144,65 @@ class PictureTeacher(Teacher):
         scenes = held_out_scenes(many, lessons) if held_out else trained_scenes(2**42, many, lessons=lessons)
         if self.backbone.looks:
             scenes = [scene for scene in scenes if [look.side for look in looks_of_scene(scene)] == list(LOOKED)][:count]
-        found = torch.zeros(count, TEXT_SLOTS, dtype=torch.int64)
+        ids_by_prompt = torch.zeros(count, TEXT_SLOTS, dtype=torch.int64)
         for i, scene in enumerate(scenes):
             if not held_out and i % DROPPED == DROPPED - 1:
                 continue
-            found[i] = torch.tensor(self.backbone.ids_of(split(caption(scene, i))))
-        return found
+            ids_by_prompt[i] = torch.tensor(self.backbone.ids_of(split(caption(scene, i))))
+        return ids_by_prompt
 
-    def _pair(self, said: Tensor) -> Tensor:
+    def _pair(self, prompts: Tensor) -> Tensor:
         """Returns captions [B, 32] followed by as many empty ones, [branches * B, 32]."""
-        said = said.to(self.table.device)
-        return said if self.sampling.guidance == 1 else torch.cat([said, torch.zeros_like(said)])
+        prompts = prompts.to(self.table.device)
+        return prompts if self.sampling.guidance == 1 else torch.cat([prompts, torch.zeros_like(prompts)])
 
     @torch.inference_mode()
-    def generate(self, said: Tensor, rng: Generator) -> list[Recorded]:
+    def generate(self, prompts: Tensor, rng: Generator) -> list[Recorded]:
         """Returns pictures for captions [B, 32]."""
-        pair, model, device = self._pair(said), self.model, self.table.device
+        pair, model, device = self._pair(prompts), self.model, self.table.device
         decoder, length = model.decoder, self.side**2
         kv_cache = KVCache(
             len(decoder.blocks), len(pair), decoder.heads, self.before + length, decoder.width // decoder.heads, device, torch.float32
         )
         cos, sin = self.rotary
-        prefix, gist, before = self.prefix(said), model.gist(pair, self.side), self.before
+        prefix, gist, before = self.prefix(prompts), model.gist(pair, self.side), self.before
         decoder(prefix[:, :before], cos[:before], sin[:before], self.mask(before), kv_cache)
         kv_cache.keep(list(range(before)))
         x, states, tokens = prefix[:, before:], [], []
         for slot in range(before, before + length):
             states.append(decoder(x, cos[slot : slot + 1], sin[slot : slot + 1], None, kv_cache))
             kv_cache.keep([0])
-            logits = self.head(states[-1]).view(-1, len(said), len(self.rows))
+            logits = self.head(states[-1]).view(-1, len(prompts), len(self.rows))
             p = torch.softmax(warp(guide(logits.float(), self.sampling.guidance), self.sampling), -1)
-            tokens.append(draw(p, torch.from_numpy(rng.random(len(said)))))
-            x = self.table[tokens[-1]].repeat(len(pair) // len(said), 1)[:, None] + gist
-        hidden = torch.cat(states, 1).unflatten(0, (-1, len(said))).half().cpu()
-        return [Recorded(*row) for row in zip(said.cpu(), torch.stack(tokens, 1).cpu(), hidden.transpose(0, 1).contiguous(), strict=True)]
+            tokens.append(draw(p, torch.from_numpy(rng.random(len(prompts)))))
+            x = self.table[tokens[-1]].repeat(len(pair) // len(prompts), 1)[:, None] + gist
+        hidden = torch.cat(states, 1).unflatten(0, (-1, len(prompts))).half().cpu()
+        rows = zip(prompts.cpu(), torch.stack(tokens, 1).cpu(), hidden.transpose(0, 1).contiguous(), strict=True)
+        return [Recorded(*row) for row in rows]
 
-    def embed(self, said: Tensor, tokens: Tensor) -> Tensor:
+    def embed(self, prompts: Tensor, tokens: Tensor) -> Tensor:
         """Returns the token's row of the table plus the gist of the caption, which is empty in the second branch."""
-        pair = self._pair(said)
-        return self.table[tokens].repeat(len(pair) // len(said), 1, 1) + self.model.gist(pair, self.side)
+        pair = self._pair(prompts)
+        return self.table[tokens].repeat(len(pair) // len(prompts), 1, 1) + self.model.gist(pair, self.side)
 
-    def prefix(self, said: Tensor) -> Tensor:
+    def prefix(self, prompts: Tensor) -> Tensor:
         """Returns the rows of the caption, the looks and the gist."""
-        pair = self._pair(said)
+        pair = self._pair(prompts)
         return self.model.prefix(pair, self.side, self._looks(pair))
 
-    def _looks(self, said: Tensor) -> list[Tensor]:
+    def _looks(self, prompts: Tensor) -> list[Tensor]:
         """Returns the tokens of the looks of captions [B, 32], each [B, 3, n*n]; anything for an empty caption, which has none."""
         if not self.backbone.looks:
             return []
         some = [torch.zeros(3, Look("", "", size).tokens(self.side) ** 2, dtype=torch.int64) for size in LOOKED]
-        rows = [self.backbone.looks_of([self.spelt[i] for i in ids if i], self.side) or some for ids in said.tolist()]
+        rows = [self.backbone.looks_of([self.spelt[i] for i in ids if i], self.side) or some for ids in prompts.tolist()]
         return [torch.stack(each).to(self.table.device) for each in zip(*rows, strict=True)]
 
     def mask(self, count: int) -> Tensor:
         """Returns a mask in which words and looks see each other."""
         return text_mask(count, self.table.device, self.before)
 
-    def run(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, kv_cache: Any) -> Tensor:
+    def run(self, prompts: Tensor, x: Tensor, slots: Tensor, mask: Tensor, kv_cache: Any) -> Tensor:
         """Runs the decoder."""
         cos, sin = self.rotary
         return self.trunk(x, cos[slots], sin[slots], mask, kv_cache)
@@ -239,34 +240,34 @@ class MeshTeacher(Teacher):
         return collate([sample_of(turned(s, rng)) for s in shapes], rng, 0.0, self.backbone.points)[0]
 
     @torch.no_grad()
-    def _read(self, said: Tensor) -> CloudReading:
-        """What the model reads of point clouds; the newest is kept, because a step of the stream asks four times for the same."""
-        if self._newest is None or self._newest[0] is not said:
-            self._newest = said, self.model.read(said.to(self.table.device))
+    def _read(self, prompts: Tensor) -> CloudReading:
+        """The model's reading of point clouds; keeps the newest, because a step of the stream needs the same one four times."""
+        if self._newest is None or self._newest[0] is not prompts:
+            self._newest = prompts, self.model.read(prompts.to(self.table.device))
         return self._newest[1]
 
     @torch.inference_mode()
-    def generate(self, said: Tensor, rng: Generator) -> list[Recorded]:
+    def generate(self, prompts: Tensor, rng: Generator) -> list[Recorded]:
         """Returns meshes for point clouds [B, N, 6]; their states come from one pass over the generated tokens."""
-        found = generate_together(self.backbone, said, rng)
-        tokens = padded([torch.tensor(row) for row in found]).to(self.table.device)
-        reading = self._read(said)
+        sequences = generate_together(self.backbone, prompts, rng)
+        tokens = padded([torch.tensor(row) for row in sequences]).to(self.table.device)
+        reading = self._read(prompts)
         embedded = reading.embedded(self.table, tokens.clamp(min=0)[:, :-1])
         hidden = self.model.training_hidden(reading.condition, embedded).half().cpu()
-        rows = zip(said.cpu(), found, hidden, strict=True)
+        rows = zip(prompts.cpu(), sequences, hidden, strict=True)
         return [Recorded(cloud, torch.tensor(row), states[None, : len(row)].clone()) for cloud, row, states in rows]
 
-    def embed(self, said: Tensor, tokens: Tensor) -> Tensor:
+    def embed(self, prompts: Tensor, tokens: Tensor) -> Tensor:
         """Returns the tokens' rows of the table, with what the clouds add to them, without their positions."""
-        return self._read(said).embedded(self.table, tokens)
+        return self._read(prompts).embedded(self.table, tokens)
 
-    def prefix(self, said: Tensor) -> Tensor:
+    def prefix(self, prompts: Tensor) -> Tensor:
         """Returns the start vector."""
-        return self.trunk.start.expand(len(said), 1, -1)
+        return self.trunk.start.expand(len(prompts), 1, -1)
 
-    def run(self, said: Tensor, x: Tensor, slots: Tensor, mask: Tensor, kv_cache: Any) -> Tensor:
+    def run(self, prompts: Tensor, x: Tensor, slots: Tensor, mask: Tensor, kv_cache: Any) -> Tensor:
         """Runs the decoder on the point clouds."""
-        looked = self.trunk.look(self._read(said).condition)
+        looked = self.trunk.look(self._read(prompts).condition)
         positions = F.pad(self.trunk.positions, (0, 0, 1, 0))  # the start vector has no position
         return self.trunk(x + positions[slots], mask, looked, kv_cache)
 
@@ -281,11 +282,11 @@ class MeshTeacher(Teacher):
     def allowed(self, tokens: list[int]) -> Tensor:
         """Returns the ids that BPT's grammar allows after each token."""
         grammar = lowpoly.MaskedGrammar(None)
-        state, found = grammar.start, []
+        state, masks = grammar.start, []
         for token in tokens:
             state = grammar.next(state, token)
-            found.append(grammar.allowed(state))
-        return torch.stack(found).to(self.table.device)
+            masks.append(grammar.allowed(state))
+        return torch.stack(masks).to(self.table.device)
 
 
 def padded(rows: list[Tensor]) -> Tensor:

@@ -40,22 +40,22 @@ def lesson(number: int, size: int) -> tuple[Tensor, Tensor]:
 
 
 def right(judge: Upright, shape: MeshShape, seed: int) -> bool:
-    """Returns whether a shape, sampled cleanly, stands right on the axis that is answered; the same in all six orientations."""
+    """Returns True if a cleanly sampled shape stands upright on the predicted axis; the same in all six orientations."""
     cloud = sample_points(shape.vertices, shape.faces, 4096, np.random.default_rng(seed))
     return int(judge.chances(cloud).argmax()) in alike_up(shape)
 
 
 def held_out_numbers(judge: Upright) -> dict[str, Any]:
     """Returns the share of right answers in held-out boxes and on held-out families, and the families below 95 %."""
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     for kind, count in HELD_OUT.items():
         by_family: dict[str, list[bool]] = {}
         for i, shape in enumerate(held_out_shapes(count, kind)):
             by_family.setdefault(shape.family, []).append(right(judge, shape, i))
-        found[f"right_{kind}"] = round(float(np.mean([share for answers in by_family.values() for share in answers])), 4)
+        numbers[f"right_{kind}"] = round(float(np.mean([share for answers in by_family.values() for share in answers])), 4)
         weak = {name: round(float(np.mean(answers)), 3) for name, answers in by_family.items() if np.mean(answers) < 0.95}
-        found[f"below_95_{kind}"] = weak
-    return found
+        numbers[f"below_95_{kind}"] = weak
+    return numbers
 
 
 def main(options: RecipeOptions) -> None:

@@ -40,12 +40,12 @@ def tile(rng: Generator, width: float = 10.0) -> MeshShape:
     thick = width * rng.uniform(*FLAT)
     sides = int(rng.choice([4, 6, 8, 12]))
     flat = box(width, thick, width * rng.uniform(0.4, 1)) if sides == 4 else prism(circle(sides, width / 2), thick)
-    found = of_solid(flat.moved(y=-thick), "tile")
+    parts = of_solid(flat.moved(y=-thick), "tile")
     for _ in range(rng.integers(5) if rng.random() < 0.6 else 0):
         size = width * rng.uniform(0.03, 0.2, 3)
         x, z = rng.uniform(-0.3, 0.3, 2) * width
-        found = joined(found, of_solid(box(*size).moved(x, -0.1 * size[1], z), "block"))
-    return found
+        parts = joined(parts, of_solid(box(*size).moved(x, -0.1 * size[1], z), "block"))
+    return parts
 
 
 def arranged(shape: MeshShape, other: MeshShape, rng: Generator) -> MeshShape:

@@ -57,7 +57,7 @@ STYLED = 0.25  # the share of styled scenes in a world that has styles
 
 @dataclass(frozen=True)
 class SceneSettings:
-    """What scenes are made of: objects, counts (drawn as often as they are listed), relations and styles.
+    """Contents of scenes: objects, counts (drawn as often as they are listed), relations and styles.
 
     even : objects without a word for their size are as large in company as alone, and several of them stand in a square, so that a model
         has fewer sizes of each object to learn
@@ -154,7 +154,7 @@ class ObjectLine:
 
 
 def _line(g: ObjectGroup, sides: Mapping[str, int], relation: str, even: bool) -> ObjectLine:
-    """How a group stands in a pair: two of a kind are small ones side by side or, where the lessons are even, full ones across the pair."""
+    """Place of a group in a pair: two of a kind are small ones side by side or, where the lessons are even, full ones across the pair."""
     if g.count == 1 or not even:
         return ObjectLine(g, sides[g.size] if g.count == 1 else sides["small"])
     return ObjectLine(g, sides[""], down=relation in ("left of", "right of", "beside"))
@@ -195,14 +195,14 @@ def _apart(lines: Sequence[ObjectLine], leading: int, axis: int, low: int, r: ra
     start = _lattice(r, 0, min(16, gap))
     end = max(start + ahead, (CANVAS - behind) // LATTICE * LATTICE - _lattice(r, 0, max(0, min(16, gap - start - LATTICE))))
     centre = _lattice(r, low, 80)
-    found = []
+    boxes = []
     for i, line in enumerate(lines):
         across = extents[i][1 - axis]
         place = [0, 0]
         place[axis] = start if i == leading else end
         place[1 - axis] = min(max(0, (centre - across // 2) // LATTICE * LATTICE), CANVAS - across)
-        found += line.at(*place)
-    return tuple(found)
+        boxes += line.at(*place)
+    return tuple(boxes)
 
 
 def _stacked(lines: Sequence[ObjectLine], r: random.Random) -> Boxes:
@@ -255,13 +255,13 @@ def held_out_prompts(count: int, lessons: SceneSettings = FIRST) -> list[str]:
 
 
 def _first(seed: int, count: int, held_out: bool, kinds: dict[str, float], lessons: SceneSettings) -> list[Scene]:
-    found: list[Scene] = []
-    while len(found) < count:
+    scenes: list[Scene] = []
+    while len(scenes) < count:
         scene = make_scene(seed, lessons, kinds)
         seed += 1
         if scene.held_out == held_out:
-            found.append(scene)
-    return found
+            scenes.append(scene)
+    return scenes
 
 
 # --- captions ---------------------------------------------------------------------------------------------------------
@@ -270,15 +270,15 @@ def _first(seed: int, count: int, held_out: bool, kinds: dict[str, float], lesso
 def caption(scene: Scene, seed: int, placed: bool = True) -> str:
     """A caption of a scene; the seed picks synonyms and word order. placed=False leaves out the background."""
     r = random.Random(seed)
-    said = [_say(g, r) for g in scene.groups]
-    if len(said) == 1:
-        text = said[0]
-    elif len(said) == 3:
-        text = f"{said[0]}, {said[1]} and {said[2]}"
+    phrases = [_say(g, r) for g in scene.groups]
+    if len(phrases) == 1:
+        text = phrases[0]
+    elif len(phrases) == 3:
+        text = f"{phrases[0]}, {phrases[1]} and {phrases[2]}"
     elif scene.relation == "beside" and r.random() < 0.5:
-        text = " and ".join(said)
+        text = " and ".join(phrases)
     else:
-        text = f"{said[0]} {r.choice(RELATIONS[scene.relation])} {said[1]}"
+        text = f"{phrases[0]} {r.choice(RELATIONS[scene.relation])} {phrases[1]}"
     text += r.choice(STYLES[scene.style]) if scene.style else ""
     return text + _say_background(scene.background, r) if placed else text
 
@@ -307,16 +307,16 @@ def _say_background(background: str, r: random.Random) -> str:
 @lru_cache(maxsize=4)
 def vocabulary(lessons: SceneSettings = FIRST) -> tuple[str, ...]:
     """Every word that a caption of these lessons can contain, sorted."""
-    said: list[str] = ["a", "an", "the", "and", "on", "background", "one", "1"]
-    said += [word for count in lessons.several for word in (COUNTS[count], str(count))]
+    texts: list[str] = ["a", "an", "the", "and", "on", "background", "one", "1"]
+    texts += [word for count in lessons.several for word in (COUNTS[count], str(count))]
     for name in lessons.objects:
         for n in names_of(name):
-            said += [n, plural(n)]
-    said += [*HUES, *PLAIN, *([THING, plural(THING)] if lessons.even else [])]
-    told = [RELATIONS[relation] for relation in lessons.relations] + [STYLES[style] for style in lessons.styles]
-    for group in (*COLOUR_SYNONYMS.values(), *PLACES.values(), *SIZE_WORDS.values(), *told):
-        said += group
-    return tuple(sorted({w for text in said for w in words_of(text)}))
+            texts += [n, plural(n)]
+    texts += [*HUES, *PLAIN, *([THING, plural(THING)] if lessons.even else [])]
+    phrases = [RELATIONS[relation] for relation in lessons.relations] + [STYLES[style] for style in lessons.styles]
+    for group in (*COLOUR_SYNONYMS.values(), *PLACES.values(), *SIZE_WORDS.values(), *phrases):
+        texts += group
+    return tuple(sorted({w for text in texts for w in words_of(text)}))
 
 
 @lru_cache(maxsize=4096)
@@ -346,23 +346,23 @@ def _flat(picture: Image.Image) -> Image.Image:
 def _outlined(picture: Image.Image) -> Image.Image:
     """A dark line around the ink."""
     smaller = picture.resize(tuple(round(s * 0.9) for s in picture.size), Image.LANCZOS)
-    found = Image.new("RGBA", picture.size)
-    found.paste(smaller, tuple((a - b) // 2 for a, b in zip(picture.size, smaller.size, strict=True)))
+    centred = Image.new("RGBA", picture.size)
+    centred.paste(smaller, tuple((a - b) // 2 for a, b in zip(picture.size, smaller.size, strict=True)))
     line = Image.new("RGBA", picture.size, (38, 34, 46, 255))
-    line.putalpha(found.getchannel("A").point(lambda a: 255 if a >= 128 else 0).filter(ImageFilter.MaxFilter(5)))
-    return Image.alpha_composite(line, found)
+    line.putalpha(centred.getchannel("A").point(lambda a: 255 if a >= 128 else 0).filter(ImageFilter.MaxFilter(5)))
+    return Image.alpha_composite(line, centred)
 
 
 def _shadowed(picture: Image.Image) -> Image.Image:
     """A soft shadow below and to the right."""
     width = picture.width
     smaller = picture.resize((round(width * 0.9),) * 2, Image.LANCZOS)
-    found, shadow = Image.new("RGBA", picture.size), Image.new("RGBA", picture.size)
-    found.paste(smaller, (0, 0))
+    placed, shadow = Image.new("RGBA", picture.size), Image.new("RGBA", picture.size)
+    placed.paste(smaller, (0, 0))
     dark = Image.new("RGBA", smaller.size, (20, 20, 30, 255))
     dark.putalpha(smaller.getchannel("A").point(lambda a: a * 0.5))
     shadow.paste(dark, (width - smaller.width,) * 2)
-    return Image.alpha_composite(shadow.filter(ImageFilter.GaussianBlur(width / 32)), found)
+    return Image.alpha_composite(shadow.filter(ImageFilter.GaussianBlur(width / 32)), placed)
 
 
 DRAWN: dict[str, Callable[[Image.Image], Image.Image]] = {"flat": _flat, "outlined": _outlined, "soft shadow": _shadowed}

@@ -45,13 +45,13 @@ def shape(family: str, seed: int, detail: int = 0) -> MeshShape:
 
 
 def in_boxes(shape: MeshShape) -> bool:
-    """Whether a shape lies in one of its family's two held-out boxes."""
+    """True if a shape lies in one of its family's two held-out boxes."""
     boxes = family_of(shape.family).held_out
     return any(all(shape.parameters[name] in values for name, values in box.items()) for box in boxes)
 
 
 def held_out(shape: MeshShape) -> bool:
-    """Whether this shape is never trained: its family is held out, or it lies in one of the family's two held-out boxes."""
+    """True if this shape is never trained on: its family is held out, or it lies in one of the family's two held-out boxes."""
     return in_boxes(shape) or shape.family in HELD_OUT_FAMILIES
 
 

@@ -156,9 +156,9 @@ def joined_polygons(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray | Non
         return None
     normals = np.cross(vertices[faces[:, 1]] - vertices[faces[:, 0]], vertices[faces[:, 2]] - vertices[faces[:, 0]])
     normals /= np.linalg.norm(normals, axis=1, keepdims=True)
-    found = [polygon for group in _coplanar(faces, normals) for polygon in _convex(vertices, faces[group], normals[group[0]])]
-    width = max(map(len, found))
-    return np.array([polygon + [-1] * (width - len(polygon)) for polygon in found], np.int64)
+    polygons = [polygon for group in _coplanar(faces, normals) for polygon in _convex(vertices, faces[group], normals[group[0]])]
+    width = max(map(len, polygons))
+    return np.array([polygon + [-1] * (width - len(polygon)) for polygon in polygons], np.int64)
 
 
 def _coplanar(faces: np.ndarray, normals: np.ndarray) -> list[np.ndarray]:

@@ -53,7 +53,7 @@ def _triangles(solid: Solid) -> int:
 
 
 def _meet(solids: list[Solid]) -> bool:
-    """Whether corners of two solids, or of two copies in one, are so close that tokens could not distinguish them."""
+    """True if corners of two solids, or of two copies in one, are too close for tokens to distinguish."""
     points = join(solids).points
     cell = np.ptp(points, axis=0).max() / 96
     return len(np.unique(np.round(points / cell), axis=0)) < len(points)
@@ -90,15 +90,15 @@ def assembly(plan: str, core: str, parts: int, sides: int, seed: int) -> Parts:
     """A core and parts placed around it by a plan: at both sides, on legs, in a ring, on top of each other or freely."""
     r = Generator(PCG64([seed, parts, list(PLANS).index(plan), KINDS.index(core)]))
     body = _solid(core, _size(r, 4, 10), _size(r, 3, 9), _size(r, 4, 10), sides, r)
-    found, last = {"core": body}, body
+    solids, last = {"core": body}, body
     for i in range(parts - 1):
         place = PLANS[plan][0 if i == 0 else r.integers(4)]
         one = _placed(place, last if place == "top" else body, sides, r)
-        if sum(map(_triangles, found.values())) + _triangles(one) > MOST or _meet([*found.values(), one]):
+        if sum(map(_triangles, solids.values())) + _triangles(one) > MOST or _meet([*solids.values(), one]):
             continue
-        found[f"part {i + 1}"] = one
+        solids[f"part {i + 1}"] = one
         last = one if place == "top" else last
-    return found
+    return solids
 
 
 ASSEMBLIES = (
