@@ -30,10 +30,10 @@ class StudioState:
     local: bool = False
     weights: Path | None = None
     examples: Path | None = None
-    shelf: RunStore = field(default_factory=lambda: RunStore(home() / "runs", Limits()))
+    run_store: RunStore = field(default_factory=lambda: RunStore(home() / "runs", Limits()))
     runner: LocalRunner | RemoteRunner = field(default_factory=LocalRunner)
 
     @property
     def limits(self) -> Limits:
         """Limits on uploads and stored runs."""
-        return self.shelf.limits
+        return self.run_store.limits

@@ -12,8 +12,8 @@ FACES = 500_000  # of a mesh
 
 def read_small(path: Path, up: str) -> Input:
     """Reads a file in this process, without limits on time and memory; raises BadFile."""
-    found = read(path, up)
-    if found.surface is not None and len(found.surface[1]) > FACES:
-        faces = len(found.surface[1])
-        raise BadFile(f"{found.name} has {faces:,} faces; meshes on this page can have at most {FACES:,}. Simplify it first.")
-    return found
+    shape = read(path, up)
+    if shape.surface is not None and len(shape.surface[1]) > FACES:
+        faces = len(shape.surface[1])
+        raise BadFile(f"{shape.name} has {faces:,} faces; meshes on this page can have at most {FACES:,}. Simplify it first.")
+    return shape

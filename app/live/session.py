@@ -33,15 +33,15 @@ IDLE = 86_400.0  # seconds after which a visit ends if its page was never seen t
 
 @dataclass(eq=False)
 class Ticket:
-    """A place in the queue, then the right to use the engine. tab: the one that asked; seen: time of its last activity; asked, began, held:
-    when it was asked for, took the engine, and had its first runs, of which `first` is one; fields: what the page asked with."""
+    """A place in the queue, then the right to use the engine. tab: the one that asked; seen: time of its last activity; requested, began,
+    held: times at which it was requested, took the engine, and had its first runs, one of them `first`; fields: values of the page."""
 
     number: int
     visitor: str
     tab: str
     seen: float
     fields: tuple[object, ...] = ()
-    asked: float = 0.0
+    requested: float = 0.0
     began: float = 0.0
     held: float = 0.0
     stopped: bool = False
@@ -51,19 +51,19 @@ class Ticket:
 
 @dataclass
 class Visit:
-    """What belongs to one visitor: a folder for their files, their input, and the file that is being read for them."""
+    """State of one visitor: a folder for their files, their input, and the file that is being read for them."""
 
     seen: float
     folder: Path | None = None
-    given: Any = None
+    input: Any = None
     reading: tuple[str, float] | None = None  # its name, and when the entry expires
     wants: str = ""  # the tab that starts a run when the file is read
-    left: dict[str, dict[str, Any]] = field(default_factory=dict)  # by tab, what its last run leaves for the page
+    left: dict[str, dict[str, Any]] = field(default_factory=dict)  # by tab, updates that its last run queued for the page
     newest: dict[str, int] = field(default_factory=dict)  # by tab, the number of its newest ticket
 
 
 class RunWatcher(Protocol):
-    """What wants to know of every run: see app/server/metrics.py."""
+    """Observer of every run: see app/server/metrics.py."""
 
     def count(self, runs: list[Run]) -> None:
         """Runs have ended."""
@@ -116,13 +116,13 @@ class Sessions:
             return self._numbers
 
     def fields(self, visitor: str, number: int) -> tuple[object, ...] | None:
-        """What came with a ticket that waits; None if it is not the visitor's, was given up or has expired."""
+        """Fields of a waiting ticket; None if it is not the visitor's, was given up or has expired."""
         with self._lock:
             self._expire()
             return next((ticket.fields for ticket in self._line if (ticket.number, ticket.visitor) == (number, visitor)), None)
 
     def place(self, visitor: str) -> int:
-        """How many runs must end before this visitor's begins; 0 if they do not wait."""
+        """Number of runs before this visitor's; 0 if they do not wait."""
         with self._lock:
             self._expire()
             waiting = [ticket.visitor for ticket in self._line]
@@ -141,7 +141,7 @@ class Sessions:
             return max(0.0, usual - (self._clock() - self._running.began)) + (ahead - 1) * usual
 
     def ahead(self) -> tuple[int, float | None]:
-        """How many runs must end before one that is asked for now begins, and about how many seconds that takes, None if not known."""
+        """Number of runs before one that is requested now, and estimated seconds until it begins, None if unknown."""
         with self._lock:
             self._expire()
             count = len(self._line) + (self._running is not None)
@@ -151,13 +151,13 @@ class Sessions:
             return count, count * usual - (min(usual, self._clock() - running.began) if running else 0.0)
 
     def waiting(self) -> int:
-        """How many visitors wait for the engine, and calls of other programs, which get their tickets when their turn comes."""
+        """Number of visitors and of calls of other programs that wait for the engine; calls get their tickets when their turn comes."""
         with self._lock:
             self._expire()
             return max(len(self._line), self._queued())
 
     def count_also(self, queued: Callable[[], int]) -> None:
-        """Sets what says how many requests for the engine wait in Gradio's queue, with a ticket or without."""
+        """Sets the function that counts the requests for the engine in Gradio's queue, with a ticket or without."""
         self._queued = queued
 
     def running(self) -> int:
@@ -167,7 +167,7 @@ class Sessions:
             return int(self._running is not None)
 
     def watch(self, watcher: RunWatcher) -> None:
-        """Sets what is told of every run."""
+        """Sets the observer of every run."""
         self._watcher = watcher
 
     def begin(self, visitor: str, number: int) -> bool:
@@ -178,13 +178,13 @@ class Sessions:
         """
         with self._lock:
             self._expire()
-            found = [ticket for ticket in self._line if (ticket.number, ticket.visitor) == (number, visitor)]
-            if not found:
+            tickets = [ticket for ticket in self._line if (ticket.number, ticket.visitor) == (number, visitor)]
+            if not tickets:
                 return False
             if self._running is not None:
                 self._stop_running()
-            self._line.remove(found[0])
-            self._running = self._begun[number] = found[0]
+            self._line.remove(tickets[0])
+            self._running = self._begun[number] = tickets[0]
             self._running.seen = self._running.began = self._clock()
             return True
 
@@ -223,7 +223,7 @@ class Sessions:
     # --- the runs -------------------------------------------------------------------------------------------------
 
     def hold(self, visitor: str, number: int, runs: list[Run]) -> None:
-        """Keeps the handles of the runs that are about to start; stops them if the visitor has stopped or left meanwhile."""
+        """Keeps the handles of the runs that are about to start; stops them if the visitor has stopped or left."""
         with self._lock:
             ticket = self._of(visitor, number)
             before = ticket.runs if ticket is not None else []
@@ -299,25 +299,25 @@ class Sessions:
         """A name among the visitor's files for a folder that holds one upload."""
         return self.folder(visitor) / f"upload-{secrets.token_hex(8)}"
 
-    def give(self, visitor: str, given: Any) -> None:
+    def set_input(self, visitor: str, value: Any) -> None:
         """Keeps a visitor's input until they leave."""
         with self._lock:
-            self._visit(visitor).given = given
+            self._visit(visitor).input = value
 
-    def given(self, visitor: str) -> Any:
+    def input_of(self, visitor: str) -> Any:
         """The visitor's newest input, None if there is none."""
         with self._lock:
             visit = self._visits.get(visitor)
-            return visit.given if visit else None
+            return visit.input if visit else None
 
     def leave_results(self, visitor: str, tab: str, values: Mapping[str, Any]) -> None:
-        """Keeps what a tab's run leaves for the page, until it is taken."""
+        """Queues updates of a tab's run for the page, until they are taken."""
         with self._lock:
             if visitor in self._visits:
                 self._visits[visitor].left.setdefault(tab, {}).update(values)
 
     def take_results(self, visitor: str, tab: str) -> dict[str, Any]:
-        """What a tab's run has left; {} if nothing."""
+        """Take the updates that a tab's run queued; {} if there are none."""
         with self._lock:
             visit = self._visits.get(visitor)
             return visit.left.pop(tab, {}) if visit else {}
@@ -379,8 +379,8 @@ class Sessions:
             return
         self._watcher.count(ticket.runs)
         if ticket.first is not None and ticket.first.steps:
-            first = ticket.held - ticket.asked + ticket.first.steps[0].seconds
-            self._watcher.request(ticket.runs, ticket.began - ticket.asked, first, self._clock() - ticket.asked)
+            first = ticket.held - ticket.requested + ticket.first.steps[0].seconds
+            self._watcher.request(ticket.runs, ticket.began - ticket.requested, first, self._clock() - ticket.requested)
 
     def _stop_running(self) -> None:
         self._running.stopped = True

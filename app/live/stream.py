@@ -66,7 +66,7 @@ class Throttle:
 
 
 class RaceCosts:
-    """Where a race's time went: `drawing` and `sending` in seconds, and `whole`, the time since the start, the runs' clocks included."""
+    """Time of a race: `drawing` and `sending` in seconds, and `whole`, the time since the start, the runs' clocks included."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter):
         self._clock = clock
@@ -108,12 +108,12 @@ class TreeShape(NamedTuple):
 
 
 class Trail:
-    """What the diagnostics draw of a run, in the order of commitment. It needs only Steps, so it works for a saved run too.
+    """Diagnostics of a run, in the order of commitment. It needs only Steps, so it works for a saved run too.
 
     positions, step : int32, of every committed token; verdict : uint8, see `verdicts`
     series : by name of SERIES, float32 of every committed token, nan = not known
     candidates : of every committed token, the tokens that the draft tree had at its position
-    said : the names of all entries that occurred in the Steps' traces
+    trace_names : names of all entries that occurred in the Steps' traces
     tree, round : the newest of a Step's trace; behind : number of tokens before that tree; deviation : the newest mean
     """
 
@@ -123,7 +123,7 @@ class Trail:
         self.positions, self.step, self.verdict = array("i"), array("i"), bytearray()
         self.series = {name: array("f") for name in self.SERIES}
         self.candidates: list[list[Candidate]] = []
-        self.said: set[str] = set()
+        self.trace_names: set[str] = set()
         self.moves: list[Move] = []
         self.shapes: list[TreeShape] = []
         self.tree: TreeTrace | None = None
@@ -140,26 +140,26 @@ class Trail:
         self._knobs = step.knobs
         self.positions.extend(step.positions)
         self.step.extend([self.count] * len(step.tokens))
-        told = step.trace
-        if step.drafted or told.verdict is not None:
+        trace = step.trace
+        if step.drafted or trace.verdict is not None:
             self.verdict += verdicts(step).tobytes()
         else:  # plain decoding has a step for every token
             self.verdict += bytes([OWN]) * len(step.tokens)
         for name, values in self.series.items():
-            if getattr(told, name) is None:
+            if getattr(trace, name) is None:
                 values.extend(UNKNOWN * len(step.tokens))
             else:
                 values.frombytes(known(step, name).tobytes())
         self.candidates += candidates(step)
-        self.said |= told.told
-        if told.tree and told.tree.parents:
-            self.tree, self.behind = told.tree, len(self.positions) - len(step.tokens)
-            widest = max(len(nodes) for nodes in children(told.tree.parents))
-            self.shapes.append(TreeShape(told.tree.levels, told.tree.width or widest, len(told.tree.path)))
-        if told.round and len(told.round.energy):
-            self.round = told.round
-        if told.deviation:
-            self.deviation = told.deviation.mean
+        self.trace_names |= trace.told
+        if trace.tree and trace.tree.parents:
+            self.tree, self.behind = trace.tree, len(self.positions) - len(step.tokens)
+            widest = max(len(nodes) for nodes in children(trace.tree.parents))
+            self.shapes.append(TreeShape(trace.tree.levels, trace.tree.width or widest, len(trace.tree.path)))
+        if trace.round and len(trace.round.energy):
+            self.round = trace.round
+        if trace.deviation:
+            self.deviation = trace.deviation.mean
         self.count += 1
 
 
@@ -191,7 +191,7 @@ class Growth:
         return ([], []) if self.ended else self.following()
 
     def following(self) -> tuple[list[int], list[int]]:
-        """What the newest Step drafted for the next one: tokens and their positions."""
+        """Tokens that the newest Step drafted for the next one, and their positions."""
         if self.draft is None or self.draft.get("scale"):  # a draft at another scale has other tokens: see boards/picture.py
             return [], []
         return _as_list(self.draft["tokens"]), _as_list(self.draft["positions"])
@@ -205,7 +205,7 @@ def known(step: Step, name: str) -> np.ndarray:
 
 
 def verdicts(step: Step) -> np.ndarray:
-    """uint8 [tokens of the step]: what became of each; a token after the last draft is the model's own."""
+    """uint8 [tokens of the step]: the verdict on each; a token after the last draft is the model's own."""
     if step.trace.verdict is not None:
         return REPAIRED[per_token(step, "verdict").astype(np.int64)]
     accepted = per_token(step, "accepted") == 1

@@ -38,9 +38,9 @@ def read_upload(path: Path, up: str = "auto", work: int = SECONDS) -> Input:
     if size > BYTES:
         raise BadFile(f"{name} holds {size_text(size)}; files on this page can have at most {size_text(BYTES)}. Make it smaller first.")
     try:
-        given = apart(read_small, path, up, seconds=LONGEST, memory=MEMORY, work=work, nice=MODEST)
+        shape = apart(read_small, path, up, seconds=LONGEST, memory=MEMORY, work=work, nice=MODEST)
     except TookTooLong as e:
         raise BadFile(f"{name} could not be read within {work} seconds. Simplify it, or use the command line.") from e
     except (Died, MemoryError) as e:
         raise BadFile(f"{name} needs more memory than a file on this page may use. Simplify it first.") from e
-    return stand_up(given) if up == "auto" else given
+    return stand_up(shape) if up == "auto" else shape

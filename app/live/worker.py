@@ -1,4 +1,4 @@
-"""Where runs are decoded: in this process, or on ZeroGPU in a worker process that was forked from it.
+"""Runners, which decode runs in this process, or on ZeroGPU in a worker process that is forked from it.
 
 ZeroGPU calls a function in a forked process: arguments and results are pickled, so nothing that the page changes later would reach it. So
 the live knobs and the stop flag of every run lie in memory that both processes share, made before the fork; the worker sends the steps
@@ -58,7 +58,7 @@ class Job:
 
 @dataclass(frozen=True)
 class LayoutOnly:
-    """A sequence that is not here, as far as a board asks for it."""
+    """Layout of a sequence in another process, for the boards."""
 
     layout: Any
 
@@ -80,7 +80,7 @@ class RemoteRun(Run):
         self._made_with = super().made_with
 
     def begin(self, layout: Any, made_with: dict[str, str | None]) -> None:
-        """Takes what the boards ask of a sequence, and what the worker's model is."""
+        """Takes the layout for the boards, and the dtype and device of the worker's model."""
         self.sequence = LayoutOnly(layout)
         self._made_with = made_with
 
@@ -146,17 +146,17 @@ class RemoteRunner:
 
     def race(self, runs: Sequence[Run]) -> Iterator[tuple[int, Step]]:
         """Advances the remote runs by what the worker sends; raises what a run raised there."""
-        for kind, side, said in self._work(runs[0].job):
+        for kind, side, content in self._work(runs[0].job):
             if kind == "refused":
-                raise getattr(errors, said[0], ForetokenError)(said[1])
+                raise getattr(errors, content[0], ForetokenError)(content[1])
             remote = runs[side]
             if kind == "begun":
-                remote.begin(*said)
+                remote.begin(*content)
             elif kind == "ended":
-                remote.finished, remote.seconds = said
+                remote.finished, remote.seconds = content
             else:
-                remote.take(said)
-                yield side, said
+                remote.take(content)
+                yield side, content
 
     def finish(self, runs: Sequence[Run]) -> None:
         """Runs all to their ends."""

@@ -1,1 +1,1 @@
-"""What any client may ask, checked once: the tabs, the images API, the endpoints, batch and the commands stand on it."""
+"""Requests, checked once for every client: the tabs, the images API, the endpoints, batch and the commands."""

@@ -45,7 +45,7 @@ def checked_sides(backbone: Backbone, name: object, knobs: object, compare: obje
 
 
 def times_of(chosen: Mapping[str, Any]) -> int:
-    """How often every side runs, from the checked settings."""
+    """Number of runs per side, from the checked settings."""
     return TIMES if chosen["repeat"] == OFTEN else 1
 
 

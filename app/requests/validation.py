@@ -44,7 +44,7 @@ def text(value: object) -> str:
 
 
 def upload(value: object) -> Path:
-    """Where Gradio has put the file that a visitor sent."""
+    """Path of the file that a visitor uploaded."""
     if not isinstance(value, str) or not value or "\0" in value:
         raise BadPrompt("No file has come. Choose one again.")
     return Path(value)
@@ -61,10 +61,10 @@ def method(value: object, backbone: Backbone | None = None) -> tuple[str, Method
     """(name of the method or preset, method) of a menu entry; raises NotSupported if there is no such entry or the model lacks a need."""
     if not isinstance(value, str):
         raise NotSupported(f"There is no method {brief(value)}. Choose one from the menu.")
-    found, _ = find(value if value.startswith(f"{AUTO}:") and len(value) <= LONGEST_NAME else brief(value))
-    if backbone is not None and (missing := sorted(found.needs - backbone.capabilities)):
-        raise NotSupported(f"{found.name} needs {', '.join(missing)}; {backbone.name} does not have it. Choose another method.")
-    return value, found
+    entry, _ = find(value if value.startswith(f"{AUTO}:") and len(value) <= LONGEST_NAME else brief(value))
+    if backbone is not None and (missing := sorted(entry.needs - backbone.capabilities)):
+        raise NotSupported(f"{entry.name} needs {', '.join(missing)}; {backbone.name} does not have it. Choose another method.")
+    return value, entry
 
 
 def axis(value: object) -> str:

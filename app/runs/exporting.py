@@ -47,8 +47,8 @@ def write_several(boards: Sequence[Growth], runs: Sequence[FinishedRun], out: Pa
     titles = [title_of(run.name) for run in runs]
     if kind == ".html":
         parts, values = (lanes_of_meshes if meshes else lanes_of_pictures)(boards, runs, dict(zip(names, titles, strict=True)))
-        told = replay_page.told(boards[::-1], runs[0].prompt.text or "", runs[0].settings)
-        return replay_page.write(out, replay_page.LANES, parts, values, told._replace(whose="the first run"))
+        text = replay_page.page_text(boards[::-1], runs[0].prompt.text or "", runs[0].settings)
+        return replay_page.write(out, replay_page.LANES, parts, values, text._replace(whose="the first run"))
     return mesh_pictures.write_any(boards, titles, out, meshes, colours)
 
 
@@ -102,4 +102,4 @@ def write_page(boards: Sequence[Any], run: FinishedRun, out: Path) -> Path:
         order, sides = replay_page.PICTURES, {"left": canvas.build("plain", *PLAIN_SIDE), "right": canvas.build("fast", "", "")}
         parts = {"verdict": verdict.build(), **sides, "replay": replay.build(), "overlay": overlay.build(), **race_panels.PICTURES.build()}
         values = picture_side.draw_race(boards, every, Patches(run.backbone))
-    return replay_page.write(out, order, parts, values, replay_page.told(boards, run.prompt.text or "", run.settings))
+    return replay_page.write(out, order, parts, values, replay_page.page_text(boards, run.prompt.text or "", run.settings))

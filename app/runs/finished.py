@@ -71,7 +71,7 @@ class FinishedRun(Run):
         model = AbsentModel(*made_by, prompt.sampling, method.needs, picture)
         super().__init__(model, method, prompt, settings["knobs"], drafter=ELSEWHERE, name=name)
         self.folder, self.settings = folder, settings
-        self._steps = iter([as_told(step, method) for step in replay(trace)])
+        self._steps = iter([with_exact_knobs(step, method) for step in replay(trace)])
         if picture is not None:
             rows, columns = grid(picture.shape, len(trace["tokens"]))
             self.sequence = LayoutOnly(SimpleNamespace(rows=rows, columns=columns, factor=picture.shape[1] // columns))
@@ -110,8 +110,8 @@ class FinishedRun(Run):
         return {"processor": "an unknown machine", "threads": "?", "torch": "?", "commit": ""} | dict(self.settings["machine"])
 
 
-def as_told(step: Step, method: Method) -> Step:
-    """A step with its knobs as the method was told them: a trace keeps them as float32."""
+def with_exact_knobs(step: Step, method: Method) -> Step:
+    """A step with its knobs at their original values: a trace stores them as float32."""
     kinds = {knob.name: knob for knob in method.knobs}
     values = {name: value if isinstance(value, str) else kinds[name].to_value(float(f"{value:.7g}")) for name, value in step.knobs.items()}
     return replace(step, knobs=values)
@@ -132,10 +132,10 @@ def repeat(folder: Path, backbone: Backbone) -> Run:
     """
     settings = read_settings(folder)
     try:
-        made = (settings["backbone"], settings["weights"], settings["dtype"])
+        origin = (settings["backbone"], settings["weights"], settings["dtype"])
         here = (backbone.name, backbone.weights_hash, backbone.dtype)
-        if made != here:
-            raise BadFile(f"The run in {folder} was made by {_model(*made)}, not by {_model(*here)}. Load that model.")
+        if origin != here:
+            raise BadFile(f"The run in {folder} was made by {_model(*origin)}, not by {_model(*here)}. Load that model.")
         name = settings["preset"] or settings["method"]
         run = generate(backbone, find(name)[0], prompt_of(folder, settings), settings["knobs"], name=name)
         turns: dict[int, dict[str, Any]] = {}
@@ -164,12 +164,12 @@ def read_settings(folder: Path) -> dict[str, Any]:
     """The content of a run's run.json; raises BadFile."""
     path = folder / SETTINGS
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        settings = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as e:
         raise BadFile(f"{path} cannot be read ({e}). Give the folder of a saved run.") from e
-    if not isinstance(found, dict):
+    if not isinstance(settings, dict):
         raise BadFile(f"{path} holds no settings of a run. Give the folder of a saved run.")
-    return found | {"backbone": today(str(found["backbone"]))} if "backbone" in found else found
+    return settings | {"backbone": today(str(settings["backbone"]))} if "backbone" in settings else settings
 
 
 def prompt_of(folder: Path, settings: Mapping[str, Any]) -> Prompt:

@@ -38,8 +38,8 @@ SAME_SECOND = 1000  # most runs of one method and seed in one second
 # --- what a run was ---------------------------------------------------------------------------------------------------
 
 
-def describe(run: Run, given: Input | None = None) -> dict[str, Any]:
-    """The content of run.json: everything needed to repeat a run, and its totals. given: the cloud or mesh that was its prompt.
+def describe(run: Run, shape: Input | None = None) -> dict[str, Any]:
+    """The content of run.json: everything needed to repeat a run, and its totals. shape: the cloud or mesh that was its prompt.
 
     knobs : all values in the first step; moves : {"step", "name", "value"} for each change of a knob, from that step on
     """
@@ -52,8 +52,8 @@ def describe(run: Run, given: Input | None = None) -> dict[str, Any]:
         "method": run.method.name,
         "preset": run.name if run.name != run.method.name else None,
         "exact": run.exact,
-        "prompt": prompt.text if given is None else given.name,
-        "input": None if given is None else {"up": given.frame.up, "notes": given.notes},
+        "prompt": prompt.text if shape is None else shape.name,
+        "input": None if shape is None else {"up": shape.frame.up, "notes": shape.notes},
         "seed": prompt.seed,
         "size": prompt.size,
         "sampling": dict(vars(sampling)),
@@ -68,20 +68,20 @@ def describe(run: Run, given: Input | None = None) -> dict[str, Any]:
 
 def moves(steps: list[Step]) -> list[dict[str, Any]]:
     """Every change of a knob during a run: {"step": the first one with the new value, "name", "value"}."""
-    found = []
+    changes = []
     for number, (before, step) in enumerate(pairwise(steps), start=1):
         changed = [name for name, value in step.knobs.items() if before.knobs[name] != value]
-        found += [{"step": number, "name": name, "value": step.knobs[name]} for name in changed]
-    return found
+        changes += [{"step": number, "name": name, "value": step.knobs[name]} for name in changed]
+    return changes
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def save(run: Run, folder: Path | None = None, given: Input | None = None, formats: tuple[str, ...] = ("glb",)) -> Path:
+def save(run: Run, folder: Path | None = None, shape: Input | None = None, formats: tuple[str, ...] = ("glb",)) -> Path:
     """Writes a run's folder (result, trace.npz, run.json) into `folder` or the user's runs; returns its path.
 
-    A picture is result.png. A mesh is result.* in each of `formats`, in the position, size and axes of `given`, and acceptance.glb with
+    A picture is result.png. A mesh is result.* in each of `formats`, in the position, size and axes of `shape`, and acceptance.glb with
     one colour per face; a run without faces writes none of these. points.npz holds the model's input points. Raises BadOutput if the
     disk refuses, and then leaves nothing on it.
     """
@@ -91,7 +91,7 @@ def save(run: Run, folder: Path | None = None, given: Input | None = None, forma
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{file_name(run)}-{run.prompt.seed}"
     placed_at: list[Path] = []
     with as_sentence(root), files.whole_folder(root, name, lambda part: placed_at.append(_name(part, root, name))) as part:
-        write_run(run, part, given, formats)
+        write_run(run, part, shape, formats)
     return placed_at[0]
 
 
@@ -100,14 +100,14 @@ def file_name(run: Run) -> str:
     return re.sub(r"[^\w.]+", "-", run.name)
 
 
-def deliver(run: Run, out: Path | None, given: Input | None = None, formats: tuple[str, ...] = ("glb",)) -> tuple[Path, str]:
+def deliver(run: Run, out: Path | None, shape: Input | None = None, formats: tuple[str, ...] = ("glb",)) -> tuple[Path, str]:
     """Writes a run into the history and, if the user named a folder, into that too. Returns the folder with the requested files, and an
     error message if the history could not be written. Raises BadOutput only if the result could be written nowhere."""
     if out is None:
-        return save(run, None, given, formats), ""
+        return save(run, None, shape, formats), ""
     check_writable(out)
     try:
-        source, complaint = save(run, None, given, formats), ""
+        source, complaint = save(run, None, shape, formats), ""
     except BadOutput as e:
         source, complaint = None, f"{e} The run is saved only in {out}."
     with as_sentence(out):
@@ -117,7 +117,7 @@ def deliver(run: Run, out: Path | None, given: Input | None = None, formats: tup
         part = files.part_beside(out / "run")
         part.mkdir()
         try:
-            write_run(run, part, given, formats)
+            write_run(run, part, shape, formats)
             _copy_all(part, out)
         finally:
             shutil.rmtree(part, ignore_errors=True)
@@ -129,11 +129,11 @@ def _copy_all(source: Path, target: Path) -> None:
         files.copy(path, target / path.name)
 
 
-def write_run(run: Run, folder: Path, given: Input | None, formats: tuple[str, ...]) -> None:
+def write_run(run: Run, folder: Path, shape: Input | None, formats: tuple[str, ...]) -> None:
     """Writes all files of a run into a folder."""
-    settings, result = describe(run, given), run.result()
+    settings, result = describe(run, shape), run.result()
     if isinstance(result, Mesh):
-        write_mesh(run, result, folder, settings, given, formats)
+        write_mesh(run, result, folder, settings, shape, formats)
     else:
         picture_with_settings(result, settings, folder / PICTURE)
     if run.prompt.points is not None:
@@ -160,29 +160,29 @@ def text_of(settings: dict[str, Any]) -> PngInfo:
     return info
 
 
-def write_mesh(run: Run, mesh: Mesh, folder: Path, settings: dict[str, Any], given: Input | None, formats: tuple[str, ...]) -> None:
+def write_mesh(run: Run, mesh: Mesh, folder: Path, settings: dict[str, Any], shape: Input | None, formats: tuple[str, ...]) -> None:
     """Writes result.* and acceptance.glb into a folder; adds to the settings how many tokens own no face."""
     settings["tokens_without_face"] = len(mesh.parser.dangling())
     if not len(mesh.faces):
         return
     for suffix in formats:
-        write(folder / f"result.{suffix}", placed(mesh.vertices, given), mesh.faces, metadata=settings, shift=given and given.frame.shift)
+        write(folder / f"result.{suffix}", placed(mesh.vertices, shape), mesh.faces, metadata=settings, shift=shape and shape.frame.shift)
     soup = run.backbone.render(run.tokens, run.positions, False)
     trace = arrays(run.steps)
     accepted = trace.get("accepted", np.full(len(run.tokens), np.nan, np.float32))
     accepted = np.where(trace["step_drafted"][trace["step"]] > 0, accepted, np.nan)  # a step without drafts has no acceptance
     write(
         folder / "acceptance.glb",
-        placed(soup.vertices, given),
+        placed(soup.vertices, shape),
         soup.faces,
         acceptance_colours(per_face(soup.parser.faces, accepted)),
         settings,
     )
 
 
-def placed(vertices: np.ndarray, given: Input | None) -> np.ndarray:
+def placed(vertices: np.ndarray, shape: Input | None) -> np.ndarray:
     """Vertices [V, 3] in the coordinates of the input, from those of the model's frame."""
-    return vertices if given is None else given.frame.from_model(vertices)
+    return vertices if shape is None else shape.frame.from_model(vertices)
 
 
 def acceptance_colours(share: np.ndarray) -> np.ndarray:

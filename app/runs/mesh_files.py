@@ -30,27 +30,27 @@ FILES = {  # name: (label of the button, name of the written file, ending of the
 }
 
 
-def write_files(run: Run, given: Input, folder: Path) -> dict[str, Path]:
+def write_files(run: Run, shape: Input, folder: Path) -> dict[str, Path]:
     """Writes a run's mesh, in the position, size and axes of its input, and its settings; returns the written files by name. The repaired
     mesh is a file of its own, and is left out where there is nothing to repair.
 
     folder : the visitor's; files of an earlier run in it are replaced. Raises BadOutput if the disk refuses.
     """
-    settings = describe(run, given)
-    stem = re.sub(r"[^\w-]+", "-", Path(given.name).stem, flags=re.ASCII).strip("-") or "mesh"
-    found = {}
+    settings = describe(run, shape)
+    stem = re.sub(r"[^\w-]+", "-", Path(shape.name).stem, flags=re.ASCII).strip("-") or "mesh"
+    paths = {}
     with as_sentence(folder):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         mesh = run.result()
-        write_mesh(run, mesh, folder, settings, given, MESH_FORMATS)
-        write_repaired(mesh, folder / REPAIRED, settings, given)
+        write_mesh(run, mesh, folder, settings, shape, MESH_FORMATS)
+        write_repaired(mesh, folder / REPAIRED, settings, shape)
         write_settings(settings, folder / "run.json")
         for name, (_, written, ending) in FILES.items():
             path = folder / written
             if path.exists():
-                found[name] = path.rename(folder / f"{stem}-{file_name(run)}-{run.prompt.seed}{ending}")
-    return found
+                paths[name] = path.rename(folder / f"{stem}-{file_name(run)}-{run.prompt.seed}{ending}")
+    return paths
 
 
 def wrapped(run: Run) -> np.ndarray:
@@ -60,19 +60,19 @@ def wrapped(run: Run) -> np.ndarray:
     return shrinkwrapped(mesh.vertices, mesh.faces, points.cpu().numpy())
 
 
-def write_shrinkwrapped(run: Run, vertices: np.ndarray, given: Input, path: Path) -> Path:
+def write_shrinkwrapped(run: Run, vertices: np.ndarray, shape: Input, path: Path) -> Path:
     """Writes a run's mesh with these vertices of `wrapped`, in the format of the path's suffix; raises BadOutput if the disk refuses."""
-    told = {**describe(run, given), "shrinkwrap": "vertices moved to the points of the input after decoding"}
+    settings = {**describe(run, shape), "shrinkwrap": "vertices moved to the points of the input after decoding"}
     with as_sentence(path.parent):
-        write(path, placed(vertices, given), run.result().faces, metadata=told, shift=given.frame.shift)
+        write(path, placed(vertices, shape), run.result().faces, metadata=settings, shift=shape.frame.shift)
     return path
 
 
-def write_repaired(mesh: Mesh, path: Path, settings: Mapping[str, Any], given: Input) -> None:
+def write_repaired(mesh: Mesh, path: Path, settings: Mapping[str, Any], shape: Input) -> None:
     """Writes the mesh as trimesh mends it, with the report in its settings; nothing if there is nothing to mend."""
     if not len(mesh.faces):
         return
-    found = repair(mesh.vertices, mesh.faces)
-    if found.mends:
-        report = {"repair": f"{found.text}. {found.compared}."}
-        write(path, placed(found.vertices, given), found.faces, metadata={**settings, **report})
+    repaired = repair(mesh.vertices, mesh.faces)
+    if repaired.mends:
+        report = {"repair": f"{repaired.text}. {repaired.compared}."}
+        write(path, placed(repaired.vertices, shape), repaired.faces, metadata={**settings, **report})

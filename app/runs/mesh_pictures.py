@@ -45,10 +45,10 @@ def draw_race(
     whole = [grown(board, len(board.run.steps), None) for board in boards]
     race = [grown(board, stepped(board, now), colour) for now in times(boards, FRAMES) for board, colour in zip(boards, colours)]
     around = [turned(whole[0], 360.0 * number / TURNS) for number in range(TURNS if turns else 0)]
-    drawn = pictures([*whole, *race, *around], SIDE, behind=True, wanted=wanted)
+    images = pictures([*whole, *race, *around], SIDE, behind=True, wanted=wanted)
     first, last = len(whole), len(whole) + len(race)
-    frames = [drawn[at : at + len(boards)] for at in range(first, last, len(boards))]
-    return RaceFrames(drawn[:first], frames, drawn[last:])
+    frames = [images[at : at + len(boards)] for at in range(first, last, len(boards))]
+    return RaceFrames(images[:first], frames, images[last:])
 
 
 def grown(board: MeshBoard, steps: int, colour: tuple[int, int, int] | None) -> View:
@@ -66,22 +66,22 @@ def turned(view: View, degrees: float) -> View:
     return View(view.vertices @ rotation(degrees).T.astype(np.float32), view.faces, view.colours)
 
 
-def write_race(drawn: RaceFrames, boards: Sequence[MeshBoard], titles: Sequence[str], path: Path, colours: Colours = ()) -> Path:
+def write_race(race: RaceFrames, boards: Sequence[MeshBoard], titles: Sequence[str], path: Path, colours: Colours = ()) -> Path:
     """Writes the race as a GIF or an MP4, by the path's ending: every side on its own clock, the right one last. titles, colours: of the
     boards. Raises NotSupported without an encoder."""
     order = boards[::-1], titles[::-1], colours[::-1]
-    return write_film(frames(drawn, *order), path, FRAMES)
+    return write_film(frames(race, *order), path, FRAMES)
 
 
-def frames(drawn: RaceFrames, boards: Sequence[MeshBoard], titles: Sequence[str], colours: Colours) -> Iterator[Image.Image]:
-    """The frames of a race with their words, the last board of `drawn` first."""
-    for now, shown in zip(times(boards, FRAMES), drawn.race, strict=True):
+def frames(race: RaceFrames, boards: Sequence[MeshBoard], titles: Sequence[str], colours: Colours) -> Iterator[Image.Image]:
+    """The frames of a race with their words, the last board of `race` first."""
+    for now, shown in zip(times(boards, FRAMES), race.race, strict=True):
         yield sheet_at(boards, [Image.fromarray(picture) for picture in reversed(shown)], titles, now, colours)
 
 
-def write_turntable(drawn: RaceFrames, path: Path) -> Path:
+def write_turntable(race: RaceFrames, path: Path) -> Path:
     """Writes the accelerated mesh as a GIF that turns once about the vertical."""
-    return write_frames([Image.fromarray(picture) for picture in drawn.turns], path)
+    return write_frames([Image.fromarray(picture) for picture in race.turns], path)
 
 
 def write_any(boards: Sequence[Any], titles: Sequence[str], path: Path, meshes: bool, colours: Colours = ()) -> Path:

@@ -33,7 +33,7 @@ BAND, GAP = 46, 16  # pixels under and between pictures that are SIDE wide
 PAGE, COVER, MUTED = (12, 16, 22), (28, 36, 48), (148, 161, 181)
 PLAIN, FAST = (86, 180, 233), (230, 159, 0)  # the sides' colours, Okabe and Ito's
 LANES = (FAST, PLAIN, (0, 158, 115), (240, 228, 66))  # those of a race of several
-ACROSS = {4: 2}  # pictures beside each other, by their number; else all
+ACROSS = {4: 2}  # pictures per row, by their number; else all
 
 Colours = Sequence[tuple[int, int, int]]
 
@@ -71,7 +71,7 @@ def write_film(frames: Iterator[Image.Image], path: Path, count: int) -> Path:
 
 
 def frames(boards: Sequence[Board], titles: Sequence[str], count: int, colours: Colours = ()) -> Iterator[Image.Image]:
-    """The race in so many pictures, evenly over the clock of the slowest side; the last one is its end."""
+    """Yield `count` frames of the race, evenly over the clock of the slowest side; the last one is its end."""
     whole = [enlarged(board.final(), SIDE) for board in boards]
     for now in times(boards, count):
         pictures = [uncovered(board, picture, now) for board, picture in zip(boards, whole, strict=True)]
@@ -79,19 +79,19 @@ def frames(boards: Sequence[Board], titles: Sequence[str], count: int, colours: 
 
 
 def times(boards: Sequence[Growth], count: int) -> list[float]:
-    """The clock at each of so many frames of a race, in seconds; the last one is the end of the slowest run."""
+    """Clock in seconds at each of `count` frames of a race; the last one is the end of the slowest run."""
     longest = max(board.run.seconds for board in boards)
     return [longest * number / count for number in range(1, count + 1)]
 
 
-def write_folders(runs: Sequence[Run], path: Path, given: Input | None = None) -> Path:
+def write_folders(runs: Sequence[Run], path: Path, shape: Input | None = None) -> Path:
     """Writes the folder of every run, with its trace and its settings, into one ZIP: `launch.py export` reads them. runs: the right one
-    first; given: the cloud or mesh of their prompt"""
-    with TemporaryDirectory() as place, ZipFile(path, "w", ZIP_DEFLATED) as file:
+    first; shape: the cloud or mesh of their prompt"""
+    with TemporaryDirectory() as root, ZipFile(path, "w", ZIP_DEFLATED) as file:
         for side, run in zip(SIDES, runs, strict=False):
-            folder = Path(place) / f"{side}-{history.file_name(run)}-{run.prompt.seed}"
+            folder = Path(root) / f"{side}-{history.file_name(run)}-{run.prompt.seed}"
             folder.mkdir()
-            history.write_run(run, folder, given, ("glb",))
+            history.write_run(run, folder, shape, ("glb",))
             for each in sorted(folder.iterdir()):
                 file.write(each, f"{folder.name}/{each.name}")
     return path
@@ -101,18 +101,18 @@ def write_frames(frames: Sequence[Image.Image], path: Path, hold: float = 0.0) -
     """Writes frames as a GIF of SECONDS that repeats. hold: seconds that the last one stays, 0 = as long as the others"""
     palette = frames[-1].quantize(COLOURS)
     palette.putpalette([*palette.getpalette()[: 3 * COLOURS], *chain(*LANES, MUTED)])  # a title is small, but it has its side's colour
-    drawn = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
+    quantized = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     each = round(1000 * SECONDS / len(frames))
     lasts = [each] * (len(frames) - 1) + [round(1000 * hold) or each]
-    first, *others = changes(drawn)
+    first, *others = changes(quantized)
     first.save(path, save_all=True, append_images=others, duration=lasts, loop=0, transparency=CLEAR, disposal=1, optimize=False)
     return path
 
 
-def changes(drawn: Sequence[Image.Image]) -> Iterator[Image.Image]:
+def changes(images: Sequence[Image.Image]) -> Iterator[Image.Image]:
     """The frames of a GIF, CLEAR where one is as the frame before. Pillow does the same with `optimize`, more slowly."""
     before = None
-    for frame in drawn:
+    for frame in images:
         now = np.asarray(frame)
         shown = Image.fromarray(now if before is None else np.where(now == before, np.uint8(CLEAR), now), "P")
         shown.putpalette(frame.getpalette())
@@ -129,19 +129,19 @@ def uncovered(board: Board, picture: Image.Image, seconds: float) -> Image.Image
 
 
 def committed(board: Growth, seconds: float) -> int:
-    """How many tokens a run had committed after some seconds of its clock."""
+    """Number of tokens that a run had committed after some seconds of its clock."""
     return sum(len(step.tokens) for step in board.run.steps[: stepped(board, seconds)])
 
 
 def stepped(board: Growth, seconds: float) -> int:
-    """How many steps a run had made after some seconds of its clock."""
+    """Number of steps that a run had made after some seconds of its clock."""
     if seconds >= board.run.seconds:
         return len(board.run.steps)
     return int(np.searchsorted(np.cumsum([step.seconds for step in board.run.steps]), seconds, side="right"))
 
 
-def sheet(pictures: Sequence[Image.Image], titles: Sequence[str], told: Sequence[str], colours: Colours = ()) -> Image.Image:
-    """Pictures of one size side by side, four in two rows, each over a line with its title and what is told of it.
+def sheet(pictures: Sequence[Image.Image], titles: Sequence[str], captions: Sequence[str], colours: Colours = ()) -> Image.Image:
+    """Pictures of one size side by side, four in two rows, each over a line with its title and its caption.
 
     colours : of the titles; without them the last picture is the accelerated one
     """
@@ -152,7 +152,7 @@ def sheet(pictures: Sequence[Image.Image], titles: Sequence[str], told: Sequence
     page = Image.new("RGB", (across * (wide + gap) + gap, -(-len(pictures) // across) * (high + gap + band)), PAGE)
     pen, font = ImageDraw.Draw(page), ImageFont.load_default(round(15 * unit))
     shades = colours or [PLAIN] * (len(pictures) - 1) + [FAST]
-    for number, (picture, title, words, colour) in enumerate(zip(pictures, titles, told, shades, strict=True)):
+    for number, (picture, title, words, colour) in enumerate(zip(pictures, titles, captions, shades, strict=True)):
         left, top = gap + number % across * (wide + gap), gap + number // across * (high + gap + band)
         page.paste(picture, (left, top))
         line = top + high + band // 2
@@ -174,5 +174,5 @@ def sheet_at(
     boards: Sequence[Growth], pictures: Sequence[Image.Image], titles: Sequence[str], now: float = math.inf, colours: Colours = ()
 ) -> Image.Image:
     """A sheet of the runs after some seconds of the race, each with its own time and tokens."""
-    told = [f"{min(now, board.run.seconds):.2f} s · {committed(board, now):,} tokens" for board in boards]
-    return sheet(pictures, titles, told, colours)
+    captions = [f"{min(now, board.run.seconds):.2f} s · {committed(board, now):,} tokens" for board in boards]
+    return sheet(pictures, titles, captions, colours)

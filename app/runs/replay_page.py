@@ -63,8 +63,8 @@ show({values});
 """
 
 
-class Told(NamedTuple):
-    """What the page says besides its panels.
+class PageText(NamedTuple):
+    """Text of the page outside its panels.
 
     title : the prompt, or the name of the input; line : seed, size and the sides in a few words
     made  : of each side its title and how it was made, see panels/made.py; settings : of one side, as in run.json; whose : which one
@@ -77,39 +77,39 @@ class Told(NamedTuple):
     whose: str = "the right side"
 
 
-def page(rows: Sequence[Sequence[gr.HTML]], values: Mapping[str, Any], told: Told) -> str:
+def page(rows: Sequence[Sequence[gr.HTML]], values: Mapping[str, Any], text: PageText) -> str:
     """The file's text. rows: the panels from top to bottom; values: what they show, by their ids"""
-    drawn = [beside(row) if is_picture(row) else "".join(map(place, row)) for row in rows]
+    html = [beside(row) if is_picture(row) else "".join(map(place, row)) for row in rows]
     every = [panel for row in rows for panel in row]
-    written = script_text(told.settings)
+    written = script_text(text.settings)
     return PAGE.format(
-        policy=POLICY, title=escape(told.title), line=escape(told.line), style=f"{theme.css()}\n{own('player.css')}",
+        policy=POLICY, title=escape(text.title), line=escape(text.line), style=f"{theme.css()}\n{own('player.css')}",
         header=header.TEMPLATE.replace('<span class="ft-loaded"></span>', '<span class="ft-loaded">A recorded race</span>'),
-        panels="\n".join(drawn), made="".join(side(*each) for each in told.made), settings=written, whose=escape(told.whose),
-        coded=base64.b64encode(json.dumps(told.settings, indent=1, ensure_ascii=False).encode()).decode("ascii"),
+        panels="\n".join(html), made="".join(side(*each) for each in text.made), settings=written, whose=escape(text.whose),
+        coded=base64.b64encode(json.dumps(text.settings, indent=1, ensure_ascii=False).encode()).decode("ascii"),
         player=own("player.js"), scripts="\n".join(map(boot, every)), values=script_text(values),
     )  # fmt: skip
 
 
 def is_picture(row: Sequence[gr.HTML]) -> bool:
-    """Whether these are the sides of a race, which stand side by side."""
+    """True if these are the sides of a race, which stand side by side."""
     return row[0].elem_id.startswith("canvas-")
 
 
 def beside(row: Sequence[gr.HTML]) -> str:
-    """The sides of a race beside each other."""
+    """The sides of a race in one row."""
     several = row[0].elem_id == f"canvas-{canvas.LANES[0]}"
     kind = f'class="ft-lanes-row" style="--lanes: {len(row)}"' if several else 'class="ft-sides"'
     return f"<div {kind}>{''.join(map(place, row))}</div>"
 
 
 def own(name: str) -> str:
-    """A file beside this one."""
+    """A file of this folder."""
     return (OWN / name).read_text(encoding="utf-8")
 
 
 def place(panel: gr.HTML) -> str:
-    """Where a panel stands."""
+    """The element of a panel."""
     return f'<div id="{panel.elem_id}" class="{" ".join(panel.elem_classes)}">{panel.html_template}</div>'
 
 
@@ -121,9 +121,9 @@ def boot(panel: gr.HTML) -> str:
     )
 
 
-def side(title: str, made: Mapping[str, str]) -> str:
-    """How a side was made, as a list."""
-    lines = "".join(f"<div><dt>{escape(name.capitalize())}</dt><dd>{escape(text)}</dd></div>" for name, text in made.items() if text)
+def side(title: str, facts: Mapping[str, str]) -> str:
+    """Facts of a side, as a list."""
+    lines = "".join(f"<div><dt>{escape(name.capitalize())}</dt><dd>{escape(text)}</dd></div>" for name, text in facts.items() if text)
     return f'<section><h4>{escape(title)}</h4><dl class="ft-facts">{lines}</dl></section>'
 
 
@@ -142,7 +142,7 @@ SAID = ("prompt", "method")  # above the panels, and above the list
 
 
 def write(
-    path: Path, names: Sequence[str | tuple[str, ...]], parts: Mapping[str, gr.HTML], values: Mapping[str, Any], told: Told
+    path: Path, names: Sequence[str | tuple[str, ...]], parts: Mapping[str, gr.HTML], values: Mapping[str, Any], text: PageText
 ) -> Path:  # fmt: skip
     """Writes a race as a file. names: PICTURES, MESHES or LANES; parts, values: the panels and what they show, by these names. A panel
     that has nothing to show is left out."""
@@ -154,14 +154,14 @@ def write(
     layout = [[parts[name] for name in row] for row in rows if row]
     if costs := shown.get("verdict", {}).get("costs"):  # of the page that drew it
         shown["verdict"] = {name: text for name, text in shown["verdict"].items() if text != costs}
-    path.write_text(page(layout, {parts[name].elem_id: value for name, value in shown.items()}, told), encoding="utf-8")
+    path.write_text(page(layout, {parts[name].elem_id: value for name, value in shown.items()}, text), encoding="utf-8")
     return path
 
 
-def told(boards: Sequence[Growth], title: str, settings: Mapping[str, Any]) -> Told:
-    """What the page says of a race. boards: the right one first; settings: of its run"""
+def page_text(boards: Sequence[Growth], title: str, settings: Mapping[str, Any]) -> PageText:
+    """Text of the page about a race. boards: the right one first; settings: of its run"""
     runs = [board.run for board in reversed(boards)]
     sides = " against ".join("plain decoding" if run.name == PLAIN and len(runs) > 1 else title_of(run.name) for run in reversed(runs))
     size = f", {runs[0].prompt.size} px" if runs[0].prompt.size and runs[0].prompt.points is None else ""
-    made = [(title_of(run.name), {name: text for name, text in made_with(run).items() if name not in SAID}) for run in runs]
-    return Told(title or "A race", f"{sides}. Seed {runs[0].prompt.seed}{size}, {runs[0].backbone.name}.", made, settings)
+    facts = [(title_of(run.name), {name: text for name, text in made_with(run).items() if name not in SAID}) for run in runs]
+    return PageText(title or "A race", f"{sides}. Seed {runs[0].prompt.seed}{size}, {runs[0].backbone.name}.", facts, settings)

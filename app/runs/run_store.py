@@ -1,4 +1,4 @@
-"""Where a studio keeps finished runs, and how many: when there are too many, the oldest go."""
+"""Storage of a studio's finished runs; when there are too many, the oldest are deleted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.mesh.read import Input
 from engine.run import Run
 
 
-class Kept(NamedTuple):
+class StoredRun(NamedTuple):
     """A finished run on the disk: its folder, its age as the time of its settings, its size in bytes."""
 
     folder: Path
@@ -32,22 +32,22 @@ class RunStore:
         self.folder, self.limits = folder, limits
         self._lock = threading.Lock()
 
-    def keep(self, run: Run, given: Input | None = None) -> Path | None:
-        """Saves a run and returns its folder, None if this studio keeps none; raises BadOutput. given: the cloud or mesh of its prompt"""
+    def save(self, run: Run, shape: Input | None = None) -> Path | None:
+        """Saves a run and returns its folder, None if this studio stores none; raises BadOutput. shape: the cloud or mesh of its prompt"""
         if not self.limits.runs:
             return None
-        made = history.save(run, self.folder, given=given)
-        self.prune(made)
-        return made
+        folder = history.save(run, self.folder, shape=shape)
+        self.prune(folder)
+        return folder
 
     def prune(self, newest: Path | None = None) -> list[Path]:
         """Deletes the oldest runs until the rest is within the limits; returns their folders. newest: never deleted"""
         with self._lock:
-            kept = self.runs()
-            size = sum(run.size for run in kept)
+            runs = self.runs()
+            size = sum(run.size for run in runs)
             gone = []
-            for run in kept:
-                if len(kept) - len(gone) <= self.limits.runs and size <= self.limits.run_bytes:
+            for run in runs:
+                if len(runs) - len(gone) <= self.limits.runs and size <= self.limits.run_bytes:
                     break
                 if run.folder != newest:
                     shutil.rmtree(run.folder, ignore_errors=True)
@@ -55,13 +55,13 @@ class RunStore:
                     size -= run.size
             return gone
 
-    def runs(self) -> list[Kept]:
+    def runs(self) -> list[StoredRun]:
         """The finished runs, the oldest first. Folders that hold no settings of a run are somebody else's."""
-        found = []
+        runs = []
         for settings in self.folder.glob(f"[!.]*/{history.SETTINGS}"):
             try:
                 size = sum(each.stat().st_size for each in settings.parent.iterdir())
-                found.append(Kept(settings.parent, settings.stat().st_mtime, size))
+                runs.append(StoredRun(settings.parent, settings.stat().st_mtime, size))
             except OSError:  # another process deletes it
                 continue
-        return sorted(found, key=lambda run: (run.written, run.folder.name))
+        return sorted(runs, key=lambda run: (run.written, run.folder.name))

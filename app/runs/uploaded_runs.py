@@ -30,7 +30,7 @@ REASONS = (KeyError, TypeError, ValueError, AttributeError, IndexError, OSError,
 
 
 @dataclass(frozen=True)
-class Lane:
+class UploadedRun:
     """One run of a race. It stands in for a board and its run wherever files are written.
 
     title, about : its method, and what the other runs do not share with it; value : what the panel of its kind draws
@@ -54,7 +54,7 @@ class Lane:
     ended: bool = True
 
     @property
-    def run(self) -> Lane:
+    def run(self) -> UploadedRun:
         """Itself."""
         return self
 
@@ -68,24 +68,24 @@ class Lane:
         return self.picture
 
 
-def lanes(value: object, meshes: bool) -> list[Lane]:
+def read_runs(value: object, meshes: bool) -> list[UploadedRun]:
     """The runs that a page has sent; raises BadPrompt."""
-    found = value.get("lanes") if isinstance(value, Mapping) else None
-    if not isinstance(found, Sequence) or not FEWEST <= len(found) <= MOST:
+    entries = value.get("lanes") if isinstance(value, Mapping) else None
+    if not isinstance(entries, Sequence) or not FEWEST <= len(entries) <= MOST:
         raise BadPrompt(INCOMPLETE.format(f"a race has {FEWEST} to {MOST} runs"))
     try:
-        return [_lane(each, meshes) for each in found]
+        return [_lane(each, meshes) for each in entries]
     except REASONS as e:
         raise BadPrompt(INCOMPLETE.format(type(e).__name__)) from e
 
 
-def _lane(sent: Mapping[str, Any], meshes: bool) -> Lane:
-    value, settings = sent["value"], sent["settings"]
-    size = len(json.dumps(sent, ensure_ascii=False).encode())  # an unpaired surrogate cannot be written to a file
+def _lane(entry: Mapping[str, Any], meshes: bool) -> UploadedRun:
+    value, settings = entry["value"], entry["settings"]
+    size = len(json.dumps(entry, ensure_ascii=False).encode())  # an unpaired surrogate cannot be written to a file
     if not isinstance(value, Mapping) or not isinstance(settings, Mapping) or size > LONGEST:
         raise ValueError("no value, no settings, or too long")
-    title, about = ("".join(c for c in sent[name][:WORDS] if c.isprintable()) for name in ("title", "about"))
-    return Lane(title, about, value, settings, **(_shape if meshes else _picture)(value))
+    title, about = ("".join(c for c in entry[name][:WORDS] if c.isprintable()) for name in ("title", "about"))
+    return UploadedRun(title, about, value, settings, **(_shape if meshes else _picture)(value))
 
 
 def _picture(value: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from PIL import Image
 from engine.errors import BadOutput, NotSupported
 
 MISSING = "MP4 needs the package imageio-ffmpeg, which brings an encoder. Install it: python -m pip install imageio-ffmpeg"
-EVEN = 2  # the encoder stores colours for blocks of so many pixels
+EVEN = 2  # the encoder stores colours for blocks of this many pixels
 
 
 def is_there() -> bool:

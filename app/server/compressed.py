@@ -1,7 +1,7 @@
-"""What a page is made of is made and compressed once: its document, which holds every panel's script, and Gradio's own scripts and styles.
+"""Cache of compressed answers: the page's document, which holds every panel's script, and Gradio's own scripts and styles.
 
-Gradio makes the document anew for each visitor, which takes longer than anything else before the page can be used, and compresses each
-file each time.
+Gradio builds the document again for each visitor, which takes longer than anything else before the page can be used, and compresses
+each file each time.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ HARMLESS = PARTLY | {
 
 
 class CacheKey(NamedTuple):
-    """What an answer depends on. kind : of KEPT; asked : the address and, for a document, the headers; packed : gzip is taken"""
+    """Dependencies of an answer. kind : of KEPT; request : the address and, for a document, the headers; packed : gzip is taken"""
 
     kind: str
-    asked: tuple[object, ...]
+    request: tuple[object, ...]
     packed: bool
 
 
@@ -42,35 +42,35 @@ class Compressed:
 
     def __init__(self, app: ASGIApp):
         self.app = app
-        self._kept: dict[str, OrderedDict[CacheKey, list[Message]]] = {kind: OrderedDict() for kind in KEPT}
+        self._cached: dict[str, OrderedDict[CacheKey, list[Message]]] = {kind: OrderedDict() for kind in KEPT}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         key = key_of(scope)
         if key is None:
             await self.app(scope, receive, send)
             return
-        kept = self._kept[key.kind]
-        if key in kept:
-            kept.move_to_end(key)
-            said = kept[key]
+        cache = self._cached[key.kind]
+        if key in cache:
+            cache.move_to_end(key)
+            messages = cache[key]
         else:
-            said = await self._made(scope, receive, key.packed)
-            if _for_all(said):
-                kept[key] = said
-                while len(kept) > KEPT[key.kind]:
-                    kept.popitem(last=False)
-        for message in said:
+            messages = await self._answer(scope, receive, key.packed)
+            if _for_all(messages):
+                cache[key] = messages
+                while len(cache) > KEPT[key.kind]:
+                    cache.popitem(last=False)
+        for message in messages:
             await send(dict(message))
 
-    async def _made(self, scope: Scope, receive: Receive, packed: bool) -> list[Message]:
+    async def _answer(self, scope: Scope, receive: Receive, packed: bool) -> list[Message]:
         """The application's whole answer as two messages, compressed unless it is small or is already."""
-        said: list[Message] = []
+        messages: list[Message] = []
 
         async def listen(message: Message) -> None:
-            said.append(message)
+            messages.append(message)
 
         await self.app(scope, receive, listen)
-        start, body = said[0], b"".join(message.get("body", b"") for message in said[1:])
+        start, body = messages[0], b"".join(message.get("body", b"") for message in messages[1:])
         headers = MutableHeaders(raw=list(start["headers"]))
         if len(body) >= SMALL and "content-encoding" not in headers:
             headers.add_vary_header("Accept-Encoding")
@@ -81,21 +81,21 @@ class Compressed:
 
 
 def key_of(scope: Scope) -> CacheKey | None:
-    """Under what an answer is kept; None for what is passed on as it comes."""
+    """Cache key of a request; None if its answer is not cached."""
     if scope["type"] != "http" or scope["method"] != "GET":
         return None
     path, query, headers = scope["path"], scope["query_string"], Headers(scope=scope)
     packed = "gzip" in headers.get("accept-encoding", "")
     if path in DOCUMENTS:
-        told = sorted((name, value) for name, value in headers.items() if name not in HARMLESS)
-        return CacheKey("link" if query else "document", (path, scope.get("scheme"), *told), packed)
+        relevant = sorted((name, value) for name, value in headers.items() if name not in HARMLESS)
+        return CacheKey("link" if query else "document", (path, scope.get("scheme"), *relevant), packed)
     if path.startswith(FILES) and not PARTLY & set(headers):
         return CacheKey("file", (path,), packed)
     return None
 
 
-def _for_all(said: list[Message]) -> bool:
-    """Whether an answer is good for every request like the one that it answered."""
-    start, content = said
+def _for_all(messages: list[Message]) -> bool:
+    """True if an answer fits every request with the same key."""
+    start, content = messages
     own = "set-cookie" in Headers(raw=start["headers"])
     return start["status"] == 200 and not own and len(content["body"]) <= LARGEST

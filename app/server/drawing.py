@@ -19,7 +19,7 @@ class Partial(NamedTuple):
 
     index: int
     file: bytes
-    told: dict[str, Any]
+    summary: dict[str, Any]
 
 
 class DrawnPicture(NamedTuple):
@@ -27,16 +27,16 @@ class DrawnPicture(NamedTuple):
 
     file: bytes
     side: int
-    told: dict[str, Any]
+    summary: dict[str, Any]
 
 
-def draw(studio: StudioState, asked: ImagesRequest, prompt: Prompt, caller: str, number: int) -> Iterator[Partial | DrawnPicture | None]:
+def draw(studio: StudioState, request: ImagesRequest, prompt: Prompt, caller: str, number: int) -> Iterator[Partial | DrawnPicture | None]:
     """One picture, by the holder of the engine; None between its steps.
 
     caller, number : whose ticket it is. Raises Refused if the run was stopped.
     """
-    sides = [(asked.method, asked.knobs), *([(PLAIN, {})] if asked.compare else [])]
-    if asked.compare:  # the first pass of each shape also pays for allocations
+    sides = [(request.method, request.knobs), *([(PLAIN, {})] if request.compare else [])]
+    if request.compare:  # the first pass of each shape also pays for allocations
         for each in sides:
             studio.runner.warm(studio.backbone, prompt, each)
     runs = studio.runner.start(studio.backbone, prompt, sides)
@@ -45,23 +45,23 @@ def draw(studio: StudioState, asked: ImagesRequest, prompt: Prompt, caller: str,
     for which, step in studio.runner.race(runs):
         if which == 0:
             board.add(step)
-            if shown < passed(board, asked.partials) <= asked.partials:
-                yield Partial(shown, asked.format.write(board.picture()), {**told(board.run), **asked.notes})
+            if shown < passed(board, request.partials) <= request.partials:
+                yield Partial(shown, request.format.write(board.picture()), {**summary(board.run), **request.notes})
                 shown += 1
         yield None
     if not all(run.finished for run in runs):
         raise Refused(CLOSING, status=503, code="stopped", kind=OVERLOADED)
-    file = asked.format.write(board.picture(), history.describe(board.run))
-    yield DrawnPicture(file, board.final().shape[1], {**told(*runs), **asked.notes})
+    file = request.format.write(board.picture(), history.describe(board.run))
+    yield DrawnPicture(file, board.final().shape[1], {**summary(*runs), **request.notes})
 
 
 def passed(board: Board, partials: int) -> int:
-    """How many previews are due: they come at equal shares of the tokens. More than `partials` once all are committed."""
+    """Number of previews due, at equal shares of the tokens; more than `partials` once all are committed."""
     return len(board.run.tokens) * (partials + 1) // len(board.verdict)
 
 
-def told(run: Run, plain: Run | None = None) -> dict[str, Any]:
-    """What a reply says of a run. plain : the same prompt by plain decoding, for the speed-up"""
+def summary(run: Run, plain: Run | None = None) -> dict[str, Any]:
+    """Fields of a reply about a run. plain : the same prompt by plain decoding, for the speed-up"""
     totals = run.totals
     return {
         "method": run.name,

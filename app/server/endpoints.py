@@ -22,8 +22,7 @@ from app.live.boards.picture import Board
 from app.live.session import GOING
 from app.live.stream import Growth, Throttle, updates
 from app.live.uploads import adopt, read_upload
-from app.requests import meshes, pictures
-from app.requests import validation as asked
+from app.requests import meshes, pictures, validation
 from app.requests.sides import settings_and_knobs
 from app.runs import history
 from app.sentences import without_paths
@@ -37,8 +36,8 @@ from engine.mesh.read import Input
 from engine.mesh.write import write
 
 PERIOD = 0.25  # seconds between two updates
-READING = 10  # seconds of work for a file: the call holds the engine meanwhile
-KEPT = 8  # files of a caller; the oldest go first
+READING = 10  # seconds of work for a file, during which the call holds the engine
+KEPT = 8  # files kept per caller; the oldest are deleted first
 NO_FILE = "cloud must be a file that was sent with this call. Use gradio_client's handle_file."
 NOT_BEGUN = "The call waited too long and lost its place. Call again."
 NO_FACES = "The mesh has no faces. Choose another seed, or give points with normals that point outward."
@@ -47,7 +46,7 @@ Update = tuple[dict[str, Any] | None, dict[str, Any]]  # (file, what is known of
 
 def build(page: gr.Blocks, studio: StudioState) -> None:
     """Adds both endpoints to the page."""
-    made = Endpoints(page, studio)
+    api = Endpoints(page, studio)
 
     def generate_image(
         prompt: str, method: str = pictures.FAVOURITE, seed: int = 0, size: int = 128, settings: dict = EMPTY, request: gr.Request = None
@@ -57,8 +56,8 @@ def build(page: gr.Blocks, studio: StudioState) -> None:
         prompt: what to draw; method: a method or preset; seed: 0 to 2,147,483,647; size: side in pixels; settings: guidance, temperature
         and the method's knobs by name
         """
-        yield from made.answer(
-            request.session_hash, lambda number: made.picture(request.session_hash, number, prompt, method, seed, size, settings)
+        yield from api.answer(
+            request.session_hash, lambda number: api.picture(request.session_hash, number, prompt, method, seed, size, settings)
         )
 
     def generate_mesh(
@@ -69,7 +68,7 @@ def build(page: gr.Blocks, studio: StudioState) -> None:
         cloud: the file; method: a method or preset; seed: 0 to 2,147,483,647; settings: temperature, face_budget and the method's knobs
         by name
         """
-        yield from made.answer(request.session_hash, lambda number: made.mesh(request.session_hash, number, cloud, method, seed, settings))
+        yield from api.answer(request.session_hash, lambda number: api.mesh(request.session_hash, number, cloud, method, seed, settings))
 
     for function in (generate_image, generate_mesh):
         # Gradio reads an endpoint's types here; of a generator it wants those of what it yields
@@ -88,7 +87,7 @@ def of_files(endpoint: Any, takes_one: bool) -> None:
 
 
 class Endpoints:
-    """What the endpoints do."""
+    """Implementation of the endpoints."""
 
     def __init__(self, page: gr.Blocks, studio: StudioState):
         self.page, self.studio, self.sessions, self.runner = page, studio, studio.sessions, studio.runner
@@ -116,35 +115,35 @@ class Endpoints:
         """One picture."""
         backbone = self.studio.backbone
         declared = pictures.sampling_knobs(backbone)
-        name, found = asked.method(method, backbone)
-        chosen, knobs = settings_and_knobs(settings, name, found, declared, backbone)
+        name, entry = validation.method(method, backbone)
+        chosen, knobs = settings_and_knobs(settings, name, entry, declared, backbone)
         wanted = replace(pictures.read_prompt(prompt, seed, chosen, backbone), size=pictures.pixels(size))
         board = Board(self.started(caller, number, backbone, wanted, name, knobs))
         for _ in updates([board], Throttle(PERIOD), self.runner.race):
             if board.count and not board.ended:
-                yield None, told(board) | {"preview": canvas.data_url(board.picture(), lossless=False)}
+                yield None, summary(board) | {"preview": canvas.data_url(board.picture(), lossless=False)}
         file = self.new_file(caller, f"foretoken-{name}-{wanted.seed}.png")
         history.picture_with_settings(board.final(), history.describe(board.run), file)
-        yield of_file(file), told(board)
+        yield of_file(file), summary(board)
 
     def mesh(self, caller: str, number: int, cloud: object, method: object, seed: object, settings: object) -> Iterator[Update]:
         """One mesh."""
-        given = self.taken(caller, cloud)
+        shape = self.taken(caller, cloud)
         backbone = self.studio.mesh.get()
-        name, found = asked.method(method, backbone)
-        chosen, knobs = settings_and_knobs(settings, name, found, meshes.settings(backbone.sampling), backbone)
-        wanted = meshes.read_prompt(given, seed, chosen, backbone.sampling)
+        name, entry = validation.method(method, backbone)
+        chosen, knobs = settings_and_knobs(settings, name, entry, meshes.settings(backbone.sampling), backbone)
+        wanted = meshes.read_prompt(shape, seed, chosen, backbone.sampling)
         board = MeshBoard(self.started(caller, number, backbone, wanted, name, knobs))
         for _ in updates([board], Throttle(PERIOD), self.runner.race):
             if board.count and not board.ended:
-                yield None, told(board) | {"faces": len(board.faces)}
+                yield None, summary(board) | {"faces": len(board.faces)}
         result = board.run.result()
         if not len(result.faces):
             raise BadPrompt(NO_FACES)
         file = self.new_file(caller, f"foretoken-{name}-{wanted.seed}.glb")
-        write(file, history.placed(result.vertices, given), result.faces, metadata=history.describe(board.run, given))
+        write(file, history.placed(result.vertices, shape), result.faces, metadata=history.describe(board.run, shape))
         numbers = quality(result.vertices, result.faces)
-        yield of_file(file), told(board) | {key: numbers[key] for key in ("faces", "vertices", "watertight")}
+        yield of_file(file), summary(board) | {key: numbers[key] for key in ("faces", "vertices", "watertight")}
 
     def started(self, caller: str, number: int, backbone: Backbone, prompt: Prompt, name: str, knobs: Mapping[str, Any]) -> Any:
         """The run of a call, which its caller's leaving stops."""
@@ -162,14 +161,14 @@ class Endpoints:
             shutil.rmtree(own, ignore_errors=True)
 
     def new_file(self, caller: str, name: str) -> Path:
-        """Where a call's result is written: a folder of its own among the caller's, of which the oldest are deleted."""
+        """Path of a call's result, in a new folder; deletes the caller's oldest results."""
         root = self.sessions.folder(caller) / "api"
         root.mkdir(exist_ok=True)
         for old in sorted(root.iterdir(), key=lambda path: path.stat().st_mtime)[: 1 - KEPT]:
             shutil.rmtree(old, ignore_errors=True)
-        made = root / secrets.token_hex(8)
-        made.mkdir()
-        return made / name
+        folder = root / secrets.token_hex(8)
+        folder.mkdir()
+        return folder / name
 
 
 def path_sent(value: object, refusal: str) -> Path:
@@ -183,8 +182,8 @@ def path_sent(value: object, refusal: str) -> Path:
     return path
 
 
-def told(board: Growth) -> dict[str, Any]:
-    """What is known of a run: its state, method, exactness and totals."""
+def summary(board: Growth) -> dict[str, Any]:
+    """State, method, exactness and totals of a run."""
     run = board.run
     return {"state": canvas.state(board), "method": run.name, "exact": run.exact, **run.totals}
 

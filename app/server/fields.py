@@ -30,9 +30,9 @@ class Numeral(float):
 
     def __new__(cls, text: str) -> Numeral:
         """text : its digits"""
-        made = super().__new__(cls, text)
-        made.text = text
-        return made
+        numeral = super().__new__(cls, text)
+        numeral.text = text
+        return numeral
 
     def __str__(self) -> str:
         """The text that was sent."""
@@ -105,7 +105,7 @@ def setting(value: object, knob: Knob, name: str) -> float | str:
     return read
 
 
-def given(body: Mapping[str, Any]) -> dict[str, Any]:
+def non_blank(body: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that hold something: neither null nor, unless it is the prompt, blank text."""
     return {name: value for name, value in body.items() if value is not None and (name == "prompt" or not blank(value))}
 

@@ -29,7 +29,7 @@ WRONG_ORIGIN = "Requests from {} are refused. Open the studio by its own address
 TOO_LARGE = "A request can have at most {:,} bytes. Send a smaller file."
 
 
-class Door:
+class HostGuard:
     """ASGI middleware.
 
     host    : the host that the studio listens on
@@ -58,11 +58,11 @@ class Door:
             await self._let_in(scope, headers, receive, send)
 
     def refusal(self, host: str, origin: str | None) -> str:
-        """Why a request with these headers is refused, in one sentence; "" if it is not."""
+        """Refusal of a request with these headers, in one sentence; "" if it is allowed."""
         name = hostname(f"//{host}")
         if not self.knows(name):
-            said = plain(name or host)
-            return WRONG_HOST.format(said, said or "NAME")
+            shown = plain(name or host)
+            return WRONG_HOST.format(shown, shown or "NAME")
         if origin is not None and address(origin) != address(f"//{host}", origin):
             return WRONG_ORIGIN.format(plain(origin))
         return ""
@@ -99,7 +99,7 @@ class Door:
 def answer(scope: Scope, sentence: str, status: int) -> Response:
     """A refusal; that of OpenAI's images API in its form."""
     if scope["path"].startswith("/v1/"):
-        return JSONResponse(Refused(sentence).told(), status)
+        return JSONResponse(Refused(sentence).body(), status)
     return PlainTextResponse(sentence, status)
 
 

@@ -13,14 +13,14 @@ from app.server.images_request import ImagesRequest
 from engine.core import Backbone
 
 
-def reply(drawn: Sequence[DrawnPicture], request: ImagesRequest) -> dict[str, Any]:
+def reply(pictures: Sequence[DrawnPicture], request: ImagesRequest) -> dict[str, Any]:
     """The answer to a request that does not stream."""
     return {
         "created": int(time.time()),
-        "data": [{"b64_json": text_of(each.file), "foretoken": each.told} for each in drawn],
-        "size": size_of(drawn[0].side),
+        "data": [{"b64_json": text_of(each.file), "foretoken": each.summary} for each in pictures],
+        "size": size_of(pictures[0].side),
         **looks(request),
-        "usage": usage(sum(each.told["tokens"] for each in drawn), words_of(request) * len(drawn)),
+        "usage": usage(sum(each.summary["tokens"] for each in pictures), words_of(request) * len(pictures)),
         "foretoken": request.notes,
     }
 
@@ -28,10 +28,10 @@ def reply(drawn: Sequence[DrawnPicture], request: ImagesRequest) -> dict[str, An
 def event_of(update: Partial | DrawnPicture, side: int, request: ImagesRequest) -> bytes:
     """A server-sent event. side : of the picture in pixels"""
     file = {"b64_json": text_of(update.file), "size": size_of(side), "quality": "auto", **looks(request)}
-    common = {"created_at": int(time.time()), **file, "foretoken": update.told}
+    common = {"created_at": int(time.time()), **file, "foretoken": update.summary}
     if isinstance(update, Partial):
         return event("image_generation.partial_image", {"partial_image_index": update.index, **common})
-    return event("image_generation.completed", {**common, "usage": usage(update.told["tokens"], words_of(request))})
+    return event("image_generation.completed", {**common, "usage": usage(update.summary["tokens"], words_of(request))})
 
 
 def looks(request: ImagesRequest) -> dict[str, str]:
@@ -49,9 +49,9 @@ def event(kind: str, data: Mapping[str, Any]) -> bytes:
     return f"event: {kind}\ndata: {json.dumps({'type': kind, **data})}\n\n".encode()
 
 
-def error_event(told: Mapping[str, Any]) -> bytes:
+def error_event(error: Mapping[str, Any]) -> bytes:
     """The event that ends a stream with an error."""
-    return f"event: error\ndata: {json.dumps(told)}\n\n".encode()
+    return f"event: error\ndata: {json.dumps(error)}\n\n".encode()
 
 
 def usage(tokens: int, words: int) -> dict[str, Any]:

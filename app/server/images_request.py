@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from math import sqrt
 from typing import Any
 
-from app.requests import pictures
-from app.requests import validation as asked
+from app.requests import pictures, validation
 from app.requests.limits import LARGEST_SEED
 from app.requests.sides import settings_and_knobs
 from app.sentences import brief
 from app.server import foreign_options
-from app.server.fields import flag, given, setting, shown, whole
+from app.server.fields import flag, non_blank, setting, shown, whole
 from app.server.picture_file import FORMATS, PictureFormat
 from app.server.prompt_notes import prompt_notes
 from app.server.refusals import Refused, concerning
@@ -58,15 +57,15 @@ def read(body: Mapping[str, Any], backbone: Backbone, any_model: bool = False) -
 
     any_model : answer to any model name, and to sizes that other models make
     """
-    fields, ignored = given(body), {}
+    fields, ignored = non_blank(body), {}
     check_model(fields.pop("model", backbone.name), backbone, any_model)
     with concerning("method"):
-        name, method = asked.method(fields.pop("method", pictures.FAVOURITE), backbone)
+        name, method = validation.method(fields.pop("method", pictures.FAVOURITE), backbone)
     knobs = {knob.name: knob for knob in method.knobs}
     names = foreign_options.rename(fields, knobs, ignored)
     foreign_options.ignore(fields, {*OWN, *OURS, *knobs}, name, knobs, ignored)
     with concerning("prompt"):
-        text = readable_text(asked.text(fields.pop("prompt", None)), pictures.EXAMPLES[2])
+        text = readable_text(validation.text(fields.pop("prompt", None)), pictures.EXAMPLES[2])
     count, seed = count_and_seed(fields, names)
     stream, compare = (flag(each, fields.pop(each, False)) for each in ("stream", "compare"))
     if stream and count > 1:
@@ -109,17 +108,17 @@ def check_reply_form(value: object) -> None:
 def format_of(fields: dict[str, Any], ignored: dict[str, str]) -> PictureFormat:
     """The format of the files, taken out of the fields; raises Refused for one that is not written here."""
     value = fields.pop("output_format", "png")
-    found = FORMATS.get(value.strip().lower()) if isinstance(value, str) else None
-    if found is None:
+    entry = FORMATS.get(value.strip().lower()) if isinstance(value, str) else None
+    if entry is None:
         sentence = NO_VALUE.format("output_format", shown(value), ", ".join(sorted({each.name for each in FORMATS.values()})))
         raise Refused(sentence, param="output_format", code="invalid_value")
     if "output_compression" not in fields:
-        return found
+        return entry
     quality = fields.pop("output_compression")
-    if found.lossless:
+    if entry.lossless:
         ignored["output_compression"] = LOSSLESS
-        return found
-    return found.with_quality(whole("output_compression", quality, 0, 100))
+        return entry
+    return entry.with_quality(whole("output_compression", quality, 0, 100))
 
 
 def settings(
@@ -153,13 +152,13 @@ def side(value: object, name: str, backbone: Backbone, replaced: dict[str, str] 
     wanted = pixels_of(value)
     if wanted and wanted[0] == wanted[1] and wanted[0] in backbone.sizes:
         return wanted[0]
-    sent = value if isinstance(value, str) else shown(value)
+    text = value if isinstance(value, str) else shown(value)
     if replaced is not None:
-        found = nearest(sqrt(wanted[0] * wanted[1]) if wanted else 128, backbone)
-        replaced[name] = NEAREST.format(backbone.name, brief(sent), f"{found}x{found}")
-        return found
+        size = nearest(sqrt(wanted[0] * wanted[1]) if wanted else 128, backbone)
+        replaced[name] = NEAREST.format(backbone.name, brief(text), f"{size}x{size}")
+        return size
     sizes = ", ".join(f"{each}x{each}" for each in backbone.sizes)
-    raise Refused(NO_SIZE.format(backbone.name, sizes, brief(sent)), param=name, code="invalid_value")
+    raise Refused(NO_SIZE.format(backbone.name, sizes, brief(text)), param=name, code="invalid_value")
 
 
 def nearest(pixels: float, backbone: Backbone) -> int:
@@ -171,5 +170,5 @@ def pixels_of(value: object) -> tuple[int, int] | None:
     """(width, height) of a size in text, or of a whole number, which is a square's side; None for anything else."""
     if (side := decimal(value)) is not None and 0 < side < 1e5 and side == int(side):
         return int(side), int(side)
-    found = SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
-    return (int(found[1]), int(found[2] or found[1])) if found else None
+    match = SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    return (int(match[1]), int(match[2] or match[1])) if match else None

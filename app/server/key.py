@@ -28,9 +28,9 @@ class ApiKey:
         """Raises Refused, 401, unless the key came. The comparison takes the same time for every wrong key."""
         if not self._expected:
             return
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not given.strip():
+        scheme, _, key = headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not key.strip():
             raise Refused(MISSING, status=401, code="invalid_api_key")
         # a server reads headers as Latin-1, whatever their bytes mean
-        if not hmac.compare_digest(given.strip().encode("latin-1"), self._expected):
+        if not hmac.compare_digest(key.strip().encode("latin-1"), self._expected):
             raise Refused(WRONG, status=401, code="invalid_api_key")

@@ -1,4 +1,4 @@
-"""What the studio has decoded since it began, for Prometheus, under the names that vLLM gives such numbers.
+"""Prometheus metrics of the studio's runs since its start, under vLLM's names.
 
 Names and suffixes: vllm/v1/spec_decode/metrics.py and vllm/v1/metrics/loggers.py of vLLM 0.10. A draft is a step that verified drafts, a
 position is a place in the step's committed tokens, from 0. Every run counts, whoever asked for it: the page, an endpoint, or the API.
@@ -66,13 +66,13 @@ class Metrics:
         for run in runs:
             labels = {"model_name": run.backbone.name, "method": run.method.name}
             drafts = [step for step in run.steps if step.drafted]
-            kept = accepted(drafts)
+            counts = accepted(drafts)
             self.tokens.labels(**labels).inc(len(run.tokens))
             self.passes.labels(**labels).inc(sum(step.forwards for step in run.steps))
             self.drafts.labels(**labels).inc(len(drafts))
             self.drafted.labels(**labels).inc(sum(step.drafted for step in drafts))
-            self.accepted.labels(**labels).inc(kept.sum())
-            for place, count in enumerate(kept[:POSITIONS]):
+            self.accepted.labels(**labels).inc(counts.sum())
+            for place, count in enumerate(counts[:POSITIONS]):
                 self.places.labels(**labels, position=str(place)).inc(count)
 
     def request(self, runs: Sequence[Run], waited: float, first: float, lasted: float) -> None:
@@ -89,8 +89,8 @@ class Metrics:
 
 
 def accepted(steps: Sequence[Step]) -> np.ndarray:
-    """int64 [most tokens of a step]: in how many of the steps the token at each place was an accepted draft."""
-    found = np.zeros(max((len(step.tokens) for step in steps), default=0), np.int64)
+    """int64 [most tokens of a step]: number of steps whose token at each place was an accepted draft."""
+    counts = np.zeros(max((len(step.tokens) for step in steps), default=0), np.int64)
     for step in steps:
-        found[: len(step.tokens)] += per_token(step, "accepted") == 1
-    return found
+        counts[: len(step.tokens)] += per_token(step, "accepted") == 1
+    return counts

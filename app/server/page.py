@@ -1,4 +1,4 @@
-"""The page with what stands beside it on the same port."""
+"""The page, with the API and the metrics on the same port."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.shared import StudioState
 class Page(gr.Blocks):
     """A page of Gradio's.
 
-    routes   : what its server answers besides, before the page's own paths
+    routes   : further routes of its server, matched before the page's own paths
     unrouted : answers errors 404 and 405
     """
 

@@ -26,8 +26,8 @@ class Prefix:
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        sent = headers.get("x-forwarded-prefix", "").split(",")[0].strip().rstrip("/")
-        prefix = self.root or (sent if PREFIX.fullmatch(sent) else "")
+        header = headers.get("x-forwarded-prefix", "").split(",")[0].strip().rstrip("/")
+        prefix = self.root or (header if PREFIX.fullmatch(header) else "")
         scope = without(scope, prefix)
         if prefix and not self.root:
             scope["headers"] = [*scope["headers"]]

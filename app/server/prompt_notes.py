@@ -1,4 +1,4 @@
-"""What the answer says of a prompt: the words that the model does not know, and what follows from that."""
+"""Notes on a prompt in the answer: words that the model does not know, and warnings."""
 
 from __future__ import annotations
 

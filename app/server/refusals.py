@@ -28,7 +28,7 @@ class Refused(ForetokenError):
         super().__init__(sentence)
         self.status, self.param, self.code, self.kind = status, param, code, kind
 
-    def told(self) -> dict[str, Any]:
+    def body(self) -> dict[str, Any]:
         """The body of the answer."""
         return {"error": {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}}
 

@@ -41,13 +41,13 @@ def build(page: gr.Blocks, studio: StudioState) -> None:
         trace: the run's trace.npz; run: instead of the file, the name of the run's folder among the saved runs of this studio
         """
         try:
-            path, own = found(studio, request.session_hash, trace, run)
+            path, own = locate(studio, request.session_hash, trace, run)
             try:
                 arrays = read_trace(path, BYTES)
             finally:
                 if own:
                     shutil.rmtree(path.parent, ignore_errors=True)
-            yield from told(arrays)
+            yield from events(arrays)
         except ForetokenError as e:
             raise gr.Error(without_paths(str(e)), print_exception=False) from e
 
@@ -56,7 +56,7 @@ def build(page: gr.Blocks, studio: StudioState) -> None:
     page.fns[added["id"]].inputs[0]._api_info = FileData.model_json_schema()
 
 
-def found(studio: StudioState, caller: str, trace: object, run: object) -> tuple[Path, bool]:
+def locate(studio: StudioState, caller: str, trace: object, run: object) -> tuple[Path, bool]:
     """(the trace of a call, whether it is a copy to be deleted with its folder); raises BadFile or BadPrompt."""
     if trace:
         return adopt(path_sent(trace, NO_FILE), studio.sessions.new_folder(caller)), True
@@ -64,14 +64,14 @@ def found(studio: StudioState, caller: str, trace: object, run: object) -> tuple
         raise BadPrompt(NOTHING)
     if not studio.local:
         raise BadPrompt(NOT_HERE)
-    names = {kept.folder.name: kept.folder for kept in studio.shelf.runs()}
+    names = {stored.folder.name: stored.folder for stored in studio.run_store.runs()}
     if not isinstance(run, str) or run not in names:
         raise BadFile(NO_RUN.format(brief(run)))
     return names[run] / TRACE, False
 
 
-def told(arrays: dict[str, np.ndarray]) -> Iterator[dict[str, Any]]:
-    """What the endpoint yields of a trace."""
+def events(arrays: dict[str, np.ndarray]) -> Iterator[dict[str, Any]]:
+    """Yield the endpoint's values for a trace."""
     steps: list[Step] = []
     for number, step in enumerate(replay(arrays)):
         steps.append(step)
@@ -79,7 +79,7 @@ def told(arrays: dict[str, np.ndarray]) -> Iterator[dict[str, Any]]:
             "step": number,
             "positions": step.positions,
             "tokens": step.tokens,
-            "accepted": kept(step),
+            "accepted": acceptance(step),
             "drafted": step.drafted,
             "passes": step.forwards,
             "draft_passes": step.draft_forwards,
@@ -90,7 +90,7 @@ def told(arrays: dict[str, np.ndarray]) -> Iterator[dict[str, Any]]:
     yield totals(steps)
 
 
-def kept(step: Step) -> list[bool | None]:
+def acceptance(step: Step) -> list[bool | None]:
     """For each token of a step whether it was an accepted draft; None where the method recorded nothing."""
     return [None if np.isnan(each) else bool(each) for each in per_token(step, "accepted")]
 
@@ -102,7 +102,7 @@ def totals(steps: list[Step]) -> dict[str, Any]:
         "steps": len(steps),
         "tokens": tokens,
         "drafted": sum(step.drafted for step in steps),
-        "accepted": sum(each is True for step in steps for each in kept(step)),
+        "accepted": sum(each is True for step in steps for each in acceptance(step)),
         "passes": passes,
         "draft_passes": sum(step.draft_forwards for step in steps),
         "tokens_per_pass": tokens / passes if passes else 0.0,

@@ -50,7 +50,7 @@ class ImagesApi:
         self.studio, self.turns, self.key, self.any_model = studio, turns, key, any_model
 
     def routes(self) -> list[BaseRoute]:
-        """What the server needs to know."""
+        """Routes of the API."""
         return [
             *(Route(path, self._answering(self.generations), methods=["POST"]) for path in (GENERATIONS, f"{GENERATIONS}/")),
             Route(MODELS, self._answering(self.models), methods=["GET"]),
@@ -76,7 +76,7 @@ class ImagesApi:
             except (ClientLeft, ClientDisconnect):
                 return Response(status_code=GONE)
             except Refused as e:
-                return JSONResponse(e.told(), e.status)
+                return JSONResponse(e.body(), e.status)
 
         return answer
 
@@ -94,35 +94,35 @@ class ImagesApi:
 
     async def generations(self, request: Request) -> Response:
         """Pictures from a prompt, in one answer or as a stream of events."""
-        asked = read(parse(await request.body()), self.studio.backbone, self.any_model)
-        if asked.stream:
-            return await self._stream(request, asked)
-        drawn: list[DrawnPicture] = []
-        for number in range(len(asked.prompts)):  # each takes its own turn, so that others come between
-            async with aclosing(self._updates(request, asked, number)) as updates:
-                drawn += [update async for update in updates]
-        return JSONResponse(images_reply.reply(drawn, asked))
+        wanted = read(parse(await request.body()), self.studio.backbone, self.any_model)
+        if wanted.stream:
+            return await self._stream(request, wanted)
+        pictures: list[DrawnPicture] = []
+        for number in range(len(wanted.prompts)):  # each takes its own turn, so that others come between
+            async with aclosing(self._updates(request, wanted, number)) as updates:
+                pictures += [update async for update in updates]
+        return JSONResponse(images_reply.reply(pictures, wanted))
 
-    async def _stream(self, request: Request, asked: ImagesRequest) -> Response:
+    async def _stream(self, request: Request, wanted: ImagesRequest) -> Response:
         """The events of one picture. What is wrong before the first is an answer of its own."""
-        updates = self._updates(request, asked, 0)
+        updates = self._updates(request, wanted, 0)
         first = await anext(updates)
-        side = asked.prompts[0].size or self.studio.backbone.sizes[0]
+        side = wanted.prompts[0].size or self.studio.backbone.sizes[0]
 
         async def events() -> AsyncIterator[bytes]:
             async with aclosing(updates):
-                yield images_reply.event_of(first, side, asked)
+                yield images_reply.event_of(first, side, wanted)
                 try:
                     async for update in updates:
-                        yield images_reply.event_of(update, side, asked)
+                        yield images_reply.event_of(update, side, wanted)
                 except Refused as e:
-                    yield images_reply.error_event(e.told())
+                    yield images_reply.error_event(e.body())
 
         return EventStream(events())
 
-    async def _updates(self, request: Request, asked: ImagesRequest, number: int) -> AsyncIterator[Any]:
-        """What is drawn of one picture, in its turn; an error of the caller is a refusal."""
-        work = partial(draw, self.studio, asked, asked.prompts[number])
+    async def _updates(self, request: Request, wanted: ImagesRequest, number: int) -> AsyncIterator[Any]:
+        """Yield the updates of one picture, in its turn; an error of the caller becomes Refused."""
+        work = partial(draw, self.studio, wanted, wanted.prompts[number])
         async with aclosing(self.turns.follow(request, work)) as updates:
             try:
                 async for update in updates:

@@ -97,10 +97,10 @@ def make(out: Path, name: str = "", hardware: str = CPU) -> list[Path]:
 
 def copied(root: Path) -> Iterator[tuple[Path, Path]]:
     """(path in the folder, source) of every file that is copied; raises BadOutput for one that is too large."""
-    found = [root / name for name in SINGLE]
+    paths = [root / name for name in SINGLE]
     for folder, endings in FOLDERS.items():
-        found += sorted(path for path in (root / folder).rglob("*") if path.is_file() and (not endings or path.suffix in endings))
-    for path in found:
+        paths += sorted(path for path in (root / folder).rglob("*") if path.is_file() and (not endings or path.suffix in endings))
+    for path in paths:
         relative = path.relative_to(root)
         if any(part == "__pycache__" or part.startswith(files.PART) or part.startswith(files.ASIDE) for part in relative.parts):
             continue

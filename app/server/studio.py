@@ -24,7 +24,7 @@ from app.live.worker import LocalRunner, RemoteRunner
 from app.runs.run_store import RunStore
 from app.server import endpoints, replaying
 from app.server.compressed import Compressed
-from app.server.host_guard import Door
+from app.server.host_guard import HostGuard
 from app.server.key import VARIABLE
 from app.server.page import Page, serve_beside
 from app.server.prefix import Prefix
@@ -53,7 +53,7 @@ def build(
     local: bool = False,
     weights: Path | None = None,
     examples: Path | None = None,
-    shelf: RunStore | None = None,
+    run_store: RunStore | None = None,
     runner: LocalRunner | RemoteRunner | None = None,
     any_model: bool = False,
 ) -> Page:
@@ -62,13 +62,13 @@ def build(
     local   : only this machine can open the page, so it may import models from folders that a visitor names
     weights : the folder of the picture model (None: the shipped one), for its card
     examples: where the race is kept that a new page shows (None: it shows none)
-    shelf   : where finished runs are kept (default: the user's runs), with the limits of the page; runner : where it decodes
+    run_store : stores finished runs (default: the user's runs), with the limits of the page; runner : decodes
     any_model: its images API answers to any model name
     """
     mesh = mesh or mesh_model()
-    shelf = shelf or RunStore(home() / "runs", Limits())
-    limits, sessions = shelf.limits, sessions or visitors()
-    studio = StudioState(backbone, mesh, sessions, local, weights, examples, shelf, runner or LocalRunner())
+    run_store = run_store or RunStore(home() / "runs", Limits())
+    limits, sessions = run_store.limits, sessions or visitors()
+    studio = StudioState(backbone, mesh, sessions, local, weights, examples, run_store, runner or LocalRunner())
     with Page(title="Foretoken", analytics_enabled=False, fill_width=True, delete_cache=limits.leftovers) as page:
         assembly.build(page, studio)
         endpoints.build(page, studio)
@@ -85,9 +85,9 @@ def build(
 
 
 def queued(page: gr.Blocks) -> int:
-    """How many requests for the engine wait in Gradio's queue."""
-    found = page._queue.event_queue_per_concurrency_id.get("engine")
-    return len(found.queue) if found else 0
+    """Number of requests for the engine in Gradio's queue."""
+    queue = page._queue.event_queue_per_concurrency_id.get("engine")
+    return len(queue.queue) if queue else 0
 
 
 def forget(page: gr.Blocks, visitor: str) -> None:
@@ -142,7 +142,7 @@ def free_port(host: str, wanted: int) -> int:
 
 
 def is_local(host: str) -> bool:
-    """Whether only this machine reaches a host."""
+    """True if only this machine can reach the host."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -150,7 +150,7 @@ def is_local(host: str) -> bool:
 
 
 def spare_core() -> int:
-    """The most threads of a pass beside a server. One core is left to it and to the browser: a pass whose threads wait for a busy core is
+    """Maximum threads of a pass in a server. One core is left to the server and the browser: a pass whose threads wait for a busy core is
     slower than one with fewer threads."""
     return max(1, (os.cpu_count() or 2) - 1)
 
@@ -186,29 +186,29 @@ def launch(
     if mcp:
         check_installed()
     device = device_of(device)
-    shelf = RunStore(data or home() / "runs", limits or Limits())
-    clean(shelf.folder)
-    shelf.prune()
+    run_store = RunStore(data or home() / "runs", limits or Limits())
+    clean(run_store.folder)
+    run_store.prune()
     (picture_name, picture_path), (mesh_name, mesh_folder) = models_of(backbone, path)
     mesh_folder = mesh_path or mesh_folder
     with own_folder():
         model = prepared(picture_name, picture_path, device, dtype, spare_core())
-        found = free_port(host, FIRST_PORT if port is None else port)
-        if found != (port or FIRST_PORT):
-            print(f"Port {port or FIRST_PORT} is in use; the studio uses {found}.", flush=True)
+        free = free_port(host, FIRST_PORT if port is None else port)
+        if free != (port or FIRST_PORT):
+            print(f"Port {port or FIRST_PORT} is in use; the studio uses {free}.", flush=True)
         runner = None
         if gpu:  # the models above are for drawing; the worker has its own
             models = [load(picture_name, picture_path, "cuda", dtype), load(mesh_name, mesh_folder, "cuda")]
             runner = RemoteRunner({each.name: each for each in models}, gpu)
-        sessions = visitors(shelf.limits)
-        local = is_local(host) and not tuple(allowed_hosts) and not shelf.limits.shared
+        sessions = visitors(run_store.limits)
+        local = is_local(host) and not tuple(allowed_hosts) and not run_store.limits.shared
         weights = Path(picture_path) if picture_path else None
         mesh = mesh_model(mesh_name, mesh_folder, device)
-        page = build(model, mesh, sessions, local, weights, home() / "examples", shelf, runner, any_model)
-        print(f"Foretoken studio: {address(host, found)}\n{kept_where(shelf)}", flush=True)
-        open_to(page, host, found, allowed_hosts, open_browser, shelf.limits, mcp, root_path)
+        page = build(model, mesh, sessions, local, weights, home() / "examples", run_store, runner, any_model)
+        print(f"Foretoken studio: {address(host, free)}\n{storage_note(run_store)}", flush=True)
+        open_to(page, host, free, allowed_hosts, open_browser, run_store.limits, mcp, root_path)
         if mcp:
-            print(f"MCP: {address(host, found)}{PATH}", flush=True)
+            print(f"MCP: {address(host, free)}{PATH}", flush=True)
         wait_for_interrupt()
         sessions.close()
         sessions.wait_until_free(FAREWELL)
@@ -235,12 +235,12 @@ def address(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def kept_where(shelf: RunStore) -> str:
-    """Where finished runs are kept, in a sentence."""
-    if not shelf.limits.runs:
+def storage_note(run_store: RunStore) -> str:
+    """Sentence on the storage of finished runs."""
+    if not run_store.limits.runs:
         return "No run is kept."
-    size = shelf.limits.run_bytes / 2**30
-    return f"Runs are saved in {shelf.folder}, at most {shelf.limits.runs:,} or {size:g} GiB; then the oldest are deleted."
+    size = run_store.limits.run_bytes / 2**30
+    return f"Runs are saved in {run_store.folder}, at most {run_store.limits.runs:,} or {size:g} GiB; then the oldest are deleted."
 
 
 def open_to(
@@ -259,7 +259,7 @@ def open_to(
     """
     limits = limits or Limits()
     page.queue(default_concurrency_limit=4, api_open=False, max_size=limits.waiting)
-    door = Middleware(Door, host=host, allowed=tuple(allowed_hosts), largest=limits.upload, public=limits.shared)
+    guard = Middleware(HostGuard, host=host, allowed=tuple(allowed_hosts), largest=limits.upload, public=limits.shared)
     outer = os.environ.get("GRADIO_ROOT_PATH", "") if root_path is None else root_path
     _, here, _ = page.launch(
         server_name=host, server_port=port, inbrowser=open_browser, quiet=True, share=False, show_error=True, ssr_mode=False,
@@ -267,7 +267,7 @@ def open_to(
         mcp_server=mcp, pwa=True, favicon_path=str(theme.ICON), prevent_thread_lock=True, max_file_size=limits.upload,
         state_session_capacity=VISITORS, _frontend=False,  # else Gradio asks for its own page, and a busy machine lets it wait too long
         root_path=outer, app_kwargs={
-            "middleware": [Middleware(Prefix, root_path=outer), door, Middleware(Compressed)],
+            "middleware": [Middleware(Prefix, root_path=outer), guard, Middleware(Compressed)],
             "routes": list(page.routes),
             "exception_handlers": {404: page.unrouted, 405: page.unrouted},
         },
@@ -279,10 +279,10 @@ def open_to(
 
 def wait_for_interrupt() -> None:
     """Returns when Ctrl-C or a signal asks the process to end. A second Ctrl-C ends it at once."""
-    asked = threading.Event()
+    interrupted = threading.Event()
     kinds = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(kind, lambda *_: asked.set()) for kind in kinds]
-    while not asked.wait(0.5):  # Windows handles no signal during an endless wait
+    before = [signal.signal(kind, lambda *_: interrupted.set()) for kind in kinds]
+    while not interrupted.wait(0.5):  # Windows handles no signal during an endless wait
         pass
     for kind, handler in zip(kinds, before, strict=True):
         signal.signal(kind, handler)

@@ -23,7 +23,7 @@ def mend(server: Any) -> None:
     picture would come as the text of its path."""
 
     async def results(job: Any) -> list[Any]:
-        found = await asyncio.to_thread(job.result)
-        return list(found) if isinstance(found, tuple | list) else [found]
+        result = await asyncio.to_thread(job.result)
+        return list(result) if isinstance(result, tuple | list) else [result]
 
     server._execute_tool_without_progress = results

@@ -29,7 +29,7 @@ END = object()
 
 
 class Order:
-    """What a request waits for.
+    """A request's work, and the updates that it waits for.
 
     work : with the caller's name and the number of the ticket, yields what the answer is made of, and None between
     """
@@ -63,8 +63,8 @@ class Turns:
         self._event = gr.api(turn, api_visibility="private", concurrency_id="engine", concurrency_limit=1)["id"]
 
     async def follow(self, request: Request, work: Callable[[str, int], Iterator[Any]]) -> AsyncIterator[Any]:
-        """What the work yields, without the Nones, as soon as it is this request's turn. Raises what the work raises, Refused if the queue
-        is full, and ClientLeft if the connection is closed, which ends the run."""
+        """Yield the work's updates, without the Nones, once it is this request's turn. Raises the work's errors, Refused if the queue is
+        full, and ClientLeft if the connection is closed, which ends the run."""
         order = Order(work)
         self._orders[order.caller] = order
         gone = asyncio.create_task(closed(request))
@@ -85,8 +85,8 @@ class Turns:
         if queue.server_app is None:
             queue.set_server_app(request.app)
         scope = {**request.scope, "path": JOIN, "raw_path": JOIN.encode(), "query_string": b""}
-        asked = PredictBodyInternal(fn_index=self._event, session_hash=order.caller, data=[], request=Request(scope))
-        joined, _, state = await queue.push(body=asked, request=Request(scope), username=None)
+        body = PredictBodyInternal(fn_index=self._event, session_hash=order.caller, data=[], request=Request(scope))
+        joined, _, state = await queue.push(body=body, request=Request(scope), username=None)
         if not joined:
             raise Refused(BUSY, status=429, code="queue_full", kind=OVERLOADED) if state == "queue_full" else RuntimeError(state)
 
@@ -137,8 +137,8 @@ class Turns:
 def arrival(page: gr.Blocks, caller: str) -> float | None:
     """When the call of an endpoint that has its turn now came, by `time.monotonic`; None if the caller has no turn."""
     turns = [event for job in page._queue.active_jobs for event in job or ()]
-    found = [event.enqueue_time for event in turns if (event.session_hash, event.concurrency_id) == (caller, "engine")]
-    return found[0] if found else None
+    times = [event.enqueue_time for event in turns if (event.session_hash, event.concurrency_id) == (caller, "engine")]
+    return times[0] if times else None
 
 
 async def closed(request: Request) -> None:

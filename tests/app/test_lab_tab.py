@@ -56,7 +56,7 @@ def test_every_setting_is_counted_apart(picto):
     assert sum(s.seconds for s in board.settings.values()) == pytest.approx(board.clock)
     assert first.exact and first.mean_deviation == 0.0
     assert not second.exact and 0 < second.mean_deviation < third.mean_deviation <= 1
-    assert [(t.name, t.before, t.after) for t in board.turned] == [
+    assert [(t.name, t.before, t.after) for t in board.changes] == [
         ("relax", "off", "additive"), ("added_mass", 0.1, 0.2), ("added_mass", 0.2, 0.9)
     ]  # fmt: skip
     assert board.curve() == [second.number, third.number]  # those that δ alone tells apart
@@ -70,7 +70,7 @@ def test_every_setting_is_counted_apart(picto):
 def test_a_setting_that_comes_back_goes_on_counting(picto):
     board, _ = played(picto, ("sjd", {"window": 8}), ("sjd", {"window": 4}), ("sjd", {"window": 8}), ("lookup", {}))
     assert [(s.name, s.tokens) for s in board.settings.values()] == [("sjd", 64), ("sjd", 128), ("lookup", 64)]
-    assert board.turned[-1].name == "method" and board.curve() == []
+    assert board.changes[-1].name == "method" and board.curve() == []
     assert len({s.number for s in board.settings.values()}) == 3
 
 
@@ -79,7 +79,7 @@ def test_acceptance_is_counted_by_place_and_stays_within_bounds(picto):
     setting = board.now
     assert 0 < len(setting.shares) <= min(7, PLACES)
     assert all(0 <= share <= 1 for share in setting.shares)
-    assert (np.diff(setting.asked) <= 0).all() and (setting.kept <= setting.asked).all()
+    assert (np.diff(setting.drafted) <= 0).all() and (setting.accepted <= setting.drafted).all()
     wave, _ = played(picto, ("zipar", {}))
     assert wave.now.shares == [] and math.isnan(wave.now.mean_deviation)
 

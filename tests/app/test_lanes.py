@@ -51,7 +51,7 @@ def asked(boards) -> dict:
 
 
 def test_what_a_page_sends_stands_in_for_its_boards(boards, asked):
-    found = sent.lanes(asked, meshes=False)
+    found = sent.read_runs(asked, meshes=False)
     assert [each.words for each in found] == [f"{each.run.method.title} · seed 3" for each in boards]
     for each, made in zip(found, boards, strict=True):
         assert (each.final() == made.final()).all() and (each.rows, each.columns) == (8, 8)
@@ -81,7 +81,7 @@ def test_what_is_no_race_is_a_sentence(asked, spoil):
     wrong = copy.deepcopy(asked)
     spoil(wrong["lanes"])
     with pytest.raises(BadPrompt, match=r"The chosen runs arrived incomplete \(.*\)\. Choose them again\."):
-        sent.lanes(wrong, meshes=False)
+        sent.read_runs(wrong, meshes=False)
 
 
 def test_the_files_show_every_run_on_its_own_clock(boards, asked, tmp_path):
@@ -120,7 +120,7 @@ def test_four_pictures_stand_in_two_rows_and_a_long_title_is_cut():
 def test_meshes_that_a_page_sends_have_their_faces(low):
     made = played(mesh_run(low, "xspecmesh", size=40))
     side = mesh_side.draw_race([made], np.zeros((4, 3), np.float32), {0})["viewer"]["sides"]["accelerated"]
-    found = sent.lanes({"lanes": [lane("XSpecMesh", "", side, "xspecmesh")] * 2}, meshes=True)
+    found = sent.read_runs({"lanes": [lane("XSpecMesh", "", side, "xspecmesh")] * 2}, meshes=True)
     assert len(made.faces) and (found[1].faces == made.faces).all() and (found[1].step == made.step).all()
     assert len(found[1].run.steps) == len(made.run.steps) and found[0].words == "XSpecMesh"
 

@@ -50,8 +50,8 @@ class Growing:
         if True not in self._pixels:
             return self._pixels[False]
         factor = len(self._pixels[True]) // len(grid)
-        kept = (self._tokens[True] == grid).repeat(factor, 0).repeat(factor, 1)
-        return np.where(kept[:, :, None], self._pixels[True], self._pixels[False])
+        is_fine = (self._tokens[True] == grid).repeat(factor, 0).repeat(factor, 1)
+        return np.where(is_fine[:, :, None], self._pixels[True], self._pixels[False])
 
     def _may_be_fine(self, seconds: float) -> bool:
         """True if the fine decoder's share of the run's time allows another picture."""

@@ -10,7 +10,7 @@ from engine.core import Backbone
 
 
 class Lazy:
-    """One model for all visitors. A failure is not cached: weights that are trained meanwhile are found at the next try."""
+    """One model for all visitors. A failure is not cached: weights that are trained later are found at the next try."""
 
     def __init__(self, name: str, folder: Path, read: Callable[[], Backbone]):
         self.name, self.folder = name, folder

@@ -1,4 +1,4 @@
-"""What an endless loop of runs shows: every setting that was played with, and how speed and deviation went over time."""
+"""Display of an endless loop of runs: every setting that was tried, and speed and deviation over time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILM = 10  # finished pictures
 
 @dataclass
 class Setting:
-    """A method with certain knobs, and all that it did. deviation : sum over the measured passes; kept, asked : by place of the draft"""
+    """A method with certain knobs, and all that it did. deviation : sum over the measured passes; accepted, drafted : by place"""
 
     number: int
     name: str
@@ -34,8 +34,8 @@ class Setting:
     deviation: float = 0.0
     measured: int = 0
     ordered: bool = True
-    kept: np.ndarray = field(default_factory=lambda: np.zeros(PLACES, np.int64))
-    asked: np.ndarray = field(default_factory=lambda: np.zeros(PLACES, np.int64))
+    accepted: np.ndarray = field(default_factory=lambda: np.zeros(PLACES, np.int64))
+    drafted: np.ndarray = field(default_factory=lambda: np.zeros(PLACES, np.int64))
 
     def add(self, step: Step, seconds: float) -> None:
         """Takes a Step that was made with these knobs."""
@@ -43,16 +43,16 @@ class Setting:
         self.passes += step.forwards
         self.seconds += seconds
         self.exact = self.exact and step.exact
-        told = deviation_of(step)
-        if not math.isnan(told):
-            self.deviation += told
+        deviation = deviation_of(step)
+        if not math.isnan(deviation):
+            self.deviation += deviation
             self.measured += 1
         if step.drafted and self.ordered:
-            found = reached(step)
-            self.ordered = found is not None
-            if found:
-                self.kept[: found[0]] += 1
-                self.asked[: found[1]] += 1
+            counts = reached(step)
+            self.ordered = counts is not None
+            if counts:
+                self.accepted[: counts[0]] += 1
+                self.drafted[: counts[1]] += 1
 
     @property
     def mean_deviation(self) -> float:
@@ -64,7 +64,7 @@ class Setting:
     @property
     def shares(self) -> list[float]:
         """The accepted share by place; [] without an order."""
-        return [float(k / n) for k, n in zip(self.kept, self.asked, strict=True) if n] if self.ordered else []
+        return [float(k / n) for k, n in zip(self.accepted, self.drafted, strict=True) if n] if self.ordered else []
 
 
 @dataclass
@@ -88,7 +88,7 @@ class LoopSample:
         self.measured += other.measured
 
 
-class Turned(NamedTuple):
+class KnobChange(NamedTuple):
     """A moved knob: when on the clock, its name ("method" for another method), its old and new value."""
 
     time: float
@@ -104,7 +104,7 @@ class LoopBoard:
         self.clock, self.span = 0.0, SPAN
         self.settings: dict[tuple[Any, ...], Setting] = {}
         self.samples: list[LoopSample] = []
-        self.turned: list[Turned] = []
+        self.changes: list[KnobChange] = []
         self.film: deque[tuple[str, str, float]] = deque(maxlen=FILM)
         self.pictures = 0
         self.now: Setting | None = None
@@ -114,9 +114,9 @@ class LoopBoard:
         self.clock += step.seconds
         self._enter(run.name, step.knobs)
         self.now.add(step, step.seconds)
-        told = deviation_of(step)
-        known = not math.isnan(told)
-        stretch = LoopSample(self.clock, len(step.tokens), step.forwards, step.seconds, told if known else 0.0, int(known))
+        deviation = deviation_of(step)
+        known = not math.isnan(deviation)
+        stretch = LoopSample(self.clock, len(step.tokens), step.forwards, step.seconds, deviation if known else 0.0, int(known))
         if not self.samples or self.samples[-1].seconds >= self.span:
             self.samples.append(stretch)
         else:
@@ -132,7 +132,7 @@ class LoopBoard:
 
     def curve(self) -> list[int]:
         """The numbers of the settings that differ from the newest in the knob alone that was moved last, in the order of its values."""
-        knob = next((t.name for t in reversed(self.turned) if t.name in (self.now.knobs if self.now else {})), None)
+        knob = next((t.name for t in reversed(self.changes) if t.name in (self.now.knobs if self.now else {})), None)
         if knob is None or isinstance(self.now.knobs[knob], str):
             return []
         rest = {**self.now.knobs, knob: None}
@@ -145,13 +145,13 @@ class LoopBoard:
         if before is not None and (before.name, before.knobs) == (name, knobs):
             return
         if before is not None and before.name != name:
-            self.turned.append(Turned(self.clock, "method", before.name, name))
+            self.changes.append(KnobChange(self.clock, "method", before.name, name))
         elif before is not None:
             moved = [(k, before.knobs[k], v) for k, v in knobs.items() if before.knobs[k] != v]
-            self.turned += [Turned(self.clock, *each) for each in moved]
+            self.changes += [KnobChange(self.clock, *each) for each in moved]
         key = (name, *sorted(knobs.items()))
-        found = self.settings.pop(key, None) or Setting(1 + max((s.number for s in self.settings.values()), default=0), name, dict(knobs))
-        self.settings[key] = self.now = found  # the newest is last
+        setting = self.settings.pop(key, None) or Setting(1 + max((s.number for s in self.settings.values()), default=0), name, dict(knobs))
+        self.settings[key] = self.now = setting  # the newest is last
         while len(self.settings) > SETTINGS:
             del self.settings[next(iter(self.settings))]
 
@@ -167,8 +167,8 @@ def deviation_of(step: Step) -> float:
     """The total variation distance that a Step measured; 0 for an exact one, nan if it measured none."""
     if step.exact:
         return 0.0
-    told = step.trace.deviation
-    if told is None:
+    recorded = step.trace.deviation
+    if recorded is None:
         return math.nan
-    found = told.mean if told.latest is None else told.latest  # a method that measures whole runs only says the mean
-    return float(found)
+    value = recorded.mean if recorded.latest is None else recorded.latest  # a method that measures whole runs only says the mean
+    return float(value)

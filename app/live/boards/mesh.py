@@ -30,12 +30,12 @@ FACE = np.dtype([("corners", "u1", (3, 3)), ("accepted", "u1"), ("depth", "u1"),
 
 def records(faces: np.ndarray | Sequence[Any], step: np.ndarray | Sequence[int] | int = 0, **known: Any) -> np.ndarray:
     """FACE [F] of faces, uint8 [F, 3, 3], and the Steps that completed them. known : other columns; the rest is not known"""
-    made = np.full(len(faces) * FACE.itemsize, NOTHING_DRAFTED, np.uint8).view(FACE)
-    made["corners"] = np.asarray(faces, np.uint8).reshape(-1, 3, 3)
-    made["step"] = np.full(len(faces), step, "<u4").view(np.uint8).reshape(-1, 4)[:, :3]
+    columns = np.full(len(faces) * FACE.itemsize, NOTHING_DRAFTED, np.uint8).view(FACE)
+    columns["corners"] = np.asarray(faces, np.uint8).reshape(-1, 3, 3)
+    columns["step"] = np.full(len(faces), step, "<u4").view(np.uint8).reshape(-1, 4)[:, :3]
     for name, values in ({"tokens": 0} | known).items():
-        made[name] = values
-    return made
+        columns[name] = values
+    return columns
 
 
 def steps_of(faces: np.ndarray) -> np.ndarray:
@@ -100,7 +100,7 @@ class MeshBoard(Growth):
     def guesses(self) -> np.ndarray:
         """FACE [G]: the faces that drafts of the run would have completed, the Step after which each was drafted, and in `accepted` 1 if
         all of its tokens were then committed, else 0."""
-        parser, made, places, came = TokenParser(), [], [], []
+        parser, faces, places, came = TokenParser(), [], [], []
         tokens = self.run.tokens
         for number, (step, (drafted, positions)) in enumerate(zip(self.run.steps, self._drafts, strict=True)):
             parser.extend(step.tokens)
@@ -111,14 +111,14 @@ class MeshBoard(Growth):
                 right = right and position < len(tokens) and tokens[position] == token
                 face = twin.push(token)
                 if face is not None and not face.degenerate:
-                    made.append(face.vertices)
+                    faces.append(face.vertices)
                     places.append(number)
                     came.append(right)
-        return records(made, places, accepted=came)
+        return records(faces, places, accepted=came)
 
     @property
     def dangling(self) -> int:
-        """How many tokens own no face so far: the end token, and unfinished patches."""
+        """Number of tokens that own no face so far: the end token, and unfinished patches."""
         return len(self.parser.dangling())
 
 
@@ -129,11 +129,11 @@ def level(values: Sequence[float], owned: Iterable[int], most: float) -> int:
 
 
 def depths(step: Step) -> list[float]:
-    """How many tokens ahead each token of a Step was drafted; 0 = the model's own, nan = nothing was drafted in this Step."""
+    """Number of tokens ahead that each token of a Step was drafted; 0 = the model's own, nan = nothing was drafted in this Step."""
     count = len(step.tokens)
     if not step.drafted:
         return [float("nan")] * count
     accepted = per_token(step, "accepted") == 1
-    said = per_token(step, "depth")
-    ahead = np.where(np.isnan(said), np.arange(1, count + 1), said)  # a method without depths drafts chains
+    recorded = per_token(step, "depth")
+    ahead = np.where(np.isnan(recorded), np.arange(1, count + 1), recorded)  # a method without depths drafts chains
     return np.where(accepted, ahead, 0.0).tolist()

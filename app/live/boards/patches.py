@@ -38,10 +38,10 @@ class Patches:
 
     def sheet(self, tokens: Iterable[int]) -> np.ndarray:
         """uint8 [8 * rows, 8 * 64, 3]: the patches of tokens, one after another, PLAIN in a row."""
-        found = self.of(tokens)
-        rows = max(1, -(-len(found) // PLAIN))
+        patches = self.of(tokens)
+        rows = max(1, -(-len(patches) // PLAIN))
         sheet = np.zeros((rows * PLAIN, SIDE, SIDE, 3), np.uint8)
-        sheet[: len(found)] = found
+        sheet[: len(patches)] = patches
         return sheet.reshape(rows, PLAIN, SIDE, SIDE, 3).transpose(0, 2, 1, 3, 4).reshape(rows * SIDE, PLAIN * SIDE, 3)
 
     def _draw(self, tokens: list[int]) -> list[np.ndarray]:
@@ -52,8 +52,8 @@ class Patches:
         pixels = self.backbone.sketch(blocks, range(len(blocks)), False)
         factor = len(pixels) // len(blocks)
         step, middle = factor // SIDE, BLOCK // 2 * factor
-        found = []
+        patches = []
         for i in range(len(tokens)):
             top, left = (i // ACROSS) * BLOCK * factor + middle, (i % ACROSS) * BLOCK * factor + middle
-            found.append(pixels[top : top + factor : step, left : left + factor : step].copy())
-        return found
+            patches.append(pixels[top : top + factor : step, left : left + factor : step].copy())
+        return patches

@@ -102,8 +102,8 @@ class Board(Growth):
         """The finished picture, decoded once; not at all if a board beside it has decoded the same tokens."""
         if self._final is None:
             same = (b._final for b in beside if b._final is not None and np.array_equal(b.token, self.token))
-            found = next(same, None)
-            self._final = self.run.result() if found is None else found
+            picture = next(same, None)
+            self._final = self.run.result() if picture is None else picture
         return self._final
 
     def file(self, write: Callable[[np.ndarray], str], beside: Iterable[Board] = ()) -> str:

@@ -113,8 +113,8 @@ def encode(
         "steps": to_text(board.step),
         "scales": scales,
         "missing": missing(board.trail, board.run.method.title) | ({} if (board.top > 0).any() else LATER),
-        "energies": {n: to_text(board.known[n]) for n in ("energy", "threshold") if n in board.trail.said},
-        "candidates": to_text(of_positions(board)) if "tree" in board.trail.said else "",
+        "energies": {n: to_text(board.known[n]) for n in ("energy", "threshold") if n in board.trail.trace_names},
+        "candidates": to_text(of_positions(board)) if "tree" in board.trail.trace_names else "",
         "tokens": to_text(board.token),
         "draft": to_text(board.foreseen().astype(np.uint8)),
         "kinds": sorted(set(board.trail.verdict)),
@@ -163,7 +163,7 @@ def _greatest(boards: list[Board], name: str) -> list[float]:
 
 def missing(trail: Trail, title: str) -> dict[str, str]:
     """The maps that a run has no data for, with the reason in a few words."""
-    return {name: f"{title} {why}" for name, (entry, why) in MISSING.items() if entry not in trail.said}
+    return {name: f"{title} {why}" for name, (entry, why) in MISSING.items() if entry not in trail.trace_names}
 
 
 def of_positions(board: Board) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 import numpy as np
 
-from app.live.boards.loop import LoopBoard, Setting, Turned
+from app.live.boards.loop import KnobChange, LoopBoard, Setting
 from app.live.boards.picture import Board
 from app.ui.method_menu import title_of
 from app.ui.panels import PLOT, canvas, panel, to_text
@@ -106,7 +106,7 @@ def encode(
         "speed": to_text(np.array([s.tokens / s.seconds if s.seconds else math.nan for s in samples], np.float32)),
         "compression": to_text(np.array([s.tokens / s.passes if s.passes else math.nan for s in samples], np.float32)),
         "deviation": to_text(np.array(share, np.float32)),
-        "turned": [in_words(each, board.now) for each in board.turned[-40:]],
+        "turned": [in_words(each, board.now) for each in board.changes[-40:]],
         "settings": [setting(each, board) for each in board.settings.values()],
         "curve": board.curve(),
         "now": board.now.number if board.now else None,
@@ -130,11 +130,11 @@ def setting(each: Setting, board: LoopBoard) -> dict[str, Any]:
         "deviation": None if math.isnan(deviation) else deviation,
         "counts": each.passes >= LEAST,
         "shares": [round(share, 4) for share in each.shares],
-        "reached": each.asked[: len(each.shares)].tolist(),
+        "reached": each.drafted[: len(each.shares)].tolist(),
     }
 
 
-def in_words(turned: Turned, now: Setting | None) -> dict[str, Any]:
+def in_words(turned: KnobChange, now: Setting | None) -> dict[str, Any]:
     """A moved knob: the symbol on its slider, its values as text, and when."""
     if turned.name == "method":
         return {"time": turned.time, "letter": "", "before": title_of(str(turned.before)), "after": title_of(str(turned.after))}

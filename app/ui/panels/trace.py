@@ -45,7 +45,7 @@ def encode(trail: Trail, method: Method, state: str, limit: int, made: Mapping[s
     verdict : uint8, 1..4; position, step : int32; chance, entropy, energy, threshold : float32, nan = not known; the last two only if
     the method records energies, and then `last` is its newest pass with all drafts. limit : tokens of a whole run; made : see made.py
     """
-    energies = "energy" in trail.said
+    energies = "energy" in trail.trace_names
     series = {name: np.array(values, np.float32) for name, values in trail.series.items()}
     return {
         "state": state,
@@ -69,9 +69,9 @@ def encode(trail: Trail, method: Method, state: str, limit: int, made: Mapping[s
 def about(trail: Trail, method: Method) -> str:
     """A description of the upper chart."""
     strip = "The strip shows what became of each token."
-    if "energy" in trail.said:
+    if "energy" in trail.trace_names:
         return f"Energy of each draft (log p/q) above the threshold: accepted. {strip} Good: dots above the line, few crosses."
-    if "accept_probability" in trail.said:
+    if "accept_probability" in trail.trace_names:
         return f"The probability that each draft is accepted. {strip} Good: dots near 1; crosses belong where the model is undecided."
     return f"{method.title} verifies no drafts, so the trace shows only how undecided the model was (entropy)."
 

@@ -45,7 +45,7 @@ def encode(
     patches : draws the tokens of a picture; words : says what a token of a mesh stands for; made : see made.py
     """
     if trail.tree is None:
-        waiting = "tree" in trail.said  # its first pass has none yet
+        waiting = "tree" in trail.trace_names  # its first pass has none yet
         return IDLE if waiting else {"state": "empty", "about": f"{method.title} drafts no trees. EAGLE-2, ADT-Tree and LANTERN do."}
     tree, shapes = trail.tree, np.array(trail.shapes, np.int32)
     return {

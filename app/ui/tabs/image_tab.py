@@ -100,7 +100,7 @@ class PictureRace:
         """The methods, what the model is told besides, and the left side."""
         found = with_auto(choices(self.backbone), self.backbone)
         self.favourite = found[0][1]
-        speeds = speedups(tab.studio.shelf.folder, self.backbone.name, self.backbone.weights_hash)
+        speeds = speedups(tab.studio.run_store.folder, self.backbone.name, self.backbone.weights_hash)
         tab.form.build_method(found, self.favourite, speeds, sheet=True)
         gr.HTML("<h2>Picture</h2>", elem_classes="ft-heading")
         tab.form.settings = knob_panel.build(knob_panel.encode("settings", settings(self.backbone)), "settings")
@@ -237,7 +237,7 @@ class PictureRace:
             return file
 
         file, lost = keep("download", offered)
-        _, unkept = keep("history", lambda: tab.studio.shelf.keep(run))
+        _, unkept = keep("history", lambda: tab.studio.run_store.save(run))
         offer = gr.DownloadButton(value=str(file), interactive=True) if file else gr.DownloadButton(interactive=False)
         return {"download": offer, "messages": notice.error(*lost, *unkept)}
 

@@ -142,7 +142,7 @@ class MeshInput:
         finally:
             self.sessions.has_read(visitor)
         for folder in own.parent.glob("upload-*"):  # a visitor keeps only one file
-            given = self.sessions.given(visitor)
+            given = self.sessions.input_of(visitor)
             if given is None or folder != given.path.parent:
                 shutil.rmtree(folder, ignore_errors=True)
         return *fill(self.table, values), None
@@ -150,7 +150,7 @@ class MeshInput:
     def turn(self, value: object, name: object, other: object, request: gr.Request) -> tuple[Any, ...]:
         """Reads the file again with another up axis."""
         visitor = request.session_hash
-        given = self.sessions.given(visitor)
+        given = self.sessions.input_of(visitor)
         if given is None:
             return fill(self.table, {})
         try:
@@ -166,7 +166,7 @@ class MeshInput:
     def resume(self, count: object, request: gr.Request) -> tuple[Any, ...]:
         """Starts the run that waited for a file, if there is one; without the file it does not start."""
         visitor = request.session_hash
-        given = self.sessions.given(visitor)
+        given = self.sessions.input_of(visitor)
         if self.sessions.wants(visitor, self.queue.prefix) and not self.sessions.reading(visitor) and given and not given.refused:
             return (count if isinstance(count, int) else 0) + 1, *(gr.skip(),) * 4
         self.sessions.want(visitor, "")
@@ -174,7 +174,7 @@ class MeshInput:
 
     def take(self, visitor: str, path: Path, up: str, name: object, other: object) -> dict[str, Any]:
         """Reads a file and shows its points; if it cannot be read, only the message changes. name, other: the sides' methods"""
-        before, known = self.sessions.given(visitor), self.sessions.present(visitor)
+        before, known = self.sessions.input_of(visitor), self.sessions.present(visitor)
         try:
             chosen, left = validation.method(name)[0], validation.method(other)[0]
             self.check_idle(visitor)
@@ -182,12 +182,12 @@ class MeshInput:
             self.check_idle(visitor)
         except ForetokenError as e:
             if before is not None and isinstance(e, BadFile):
-                self.sessions.give(visitor, before._replace(refused=path.name))
+                self.sessions.set_input(visitor, before._replace(refused=path.name))
             back = {"axis": axis(before)} if before else {}
             return {"tiles": example_name(before), "messages": notice.error(e), **back}
         if known and not self.sessions.present(visitor):
             return {}  # they left while it was read, so nothing of theirs may be kept
-        self.sessions.give(visitor, given := Given(path, shape, up))
+        self.sessions.set_input(visitor, given := Given(path, shape, up))
         sides = {
             "plain": mesh.Side.waiting(*side_words(left, self.right_words)),
             "accelerated": mesh.Side.waiting(title_of(chosen), self.right_words),
@@ -217,7 +217,7 @@ class MeshInput:
 
     def wish(self, visitor: str, name: str, up: str, method: object, other: object) -> dict[str, Any]:
         """The updates for the input of a run that comes back: an example or the visitor's file if it is that one, else a notice."""
-        given = self.sessions.given(visitor)
+        given = self.sessions.input_of(visitor)
         example = name.removesuffix(".ply")
         is_here = given is not None and given.shape.name == name
         if is_here and given.shape.frame.up == up:
@@ -239,5 +239,5 @@ class MeshInput:
 
     def hints_of(self, visitor: str) -> list[dict[str, Any]]:
         """Says which input a run uses if the newest one could not be read."""
-        given = self.sessions.given(visitor)
+        given = self.sessions.input_of(visitor)
         return stays(given) if given else []

@@ -58,11 +58,11 @@ def rows(boards: Sequence[MeshBoard], outcome: MeshOutcome, given: Input) -> lis
     return found
 
 
-def offers(fast: MeshBoard, given: Input, folder: Path, shelf: RunStore, notices: list[dict[str, str]]) -> dict[str, Any]:
+def offers(fast: MeshBoard, given: Input, folder: Path, run_store: RunStore, notices: list[dict[str, str]]) -> dict[str, Any]:
     """Writes the downloads and the run's history; returns the values of the buttons and the messages. If the disk refuses one, the other
     is still written. notices: to keep on the page"""
     files, lost = keep("downloads", lambda: write_files(fast.run, given, folder))
-    _, unkept = keep("history", lambda: shelf.keep(fast.run, given))
+    _, unkept = keep("history", lambda: run_store.save(fast.run, given))
     found: Mapping[str, Path] = files or {}
     buttons = {name: gr.DownloadButton(value=str(found.get(name, "")) or None, interactive=name in found) for name in FILES}
     return {"messages": [*notices, *notice.error(*lost, *unkept)], **buttons}

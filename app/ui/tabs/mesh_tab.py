@@ -168,7 +168,7 @@ class MeshRace:
         make the mesh of a seed is told to."""
         visitor = request.session_hash
         try:
-            given = self.sessions.given(visitor)
+            given = self.sessions.input_of(visitor)
             if given is None or self.input.waits_for(visitor):
                 raise BadPrompt(self.input.waits_for(visitor) or NO_INPUT)
             backbone = self.model.get()
@@ -190,7 +190,7 @@ class MeshRace:
         """Takes an example as input when a visitor first opens the tab; the model is loaded behind it."""
         visitor, queue = request.session_hash, self.input.queue
         line = (gr.skip(), gr.skip()) if self.sessions.busy(visitor, self.prefix) else queue.found_taken(visitor)
-        if self.sessions.given(visitor) is not None:
+        if self.sessions.input_of(visitor) is not None:
             return *fill(self.input.table, {}), *line
         values = self.input.take_first(visitor, kept, shown is True, name, other)
         self.sessions.leave_results(visitor, OPENED, {"form": kept, "said": values.get("messages", [])})
@@ -216,7 +216,7 @@ class MeshRace:
         name = form.get("method", found[0][1])
         method, start = start_values(name, self.suits)
         values = form["knobs"]["values"] if "knobs" in form else start
-        speeds = speedups(tab.studio.shelf.folder, backbone.name, backbone.weights_hash)
+        speeds = speedups(tab.studio.run_store.folder, backbone.name, backbone.weights_hash)
         missing = METHODS[FAVOURITE].needs - backbone.capabilities
         return {
             "knobs": knob_panel.encode(name, method.knobs, values),
@@ -244,7 +244,7 @@ class MeshRace:
 
     def read(self, visitor: str, fields: Sequence[object], seed: object, values: object) -> RaceRequest:
         """Checks a request for meshes of the visitor's input."""
-        given = self.sessions.given(visitor)
+        given = self.sessions.input_of(visitor)
         if given is None:
             raise BadPrompt(NO_INPUT)
         backbone = self.model.get()
@@ -280,9 +280,9 @@ class MeshRace:
 
     def offers(self, tab: RaceTab, visitor: str, board: MeshBoard, asked: RaceRequest) -> dict[str, Any]:
         """Writes the downloads and the run's history."""
-        folder, given = tab.sessions.folder(visitor) / "mesh", tab.sessions.given(visitor)
+        folder, given = tab.sessions.folder(visitor) / "mesh", tab.sessions.input_of(visitor)
         notices = stays(given) if given is not None else []
-        return mesh_outcome.offers(board, asked.shape, folder, tab.studio.shelf, notices)
+        return mesh_outcome.offers(board, asked.shape, folder, tab.studio.run_store, notices)
 
     def files(self, tab: RaceTab, ended: EndedRace, visitor: str) -> Files | None:
         """The files of a race with faces, and its thumbnails."""

@@ -53,7 +53,7 @@ def page(place: TabContext) -> str:
 
 def cards(place: TabContext) -> list[Card]:
     """A card for each model: the loaded one first, then those that ship, then the imported ones."""
-    runs, backbone = seen(place.studio.shelf.folder), place.studio.backbone
+    runs, backbone = seen(place.studio.run_store.folder), place.studio.backbone
     loaded = backbone.name == PICTURES
     folder = place.studio.weights if loaded and place.studio.weights else MODELS / PICTURES
     own = shipped(PICTURES, folder, runs, loaded, backbone if loaded else None)

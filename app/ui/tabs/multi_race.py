@@ -15,8 +15,8 @@ import gradio as gr
 from app.live.session import Sessions
 from app.runs import mesh_pictures, race_files, replay_page, video
 from app.runs import uploaded_runs as sent
-from app.runs.replay_page import Told
-from app.runs.uploaded_runs import Lane
+from app.runs.replay_page import PageText
+from app.runs.uploaded_runs import UploadedRun
 from app.ui.panels import canvas, mesh, notice, replay, runs
 from app.ui.panels import lanes as lanes_panel
 from app.ui.tabs.engine_queue import DIRECT
@@ -69,7 +69,7 @@ class Lanes:
         kind = value.get("make") if isinstance(value, Mapping) else None
         if kind not in self.kinds:
             raise BadPrompt(f"A race has no file of this kind; there are {', '.join(self.kinds)}.")
-        lanes = sent.lanes(value, self.meshes)
+        lanes = sent.read_runs(value, self.meshes)
         path = folder / f"foretoken-race-of-{len(lanes)}.{kind}"
         if kind == "html":
             parts = self.views | {"replay": self.replay}
@@ -78,7 +78,7 @@ class Lanes:
         return keep("file", lambda: mesh_pictures.write_any(lanes, words, path, self.meshes, colours))
 
 
-def write_page(lanes: Sequence[Lane], parts: Mapping[str, gr.HTML], value: Mapping[str, Any], path: Path) -> Path:
+def write_page(lanes: Sequence[UploadedRun], parts: Mapping[str, gr.HTML], value: Mapping[str, Any], path: Path) -> Path:
     """Writes a race as an HTML file that plays it. parts: the panels of the page, by name; value: what the page has sent"""
     shown = {name: {**lane.value, "side": name, "title": lane.title, "about": lane.about} for name, lane in zip(NAMES, lanes, strict=False)}
     if "viewer" in parts:
@@ -87,7 +87,7 @@ def write_page(lanes: Sequence[Lane], parts: Mapping[str, gr.HTML], value: Mappi
     prompts = {str(lane.settings.get("prompt") or "") for lane in lanes}
     title = prompts.pop() if len(prompts) == 1 else ""
     made = [(lane.words, facts(lane.settings, bool(title))) for lane in lanes]
-    told = Told(title or f"A race of {len(lanes)} runs", "Each run on its own clock.", made, lanes[0].settings, FIRST)
+    told = PageText(title or f"A race of {len(lanes)} runs", "Each run on its own clock.", made, lanes[0].settings, FIRST)
     return replay_page.write(path, replay_page.LANES, parts, shown, told)
 
 

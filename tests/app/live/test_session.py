@@ -220,13 +220,13 @@ def test_what_a_visitor_gave_is_forgotten_with_them_and_after_a_day(tmp_path):
     clock = Clock()
     sessions = Sessions(clock, tmp_path)
     for visitor in "ab":
-        sessions.give(visitor, "a cloud")
+        sessions.set_input(visitor, "a cloud")
         sessions.folder(visitor)
     sessions.leave("a")
-    assert (sessions.given("a"), sessions.given("b")) == (None, "a cloud")
+    assert (sessions.input_of("a"), sessions.input_of("b")) == (None, "a cloud")
     clock.now += IDLE + 1
     sessions.enter("c")
-    assert sessions.given("b") is None and list(tmp_path.iterdir()) == []
+    assert sessions.input_of("b") is None and list(tmp_path.iterdir()) == []
 
 
 # ---------------------------------------------------------------- anything in any order

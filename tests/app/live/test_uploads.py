@@ -136,7 +136,7 @@ def test_nobody_generates_while_a_file_is_being_read(tab, tmp_path):
     assert tab.queue.restore(VISITOR)[0] == gr.skip(), "Cancel stays while the run waits for the file"
     tab.subject.input.drop(path, "xspecmesh", "ar", VISITOR)
     assert tab.subject.input.resume(3, VISITOR)[0] == 4, "the run begins"
-    assert asked_for(tab)["ticket"] and tab.sessions.given("a").shape.name == "scan.xyz"
+    assert asked_for(tab)["ticket"] and tab.sessions.input_of("a").shape.name == "scan.xyz"
     tab.queue.stop(VISITOR)
     assert tab.subject.input.resume(4, VISITOR)[1].visible, "a file that was dropped later starts nothing"
 
@@ -170,7 +170,7 @@ def test_a_file_that_is_read_when_a_run_has_begun_changes_nothing(tab, tmp_path,
     monkeypatch.setattr(mesh_input, "read_upload", meanwhile)
     shown = dropped(tab, file(tmp_path, "scan.xyz"))
     assert "run is in progress" in shown["messages"][0]["text"] and "results" not in {k for k, v in shown.items() if isinstance(v, gr.Row)}
-    assert tab.sessions.given("a").shape.name == "chair.ply"
+    assert tab.sessions.input_of("a").shape.name == "chair.ply"
 
 
 def test_a_run_behind_a_refused_file_says_what_it_works_on(tab, tmp_path):
@@ -191,10 +191,10 @@ def test_an_axis_that_cannot_be_taken_leaves_the_menu_where_it_was(tab):
 def test_the_input_of_a_run_that_comes_back_is_an_example_or_the_file_that_is_there(tab):
     assert tab.subject.input.wish("a", "chair.ply", "y", "xspecmesh", "ar") == {}, "it is there already"
     assert tab.subject.input.wish("a", "table.ply", "z", "xspecmesh", "ar")["tiles"] == "table"
-    assert tab.sessions.given("a").up == "z"
+    assert tab.sessions.input_of("a").up == "z"
     for name in ("scan.ply", "../clouds/chair.ply", "/tmp/chair.ply"):
         (said,) = tab.subject.input.wish("a", name, "y", "xspecmesh", "ar")["messages"]
-        assert "which is not in the file" in said["text"] and tab.sessions.given("a").shape.name == "table.ply"
+        assert "which is not in the file" in said["text"] and tab.sessions.input_of("a").shape.name == "table.ply"
 
 
 # ---------------------------------------------------------------- files on the disk

@@ -38,8 +38,8 @@ def ar_run(picto):
 def test_the_oldest_runs_go_when_there_are_too_many(tmp_path, ar_run):
     for age, name in enumerate(("c", "a", "b")):
         made(tmp_path, name, 1000 + age)
-    shelf = RunStore(tmp_path, Limits(runs=3))
-    newest = shelf.keep(ar_run)
+    run_store = RunStore(tmp_path, Limits(runs=3))
+    newest = run_store.save(ar_run)
     assert names(tmp_path) == sorted(["a", "b", newest.name]) and (newest / "trace.npz").exists()
 
 
@@ -52,7 +52,7 @@ def test_the_oldest_runs_go_when_they_are_too_large(tmp_path):
 
 def test_the_newest_run_stays_even_if_it_is_too_large_by_itself(tmp_path, ar_run):
     made(tmp_path, "old", 1000)
-    newest = RunStore(tmp_path, Limits(run_bytes=1)).keep(ar_run)
+    newest = RunStore(tmp_path, Limits(run_bytes=1)).save(ar_run)
     assert names(tmp_path) == [newest.name]
 
 
@@ -67,7 +67,7 @@ def test_a_run_in_progress_and_other_folders_are_not_touched(tmp_path):
 
 
 def test_strangers_leave_no_run_on_the_server(tmp_path, ar_run):
-    assert RunStore(tmp_path / "runs", STRANGERS).keep(ar_run) is None
+    assert RunStore(tmp_path / "runs", STRANGERS).save(ar_run) is None
     assert not (tmp_path / "runs").exists()
 
 
@@ -76,8 +76,8 @@ def test_a_studio_writes_its_runs_where_it_was_told_and_says_so(tmp_path, picto,
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "home"))
     studios: list[StudioState] = []
     monkeypatch.setattr(endpoints, "build", lambda page, shared: studios.append(shared))
-    shelf = RunStore(tmp_path / "data", Limits(runs=5, run_bytes=3 * 2**30))
-    studio.build(picto, Lazy("lowpoly", tmp_path, lambda: low), shelf=shelf)
-    assert studios[0].shelf is shelf and not (tmp_path / "home" / "runs").exists()
-    assert studio.kept_where(shelf) == f"Runs are saved in {tmp_path / 'data'}, at most 5 or 3 GiB; then the oldest are deleted."
-    assert studio.kept_where(RunStore(tmp_path, STRANGERS)) == "No run is kept."
+    run_store = RunStore(tmp_path / "data", Limits(runs=5, run_bytes=3 * 2**30))
+    studio.build(picto, Lazy("lowpoly", tmp_path, lambda: low), run_store=run_store)
+    assert studios[0].run_store is run_store and not (tmp_path / "home" / "runs").exists()
+    assert studio.storage_note(run_store) == f"Runs are saved in {tmp_path / 'data'}, at most 5 or 3 GiB; then the oldest are deleted."
+    assert studio.storage_note(RunStore(tmp_path, STRANGERS)) == "No run is kept."

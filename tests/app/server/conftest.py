@@ -18,10 +18,10 @@ from app.server.page import Page
 
 
 class Open(str):
-    """A studio's address. page : what it serves; shelf : where its runs are"""
+    """A studio's address. page : what it serves; run_store : where its runs are"""
 
     page: Page
-    shelf: RunStore
+    run_store: RunStore
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +39,14 @@ def opened(picto, low, tmp_path_factory) -> Iterator[Callable]:
             limits: Limits | None = None, local: bool = True, mcp: bool = False, runner: LocalRunner | None = None, any_model: bool = False,
             root_path: str | None = None,
         ) -> Iterator[Open]:  # fmt: skip
-            shelf = RunStore(folder / "runs", limits or Limits())
-            page = studio.build(picto, Lazy("lowpoly", folder, lambda: low), local=local, shelf=shelf, runner=runner, any_model=any_model)
+            run_store = RunStore(folder / "runs", limits or Limits())
+            page = studio.build(
+                picto, Lazy("lowpoly", folder, lambda: low), local=local, run_store=run_store, runner=runner, any_model=any_model
+            )
             port = studio.free_port("127.0.0.1", next(ports))
             where = studio.open_to(page, "127.0.0.1", port, limits=limits, mcp=mcp, root_path=root_path)
             found = Open(where.rstrip("/"))
-            found.page, found.shelf = page, shelf
+            found.page, found.run_store = page, run_store
             yield found
             page.close(verbose=False)
 

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from starlette.responses import PlainTextResponse
 
-from app.server.host_guard import BODY, Door
+from app.server.host_guard import BODY, HostGuard
 from tests.app.conftest import ROOT, Served
 
 EVIL = "evil.example"
@@ -57,8 +57,8 @@ def test_the_page_itself_is_let_in(served):
     assert ask(served, Origin="http://127.0.0.1:PORT")[0] == 200
 
 
-def door(host: str, *allowed: str) -> Door:
-    return Door(lambda *_: None, host, allowed, 1)
+def door(host: str, *allowed: str) -> HostGuard:
+    return HostGuard(lambda *_: None, host, allowed, 1)
 
 
 def test_names_of_a_list_are_let_in_and_behind_a_proxy_too():
@@ -125,7 +125,7 @@ def test_a_public_page_is_open_to_every_host_and_site_but_not_to_large_bodies_or
         async def receive():
             return {"type": "http.request", "body": b"", "more_body": False}
 
-        answered = Door(app, "0.0.0.0", (), largest=1000, public=public)(scope, receive, send)
+        answered = HostGuard(app, "0.0.0.0", (), largest=1000, public=public)(scope, receive, send)
         with ThreadPoolExecutor() as own:  # the browser's tests leave a loop in this thread
             own.submit(asyncio.run, answered).result()
         return sent[0]

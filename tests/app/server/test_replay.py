@@ -45,7 +45,7 @@ def run(picto) -> Run:
 @pytest.fixture(scope="module")
 def folder(studio, run) -> Path:
     """Where it is saved."""
-    return studio.shelf.keep(run)
+    return studio.run_store.save(run)
 
 
 def near(value: Any) -> Any:

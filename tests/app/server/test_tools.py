@@ -97,7 +97,7 @@ def test_a_mesh_comes_from_a_cloud_in_the_call(studio):
 def test_a_run_is_replayed(studio, picto):
     prompt = pictures.read_prompt("a red apple", 2, {"values": {"size": "64 px"}}, picto)
     run = generate(picto, find("sjdpp")[0], prompt).finish()
-    folder = studio.shelf.keep(run)
+    folder = studio.run_store.save(run)
     result = call(studio, named(studio)["replay"].name, run=folder.name)
     assert not result.isError and f"'passes': {run.totals['forwards']}" in texts(result)
 
