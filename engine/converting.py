@@ -27,7 +27,7 @@ from engine.checkpoints.reading import INDEX, PICKLED, SAFE, Checkpoint, names_o
 from engine.checkpoints.writing import FORMAT, index_of, plan, write_shard
 from engine.errors import BadFile, BadOutput, NotSupported, first_line
 from engine.files import clean, refusal, whole_folder, write_text
-from engine.memory import said
+from engine.memory import size_text
 from engine.networks.card import CARD, read_card
 
 BESIDE = (".json", ".txt", ".model", ".md", ".tiktoken", ".jinja")  # files that are copied: configuration, tokenizer, description
@@ -61,14 +61,14 @@ class CheckpointInfo:
     source: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        kinds = ", ".join(f"{kind} ({said(count)})" for kind, count in self.dtypes.items())
+        kinds = ", ".join(f"{kind} ({size_text(count)})" for kind, count in self.dtypes.items())
         sizes = f", {' or '.join(map(str, self.sizes))} pixels" if self.sizes else ""
         lines = (
             f"{self.name}: {self.title}, for {self.makes}",
             f"  {counted(self.parameters)} parameters in {self.tensors:,} tensors: {kinds}",
             f"  up to {self.tokens:,} tokens of {self.codes:,} kinds{sizes}",
             f"  licence: {self.stated or 'not stated here'}; of the published weights: {self.licence}",
-            f"  memory for the weights: {said(2 * self.parameters)} in bfloat16, {said(4 * self.parameters)} in float32",
+            f"  memory for the weights: {size_text(2 * self.parameters)} in bfloat16, {size_text(4 * self.parameters)} in float32",
         )
         return "\n".join(lines)
 
@@ -89,24 +89,24 @@ class ImportProgress:
 
 def look(path: Path) -> CheckpointInfo:
     """What a file or folder is; raises a ForetokenError, in one sentence, for anything that cannot be imported."""
-    with open_checkpoint(path) as found:
-        return described(found)
+    with open_checkpoint(path) as checkpoint:
+        return described(checkpoint)
 
 
-def described(found: Checkpoint) -> CheckpointInfo:
+def described(checkpoint: Checkpoint) -> CheckpointInfo:
     """What an open checkpoint is; raises NotSupported or MissingWeights."""
-    family = need_family(adapter_of(found))
-    folder = folder_of(found.path)
+    family = need_family(adapter_of(checkpoint))
+    folder = folder_of(checkpoint.path)
     tokenizer_folder(family, folder)
-    tokens, codes, sizes = family.about(found.config, found.shapes)
+    tokens, codes, sizes = family.about(checkpoint.config, checkpoint.shapes)
     dtypes: dict[str, int] = {}
-    for entry in found.entries.values():
+    for entry in checkpoint.entries.values():
         kind = str(entry.dtype).removeprefix("torch.")
         dtypes[kind] = dtypes.get(kind, 0) + entry.bytes
     return CheckpointInfo(
-        name_of(found.path), family.name, family.title, family.makes, found.parameters, sum(dtypes.values()),
-        dict(sorted(dtypes.items(), key=lambda pair: -pair[1])), len(found.entries), tokens, codes, sizes,
-        stated_licence(folder), family.licence, source_of([*found.files, *beside(found, family)]),
+        name_of(checkpoint.path), family.name, family.title, family.makes, checkpoint.parameters, sum(dtypes.values()),
+        dict(sorted(dtypes.items(), key=lambda pair: -pair[1])), len(checkpoint.entries), tokens, codes, sizes,
+        stated_licence(folder), family.licence, source_of([*checkpoint.files, *beside(checkpoint, family)]),
     )  # fmt: skip
 
 
@@ -124,12 +124,12 @@ def name_of(path: Path) -> str:
 def fingerprint(opened: Sequence[Checkpoint]) -> str:
     """A short hash of the names, shapes, types and first numbers of all tensors: it tells checkpoints apart without reading them whole."""
     result = hashlib.sha256()
-    for found in opened:
-        for name in sorted(found.entries):
-            entry = found.entries[name]
+    for checkpoint in opened:
+        for name in sorted(checkpoint.entries):
+            entry = checkpoint.entries[name]
             result.update(f"{name} {entry.dtype} {entry.shape}".encode())
             if entry.count:
-                first = found.read(name).reshape(-1)[:FIRST].contiguous()
+                first = checkpoint.read(name).reshape(-1)[:FIRST].contiguous()
                 result.update(first.view(torch.uint8).numpy().tobytes())
     return result.hexdigest()[:16]
 
@@ -144,11 +144,11 @@ def folder_of(path: Path) -> Path:
     return path if path.is_dir() else path.parent
 
 
-def beside(found: Checkpoint, family: ModelFamily) -> list[Path]:
+def beside(checkpoint: Checkpoint, family: ModelFamily) -> list[Path]:
     """Further files of weights that a family needs, such as a picture decoder's."""
-    folder = folder_of(found.path)
+    folder = folder_of(checkpoint.path)
     files = {file for pattern in family.beside for file in folder.glob(pattern) if file.suffix in (SAFE, *PICKLED) and file.is_file()}
-    return sorted(files - set(found.files))
+    return sorted(files - set(checkpoint.files))
 
 
 def convert(path: Path, out: Path | None = None) -> Iterator[ImportProgress]:
@@ -157,8 +157,8 @@ def convert(path: Path, out: Path | None = None) -> Iterator[ImportProgress]:
     The same files a second time change nothing. Raises a ForetokenError and leaves no folder for anything that cannot be imported.
     """
     with ExitStack() as stack:
-        found = stack.enter_context(open_checkpoint(path))
-        about = described(found)
+        checkpoint = stack.enter_context(open_checkpoint(path))
+        about = described(checkpoint)
         family = need_family(about.family)
         target = out or imported_folder() / about.name
         if is_same(target, about):
@@ -166,11 +166,11 @@ def convert(path: Path, out: Path | None = None) -> Iterator[ImportProgress]:
             return
         if target.exists() and (not (target / CARD).is_file() or read_card(target).get("source") is None):
             raise BadOutput(f"{target} is there already and is no imported model. Choose another folder with --out.")
-        opened = [found, *(stack.enter_context(open_checkpoint(file)) for file in beside(found, family))]
+        opened = [checkpoint, *(stack.enter_context(open_checkpoint(file)) for file in beside(checkpoint, family))]
         check_shapes(opened, family)
-        parts = parts_of(found) if family.network else stems_of(found)
+        parts = parts_of(checkpoint) if family.network else stems_of(checkpoint)
         parts += [part for each in opened[1:] for part in stems_of(each, indexed=False)]
-        for folder in inside(found, family):
+        for folder in inside(checkpoint, family):
             parts += parts_of(stack.enter_context(open_checkpoint(folder)), f"{folder.name}/")
         total = sum(part.bytes for part in parts)
         try:
@@ -182,7 +182,7 @@ def convert(path: Path, out: Path | None = None) -> Iterator[ImportProgress]:
                 if (tokenizer := tokenizer_folder(family, folder_of(path))) != folder_of(path):
                     (new / tokenizer.name).mkdir()
                     copy_beside(tokenizer, new / tokenizer.name)
-                for folder in inside(found, family):
+                for folder in inside(checkpoint, family):
                     (new / folder.name).mkdir()
                     copy_beside(folder, new / folder.name)
                 yield from write_parts(parts, total, new)
@@ -208,7 +208,9 @@ def check_room(folder: Path, size: int) -> None:
     """Raises BadOutput if a disk has no room."""
     free = shutil.disk_usage(folder).free
     if free < size:
-        raise BadOutput(f"{folder} has {said(free)} free, and this checkpoint takes {said(size)}. Choose another disk with --out.")
+        raise BadOutput(
+            f"{folder} has {size_text(free)} free, and this checkpoint takes {size_text(size)}. Choose another disk with --out."
+        )
 
 
 def copy_beside(source: Path, new: Path) -> None:
@@ -238,27 +240,27 @@ class Part:
         return sum(self.found.entries[name].bytes for name in self.tensors)
 
 
-def parts_of(found: Checkpoint, folder: str = "") -> list[Part]:
+def parts_of(checkpoint: Checkpoint, folder: str = "") -> list[Part]:
     """The files that a checkpoint becomes, with transformers' names. folder : inside the new one, with a slash"""
-    if all(is_whole(file) for file in found.files):
-        if len(found.files) == 1:
-            return [Part(f"{folder}model.safetensors", found, list(found.entries), found.files[0])]
-        return [replace(part, name=f"{folder}{part.name}") for part in stems_of(found)]
-    planned = plan(found.entries, list(names_of(found)))
+    if all(is_whole(file) for file in checkpoint.files):
+        if len(checkpoint.files) == 1:
+            return [Part(f"{folder}model.safetensors", checkpoint, list(checkpoint.entries), checkpoint.files[0])]
+        return [replace(part, name=f"{folder}{part.name}") for part in stems_of(checkpoint)]
+    planned = plan(checkpoint.entries, list(names_of(checkpoint)))
     last = len(planned)
     called = [f"model-{i:05}-of-{last:05}{SAFE}" for i in range(1, last + 1)] if last > 1 else ["model.safetensors"]
-    return [Part(f"{folder}{name}", found, tensors) for name, tensors in zip(called, planned, strict=True)]
+    return [Part(f"{folder}{name}", checkpoint, tensors) for name, tensors in zip(called, planned, strict=True)]
 
 
-def stems_of(found: Checkpoint, indexed: bool = True) -> list[Part]:
+def stems_of(checkpoint: Checkpoint, indexed: bool = True) -> list[Part]:
     """The same, each file with its own name, which may say something."""
-    of_file = {file: [name for name, entry in found.entries.items() if entry.file == file] for file in found.files}
-    return [Part(f"{file.stem}{SAFE}", found, names, file if is_whole(file) else None, indexed) for file, names in of_file.items()]
+    of_file = {file: [name for name, entry in checkpoint.entries.items() if entry.file == file] for file in checkpoint.files}
+    return [Part(f"{file.stem}{SAFE}", checkpoint, names, file if is_whole(file) else None, indexed) for file, names in of_file.items()]
 
 
-def inside(found: Checkpoint, family: ModelFamily) -> list[Path]:
+def inside(checkpoint: Checkpoint, family: ModelFamily) -> list[Path]:
     """The folders inside a checkpoint's folder that hold weights of their own and belong to it."""
-    folders = sorted(path for path in folder_of(found.path).iterdir() if path.is_dir()) if family.inside else []
+    folders = sorted(path for path in folder_of(checkpoint.path).iterdir() if path.is_dir()) if family.inside else []
     return [path for path in folders if any(file.suffix in (SAFE, *PICKLED) for file in path.iterdir())]
 
 
@@ -274,8 +276,8 @@ def write_parts(parts: Sequence[Part], total: int, new: Path) -> Iterator[Import
             for piece in write_shard(new / part.name, part.found.entries, part.tensors, part.found.read):
                 done += piece
                 yield ImportProgress(done, total)
-    for found in {id(part.found): part.found for part in parts if part.indexed}.values():
-        mine = [part for part in parts if part.found is found]
+    for checkpoint in {id(part.found): part.found for part in parts if part.indexed}.values():
+        mine = [part for part in parts if part.found is checkpoint]
         if len(mine) > 1:
             text = index_of({Path(part.name).name: part.tensors for part in mine}, sum(part.bytes for part in mine))
             (new / mine[0].name).with_name(INDEX[0]).write_text(text, encoding="utf-8")
@@ -306,7 +308,7 @@ def check_shapes(opened: Sequence[Checkpoint], family: ModelFamily) -> None:
     if family.network:
         return
     adapter, main = importlib.import_module(family.names), opened[0]
-    shapes = {name: shape for found in opened for name, shape in found.shapes.items()}
+    shapes = {name: shape for checkpoint in opened for name, shape in checkpoint.shapes.items()}
     settings = adapter.configure(shapes) if hasattr(adapter, "configure") else main.config
     need(Path(main.path.name), shapes, adapter.expected(settings), family.name)
 

@@ -37,7 +37,7 @@ def arrays(steps: Items[Step]) -> dict[str, np.ndarray]:
     within the tree), tree_accepted (bool), tree_p, tree_q (float32; see Candidate); with step_nodes (int32) per step. One value per draft
     of the passes that record energies: round_energy, round_threshold (float32); with step_round, step_round_accepted (int32) per step.
     """
-    found: dict[str, Any] = {
+    columns: dict[str, Any] = {
         "tokens": np.array([t for s in steps for t in s.tokens], np.int32),
         "positions": np.array([p for s in steps for p in s.positions], np.int32),
         "step": np.repeat(np.arange(len(steps), dtype=np.int32), [len(s.tokens) for s in steps]),
@@ -50,15 +50,15 @@ def arrays(steps: Items[Step]) -> dict[str, np.ndarray]:
     }
     for name in PER_TOKEN:
         if any(getattr(s.trace, name) is not None for s in steps):
-            found[name] = np.concatenate([per_token(s, name) for s in steps])
+            columns[name] = np.concatenate([per_token(s, name) for s in steps])
     for name, of in PER_STEP.items():
         values = [of(s.trace) for s in steps]
         if any(value is not None for value in values):
-            found[f"step_{name}"] = np.array([np.nan if value is None else value for value in values], np.float32)
+            columns[f"step_{name}"] = np.array([np.nan if value is None else value for value in values], np.float32)
     for name in steps[0].knobs if steps else ():
         values = [s.knobs[name] for s in steps]
-        found[f"knob_{name}"] = np.array(values, str if isinstance(values[0], str) else np.float32)
-    return found | _trees(steps) | _rounds(steps)
+        columns[f"knob_{name}"] = np.array(values, str if isinstance(values[0], str) else np.float32)
+    return columns | _trees(steps) | _rounds(steps)
 
 
 def _trees(steps: Items[Step]) -> dict[str, np.ndarray]:
@@ -104,7 +104,7 @@ def replay(trace: Mapping[str, np.ndarray]) -> Iterator[Step]:
     for i in range(len(trace["step_tokens"])):
         knobs = {name.removeprefix("knob_"): values[i].item() for name, values in trace.items() if name.startswith("knob_")}
         counts = (int(trace[f"step_{name}"][i]) for name in ("drafted", "forwards", "draft_forwards"))
-        told = {name: part(name, "step_tokens", i) for name in PER_TOKEN if name in trace}  # kept even if nan: the method records it
+        fields = {name: part(name, "step_tokens", i) for name in PER_TOKEN if name in trace}  # kept even if nan: the method records it
         tree = measured = energies = None
         if "step_nodes" in trace:
             tokens, parents, p, q = (part(f"tree_{name}", "step_nodes", i).tolist() for name in ("tokens", "parents", "p", "q"))
@@ -118,7 +118,7 @@ def replay(trace: Mapping[str, np.ndarray]) -> Iterator[Step]:
             measured = DeviationTrace(np.nan if mean is None else mean, latest, strength)
         yield Step(
             part("tokens", "step_tokens", i).tolist(), part("positions", "step_tokens", i).tolist(), *counts,
-            trace=Trace(**told, tree=tree, round=energies, deviation=measured),
+            trace=Trace(**fields, tree=tree, round=energies, deviation=measured),
             seconds=float(trace["step_seconds"][i]), exact=bool(trace["step_exact"][i]), knobs=knobs,
         )  # fmt: skip
 
@@ -135,11 +135,11 @@ def reached(step: Step) -> tuple[int, int] | None:
     """How many drafts of a Step were accepted before the first rejected one, and how many were looked at for that; of a tree, its levels.
     None if drafts after a rejected one can be accepted too: then there is no order."""
     verdicts = per_token(step, "accepted") == 1
-    kept = int(verdicts.cumprod().sum())
-    if step.trace.accepted is None or verdicts.sum() > kept:
+    accepted = int(verdicts.cumprod().sum())
+    if step.trace.accepted is None or verdicts.sum() > accepted:
         return None
-    refused = kept < min(len(verdicts), step.trace.tree.levels if step.trace.tree else step.drafted)  # else all were accepted
-    return kept, kept + refused
+    refused = accepted < min(len(verdicts), step.trace.tree.levels if step.trace.tree else step.drafted)  # else all were accepted
+    return accepted, accepted + refused
 
 
 def candidates(step: Step) -> list[list[Candidate]]:
@@ -163,8 +163,8 @@ def per_token(step: Step, name: str) -> np.ndarray:
     row = np.full(len(step.tokens), np.nan, np.float32)
     value: Values | None = getattr(step.trace, name)
     if value is not None:
-        given = to_numbers(value)[: len(row)]
-        row[: len(given)] = given
+        numbers = to_numbers(value)[: len(row)]
+        row[: len(numbers)] = numbers
     return row
 
 
@@ -173,9 +173,9 @@ def per_face(faces: Items[Face], values: np.ndarray) -> np.ndarray:
 
     Every token belongs to at most one face; the others are dangling tokens.
     """
-    found = np.full(len(faces), np.nan, np.float32)
+    means = np.full(len(faces), np.nan, np.float32)
     for i, face in enumerate(faces):
         own = values[list(face.owned)]
         if not np.isnan(own).all():
-            found[i] = np.nanmean(own)
-    return found
+            means[i] = np.nanmean(own)
+    return means

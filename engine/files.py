@@ -28,8 +28,8 @@ TRIES = 20  # for a swap, if another process recovers the old folder meanwhile
 
 def home() -> Path:
     """The user's data directory: $FORETOKEN_HOME, or the platform's default."""
-    if given := os.environ.get("FORETOKEN_HOME"):
-        return Path(given)
+    if folder := os.environ.get("FORETOKEN_HOME"):
+        return Path(folder)
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Application Support" / "foretoken"
     if sys.platform == "win32":
@@ -124,8 +124,8 @@ def swap(new: Path, target: Path) -> None:
 
 def asides(target: Path) -> list[Path]:
     """The folders put aside while this one was being replaced, the newest last."""
-    found = [path for path in target.parent.glob(f"{ASIDE}*-{target.name}") if OWNED.match(path.name)]
-    return sorted((path for path in found if path.name.split("-", 2)[2] == target.name), key=lambda path: path.stat().st_mtime)
+    owned = [path for path in target.parent.glob(f"{ASIDE}*-{target.name}") if OWNED.match(path.name)]
+    return sorted((path for path in owned if path.name.split("-", 2)[2] == target.name), key=lambda path: path.stat().st_mtime)
 
 
 def recover(target: Path) -> bool:
@@ -154,8 +154,8 @@ def writers_in(folder: Path) -> list[int]:
 
 
 def _living(paths: Iterator[Path]) -> list[int]:
-    found = {int(m[1]) for path in paths if (m := OWNED.match(path.name))}
-    return sorted(process for process in found if process != os.getpid() and alive(process))
+    processes = {int(m[1]) for path in paths if (m := OWNED.match(path.name))}
+    return sorted(process for process in processes if process != os.getpid() and alive(process))
 
 
 def clean(folder: Path) -> None:

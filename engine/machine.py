@@ -27,22 +27,22 @@ def processor() -> str:
     return f"{name}, {os.cpu_count()} cores"
 
 
-def device_of(asked: str = "auto", sees_cuda: Callable[[], bool] | None = None) -> str:
-    """The device of PyTorch that a person or a command asked for; "auto" is cuda where PyTorch sees it, else cpu.
+def device_of(name: str = "auto", sees_cuda: Callable[[], bool] | None = None) -> str:
+    """The device of PyTorch of this name; "auto" is cuda where PyTorch sees it, else cpu.
 
     sees_cuda : whether there is a CUDA device (None: as PyTorch says)
     Raises NotSupported for a device that PyTorch does not know, and for cuda where there is none: it never falls back.
     """
     sees_cuda = sees_cuda or torch.cuda.is_available
-    if asked == "auto":
+    if name == "auto":
         return "cuda" if sees_cuda() else "cpu"
     try:
-        kind = torch.device(asked).type
+        kind = torch.device(name).type
     except RuntimeError as e:
-        raise NotSupported(f"There is no device '{asked}'. Choose {', '.join(DEVICES[:-1])} or {DEVICES[-1]}.") from e
+        raise NotSupported(f"There is no device '{name}'. Choose {', '.join(DEVICES[:-1])} or {DEVICES[-1]}.") from e
     if kind == "cuda" and not sees_cuda():
         raise NotSupported("No CUDA device is visible to PyTorch here. Use the device cpu, or see: python launch.py doctor")
-    return asked
+    return name
 
 
 @lru_cache(maxsize=1)
@@ -53,10 +53,10 @@ def commit() -> str:
         return "unknown"
     command = ["git", "rev-parse", "--short", "HEAD"]
     try:
-        found = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
+        process = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
     except OSError:  # no git
         return "unknown"
-    return found.stdout.strip() or "unknown"
+    return process.stdout.strip() or "unknown"
 
 
 def has_matrix_units() -> bool:

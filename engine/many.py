@@ -88,11 +88,11 @@ def _ended(prompts: Iterator[tuple[int, Prompt]], begin: Callable[[Prompt], Run]
             with torch.inference_mode():  # of this thread, so of all runs: none may end it for another
                 for place in places:
                     place.advance()
-                if all(place.asked is not None for place in places):
+                if all(place.request is not None for place in places):
                     compute(places)
                     continue
-            ended = [place for place in places if place.asked is None]
-            places = [place for place in places if place.asked is not None]
+            ended = [place for place in places if place.request is None]
+            places = [place for place in places if place.request is not None]
             yield from [EndedRun(place.index, place.run, place.error) for place in ended]
     finally:
         for place in places:
@@ -102,30 +102,30 @@ def _ended(prompts: Iterator[tuple[int, Prompt]], begin: Callable[[Prompt], Run]
 class _Place:
     """A run in a greenlet.
 
-    asked : the pass that it waits for, None if it has ended
+    request : the pass that it waits for, None if it has ended
     """
 
     def __init__(self, index: int, run: Run, watch: Watch | None):
         self.index, self.run, self.watch = index, run, watch
-        self.asked: PassArguments | None = None
+        self.request: PassArguments | None = None
         self.error: Exception | None = None
-        self._found: Passed | Exception | None = None  # what became of it
+        self._result: Passed | Exception | None = None  # what became of it
         self._spent, self._since = 0.0, 0.0
         self._greenlet, self._hub = greenlet(self._work), getcurrent()
         run.clock, run.began = self._clock, self._join
 
     def advance(self) -> None:
         """Lets the run move until it waits for a pass or has ended; not a run that waits already."""
-        while self.asked is None and not self._greenlet.dead:
+        while self.request is None and not self._greenlet.dead:
             self._since = time.perf_counter()
             self._greenlet.switch()
             self._spent += time.perf_counter() - self._since
-            if self.watch is not None and self.asked is None and not self._greenlet.dead:
+            if self.watch is not None and self.request is None and not self._greenlet.dead:
                 self.watch(self.index, self.run)
 
-    def take(self, found: Passed | Exception, seconds: float) -> None:
+    def take(self, result: Passed | Exception, seconds: float) -> None:
         """Gives the run its pass, and its share of the time."""
-        self.asked, self._found = None, found
+        self.request, self._result = None, result
         self._spent += seconds
 
     def close(self) -> None:
@@ -147,13 +147,13 @@ class _Place:
         if isinstance(sequence, TransformerSequence):  # any other computes its own passes
             sequence.together = self._pass
 
-    def _pass(self, asked: PassArguments) -> Passed:
-        self.asked = asked
+    def _pass(self, request: PassArguments) -> Passed:
+        self.request = request
         self._hub.switch()
-        found, self._found = self._found, None
-        if isinstance(found, Exception):
-            raise found
-        return found
+        result, self._result = self._result, None
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     def _clock(self) -> float:
         return self._spent + time.perf_counter() - self._since
@@ -161,25 +161,25 @@ class _Place:
 
 def compute(places: list[_Place]) -> None:
     """Computes the passes that all runs wait for, as one where the model can, and gives every run its own."""
-    asked, start = [place.asked for place in places], time.perf_counter()
+    requests, start = [place.request for place in places], time.perf_counter()
     try:
-        found = asked[0].trunk.together(asked) if len(asked) > 1 else None
+        results = requests[0].trunk.together(requests) if len(requests) > 1 else None
     except Exception as e:  # raised in every run
-        found = [e] * len(asked)
-    if found is None:
+        results = [e] * len(requests)
+    if results is None:
         for place in places:
             _compute_alone(place)
         return
-    rows = [each.x.shape[0] * each.x.shape[1] for each in asked]
+    rows = [each.x.shape[0] * each.x.shape[1] for each in requests]
     second = (time.perf_counter() - start) / sum(rows)  # of a row
-    for place, own, count in zip(places, found, rows, strict=True):
+    for place, own, count in zip(places, results, rows, strict=True):
         place.take(own, second * count)
 
 
 def _compute_alone(place: _Place) -> None:
     start = time.perf_counter()
     try:
-        found: Passed | Exception = place.asked.alone()
+        result: Passed | Exception = place.request.alone()
     except Exception as e:  # raised in the run that asked for it
-        found = e
-    place.take(found, time.perf_counter() - start)
+        result = e
+    place.take(result, time.perf_counter() - start)

@@ -63,7 +63,7 @@ class Need:
 
     def __str__(self) -> str:
         parts = {"weights": self.weights, "cache": self.cache, "distributions": self.passes, "noise": self.noise, "picture": self.picture}
-        return ", ".join(f"{name} {said(count)}" for name, count in parts.items() if count)
+        return ", ".join(f"{name} {size_text(count)}" for name, count in parts.items() if count)
 
 
 def need(size: Size, dtype: str, window: int = WINDOW) -> Need:
@@ -94,7 +94,7 @@ def check(name: str, size: Size, device: str | torch.device, dtype: str, window:
         return wanted
     kind = torch.device(device).type
     raise TooLittleMemory(
-        f"{name} needs {said(wanted.total)} in {dtype} ({wanted}), and {said(here)} are free on the device {kind}. "
+        f"{name} needs {size_text(wanted.total)} in {dtype} ({wanted}), and {size_text(here)} are free on the device {kind}. "
         + advice(size, dtype, window, here)
     )
 
@@ -107,16 +107,16 @@ def advice(size: Size, dtype: str, window: int, room: int) -> str:
         ("Use guidance 1", smaller, dtype),
         ("Use --dtype bfloat16 with guidance 1", smaller, "bfloat16"),
     ):
-        if (found := need(other, kind, window).total) <= room and (other, kind) != (size, dtype):
-            return f"{text}: that needs {said(found)}."
+        if (needed := need(other, kind, window).total) <= room and (other, kind) != (size, dtype):
+            return f"{text}: that needs {size_text(needed)}."
     least = need(smaller, "bfloat16", window)
     spare = room - (least.total - least.weights)
     most = spare / BYTES["bfloat16"]
     other = f", or use a checkpoint of at most {most / 1e9:.1f} billion parameters" if most >= 1e8 else ""
-    return f"It needs {said(least.total)} at the least, in bfloat16; free some memory{other}."
+    return f"It needs {size_text(least.total)} at the least, in bfloat16; free some memory{other}."
 
 
-def said(count: int) -> str:
+def size_text(count: int) -> str:
     """A number of bytes as text."""
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
@@ -126,10 +126,10 @@ def said(count: int) -> str:
 
 def free(device: str | torch.device = "cpu") -> int | None:
     """Free bytes of a device; None where the system does not say. On a CPU, the lower of the machine's and the container's."""
-    found = torch.device(device)
-    if found.type == "cuda":
-        return torch.cuda.mem_get_info(found)[0]
-    if found.type != "cpu":
+    target = torch.device(device)
+    if target.type == "cuda":
+        return torch.cuda.mem_get_info(target)[0]
+    if target.type != "cpu":
         return None
     known = [count for count in (of_machine(), *of_container()) if count is not None]
     return min(known, default=None)

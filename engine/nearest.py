@@ -50,22 +50,22 @@ def tried(prompts: Sequence[Prompt], backbone: Lowpoly) -> list[TriedSeed]:
     return [TriedSeed(p.seed, m, distance((m.vertices, m.faces), p.points.numpy())) for p, m in zip(prompts, meshes, strict=True)]
 
 
-def nearest(found: Sequence[TriedSeed]) -> TriedSeed:
+def nearest(tried: Sequence[TriedSeed]) -> TriedSeed:
     """The one that lies nearest; the first of equals, and of seeds without a face."""
-    return min(found, key=lambda each: math.inf if each.chamfer is None else each.chamfer)
+    return min(tried, key=lambda each: math.inf if each.chamfer is None else each.chamfer)
 
 
 def seeded(method: Method, knobs: Mapping[str, Any]) -> dict[str, Any]:
     """The knobs with which a method makes the mesh that plain decoding makes of a seed: with `match seed`, where it has that mode.
     Raises BadKnob for a method or knobs that draw others."""
-    found = dict(knobs)
+    values = dict(knobs)
     if VERIFY.name in {k.name for k in method.knobs}:
-        found = {VERIFY.name: "match seed"} | found
-        seen = KnobArray(method.knobs, found).read()
+        values = {VERIFY.name: "match seed"} | values
+        seen = KnobArray(method.knobs, values).read()
         if seen[VERIFY.name] == "match seed" and method.exact(Knobs(seen)):
-            return found
+            return values
     elif method.name == PLAIN:
-        return found
+        return values
     raise BadKnob(
         f"{method.name} draws another mesh of a seed than plain decoding, which chooses the seed. Leave --best-of out, "
         "or take an exact method with --verify match-seed."

@@ -142,12 +142,12 @@ def walk(parents: list[int], tokens: list[int], answers: list[int]) -> tuple[lis
     answers : N+1 tokens, drawn from the distributions after the prefix and after every node.
     """
     below = {(parent, token): node for node, (parent, token) in reversed(list(enumerate(zip(parents, tokens, strict=True))))}
-    found: list[int] = []
+    path: list[int] = []
     at = -1
     while (at_next := below.get((at, answers[at + 1]))) is not None:
-        found.append(at_next)
+        path.append(at_next)
         at = at_next
-    return found, answers[at + 1]
+    return path, answers[at + 1]
 
 
 Mass = Callable[[Tensor, Tensor], Tensor]  # distribution [V], tokens int64 [m] -> the mass of each [m]
@@ -224,8 +224,8 @@ def first_above(p: Tensor, soft: Tensor, tokens: Tensor, mass: Mass) -> tuple[in
     """
     wins = (p[tokens] > 0) | (mass(soft, tokens) > soft.max())
     which = int(wins.long().argmax()) if wins.any() else -1
-    asked = len(tokens) if which < 0 else which + 1
-    return which, p, [float(win) for win in wins[:asked].tolist()]
+    verified = len(tokens) if which < 0 else which + 1
+    return which, p, [float(win) for win in wins[:verified].tolist()]
 
 
 def after_one_draw(p: Tensor, q: Tensor, mass: Tensor) -> Tensor:

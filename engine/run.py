@@ -87,7 +87,7 @@ class Run:
 
     def _read_knobs(self) -> None:
         """Gives the method the live values, if any has changed since the step before."""
-        seen = self.live.seen()
+        seen = self.live.snapshot()
         if seen is not self._seen:
             self._seen = seen
             self._current.take({**seen, **self.fixed})
@@ -174,8 +174,8 @@ class Run:
 def drafter_for(method: Method, backbone: Backbone) -> Any:
     """The drafter of a method, if it is one of the backbone's capabilities, else None: a method that does not need it goes without. For a
     method that names several, a mapping of those that there are."""
-    found = {name: backbone.drafter(name) for name in method.drafters if name in backbone.capabilities}
-    return found if len(method.drafters) > 1 else next(iter(found.values()), None)
+    drafters = {name: backbone.drafter(name) for name in method.drafters if name in backbone.capabilities}
+    return drafters if len(method.drafters) > 1 else next(iter(drafters.values()), None)
 
 
 def generate(

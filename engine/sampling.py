@@ -18,15 +18,15 @@ RANGES = {  # of the values a user may set
 FEW = 64  # how many scores top-p sorts first, before it sorts all
 
 
-def changed(sampling: Sampling, given: Mapping[str, float]) -> Sampling:
+def changed(sampling: Sampling, values: Mapping[str, float]) -> Sampling:
     """The sampling with the given values; raises BadPrompt for an unknown name or a value out of range."""
-    for name, value in given.items():
+    for name, value in values.items():
         if name not in RANGES:
             raise BadPrompt(f"There is no sampling setting '{name}'. There are: {', '.join(RANGES)}.")
         low, high = RANGES[name]
         if not low <= value <= high:  # also refuses nan
             raise BadPrompt(f"{name} = {value} is out of range. Choose {low:g} to {high:g}.")
-    return replace(sampling, **given)
+    return replace(sampling, **values)
 
 
 def guide(logits: Tensor, scale: float) -> Tensor:
@@ -97,15 +97,15 @@ def draw(p: Tensor, u: Tensor) -> Tensor:
         return _drawn_of_one(p[0].detach(), u)
     cumulated = p.double().cumsum(-1)
     wanted = u.to(p.device) * cumulated[:, -1]
-    found = torch.searchsorted(cumulated[0], wanted) if len(p) == 1 else torch.searchsorted(cumulated, wanted[:, None]).squeeze(-1)
-    return found.clamp(max=p.shape[-1] - 1)
+    places = torch.searchsorted(cumulated[0], wanted) if len(p) == 1 else torch.searchsorted(cumulated, wanted[:, None]).squeeze(-1)
+    return places.clamp(max=p.shape[-1] - 1)
 
 
 def _drawn_of_one(p: Tensor, u: Tensor) -> Tensor:
     """The same from one distribution [V] on a CPU: numpy's functions give the same bits, and each costs a quarter of PyTorch's."""
     cumulated = p.numpy().cumsum(dtype=np.float64)
-    found = cumulated.searchsorted(u.numpy() * cumulated[-1])
-    return torch.from_numpy(np.minimum(found, len(cumulated) - 1))
+    places = cumulated.searchsorted(u.numpy() * cumulated[-1])
+    return torch.from_numpy(np.minimum(places, len(cumulated) - 1))
 
 
 def draw_gumbel(scores: Tensor, gumbel: Tensor) -> Tensor:

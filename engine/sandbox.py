@@ -38,7 +38,7 @@ class Died(Exception):
     """The process ended without a result: a crash, or no memory left."""
 
 
-def apart(
+def run_sandboxed(
     function: Callable[..., Returned], *arguments: Any, seconds: float, memory: int | None = None, work: int | None = None, nice: int = 0,
     wanted: Callable[[], bool] | None = None,
 ) -> Returned:  # fmt: skip
@@ -51,7 +51,7 @@ def apart(
               MemoryError, or Died if a library ends the process
     wanted  : asked again and again; once it says False the process is killed and Unwanted raised
     """
-    asked = pickle.dumps((function.__module__, function.__qualname__, (memory, work, nice), arguments))
+    request = pickle.dumps((function.__module__, function.__qualname__, (memory, work, nice), arguments))
     one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path[1:]])}
     process = subprocess.Popen(
         [sys.executable, "-c", START],
@@ -61,7 +61,7 @@ def apart(
         env=os.environ | one_thread,
     )
     try:
-        answer = _answer(process, asked, seconds, wanted)
+        answer = _answer(process, request, seconds, wanted)
     except subprocess.TimeoutExpired as e:
         raise TookTooLong(f"{function.__name__} took longer than {seconds:g} seconds") from e
     finally:
@@ -77,9 +77,9 @@ def apart(
     return result
 
 
-def _answer(process: subprocess.Popen, asked: bytes, seconds: float, wanted: Callable[[], bool] | None) -> bytes:
+def _answer(process: subprocess.Popen, request: bytes, seconds: float, wanted: Callable[[], bool] | None) -> bytes:
     """What the process writes until it ends; raises TimeoutExpired, and Unwanted as soon as nobody wants it."""
-    deadline, sent = time.monotonic() + seconds, asked
+    deadline, sent = time.monotonic() + seconds, request
     while wanted is not None and time.monotonic() + GLANCE < deadline:
         if not wanted():
             raise Unwanted("nobody waits for the result any more")

@@ -9,10 +9,10 @@ from torch import Tensor
 
 def depths(parents: list[int]) -> list[int]:
     """Depth of each node, 1 for children of the prefix."""
-    found: list[int] = []
+    levels: list[int] = []
     for parent in parents:
-        found.append(1 if parent < 0 else found[parent] + 1)
-    return found
+        levels.append(1 if parent < 0 else levels[parent] + 1)
+    return levels
 
 
 def path(parents: list[int], node: int) -> list[int]:
@@ -39,10 +39,10 @@ def is_chain(parents: list[int]) -> bool:
 
 def children(parents: list[int]) -> list[list[int]]:
     """The children of the prefix, then of every node, each in order of index: N+1 lists, like the rows of a pass."""
-    found: list[list[int]] = [[] for _ in range(len(parents) + 1)]
+    by_parent: list[list[int]] = [[] for _ in range(len(parents) + 1)]
     for node, parent in enumerate(parents):
-        found[parent + 1].append(node)
-    return found
+        by_parent[parent + 1].append(node)
+    return by_parent
 
 
 def closure(parents: list[int], chosen: list[int]) -> list[int]:
@@ -63,7 +63,7 @@ def best(parents: list[int], scores: list[float], count: int) -> list[int]:
     return sorted(order[:count])
 
 
-def restrict(parents: list[int], kept: list[int]) -> list[int]:
-    """The parents of some nodes, renumbered. `kept` is closed under ancestors and in order of index."""
-    place = {-1: -1} | {node: i for i, node in enumerate(kept)}
-    return [place[parents[node]] for node in kept]
+def restrict(parents: list[int], nodes: list[int]) -> list[int]:
+    """The parents of some nodes, renumbered. `nodes` is closed under ancestors and in order of index."""
+    place = {-1: -1} | {node: i for i, node in enumerate(nodes)}
+    return [place[parents[node]] for node in nodes]

@@ -136,13 +136,13 @@ def add(arguments: Sequence[str]) -> int:
     from dataclasses import asdict
 
     from engine.converting import convert, look
-    from engine.memory import free, said
+    from engine.memory import free, size_text
 
     checkpoint = look(options.path)
     print(checkpoint)
     room = free("cpu")
     if room is not None and 2 * checkpoint.parameters > room:
-        print(f"  {said(room)} are free here, less than its weights need; you can import it and use it on a larger machine")
+        print(f"  {size_text(room)} are free here, less than its weights need; you can import it and use it on a larger machine")
     folder = None
     if not options.look:
         for progress in convert(options.path, options.out):

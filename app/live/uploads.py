@@ -13,7 +13,7 @@ from engine.errors import BadFile
 from engine.mesh.formats.source import plain, size_text
 from engine.mesh.read import Input
 from engine.recognition.up import stand_up
-from engine.sandbox import Died, TookTooLong, apart
+from engine.sandbox import Died, TookTooLong, run_sandboxed
 
 BYTES = 64 * 2**20  # of a file
 SECONDS = 30  # of a processor's work, for reading
@@ -38,7 +38,7 @@ def read_upload(path: Path, up: str = "auto", work: int = SECONDS) -> Input:
     if size > BYTES:
         raise BadFile(f"{name} holds {size_text(size)}; files on this page can have at most {size_text(BYTES)}. Make it smaller first.")
     try:
-        shape = apart(read_small, path, up, seconds=LONGEST, memory=MEMORY, work=work, nice=MODEST)
+        shape = run_sandboxed(read_small, path, up, seconds=LONGEST, memory=MEMORY, work=work, nice=MODEST)
     except TookTooLong as e:
         raise BadFile(f"{name} could not be read within {work} seconds. Simplify it, or use the command line.") from e
     except (Died, MemoryError) as e:

@@ -85,14 +85,14 @@ class KnobArray:
 
     def read(self) -> dict[str, float | str]:
         """The current values by name."""
-        return dict(self.seen())
+        return dict(self.snapshot())
 
-    def seen(self) -> Mapping[str, float | str]:
+    def snapshot(self) -> Mapping[str, float | str]:
         """The same, and the same mapping until one of them changes. It must not be written to."""
         numbers = self.numbers.tobytes()
         if numbers != self._read[0]:
-            told = np.frombuffer(numbers)  # another process may write meanwhile
-            self._read = numbers, {name: k.to_value(told[i]) for name, (i, k) in self.knobs.items()}
+            values = np.frombuffer(numbers)  # another process may write meanwhile
+            self._read = numbers, {name: k.to_value(values[i]) for name, (i, k) in self.knobs.items()}
         return self._read[1]
 
 

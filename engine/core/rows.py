@@ -21,20 +21,20 @@ class DeviceIds:
         self.tokens = tokens
         self._read: list[int] | None = None
 
-    def listed(self) -> list[int]:
+    def to_list(self) -> list[int]:
         """The same on the host."""
         if self._read is None:
             self._read = self.tokens.tolist()
         return self._read
 
-    def have(self, ids: list[int]) -> None:
+    def set_host(self, ids: list[int]) -> None:
         """Takes what somebody else has read, at least those that will be asked for."""
         self._read = ids
 
-    def along(self, more: Tensor) -> list[int]:
+    def to_list_with(self, more: Tensor) -> list[int]:
         """Other numbers, int64 [K], on the host. The ids come in the same transfer, and are not read again."""
         if self.tokens.device.type == "cpu":
-            self.listed()
+            self.to_list()
         if self._read is not None or not len(self.tokens):
             return more.tolist()
         both = torch.cat([more, self.tokens.to(more.device)]).tolist()
@@ -121,7 +121,7 @@ class Rows:
         """What a drafter has computed inside the pass, from the row after the accepted drafts; None if it has not."""
         return None if self.launch is None else self.launch.ahead
 
-    def has(self, p: Tensor) -> None:
+    def set_probs(self, p: Tensor) -> None:
         """Takes distributions [N+1, V] that a kernel has computed from these logits, so that they are not computed again."""
         self.__dict__["p"] = p
 
@@ -154,10 +154,10 @@ class Rows:
     def first(self, count: int) -> Rows:
         """The first rows alone: those that are verified, if the rest only propose."""
         hidden = None if self.hidden is None else self.hidden[:, :count]
-        found = Rows(self.logits[:, :count], self._warp, hidden, self.settings, self.drafted)
-        found.__dict__ |= {name: self.__dict__[name][:count] for name in ("scores", "p", "soft") if name in self.__dict__}
-        found.__dict__["host"] = self.host  # which computes the first rows alone, too
-        return found
+        rows = Rows(self.logits[:, :count], self._warp, hidden, self.settings, self.drafted)
+        rows.__dict__ |= {name: self.__dict__[name][:count] for name in ("scores", "p", "soft") if name in self.__dict__}
+        rows.__dict__["host"] = self.host  # which computes the first rows alone, too
+        return rows
 
 
 @dataclass(frozen=True)
@@ -170,8 +170,8 @@ class Chosen:
 
     def dense(self) -> Tensor:
         """[N, V]"""
-        found = torch.zeros(len(self.tokens), self.vocabulary, dtype=self.dtype, device=self.tokens.device)
-        return found.scatter_(1, self.tokens[:, None], 1.0)
+        out = torch.zeros(len(self.tokens), self.vocabulary, dtype=self.dtype, device=self.tokens.device)
+        return out.scatter_(1, self.tokens[:, None], 1.0)
 
 
 @dataclass

@@ -65,21 +65,21 @@ class Meter:
         """
         if not again:
             self._slots.append(0.0)
-        found = 1.0
+        share = 1.0
         if self._limit < 1:
             left = self._limit * (self.tokens + len(self._slots)) - self.total - sum(self._slots)
-            found = 1.0 if deviation <= max(0.0, left) else max(0.0, left) / deviation
-        self._slots[-1] += found * deviation
-        self._shares.append(found)
-        return found
+            share = 1.0 if deviation <= max(0.0, left) else max(0.0, left) / deviation
+        self._slots[-1] += share * deviation
+        self._shares.append(share)
+        return share
 
-    def decide(self, relaxed: Tensor, exact: Tensor, deviation: Callable[[int], float], coins: Tensor) -> tuple[list[bool], int]:
+    def decide(self, relaxed: Tensor, exact: Tensor, deviation: Callable[[int], float], uniforms: Tensor) -> tuple[list[bool], int]:
         """Which rule decides on each draft of a chain, True for the relaxed one, up to the first refused; and how many are accepted.
 
-        relaxed, exact : bool [m], the verdicts of both rules; deviation : (draft) -> that of the relaxed rule; coins : [m] in (0, 1)
+        relaxed, exact : bool [m], the verdicts of both rules; deviation : (draft) -> that of the relaxed rule; uniforms : [m] in (0, 1)
         """
         verdicts, by = torch.stack([exact, relaxed]).tolist(), []
-        for draft, coin in enumerate(coins.tolist()):
+        for draft, coin in enumerate(uniforms.tolist()):
             by.append(coin < self.share(deviation(draft)))
             if not verdicts[by[-1]][draft]:
                 return by, draft
@@ -106,7 +106,7 @@ def is_limited(knobs: Knobs) -> bool:
     return knobs.allowed_deviation < 1
 
 
-def coins(noise: Noise, position: int, count: int, iteration: int) -> Tensor:
+def acceptance_uniforms(noise: Noise, position: int, count: int, iteration: int) -> Tensor:
     """Numbers [count] in (0, 1) that choose between the rules; nothing else uses them."""
     return noise.host_uniform(SCHEDULE, position, count, iteration, _COIN)
 

@@ -22,10 +22,10 @@ class Foreseen(Initializer):
         super().__init__(sequence, noise)
         self.heads, self.knobs = heads, knobs
 
-    def saw(self, start: int, rows: Rows) -> None:
+    def observe(self, start: int, rows: Rows) -> None:
         """Keeps a pass, and shows it to the heads."""
-        super().saw(start, rows)
-        self.heads.saw(start, rows)
+        super().observe(start, rows)
+        self.heads.observe(start, rows)
 
     def _initial_probs(self, start: int, missing: int, tokens: Tensor, init: str, iteration: int) -> Tensor:
         """The distributions of the empty slots [missing, V]; uniform before the first pass."""

@@ -142,10 +142,10 @@ def grow(
                 number[u] = len(number) - 1
             passes += 1
         probs = probs_behind(sequence, logits, [path_of(tokens, parents, u) for u in frontier])
-        luck = weights(noise, sequence.length + level, probs.shape, iteration, level, seeded)
+        draw_weights = weights(noise, sequence.length + level, probs.shape, iteration, level, seeded)
         first, grown = sum(len(b) for b in bases), []
         bases.append(probs)
-        for i, (u, family) in enumerate(zip(frontier, families(probs, logits, shape, kind, luck), strict=True)):
+        for i, (u, family) in enumerate(zip(frontier, families(probs, logits, shape, kind, draw_weights), strict=True)):
             behind = 0.0 if u < 0 else scores[u]
             for token, sampled, chance in family:
                 grown.append(len(tokens))
@@ -155,21 +155,23 @@ def grow(
                 base_of.append(first + i)
                 scores.append(behind + math.log(max(chance, 1e-30)))
         frontier = grown
-    kept = reranked(parents, scores, shape)
-    tokens, drawn, base_of = ([x[node] for node in kept] for x in (tokens, drawn, base_of))
-    parents = restrict(parents, kept)
+    nodes = reranked(parents, scores, shape)
+    tokens, drawn, base_of = ([x[node] for node in nodes] for x in (tokens, drawn, base_of))
+    parents = restrict(parents, nodes)
     probs = sibling_probs(torch.cat(bases)[base_of], tokens, parents, drawn) if any(drawn) else None
     return Tree(tokens, parents, probs, drawn, passes, shape)
 
 
-def families(probs: Tensor, logits: Tensor, shape: TreeSize, kind: str, luck: Callable[[], Tensor]) -> list[list[tuple[int, bool, float]]]:
+def families(
+    probs: Tensor, logits: Tensor, shape: TreeSize, kind: str, draw_weights: Callable[[], Tensor]
+) -> list[list[tuple[int, bool, float]]]:
     """The children of each node of a frontier, in order: token, whether it was drawn, and the probability that it is accepted if its
     parent was. probs, logits : [F, V]"""
-    sampled, keys, gains = proposals(probs, logits, shape, kind, luck)
-    found = keys.topk(min(shape.width, probs.shape[-1]), -1)
-    told = [probs.amax(-1, keepdim=True), found.indices, found.values, gains.gather(1, found.indices)]
-    rows = torch.cat([each.double() for each in told], 1).tolist()  # one read for all
-    count = found.indices.shape[1]
+    sampled, keys, gains = proposals(probs, logits, shape, kind, draw_weights)
+    best = keys.topk(min(shape.width, probs.shape[-1]), -1)
+    columns = [probs.amax(-1, keepdim=True), best.indices, best.values, gains.gather(1, best.indices)]
+    rows = torch.cat([each.double() for each in columns], 1).tolist()  # one read for all
+    count = best.indices.shape[1]
     return [
         [
             (int(token), drawn, min(turn(peak, j) if drawn else gain, 1.0))
@@ -182,11 +184,11 @@ def families(probs: Tensor, logits: Tensor, shape: TreeSize, kind: str, luck: Ca
 
 def path_of(tokens: list[int], parents: list[int], node: int) -> list[int]:
     """The tokens from the prefix down to a node."""
-    found: list[int] = []
+    path: list[int] = []
     while node >= 0:
-        found.append(tokens[node])
+        path.append(tokens[node])
         node = parents[node]
-    return found[::-1]
+    return path[::-1]
 
 
 def turn(peak: float, place: int) -> float:
@@ -210,8 +212,8 @@ def best_of_level(level: list[int], scores: list[float], shape: TreeSize) -> lis
 
 def reranked(parents: list[int], scores: list[float], shape: TreeSize) -> list[int]:
     """The nodes that are verified, at least one: the best by score."""
-    found = best(parents, scores, shape.nodes)
-    return [node for node in found if math.exp(scores[node]) >= shape.least_node] or found[:1]
+    nodes = best(parents, scores, shape.nodes)
+    return [node for node in nodes if math.exp(scores[node]) >= shape.least_node] or nodes[:1]
 
 
 def probs_behind(sequence: Sequence, logits: Tensor, paths: list[list[int]]) -> Tensor:
@@ -221,9 +223,9 @@ def probs_behind(sequence: Sequence, logits: Tensor, paths: list[list[int]]) -> 
         rows.setdefault(sequence.state(path), []).append(i)
     if len(rows) == 1:
         return sequence.probs_after(logits, paths[0])
-    found = torch.cat([sequence.probs_after(logits[some], paths[some[0]]) for some in rows.values()])
+    stacked = torch.cat([sequence.probs_after(logits[some], paths[some[0]]) for some in rows.values()])
     order = [i for some in rows.values() for i in some]
-    return torch.empty_like(found).index_copy_(0, torch.tensor(order, device=found.device), found)
+    return torch.empty_like(stacked).index_copy_(0, torch.tensor(order, device=stacked.device), stacked)
 
 
 def weights(noise: Noise, position: int, shape: torch.Size, iteration: int, level: int, seeded: bool) -> Callable[[], Tensor]:
@@ -236,14 +238,16 @@ def weights(noise: Noise, position: int, shape: torch.Size, iteration: int, leve
     return lambda: -1 / noise.uniform(DRAFTER, 0, shape.numel(), iteration, level + 1).log().view(shape).to(noise.dtype)
 
 
-def proposals(probs: Tensor, logits: Tensor, shape: TreeSize, kind: str, luck: Callable[[], Tensor]) -> tuple[list[bool], Tensor, Tensor]:
+def proposals(
+    probs: Tensor, logits: Tensor, shape: TreeSize, kind: str, draw_weights: Callable[[], Tensor]
+) -> tuple[list[bool], Tensor, Tensor]:
     """For nodes with these distributions and guided logits [F, V]: which nodes draw their children, the keys [F, V] whose greatest are
-    taken (0: impossible), and the acceptance probability of a chosen child [F, V]. luck : see `weights`."""
-    worth = rank(probs, logits)
+    taken (0: impossible), and the acceptance probability of a chosen child [F, V]. draw_weights : see `weights`."""
+    gains = rank(probs, logits)
     sampled = drawn_at(probs, shape, kind)
     if not any(sampled):
-        return sampled, worth, worth
-    return sampled, torch.where(torch.tensor(sampled, device=probs.device)[:, None], probs * luck(), worth), worth
+        return sampled, gains, gains
+    return sampled, torch.where(torch.tensor(sampled, device=probs.device)[:, None], probs * draw_weights(), gains), gains
 
 
 def rank(probs: Tensor, logits: Tensor) -> Tensor:

@@ -31,14 +31,14 @@ class Initializer:
         self.passes: list[tuple[int, int, Rows]] = []  # first position, one past the last, rows; newest first
         self.enlarged: Enlarged | None = None  # the picture at a smaller size, created on first use
 
-    def saw(self, start: int, rows: Rows) -> None:
+    def observe(self, start: int, rows: Rows) -> None:
         """Keeps a pass whose row i is the distribution of position start+i. An older one is kept for what this one does not have, as far
         back as a neighbour can be, so that few passes hold memory."""
         back, end, older = start - self.sequence.layout.reach, start + rows.count, []
         for each in self.passes:
-            first, last, kept = each
+            first, last, rows_before = each
             if first < start and last > back:
-                older.append(each if last <= start or last > end else (first, start, kept))
+                older.append(each if last <= start or last > end else (first, start, rows_before))
         self.passes = [(start, end, rows), *older]
 
     def fill(

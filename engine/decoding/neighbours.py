@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from engine.core import Knob, Knobs, Sequence
 from engine.decoding import policy
-from engine.decoding.deviation import ALLOWED, Meter, chain_verdicts, coins, limit_of
+from engine.decoding.deviation import ALLOWED, Meter, acceptance_uniforms, chain_verdicts, limit_of
 from engine.decoding.verdict import Rule
 from engine.dispatch.choice import choose
 from engine.errors import NotSupported
@@ -90,12 +90,12 @@ def neighbours(codebook: Tensor, count: int, distance: str, tokens: Tensor | Non
     places = codebook.float() if codebook.dtype != torch.float64 else codebook
     if distance == "cosine":
         places = F.normalize(places, dim=-1)  # on the sphere, raw distances order as cosines do
-    found = []
+    ids = []
     for some in (torch.arange(len(places), device=places.device) if tokens is None else tokens).split(CHUNK):
         far = torch.cdist(places[some], places)
         far[range(len(far)), some] = torch.inf
-        found.append(far.topk(count, -1, largest=False).indices)
-    return torch.cat(found)
+        ids.append(far.topk(count, -1, largest=False).indices)
+    return torch.cat(ids)
 
 
 class Relaxed:
@@ -115,7 +115,7 @@ class Relaxed:
         rule = additive_mass if knobs.relax == "additive" else multiplicative_mass
         if not choose(self.device).is_triton:
             return lambda p, tokens: rule(p, tokens, table, most)
-        return lambda p, tokens: lent(p[None], tokens, table, most, rule is multiplicative_mass)
+        return lambda p, tokens: borrowed_mass(p[None], tokens, table, most, rule is multiplicative_mass)
 
     def _table(self, knobs: Knobs) -> Tensor:
         if self.codebook is None or len(self.codebook) != self.vocabulary:
@@ -127,17 +127,17 @@ class Relaxed:
 
     def share(self, mass: Mass, p: Tensor, probs: Tensor, place: int) -> float:
         """Share of the rule in the verification of a node's sibling, drawn from `probs` [V]; place : how many were refused before it."""
-        return self.meter.share(apart(p, probs, mass), again=place > 0)
+        return self.meter.share(total_variation(p, probs, mass), again=place > 0)
 
 
-def apart(p: Tensor, q: Tensor, mass: Mass) -> float:
+def total_variation(p: Tensor, q: Tensor, mass: Mass) -> float:
     """The deviation of the rule's output from p [V], if one draft is drawn from q [V] (one-hot for a chosen one)."""
     drawn = q.nonzero().flatten()
     masses = torch.zeros_like(p).index_copy_(0, drawn, mass(p, drawn).to(p))
     return deviation(p, after_one_draw(p, q, masses)).item()
 
 
-def lent(p: Tensor, tokens: Tensor, table: Tensor, most: float, multiplied: bool) -> Tensor:
+def borrowed_mass(p: Tensor, tokens: Tensor, table: Tensor, most: float, multiplied: bool) -> Tensor:
     """The mass [m] of tokens int64 [m] under distributions [m or 1, V], by the kernel: additive, or multiplied by the token's own."""
     own = probability_of(p.expand(len(tokens), -1), tokens)
     return pooled_mass(p, tokens, table[tokens], most * own if multiplied else torch.full_like(own, most))
@@ -168,8 +168,8 @@ class RelaxedWindow:
         if not is_due:
             return lenient, ratios
         strict, own = ratio(p, q, tokens, u)
-        chosen = coins(self.noise, n, len(tokens), self.iteration)
-        accepted, by = chain_verdicts(*meter.decide(lenient, strict, lambda i: apart(p[i], q[i], mass), chosen), lenient)
+        chosen = acceptance_uniforms(self.noise, n, len(tokens), self.iteration)
+        accepted, by = chain_verdicts(*meter.decide(lenient, strict, lambda i: total_variation(p[i], q[i], mass), chosen), lenient)
         return accepted, torch.where(by, ratios, own)
 
 

@@ -63,9 +63,9 @@ class Coarser:
         while sum(map(len, rows)) < len(rows) * columns:
             active = [i for i, row in enumerate(rows) if len(row) < columns and (row or len(rows[i - 1]) >= enough)]
             positions = [(first + i) * columns + len(rows[i]) for i in active]
-            found, index = predict(self.sequence, positions, rows[active[-1] - 1][-1:])
+            predicted, index = predict(self.sequence, positions, rows[active[-1] - 1][-1:])
             uniforms = [self.noise.uniform(DRAFTER, position, 1, iteration) for position in positions]
-            tokens = draw(found.p[index], torch.cat(uniforms)).tolist()
+            tokens = draw(predicted.p[index], torch.cat(uniforms)).tolist()
             self.sequence.commit_at(positions, tokens)
             for i, token in zip(active, tokens, strict=True):
                 rows[i].append(token)
@@ -131,8 +131,8 @@ class Enlarged:
 
     def counted(self) -> int:
         """The number of passes at the smaller size since the last call."""
-        found, self._counted = self.coarser.passes - self._counted, self.coarser.passes
-        return found
+        passes, self._counted = self.coarser.passes - self._counted, self.coarser.passes
+        return passes
 
     def close(self) -> None:
         """Frees the cache."""

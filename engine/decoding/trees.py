@@ -12,7 +12,7 @@ from torch import Tensor
 
 from engine.core import NO_DRAFT, Knobs, Rows, Sequence, Step
 from engine.decoding import neighbours
-from engine.decoding.deviation import coins
+from engine.decoding.deviation import acceptance_uniforms
 from engine.decoding.growth import NO_TREE, Tree, TreeSize, certain, grow
 from engine.decoding.policy import matches_seed
 from engine.decoding.verdict import describe, fused, is_fused, levels_of
@@ -48,7 +48,7 @@ class Schedule(Protocol):
         """The shape of the tree after the committed tokens."""
         ...
 
-    def saw(self, cycle: Cycle) -> None:
+    def observe(self, cycle: Cycle) -> None:
         """Called after every cycle that verified a tree."""
         ...
 
@@ -60,7 +60,7 @@ class Fixed:
         """The shape set by the knobs."""
         return TreeSize(knobs.depth, knobs.width, knobs.nodes)
 
-    def saw(self, cycle: Cycle) -> None:
+    def observe(self, cycle: Cycle) -> None:
         """Does nothing."""
 
 
@@ -84,7 +84,7 @@ def tree_decoding(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Featu
         step = step_of(rows, tree, path, chances, n, committed, None if mass is None else relaxed.meter.trace())
         if tree.shape is not None:
             levels = max(depths(tree.parents), default=0)
-            schedule.saw(Cycle(n, tree.shape, levels, len(tree.tokens), tree.passes, len(path), len(committed)))
+            schedule.observe(Cycle(n, tree.shape, levels, len(tree.tokens), tree.passes, len(path), len(committed)))
         iteration += 1
         tree = NO_TREE
         room = sequence.limit - sequence.length - 1
@@ -113,21 +113,21 @@ def verify(
     while nodes := below[at + 1]:
         tokens = torch.tensor([tree.tokens[node] for node in nodes], device=left.device)
         if mass is not None and neighbours.is_sure(left):
-            which, left, asked = first_above(left, rows.soft[at + 1], tokens, mass)
+            which, left, ratios = first_above(left, rows.soft[at + 1], tokens, mass)
             if metered is not None:  # a token other than the model's only one deviates by 1
                 other = float(which >= 0 and left[tokens[which]].item() == 0)
-                if coins(noise, n + len(path), 1, iteration).item() >= metered.meter.share(other):
-                    which, left, asked = first_above(left, left, tokens, probability)
+                if acceptance_uniforms(noise, n + len(path), 1, iteration).item() >= metered.meter.share(other):
+                    which, left, ratios = first_above(left, left, tokens, probability)
         else:
             probs = certain(tokens, left) if tree.probs is None else tree.probs[nodes]
             u = [noise.host_uniform(ACCEPT, n + len(path), 1, iteration, node).item() for node in nodes]
             share = None if metered is None else partial(metered.share, mass)
-            which, left, asked = multi_round(left, tokens, probs, u, mass or probability, share)
+            which, left, ratios = multi_round(left, tokens, probs, u, mass or probability, share)
         if which < 0:
             break
         at = nodes[which]
         path.append(at)
-        chances.append(asked[-1])
+        chances.append(ratios[-1])
         left = probs_below(rows, at)
     return path, draw(left[None], noise.uniform(DRAW, n + len(path), 1, iteration)).item(), chances
 

@@ -108,7 +108,7 @@ def judge(
     """
     if rule is None and rows.host is not None:
         verdict = HostVerdict(rows.host, tokens, draft_probs, noise, n, iteration, seeded)
-        rows.drafted.have(verdict.drafts)
+        rows.drafted.set_host(verdict.drafts)
         return WindowState(rows, tokens, draft_probs, noise, n, iteration, verdict, *checked(*verdict.settled))
     size, draft_probs = len(tokens), draft_probs.dense() if isinstance(draft_probs, Chosen) else draft_probs
     if not is_fused(rows):
@@ -165,7 +165,7 @@ def fused(
         request = replace(request, tokens=tokens, uniforms=uniforms, positions=at, logits=rows.logits, sampling=sampling, allowed=allowed)
         verdict = choice.verify(request)
     if store:
-        rows.has(verdict.p)
+        rows.set_probs(verdict.p)
     return verdict
 
 

@@ -72,7 +72,7 @@ def speculative_jacobi(
             store = keep_probs or init.startswith("sample")
             # eq. 2: the distributions of iteration j given the window of j - 1
             window, step = step_over(sequence, Draft(tokens, q=draft_probs), noise, iteration, seeded, rule(knobs), store, levels=False)
-            initializer.saw(n, window.rows)
+            initializer.observe(n, window.rows)
             step.draft_forwards, a = initializer.counted(), window.a
             if a < size:
                 tokens, draft_probs = refresh(window, a + 1, knobs)
@@ -88,8 +88,8 @@ def coupled_maximal(window: WindowState, first: int, knobs: Knobs) -> tuple[Tens
     """Keeps a draft with probability min(1, p/q), else draws from the residual. Its distribution becomes p, and no coupling keeps more
     drafts (lemma d)."""
     if (drawn := window.verdict.drawn) is not None:
-        kept, drawn = window.accepted[first:], drawn[first:]
-        return torch.cat([torch.where(kept, window.tokens[first:], drawn[:-1]), drawn[-1:]]), None
+        accepted, drawn = window.accepted[first:], drawn[first:]
+        return torch.cat([torch.where(accepted, window.tokens[first:], drawn[:-1]), drawn[-1:]]), None
     p, start, iteration = window.rows.p[first:], window.start + first, window.iteration
     left = torch.cat([residual(p[:-1], window.draft_probs[first:]), p[-1:]])
     drawn = draw(left, window.noise.uniform(RESIDUAL, start, len(p), iteration))

@@ -33,7 +33,7 @@ class KernelChoice:
         return self.name == TRITON
 
 
-def asked() -> str:
+def requested_kernel() -> str:
     """The value of FORETOKEN_KERNELS, "" without one; raises NotSupported for an unknown one."""
     wanted = os.environ.get(VARIABLE, "")
     if wanted not in ("", REFERENCE, TRITON, NATIVE):
@@ -43,7 +43,7 @@ def asked() -> str:
 
 def choose(device: torch.device | str, dtype: torch.dtype = torch.float32) -> KernelChoice:
     """The implementation for tensors of a device and type; raises NotSupported if FORETOKEN_KERNELS asks for what cannot run here."""
-    wanted = asked()
+    wanted = requested_kernel()
     return _chosen(torch.device(device), dtype, wanted, version(), wanted != REFERENCE and is_interpreted())
 
 

@@ -67,7 +67,7 @@ class Around:
 class SpatialGuess(Protocol):
     """One run of row and column heads."""
 
-    def saw(self, start: int, rows: Rows) -> None:
+    def observe(self, start: int, rows: Rows) -> None:
         """Takes a pass whose row i predicted position start+i. Its hidden states are read when they are needed."""
         ...
 
@@ -172,7 +172,7 @@ class SpatialRun:
         self.newest = -1  # the last position with a state of the newest pass
         self._waiting: tuple[int, Rows] | None = None
 
-    def saw(self, start: int, rows: Rows) -> None:
+    def observe(self, start: int, rows: Rows) -> None:
         """Takes a pass, whose states are copied when they are needed: on a GPU it may wait for its verdict."""
         self._take()
         self._waiting = start, rows

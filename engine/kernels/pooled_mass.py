@@ -49,16 +49,16 @@ def _pooled_mass_kernel(p_at, tokens_at, near_at, limits_at, out_at, row_stride,
     near_at += row * near_stride
     own, limit = tl.load(p_at + tl.load(tokens_at + row)), tl.load(limits_at + row)
     lanes = tl.arange(0, TILE)
-    run, lent = tl.zeros([], tl.float32), tl.zeros([], tl.float32)
+    run, borrowed = tl.zeros([], tl.float32), tl.zeros([], tl.float32)
     start = 0
     while (start < count) & (run <= limit):
         inside = start + lanes < count
         ids = tl.load(near_at + start + lanes, inside, 0)
         sums = run + tl.cumsum(tl.load(p_at + ids, inside, 0.0), 0)
-        lent = tl.maximum(lent, tl.max(tl.where(inside & (sums <= limit), sums, 0.0), 0))
+        borrowed = tl.maximum(borrowed, tl.max(tl.where(inside & (sums <= limit), sums, 0.0), 0))
         run = tl.max(sums, 0)
         start += TILE
-    tl.store(out_at + row, own + lent)
+    tl.store(out_at + row, own + borrowed)
 
 
 @triton.jit
@@ -70,7 +70,7 @@ def _ranked_kernel(p_at, tokens_at, out_at, vocabulary, row_stride, half, BLOCK:
     mine = (tl.load(p_at + token).to(tl.int32, bitcast=True).to(tl.int64) << 32) + token  # probabilities are not negative
     tl.store(out_at + row * 2 * half + half, token)
     for side in range(2):  # below, then above
-        found = mine
+        nearest = mine
         steps = half - side
         for step in range(steps):
             best = tl.full([BLOCK], -1, tl.int64)
@@ -78,15 +78,15 @@ def _ranked_kernel(p_at, tokens_at, out_at, vocabulary, row_stride, half, BLOCK:
                 columns = start + lanes
                 bits = tl.load(p_at + columns, columns < vocabulary, 0.0).to(tl.int32, bitcast=True).to(tl.int64)
                 rank = (bits << 32) + columns
-                gap = tl.where(side == 0, found - rank, rank - found)
-                nearer = (columns < vocabulary) & (gap > 0) & ((best < 0) | (gap < tl.where(side == 0, found - best, best - found)))
+                gap = tl.where(side == 0, nearest - rank, rank - nearest)
+                nearer = (columns < vocabulary) & (gap > 0) & ((best < 0) | (gap < tl.where(side == 0, nearest - best, best - nearest)))
                 best = tl.where(nearer, rank, best)
-            gaps = tl.where(best < 0, 0x7FFFFFFFFFFFFFFF, tl.where(side == 0, found - best, best - found))
+            gaps = tl.where(best < 0, 0x7FFFFFFFFFFFFFFF, tl.where(side == 0, nearest - best, best - nearest))
             gap = tl.min(gaps, 0)
-            ended = (gap == 0x7FFFFFFFFFFFFFFF) | (found < 0)
-            found = tl.where(ended, -1, tl.where(side == 0, found - gap, found + gap))
+            ended = (gap == 0x7FFFFFFFFFFFFFFF) | (nearest < 0)
+            nearest = tl.where(ended, -1, tl.where(side == 0, nearest - gap, nearest + gap))
             at = tl.where(side == 0, half - 1 - step, half + 1 + step)
-            tl.store(out_at + row * 2 * half + at, tl.where(ended, -1, found & 0xFFFFFFFF))
+            tl.store(out_at + row * 2 * half + at, tl.where(ended, -1, nearest & 0xFFFFFFFF))
 
 
 def pooled_mass_triton(p: Tensor, tokens: Tensor, near: Tensor, limits: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from engine.errors import NotSupported
-from engine.sandbox import Died, TookTooLong, apart
+from engine.sandbox import Died, TookTooLong, run_sandboxed
 
 SIZE = 384  # pixels of a square picture
 PATIENCE = 120.0  # seconds for all pictures of a call; the first has to load the library
@@ -96,7 +96,7 @@ def pictures(
     behind : run at the lowest priority; wanted : once it returns False, raises Unwanted
     """
     try:
-        return apart(draw, list(views), size, seconds=patience, nice=LAST if behind else 0, wanted=wanted)
+        return run_sandboxed(draw, list(views), size, seconds=patience, nice=LAST if behind else 0, wanted=wanted)
     except TookTooLong as e:
         raise NotSupported(f"Drawing meshes took longer than {patience:.0f} seconds. Draw fewer or smaller pictures.") from e
     except (Died, ImportError, OSError) as e:

@@ -78,7 +78,7 @@ class Adjacent:
         depth, width = clipped(depth, width, knobs)
         return TreeSize(depth, width, min(knobs.nodes, width + (depth - 1) * width**2))  # eq. 5
 
-    def saw(self, cycle: Cycle) -> None:
+    def observe(self, cycle: Cycle) -> None:
         """Stores the tree with each token it committed."""
         mark = Mark(cycle.shape.depth, cycle.shape.width, cycle.accepted / max(1, cycle.levels))
         self.marks |= dict.fromkeys(range(cycle.start, cycle.start + cycle.committed), mark)
@@ -152,7 +152,7 @@ class Throughput:
         rate = self.tokens / self.cost
         return TreeSize(max(1, knobs.depth_below - 1), knobs.width, knobs.nodes, rate * self.row, rate * (self.row + self.level))
 
-    def saw(self, cycle: Cycle) -> None:
+    def observe(self, cycle: Cycle) -> None:
         """Updates the decayed sums of tokens and costs."""
         self.tokens = MEMORY * self.tokens + cycle.committed
         self.cost = MEMORY * self.cost + 1 + self.row * cycle.nodes + self.level * cycle.passes

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
 from engine.decoding import policy
-from engine.decoding.deviation import ALLOWED, Meter, chain_verdicts, coins, limit_of
+from engine.decoding.deviation import ALLOWED, Meter, acceptance_uniforms, chain_verdicts, limit_of
 from engine.decoding.verdict import correct, describe, levels_of, shown
 from engine.errors import NotSupported
 from engine.kernels.energy_scan import energy_scan
@@ -97,7 +97,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
             relaxed = after_energy(control.p[:m], draft_probs, tokens, levels, *rule)
             away = deviation(control.p[:m], relaxed).tolist()
             exact, _ = ratio(control.p[:m], draft_probs, tokens, u)
-            decided = meter.decide(accepted, exact, away.__getitem__, coins(noise, n, m, iteration))
+            decided = meter.decide(accepted, exact, away.__getitem__, acceptance_uniforms(noise, n, m, iteration))
             accepted, _ = chain_verdicts(*decided, accepted)
         answers = draw_gumbel(control.scores, noise.gumbel(n, m + 1)) if seeded else None
         a = leading(matches(tokens, answers[:m]) if seeded else accepted)
@@ -166,23 +166,23 @@ def refill(
     logits : [k, V], guided, of the positions after the committed tokens; tokens [j], draft_probs [j, V] : the drafts not reached, j <= k.
     """
     n, count = sequence.length, len(logits)
-    kept = min(count, len(tokens)) if knobs.mode == "joint" and knobs.refresh == "carry" else 0
+    reused = min(count, len(tokens)) if knobs.mode == "joint" and knobs.refresh == "carry" else 0
     coupled = seeded or (knobs.mode == "joint" and knobs.refresh == "coupled")
     u = noise.uniform(DRAFTER, n, count, iteration)
-    found: list[int] = tokens[:kept].tolist()
-    new = [draft_probs[:kept]] if kept else []  # lemma b: a draft kept regardless of its value has the distribution it was drawn from
+    path_tokens: list[int] = tokens[:reused].tolist()
+    new = [draft_probs[:reused]] if reused else []  # lemma b: a draft kept regardless of its value has the distribution it was drawn from
     # a distribution depends on earlier drafts through the grammar state, which these predict
-    guess = [] if sequence.state(found) is None else best_of(logits).tolist()
-    while (start := len(found)) < count:
-        paths = [found + guess[start:j] for j in range(start, count)]
+    guess = [] if sequence.state(path_tokens) is None else best_of(logits).tolist()
+    while (start := len(path_tokens)) < count:
+        paths = [path_tokens + guess[start:j] for j in range(start, count)]
         probs = sequence.probs_after(logits[start:], *paths)
         some = draw_gumbel(probs.log(), noise.gumbel(n + start, len(probs))) if coupled else draw(probs, u[start:])
         for token, path in zip(some.tolist(), paths, strict=True):
-            if guess and found != path and sequence.state(found) != sequence.state(path):
+            if guess and path_tokens != path and sequence.state(path_tokens) != sequence.state(path):
                 break  # the remaining distributions need another state
-            found.append(token)
-        new.append(probs[: len(found) - start])
-    drafts = torch.tensor(found, dtype=torch.int64, device=sequence.device)
+            path_tokens.append(token)
+        new.append(probs[: len(path_tokens) - start])
+    drafts = torch.tensor(path_tokens, dtype=torch.int64, device=sequence.device)
     return drafts, new[0] if len(new) == 1 else torch.cat([draft_probs[:0], *new])
 
 
@@ -190,10 +190,10 @@ def _step(rows: Rows, a: int, m: int, n: int, committed: list[int], levels: Tens
     """The Step of a pass. Energy and threshold are recorded per committed token, and in `round` for all drafts of the pass."""
     _, tolerance, horizon, rule = rule_of(knobs)
     chance = rule.chance(levels, ramp(levels, horizon), tolerance)
-    told = min(len(committed), m)
+    verified = min(len(committed), m)
     return describe(
         n, committed, a, m, rows.p, chance,
-        energy=levels[:told], threshold=least[:told], depth=levels_of(a, committed), round=RoundTrace(levels, least, a),
+        energy=levels[:verified], threshold=least[:verified], depth=levels_of(a, committed), round=RoundTrace(levels, least, a),
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.core import VERIFY, Case, Knob, Knobs, Method, Sequence, Step
-from engine.decoding.deviation import ALLOWED, Meter, chain_verdicts, coins, limit_of
+from engine.decoding.deviation import ALLOWED, Meter, acceptance_uniforms, chain_verdicts, limit_of
 from engine.decoding.initializers import INIT, WINDOW
 from engine.decoding.policy import check_start, not_exact
 from engine.decoding.windows import redraw, speculative_jacobi
@@ -101,7 +101,10 @@ class Grouped:
             return lenient, ratios
         strict, own = ratio(p, q, tokens, u)
         decided = self.meter.decide(
-            lenient, strict, lambda i: self.apart(p[i : i + 1], q[i : i + 1]), coins(self.noise, n, len(tokens), self.iteration)
+            lenient,
+            strict,
+            lambda i: self.total_variation(p[i : i + 1], q[i : i + 1]),
+            acceptance_uniforms(self.noise, n, len(tokens), self.iteration),
         )
         accepted, by = chain_verdicts(*decided, lenient)
         return accepted, torch.where(by, ratios, own)
@@ -125,7 +128,7 @@ class Grouped:
         above, below = (probs.expand(len(members), -1).gather(1, members) for probs in (p, q))
         return grouped(above, below, chosen)
 
-    def apart(self, p: Tensor, q: Tensor) -> float:
+    def total_variation(self, p: Tensor, q: Tensor) -> float:
         """TV(output of one draft, p), exact, for distributions [1, V]: computed over every token that could have been drawn."""
         order = p.argsort(dim=-1, stable=True)
         ratios = self._ratios(p, q, order, torch.arange(p.shape[-1], device=p.device))

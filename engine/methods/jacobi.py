@@ -39,13 +39,13 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
             size = min(knobs.window - 1, sequence.limit - n - 1)
             tokens, _ = initializer.fill(tokens[:size], None, size, knobs.init, iteration, seeded)
             rows = sequence.forward(Draft(tokens))
-            initializer.saw(n, rows)
+            initializer.observe(n, rows)
             if seeded:
                 answers = draw_gumbel(rows.scores, noise.gumbel(n, size + 1))
             else:
                 answers = draw(rows.p, noise.uniform(DRAW, n, size + 1, iteration))
-            told = rows.drafted.along(torch.cat([answers, matches(tokens, answers[:size]).long()]))
-            answered, same = told[: size + 1], torch.tensor(told[size + 1 :], dtype=torch.bool)
+            numbers = rows.drafted.to_list_with(torch.cat([answers, matches(tokens, answers[:size]).long()]))
+            answered, same = numbers[: size + 1], torch.tensor(numbers[size + 1 :], dtype=torch.bool)
             a = leading(same)  # eq. 1: x_i = answer_i for the whole prefix
             committed = sequence.commit(list(range(a)), answered[a])
             k = len(committed)

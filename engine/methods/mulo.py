@@ -172,10 +172,10 @@ def islands(todo: list[int], columns: int) -> list[list[int]]:
         last, begin = labels[row, -1], labels[row + 1, 0]
         if last and begin:
             labels[labels == begin] = last
-    found: dict[int, list[int]] = {}
+    by_label: dict[int, list[int]] = {}
     for place in todo:
-        found.setdefault(labels.flat[place], []).append(place)
-    return list(found.values())
+        by_label.setdefault(labels.flat[place], []).append(place)
+    return list(by_label.values())
 
 
 Repaired = tuple[list[int], dict[int, tuple[int, float]]]  # positions committed by a pass; of those redrawn: token, entropy
@@ -202,15 +202,15 @@ def _in_order(sequence: Sequence, rows: Rows, at: int, block: DraftedRows, behin
         if i:
             run = block.tokens[block.todo[i - 1] + 1 : place]
             rows, at = sequence.forward(Draft(torch.tensor(run, dtype=torch.int64))), len(run) - place
-        position, kept = block.start + place, at + place
-        token, nats = _draw(rows, kept, position, noise)
+        position, prefix = block.start + place, at + place
+        token, nats = _draw(rows, prefix, position, noise)
         rest = block.tokens[place + 1 :] if ends and place == block.todo[-1] else []
         if rest:
             before = sequence.length
-            sequence.commit_at(list(range(position, sequence.limit)), [token, *rest], range(kept))
+            sequence.commit_at(list(range(position, sequence.limit)), [token, *rest], range(prefix))
             positions = list(range(before, sequence.limit))
         else:
-            positions = _positions(sequence, sequence.commit(list(range(kept)), token))
+            positions = _positions(sequence, sequence.commit(list(range(prefix)), token))
         yield positions, {position: (token, nats)}
         if sequence.done:
             return
@@ -252,7 +252,7 @@ def _scattered(sequence: Sequence, rows: Rows, at: int, block: DraftedRows, knob
         new = sorted({*places, *due})
         nodes = kept if first_pass else []
         sequence.commit_at([block.start + i for i in new], [values[i] for i in new], nodes)
-        yield [block.start + i for i in [*nodes, *new]], {block.start + i: found for i, found in drawn.items()}
+        yield [block.start + i for i in [*nodes, *new]], {block.start + i: token for i, token in drawn.items()}
         if not waiting:
             return
         first_pass = False
@@ -270,11 +270,11 @@ def _groups(todo: list[int], columns: int, knobs: Knobs) -> list[RedrawGroup]:
     """The places of a block by what may be redrawn in parallel: all in one group, islands, or the rows of islands."""
     if knobs.repair == "in order":
         return [RedrawGroup(list(todo), 0)] if todo else []
-    found = islands(todo, columns)
+    regions = islands(todo, columns)
     if knobs.repair == "islands":
-        return [RedrawGroup(list(island), name) for name, island in enumerate(found)]
+        return [RedrawGroup(list(island), name) for name, island in enumerate(regions)]
     rows = [
-        (name, [i for i in island if i // columns == row]) for name, island in enumerate(found) for row in {i // columns for i in island}
+        (name, [i for i in island if i // columns == row]) for name, island in enumerate(regions) for row in {i // columns for i in island}
     ]
     return sorted((RedrawGroup(places, name) for name, places in rows), key=lambda group: group.island[0])
 

@@ -35,16 +35,16 @@ from engine.noise import Noise
 def reuse_published(window: WindowState, first: int, knobs: Knobs) -> tuple[Tensor, None]:
     """Equations 4 and 5 as printed: keep where p/q > threshold, else redraw. The distribution is taken to be p, which it is not."""
     fresh, _ = redraw(window, first, knobs)
-    kept = window.ratios[first:] > knobs.reuse_ratio
-    return torch.cat([torch.where(kept, window.tokens[first:], fresh[:-1]), fresh[-1:]]), None
+    reused = window.ratios[first:] > knobs.reuse_ratio
+    return torch.cat([torch.where(reused, window.tokens[first:], fresh[:-1]), fresh[-1:]]), None
 
 
 def reuse_mixture(window: WindowState, first: int, knobs: Knobs) -> tuple[Tensor, Tensor]:
     """The same tokens with their true distribution: q on the kept values, plus p times the mass that is redrawn (lemma c)."""
     tokens, _ = reuse_published(window, first, knobs)
     p, q = window.rows.p[first:], window.draft_probs[first:]
-    kept = torch.where(p[:-1] > knobs.reuse_ratio * q, q, 0.0)
-    mixed = kept + (1 - kept.sum(-1, keepdim=True)) * p[:-1]
+    reused = torch.where(p[:-1] > knobs.reuse_ratio * q, q, 0.0)
+    mixed = reused + (1 - reused.sum(-1, keepdim=True)) * p[:-1]
     return tokens, torch.cat([mixed, p[-1:]])
 
 

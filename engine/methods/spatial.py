@@ -67,7 +67,7 @@ def published(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: SpatialDr
     """Drafts a row, corrects it in some passes, and commits it in one more; each step is a row, or a part of the first one."""
     heads = drafter.start(sequence)
     rows, columns, iteration = sequence.forward(NO_DRAFT), sequence.layout.reach, 1
-    heads.saw(0, rows)
+    heads.observe(0, rows)
     yield _final(sequence, rows, [], noise, 1)
     while not sequence.done:
         n = sequence.length
@@ -82,7 +82,7 @@ def published(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: SpatialDr
             tokens, draft_probs, stayed = corrected(rows.p[:-1], draft_probs, tokens, noise, n, iteration)
             iteration += 1
         rows = sequence.forward(Draft(tokens, q=draft_probs))
-        heads.saw(n, rows)
+        heads.observe(n, rows)
         yield _final(sequence, rows, stayed.tolist(), noise, 1 + (rounds if slots else 0))
         iteration += 1
 

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from engine.core import NO_DRAFT, VERIFY, Backbone, Candidate, Case, Draft, Knob, Knobs, Method, Preset, Rows, Sequence, Step
 from engine.decoding import policy
-from engine.decoding.deviation import ALLOWED, Meter, chain_verdicts, coins, is_limited, limit_of
+from engine.decoding.deviation import ALLOWED, Meter, acceptance_uniforms, chain_verdicts, is_limited, limit_of
 from engine.decoding.head_drafts import HEADS, propose
 from engine.decoding.verdict import WindowState, answer, committed, correct, is_fused, screen, shown, step_over
 from engine.noise import ACCEPT, Noise
@@ -130,7 +130,12 @@ def within_budget(rows: Rows, draft: Draft, knobs: Knobs, meter: Meter, noise: N
     least, seen = torch.tensor(float(knobs.values[limit]), dtype=torch.float64), judged(rows, size, knobs.judge == "raw")
     lenient = accepts(seen, tokens, least)
     strict, ratios = ratio(p[:size], draft_probs, tokens, noise.uniform(ACCEPT, n, size, iteration))
-    by, a = meter.decide(lenient, strict, lambda i: apart(p[i], draft_probs[i], seen[i], accepts, least), coins(noise, n, size, iteration))
+    by, a = meter.decide(
+        lenient,
+        strict,
+        lambda i: total_variation(p[i], draft_probs[i], seen[i], accepts, least),
+        acceptance_uniforms(noise, n, size, iteration),
+    )
     verdicts, relaxed = chain_verdicts(by, a, lenient)
     if a < len(by) and not by[a]:
         token = correct(rows, draft_probs, None, a, size, noise, n, iteration)
@@ -140,12 +145,12 @@ def within_budget(rows: Rows, draft: Draft, knobs: Knobs, meter: Meter, noise: N
     return WindowState(rows, tokens, draft_probs, noise, n, iteration, verdict, a, token)
 
 
-def apart(p: Tensor, q: Tensor, seen: Tensor, accepts: Callable[[Tensor, Tensor, Tensor], Tensor], least: Tensor) -> float:
+def total_variation(p: Tensor, q: Tensor, seen: Tensor, accepts: Callable[[Tensor, Tensor, Tensor], Tensor], least: Tensor) -> float:
     """The deviation from p [V] if a draft from q [V] is accepted by its place in `seen` [V], else replaced by a draw from p."""
     drawn = q.nonzero().flatten()
-    kept = accepts(seen.expand(len(drawn), -1), drawn, least).to(q) * q[drawn]
-    probs = (1 - kept.sum()) * p.to(q)
-    return deviation(p, probs.index_add(0, drawn, kept)).item()
+    accepted = accepts(seen.expand(len(drawn), -1), drawn, least).to(q) * q[drawn]
+    probs = (1 - accepted.sum()) * p.to(q)
+    return deviation(p, probs.index_add(0, drawn, accepted)).item()
 
 
 def likely(p: Tensor, tokens: Tensor, floor: Tensor) -> Tensor:

@@ -281,8 +281,8 @@ def _judge(rows: Rows, at: int, s: Stretch, noise: Noise, iteration: int, seeded
 def _extend(window: WindowState, first: int, more: int, refresh: Refresh, knobs: Knobs, keep_probs: bool) -> Stretch:
     """The rest of a stretch from `first` on, refreshed, with `more` new tokens at its end."""
     size = len(window.tokens)
-    start, kept = window.start + first, size + more - first
-    if kept <= 0:
+    start, length = window.start + first, size + more - first
+    if length <= 0:
         return Stretch(start, window.tokens[:0], window.draft_probs[:0] if keep_probs else None)
     if first <= size:
         tokens, draft_probs = refresh(window, first, knobs)
@@ -292,7 +292,7 @@ def _extend(window: WindowState, first: int, more: int, refresh: Refresh, knobs:
         tokens, draft_probs = window.tokens[:0], window.rows.p[:0] if keep_probs else None
     if more > 1:
         tokens, draft_probs = _guessed(window, tokens, draft_probs, more - 1)
-    return Stretch(start, tokens[:kept], draft_probs[:kept] if keep_probs else None)
+    return Stretch(start, tokens[:length], draft_probs[:length] if keep_probs else None)
 
 
 def _guessed(window: WindowState, tokens: Tensor, draft_probs: Tensor | None, more: int) -> tuple[Tensor, Tensor | None]:
@@ -305,17 +305,17 @@ def _guessed(window: WindowState, tokens: Tensor, draft_probs: Tensor | None, mo
 
 def _joined(stretches: list[Stretch], length: int, none: Tensor, no_probs: Tensor | None) -> list[Stretch]:
     """The stretches after `length` committed tokens: adjacent ones are joined, empty ones dropped; the first begins at `length`."""
-    found = [Stretch(length, none, no_probs)]
+    merged = [Stretch(length, none, no_probs)]
     for s in stretches:
         if not len(s.tokens):
             continue
-        if s.start == found[-1].stop:
-            last = found[-1]
+        if s.start == merged[-1].stop:
+            last = merged[-1]
             draft_probs = None if no_probs is None else torch.cat([last.draft_probs, s.draft_probs])
-            found[-1] = Stretch(last.start, torch.cat([last.tokens, s.tokens]), draft_probs)
+            merged[-1] = Stretch(last.start, torch.cat([last.tokens, s.tokens]), draft_probs)
         else:
-            found.append(s)
-    return found
+            merged.append(s)
+    return merged
 
 
 # --- the method -------------------------------------------------------------------------------------------------------

@@ -348,7 +348,7 @@ class TransformerSequence:
         self._begun()
         new = [token]
         if nodes:
-            drafted = self._draft.listed()
+            drafted = self._draft.to_list()
             new = [*[drafted[i] for i in nodes], token]
         left = self.limit - len(self.tokens)
         if len(new) > left:
@@ -381,7 +381,7 @@ class TransformerSequence:
         self.kv_cache.keep([*range(waiting), *(waiting + i for i in nodes)])
         places = range(self.length, self.length + len(self._draft.tokens)) if self._places is None else self._places.tolist()
         self._cached += [position for position in self.pending if position >= 0] + [places[i] for i in nodes]
-        self.tokens += [self._draft.listed()[i] for i in nodes] + tokens
+        self.tokens += [self._draft.to_list()[i] for i in nodes] + tokens
         self.done = self.length >= self.limit
         self.pending = positions
         self._newest = tokens
@@ -406,7 +406,7 @@ class TransformerSequence:
 def states_along(machine: Grammar | Bias, parents: list[int] | None, tokens: DeviceIds, state: Any) -> list[Any]:
     """The states of a machine after the newest token and after each node of a pass."""
     states = [state]
-    for i, token in enumerate(tokens.listed()):
+    for i, token in enumerate(tokens.to_list()):
         states.append(machine.next(states[i if parents is None else parents[i] + 1], token))
     return states
 

@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 from engine.cache import FixedView, KVCache, Laid
 from engine.core import Sampling
-from engine.dispatch.choice import REFERENCE, asked, choose
+from engine.dispatch.choice import REFERENCE, choose, requested_kernel
 from engine.kernels.tree_attention import VisibleRows, fixed_mask, packed
 from engine.networks.rows import RowAdapter
 from engine.networks.trunk import Trunk
@@ -39,7 +39,7 @@ WARMED = 2  # calls before a capture: libraries allocate what they need in the f
 
 def is_static(device: torch.device) -> bool:
     """True if passes on a device have fixed shapes: on an NVIDIA GPU, unless FORETOKEN_KERNELS asks for the reference."""
-    return device.type == "cuda" and asked() != REFERENCE
+    return device.type == "cuda" and requested_kernel() != REFERENCE
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ class Waiting:
         return unpacked(kind, integers, floats, p, self._shape.rows, len(request.positions))
 
     def _run(self, *asked: Any) -> list[Tensor]:
-        hidden, logits, *rest = self._begin(*asked)
+        hidden, logits, *rest = self._begin(*requested_kernel)
         self._found, self._begin = [hidden, logits], None  # the cache is not held by results that somebody keeps
         return rest
 

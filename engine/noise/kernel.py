@@ -158,10 +158,10 @@ def _gumbel_kernel(base_at, positions_at, out_at, vocabulary, BLOCK: tl.constexp
     row, columns = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     key = key_of(tl.load(base_at), tl.load(positions_at + row))
     if BITS:
-        found = mixed(key + (columns + 1).to(tl.uint64) * 0x9E3779B97F4A7C15).to(tl.int64, bitcast=True)
+        out = mixed(key + (columns + 1).to(tl.uint64) * 0x9E3779B97F4A7C15).to(tl.int64, bitcast=True)
     else:
-        found = gumbel_of(key, columns)
-    tl.store(out_at + row * vocabulary + columns, found, columns < vocabulary)
+        out = gumbel_of(key, columns)
+    tl.store(out_at + row * vocabulary + columns, out, columns < vocabulary)
 
 
 @triton.jit

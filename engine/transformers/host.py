@@ -184,7 +184,7 @@ class CallerSequence(TransformerSequence):
         paths = []
         if self.grammar is not None:
             states = [state]
-            for i, token in enumerate(tokens.listed()):
+            for i, token in enumerate(tokens.to_list()):
                 states.append(self.grammar.next(states[i if parents is None else parents[i] + 1], token))
             paths = [torch.tensor(each, device=scores.device) for each in states[: scores.shape[1]]]
         return warp(self.model.reading.apply(guide(scores, sampling.guidance), paths), sampling)
@@ -198,7 +198,7 @@ class CallerSequence(TransformerSequence):
 
     def commit(self, nodes: list[int], token: int) -> list[int]:
         """Keeps a path of the last pass and makes `token` pending; cut where a criterion of the caller ends the sequence."""
-        new = [*(self._draft.listed()[i] for i in nodes), token][: self.limit - self.length]
+        new = [*(self._draft.to_list()[i] for i in nodes), token][: self.limit - self.length]
         count = self._stop(new)
         if count is not None:
             nodes, token = nodes[: count - 1], new[count - 1]

@@ -56,7 +56,7 @@ def alternate(
     kinds : by name, a function that returns the finished run of input i
     begin : called with i before the runs of input i, to print progress
     """
-    found: dict[str, list[list[T]]] = {name: [[] for _ in range(inputs)] for name in kinds}
+    results: dict[str, list[list[T]]] = {name: [[] for _ in range(inputs)] for name in kinds}
     begun = set()
     for name, i, counted in turns(kinds, inputs, repeats):
         if counted and begin and i not in begun:
@@ -64,5 +64,5 @@ def alternate(
             begin(i)
         done = kinds[name](i)
         if counted:
-            found[name][i].append(done)
-    return found
+            results[name][i].append(done)
+    return results

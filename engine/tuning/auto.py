@@ -52,13 +52,13 @@ def begin(backbone: Backbone, name: str, knobs: dict[str, float | str], prompt: 
 
 def record(backbone: Backbone, prompts: Sequence[Prompt], chosen: Iterable[Candidate] | None = None) -> list[Expected]:
     """Expected tokens of each candidate: the means over all passes of these prompts."""
-    found = []
+    rows = []
     for name, knobs in candidates(backbone) if chosen is None else chosen:
         if name == PLAIN:
-            found.append(Expected(name, knobs, 1.0, 1.0))  # by definition
+            rows.append(Expected(name, knobs, 1.0, 1.0))  # by definition
         else:
-            found.append(expected(name, knobs, [begin(backbone, name, knobs, prompt).finish() for prompt in prompts]))
-    return found
+            rows.append(expected(name, knobs, [begin(backbone, name, knobs, prompt).finish() for prompt in prompts]))
+    return rows
 
 
 def expected(name: str, knobs: dict[str, float | str], runs: Sequence[Run]) -> Expected:
@@ -108,12 +108,12 @@ def find_out(backbone: Backbone, rows: Sequence[Expected], costs: StepCosts) -> 
     Else the row would win that was measured at the quietest moment."""
     before = len(costs.beside)
     time_the_best(backbone, rows, costs)
-    if found := len(costs.beside) > before:
+    if is_new := len(costs.beside) > before:
         least = CLOSE * best(rows, costs).speed(costs)
         for each in [each for each in rows if each.key in costs.beside and each.speed(costs) >= least] * TURNS:
             costs.beside[each.key] = min(costs.beside[each.key], beside(backbone, each.name, dict(each.knobs), costs.curve))
         time_the_best(backbone, rows, costs)
-    return found
+    return is_new
 
 
 def time_the_best(backbone: Backbone, rows: Sequence[Expected], costs: StepCosts) -> None:
@@ -143,7 +143,7 @@ def resolve(backbone: Backbone, say: Say = to_stderr, measured: ModelMeasurement
         say(f"No tokens per pass are recorded for {backbone.name}, so {AUTO} takes {name}. Record them: {record}")
         return f"{AUTO}:{name}"
     costs = costs_here(backbone, measured, say)
-    found, quiet = observed(torch.get_num_threads(), lambda: find_out(backbone, rows, costs))
-    if found and backbone.weights_hash is not None:
+    is_new, quiet = observed(torch.get_num_threads(), lambda: find_out(backbone, rows, costs))
+    if is_new and backbone.weights_hash is not None:
         keep(measured, say, quiet)
     return best(rows, costs).full_name

@@ -103,10 +103,10 @@ def cost_curves(models: Sequence[Backbone], rounds: int = ROUNDS, seconds: float
     """
     with ExitStack() as stack:
         passes = [passes_of(stack.enter_context(begun(model)), model.end) for model in models]
-        found: list[dict[int, float]] = [dict.fromkeys(each, math.inf) for each in passes]
+        least: list[dict[int, float]] = [dict.fromkeys(each, math.inf) for each in passes]
         deadline = time.perf_counter() + seconds
         for done in range(rounds + 1):
-            for own, (model, each) in zip(found, zip(models, passes, strict=True), strict=True):
+            for own, (model, each) in zip(least, zip(models, passes, strict=True), strict=True):
                 clock = clock_of(model.device)
                 for width, call in each.items():
                     start = clock()
@@ -114,7 +114,7 @@ def cost_curves(models: Sequence[Backbone], rounds: int = ROUNDS, seconds: float
                     own[width] = min(own[width], clock() - start) if done else math.inf
             if done and time.perf_counter() > deadline:
                 break
-    return [CostCurve(tuple((width, round(1000 * min(s for w, s in own.items() if w >= width), 3)) for width in own)) for own in found]
+    return [CostCurve(tuple((width, round(1000 * min(s for w, s in own.items() if w >= width), 3)) for width in own)) for own in least]
 
 
 def passes_of(sequence: Sequenced, end: int | None) -> dict[int, Callable[[], None]]:

@@ -73,13 +73,13 @@ def best(rows: Iterable[Expected], costs: StepCosts) -> Expected:
 
 def of_rows(rows: Iterable[Mapping[str, Any]]) -> list[Expected]:
     """The rows of JSON; raises KeyError, TypeError or ValueError for anything else."""
-    found = []
+    expectations = []
     for row in rows:
         tokens, width, drafts = float(row["tokens"]), float(row["rows"]), float(row["draft_passes"])
         if not (tokens > 0 and width >= 1 and drafts >= 0):
             raise ValueError(f"{row} is no expectation")
-        found.append(Expected(str(row["method"]), dict(row["knobs"]), tokens, width, drafts))
-    return found
+        expectations.append(Expected(str(row["method"]), dict(row["knobs"]), tokens, width, drafts))
+    return expectations
 
 
 def of_card(backbone: Backbone) -> list[Expected]:

@@ -35,8 +35,8 @@ def taken() -> float | None:
 def observed(threads: int, measure: Callable[[], Made]) -> tuple[Made, bool]:
     """What a measurement with this many threads gives, and whether other programs left a core to each of them; True where nobody counts."""
     before, start = taken(), time.perf_counter()
-    made = measure()
+    result = measure()
     after, seconds = taken(), time.perf_counter() - start
     if before is None or after is None:
-        return made, True
-    return made, (after - before) / seconds <= (os.cpu_count() or 1) - threads + SPARE
+        return result, True
+    return result, (after - before) / seconds <= (os.cpu_count() or 1) - threads + SPARE

@@ -52,14 +52,14 @@ def prepared(
     Raises what `load` raises, and NotSupported for a wrong $FORETOKEN_DTYPE.
     """
     device = device_of(device)
-    found = backbones.load(name, path, device, dtype)
-    if found.device.type != "cpu":
-        return found
-    use_threads(found, cores, say)
-    if dtype != "auto" or EITHER not in found.capabilities or found.weights_hash is None:
-        return found
-    chosen = asked_dtype() or choose_dtype(found, lambda: backbones.load(name, path, device, EITHER), store.read(found), say)
-    return found if chosen == found.dtype else backbones.load(name, path, device, chosen)
+    backbone = backbones.load(name, path, device, dtype)
+    if backbone.device.type != "cpu":
+        return backbone
+    use_threads(backbone, cores, say)
+    if dtype != "auto" or EITHER not in backbone.capabilities or backbone.weights_hash is None:
+        return backbone
+    chosen = asked_dtype() or choose_dtype(backbone, lambda: backbones.load(name, path, device, EITHER), store.read(backbone), say)
+    return backbone if chosen == backbone.dtype else backbones.load(name, path, device, chosen)
 
 
 def use_threads(backbone: Backbone, cores: int | None = None, say: Say = to_stderr) -> None:
@@ -89,8 +89,8 @@ def thread_count(backbone: Backbone, measured: ModelMeasurements, most: int, say
     counts = candidates(most)
     if len(counts) > 1 and not set(counts) <= set(measured.threads):
         say(f"Measuring how many threads are fastest for {backbone.name} here, once.")
-        found, quiet = observed(most, lambda: thread_costs(backbone, counts))
-        measured.threads |= found
+        costs, quiet = observed(most, lambda: thread_costs(backbone, counts))
+        measured.threads |= costs
         keep(measured, say, quiet)
     return fastest(measured.threads, most) if len(counts) > 1 else counts[0]
 

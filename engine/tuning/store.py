@@ -91,19 +91,19 @@ def parsed(row: Mapping[str, Any], key: Mapping[str, str]) -> ModelMeasurements:
     return ModelMeasurements(dict(key), {int(k): float(v) for k, v in row["threads"].items()}, costs, list(row["tokens"]))
 
 
-def write(found: ModelMeasurements) -> None:
+def write(measured: ModelMeasurements) -> None:
     """Stores what was measured; raises BadOutput if the disk refuses."""
     row = {
         "form": FORM,
-        "about": found.about,
-        "threads": {str(count): cost for count, cost in found.threads.items()},
+        "about": measured.about,
+        "threads": {str(count): cost for count, cost in measured.threads.items()},
         "costs": [
             {"threads": count, "dtype": dtype, "pass": each.curve.row(), "beside": each.beside}
-            for (count, dtype), each in sorted(found.costs.items())
+            for (count, dtype), each in sorted(measured.costs.items())
         ],
-        "tokens": found.tokens,
+        "tokens": measured.tokens,
     }
-    path = path_of(found.about)
+    path = path_of(measured.about)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, json.dumps(row, indent=1) + "\n")

@@ -43,17 +43,17 @@ def thread_costs(backbone: Backbone, counts: list[int], seconds: float = SECONDS
     with begun(backbone) as sequence:
         most = sequence.limit - sequence.length
         drafts = [Draft(torch.tensor(a_path(sequence, min(rows, most) - 1, backbone.end), dtype=torch.int64)) for rows in ROWS]
-        found: dict[int, list[list[float]]] = {count: [[] for _ in drafts] for count in counts}
-        deadline, going = time.perf_counter() + seconds, list(found)
+        samples: dict[int, list[list[float]]] = {count: [[] for _ in drafts] for count in counts}
+        deadline, going = time.perf_counter() + seconds, list(samples)
         while True:
             for count in going:
                 with threads(count):
                     one_pass(sequence, drafts[0])  # starts the threads
-                    for draft, times in zip(drafts, found[count], strict=True):
+                    for draft, times in zip(drafts, samples[count], strict=True):
                         start = time.perf_counter()
                         one_pass(sequence, draft)
                         times.append(1000 * (time.perf_counter() - start))
-            costs = {count: typical(lists) for count, lists in found.items()}
+            costs = {count: typical(lists) for count, lists in samples.items()}
             if time.perf_counter() > deadline:
                 return costs
             going = [count for count in going if costs[count] < HOPELESS * min(costs.values())]

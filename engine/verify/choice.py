@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.core import Sampling
-from engine.dispatch.choice import COMPUTED, NATIVE, asked, choose
+from engine.dispatch.choice import COMPUTED, NATIVE, choose, requested_kernel
 from engine.sampling import guide, warp
 from engine.verify.host import HostRows, allowed_by
 from engine.verify.reference import settle_reference, verify_reference
@@ -19,7 +19,7 @@ from engine.verify.triton import settle_triton, verify_triton
 
 def is_host(device: torch.device, dtype: torch.dtype) -> bool:
     """True if numpy verifies logits of a device and type."""
-    return device.type == "cpu" and dtype in COMPUTED and asked() in ("", NATIVE)
+    return device.type == "cpu" and dtype in COMPUTED and requested_kernel() in ("", NATIVE)
 
 
 def is_kernel(device: torch.device, dtype: torch.dtype) -> bool:

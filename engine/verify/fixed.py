@@ -54,28 +54,28 @@ def columns(request: VerifyRequest, masks: list[int], rows: int) -> Tensor:
 
 
 def fixed_verdict(
-    kind: VerdictKind, logits: Tensor, drafts: Tensor, said: Tensor, draft_probs: Tensor | None, masks: Tensor | None
+    kind: VerdictKind, logits: Tensor, drafts: Tensor, inputs: Tensor, draft_probs: Tensor | None, masks: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """The verdict on the rows of a pass, packed: int64 [5 R + 1], float32 [2 (R - 1) + R, and 2 (R - 1) with q], and p [R, V] if stored.
 
-    logits : [branches, R, V]; drafts : int64 [R-1]; said : see `columns`; draft_probs : [R-1, V], None; masks : bool [M, V], or None = all
+    logits : [branches, R, V]; drafts : int64 [R-1]; inputs : see `columns`; draft_probs : [R-1, V], None; masks : bool [M, V], None = all
     """
-    uniforms, (positions, row_of, count) = said[:, :3].view(torch.float64).T, said[:, 3:6].unbind(1)
+    uniforms, (positions, row_of, count) = inputs[:, :3].view(torch.float64).T, inputs[:, 3:6].unbind(1)
     positions, drafts = positions.contiguous(), drafts.contiguous()  # kernels read them as they lie
     allowed = None if masks is None else masks[row_of]
     store = kind.store or (kind.accepts is not None and not kind.raw)
     request = VerifyRequest(
         drafts, draft_probs, uniforms, kind.base, positions, kind.seeded, store, logits=logits, sampling=kind.sampling, allowed=allowed
     )
-    found = verify(request)
-    accepted, seeded = found.accepted, kind.seeded
+    verdict = verify(request)
+    accepted, seeded = verdict.accepted, kind.seeded
     if kind.accepts is not None:
-        p = torch.softmax(logits[0, :-1].float(), -1) if kind.raw else found.p[:-1]
-        accepted, seeded = kind.accepts(p, drafts, said[0, 6].view(torch.float64)), True
-    pair = settle(found, accepted, seeded, count[0])
-    integers = [accepted.long(), pair, found.answers, found.fresh, found.drawn, found.sound.long()]
-    numbers = [each.float() for each in (found.chances, found.entropy, found.ratios, found.deviations) if each is not None]
-    return torch.cat(integers), torch.cat(numbers), found.p if kind.store else None
+        p = torch.softmax(logits[0, :-1].float(), -1) if kind.raw else verdict.p[:-1]
+        accepted, seeded = kind.accepts(p, drafts, inputs[0, 6].view(torch.float64)), True
+    pair = settle(verdict, accepted, seeded, count[0])
+    integers = [accepted.long(), pair, verdict.answers, verdict.fresh, verdict.drawn, verdict.sound.long()]
+    numbers = [each.float() for each in (verdict.chances, verdict.entropy, verdict.ratios, verdict.deviations) if each is not None]
+    return torch.cat(integers), torch.cat(numbers), verdict.p if kind.store else None
 
 
 def unpacked(kind: VerdictKind, integers: Tensor, numbers: Tensor, p: Tensor | None, rows: int, count: int) -> Verdict:

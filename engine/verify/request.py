@@ -106,7 +106,7 @@ def read_pair(pair: Tensor, drafted: DeviceIds | None = None) -> tuple[int, int]
 
     drafted : ids that the host will need, too
     """
-    return checked(*(pair.tolist() if drafted is None else drafted.along(pair)))
+    return checked(*(pair.tolist() if drafted is None else drafted.to_list_with(pair)))
 
 
 def checked(a: int, token: int) -> tuple[int, int]:

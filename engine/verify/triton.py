@@ -50,20 +50,20 @@ def _least_of_best(
 ):
     """ordered() of the `count`-th largest score, uint32: eight bits a pass, from a histogram of those that share the bits before."""
     lanes, digits = tl.arange(0, BLOCK), tl.arange(0, 256)
-    found, above = tl.zeros([], tl.uint32), tl.zeros([], tl.int32)
+    prefix, above = tl.zeros([], tl.uint32), tl.zeros([], tl.int32)
     for step in range(4):
         tally = tl.zeros([256], tl.int32)
         for start in range(0, vocabulary, BLOCK):
             columns = start + lanes
             bits = ordered(scores_at(c_at, u_at, allowed_at, columns, vocabulary, guidance, divisor, PAIR, MASKED))
             # the bits above this digit agree: with none above it (step 0) the shift would be by 32, so it is made in two
-            same = ((bits ^ found) >> 8 * (3 - step)) >> 8 == 0
+            same = ((bits ^ prefix) >> 8 * (3 - step)) >> 8 == 0
             tally += tl.histogram((bits >> 8 * (3 - step) & 255).to(tl.int32), 256, same & (columns < vocabulary))
         more = tl.sum(tally, 0) - tl.cumsum(tally, 0)  # those with a greater digit
         digit = tl.max(tl.where(above + more + tally >= count, digits, 0), 0)
         above += tl.sum(tl.where(digits == digit, more, 0), 0)
-        found += digit.to(tl.uint32) << 8 * (3 - step)
-    return found
+        prefix += digit.to(tl.uint32) << 8 * (3 - step)
+    return prefix
 
 
 @triton.jit
@@ -74,10 +74,10 @@ def _least_of_mass(
     """The largest uint32 t for which the tokens with ordered(s) >= max(t, least) have this share of the mass exp(s - top) of all from
     `least` on; 0 if there is none. Two bits a pass."""
     lanes = tl.arange(0, BLOCK)
-    found = tl.zeros([], tl.uint32)
+    edge = tl.zeros([], tl.uint32)
     for step in range(16):
         one = tl.full([], 1073741824, tl.uint32) >> 2 * step
-        t1, t2, t3 = found + one, found + 2 * one, found + 3 * one
+        t1, t2, t3 = edge + one, edge + 2 * one, edge + 3 * one
         m0, m1, m2, m3 = (
             tl.zeros([BLOCK], tl.float32), tl.zeros([BLOCK], tl.float32), tl.zeros([BLOCK], tl.float32), tl.zeros([BLOCK], tl.float32)
         )  # fmt: skip
@@ -91,8 +91,8 @@ def _least_of_mass(
             m3 += tl.where(bits >= t3, mass, 0.0)
         wanted = share * tl.sum(m0)
         digit = (tl.sum(m1) >= wanted).to(tl.uint32) + (tl.sum(m2) >= wanted).to(tl.uint32) + (tl.sum(m3) >= wanted).to(tl.uint32)
-        found += digit * one
-    return found
+        edge += digit * one
+    return edge
 
 
 @triton.jit

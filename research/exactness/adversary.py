@@ -32,7 +32,7 @@ class HistoryHash:
         depth, width, nodes = 1 + number % 3, 1 + number // 3 % 3, 1 + number // 9 % 7
         return TreeSize(depth, width, nodes, 0.1 * (number // 63 % 2), 0.3 * (number // 126 % 4))
 
-    def saw(self, cycle: Cycle) -> None:
+    def observe(self, cycle: Cycle) -> None:
         """Takes the verdict, which may be used because it is history."""
         self.accepted = cycle.accepted
 

@@ -227,7 +227,7 @@ def _replayed(toy: Toy, path: tuple[int, ...]) -> tuple[Any, Any]:
     sequence = toy.start(Prompt())
     states = toy.drafter("spatial_heads").start(sequence)
     for i, token in enumerate(path):
-        states.saw(i, sequence.forward(NO_DRAFT))
+        states.observe(i, sequence.forward(NO_DRAFT))
         sequence.commit([], token)
     return sequence, states
 

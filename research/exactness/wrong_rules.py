@@ -221,7 +221,7 @@ TABLE: dict[str, Patches] = {
     "lantern: refused neighbourhood struck": _refused_neighbours_struck(False),
     "lantern: refused table struck": _refused_neighbours_struck(True),
     "budget: ignored": instead(_budget_ignored, (Meter, "share")),
-    "budget: the coin is the verdict's": instead(_coin_of_the_verdict, (neighbours, "coins")),
+    "budget: the coin is the verdict's": instead(_coin_of_the_verdict, (neighbours, "acceptance_uniforms")),
     "gsd: one rank higher": instead(lambda half: [0, *range(1 - half, 0), *range(1, half + 1)], (gsd, "beside")),
     "gsd: the distribution of the draft alone": instead(
         lambda above, below, chosen: (above * chosen).sum(-1) / below[:, 0], (gsd, "grouped")

@@ -10,7 +10,7 @@ import torch
 
 from engine.core import Prompt
 from engine.errors import TooLittleMemory
-from engine.memory import Size, check, free, need, of_container, said
+from engine.memory import Size, check, free, need, of_container, size_text
 from engine.networks.hosted import DRAFT_ROWS
 from engine.networks.hosted_attention import whole_blocks
 from engine.noise.kernel import KEPT
@@ -63,7 +63,7 @@ def test_the_refusal_says_what_would_fit(room: float, advice: str) -> None:
     with pytest.raises(TooLittleMemory) as caught:
         check("janus", SEVEN, "cpu", "float32", room=int(room))
     text = str(caught.value)
-    assert text.endswith(advice) and "janus needs 32.9 GB in float32" in text and said(int(room)) in text
+    assert text.endswith(advice) and "janus needs 32.9 GB in float32" in text and size_text(int(room)) in text
 
 
 def test_what_is_advised_fits() -> None:

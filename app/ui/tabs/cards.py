@@ -19,7 +19,7 @@ from engine.checkpoints.families import named as family_named
 from engine.converting import counted
 from engine.core import PLAIN, Backbone
 from engine.errors import ForetokenError
-from engine.memory import said
+from engine.memory import size_text
 from engine.methods import METHODS
 from engine.networks.weights import read_card
 
@@ -142,7 +142,7 @@ def brought(folder: Path, runs: Sequence[SavedRun], in_use: str | None) -> Card:
     stated = str(card.get("stated") or "")
     licence = f"{stated}. {card.get('licence', '')}" if stated else str(card.get("licence", "not stated"))
     number, count = card.get("parameters"), card.get("bytes")
-    size = f"{counted(number)} parameters, {said(count)}" if isinstance(number, int) and isinstance(count, int) else ""
+    size = f"{counted(number)} parameters, {size_text(count)}" if isinstance(number, int) and isinstance(count, int) else ""
     return Card(
         folder.name, f"{card.get('title', '')}: {makes}.", "in use" if weights is not None and weights == in_use else "imported",
         size, licence, speed(mine), works, lacks, f"python launch.py --backbone {folder.name}",
@@ -209,7 +209,7 @@ def drawn(card: Mapping[str, Any]) -> str:
 
 def size_of(folder: Path) -> str:
     """Bytes of the files in a model's folder."""
-    return said(sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()))
+    return size_text(sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()))
 
 
 def curves(card: Mapping[str, Any]) -> Iterable[TrainingCurve]:

@@ -18,7 +18,7 @@ from engine.backbones import MESHES, PICTURES
 from engine.converting import convert, look
 from engine.errors import BadFile, ForetokenError
 from engine.machine import facts
-from engine.memory import free, said
+from engine.memory import free, size_text
 from engine.networks.weights import MODELS
 
 IN_A_TERMINAL = "This studio can be reached from other machines, so it reads no folders. Import in a terminal of its own machine:"
@@ -70,7 +70,7 @@ def machine() -> dict[str, str]:
     return {
         "Processor": str(found["processor"]),
         "Graphics card": str(found["cuda"] or "none that PyTorch sees"),
-        "Free memory": said(room) if room is not None else "",
+        "Free memory": size_text(room) if room is not None else "",
         "Fast bfloat16": "yes" if found["fast_bfloat16"] else "no",
         "PyTorch": str(found["torch"]),
     }

@@ -200,7 +200,7 @@ class Stack:
         assert kv_cache.kept + count <= kv_cache.capacity, f"{kv_cache.kept + count} rows do not fit into {kv_cache.capacity}"
         size, steps, cast = block.element_size(), block.stride(), library().ffi.cast
         keys = block.data_ptr() + begin * steps[0] * size
-        found = {
+        fields = {
             "branches": branches, "count": count, "kept": kv_cache.kept, "keys": cast("void *", keys),
             "half": block.dtype == torch.bfloat16,
             "values": cast("void *", keys + steps[1] * size), "layer_stride": steps[0] * size, "branch_stride": steps[2],
@@ -208,9 +208,9 @@ class Stack:
             "sines": at(run.sin),
         }  # fmt: skip
         if (cross := run.cross) is not None:
-            found |= {"crossed": cross.pointers + 2 * begin, "cross_count": cross.count}
-            found |= {"cross_branch_stride": cross.strides[0], "cross_head_stride": cross.strides[1]}
-        return found
+            fields |= {"crossed": cross.pointers + 2 * begin, "cross_count": cross.count}
+            fields |= {"cross_branch_stride": cross.strides[0], "cross_head_stride": cross.strides[1]}
+        return fields
 
 
 def _norm(norm: RowNorm | None) -> tuple[Any, ...]:
@@ -225,9 +225,9 @@ def can_attend(width: int) -> bool:
 
 def library() -> CompiledLibrary:
     """The compiled functions; layers that need them exist only where they are."""
-    found, reason = built()
-    assert found is not None, reason
-    return found
+    compiled, reason = built()
+    assert compiled is not None, reason
+    return compiled
 
 
 def at(x: Tensor | None) -> Any:

@@ -19,7 +19,7 @@ from pathlib import Path
 import cffi
 import torch
 
-from engine.dispatch.choice import NATIVE, REFERENCE, VARIABLE, KernelChoice, asked
+from engine.dispatch.choice import NATIVE, REFERENCE, VARIABLE, KernelChoice, requested_kernel
 from engine.errors import NotSupported
 from engine.files import whole_file
 
@@ -50,7 +50,7 @@ def native(dtype: torch.dtype = torch.float32) -> CompiledLibrary | None:
 
 def native_choice(dtype: torch.dtype = torch.float32) -> KernelChoice:
     """Which functions run the passes of our own networks on a CPU: native ones, or PyTorch's (the reference)."""
-    wanted = asked()
+    wanted = requested_kernel()
     if wanted not in ("", NATIVE):
         return KernelChoice(REFERENCE, f"{VARIABLE}={wanted}.")
     library, reason = built()
@@ -64,7 +64,7 @@ def native_choice(dtype: torch.dtype = torch.float32) -> KernelChoice:
 @lru_cache(maxsize=1)
 def built() -> tuple[CompiledLibrary | None, str]:
     """The library, compiled if it is not there yet, and how it was made; or None and why there is none."""
-    compiler = next((found for name in (os.environ.get("CC", ""), *COMPILERS) if name and (found := shutil.which(name))), None)
+    compiler = next((path for name in (os.environ.get("CC", ""), *COMPILERS) if name and (path := shutil.which(name))), None)
     if compiler is None:
         return None, f"No C compiler was found ({', '.join(COMPILERS)})."
     try:
@@ -73,8 +73,8 @@ def built() -> tuple[CompiledLibrary | None, str]:
             _compile(compiler, path)
         return CompiledLibrary(path), f"Compiled by {compiler}."
     except subprocess.CalledProcessError as e:
-        said = (e.stderr.strip().splitlines() or ["it said nothing"])[0]
-        return None, f"{compiler} does not compile blocks.c ({said})."
+        message = (e.stderr.strip().splitlines() or ["it said nothing"])[0]
+        return None, f"{compiler} does not compile blocks.c ({message})."
     except (OSError, subprocess.TimeoutExpired) as e:
         return None, f"blocks.c could not be compiled or loaded ({e})."
 

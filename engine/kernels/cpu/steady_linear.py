@@ -63,17 +63,17 @@ class SteadyLinear(nn.Module):
         if missing:
             rows = F.pad(rows, (0, 0, 0, missing))
         blocks = rows.split(least) if self.form.fixed else [rows]
-        found = torch.cat([self._product(block) for block in blocks]) if len(blocks) > 1 else self._product(blocks[0])
-        return found[:count].view(*x.shape[:-1], self.out_features)
+        out = torch.cat([self._product(block) for block in blocks]) if len(blocks) > 1 else self._product(blocks[0])
+        return out[:count].view(*x.shape[:-1], self.out_features)
 
     def _product(self, rows: Tensor) -> Tensor:
         multiply = torch.ops.mkldnn._linear_pointwise
         if len(self.packed) == 1:
             return multiply(rows, self.packed[0], self.bias, "none", [], "")
-        found = multiply(rows[:, : self.width].contiguous(), self.packed[0], self.bias, "none", [], "")
+        out = multiply(rows[:, : self.width].contiguous(), self.packed[0], self.bias, "none", [], "")
         for part, weight in zip(rows.split(self.width, 1)[1:], self.packed[1:], strict=True):
-            found += multiply(part.contiguous(), weight, None, "none", [], "")
-        return found
+            out += multiply(part.contiguous(), weight, None, "none", [], "")
+        return out
 
 
 def steady_linear_reference(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -111,11 +111,11 @@ def _replaced(layer: nn.Linear, forms: dict[tuple[int, int], Form]) -> SteadyLin
     if shape in forms:
         return SteadyLinear(weight, bias, forms[shape])
     for form in FORMS:
-        found = SteadyLinear(weight, bias, form)
+        steady = SteadyLinear(weight, bias, form)
         forms[shape] = form
-        if is_steady(found, weight.dtype):
+        if is_steady(steady, weight.dtype):
             break
-    return found
+    return steady
 
 
 @torch.inference_mode()
@@ -134,8 +134,8 @@ def plain(module: nn.Module) -> None:
         for name, layer in list(child.named_children()):
             if isinstance(layer, SteadyLinear):
                 with torch.device("meta"):
-                    found = nn.Linear(layer.in_features, layer.out_features, bias=layer.bias is not None)
-                found.weight = nn.Parameter(weight_of(layer).clone(), requires_grad=False)
+                    linear = nn.Linear(layer.in_features, layer.out_features, bias=layer.bias is not None)
+                linear.weight = nn.Parameter(weight_of(layer).clone(), requires_grad=False)
                 if layer.bias is not None:
-                    found.bias = nn.Parameter(layer.bias.detach().clone(), requires_grad=False)
-                setattr(child, name, found)
+                    linear.bias = nn.Parameter(layer.bias.detach().clone(), requires_grad=False)
+                setattr(child, name, linear)

@@ -102,7 +102,7 @@ def test_a_read_that_is_ended_is_a_sentence(tmp_path, monkeypatch, wrong, said):
     def ended(*_, **__):
         raise wrong("x")
 
-    monkeypatch.setattr(uploads, "apart", ended)
+    monkeypatch.setattr(uploads, "run_sandboxed", ended)
     with pytest.raises(BadFile, match=said):
         uploads.read_upload(CHAIR)
 

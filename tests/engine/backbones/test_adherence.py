@@ -111,7 +111,7 @@ def test_a_bias_that_does_not_walk_along_the_drafts_is_found(backbone: Lowpoly, 
     alone = decoded("ar")
     assert decoded("sjdpp") == alone
     along = "engine.networks.sequence.states_along"
-    monkeypatch.setattr(along, lambda machine, parents, tokens, state: [state] * (1 + len(tokens.listed())))
+    monkeypatch.setattr(along, lambda machine, parents, tokens, state: [state] * (1 + len(tokens.to_list())))
     assert decoded("sjdpp") != alone
 
 

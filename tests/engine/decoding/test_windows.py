@@ -53,7 +53,7 @@ def filled(init: str, tokens: list[int], slots: int) -> tuple[Sequence, Rows, Te
         rows = sequence.forward(_draft([]))
         sequence.commit([], token)
     filler = Initializer(sequence, Noise(0, 3))
-    filler.saw(len(tokens) - 1, rows)
+    filler.observe(len(tokens) - 1, rows)
     return sequence, rows, *filler.fill(torch.empty(0, dtype=torch.int64), None, slots, init, 0, seeded=False)
 
 
@@ -75,7 +75,7 @@ def test_few_passes_are_kept_and_every_slot_finds_its_newest_neighbour(init: str
     for size in (4, 3, 4, 1, 4, 2, 4, 4, 0, 3, 4):
         n = sequence.length
         rows = sequence.forward(_draft([1] * size))
-        ours.saw(n, rows)
+        ours.observe(n, rows)
         everything.passes = [(n, n + rows.count, rows), *everything.passes]
         sequence.commit([], 2)
         for held in (0, 1, 3):

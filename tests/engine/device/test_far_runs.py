@@ -32,15 +32,15 @@ from tests.engine.drafters.test_resampler import trained
 SMALL = {"window": 5, "depth": 2, "width": 2, "nodes": 4, "horizon": 3, "drafted": 3}
 COUNT = 4  # steps of a run
 
-SETTLED = {"core.py: Ids.along": 1}  # the goal
+SETTLED = {"core/rows.py: DeviceIds.to_list_with": 1}  # the goal
 GROWN = {"decoding/growth.py: families": 2, "decoding/growth.py: drawn_at": 2}  # once a level: the host lays the tree out
 DEEPER = {"decoding/growth.py: families": 4, "decoding/growth.py: drawn_at": 4}  # trees that choose their depth
 SIBLINGS = {"rules.py: multi_round": 6, "decoding/trees.py: verify": 1}  # one after another, each on what the last one left
 ANSWERED = {"decoding/trees.py: answers": 1}  # instead, where the whole tree is answered at once
 TOLD = {"decoding/trees.py: step_of": 1}  # the probabilities of the nodes, for the panels
-CHAIN = {"rules.py: leading": 1, "decoding/verdict.py: correct": 1, "core.py: Ids.listed": 1}  # not in one kernel yet
+CHAIN = {"rules.py: leading": 1, "decoding/verdict.py: correct": 1, "core/rows.py: DeviceIds.to_list": 1}  # not in one kernel yet
 HEADS = {"decoding/head_drafts.py: at_once": 1}  # the heads' draws under every mask: the host follows the path that the grammar allows
-LENT = {"decoding/neighbours.py: is_sure": 3, "decoding/neighbours.py: apart": 4}  # the deviations of a pass that is measured
+LENT = {"decoding/neighbours.py: is_sure": 3, "decoding/neighbours.py: total_variation": 4}  # the deviations of a pass that is measured
 METERED = {"decoding/deviation.py: Meter.decide": 1}  # both rules' verdicts, of a pass that is measured
 TREE = GROWN | SIBLINGS | ANSWERED | TOLD
 READS: dict[str, dict[str, int]] = {
@@ -49,7 +49,7 @@ READS: dict[str, dict[str, int]] = {
     "sjd": SETTLED,
     "sjdpp": SETTLED,
     "sjdpp_published": SETTLED,
-    "gsd": SETTLED | METERED | {"methods/gsd.py: Grouped.apart": 1},
+    "gsd": SETTLED | METERED | {"methods/gsd.py: Grouped.total_variation": 1},
     "lookup": SETTLED,
     "surface": SETTLED | HEADS,
     "lookahead": ANSWERED | TOLD | {"methods/lookahead.py: decode": 1},
@@ -68,9 +68,9 @@ READS: dict[str, dict[str, int]] = {
     "mulo": {"methods/mulo.py: _draw": 2, "methods/mulo.py: _describe": 1},
     "mulo_jacobi": SETTLED,
     "spatial": SETTLED,
-    "spatial_published": {"methods/spatial.py: _final": 1, "methods/spatial.py: published": 1, "core.py: Ids.listed": 1},
+    "spatial_published": {"methods/spatial.py: _final": 1, "methods/spatial.py: published": 1, "core/rows.py: DeviceIds.to_list": 1},
 }
-GRAMMAR = {"core.py: Ids.listed": 1}  # drafts are read before the pass, because the host runs the grammar
+GRAMMAR = {"core/rows.py: DeviceIds.to_list": 1}  # drafts are read before the pass, because the host runs the grammar
 
 ADAPTED = ("ar", "sjdpp")  # what adapters run besides; everything runs on pictogram and lowpoly
 ALSO = {"janus": ("eagle",), "emu3": ("zipar_verified",), "lumina": ("lookup",)}

@@ -70,7 +70,7 @@ def test_a_run_reads_what_training_reads(guided: bool) -> None:
     with torch.inference_mode():
         for i in range(12):
             rows = sequence.forward(NO_DRAFT)
-            run.saw(i, rows)
+            run.observe(i, rows)
             states.append(rows.hidden)
             sequence.commit([], (5 * i + 2) % sequence.vocabulary)
         found = run.guess(range(12, 15), torch.empty(0, dtype=torch.int64))
@@ -89,10 +89,10 @@ def test_drafts_and_their_states_are_read_too() -> None:
     sequence = tiny.pictogram().start(PROMPT)
     run = NetworkHeads(network()).start(sequence)
     with torch.inference_mode():
-        run.saw(0, sequence.forward(NO_DRAFT))
+        run.observe(0, sequence.forward(NO_DRAFT))
         sequence.commit([], 3)
         rows = sequence.forward(Draft(torch.tensor([4, 5, 6])))
-        run.saw(1, rows)
+        run.observe(1, rows)
         sequence.commit([0], 7)  # positions 1 and 2; the window goes on with drafts for 3 and 4
         one = run.guess(range(5, 7), torch.tensor([8, 9]))
         other = run.guess(range(5, 7), torch.tensor([8, 10]))

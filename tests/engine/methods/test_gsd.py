@@ -57,6 +57,6 @@ def test_the_meter_is_the_closed_form(seed: int) -> None:
     rule = gsd.Grouped(toy.start(Prompt()), Knobs(knobs), Noise(0, 5))
     p, q = pair_of_probs(seed)
     out = closed_forms._behind_one_draft(p, q, toy.codebook(), knobs, closed_forms._group_chance)
-    assert rule.apart(p[None], q[None]) == pytest.approx((out - p).abs().sum().item() / 2)
+    assert rule.total_variation(p[None], q[None]) == pytest.approx((out - p).abs().sum().item() / 2)
     rule.knobs = Knobs(knobs | {"half_width": 0})
-    assert rule.apart(p[None], q[None]) == pytest.approx(0)
+    assert rule.total_variation(p[None], q[None]) == pytest.approx(0)

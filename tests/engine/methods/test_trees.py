@@ -240,7 +240,7 @@ def steered(accept: bool, steps: int, **values: float | str) -> list[TreeSize]:
         shape = controller.next(At(n, 1, 99), knobs(**values), Noise(0, 8), n)
         shapes.append(shape)
         accepted = shape.depth if accept else 0
-        controller.saw(Cycle(n, shape, shape.depth, shape.depth, shape.depth, accepted, 1))
+        controller.observe(Cycle(n, shape, shape.depth, shape.depth, shape.depth, accepted, 1))
     return shapes
 
 
@@ -305,7 +305,7 @@ def test_the_schedule_counts_tokens_and_what_they_cost() -> None:
     schedule, wanted = adt_tree.Throughput(), knobs(row_cost=0.1, level_cost=0.3)
     for n in range(200):
         shape = schedule.next(At(n), wanted, Noise(0, 8), n)
-        schedule.saw(Cycle(n, shape, levels=2, nodes=4, passes=2, accepted=2, committed=3))
+        schedule.observe(Cycle(n, shape, levels=2, nodes=4, passes=2, accepted=2, committed=3))
     rate = 3 / (1 + 0.1 * 4 + 0.3 * 2)
     assert (shape.least_node, shape.least_level) == (pytest.approx(0.1 * rate, rel=0.01), pytest.approx(0.4 * rate, rel=0.01))
 

@@ -125,9 +125,9 @@ def test_a_knob_that_moves_needs_no_new_graph(monkeypatch: pytest.MonkeyPatch, j
 
 # --- one send, one read -----------------------------------------------------------------------------------------------
 
-GRAMMAR = {"core/rows.py: DeviceIds.listed": 1}  # drafts are read before the pass, because the host runs the grammar
+GRAMMAR = {"core/rows.py: DeviceIds.to_list": 1}  # drafts are read before the pass, because the host runs the grammar
 HEADS = {"decoding/head_drafts.py: at_once": 1}  # the heads' draws under every mask of the grammar
-READS = {"core/rows.py: DeviceIds.along": 1}
+READS = {"core/rows.py: DeviceIds.to_list_with": 1}
 
 
 @pytest.mark.parametrize(
