@@ -26,8 +26,8 @@ def numbers(text: str, kind: Any = np.float32) -> np.ndarray:
 
 def picture_run(picto: Any, name: str, seed: int = 5, text: str = "a red apple", sampling: Sampling | None = None, **knobs: Any) -> Run:
     """A run of a method or preset at 64 pixels that has not begun."""
-    method, given = find(name)
-    return generate(picto, method, Prompt(text, seed=seed, size=64, sampling=sampling), given | knobs, name=name)
+    method, values = find(name)
+    return generate(picto, method, Prompt(text, seed=seed, size=64, sampling=sampling), values | knobs, name=name)
 
 
 def mesh_run(low: Any, name: str, seed: int = 7, size: int | None = 8, **knobs: Any) -> Run:

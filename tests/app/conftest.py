@@ -175,11 +175,11 @@ def browser() -> Iterator:
     expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         try:
-            found = playwright.chromium.launch(executable_path=chromium(), args=[*FLAGS, ONE_PROCESS])
+            instance = playwright.chromium.launch(executable_path=chromium(), args=[*FLAGS, ONE_PROCESS])
         except Error as e:
             lacking(f"No Chromium starts ({str(e).splitlines()[0]}). Install one, or set FORETOKEN_CHROMIUM.")
-        yield found
-        found.close()
+        yield instance
+        instance.close()
 
 
 def lacking(reason: str) -> None:
@@ -252,5 +252,5 @@ def open_page(context, served: Served) -> Iterator:
     for each in visits:
         each.page.close()
     assert [line for v in visits for line in v.wrong] == []
-    said = served.log.read_text()[before:]
-    assert "Traceback" not in said, said[-3000:]
+    log = served.log.read_text()[before:]
+    assert "Traceback" not in log, log[-3000:]

@@ -102,10 +102,10 @@ def drop_path(page: Any, path: Path) -> None:
 
 def pixels(page: Any, side: str, layer: str) -> np.ndarray:
     """What a canvas shows, [rows, columns, 4]."""
-    found = page.locator(f"#canvas-{side} {layer}").evaluate(
+    values = page.locator(f"#canvas-{side} {layer}").evaluate(
         "c => [c.height, c.width, ...c.getContext('2d').getImageData(0, 0, c.width, c.height).data]"
     )
-    return np.array(found[2:]).reshape(found[0], found[1], 4)
+    return np.array(values[2:]).reshape(values[0], values[1], 4)
 
 
 class RacePage:

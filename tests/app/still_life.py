@@ -77,9 +77,9 @@ def side(name: str, count: int, ghosts: int = 0, state: str = "running") -> Side
         steps, depth, accepted = np.cumsum(tokens), np.full(len(faces), NOTHING_DRAFTED), np.full(len(faces), NOTHING_DRAFTED)
     heat, chance, top = noise.integers(0, 200, len(faces)), accepted[::-1], noise.integers(100, 255, len(faces))
     known = {"accepted": accepted, "depth": depth, "tokens": tokens, "entropy": heat, "probability": chance, "top": top}
-    made = records(faces, steps, **known)[:count]
+    rows = records(faces, steps, **known)[:count]
     title, badge = ("Plain decoding", None) if name == "plain" else ("XSpecMesh", {"exact": False, "why": "Drafts above a threshold pass."})
-    return Side(made, ghost=faces[count : count + ghosts], title=title, state=state, badge=badge, counters=TOTALS)
+    return Side(rows, ghost=faces[count : count + ghosts], title=title, state=state, badge=badge, counters=TOTALS)
 
 
 def waiting() -> dict:

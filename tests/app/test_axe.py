@@ -56,10 +56,10 @@ class Audit:
         """Everything in the dark, the colours in the light too. parts : what this state has changed (selectors); none: the whole page"""
         for dark, options in ((True, rules), (False, COLOURS)):
             self.page.evaluate("dark => document.body.classList.toggle('dark', dark)", dark)
-            for found in self.page.evaluate(FIND, [parts, options]):
-                if found["impact"] in WRONG and not self.excused(found):
+            for fault in self.page.evaluate(FIND, [parts, options]):
+                if fault["impact"] in WRONG and not self.excused(fault):
                     self.wrong.append(
-                        f"{state}, {'dark' if dark else 'light'}: {found['rule']} {found['target']} {found['html']} ({found['why']})"
+                        f"{state}, {'dark' if dark else 'light'}: {fault['rule']} {fault['target']} {fault['html']} ({fault['why']})"
                     )
 
     def end(self) -> None:
@@ -67,11 +67,11 @@ class Audit:
         if self.wrong:
             pytest.fail("\n".join(self.wrong), pytrace=False)
 
-    def excused(self, found: dict[str, str]) -> bool:
+    def excused(self, fault: dict[str, str]) -> bool:
         """Whether a finding is listed above."""
         return any(
-            found["rule"] == rule
-            and self.page.evaluate("([target, of]) => document.querySelector(target)?.matches(of)", [found["target"], of])
+            fault["rule"] == rule
+            and self.page.evaluate("([target, of]) => document.querySelector(target)?.matches(of)", [fault["target"], of])
             for rule, of in OF_GRADIO
         )
 
@@ -79,18 +79,18 @@ class Audit:
 @pytest.fixture
 def audit(open_page: Callable, script: str) -> Iterator[Callable]:
     """A function that opens the page to look at; at the end it says all that was found."""
-    made: list[Audit] = []
+    audits: list[Audit] = []
 
     def begin(width: int = 1366, height: int = 1000) -> Audit:
         page = open_page(width, height)
         page.emulate_media(reduced_motion="reduce")
         page.add_style_tag(content=STILL)
         page.evaluate(script)
-        made.append(Audit(page))
-        return made[-1]
+        audits.append(Audit(page))
+        return audits[-1]
 
     yield begin
-    for each in made:
+    for each in audits:
         each.end()
 
 

@@ -44,11 +44,11 @@ def test_every_recorded_row_with_a_speed_is_a_point(tables):
     assert tables["kernels"]["axes"] is None and tables["kernels"]["rows"][0]["point"] is None
 
 
-def loaded(point, backbone, declared) -> dict:
+def form_of(point, backbone, declared) -> dict:
     """The values of the form for the settings of a point."""
-    found, wished = restoring.run({"ask": {"settings": point}}, backbone, knobs.encode("settings", declared), declared)
+    form, wished = restoring.run({"ask": {"settings": point}}, backbone, knobs.encode("settings", declared), declared)
     assert wished is None  # the input stays as it is
-    return found
+    return form
 
 
 def test_a_recorded_point_fits_the_form(tables, picto):
@@ -56,21 +56,21 @@ def test_a_recorded_point_fits_the_form(tables, picto):
     able = [each for each in points if find(each["settings"]["method"])[0].needs <= picto.capabilities]
     assert len(able) >= len(points) - 1  # all but spatial, because this model has no row and column heads
     for point in able:
-        found = loaded(point["settings"], picto, settings(picto))
-        assert "prompt" not in found and "seed" not in found  # they stay as they are
-        assert found["knobs"]["values"].items() >= point["settings"]["knobs"].items()  # knobs that came later have their defaults
-        assert found["settings"]["values"]["guidance"] == point["settings"]["sampling"]["guidance"]
+        form = form_of(point["settings"], picto, settings(picto))
+        assert "prompt" not in form and "seed" not in form  # they stay as they are
+        assert form["knobs"]["values"].items() >= point["settings"]["knobs"].items()  # knobs that came later have their defaults
+        assert form["settings"]["values"]["guidance"] == point["settings"]["sampling"]["guidance"]
 
 
 def test_a_mesh_point_fits_the_mesh_tab_of_its_model(tables, low):
     points = {row["point"]["title"]: row["point"] for row in tables["xeon-mesh"]["rows"]}
     declared = mesh_requests.settings(low.sampling)
-    found = loaded(points["B exact"]["settings"], low, declared)
-    assert found["method"] == "xspecmesh" and found["knobs"]["values"]["accept"] == "residual" and "seed" not in found
+    form = form_of(points["B exact"]["settings"], low, declared)
+    assert form["method"] == "xspecmesh" and form["knobs"]["values"]["accept"] == "residual" and "seed" not in form
     with pytest.raises(BadFile, match="lowpoly_lora"):
-        loaded(points["E exact"]["settings"], low, declared)
+        form_of(points["E exact"]["settings"], low, declared)
     with pytest.raises(BadFile, match="holds no settings"):
-        loaded("nonsense", low, declared)
+        form_of("nonsense", low, declared)
 
 
 def measured(picto, begin=lambda runs: None, **changes) -> Benchmark:
@@ -79,13 +79,13 @@ def measured(picto, begin=lambda runs: None, **changes) -> Benchmark:
 
 
 def test_a_benchmark_has_the_rows_of_the_command(picto, tmp_path):
-    bench, said, shown = measured(picto), [], []
+    bench, progress, shown = measured(picto), [], []
     for turn in bench:
-        said.append((bench.done, bench.left))
+        progress.append((bench.done, bench.left))
         shown.append((turn, len(bench.rows)))
     assert bench.done == bench.of == 3 + 2 * 6 and not bench.stopped
-    assert said[-1] == (bench.of, 0) and all(left is None or left >= 0 for _, left in said)
-    assert [done for done, _ in said] == sorted(done for done, _ in said)
+    assert progress[-1] == (bench.of, 0) and all(left is None or left >= 0 for _, left in progress)
+    assert [done for done, _ in progress] == sorted(done for done, _ in progress)
     assert {turn.input for turn, rows in shown if not rows} == {0} and shown[-1][1] == 3
     names = [row["method"] for row in bench.rows]
     assert names == ["ar", "sjd", "sjdpp_published"] and [row["exact"] for row in bench.rows] == [True, True, False]
@@ -134,7 +134,7 @@ def test_a_benchmark_of_meshes_has_the_rows_of_the_command(low, tmp_path, monkey
     assert {name: bench.rows[1][name] for name in again} == again  # distances that were measured before are the same
     table = bench_rows.table("here", bench.rows, "Measured here")
     assert table["kind"] == "mesh" and [row["cells"][0] for row in table["rows"]] == ["Plain decoding", "XSpecMesh", "Prompt lookup"]
-    assert loaded(table["rows"][1]["point"]["settings"], low, mesh_requests.settings(low.sampling))["method"] == "xspecmesh"
+    assert form_of(table["rows"][1]["point"]["settings"], low, mesh_requests.settings(low.sampling))["method"] == "xspecmesh"
     assert bench.write(tmp_path / "rows.csv").read_text().count("\n") == 4
     assert bench.command.endswith("bench mesh --methods xspecmesh,lookup --count 2 --faces 8")
     assert bench_tab.ended(bench)["detail"] == "15 runs on 2 clouds."
@@ -167,21 +167,21 @@ def test_the_plane_is_saved_with_what_it_was_made_from_and_a_point_loads_its_set
     opened(page)
     assert page.evaluate(FETCHED) == 1
     for kind, has in (("svg", ["<metadata>", "SJD++", "AMD EPYC", "Log probability"]), ("csv", ["# processor: AMD EPYC", "Speed-up"])):
-        with page.expect_download() as found:
+        with page.expect_download() as download:
             page.click(f"#plane [data-save={kind}]")
-        assert found.value.suggested_filename == f"foretoken-bench-epyc-image.{kind}"
-        text = found.value.path().read_text(encoding="utf-8")
+        assert download.value.suggested_filename == f"foretoken-bench-epyc-image.{kind}"
+        text = download.value.path().read_text(encoding="utf-8")
         assert [each for each in has if each not in text] == []
-    with page.expect_download() as found:
+    with page.expect_download() as download:
         page.click("#plane [data-save=png]")
-    assert found.value.path().read_bytes().startswith(b"\x89PNG")
+    assert download.value.path().read_bytes().startswith(b"\x89PNG")
     chart = page.locator("#plane .ft-plot")
     chart.focus()
     page.keyboard.press("End")
     page.keyboard.press("ArrowLeft")  # the fastest point is of heads that this model does not have
-    said = page.inner_text("#plane output")
-    assert "95 % interval" in said and chart.get_attribute("aria-valuetext") == said
-    title = said.split(" · ")[0]
+    summary = page.inner_text("#plane output")
+    assert "95 % interval" in summary and chart.get_attribute("aria-valuetext") == summary
+    title = summary.split(" · ")[0]
     assert page.locator("#plane tr[data-chosen=true] td >> nth=0").inner_text() == title
     page.keyboard.press("Enter")
     expect(page.get_by_role("tab", name="Image", exact=True)).to_have_attribute("aria-selected", "true")
@@ -218,9 +218,9 @@ def test_a_benchmark_ends_when_it_is_cancelled_and_the_next_one_is_shown(open_pa
     assert page.locator(PLANE).get_attribute("data-points") == "4"
     assert "bench image --methods sjdpp,sjd,zipar_verified --count 1 --size 64" in page.inner_text("#plane .ft-about-chart")
     page.wait_for_selector("#bench-csv:not([disabled])")
-    with page.expect_download() as found:
+    with page.expect_download() as download:
         page.click("#bench-csv")
-    assert found.value.path().read_text().startswith("method,prompts,tokens,knobs")
+    assert download.value.path().read_text().startswith("method,prompts,tokens,knobs")
 
 
 @pytest.mark.browser

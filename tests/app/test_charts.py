@@ -35,10 +35,10 @@ board = partial(boards.board, sampling=WHOLE)
 
 def trail_of(steps: Iterable[Step]) -> Trail:
     """A trail of Steps."""
-    made = Trail()
+    trail = Trail()
     for step in steps:
-        made.add(step)
-    return made
+        trail.add(step)
+    return trail
 
 
 def energies() -> list[Step]:
@@ -93,9 +93,9 @@ def test_the_trace_of_other_methods_has_chances(picto):
 def test_trees_are_sent_with_their_path_and_their_shapes(picto):
     shown = board(picto, "eagle", 6, **TREES)
     value = tree.encode(shown.trail, shown.run.method, "running")
-    told = shown.run.steps[-1].trace.tree
-    assert numbers(value["tokens"], np.int32).tolist() == told.tokens and numbers(value["parents"], np.int32).tolist() == told.parents
-    assert value["path"] == told.path and value["behind"] == len(shown.run.tokens) - len(shown.run.steps[-1].tokens)
+    nodes = shown.run.steps[-1].trace.tree
+    assert numbers(value["tokens"], np.int32).tolist() == nodes.tokens and numbers(value["parents"], np.int32).tolist() == nodes.parents
+    assert value["path"] == nodes.path and value["behind"] == len(shown.run.tokens) - len(shown.run.steps[-1].tokens)
     depth, width, accepted = (numbers(value[name], np.int32) for name in ("depth", "width", "accepted"))
     assert len(depth) == 5 and depth.max() <= 3 and set(width) == {3}  # the first pass has no tree
     assert accepted.tolist() == [len(s.trace.tree.path) for s in shown.run.steps[1:]]
@@ -105,12 +105,12 @@ def test_the_nodes_of_a_tree_are_patches_of_picture(picto):
     shown, patches = board(picto, "eagle", 6, **TREES), Patches(picto)
     value = tree.encode(shown.trail, shown.run.method, "running", patches)
     sheet = np.asarray(Image.open(io.BytesIO(base64.b64decode(value["sheet"].split(",")[1]))))
-    told = shown.run.steps[-1].trace.tree
-    assert sheet.shape == (SIDE, PLAIN * SIDE, 3) and np.allclose(numbers(value["p"]), told.p)
-    for node, token in enumerate(told.tokens):  # each is the middle of a picture of nothing else
+    nodes = shown.run.steps[-1].trace.tree
+    assert sheet.shape == (SIDE, PLAIN * SIDE, 3) and np.allclose(numbers(value["p"]), nodes.p)
+    for node, token in enumerate(nodes.tokens):  # each is the middle of a picture of nothing else
         alone = picto.sketch(np.full((5, 5), token), range(5), False)
         assert np.abs(sheet[:, node * SIDE : (node + 1) * SIDE].astype(int) - alone[16:24, 16:24]).max() <= 1
-    assert (patches.of([told.tokens[0]])[0] == sheet[:, :SIDE]).all() and patches.of([]).shape == (0, SIDE, SIDE, 3)
+    assert (patches.of([nodes.tokens[0]])[0] == sheet[:, :SIDE]).all() and patches.of([]).shape == (0, SIDE, SIDE, 3)
     many = patches.sheet(range(PLAIN + 1))
     assert many.shape == (2 * SIDE, PLAIN * SIDE, 3) and (many[SIDE:, :SIDE] == patches.of([PLAIN])[0]).all()
 
@@ -122,10 +122,10 @@ def test_a_token_of_a_mesh_is_told_in_words():
 
 def test_a_chart_says_what_it_was_made_from(picto):
     shown = board(picto, "sjdpp_published", 3, window=8)
-    made = made_with(shown.run)
-    assert made["seed"] == "5" and made["prompt"] == "a red apple" and "window 8" in made["knobs"] and "SJD++" in made["method"]
-    assert made["machine"] and "guidance" in made["sampling"]
-    assert trace.encode(shown.trail, shown.run.method, "running", 64, made)["made"] == made
+    origin = made_with(shown.run)
+    assert origin["seed"] == "5" and origin["prompt"] == "a red apple" and "window 8" in origin["knobs"] and "SJD++" in origin["method"]
+    assert origin["machine"] and "guidance" in origin["sampling"]
+    assert trace.encode(shown.trail, shown.run.method, "running", 64, origin)["made"] == origin
 
 
 def test_a_method_without_trees_says_so(picto):
@@ -138,10 +138,10 @@ def test_a_method_without_trees_says_so(picto):
 
 def test_maps_that_a_method_has_nothing_for_are_missing_with_a_reason(picto):
     by_name = {name: board(picto, name, 3) for name in ("sjdpp", "zipar", "eagle")}
-    said = {name: canvas.missing(b.trail, b.run.method.title) for name, b in by_name.items()}
-    assert said["sjdpp"] == {"depth": "SJD++ records no depth"}
-    assert set(said["zipar"]) == {"accepted", "probability", "depth"} and said["zipar"]["accepted"] == "ZipAR verifies no drafts"
-    assert said["eagle"] == {}
+    reasons = {name: canvas.missing(b.trail, b.run.method.title) for name, b in by_name.items()}
+    assert reasons["sjdpp"] == {"depth": "SJD++ records no depth"}
+    assert set(reasons["zipar"]) == {"accepted", "probability", "depth"} and reasons["zipar"]["accepted"] == "ZipAR verifies no drafts"
+    assert reasons["eagle"] == {}
 
 
 def test_the_canvas_knows_depths_and_candidates_by_position(picto):
@@ -152,13 +152,13 @@ def test_the_canvas_knows_depths_and_candidates_by_position(picto):
         if step.drafted:
             assert depth[step.positions].tolist() == [d + 1 for d in step.trace.depth]
     assert value["scales"]["depth"] == max(canvas.SHALLOW, *(max(s.trace.depth) for s in shown.run.steps))
-    flat, found = numbers(value["candidates"], np.float32), {}
+    flat, candidates = numbers(value["candidates"], np.float32), {}
     while len(flat):
         position, count = flat[:2].astype(int)
-        found[position], flat = flat[2 : 2 + 3 * count].reshape(count, 3), flat[2 + 3 * count :]
+        candidates[position], flat = flat[2 : 2 + 3 * count].reshape(count, 3), flat[2 + 3 * count :]
     for position, token, verdict in zip(shown.trail.positions, shown.run.tokens, shown.trail.verdict, strict=True):
-        assert verdict != 3 or token in found[position][:, 0]
-    p, q = np.concatenate(list(found.values()))[:, 1:].T
+        assert verdict != 3 or token in candidates[position][:, 0]
+    p, q = np.concatenate(list(candidates.values()))[:, 1:].T
     assert 0 <= p.min() < p.max() <= 1 and 0 < q.min() < q.max() <= 1
 
 
@@ -176,14 +176,14 @@ def test_a_saved_run_is_drawn_like_the_run_itself(picto, tmp_path, name):
 def test_the_odds_of_a_picture_are_the_models_own(picto):
     """Under plain decoding the distribution at every place is the one that the run itself drew from; its entropy is known from the run."""
     shown = board(picto, "ar")
-    found = odds(shown.run)
-    assert found.tokens.shape == found.p.shape == (64, TOP) and (np.diff(found.p, axis=1) <= 0).all()
-    assert (found.p.sum(1) <= 1 + 1e-5).all() and (found.drawn > 0).all()
-    among = found.tokens == shown.token[:, None]
+    probs = odds(shown.run)
+    assert probs.tokens.shape == probs.p.shape == (64, TOP) and (np.diff(probs.p, axis=1) <= 0).all()
+    assert (probs.p.sum(1) <= 1 + 1e-5).all() and (probs.drawn > 0).all()
+    among = probs.tokens == shown.token[:, None]
     inside = among.any(1)
-    assert np.allclose(found.p[among], found.drawn[inside], atol=1e-6) and (found.drawn[~inside] <= found.p[~inside, -1] + 1e-6).all()
+    assert np.allclose(probs.p[among], probs.drawn[inside], atol=1e-6) and (probs.drawn[~inside] <= probs.p[~inside, -1] + 1e-6).all()
     entropy = shown.known["entropy"]
-    sharp = found.p[:, 0]
+    sharp = probs.p[:, 0]
     assert (entropy >= -np.log(np.maximum(sharp, 1e-9)) - 1e-3).all()  # the entropy is at least that of the likeliest token
     stopped = board(picto, "ar", 9)
     assert odds(stopped.run) is None
@@ -191,14 +191,14 @@ def test_the_odds_of_a_picture_are_the_models_own(picto):
 
 def test_the_odds_are_sent_with_the_patches_of_their_tokens(picto):
     shown = board(picto, "sjd", window=8)
-    found, patches = odds(shown.run), Patches(picto)
-    value = odds_panel.encode(shown, found, patches, {"seed": "5"})
+    probs, patches = odds(shown.run), Patches(picto)
+    value = odds_panel.encode(shown, probs, patches, {"seed": "5"})
     known = numbers(value["known"], np.int32)
-    assert (np.diff(known) > 0).all() and set(found.tokens.ravel()) | set(shown.token) == set(known)
-    assert numbers(value["p"]).reshape(64, -1).tolist() == found.p.tolist() and value["made"] == {"seed": "5"}
-    shown.top = found.p[:, 0]
+    assert (np.diff(known) > 0).all() and set(probs.tokens.ravel()) | set(shown.token) == set(known)
+    assert numbers(value["p"]).reshape(64, -1).tolist() == probs.p.tolist() and value["made"] == {"seed": "5"}
+    shown.top = probs.p[:, 0]
     drawn = canvas.encode(shown, shown.picture(), canvas.scales([shown]), "fast", "SJD", None)
     assert (
-        "top" not in drawn["missing"] and numbers(drawn["maps"]["top"], np.uint8).tolist() == canvas.quantize(found.p[:, 0], 1.0).tolist()
+        "top" not in drawn["missing"] and numbers(drawn["maps"]["top"], np.uint8).tolist() == canvas.quantize(probs.p[:, 0], 1.0).tolist()
     )
     assert numbers(drawn["steps"], np.int32).tolist() == shown.step.tolist()

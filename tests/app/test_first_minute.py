@@ -27,12 +27,12 @@ def test_every_method_says_in_a_sentence_what_it_does() -> None:
 
 
 def test_cards_stand_in_their_groups_with_what_was_measured(picto) -> None:
-    found = cards(choices(picto), picto.suits, {"sjdpp": 3.14, "jacobi": 0.5})
-    groups = [card["group"] for card in found]
+    shown = cards(choices(picto), picto.suits, {"sjdpp": 3.14, "jacobi": 0.5})
+    groups = [card["group"] for card in shown]
     assert groups == sorted(groups, key=["Exact: the same as plain decoding", "Relaxed: faster, not the same", "Baselines"].index)
-    assert {card["name"]: card["speed"] for card in found if card["speed"]} == {"sjdpp": "3.1× here", "jacobi": "0.50× here"}
-    assert all(card["exact"] for card in found if card["group"].startswith("Exact"))
-    assert not any(card["exact"] for card in found if card["group"].startswith("Relaxed")) and "ft-cards" in TEMPLATE
+    assert {card["name"]: card["speed"] for card in shown if card["speed"]} == {"sjdpp": "3.1× here", "jacobi": "0.50× here"}
+    assert all(card["exact"] for card in shown if card["group"].startswith("Exact"))
+    assert not any(card["exact"] for card in shown if card["group"].startswith("Relaxed")) and "ft-cards" in TEMPLATE
     assert badge("auto:sjdpp,window=16", {"window": 16})["summary"] == ["auto: SJD++, window 16", "exact"]
     assert badge("auto:sjdpp,window=16", {"window": 5})["summary"][2:] == ["window 5"]  # moved since
     assert told_speed(None) == "" and foremost(find("sjdpp")[0], {"window": 5}) == ["window 5"] and foremost(find("ar")[0], {}) == []
@@ -53,33 +53,33 @@ def test_speeds_are_medians_over_plain_decoding(tmp_path, monkeypatch) -> None:
 
 
 def test_the_drawer_holds_what_the_model_knows(picto) -> None:
-    found = vocabulary.groups(picto)
-    objects = [item for group in found if group["kind"] == "object" for item in group["items"]]
+    drawer = vocabulary.groups(picto)
+    objects = [item for group in drawer if group["kind"] == "object" for item in group["items"]]
     assert {item["written"] for item in objects} == set(TAUGHT) and "tiger" not in picto.words
     assert all(item["plural"] and item["article"] in ("a", "an") for item in objects)
-    assert {group["kind"] for group in found} >= {"object", "place"}
+    assert {group["kind"] for group in drawer} >= {"object", "place"}
     assert vocabulary.groups(SimpleNamespace(words={})) == []
 
 
 def test_an_example_is_run_once_and_again_for_other_weights(tmp_path) -> None:
-    model, made = tiny.pictogram(), []
+    model, calls = tiny.pictogram(), []
     model.weights_hash = "one"
 
     def make() -> dict:
-        made.append(1)
+        calls.append(1)
         return {"verdict": {"state": "done"}}
 
     for _ in range(2):
         assert example.read(tmp_path, model, {"seed": 7}, make) == {"verdict": {"state": "done"}}
-    assert len(made) == 1
+    assert len(calls) == 1
     file = next(tmp_path.glob("*.json"))
     file.write_text("{")  # damaged
-    assert example.read(tmp_path, model, {"seed": 7}, make) and len(made) == 2
+    assert example.read(tmp_path, model, {"seed": 7}, make) and len(calls) == 2
     model.weights_hash = "two"
     example.read(tmp_path, model, {"seed": 7}, make)
-    assert len(made) == 3 and len(list(tmp_path.glob("*.json"))) == 1
+    assert len(calls) == 3 and len(list(tmp_path.glob("*.json"))) == 1
     model.weights_hash = None
-    assert example.read(tmp_path, model, {"seed": 7}, make) == {} and len(made) == 3
+    assert example.read(tmp_path, model, {"seed": 7}, make) == {} and len(calls) == 3
 
 
 @pytest.mark.browser
@@ -222,12 +222,12 @@ def test_a_phone_races_side_by_side_with_the_settings_in_a_sheet(open_page) -> N
 
 
 def test_what_auto_takes_is_the_first_card_and_says_what_it_is(picto) -> None:
-    found = with_auto(choices(picto), picto)
-    assert found[0] == ("auto: SJD++", "auto:sjdpp") and found[1:] == choices(picto)  # these weights have no recorded tokens
-    first = cards(found, picto.suits)[0]
+    entries = with_auto(choices(picto), picto)
+    assert entries[0] == ("auto: SJD++", "auto:sjdpp") and entries[1:] == choices(picto)  # these weights have no recorded tokens
+    first = cards(entries, picto.suits)[0]
     assert (first["name"], first["exact"], first["title"]) == ("auto:sjdpp", True, "auto: SJD++") and "fastest exact" in first["about"]
-    method, given = start_values("auto:sjdpp,window=8", picto.suits)
-    assert method is METHODS["sjdpp"] and given == {"window": 8, "verify": "match seed"}
+    method, values = start_values("auto:sjdpp,window=8", picto.suits)
+    assert method is METHODS["sjdpp"] and values == {"window": 8, "verify": "match seed"}
     assert start_values("auto:xspecmesh_exact,depth=3")[1]["verify"] == "match seed"
     assert title_of("auto:sjdpp,window=8") == "auto: SJD++, window 8"
     assert asked.method("auto:xspecmesh_exact,heads=multilayer,depth=4")[1] is METHODS["xspecmesh"]

@@ -61,16 +61,16 @@ def test_focus_is_seen_and_targets_are_large_in_every_tab(open_page) -> None:
         "Bench": "#plane tbody tr",
         "Models": ".ft-model",
     }
-    found = {}
+    focus = {}
     for tab, there in tabs.items():
         page.get_by_role("tab", name=tab, exact=True).click()
         page.wait_for_selector(there, state="attached")
-        found[tab] = round_of(page)
+        focus[tab] = round_of(page)
     page.get_by_role("tab", name="Image", exact=True).click()
     open_lanes(page)
-    found["a race of chosen runs"] = round_of(page)
-    assert all(each.pop("count") >= 12 for each in found.values()), found
-    assert [f"{tab}, {kind}: {each}" for tab, wrong in found.items() for kind, some in wrong.items() for each in some] == []
+    focus["a race of chosen runs"] = round_of(page)
+    assert all(each.pop("count") >= 12 for each in focus.values()), focus
+    assert [f"{tab}, {kind}: {each}" for tab, wrong in focus.items() for kind, some in wrong.items() for each in some] == []
 
 
 def test_the_keyboard_goes_through_the_page_from_the_top(open_page) -> None:

@@ -55,7 +55,7 @@ def test_words_come_before_the_engines_names():
     assert all(not re.search("coupled|gumbel|residual|init", word) for k in declared for word in (k.label, *k.words.values()))
     refresh = next(knobs.declare(knob) for knob in METHODS["sjdpp"].knobs if knob.name == "refresh")
     assert dict(zip(refresh["choices"], refresh["said"], strict=True))["coupled gumbel"] == "same luck again (coupled gumbel)"
-    longest = max((said for m in METHODS.values() for k in m.knobs for said in knobs.declare(k)["said"]), key=len)
+    longest = max((words for m in METHODS.values() for k in m.knobs for words in knobs.declare(k)["said"]), key=len)
     assert len(longest) <= 38, longest  # the width of the menus
     titles = [title_of(name) for name in PRESETS]
     assert len(set(titles)) == len(titles) and "LANTERN++" in titles

@@ -36,8 +36,8 @@ def played(picto, *settings: tuple[str, dict]) -> tuple[LoopBoard, Board]:
     """A loop of one picture for each (method, knobs)."""
     board = LoopBoard()
     for seed, (name, knobs) in enumerate(settings):
-        method, given = find(name)
-        run = generate(picto, method, Prompt("a red apple", seed=seed, size=64), given | knobs, name=name)
+        method, values = find(name)
+        run = generate(picto, method, Prompt("a red apple", seed=seed, size=64), values | knobs, name=name)
         picture = Board(run)
         for step in run:
             picture.add(step)
@@ -127,18 +127,18 @@ def tab(picto) -> LabTab:
     """The tab on a page that is not served."""
     with gr.Blocks() as page, gr.Tabs(), gr.Tab("Lab") as own:
         missing = Lazy("lowpoly", assets.models() / "nowhere", nothing)
-        made = LabTab(TabContext(page, own, StudioState(picto, missing, Sessions())))
-        made.wire()
-        return made
+        tab = LabTab(TabContext(page, own, StudioState(picto, missing, Sessions())))
+        tab.wire()
+        return tab
 
 
 def test_presets_are_what_they_say(tab):
-    name, values, told = tab.values_of(SAME, "sjd", tab.pictures)
-    assert (name, values["verify"], told) == ("sjd", "match seed", [])
+    name, values, messages = tab.values_of(SAME, "sjd", tab.pictures)
+    assert (name, values["verify"], messages) == ("sjd", "match seed", [])
     assert tab.values_of(SAME, "zipar", tab.pictures)[0] == FAVOURITE  # ZipAR as published has no same picture
-    name, values, told = tab.values_of(FASTEST, "sjdpp", tab.pictures)
+    name, values, messages = tab.values_of(FASTEST, "sjdpp", tab.pictures)
     method, _ = find(name)
-    assert tab.shown("nobody", tab.pictures, name, values)[1]["name"] == name and "fastest exact method" in told[0]["text"]
+    assert tab.shown("nobody", tab.pictures, name, values)[1]["name"] == name and "fastest exact method" in messages[0]["text"]
     assert method.exact(Knobs(KnobArray(method.knobs, values).read()))
     name, values, _ = tab.values_of("sjdpp_published", "sjdpp", tab.pictures)
     assert name == "sjdpp_published" and values["refresh"] == "reuse published"
@@ -172,23 +172,23 @@ def test_the_other_kind_brings_its_methods_settings_and_clouds(tab, low, monkeyp
 
 
 def test_clouds_are_looped_over(low):
-    made = subject.meshes(low)
-    loop = Loop("xspecmesh", {}, {"clouds": CHANGING, "tempo": "1 step a second", "face_budget": 16}, made.thing("", "tree"), 5, made)
+    meshes = subject.meshes(low)
+    loop = Loop("xspecmesh", {}, {"clouds": CHANGING, "tempo": "1 step a second", "face_budget": 16}, meshes.thing("", "tree"), 5, meshes)
     prompts = [loop.take(i)[2] for i in range(9)]
     assert [p.text for p in prompts[:2]] == ["tree", "table"] and prompts[8].text == "tree" and len({p.text for p in prompts}) == 8
     assert prompts[3].seed == 8 and prompts[3].size == 16 and prompts[3].points.shape[1] == 6
-    assert made.thing("", "../secret") == "chair"
+    assert meshes.thing("", "../secret") == "chair"
 
 
 def test_the_example_is_a_loop_whose_charts_have_something_to_show(picto, tmp_path, monkeypatch):
     assert lab_example.read(None, picto) == {}
     monkeypatch.setattr(example, "PATIENCE", float("inf"))  # however busy the machine is
-    made = lab_example.read(tmp_path, picto)
-    assert (made["state"], made["pictures"], made["example"]) == ("stopped", 6, lab_example.SAID) and made["plain"] > 0
-    assert len(made["settings"]) == 6 and len(made["curve"]) == 3  # the windows lie on a line
-    assert {t["letter"] for t in made["turned"]} >= {"W", "δ"} and made["settings"][0]["shares"]
+    loop = lab_example.read(tmp_path, picto)
+    assert (loop["state"], loop["pictures"], loop["example"]) == ("stopped", 6, lab_example.SAID) and loop["plain"] > 0
+    assert len(loop["settings"]) == 6 and len(loop["curve"]) == 3  # the windows lie on a line
+    assert {t["letter"] for t in loop["turned"]} >= {"W", "δ"} and loop["settings"][0]["shares"]
     monkeypatch.setattr(lab_example, "run", lambda backbone: pytest.fail("it is run once"))
-    assert lab_example.read(tmp_path, picto) == made
+    assert lab_example.read(tmp_path, picto) == loop
     monkeypatch.undo()
     monkeypatch.setattr(example, "race", lambda boards: iter(()))  # as if plain decoding would take too long
     assert lab_example.run(picto) == {}  # a slow model's Lab begins empty
@@ -230,9 +230,9 @@ def test_knobs_are_moved_while_the_loop_goes_on(open_page):
     page.wait_for_function(
         "text => document.querySelector('#lab-knobs .ft-knob[data-knob=window] output').textContent === text", arg=before
     )
-    with page.expect_download() as found:
+    with page.expect_download() as download:
         page.click("[data-chart=curve] [data-save=csv]")
-    text = found.value.path().read_text(encoding="utf-8")
+    text = download.value.path().read_text(encoding="utf-8")
     assert "# first seed: 7" in text and "tokens_per_second" in text and text.count("window") >= 3
     page.click("#lab-cancel")
     page.wait_for_selector("#lab-generate")

@@ -117,15 +117,15 @@ def test_ghosts_without_an_area_are_not_shown():
 
 @pytest.mark.parametrize("name", ["xspecmesh", "sjdpp", "lookup", "jacobi"])
 def test_a_race_ends_with_all_faces_on_both_boards(low, name):
-    given = start_values(name)[1]
-    boards = [MeshBoard(mesh_run(low, name, size=4, **given)), MeshBoard(mesh_run(low, "ar", size=4))]
+    values = start_values(name)[1]
+    boards = [MeshBoard(mesh_run(low, name, size=4, **values)), MeshBoard(mesh_run(low, "ar", size=4))]
     seen = list(updates(boards, Throttle(0.0)))
     assert seen[-1] == {0, 1}
     for board in boards:
         assert board.ended and board.count == len(board.run.steps)
         assert (board.faces == parse(board.run.tokens).triangles()).all()
         assert board.records["tokens"].sum() + board.dangling == len(board.run.tokens)
-    if given.get("verify") == "match seed":
+    if values.get("verify") == "match seed":
         assert verdict.agreement(*boards)["same"] is True
         assert (boards[0].faces == boards[1].faces).all()
 
@@ -144,9 +144,9 @@ def test_a_stopped_run_keeps_what_it_has(low, tmp_path):
     assert files["coloured"].name == "chair-ar-7-accepted.glb"
     whole = board.run.result()
     for name in ("glb", "obj", "ply", "stl"):
-        found = trimesh.load(files[name], force="mesh")
-        assert len(found.faces) == len(whole.faces)
-        assert np.abs(found.bounds - np.stack([f(shape.frame.from_model(whole.vertices), 0) for f in (np.min, np.max)])).max() < 1e-4
+        mesh = trimesh.load(files[name], force="mesh")
+        assert len(mesh.faces) == len(whole.faces)
+        assert np.abs(mesh.bounds - np.stack([f(shape.frame.from_model(whole.vertices), 0) for f in (np.min, np.max)])).max() < 1e-4
     assert json.loads(files["settings"].read_text())["prompt"] == "chair.ply"
 
 
@@ -161,24 +161,24 @@ def test_files_of_a_shape_on_a_map_keep_its_place(low, tmp_path):
     right = shape.frame.from_model(run.result().vertices)
     assert shape.frame.shift.any()
     for name in ("glb", "coloured", "obj", "ply", "stl", "wrapped glb", "wrapped stl"):
-        found = trimesh.load(files[name], force="mesh").bounds + (shape.frame.shift if "stl" in name else 0)
-        assert found == pytest.approx(np.stack([right.min(0), right.max(0)]), abs=1e-4), name
+        bounds = trimesh.load(files[name], force="mesh").bounds + (shape.frame.shift if "stl" in name else 0)
+        assert bounds == pytest.approx(np.stack([right.min(0), right.max(0)]), abs=1e-4), name
     assert any("An STL" in note for note in json.loads(files["settings"].read_text())["input"]["notes"])
 
 
 def test_every_draft_of_a_run_is_known_as_faces_that_came_or_did_not(low):
     board = played(mesh_run(low, "xspecmesh", size=24))
-    found = board.guesses()
-    assert len(found) > 0
+    guesses = board.guesses()
+    assert len(guesses) > 0
     whole = {face.tobytes(): int(step) for face, step in zip(board.faces, board.step, strict=True)}
-    for face, step, came in zip(found["corners"], steps_of(found), found["accepted"], strict=True):
+    for face, step, came in zip(guesses["corners"], steps_of(guesses), guesses["accepted"], strict=True):
         if came:
             assert whole[face.tobytes()] > step, "a draft is there before its tokens are"
-    assert not found["accepted"].all(), "a random model refuses some drafts"
+    assert not guesses["accepted"].all(), "a random model refuses some drafts"
     course = mesh_side.course_of(board)
     assert numbers(course["tokens"], "<i4")[-1] == len(board.run.tokens)
     assert numbers(course["passes"], "<i4")[-1] == board.run.totals["forwards"]
-    assert numbers(course["seconds"], "<f4")[-1] <= board.run.seconds and (numbers(course["drafts"], FACE) == found).all()
+    assert numbers(course["seconds"], "<f4")[-1] <= board.run.seconds and (numbers(course["drafts"], FACE) == guesses).all()
 
 
 def test_faces_know_how_undecided_the_model_was():

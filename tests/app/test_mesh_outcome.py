@@ -21,12 +21,12 @@ from tests.app.boards import CHAIR, mesh_run, played
 @pytest.fixture(scope="module")
 def boards(low) -> list[MeshBoard]:
     """A finished race, in which the right side is the faster."""
-    made = []
+    boards = []
     for name, seconds in (("xspecmesh", 1.0), ("ar", 4.0)):
         board = played(mesh_run(low, name))
         board.run.seconds = seconds * len(board.run.tokens)
-        made.append(board)
-    return made
+        boards.append(board)
+    return boards
 
 
 def fit(verdict: str) -> Fit:
@@ -35,10 +35,10 @@ def fit(verdict: str) -> Fit:
 
 
 def test_only_a_mesh_that_fits_is_celebrated(boards):
-    said = {name: mesh_outcome.said(boards, MeshOutcome([], fit(name)), [[1.0], [4.0]]) for name in ("good", "fair", "foreign")}
-    assert said["good"]["headline"].startswith("4.0× faster") and said["good"]["fits"] == "good"
-    assert said["fair"]["headline"] == said["good"]["headline"] and said["fair"]["tone"] == "even"
-    assert said["foreign"]["headline"] == "The mesh does not match its input" and said["foreign"]["tone"] == "even"
+    verdicts = {name: mesh_outcome.said(boards, MeshOutcome([], fit(name)), [[1.0], [4.0]]) for name in ("good", "fair", "foreign")}
+    assert verdicts["good"]["headline"].startswith("4.0× faster") and verdicts["good"]["fits"] == "good"
+    assert verdicts["fair"]["headline"] == verdicts["good"]["headline"] and verdicts["fair"]["tone"] == "even"
+    assert verdicts["foreign"]["headline"] == "The mesh does not match its input" and verdicts["foreign"]["tone"] == "even"
     flat = mesh_outcome.said(boards, MeshOutcome([], None), [[1.0], [4.0]])
     assert (flat["headline"], flat["tone"]) == ("The mesh has no area", "bad")
     empty = SimpleNamespace(faces=[], run=boards[0].run)
@@ -46,9 +46,9 @@ def test_only_a_mesh_that_fits_is_celebrated(boards):
 
 
 def test_the_table_tells_faces_holes_and_fit(boards):
-    given = read(CHAIR)
-    outcome = mesh_outcome.measured(boards, given)
-    race = runs.encode(runs.MESHES, mesh_outcome.rows(boards, outcome, given), [[1.0], [4.0]], {})
+    shape = read(CHAIR)
+    outcome = mesh_outcome.measured(boards, shape)
+    race = runs.encode(runs.MESHES, mesh_outcome.rows(boards, outcome, shape), [[1.0], [4.0]], {})
     right, left = race["rows"]
     assert race["kind"] == "mesh" and (right["prompt"], left["fit"]) == ("chair.ply", None)
     assert right["faces"] == outcome.sides[-1].numbers["faces"] and right["holes"] == outcome.sides[-1].repair.holes
@@ -56,17 +56,17 @@ def test_the_table_tells_faces_holes_and_fit(boards):
 
 
 def test_settings_of_a_run_fill_the_form_or_only_the_left_side(boards, low):
-    own, told = low.sampling, history.describe(boards[0].run, read(CHAIR))
+    own, saved = low.sampling, history.describe(boards[0].run, read(CHAIR))
     panel, declared = mesh_tab.settings_panel(own), meshes.settings(own)
 
     def restored(settings: object, side: str = "right"):
         return restoring.run({"ask": {"settings": settings, "side": side}}, low, panel, declared)
 
-    form, wished = restored(told)
+    form, wished = restored(saved)
     assert wished == ("chair.ply", "y") and (form["seed"], form["method"]) == (7, "xspecmesh")
     assert form["settings"]["values"]["face_budget"] == 8 and form["settings"]["declarations"] == panel["declarations"]
-    left, wished = restored(told, "left")
+    left, wished = restored(saved, "left")
     assert wished is None and (left["compare"], left["other"]) == (True, "xspecmesh")
-    for wrong, said in (({}, "no settings"), (told | {"input": None}, "made a picture"), (told | {"backbone": "bpt"}, "made by bpt")):
-        with pytest.raises(BadFile, match=said):
+    for wrong, sentence in (({}, "no settings"), (saved | {"input": None}, "made a picture"), (saved | {"backbone": "bpt"}, "made by bpt")):
+        with pytest.raises(BadFile, match=sentence):
             restored(wrong)

@@ -165,8 +165,8 @@ def test_a_tab_that_is_opened_late_and_a_page_that_is_loaded_anew_have_everythin
 def test_views_and_colours_change_the_picture_and_ask_nobody(open_panel):
     page = open_panel()
     show(page, "plain=634 accelerated=634 state=done points=1")
-    asked = []
-    page.on("request", lambda r: asked.append(r.url))
+    urls = []
+    page.on("request", lambda r: urls.append(r.url))
     clay = pixels(page)
     seen = {"shaded": clay}
     for mode in ("wireframe", "both", "points"):
@@ -192,7 +192,7 @@ def test_views_and_colours_change_the_picture_and_ask_nobody(open_panel):
     redrawn(page, lambda: page.click("#mesh [data-show=points]"))
     assert fact(page, "points") == "2048"
     assert np.abs(pixels(page) - clay).max(-1).mean() > 0.002
-    assert asked == []
+    assert urls == []
 
 
 def test_drafts_are_pink_and_go_away(open_panel):
@@ -260,11 +260,11 @@ def test_a_face_under_the_pointer_is_read_out(open_panel):
     middle = box["y"] + box["height"] * 0.5
     page.mouse.move(box["x"] + box["width"] * 0.75, middle)
     page.wait_for_function("document.querySelector('#mesh [data-side=accelerated] .ft-readout').textContent.startsWith('face ')")
-    said = page.inner_text("#mesh [data-side=accelerated] .ft-readout").split(" · ")
-    face = int(said[0].removeprefix("face ")) - 1
-    made = side("accelerated", 634).faces
-    share = round(100 * int(made["accepted"][face]) / 254)
-    assert said[1:4] == [f"{made['tokens'][face]} tokens", f"{share} % accepted", f"step {steps_of(made)[face] + 1}"]
+    readout = page.inner_text("#mesh [data-side=accelerated] .ft-readout").split(" · ")
+    face = int(readout[0].removeprefix("face ")) - 1
+    faces = side("accelerated", 634).faces
+    share = round(100 * int(faces["accepted"][face]) / 254)
+    assert readout[1:4] == [f"{faces['tokens'][face]} tokens", f"{share} % accepted", f"step {steps_of(faces)[face] + 1}"]
     page.mouse.move(box["x"] + box["width"] * 0.25, middle)
     page.wait_for_function("document.querySelector('#mesh [data-side=plain] .ft-readout').textContent.startsWith('face ')")
     assert page.inner_text("#mesh [data-side=accelerated] .ft-readout") == ""

@@ -34,8 +34,8 @@ def test_any_two_methods_race_and_the_race_plays_again_without_the_server(open_m
     assert [row.split("\t")[1].split("\n")[0].strip() for row in page.locator(ROWS).all_inner_texts()] == ["XSpecMesh", "SJD++"]
     whole = {name: page.evaluate(FACES.format(name)) for name in ("plain", "accelerated")}
     tokens = page.locator("#mesh-trace .ft-chart").get_attribute("data-tokens")
-    asked = []
-    page.on("request", lambda r: asked.append(r.url))
+    urls = []
+    page.on("request", lambda r: urls.append(r.url))
     expect(page.locator("#mesh-replay .ft-replay")).to_be_visible()
     assert at(page, 0) == {"plain": 0, "accelerated": 0}
     seen, drafts = [], 0
@@ -47,7 +47,7 @@ def test_any_two_methods_race_and_the_race_plays_again_without_the_server(open_m
     assert int(page.locator("#mesh-trace .ft-chart").get_attribute("data-tokens")) < int(tokens)
     assert at(page, 1000) == whole
     assert page.locator("#mesh-trace .ft-chart").get_attribute("data-tokens") == tokens and page.evaluate(f"{VIEW}.replayed") == ""
-    assert [url for url in asked if "queue/data" not in url and "heartbeat" not in url] == []
+    assert [url for url in urls if "queue/data" not in url and "heartbeat" not in url] == []
 
 
 def test_generate_waits_for_the_file_that_is_being_read(open_mesh, served, tmp_path):
@@ -73,8 +73,8 @@ def test_the_larger_files_of_a_race_come_behind_it(open_mesh):
     page.locator(ROWS).first.get_by_role("button", name="Show and replay").click()
     page.wait_for_function(f"{FACES.format('accelerated')} === {faces}")
     expect(page.locator("#mesh-quality table")).to_be_visible()
-    drawn, told = "#mesh-download-race:not([disabled])", "#mesh-messages p:has-text('no pictures of the meshes')"
-    page.wait_for_selector(f"{drawn}, {told}", timeout=DRAWN)
+    drawn, failed = "#mesh-download-race:not([disabled])", "#mesh-messages p:has-text('no pictures of the meshes')"
+    page.wait_for_selector(f"{drawn}, {failed}", timeout=DRAWN)
     names = {"html": ".html", "shrinkwrapped": "-shrinkwrapped.glb"}
     if page.locator(drawn).count():
         page.wait_for_selector(f"{ROWS} img[src^='data:image/jpeg']")

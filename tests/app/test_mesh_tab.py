@@ -47,9 +47,9 @@ def run_without_a_face(low, tokens: list[int], **state):
 
 
 def test_a_run_without_a_face_says_what_happened_and_what_to_try(low):
-    said = mesh_side.without_a_face(run_without_a_face(low, [BPT.eos], finished=True))
-    assert said["headline"] == "The mesh has no faces" and "ended the mesh after 1 token." in said["detail"]
-    assert "Roll another seed" in said["detail"] and "axis" in said["detail"] and "normals" in said["detail"]
+    verdict = mesh_side.without_a_face(run_without_a_face(low, [BPT.eos], finished=True))
+    assert verdict["headline"] == "The mesh has no faces" and "ended the mesh after 1 token." in verdict["detail"]
+    assert "Roll another seed" in verdict["detail"] and "axis" in verdict["detail"] and "normals" in verdict["detail"]
     assert "reached the length limit" in mesh_side.without_a_face(run_without_a_face(low, [1, 2], finished=True))["detail"]
     stopped = mesh_side.without_a_face(run_without_a_face(low, [1, 2], stopped=True))
     assert stopped["state"] == "stopped" and "2 tokens" in stopped["detail"]
@@ -63,12 +63,12 @@ def test_an_empty_mesh_offers_its_settings_alone(low, tmp_path):
 
 
 def test_the_repaired_mesh_is_a_file_of_its_own_where_there_is_something_to_repair(low, tmp_path, monkeypatch):
-    run, given, made = run_without_a_face(low, [BPT.eos], finished=True), read(CHAIR), trimesh.creation.box()
-    for faces, mends in ((made.faces, False), (np.array(made.faces)[2:], True)):
-        mesh = Mesh(np.array(made.vertices, np.float32), np.array(faces), run.backbone.render([BPT.eos], [0], True).parser)
+    run, shape, box = run_without_a_face(low, [BPT.eos], finished=True), read(CHAIR), trimesh.creation.box()
+    for faces, mends in ((box.faces, False), (np.array(box.faces)[2:], True)):
+        mesh = Mesh(np.array(box.vertices, np.float32), np.array(faces), run.backbone.render([BPT.eos], [0], True).parser)
         monkeypatch.setattr(run, "result", lambda mesh=mesh: mesh)
         monkeypatch.setattr(low, "render", lambda *_, mesh=mesh: mesh)
-        files = write_files(run, given, tmp_path / "mesh")
+        files = write_files(run, shape, tmp_path / "mesh")
         assert ("repaired" in files) is mends
     assert len(trimesh.load(files["glb"], force="mesh").faces) == 10  # as generated
     repaired = trimesh.load(files["repaired"], force="scene")
@@ -101,8 +101,8 @@ def test_quality_stands_beside_its_floor_and_tokens_without_a_face_are_counted(l
 def test_the_verdict_compares_seconds_of_a_token_where_lengths_differ(low):
     fast, plain = (MeshBoard(run_without_a_face(low, [1] * n, finished=True)) for n in (50, 100))
     fast.run.seconds, plain.run.seconds = 1.0, 3.0
-    said = verdict.encode(fast, plain, mesh_side.WORDS)
-    assert said["headline"] == "1.5× faster per token" and "for 100 and 50 tokens" in said["detail"]
+    text = verdict.encode(fast, plain, mesh_side.WORDS)
+    assert text["headline"] == "1.5× faster per token" and "for 100 and 50 tokens" in text["detail"]
     fast.run.finished = False
     assert verdict.encode(fast, None, mesh_side.WORDS)["live"] == "50 tokens per second"
 
@@ -142,9 +142,9 @@ def tab_with(mesh: Lazy, picto) -> RaceTab:
     """A tab on a page of its own."""
     with gr.Blocks(analytics_enabled=False) as page, gr.Tabs(), gr.Tab("Mesh") as tab:
         context = TabContext(page, tab, StudioState(picto, mesh, Sessions()))
-        made = RaceTab(context, mesh_tab.MeshRace(context))
-        made.wire()
-        return made
+        race_tab = RaceTab(context, mesh_tab.MeshRace(context))
+        race_tab.wire()
+        return race_tab
 
 
 def opened(tab: RaceTab) -> dict:
@@ -178,10 +178,10 @@ def test_a_model_is_loaded_once_and_a_failure_is_not_remembered(tmp_path):
     answers = iter([MissingWeights("not yet"), "the model"])
 
     def once():
-        found = next(answers)
-        if isinstance(found, Exception):
-            raise found
-        return found
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     lazy = Lazy("lowpoly", tmp_path, once)
     with pytest.raises(MissingWeights):
@@ -209,24 +209,24 @@ def test_examples_are_small_clouds_with_normals_that_point_up(tmp_path):
 # ---------------------------------------------------------------- the best of several seeds
 
 
-def tried(seed: int, chamfer: float | None) -> TriedSeed:
+def tried_seed(seed: int, chamfer: float | None) -> TriedSeed:
     """A seed and how far its mesh is."""
     return TriedSeed(seed, SimpleNamespace(), {"chamfer": chamfer})
 
 
 def test_what_is_said_of_seeds_names_the_nearest_and_the_middle_one():
-    said = mesh_seeds.best_of([tried(7, 4.0), tried(8, None), tried(9, 1.0)])
-    assert said.startswith("Seed 9 has the nearest mesh of the 3 seeds from 7 on; the middle one is 4.0 times as far away.")
-    assert "the middle one has no face" in mesh_seeds.best_of([tried(7, None), tried(8, None), tried(9, 1.0)])
+    sentence = mesh_seeds.best_of([tried_seed(7, 4.0), tried_seed(8, None), tried_seed(9, 1.0)])
+    assert sentence.startswith("Seed 9 has the nearest mesh of the 3 seeds from 7 on; the middle one is 4.0 times as far away.")
+    assert "the middle one has no face" in mesh_seeds.best_of([tried_seed(7, None), tried_seed(8, None), tried_seed(9, 1.0)])
 
 
 def test_an_exact_method_makes_the_mesh_of_the_seed_and_keeps_its_other_knobs(low):
-    method, given = start_values("xspecmesh_exact", low.suits)
-    panel = knob_panel.encode("xspecmesh_exact", method.knobs, given | {"depth": 2, "verify": "residual"}) | {"left": {"ar": {}}}
-    found = mesh_seeds.with_seed("xspecmesh_exact", panel, low)
-    assert found["values"] == panel["values"] | {"verify": "match seed"} and found["left"] == {"ar": {}}
-    method, given = start_values("xspecmesh", low.suits)
-    assert mesh_seeds.with_seed("xspecmesh", knob_panel.encode("xspecmesh", method.knobs, given), low) is None
+    method, values = start_values("xspecmesh_exact", low.suits)
+    panel = knob_panel.encode("xspecmesh_exact", method.knobs, values | {"depth": 2, "verify": "residual"}) | {"left": {"ar": {}}}
+    exact = mesh_seeds.with_seed("xspecmesh_exact", panel, low)
+    assert exact["values"] == panel["values"] | {"verify": "match seed"} and exact["left"] == {"ar": {}}
+    method, values = start_values("xspecmesh", low.suits)
+    assert mesh_seeds.with_seed("xspecmesh", knob_panel.encode("xspecmesh", method.knobs, values), low) is None
 
 
 # ---------------------------------------------------------------- in the browser
@@ -275,10 +275,10 @@ def test_from_an_example_to_a_file_with_the_keyboard(open_mesh, served, tmp_path
         page.click("#mesh-download-glb")
     assert waiting.value.suggested_filename == "tree-xspecmesh-7.glb"
     waiting.value.save_as(tmp_path / "tree.glb")
-    found, tree = trimesh.load(tmp_path / "tree.glb", force="mesh"), read(meshes.EXAMPLES / "tree.ply")
-    assert len(found.faces) > 10
+    mesh, tree = trimesh.load(tmp_path / "tree.glb", force="mesh"), read(meshes.EXAMPLES / "tree.ply")
+    assert len(mesh.faces) > 10
     sides = tree.frame.from_model(np.array([[-1, -1, -1], [1, 1, 1]]))
-    assert (found.bounds[0] >= sides[0] - 1e-6).all() and (found.bounds[1] <= sides[1] + 1e-6).all()
+    assert (mesh.bounds[0] >= sides[0] - 1e-6).all() and (mesh.bounds[1] <= sides[1] + 1e-6).all()
     page.click("[data-cloud=table]")  # another input: nothing of the last one stays
     page.wait_for_function(f"{FACES.format('accelerated')} === 0")
     page.wait_for_selector("#mesh-quality .ft-quality-box", state="hidden")
@@ -316,9 +316,9 @@ def test_own_files_are_cleaned_and_bad_ones_refused_with_a_sentence(open_mesh, t
     assert page.locator("#mesh-notes p").count() == 5
     assert page.locator("[data-cloud][aria-pressed=true]").count() == 0
     page.wait_for_function(f"Number({VIEW}.points) === 900")
-    for file, said in ((bad, "bad.ply is damaged"), (other, "notes.docx has a format that cannot be read")):
+    for file, sentence in ((bad, "bad.ply is damaged"), (other, "notes.docx has a format that cannot be read")):
         drop.set_input_files(file)
-        page.wait_for_selector(f"#mesh-messages p[data-kind=error]:has-text('{said}')")
+        page.wait_for_selector(f"#mesh-messages p[data-kind=error]:has-text('{sentence}')")
         assert "scan.xyz" in page.inner_text("#mesh-notes") and page.evaluate(f"Number({VIEW}.points)") == 900
     page.locator("#mesh-axis [data-up=x]").click()
     page.wait_for_selector("#mesh-messages p", state="detached")

@@ -24,8 +24,8 @@ def encoded(count: int) -> dict:
 
 def test_faces_travel_as_eighteen_bytes_each():
     shape, columns = np.arange(18, dtype=np.uint8).reshape(2, 3, 3), ("accepted", "depth", "tokens", "entropy", "probability", "top")
-    made = records(shape, [7, 70_000], **{name: [i, 100 + i] for i, name in enumerate(columns)})  # the step is more than two bytes hold
-    rows = numbers(mesh.encode({"accelerated": Side(made)})["sides"]["accelerated"]["faces"], np.uint8).reshape(2, 18)
+    faces = records(shape, [7, 70_000], **{name: [i, 100 + i] for i, name in enumerate(columns)})  # the step is more than two bytes hold
+    rows = numbers(mesh.encode({"accelerated": Side(faces)})["sides"]["accelerated"]["faces"], np.uint8).reshape(2, 18)
     assert (rows[:, :9].reshape(-1, 3, 3) == shape).all()
     assert rows[:, 9:12].tolist() == [[0, 1, 2], [100, 101, 102]] and rows[:, 15:].tolist() == [[3, 4, 5], [103, 104, 105]]
     assert (rows[:, 12:15].astype(int) @ [1, 256, 65536]).tolist() == [7, 70_000]
@@ -43,17 +43,17 @@ def test_an_update_costs_only_its_new_faces():
 def test_sides_may_be_missing_and_states_add_up():
     assert list(mesh.encode({"plain": None, "accelerated": side("accelerated", 3)})["sides"]) == ["accelerated"]
     states = ("running", "done"), ("done", "done"), ("stopped", "done")
-    found = [mesh.encode({n: side(n, 3, state=s) for n, s in zip(mesh.SIDES, pair)})["state"] for pair in states]
-    assert found == ["running", "done", "stopped"]
+    combined = [mesh.encode({n: side(n, 3, state=s) for n, s in zip(mesh.SIDES, pair)})["state"] for pair in states]
+    assert combined == ["running", "done", "stopped"]
     assert waiting()["state"] == "empty"
     with pytest.raises(AssertionError, match="at least one side"):
         mesh.encode({})
 
 
 def test_counters_are_words_and_unknown_ones_are_left_out():
-    made = side("plain", 3)
-    made.counters = {"seconds": np.float64(2.5), "forwards": 12_345, "draft_forwards": 7}
-    assert mesh.encode({"plain": made})["sides"]["plain"]["counters"] == {"seconds": "2.50", "forwards": "12,345"}
+    board = side("plain", 3)
+    board.counters = {"seconds": np.float64(2.5), "forwards": 12_345, "draft_forwards": 7}
+    assert mesh.encode({"plain": board})["sides"]["plain"]["counters"] == {"seconds": "2.50", "forwards": "12,345"}
 
 
 def test_points_are_int16_with_or_without_normals():
@@ -66,7 +66,7 @@ def test_points_are_int16_with_or_without_normals():
 
 
 def test_a_corner_outside_the_lattice_is_a_bug():
-    made = side("plain", 3)
-    made.faces["corners"] += 128
+    board = side("plain", 3)
+    board.faces["corners"] += 128
     with pytest.raises(AssertionError, match=r"corners lie in 0\.\.127"):
-        mesh.encode({"plain": made})
+        mesh.encode({"plain": board})

@@ -69,9 +69,9 @@ def test_speeds_come_from_finished_runs_of_this_processor(tmp_path: Path) -> Non
     run_folder(tmp_path, "7", weights="other", totals={"tokens_per_second": 9000.0})
     (run_folder(tmp_path, "8") / "run.json").write_text("{")
     (run_folder(tmp_path, "9") / "run.json").write_text("{}")
-    found = of_model(seen(tmp_path), "janus", "abc")
-    assert [each.folder.name for each in found] == ["4", "3", "2", "1"]
-    assert speed(found) == Speed(4, 60.0, "sjdpp", 120.0)
+    runs = of_model(seen(tmp_path), "janus", "abc")
+    assert [each.folder.name for each in runs] == ["4", "3", "2", "1"]
+    assert speed(runs) == Speed(4, 60.0, "sjdpp", 120.0)
 
 
 def test_without_runs_nothing_is_claimed(tmp_path: Path) -> None:
@@ -196,9 +196,9 @@ def test_a_path_that_is_none_is_a_sentence(text: object) -> None:
 
 def test_the_import_says_what_it_is_how_far_and_how_to_use_it(checkpoint: Path, data: Path) -> None:
     assert "0.3 million parameters" in models_tab.describe(str(checkpoint)) and imported() == []
-    said = list(models_tab.add(f" '{checkpoint}' "))
-    assert model_cards.KEEPS in said[-1] and "start it with this one: python launch.py --backbone Tiny-Janus" in said[-1]
-    assert 'value="100"' in said[-1] and [path.name for path in imported()] == ["Tiny-Janus"]
+    updates = list(models_tab.add(f" '{checkpoint}' "))
+    assert model_cards.KEEPS in updates[-1] and "start it with this one: python launch.py --backbone Tiny-Janus" in updates[-1]
+    assert 'value="100"' in updates[-1] and [path.name for path in imported()] == ["Tiny-Janus"]
     assert "There is no file or folder" in models_tab.describe("/nowhere/at/all") and "/nowhere" not in models_tab.describe(
         "/nowhere/at/all"
     )

@@ -41,9 +41,9 @@ def test_both_sides_grow_and_finish(open_page):
         assert "256 of 256 tokens, done" in card.locator(".ft-picture").get_attribute("aria-label")
     finish(page)
     assert page.locator("#canvas-fast .ft-badge").inner_text() == "exact"
-    said = page.inner_text("#verdict")
-    assert "256 of 256 tokens equal" in said
-    assert "faster" in said or "slower" in said or "As fast as" in said
+    text = page.inner_text("#verdict")
+    assert "256 of 256 tokens equal" in text
+    assert "faster" in text or "slower" in text or "As fast as" in text
     assert spread(page, "fast") > 0
 
 
@@ -98,10 +98,10 @@ def say(page, seed: str) -> None:
     page.press("#seed input", "Tab")
 
 
-def refused(page, said: str) -> None:
+def refused(page, sentence: str) -> None:
     """Presses Generate and waits for an error that says this, and for the button to come back."""
     page.click("#generate")
-    page.wait_for_selector(f'#messages p[data-kind=error]:has-text("{said}")')
+    page.wait_for_selector(f'#messages p[data-kind=error]:has-text("{sentence}")')
     page.wait_for_selector("#generate")
     expect(page.locator("#cancel")).to_be_hidden()
 
@@ -110,18 +110,18 @@ def test_wrong_values_are_sentences_and_lock_nobody_out(open_page):
     page = open_page()
     page.uncheck("#compare input")
     choose(page, "settings", "size", "64 px")
-    for seed, told in (("-1", "-1"), ("1e99", "1e+99")):
+    for seed, shown in (("-1", "-1"), ("1e99", "1e+99")):
         say(page, seed)
-        refused(page, f"The seed {told} is out of range")  # of this click, not of the one before
+        refused(page, f"The seed {shown} is out of range")  # of this click, not of the one before
     say(page, "5")
     menu = page.locator("#settings .ft-knob[data-knob=size] select")
     menu.evaluate("m => { m.add(new Option('7000 px')); m.value = '7000 px'; m.dispatchEvent(new Event('change')); }")
     refused(page, "size cannot be '7000 px'")
     choose(page, "settings", "size", "64 px")
     prompt = page.locator(PROMPT)
-    for text, told in (("🧿 🪅", "prompt"), ("a cat \u0000 on snow", "characters that are not text")):
+    for text, shown in (("🧿 🪅", "prompt"), ("a cat \u0000 on snow", "characters that are not text")):
         prompt.fill(text)
-        refused(page, told)
+        refused(page, shown)
     prompt.fill("a cat on snow")
     say(page, "")  # as good as 0
     page.click("#generate")
@@ -172,8 +172,8 @@ def test_a_tolerance_that_is_moved_is_marked_on_the_trace_and_ends_exactness(ope
 
 
 def test_the_map_is_drawn_without_asking_the_server(raced):
-    page, asked = raced, []
-    page.on("request", lambda r: asked.append(r.url))
+    page, urls = raced, []
+    page.on("request", lambda r: urls.append(r.url))
     drag(page.locator("#overlay input"), 80)
     page.select_option("#overlay select", "entropy")
     assert page.locator("#canvas-plain .ft-overlay").evaluate("c => [c.hidden, c.width, c.style.opacity]") == [False, 8, "0.8"]
@@ -196,7 +196,7 @@ def test_the_map_is_drawn_without_asking_the_server(raced):
     depth = page.locator("#overlay option[value=depth]")
     assert (depth.get_attribute("disabled"), depth.inner_text()) == ("", "Draft depth (SJD++ records no depth)")
     assert "SJD++ drafts no trees" in page.inner_text("#tree")
-    assert asked == []
+    assert urls == []
 
 
 def test_trees_are_drawn_and_their_candidates_can_be_read(open_page):
@@ -208,8 +208,8 @@ def test_trees_are_drawn_and_their_candidates_can_be_read(open_page):
     finish(page)
     assert int(page.locator("#tree .ft-chart").get_attribute("data-trees")) > 0
     assert page.locator("#trace .ft-chart").get_attribute("data-tokens") == "64"
-    asked = []
-    page.on("request", lambda r: asked.append(r.url))
+    urls = []
+    page.on("request", lambda r: urls.append(r.url))
     page.select_option("#overlay select", "depth")
     assert page.locator("#canvas-fast .ft-overlay").evaluate("c => [c.hidden, c.width]") == [False, 8]
     page.locator("#canvas-fast .ft-frame").hover(position={"x": 40, "y": 200})
@@ -219,7 +219,7 @@ def test_trees_are_drawn_and_their_candidates_can_be_read(open_page):
     page.locator("#tree canvas").first.focus()
     page.keyboard.press("Home")
     assert "candidate 1 of" in page.inner_text("#tree output")
-    assert asked == []
+    assert urls == []
 
 
 def test_a_small_draft_grows_into_the_picture_and_its_repairs_are_mapped(open_page):

@@ -148,15 +148,15 @@ def test_the_verdict_of_a_run_that_goes_or_was_stopped(picto):
 
 def test_notices_are_sentences():
     assert notice.unknown("pictogram", {}) == []
-    said = notice.unknown("pictogram", {"camle": ["camel"], "xyzzy": []})[0]
-    assert said["text"] == "pictogram does not know 'camle', 'xyzzy'; it draws the rest." and said["instead"] == {"camle": ["camel"]}
+    message = notice.unknown("pictogram", {"camle": ["camel"], "xyzzy": []})[0]
+    assert message["text"] == "pictogram does not know 'camle', 'xyzzy'; it draws the rest." and message["instead"] == {"camle": ["camel"]}
     assert notice.unknown("pictogram", {}, "Nothing to draw.")[0]["text"] == "Nothing to draw."
     assert notice.place(0) == []
     assert "number 2" in notice.place(2)[0]["text"]
-    said = [notice.place(2, seconds)[0]["text"].split("end, ")[1] for seconds in (0.2, 12.4, 119, 150)]
+    message = [notice.place(2, seconds)[0]["text"].split("end, ")[1] for seconds in (0.2, 12.4, 119, 150)]
     assert "Replay plays the race" in notice.place(2, 12, replays=True)[0]["text"]
     assert not any("Replay" in notice.place(2, seconds, replays)[0]["text"] for seconds, replays in ((12, False), (3, True), (None, True)))
-    assert said == ["in about 1 second.", "in about 12 seconds.", "in about 119 seconds.", "in about 2 minutes."]
+    assert message == ["in about 1 second.", "in about 12 seconds.", "in about 119 seconds.", "in about 2 minutes."]
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed; the page tests run the scripts as well")
@@ -168,7 +168,7 @@ def test_scripts_parse(script: Path, tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("text", "shown"),
     [
         ("Cannot write in /home/u/.local/share/runs (full). Go on.", "Cannot write in runs (full). Go on."),
         (r"The file C:\Users\u\model.safetensors is missing.", "The file model.safetensors is missing."),
@@ -176,5 +176,5 @@ def test_scripts_parse(script: Path, tmp_path: Path):
         ("3/4 of a/b/c, 1.5 tokens/s", "3/4 of a/b/c, 1.5 tokens/s"),
     ],
 )
-def test_sentences_lose_the_folders_of_this_machine(said: str, shown: str):
-    assert notice.error(OSError(said)) == [{"kind": "error", "text": shown}]
+def test_sentences_lose_the_folders_of_this_machine(text: str, shown: str):
+    assert notice.error(OSError(text)) == [{"kind": "error", "text": shown}]

@@ -76,15 +76,15 @@ def test_a_panel_of_two_files_and_a_line_is_on_the_page_in_the_frames_and_in_the
     on_page = {each["props"].get("elem_id"): each["props"] for each in page.get_config_file()["components"]}
     assert "steps" in on_page["toy"]["js_on_load"] and '"toy"' in on_page["live"]["js_on_load"]
     assert listed.idle()["toy"] == {"state": "empty"}  # at the start of a run
-    method, given = find("sjd")
+    method, values = find("sjd")
     prompt = Prompt("a red apple", seed=5, size=64)
-    board, asked = Board(generate(picto, method, prompt, given)), RaceRequest(picto, prompt, {})
+    board, request = Board(generate(picto, method, prompt, values)), RaceRequest(picto, prompt, {})
     for step in board.run:
         board.add(step)
-        assert subject.draw([board], {0}, asked)["toy"] == {"state": "done" if board.run.finished else "running", "steps": board.count}
+        assert subject.draw([board], {0}, request)["toy"] == {"state": "done" if board.run.finished else "running", "steps": board.count}
     ended = subject.ended([board])
     assert ended["toy"] == {"state": "done", "made": "5"} and {"odds", "right"} <= ended.keys()
-    text = tab.common_files(EndedRace(1, [board], ended, "", asked), "race")["html"](tmp_path / "race.html").read_text(encoding="utf-8")
+    text = tab.common_files(EndedRace(1, [board], ended, "", request), "race")["html"](tmp_path / "race.html").read_text(encoding="utf-8")
     assert 'boot("toy"' in text and 'boot("trace"' in text and 'boot("runs"' not in text
 
 

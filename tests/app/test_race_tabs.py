@@ -83,7 +83,7 @@ def test_a_dropped_file_a_folder_and_a_link_bring_the_settings_back(open_tab, op
     tab.move()
     tab.small()
     folder, size = served.runs()[-1], tab.sized().evaluate("e => e.value")
-    told = json.loads((folder / "run.json").read_text())
+    saved = json.loads((folder / "run.json").read_text())
     page = open_page()  # on the Image tab
     other = RacePage(page, tab.kind)
 
@@ -99,13 +99,13 @@ def test_a_dropped_file_a_folder_and_a_link_bring_the_settings_back(open_tab, op
     comes()
     expect(other.sized()).to_have_js_property("value", size)
     other.moved()
-    drop(page, "run.json", json.dumps(told | {"seed": 6}).encode())
+    drop(page, "run.json", json.dumps(saved | {"seed": 6}).encode())
     comes(6)
-    drop(page, "run.json", json.dumps(told | {"seed": 7}).encode())  # the next drop comes while this one is answered, and is not lost
+    drop(page, "run.json", json.dumps(saved | {"seed": 7}).encode())  # the next drop comes while this one is answered, and is not lost
     drop(page, "x.png", b"\x89PNG\r\n\x1a\n" + b"\0" * 40)
     refused()
     crowded = Path(shutil.copytree(folder, tmp_path / "crowded"))
-    (crowded / "run.json").write_text(json.dumps(told | {"seed": 8}))
+    (crowded / "run.json").write_text(json.dumps(saved | {"seed": 8}))
     for number in range(MANY):
         (crowded / f"a{number:03d}.txt").touch()  # a browser lists a folder in parts
     drop_path(page, crowded)
@@ -114,7 +114,7 @@ def test_a_dropped_file_a_folder_and_a_link_bring_the_settings_back(open_tab, op
     (tmp_path / "empty").mkdir()
     drop_path(page, tmp_path / "empty")
     refused()
-    linked = {name: value for name, value in told.items() if name != "machine"} | {"seed": 9}
+    linked = {name: value for name, value in saved.items() if name != "machine"} | {"seed": 9}
     coded = base64.urlsafe_b64encode(json.dumps(linked).encode()).decode()
     page.goto(f"{served.address}?run={coded.rstrip('=')}")
     comes(9)

@@ -15,28 +15,28 @@ def sessions(tmp_path):
     return Sessions(folder=tmp_path)
 
 
-def written(sessions, tmp_path, writers, ticket):
+def write_files(sessions, tmp_path, writers, ticket):
     return decoder.write_files(sessions, "", "a", ticket, writers, lambda name: tmp_path / name)
 
 
 def test_a_larger_file_waits_for_the_end_of_a_run(sessions, tmp_path):
     number = sessions.enter("a")
     assert sessions.begin("a", number)
-    asked = []
+    delays = []
 
     def ends(seconds: float) -> bool:
-        asked.append(seconds)
+        delays.append(seconds)
         sessions.end("a", number)
         return True
 
     def write(path):
-        assert asked, "it was written beside a run"
+        assert delays, "it was written beside a run"
         path.write_text("done")
         return path
 
     sessions.wait_until_free = ends
-    offers, mistakes = written(sessions, tmp_path, {"gif": write}, number)
-    assert asked == [decoder.GIVES_WAY] and (tmp_path / "gif").read_text() == "done"
+    offers, mistakes = write_files(sessions, tmp_path, {"gif": write}, number)
+    assert delays == [decoder.GIVES_WAY] and (tmp_path / "gif").read_text() == "done"
     assert list(offers) == ["gif"] and mistakes == []
 
 
@@ -44,7 +44,7 @@ def test_a_run_without_end_does_not_keep_a_file(sessions, tmp_path, monkeypatch)
     monkeypatch.setattr(decoder, "GIVES_WAY", 0.01)
     number = sessions.enter("a")
     assert sessions.begin("a", number)
-    offers, _ = written(sessions, tmp_path, {"gif": lambda path: path}, number)
+    offers, _ = write_files(sessions, tmp_path, {"gif": lambda path: path}, number)
     assert list(offers) == ["gif"]
 
 
@@ -56,7 +56,7 @@ def test_files_of_a_race_that_the_page_does_not_show_are_neither_written_nor_off
 
     number = sessions.enter("a")
     sessions.end("a", number)
-    assert written(sessions, tmp_path, {"gif": write, "mp4": pytest.fail}, number) == ({}, [])
+    assert write_files(sessions, tmp_path, {"gif": write, "mp4": pytest.fail}, number) == ({}, [])
     assert not sessions.shows("a", "", number)
 
 
@@ -64,14 +64,14 @@ def test_a_run_of_the_other_tab_keeps_the_files_of_this_one(sessions, tmp_path):
     number = sessions.enter("a")
     sessions.end("a", number)
     sessions.enter("a", "mesh-")
-    assert list(written(sessions, tmp_path, {"gif": lambda path: path}, number)[0]) == ["gif"]
+    assert list(write_files(sessions, tmp_path, {"gif": lambda path: path}, number)[0]) == ["gif"]
 
 
 def test_a_disk_that_refuses_costs_one_file(sessions, tmp_path):
     def full(path):
         raise OSError(28, "No space left on device")
 
-    offers, mistakes = written(sessions, tmp_path, {"gif": full, "mp4": lambda path: path}, sessions.enter("a"))
+    offers, mistakes = write_files(sessions, tmp_path, {"gif": full, "mp4": lambda path: path}, sessions.enter("a"))
     assert list(offers) == ["mp4"] and ["No space left" in str(error) for error in mistakes] == [True]
 
 

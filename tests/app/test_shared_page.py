@@ -29,20 +29,20 @@ def uploads(served: Served) -> Path:
     return served.home.parent / "gradio"
 
 
-def files_of(said: str) -> list[str]:
+def files_of(text: str) -> list[str]:
     """The files that an answer offers."""
-    return re.findall(r'"path":"([^"]+)"', said)
+    return re.findall(r'"path":"([^"]+)"', text)
 
 
 @pytest.fixture
 def owner(visit) -> tuple[Visitor, list[str]]:
     """A visitor who has made a picture and sent a cloud, and their files as only they were told them."""
-    made = visit()
-    said = made.generate(prompt=SECRET)
-    made.upload("scan.ply", CHAIR)
-    files = files_of(said)
-    assert files and status(made, files[0]) == 200
-    return made, files
+    visitor = visit()
+    replies = visitor.generate(prompt=SECRET)
+    visitor.upload("scan.ply", CHAIR)
+    files = files_of(replies)
+    assert files and status(visitor, files[0]) == 200
+    return visitor, files
 
 
 # ---------------------------------------------------------------- files
@@ -62,14 +62,14 @@ def test_the_name_of_a_visitors_folder_cannot_be_guessed(owner, visit, served):
 def test_nothing_that_another_visitor_is_told_names_what_somebody_made(owner, visit):
     folder = Path(owner[1][0]).parent.name
     other = visit()
-    said = [
+    replies = [
         other.http.get(path).text for path in ("/", "/config", "/gradio_api/info", "/gradio_api/queue/status", "/gradio_api/startup-events")
     ]
-    said += [other.generate(), other.upload("mine.ply", CHAIR), other.ask(other.handler("recall"), [{}])]
+    replies += [other.generate(), other.upload("mine.ply", CHAIR), other.ask(other.handler("recall"), [{}])]
     for number, handler in other.handlers.items():
         if not handler["inputs"] and handler["backend_fn"]:
-            said.append(other.ask(number, []))
-    for each in said:
+            replies.append(other.ask(number, []))
+    for each in replies:
         assert folder not in each and owner[0].session not in each and SECRET not in each
 
 
@@ -124,13 +124,13 @@ def test_what_a_visitor_made_is_gone_when_they_leave(visit, served):
 def listen(served: Served, session: str) -> str:
     """What comes to somebody who claims to be a session."""
     with httpx.Client(base_url=served.address, timeout=30) as http:
-        return heard(http, "/gradio_api/queue/data", session_hash=session)
+        return events_of(http, "/gradio_api/queue/data", session_hash=session)
 
 
-def heard(http: httpx.Client, path: str, **asked: str) -> str:
+def events_of(http: httpx.Client, path: str, **query: str) -> str:
     """All that comes from an address until the server closes the connection; nothing if it breaks it off."""
     try:
-        return http.get(path, params=asked).text
+        return http.get(path, params=query).text
     except httpx.RemoteProtocolError:
         return ""
 
@@ -150,13 +150,13 @@ def test_another_visitors_events_are_neither_heard_nor_read_nor_cancelled(owner,
         body = {"session_hash": other.session, "fn_index": number, "event_id": event}
         other.http.post("/gradio_api/cancel", json=body)
         other.http.post("/gradio_api/reset", json={"event_id": event})
-        assert "process_generating" not in heard(other.http, f"/gradio_api/call/generate_image/{event or 'x'}")
+        assert "process_generating" not in events_of(other.http, f"/gradio_api/call/generate_image/{event or 'x'}")
     other.ask(other.handler("stop"), [])
     other.ask(other.handler("move"), [{"name": "sjdpp", "values": {"window": 4}}])
     following.join()
-    told = files_of(running.ask(running.handler("deliver"), []))
-    assert '"success":true' in lines[-1] and told, "another visitor ended the run"
-    settings = running.http.get(f"/gradio_api/file={told[0]}").content
+    paths = files_of(running.ask(running.handler("deliver"), []))
+    assert '"success":true' in lines[-1] and paths, "another visitor ended the run"
+    settings = running.http.get(f"/gradio_api/file={paths[0]}").content
     assert b'"finished": true' in settings and b'"moves": []' in settings
 
 

@@ -42,8 +42,8 @@ def test_the_page_knows_the_files_that_the_mesh_tab_reads():
 def test_a_browser_would_install_it(open_page):
     page = open_page()
     session = page.context.new_cdp_session(page)
-    found = session.send("Page.getInstallabilityErrors")["installabilityErrors"]
-    assert [each["errorId"] for each in found if each["errorId"] != "in-incognito"] == []  # the tests' windows are
+    errors = session.send("Page.getInstallabilityErrors")["installabilityErrors"]
+    assert [each["errorId"] for each in errors if each["errorId"] != "in-incognito"] == []  # the tests' windows are
 
 
 @pytest.mark.browser

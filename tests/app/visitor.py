@@ -61,10 +61,10 @@ class Visitor:
 
     def handler(self, name: str, tab: str = "image") -> int:
         """The number of a handler of a tab; the tabs are built one after the other."""
-        found = [i for i, d in sorted(self.handlers.items()) if str(d["api_name"]).rsplit("_", 1)[0] == name or d["api_name"] == name]
-        found = [i for i in found if self.tab_of(i) in (tab, "")]
-        assert found, f"{name} of {tab} is not among {[d['api_name'] for d in self.handlers.values()]}"
-        return found[0]
+        handlers = [i for i, d in sorted(self.handlers.items()) if str(d["api_name"]).rsplit("_", 1)[0] == name or d["api_name"] == name]
+        handlers = [i for i in handlers if self.tab_of(i) in (tab, "")]
+        assert handlers, f"{name} of {tab} is not among {[d['api_name'] for d in self.handlers.values()]}"
+        return handlers[0]
 
     def tab_of(self, handler: int) -> str:
         """Whose components a handler touches; "" if that cannot be told."""
@@ -121,9 +121,9 @@ class Visitor:
         if sent.status_code != 200:
             return sent.text
         file = {"path": sent.json()[0], "orig_name": name, "meta": {"_type": "gradio.FileData"}}
-        told = self.ask(self.handler("announce", "mesh"), [file])
+        announced = self.ask(self.handler("announce", "mesh"), [file])
         reading = self.handler("drop", "mesh")
-        return told + self.ask(reading, [file, *self.values(reading)[1:]])
+        return announced + self.ask(reading, [file, *self.values(reading)[1:]])
 
     def ticket(self, tab: str = "image", chosen: Mapping[str, Any] | None = None, /, **changed: Any) -> Any:
         """The number of a ticket for the engine.
@@ -138,8 +138,8 @@ class Visitor:
                 data[place] = data[place] | {"values": data[place]["values"] | (chosen or {})}
             if name in changed:
                 data[place] = changed[name]
-        found = json.loads(self.ask(handler, data))
-        return found["data"][0] if "data" in found else 0
+        reply = json.loads(self.ask(handler, data))
+        return reply["data"][0] if "data" in reply else 0
 
     def filled(self, tab: str, chosen: Mapping[str, Any], /, **changed: Any) -> list[Any]:
         """What the page sends for a run: a ticket, see there, unless `changed` has one."""

@@ -31,15 +31,15 @@ def rows_of(out: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def made(path: Path, out: Path, *more: str) -> tuple[int, list[dict[str, str]]]:
+def batch(path: Path, out: Path, *more: str) -> tuple[int, list[dict[str, str]]]:
     """The exit code of a batch, and the rows of its table."""
     return cli.main(["batch", str(path), "--out", str(out), *OPTIONS, "--no-sheet", *more]), rows_of(out)
 
 
 def marks(out: Path) -> dict[str, tuple[int, int]]:
     """Of each result when it was written and where: a result that is made again has another."""
-    found = {path.parent.name: path.stat() for path in out.glob(f"results/[!.]*/{ROW}")}
-    return {name: (stat.st_mtime_ns, stat.st_ino) for name, stat in found.items()}
+    stats = {path.parent.name: path.stat() for path in out.glob(f"results/[!.]*/{ROW}")}
+    return {name: (stat.st_mtime_ns, stat.st_ino) for name, stat in stats.items()}
 
 
 def pixels(path: Path) -> bytes:

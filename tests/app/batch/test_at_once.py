@@ -14,18 +14,18 @@ import pytest
 from app import cli
 from app.batch import making
 from engine.core import Backbone
-from tests.app.batch.lists import CHAIR, CODE, OPTIONS, PROMPTS, ROOT, made, marks, pixels, prompts, rows_of
+from tests.app.batch.lists import CHAIR, CODE, OPTIONS, PROMPTS, ROOT, batch, marks, pixels, prompts, rows_of
 
 
 def test_the_pictures_are_those_of_one_after_another(tmp_path: Path) -> None:
     path = prompts(tmp_path)
-    (one, alone), (many, together) = made(path, tmp_path / "one", "--at-once", "1"), made(path, tmp_path / "many", "--at-once", "4")
+    (one, alone), (many, together) = batch(path, tmp_path / "one", "--at-once", "1"), batch(path, tmp_path / "many", "--at-once", "4")
     assert one == many == 0
     shown = [[pixels(tmp_path / name / row["file"]) for row in rows] for name, rows in (("one", alone), ("many", together))]
     assert shown[0] == shown[1]
     same = ("input", "seed", "status", "method", "tokens", "passes", "hash")
     assert [[row[name] for name in same] for row in alone] == [[row[name] for name in same] for row in together]
-    assert made(path, tmp_path / "one", "--at-once", "2")[0] == 0  # how many at once is no setting of the results
+    assert batch(path, tmp_path / "one", "--at-once", "2")[0] == 0  # how many at once is no setting of the results
 
 
 def test_a_result_that_cannot_be_written_leaves_the_others_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +38,7 @@ def test_a_result_that_cannot_be_written_leaves_the_others_alone(tmp_path: Path,
         return plain(self, text)
 
     monkeypatch.setattr(making.Maker, "of_words", of_words)
-    code, rows = made(path, tmp_path / "out", "--at-once", "3", "--retries", "0")
+    code, rows = batch(path, tmp_path / "out", "--at-once", "3", "--retries", "0")
     assert code == 2 and [row["status"] for row in rows] == ["done", "failed", "done"]
 
 
@@ -53,7 +53,7 @@ def test_killed_in_the_middle_it_goes_on(tmp_path: Path) -> None:
     running.stderr.close()
     before = marks(out)
     assert before
-    code, rows = made(path, out, "--at-once", "2")
+    code, rows = batch(path, out, "--at-once", "2")
     after = marks(out)
     assert code == 0 and after.items() >= before.items()
     assert [row["status"] for row in rows] == ["done"] * 6 and len(after) == len({row["hash"] for row in rows}) == 6
@@ -74,7 +74,7 @@ def test_clouds_are_decoded_together(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(making, "generate_many", watched)
     out = tmp_path / "out"
-    asked = ["--method", "xspecmesh", "--faces", "8", "--up", "y", "--retries", "0", "--no-sheet", "--at-once", "2"]
-    assert cli.main(["batch", str(clouds), "--out", str(out), *asked]) == 2
+    options = ["--method", "xspecmesh", "--faces", "8", "--up", "y", "--retries", "0", "--no-sheet", "--at-once", "2"]
+    assert cli.main(["batch", str(clouds), "--out", str(out), *options]) == 2
     assert [row["status"] for row in rows_of(out)] == ["done", "done", "failed"]
     assert sorted(seen) == [0, 1]

@@ -11,22 +11,22 @@ from app.batch.inputs import BatchInput, read_inputs
 from engine.errors import BadFile, BadPrompt
 
 
-def written(folder: Path, name: str, text: str | bytes) -> Path:
+def write(folder: Path, name: str, text: str | bytes) -> Path:
     path = folder / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
 
 
 def test_text_has_a_prompt_a_line(tmp_path: Path) -> None:
-    found = read_inputs(written(tmp_path, "prompts.txt", "\ufeffa red apple\r\n\n  two cats  \na red apple\n"), seed=5)
-    assert [(e.number, e.text, e.seed) for e in found.entries] == [(1, "a red apple", 5), (3, "two cats", 5), (4, "a red apple", 6)]
-    assert not found.are_files and len({e.key for e in found.entries}) == 3
+    inputs = read_inputs(write(tmp_path, "prompts.txt", "\ufeffa red apple\r\n\n  two cats  \na red apple\n"), seed=5)
+    assert [(e.number, e.text, e.seed) for e in inputs.entries] == [(1, "a red apple", 5), (3, "two cats", 5), (4, "a red apple", 6)]
+    assert not inputs.are_files and len({e.key for e in inputs.entries}) == 3
 
 
 def test_the_three_formats_say_the_same(tmp_path: Path) -> None:
     table = 'Prompt;seed;size;top_k;id\n"a cat; asleep";7;64;5;x\na dog;;;;y\n'
     lines = '{"prompt": "a cat; asleep", "seed": 7, "size": 64, "top_k": 5, "id": "x"}\n"a dog"\n'
-    csv, jsonl = read_inputs(written(tmp_path, "a.csv", table)), read_inputs(written(tmp_path, "a.jsonl", lines))
+    csv, jsonl = read_inputs(write(tmp_path, "a.csv", table)), read_inputs(write(tmp_path, "a.jsonl", lines))
     assert [e.key for e in csv.entries] == [e.key for e in jsonl.entries]
     first, second = csv.entries
     assert (first.text, first.seed, dict(first.changes)) == ("a cat; asleep", 7, {"size": 64, "top_k": 5})
@@ -35,9 +35,9 @@ def test_the_three_formats_say_the_same(tmp_path: Path) -> None:
 
 def test_a_key_depends_on_all_that_a_line_says(tmp_path: Path) -> None:
     lines = ['"a"', '"b"', '{"prompt": "a", "seed": 1}', '{"prompt": "a", "size": 64}', '{"prompt": "a", "guidance": 2}', '"a"']
-    entries = read_inputs(written(tmp_path, "a.jsonl", "\n".join(lines))).entries
+    entries = read_inputs(write(tmp_path, "a.jsonl", "\n".join(lines))).entries
     assert len({entry.key for entry in entries}) == len(lines)
-    again = read_inputs(written(tmp_path, "b.jsonl", "\n".join(['"new"', *lines]))).entries
+    again = read_inputs(write(tmp_path, "b.jsonl", "\n".join(['"new"', *lines]))).entries
     assert [entry.key for entry in again[1:]] == [entry.key for entry in entries]  # a new line changes no other
 
 
@@ -50,8 +50,8 @@ def test_the_encodings_and_line_ends_of_other_systems_say_the_same(encoding: str
         "a.jsonl": ['"a grün apple"', '{"prompt": "two cats"}'],
     }
     for name, lines in lists.items():
-        found = read_inputs(written(tmp_path, name, (end.join(lines) + end).encode(encoding))).entries
-        assert [(e.text, e.problem) for e in found] == [("a grün apple", ""), ("two cats", "")], name
+        entries = read_inputs(write(tmp_path, name, (end.join(lines) + end).encode(encoding))).entries
+        assert [(e.text, e.problem) for e in entries] == [("a grün apple", ""), ("two cats", "")], name
 
 
 BAD = [
@@ -71,11 +71,11 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("name", "content", "said"), BAD)
-def test_a_bad_line_is_an_entry_with_a_sentence(name: str, content: bytes, said: str, tmp_path: Path) -> None:
-    good, bad = read_inputs(written(tmp_path, name, content)).entries
+@pytest.mark.parametrize(("name", "content", "sentence"), BAD)
+def test_a_bad_line_is_an_entry_with_a_sentence(name: str, content: bytes, sentence: str, tmp_path: Path) -> None:
+    good, bad = read_inputs(write(tmp_path, name, content)).entries
     assert (good.text, good.problem) == ("a red apple", "")
-    assert said in bad.problem and bad.problem.endswith(".") and bad.key == ""
+    assert sentence in bad.problem and bad.problem.endswith(".") and bad.key == ""
     bad.text.encode()  # results.csv can hold it
 
 
@@ -94,10 +94,10 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "content", "kind", "said"), REFUSED)
-def test_a_file_that_hides_lines_is_refused(name: str, content: bytes, kind: type, said: str, tmp_path: Path) -> None:
-    with pytest.raises(kind, match=said):
-        read_inputs(written(tmp_path, name, content))
+@pytest.mark.parametrize(("name", "content", "kind", "sentence"), REFUSED)
+def test_a_file_that_hides_lines_is_refused(name: str, content: bytes, kind: type, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(kind, match=sentence):
+        read_inputs(write(tmp_path, name, content))
 
 
 def test_a_missing_file_is_a_sentence(tmp_path: Path) -> None:
@@ -107,18 +107,19 @@ def test_a_missing_file_is_a_sentence(tmp_path: Path) -> None:
 
 def test_a_folder_of_clouds(tmp_path: Path) -> None:
     for name in ("b.xyz", "a.ply", "notes.md"):
-        written(tmp_path, name, "1 2 3\n")
-    found = read_inputs(tmp_path)
-    assert found.are_files and [(e.text, e.path) for e in found.entries] == [(n, str((tmp_path / n).resolve())) for n in ("a.ply", "b.xyz")]
-    before = found.entries[0].key
-    written(tmp_path, "a.ply", "other")
+        write(tmp_path, name, "1 2 3\n")
+    inputs = read_inputs(tmp_path)
+    assert inputs.are_files
+    assert [(e.text, e.path) for e in inputs.entries] == [(n, str((tmp_path / n).resolve())) for n in ("a.ply", "b.xyz")]
+    before = inputs.entries[0].key
+    write(tmp_path, "a.ply", "other")
     assert read_inputs(tmp_path).entries[0].key != before  # what the file holds counts
 
 
 def test_a_list_of_clouds_names_files_beside_it(tmp_path: Path) -> None:
-    written(tmp_path, "a.xyz", "1 2 3\n")
+    write(tmp_path, "a.xyz", "1 2 3\n")
     rows = [{"file": "a.xyz", "faces": 90}, {"file": "none.xyz"}, {"prompt": "a cat"}]
-    here, missing, other = read_inputs(written(tmp_path, "list.jsonl", "\n".join(map(json.dumps, rows)))).entries
+    here, missing, other = read_inputs(write(tmp_path, "list.jsonl", "\n".join(map(json.dumps, rows)))).entries
     assert (here.path, dict(here.changes)) == (str(tmp_path / "a.xyz"), {"faces": 90})
     assert "Cannot read" in missing.problem and "no file" in other.problem
 

@@ -22,14 +22,14 @@ from app.batch.sheet import COLUMNS as ACROSS
 from app.sentences import duration
 from engine.core import Prompt
 from engine.errors import BadOutput
-from tests.app.batch.lists import CHAIR, OPTIONS, PROMPTS, made, marks, pixels, prompts, rows_of
+from tests.app.batch.lists import CHAIR, OPTIONS, PROMPTS, batch, marks, pixels, prompts, rows_of
 
 
 def test_each_prompt_becomes_the_picture_that_the_image_command_makes(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     out = tmp_path / "out"
     assert cli.main(["batch", str(prompts(tmp_path)), "--out", str(out), *OPTIONS, "--seed", "3", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (said["inputs"], said["done"], said["failed"], said["before"]) == (6, 6, 0, 0)
+    summary = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (summary["inputs"], summary["done"], summary["failed"], summary["before"]) == (6, 6, 0, 0)
     rows = rows_of(out)
     assert [(row["input"], row["seed"], row["status"]) for row in rows] == [
         (p, "3" if i < 5 else "4", "done") for i, p in enumerate(PROMPTS)
@@ -40,7 +40,7 @@ def test_each_prompt_becomes_the_picture_that_the_image_command_makes(tmp_path: 
     assert pixels(out / rows[1]["file"]) == pixels(alone_in / "result.png")
     with Image.open(out / "sheet.jpg") as sheet:
         assert sheet.width > sheet.height and len(PROMPTS) < ACROSS
-    before, said = marks(out), capsys.readouterr()
+    before, summary = marks(out), capsys.readouterr()
     assert cli.main(["batch", str(prompts(tmp_path, [*PROMPTS, "a blue fish"])), "--out", str(out), *OPTIONS, "--seed", "3", "--json"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["before"] == 6
     assert {name: mark for name, mark in marks(out).items() if name in before} == before and len(marks(out)) == 7
@@ -51,21 +51,21 @@ def test_bad_lines_and_bugs_fail_and_the_others_are_made(at_once: str, tmp_path:
     lines = ["prompt,seed,size", "a red apple,,", ",3,", "two cats,no,", "xyzzy,,", "a dog,1,100", "a bee,5,", "a cat,1,"]
     out, plain = tmp_path / "out", making.Maker.prompt
 
-    def prompt(self: making.Maker, entry: BatchInput, given: Any) -> Prompt:
+    def prompt(self: making.Maker, entry: BatchInput, prepared: Any) -> Prompt:
         if entry.text == "a bee":
             raise ZeroDivisionError("a bug")
-        return plain(self, entry, given)
+        return plain(self, entry, prepared)
 
     monkeypatch.setattr(making.Maker, "prompt", prompt)
-    code, rows = made(prompts(tmp_path, lines, "list.csv"), out, "--at-once", at_once, "--retries", "0")
+    code, rows = batch(prompts(tmp_path, lines, "list.csv"), out, "--at-once", at_once, "--retries", "0")
     assert code == 2 and [row["status"] for row in rows] == ["done", *["failed"] * 5, "done"]
-    told, said = ("no prompt", "'no' is not a whole number", "knows no word", "not 100", "a bug"), capsys.readouterr()
-    assert all(part in row["error"] and row["error"] in said.err for part, row in zip(told, rows[1:6], strict=True))
-    assert "2 of 7 done" in said.out and "5 failed" in said.out and said.err.count("Traceback") == 1  # a bug keeps its own
+    parts, output = ("no prompt", "'no' is not a whole number", "knows no word", "not 100", "a bug"), capsys.readouterr()
+    assert all(part in row["error"] and row["error"] in output.err for part, row in zip(parts, rows[1:6], strict=True))
+    assert "2 of 7 done" in output.out and "5 failed" in output.out and output.err.count("Traceback") == 1  # a bug keeps its own
     monkeypatch.undo()
     before = marks(out)
     mended = prompts(tmp_path, [*lines[:2], "a bee,3,", "two cats,,", "a fish,,", "a dog,1,64", *lines[-2:]], "list.csv")
-    code, rows = made(mended, out, "--at-once", at_once)
+    code, rows = batch(mended, out, "--at-once", at_once)
     assert code == 0 and [row["status"] for row in rows] == ["done"] * 7 and marks(out).items() >= before.items()
 
 
@@ -74,11 +74,11 @@ class Fails(making.Maker):
 
     broken = 0
 
-    def prompt(self, entry: BatchInput, given: Any) -> Prompt:
+    def prompt(self, entry: BatchInput, prepared: Any) -> Prompt:
         if type(self).broken:
             type(self).broken -= 1
             raise OSError("the disk is away")
-        return super().prompt(entry, given)
+        return super().prompt(entry, prepared)
 
 
 @pytest.mark.parametrize(("retries", "done"), [("0", 1), ("1", 2)])
@@ -87,9 +87,9 @@ def test_a_failure_is_tried_again(retries: str, done: int, tmp_path: Path, monke
     monkeypatch.setattr(making, "Maker", Fails)
     command = ["batch", str(prompts(tmp_path, PROMPTS[:2])), "--out", str(tmp_path / "out"), *OPTIONS, "--retries", retries, "--no-sheet"]
     assert cli.main(command) == (0 if done == 2 else 2)
-    said, rows = capsys.readouterr(), rows_of(tmp_path / "out")
+    output, rows = capsys.readouterr(), rows_of(tmp_path / "out")
     assert [row["status"] for row in rows].count("done") == done
-    assert "Traceback" in said.err  # a bug keeps its own
+    assert "Traceback" in output.err  # a bug keeps its own
     assert rows[0].get("attempts") == ("2" if done == 2 else "1")
     assert cli.main(command) == 0 and [row["status"] for row in rows_of(tmp_path / "out")] == ["done", "done"]
 
@@ -168,9 +168,9 @@ def test_a_stop_leaves_a_table_of_all_inputs(tmp_path: Path) -> None:
 
 def test_where_all_is_done_nothing_is_asked_for(tmp_path: Path) -> None:
     entries = [BatchInput(1, "", problem="It has no prompt.")]
-    asked: list = []
-    Batch(BatchFolder(tmp_path), entries, 3).run(lambda waiting: asked.append(waiting) or [], ProgressLine(1, 0, io.StringIO()))
-    assert not asked and [row["status"] for row in rows_of(tmp_path)] == ["failed"]
+    requests: list = []
+    Batch(BatchFolder(tmp_path), entries, 3).run(lambda waiting: requests.append(waiting) or [], ProgressLine(1, 0, io.StringIO()))
+    assert not requests and [row["status"] for row in rows_of(tmp_path)] == ["failed"]
 
 
 def test_progress_says_what_is_left() -> None:
@@ -237,8 +237,8 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("more", "said"), WRONG)
-def test_wrong_options_are_one_sentence(more: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+@pytest.mark.parametrize(("more", "sentence"), WRONG)
+def test_wrong_options_are_one_sentence(more: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert cli.main(["batch", str(prompts(tmp_path)), "--out", str(tmp_path / "out"), *more]) == 2
-    told = capsys.readouterr().err
-    assert said in told and len(told.splitlines()) == 1 and not list(tmp_path.glob("out/results/*"))
+    error = capsys.readouterr().err
+    assert sentence in error and len(error.splitlines()) == 1 and not list(tmp_path.glob("out/results/*"))

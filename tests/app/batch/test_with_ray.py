@@ -43,8 +43,8 @@ def test_the_pool(resources: dict, inputs: int, actors: int | None, expected: Ac
 )
 def test_the_parts(inputs: int, at_once: int, actors: int, sizes: list[int]) -> None:
     entries = [BatchInput(i, f"a cat {i}") for i in range(inputs)]
-    found = parts(entries, at_once, actors)
-    assert [len(part) for part in found] == sizes and [entry for part in found for entry in part] == entries
+    slices = parts(entries, at_once, actors)
+    assert [len(part) for part in slices] == sizes and [entry for part in slices for entry in part] == entries
 
 
 def test_actors_find_this_code_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,10 +53,10 @@ def test_actors_find_this_code_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_error_of_ours_is_found_in_the_text_of_an_actors_end() -> None:
-    found = error_in(
+    error = error_in(
         'The actor died.\n  File "x.py", line 50\n    raise BadFile("..")\nengine.errors.BadFile: This machine does not see it.\n'
     )
-    assert type(found) is BadFile and str(found) == "This machine does not see it."
+    assert type(error) is BadFile and str(error) == "This machine does not see it."
     assert error_in("The actor died.\nModuleNotFoundError: No module named 'engine.errors'") is None
     assert error_in("engine.errors.Elsewhere: made up") is None
 
@@ -125,18 +125,18 @@ def test_an_actor_is_killed_and_nothing_is_lost_or_made_twice(at_once: str, tmp_
     running = subprocess.Popen(
         [sys.executable, "-c", CODE, *command], cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )
-    told, killed = [], 0
+    output, killed = [], 0
     for line in running.stderr:
-        told.append(line)
-        if not killed and " done · " in line and (found := list(rows_before(out))):
-            killed = found[0]
+        output.append(line)
+        if not killed and " done · " in line and (lines := list(rows_before(out))):
+            killed = lines[0]
             os.kill(killed, signal.SIGKILL)
     running.stderr.close()
-    assert running.wait() == 0, "".join(told)
+    assert running.wait() == 0, "".join(output)
     assert killed
     rows = rows_of(out)
-    made = list(out.glob("results/*/row.json"))
-    assert [row["status"] for row in rows] == ["done"] * 24 and len(made) == len({row["hash"] for row in rows}) == 24
+    results = list(out.glob("results/*/row.json"))
+    assert [row["status"] for row in rows] == ["done"] * 24 and len(results) == len({row["hash"] for row in rows}) == 24
     processes = {int(row["process"].rpartition(":")[2]) for row in rows}
     assert killed in processes and len(processes) >= 2 and not list(out.rglob(".part-*/row.json"))
 

@@ -24,7 +24,7 @@ class Clock:
         return self.now
 
 
-def begun(sessions: Sessions, visitor: str) -> int:
+def begin(sessions: Sessions, visitor: str) -> int:
     """A visitor with the engine; the number of their ticket."""
     number = sessions.enter(visitor)
     assert sessions.begin(visitor, number)
@@ -60,11 +60,11 @@ def test_a_wait_is_estimated_from_the_last_runs_and_from_how_long_this_one_lasts
     clock = Clock()
     sessions = Sessions(clock)
     for seconds in (4.0, 10.0, 6.0):
-        number = begun(sessions, "a")
+        number = begin(sessions, "a")
         sessions.hold("a", number, [Run()])
         clock.now += seconds
         sessions.end("a", number)
-    number = begun(sessions, "a")
+    number = begin(sessions, "a")
     for visitor in "bc":
         sessions.enter(visitor)
     assert (sessions.wait("a"), sessions.wait("b"), sessions.wait("c")) == (None, 6.0, 12.0)
@@ -82,12 +82,12 @@ def test_a_wait_is_estimated_from_the_last_runs_and_from_how_long_this_one_lasts
 def test_a_wait_is_not_guessed_before_a_run_has_ended():
     sessions = Sessions(Clock())
     assert sessions.ahead() == (0, None)
-    number = begun(sessions, "a")
+    number = begin(sessions, "a")
     assert sessions.ahead() == (1, None)
     sessions.enter("b")
     assert sessions.wait("b") is None
     sessions.end("a", number)  # it was given back without a run
-    begun(sessions, "c")
+    begin(sessions, "c")
     assert sessions.wait("b") is None
 
 
@@ -106,7 +106,7 @@ def test_who_stops_or_leaves_while_waiting_never_begins():
 def test_a_ticket_that_nobody_takes_while_the_engine_is_free_expires():
     clock = Clock()
     sessions = Sessions(clock)
-    held = begun(sessions, "a")
+    held = begin(sessions, "a")
     lost = sessions.enter("b")
     clock.now += 10 * PATIENCE
     sessions.renew("a", held)
@@ -121,7 +121,7 @@ def test_a_ticket_that_nobody_takes_while_the_engine_is_free_expires():
 def test_a_run_that_gives_no_sign_loses_the_engine_and_one_that_does_keeps_it():
     clock = Clock()
     sessions = Sessions(clock)
-    number = begun(sessions, "a")
+    number = begin(sessions, "a")
     clock.now += SILENCE
     sessions.renew("a", number)
     clock.now += SILENCE
@@ -141,7 +141,7 @@ def test_tabs_know_their_own_tickets():
 
 def test_runs_of_a_page_that_was_closed_do_not_start(picto):
     sessions = Sessions()
-    number = begun(sessions, "a")
+    number = begin(sessions, "a")
     sessions.leave("a")
     run = picture_run(picto, "sjdpp")
     sessions.hold("a", number, [run])
@@ -153,7 +153,7 @@ def test_runs_of_a_page_that_was_closed_do_not_start(picto):
 def test_knobs_reach_the_visitors_own_runs_of_that_method(picto):
     sessions = Sessions()
     mine = picture_run(picto, "sjdpp")
-    sessions.hold("a", begun(sessions, "a"), [mine, picture_run(picto, "ar")])
+    sessions.hold("a", begin(sessions, "a"), [mine, picture_run(picto, "ar")])
     sessions.move("a", "sjdpp", {"window": 5, "verify": "match seed"})
     sessions.move("a", "sjd", {"window": 7})
     sessions.move("b", "sjdpp", {"window": 9})
@@ -165,7 +165,7 @@ def test_knobs_reach_the_visitors_own_runs_of_that_method(picto):
 
 def test_a_stop_that_comes_before_the_runs_still_counts(picto):
     sessions = Sessions()
-    number = begun(sessions, "a")
+    number = begin(sessions, "a")
     sessions.stop("a")
     run = picture_run(picto, "sjdpp")
     sessions.hold("a", number, [run])
@@ -174,7 +174,7 @@ def test_a_stop_that_comes_before_the_runs_still_counts(picto):
 
 def test_end_frees_the_caches_and_leave_the_folder(picto, tmp_path):
     sessions = Sessions(folder=tmp_path)
-    number = begun(sessions, "a")
+    number = begin(sessions, "a")
     run = picture_run(picto, "sjdpp")
     sessions.hold("a", number, [run])
     next(run)
@@ -189,7 +189,7 @@ def test_end_frees_the_caches_and_leave_the_folder(picto, tmp_path):
 
 def test_closing_stops_all_and_waits_for_the_one_that_goes(picto, tmp_path):
     sessions = Sessions(folder=tmp_path)
-    number = begun(sessions, "a")
+    number = begin(sessions, "a")
     run = picture_run(picto, "sjdpp")
     sessions.hold("a", number, [run])
     waiting = sessions.enter("b")

@@ -119,12 +119,12 @@ def test_a_partial_picture_shows_what_is_missing(picto):
 
 def test_only_what_changed_is_sketched_and_fine_pictures_take_a_share(picto, monkeypatch):
     """Rows without a change are not decoded; the picture is what the whole would be; the fine decoder waits for its share."""
-    now, asked = 0.0, []
+    now, calls = 0.0, []
 
     def sketch(grid, rows, fine):
         nonlocal now
         now += 0.1 if fine else 0.0
-        asked.append((fine, rows))
+        calls.append((fine, rows))
         return real(grid, rows, fine)
 
     real = picto.sketch
@@ -134,9 +134,9 @@ def test_only_what_changed_is_sketched_and_fine_pictures_take_a_share(picto, mon
     for seconds, place in ((0.01, 0), (0.02, 17), (0.3, 40), (0.4, 41), (10.1, 60), (10.2, 61)):
         grid.flat[place] = 5 + place
         shown = growing.draw(grid, seconds)
-    assert asked[0] == (False, range(16))  # the first is the whole picture
-    assert [rows for fine, rows in asked[1:] if not fine] == [range(0, 4), range(0, 5), range(0, 5), range(1, 6), range(1, 6)]
-    assert [rows for fine, rows in asked if fine] == [range(16), range(1, 5)]  # at 0.3 s, and when 2 % of the run have paid for another
+    assert calls[0] == (False, range(16))  # the first is the whole picture
+    assert [rows for fine, rows in calls[1:] if not fine] == [range(0, 4), range(0, 5), range(0, 5), range(1, 6), range(1, 6)]
+    assert [rows for fine, rows in calls if fine] == [range(16), range(1, 5)]  # at 0.3 s, and when 2 % of the run have paid for another
     coarse, fine = real(grid, range(16), False), real(grid, range(16), True)
     cell = np.s_[24:32, 8 * 12 : 8 * 13], np.s_[24:32, 8 * 13 : 8 * 14]
     assert np.abs(shown[cell[0]].astype(int) - fine[cell[0]]).max() < 40  # its neighbour came later
@@ -169,7 +169,7 @@ def test_equal_pictures_are_decoded_once(picto, monkeypatch):
         for step in board.run:
             board.add(step)
     decoded = []
-    monkeypatch.setattr(type(picto), "render", lambda self, *given: decoded.append(given) or np.zeros((64, 64, 3), np.uint8))
+    monkeypatch.setattr(type(picto), "render", lambda self, *sampling: decoded.append(sampling) or np.zeros((64, 64, 3), np.uint8))
     boards = [fast, plain, other]
     shown = [board.picture(beside=boards) for board in boards]
     assert shown[0] is shown[1] and shown[2] is not shown[0]

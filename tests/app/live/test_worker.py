@@ -44,14 +44,14 @@ class Forks:
 
         return decorated
 
-    def run(self, work: Callable[..., Iterator[Any]], asked: bytes) -> Iterator[Any]:
+    def run(self, work: Callable[..., Iterator[Any]], request: bytes) -> Iterator[Any]:
         context = multiprocessing.get_context("fork")
         here, there = context.Pipe()
 
         def serve() -> None:
             torch.set_num_threads(1)
-            for said in work(*pickle.loads(asked)):
-                there.send_bytes(pickle.dumps(said))
+            for reply in work(*pickle.loads(request)):
+                there.send_bytes(pickle.dumps(reply))
                 there.recv_bytes()
             there.send_bytes(pickle.dumps(None))
 
@@ -60,8 +60,8 @@ class Forks:
         self.processes.append(process)
         there.close()
         try:
-            while (said := pickle.loads(here.recv_bytes())) is not None:
-                yield said
+            while (reply := pickle.loads(here.recv_bytes())) is not None:
+                yield reply
                 here.send_bytes(b"next")
         finally:
             process.kill()
@@ -76,18 +76,18 @@ def away(picto, low) -> RemoteRunner:
 
 def test_a_worker_makes_the_steps_of_this_process(picto, away):
     sides = [("sjdpp", {"window": 8, "verify": "match seed"}), ("ar", {})]
-    found = []
+    races = []
     for runner in (LocalRunner(), away):
         boards = [Board(run) for run in runner.start(picto, PROMPT, sides)]
         last = list(updates(boards, Throttle(period=0), runner.race))[-1]
         assert last == {0, 1} and all(board.run.finished and board.run.seconds > 0 for board in boards)
-        found.append(boards)
-    for here, there in zip(*found, strict=True):
+        races.append(boards)
+    for here, there in zip(*races, strict=True):
         assert here.run.tokens == there.run.tokens and (here.final() == there.final()).all()
         assert [s.forwards for s in here.run.steps] == [s.forwards for s in there.run.steps]
         assert np.array_equal(here.known["entropy"], there.known["entropy"], equal_nan=True)
-        told, said = describe(here.run), describe(there.run)
-        assert {k: v for k, v in told.items() if k != "totals"} == {k: v for k, v in said.items() if k != "totals"}
+        local, remote = describe(here.run), describe(there.run)
+        assert {k: v for k, v in local.items() if k != "totals"} == {k: v for k, v in remote.items() if k != "totals"}
 
 
 def test_a_slider_that_is_moved_in_the_parent_acts_in_the_running_worker(picto, away):
@@ -107,12 +107,12 @@ def test_a_slider_that_is_moved_in_the_parent_acts_in_the_running_worker(picto, 
 
 def test_cancel_in_the_parent_ends_the_run_in_the_worker(picto, away):
     (run,) = away.start(picto, PROMPT, [("ar", {})])
-    made = 0
+    steps = 0
     for _ in away.race([run]):
-        made += 1
-        if made == 2:
+        steps += 1
+        if steps == 2:
             run.stop()
-    assert made < 5 and run.stopped and not run.finished and len(run.tokens) == made
+    assert steps < 5 and run.stopped and not run.finished and len(run.tokens) == steps
 
 
 def test_who_leaves_ends_the_worker(picto, low):
@@ -140,8 +140,8 @@ def test_a_race_of_meshes_crosses_too(low, away):
 
 
 def test_no_tensor_is_left_in_what_crosses():
-    told = portable({"draft": torch.ones(2, dtype=torch.bfloat16), "trace": Trace(accepted=torch.ones(3)), "list": [torch.zeros(1)]})
-    assert told["draft"].dtype == np.float32 and isinstance(told["trace"].accepted, np.ndarray) and isinstance(told["list"][0], np.ndarray)
+    sent = portable({"draft": torch.ones(2, dtype=torch.bfloat16), "trace": Trace(accepted=torch.ones(3)), "list": [torch.zeros(1)]})
+    assert sent["draft"].dtype == np.float32 and isinstance(sent["trace"].accepted, np.ndarray) and isinstance(sent["list"][0], np.ndarray)
 
 
 def test_each_race_has_numbers_of_its_own(picto, away):
@@ -152,11 +152,11 @@ def test_each_race_has_numbers_of_its_own(picto, away):
 
 
 def test_the_page_says_that_the_distributions_stay_in_the_worker(picto, low, away, tmp_path):
-    said = {}
+    about = {}
     for name, runner in (("here", LocalRunner()), ("away", away)):
         with gr.Blocks(analytics_enabled=False) as page, gr.Tabs(), gr.Tab("Image") as tab:
             context = TabContext(page, tab, StudioState(picto, Lazy("lowpoly", tmp_path, lambda: low), Sessions(), runner=runner))
-            made = RaceTab(context, PictureRace(context))
-        said[name] = made.panels["odds"].value["about"]
-    assert "point at its picture" in said["here"]
-    assert "decoded in another process" in said["away"] and "point at" not in said["away"]
+            race_tab = RaceTab(context, PictureRace(context))
+        about[name] = race_tab.panels["odds"].value["about"]
+    assert "point at its picture" in about["here"]
+    assert "decoded in another process" in about["away"] and "point at" not in about["away"]

@@ -45,21 +45,21 @@ def meshes(low, tmp_path_factory) -> list[Path]:
 
 
 def test_a_saved_picture_comes_back_without_its_model(picto, tmp_path):
-    made = played(picture_run(picto, "sjdpp", 3, WORDS, window=8))
-    back = exporting.played(Board(FinishedRun.open(history.save(made.run, tmp_path))))
-    assert back.run.finished and back.ended and back.run.totals == pytest.approx(made.run.totals)
-    assert (back.verdict == made.verdict).all() and (back.token == made.token).all() and (back.step == made.step).all()
-    assert (back.final() == made.final()).all() and (back.rows, back.columns, back.factor) == (8, 8, 8)
-    assert made_with(back.run) == made_with(made.run)
-    scales = canvas.scales([made])
-    shown = [canvas.encode(board, board.picture(), scales, "fast", "SJD++", None) for board in (made, back)]
+    saved = played(picture_run(picto, "sjdpp", 3, WORDS, window=8))
+    back = exporting.played(Board(FinishedRun.open(history.save(saved.run, tmp_path))))
+    assert back.run.finished and back.ended and back.run.totals == pytest.approx(saved.run.totals)
+    assert (back.verdict == saved.verdict).all() and (back.token == saved.token).all() and (back.step == saved.step).all()
+    assert (back.final() == saved.final()).all() and (back.rows, back.columns, back.factor) == (8, 8, 8)
+    assert made_with(back.run) == made_with(saved.run)
+    scales = canvas.scales([saved])
+    shown = [canvas.encode(board, board.picture(), scales, "fast", "SJD++", None) for board in (saved, back)]
     assert shown[0]["maps"] == shown[1]["maps"] and shown[0]["picture"] == shown[1]["picture"] and shown[0]["course"] == shown[1]["course"]
 
 
 def test_a_saved_mesh_comes_back_without_its_model(low, meshes):
-    made = played(mesh_run(low, "xspecmesh", size=40))
+    board = played(mesh_run(low, "xspecmesh", size=40))
     back = exporting.played(MeshBoard(FinishedRun.open(meshes[0])))
-    assert len(back.faces) and (back.records == made.records).all()
+    assert len(back.faces) and (back.records == board.records).all()
 
 
 def test_what_cannot_be_replayed_is_a_sentence(picto, pictures, meshes, tmp_path):
@@ -84,9 +84,9 @@ def test_what_cannot_be_replayed_is_a_sentence(picto, pictures, meshes, tmp_path
         exporting.write([pictures[0], meshes[0]], tmp_path / "both.html", ".html")
 
 
-@pytest.mark.parametrize(("shape", "count", "found"), [((64, 64, 3), 64, (8, 8)), ((64, 128, 3), 32, (4, 8)), ((96, 64, 3), 6, (3, 2))])
-def test_tokens_fill_a_picture(shape, count, found):
-    assert grid(shape, count) == found
+@pytest.mark.parametrize(("shape", "count", "expected"), [((64, 64, 3), 64, (8, 8)), ((64, 128, 3), 32, (4, 8)), ((96, 64, 3), 6, (3, 2))])
+def test_tokens_fill_a_picture(shape, count, expected):
+    assert grid(shape, count) == expected
     with pytest.raises(ValueError, match="do not fill"):
         grid(shape, count + 1)
 
@@ -95,21 +95,21 @@ def test_the_folders_in_the_archive_are_runs(picto, tmp_path):
     runs = [picture_run(picto, name, 3, WORDS).finish() for name in ("sjdpp", "ar")]
     with ZipFile(race_files.write_folders(runs, tmp_path / "runs.zip")) as file:
         file.extractall(tmp_path / "out")
-    found = sorted((tmp_path / "out").iterdir())
-    assert [folder.name for folder in found] == ["left-ar-3", "right-sjdpp-3"]
-    assert FinishedRun.open(found[1]).finish().tokens == runs[0].tokens
-    assert finished.read_settings(found[1]) == json.loads(json.dumps(history.describe(runs[0])))
+    folders = sorted((tmp_path / "out").iterdir())
+    assert [folder.name for folder in folders] == ["left-ar-3", "right-sjdpp-3"]
+    assert FinishedRun.open(folders[1]).finish().tokens == runs[0].tokens
+    assert finished.read_settings(folders[1]) == json.loads(json.dumps(history.describe(runs[0])))
 
 
 def test_the_command_writes_the_kind_of_its_ending(pictures, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path))
-    kept = tmp_path / "runs" / "mine"
-    kept.parent.mkdir()
-    kept.symlink_to(pictures[0])
+    link = tmp_path / "runs" / "mine"
+    link.parent.mkdir()
+    link.symlink_to(pictures[0])
     page = tmp_path / "race.html"
     assert cli.main(["export", "mine", str(pictures[1]), "--out", str(page), "--json"]) == 0
     line = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert line["bytes"] == page.stat().st_size < LARGEST and line["runs"] == [str(kept), str(pictures[1])]
+    assert line["bytes"] == page.stat().st_size < LARGEST and line["runs"] == [str(link), str(pictures[1])]
     assert cli.main(["export", str(pictures[0]), "--out", str(tmp_path / "race.gif")]) == 0
     with Image.open(tmp_path / "race.gif") as gif:
         assert 10 < gif.n_frames <= race_files.FRAMES  # equal ones are one
@@ -194,7 +194,7 @@ def open_file(browser) -> Iterator[Callable[..., object]]:
     assert [line for each in visits for line in each.wrong] == []
 
 
-def seen(page, side: str) -> int:
+def replayed_tokens(page, side: str) -> int:
     """How many tokens of a picture the replay shows."""
     return int(page.locator(f"#canvas-{side} .ft-card").get_attribute("data-replayed"))
 
@@ -209,11 +209,11 @@ def test_a_file_of_pictures_plays_from_the_disk(open_file, pictures, tmp_path):
     steps = []
     for _ in range(4):
         page.click("#replay [data-do=on]")
-        steps.append(seen(page, "plain") + seen(page, "fast"))
-        assert page.locator("#trace .ft-chart").get_attribute("data-tokens") == str(seen(page, "fast"))
+        steps.append(replayed_tokens(page, "plain") + replayed_tokens(page, "fast"))
+        assert page.locator("#trace .ft-chart").get_attribute("data-tokens") == str(replayed_tokens(page, "fast"))
     assert steps[0] > 0 and (np.diff(steps) > 0).all()
     drag(page.locator("#replay input"), 600)
-    assert 0 < seen(page, "plain") + seen(page, "fast") < 128  # by their clocks, either side may be ahead
+    assert 0 < replayed_tokens(page, "plain") + replayed_tokens(page, "fast") < 128  # by their clocks, either side may be ahead
     page.locator("#replay select").select_option("2")
     page.click("#replay [data-do=play]")
     page.wait_for_selector("#canvas-fast .ft-card[data-replayed='']")

@@ -37,7 +37,7 @@ def run_of(name: str = "sjdpp", prompt: Prompt = PROMPT, backbone=None, **knobs)
     return generate(backbone or tiny.pictogram(), method, prompt, preset | knobs, name=name)
 
 
-def moved(run: Run, *moves: tuple[int, str, float | str], steps: int | None = None) -> Run:
+def run_with_moves(run: Run, *moves: tuple[int, str, float | str], steps: int | None = None) -> Run:
     """Runs on, to the end or for some steps, and moves knobs before the steps that are named."""
     while steps is None or len(run.steps) < steps:
         for step, name, value in moves:
@@ -51,7 +51,7 @@ def moved(run: Run, *moves: tuple[int, str, float | str], steps: int | None = No
 
 
 def test_a_runs_file_says_which_knob_changed_when(tmp_path: Path) -> None:
-    run = moved(run_of(window=3), (2, "window", 7), (4, "window", 4))
+    run = run_with_moves(run_of(window=3), (2, "window", 7), (4, "window", 4))
     settings = json.loads((history.save(run, tmp_path) / "run.json").read_text())
     assert settings["knobs"] == run.steps[0].knobs and settings["knobs"]["window"] == 3
     assert settings["moves"] == [{"step": 2, "name": "window", "value": 7}, {"step": 4, "name": "window", "value": 4}]
@@ -59,18 +59,18 @@ def test_a_runs_file_says_which_knob_changed_when(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("steps", [None, 5])
 def test_a_run_with_moved_knobs_is_made_again(tmp_path: Path, steps: int | None) -> None:
-    run = moved(run_of(window=3, verify="residual"), (1, "window", 8), (3, "window", 2), steps=steps)
-    other = moved(run_of(window=3, verify="residual"), steps=steps)
+    run = run_with_moves(run_of(window=3, verify="residual"), (1, "window", 8), (3, "window", 2), steps=steps)
+    other = run_with_moves(run_of(window=3, verify="residual"), steps=steps)
     again = finished.repeat(history.save(run, tmp_path), tiny.pictogram())
     assert again.tokens == run.tokens != other.tokens
     assert [s.knobs for s in again.steps] == [s.knobs for s in run.steps] and again.finished == run.finished == (steps is None)
 
 
 def test_a_mesh_is_made_again_from_its_folder_alone(tmp_path: Path) -> None:
-    given = read(CHAIR, "y")
-    prompt = Prompt(points=torch.from_numpy(given.points), seed=3, size=8, sampling=tiny.lowpoly().sampling)
-    run = moved(run_of("sjd", prompt, tiny.lowpoly(), window=3), (2, "window", 6))
-    folder = history.save(run, tmp_path, given)
+    shape = read(CHAIR, "y")
+    prompt = Prompt(points=torch.from_numpy(shape.points), seed=3, size=8, sampling=tiny.lowpoly().sampling)
+    run = run_with_moves(run_of("sjd", prompt, tiny.lowpoly(), window=3), (2, "window", 6))
+    folder = history.save(run, tmp_path, shape)
     assert finished.repeat(folder, tiny.lowpoly()).tokens == run.tokens
     (folder / "points.npz").write_bytes(b"PK\3\4 damaged")
     with pytest.raises(BadFile, match=r"points\.npz cannot be read"):
@@ -86,10 +86,10 @@ def test_a_preset_gives_its_name_to_the_run_the_folder_and_the_files(tmp_path: P
     assert json.loads(Image.open(folder / "result.png").text["foretoken"]) == settings
     assert finished.repeat(folder, tiny.pictogram()).name == "sjdpp_published"
     assert json.loads((history.save(run_of("sjd").finish(), tmp_path) / "run.json").read_text())["preset"] is None
-    given = read(CHAIR, "y")
-    prompt = Prompt(points=torch.from_numpy(given.points), seed=3, size=8)
-    found = write_files(run_of("sjdpp_published", prompt, tiny.lowpoly()).finish(), given, tmp_path / "mesh")
-    assert found["settings"].name == "chair-sjdpp_published-3.json"
+    shape = read(CHAIR, "y")
+    prompt = Prompt(points=torch.from_numpy(shape.points), seed=3, size=8)
+    files = write_files(run_of("sjdpp_published", prompt, tiny.lowpoly()).finish(), shape, tmp_path / "mesh")
+    assert files["settings"].name == "chair-sjdpp_published-3.json"
 
 
 @pytest.mark.parametrize(
@@ -173,11 +173,11 @@ def test_what_a_dead_process_left_goes_with_the_next_run(tmp_path: Path, monkeyp
 
 
 def test_downloads_that_the_disk_refuses_are_a_sentence(tmp_path: Path) -> None:
-    given = read(CHAIR, "y")
-    run = run_of("ar", Prompt(points=torch.from_numpy(given.points), size=8), tiny.lowpoly())
+    shape = read(CHAIR, "y")
+    run = run_of("ar", Prompt(points=torch.from_numpy(shape.points), size=8), tiny.lowpoly())
     (tmp_path / "file").write_text("")
     with pytest.raises(BadOutput, match="Cannot write in"):
-        write_files(run, given, tmp_path / "file" / "mesh")
+        write_files(run, shape, tmp_path / "file" / "mesh")
     with pytest.raises(BadOutput, match="Cannot write in"):
         history.picture_with_settings(np.zeros((8, 8, 3), np.uint8), {}, tmp_path / "file" / "a.png")
 

@@ -39,21 +39,21 @@ def test_the_result_stands_alone_and_the_map_comes_when_asked(open_page, tmp_pat
     drag(page.locator("#canvas-fast .ft-wipe"), 250)
     assert page.locator("#canvas-fast .ft-other").evaluate("c => c.style.clipPath") == "inset(0px 75% 0px 0px)"
     page.wait_for_selector("#gif:not([disabled])")
-    with page.expect_download() as found:
+    with page.expect_download() as download:
         page.click("#download")
-    assert found.value.suggested_filename == "foretoken-auto-sjdpp-41.png"
-    found.value.save_as(tmp_path / "picture.png")
+    assert download.value.suggested_filename == "foretoken-auto-sjdpp-41.png"
+    download.value.save_as(tmp_path / "picture.png")
     picture = Image.open(tmp_path / "picture.png")
-    made = json.loads(picture.text["foretoken"])
-    assert picture.size == (64, 64) and made["knobs"]["window"] == WINDOW.default
-    assert (made["prompt"], made["seed"], made["size"]) == ("two cats on snow", 41, 64)
+    settings = json.loads(picture.text["foretoken"])
+    assert picture.size == (64, 64) and settings["knobs"]["window"] == WINDOW.default
+    assert (settings["prompt"], settings["seed"], settings["size"]) == ("two cats on snow", 41, 64)
     files = {"large": "-4x.png", "both": "-both.png", "gif": ".gif", "html": ".html", "folders": "-runs.zip"}
     for name, ending in files.items() | ({("mp4", ".mp4")} if video.is_there() else set()):
-        with page.expect_download() as found:
+        with page.expect_download() as download:
             page.click(f"#{name}")
-        assert found.value.suggested_filename == f"foretoken-auto-sjdpp-41{ending}"
+        assert download.value.suggested_filename == f"foretoken-auto-sjdpp-41{ending}"
         if name == "html":
-            text = found.value.path().read_text(encoding="utf-8")
+            text = download.value.path().read_text(encoding="utf-8")
     assert all(f'boot("{panel}"' in text for panel in ("verdict", "canvas-plain", "canvas-fast", "replay", "odds", "trace"))
     choose(page, "settings", "size", "128 px")
     drop(page, "race.html", text.encode())  # the page takes its settings from it
@@ -62,8 +62,8 @@ def test_the_result_stands_alone_and_the_map_comes_when_asked(open_page, tmp_pat
 
 @pytest.mark.browser
 def test_a_replay_is_the_race_again_without_the_server(raced):
-    page, asked = raced, []
-    page.on("request", lambda r: asked.append(r.url))
+    page, urls = raced, []
+    page.on("request", lambda r: urls.append(r.url))
     seen = {}
     for value in (0, 300, 700):
         drag(page.locator("#replay input"), value)
@@ -84,7 +84,7 @@ def test_a_replay_is_the_race_again_without_the_server(raced):
     page.click("#replay [data-do=play]")
     page.wait_for_function("document.querySelector('#canvas-plain .ft-card').dataset.replayed === ''")  # it has come to the end
     assert page.locator("#trace .ft-chart").get_attribute("data-tokens") == "64"
-    assert asked == []
+    assert urls == []
 
 
 @pytest.mark.browser

@@ -33,8 +33,8 @@ def proxied(address: str, prefix: str, strips: bool, headers: Mapping[str, str],
         url = httpx.URL(address).copy_with(path=inner, query=request.url.query.encode())
         sent = {name: value for name, value in request.headers.items() if name not in OWN_HEADERS} | dict(headers)
         answer = await client.send(client.build_request(request.method, url, headers=sent, content=await request.body()), stream=True)
-        kept = {name: value for name, value in answer.headers.items() if name not in OWN_HEADERS}
-        return StreamingResponse(answer.aiter_raw(), answer.status_code, kept, background=BackgroundTask(answer.aclose))
+        passed_on = {name: value for name, value in answer.headers.items() if name not in OWN_HEADERS}
+        return StreamingResponse(answer.aiter_raw(), answer.status_code, passed_on, background=BackgroundTask(answer.aclose))
 
     app = Starlette(routes=[Route("/{path:path}", forward, methods=METHODS)])
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error"))

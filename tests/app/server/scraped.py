@@ -25,9 +25,9 @@ def samples(text: str | bytes) -> Numbers:
     return {(s.name, frozenset(s.labels.items())): s.value for family in text_string_to_metric_families(text) for s in family.samples}
 
 
-def total(found: Numbers, name: str, **labels: str) -> float:
+def total(numbers: Numbers, name: str, **labels: str) -> float:
     """The sum of the samples of a name that have these labels."""
-    return sum(value for (each, has), value in found.items() if each == name and has >= frozenset(labels.items()))
+    return sum(value for (each, has), value in numbers.items() if each == name and has >= frozenset(labels.items()))
 
 
 def until(address: str, holds: Callable[[Numbers], bool]) -> Numbers:
@@ -44,9 +44,9 @@ def until(address: str, holds: Callable[[Numbers], bool]) -> Numbers:
 
 def waiting(count: int) -> Callable[[Numbers], bool]:
     """True while so many requests wait."""
-    return lambda found: total(found, "vllm:num_requests_waiting") == count
+    return lambda numbers: total(numbers, "vllm:num_requests_waiting") == count
 
 
-def idle(found: Numbers) -> bool:
+def idle(numbers: Numbers) -> bool:
     """True while nobody has the engine and nobody waits."""
-    return total(found, "vllm:num_requests_running") == total(found, "vllm:num_requests_waiting") == 0
+    return total(numbers, "vllm:num_requests_running") == total(numbers, "vllm:num_requests_waiting") == 0

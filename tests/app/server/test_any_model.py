@@ -16,9 +16,9 @@ def client(opened) -> Iterator[openai.OpenAI]:
 
 
 def test_any_model_name_is_answered_and_the_answer_says_by_which(client):
-    made = client.images.generate(model="dall-e-3", prompt="a red apple", size="1024x1024", quality="hd", style="vivid", n=1)
-    assert made.size == "256x256" and made.foretoken["model"] == made.data[0].foretoken["model"] == "pictogram"
-    assert "size" in made.foretoken["ignored"]
+    response = client.images.generate(model="dall-e-3", prompt="a red apple", size="1024x1024", quality="hd", style="vivid", n=1)
+    assert response.size == "256x256" and response.foretoken["model"] == response.data[0].foretoken["model"] == "pictogram"
+    assert "size" in response.foretoken["ignored"]
 
 
 def test_a_stream_says_which_model_it_is(client):

@@ -38,36 +38,36 @@ class Made:
             await send({"type": "http.response.body", "body": part, "more_body": part[:1] != b" "})
 
 
-def asked(app: Compressed, path: str = "/", method: str = "GET", query: bytes = b"", **headers: str) -> tuple[int, Headers]:
+def fetch(app: Compressed, path: str = "/", method: str = "GET", query: bytes = b"", **headers: str) -> tuple[int, Headers]:
     """The number in an answer, and its headers."""
-    said = []
+    messages = []
 
     async def send(message) -> None:
-        said.append(message)
+        messages.append(message)
 
     named = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     scope = {"type": "http", "path": path, "method": method, "query_string": query, "headers": named}
     with ThreadPoolExecutor(1) as thread:  # the browser of other tests leaves a running loop in this one
         thread.submit(asyncio.run, app(scope, None, send)).result()
-    found, body = Headers(raw=said[0]["headers"]), b"".join(message.get("body", b"") for message in said[1:])
-    opened = gzip.decompress(body) if "content-encoding" in found else body
-    assert int(found.get("content-length", len(body))) == len(body)
-    return int(opened), found
+    answered, body = Headers(raw=messages[0]["headers"]), b"".join(message.get("body", b"") for message in messages[1:])
+    opened = gzip.decompress(body) if "content-encoding" in answered else body
+    assert int(answered.get("content-length", len(body))) == len(body)
+    return int(opened), answered
 
 
 def test_a_document_is_made_once_for_requests_that_it_cannot_tell_apart() -> None:
     app = Compressed(Made())
-    assert asked(app, host="here", user_agent="one")[0] == asked(app, host="here", user_agent="another", sec_fetch_mode="navigate")[0] == 1
-    assert asked(app, host="there")[0] == 2, "the address is in the document"
-    assert asked(app, host="here", cookie="a=b")[0] == 3
-    assert asked(app, "/config", host="here")[0] == 4
-    assert asked(app, host="here")[0] == 1
+    assert fetch(app, host="here", user_agent="one")[0] == fetch(app, host="here", user_agent="another", sec_fetch_mode="navigate")[0] == 1
+    assert fetch(app, host="there")[0] == 2, "the address is in the document"
+    assert fetch(app, host="here", cookie="a=b")[0] == 3
+    assert fetch(app, "/config", host="here")[0] == 4
+    assert fetch(app, host="here")[0] == 1
 
 
 def test_a_file_is_made_once_for_all() -> None:
     app = Compressed(Made())
-    assert asked(app, "/assets/a.js", host="here")[0] == asked(app, "/assets/a.js", host="there", cookie="a=b")[0] == 1
-    assert asked(app, "/theme.css", query=b"v=1")[0] == asked(app, "/theme.css", query=b"v=2")[0] == 2, "else queries would fill the memory"
+    assert fetch(app, "/assets/a.js", host="here")[0] == fetch(app, "/assets/a.js", host="there", cookie="a=b")[0] == 1
+    assert fetch(app, "/theme.css", query=b"v=1")[0] == fetch(app, "/theme.css", query=b"v=2")[0] == 2, "else queries would fill the memory"
 
 
 @pytest.mark.parametrize(("accepted", "encoding"), [("gzip, deflate, br, zstd", "gzip"), ("deflate", None), ("", None)])
@@ -75,7 +75,7 @@ def test_it_is_compressed_for_those_who_take_it(accepted: str, encoding: str | N
     for path in ("/", "/assets/a.js"):
         app = Compressed(Made())
         for _ in range(2):
-            number, headers = asked(app, path, accept_encoding=accepted)
+            number, headers = fetch(app, path, accept_encoding=accepted)
             assert number == 1 and headers.get("content-encoding") == encoding and "Accept-Encoding" in headers["vary"]
 
 
@@ -86,21 +86,21 @@ def test_it_is_compressed_for_those_who_take_it(accepted: str, encoding: str | N
 )  # fmt: skip
 def test_what_is_for_one_request_is_made_for_it(case: dict) -> None:
     app = Compressed(Made())
-    assert [asked(app, **case)[0], asked(app, **case)[0]] == [1, 2]
+    assert [fetch(app, **case)[0], fetch(app, **case)[0]] == [1, 2]
 
 
-@pytest.mark.parametrize("made", [Made(500), Made(headers=[(b"set-cookie", b"visitor=1")])])
-def test_an_error_and_a_visitors_own_answer_are_not_kept(made: Made) -> None:
-    app = Compressed(made)
-    assert [asked(app)[0], asked(app)[0]] == [1, 2]
+@pytest.mark.parametrize("inner", [Made(500), Made(headers=[(b"set-cookie", b"visitor=1")])])
+def test_an_error_and_a_visitors_own_answer_are_not_kept(inner: Made) -> None:
+    app = Compressed(inner)
+    assert [fetch(app)[0], fetch(app)[0]] == [1, 2]
 
 
 def test_only_the_latest_answers_are_kept() -> None:
     app, most = Compressed(Made()), KEPT["document"]
     for number in range(most + 1):
-        asked(app, host=f"host{number}")
-    assert asked(app, host=f"host{most}")[0] == most + 1
-    assert asked(app, host="host0")[0] == most + 2
+        fetch(app, host=f"host{number}")
+    assert fetch(app, host=f"host{most}")[0] == most + 1
+    assert fetch(app, host="host0")[0] == most + 2
 
 
 def test_a_stream_is_not_kept_back(served: Served) -> None:

@@ -33,26 +33,26 @@ def refusal(client: Client, *values: object, endpoint: str, **named: object) -> 
 
 
 def test_both_are_named_and_typed_and_all_but_the_first_argument_have_a_default(client):
-    found = client.view_api(return_format="dict", print_info=False)["named_endpoints"]
-    assert set(found) == {*NAMES, "/replay"}
+    endpoints = client.view_api(return_format="dict", print_info=False)["named_endpoints"]
+    assert set(endpoints) == {*NAMES, "/replay"}
     for name in NAMES:
-        endpoint = found[name]
-        asked = {each["parameter_name"]: each for each in endpoint["parameters"]}
-        assert list(asked) == NAMES[name]
-        assert [each["parameter_has_default"] for each in asked.values()] == [False] + [True] * (len(asked) - 1)
-        kinds = [each["python_type"]["type"] for each in asked.values()]
+        endpoint = endpoints[name]
+        parameters = {each["parameter_name"]: each for each in endpoint["parameters"]}
+        assert list(parameters) == NAMES[name]
+        assert [each["parameter_has_default"] for each in parameters.values()] == [False] + [True] * (len(parameters) - 1)
+        kinds = [each["python_type"]["type"] for each in parameters.values()]
         assert kinds[:3] == ["filepath" if name == "/generate_mesh" else "str", "str", "int"] and kinds[-1].startswith("dict")
         assert [each["python_type"]["type"].split("(")[0] for each in endpoint["returns"]] == ["filepath", "dict"]
 
 
 def test_a_picture_of_only_a_prompt_streams_and_comes_as_a_file_with_its_settings(client):
     job = client.submit("a red apple", api_name="/generate_image")
-    file, told = job.result()
+    file, totals = job.result()
     *before, last = job.outputs()
-    assert last == (file, told) and before, "nothing came before the last"
+    assert last == (file, totals) and before, "nothing came before the last"
     assert all(each[0] is None and each[1]["state"] == "running" and each[1]["preview"].startswith("data:image/") for each in before)
     tokens = [each[1]["tokens"] for each in job.outputs()]
-    assert tokens == sorted(tokens) and told["state"] == "done" and told["method"] == "sjdpp" and told["forwards"] > 0
+    assert tokens == sorted(tokens) and totals["state"] == "done" and totals["method"] == "sjdpp" and totals["forwards"] > 0
     with Image.open(file) as picture:
         settings = json.loads(picture.text["foretoken"])
         assert picture.size == (128, 128) and settings["prompt"] == "a red apple" and settings["seed"] == 0
@@ -60,20 +60,20 @@ def test_a_picture_of_only_a_prompt_streams_and_comes_as_a_file_with_its_setting
 
 def test_what_is_asked_is_what_is_made(client):
     chosen = {"window": 5, "verify": "match seed", "guidance": 2, "temperature": 0.5}
-    file, told = client.predict("a cat", "sjd", 9, 64, chosen, api_name="/generate_image")
+    file, totals = client.predict("a cat", "sjd", 9, 64, chosen, api_name="/generate_image")
     again, _ = client.predict(prompt="a cat", method="sjd", seed=9, size=64, settings=chosen, api_name="/generate_image")
     with Image.open(file) as picture, Image.open(again) as twin:
         settings = json.loads(picture.text["foretoken"])
         assert picture.tobytes() == twin.tobytes() and picture.size == (64, 64)
-    assert told["method"] == settings["method"] == "sjd" and settings["seed"] == 9
+    assert totals["method"] == settings["method"] == "sjd" and settings["seed"] == 9
     assert settings["knobs"]["window"] == 5 and (settings["sampling"]["guidance"], settings["sampling"]["temperature"]) == (2, 0.5)
 
 
 def test_a_mesh_of_only_a_cloud_streams_and_comes_as_a_glb(client):
     job = client.submit(handle_file(CHAIR), settings={"face_budget": 16}, api_name="/generate_mesh")
-    file, told = job.result()
-    assert Path(file).suffix == ".glb" and told["method"] == "xspecmesh" and 0 < told["faces"] <= 16
-    assert len(read(Path(file)).surface[1]) == told["faces"]
+    file, totals = job.result()
+    assert Path(file).suffix == ".glb" and totals["method"] == "xspecmesh" and 0 < totals["faces"] <= 16
+    assert len(read(Path(file)).surface[1]) == totals["faces"]
     assert all(each[0] is None and "faces" in each[1] for each in job.outputs()[:-1])
 
 
@@ -95,8 +95,8 @@ def test_a_mesh_of_only_a_cloud_streams_and_comes_as_a_glb(client):
 )
 def test_a_wrong_value_is_one_sentence_and_the_next_call_is_answered(client, served, values, sentence):
     before = len(served.log.read_text())
-    said = refusal(client, endpoint="/generate_image", **{"prompt": "a cat", **values})
-    assert sentence in said and "Traceback" not in said and "\n" not in said.strip()
+    error = refusal(client, endpoint="/generate_image", **{"prompt": "a cat", **values})
+    assert sentence in error and "Traceback" not in error and "\n" not in error.strip()
     assert client.predict("a cat", size=64, api_name="/generate_image")[1]["state"] == "done"
     assert "Traceback" not in served.log.read_text()[before:]
 
@@ -104,8 +104,8 @@ def test_a_wrong_value_is_one_sentence_and_the_next_call_is_answered(client, ser
 def test_only_a_file_that_was_sent_is_read(visit, served, tmp_path):
     (tmp_path / "secret.ply").write_bytes(Path(CHAIR).read_bytes())
     other, uploads = visit(), served.home.parent / "gradio"
-    said = other.upload("secret-scan.ply", Path(CHAIR).read_bytes())
-    (theirs,) = uploads.glob("foretoken-*/upload-*/secret-scan.ply") or [said]
+    reply = other.upload("secret-scan.ply", Path(CHAIR).read_bytes())
+    (theirs,) = uploads.glob("foretoken-*/upload-*/secret-scan.ply") or [reply]
     caller = visit()  # gradio_client itself would send these files
     paths = [str(tmp_path / "secret.ply"), "/etc/passwd", CHAIR, "", f"{uploads}/a/../../x.ply", str(theirs), str(theirs.parent)]
     for cloud in (*({"path": path, "meta": {"_type": "gradio.FileData"}} for path in paths), "chair.ply", None, 7, {"url": "http://x"}):

@@ -24,8 +24,8 @@ def ask(served: Served, method: str = "GET", path: str = "/config", body: bytes 
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.putrequest(method, path, skip_host=True)
-        given = {name.replace("_", "-"): value for name, value in headers.items()}
-        for name, value in {"Host": f"127.0.0.1:{port}", "Content-Length": str(len(body or b"")), **given}.items():
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        for name, value in {"Host": f"127.0.0.1:{port}", "Content-Length": str(len(body or b"")), **sent}.items():
             connection.putheader(name, value.replace("PORT", str(port)))
         connection.endheaders(body)
         answer = connection.getresponse()
@@ -43,14 +43,14 @@ def test_this_machine_is_let_in(served, host):
     "host", [EVIL, f"{EVIL}:PORT", "127.0.0.1.evil.example", "localhost.evil.example", "203.0.113.9", "", "[::1", "a b"]
 )
 def test_another_host_is_refused_with_a_sentence(served, host):
-    status, said = ask(served, Host=host)
-    assert status == 403 and "is not a host of this studio" in said and "--allow-host" in said and "\n" not in said
+    status, text = ask(served, Host=host)
+    assert status == 403 and "is not a host of this studio" in text and "--allow-host" in text and "\n" not in text
 
 
 @pytest.mark.parametrize("origin", [f"http://{EVIL}", "null", "http://127.0.0.1:1", "https://127.0.0.1:1", "http://localhost:PORT", "x"])
 def test_another_origin_is_refused_with_a_sentence(served, origin):
-    status, said = ask(served, "POST", "/gradio_api/queue/join", b"{}", Origin=origin, Content_Type="application/json")
-    assert status == 403 and "Requests from" in said and "\n" not in said
+    status, text = ask(served, "POST", "/gradio_api/queue/join", b"{}", Origin=origin, Content_Type="application/json")
+    assert status == 403 and "Requests from" in text and "\n" not in text
 
 
 def test_the_page_itself_is_let_in(served):
@@ -78,10 +78,10 @@ def test_the_host_that_was_asked_for_is_let_in_and_on_all_addresses_any_number()
 
 
 def test_a_body_that_is_too_large_is_refused_before_it_is_sent(served):
-    status, said = ask(served, "POST", "/gradio_api/queue/join", Content_Length=str(BODY + 1), Content_Type="application/json")
-    assert status == 413 and "at most" in said
-    status, said = ask(served, "POST", "/gradio_api/upload", Content_Length=str(2**30), Content_Type="multipart/form-data; boundary=x")
-    assert status == 413 and "Send a smaller file" in said
+    status, text = ask(served, "POST", "/gradio_api/queue/join", Content_Length=str(BODY + 1), Content_Type="application/json")
+    assert status == 413 and "at most" in text
+    status, text = ask(served, "POST", "/gradio_api/upload", Content_Length=str(2**30), Content_Type="multipart/form-data; boundary=x")
+    assert status == 413 and "Send a smaller file" in text
 
 
 @pytest.mark.parametrize("path", ["/gradio_api/file=http://evil.example/x", "/gradio_api/proxy=https://evil.example/x"])
@@ -91,9 +91,9 @@ def test_nothing_is_fetched_from_elsewhere(served, path):
 
 def test_libraries_are_told_to_stay_at_home_before_they_are_loaded():
     code = "import app, os, huggingface_hub.constants as c; print(c.HF_HUB_OFFLINE, os.environ['TRANSFORMERS_OFFLINE'])"
-    told = {k: v for k, v in os.environ.items() if "OFFLINE" not in k}
-    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=told, capture_output=True, text=True, check=True)
-    assert found.stdout.split() == ["True", "1"]
+    environment = {k: v for k, v in os.environ.items() if "OFFLINE" not in k}
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["True", "1"]
 
 
 def test_no_folder_of_this_machine_stands_on_the_page(served):

@@ -19,22 +19,22 @@ ASK: dict[str, Any] = {"prompt": "a red apple", "model": "pictogram", "size": "6
 @pytest.fixture(scope="module")
 def client(served) -> Iterator[openai.OpenAI]:
     """A program of a stranger, with any key: this studio asks for none."""
-    with openai.OpenAI(base_url=f"{served.address}/v1", api_key="any", max_retries=0) as found:
-        yield found
+    with openai.OpenAI(base_url=f"{served.address}/v1", api_key="any", max_retries=0) as client:
+        yield client
 
 
 @pytest.fixture
 def raw(served) -> Iterator[httpx.Client]:
     """Requests without a client."""
-    with httpx.Client(base_url=served.address, timeout=120) as found:
-        yield found
+    with httpx.Client(base_url=served.address, timeout=120) as client:
+        yield client
 
 
 def picture_of(text: str) -> Image.Image:
     """The picture in a reply."""
-    found = Image.open(io.BytesIO(base64.b64decode(text)))
-    found.load()
-    return found
+    picture = Image.open(io.BytesIO(base64.b64decode(text)))
+    picture.load()
+    return picture
 
 
 def settings_of(text: str) -> dict[str, Any]:
@@ -50,25 +50,25 @@ def test_the_models_are_listed_and_found(client):
 
 
 def test_a_prompt_alone_makes_a_picture_of_the_usual_size(client):
-    made = client.images.generate(prompt="a red apple")
-    (one,) = made.data
-    assert picture_of(one.b64_json).size == (128, 128) and made.size == "128x128" and made.output_format == "png"
-    told = one.foretoken
-    assert told["method"] == "sjdpp" and told["exact"] is True and told["tokens"] == 256 == made.usage.output_tokens
-    assert 0 < told["passes"] < 256 and told["tokens_per_pass"] == 256 / told["passes"] and "speedup" not in told
-    assert settings_of(one.b64_json)["seed"] == told["seed"]
+    response = client.images.generate(prompt="a red apple")
+    (one,) = response.data
+    assert picture_of(one.b64_json).size == (128, 128) and response.size == "128x128" and response.output_format == "png"
+    about = one.foretoken
+    assert about["method"] == "sjdpp" and about["exact"] is True and about["tokens"] == 256 == response.usage.output_tokens
+    assert 0 < about["passes"] < 256 and about["tokens_per_pass"] == 256 / about["passes"] and "speedup" not in about
+    assert settings_of(one.b64_json)["seed"] == about["seed"]
 
 
 def test_what_is_asked_is_what_is_made(client):
     more = {"method": "sjd", "seed": 9, "window": 5, "verify": "match seed", "guidance": 2, "temperature": 0.5}
-    made = client.images.generate(**ASK, n=2, response_format="b64_json", extra_body=more)
+    response = client.images.generate(**ASK, n=2, response_format="b64_json", extra_body=more)
     again = client.images.generate(**ASK, extra_body={**more, "seed": 10})
-    first, second = (settings_of(one.b64_json) for one in made.data)
-    assert [first["seed"], second["seed"]] == [one.foretoken["seed"] for one in made.data] == [9, 10]
+    first, second = (settings_of(one.b64_json) for one in response.data)
+    assert [first["seed"], second["seed"]] == [one.foretoken["seed"] for one in response.data] == [9, 10]
     assert first["method"] == "sjd" and first["knobs"]["window"] == 5 and first["size"] == 64
     assert (first["sampling"]["guidance"], first["sampling"]["temperature"]) == (2, 0.5)
-    pictures = [picture_of(one.b64_json).tobytes() for one in (*made.data, *again.data)]
-    assert pictures[0] != pictures[1] == pictures[2] and made.usage.output_tokens == 2 * 64
+    pictures = [picture_of(one.b64_json).tobytes() for one in (*response.data, *again.data)]
+    assert pictures[0] != pictures[1] == pictures[2] and response.usage.output_tokens == 2 * 64
 
 
 def test_a_picture_without_a_seed_is_another_one_each_time(client):
@@ -80,8 +80,8 @@ def test_a_comparison_gives_the_speed_up_and_the_same_picture(client):
     more = {"method": "sjdpp", "seed": 3, "verify": "match seed"}
     alone = client.images.generate(**ASK, extra_body=more).data[0]
     compared = client.images.generate(**ASK, extra_body={**more, "compare": True}).data[0]
-    told = compared.foretoken
-    assert told["speedup"] == pytest.approx(told["plain_seconds"] / told["seconds"]) and told["speedup"] > 0
+    about = compared.foretoken
+    assert about["speedup"] == pytest.approx(about["plain_seconds"] / about["seconds"]) and about["speedup"] > 0
     assert picture_of(compared.b64_json).tobytes() == picture_of(alone.b64_json).tobytes()
 
 
@@ -153,8 +153,8 @@ def test_what_the_door_refuses_is_in_openais_form_too(client, raw):
 
 @pytest.mark.parametrize("prompt", ["a red apple 🍎 яблоко", "a red\napple\tон", "\u202ea red apple", "a red apple " + "é" * 300])
 def test_any_text_with_a_known_word_is_drawn_and_kept(client, prompt):
-    made = client.images.generate(**{**ASK, "prompt": prompt}).data[0]
-    assert settings_of(made.b64_json)["prompt"] == prompt
+    image = client.images.generate(**{**ASK, "prompt": prompt}).data[0]
+    assert settings_of(image.b64_json)["prompt"] == prompt
 
 
 CLIENTS = [  # bodies as other programs send them: (client, body without prompt, fields that are ignored)
@@ -171,11 +171,11 @@ CLIENTS = [  # bodies as other programs send them: (client, body without prompt,
 def test_a_request_of_another_client_is_served_and_says_what_it_ignored(raw, body, ignored):
     answer = raw.post("/v1/images/generations", json={"prompt": "no red apple BREAK", **body})
     assert answer.status_code == 200, answer.text
-    made = answer.json()
-    for said in (made["foretoken"], made["data"][0]["foretoken"]):
-        assert list(said["ignored"]) == ignored and said["model"] == "pictogram"
-        assert list(said["unknown_words"]) == ["no", "break"] and "does not read 'no'" in said["warnings"][0]
-    assert picture_of(made["data"][0]["b64_json"]).size == tuple(map(int, made["size"].split("x")))
+    response = answer.json()
+    for about in (response["foretoken"], response["data"][0]["foretoken"]):
+        assert list(about["ignored"]) == ignored and about["model"] == "pictogram"
+        assert list(about["unknown_words"]) == ["no", "break"] and "does not read 'no'" in about["warnings"][0]
+    assert picture_of(response["data"][0]["b64_json"]).size == tuple(map(int, response["size"].split("x")))
 
 
 def test_every_event_of_a_stream_says_what_was_ignored_and_lost(client):
@@ -186,9 +186,9 @@ def test_every_event_of_a_stream_says_what_was_ignored_and_lost(client):
 
 @pytest.mark.parametrize(("name", "stream"), [("jpeg", False), ("webp", True)])
 def test_the_picture_comes_in_the_format_that_was_asked_for(client, name, stream):
-    made = client.images.generate(**ASK, output_format=name, output_compression=80, stream=stream)
-    one = [*made][-1] if stream else made.data[0]
-    assert picture_of(one.b64_json).format == name.upper() and (one if stream else made).output_format == name
+    response = client.images.generate(**ASK, output_format=name, output_compression=80, stream=stream)
+    one = [*response][-1] if stream else response.data[0]
+    assert picture_of(one.b64_json).format == name.upper() and (one if stream else response).output_format == name
 
 
 NOWHERE = [

@@ -19,16 +19,16 @@ def address(opened) -> Iterator[str]:
     """A studio with a key."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FORETOKEN_API_KEY", "hunter2-ü")
-        with opened() as found:
-            yield found
+        with opened() as address:
+            yield address
 
 
 def test_the_key_opens_and_another_does_not(address):
     right = "hunter2-ü"
     assert httpx.get(f"{address}/v1/models", headers={"Authorization": f"Bearer {right}".encode()}).status_code == 200
-    for given in ("hunter2", "hunter2-", "HUNTER2-ü", "x" * 5000, right + "x"):
-        wrong = httpx.get(f"{address}/v1/models", headers={"Authorization": f"Bearer {given}".encode()})
-        assert wrong.status_code == 401 and wrong.json()["error"]["code"] == "invalid_api_key", given
+    for wrong_key in ("hunter2", "hunter2-", "HUNTER2-ü", "x" * 5000, right + "x"):
+        wrong = httpx.get(f"{address}/v1/models", headers={"Authorization": f"Bearer {wrong_key}".encode()})
+        assert wrong.status_code == 401 and wrong.json()["error"]["code"] == "invalid_api_key", wrong_key
 
 
 @pytest.mark.parametrize("headers", [{}, {"Authorization": ""}, {"Authorization": "Bearer"}, {"Authorization": "Basic aHVudGVyMg=="}])
@@ -58,14 +58,14 @@ def test_without_a_key_nothing_is_asked():
     ApiKey("").check({})
 
 
-@pytest.mark.parametrize("given", ["secret", " secret", "secret\n", "\tsecret\r\n"])
-def test_blanks_around_the_key_do_not_count(given):
-    ApiKey(given).check({"authorization": "Bearer secret"})
+@pytest.mark.parametrize("key", ["secret", " secret", "secret\n", "\tsecret\r\n"])
+def test_blanks_around_the_key_do_not_count(key):
+    ApiKey(key).check({"authorization": "Bearer secret"})
     with pytest.raises(Refused):
-        ApiKey(given).check({"authorization": "Bearer other"})
+        ApiKey(key).check({"authorization": "Bearer other"})
 
 
-@pytest.mark.parametrize("given", [" ", "\n"])
-def test_a_key_of_blanks_does_not_open_the_studio(given):
+@pytest.mark.parametrize("key", [" ", "\n"])
+def test_a_key_of_blanks_does_not_open_the_studio(key):
     with pytest.raises(NotSupported, match="holds only blanks"):
-        ApiKey(given)
+        ApiKey(key)

@@ -33,17 +33,17 @@ TIMES = ("vllm:time_to_first_token_seconds", "vllm:request_queue_time_seconds", 
 @pytest.fixture(scope="module")
 def studio(opened) -> Iterator[str]:
     """A studio that has decoded nothing."""
-    with opened() as found:
-        yield found
+    with opened() as address:
+        yield address
 
 
 def counts_of(run: Run) -> dict[str, float]:
     """The numbers of a run, from its steps."""
-    kept = [int((per_token(step, "accepted") == 1).sum()) for step in run.steps]
+    accepted = [int((per_token(step, "accepted") == 1).sum()) for step in run.steps]
     return {
         "drafts": sum(step.drafted > 0 for step in run.steps),
         "drafted": sum(step.drafted for step in run.steps),
-        "accepted": sum(kept),
+        "accepted": sum(accepted),
         "tokens": len(run.tokens),
         "passes": run.totals["forwards"],
     }
@@ -76,10 +76,10 @@ def test_the_counters_are_those_of_the_runs(studio, picto, method):
 def test_the_pages_runs_and_both_sides_of_a_comparison_count(studio):
     before = numbers(studio)
     ask = {"prompt": "a red apple", "size": "64x64", "compare": True}
-    told = httpx.post(f"{studio}/v1/images/generations", json=ask, timeout=120).json()["data"][0]["foretoken"]
+    about = httpx.post(f"{studio}/v1/images/generations", json=ask, timeout=120).json()["data"][0]["foretoken"]
     after = until(studio, idle)
     grown = {m: total(after, DECODING["passes"], method=m) - total(before, DECODING["passes"], method=m) for m in ("ar", "sjdpp")}
-    assert grown == {"ar": 64, "sjdpp": told["passes"]}
+    assert grown == {"ar": 64, "sjdpp": about["passes"]}
     for name in TIMES:
         assert total(after, f"{name}_count") - total(before, f"{name}_count") == 1
 
@@ -109,13 +109,13 @@ def test_times_are_counted_from_the_request(picto):
     run.finish()
     clock.now += 10
     sessions.end("a", number)
-    found = samples(metrics.text())
-    assert total(found, "vllm:request_queue_time_seconds_sum") == 3
-    assert total(found, "vllm:e2e_request_latency_seconds_sum") == 15
-    assert total(found, "vllm:time_to_first_token_seconds_sum") == pytest.approx(5 + run.steps[0].seconds)
+    numbers = samples(metrics.text())
+    assert total(numbers, "vllm:request_queue_time_seconds_sum") == 3
+    assert total(numbers, "vllm:e2e_request_latency_seconds_sum") == 15
+    assert total(numbers, "vllm:time_to_first_token_seconds_sum") == pytest.approx(5 + run.steps[0].seconds)
 
 
-def begun() -> tuple[Sessions, Metrics, int]:
+def begin() -> tuple[Sessions, Metrics, int]:
     """Sessions whose runs are counted, by what, and the ticket of a visitor who has the engine."""
     sessions = Sessions()
     metrics = Metrics(sessions.running, sessions.waiting)
@@ -126,16 +126,16 @@ def begun() -> tuple[Sessions, Metrics, int]:
 
 
 def test_runs_that_follow_each_other_on_a_ticket_count_once_each(picto):
-    sessions, metrics, number = begun()
+    sessions, metrics, number = begin()
     for seed in range(3):
         sessions.hold("a", number, [picture_run(picto, "sjdpp", seed).finish()])
     sessions.end("a", number)
-    found = samples(metrics.text())
-    assert total(found, DECODING["tokens"]) == 3 * 64 and total(found, "vllm:request_success_total") == 1
+    numbers = samples(metrics.text())
+    assert total(numbers, DECODING["tokens"]) == 3 * 64 and total(numbers, "vllm:request_success_total") == 1
 
 
 def test_a_stopped_run_is_an_aborted_request(picto):
-    sessions, metrics, number = begun()
+    sessions, metrics, number = begin()
     run = picture_run(picto, "sjdpp")
     sessions.hold("a", number, [run])
     next(run)
@@ -152,8 +152,8 @@ def test_places_far_back_have_no_counter_of_their_own(picto):
     step.trace = type(step.trace)(accepted=np.ones(256))
     run.steps = [step]
     metrics.count([run])
-    found = samples(metrics.text())
-    assert total(found, DECODING["accepted"]) == 256 and total(found, BY_PLACE) == POSITIONS
+    numbers = samples(metrics.text())
+    assert total(numbers, DECODING["accepted"]) == 256 and total(numbers, BY_PLACE) == POSITIONS
 
 
 def test_a_scrape_never_waits_for_itself(picto):
@@ -174,6 +174,6 @@ def test_a_label_is_read_as_it_was_written(picto):
     metrics = Metrics(lambda: 0, lambda: 0)
     for odd in ('a "name"', "back\\slash", "two\nlines", "ü"):
         metrics.tokens.labels(odd, "ar").inc()
-    found = samples(metrics.text())
-    names = {dict(labels)["model_name"] for name, labels in found if name == DECODING["tokens"]}
+    numbers = samples(metrics.text())
+    names = {dict(labels)["model_name"] for name, labels in numbers if name == DECODING["tokens"]}
     assert names == {'a "name"', "back\\slash", "two\nlines", "ü"}

@@ -26,8 +26,8 @@ from engine.run import Run, generate
 @pytest.fixture(scope="module")
 def studio(opened) -> Iterator[Any]:
     """A studio on this machine only, with runs."""
-    with opened() as found:
-        yield found
+    with opened() as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +74,8 @@ def as_told(run: Run) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("way", ["file", "name"])
 def test_every_step_comes_as_it_was_and_the_totals_last(client, folder, run, way):
-    asked = {"trace": handle_file(str(folder / "trace.npz"))} if way == "file" else {"run": folder.name}
-    job = client.submit(**asked, api_name="/replay")
+    source = {"trace": handle_file(str(folder / "trace.npz"))} if way == "file" else {"run": folder.name}
+    job = client.submit(**source, api_name="/replay")
     totals = job.result()
     *steps, last = job.outputs()
     assert last == totals and steps == as_told(run)

@@ -45,12 +45,12 @@ def front(folder: Path) -> dict[str, str]:
 
 
 def test_the_front_matter_names_the_tested_gradio_and_what_the_hub_shows(folder):
-    told = front(folder)
-    assert told["sdk"] == "gradio" and f"gradio=={told['sdk_version']}" in (ROOT / "constraints.txt").read_text().splitlines()
-    assert told["license"] == "apache-2.0" and "Apache License" in (folder / "LICENSE").read_text()
-    assert (folder / told["app_file"]).exists() and len(told["short_description"]) <= 60
-    assert told["python_version"] == '"3.11"' and told["suggested_hardware"] == "cpu-basic"
-    assert told["thumbnail"].endswith("/someone/foretoken/resolve/main/thumbnail.jpg") and (folder / "thumbnail.jpg").exists()
+    fields = front(folder)
+    assert fields["sdk"] == "gradio" and f"gradio=={fields['sdk_version']}" in (ROOT / "constraints.txt").read_text().splitlines()
+    assert fields["license"] == "apache-2.0" and "Apache License" in (folder / "LICENSE").read_text()
+    assert (folder / fields["app_file"]).exists() and len(fields["short_description"]) <= 60
+    assert fields["python_version"] == '"3.11"' and fields["suggested_hardware"] == "cpu-basic"
+    assert fields["thumbnail"].endswith("/someone/foretoken/resolve/main/thumbnail.jpg") and (folder / "thumbnail.jpg").exists()
 
 
 def test_the_requirements_are_those_of_the_project_in_the_tested_versions(folder):
@@ -86,8 +86,8 @@ def test_no_file_needs_large_file_storage_and_nothing_is_lacking(folder):
 def test_a_folder_that_is_not_empty_is_refused_in_one_sentence(tmp_path, capsys):
     (tmp_path / "letter.txt").write_text("dear")
     assert main(["space", str(tmp_path)]) == 2
-    said = capsys.readouterr().err
-    assert "is not empty. Name a folder" in said and len(said.splitlines()) == 1
+    error = capsys.readouterr().err
+    assert "is not empty. Name a folder" in error and len(error.splitlines()) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
     with pytest.raises(BadOutput, match="not empty"):
         space_folder.make(tmp_path / "letter.txt")
@@ -96,9 +96,9 @@ def test_a_folder_that_is_not_empty_is_refused_in_one_sentence(tmp_path, capsys)
 def test_an_empty_folder_is_filled_and_the_commands_are_printed(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(space_folder, "FOLDERS", {"docs/bench": (".csv",)})
     assert main(["space", str(tmp_path), "--name", "someone/foretoken"]) == 0
-    said = capsys.readouterr().out
+    text = capsys.readouterr().out
     assert (
-        "hf repos create someone/foretoken --type space --space-sdk gradio" in said and f"hf upload someone/foretoken {tmp_path} ." in said
+        "hf repos create someone/foretoken --type space --space-sdk gradio" in text and f"hf upload someone/foretoken {tmp_path} ." in text
     )
     assert (tmp_path / "app.py").exists()
 
@@ -146,11 +146,11 @@ def space(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tu
     """The address of the running folder, and its log: a process of its own, started there as the hub starts it, which sees this machine's
     packages and nothing of this checkout."""
     home, port = tmp_path_factory.mktemp("home"), free()
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "SYSTEMROOT") if name in os.environ}
+    inherited = {name: os.environ[name] for name in ("PATH", "LANG", "SYSTEMROOT") if name in os.environ}
     own = {"SPACE_ID": "someone/foretoken", "HOME": str(home), "OMP_NUM_THREADS": "1", "GRADIO_SERVER_PORT": str(port)}
     log = home / "log.txt"
     with log.open("w") as file:
-        process = subprocess.Popen([sys.executable, "app.py"], cwd=folder, env=kept | own, stdout=file, stderr=file)
+        process = subprocess.Popen([sys.executable, "app.py"], cwd=folder, env=inherited | own, stdout=file, stderr=file)
     try:
         yield wait_for(process, log), log
     finally:
@@ -161,14 +161,14 @@ def space(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tu
 def test_the_folder_serves_a_picture_and_a_mesh_to_a_stranger(space, folder, tmp_path):
     address, log = space
     client = Client(address, verbose=False, download_files=tmp_path)
-    picture, told = client.predict("two cats under a green balloon", size=64, api_name="/generate_image")
-    assert Path(picture).stat().st_size > 1000 and told["state"] == "done"
+    picture, totals = client.predict("two cats under a green balloon", size=64, api_name="/generate_image")
+    assert Path(picture).stat().st_size > 1000 and totals["state"] == "done"
     cloud = folder / "assets" / "examples" / "clouds" / "table.ply"
-    mesh, told = client.predict(handle_file(str(cloud)), settings={"face_budget": 32}, api_name="/generate_mesh")
-    assert Path(mesh).read_bytes()[:4] == b"glTF" and told["faces"] > 0
-    said = log.read_text()
-    assert "Traceback" not in said and "No run is kept." in said
-    assert str(ROOT) not in said
+    mesh, totals = client.predict(handle_file(str(cloud)), settings={"face_budget": 32}, api_name="/generate_mesh")
+    assert Path(mesh).read_bytes()[:4] == b"glTF" and totals["faces"] > 0
+    logged = log.read_text()
+    assert "Traceback" not in logged and "No run is kept." in logged
+    assert str(ROOT) not in logged
     client.close()
 
 

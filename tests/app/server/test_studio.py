@@ -105,11 +105,11 @@ def test_a_full_disk_costs_neither_the_picture_nor_the_rest(picto, tmp_path, mon
         context = TabContext(page, where, StudioState(picto, studio.mesh_model(), Sessions(folder=tmp_path)))
         tab = RaceTab(context, image_tab.PictureRace(context))
         tab.wire()
-    asked = SimpleNamespace(session_hash="a")
+    user = SimpleNamespace(session_hash="a")
     settings = {"values": {"size": "64 px"}}
-    screens = list(tab.run(tab.queue.enter(asked, True)[0], "a cat", 7, "ar", {"values": {}}, settings, False, "ar", {"values": {}}, asked))
+    screens = list(tab.run(tab.queue.enter(user, True)[0], "a cat", 7, "ar", {"values": {}}, settings, False, "ar", {"values": {}}, user))
     assert screens[-1]["right"]["value"]["state"] == "done"
-    left = dict(zip(("messages", *tab.queue.offers), tab.queue.deliver(asked), strict=True))
+    left = dict(zip(("messages", *tab.queue.offers), tab.queue.deliver(user), strict=True))
     assert place in left["messages"][0]["text"] and "No space left" in left["messages"][0]["text"]
     assert left["download"].interactive == (place == "history")
     assert not tab.sessions.busy("a")

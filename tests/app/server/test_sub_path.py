@@ -67,18 +67,18 @@ def test_the_configuration_names_the_outer_address(outer):
 
 
 def test_the_images_api_is_served(outer):
-    made = httpx.post(f"{outer}/v1/images/generations", json={"prompt": "a red apple", "size": "64x64"}, timeout=120)
-    assert made.status_code == 200 and made.json()["size"] == "64x64"
+    response = httpx.post(f"{outer}/v1/images/generations", json={"prompt": "a red apple", "size": "64x64"}, timeout=120)
+    assert response.status_code == 200 and response.json()["size"] == "64x64"
     nowhere = httpx.post(f"{outer}/images/generations", json={}, timeout=60)
     assert nowhere.status_code == 404 and "There is no POST /images/generations here" in nowhere.json()["error"]["message"]
 
 
 def test_gradio_client_calls_an_endpoint_and_fetches_its_file(outer, tmp_path):
     client = Client(f"{outer}/", verbose=False, download_files=str(tmp_path))
-    file, told = client.predict("a red apple", "sjdpp", 7, 64, {}, api_name="/generate_image")
+    file, totals = client.predict("a red apple", "sjdpp", 7, 64, {}, api_name="/generate_image")
     client.close()
     with Image.open(file) as picture:
-        assert picture.size == (64, 64) and told["state"] == "done"
+        assert picture.size == (64, 64) and totals["state"] == "done"
 
 
 def test_the_forwarded_host_and_scheme_count_too(studios):

@@ -30,8 +30,8 @@ CHAIR = meshes.EXAMPLES / "chair.ply"
 @pytest.fixture(scope="module")
 def studio(opened) -> Iterator[Any]:
     """A studio with tools."""
-    with opened(mcp=True) as found:
-        yield found
+    with opened(mcp=True) as address:
+        yield address
 
 
 def asking(address: str, ask: Callable[[ClientSession], Any]) -> Any:
@@ -54,8 +54,8 @@ def call(address: str, tool: str, progress: Callable | None = None, **arguments:
 
 def named(address: str) -> dict[str, Any]:
     """The tools by the ends of their names: Gradio puts the page's title before them."""
-    found = asking(address, lambda client: client.list_tools()).tools
-    return {end: tool for tool in found for end in ("generate_image", "generate_mesh", "replay") if tool.name.endswith(end)}
+    tools = asking(address, lambda client: client.list_tools()).tools
+    return {end: tool for tool in tools for end in ("generate_image", "generate_mesh", "replay") if tool.name.endswith(end)}
 
 
 def texts(result: CallToolResult) -> str:
@@ -64,23 +64,23 @@ def texts(result: CallToolResult) -> str:
 
 
 def test_the_three_endpoints_are_tools_with_a_description(studio):
-    found = named(studio)
-    assert set(found) == {"generate_image", "generate_mesh", "replay"}
+    tools = named(studio)
+    assert set(tools) == {"generate_image", "generate_mesh", "replay"}
     assert len(asking(studio, lambda client: client.list_tools()).tools) == 3, "the page's own handlers are no tools"
-    assert all(tool.description for tool in found.values())
-    assert set(found["generate_image"].inputSchema["properties"]) == {"prompt", "method", "seed", "size", "settings"}
+    assert all(tool.description for tool in tools.values())
+    assert set(tools["generate_image"].inputSchema["properties"]) == {"prompt", "method", "seed", "size", "settings"}
 
 
 @pytest.mark.parametrize("watched", [False, True])
 def test_a_picture_comes_as_a_picture(studio, watched):
-    told: list[Any] = []
+    updates: list[Any] = []
 
     async def progress(*news: Any) -> None:
-        told.append(news)
+        updates.append(news)
 
     name = named(studio)["generate_image"].name
     result = call(studio, name, progress if watched else None, prompt="a red apple", size=64, seed=3, settings={"window": 5})
-    assert bool(told) == watched
+    assert bool(updates) == watched
     (picture,) = [part for part in result.content if isinstance(part, ImageContent)]
     with Image.open(io.BytesIO(base64.b64decode(picture.data))) as image:
         assert image.size == (64, 64)

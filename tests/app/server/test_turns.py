@@ -61,22 +61,22 @@ def runner() -> Gated:
 @pytest.fixture(scope="module")
 def studio(opened, runner) -> Iterator[Any]:
     """A studio of strangers, where at most three requests wait."""
-    with opened(replace(STRANGERS, waiting=3), local=False, runner=runner) as found:
-        yield found
-        assert found.page.state_holder.session_data == {}
-        kept = [name for name in found.page._queue.pending_messages_per_session if name.startswith("v1-")]
-        assert wait_until(lambda: not found.page._queue.event_ids_to_events) and kept == []  # it forgets an event after its answer
+    with opened(replace(STRANGERS, waiting=3), local=False, runner=runner) as studio:
+        yield studio
+        assert studio.page.state_holder.session_data == {}
+        pending = [name for name in studio.page._queue.pending_messages_per_session if name.startswith("v1-")]
+        assert wait_until(lambda: not studio.page._queue.event_ids_to_events) and pending == []  # it forgets an event after its answer
 
 
 @pytest.fixture
-def held(studio, runner) -> Iterator[Future]:
+def held_run(studio, runner) -> Iterator[Future]:
     """A run that has the engine until the gate opens."""
     until(studio, idle)
     runner.began.clear()
     runner.gate.clear()
     with ThreadPoolExecutor(8) as pool:
         first = pool.submit(ask, studio, prompt="a held cat")
-        until(studio, lambda found: total(found, "vllm:num_requests_running") == 1)
+        until(studio, lambda numbers: total(numbers, "vllm:num_requests_running") == 1)
         try:
             yield first
         finally:
@@ -105,7 +105,7 @@ def close_page(studio: Any, visitor: Visitor) -> None:
     assert wait_until(lambda: visitor.session not in studio.page.state_holder.session_data)
 
 
-def test_requests_and_the_pages_visitors_stand_in_one_line(studio, runner, held):
+def test_requests_and_the_pages_visitors_stand_in_one_line(studio, runner, held_run):
     with ThreadPoolExecutor(3) as pool:
         answers = [pool.submit(ask, studio, prompt="a second cat")]
         until(studio, waiting(1))
@@ -115,12 +115,12 @@ def test_requests_and_the_pages_visitors_stand_in_one_line(studio, runner, held)
         answers.append(pool.submit(ask, studio, prompt="a fourth cat"))
         until(studio, waiting(3))
         runner.gate.set()
-        assert [each.result().status_code for each in (held, *answers)] == [200] * 3 and '"success":true' in call.result()
+        assert [each.result().status_code for each in (held_run, *answers)] == [200] * 3 and '"success":true' in call.result()
     assert runner.began == [f"a {which} cat" for which in ("held", "second", "third", "fourth")] and runner.most == 1
     close_page(studio, visitor)
 
 
-def test_a_full_queue_refuses_with_429(studio, runner, held):
+def test_a_full_queue_refuses_with_429(studio, runner, held_run):
     lines = [knock(studio) for _ in range(3)]
     until(studio, waiting(3))
     with openai.OpenAI(base_url=f"{studio}/v1", api_key="any", max_retries=0) as client:
@@ -132,14 +132,14 @@ def test_a_full_queue_refuses_with_429(studio, runner, held):
     until(studio, waiting(0))
 
 
-def test_a_closed_connection_that_waits_gives_up_its_place(studio, runner, held):
+def test_a_closed_connection_that_waits_gives_up_its_place(studio, runner, held_run):
     line = knock(studio, prompt="a cat that left")
     until(studio, waiting(1))
     line.close()
-    found = until(studio, waiting(0))
-    assert total(found, "vllm:num_requests_running") == 1, "the run before it goes on"
+    numbers = until(studio, waiting(0))
+    assert total(numbers, "vllm:num_requests_running") == 1, "the run before it goes on"
     runner.gate.set()
-    assert held.result().status_code == 200 and runner.began == ["a held cat"]
+    assert held_run.result().status_code == 200 and runner.began == ["a held cat"]
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -148,10 +148,10 @@ def test_a_closed_connection_stops_its_run(studio, runner, stream):
     runner.gate.clear()
     before = total(numbers(studio), "vllm:request_success_total", finished_reason="abort")
     line = knock(studio, stream=stream)
-    until(studio, lambda found: total(found, "vllm:num_requests_running") == 1)
+    until(studio, lambda scraped: total(scraped, "vllm:num_requests_running") == 1)
     line.close()
-    found = until(studio, idle)  # although the gate is closed
-    assert total(found, "vllm:request_success_total", finished_reason="abort") <= before + 1
+    scraped = until(studio, idle)  # although the gate is closed
+    assert total(scraped, "vllm:request_success_total", finished_reason="abort") <= before + 1
     runner.gate.set()
     assert ask(studio).status_code == 200
 
@@ -161,8 +161,8 @@ def test_a_bug_is_said_to_be_one_and_the_next_request_is_answered(studio, runner
     runner.breaks = 4
     try:
         with openai.OpenAI(base_url=f"{studio}/v1", api_key="any", max_retries=0) as client, pytest.raises(openai.APIError) as e:
-            made = client.images.generate(prompt="a cat", size="64x64", stream=stream, partial_images=16)
-            list(made)
+            events = client.images.generate(prompt="a cat", size="64x64", stream=stream, partial_images=16)
+            list(events)
     finally:
         runner.breaks = 0
     assert BUG in str(e.value) and "ZeroDivisionError" not in str(e.value)
@@ -171,7 +171,7 @@ def test_a_bug_is_said_to_be_one_and_the_next_request_is_answered(studio, runner
     assert "ZeroDivisionError: a bug" in capfd.readouterr().err
 
 
-def test_two_pictures_of_a_request_take_a_turn_each(studio, runner, held):
+def test_two_pictures_of_a_request_take_a_turn_each(studio, runner, held_run):
     with ThreadPoolExecutor(2) as pool:
         both = pool.submit(ask, studio, prompt="two dogs", n=2)
         until(studio, waiting(1))
@@ -182,7 +182,7 @@ def test_two_pictures_of_a_request_take_a_turn_each(studio, runner, held):
     assert runner.began == ["a held cat", "two dogs", "one bird", "two dogs"]
 
 
-def test_a_call_of_an_endpoint_waits_from_its_arrival(studio, runner, held):
+def test_a_call_of_an_endpoint_waits_from_its_arrival(studio, runner, held_run):
     """Gradio gives it a ticket only when its turn comes."""
     before, name, visitor = numbers(studio), "vllm:request_queue_time_seconds", Visitor(studio)
     with ThreadPoolExecutor(1) as pool:
@@ -190,7 +190,7 @@ def test_a_call_of_an_endpoint_waits_from_its_arrival(studio, runner, held):
         until(studio, waiting(1))
         threading.Event().wait(0.3)
         runner.gate.set()
-        assert held.result().status_code == 200 and '"success":true' in call.result()
+        assert held_run.result().status_code == 200 and '"success":true' in call.result()
     after = until(studio, idle)
     waited, first = (total(after, f"{each}_sum") - total(before, f"{each}_sum") for each in (name, "vllm:time_to_first_token_seconds"))
     assert waited >= 0.3 and first >= waited  # the held request did not wait
