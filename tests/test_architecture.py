@@ -24,12 +24,12 @@ MEBIBYTE = 2**20
 @cache
 def sources() -> dict[str, Path]:
     """First-party modules by dotted name; a package goes by its folder's name."""
-    found = {"launch": ROOT / "launch.py"}
+    paths = {"launch": ROOT / "launch.py"}
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
-            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+            paths[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return paths
 
 
 @cache
@@ -61,16 +61,16 @@ def is_type_checking(node: ast.AST) -> bool:
 
 def imports_at_load(module: str) -> set[str]:
     """What runs when the module is loaded: imports outside functions and outside `if TYPE_CHECKING`."""
-    found: set[str] = set()
+    names: set[str] = set()
     waiting: list[ast.AST] = list(tree(module).body)
     while waiting:
         node = waiting.pop()
-        found.update(imports_of(node, module))
+        names.update(imports_of(node, module))
         if is_type_checking(node):
             waiting += node.orelse
         elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             waiting += ast.iter_child_nodes(node)
-    return found
+    return names
 
 
 def within(name: str, *packages: str) -> bool:
@@ -104,16 +104,16 @@ def test_direction(group, forbidden):
 @cache
 def reached(module: str) -> frozenset[str]:
     """All modules that a module needs, over any number of imports, those inside functions and for type hints too; itself among them."""
-    found: set[str] = set()
+    modules: set[str] = set()
     waiting = [module]
     while waiting:
         name = waiting.pop()
-        if name in found or name not in sources():
+        if name in modules or name not in sources():
             continue
-        found.add(name)
+        modules.add(name)
         parts = name.split(".")
         waiting += [".".join(parts[:end]) for end in range(1, len(parts))] + sorted(all_imports(name))
-    return frozenset(found)
+    return frozenset(modules)
 
 
 def names_blocks(module: str) -> bool:
@@ -130,10 +130,10 @@ API = tuple(
 @pytest.mark.parametrize("module", [m for m in sources() if within(m, "app.requests", "app.live", "app.runs", "app.batch", *API)])
 def test_no_client_stands_on_the_page(module):
     """What is asked, decoded, kept and answered needs no tab and no page; drawing a replay's panels needs Gradio's HTML only."""
-    found = reached(module)
-    assert sorted(name for name in found if within(name, "app.ui.tabs", "app.ui.page") or names_blocks(name)) == []
+    modules = reached(module)
+    assert sorted(name for name in modules if within(name, "app.ui.tabs", "app.ui.page") or names_blocks(name)) == []
     if within(module, "app.requests", "app.live", *API):
-        assert sorted(name for name in found if any(within(each, "gradio") for each in all_imports(name))) == []
+        assert sorted(name for name in modules if any(within(each, "gradio") for each in all_imports(name))) == []
 
 
 def test_only_the_page_itself_knows_the_tabs():

@@ -25,12 +25,12 @@ PROMPT = "two red cats on a table"
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny random pictogram on disk."""
     path = tmp_path_factory.mktemp("model")
-    made = tiny.pictogram()
+    backbone = tiny.pictogram()
     card = {
-        "name": "pictogram", "words": tiny.WORDS, "sides": [8], "tokenizer": {"settings": made.tokenizer.settings},
-        "decoder": {"settings": made.model.settings, "files": 1, "held_out": {}},
+        "name": "pictogram", "words": tiny.WORDS, "sides": [8], "tokenizer": {"settings": backbone.tokenizer.settings},
+        "decoder": {"settings": backbone.model.settings, "files": 1, "held_out": {}},
     }  # fmt: skip
-    ship(path, {"tokenizer.safetensors": made.tokenizer.state_dict(), "decoder-1.safetensors": made.model.state_dict()}, card)
+    ship(path, {"tokenizer.safetensors": backbone.tokenizer.state_dict(), "decoder-1.safetensors": backbone.model.state_dict()}, card)
     return path
 
 
@@ -162,32 +162,32 @@ def test_bench_prints_rows_for_every_method(folder: Path, tmp_path: Path, capsys
 
 def test_bench_sweeps_a_knob(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """One row a value for the methods that have the knob; relaxed rows say how probable their pictures are."""
-    asked = ["bench", "image", "--methods", "sjd,zipar", "--count", "1", "--backbone", str(folder), "--json"]
-    assert cli.main([*asked, "--sweep", "init=random,repeat left", "--sweep", "window=2,16"]) == 0
+    command = ["bench", "image", "--methods", "sjd,zipar", "--count", "1", "--backbone", str(folder), "--json"]
+    assert cli.main([*command, "--sweep", "init=random,repeat left", "--sweep", "window=2,16"]) == 0
     rows = {r["method"]: r for r in last_line_rows(capsys)}
     swept = {"sjd init=random", "sjd init=repeat left", "sjd window=2", "sjd window=16", "zipar window=2", "zipar window=16"}
     assert set(rows) == swept | {"ar"}
     assert rows["sjd window=2"]["knobs"]["window"] == 2 and rows["sjd init=repeat left"]["knobs"]["init"] == "repeat left"
     assert 0 > rows["zipar window=2"]["log_probability"][0] != rows["zipar window=16"]["log_probability"][0]
     assert rows["zipar window=16"]["log_probability"] == rows["ar"]["log_probability"] and rows["ar"]["impossible"] == 0
-    assert cli.main([*asked, "--sweep", "radius=1"]) == 2
+    assert cli.main([*command, "--sweep", "radius=1"]) == 2
     assert "sweeps nothing" in capsys.readouterr().err
-    assert cli.main([*asked, "--grid", "--sweep", "init=random,repeat left", "--sweep", "window=2,16"]) == 0
+    assert cli.main([*command, "--grid", "--sweep", "init=random,repeat left", "--sweep", "window=2,16"]) == 0
     both = [f"sjd init={init} window={window}" for init in ("random", "repeat left") for window in (2, 16)]  # zipar has no init
     assert [r["method"] for r in last_line_rows(capsys)] == ["ar", *both]
-    assert cli.main([*asked, "--grid", "--sweep", "window=2,16", "--sweep", "radius=1"]) == 2
+    assert cli.main([*command, "--grid", "--sweep", "window=2,16", "--sweep", "radius=1"]) == 2
     assert "sweeps nothing" in capsys.readouterr().err
-    assert cli.main([*asked, "--set", "radius=1"]) == 2
+    assert cli.main([*command, "--set", "radius=1"]) == 2
     assert "no knob 'radius' in sjd, zipar" in capsys.readouterr().err
-    assert cli.main([*asked, "--sweep", "window=2,16", "--figure", str(tmp_path / "plane.png"), "--repeats", "0"]) == 0
+    assert cli.main([*command, "--sweep", "window=2,16", "--figure", str(tmp_path / "plane.png"), "--repeats", "0"]) == 0
     assert (tmp_path / "plane.png").read_bytes().startswith(b"\x89PNG") and {row["repeats"] for row in last_line_rows(capsys)} == {0}
 
 
 def test_a_sheet_is_drawn_of_the_prompts(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     prompts, sheet = tmp_path / "prompts.txt", tmp_path / "sheet.png"
     prompts.write_text("a red cat\ntwo cats on a table\n")
-    asked = ["bench", "image", "--sheet", str(sheet), "--prompts", str(prompts), "--backbone", str(folder), "--json"]
-    assert cli.main([*asked, "--count", "1", "--methods", "sjd"]) == 0
+    command = ["bench", "image", "--sheet", str(sheet), "--prompts", str(prompts), "--backbone", str(folder), "--json"]
+    assert cli.main([*command, "--count", "1", "--methods", "sjd"]) == 0
     assert [row["method"] for row in last_line_rows(capsys)] == ["ar", "sjd"]
     with Image.open(sheet) as one:
         assert (np.asarray(one) != np.asarray(one)[0, 0]).any()
@@ -198,7 +198,7 @@ def test_a_prompt_that_the_model_cannot_read_is_said_before_the_measuring(
 ) -> None:
     from research.bench import speed
 
-    monkeypatch.setattr(speed, "measure", lambda *given: pytest.fail("it was measured"))
+    monkeypatch.setattr(speed, "measure", lambda *options: pytest.fail("it was measured"))
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("a red cat\nzzz qqq\n")
     assert cli.main(["bench", "image", "--methods", "sjd", "--prompts", str(prompts), "--backbone", str(folder)]) == 2
@@ -216,10 +216,10 @@ def test_models_and_doctor_answer_without_weights(capsys: pytest.CaptureFixture,
     assert cli.main(["models", "--json"]) == 0
     assert last_line(capsys)["pictogram"]["ready"] is True
     assert cli.main(["doctor", "--json"]) == 0
-    found = last_line(capsys)
-    assert found["native_functions"]
-    assert found["torch"] and found["passes"] == [{"model": "janus", "missing": found["passes"][0]["missing"]}]
-    assert "needs a folder" in found["passes"][0]["missing"]
+    models = last_line(capsys)
+    assert models["native_functions"]
+    assert models["torch"] and models["passes"] == [{"model": "janus", "missing": models["passes"][0]["missing"]}]
+    assert "needs a folder" in models["passes"][0]["missing"]
 
 
 def test_doctor_measures_a_model_stores_it_and_measures_it_again_when_asked(
@@ -233,15 +233,15 @@ def test_doctor_measures_a_model_stores_it_and_measures_it_again_when_asked(
     monkeypatch.setattr(load_monitor, "taken", lambda: None)  # nothing else runs on this machine
     monkeypatch.setattr(sjdpp, "WINDOWS", (4, 8))
     monkeypatch.setattr(auto, "PROMPTS", 1)
-    asked = ["doctor", "--model", str(folder), "--json"]
+    command = ["doctor", "--model", str(folder), "--json"]
     seen = []
     for again in ([], [], ["--again"]):
-        assert cli.main([*asked, *again]) == 0
-        said = capsys.readouterr()
-        row = json.loads(said.out.strip().splitlines()[-1])["passes"][0]
-        seen.append((row["milliseconds"], "Recording" in said.err))
+        assert cli.main([*command, *again]) == 0
+        output = capsys.readouterr()
+        row = json.loads(output.out.strip().splitlines()[-1])["passes"][0]
+        seen.append((row["milliseconds"], "Recording" in output.err))
         assert row["dtype"] == "float32" and row["threads"] == 1 and {"ar", row["auto"].removeprefix("auto:")} <= set(row["beside"])
-        assert row["auto"].startswith("auto:") and "milliseconds per pass, by rows" in said.out
+        assert row["auto"].startswith("auto:") and "milliseconds per pass, by rows" in output.out
         assert set(row["milliseconds"]) == {"1", "2", "4", "8", "16", "32", "48"}  # its pictures have 64 tokens
     assert seen[0][0] == seen[1][0] != seen[2][0]
     assert [recorded for _, recorded in seen] == [True, False, True]
@@ -259,8 +259,8 @@ def test_auto_names_an_exact_method_that_the_run_and_its_files_show(
     assert cli.main(image(folder, "--out", str(out), "--compare", "--verify", "match-seed")) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("auto: SJD++, window 8 (exact)") and "same tokens: yes" in shown
-    found = json.loads((out / "run.json").read_text())
-    assert (found["preset"], found["method"], found["knobs"]["window"]) == ("auto:sjdpp,window=8", "sjdpp", 8)
+    settings = json.loads((out / "run.json").read_text())
+    assert (settings["preset"], settings["method"], settings["knobs"]["window"]) == ("auto:sjdpp,window=8", "sjdpp", 8)
     assert cli.main(image(folder, "--json")) == 0
     line = last_line(capsys)
     assert line["preset"] == "auto:sjdpp,window=8" and "-auto-sjdpp-window-8-0" in line["files"]["result"]

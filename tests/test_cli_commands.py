@@ -51,8 +51,8 @@ def test_the_options_of_a_command(command: str) -> None:
     room = "app" if command in cli.COMMANDS and command not in cli.RESEARCH else "research"
     kind = command.removeprefix("bench ")
     own = bench.parser_of(kind) if kind != command else importlib.import_module(f"{room}.commands.{command}").parser()
-    found = own._option_string_actions
-    assert set(found) - {"-h", "--help"} == OPTIONS[command]
+    options = own._option_string_actions
+    assert set(options) - {"-h", "--help"} == OPTIONS[command]
 
 
 def test_help_names_every_command_and_each_has_its_own(capsys: pytest.CaptureFixture) -> None:
@@ -88,8 +88,8 @@ def test_the_studio_gets_what_was_asked_for(monkeypatch: pytest.MonkeyPatch, tmp
     """A folder goes with the name that its card, or its form, says."""
     from app.server import studio
 
-    asked: list[tuple] = []
-    monkeypatch.setattr(studio, "launch", lambda *given, allowed_hosts, **named: asked.append((*given, allowed_hosts)))
+    launches: list[tuple] = []
+    monkeypatch.setattr(studio, "launch", lambda *arguments, allowed_hosts, **named: launches.append((*arguments, allowed_hosts)))
     folders = {"lowpoly": tmp_path / "mesh", "janus": tmp_path / "checkpoint"}
     for folder in folders.values():
         folder.mkdir()
@@ -99,7 +99,7 @@ def test_the_studio_gets_what_was_asked_for(monkeypatch: pytest.MonkeyPatch, tmp
     assert cli.main(["--port", "8123", "--no-browser", "--allow-host", "a.example", "--allow-host", "b.example"]) == 130
     for folder in folders.values():
         assert cli.main(["studio", "--backbone", str(folder), "--host", "127.0.0.1"]) == 130
-    assert asked == [
+    assert launches == [
         ("pictogram", None, "auto", 8123, "127.0.0.1", False, "auto", ["a.example", "b.example"]),
         *((name, str(folder), "auto", None, "127.0.0.1", True, "auto", []) for name, folder in folders.items()),
     ]
@@ -110,14 +110,14 @@ def test_the_studio_keeps_runs_where_and_as_many_as_was_asked_for(
 ) -> None:
     from app.server import studio
 
-    asked: list[dict] = []
-    monkeypatch.setattr(studio, "launch", lambda *_, **named: asked.append(named))
+    launches: list[dict] = []
+    monkeypatch.setattr(studio, "launch", lambda *_, **named: launches.append(named))
     assert cli.main(["studio", "--data", str(tmp_path / "runs"), "--keep", "7"]) == 130
-    assert asked[0]["data"] == tmp_path / "runs" and asked[0]["limits"].runs == 7
+    assert launches[0]["data"] == tmp_path / "runs" and launches[0]["limits"].runs == 7
     (tmp_path / "file").write_text("")
     assert cli.main(["studio", "--data", str(tmp_path / "file")]) == 2
-    said = capsys.readouterr().err
-    assert "Cannot write in" in said and len(said.splitlines()) == 1 and len(asked) == 1
+    error = capsys.readouterr().err
+    assert "Cannot write in" in error and len(error.splitlines()) == 1 and len(launches) == 1
 
 
 def test_a_comparison_is_in_seconds_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,9 +135,9 @@ def test_a_comparison_is_in_seconds_a_token(monkeypatch: pytest.MonkeyPatch) -> 
             return self
 
     monkeypatch.setattr(run, "generate", lambda backbone, method, prompt, knobs=None, name="": Finished(method))
-    fast, said = report.compare(None, METHODS["xspecmesh"], None, {}, "xspecmesh")
+    fast, summary = report.compare(None, METHODS["xspecmesh"], None, {}, "xspecmesh")
     assert len(fast.tokens) == 25
-    assert said == {"compare": {"method": "ar", "seconds": 4.0, "speedup": 0.5, "same_tokens": False}}
+    assert summary == {"compare": {"method": "ar", "seconds": 4.0, "speedup": 0.5, "same_tokens": False}}
 
 
 STOPPED = {  # where Ctrl-C strikes, by command
@@ -160,7 +160,7 @@ def test_an_interrupted_command_ends_with_130_and_says_nothing(
 ) -> None:
     arguments, place = STOPPED[command]
 
-    def strike(*given: object, **named: object) -> None:
+    def strike(*arguments: object, **named: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(place, strike)
@@ -173,28 +173,28 @@ def test_an_interrupted_command_ends_with_130_and_says_nothing(
 def test_ctrl_c_in_a_running_benchmark(tmp_path: Path) -> None:
     """A process of its own, struck while it measures: it has said which input it is at."""
     code = "from app.cli import main_from_command_line; main_from_command_line()"
-    asked = ["bench", "mesh", "--methods", "sjdpp", "--count", "4", "--csv", str(tmp_path / "rows.csv")]
+    command = ["bench", "mesh", "--methods", "sjdpp", "--count", "4", "--csv", str(tmp_path / "rows.csv")]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    with subprocess.Popen([sys.executable, "-c", code, *asked], cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True) as running:
-        said = next(line for line in running.stderr if line.startswith("input 1 of"))
+    with subprocess.Popen([sys.executable, "-c", code, *command], cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True) as running:
+        progress = next(line for line in running.stderr if line.startswith("input 1 of"))
         running.send_signal(signal.SIGINT)
         rest = running.stderr.read()
-    assert said and running.returncode == 130 and "Traceback" not in rest
+    assert progress and running.returncode == 130 and "Traceback" not in rest
 
 
 def parsers_with_a_device() -> dict[str, Any]:
     """The parsers of the commands and kinds of bench that take --device, by module."""
     names = [(room, path.stem) for room in ("app", "research") for path in sorted((ROOT / room / "commands").glob("*.py"))]
-    found = {name: importlib.import_module(f"{room}.commands.{name}") for room, name in names if name != "__init__"}
-    made = {name: module.parser() for name, module in found.items() if hasattr(module, "parser")}
-    made |= {f"bench {name}": bench.parser_of(name) for name in bench.KINDS}
-    return {name: parser for name, parser in made.items() if any(a.dest == "device" for a in parser._actions)}
+    modules = {name: importlib.import_module(f"{room}.commands.{name}") for room, name in names if name != "__init__"}
+    parsers = {name: module.parser() for name, module in modules.items() if hasattr(module, "parser")}
+    parsers |= {f"bench {name}": bench.parser_of(name) for name in bench.KINDS}
+    return {name: parser for name, parser in parsers.items() if any(a.dest == "device" for a in parser._actions)}
 
 
 def test_every_command_that_takes_a_device_takes_it_from_the_same_words() -> None:
-    found = parsers_with_a_device()
-    assert set(found) >= {"image", "mesh", "studio", "bench image", "bench mesh", "bench generate"}
-    for parser in found.values():
+    parsers = parsers_with_a_device()
+    assert set(parsers) >= {"image", "mesh", "studio", "bench image", "bench mesh", "bench generate"}
+    for parser in parsers.values():
         action = next(a for a in parser._actions if a.dest == "device")
         assert (action.default, action.choices) == ("auto", ["auto", "cpu", "cuda"])
 
@@ -203,10 +203,10 @@ def test_the_studio_serves_on_what_auto_finds(monkeypatch: pytest.MonkeyPatch, t
     """On the GPU where PyTorch sees one; a CPU keeps a core for the server."""
     from app.server import studio
 
-    asked: list[tuple] = []
+    launches: list[tuple] = []
 
-    def prepared(*given: object) -> None:
-        asked.append(given)
+    def prepared(*arguments: object) -> None:
+        launches.append(arguments)
         raise KeyboardInterrupt
 
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path))
@@ -216,6 +216,6 @@ def test_the_studio_serves_on_what_auto_finds(monkeypatch: pytest.MonkeyPatch, t
         monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
         with pytest.raises(KeyboardInterrupt):
             studio.launch(open_browser=False)
-    assert asked == [("pictogram", None, "cuda", "auto", 5), ("pictogram", None, "cpu", "auto", 5)]
+    assert launches == [("pictogram", None, "cuda", "auto", 5), ("pictogram", None, "cpu", "auto", 5)]
     monkeypatch.setattr(studio.os, "cpu_count", lambda: 1)
     assert studio.spare_core() == 1

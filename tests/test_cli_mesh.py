@@ -55,12 +55,12 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def box(tmp_path: Path) -> Path:
     """A box of 10 x 40 x 20 at (100, 0, -7), in inches for all we know."""
-    made = trimesh.creation.box((10, 40, 20))
-    return write(tmp_path / "box.ply", np.add(made.vertices, (100, 0, -7)), made.faces)
+    cuboid = trimesh.creation.box((10, 40, 20))
+    return write(tmp_path / "box.ply", np.add(cuboid.vertices, (100, 0, -7)), cuboid.faces)
 
 
-def mesh(folder: Path, given: Path, *arguments: str) -> list[str]:
-    return ["mesh", str(given), "--backbone", str(folder), "--faces", "8", *arguments]
+def mesh(folder: Path, path: Path, *arguments: str) -> list[str]:
+    return ["mesh", str(path), "--backbone", str(folder), "--faces", "8", *arguments]
 
 
 def last_line(capsys: pytest.CaptureFixture) -> dict:
@@ -71,8 +71,8 @@ def test_a_shrinkwrapped_mesh_is_written_beside_and_lies_nearer(
     folder: Path, box: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     out = tmp_path / "out"
-    asked = mesh(folder, box, "--shrinkwrap", "--formats", "glb,ply", "--out", str(out))
-    assert cli.main([*asked, "--json"]) == 0
+    command = mesh(folder, box, "--shrinkwrap", "--formats", "glb,ply", "--out", str(out))
+    assert cli.main([*command, "--json"]) == 0
     line = last_line(capsys)
     assert line["shrinkwrap"]["chamfer"] < line["chamfer"] and line["shrinkwrap"]["seconds"] > 0
     assert {Path(path).name for path in line["files"].values()} >= {"shrinkwrapped.glb", "shrinkwrapped.ply"}
@@ -80,7 +80,7 @@ def test_a_shrinkwrapped_mesh_is_written_beside_and_lies_nearer(
         plain, wrapped = (trimesh.load(out / f"{name}.{suffix}", process=False, force="mesh") for name in ("result", "shrinkwrapped"))
         assert np.array_equal(plain.faces, wrapped.faces) and not np.allclose(plain.vertices, wrapped.vertices)
         assert np.abs(wrapped.vertices - (100, 0, -7)).max() < 40  # in the place and size of the input
-    assert cli.main(asked) == 0
+    assert cli.main(command) == 0
     assert f"Shrinkwrapped: chamfer {line['shrinkwrap']['chamfer']:.4f}" in capsys.readouterr().out
     assert cli.main([*mesh(folder, box), "--json"]) == 0
     assert last_line(capsys)["shrinkwrap"] is None
@@ -98,8 +98,8 @@ def test_mesh_prints_the_contract_line_and_files_in_the_inputs_frame(
     names = {"result.glb", "result.obj", "result.ply", "result.stl", "acceptance.glb", "trace.npz", "points.npz", "run.json"}
     assert names == {p.name for p in out.iterdir()}
     for suffix in ("glb", "obj", "ply", "stl"):
-        found = trimesh.load(out / f"result.{suffix}", force="mesh")
-        assert (found.bounds[0] >= np.array([95, -20, -17]) - 31).all() and (found.bounds[1] <= np.array([105, 20, 3]) + 31).all()
+        loaded = trimesh.load(out / f"result.{suffix}", force="mesh")
+        assert (loaded.bounds[0] >= np.array([95, -20, -17]) - 31).all() and (loaded.bounds[1] <= np.array([105, 20, 3]) + 31).all()
     settings = json.loads((out / "run.json").read_text())
     assert settings["prompt"] == "box.ply" and settings["totals"]["tokens"] == line["tokens"]
     with np.load(out / "trace.npz") as trace:
@@ -183,16 +183,16 @@ def test_bench_prints_the_rows_that_the_weights_allow(folder: Path, capsys: pyte
 def test_bench_measures_what_it_is_told(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """Temperature, budget and repeats change the runs and stand in the rows; rows of all experiments share a table."""
     table = tmp_path / "rows.csv"
-    asked = ["bench", "mesh", "--backbone", str(folder), "--count", "1", "--methods", "lookup", "--csv", str(table), "--json"]
-    found = {}
+    command = ["bench", "mesh", "--backbone", str(folder), "--count", "1", "--methods", "lookup", "--csv", str(table), "--json"]
+    measured_rows = {}
     for name, options in {
         "cold": ["--temperature", "0.1", "--top-k", "5", "--faces", "8"],
         "hot": ["--temperature", "4", "--top-k", "5", "--faces", "8"],
         "small": ["--temperature", "4", "--size", "3", "--repeats", "2", "--sweep", "drafted=2"],
     }.items():
-        assert cli.main([*asked, *options]) == 0
-        found[name] = last_line_rows(capsys)[0]
-    cold, hot, small = found.values()
+        assert cli.main([*command, *options]) == 0
+        measured_rows[name] = last_line_rows(capsys)[0]
+    cold, hot, small = measured_rows.values()
     assert (cold["temperature"], cold["top_k"], cold["faces_allowed"], cold["repeats"]) == (0.1, 5, 8, 1)
     assert (small["temperature"], small["faces_allowed"], small["repeats"]) == (4.0, 3, 2)
     assert cold["chamfer_16k"] != hot["chamfer_16k"] and hot["tokens"] != small["tokens"]
@@ -206,14 +206,14 @@ def test_bench_measures_what_it_is_told(folder: Path, tmp_path: Path, capsys: py
 
 @pytest.mark.skipif(native(torch.bfloat16) is None, reason=native_choice(torch.bfloat16).reason)
 def test_bench_compares_bfloat16_with_plain_decoding_in_float32(folder: Path, capsys: pytest.CaptureFixture) -> None:
-    asked = ["bench", "mesh", "--backbone", str(folder), "--methods", "lookup", "--count", "1", "--faces", "4", "--json"]
-    assert cli.main([*asked, "--dtype", "bfloat16"]) == 0
+    command = ["bench", "mesh", "--backbone", str(folder), "--methods", "lookup", "--count", "1", "--faces", "4", "--json"]
+    assert cli.main([*command, "--dtype", "bfloat16"]) == 0
     rows = last_line_rows(capsys)
     assert [(row["row"], row["dtype"]) for row in rows] == [
         ("A plain in float32", "float32"), ("A plain", "bfloat16"), ("lookup", "bfloat16"),
     ]  # fmt: skip
     assert rows[0]["speedup"] == [1.0, 1.0, 1.0] and rows[1]["speedup"] != [1.0, 1.0, 1.0]
-    assert cli.main([*asked, "--dtype", "float32"]) == 0
+    assert cli.main([*command, "--dtype", "float32"]) == 0
     assert [row["row"] for row in last_line_rows(capsys)] == ["A plain", "lookup"]
 
 
@@ -230,12 +230,12 @@ def test_bench_of_the_merged_weights_measures_them(folder: Path, tmp_path: Path,
     merged = tmp_path / "merged"
     shutil.copytree(folder, merged)
     add_adapter(merged)
-    for given in ("lowpoly", "lowpoly:lora"):
-        (merged / "card.json").write_text(json.dumps(json.loads((merged / "card.json").read_text()) | {"name": given}))
+    for model in ("lowpoly", "lowpoly:lora"):
+        (merged / "card.json").write_text(json.dumps(json.loads((merged / "card.json").read_text()) | {"name": model}))
         assert cli.main(["bench", "mesh", "--backbone", str(merged), "--count", "1", "--faces", "4", "--methods", "lookup", "--json"]) == 0
         rows = {row["row"]: row for row in last_line_rows(capsys)}
-        assert set(rows) == {"A plain" if given == "lowpoly" else "E plain", "lookup"}
-        assert {row["backbone"] for row in rows.values()} == {given} and "speedup" in rows["lookup"]
+        assert set(rows) == {"A plain" if model == "lowpoly" else "E plain", "lookup"}
+        assert {row["backbone"] for row in rows.values()} == {model} and "speedup" in rows["lookup"]
 
 
 def add_adapter(folder: Path) -> None:

@@ -74,10 +74,10 @@ def test_every_line_is_one_public_version_that_any_system_has() -> None:
 def test_every_requirement_of_the_project_has_a_version_that_fits() -> None:
     module = the_script()
     pinned = module.read((ROOT / "constraints.txt").read_text(encoding="utf-8"))
-    asked = [Requirement(text) for text in module.requirements((ROOT / "pyproject.toml").read_text(encoding="utf-8"))]
-    asked = [each for each in asked if each.name not in ("torch", "triton")]  # pinned in pyproject.toml
-    assert len(asked) > 12
-    assert [each for each in asked if not each.specifier.contains(pinned.get(canonicalize_name(each.name), "0"))] == []
+    requirements = [Requirement(text) for text in module.requirements((ROOT / "pyproject.toml").read_text(encoding="utf-8"))]
+    requirements = [each for each in requirements if each.name not in ("torch", "triton")]  # pinned in pyproject.toml
+    assert len(requirements) > 12
+    assert [each for each in requirements if not each.specifier.contains(pinned.get(canonicalize_name(each.name), "0"))] == []
 
 
 def test_pins_are_what_every_system_and_python_needs(script: ModuleType) -> None:

@@ -46,8 +46,8 @@ def test_the_image_gets_what_the_package_needs() -> None:
     copied = {word for line in instructions("COPY") for word in line.split()[:-1]}
     assert all((ROOT / name).exists() for name in copied)
     assert {"app", "engine", "research", "assets", "docs/bench", "pyproject.toml", "setup.py", "constraints.txt"} <= copied
-    kept = {line[1:] for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines() if line.startswith("!")}
-    assert kept == copied
+    exceptions = {line[1:] for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines() if line.startswith("!")}
+    assert exceptions == copied
 
 
 def test_it_has_the_libraries_that_draw_meshes() -> None:

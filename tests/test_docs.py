@@ -102,8 +102,8 @@ def parts(make: ModuleType, kind: str) -> list[str]:
 
 
 def test_every_method_has_one_knob_table(make):
-    found = [name for names in parts(make, "knobs") for name in names.split()]
-    assert "others" in found and set(found) <= {*METHODS, "others"} and len(set(found)) == len(found)
+    own_names = [name for names in parts(make, "knobs") for name in names.split()]
+    assert "others" in own_names and set(own_names) <= {*METHODS, "others"} and len(set(own_names)) == len(own_names)
 
 
 def test_every_knob_stands_in_the_table_of_its_method_or_among_the_shared_ones(make):

@@ -22,7 +22,7 @@ def test_it_has_at_most_ten_lines_and_uses_the_door_alone() -> None:
 
 
 def test_it_runs_in_any_folder(tmp_path: Path) -> None:
-    said = run_python(sys.executable, python_block(), tmp_path, PYTHONPATH=str(ROOT))
-    assert re.fullmatch(r"256 tokens in \d+ passes\n", said)
+    output = run_python(sys.executable, python_block(), tmp_path, PYTHONPATH=str(ROOT))
+    assert re.fullmatch(r"256 tokens in \d+ passes\n", output)
     with Image.open(tmp_path / "apple.png") as picture:
         assert picture.size == (128, 128)

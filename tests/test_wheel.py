@@ -60,12 +60,12 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with python and foretoken of an environment into which the wheel is installed."""
     environment = tmp_path_factory.mktemp("environment")
     carry_out(sys.executable, "-m", "venv", "--without-pip", environment)
-    found = environment / ("Scripts" if os.name == "nt" else "bin")
-    carry_out(*PIP, "--python", found / "python", "install", "--no-deps", "--no-index", wheel)
+    folder = environment / ("Scripts" if os.name == "nt" else "bin")
+    carry_out(*PIP, "--python", folder / "python", "install", "--no-deps", "--no-index", wheel)
     (packages,) = environment.rglob("site-packages")
     lent = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
     (packages / "lent.pth").write_text("\n".join(lent) + "\n", encoding="utf-8")
-    return found
+    return folder
 
 
 def test_it_carries_every_source_model_and_example(wheel: Path) -> None:
@@ -107,8 +107,8 @@ def foretoken(programs: Path, folder: Path, *arguments: str) -> subprocess.Compl
 def test_the_command_knows_the_models(programs: Path, tmp_path: Path) -> None:
     done = foretoken(programs, tmp_path, "models", "--json")
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert [name for name, row in found.items() if row["how"] == "shipped" and row["ready"]] == ["pictogram", "lowpoly"]
+    models = json.loads(done.stdout.splitlines()[-1])
+    assert [name for name, row in models.items() if row["how"] == "shipped" and row["ready"]] == ["pictogram", "lowpoly"]
 
 
 def test_the_command_says_that_tests_are_elsewhere(programs: Path, tmp_path: Path) -> None:

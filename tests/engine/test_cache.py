@@ -29,7 +29,7 @@ def write(kv_cache: KVCache, names: list[int]) -> None:
         kv_cache.write(layer, *rows_of(names, layer))
 
 
-def kept(kv_cache: KVCache, layer: int = 0) -> list[float]:
+def kept_values(kv_cache: KVCache, layer: int = 0) -> list[float]:
     """The names of the kept rows."""
     keys, values = kv_cache.block[layer, :, :, :, : kv_cache.kept]
     assert torch.equal(keys, -values)
@@ -60,7 +60,7 @@ def test_keeping_a_path_moves_it_together(kv_cache: KVCache, rows: list[int]) ->
     write(kv_cache, [0, 1, 2, 3, 4, 5])
     kv_cache.keep(rows)
     for layer in range(LAYERS):
-        assert kept(kv_cache, layer) == [100, 101, *rows]
+        assert kept_values(kv_cache, layer) == [100, 101, *rows]
 
 
 def test_a_chain_is_kept_without_a_move(kv_cache: KVCache) -> None:
@@ -74,10 +74,10 @@ def test_rewinding_forgets_the_end(kv_cache: KVCache) -> None:
     write(kv_cache, [1, 2, 3, 4])
     kv_cache.keep([0, 1, 2, 3])
     kv_cache.rewind(2)
-    assert kept(kv_cache) == [1, 2]
+    assert kept_values(kv_cache) == [1, 2]
     write(kv_cache, [9])
     kv_cache.keep([0])
-    assert kept(kv_cache) == [1, 2, 9]
+    assert kept_values(kv_cache) == [1, 2, 9]
 
 
 def test_rewinding_forwards_is_a_mistake(kv_cache: KVCache) -> None:

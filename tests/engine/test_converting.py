@@ -90,11 +90,11 @@ def left_out(path: Path, match: str, kind: type[ForetokenError], data: Path) -> 
 
 
 def test_a_checkpoint_is_described(original: Path) -> None:
-    found = look(original)
+    about = look(original)
     count = sum(p.numel() for p in tiny.janus_model().parameters())
-    assert (found.name, found.family, found.parameters, found.stated) == ("Tiny-Janus", "janus", count, "tiny-license")
-    assert found.dtypes == {"float32": 4 * count} and found.codes == 48 and found.sizes == [8]
-    assert "0.3 million parameters" in str(found) and "licence: tiny-license" in str(found)
+    assert (about.name, about.family, about.parameters, about.stated) == ("Tiny-Janus", "janus", count, "tiny-license")
+    assert about.dtypes == {"float32": 4 * count} and about.codes == 48 and about.sizes == [8]
+    assert "0.3 million parameters" in str(about) and "licence: tiny-license" in str(about)
 
 
 def test_a_folder_of_the_hubs_cache_has_its_repositorys_name(original: Path, tmp_path: Path) -> None:
@@ -114,12 +114,12 @@ def test_names_are_plain(original: Path, tmp_path: Path, name: str, expected: st
 
 
 def test_safetensors_are_linked_and_make_the_same_tokens(original: Path, data: Path) -> None:
-    made, steps = finished(original)
-    assert made == data / "Tiny-Janus" and imported() == [made] and resolve("Tiny-Janus") == ("janus", str(made))
+    folder_made, steps = finished(original)
+    assert folder_made == data / "Tiny-Janus" and imported() == [folder_made] and resolve("Tiny-Janus") == ("janus", str(folder_made))
     assert steps[-1].done == steps[-1].total == look(original).bytes
-    assert os.path.samefile(made / "model.safetensors", original / "model.safetensors")
-    assert tokens_of(made) == tokens_of(original)
-    assert not (made / "modeling_tiny.py").exists() and (made / "tokenizer.json").exists()
+    assert os.path.samefile(folder_made / "model.safetensors", original / "model.safetensors")
+    assert tokens_of(folder_made) == tokens_of(original)
+    assert not (folder_made / "modeling_tiny.py").exists() and (folder_made / "tokenizer.json").exists()
 
 
 @pytest.mark.parametrize("parts", [1, 3])
@@ -128,39 +128,39 @@ def test_pickled_weights_are_written_as_safetensors(
 ) -> None:
     monkeypatch.setattr(writing, "SHARD", 40_000)
     monkeypatch.setattr(writing, "PIECE", 1000)
-    made, steps = finished(pickled(folder, parts))
-    assert len(list(made.glob("*.safetensors"))) > 2 and not list(made.glob("*.bin*"))
+    model, steps = finished(pickled(folder, parts))
+    assert len(list(model.glob("*.safetensors"))) > 2 and not list(model.glob("*.bin*"))
     assert [step.done for step in steps] == sorted(step.done for step in steps) and len(steps) > 100
-    assert tokens_of(made) == tokens_of(original)
+    assert tokens_of(model) == tokens_of(original)
 
 
 def test_types_are_kept(folder: Path, data: Path) -> None:
     weights = {name: tensor.bfloat16() for name, tensor in load_file(folder / "model.safetensors").items()}
     save_file(weights, folder / "model.safetensors")  # without a format, so it is written anew
-    made, _ = finished(folder)
-    again = load_file(made / "model.safetensors")
+    model, _ = finished(folder)
+    again = load_file(model / "model.safetensors")
     assert again.keys() == weights.keys() and all(torch.equal(again[name], weights[name]) for name in weights)
 
 
 def test_a_second_import_changes_nothing(original: Path, data: Path) -> None:
-    made, _ = finished(original)
-    before = {path.name: path.stat().st_mtime_ns for path in (made, *made.iterdir())}
-    assert finished(original)[0] == made
-    assert {path.name: path.stat().st_mtime_ns for path in (made, *made.iterdir())} == before
+    model, _ = finished(original)
+    before = {path.name: path.stat().st_mtime_ns for path in (model, *model.iterdir())}
+    assert finished(original)[0] == model
+    assert {path.name: path.stat().st_mtime_ns for path in (model, *model.iterdir())} == before
 
 
 def test_changed_weights_are_imported_again(folder: Path, data: Path) -> None:
-    made, _ = finished(folder)
+    model, _ = finished(folder)
     weights = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
     save_file(weights | {HEAD: weights[HEAD] + 1}, folder / "model.safetensors", {"format": "pt"})
-    assert finished(folder)[0] == made
-    assert torch.equal(load_file(made / "model.safetensors")[HEAD], weights[HEAD] + 1)
+    assert finished(folder)[0] == model
+    assert torch.equal(load_file(model / "model.safetensors")[HEAD], weights[HEAD] + 1)
 
 
 def test_another_folder_may_be_named(original: Path, data: Path, tmp_path: Path) -> None:
-    made, _ = finished(original, tmp_path / "elsewhere")
-    assert made == tmp_path / "elsewhere" and imported() == [] and tokens_of(made) == tokens_of(original)
+    model, _ = finished(original, tmp_path / "elsewhere")
+    assert model == tmp_path / "elsewhere" and imported() == [] and tokens_of(model) == tokens_of(original)
 
 
 def test_a_folder_with_something_else_is_not_replaced(original: Path, tmp_path: Path) -> None:
@@ -177,10 +177,10 @@ def test_a_full_disk_is_refused_before_anything_is_written(original: Path, data:
 
 
 def test_an_import_can_be_removed(original: Path, data: Path) -> None:
-    made, _ = finished(original)
+    model, _ = finished(original)
     with pytest.raises(NotSupported, match="There are: Tiny-Janus"):
         remove("../Tiny-Janus")
-    assert remove("Tiny-Janus") == made and not made.exists() and (original / "model.safetensors").exists()
+    assert remove("Tiny-Janus") == model and not model.exists() and (original / "model.safetensors").exists()
 
 
 @pytest.mark.parametrize("place", ["processor", "../processor"])
@@ -191,8 +191,8 @@ def test_a_tokenizer_in_a_folder_of_its_own_comes_along(folder: Path, data: Path
     (folder / place).mkdir()
     for file in folder.glob("*token*"):
         file.rename(folder / place / file.name)
-    made, _ = finished(folder)
-    assert (made / "processor" / "tokenizer.json").is_file() and not (made / "tokenizer.json").exists()
+    model, _ = finished(folder)
+    assert (model / "processor" / "tokenizer.json").is_file() and not (model / "tokenizer.json").exists()
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
@@ -264,9 +264,9 @@ def test_a_pickle_that_would_run_code_is_refused(folder: Path, data: Path, tmp_p
 
 def test_the_command_imports_lists_and_removes(original: Path, data: Path, capsys: pytest.CaptureFixture) -> None:
     assert cli.main(["models", "import", str(original), "--json"]) == 0
-    said = capsys.readouterr().out
-    assert "Janus and Janus-Pro" in said and "Use it: python launch.py --backbone Tiny-Janus" in said
-    assert json.loads(said.splitlines()[-1])["folder"] == str(data / "Tiny-Janus")
+    output = capsys.readouterr().out
+    assert "Janus and Janus-Pro" in output and "Use it: python launch.py --backbone Tiny-Janus" in output
+    assert json.loads(output.splitlines()[-1])["folder"] == str(data / "Tiny-Janus")
     assert cli.main(["models", "--json"]) == 0
     row = json.loads(capsys.readouterr().out.splitlines()[-1])["Tiny-Janus"]
     assert row["ready"] and row["family"] == "janus" and row["sizes"] == [8]

@@ -38,10 +38,10 @@ def test_arrays_keep_the_order_of_commitment() -> None:
         Step([5, 6], [0, 1], drafted=3, trace=Trace([True, False]), knobs={"window": 4}),
         Step([7], [2], knobs={"window": 5}),
     ]
-    found = arrays(steps)
-    assert found["tokens"].tolist() == [5, 6, 7] and found["step"].tolist() == [0, 0, 1]
-    assert found["accepted"][:2].tolist() == [1, 0] and np.isnan(found["accepted"][2])
-    assert found["knob_window"].tolist() == [4, 5] and found["step_drafted"].tolist() == [3, 0]
+    columns = arrays(steps)
+    assert columns["tokens"].tolist() == [5, 6, 7] and columns["step"].tolist() == [0, 0, 1]
+    assert columns["accepted"][:2].tolist() == [1, 0] and np.isnan(columns["accepted"][2])
+    assert columns["knob_window"].tolist() == [4, 5] and columns["step_drafted"].tolist() == [3, 0]
 
 
 def test_a_trace_plays_again_as_the_steps_it_came_from() -> None:

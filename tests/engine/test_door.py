@@ -164,18 +164,18 @@ def test_a_failure_is_not_remembered(loader: Loader) -> None:
 
 def together(count: int, action: Callable[[], Any]) -> list[Any]:
     """What several threads get that begin at once."""
-    gate, found = threading.Barrier(count), []
+    gate, results = threading.Barrier(count), []
 
     def work() -> None:
         gate.wait(10)
-        found.append(action())
+        results.append(action())
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(10)
-    return found
+    return results
 
 
 def test_threads_that_ask_for_the_same_model_share_one_loading(loader: Loader) -> None:
@@ -190,9 +190,9 @@ def test_threads_that_ask_for_the_same_model_share_one_loading(loader: Loader) -
             assert asking.acquire(timeout=10)
 
     loader.wait = wait  # a loading ends when all have asked
-    found = together(everybody, ask)
-    assert len(found) == everybody
-    assert len({id(each) for each in found}) == 1
+    loaded = together(everybody, ask)
+    assert len(loaded) == everybody
+    assert len({id(each) for each in loaded}) == 1
     assert len(loader.asked) == 1
 
 

@@ -55,9 +55,9 @@ def test_a_folder_is_swapped_at_any_kill(tmp_path: Path) -> None:
 
         ended = forked.once(write)[0] == 0
         assert files.recover(root / "model")
-        found = {(root / "model" / name).read_text() for name in ("a", "b")}
-        assert len(found) == 1, f"a mixture after {calls} calls"
-        seen |= found
+        versions = {(root / "model" / name).read_text() for name in ("a", "b")}
+        assert len(versions) == 1, f"a mixture after {calls} calls"
+        seen |= versions
         files.clean(root)
         with files.whole_folder(root, "model") as part:
             (part / "c").write_text("next")

@@ -64,6 +64,6 @@ def test_chameleon_brings_metas_picture_decoder(tmp_path: Path, place: str) -> N
     (own / place).mkdir(exist_ok=True)
     os.rename(own / "vqgan.ckpt", own / place / "vqgan.ckpt")
     folder = brought(own)
-    with open_checkpoint(folder / "vqgan.safetensors") as found:
-        assert "post_quant_conv.weight" in found.entries
+    with open_checkpoint(folder / "vqgan.safetensors") as checkpoint:
+        assert "post_quant_conv.weight" in checkpoint.entries
     assert not (folder / "original_tokenizers").exists()

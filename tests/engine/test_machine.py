@@ -40,7 +40,7 @@ def test_freed_memory_is_used_again_without_page_faults() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "there", "found"),
+    ("name", "there", "expected"),
     [
         ("auto", True, "cuda"),
         ("auto", False, "cpu"),
@@ -50,16 +50,16 @@ def test_freed_memory_is_used_again_without_page_faults() -> None:
         ("meta", False, "meta"),
     ],
 )
-def test_auto_is_cuda_where_there_is_one_and_a_named_device_is_that_device(asked: str, there: bool, found: str) -> None:
-    assert device_of(asked, lambda: there) == found
+def test_auto_is_cuda_where_there_is_one_and_a_named_device_is_that_device(name: str, there: bool, expected: str) -> None:
+    assert device_of(name, lambda: there) == expected
 
 
 @pytest.mark.parametrize(
-    ("asked", "sentence"), [("cuda", "No CUDA device is visible"), ("cuda:1", "No CUDA"), ("abacus", "There is no device 'abacus'")]
+    ("name", "sentence"), [("cuda", "No CUDA device is visible"), ("cuda:1", "No CUDA"), ("abacus", "There is no device 'abacus'")]
 )
-def test_a_device_that_is_not_there_is_refused_and_never_replaced(asked: str, sentence: str) -> None:
+def test_a_device_that_is_not_there_is_refused_and_never_replaced(name: str, sentence: str) -> None:
     with pytest.raises(NotSupported, match=sentence):
-        device_of(asked, lambda: False)
+        device_of(name, lambda: False)
 
 
 def test_by_default_pytorch_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,12 +53,12 @@ def captions(backbone: Backbone, count: int = 4) -> list[Prompt]:
 
 def clouds(count: int = 4) -> list[Prompt]:
     """Prompts of meshes that end at different lengths."""
-    made = []
+    prompts = []
     for i in range(count):
         normals = torch.nn.functional.normalize(torch.randn(300, 3, generator=torch.Generator().manual_seed(i)), dim=-1)
         places = normals * torch.tensor([0.9, 0.3 + 0.2 * i, 0.5])
-        made.append(Prompt(points=torch.cat([places, normals], 1), seed=i, size=8 + 6 * i))
-    return made
+        prompts.append(Prompt(points=torch.cat([places, normals], 1), seed=i, size=8 + 6 * i))
+    return prompts
 
 
 def alone(backbone: Backbone, name: str, prompts: list[Prompt], **knobs: Any) -> list[Run]:
@@ -98,11 +98,11 @@ class Counter:
         self.sizes: list[int] = []
         plain = trunk.together
 
-        def counted(own: Any, asked: list[PassArguments]) -> Any:
-            found = plain(own, asked)
-            if found is not None:
-                self.sizes.append(len(asked))
-            return found
+        def counted(own: Any, requests: list[PassArguments]) -> Any:
+            results = plain(own, requests)
+            if results is not None:
+                self.sizes.append(len(requests))
+            return results
 
         monkeypatch.setattr(trunk, "together", counted)
 
@@ -209,15 +209,15 @@ def test_a_method_that_does_not_fit_is_refused() -> None:
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
     """The runs that begin."""
-    found: list[Run] = []
+    runs: list[Run] = []
     plain = Run.__init__
 
     def noted(self: Run, *arguments: Any, **more: Any) -> None:
         plain(self, *arguments, **more)
-        found.append(self)
+        runs.append(self)
 
     monkeypatch.setattr(Run, "__init__", noted)
-    return found
+    return runs
 
 
 def open_runs(begun: list[Run]) -> int:
@@ -248,7 +248,7 @@ def test_what_goes_wrong_in_a_run_ends_only_this_run(pictures: Backbone, begun: 
 
 
 def test_what_goes_wrong_in_a_joined_pass_is_raised_in_its_runs(pictures: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(own: Any, asked: list[PassArguments]) -> None:
+    def broken(own: Any, requests: list[PassArguments]) -> None:
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr(pictogram._PictogramTrunk, "together", broken)

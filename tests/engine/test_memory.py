@@ -83,8 +83,8 @@ def test_a_limit_of_a_container_counts(tmp_path: Path) -> None:
 
 
 def test_free_memory_of_this_machine_is_known_or_none() -> None:
-    found = free("cpu")
-    assert found is None or found > 2**20
+    room = free("cpu")
+    assert room is None or room > 2**20
     assert free(torch.device("meta")) is None
 
 

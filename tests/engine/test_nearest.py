@@ -18,24 +18,24 @@ from engine.run import generate
 from tests.engine.backbones import tiny
 
 
-def made(seed: int, chamfer: float | None) -> nearest.TriedSeed:
+def tried_seed(seed: int, chamfer: float | None) -> nearest.TriedSeed:
     """A mesh at a distance."""
     empty = Mesh(np.zeros((0, 3), np.float32), np.zeros((0, 3), np.int64), parse([]))
     return nearest.TriedSeed(seed, empty, {"chamfer": chamfer})
 
 
 def test_the_nearest_has_the_smallest_distance_and_a_face() -> None:
-    found = [made(4, None), made(5, 2.0), made(6, 1.0), made(7, 1.0)]
-    assert nearest.nearest(found).seed == 6 and nearest.nearest(found).chamfer == 1
-    assert nearest.nearest([made(4, None), made(5, None)]).seed == 4
+    seeds = [tried_seed(4, None), tried_seed(5, 2.0), tried_seed(6, 1.0), tried_seed(7, 1.0)]
+    assert nearest.nearest(seeds).seed == 6 and nearest.nearest(seeds).chamfer == 1
+    assert nearest.nearest([tried_seed(4, None), tried_seed(5, None)]).seed == 4
 
 
 def test_seeds_that_are_tried_are_those_of_plain_decoding() -> None:
     backbone = tiny.lowpoly()
     prompt = Prompt(points=tiny.sphere(300), seed=3, size=8)
-    found = nearest.try_seeds(backbone, prompt, 4)
-    assert [each.seed for each in found] == [3, 4, 5, 6] and len({each.mesh.vertices.tobytes() for each in found}) > 1
-    for each in found:
+    seeds = nearest.try_seeds(backbone, prompt, 4)
+    assert [each.seed for each in seeds] == [3, 4, 5, 6] and len({each.mesh.vertices.tobytes() for each in seeds}) > 1
+    for each in seeds:
         alone = generate(backbone, METHODS["ar"], replace(prompt, seed=each.seed)).finish().result()
         assert np.array_equal(alone.vertices, each.mesh.vertices) and np.array_equal(alone.faces, each.mesh.faces)
 

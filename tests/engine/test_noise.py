@@ -95,9 +95,9 @@ def test_gumbel_noise_does_not_depend_on_the_order_of_requests(vocabulary: int, 
     whole = Noise(3, vocabulary).gumbel(0, 40)
     noise = Noise(3, vocabulary)
     for start, count in requests:
-        found = noise.gumbel(start, count)
-        assert found.shape == (count, vocabulary)
-        assert torch.equal(found, whole[start : start + count])
+        drawn = noise.gumbel(start, count)
+        assert drawn.shape == (count, vocabulary)
+        assert torch.equal(drawn, whole[start : start + count])
 
 
 def test_gumbel_noise_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,5 +148,5 @@ def test_other_devices_make_the_same_bits_by_pytorch_s_operations(base: int) -> 
     at = torch.tensor([0, 1, 4095, 2**31, 2**40])
     assert torch.equal(kernel.gumbel_elsewhere(base, at, 1000), kernel.gumbel_reference(base, at, 1000))
     for slot in (0, 3, 2**63 + 1):
-        found = kernel.unit_of(kernel.mix_of(kernel.keys_of(base, at) + kernel.signed(slot)))
-        assert torch.equal(found, kernel.uniform_reference(base, at, slot))
+        ours = kernel.unit_of(kernel.mix_of(kernel.keys_of(base, at) + kernel.signed(slot)))
+        assert torch.equal(ours, kernel.uniform_reference(base, at, slot))

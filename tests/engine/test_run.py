@@ -149,8 +149,8 @@ def test_exactness_is_that_of_the_knobs_used() -> None:
 def test_a_model_has_values_that_suit_it_until_a_person_says_otherwise() -> None:
     backbone = tiny.pictogram()
     backbone.suits = {"sjd": {"window": 3, "init": "random"}}
-    given = generate(backbone, METHODS["sjd"], PROMPT, {"window": 5}).live.read()
-    assert (given["window"], given["init"]) == (5, "random")
+    values = generate(backbone, METHODS["sjd"], PROMPT, {"window": 5}).live.read()
+    assert (values["window"], values["init"]) == (5, "random")
     assert generate(backbone, METHODS["sjd"], PROMPT).live.read()["window"] == 3
     assert generate(backbone, METHODS["sjdpp"], PROMPT).live.read()["window"] == WINDOW.default
 
@@ -203,8 +203,8 @@ def test_bad_knobs_are_refused(knobs: dict[str, float | str], words: str) -> Non
 )  # fmt: skip
 def test_values_are_read_kindly(method: Method, knob: str, spelling: str, value: object) -> None:
     """Whatever the case, with dashes for spaces; whole numbers stay whole."""
-    found = run(method, **{knob: spelling}).live.read()[knob]
-    assert found == value and type(found) is type(value)
+    value_read = run(method, **{knob: spelling}).live.read()[knob]
+    assert value_read == value and type(value_read) is type(value)
 
 
 def test_a_missing_capability_is_refused() -> None:

@@ -60,21 +60,21 @@ def test_top_k_of_nothing_or_all_is_off(k: int) -> None:
 @pytest.mark.parametrize(("mass", "count"), [(0.0, 1), (1e-9, 1), (0.3, 1), (0.5, 2), (0.79, 2), (0.81, 3), (0.999, 4), (1.0, 4)])
 def test_top_p_keeps_the_smallest_set_that_reaches_the_mass(mass: float, count: int) -> None:
     logits = torch.tensor([0.1, 0.4, 0.1, 0.4]).log() + torch.tensor([0.02, 0.02, 0.0, 0.0])  # 0.1, 0.4 slightly favoured
-    found = probs(logits.tolist(), top_p=mass)
-    assert sum(p > 0 for p in found) == count
-    assert sum(found) == pytest.approx(1)
-    assert found[1] == max(found)  # the best one stays
+    warped = probs(logits.tolist(), top_p=mass)
+    assert sum(p > 0 for p in warped) == count
+    assert sum(warped) == pytest.approx(1)
+    assert warped[1] == max(warped)  # the best one stays
 
 
 @pytest.mark.parametrize("spread", [0.01, 1.0, 4.0, 20.0])
 def test_top_p_is_the_same_however_many_scores_it_orders(spread: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Flat distributions need all scores in order, steep ones a few; rows of both kinds may stand side by side."""
     logits = torch.randn(6, 500, generator=torch.Generator().manual_seed(1)) * torch.tensor([spread, 8.0] * 3)[:, None]
-    kept = warp(logits, Sampling(top_p=0.9))
+    warped = warp(logits, Sampling(top_p=0.9))
     for few in (1, 8, 500, 1000):
         monkeypatch.setattr(sampling, "FEW", few)
-        assert torch.equal(warp(logits, Sampling(top_p=0.9)), kept)
-    nucleus = kept.softmax(-1).gt(0)
+        assert torch.equal(warp(logits, Sampling(top_p=0.9)), warped)
+    nucleus = warped.softmax(-1).gt(0)
     outside = logits.softmax(-1).masked_fill(nucleus, 0).sum(-1)
     assert (outside <= 0.1 + 1e-6).all() and nucleus[1::2].sum(-1).max() < 100
 
@@ -122,11 +122,11 @@ def test_draw_needs_no_normalised_distribution() -> None:
 
 
 @pytest.mark.parametrize("vocabulary", [1, 7, 63, 1000, 5121])
-@pytest.mark.parametrize("kept", [1.0, 0.02])
-def test_draws_are_those_of_the_plain_sums(vocabulary: int, kept: float, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("share", [1.0, 0.02])
+def test_draws_are_those_of_the_plain_sums(vocabulary: int, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a compiler and without: the same tokens, for few possible ones as for all, at the ends, and for rows with nothing in them."""
     random = torch.Generator().manual_seed(vocabulary)
-    p = torch.rand(9, vocabulary, generator=random) * (torch.rand(9, vocabulary, generator=random) < kept)
+    p = torch.rand(9, vocabulary, generator=random) * (torch.rand(9, vocabulary, generator=random) < share)
     p[8] = 0
     u = torch.rand(9, generator=random, dtype=torch.float64)
     u[:2] = torch.tensor([2.0**-53, 1 - 2.0**-53])

@@ -42,8 +42,8 @@ def test_visibility_is_ancestors_and_oneself(parents: list[int]) -> None:
     for node in range(n):
         for seen in path(parents, node):
             expected[node + 1, seen + 1] = True
-    found = visibility(parents)
-    assert found.dtype == torch.bool and torch.equal(found, expected)
+    visible = visibility(parents)
+    assert visible.dtype == torch.bool and torch.equal(visible, expected)
 
 
 def test_a_chain_sees_everything_before_it() -> None:
@@ -66,8 +66,8 @@ def test_closure_brings_all_ancestors() -> None:
 @pytest.mark.parametrize("count", range(7))
 def test_the_best_nodes_are_closed_under_ancestors(count: int) -> None:
     for scores in ([0.0] * 6, [-1.0, 0.0, 0.0, 5.0, -2.0, 9.0]):  # ties; scores that rise along a path
-        kept = best(TREES["tree"], scores, count)
-        assert len(kept) == count and kept == closure(TREES["tree"], kept)
+        nodes = best(TREES["tree"], scores, count)
+        assert len(nodes) == count and nodes == closure(TREES["tree"], nodes)
 
 
 def test_the_best_nodes_by_score() -> None:
@@ -76,5 +76,5 @@ def test_the_best_nodes_by_score() -> None:
 
 
 def test_a_restricted_tree_keeps_its_paths() -> None:
-    kept = [0, 3, 5]
-    assert restrict(TREES["tree"], kept) == [-1, 0, 1]
+    nodes = [0, 3, 5]
+    assert restrict(TREES["tree"], nodes) == [-1, 0, 1]

@@ -47,10 +47,10 @@ class Disk:
     def _is_ours(self, path: Any, folder: int) -> bool:
         if not isinstance(path, str | bytes | os.PathLike):
             return False
-        given = Path(os.fsdecode(path))
-        if not given.is_absolute() and folder >= 0:  # a name in an open folder, as rmtree removes them
-            given = Path(os.readlink(f"/proc/self/fd/{folder}")) / given
-        return given.is_relative_to(self.root)
+        where = Path(os.fsdecode(path))
+        if not where.is_absolute() and folder >= 0:  # a name in an open folder, as rmtree removes them
+            where = Path(os.readlink(f"/proc/self/fd/{folder}")) / where
+        return where.is_relative_to(self.root)
 
     @staticmethod
     def _writes(path: Any, mode: str | None, flags: int) -> bool:

@@ -30,18 +30,18 @@ LAYERS = {"pictogram": ("query_key_value", "attention_out"), "lowpoly": ("query_
 def pictogram(folder: Path, seed: int = 1) -> Path:
     """A pictogram with a feature drafter, a predictive stream and a resampler."""
     torch.manual_seed(seed)
-    made = tiny.pictogram()
+    backbone = tiny.pictogram()
     drafter = feature_draft.FeatureDrafter(32, 2, 48)
-    upward = resampler.UpSampler(made.codebook(), 2, 8, 1)
+    upward = resampler.UpSampler(backbone.codebook(), 2, 8, 1)
     files = {
-        "tokenizer.safetensors": redrawn(made.tokenizer, seed), "decoder-1.safetensors": redrawn(made.model, seed),
+        "tokenizer.safetensors": redrawn(backbone.tokenizer, seed), "decoder-1.safetensors": redrawn(backbone.model, seed),
         "feature_draft.safetensors": drafter.state_dict(),
         "resampler.safetensors": {f"2.{k}": v for k, v in upward.state_dict().items()},
     }  # fmt: skip
     card = {
         "name": "pictogram", "words": tiny.WORDS, "sides": [8, 16],
-        "tokenizer": {"settings": made.tokenizer.settings, "held_out": {"psnr": 30.5}},
-        "decoder": {"settings": made.model.settings, "files": 1, "held_out": {"loss": 0.5}, "curve": [{"step": 1, "loss": 2.0}]},
+        "tokenizer": {"settings": backbone.tokenizer.settings, "held_out": {"psnr": 30.5}},
+        "decoder": {"settings": backbone.model.settings, "files": 1, "held_out": {"loss": 0.5}, "curve": [{"step": 1, "loss": 2.0}]},
         "feature_draft": {"settings": drafter.settings}, "resampler": {"networks": {"2": upward.settings}, "spreads": {"2": 0.5}},
     }  # fmt: skip
     ship(folder, files, card)
@@ -57,8 +57,8 @@ def redrawn(model: nn.Module, seed: int) -> dict[str, torch.Tensor]:
 def stream(folder: Path, backbone: Backbone, name: str) -> None:
     """A predictive stream for the weights of a folder."""
     paths = {path.rsplit(".", 1)[-1] for path, layer in backbone.model.decoder.named_modules() if isinstance(layer, nn.Linear)}
-    made = predictive_stream.fresh(backbone.model.decoder, tuple(sorted(paths & set(LAYERS[name])) or sorted(paths)[:1]), 2, 4.0)
-    predictive_stream.write_adapter(predictive_stream.folder_of(folder), made, name, backbone.weights_hash, 4.0)
+    adapter = predictive_stream.fresh(backbone.model.decoder, tuple(sorted(paths & set(LAYERS[name])) or sorted(paths)[:1]), 2, 4.0)
+    predictive_stream.write_adapter(predictive_stream.folder_of(folder), adapter, name, backbone.weights_hash, 4.0)
 
 
 def lowpoly(folder: Path) -> Path:
@@ -86,9 +86,9 @@ def lowpoly(folder: Path) -> Path:
 
 def judging(folder: Path) -> Path:
     """A judge."""
-    made = judge.Judge(["apple", "cat", "table"], 4)
-    card = {"name": "judge", "names": list(made.names), "judge": {"settings": made.settings, "held_out": {"all": 0.9}}}
-    ship(folder, {"judge.safetensors": made.state_dict()}, card)
+    network = judge.Judge(["apple", "cat", "table"], 4)
+    card = {"name": "judge", "names": list(network.names), "judge": {"settings": network.settings, "held_out": {"all": 0.9}}}
+    ship(folder, {"judge.safetensors": network.state_dict()}, card)
     return folder
 
 
@@ -102,11 +102,11 @@ def use_backbone(name: str, folder: Path) -> str:
     backbone = load(name, str(folder))
     finite(backbone.model)
     for drafter in sorted({"mesh_heads", "feature_draft", "predictive_stream"} & backbone.capabilities):
-        found = backbone.drafter(drafter)
+        drafters = backbone.drafter(drafter)
         if drafter == "mesh_heads":
-            finite(found.of(found.kinds[0]).heads)
-        elif isinstance(found, nn.Module):
-            finite(found)
+            finite(drafters.of(drafters.kinds[0]).heads)
+        elif isinstance(drafters, nn.Module):
+            finite(drafters)
     if name == "pictogram":
         assert backbone.resampler is not None
         prompt = Prompt(PROMPT, size=backbone.sizes[0])
@@ -121,10 +121,10 @@ def use_backbone(name: str, folder: Path) -> str:
 
 def use_judge(folder: Path) -> str:
     """Loads a judge and shows it a gray picture."""
-    found = judge.load(folder)
-    finite(found)
-    found.read([np.full((128, 128, 3), 99, np.uint8)])
-    return f"a judge of {len(found.names)}"
+    network = judge.load(folder)
+    finite(network)
+    network.read([np.full((128, 128, 3), 99, np.uint8)])
+    return f"a judge of {len(network.names)}"
 
 
 def finite(module: nn.Module) -> None:

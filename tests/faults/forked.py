@@ -42,16 +42,16 @@ class Case:
 def run(cases: Sequence[Case], before: Callable[[], None] = lambda: None, seconds: int = SECONDS) -> list[Outcome]:
     """The outcome of every case, in their order. before: what each child does first; seconds: of work, the most that a case may take."""
     lanes = [_Lane(list(range(k, len(cases), WORKERS)), cases, before, seconds) for k in range(min(WORKERS, len(cases)))]
-    found: dict[int, Outcome] = {}
+    outcomes: dict[int, Outcome] = {}
     try:
         while busy := [lane for lane in lanes if lane.going]:
             ready, _, _ = select.select([lane.pipe for lane in busy], [], [], 1.0)
             for lane in busy:
-                found |= lane.hear() if lane.pipe in ready else lane.watch()
+                outcomes |= lane.hear() if lane.pipe in ready else lane.watch()
     finally:
         for lane in lanes:
             lane.kill()
-    return [found[i] for i in range(len(cases))]
+    return [outcomes[i] for i in range(len(cases))]
 
 
 class _Lane:
@@ -85,11 +85,11 @@ class _Lane:
         if not data:
             return self._ended()
         *lines, self.rest = (self.rest + data).split(b"\n")
-        found = {}
+        outcomes = {}
         for line in lines:
-            found[self.left.pop(0)] = Outcome(**json.loads(line))
+            outcomes[self.left.pop(0)] = Outcome(**json.loads(line))
             self.started = time.monotonic()
-        return found
+        return outcomes
 
     def watch(self) -> dict[int, Outcome]:
         """Ends a child whose case takes too long on the wall."""
@@ -101,16 +101,16 @@ class _Lane:
     def _ended(self, end: str = "killed") -> dict[int, Outcome]:
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         os.close(self.pipe)
-        self.pid, found = 0, {}
+        self.pid, outcomes = 0, {}
         if self.left:
             case = self.cases[self.left[0]]
             end = "slow" if status == -signal.SIGXCPU else end
             text = (
                 f"the child ended with {status}" if end == "killed" else f"more than {self.seconds} s of work, or {PATIENCE} s of waiting"
             )
-            found[self.left.pop(0)] = Outcome(case.name, end, text)
+            outcomes[self.left.pop(0)] = Outcome(case.name, end, text)
             self._fork()
-        return found
+        return outcomes
 
     def kill(self) -> None:
         """Ends the child, if the parent was interrupted."""
@@ -164,13 +164,13 @@ def _limited(seconds: int) -> Iterator[None]:
 
     RLIMIT_DATA counts what can be written to. RLIMIT_AS would count the address space too, of which PyTorch reserves gigabytes.
     """
-    kept = [(which, resource.getrlimit(which)) for which in (resource.RLIMIT_DATA, resource.RLIMIT_CPU)]
-    resource.setrlimit(resource.RLIMIT_DATA, (_below(int((_writable() + MEGABYTES) * 2**20), kept[0][1][1]), kept[0][1][1]))
-    resource.setrlimit(resource.RLIMIT_CPU, (_below(int(time.process_time()) + seconds, kept[1][1][1]), kept[1][1][1]))
+    previous = [(which, resource.getrlimit(which)) for which in (resource.RLIMIT_DATA, resource.RLIMIT_CPU)]
+    resource.setrlimit(resource.RLIMIT_DATA, (_below(int((_writable() + MEGABYTES) * 2**20), previous[0][1][1]), previous[0][1][1]))
+    resource.setrlimit(resource.RLIMIT_CPU, (_below(int(time.process_time()) + seconds, previous[1][1][1]), previous[1][1][1]))
     try:
         yield
     finally:
-        for which, limits in kept:
+        for which, limits in previous:
             resource.setrlimit(which, limits)
 
 
@@ -196,11 +196,11 @@ def once(do: Callable[[], Any]) -> tuple[int, str]:
         os.write(ours, text.encode("utf-8", "replace")[:60_000])
         os._exit(status)
     os.close(ours)
-    said, hangs = b"", False
+    output, hangs = b"", False
     while not (hangs := not select.select([pipe], [], [], PATIENCE)[0]) and (data := os.read(pipe, 65_536)):
-        said += data
+        output += data
     if hangs:
         os.kill(pid, signal.SIGKILL)
     os.close(pipe)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    return (124, f"it was waited for longer than {PATIENCE} s") if hangs else (status, said.decode())
+    return (124, f"it was waited for longer than {PATIENCE} s") if hangs else (status, output.decode())

@@ -113,8 +113,8 @@ def whole_word(random: Random, content: bytes) -> bytes:
 
 def packed(random: Random, content: bytes) -> bytes:
     """The file as gzip writes it, or the first bytes of such a file."""
-    made = gzip.compress(content, mtime=0)
-    return random.choice((made, made[:20], made[:10] + content))
+    zipped = gzip.compress(content, mtime=0)
+    return random.choice((zipped, zipped[:20], zipped[:10] + content))
 
 
 def other_text(random: Random, content: bytes) -> bytes:
@@ -135,19 +135,19 @@ def other_text(random: Random, content: bytes) -> bytes:
 
 def number(random: Random, content: bytes) -> bytes:
     """A number of a text replaced by something that is none, or a very large one."""
-    found = list(NUMBER.finditer(content))
-    if not found:
+    numbers = list(NUMBER.finditer(content))
+    if not numbers:
         return flip(random, content)
-    chosen = random.choice(found)
+    chosen = random.choice(numbers)
     return content[: chosen.start()] + random.choice(NUMBERS) + content[chosen.end() :]
 
 
 def early_number(random: Random, content: bytes) -> bytes:
     """The same for one of the first numbers, which are counts in most formats."""
-    found = list(NUMBER.finditer(content[:600]))[:8]
-    if not found:
+    numbers = list(NUMBER.finditer(content[:600]))[:8]
+    if not numbers:
         return whole_word(random, content)
-    chosen = random.choice(found)
+    chosen = random.choice(numbers)
     return content[: chosen.start()] + random.choice(NUMBERS) + content[chosen.end() :]
 
 
@@ -171,7 +171,7 @@ def line(random: Random, content: bytes) -> bytes:
 def _places(tree: Any, path: tuple = ()) -> list[tuple]:
     """The paths of all values below a tree."""
     below = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
-    return [found for key, value in below for found in ((*path, key), *_places(value, (*path, key)))]
+    return [places for key, value in below for places in ((*path, key), *_places(value, (*path, key)))]
 
 
 def _even(random: Random, tree: Any) -> tuple:
@@ -181,13 +181,13 @@ def _even(random: Random, tree: Any) -> tuple:
     return random.choice([p for p in places if len(p) == depth])
 
 
-def tree(random: Random, given: Any) -> Any:
+def tree(random: Random, document: Any) -> Any:
     """A copy of a JSON tree with one value of another type or size, gone, or under another name."""
-    made = copy.deepcopy(given)
-    if not _places(made):
+    mutated = copy.deepcopy(document)
+    if not _places(mutated):
         return random.choice(VALUES)
-    *path, last = _even(random, made)
-    above = made
+    *path, last = _even(random, mutated)
+    above = mutated
     for key in path:
         above = above[key]
     what = random.random()
@@ -201,12 +201,12 @@ def tree(random: Random, given: Any) -> Any:
         above[last] = random.choice((above[last] * 1000, -above[last], above[last] + 1, above[last] / 2, str(above[last])))
     else:
         above[last] = random.choice(VALUES)
-    return made
+    return mutated
 
 
-def json_text(made: Any) -> str:
+def json_text(document: Any) -> str:
     """JSON with NaN, lone surrogates and very deep lists, as careless writers leave them."""
-    return json.dumps(made).replace('"DEEP"', DEEP)
+    return json.dumps(document).replace('"DEEP"', DEEP)
 
 
 def json_file(random: Random, content: bytes) -> bytes:

@@ -63,13 +63,13 @@ def archive(random: Random, content: bytes) -> bytes:
             [(name, data), (random.choice(("faces.npy", "normals.npy", "triangles.npy")), _array(random))],
         )
     )
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", random.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA))) as new:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", random.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA))) as new:
         for entry, inside in entries:
             info = zipfile.ZipInfo(entry or "?", (1980, 1, 1, 0, 0, 0))  # the same bytes on every day
             info.compress_type = new.compression
             new.writestr(info, inside)
-    return made.getvalue()
+    return out.getvalue()
 
 
 def _array(random: Random) -> bytes:

@@ -49,7 +49,7 @@ def hold(outcomes: Iterable[Outcome], where: str = "") -> None:
         if why := complaint(outcome):
             alike = why.strip().splitlines()[-1] if outcome.end == "bug" else why[:60]
             groups.setdefault(alike, []).append((outcome, why))
-    spelled = [f"{len(found)} x {', '.join(o.name for o, _ in found[:6])}\n{found[0][1].strip()}" for found in groups.values()]
+    spelled = [f"{len(names)} x {', '.join(o.name for o, _ in names[:6])}\n{names[0][1].strip()}" for names in groups.values()]
     if groups:
         count = sum(map(len, groups.values()))
         pytest.fail(f"{count} cases failed in {len(groups)} ways. {where}\n\n" + "\n\n".join(spelled[:SHOWN]), pytrace=False)

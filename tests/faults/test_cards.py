@@ -92,11 +92,11 @@ def fitted(path: Path, good: Path) -> bytes:
     it does not depend on the rest of a card."""
     if not path.name.endswith(".patch.json"):
         return path.read_bytes()
-    made = json.loads(good.read_bytes())
+    card = json.loads(good.read_bytes())
     for place, value in json.loads(path.read_bytes()).items():
         *way, last = place.split("/")
-        above = made
+        above = card
         for key in way:
             above = above[key]
         above[last] = value
-    return mutate.json_text(made).encode()
+    return mutate.json_text(card).encode()

@@ -34,29 +34,29 @@ SECONDS = 6  # of work for one line; those that are refused take milliseconds
 def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The folders and files that the table names."""
     folder = tmp_path_factory.mktemp("lines")
-    made = {name: folder / name for name in ("pictogram", "lowpoly", "empty", "folder", "other", "file", "binary", "nothing", "missing")}
-    folders.pictogram(made["pictogram"])
-    folders.lowpoly(made["lowpoly"])
+    paths = {name: folder / name for name in ("pictogram", "lowpoly", "empty", "folder", "other", "file", "binary", "nothing", "missing")}
+    folders.pictogram(paths["pictogram"])
+    folders.lowpoly(paths["lowpoly"])
     for name in ("empty", "folder", "other"):
-        made[name].mkdir()
-    (made["other"] / "card.json").write_text('{"name": "other"}')
-    made["binary"].write_bytes(bytes(range(256)) * 4)
-    made["nothing"].touch()
-    made["cloud"] = files.text(folder / "cloud.xyz", sphere_points(300))
-    made |= {name: folder / name for name in ("blank", "latin", "nul", "crooked", "void")}
-    made |= {"damaged": folder / "damaged.ply", "three": folder / "three.xyz", "lines": folder}
+        paths[name].mkdir()
+    (paths["other"] / "card.json").write_text('{"name": "other"}')
+    paths["binary"].write_bytes(bytes(range(256)) * 4)
+    paths["nothing"].touch()
+    paths["cloud"] = files.text(folder / "cloud.xyz", sphere_points(300))
+    paths |= {name: folder / name for name in ("blank", "latin", "nul", "crooked", "void")}
+    paths |= {"damaged": folder / "damaged.ply", "three": folder / "three.xyz", "lines": folder}
     (folder / "void.ply").touch()
     for name, content in {
         "file": b"a cat\n", "blank": b"\n \n", "latin": "a caf\xe9\n".encode("latin-1"), "nul": b"a red\0cat\n",
         "crooked": b"a,b\n1,2,3\n", "damaged": b"ply\nformat ascii 1.0\nelement vertex 99\n", "three": b"0 0 0\n1 0 0\n0 1 0\n",
     }.items():  # fmt: skip
-        made[name].write_bytes(content)
-    return {name: str(path) for name, path in made.items()}
+        paths[name].write_bytes(content)
+    return {name: str(path) for name, path in paths.items()}
 
 
 def typed(row: Row, places: dict[str, str]) -> Callable[[], str]:
     """Runs a row in a child, where the checkout cannot be written: a command that should have been refused must not train or ship."""
-    argv = [re.sub(r"\{(\w+)\}", lambda found: places[found[1]], argument) for argument in row.argv]
+    argv = [re.sub(r"\{(\w+)\}", lambda paths: places[paths[1]], argument) for argument in row.argv]
 
     def do() -> str:
         out, err, before = io.StringIO(), io.StringIO(), sorted(Path(places["cloud"]).parent.iterdir())
@@ -65,17 +65,17 @@ def typed(row: Row, places: dict[str, str]) -> Callable[[], str]:
                 code = cli.main(argv)
             except SystemExit as e:  # argparse, after --help
                 code = int(e.code or 0)
-        said = err.getvalue()
-        assert code == row.code, f"exit code {code} instead of {row.code}; it said: {said[-500:]}"
+        text = err.getvalue()
+        assert code == row.code, f"exit code {code} instead of {row.code}; it said: {text[-500:]}"
         assert sorted(Path(places["cloud"]).parent.iterdir()) == before, "it wrote something"
         if code != 2:
             assert re.search(row.word, out.getvalue()), f"{row.word} is not in: {out.getvalue()[-500:]}"
             return f"exit code {code}"
-        assert said.count("\n") == 1 and not out.getvalue(), f"not one line: {said[-500:]!r} {out.getvalue()[-200:]!r}"
-        assert re.search(row.word, said), f"'{row.word}' is not in: {said[-500:]}"
+        assert text.count("\n") == 1 and not out.getvalue(), f"not one line: {text[-500:]!r} {out.getvalue()[-200:]!r}"
+        assert re.search(row.word, text), f"'{row.word}' is not in: {text[-500:]}"
         for value in (argument.partition("=")[2] or argument for argument in argv):
-            said = said.replace(value, value[:12]) if len(value) > 100 else said  # what a person has typed may be long, and is theirs
-        raise ForetokenError(said.rstrip("\n"))
+            text = text.replace(value, value[:12]) if len(value) > 100 else text  # what a person has typed may be long, and is theirs
+        raise ForetokenError(text.rstrip("\n"))
 
     return do
 

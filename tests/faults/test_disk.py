@@ -63,12 +63,12 @@ def saving(folder: Path) -> Change:
 
     def state() -> str:
         seeds = []
-        for found in sorted(p for p in runs.iterdir() if not p.name.startswith(".")):
-            settings = json.loads((found / "run.json").read_text(encoding="utf-8"))
-            with Image.open(found / "result.png") as picture:
+        for saved_run in sorted(p for p in runs.iterdir() if not p.name.startswith(".")):
+            settings = json.loads((saved_run / "run.json").read_text(encoding="utf-8"))
+            with Image.open(saved_run / "result.png") as picture:
                 picture.load()
                 assert json.loads(picture.text["foretoken"])["seed"] == settings["seed"]
-            with np.load(found / "trace.npz") as trace:
+            with np.load(saved_run / "trace.npz") as trace:
                 assert all(len(trace[name]) >= 0 for name in trace.files)
             seeds.append(settings["seed"])
         again = tuple(dict.fromkeys(seeds))  # the second run may have been saved twice, when it was saved after a kill
@@ -87,9 +87,9 @@ def shipping(folder: Path) -> Change:
     shutil.rmtree(other)
 
     def state() -> str:
-        found = mark(target)
+        weights_mark = mark(target)
         written = json.loads((target / "card.json").read_text(encoding="utf-8")).get("shipped", "first")
-        which = next((name for name, known in weights.items() if torch.equal(known, found)), "a mix of old and new weights")
+        which = next((name for name, known in weights.items() if torch.equal(known, weights_mark)), "a mix of old and new weights")
         return which if (which, written) in (("old", "first"), ("new", "second")) else f"{which} with the {written} card"
 
     return Change("ship", folder, lambda: ship(target, files, card), state)
@@ -160,9 +160,9 @@ def judged(change: Change, name: str, do: Callable[[], Any], whole: Path) -> Out
     try:
         wrong = complaint(change, status, text)
         if not wrong and litter(change.folder):
-            again, said = forked.once(change.do)
+            again, ending = forked.once(change.do)
             left = litter(change.folder)
-            wrong = complaint(change, again, said) or (f"{', '.join(left)} is still there after the next try" if left else "")
+            wrong = complaint(change, again, ending) or (f"{', '.join(left)} is still there after the next try" if left else "")
     finally:
         shutil.rmtree(change.folder)
         shutil.copytree(whole, change.folder, symlinks=True)
@@ -173,16 +173,16 @@ def judged(change: Change, name: str, do: Callable[[], Any], whole: Path) -> Out
 def complaint(change: Change, status: int, text: str) -> str:
     """What is wrong after the change was made by a child that ended with a status and some words; "" if nothing."""
     try:
-        found = change.state()
+        state = change.state()
     except Exception as e:  # whatever a damaged state does to its reader is the finding
-        found = f"a state that cannot be read ({type(e).__name__}: {e})"
-    said = f"the child ended with {status}: {text}"
-    if found not in ("old", "new") or (status == 0 and found != "new"):
-        return f"afterwards there was {found}; {said}"
+        state = f"a state that cannot be read ({type(e).__name__}: {e})"
+    ending = f"the child ended with {status}: {text}"
+    if state not in ("old", "new") or (status == 0 and state != "new"):
+        return f"afterwards there was {state}; {ending}"
     left = litter(change.folder)
     if left and status > 0:  # who is killed, or cannot clean up after a change that was made, leaves that to the next one
-        return f"{', '.join(left)} was left behind; {said}"
-    return said if status not in (0, 3, -signal.SIGKILL, -signal.SIGXFSZ) else ""
+        return f"{', '.join(left)} was left behind; {ending}"
+    return ending if status not in (0, 3, -signal.SIGKILL, -signal.SIGXFSZ) else ""
 
 
 def litter(folder: Path) -> list[str]:

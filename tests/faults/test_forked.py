@@ -97,9 +97,9 @@ def test_a_full_disk_refuses_or_ends_the_process(deadly: bool, tmp_path: Path) -
 def test_mutators_change_what_they_are_given_and_are_the_same_every_time() -> None:
     content = b'{"a": [1, 2.5, {"b": "text"}], "c": 7}\n' * 3
     for mutator in {*BYTES, *TEXT}:
-        made = [mutator(Random(seed), content) for seed in range(20)]
-        assert made == [mutator(Random(seed), content) for seed in range(20)]
-        assert len(set(made) - {content}) > 1, mutator.__name__
+        mutants = [mutator(Random(seed), content) for seed in range(20)]
+        assert mutants == [mutator(Random(seed), content) for seed in range(20)]
+        assert len(set(mutants) - {content}) > 1, mutator.__name__
     tree = {"a": [1, {"b": None}], "c": "x"}
     assert sum(mutate.tree(Random(seed), tree) != tree for seed in range(50)) > 40 and tree == {"a": [1, {"b": None}], "c": "x"}
 

@@ -27,12 +27,12 @@ CORPUS = Path(__file__).parent / "corpus" / "readers"
 def scene(points: np.ndarray) -> files.Scene:
     """A scene with everything: meshes at several places, points, normals, nodes below nodes."""
     vertices, faces = box()
-    made = files.Scene()
-    top = made.node(translation=[0.0, 1.0, 0.0], rotation=[0.0, 0.0, 0.0, 1.0], scale=[1.0, 2.0, 1.0])
-    made.node(top, mesh=made.mesh(vertices, faces))
-    made.node(top, mesh=made.mesh(vertices, None, 5), matrix=[1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0.5, 0, 0, 1])
-    made.node(mesh=made.mesh(points[:, :3], None, 0, NORMAL=made.numbers(points[:, 3:].astype("<f4"), 5126)))
-    return made
+    graph = files.Scene()
+    top = graph.node(translation=[0.0, 1.0, 0.0], rotation=[0.0, 0.0, 0.0, 1.0], scale=[1.0, 2.0, 1.0])
+    graph.node(top, mesh=graph.mesh(vertices, faces))
+    graph.node(top, mesh=graph.mesh(vertices, None, 5), matrix=[1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0.5, 0, 0, 1])
+    graph.node(mesh=graph.mesh(points[:, :3], None, 0, NORMAL=graph.numbers(points[:, 3:].astype("<f4"), 5126)))
+    return graph
 
 
 def good(folder: Path) -> dict[str, tuple[bytes, tuple[Mutator, ...]]]:
@@ -46,7 +46,7 @@ def good(folder: Path) -> dict[str, tuple[bytes, tuple[Mutator, ...]]]:
     text, both, tree = TEXT + BYTES[:10], TEXT[:6] + BYTES, (mutate.json_file,) * 20 + BYTES[:8] + TEXT[:3]
     shuffled = (mutate.glb,) * 20 + BYTES
     array, archive = (mutate_arrays.head,) * 14 + BYTES, (mutate_arrays.archive,) * 14 + BYTES
-    made = [
+    examples = [
         (files.ply(folder / "ascii.ply", vertices, QUADS), text),
         (files.ply(folder / "cloud.ply", few, normals=True), text),
         (files.ply(folder / "little.ply", vertices, QUADS, "binary_little_endian"), both),
@@ -72,36 +72,36 @@ def good(folder: Path) -> dict[str, tuple[bytes, tuple[Mutator, ...]]]:
         (files.Scene().gltf(folder / "empty.gltf"), tree),
         (_sparse(vertices, faces).glb(folder / "sparse.glb"), shuffled),
     ]
-    return {path.name: (path.read_bytes(), mutators) for path, mutators in made}
+    return {path.name: (path.read_bytes(), mutators) for path, mutators in examples}
 
 
 def _sparse(vertices: np.ndarray, faces: np.ndarray) -> files.Scene:
     """A scene with an accessor that changes some numbers of another."""
-    made = files.Scene()
-    mesh = made.mesh(vertices, faces)
-    made.node(mesh=mesh, rotation=[0.0, 0.7071, 0.0, 0.7071])
-    places, values = made.numbers(np.array([1, 2], "<u2"), 5123), made.numbers(vertices[:2].astype("<f4"), 5126)
-    position = made.tree["meshes"][mesh]["primitives"][0]["attributes"]["POSITION"]
-    made.tree["accessors"][position]["sparse"] = {
+    graph = files.Scene()
+    mesh = graph.mesh(vertices, faces)
+    graph.node(mesh=mesh, rotation=[0.0, 0.7071, 0.0, 0.7071])
+    places, values = graph.numbers(np.array([1, 2], "<u2"), 5123), graph.numbers(vertices[:2].astype("<f4"), 5126)
+    position = graph.tree["meshes"][mesh]["primitives"][0]["attributes"]["POSITION"]
+    graph.tree["accessors"][position]["sparse"] = {
         "count": 2, "indices": {"bufferView": places, "componentType": 5123}, "values": {"bufferView": values},
     }  # fmt: skip
-    return made
+    return graph
 
 
 def mutants(folder: Path) -> dict[str, bytes]:
     """The mutants by name: NUMBER-GOODFILE, as-OTHER-GOODFILE for another format under a name, and SAMPLE-NAME of the corpus."""
-    found = {}
+    contents = {}
     for at, sample in enumerate((*clouds.SAMPLES, *meshes.SAMPLES)):
         (own := folder / f"sample{at}").mkdir()
         path, random = sample.write(own), Random(sample.name)
-        found[f"{at}-{path.name}"] = random.choice(TEXT + BYTES)(random, path.read_bytes())
+        contents[f"{at}-{path.name}"] = random.choice(TEXT + BYTES)(random, path.read_bytes())
     whole = good(folder)
     for name, (content, mutators) in whole.items():
         for number in range(EACH):
             random = Random(f"{name} {number}")
-            found[f"{number:02}-{name}"] = random.choice(mutators)(random, content)
-        found |= {f"as-{other.replace('.', '-')}-{name}": content for other, (content, _) in list(whole.items())[::5]}
-    return found
+            contents[f"{number:02}-{name}"] = random.choice(mutators)(random, content)
+        contents |= {f"as-{other.replace('.', '-')}-{name}": content for other, (content, _) in list(whole.items())[::5]}
+    return contents
 
 
 def reading(path: Path, up: str = "auto") -> Callable[[], str]:
@@ -111,33 +111,33 @@ def reading(path: Path, up: str = "auto") -> Callable[[], str]:
         limits.FACES = 100_000  # in the child alone: what takes seconds at five million must end at a hundred thousand as well
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "Duplicate name")  # which is what a mutant of an archive is about
-        given = read(path, up)
-        check(given)
-        return f"{given.kind} of {len(given.points)}"
+        shape = read(path, up)
+        check(shape)
+        return f"{shape.kind} of {len(shape.points)}"
 
     return do
 
 
-def check(given: Input) -> None:
+def check(shape: Input) -> None:
     """What every Input promises."""
-    points, normals = given.points[:, :3], given.points[:, 3:]
-    assert given.points.dtype == np.float32 and np.isfinite(given.points).all()
+    points, normals = shape.points[:, :3], shape.points[:, 3:]
+    assert shape.points.dtype == np.float32 and np.isfinite(shape.points).all()
     assert np.abs(points).max() <= 0.96, "the points leave the model's frame"
     assert np.abs(np.linalg.norm(normals, axis=1) - 1).max() < 1e-3, "normals are not unit vectors"
-    assert np.isfinite(given.frame.from_model(points)).all()
-    assert all(note.isprintable() and note.endswith(".") for note in given.notes), given.notes
-    if given.surface is not None:
-        vertices, faces = given.surface
+    assert np.isfinite(shape.frame.from_model(points)).all()
+    assert all(note.isprintable() and note.endswith(".") for note in shape.notes), shape.notes
+    if shape.surface is not None:
+        vertices, faces = shape.surface
         assert np.isfinite(vertices).all() and len(faces) and faces.min() >= 0 and faces.max() < len(vertices)
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")  # which is what a mutant of an archive is about
 def test_mutants_of_files(tmp_path: Path) -> None:
     """Deterministic: the same names are the same bytes everywhere."""
-    made = mutants(tmp_path)
-    assert len(made) >= 900
+    contents = mutants(tmp_path)
+    assert len(contents) >= 900
     cases = []
-    for number, (name, content) in enumerate(made.items()):
+    for number, (name, content) in enumerate(contents.items()):
         (path := tmp_path / f"x{name}").write_bytes(content)
         cases.append(forked.Case(path.name, reading(path, ("auto", "auto", *UP)[number % (2 + len(UP))])))
     outcomes = forked.run(cases)

@@ -28,8 +28,8 @@ PRESETS = {"pictogram": ("sjdpp_published", "adt_tree_lantern"), "lowpoly": ("xs
 def backbones(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Backbone]:
     """Both kinds, with all that may lie beside their weights."""
     folder = tmp_path_factory.mktemp("threads")
-    made = {"pictogram": folders.pictogram(folder / "pictures"), "lowpoly": folders.lowpoly(folder / "meshes")}
-    return {name: load(name, str(path)) for name, path in made.items()}
+    folders_of = {"pictogram": folders.pictogram(folder / "pictures"), "lowpoly": folders.lowpoly(folder / "meshes")}
+    return {name: load(name, str(path)) for name, path in folders_of.items()}
 
 
 def names_for(backbone: Backbone) -> list[str]:
@@ -57,21 +57,21 @@ def tokens(backbone: Backbone, name: str, seed: int) -> list[int]:
 
 def together(work: list[Callable[[], Any]]) -> list[Any]:
     """What some functions return that begin at the same moment, a thread each; an exception in its place, None if one is stuck."""
-    start, found = threading.Barrier(len(work)), [None] * len(work)
+    start, results = threading.Barrier(len(work)), [None] * len(work)
 
     def do(k: int) -> None:
         start.wait()
         try:
-            found[k] = work[k]()
+            results[k] = work[k]()
         except Exception as e:
-            found[k] = e
+            results[k] = e
 
     threads = [threading.Thread(target=do, args=(k,), daemon=True) for k in range(len(work))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(PATIENCE)
-    return found
+    return results
 
 
 def pairs(backbone: Backbone) -> Iterator[tuple[str, str]]:
@@ -86,9 +86,9 @@ def test_pairs_of_runs_give_the_tokens_of_the_runs_alone(name: str, backbones: d
     backbone, outcomes = backbones[name], []
     alone = {(method, seed): tokens(backbone, method, seed) for method in names_for(backbone) for seed in (1, 2)}
     for first, second in pairs(backbone):
-        found = together([lambda m=first: tokens(backbone, m, 1), lambda m=second: tokens(backbone, m, 2)])
-        same = found == [alone[first, 1], alone[second, 2]]
-        text = "" if same else f"{found} instead of {[alone[first, 1], alone[second, 2]]}"
+        results = together([lambda m=first: tokens(backbone, m, 1), lambda m=second: tokens(backbone, m, 2)])
+        same = results == [alone[first, 1], alone[second, 2]]
+        text = "" if same else f"{results} instead of {[alone[first, 1], alone[second, 2]]}"
         title = f"{name}: {first} beside {second}"
         outcomes.append(Outcome(title, "value" if same else "bug", text))
     assert len(outcomes) >= 20
@@ -101,7 +101,7 @@ def test_loads_in_threads_give_the_same_weights(tmp_path: Path) -> None:
     for pair in (("pictogram", "pictogram"), ("pictogram", "lowpoly"), ("lowpoly", "lowpoly:lora"), ("lowpoly:lora", "lowpoly:lora")):
         where = [str(paths[name.removesuffix(":lora")]) for name in pair]
         alone = [load(name, path).weights_hash for name, path in zip(pair, where, strict=True)]
-        found = together([lambda name=name, path=path: load(name, path) for name, path in zip(pair, where, strict=True)])
-        same = [getattr(b, "weights_hash", b) for b in found] == alone
-        outcomes.append(Outcome(" beside ".join(pair), "value" if same else "bug", "" if same else str(found)))
+        results = together([lambda name=name, path=path: load(name, path) for name, path in zip(pair, where, strict=True)])
+        same = [getattr(b, "weights_hash", b) for b in results] == alone
+        outcomes.append(Outcome(" beside ".join(pair), "value" if same else "bug", "" if same else str(results)))
     hold(outcomes)

@@ -26,8 +26,8 @@ def judge() -> MeshJudge:
 
 def test_shapes_outside_the_boxes_are_taught_and_those_inside_are_held_out():
     assert not any(in_boxes(s) for s in shapes(Generator(PCG64(0)), 60))
-    found = list(shapes(Generator(PCG64(0)), len(NAMES), held_out=True))
-    assert all(in_boxes(s) for s in found) and [s.family for s in found] == list(FAMILIES)
+    held_out = list(shapes(Generator(PCG64(0)), len(NAMES), held_out=True))
+    assert all(in_boxes(s) for s in held_out) and [s.family for s in held_out] == list(FAMILIES)
 
 
 def test_a_lesson_is_a_function_of_its_number():
@@ -87,11 +87,11 @@ def test_a_mesh_without_a_face_is_nothing(judge):
 
 def test_the_shipped_judge_names_held_out_shapes(judge):
     assert judge.names == NAMES
-    found = list(shapes(Generator(PCG64(7)), len(NAMES), held_out=True))
+    held_out = list(shapes(Generator(PCG64(7)), len(NAMES), held_out=True))
     right = [
         judge.name(judge.chances(sample_points(s.vertices, s.faces, 4096, np.random.default_rng(i)))) == s.family
-        for i, s in enumerate(found)
+        for i, s in enumerate(held_out)
     ]
     assert np.mean(right) >= 0.85
-    alike = [judge.name(judge.chances_of_mesh(s.vertices, s.faces)) == s.family for s in found]
+    alike = [judge.name(judge.chances_of_mesh(s.vertices, s.faces)) == s.family for s in held_out]
     assert np.mean(alike) >= 0.85

@@ -37,11 +37,11 @@ def greedy(
         negative = torch.tensor([rows[1]])
         more |= {"guidance_scale": guidance, "negative_prompt_ids": negative, "negative_prompt_attention_mask": torch.ones_like(negative)}
     ids = torch.tensor([prompt])
-    made = model.generate(
+    generated = model.generate(
         ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=count, prefix_allowed_tokens_fn=allowed,
         eos_token_id=None, **more,
     )[0, len(prompt) :].tolist()  # fmt: skip
-    return [codes.index(i) for i in made if i != row_end]
+    return [codes.index(i) for i in generated if i != row_end]
 
 
 def janus_tokens(text: str, guidance: float) -> list[int]:

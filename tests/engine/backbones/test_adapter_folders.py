@@ -167,7 +167,7 @@ REFUSALS: dict[str, list[tuple[Damage, type[ForetokenError], str]]] = {
         (lambda folder: (folder / "flan-t5-xl").rename(folder.parent / "away"), LACKS, "flan-t5-xl"),
     ],
     "bpt": [
-        (tensor(name, shape, "bpt-8-16-500m.pt", fill), LACKS, said) for name, shape, fill, said in (
+        (tensor(name, shape, "bpt-8-16-500m.pt", fill), LACKS, sentence_part) for name, shape, fill, sentence_part in (
             ("to_logits.weight", None, 0, "lacks 1 of the"), ("sos_token", None, 0, "not weights of bpt"),
             ("decoder.layers.1.1.to_k.weight", (64, 32), 0, "shape"), ("token_embed.weight", (4609, 64), 0, "4,609 tokens"),
             ("sos_token", (65,), 0, "does not divide"), (BPT_QUERY, (5,), 0, "not weights of bpt"),
@@ -251,13 +251,13 @@ def test_a_folder_is_recognised_and_decodes_as_the_model_it_was(name: str, folde
         assert run.result().shape == (8, 8, 3) and loaded.render(run.tokens[:3], [0, 1, 2], False).shape == (8, 8, 3)
 
 
-@pytest.mark.parametrize(("name", "damage", "kind", "said"), ROWS)
+@pytest.mark.parametrize(("name", "damage", "kind", "sentence"), ROWS)
 def test_a_damaged_folder_is_refused_in_one_sentence(
-    name: str, damage: Damage, kind: type[ForetokenError], said: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, damage: Damage, kind: type[ForetokenError], sentence: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     FOLDERS[name].write(folder, monkeypatch)
     damage(folder)
-    with refused(kind, said or None):
+    with refused(kind, sentence or None):
         FOLDERS[name].load(folder)
 
 

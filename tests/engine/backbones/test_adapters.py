@@ -45,8 +45,8 @@ def test_prompts_and_guidance_matter(name: str) -> None:
     """Otherwise the comparison above could not fail."""
     guidances = ADAPTERS[name].guidances
     ends = {guidances[0], guidances[-1]}
-    made = {tuple(ADAPTERS[name].own_tokens(text, guidance)) for text in TEXTS for guidance in ends}
-    assert len(made) == len(TEXTS) * len(ends)
+    outputs = {tuple(ADAPTERS[name].own_tokens(text, guidance)) for text in TEXTS for guidance in ends}
+    assert len(outputs) == len(TEXTS) * len(ends)
 
 
 @pytest.mark.parametrize(("name", "prompt"), [(name, prompt) for name, prompts in REFUSED.items() for prompt in prompts])

@@ -80,12 +80,12 @@ def test_a_token_loses_by_the_distance_of_its_cell() -> None:
 
 def test_vertices_keep_to_the_points(backbone: Lowpoly) -> None:
     def apart(strength: float) -> float:
-        found = []
-        for prompt, tokens in zip(given := prompts(6, adherence=strength), decode_together(backbone, given), strict=True):
+        distances = []
+        for prompt, tokens in zip(points := prompts(6, adherence=strength), decode_together(backbone, points), strict=True):
             parser = TokenParser(BPT)
             cells = [face.vertices for face in parser.extend(tokens)]
-            found.append(Nearest(prompt.points[:, :3].numpy()).query(dequantize(np.array(cells).reshape(-1, 3)))[0].mean())
-        return float(np.mean(found))
+            distances.append(Nearest(prompt.points[:, :3].numpy()).query(dequantize(np.array(cells).reshape(-1, 3)))[0].mean())
+        return float(np.mean(distances))
 
     assert apart(200.0) < 0.25 * apart(0.0)
 
@@ -93,20 +93,20 @@ def test_vertices_keep_to_the_points(backbone: Lowpoly) -> None:
 @pytest.mark.parametrize("name", list(SEEDED))
 def test_every_method_decodes_the_tokens_of_plain_decoding(name: str) -> None:
     """With the shipped weights, which have every drafter."""
-    shipped, given = lowpoly.load(), prompts(2)
-    alone = [generate(shipped, METHODS["ar"], prompt).finish().tokens for prompt in given]
-    fast = [generate(shipped, METHODS[name], prompt, SEEDED[name]).finish().tokens for prompt in given]
-    assert fast == alone == decode_together(shipped, given)
+    shipped, clouds = lowpoly.load(), prompts(2)
+    alone = [generate(shipped, METHODS["ar"], prompt).finish().tokens for prompt in clouds]
+    fast = [generate(shipped, METHODS[name], prompt, SEEDED[name]).finish().tokens for prompt in clouds]
+    assert fast == alone == decode_together(shipped, clouds)
     assert alone != decode_together(shipped, prompts(2, adherence=0.0))
 
 
 def test_a_bias_that_does_not_walk_along_the_drafts_is_found(backbone: Lowpoly, monkeypatch: pytest.MonkeyPatch) -> None:
     """The mutant: rows of drafts lose what the first row loses."""
     backbone.grammar = False  # which walks, too, and would be wrong as well
-    given = [replace(prompt, size=None) for prompt in prompts(2)]
+    clouds = [replace(prompt, size=None) for prompt in prompts(2)]
 
     def decoded(name: str) -> list[list[int]]:
-        return [generate(backbone, METHODS[name], prompt, SEEDED.get(name, {})).finish().tokens for prompt in given]
+        return [generate(backbone, METHODS[name], prompt, SEEDED.get(name, {})).finish().tokens for prompt in clouds]
 
     alone = decoded("ar")
     assert decoded("sjdpp") == alone
@@ -129,7 +129,7 @@ def test_a_pass_of_several_runs_loses_it_too() -> None:
         alone, joined = quick.start(prompt), quick.start(prompt)
         if "joined" not in quick.capabilities:
             pytest.skip("no compiled blocks here")
-        joined.together = lambda asked: asked.trunk.together([asked])[0]
+        joined.together = lambda request: request.trunk.together([request])[0]
         torch.testing.assert_close(joined.forward(NO_DRAFT).p, alone.forward(NO_DRAFT).p)
         plain = quick.start(replace(prompt, sampling=replace(SAMPLING, adherence=0.0)))
         assert not torch.allclose(plain.forward(NO_DRAFT).p, alone.forward(NO_DRAFT).p)

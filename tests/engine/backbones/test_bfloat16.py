@@ -34,9 +34,9 @@ def shipped(name: str, dtype: str = "bfloat16") -> Backbone:
 @cache
 def tokens(name: str, method: str, seed: int = 0, **knobs: Any) -> list[int]:
     """The first tokens of a run."""
-    found, preset = find(method)
+    entry, preset = find(method)
     chosen = preset | knobs | ({} if method == "ar" else {"verify": "match seed"})
-    run = generate(shipped(name), found, replace(PROMPTS[name], seed=seed), chosen)
+    run = generate(shipped(name), entry, replace(PROMPTS[name], seed=seed), chosen)
     for _ in run:
         if len(run.tokens) >= LENGTH and method != "zipar_verified":
             break
@@ -55,9 +55,9 @@ def test_a_row_has_the_same_bits_alone_and_in_every_window(name: str, count: int
     sequence.forward(Draft(torch.tensor(path[: count - 1])))
     sequence.commit(list(range(count - 1)), path[count - 1])
     drafts = {width: Draft(torch.tensor(path[count:][: width - 1], dtype=torch.int64)) for width in WIDTHS}
-    found = {width: sequence.forward(draft).logits[:, 0].clone() for width, draft in drafts.items()}
+    logits = {width: sequence.forward(draft).logits[:, 0].clone() for width, draft in drafts.items()}
     sequence.close()
-    assert [width for width in WIDTHS if not torch.equal(found[width], found[1])] == []
+    assert [width for width in WIDTHS if not torch.equal(logits[width], logits[1])] == []
 
 
 @pytest.mark.parametrize(
@@ -78,13 +78,13 @@ def test_match_seed_gives_the_tokens_of_plain_decoding(name: str, method: str, k
 @torch.inference_mode()
 def test_products_are_rounded_and_nothing_else() -> None:
     """Caches and distributions stay float32; logits move by a part in 256 of theirs."""
-    found = {}
+    logits = {}
     for dtype in ("float32", "bfloat16"):
         sequence = shipped("lowpoly", dtype).start(PROMPTS["lowpoly"])
-        found[dtype] = sequence.forward(Draft(torch.tensor(tokens("lowpoly", "ar", 1)))).logits
-        assert sequence.kv_cache.block.dtype == found[dtype].dtype == torch.float32
+        logits[dtype] = sequence.forward(Draft(torch.tensor(tokens("lowpoly", "ar", 1)))).logits
+        assert sequence.kv_cache.block.dtype == logits[dtype].dtype == torch.float32
         sequence.close()
-    away = (found["bfloat16"] - found["float32"]).norm() / found["float32"].norm()
+    away = (logits["bfloat16"] - logits["float32"]).norm() / logits["float32"].norm()
     assert 1e-4 < away < 0.03
 
 

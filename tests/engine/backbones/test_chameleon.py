@@ -56,8 +56,8 @@ def test_codes_of_the_second_lumina_follow_one_another() -> None:
     with torch.device("meta"):
         picture = PictureDecoder(VQGANSettings(16_384, 4, 4, (32, 32), 1, False, False, True))
     words = {word: i for i, word in enumerate([TURN, BEGIN, ROW_END, *map(size_word, (512, 768, 1024))])}
-    found = codes_of(words, picture, KINDS["lumina2"])
-    assert found[0] == 155_000 and found[-1] == 171_383
+    codes = codes_of(words, picture, KINDS["lumina2"])
+    assert codes[0] == 155_000 and codes[-1] == 171_383
     with refused(NotSupported, "reserved08799"):
         codes_of({word: i for word, i in words.items() if word != ROW_END}, picture, KINDS["lumina2"])
     with refused(NotSupported, "0 codes"):

@@ -199,13 +199,13 @@ def test_commit_keeps_a_path_of_a_tree(case: Case, nodes: list[int]) -> None:
 
 def test_commits_add_up(case: Case) -> None:
     """(c) Several committed trees and chains in a row leave no trace of what was dropped."""
-    sequence, kept = case.start(), []
+    sequence, committed = case.start(), []
     for nodes, parents in (([1], [-1, -1]), ([0, 1], None), ([], [-1, 0, 0])):
-        tokens = tokens_of(sequence, len(parents or nodes), len(kept))
+        tokens = tokens_of(sequence, len(parents or nodes), len(committed))
         sequence.forward(draft_of(tokens, parents))
-        kept += sequence.commit(nodes, len(kept) % sequence.vocabulary)
-    assert sequence.length == len(kept) == 6
-    same_row(case, sequence.forward(NO_DRAFT), 0, feed(case.start(), kept).forward(NO_DRAFT), 0)
+        committed += sequence.commit(nodes, len(committed) % sequence.vocabulary)
+    assert sequence.length == len(committed) == 6
+    same_row(case, sequence.forward(NO_DRAFT), 0, feed(case.start(), committed).forward(NO_DRAFT), 0)
 
 
 def test_drafts_are_forgotten(case: Case) -> None:
@@ -330,9 +330,9 @@ def test_the_first_rows_of_a_pass_are_those_rows(case: Case) -> None:
     sequence = feed(case.start(), [1])
     rows = sequence.forward(draft_of(tokens_of(sequence, 4, 1)))
     alone = rows.first(2)
-    made = alone.scores.clone(), alone.p.clone(), alone.soft.clone()
+    copies = alone.scores.clone(), alone.p.clone(), alone.soft.clone()
     whole = rows.scores, rows.p, rows.soft
-    for few, cut, all_rows in zip(made, (rows.first(2).scores, rows.first(2).p, rows.first(2).soft), whole, strict=True):
+    for few, cut, all_rows in zip(copies, (rows.first(2).scores, rows.first(2).p, rows.first(2).soft), whole, strict=True):
         case.close(few, all_rows[:2])
         assert torch.equal(cut, all_rows[:2])
     assert alone.logits.shape[1] == 2 and alone.hidden.shape[1] == 2

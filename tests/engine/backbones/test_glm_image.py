@@ -24,13 +24,13 @@ def test_places_are_those_of_the_class() -> None:
 
 
 def test_the_map_shows_similar_tokens_in_similar_colours() -> None:
-    found = tiny.glm_image()
-    layout = found.layout
+    backbone = tiny.glm_image()
+    layout = backbone.layout
     assert (layout.rows, layout.columns, layout.factor) == (5, 4, 32)
-    picture = found.render(list(range(20)), list(range(20)), True)
+    picture = backbone.render(list(range(20)), list(range(20)), True)
     assert picture.shape == (160, 128, 3) and picture.std() > 20
-    assert (found.render(list(range(20)), list(range(20)), False) == picture).all()
-    colours, book = found.preview.colours[:, 0, 0], found.codebook()
+    assert (backbone.render(list(range(20)), list(range(20)), False) == picture).all()
+    colours, book = backbone.preview.colours[:, 0, 0], backbone.codebook()
     far, near = torch.cdist(book, book), torch.cdist(colours, colours)
     assert torch.corrcoef(torch.stack([far.flatten(), near.flatten()]))[0, 1] > 0.5
     whole = glm_image.layout_of(1024, 16)

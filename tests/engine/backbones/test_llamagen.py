@@ -70,9 +70,9 @@ def conditions(tensors: dict[str, Tensor], prompt: Prompt) -> tuple[Tensor, Tens
     """The condition and that of guidance [2, slots, H], and which of the slots are known."""
     if prompt.label is not None:
         return tensors["cls_embedding.embedding_table.weight"][torch.tensor([[prompt.label], [12]])], torch.ones(1, dtype=torch.bool)
-    found = tiny_originals.features(prompt.text)
-    known = torch.arange(SLOTS) >= SLOTS - len(found)
-    pair = torch.stack([F.pad(found, (0, 0, SLOTS - len(found), 0)), tensors["cls_embedding.uncond_embedding"]])
+    features = tiny_originals.features(prompt.text)
+    known = torch.arange(SLOTS) >= SLOTS - len(features)
+    pair = torch.stack([F.pad(features, (0, 0, SLOTS - len(features), 0)), tensors["cls_embedding.uncond_embedding"]])
     inner = F.gelu(F.linear(pair, tensors["cls_embedding.cap_proj.fc1.weight"]), approximate="tanh")
     return F.linear(inner, tensors["cls_embedding.cap_proj.fc2.weight"]), known
 
@@ -109,10 +109,10 @@ def test_a_class_may_be_given_as_text() -> None:
 
 def in_running_order(name: str, stages: int) -> str:
     """The names of Janus' decoder in transformers: taming's, with stages numbered as they run."""
-    found = vqgan_names.taming(name, stages)
+    own_name = vqgan_names.taming(name, stages)
     for stage in range(stages):
-        found = found.replace(f"decoder.up.{stage}.", f"decoder.UP.{stages - 1 - stage}.")
-    return found.replace("decoder.UP", "decoder.up")
+        own_name = own_name.replace(f"decoder.up.{stage}.", f"decoder.UP.{stages - 1 - stage}.")
+    return own_name.replace("decoder.UP", "decoder.up")
 
 
 @torch.inference_mode()
@@ -133,27 +133,27 @@ def test_pictures_are_those_of_the_class_of_transformers() -> None:
     codes = torch.randint(48, (4, 4))
     expected = theirs.decode(codes.view(1, -1))[0]  # [H, W, 3] or [3, H, W]
     expected = expected if expected.shape[-1] == 3 else expected.permute(1, 2, 0)
-    found = ours(codes)
-    assert found.shape == (16, 16, 3) and found.std() > 0.1
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+    pixels = ours(codes)
+    assert pixels.shape == (16, 16, 3) and pixels.std() > 0.1
+    torch.testing.assert_close(pixels, expected, atol=1e-5, rtol=0)
     torch.testing.assert_close(ours.codebook()[codes.flatten()], theirs.quantize.get_codebook_entry(codes.view(1, -1))[0].flatten(1).T)
 
 
 @pytest.mark.parametrize("form", [vqgan_names.llamagen, vqgan_names.taming])
 def test_a_decoder_is_found_by_the_names_of_either_form(form: vqgan_names.Form) -> None:
     held = tiny_originals.Held(tiny_originals.decoder_tensors(form))
-    found = vqgan_names.read_decoder(held, vqgan_names.configure(held.shapes, form, True), form)
+    decoder = vqgan_names.read_decoder(held, vqgan_names.configure(held.shapes, form, True), form)
     codes = torch.arange(12).view(3, 4)
     with torch.inference_mode():
-        assert torch.equal(found(codes), picture_decoder()(codes))
+        assert torch.equal(decoder(codes), picture_decoder()(codes))
 
 
 def test_names_of_published_decoders() -> None:
-    found = vqgan_names.expected(SIXTEEN, vqgan_names.llamagen)
-    assert found["decoder.conv_blocks.0.attn.2.proj_out.weight"] == (512, 512, 1, 1)
-    assert found["decoder.conv_blocks.1.res.0.nin_shortcut.weight"] == (256, 512, 1, 1)
-    assert found["decoder.conv_blocks.3.upsample.conv.bias"] == (128,) and "decoder.conv_blocks.4.upsample.conv.bias" not in found
-    assert found["decoder.mid.1.q.weight"] == (512, 512, 1, 1) and found["post_quant_conv.weight"] == (256, 8, 1, 1)
+    shapes = vqgan_names.expected(SIXTEEN, vqgan_names.llamagen)
+    assert shapes["decoder.conv_blocks.0.attn.2.proj_out.weight"] == (512, 512, 1, 1)
+    assert shapes["decoder.conv_blocks.1.res.0.nin_shortcut.weight"] == (256, 512, 1, 1)
+    assert shapes["decoder.conv_blocks.3.upsample.conv.bias"] == (128,) and "decoder.conv_blocks.4.upsample.conv.bias" not in shapes
+    assert shapes["decoder.mid.1.q.weight"] == (512, 512, 1, 1) and shapes["post_quant_conv.weight"] == (256, 8, 1, 1)
     meta = vqgan_names.expected(replace(SIXTEEN, attentive=False, width=256, codes=8192, normalised=False), vqgan_names.taming)
     assert meta["decoder.up.4.block.2.conv2.weight"] == (512, 512, 3, 3) and meta["decoder.up.0.block.0.norm1.bias"] == (128,)
     assert meta["decoder.mid.attn_1.k.bias"] == (512,) and not any(".up.4.attn" in name for name in meta)
@@ -205,9 +205,9 @@ def test_published_sizes(name: str) -> None:
     config = {"vocabulary": 16_384, "width": width, "layers": layers, "inner": inner, "classes": 1001, "text": [0, 0], "picture": SIXTEEN}
     shapes: Shapes = expected(config)
     assert llamagen.configure(shapes) == config
-    found = size(config)
-    assert abs(found.parameters / 1e6 - 42 - millions) < 0.03 * millions  # the picture decoder has 42 million
-    assert found.heads * found.width == width and found.width in (64, 100)
+    counted = size(config)
+    assert abs(counted.parameters / 1e6 - 42 - millions) < 0.03 * millions  # the picture decoder has 42 million
+    assert counted.heads * counted.width == width and counted.width in (64, 100)
 
 
 @pytest.mark.usefixtures("small")
@@ -215,8 +215,8 @@ def test_the_memory_of_a_text_model_counts_its_encoder(tmp_path: Path, monkeypat
     folder = save_llamagen(tmp_path / "own", text=True)
     encoder = llamagen_files.encoder_folder(folder)
     numbers = sum(p.numel() for p in T5EncoderModel.from_pretrained(encoder).parameters())
-    asked: list[int] = []
-    monkeypatch.setattr(llamagen.memory, "check", lambda name, size, *rest: asked.append(size.parameters))
+    checked: list[int] = []
+    monkeypatch.setattr(llamagen.memory, "check", lambda name, size, *rest: checked.append(size.parameters))
     llamagen.load(str(folder), dtype="float32")
     assert llamagen_files.encoder_numbers(encoder) == numbers > 0
-    assert asked[0] - numbers == size(llamagen.configure({n: tuple(t.shape) for n, t in llamagen_tensors(True).items()})).parameters
+    assert checked[0] - numbers == size(llamagen.configure({n: tuple(t.shape) for n, t in llamagen_tensors(True).items()})).parameters

@@ -42,20 +42,20 @@ def test_a_prompt_without_a_known_object_is_said() -> None:
 def test_a_caption_without_a_background_gets_one_from_its_seed() -> None:
     """Looks are read before a background, so the seed says one where the caption does not."""
     model = tiny.looking()
-    said = model._said(Prompt("two red cats"))
-    assert len({model._placed(said, seed) for seed in range(200)}) > 15 and model._placed(said, 3) == model._placed(said, 3)
+    words = model._said(Prompt("two red cats"))
+    assert len({model._placed(words, seed) for seed in range(200)}) > 15 and model._placed(words, 3) == model._placed(words, 3)
     with_place = model._said(Prompt("two red cats on red"))
     assert model._placed(with_place, 3) == with_place
-    assert tiny.pictogram()._placed(said, 3) == said
-    one, two, three = (model.looks_of(model._placed(said, seed), 8)[0] for seed in (3, 3, 4))
+    assert tiny.pictogram()._placed(words, 3) == words
+    one, two, three = (model.looks_of(model._placed(words, seed), 8)[0] for seed in (3, 3, 4))
     assert torch.equal(one, two) and not torch.equal(one, three)
 
 
 def test_a_seed_says_which_background_it_took() -> None:
-    model, asked = tiny.looking(), Prompt("two red cats", seed=3)
-    assert model.added(asked).split() == list(model._placed(model._said(asked), 3)[3:]) != []
+    model, prompt = tiny.looking(), Prompt("two red cats", seed=3)
+    assert model.added(prompt).split() == list(model._placed(model._said(prompt), 3)[3:]) != []
     assert len({model.added(Prompt("two red cats", seed=seed)) for seed in range(50)}) > 10
-    assert model.added(Prompt("two red cats on red", seed=3)) == "" == tiny.pictogram().added(asked)
+    assert model.added(Prompt("two red cats on red", seed=3)) == "" == tiny.pictogram().added(prompt)
 
 
 @torch.inference_mode()  # as in a run: the looks that a model has kept may be of one

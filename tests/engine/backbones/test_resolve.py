@@ -32,14 +32,14 @@ def test_a_folder_of_an_unknown_model_is_a_sentence(card: object, tmp_path: Path
 
 
 def test_what_is_neither_is_a_sentence(tmp_path: Path) -> None:
-    for asked in ("nowhere", "", "n" * 5000, "a\0b", "\udcff", str(tmp_path / "no")):
+    for name in ("nowhere", "", "n" * 5000, "a\0b", "\udcff", str(tmp_path / "no")):
         with pytest.raises(NotSupported, match="neither a backbone"):
-            resolve(asked)
+            resolve(name)
     with pytest.raises(MissingWeights, match="holds no weights"):
         load(tmp_path)
-    for card, said in (("{", "not JSON"), ('["pictogram"]', "a list, not an object"), ("null", "nothing, not an object")):
+    for card, sentence in (("{", "not JSON"), ('["pictogram"]', "a list, not an object"), ("null", "nothing, not an object")):
         (tmp_path / "card.json").write_text(card)
-        with pytest.raises(MissingWeights, match=said):
+        with pytest.raises(MissingWeights, match=sentence):
             resolve(tmp_path)
 
 

@@ -22,9 +22,9 @@ MAKERS = {
 def case(request: pytest.FixtureRequest):
     """Each backbone with the capability in turn."""
     with torch.inference_mode():
-        found = MAKERS[request.param]()
-        assert "at_scale" in found.backbone.capabilities
-        yield found
+        case = MAKERS[request.param]()
+        assert "at_scale" in case.backbone.capabilities
+        yield case
 
 
 def test_a_smaller_sequence_is_fresh_and_smaller(case: Case) -> None:

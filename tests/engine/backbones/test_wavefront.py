@@ -23,9 +23,9 @@ WIDE = [
 def case(request: pytest.FixtureRequest):
     """Each backbone with the capability in turn."""
     with torch.inference_mode():
-        found = MAKERS[request.param]()
-        assert "wavefront" in found.backbone.capabilities
-        yield found
+        case = MAKERS[request.param]()
+        assert "wavefront" in case.backbone.capabilities
+        yield case
 
 
 def placeholder(token: int, position: int) -> Draft:

@@ -44,14 +44,14 @@ def model() -> ChameleonForConditionalGeneration:
         vq_config={"base_channels": 32, "channel_multiplier": [1], "num_res_blocks": 1, "num_embeddings": CODES, "embed_dim": 4,
                    "latent_channels": 4, "resolution": 8},
     )  # fmt: skip
-    found = ChameleonForConditionalGeneration(config).eval().requires_grad_(False)
-    spread(found.model, 0.25)
-    for layer in found.model.layers:
+    network = ChameleonForConditionalGeneration(config).eval().requires_grad_(False)
+    spread(network.model, 0.25)
+    for layer in network.model.layers:
         for norm in (layer.self_attn.q_norm, layer.self_attn.k_norm):
             nn.init.normal_(norm.weight, 1, 0.3)
             nn.init.normal_(norm.bias, std=0.3)
-    nn.init.normal_(found.lm_head.weight, std=0.4)
-    return found
+    nn.init.normal_(network.lm_head.weight, std=0.4)
+    return network
 
 
 def kind(name: str) -> ChameleonVariant:

@@ -36,11 +36,11 @@ def model() -> GlmImageForConditionalGeneration:
         vq_config=dict(num_embeddings=CODES, embed_dim=8, latent_channels=8),
         image_start_token_id=START, image_end_token_id=END, image_token_id=28,
     )  # fmt: skip
-    found = GlmImageForConditionalGeneration(config).eval().requires_grad_(False)
-    spread(found.model.language_model, 0.25)
-    nn.init.normal_(found.lm_head.weight, std=0.3)
-    nn.init.normal_(found.model.vqmodel.quantize.embedding.weight)
-    return found
+    network = GlmImageForConditionalGeneration(config).eval().requires_grad_(False)
+    spread(network.model.language_model, 0.25)
+    nn.init.normal_(network.lm_head.weight, std=0.3)
+    nn.init.normal_(network.model.vqmodel.quantize.embedding.weight)
+    return network
 
 
 def read(text: str, side: int) -> list[int]:
@@ -58,15 +58,15 @@ def glm_image() -> GlmImage:
 
 def save(folder: Path) -> Path:
     """A folder as transformers has it, with the tokenizer in `processor`."""
-    found = model()
-    found.generation_config.temperature, found.generation_config.top_p, found.generation_config.do_sample = 0.9, 0.75, True
-    found.save_pretrained(folder)
+    network = model()
+    network.generation_config.temperature, network.generation_config.top_p, network.generation_config.do_sample = 0.9, 0.75, True
+    network.save_pretrained(folder)
     ids = {word: FIRST_WORD + i for i, word in enumerate(WORDS)} | {"<|picture|>": START}
     tokenizer = Tokenizer(WordLevel(ids, unk_token="<unk>"))
     tokenizer.pre_tokenizer = Sequence([Split("<sop>", "isolated"), Split("<eop>", "isolated"), WhitespaceSplit()])
-    made = PreTrainedTokenizerFast(
+    processor = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, bos_token="<|picture|>", unk_token="<unk>", chat_template=TEMPLATE,
         extra_special_tokens={"grid_bos_token": "<sop>", "grid_eos_token": "<eop>"},
     )  # fmt: skip
-    made.save_pretrained(folder / "processor")
+    processor.save_pretrained(folder / "processor")
     return folder

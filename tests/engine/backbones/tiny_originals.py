@@ -40,12 +40,12 @@ def bpt_model() -> MeshModel:
 
 def bpt_tensors() -> dict[str, Tensor]:
     """The same weights by BPT's names, and a tensor of the half that reconstructs surfaces."""
-    found = {}
+    tensors = {}
     for name, tensor in bpt_model().state_dict().items():
         theirs = bpt.sources(name)
         parts = tensor if name.endswith(bpt.MEMORY) else tensor.chunk(len(theirs))
-        found |= dict(zip(theirs, parts, strict=True))
-    return found | {"conditioner.point_encoder.model.shape_model.pre_kl.weight": torch.randn(3, 3)}
+        tensors |= dict(zip(theirs, parts, strict=True))
+    return tensors | {"conditioner.point_encoder.model.shape_model.pre_kl.weight": torch.randn(3, 3)}
 
 
 def bpt_backbone(grammar: bool = True) -> Bpt:
@@ -79,9 +79,9 @@ def llamagen_tensors(text: bool = False) -> dict[str, Tensor]:
     }  # fmt: skip
     own = {name: shape for name, shape in llamagen_files.expected(config).items() if name not in picture}
     torch.manual_seed(21)
-    found = {name: torch.randn(shape) * (0.2 if name.startswith(("layers.", "output.")) else 0.5) for name, shape in own.items()}
-    found |= {name: 1 + 0.2 * t for name, t in found.items() if "norm" in name}
-    return found | picture
+    tensors = {name: torch.randn(shape) * (0.2 if name.startswith(("layers.", "output.")) else 0.5) for name, shape in own.items()}
+    tensors |= {name: 1 + 0.2 * t for name, t in tensors.items() if "norm" in name}
+    return tensors | picture
 
 
 def features(text: str) -> Tensor:
@@ -105,14 +105,14 @@ class Held:
 @cache
 def llamagen(text: bool = False) -> Llamagen:
     """The tiny LlamaGen: pictures of 8 pixels, 4x4 codes."""
-    found = Held(llamagen_tensors(text))
-    config = llamagen_files.configure(found.shapes)
-    picture = vqgan_names.read_decoder(found, config["picture"], vqgan_names.llamagen)
+    checkpoint = Held(llamagen_tensors(text))
+    config = llamagen_files.configure(checkpoint.shapes)
+    picture = vqgan_names.read_decoder(checkpoint, config["picture"], vqgan_names.llamagen)
     head, condition = (
-        linear_of(found.read_as(llamagen_files.HEAD, torch.float32)),
-        llamagen_files.read_condition(found, config, torch.float32),
+        linear_of(checkpoint.read_as(llamagen_files.HEAD, torch.float32)),
+        llamagen_files.read_condition(checkpoint, config, torch.float32),
     )
-    trunk = llamagen_files.read_trunk(found, config, SIDE // picture.factor, torch.float32)
+    trunk = llamagen_files.read_trunk(checkpoint, config, SIDE // picture.factor, torch.float32)
     return Llamagen(trunk, head, condition, picture, SIDE, features if text else None)
 
 

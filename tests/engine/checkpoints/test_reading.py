@@ -38,10 +38,10 @@ def refuse(path: Path, match: str, kind: type[ForetokenError] = ForetokenError) 
 
 @pytest.mark.parametrize("form", ["safetensors", "pickled"])
 def test_shards_are_one_checkpoint(tmp_path: Path, form: str) -> None:
-    with open_checkpoint(sharded(tmp_path / "model", form)) as found:
-        assert found.shapes == {name: tuple(tensor.shape) for name, tensor in WEIGHTS.items()}
-        assert found.parameters == 10 and set(names_of(found)) == set(WEIGHTS)
-        assert all(torch.equal(found.read(name), tensor) for name, tensor in WEIGHTS.items())
+    with open_checkpoint(sharded(tmp_path / "model", form)) as checkpoint:
+        assert checkpoint.shapes == {name: tuple(tensor.shape) for name, tensor in WEIGHTS.items()}
+        assert checkpoint.parameters == 10 and set(names_of(checkpoint)) == set(WEIGHTS)
+        assert all(torch.equal(checkpoint.read(name), tensor) for name, tensor in WEIGHTS.items())
 
 
 @pytest.mark.parametrize("form", ["safetensors", "pickled"])
@@ -83,15 +83,15 @@ def test_cut_safetensors_are_refused(tmp_path: Path, length: int) -> None:
 def test_a_folder_prefers_safetensors(tmp_path: Path) -> None:
     save_file(WEIGHTS, tmp_path / "model.safetensors")
     (tmp_path / "pytorch_model.bin").write_bytes(b"anything")
-    with open_checkpoint(tmp_path) as found:
-        assert found.files == [tmp_path / "model.safetensors"]
+    with open_checkpoint(tmp_path) as checkpoint:
+        assert checkpoint.files == [tmp_path / "model.safetensors"]
 
 
 def test_files_without_an_index_are_one_checkpoint(tmp_path: Path) -> None:
     saved(tmp_path / "model.pt", {"a": torch.ones(2)})
     saved(tmp_path / "tokenizer.pt", {"model": {"b": torch.ones(3)}})
-    with open_checkpoint(tmp_path) as found:
-        assert found.shapes == {"a": (2,), "b": (3,)}
+    with open_checkpoint(tmp_path) as checkpoint:
+        assert checkpoint.shapes == {"a": (2,), "b": (3,)}
     saved(tmp_path / "tokenizer.pt", {"a": torch.ones(3)})
     refuse(tmp_path, "tokenizer.pt holds 'a' again, which model.pt has", BadFile)
 
@@ -99,8 +99,8 @@ def test_files_without_an_index_are_one_checkpoint(tmp_path: Path) -> None:
 def test_the_configuration_beside_a_file_is_read(tmp_path: Path) -> None:
     save_file(WEIGHTS, tmp_path / "a.safetensors")
     (tmp_path / "config.json").write_text('{"model_type": "janus"}')
-    with open_checkpoint(tmp_path / "a.safetensors") as found:
-        assert found.config == {"model_type": "janus"}
+    with open_checkpoint(tmp_path / "a.safetensors") as checkpoint:
+        assert checkpoint.config == {"model_type": "janus"}
     (tmp_path / "config.json").write_text("{")
     refuse(tmp_path / "a.safetensors", "not JSON.*Download it again", MissingWeights)
 

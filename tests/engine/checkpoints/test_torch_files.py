@@ -26,17 +26,17 @@ KINDS = [torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int6
 def tensors() -> dict[str, torch.Tensor]:
     """Of every type, and views: of one storage, transposed, empty."""
     base = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
-    found = {f"kind.{kind}": (base * 3).to(kind) for kind in KINDS}
-    return found | {"row": base[2], "turned": base.T, "whole": base, "none": torch.empty(0, 3), "scalar": torch.tensor(2.5)}
+    by_kind = {f"kind.{kind}": (base * 3).to(kind) for kind in KINDS}
+    return by_kind | {"row": base[2], "turned": base.T, "whole": base, "none": torch.empty(0, 3), "scalar": torch.tensor(2.5)}
 
 
 def test_tensors_come_back(tmp_path: Path) -> None:
     wanted = tensors()
-    with open_checkpoint(saved(tmp_path / "a.pt", OrderedDict(wanted))) as found:
-        assert found.entries.keys() == wanted.keys()
+    with open_checkpoint(saved(tmp_path / "a.pt", OrderedDict(wanted))) as checkpoint:
+        assert checkpoint.entries.keys() == wanted.keys()
         for name, tensor in wanted.items():
-            assert found.entries[name].shape == tuple(tensor.shape) and found.entries[name].dtype == tensor.dtype
-            assert torch.equal(found.read(name), tensor), name
+            assert checkpoint.entries[name].shape == tuple(tensor.shape) and checkpoint.entries[name].dtype == tensor.dtype
+            assert torch.equal(checkpoint.read(name), tensor), name
 
 
 @pytest.mark.parametrize("wrapper", ["model", "state_dict", "module"])
@@ -46,15 +46,15 @@ def test_wrappers_of_training_scripts_are_removed(tmp_path: Path, wrapper: str) 
     module(torch.ones(1, 3)).sum().backward()
     optimizer.step()
     tree = {wrapper: module.state_dict(), "optimizer": optimizer.state_dict(), "steps": 7, "args": argparse.Namespace(lr=1e-4, names=["a"])}
-    with open_checkpoint(saved(tmp_path / "a.ckpt", tree)) as found:
-        assert found.shapes == {"weight": (2, 3), "bias": (2,)} and found.parameters == 8
-        assert torch.equal(found.read("weight"), module.weight)
+    with open_checkpoint(saved(tmp_path / "a.ckpt", tree)) as checkpoint:
+        assert checkpoint.shapes == {"weight": (2, 3), "bias": (2,)} and checkpoint.parameters == 8
+        assert torch.equal(checkpoint.read("weight"), module.weight)
 
 
 def test_parameters_are_tensors(tmp_path: Path) -> None:
     one = torch.nn.Parameter(torch.arange(4.0))
-    with open_checkpoint(saved(tmp_path / "a.pt", {"one": one})) as found:
-        assert torch.equal(found.read("one"), one.data)
+    with open_checkpoint(saved(tmp_path / "a.pt", {"one": one})) as checkpoint:
+        assert torch.equal(checkpoint.read("one"), one.data)
 
 
 @pytest.mark.parametrize("name", traps(Path("x")))
@@ -176,8 +176,8 @@ def test_no_number_is_read_before_it_is_wanted(tmp_path: Path) -> None:
     """Names and shapes of a file of 64 MB: its pages stay on the disk."""
     path = saved(tmp_path / "a.pt", {"a": torch.zeros(2**24)})
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with open_checkpoint(path) as found:
-        assert found.shapes == {"a": (2**24,)}
+    with open_checkpoint(path) as checkpoint:
+        assert checkpoint.shapes == {"a": (2**24,)}
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 32 * 1024
 
 

@@ -81,12 +81,12 @@ def test_every_relaxed_method_has_the_budget() -> None:
 def test_no_prefix_of_a_run_exceeds_the_budget(name: str) -> None:
     for seed in range(3):
         run = run_of(name, seed, allowed_deviation=0.04)
-        told = [step.trace.deviation for step in run.steps]
-        assert all(each.mean <= 0.04 + 1e-9 for each in told)
-        total = sum(each.latest * len(step.tokens) for each, step in zip(told, run.steps, strict=True))
-        assert total / len(run.tokens) == pytest.approx(told[-1].mean)  # every committed token counts
-        assert told[-1].mean > 0.01  # the budget is used
-        strengths = [each.strength for each in told if each.strength == each.strength]  # nan: no draft
+        deviations = [step.trace.deviation for step in run.steps]
+        assert all(each.mean <= 0.04 + 1e-9 for each in deviations)
+        total = sum(each.latest * len(step.tokens) for each, step in zip(deviations, run.steps, strict=True))
+        assert total / len(run.tokens) == pytest.approx(deviations[-1].mean)  # every committed token counts
+        assert deviations[-1].mean > 0.01  # the budget is used
+        strengths = [each.strength for each in deviations if each.strength == each.strength]  # nan: no draft
         assert min(strengths) < max(strengths) <= 1
         assert not run.exact and "mean deviation of 0.04" in run.method.why(Knobs(run.live.read()))
 

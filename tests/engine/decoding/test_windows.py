@@ -80,8 +80,8 @@ def test_few_passes_are_kept_and_every_slot_finds_its_newest_neighbour(init: str
         sequence.commit([], 2)
         for held in (0, 1, 3):
             window = torch.ones(held, dtype=torch.int64)
-            found, expected = (each.fill(window, None, held + 3, init, 0, seeded=False) for each in (ours, everything))
-            assert torch.equal(found[0], expected[0]) and torch.equal(found[1], expected[1])
+            filled_window, expected = (each.fill(window, None, held + 3, init, 0, seeded=False) for each in (ours, everything))
+            assert torch.equal(filled_window[0], expected[0]) and torch.equal(filled_window[1], expected[1])
         most = max(most, len(ours.passes))
     assert most <= 2 + sequence.layout.reach < len(everything.passes)
 

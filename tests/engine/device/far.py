@@ -57,9 +57,9 @@ class FarTensor(torch.Tensor):
         """A tensor of the same shape elsewhere, on the same values."""
         shape = {"strides": near.stride(), "storage_offset": near.storage_offset(), "dtype": near.dtype}
         with torch.inference_mode(False):  # PyTorch cannot make a view of a normal tensor from an inference tensor
-            found = torch.Tensor._make_wrapper_subclass(cls, near.shape, device=FAR, **shape)
-        found.near = near
-        return found
+            tensor = torch.Tensor._make_wrapper_subclass(cls, near.shape, device=FAR, **shape)
+        tensor.near = near
+        return tensor
 
     def __repr__(self) -> str:
         return f"FarTensor({list(self.shape)}, {self.dtype})"
@@ -134,10 +134,10 @@ class Far(TorchDispatchMode):
         """The result of an operation, on the device of its inputs or on the one it asks for."""
         tensors = [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, Tensor)]
         far = [x for x in tensors if isinstance(x, FarTensor)]
-        asked = next((x for x in tree_flatten((args, kwargs))[0] if isinstance(x, torch.device)), None)
+        target = next((x for x in tree_flatten((args, kwargs))[0] if isinstance(x, torch.device)), None)
         packet = getattr(func, "overloadpacket", func)
         follows = isinstance(tensors[-1], FarTensor) if packet is aten.to else bool(far)  # `to` may be given a tensor to be like
-        to_far = follows if asked is None else asked.type == FAR.type
+        to_far = follows if target is None else target.type == FAR.type
         if packet in MOVES:
             self._note_move(packet, tensors, to_far)
         elif far:
@@ -147,13 +147,13 @@ class Far(TorchDispatchMode):
         if packet in SIZED_BY_VALUES and far and kwargs.get("output_size") is None:
             self._note(self.traffic.reads)
         inside, named = tree_map_only((FarTensor, torch.device), lambda x: NEAR if isinstance(x, torch.device) else x.near, (args, kwargs))
-        found = func(*inside, **named)
+        out = func(*inside, **named)
         if packet is aten.copy_:
             return args[0]
         if not to_far:
-            return found
+            return out
         same = {id(x.near): x for x in far}  # an operation in place gives back what it got
-        return tree_map_only(Tensor, lambda x: same.get(id(x)) if id(x) in same else FarTensor(x), found)
+        return tree_map_only(Tensor, lambda x: same.get(id(x)) if id(x) in same else FarTensor(x), out)
 
     def _note_move(self, packet: Any, tensors: list[Tensor], to_far: bool) -> None:
         source = tensors[1 if packet is aten.copy_ else 0]

@@ -47,8 +47,8 @@ class Model:
 
     def drafter_of(self, method: Method) -> Any:
         """The drafter of a method; of a method that names several, those that there are; None: it has none."""
-        found = {name: self.drafters[name] for name in method.drafters if name in self.drafters}
-        return found if len(method.drafters) > 1 else next(iter(found.values()), None)
+        drafters = {name: self.drafters[name] for name in method.drafters if name in self.drafters}
+        return drafters if len(method.drafters) > 1 else next(iter(drafters.values()), None)
 
 
 def copied(module: nn.Module, place: Place) -> nn.Module:
@@ -74,10 +74,10 @@ def pictogram(place: Place) -> Model:
     """Three scales, all drafters of pictures."""
     plain = tiny.pictogram()
     model = copied(plain.model, place)
-    made = tiny.wide_open(Pictogram(model, copied(plain.tokenizer, place), tiny.WORDS, (8, 16, 32), {}))
-    made.capabilities |= {"feature_draft", "predictive_stream", "spatial_heads"}
+    backbone = tiny.wide_open(Pictogram(model, copied(plain.tokenizer, place), tiny.WORDS, (8, 16, 32), {}))
+    backbone.capabilities |= {"feature_draft", "predictive_stream", "spatial_heads"}
     prompt = Prompt("red apple", seed=3, size=128)
-    return Model(made, prompt, {
+    return Model(backbone, prompt, {
         "feature_draft": feature_draft(place), "predictive_stream": stream(model.decoder, place),
         "spatial_heads": NetworkHeads(copied(spatial_heads(), place)),
     })  # fmt: skip
@@ -85,19 +85,19 @@ def pictogram(place: Place) -> Model:
 
 def lowpoly(place: Place) -> Model:
     """A mesh model with a grammar and all drafters of meshes."""
-    made = Lowpoly(copied(tiny.mesh_model(), place), {})
-    made.capabilities |= {"mesh_heads", "feature_draft", "predictive_stream"}
-    head = made.model.decoder.head
+    backbone = Lowpoly(copied(tiny.mesh_model(), place), {})
+    backbone.capabilities |= {"mesh_heads", "feature_draft", "predictive_stream"}
+    head = backbone.model.decoder.head
 
     def heads(kind: str) -> BoundHeads:
         torch.manual_seed(5)
-        found = MeshHeads(4, 32, 2, BPT.vocabulary, SHORT[kind], True)
-        tiny.spread(found, 0.3)
-        return BoundHeads(place(found), head)
+        heads = MeshHeads(4, 32, 2, BPT.vocabulary, SHORT[kind], True)
+        tiny.spread(heads, 0.3)
+        return BoundHeads(place(heads), head)
 
-    return Model(made, POINTS, {
+    return Model(backbone, POINTS, {
         "mesh_heads": HeadsByKind(list(SHORT), heads, "lowpoly"), "feature_draft": feature_draft(place),
-        "predictive_stream": stream(made.model.decoder, place),
+        "predictive_stream": stream(backbone.model.decoder, place),
     })  # fmt: skip
 
 
@@ -108,9 +108,9 @@ def bpt(place: Place) -> Model:
 
 def janus(place: Place) -> Model:
     """With a feature drafter, for its hidden states."""
-    made = Janus(place(tiny.janus_model()), tiny.janus_ids)
-    made.capabilities |= {"feature_draft"}
-    return Model(made, TEXT, {"feature_draft": feature_draft(place)})
+    backbone = Janus(place(tiny.janus_model()), tiny.janus_ids)
+    backbone.capabilities |= {"feature_draft"}
+    return Model(backbone, TEXT, {"feature_draft": feature_draft(place)})
 
 
 def emu3(place: Place) -> Model:

@@ -91,8 +91,8 @@ def cases() -> list[tuple[str, str]]:
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Far]:
     """The device, entered; verdicts and noise go through the kernels' interface."""
-    with as_on_a_gpu(monkeypatch) as found:
-        yield found
+    with as_on_a_gpu(monkeypatch) as far:
+        yield far
 
 
 def steps(model: Model, name: str, device: Far | None = None) -> tuple[list[Step], Counter[str]]:
@@ -101,26 +101,26 @@ def steps(model: Model, name: str, device: Far | None = None) -> tuple[list[Step
     known = {knob.name for knob in method.knobs}
     chosen: dict[str, Any] = {knob: value for knob, value in SMALL.items() if knob in known} | knobs
     run = generate(model.backbone, method, model.prompt, chosen, model.drafter_of(method))
-    found: list[Step] = []
+    taken: list[Step] = []
     most: Counter[str] = Counter()
-    while len(found) < COUNT:
+    while len(taken) < COUNT:
         with (device or Far()).counted() as traffic:
-            found += islice(run, 1)
-        if len(found) > 1:
+            taken += islice(run, 1)
+        if len(taken) > 1:
             most |= traffic.reads
     run.close()
-    return found, most
+    return taken, most
 
 
-def told(found: list[Step]) -> list[tuple[list[int], list[int]]]:
+def outcomes(taken: list[Step]) -> list[tuple[list[int], list[int]]]:
     """Tokens and positions of each step."""
-    return [(step.tokens, step.positions) for step in found]
+    return [(step.tokens, step.positions) for step in taken]
 
 
 @pytest.mark.parametrize(("name", "method"), cases())
 def test_a_run_is_that_of_the_processor_and_waits_where_it_may(device: Far, name: str, method: str) -> None:
-    found, most = steps(far(name), method, device)
-    assert told(found) == told(steps(near(name), method)[0])
+    ours, most = steps(far(name), method, device)
+    assert outcomes(ours) == outcomes(steps(near(name), method)[0])
     allowed = Counter(READS.get(method, most)) + Counter(GRAMMAR if near(name).prompt.points is not None else {})
     assert most <= allowed, f"new reads: {most - allowed}"
     if name == "pictogram" and SETTLED.items() <= allowed.items():  # what the others ask for depends on luck
@@ -169,6 +169,6 @@ def test_the_judge_reads_there(device: Far) -> None:
     expected = plain.read([picture])
     assert expected[0].objects, "nothing was found, so nothing was compared"
     with device.counted() as traffic:
-        found = moved(plain).read([picture])
-    assert [(f.name, f.row, f.column) for f in found[0].objects] == [(f.name, f.row, f.column) for f in expected[0].objects]
+        readings = moved(plain).read([picture])
+    assert [(f.name, f.row, f.column) for f in readings[0].objects] == [(f.name, f.row, f.column) for f in expected[0].objects]
     assert traffic.reads.total() == 4, "one for each part of the answer"

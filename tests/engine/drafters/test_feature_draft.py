@@ -33,10 +33,10 @@ LEVELS = ([0, 1], [2, 3, 4], [5])
 def network() -> FeatureDrafter:
     """A random drafter for states of width 32."""
     torch.manual_seed(6)
-    made = FeatureDrafter(32, 2, 48)
-    tiny.spread(made, 0.3)
-    torch.nn.init.normal_(made.bias, std=0.3)
-    return made.requires_grad_(False)
+    drafter = FeatureDrafter(32, 2, 48)
+    tiny.spread(drafter, 0.3)
+    torch.nn.init.normal_(drafter.bias, std=0.3)
+    return drafter.requires_grad_(False)
 
 
 @dataclass
@@ -119,9 +119,9 @@ def test_the_root_behind_commits_equals_one_from_scratch(case: Case) -> None:
 
 def with_drafter(backbone: Backbone, folder: Path) -> Backbone:
     """The backbone as it is loaded from a folder that holds a drafter."""
-    made = network()
-    ship(folder, {weights_file(folder).name: made.state_dict()}, {NAME: {"settings": made.settings}})
-    card = {NAME: {"settings": made.settings}}
+    drafter = network()
+    ship(folder, {weights_file(folder).name: drafter.state_dict()}, {NAME: {"settings": drafter.settings}})
+    card = {NAME: {"settings": drafter.settings}}
     if isinstance(backbone, Lowpoly):
         return Lowpoly(backbone.model, card, folder)
     return Pictogram(backbone.model, backbone.tokenizer, list(backbone.words), backbone.sides, card, folder)
@@ -176,6 +176,6 @@ def test_the_shipped_drafter_is_the_trained_network() -> None:
     cos, sin = plain.rotary(Raster(16, 16), 5)
     with torch.inference_mode():
         caches, mask = [KVCache(1, 2, heads, 9, width // heads, CPU, torch.float32) for _ in range(2)], causal(5, 0, CPU)
-        found = [each(embedded, features, cos, sin, mask, kv_cache) for each, kv_cache in zip((plain, quick), caches, strict=True)]
-    torch.testing.assert_close(found[1], found[0], atol=1e-4, rtol=1e-4)
+        outputs = [each(embedded, features, cos, sin, mask, kv_cache) for each, kv_cache in zip((plain, quick), caches, strict=True)]
+    torch.testing.assert_close(outputs[1], outputs[0], atol=1e-4, rtol=1e-4)
     assert (quick.decoder.quick is not None) == (native() is not None)

@@ -26,7 +26,7 @@ def inference() -> Iterator[None]:
         yield
 
 
-def made(kind: str, width: int, heads: int) -> tuple[MeshHeads, tuple[Tensor, Tensor] | None]:
+def heads_and_cross(kind: str, width: int, heads: int) -> tuple[MeshHeads, tuple[Tensor, Tensor] | None]:
     """Random heads, and their keys and values of a condition."""
     torch.manual_seed(0)
     own = MeshHeads(DEPTH, width, heads, VOCABULARY, kind)
@@ -43,25 +43,25 @@ def on_host(own: MeshHeads, looked: tuple[Tensor, Tensor] | None, hidden: Tensor
 @pytest.mark.parametrize("kind", ["mlp", "cross"])
 @pytest.mark.parametrize(("width", "heads"), [(192, 6), (32, 2), (33, 1)])
 def test_it_is_the_reference_up_to_rounding(kind: str, width: int, heads: int) -> None:
-    own, looked = made(kind, width, heads)
+    own, looked = heads_and_cross(kind, width, heads)
     hidden = 2 * torch.randn(width)
     for count in (1, 3, DEPTH):
-        found, theirs = on_host(own, looked, hidden, count), own.features(hidden[None, None], looked, count)[:, 0, 0]
-        assert found.shape == (count, width) and found.dtype == torch.float32
-        torch.testing.assert_close(found, theirs, atol=5e-5, rtol=5e-5)
-        assert len({tuple(row.tolist()) for row in found}) == count  # each head has weights of its own
+        ours, theirs = on_host(own, looked, hidden, count), own.features(hidden[None, None], looked, count)[:, 0, 0]
+        assert ours.shape == (count, width) and ours.dtype == torch.float32
+        torch.testing.assert_close(ours, theirs, atol=5e-5, rtol=5e-5)
+        assert len({tuple(row.tolist()) for row in ours}) == count  # each head has weights of its own
 
 
 @pytest.mark.parametrize("kind", ["mlp", "cross"])
 def test_a_head_is_the_same_in_a_call_of_any_number(kind: str) -> None:
-    own, looked = made(kind, 192, 6)
+    own, looked = heads_and_cross(kind, 192, 6)
     hidden = torch.randn(192)
     whole = on_host(own, looked, hidden, DEPTH)
     assert all(torch.equal(on_host(own, looked, hidden, count), whole[:count]) for count in range(1, DEPTH + 1))
 
 
 def test_only_float32_heads_on_a_cpu_are_computed_on_the_host() -> None:
-    own, _ = made("mlp", 32, 2)
+    own, _ = heads_and_cross("mlp", 32, 2)
     assert BoundHeads(own, nn.Identity()).host is not None
     assert BoundHeads(own.double(), nn.Identity()).host is None
 
@@ -70,7 +70,7 @@ def test_only_float32_heads_on_a_cpu_are_computed_on_the_host() -> None:
 @pytest.mark.parametrize("grammar", [True, False])
 @pytest.mark.parametrize("verify", ["residual", "match seed"])
 def test_a_run_has_the_tokens_and_drafts_of_the_reference(kind: str, grammar: bool, verify: str) -> None:
-    found: list[list[Any]] = []
+    drafts: list[list[Any]] = []
     model = tiny.quick_lowpoly(grammar)
     model.capabilities |= {"mesh_heads"}
     torch.manual_seed(1)
@@ -83,5 +83,5 @@ def test_a_run_has_the_tokens_and_drafts_of_the_reference(kind: str, grammar: bo
         knobs = {"accept": "residual", "drafts": "most probable", "heads": "multilayer", "depth": 3, "verify": verify}
         drafter = HeadsByKind(["multilayer"], lambda _, bound=bound: bound, "tiny")
         run = generate(model, METHODS["xspecmesh"], Prompt(points=tiny.sphere(), seed=2), knobs, drafter)
-        found.append([(step.tokens, None if step.draft is None else step.draft["tokens"].tolist()) for step in islice(run, 30)])
-    assert found[0] == found[1] and any(draft for _, draft in found[0])
+        drafts.append([(step.tokens, None if step.draft is None else step.draft["tokens"].tolist()) for step in islice(run, 30)])
+    assert drafts[0] == drafts[1] and any(draft for _, draft in drafts[0])

@@ -192,11 +192,11 @@ def backbone_with(folder: Path | None, weights_hash: str | None = "abc") -> Pict
 def test_an_adapter_survives_its_file(tmp_path: Path) -> None:
     lora = random_lora(tiny.pictogram(), skipped=1)
     backbone = backbone_with(stored(tmp_path, lora))
-    found = backbone.drafter("predictive_stream")
-    assert "predictive_stream" in backbone.capabilities and found.causal
-    assert all(path.startswith("blocks.1.") for path in found.lora.paths) and found.lora.scale == lora.scale
+    drafter = backbone.drafter("predictive_stream")
+    assert "predictive_stream" in backbone.capabilities and drafter.causal
+    assert all(path.startswith("blocks.1.") for path in drafter.lora.paths) and drafter.lora.scale == lora.scale
     ours = dict(zip(lora.paths, zip(lora.down, lora.up, strict=True), strict=True))
-    for path, *pair in zip(found.lora.paths, found.lora.down, found.lora.up, strict=True):
+    for path, *pair in zip(drafter.lora.paths, drafter.lora.down, drafter.lora.up, strict=True):
         for read, written in zip(pair, ours[path], strict=True):
             torch.testing.assert_close(read, written, atol=1e-3, rtol=1e-3)
 
@@ -216,9 +216,9 @@ def test_peft_and_the_rows_agree_on_a_file(tmp_path: Path) -> None:
         lora = read_adapter(own, backbone.model.decoder, "pictogram", "abc").lora
         with lora.worn(0):
             torch.testing.assert_close(backbone.model.decoder(x, cos, sin, mask), theirs(x, cos, sin, mask), atol=1e-4, rtol=1e-4)
-    made = get_peft_model(theirs.unload(), LoraConfig(r=2, lora_alpha=4, target_modules=["gate_up"], revision="abc"))
-    made.peft_config["default"].base_model_name_or_path = "pictogram"
-    made.save_pretrained(str(folder_of(tmp_path / "peft")), save_embedding_layers=False)
+    adapted = get_peft_model(theirs.unload(), LoraConfig(r=2, lora_alpha=4, target_modules=["gate_up"], revision="abc"))
+    adapted.peft_config["default"].base_model_name_or_path = "pictogram"
+    adapted.save_pretrained(str(folder_of(tmp_path / "peft")), save_embedding_layers=False)
     assert len(read_adapter(tmp_path / "peft", backbone.model.decoder, "pictogram", "abc").lora.paths) == 2
 
 

@@ -102,13 +102,13 @@ def test_trained_networks_come_back_from_their_folder(tmp_path: Path) -> None:
     card = {"resampler": {"networks": {"2": network.settings}, "spreads": {"4": 0.3}}}
     ship(tmp_path, {weights_file(tmp_path).name: tensors}, card)
     with torch.no_grad():
-        found = read_resampler(tmp_path, card, tokenizer)
-        asked = (tokens(64, 32), COARSE, FINE, 0, 8)
-        torch.testing.assert_close(found.up(*asked), trained().up(*asked), atol=2e-2, rtol=0)
-    assert found.spreads == {2: SPREADS[2], 4: 0.3}
+        loaded = read_resampler(tmp_path, card, tokenizer)
+        arguments = (tokens(64, 32), COARSE, FINE, 0, 8)
+        torch.testing.assert_close(loaded.up(*arguments), trained().up(*arguments), atol=2e-2, rtol=0)
+    assert loaded.spreads == {2: SPREADS[2], 4: 0.3}
     weights_file(tmp_path).unlink()
     with pytest.raises(MissingWeights):
         read_resampler(tmp_path, card, tokenizer)
     free = read_resampler(tmp_path, {}, tokenizer)
     assert type(free) is PictureResampler and free.training_free is free
-    assert type(found.training_free) is PictureResampler and found.training_free.spreads == found.spreads
+    assert type(loaded.training_free) is PictureResampler and loaded.training_free.spreads == loaded.spreads

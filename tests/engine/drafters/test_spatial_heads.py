@@ -28,17 +28,17 @@ PROMPT = Prompt(text="red apple", seed=5)
 def network(guided: bool = False) -> SpatialHeads:
     """Random heads for states of width 32."""
     torch.manual_seed(8)
-    made = SpatialHeads(32, 40, 3, guided)
-    tiny.spread(made, 0.3)
-    return made.requires_grad_(False)
+    heads = SpatialHeads(32, 40, 3, guided)
+    tiny.spread(heads, 0.3)
+    return heads.requires_grad_(False)
 
 
 def able() -> Pictogram:
     """The tiny pictogram, which says that it has heads."""
     plain = tiny.pictogram()
-    made = tiny.wide_open(Pictogram(plain.model, plain.tokenizer, tiny.WORDS, (8,), {}))
-    made.capabilities |= {NAME}
-    return made
+    backbone = tiny.wide_open(Pictogram(plain.model, plain.tokenizer, tiny.WORDS, (8,), {}))
+    backbone.capabilities |= {NAME}
+    return backbone
 
 
 def test_a_slot_looks_at_the_row_above_and_at_the_newest_token_within_reach() -> None:
@@ -73,7 +73,7 @@ def test_a_run_reads_what_training_reads(guided: bool) -> None:
             run.observe(i, rows)
             states.append(rows.hidden)
             sequence.commit([], (5 * i + 2) % sequence.vocabulary)
-        found = run.guess(range(12, 15), torch.empty(0, dtype=torch.int64))
+        guess = run.guess(range(12, 15), torch.empty(0, dtype=torch.int64))
         tokens = torch.tensor(sequence.tokens + [0] * 3)
         embedded = sequence.trunk.embed(tokens)[:, None]
         padded = F.pad(torch.cat(states, 1), (0, 0, 0, 3))[:, None]
@@ -81,7 +81,7 @@ def test_a_run_reads_what_training_reads(guided: bool) -> None:
             embedded, padded = (guide(x, sequence.sampling.guidance)[None] for x in (embedded, padded))
         slots = Slots(torch.zeros(3, dtype=torch.int64), torch.arange(12, 15), torch.arange(1, 4), torch.ones(3, dtype=torch.bool))
         expected = guide(sequence.trunk.head(predicted(heads, embedded, padded, 8, slots)), sequence.sampling.guidance)
-    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(guess, expected, atol=1e-4, rtol=1e-4)
 
 
 def test_drafts_and_their_states_are_read_too() -> None:
@@ -133,9 +133,9 @@ def test_published_commits_a_row_a_step(rounds: int) -> None:
 def test_files_are_read_back_and_refused_for_other_weights(tmp_path: Path) -> None:
     backbone, heads = able(), network()
     ship(tmp_path, {weights_file(tmp_path).name: heads.state_dict()}, {NAME: {"settings": heads.settings, "backbone": "right"}})
-    found = read_heads(tmp_path, read_card(tmp_path), CPU, "right")
-    assert found.reach == 3
-    run = generate(backbone, METHODS["spatial"], PROMPT, {"verify": "match seed"}, found).finish()
+    read_back = read_heads(tmp_path, read_card(tmp_path), CPU, "right")
+    assert read_back.reach == 3
+    run = generate(backbone, METHODS["spatial"], PROMPT, {"verify": "match seed"}, read_back).finish()
     assert run.tokens == generate(backbone, METHODS["ar"], PROMPT).finish().tokens
     with pytest.raises(MissingWeights, match="was trained for the weights"):
         read_heads(tmp_path, read_card(tmp_path), CPU, "other")

@@ -37,16 +37,16 @@ def ties(request: VerifyRequest, ours: Verdict, theirs: Verdict) -> int:
     scores = warp(guide(request.logits.double(), request.sampling.guidance), request.sampling, request.allowed)
     p = torch.softmax(scores, -1)
     loud = scores + noise.gumbel_reference(request.base, request.positions, p.shape[-1])
-    found = _ties_of_answers(loud, ours.answers, theirs.answers)
-    found += _ties_of_draws("fresh", p, request.uniforms[FRESH], ours.fresh, theirs.fresh)
+    tied = _ties_of_answers(loud, ours.answers, theirs.answers)
+    tied += _ties_of_draws("fresh", p, request.uniforms[FRESH], ours.fresh, theirs.fresh)
     left = p if request.draft_probs is None else torch.cat([residual(p[:size], request.draft_probs.double()), p[size:]])
-    found += _ties_of_draws("drawn", left, request.uniforms[RESIDUAL], ours.drawn, theirs.drawn)
+    tied += _ties_of_draws("drawn", left, request.uniforms[RESIDUAL], ours.drawn, theirs.drawn)
     for i in (ours.accepted != theirs.accepted).nonzero().flatten().tolist():
         assert not request.seeded and request.draft_probs is not None, f"verdict {i} differs"
         u, ratio = request.uniforms[ACCEPT, i].item(), theirs.ratios[i].item()
         assert abs(u - ratio) <= TIE * ratio, f"verdict {i} differs at u = {u}, ratio {ratio}"
-        found += 1
-    return found
+        tied += 1
+    return tied
 
 
 def _ties_of_answers(loud: Tensor, ours: Tensor, theirs: Tensor) -> int:

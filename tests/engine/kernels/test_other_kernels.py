@@ -39,42 +39,42 @@ def test_sets_hold_a_mask(count: int) -> None:
 
 
 @needs_triton
-@pytest.mark.parametrize(("rows", "kept"), [(1, 33), (7, 0), (7, 70), (63, 30), (70, 5)])
+@pytest.mark.parametrize(("rows", "cached"), [(1, 33), (7, 0), (7, 70), (63, 30), (70, 5)])
 @pytest.mark.parametrize("placed", [False, True], ids=["prefix", "placed"])
-def test_attention_sees_ancestors_and_the_cache(rows: int, kept: int, placed: bool) -> None:
-    made = cases.tree_pass(rows, kept, placed=placed and kept > 0)
-    q, k, v = (x.to(DEVICE) for x in (made.q, made.k, made.v))
-    seen = VisibleRows(*(x.to(DEVICE) if isinstance(x, torch.Tensor) else x for x in vars(made.seen).values()))
+def test_attention_sees_ancestors_and_the_cache(rows: int, cached: int, placed: bool) -> None:
+    case = cases.tree_pass(rows, cached, placed=placed and cached > 0)
+    q, k, v = (x.to(DEVICE) for x in (case.q, case.k, case.v))
+    seen = VisibleRows(*(x.to(DEVICE) if isinstance(x, torch.Tensor) else x for x in vars(case.seen).values()))
     for scale in (None, 10.0):
         near("attention", tree_attention_triton(q, k, v, seen, scale), tree_attention_reference(q, k, v, seen, scale), 1e-4, 3e-5)
 
 
 @needs_triton
 def test_attention_in_half_precision_and_without_groups() -> None:
-    made = cases.tree_pass(13, 40, heads=3, key_heads=3, width=64, dtype=HALF)
-    ours = tree_attention_triton(*(x.to(DEVICE) for x in (made.q, made.k, made.v)), VisibleRows(made.seen.sets.to(DEVICE), 40))
-    near("attention", ours, tree_attention_reference(made.q.float(), made.k.float(), made.v.float(), made.seen), 2e-3, 2e-3)
+    case = cases.tree_pass(13, 40, heads=3, key_heads=3, width=64, dtype=HALF)
+    ours = tree_attention_triton(*(x.to(DEVICE) for x in (case.q, case.k, case.v)), VisibleRows(case.seen.sets.to(DEVICE), 40))
+    near("attention", ours, tree_attention_reference(case.q.float(), case.k.float(), case.v.float(), case.seen), 2e-3, 2e-3)
 
 
 @needs_triton
-@pytest.mark.parametrize(("rows", "kept", "span"), [(1, 33, 64), (7, 0, 40), (7, 70, 80), (70, 5, 130)])
-def test_attention_may_be_told_how_many_rows_are_kept(rows: int, kept: int, span: int) -> None:
+@pytest.mark.parametrize(("rows", "cached", "span"), [(1, 33, 64), (7, 0, 40), (7, 70, 80), (70, 5, 130)])
+def test_attention_may_be_told_how_many_rows_are_kept(rows: int, cached: int, span: int) -> None:
     """In fixed shapes: the keys go on after the rows of the pass, and nobody sees those."""
-    made = cases.tree_pass(rows, kept)
-    q, sets = made.q.to(DEVICE), made.seen.sets.to(DEVICE)
-    after = torch.full_like(made.k[:, :, :1], 1e4).expand(-1, -1, span - kept - rows, -1)
-    k, v = (torch.cat([x, after], 2).to(DEVICE) for x in (made.k, made.v))
-    seen = VisibleRows(sets, span - rows, told=torch.tensor(kept, device=DEVICE))
-    plain = tree_attention_reference(q, made.k.to(DEVICE), made.v.to(DEVICE), VisibleRows(sets, kept))
+    case = cases.tree_pass(rows, cached)
+    q, sets = case.q.to(DEVICE), case.seen.sets.to(DEVICE)
+    after = torch.full_like(case.k[:, :, :1], 1e4).expand(-1, -1, span - cached - rows, -1)
+    k, v = (torch.cat([x, after], 2).to(DEVICE) for x in (case.k, case.v))
+    seen = VisibleRows(sets, span - rows, told=torch.tensor(cached, device=DEVICE))
+    plain = tree_attention_reference(q, case.k.to(DEVICE), case.v.to(DEVICE), VisibleRows(sets, cached))
     near("reference", tree_attention_reference(q, k, v, seen), plain, 1e-5, 1e-5)
     near("attention", tree_attention_triton(q, k, v, seen), plain, 1e-4, 3e-5)
 
 
 def test_a_mask_goes_to_pytorch() -> None:
-    made = cases.tree_pass(5, 9)
-    mask = made.seen.dense()[0]
+    case = cases.tree_pass(5, 9)
+    mask = case.seen.dense()[0]
     assert torch.equal(
-        tree_attention.tree_attention(made.q, made.k, made.v, mask), tree_attention_reference(made.q, made.k, made.v, made.seen)
+        tree_attention.tree_attention(case.q, case.k, case.v, mask), tree_attention_reference(case.q, case.k, case.v, case.seen)
     )
 
 

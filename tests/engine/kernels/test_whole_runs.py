@@ -57,10 +57,10 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
 def steps(backbone: Backbone, method: str, knobs: dict[str, Any], prompt: Prompt, count: int) -> list[Any]:
     """The first steps of a run."""
     run = generate(backbone, METHODS[method], prompt, knobs)
-    found = list(islice(run, count))
+    taken = list(islice(run, count))
     run.stop()
     next(run, None)
-    return found
+    return taken
 
 
 RUNS: list[tuple[str, dict[str, Any], Prompt, int]] = [  # and the steps with kernels, which are slow to interpret
@@ -78,13 +78,13 @@ RUNS: list[tuple[str, dict[str, Any], Prompt, int]] = [  # and the steps with ke
 def test_the_tokens_and_the_trace_are_those_of_the_references(
     method: str, knobs: dict[str, Any], prompt: Prompt, count: int, way: str, monkeypatch: pytest.MonkeyPatch, launches: dict[str, int]
 ) -> None:
-    found = []
+    runs = []
     for kind in (REFERENCE, way):
         assert launches == {}
         monkeypatch.setenv(VARIABLE, kind)
         backbone = tiny.lowpoly() if prompt is POINTS else tiny.pictogram.__wrapped__()  # its own, because others find its head again
-        found.append(steps(backbone, method, knobs, prompt, count if way == TRITON else 12))
-    theirs, ours = found
+        runs.append(steps(backbone, method, knobs, prompt, count if way == TRITON else 12))
+    theirs, ours = runs
     assert [(s.tokens, s.positions) for s in ours] == [(s.tokens, s.positions) for s in theirs]
     for mine, other in zip(ours, theirs, strict=True):
         assert mine.trace.told | {"top"} == other.trace.told | {"top"}  # which kernels do not tell
@@ -106,21 +106,21 @@ def test_the_kernels_run_in_fixed_shapes(
 ) -> None:
     """Attention is told how many rows are kept, the adapter its first row, and the verdict how many drafts there are."""
     model, knobs = MODELS["pictogram"](lambda module: module), {"window": 4, "horizon": 3}
-    known, found = {knob.name for knob in METHODS[method].knobs}, []
+    known, runs = {knob.name for knob in METHODS[method].knobs}, []
     for way, step in ((REFERENCE, DYNAMIC), (TRITON, STATIC)):
         monkeypatch.setenv(VARIABLE, way)
         shapes(monkeypatch, step)
         chosen = {name: value for name, value in knobs.items() if name in known}
         run = generate(model.backbone, METHODS[method], replace(prompt, size=64), chosen, model.drafters.get(drafter))
-        found.append([step.tokens for step in islice(run, 4)])
+        runs.append([step.tokens for step in islice(run, 4)])
         run.close()
-    assert found[0] == found[1]
+    assert runs[0] == runs[1]
     assert launches["tree_attention_triton"] and (launches.get("verify_triton") if method == "sjdpp" else launches["row_lora_triton"])
 
 
 def test_a_tree_is_seen_and_answered_and_its_path_kept(monkeypatch: pytest.MonkeyPatch, launches: dict[str, int]) -> None:
     """A pass over a tree, the model's draws in every row, and a second pass after keeping a path that is no chain."""
-    tree, found = Tree([3, 7, 1, 9, 4, 2], [-1, -1, 0, 1, 1, 3], None, [False] * 6, 0, None), []
+    tree, verdicts = Tree([3, 7, 1, 9, 4, 2], [-1, -1, 0, 1, 1, 3], None, [False] * 6, 0, None), []
     for mode in (REFERENCE, TRITON):
         monkeypatch.setenv(VARIABLE, mode)
         sequence = tiny.pictogram().start(OPEN)
@@ -130,10 +130,10 @@ def test_a_tree_is_seen_and_answered_and_its_path_kept(monkeypatch: pytest.Monke
             answers = [trees.answers(rows, tree, noise, 0, 0, seeded) for seeded in (True, False)]
             committed = sequence.commit([1, 4], 5)
             after = sequence.forward(Draft(torch.tensor([8, 9])))
-            found.append((answers, committed, rows.p, after.p))
-    assert found[0][:2] == found[1][:2]
-    near("p", found[1][2], found[0][2], 1e-4, 1e-6)
-    near("p after the path", found[1][3], found[0][3], 1e-4, 1e-6)
+            verdicts.append((answers, committed, rows.p, after.p))
+    assert verdicts[0][:2] == verdicts[1][:2]
+    near("p", verdicts[1][2], verdicts[0][2], 1e-4, 1e-6)
+    near("p after the path", verdicts[1][3], verdicts[0][3], 1e-4, 1e-6)
     assert launches["keep_rows_triton"] and launches["tree_attention_triton"] and launches["verify_triton"]
 
 

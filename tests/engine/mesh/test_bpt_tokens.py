@@ -50,11 +50,11 @@ PRIMITIVES = {
 
 def oriented(cells: np.ndarray, faces: np.ndarray) -> Counter:
     """The faces as triples of cells, winding kept: a multiset."""
-    found: Counter = Counter()
+    counts: Counter = Counter()
     for face in np.asarray(faces).tolist():
         corners = [tuple(cells[i].tolist()) for i in face]
-        found[min(tuple(corners[k:] + corners[:k]) for k in range(3))] += 1
-    return found
+        counts[min(tuple(corners[k:] + corners[:k]) for k in range(3))] += 1
+    return counts
 
 
 def unoriented(cells: np.ndarray, faces: np.ndarray) -> Counter:
@@ -164,17 +164,17 @@ def test_primitives_have_the_published_number_of_tokens_and_come_back_exactly(na
 @pytest.mark.parametrize("family", FAMILIES)
 def test_families_come_back_exactly(family):
     for seed in range(3):
-        made = shape(family, seed)
-        vertices, faces = clean(quantize(made.vertices)[0], made.faces)
+        mesh = shape(family, seed)
+        vertices, faces = clean(quantize(mesh.vertices)[0], mesh.faces)
         tokens = serialize(vertices, faces)
-        assert np.array_equal(tokens, tokenize(made.vertices, made.faces)[0])
+        assert np.array_equal(tokens, tokenize(mesh.vertices, mesh.faces)[0])
         assert oriented(*parsed(tokens)) == oriented(vertices, faces)
 
 
 def slow_patches(faces: list[list[int]]) -> list[list[int]]:
     """The fans as their description says it, without any index: every step looks at all faces again."""
     open_faces = list(range(len(faces)))
-    found = []
+    patches = []
     while open_faces:
         degree = Counter(v for f in open_faces for v in faces[f])
         head = faces[open_faces[0]]
@@ -194,8 +194,8 @@ def slow_patches(faces: list[list[int]]) -> list[list[int]]:
         if [first[(place + 1) % 3], first[(place + 2) % 3]] != ring[:2]:
             ring.reverse()
         open_faces = [f for f in open_faces if f not in [t[2] for t in taken]]
-        found.append([centre, *ring])
-    return found
+        patches.append([centre, *ring])
+    return patches
 
 
 def slow_tokens(cells: list[list[int]], faces: list[list[int]]) -> list[int]:
@@ -305,9 +305,9 @@ def test_random_malformed_sequences(levels):
     rng = np.random.default_rng(3)
     for _ in range(2000):
         tokens = random_tokens(rng, levels)
-        given = np.array(tokens, np.int64)
-        parser = parse(given, levels)
-        assert given.tolist() == tokens
+        sequence = np.array(tokens, np.int64)
+        parser = parse(sequence, levels)
+        assert sequence.tolist() == tokens
         assert parser.triangles().tolist() == split_and_read(tokens, levels)
         cut = int(rng.integers(0, len(tokens) + 1))
         assert parse(tokens[:cut], levels).faces == parser.faces[: len(parse(tokens[:cut], levels).faces)]

@@ -25,17 +25,17 @@ def test_the_line_says_how_far():
 
 def test_of_a_surface_it_is_the_ratio():
     apart = distance(box((1.0, 1.1, 1.0)), box())
-    found = fit_of(apart)
-    assert apart["count"] == COUNT and found.over_floor == pytest.approx(apart["chamfer"] / apart["floor"])
-    assert json.loads(json.dumps(found.row())) == {"verdict": found.verdict, "over_floor": round(found.over_floor, 2), "text": found.text}
+    fit = fit_of(apart)
+    assert apart["count"] == COUNT and fit.over_floor == pytest.approx(apart["chamfer"] / apart["floor"])
+    assert json.loads(json.dumps(fit.row())) == {"verdict": fit.verdict, "over_floor": round(fit.over_floor, 2), "text": fit.text}
 
 
 @pytest.mark.parametrize("points", [1_000, 2_048, 16_384])
 @pytest.mark.parametrize(("stretch", "verdict"), [(1.0, "good"), (1.14, "fair"), (1.6, "foreign")])
 def test_a_cloud_has_the_verdict_of_its_surface(points: int, stretch: float, verdict: str):
-    made = table()[0] * [stretch, 1, 1], table()[1]
-    exact = fit_of(distance(made, table()))
-    seen = fit_of(distance(made, drawn(table(), points)))
+    stretched = table()[0] * [stretch, 1, 1], table()[1]
+    exact = fit_of(distance(stretched, table()))
+    seen = fit_of(distance(stretched, drawn(table(), points)))
     assert exact.verdict == seen.verdict == verdict
 
 

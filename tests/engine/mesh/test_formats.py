@@ -20,17 +20,17 @@ CORNERS, TRIANGLES = box((2.0, 1.0, 0.5), (3.0, 4.0, 5.0))
 ORDERS = ("ascii", "binary_little_endian", "binary_big_endian")
 
 
-def same_places(given, points: np.ndarray) -> None:
+def same_places(shape, points: np.ndarray) -> None:
     """The input's points, back in the file's coordinates, are those of the file in any order."""
-    back = given.frame.from_model(given.points[:, :3])
+    back = shape.frame.from_model(shape.points[:, :3])
     order, wanted = np.lexsort(back.round(4).T), np.lexsort(points.round(4).T)
     assert back[order] == pytest.approx(points[wanted], abs=2e-4)
 
 
-def is_the_box(given) -> None:
+def is_the_box(shape) -> None:
     """The input is the box of 2 x 1 x 0.5 around (3, 4, 5) with its faces outward."""
-    assert given.kind == "mesh"
-    mesh = trimesh.Trimesh(*given.surface, process=False)
+    assert shape.kind == "mesh"
+    mesh = trimesh.Trimesh(*shape.surface, process=False)
     mesh.merge_vertices(merge_tex=True, merge_norm=True)
     assert mesh.bounds == pytest.approx(np.array([[2.0, 3.5, 4.75], [4.0, 4.5, 5.25]]), abs=1e-6)
     assert mesh.is_watertight and mesh.is_winding_consistent
@@ -69,12 +69,12 @@ def test_every_form_of_a_mesh_is_the_box(tmp_path, make):
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_ply_cloud(tmp_path, order):
-    given = read(ply(tmp_path / "a.ply", CLOUD, order=order))
-    assert given.kind == "cloud" and given.surface is None
-    same_places(given, CLOUD[:, :3])
-    assert any("estimated" in note for note in given.notes)
-    given = read(ply(tmp_path / "a.PLY", CLOUD, order=order, normals=True), up="y")
-    assert given.notes == [] and given.points[:, 3:] == pytest.approx(CLOUD[:, 3:], abs=1e-6)
+    cloud = read(ply(tmp_path / "a.ply", CLOUD, order=order))
+    assert cloud.kind == "cloud" and cloud.surface is None
+    same_places(cloud, CLOUD[:, :3])
+    assert any("estimated" in note for note in cloud.notes)
+    cloud = read(ply(tmp_path / "a.PLY", CLOUD, order=order, normals=True), up="y")
+    assert cloud.notes == [] and cloud.points[:, 3:] == pytest.approx(CLOUD[:, 3:], abs=1e-6)
 
 
 def test_ply_steps_over_other_elements(tmp_path):
@@ -101,9 +101,9 @@ def test_obj_with_relative_indices_and_continued_lines(tmp_path):
 def test_obj_without_faces_is_a_cloud(tmp_path):
     lines = ["v {} {} {}\nvn {} {} {}".format(*row) for row in CLOUD.tolist()]
     (tmp_path / "a.obj").write_text("\n".join(lines))
-    given = read(tmp_path / "a.obj")
-    assert given.kind == "cloud" and given.notes == []
-    assert given.points[:, 3:] == pytest.approx(CLOUD[:, 3:], abs=1e-6)
+    cloud = read(tmp_path / "a.obj")
+    assert cloud.kind == "cloud" and cloud.notes == []
+    assert cloud.points[:, 3:] == pytest.approx(CLOUD[:, 3:], abs=1e-6)
 
 
 # --- text and arrays --------------------------------------------------------------------------------------------------
@@ -126,11 +126,11 @@ COLOUR = np.random.default_rng(5).integers(0, 256, (200, 3)).astype(np.float64)
 @pytest.mark.parametrize("columns", [3, 6, 9])
 def test_columns(tmp_path, suffix, separator, head, columns):
     table = np.concatenate([CLOUD, COLOUR], 1)[:, :columns]
-    given = read(text(tmp_path / f"a{suffix}", table, separator, head), up="y")
-    same_places(given, CLOUD[:, :3])
+    cloud = read(text(tmp_path / f"a{suffix}", table, separator, head), up="y")
+    same_places(cloud, CLOUD[:, :3])
     if columns > 3:
-        assert given.notes == []
-        assert given.points[:, 3:] == pytest.approx(CLOUD[:, 3:], abs=1e-6)
+        assert cloud.notes == []
+        assert cloud.points[:, 3:] == pytest.approx(CLOUD[:, 3:], abs=1e-6)
 
 
 def test_decimal_commas_between_semicolons(tmp_path):
@@ -139,32 +139,32 @@ def test_decimal_commas_between_semicolons(tmp_path):
 
 
 def test_the_colour_may_stand_before_the_normal(tmp_path):
-    given = read(text(tmp_path / "a.xyz", np.concatenate([CLOUD[:, :3], COLOUR, CLOUD[:, 3:]], 1)), up="y")
-    assert given.notes == []
-    assert given.points[:, 3:] == pytest.approx(CLOUD[:, 3:], abs=1e-6)
+    cloud = read(text(tmp_path / "a.xyz", np.concatenate([CLOUD[:, :3], COLOUR, CLOUD[:, 3:]], 1)), up="y")
+    assert cloud.notes == []
+    assert cloud.points[:, 3:] == pytest.approx(CLOUD[:, 3:], abs=1e-6)
 
 
 def test_six_columns_may_be_a_colour(tmp_path):
-    given = read(text(tmp_path / "a.xyz", np.concatenate([CLOUD[:, :3], COLOUR], 1)), up="y")
-    assert "read as colours" in given.notes[0] and "estimated" in given.notes[1]
+    cloud = read(text(tmp_path / "a.xyz", np.concatenate([CLOUD[:, :3], COLOUR], 1)), up="y")
+    assert "read as colours" in cloud.notes[0] and "estimated" in cloud.notes[1]
 
 
 @pytest.mark.parametrize("kind", ["<f4", ">f8", "<f2"])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_npy(tmp_path, kind, order):
     np.save(tmp_path / "a.npy", np.asarray(CLOUD.astype(kind), order=order))
-    given = read(tmp_path / "a.npy", up="y")
-    back = given.frame.from_model(given.points[:, :3])
+    cloud = read(tmp_path / "a.npy", up="y")
+    back = cloud.frame.from_model(cloud.points[:, :3])
     assert back == pytest.approx(CLOUD[:, :3].astype(kind).astype(np.float64), abs=1e-5)
-    assert given.notes == []
+    assert cloud.notes == []
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_npz(tmp_path, save):
     save(tmp_path / "a.npz", points=CLOUD[:, :3], normals=np.asfortranarray(CLOUD[:, 3:], np.float32), colour=COLOUR)
-    given = read(tmp_path / "a.npz", up="y")
-    same_places(given, CLOUD[:, :3])
-    assert given.points[:, 3:] == pytest.approx(CLOUD[:, 3:], abs=1e-6)
+    cloud = read(tmp_path / "a.npz", up="y")
+    same_places(cloud, CLOUD[:, :3])
+    assert cloud.points[:, 3:] == pytest.approx(CLOUD[:, 3:], abs=1e-6)
     save(tmp_path / "b.npz", CLOUD)
     same_places(read(tmp_path / "b.npz"), CLOUD[:, :3])
     save(tmp_path / "c.npz", vertices=CORNERS.astype(np.float32), faces=TRIANGLES.astype(np.int32))
@@ -177,9 +177,9 @@ def test_npz(tmp_path, save):
 @pytest.mark.parametrize("data", ["ascii", "binary", "binary_compressed"])
 def test_pcd(tmp_path, data):
     same_places(read(pcd(tmp_path / "a.pcd", CLOUD, data)), CLOUD[:, :3])
-    given = read(pcd(tmp_path / "b.pcd", CLOUD, data, "x y z normal_x normal_y normal_z"), up="y")
-    assert given.notes == []
-    assert given.points[:, 3:] == pytest.approx(CLOUD[:, 3:], abs=1e-6)
+    cloud = read(pcd(tmp_path / "b.pcd", CLOUD, data, "x y z normal_x normal_y normal_z"), up="y")
+    assert cloud.notes == []
+    assert cloud.points[:, 3:] == pytest.approx(CLOUD[:, 3:], abs=1e-6)
 
 
 def test_lzf_copies_that_overlap(tmp_path):
@@ -206,18 +206,18 @@ def two_nodes() -> Scene:
 @pytest.mark.parametrize("suffix", [".glb", ".gltf"])
 def test_a_scene_is_joined(tmp_path, suffix):
     path = two_nodes().glb(tmp_path / "a.glb") if suffix == ".glb" else two_nodes().gltf(tmp_path / "a.gltf")
-    given = read(path)
-    parts = trimesh.Trimesh(*given.surface, process=False).split()
-    found = sorted((tuple(p.bounds.round(5).ravel()), round(float(p.volume), 5)) for p in parts)
-    assert found == [((-5.5, -0.5, -0.5, -4.5, 0.5, 0.5), 1.0), ((9.0, -1.0, -0.5, 11.0, 3.0, 0.5), 8.0)]
-    assert given.frame.up == "y"
+    scene = read(path)
+    parts = trimesh.Trimesh(*scene.surface, process=False).split()
+    boxes = sorted((tuple(p.bounds.round(5).ravel()), round(float(p.volume), 5)) for p in parts)
+    assert boxes == [((-5.5, -0.5, -0.5, -4.5, 0.5, 0.5), 1.0), ((9.0, -1.0, -0.5, 11.0, 3.0, 0.5), 8.0)]
+    assert scene.frame.up == "y"
 
 
 def test_trimesh_reads_the_scene_alike(tmp_path):
     """An independent reader places the same corners."""
-    given = read(two_nodes().glb(tmp_path / "a.glb"))
+    scene = read(two_nodes().glb(tmp_path / "a.glb"))
     theirs = trimesh.load_scene(tmp_path / "a.glb").to_mesh()
-    ours = given.surface[0][np.unique(given.surface[1])]
+    ours = scene.surface[0][np.unique(scene.surface[1])]
     assert np.unique(ours.round(4), axis=0) == pytest.approx(np.unique(theirs.vertices.round(4), axis=0), abs=1e-4)
 
 
@@ -241,8 +241,8 @@ def test_gltf_sparse_normalized_and_strided(tmp_path):
     at, values = scene.numbers(np.array([5], "<u2"), 5123), scene.numbers(right.view("<u2"), 5123)
     accessor["sparse"] = {"count": 1, "indices": {"bufferView": at, "componentType": 5123}, "values": {"bufferView": values}}
     scene.node(mesh=mesh, scale=[0.5, 0.5, 0.5])
-    given = read(scene.glb(tmp_path / "a.glb"))
-    assert np.abs(given.surface[0]) == pytest.approx(np.full((8, 3), 0.5))
+    read_scene = read(scene.glb(tmp_path / "a.glb"))
+    assert np.abs(read_scene.surface[0]) == pytest.approx(np.full((8, 3), 0.5))
 
 
 @pytest.mark.parametrize("mode", [5, 6])
@@ -252,8 +252,8 @@ def test_gltf_strips_and_fans(tmp_path, mode):
         corners = corners[[0, 1, 3, 2]]
     scene = Scene()
     scene.node(mesh=scene.mesh(corners, None, mode))
-    given = read(scene.glb(tmp_path / "a.glb"))
-    mesh = trimesh.Trimesh(*given.surface, process=False)
+    read_scene = read(scene.glb(tmp_path / "a.glb"))
+    mesh = trimesh.Trimesh(*read_scene.surface, process=False)
     assert mesh.area == pytest.approx(1.5 if mode == 5 else 1.0)
     assert mesh.face_normals == pytest.approx(np.tile([0, 0, 1], (len(mesh.faces), 1)))
 
@@ -262,13 +262,13 @@ def test_gltf_points_keep_their_normals(tmp_path):
     scene = Scene()
     mesh = scene.mesh(CLOUD[:, :3], None, 0, NORMAL=scene.numbers(CLOUD[:, 3:].astype("<f4"), 5126))
     scene.node(mesh=mesh, rotation=[1.0, 0.0, 0.0, 0.0])  # half a turn around x
-    given = read(scene.glb(tmp_path / "a.glb"))
-    assert given.kind == "cloud" and given.notes == []
-    assert given.points[:, 3:] == pytest.approx(CLOUD[:, 3:] * [1, -1, -1], abs=1e-5)
+    read_scene = read(scene.glb(tmp_path / "a.glb"))
+    assert read_scene.kind == "cloud" and read_scene.notes == []
+    assert read_scene.points[:, 3:] == pytest.approx(CLOUD[:, 3:] * [1, -1, -1], abs=1e-5)
 
 
 def test_a_mesh_with_many_corners_is_read_whole(tmp_path):
     vertices, faces = torus()
-    given = read(ply(tmp_path / "a.ply", vertices, faces.tolist(), "binary_little_endian"))
-    assert len(given.surface[1]) == len(faces)
-    assert drawn(given.surface, 10).shape == (10, 6)
+    mesh = read(ply(tmp_path / "a.ply", vertices, faces.tolist(), "binary_little_endian"))
+    assert len(mesh.surface[1]) == len(faces)
+    assert drawn(mesh.surface, 10).shape == (10, 6)

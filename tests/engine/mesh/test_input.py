@@ -39,11 +39,11 @@ def test_the_chosen_axis_becomes_up(up, axis):
 def test_an_input_returns_to_its_file(tmp_path):
     points = drawn(table(), 3000)
     points[:, :3] = points[:, :3] * 0.02 + [7.0, -3.0, 1.0]
-    given = read(text(tmp_path / "a.xyz", points), up="-z")
-    assert np.abs(given.points[:, :3]).max() <= SIDE / 2 + 1e-6
-    assert given.reference == pytest.approx(points, abs=1e-6)
-    assert given.points.dtype == np.float32
-    assert np.linalg.norm(given.points[:, 3:], axis=1) == pytest.approx(np.ones(3000), abs=1e-6)
+    cloud = read(text(tmp_path / "a.xyz", points), up="-z")
+    assert np.abs(cloud.points[:, :3]).max() <= SIDE / 2 + 1e-6
+    assert cloud.reference == pytest.approx(points, abs=1e-6)
+    assert cloud.points.dtype == np.float32
+    assert np.linalg.norm(cloud.points[:, 3:], axis=1) == pytest.approx(np.ones(3000), abs=1e-6)
 
 
 def test_up_is_that_of_the_format_where_nobody_looks(tmp_path):
@@ -64,9 +64,9 @@ def test_outliers_are_dropped_and_nothing_else(tmp_path):
         stray = random.uniform(-3, 3, (60, 3))
         far = outliers(np.concatenate([points, stray]))
         assert not far[:4000].any() and far[4000:].sum() > 40
-    given = read(text(tmp_path / "a.xyz", np.concatenate([points, [[0.0, 50.0, 0.0]]])))
-    assert given.notes[0] == "1 point far from all others was dropped."
-    assert np.ptp(given.points[:, 0]) == pytest.approx(SIDE, abs=1e-3)
+    cloud = read(text(tmp_path / "a.xyz", np.concatenate([points, [[0.0, 50.0, 0.0]]])))
+    assert cloud.notes[0] == "1 point far from all others was dropped."
+    assert np.ptp(cloud.points[:, 0]) == pytest.approx(SIDE, abs=1e-3)
 
 
 def test_an_uneven_cloud_loses_nothing():
@@ -77,24 +77,24 @@ def test_an_uneven_cloud_loses_nothing():
 def test_a_mesh_is_sampled_evenly(tmp_path):
     """Points per area, on faces of very different sizes."""
     vertices, faces = box((4.0, 2.0, 1.0))
-    given = read(ply(tmp_path / "a.ply", vertices, faces.tolist()))
-    assert given.points.shape == (DRAWN, 6)
-    shares = [(np.abs(given.points[:, 3 + axis]) > 0.99).mean() for axis in range(3)]
+    mesh = read(ply(tmp_path / "a.ply", vertices, faces.tolist()))
+    assert mesh.points.shape == (DRAWN, 6)
+    shares = [(np.abs(mesh.points[:, 3 + axis]) > 0.99).mean() for axis in range(3)]
     assert shares == pytest.approx([2 / 14, 4 / 14, 8 / 14], abs=0.02)
     for axis in range(3):  # on their faces
-        on = np.abs(given.points[:, 3 + axis]) > 0.99
-        assert np.abs(given.points[on, axis]) == pytest.approx(np.full(on.sum(), SIDE / 8 * (4, 2, 1)[axis]), abs=1e-5)
+        on = np.abs(mesh.points[:, 3 + axis]) > 0.99
+        assert np.abs(mesh.points[on, axis]) == pytest.approx(np.full(on.sum(), SIDE / 8 * (4, 2, 1)[axis]), abs=1e-5)
 
 
 def test_samples(tmp_path):
     mesh = read(ply(tmp_path / "a.ply", box()[0], box()[1].tolist()))
     cloud = read(text(tmp_path / "a.xyz", sphere_points(300)))
-    for given in (mesh, cloud):
-        assert sample(given, 256, 1).shape == (256, 6) and sample(given, 256, 1).dtype == np.float32
-        assert (sample(given, 256, 1) == sample(given, 256, 1)).all()
-        assert (sample(given, 256, 1) != sample(given, 256, 2)).any()
-        assert sample(given, 1000, 1).shape == (1000, 6)
-        assert sample(given, 0, 1).shape == (0, 6)
+    for shape in (mesh, cloud):
+        assert sample(shape, 256, 1).shape == (256, 6) and sample(shape, 256, 1).dtype == np.float32
+        assert (sample(shape, 256, 1) == sample(shape, 256, 1)).all()
+        assert (sample(shape, 256, 1) != sample(shape, 256, 2)).any()
+        assert sample(shape, 1000, 1).shape == (1000, 6)
+        assert sample(shape, 0, 1).shape == (0, 6)
     assert len(np.unique(sample(cloud, 300, 4), axis=0)) == 300  # no repetition while there are enough
     assert len(np.unique(sample(cloud, 1000, 4), axis=0)) == 300
 

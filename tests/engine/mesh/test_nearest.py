@@ -16,11 +16,11 @@ def test_points_on_a_plane_through_zero(flushed: bool, scale: float) -> None:
     points = r.random((2000, 3)) * scale
     points[:, 1] = 0
     points[:600, 0] = 0
-    asked = r.random((50, 3)) * scale
-    expected = np.linalg.norm(asked[:, None] - points, axis=2)
+    queries = r.random((50, 3)) * scale
+    expected = np.linalg.norm(queries[:, None] - points, axis=2)
     torch.set_flush_denormal(flushed)
     try:
-        distance, index = Nearest(points).query(asked)
+        distance, index = Nearest(points).query(queries)
     finally:
         torch.set_flush_denormal(False)
     assert (index == expected.argmin(1)).all()

@@ -16,9 +16,9 @@ def agreed(tokens: list[int], count: int) -> tuple[int, int]:
     """How many tokens were drafted, and how many rightly, before every token of a mesh."""
     vertices, drafted, right = NextVertices(BPT), 0, 0
     for i, token in enumerate(tokens):
-        found = vertices.continuation(count)
-        same = [a == b for a, b in zip(found, tokens[i:], strict=False)]
-        drafted += len(found)
+        drafts = vertices.continuation(count)
+        same = [a == b for a, b in zip(drafts, tokens[i:], strict=False)]
+        drafted += len(drafts)
         right += same.index(False) if False in same else len(same)
         vertices.add([token])
     return drafted, right
@@ -81,11 +81,11 @@ def test_drafts_are_mostly_right_on_held_out_shapes_and_always_grammatical() -> 
         drafted, right = drafted + a, right + b
         vertices = NextVertices(BPT)
         for i, token in enumerate(tokens):
-            found, state = vertices.continuation(6), grammar.start
+            drafts, state = vertices.continuation(6), grammar.start
             for each in tokens[:i]:
                 state = grammar.next(state, each)
-            for each in found:
-                assert grammar.allowed(state)[each], (i, found)
+            for each in drafts:
+                assert grammar.allowed(state)[each], (i, drafts)
                 state = grammar.next(state, each)
             vertices.add([token])
             if i > 60:

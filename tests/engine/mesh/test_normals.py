@@ -35,9 +35,9 @@ def bowl() -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("count", [2048, 8192])
 def test_estimated_normals_point_outward(name, count):
     points = SHAPES[name](count)
-    found = estimate(points[:, :3])
-    assert np.linalg.norm(found, axis=1) == pytest.approx(np.ones(count))
-    agreement = np.einsum("nc,nc->n", found, points[:, 3:])
+    normals = estimate(points[:, :3])
+    assert np.linalg.norm(normals, axis=1) == pytest.approx(np.ones(count))
+    agreement = np.einsum("nc,nc->n", normals, points[:, 3:])
     assert (agreement > 0).mean() > 0.99
     assert np.median(agreement) > 0.99
 
@@ -81,8 +81,8 @@ def test_few_points(count):
 def test_points_on_a_line_or_a_plane_have_some_normal():
     for thin in ([1, 0, 0], [1, 1, 0]):
         points = np.random.default_rng(0).normal(size=(100, 3)) * thin
-        found = estimate(points)
-        assert np.isfinite(found).all() and np.linalg.norm(found, axis=1) == pytest.approx(np.ones(100))
+        normals = estimate(points)
+        assert np.isfinite(normals).all() and np.linalg.norm(normals, axis=1) == pytest.approx(np.ones(100))
 
 
 def test_what_is_no_normal():
@@ -93,8 +93,8 @@ def test_what_is_no_normal():
 
 def test_given_normals_are_kept():
     points = sphere_points(500)
-    found, note = complete(points[:, :3], points[:, 3:] * 7)
-    assert note == "" and found == pytest.approx(points[:, 3:])
+    normals, note = complete(points[:, :3], points[:, 3:] * 7)
+    assert note == "" and normals == pytest.approx(points[:, 3:])
 
 
 def test_outward():

@@ -15,7 +15,7 @@ from tests.engine.mesh.shapes import box, drawn, torus
 
 
 @pytest.fixture(scope="module")
-def made() -> list[np.ndarray]:
+def drawings() -> list[np.ndarray]:
     """A box, the same box in colours, its points, a torus, nothing, and the box again: drawn once for all tests."""
     vertices, faces = box((1.9, 1.9, 1.9))
     colours = np.tile(np.array([[220, 40, 40]], np.uint8), (12, 1))
@@ -30,23 +30,23 @@ def made() -> list[np.ndarray]:
         pytest.skip(str(e))
 
 
-def test_pictures_show_something(made):
-    assert all(p.shape == (160, 160, 3) and p.dtype == np.uint8 for p in made)
-    assert all(made[k].std() > 10 for k in (0, 1, 2, 3)) and made[4].std() < 10
+def test_pictures_show_something(drawings):
+    assert all(p.shape == (160, 160, 3) and p.dtype == np.uint8 for p in drawings)
+    assert all(drawings[k].std() > 10 for k in (0, 1, 2, 3)) and drawings[4].std() < 10
 
 
-def test_a_picture_does_not_depend_on_those_before(made):
-    assert np.abs(made[0].astype(int) - made[5]).max() <= 2
+def test_a_picture_does_not_depend_on_those_before(drawings):
+    assert np.abs(drawings[0].astype(int) - drawings[5]).max() <= 2
 
 
-def test_colours_are_shown(made):
-    red = (made[1][..., 0].astype(int) - made[1][..., 1]) > 60
-    assert red.mean() > 0.2 and ((made[0][..., 0].astype(int) - made[0][..., 1]) > 60).mean() == 0
+def test_colours_are_shown(drawings):
+    red = (drawings[1][..., 0].astype(int) - drawings[1][..., 1]) > 60
+    assert red.mean() > 0.2 and ((drawings[0][..., 0].astype(int) - drawings[0][..., 1]) > 60).mean() == 0
 
 
-def test_the_box_of_the_model_fits_and_fills(made):
+def test_the_box_of_the_model_fits_and_fills(drawings):
     """Nothing touches the border, and the box is at least half as wide as the picture."""
-    changed = np.abs(made[0].astype(int) - made[4]).max(2) > 8
+    changed = np.abs(drawings[0].astype(int) - drawings[4]).max(2) > 8
     assert not changed[[0, -1]].any() and not changed[:, [0, -1]].any()
     assert changed.any(0).sum() > 80 and changed.any(1).sum() > 80
 

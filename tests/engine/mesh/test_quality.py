@@ -19,15 +19,15 @@ def test_a_box():
 
 def test_an_open_box():
     vertices, faces = box()
-    found = quality(vertices, faces[2:])
-    assert not found["watertight"] and found["winding_consistent"]
-    assert found["faces"] == 10 and found["vertices"] == 8 and found["edges"] == 17 and found["euler"] == 1
-    assert found["open_edges_percent"] == pytest.approx(100 * 4 / 17)
+    report = quality(vertices, faces[2:])
+    assert not report["watertight"] and report["winding_consistent"]
+    assert report["faces"] == 10 and report["vertices"] == 8 and report["edges"] == 17 and report["euler"] == 1
+    assert report["open_edges_percent"] == pytest.approx(100 * 4 / 17)
 
 
 def test_two_boxes():
-    found = quality(*joined(box(), box((1.0, 1.0, 1.0), (3.0, 0.0, 0.0))))
-    assert found["components"] == 2 and found["watertight"] and found["euler"] == 4
+    report = quality(*joined(box(), box((1.0, 1.0, 1.0), (3.0, 0.0, 0.0))))
+    assert report["components"] == 2 and report["watertight"] and report["euler"] == 4
     touching = quality(*joined(box(), box((1.0, 1.0, 1.0), (1.0, 1.0, 0.0))))  # along an edge, which then has four faces
     assert touching["components"] == 1 and not touching["watertight"]
     assert touching["non_manifold_edges_percent"] == pytest.approx(100 / 35)
@@ -43,31 +43,31 @@ def test_a_soup_counts_as_the_mesh_it_shows():
 def test_a_turned_face():
     vertices, faces = box()
     faces[0] = faces[0, ::-1]
-    found = quality(vertices, faces)
-    assert found["watertight"] and not found["winding_consistent"]
+    report = quality(vertices, faces)
+    assert report["watertight"] and not report["winding_consistent"]
 
 
 def test_flawed_faces():
     vertices, faces = box()
     vertices = np.concatenate([vertices, [[0.5, 0.5, 0.0], [9.0, 9.0, 9.0]]])  # the middle of an edge; used by none
-    found = quality(vertices, np.concatenate([faces, faces[:1], faces[3:4, ::-1], [[0, 0, 1]], [[6, 8, 7]]]))
-    assert found["degenerate"] == 2 and found["duplicate"] == 2 and found["vertices"] == 9
-    assert not found["watertight"]
+    report = quality(vertices, np.concatenate([faces, faces[:1], faces[3:4, ::-1], [[0, 0, 1]], [[6, 8, 7]]]))
+    assert report["degenerate"] == 2 and report["duplicate"] == 2 and report["vertices"] == 9
+    assert not report["watertight"]
 
 
 def test_nothing():
-    found = quality(np.zeros((0, 3)), np.zeros((0, 3), int))
-    assert found["faces"] == 0 and found["watertight"] is False and found["components"] == 0
+    report = quality(np.zeros((0, 3)), np.zeros((0, 3), int))
+    assert report["faces"] == 0 and report["watertight"] is False and report["components"] == 0
     assert quality(np.zeros((3, 3)), np.zeros((1, 3), int))["degenerate"] == 1
-    assert set(found) == set(quality(*box()))
+    assert set(report) == set(quality(*box()))
 
 
 @pytest.mark.parametrize("mesh", [box(), torus(), table(), joined(box(), torus())], ids=["box", "torus", "table", "both"])
 def test_trimesh_agrees(mesh):
-    found, theirs = quality(*mesh), trimesh.Trimesh(*mesh)
-    assert found["watertight"] == theirs.is_watertight and found["winding_consistent"] == theirs.is_winding_consistent
-    assert found["components"] == theirs.body_count and found["euler"] == theirs.euler_number
-    assert found["edges"] == len(theirs.edges_unique)
+    report, theirs = quality(*mesh), trimesh.Trimesh(*mesh)
+    assert report["watertight"] == theirs.is_watertight and report["winding_consistent"] == theirs.is_winding_consistent
+    assert report["components"] == theirs.body_count and report["euler"] == theirs.euler_number
+    assert report["edges"] == len(theirs.edges_unique)
 
 
 def test_quads():

@@ -18,7 +18,7 @@ ONE_TURNED = np.concatenate([FACES[:5], FACES[5:6, ::-1], FACES[6:]])
 
 
 @pytest.mark.parametrize(
-    ("faces", "said"),
+    ("faces", "sentence"),
     [
         (FACES, (True, True, 0, 0, 0, True)),
         (FACES[2:], (False, True, 1, 1, 0, True)),  # one side of the box is gone
@@ -29,21 +29,21 @@ ONE_TURNED = np.concatenate([FACES[:5], FACES[5:6, ::-1], FACES[6:]])
         (FACES[:0], (False, False, 0, 0, 0, False)),
     ],
 )
-def test_the_report_counts_holes_and_turned_faces(faces, said):
-    given = faces.copy()
-    found = repair(SOLID.points, faces)
-    assert (found.watertight, found.winding_consistent, found.holes, found.closed, found.turned, found.watertight_after) == said
-    assert (faces == given).all()
+def test_the_report_counts_holes_and_turned_faces(faces, sentence):
+    before = faces.copy()
+    report = repair(SOLID.points, faces)
+    assert (report.watertight, report.winding_consistent, report.holes, report.closed, report.turned, report.watertight_after) == sentence
+    assert (faces == before).all()
     if len(faces):
-        assert quality(found.vertices, found.faces)["watertight"] is found.watertight_after
-    if found.watertight_after:
-        assert trimesh.Trimesh(found.vertices, found.faces).volume == pytest.approx(6)
+        assert quality(report.vertices, report.faces)["watertight"] is report.watertight_after
+    if report.watertight_after:
+        assert trimesh.Trimesh(report.vertices, report.faces).volume == pytest.approx(6)
 
 
 def test_corners_at_one_place_are_one_corner():
     soup = SOLID.points[FACES].reshape(-1, 3)
-    found = repair(soup, np.arange(len(soup)).reshape(-1, 3))
-    assert found.watertight and found.holes == 0 and len(found.vertices) == 8
+    report = repair(soup, np.arange(len(soup)).reshape(-1, 3))
+    assert report.watertight and report.holes == 0 and len(report.vertices) == 8
 
 
 def test_the_report_is_a_sentence():

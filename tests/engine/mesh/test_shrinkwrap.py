@@ -85,8 +85,8 @@ def test_far_points_draw_nothing():
 def test_the_same_twice_and_the_arguments_stay():
     vertices, faces, points = shape_of("lamp")
     wrong = shaken(vertices, 0.03)
-    kept = wrong.copy()
-    assert np.array_equal(shrinkwrapped(wrong, faces, points), shrinkwrapped(wrong, faces, points)) and np.array_equal(wrong, kept)
+    before = wrong.copy()
+    assert np.array_equal(shrinkwrapped(wrong, faces, points), shrinkwrapped(wrong, faces, points)) and np.array_equal(wrong, before)
 
 
 def test_what_cannot_be_wrapped_comes_back_as_it_is():

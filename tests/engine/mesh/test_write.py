@@ -29,18 +29,18 @@ def test_round_trip(tmp_path, suffix, offset):
     vertices, faces = torus()
     vertices = vertices * 3 + [offset, 0.0, -offset]
     path = write(tmp_path / f"a{suffix}", vertices, faces, metadata=SETTINGS)
-    given = read(path)
+    mesh = read(path)
     shift = [offset, 0.0, -offset] if suffix == ".stl" and offset else [0.0, 0.0, 0.0]
-    assert given.surface[0][given.surface[1]] == pytest.approx(vertices[faces] - np.round(shift), abs=4e-6)
+    assert mesh.surface[0][mesh.surface[1]] == pytest.approx(vertices[faces] - np.round(shift), abs=4e-6)
 
 
 def test_the_title_of_an_stl_says_how_far_it_is_moved(tmp_path):
     vertices, faces = torus()
     place = np.array([512_345.678, 5_412_345.678, 245.3])
-    given = read(write(tmp_path / "a.obj", vertices + place, faces))
-    moved = write(tmp_path / "a.stl", given.surface[0], given.surface[1], shift=given.frame.shift).read_bytes()
+    mesh = read(write(tmp_path / "a.obj", vertices + place, faces))
+    moved = write(tmp_path / "a.stl", mesh.surface[0], mesh.surface[1], shift=mesh.frame.shift).read_bytes()
     assert moved[:80].decode().split() == ["Foretoken;", "add", "512346", "5412346", "245"]
-    assert given.notes == [
+    assert mesh.notes == [
         "An STL, which has single precision only, is moved by (-512,346, -5,412,346, -245); other formats keep the place."
     ]
     assert write(tmp_path / "b.stl", vertices + 500.0, faces).read_bytes()[:80].decode().strip() == "Foretoken"
@@ -94,8 +94,8 @@ def test_settings_travel_inside(tmp_path):
 
 @pytest.mark.parametrize("suffix", [".glb", ".ply", ".obj"])
 def test_long_settings_do_not_spoil_a_file(tmp_path, suffix):
-    given = read(write(tmp_path / f"a{suffix}", *box(), metadata={"notes": "x" * 200_000}))
-    assert len(given.surface[1]) == 12
+    mesh = read(write(tmp_path / f"a{suffix}", *box(), metadata={"notes": "x" * 200_000}))
+    assert len(mesh.surface[1]) == 12
 
 
 def test_files_of_others_have_no_settings(tmp_path):
@@ -131,11 +131,11 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "given", "said"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_written_is_a_sentence_and_leaves_nothing(tmp_path, name, given, said):
+@pytest.mark.parametrize(("name", "arguments", "sentence"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_written_is_a_sentence_and_leaves_nothing(tmp_path, name, arguments, sentence):
     (tmp_path / "folder.glb").mkdir()
-    with pytest.raises(BadOutput, match=said):
-        write(tmp_path / name, *given)
+    with pytest.raises(BadOutput, match=sentence):
+        write(tmp_path / name, *arguments)
     assert [p.name for p in tmp_path.iterdir()] == ["folder.glb"]
 
 

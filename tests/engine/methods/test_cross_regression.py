@@ -36,8 +36,8 @@ def test_averages_are_the_paper_s_with_its_correction() -> None:
 
 
 def test_an_impossible_token_poisons_no_average_and_is_never_accepted() -> None:
-    found = smoothed(torch.tensor([-torch.inf, 1.0, 1.0], dtype=torch.float64), 0.5)
-    assert found.isfinite().all()
+    smooth = smoothed(torch.tensor([-torch.inf, 1.0, 1.0], dtype=torch.float64), 0.5)
+    assert smooth.isfinite().all()
     tokens, u = torch.tensor([3, 3, 3]), torch.full((3,), 1e-9, dtype=torch.float64)
     accepted, _, _ = energy(P, Q, tokens, u, 0.0, 16.0, 3, CONSISTENT)
     assert accepted.tolist() == [False, True, True]
@@ -98,12 +98,12 @@ def test_a_drafter_that_looks_both_ways_cannot_be_coupled() -> None:
 
 
 def test_the_mask_chooses_between_two_adapters_and_needs_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    toy, asked = Toy(), []
+    toy, causal = Toy(), []
     start = type(toy.drafter("predictive_stream")).start
-    monkeypatch.setattr(type(toy.drafter("predictive_stream")), "start", lambda self, of: asked.append(self.causal) or start(self, of))
+    monkeypatch.setattr(type(toy.drafter("predictive_stream")), "start", lambda self, of: causal.append(self.causal) or start(self, of))
     for mask in ("causal", "both ways"):
         assert len(run_of(toy, refresh="redraw", mask=mask).finish().tokens) == 6
-    assert asked == [True, False]
+    assert causal == [True, False]
     with pytest.raises(NotSupported, match="refresh=redraw"):
         next(run_of(toy, refresh="coupled", mask="both ways"))
     alone = toy.drafter("predictive_stream")
@@ -163,9 +163,9 @@ def test_a_round_tells_its_energies() -> None:
     drafted = [s for s in run.steps if s.drafted]
     assert drafted
     for step in drafted:
-        told = step.trace.round
-        passed = (told.energy >= told.threshold).long().cumprod(0).sum()
-        assert len(told.energy) == len(told.threshold) == step.drafted and told.accepted <= passed
+        round_ = step.trace.round
+        passed = (round_.energy >= round_.threshold).long().cumprod(0).sum()
+        assert len(round_.energy) == len(round_.threshold) == step.drafted and round_.accepted <= passed
         assert len(step.trace.energy) == len(step.trace.threshold) == min(len(step.tokens), step.drafted)
 
 

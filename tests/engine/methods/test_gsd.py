@@ -21,9 +21,9 @@ ROUND = F.normalize(torch.tensor([[1, 0], [1, 0.1], [1, 0.2], [-1, 0], [1, -0.1]
 def members(token: int, half: int, gap: float = 2.0, far: float = 2.1) -> list[int]:
     """The group of a token, sorted."""
     order = P.argsort(dim=-1, stable=True)
-    found, chosen = gsd.group(P, order, (order[0] == token).nonzero()[:, 0], ROUND, half, gap, far)
-    assert found[0, 0] == token and found.shape == chosen.shape == (1, max(1, 2 * half))
-    return sorted(found[chosen].tolist())
+    group, chosen = gsd.group(P, order, (order[0] == token).nonzero()[:, 0], ROUND, half, gap, far)
+    assert group[0, 0] == token and group.shape == chosen.shape == (1, max(1, 2 * half))
+    return sorted(group[chosen].tolist())
 
 
 def test_groups_by_hand() -> None:
@@ -41,9 +41,9 @@ def test_groups_of_one_are_speculative_jacobi(alone: dict[str, float]) -> None:
     for seed in range(5):
         toy = Toy(5, 3, 4, sharpness=1.0)
         expected = generate(toy, METHODS["sjd"], Prompt(seed=seed), {"window": 5}).finish()
-        found = generate(toy, METHODS["gsd"], Prompt(seed=seed), {"window": 5, **alone}).finish()
-        assert [s.tokens for s in found.steps] == [s.tokens for s in expected.steps] and found.exact
-        assert not found.steps[-1].trace.deviation.mean > 1e-9  # nan where no pass was measured
+        run = generate(toy, METHODS["gsd"], Prompt(seed=seed), {"window": 5, **alone}).finish()
+        assert [s.tokens for s in run.steps] == [s.tokens for s in expected.steps] and run.exact
+        assert not run.steps[-1].trace.deviation.mean > 1e-9  # nan where no pass was measured
 
 
 def pair_of_probs(seed: int) -> Tensor:

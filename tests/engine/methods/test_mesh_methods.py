@@ -26,12 +26,12 @@ from tests.engine.backbones import tiny
 def heads(kind: str = "cross", tied: bool = True) -> BoundHeads:
     """Random heads for the tiny lowpoly."""
     torch.manual_seed(5)
-    made = MeshHeads(4, 32, 2, BPT.vocabulary, kind, tied)
-    tiny.spread(made, 0.3)
-    for p in made.parameters():
+    heads = MeshHeads(4, 32, 2, BPT.vocabulary, kind, tied)
+    tiny.spread(heads, 0.3)
+    for p in heads.parameters():
         if p.ndim == 3:
             torch.nn.init.normal_(p, std=0.2)
-    return BoundHeads(made, tiny.mesh_model().decoder.head)
+    return BoundHeads(heads, tiny.mesh_model().decoder.head)
 
 
 def run(name: str, seed: int = 0, sampling: Sampling | None = None, size: int | None = None, **knobs: float | str) -> Run:
@@ -63,20 +63,20 @@ def test_one_row_of_heads_is_what_all_rows_would_give() -> None:
         condition, hidden = torch.randn(7, 32), torch.randn(5, 32)
         many = bound.heads.features(hidden[None], bound.heads.look(condition[None]))
         logits = bound.heads.logits(many, bound.head)[:, 0]
-        given: list[Any] = []
-        sequence = SimpleNamespace(condition=condition, look_ahead=given.append)
+        states: list[Any] = []
+        sequence = SimpleNamespace(condition=condition, look_ahead=states.append)
         rows = SimpleNamespace(hidden=hidden[None], ahead=None)
         guess = bound.start(sequence)
         for i in range(5):
             torch.testing.assert_close(guess(rows, i, 3), logits[:3, i], atol=2e-5, rtol=1e-4)
-            torch.testing.assert_close(given[0](hidden[None], torch.tensor(i)), logits[:, i], atol=2e-5, rtol=1e-4)
+            torch.testing.assert_close(states[0](hidden[None], torch.tensor(i)), logits[:, i], atol=2e-5, rtol=1e-4)
 
 
 def test_fresh_heads_hand_on_a_share_of_the_hidden_state() -> None:
     """Zero last layers: a head is the output layer on the scaled hidden state, whatever the condition."""
-    made = MeshHeads(3, 32, 2, BPT.vocabulary)
+    heads = MeshHeads(3, 32, 2, BPT.vocabulary)
     hidden = torch.randn(1, 2, 32)
-    assert torch.equal(made.features(hidden, made.look(torch.randn(1, 4, 32))), (made.gain[0] * hidden).expand(3, -1, -1, -1))
+    assert torch.equal(heads.features(hidden, heads.look(torch.randn(1, 4, 32))), (heads.gain[0] * hidden).expand(3, -1, -1, -1))
 
 
 def test_heads_that_were_not_trained_are_refused_with_a_sentence() -> None:
@@ -160,10 +160,10 @@ def test_a_chain_drawn_at_once_is_the_chain_drawn_head_by_head(drafts: str, seed
         logits = 2 * torch.randn(4, sequence.vocabulary, generator=random)
         plain = head_drafts.propose(logits, sequence, knobs, noise, iteration, seeded)
         u = noise.uniform(DRAFTER, sequence.length, 4, iteration)
-        found = head_drafts.at_once(logits, sequence, knobs, noise, u, seeded)
-        assert found.tokens.tolist() == plain.tokens.tolist()
-        torch.testing.assert_close(found.probs(), plain.probs())
-        seen |= {sequence.mask_index(found.tokens[:j].tolist()) for j in range(4)}
+        chain = head_drafts.at_once(logits, sequence, knobs, noise, u, seeded)
+        assert chain.tokens.tolist() == plain.tokens.tolist()
+        torch.testing.assert_close(chain.probs(), plain.probs())
+        seen |= {sequence.mask_index(chain.tokens[:j].tolist()) for j in range(4)}
         sequence.forward(NO_DRAFT)
-        sequence.commit([], found.tokens[0].item())
+        sequence.commit([], chain.tokens[0].item())
     assert len(seen) > 1, "one mask was enough, so no choice was made"

@@ -86,10 +86,10 @@ def test_the_up_sampler_can_be_one_without_training(monkeypatch: pytest.MonkeyPa
     toy = Toy(rows=4, columns=4)
     toy.resampler.training_free = TableResampler(toy.vocabulary)
     toy.resampler.training_free.probs = toy.resampler.probs.flip(-1)
-    found = {}
+    runs = {}
     for kind in ("trained", "training-free"):
-        found[kind] = generate(toy, MULO, Prompt(seed=5), {"least_mass": 0, "radius": 0, "block_rows": 2, "up_sampler": kind}).finish()
-    assert found["trained"].in_order == [toy.vocabulary - 1 - token for token in found["training-free"].in_order]
+        runs[kind] = generate(toy, MULO, Prompt(seed=5), {"least_mass": 0, "radius": 0, "block_rows": 2, "up_sampler": kind}).finish()
+    assert runs["trained"].in_order == [toy.vocabulary - 1 - token for token in runs["training-free"].in_order]
 
 
 def test_after_a_wavefront_drafting_goes_on_in_the_whole_context() -> None:
@@ -122,30 +122,30 @@ def test_a_block_goes_down_again_before_the_next_one_is_drawn() -> None:
 
 def logits_of_repairs(backbone: Backbone, prompt: Prompt, knobs: dict[str, Any]) -> tuple[Run, dict[int, Tensor]]:
     """A finished run, and for every token drawn anew the scores [V] it was drawn from."""
-    found: dict[int, Tensor] = {}
+    logits: dict[int, Tensor] = {}
     right = mulo._draw
 
     def draw(rows: Rows, row: int, position: int, noise: Noise) -> tuple[int, float]:
-        found[position] = rows.scores[row].clone()
+        logits[position] = rows.scores[row].clone()
         return right(rows, row, position, noise)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mulo, "_draw", draw)
-        return generate(backbone, MULO, prompt, knobs).finish(), found
+        return generate(backbone, MULO, prompt, knobs).finish(), logits
 
 
 def largest_difference(backbone: Backbone, prompt: Prompt, knobs: dict[str, Any]) -> float:
     """Between the distributions of repairs and those of a fresh sequence that is fed the same tokens one by one."""
-    run, found = logits_of_repairs(backbone, prompt, knobs)
+    run, logits = logits_of_repairs(backbone, prompt, knobs)
     worst = 0.0
     with torch.inference_mode():
         sequence = backbone.start(prompt)
         for position, token in enumerate(run.in_order):
             scores = sequence.forward(NO_DRAFT).scores[0]
-            if position in found:
-                worst = max(worst, (torch.softmax(scores, -1) - torch.softmax(found[position], -1)).abs().max().item())
+            if position in logits:
+                worst = max(worst, (torch.softmax(scores, -1) - torch.softmax(logits[position], -1)).abs().max().item())
             sequence.commit([], token)
-    assert found
+    assert logits
     return worst
 
 

@@ -23,11 +23,11 @@ SAMPLING = {  # open distributions, and filtered ones
 
 def run(model: str, method: str, way: str, seed: int = 5, **knobs: Any) -> Run:
     """A finished run."""
-    made = near(model)
+    backbone = near(model)
     sampling = Sampling(temperature=0.0, guidance=2.0) if way == GREEDY else SAMPLING.get(model)
     size = 128 if method == "mulo" else SIZES.get(model)
-    prompt = replace(made.prompt, seed=seed, size=size, sampling=sampling)
-    return generate(made.backbone, METHODS[method], prompt, knobs, made.drafter_of(METHODS[method])).finish()
+    prompt = replace(backbone.prompt, seed=seed, size=size, sampling=sampling)
+    return generate(backbone.backbone, METHODS[method], prompt, knobs, backbone.drafter_of(METHODS[method])).finish()
 
 
 @cache
@@ -59,6 +59,6 @@ VARIANTS: list[tuple[str, str, Mapping[str, Any]]] = [
 def test_the_tokens_are_those_of_plain_decoding(model: str, name: str, knobs: Mapping[str, Any], way: str) -> None:
     chosen = dict(METHODS[name].common) | ({"factor": "2"} if name == "mulo" else {}) | dict(knobs)
     for seed in (5, 6) if way == WARM and model in SIZES else (5,):
-        found = run(model, name, way, seed, **chosen | {"verify": "match seed" if way == WARM else "residual"})
-        assert found.in_order == plain(model, way, seed, name == "mulo") and found.exact
-        assert name == "mulo" or found.totals["forwards"] <= len(found.tokens)
+        ours = run(model, name, way, seed, **chosen | {"verify": "match seed" if way == WARM else "residual"})
+        assert ours.in_order == plain(model, way, seed, name == "mulo") and ours.exact
+        assert name == "mulo" or ours.totals["forwards"] <= len(ours.tokens)

@@ -88,9 +88,9 @@ def test_multiplication_bounds_what_a_token_gains() -> None:
 @pytest.mark.parametrize("distance", ["raw", "cosine"])
 def test_neighbours_are_nearest_first_and_never_oneself(distance: str) -> None:
     codes = torch.tensor([[1.0, 0.0], [4.0, 0.1], [0.0, 1.0], [1.2, 0.9]])
-    found = neighbours.neighbours(codes, 2, distance)
-    assert all(own not in row for own, row in enumerate(found.tolist()))
-    assert found[0].tolist() == ([3, 2] if distance == "raw" else [1, 3])
+    nearest = neighbours.neighbours(codes, 2, distance)
+    assert all(own not in row for own, row in enumerate(nearest.tolist()))
+    assert nearest[0].tolist() == ([3, 2] if distance == "raw" else [1, 3])
 
 
 @pytest.mark.parametrize(("method", "knobs"), [("eagle", {"relax": "additive"}), ("gsd", {})])
@@ -106,9 +106,9 @@ def test_at_temperature_0_a_child_wins_by_what_it_borrows() -> None:
     sure, siblings = torch.tensor([1.0, 0, 0, 0], dtype=torch.float64), torch.tensor([2, 3, 0])
 
     def lent(soft: Tensor, most: float) -> tuple[int, list[float]]:
-        which, left, asked = first_above(sure, soft, siblings, lambda p, tokens: additive_mass(p, tokens, NEAR, most))
+        which, left, chances = first_above(sure, soft, siblings, lambda p, tokens: additive_mass(p, tokens, NEAR, most))
         assert torch.equal(left, sure)
-        return which, asked
+        return which, chances
 
     soft = torch.tensor([0.4, 0.3, 0.25, 0.05], dtype=torch.float64)
     assert lent(soft, 0.0) == lent(soft, 0.3) == (2, [0, 0, 1])
@@ -273,8 +273,8 @@ def test_neighbours_of_a_controller() -> None:
 def test_a_flock_is_weighted_by_rows_and_rounded_half_up() -> None:
     assert flock({}, At(12), 3) is None
     marks = {11: Mark(4, 10, 1.0), 4: Mark(7, 4, 0.0), 0: Mark(9, 9, 1.0)}  # left, above, too far away
-    found = flock(marks, At(12), 2)  # weights 1.5 and 1
-    assert (found.depth, found.width, found.accepted) == (5, 8, pytest.approx(0.6))
+    shape = flock(marks, At(12), 2)  # weights 1.5 and 1
+    assert (shape.depth, shape.width, shape.accepted) == (5, 8, pytest.approx(0.6))
     assert flock({11: Mark(4, 5, 1.0), 10: Mark(5, 5, 1.0)}, At(12), 2).depth == 5
 
 

@@ -129,9 +129,9 @@ def test_log_probabilities_are_those_of_single_passes() -> None:
     toy = Toy(rows=2, columns=3)
     distribution = toy.enumerate_distribution()
     for run in (plain(toy, 4), generate(toy, ZIPAR, Prompt(seed=4), {"window": 1}).finish()):
-        found = log_probabilities(toy, Prompt(), run.tokens, run.positions)
-        assert found.shape == (6,)
-        assert found.sum().exp().item() == pytest.approx(distribution[tuple(run.in_order)])
+        scores = log_probabilities(toy, Prompt(), run.tokens, run.positions)
+        assert scores.shape == (6,)
+        assert scores.sum().exp().item() == pytest.approx(distribution[tuple(run.in_order)])
 
 
 @pytest.mark.parametrize("maker", [tiny.pictogram, tiny.janus])

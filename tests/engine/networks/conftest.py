@@ -17,11 +17,11 @@ __all__ = ["inference"]
 @pytest.fixture
 def called(monkeypatch: pytest.MonkeyPatch) -> list[Bucket]:
     """The buckets of all passes in fixed shapes."""
-    found: list[Bucket] = []
+    buckets: list[Bucket] = []
 
-    def counted(trunk: Any, block: Tensor, told: Tensor, drafted: Tensor | None, span: int, *more: Any) -> tuple[Tensor, Tensor, Tensor]:
-        found.append(Bucket(len(told), span))
-        return fixed_pass(trunk, block, told, drafted, span, *more)
+    def counted(trunk: Any, block: Tensor, inputs: Tensor, drafted: Tensor | None, span: int, *more: Any) -> tuple[Tensor, Tensor, Tensor]:
+        buckets.append(Bucket(len(inputs), span))
+        return fixed_pass(trunk, block, inputs, drafted, span, *more)
 
     monkeypatch.setattr(static_step, "fixed_pass", counted)
-    return found
+    return buckets

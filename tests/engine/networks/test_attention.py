@@ -29,8 +29,8 @@ def inputs(rows: int, keys: int) -> list[Tensor]:
     return [torch.randn(2, 3, n, 16, generator=numbers).bfloat16().requires_grad_() for n in (rows, keys, keys)]
 
 
-def relative(found: Tensor, true: Tensor) -> float:
-    return ((found.float() - true).norm() / true.norm()).item()
+def relative(out: Tensor, true: Tensor) -> float:
+    return ((out.float() - true).norm() / true.norm()).item()
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "traced"])
@@ -40,13 +40,13 @@ def test_attention_with_gradients_agrees_with_float32(name: str, compiled: bool)
     q, k, v = inputs(rows, keys)
     assert attention.by_blocks(q, v, mask)
     run = torch.compile(attend, backend="aot_eager", dynamic=True) if compiled else attend
-    found = run(q, k, v, mask, 0.5)
-    weight = torch.randn(found.shape, generator=torch.Generator().manual_seed(1))
-    (found * weight).sum().backward()
+    out = run(q, k, v, mask, 0.5)
+    weight = torch.randn(out.shape, generator=torch.Generator().manual_seed(1))
+    (out * weight).sum().backward()
     exact = [x.detach().float().requires_grad_() for x in (q, k, v)]
     true = F.scaled_dot_product_attention(*exact, attn_mask=mask, scale=0.5)
     (true * weight).sum().backward()
-    assert found.dtype == torch.bfloat16 and relative(found, true.detach()) < 0.01
+    assert out.dtype == torch.bfloat16 and relative(out, true.detach()) < 0.01
     for own, other in zip((q, k, v), exact, strict=True):
         assert relative(own.grad, other.grad) < 0.02
 

@@ -85,11 +85,11 @@ def test_a_reader_that_begins_tells_nothing_and_then_only_of_blocks() -> None:
     torch.nn.init.normal_(model.reader.straight.weight, std=0.1)
     reading = model.read(points)
     assert torch.equal(reading.table(table), reading.embedded(table, torch.arange(len(table))[None])[0])
-    told = reading.table(table) - table
+    shift = reading.table(table) - table
     block = block_contents(points)[0][0, 0].item()
-    changed = told.abs().sum(1) > 0
+    changed = shift.abs().sum(1) > 0
     assert changed[block] and changed[BLOCKS + OFFSETS + block]
-    torch.testing.assert_close(told[block], told[BLOCKS + OFFSETS + block])
+    torch.testing.assert_close(shift[block], shift[BLOCKS + OFFSETS + block])
     assert not changed[BLOCKS : BLOCKS + OFFSETS].any() and not changed[BPT.eos]
 
 

@@ -31,10 +31,10 @@ def hosted(kind: torch.dtype, packed: bool = True) -> Hosted:
             nn.init.normal_(p, std=0.1)
     head = nn.Sequential(nn.Linear(WIDTH, VOCABULARY, bias=False).requires_grad_(False))
     decoder.to(kind), head.to(kind)
-    found = Hosted(decoder, decoder.embed_tokens, head, decoder.embed_tokens.weight[0])
+    parts = Hosted(decoder, decoder.embed_tokens, head, decoder.embed_tokens.weight[0])
     if packed:
         steady([decoder, head])
-    return found
+    return parts
 
 
 def prompt_of(parts: Hosted) -> torch.Tensor:
@@ -70,9 +70,9 @@ def test_a_window_has_the_bits_of_single_passes(kind: torch.dtype, window: int) 
             logits.append(single.forward(NO_DRAFT).logits[:, 0])
             single.commit([], token(i))
         for start in range(0, 93 - window - 1, window + 1):
-            found = wide.forward(Draft(torch.tensor([token(i) for i in range(start, start + window)]))).logits
+            logits_of_window = wide.forward(Draft(torch.tensor([token(i) for i in range(start, start + window)]))).logits
             for i in range(window + 1):
-                assert torch.equal(found[:, i], logits[start + i]), (start, i)
+                assert torch.equal(logits_of_window[:, i], logits[start + i]), (start, i)
             wide.commit(list(range(window)), token(start + window))
 
 
@@ -87,9 +87,9 @@ def test_the_block_of_keys_may_change_between_them() -> None:
                 sequence.forward(Draft(torch.tensor([token(i) for i in range(start, start + 31)])))
                 sequence.commit(list(range(31)), token(start + 31))
         assert single.kv_cache.below.kept + 1 <= 512 < single.kv_cache.below.kept + 16
-        found = wide.forward(Draft(torch.tensor([token(i) for i in range(480, 495)]))).logits
+        logits_of_window = wide.forward(Draft(torch.tensor([token(i) for i in range(480, 495)]))).logits
         for i in range(16):
-            assert torch.equal(found[:, i], single.forward(NO_DRAFT).logits[:, 0]), i
+            assert torch.equal(logits_of_window[:, i], single.forward(NO_DRAFT).logits[:, 0]), i
             single.commit([], token(480 + i))
 
 
@@ -98,11 +98,11 @@ def test_padding_is_never_seen() -> None:
     parts = hosted(torch.float32)
     draft = Draft(torch.tensor([1, 2, 3]))
     with torch.inference_mode():
-        prefix, found = prompt_of(parts), []
+        prefix, outputs = prompt_of(parts), []
         for noise in (0.0, 5.0):
             changed = prefix.clone()
             changed[1, :3] += noise
-            found.append(begun(parts, 4, changed).forward(draft).logits)
-        assert torch.equal(*found)
+            outputs.append(begun(parts, 4, changed).forward(draft).logits)
+        assert torch.equal(*outputs)
         rows = begun(parts, 4, prefix[1:, 3:], (0,)).forward(draft).logits
-        torch.testing.assert_close(rows[0], found[0][1], atol=1e-5, rtol=0)
+        torch.testing.assert_close(rows[0], outputs[0][1], atol=1e-5, rtol=0)

@@ -33,10 +33,10 @@ ROWS = 9
 def decoder() -> TransformerDecoder:
     """A plain decoder whose norms and places do something."""
     torch.manual_seed(0)
-    found = TransformerDecoder(3, 64, 4, 96, placed=True).eval().requires_grad_(False)
-    for name, p in found.named_parameters():
+    network = TransformerDecoder(3, 64, 4, 96, placed=True).eval().requires_grad_(False)
+    for name, p in network.named_parameters():
         nn.init.normal_(p, 1.0 if "norm" in name else 0.0, 0.1)
-    return found
+    return network
 
 
 def passes(network: TransformerDecoder, dtype: torch.dtype = torch.float32) -> Callable[..., Tensor]:
@@ -75,10 +75,10 @@ LAYERS = ("query_key_value", "attention_out", "gate_up", "feed_out", "out", "que
 def adapter(network: nn.Module, rank: int, first: int = 0, layers: tuple[str, ...] = LAYERS) -> RowLora:
     """A frozen adapter of some layers of the blocks from number `first` on, the same for networks of one shape."""
     torch.manual_seed(2)
-    found = fresh(network, layers, rank, alpha=1.5 * rank, first=first).requires_grad_(False)
-    for up in found.up:
+    lora = fresh(network, layers, rank, alpha=1.5 * rank, first=first).requires_grad_(False)
+    for up in lora.up:
         nn.init.normal_(up, std=0.1)
-    return found
+    return lora
 
 
 @needs_native
@@ -188,7 +188,7 @@ def test_caches_and_masks_of_other_kinds_run_as_before() -> None:
 @pytest.mark.parametrize("layer", [None, 1])
 def test_a_mesh_decoder_wears_an_adapter(layer: int | None) -> None:
     """With a fork and without: the plain network's rows, and those before the adapter keep their bits."""
-    settings, found = MeshSettings(layers=3, width=32, heads=2, inner=40, length=20, vocabulary=5121), []
+    settings, outputs = MeshSettings(layers=3, width=32, heads=2, inner=40, length=20, vocabulary=5121), []
     for quick in (False, True):
         torch.manual_seed(3)
         network = MeshDecoder(settings).eval().requires_grad_(False)
@@ -203,8 +203,8 @@ def test_a_mesh_decoder_wears_an_adapter(layer: int | None) -> None:
         bare, worn = (network(below, low, looked, kv_cache, fork, each) for each in (None, AdapterRows(lora, 4)))
         assert torch.equal(worn[:, :4], bare[:, :4]) and not torch.allclose(worn[:, 4:], bare[:, 4:], atol=1e-2)
         assert (lora.made is not None) is quick
-        found.append(worn)
-    torch.testing.assert_close(*found, atol=1e-5, rtol=1e-4)
+        outputs.append(worn)
+    torch.testing.assert_close(*outputs, atol=1e-5, rtol=1e-4)
 
 
 def backbones() -> dict[str, Callable[[], tuple[Pictogram | Lowpoly, Prompt]]]:

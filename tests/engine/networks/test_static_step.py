@@ -30,12 +30,12 @@ STATIC, DYNAMIC = "static", "dynamic"
 
 def steps(model: Model, method: str, knobs: dict[str, Any], count: int) -> list[Any]:
     """The first steps of a run."""
-    found, preset = find(method)
-    chosen: dict[str, Any] = {k.name: SMALL[k.name] for k in found.knobs if k.name in SMALL}
-    run = generate(model.backbone, found, model.prompt, chosen | preset | knobs, model.drafter_of(found))
-    made = list(islice(run, count))
+    entry, preset = find(method)
+    chosen: dict[str, Any] = {k.name: SMALL[k.name] for k in entry.knobs if k.name in SMALL}
+    run = generate(model.backbone, entry, model.prompt, chosen | preset | knobs, model.drafter_of(entry))
+    taken = list(islice(run, count))
     run.close()
-    return made
+    return taken
 
 
 def shapes(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
@@ -58,11 +58,11 @@ def test_a_decoder_prepared_for_a_processor_takes_fixed_shapes_too(name: str, mo
     """Its own functions read the number of kept rows on the host; they leave such a pass to PyTorch."""
     model = MODELS[name](lambda module: module)
     quicken(model.backbone.model.decoder)
-    found = []
+    runs = []
     for step in (DYNAMIC, STATIC):
         shapes(monkeypatch, step)
-        found.append([step.tokens for step in steps(model, "sjdpp", {}, 6)])
-    assert found[0] == found[1]
+        runs.append([step.tokens for step in steps(model, "sjdpp", {}, 6)])
+    assert runs[0] == runs[1]
 
 
 @torch.inference_mode()
@@ -84,16 +84,16 @@ def test_rows_are_those_of_the_dynamic_step(name: str, draft: Draft, monkeypatch
 def test_fillers_are_seen_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three rows in a bucket of four and of sixty-four: what else is written makes no difference."""
     sequence = begun(near("pictogram"), monkeypatch)
-    block, kept, draft = sequence.kv_cache.block, sequence.kv_cache.kept, torch.tensor([4, 1])
-    laid = sequence.kv_cache.laid(torch.arange(kept, kept + 3), torch.ones(3, 3, dtype=torch.bool).tril())
-    found = []
+    block, kept_rows, draft = sequence.kv_cache.block, sequence.kv_cache.kept, torch.tensor([4, 1])
+    laid = sequence.kv_cache.laid(torch.arange(kept_rows, kept_rows + 3), torch.ones(3, 3, dtype=torch.bool).tril())
+    outputs = []
     for rows in (4, 64):
-        block[:, :, :, :, kept:] = 7.0
+        block[:, :, :, :, kept_rows:] = 7.0
         hidden, *_ = fixed_pass(
-            sequence.trunk, block, said(PassShape(2, draft, laid), kept, rows), torch.zeros(rows).long(), block.shape[4]
+            sequence.trunk, block, said(PassShape(2, draft, laid), kept_rows, rows), torch.zeros(rows).long(), block.shape[4]
         )
-        found.append(hidden[:, :3])
-    torch.testing.assert_close(*found, atol=1e-5, rtol=1e-5)
+        outputs.append(hidden[:, :3])
+    torch.testing.assert_close(*outputs, atol=1e-5, rtol=1e-5)
 
 
 def test_buckets_grow_by_steps_and_end_with_the_cache() -> None:
@@ -132,29 +132,29 @@ def test_a_drafter_reads_nothing_either(name: str, monkeypatch: pytest.MonkeyPat
         model = MODELS[name](moved)
         sequence = model.backbone.start(model.prompt)
         growth = model.drafters["feature_draft"].start(sequence)
-        told = torch.zeros(4, 4 + 8, dtype=torch.int64, device=FAR)
+        inputs = torch.zeros(4, 4 + 8, dtype=torch.int64, device=FAR)
         features = torch.zeros(sequence.kv_cache.branches, 4, 32, device=FAR)
         with device.counted() as traffic:
-            found = growth.fixed_pass(growth.kv_cache.capacity, told, features)
+            outputs = growth.fixed_pass(growth.kv_cache.capacity, inputs, features)
         assert not traffic.reads and not traffic.sends
-        assert [each.shape[-2] for each in found] == [4, 4] and all(each.device == FAR for each in found)
+        assert [each.shape[-2] for each in outputs] == [4, 4] and all(each.device == FAR for each in outputs)
 
 
 @torch.inference_mode()
 @pytest.mark.parametrize("name", ["pictogram", "lowpoly", "janus"])
 def test_a_drafter_grows_the_same_tree(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two cycles of a root and two levels, of which the second begins after tokens that were committed."""
-    found = []
+    trees = []
     for step in (STATIC, DYNAMIC):
         sequence = begun(near(name), monkeypatch, step)
         growth = near(name).drafters["feature_draft"].start(sequence)
         states = torch.randn(sequence.kv_cache.branches, 5, 32, generator=torch.Generator().manual_seed(1))
         rows = [growth.root(states[:, :2], [1, 2])[None], growth.expand([-1, -1], [3, 4]), growth.expand([1, 0, 1], [5, 6, 5])]
         rows += [growth.root(states[:, 2:], [3, 5, 1])[None], growth.expand([-1], [2])]
-        found.append(torch.cat(rows))
+        trees.append(torch.cat(rows))
         if step == STATIC:
             assert sum(key[0] == NAME for key in growth.replays._known) == 2, "a bucket of one row, and one of four"
-    torch.testing.assert_close(*found, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(*trees, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.gpu

@@ -42,14 +42,14 @@ CHAIN = Draft(torch.tensor([4, 1, 7]))
 @pytest.fixture
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[VerdictKind]:
     """The kinds of all verdicts inside of a pass."""
-    found: list[VerdictKind] = []
+    kinds: list[VerdictKind] = []
 
-    def counted(kind: VerdictKind, *given: Any) -> Any:
-        found.append(kind)
-        return fixed_verdict(kind, *given)
+    def counted(kind: VerdictKind, *arguments: Any) -> Any:
+        kinds.append(kind)
+        return fixed_verdict(kind, *arguments)
 
     monkeypatch.setattr(static_step, "fixed_verdict", counted)
-    return found
+    return kinds
 
 
 # --- the same tokens --------------------------------------------------------------------------------------------------
@@ -79,9 +79,9 @@ def test_the_steps_are_those_of_the_dynamic_step(
     assert not called
     shapes(monkeypatch, STATIC)
     with as_on_a_gpu(monkeypatch):  # only for its choice of the kernels' interface: the model is on the processor
-        found = steps(near(name), method, knobs, 10)
-    assert [(s.tokens, s.drafted) for s in found] == [(s.tokens, s.drafted) for s in plain]
-    for ours, theirs in zip(found, plain, strict=True):
+        fixed_steps = steps(near(name), method, knobs, 10)
+    assert [(s.tokens, s.drafted) for s in fixed_steps] == [(s.tokens, s.drafted) for s in plain]
+    for ours, theirs in zip(fixed_steps, plain, strict=True):
         for field in ("accept_probability", "entropy"):
             if (value := getattr(theirs.trace, field)) is not None:
                 pair = (torch.as_tensor(each).float() for each in (getattr(ours.trace, field), value))
@@ -90,23 +90,23 @@ def test_the_steps_are_those_of_the_dynamic_step(
     if (name, method) == ("pictogram", "eagle") and knobs != SEED:
         assert not judged  # drawn siblings are verified one after another, each on what the last one left
     elif method not in SOMETIMES:
-        assert len(judged) == len(found) - 1
+        assert len(judged) == len(fixed_steps) - 1
 
 
 def test_heads_are_computed_in_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them, for one row; by themselves only after the first pass."""
-    asked: list[tuple[tuple[int, ...], int | None]] = []
+    calls: list[tuple[tuple[int, ...], int | None]] = []
     right = MeshHeads.features
 
     def features(self: MeshHeads, hidden: Tensor, looked: Any, count: int | None = None) -> Tensor:
-        asked.append((tuple(hidden.shape[:2]), count))
+        calls.append((tuple(hidden.shape[:2]), count))
         return right(self, hidden, looked, count)
 
     monkeypatch.setattr(MeshHeads, "features", features)
     shapes(monkeypatch, STATIC)
     with as_on_a_gpu(monkeypatch):
         steps(near("lowpoly"), "xspecmesh", {}, 5)
-    assert asked == [((1, 1), None)] * 4  # the first pass's by numpy
+    assert calls == [((1, 1), None)] * 4  # the first pass's by numpy
 
 
 def test_a_knob_that_moves_needs_no_new_graph(monkeypatch: pytest.MonkeyPatch, judged: list[VerdictKind]) -> None:
@@ -141,12 +141,12 @@ def test_all_that_is_sent_is_one_small_tensor(name: str, method: str, reads: dic
     shapes(monkeypatch, STATIC)
     sent: list[Tensor] = []
     right = static_step.said
-    monkeypatch.setattr(static_step, "said", lambda *given: sent.append(right(*given)) or sent[-1])
+    monkeypatch.setattr(static_step, "said", lambda *arguments: sent.append(right(*arguments)) or sent[-1])
     with as_on_a_gpu(monkeypatch) as device:
         model = MODELS[name](moved)
-        found, knobs = find(method)
-        chosen = {k.name: SMALL[k.name] for k in found.knobs if k.name in SMALL}
-        run = generate(model.backbone, found, model.prompt, chosen | knobs, model.drafter_of(found))
+        entry, knobs = find(method)
+        chosen = {k.name: SMALL[k.name] for k in entry.knobs if k.name in SMALL}
+        run = generate(model.backbone, entry, model.prompt, chosen | knobs, model.drafter_of(entry))
         list(islice(run, 2))
         sent.clear()
         with device.counted() as traffic:
@@ -178,9 +178,9 @@ class Made(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
         """Notes what an operation gets and returns."""
         self.before |= storages((args, kwargs)) - self.made
-        found = func(*args, **kwargs or {})
-        self.made |= storages(found) - self.before
-        return found
+        out = func(*args, **kwargs or {})
+        self.made |= storages(out) - self.before
+        return out
 
 
 def storages(tree: Any) -> set[weakref.ref[torch.UntypedStorage]]:
@@ -194,9 +194,9 @@ def whole_pass(name: str, method: str, monkeypatch: pytest.MonkeyPatch, model: M
     calls: list[tuple[Callable[..., Any], tuple[Tensor, ...]]] = []
     right = static_step.Replays.call
 
-    def call(self: Any, key: Any, function: Callable[..., Any], *given: Tensor) -> Any:
-        calls.append((function, given))
-        return right(self, key, function, *given)
+    def call(self: Any, key: Any, function: Callable[..., Any], *arguments: Tensor) -> Any:
+        calls.append((function, arguments))
+        return right(self, key, function, *arguments)
 
     with monkeypatch.context() as patched:
         patched.setattr(static_step.Replays, "call", call)
@@ -208,26 +208,26 @@ def whole_pass(name: str, method: str, monkeypatch: pytest.MonkeyPatch, model: M
 def test_it_reads_nothing_not_even_in_the_references(name: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the device that is not there; a GPU without Triton captures the references."""
     with as_on_a_gpu(monkeypatch) as device:
-        function, given = whole_pass(name, method, monkeypatch, MODELS[name](moved))
-        there = [each.to(FAR) for each in given]
+        function, arguments = whole_pass(name, method, monkeypatch, MODELS[name](moved))
+        there = [each.to(FAR) for each in arguments]
         noted: Counter[str] = Counter()
         monkeypatch.setattr(Far, "_note", lambda self, transfers, count=1: noted.update(some=count))
         with torch.inference_mode(), device.counted():
-            found = function(*there)
-        assert not noted and len(found) >= (2 if (name, method) in ADAPTED else 4) and all(each.device == FAR for each in found)
+            outputs = function(*there)
+        assert not noted and len(outputs) >= (2 if (name, method) in ADAPTED else 4) and all(each.device == FAR for each in outputs)
 
 
 @pytest.mark.parametrize(("name", "method"), WHOLE + ADAPTED)
 def test_nothing_is_left_behind_but_the_results(name: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KERNELS, REFERENCE)
     with as_on_a_gpu(monkeypatch):
-        function, given = whole_pass(name, method, monkeypatch, near(name))
+        function, arguments = whole_pass(name, method, monkeypatch, near(name))
         with torch.inference_mode(), Made() as watched:
-            found = function(*given)
+            outputs = function(*arguments)
     gc.collect()
     alive = {storage for each in watched.made if (storage := each()) is not None}
     assert len(watched.made) > 80
-    assert alive <= {each.untyped_storage() for each in found}, "more than the results are alive"
+    assert alive <= {each.untyped_storage() for each in outputs}, "more than the results are alive"
 
 
 @pytest.mark.parametrize(("name", "method"), WHOLE)
@@ -237,13 +237,13 @@ def test_it_is_one_graph(name: str, method: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(reference, "gumbel_reference", noise.gumbel_elsewhere)
     monkeypatch.setattr(sampling, "FEW", 10**6)
     with as_on_a_gpu(monkeypatch):
-        function, given = whole_pass(name, method, monkeypatch, MODELS[name](lambda module: module))
+        function, arguments = whole_pass(name, method, monkeypatch, MODELS[name](lambda module: module))
     with torch.inference_mode():
-        plain = function(*given)
+        plain = function(*arguments)
         torch.compiler.reset()
-        found = torch.compile(function, fullgraph=True, backend="eager")(*given)
-    assert len(found) == len(plain) >= 4
-    for ours, theirs in zip(found, plain, strict=True):
+        outputs = torch.compile(function, fullgraph=True, backend="eager")(*arguments)
+    assert len(outputs) == len(plain) >= 4
+    for ours, theirs in zip(outputs, plain, strict=True):
         torch.testing.assert_close(ours, theirs, equal_nan=True)
 
 
@@ -252,9 +252,9 @@ def test_it_is_one_graph(name: str, method: str, monkeypatch: pytest.MonkeyPatch
 
 def question(sequence: TransformerSequence, count: int) -> VerifyRequest:
     """Any question about rows of a pass."""
-    made = Noise(1, sequence.vocabulary)
+    noise = Noise(1, sequence.vocabulary)
     uniforms = torch.full((3, count), 0.5, dtype=torch.float64)
-    return VerifyRequest(NO_DRAFT.tokens, None, uniforms, made.base, torch.arange(count), True, False)
+    return VerifyRequest(NO_DRAFT.tokens, None, uniforms, noise.base, torch.arange(count), True, False)
 
 
 @torch.inference_mode()

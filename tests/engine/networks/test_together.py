@@ -29,13 +29,13 @@ def spread(module: nn.Module) -> None:
 
 def caches(dtype: torch.dtype) -> list[KVCache]:
     """A cache for each run, some rows kept."""
-    found = []
-    for branches, _, kept in RUNS:
+    kv_caches = []
+    for branches, _, rows in RUNS:
         kv_cache = KVCache(LAYERS, branches, HEADS, 64, HEAD, torch.device("cpu"), dtype)
-        kv_cache.block[:, :, :, :, :kept] = torch.randn(LAYERS, 2, branches, HEADS, kept, HEAD).to(dtype)
-        kv_cache.kept = kept
-        found.append(kv_cache)
-    return found
+        kv_cache.block[:, :, :, :, :rows] = torch.randn(LAYERS, 2, branches, HEADS, rows, HEAD).to(dtype)
+        kv_cache.kept = rows
+        kv_caches.append(kv_cache)
+    return kv_caches
 
 
 def masks() -> list[Tensor | None]:
@@ -45,14 +45,14 @@ def masks() -> list[Tensor | None]:
     return [None, causal(5, 0, torch.device("cpu")), tree, None]
 
 
-def copies(given: list[KVCache]) -> list[KVCache]:
+def copies(originals: list[KVCache]) -> list[KVCache]:
     """Slabs of the same content."""
-    made = []
-    for kv_cache in given:
+    clones = []
+    for kv_cache in originals:
         copy = KVCache(LAYERS, kv_cache.branches, HEADS, kv_cache.capacity, HEAD, torch.device("cpu"), kv_cache.block.dtype)
         copy.block, copy.kept = kv_cache.block.clone(), kv_cache.kept
-        made.append(copy)
-    return made
+        clones.append(copy)
+    return clones
 
 
 def assert_same_bits(together: Tensor, alone: list[Tensor], joined: list[KVCache], single: list[KVCache]) -> None:

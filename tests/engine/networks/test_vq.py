@@ -27,10 +27,10 @@ def test_a_token_does_not_know_what_is_around_it() -> None:
 def tokenizer_that_looks_around() -> PictureTokenizer:
     """Every convolution has weights: fresh residual branches would see nothing."""
     torch.manual_seed(0)
-    made = PictureTokenizer((4, 4, 2), encoder=8, decoder=8, blocks=2)
-    for parameter in (*made.decoder.parameters(), *made.preview_decoder.parameters()):
+    tokenizer = PictureTokenizer((4, 4, 2), encoder=8, decoder=8, blocks=2)
+    for parameter in (*tokenizer.decoder.parameters(), *tokenizer.preview_decoder.parameters()):
         torch.nn.init.normal_(parameter, std=0.2)
-    return made.eval()
+    return tokenizer.eval()
 
 
 @pytest.mark.parametrize("preview", [False, True])

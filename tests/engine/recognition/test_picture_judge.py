@@ -24,8 +24,8 @@ def seen(name: str, row: int = 8, column: int = 8, colour: str = "") -> Detected
 
 
 def test_a_right_reading_has_no_fault() -> None:
-    asked = scene((ObjectGroup("cat", 2), ObjectGroup("dog")), "above")
-    verdict = compare(PictureReading((seen("cat", 3, 4), seen("cat", 3, 8), seen("dog", 11, 6)), "red"), asked)
+    target = scene((ObjectGroup("cat", 2), ObjectGroup("dog")), "above")
+    verdict = compare(PictureReading((seen("cat", 3, 4), seen("cat", 3, 8), seen("dog", 11, 6)), "red"), target)
     assert verdict.all and verdict.relation and verdict.colours is None
 
 
@@ -44,9 +44,9 @@ def test_each_fault_is_found(objects: tuple[DetectedObject, ...], fault: str) ->
 
 
 def test_colours_and_backgrounds_are_judged_where_they_are_asked_for() -> None:
-    asked = scene((ObjectGroup("car", colour="blue"),))
-    assert compare(PictureReading((seen("car", colour="blue"),), "red"), asked).colours is True
-    wrong = compare(PictureReading((seen("car", colour="green"),), "blue"), asked)
+    target = scene((ObjectGroup("car", colour="blue"),))
+    assert compare(PictureReading((seen("car", colour="blue"),), "red"), target).colours is True
+    wrong = compare(PictureReading((seen("car", colour="green"),), "blue"), target)
     assert wrong.colours is False and not wrong.background and not wrong.all
 
 
@@ -94,10 +94,10 @@ def test_a_sure_judge_counts_an_object_once(monkeypatch: pytest.MonkeyPatch) -> 
     model = Judge(("cat",), width=4).eval()
     sure = torch.full((1, CELLS, CELLS), -30.0)
     sure[0, 5, 5:7] = torch.tensor([40.0, 30.0])
-    said = Logits(sure, torch.zeros(1, 1, CELLS, CELLS), torch.zeros(1, len(COLOURS), CELLS, CELLS), torch.zeros(1, len(backgrounds())))
-    monkeypatch.setattr(model, "forward", lambda x: said)
-    found = model.read([np.zeros((128, 128, 3), np.uint8)])[0].objects
-    assert [(f.row, f.column) for f in found] == [(5, 5)]
+    logits = Logits(sure, torch.zeros(1, 1, CELLS, CELLS), torch.zeros(1, len(COLOURS), CELLS, CELLS), torch.zeros(1, len(backgrounds())))
+    monkeypatch.setattr(model, "forward", lambda x: logits)
+    objects = model.read([np.zeros((128, 128, 3), np.uint8)])[0].objects
+    assert [(f.row, f.column) for f in objects] == [(5, 5)]
 
 
 def test_a_centre_without_a_sure_object_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,10 +105,10 @@ def test_a_centre_without_a_sure_object_is_none(monkeypatch: pytest.MonkeyPatch)
     centres, kinds = torch.full((1, CELLS, CELLS), -30.0), torch.zeros(1, 3, CELLS, CELLS)
     centres[0, 5, 5] = centres[0, 9, 9] = 40.0
     kinds[0, 1, 9, 9] = 5.0
-    said = Logits(centres, kinds, torch.zeros(1, len(COLOURS), CELLS, CELLS), torch.zeros(1, len(backgrounds())))
-    monkeypatch.setattr(model, "forward", lambda x: said)
-    found = model.read([np.zeros((128, 128, 3), np.uint8)])[0].objects
-    assert [(f.name, f.row) for f in found] == [("dog", 9)]
+    logits = Logits(centres, kinds, torch.zeros(1, len(COLOURS), CELLS, CELLS), torch.zeros(1, len(backgrounds())))
+    monkeypatch.setattr(model, "forward", lambda x: logits)
+    objects = model.read([np.zeros((128, 128, 3), np.uint8)])[0].objects
+    assert [(f.name, f.row) for f in objects] == [("dog", 9)]
 
 
 def test_without_weights_the_reason_is_said(tmp_path) -> None:
@@ -118,11 +118,11 @@ def test_without_weights_the_reason_is_said(tmp_path) -> None:
 
 def test_mistakes_take_tokens_from_elsewhere_and_come_again_with_the_step():
     tokens = torch.arange(4 * 16 * 16).reshape(4, 16, 16)
-    found = with_mistakes(tokens, torch.Generator().manual_seed(5))
-    wrong = found != tokens
-    assert torch.equal(found, with_mistakes(tokens, torch.Generator().manual_seed(5))) and wrong.any()
+    mistaken = with_mistakes(tokens, torch.Generator().manual_seed(5))
+    wrong = mistaken != tokens
+    assert torch.equal(mistaken, with_mistakes(tokens, torch.Generator().manual_seed(5))) and wrong.any()
     assert wrong.float().mean((1, 2)).max() < MISTAKES + 0.1
-    strange = found[wrong] // 256 != tokens[wrong] // 256  # of another picture
+    strange = mistaken[wrong] // 256 != tokens[wrong] // 256  # of another picture
     assert 0.1 < strange.float().mean() < 0.5
 
 

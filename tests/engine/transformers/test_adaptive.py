@@ -56,10 +56,10 @@ def timed(monkeypatch: pytest.MonkeyPatch, model: PreTrainedModel, cost: Callabl
     """A generation by default, and its time in plain passes."""
     machine = Machine(model, cost)
     monkeypatch.setattr(adaptive.Pilot, "clock", staticmethod(machine))
-    given = {"do_sample": False, "max_new_tokens": LONG, "return_dict_in_generate": True, "custom_generate": foretoken()}
-    found = model.generate(torch.tensor([PROMPT]), **given | settings)
+    options = {"do_sample": False, "max_new_tokens": LONG, "return_dict_in_generate": True, "custom_generate": foretoken()}
+    output = model.generate(torch.tensor([PROMPT]), **options | settings)
     machine.handle.remove()
-    return found, machine.seconds
+    return output, machine.seconds
 
 
 def repeating() -> PreTrainedModel:
@@ -113,9 +113,9 @@ def test_drafts_where_they_pay(
     model = build()
     expected = plain(model, max_new_tokens=LONG)
     for number in range(2):  # the second run knows the model
-        found, seconds = timed(monkeypatch, model, cost)
-        (totals,) = found.totals
-        assert found.sequences.tolist() == expected
+        output, seconds = timed(monkeypatch, model, cost)
+        (totals,) = output.totals
+        assert output.sequences.tolist() == expected
         assert LONG / seconds >= least, (number, totals)
         assert kinds <= {kind for kind, count in totals["decoding"].items() if count} <= {"plain", "lookup", "window"}
         assert totals["exact"] and totals["reason"].endswith(".")
@@ -123,20 +123,20 @@ def test_drafts_where_they_pay(
 
 @pytest.mark.parametrize("tokens", [1, 2, 16, 24])
 def test_a_short_run_makes_plain_passes_and_no_others(monkeypatch: pytest.MonkeyPatch, tokens: int) -> None:
-    found, seconds = timed(monkeypatch, wandering(), STEP, max_new_tokens=tokens)
-    assert found.sequences.tolist() == plain(wandering(), max_new_tokens=tokens)
-    assert seconds == tokens == found.totals[0]["forwards"]
-    assert "too short" in found.totals[0]["reason"]
+    output, seconds = timed(monkeypatch, wandering(), STEP, max_new_tokens=tokens)
+    assert output.sequences.tolist() == plain(wandering(), max_new_tokens=tokens)
+    assert seconds == tokens == output.totals[0]["forwards"]
+    assert "too short" in output.totals[0]["reason"]
 
 
 @pytest.mark.parametrize("model, sentence", [(models.falcon, "mask of drafts"), (lambda: FORGETFUL, "positions and the mask")])
 def test_a_class_that_takes_no_drafts_makes_plain_passes(
     monkeypatch: pytest.MonkeyPatch, model: Callable[[], PreTrainedModel], sentence: str
 ) -> None:
-    found, _ = timed(monkeypatch, model(), FREE, max_new_tokens=120)
-    assert found.sequences.tolist() == plain(model(), max_new_tokens=120)
-    assert sentence in found.totals[0]["reason"]
-    assert not found.totals[0]["decoding"]["window"] + found.totals[0]["decoding"]["lookup"]
+    output, _ = timed(monkeypatch, model(), FREE, max_new_tokens=120)
+    assert output.sequences.tolist() == plain(model(), max_new_tokens=120)
+    assert sentence in output.totals[0]["reason"]
+    assert not output.totals[0]["decoding"]["window"] + output.totals[0]["decoding"]["lookup"]
 
 
 def test_a_class_that_would_see_the_padding_of_a_guidance_pair_is_refused() -> None:
@@ -156,9 +156,9 @@ CALLS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("settings", CALLS.values(), ids=CALLS)
 def test_requests_by_default(monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]) -> None:
     monkeypatch.setattr(adaptive, "SHARE", 10.0)  # everything is tried, at any loss
-    found, _ = timed(monkeypatch, wandering(), FREE, max_new_tokens=60, **settings)
+    output, _ = timed(monkeypatch, wandering(), FREE, max_new_tokens=60, **settings)
     expected = plain(wandering(), max_new_tokens=60, **{name: value for name, value in settings.items() if name != "window"})
-    assert found.sequences.tolist() == expected
+    assert output.sequences.tolist() == expected
 
 
 def test_the_callable_keeps_the_report_of_its_last_call() -> None:
@@ -210,17 +210,17 @@ def switched(monkeypatch: pytest.MonkeyPatch, runs: int) -> tuple[Counter[tuple[
     monkeypatch.setattr(adaptive.Knowledge, "best_window", lambda self, largest, tried=False: 4 if times.random() < 0.4 else None)
     monkeypatch.setattr(adaptive.PassCosts, "of", lambda self, rows: 0.5)
     model, prompt, call = small(), [1, 2, 3, 1, 2, 3], foretoken(seed=7)
-    found = model.generate(torch.tensor([prompt]), custom_generate=call, max_new_tokens=WORDS_DRAWN, num_return_sequences=runs, **SAMPLED)
+    sampled = model.generate(torch.tensor([prompt]), custom_generate=call, max_new_tokens=WORDS_DRAWN, num_return_sequences=runs, **SAMPLED)
     kinds = Counter(kind for each in call.report for kind, count in each["decoding"].items() for _ in range(count))
-    return Counter(tuple(row) for row in found[:, len(prompt) :].tolist()), kinds, distribution_of(model, prompt, WORDS_DRAWN)
+    return Counter(tuple(row) for row in sampled[:, len(prompt) :].tolist()), kinds, distribution_of(model, prompt, WORDS_DRAWN)
 
 
 def test_the_distribution_across_switches(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = RUNS
     counts, kinds, expected = switched(monkeypatch, runs)
     assert min(kinds[kind] for kind in ("plain", "lookup", "window")) > runs // 5, kinds
-    found = statistic(counts, expected, runs)
-    assert abs(found["z"]) < 4, found
+    measured = statistic(counts, expected, runs)
+    assert abs(measured["z"]) < 4, measured
     assert detectable(expected, runs, 4.0) < 0.17  # what these runs can see
 
 

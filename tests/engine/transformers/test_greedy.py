@@ -88,13 +88,13 @@ def test_a_window_that_is_forgotten_is_seen(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_zipar_draws_a_picture_in_fewer_passes() -> None:
     """Not exact, so nothing but its shape can be compared."""
-    found = models.llama().generate(
+    output = models.llama().generate(
         torch.tensor([PROMPT]), max_new_tokens=24, do_sample=False, custom_generate=foretoken("zipar"), grid=(4, 6), window=2,
         adaptive="off", return_dict_in_generate=True,
     )  # fmt: skip
-    assert found.sequences.shape == (1, len(PROMPT) + 24)
-    assert found.totals[0]["tokens"] == 24 > found.totals[0]["forwards"]
-    assert not found.totals[0]["exact"]
+    assert output.sequences.shape == (1, len(PROMPT) + 24)
+    assert output.totals[0]["tokens"] == 24 > output.totals[0]["forwards"]
+    assert not output.totals[0]["exact"]
 
 
 @pytest.mark.parametrize("settings", PROCESSED.values(), ids=PROCESSED)
@@ -131,16 +131,16 @@ def test_a_picture_of_janus_is_that_of_its_own_loop_and_of_our_engine() -> None:
     ids = torch.tensor([tiny.janus_ids("red apple")])
     settings = {"attention_mask": torch.ones_like(ids), "generation_mode": "image", "do_sample": False, "guidance_scale": 3.0}
     expected = model.generate(ids, **settings).tolist()
-    found = GenerationMixin.generate(model, ids, custom_generate=foretoken("sjdpp"), window=5, **settings)
+    sampled = GenerationMixin.generate(model, ids, custom_generate=foretoken("sjdpp"), window=5, **settings)
     assert model.generate(ids, **settings).tolist() == expected  # the caller's model has its own attention again
     run = generate(Janus(model, tiny.janus_ids), METHODS["sjdpp"], Prompt("red apple", sampling=Sampling(0.0, guidance=3.0))).finish()
-    assert found.tolist() == expected == [run.tokens]
+    assert sampled.tolist() == expected == [run.tokens]
 
 
 def test_no_processors_are_called_that_the_engine_knows() -> None:
     """Else temperature, top-k and top-p would cost a call each."""
     config = models.llama().generation_config
-    asked = models.llama()._prepare_generation_config(config, do_sample=True, temperature=0.7, top_k=5, top_p=0.9)[0]
-    reading = read(models.llama()._get_logits_processor(asked, 5), greedy=False)
+    processors = models.llama()._prepare_generation_config(config, do_sample=True, temperature=0.7, top_k=5, top_p=0.9)[0]
+    reading = read(models.llama()._get_logits_processor(processors, 5), greedy=False)
     assert reading.sampling == Sampling(temperature=0.7, top_k=5, top_p=0.9)
     assert reading.called == ()

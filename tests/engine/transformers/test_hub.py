@@ -47,8 +47,8 @@ except Exception as error:
 def test_transformers_loads_it_from_a_folder_without_our_package(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "foretoken"
     assert main(["models", "custom-generate", str(folder), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert sorted(told["files"]) == sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    output = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert sorted(output["files"]) == sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
     environment = os.environ | {"HF_MODULES_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", USE, str(folder)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False

@@ -101,8 +101,8 @@ def test_settings_of_a_batch_whose_processors_hold_its_prompts() -> None:
     settings = {"attention_mask": MASK[:2], "encoder_repetition_penalty": 1.8, "encoder_no_repeat_ngram_size": 1, "repetition_penalty": 1.3}
     repeated = IDS[:2].repeat_interleave(3, 0), MASK[:2].repeat_interleave(3, 0)
     expected = plain(models.llama(), IDS[:2], **settings)
-    found = ours(models.llama(), ids=repeated[0], **settings | {"attention_mask": repeated[1]}, window=6)
-    assert found == [expected[index // 3] for index in range(6)]
+    sampled = ours(models.llama(), ids=repeated[0], **settings | {"attention_mask": repeated[1]}, window=6)
+    assert sampled == [expected[index // 3] for index in range(6)]
 
 
 def test_a_processor_that_is_called_with_another_row_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,14 +67,14 @@ def test_a_stream_comes_in_order_and_ends_once() -> None:
 
 
 def test_a_dictionary_holds_sequences_and_totals() -> None:
-    found = models.llama().generate(
+    output = models.llama().generate(
         torch.tensor([PROMPT]), max_new_tokens=24, do_sample=False, return_dict_in_generate=True, custom_generate=foretoken("sjdpp", seed=3)
     )
-    assert found.sequences.tolist() == plain(models.llama())
-    (totals,) = found.totals
+    assert output.sequences.tolist() == plain(models.llama())
+    (totals,) = output.totals
     assert (totals["method"], totals["exact"], totals["seed"], totals["tokens"]) == ("sjdpp", True, 3, 24)
     assert 0 < totals["forwards"] <= 24
-    assert found.scores is None
+    assert output.scores is None
 
 
 def test_settings_of_the_callable_are_defaults() -> None:

@@ -32,11 +32,11 @@ def test_a_run_is_the_engines_own() -> None:
 
 
 def test_pytorchs_seed_repeats_a_run() -> None:
-    found = []
+    samples = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
-        found.append(ours(models.llama(), **SAMPLED))
-    assert found[0] == found[1] != found[2]
+        samples.append(ours(models.llama(), **SAMPLED))
+    assert samples[0] == samples[1] != samples[2]
 
 
 def test_a_given_seed_leaves_pytorchs_generator_alone() -> None:

@@ -10,27 +10,27 @@ from engine.tuning.alternate import Timing, alternate, timed
 
 @pytest.mark.parametrize("repeats", [1, 2])
 def test_kinds_alternate_after_one_unmeasured_run_each(repeats: int) -> None:
-    made: list[str] = []
+    order: list[str] = []
 
     def maker(name: str):
         def make(i: int) -> Timing:
-            made.append(f"{name}{i}")
-            return Timing(len(made), [i])
+            order.append(f"{name}{i}")
+            return Timing(len(order), [i])
 
         return make
 
-    found = alternate({"plain": maker("p"), "fast": maker("f")}, 2, repeats, lambda i: made.append(f"input {i}"))
+    timings = alternate({"plain": maker("p"), "fast": maker("f")}, 2, repeats, lambda i: order.append(f"input {i}"))
     inputs = [[f"input {i}", *[f"p{i}", f"f{i}", f"f{i}", f"p{i}"] * repeats] for i in range(2)]
-    assert made == ["p0", "f0", *inputs[0], *inputs[1]]
-    assert [[len(of) for of in found[name]] for name in found] == [[2 * repeats] * 2] * 2
-    assert all(run.tokens == [i] for of in found.values() for i, runs in enumerate(of) for run in runs)
+    assert order == ["p0", "f0", *inputs[0], *inputs[1]]
+    assert [[len(of) for of in timings[name]] for name in timings] == [[2 * repeats] * 2] * 2
+    assert all(run.tokens == [i] for of in timings.values() for i, runs in enumerate(of) for run in runs)
 
 
 def test_without_repeats_each_kind_runs_once() -> None:
-    made: list[str] = []
-    kinds = {name: lambda i, name=name: made.append(f"{name}{i}") or Timing(1.0, [i]) for name in "pf"}
+    order: list[str] = []
+    kinds = {name: lambda i, name=name: order.append(f"{name}{i}") or Timing(1.0, [i]) for name in "pf"}
     assert [[len(of) for of in each] for each in alternate(kinds, 2, 0).values()] == [[1, 1], [1, 1]]
-    assert made == ["p0", "f0", "p1", "f1"]
+    assert order == ["p0", "f0", "p1", "f1"]
 
 
 def test_runs_of_different_lengths_are_compared_by_seconds_a_token() -> None:
@@ -40,5 +40,5 @@ def test_runs_of_different_lengths_are_compared_by_seconds_a_token() -> None:
 
 
 def test_code_without_a_clock_is_timed() -> None:
-    found = timed(lambda: [1, 2, 3])
-    assert found.tokens == [1, 2, 3] and found.seconds > 0
+    timing = timed(lambda: [1, 2, 3])
+    assert timing.tokens == [1, 2, 3] and timing.seconds > 0

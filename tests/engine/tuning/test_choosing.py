@@ -112,8 +112,8 @@ def test_it_is_resolved_by_what_is_stored_and_measures_nothing_more(
     model: SimpleNamespace, curve: CostCurve, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known(model, curve, WINDOWS)
-    monkeypatch.setattr(auto, "beside", lambda *given: pytest.fail("it was measured"))
-    monkeypatch.setattr(prepare, "cost_curves", lambda *given: pytest.fail("it was measured"))
+    monkeypatch.setattr(auto, "beside", lambda *arguments: pytest.fail("it was measured"))
+    monkeypatch.setattr(prepare, "cost_curves", lambda *arguments: pytest.fail("it was measured"))
     assert auto.resolve(model, pytest.fail) == name
 
 
@@ -123,9 +123,9 @@ def test_a_row_of_a_method_that_the_model_lacks_a_need_of_is_not_taken(model: Si
 
 
 def test_without_recorded_tokens_it_takes_what_suits_the_model_and_says_so(model: SimpleNamespace) -> None:
-    said: list[str] = []
-    assert auto.resolve(model, said.append) == "auto:sjdpp"
-    assert len(said) == 1 and "doctor --model" in said[0]
+    messages: list[str] = []
+    assert auto.resolve(model, messages.append) == "auto:sjdpp"
+    assert len(messages) == 1 and "doctor --model" in messages[0]
 
 
 def test_the_rows_of_the_card_come_first_if_they_are_of_these_weights(model: SimpleNamespace) -> None:
@@ -145,11 +145,11 @@ def test_what_it_measures_is_measured_once(model: SimpleNamespace) -> None:
     measured = store.read(model)
     measured.costs = {}
     store.write(measured)
-    said: list[str] = []
-    names = [auto.resolve(model, said.append) for _ in range(2)]
-    assert names[0] == names[1] and len(said) == 1
-    found = store.read(model).costs[torch.get_num_threads(), model.dtype]
-    assert "ar" in found.beside and names[0].removeprefix("auto:") in found.beside and found.curve.points[0][0] == 1
+    messages: list[str] = []
+    names = [auto.resolve(model, messages.append) for _ in range(2)]
+    assert names[0] == names[1] and len(messages) == 1
+    stored = store.read(model).costs[torch.get_num_threads(), model.dtype]
+    assert "ar" in stored.beside and names[0].removeprefix("auto:") in stored.beside and stored.curve.points[0][0] == 1
 
 
 # milliseconds beside passes of CHEAP
@@ -213,11 +213,11 @@ def test_recorded_tokens_are_those_of_runs() -> None:
     backbone = tiny.pictogram()
     prompts = [Prompt("red apple", seed=seed) for seed in range(2)]
     runs = [generate(backbone, METHODS["sjdpp"], prompt, {"window": 6}).finish() for prompt in prompts]
-    (found,) = auto.record(backbone, prompts, [("sjdpp", {"window": 6})])
+    (record,) = auto.record(backbone, prompts, [("sjdpp", {"window": 6})])
     passes = sum(run.totals["forwards"] for run in runs)
-    assert found.tokens == sum(len(run.tokens) for run in runs) / passes
-    assert found.rows == 1 + sum(step.drafted for run in runs for step in run.steps) / passes and found.draft_passes == 0
-    assert of_rows([found.row()])[0].tokens == pytest.approx(found.tokens, abs=1e-3)
+    assert record.tokens == sum(len(run.tokens) for run in runs) / passes
+    assert record.rows == 1 + sum(step.drafted for run in runs for step in run.steps) / passes and record.draft_passes == 0
+    assert of_rows([record.row()])[0].tokens == pytest.approx(record.tokens, abs=1e-3)
 
 
 def test_all_candidates_are_exact() -> None:

@@ -43,9 +43,9 @@ def model(**changes: Any) -> SimpleNamespace:
 
 @pytest.mark.parametrize("backbone", [tiny.pictogram, tiny.lowpoly])
 def test_a_curve_has_every_width_and_never_falls(backbone: Any) -> None:
-    for found in cost_curves([backbone(), backbone()], rounds=2):
-        assert [width for width, _ in found.points] in ([*WIDTHS], [*WIDTHS[:-1]])
-        costs = [cost for _, cost in found.points]
+    for curve in cost_curves([backbone(), backbone()], rounds=2):
+        assert [width for width, _ in curve.points] in ([*WIDTHS], [*WIDTHS[:-1]])
+        costs = [cost for _, cost in curve.points]
         assert costs == sorted(costs) and costs[0] > 0
 
 
@@ -73,20 +73,20 @@ def test_the_fastest_count_is_taken_within_the_limit() -> None:
 
 def test_a_probe_gives_back_the_threads_that_there_were() -> None:
     before = torch.get_num_threads()
-    found = threads.thread_costs(tiny.pictogram(), [1, 2], seconds=0.0)
-    assert set(found) == {1, 2} and all(cost > 0 for cost in found.values()) and torch.get_num_threads() == before
+    costs = threads.thread_costs(tiny.pictogram(), [1, 2], seconds=0.0)
+    assert set(costs) == {1, 2} and all(cost > 0 for cost in costs.values()) and torch.get_num_threads() == before
 
 
 def test_threads_are_measured_once_for_each_model_and_set(free: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, taken = [], []
+    measured, taken = [], []
     monkeypatch.setattr(prepare, "all_threads", lambda: 4)
-    monkeypatch.setattr(prepare, "thread_costs", lambda backbone, counts: asked.append(counts) or {1: 3.0, 2: 1.0, 3: 2.5, 4: 2.0})
+    monkeypatch.setattr(prepare, "thread_costs", lambda backbone, counts: measured.append(counts) or {1: 3.0, 2: 1.0, 3: 2.5, 4: 2.0})
     monkeypatch.setattr(prepare.torch, "set_num_threads", taken.append)
     prepare.use_threads(model(), say=lambda text: None)
     prepare.use_threads(model(), say=pytest.fail)
     prepare.use_threads(model(), cores=1, say=pytest.fail)  # beside a server, with nothing to choose
     prepare.use_threads(model(weights_hash="other"), say=lambda text: None)
-    assert asked == [[1, 2, 4], [1, 2, 4]] and taken == [2, 2, 1, 2]
+    assert measured == [[1, 2, 4], [1, 2, 4]] and taken == [2, 2, 1, 2]
 
 
 # --- dtype ------------------------------------------------------------------------------------------------------------
@@ -118,17 +118,17 @@ def test_bfloat16_is_taken_where_it_is_faster_and_the_baseline_is_not_slower(
 
 
 def test_a_measured_dtype_is_loaded_and_a_named_one_is_not_measured(free: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    dtypes: list[str] = []
 
     def load(name: str, path: str | None, device: str, dtype: str) -> SimpleNamespace:
-        asked.append(dtype)
+        dtypes.append(dtype)
         return model(dtype="float32" if dtype == "auto" else dtype)
 
     monkeypatch.setattr(backbones, "load", load)
-    monkeypatch.setattr(prepare, "use_threads", lambda *given: None)
-    monkeypatch.setattr(prepare, "choose_dtype", lambda *given: "bfloat16")
-    assert prepare.prepared("pictogram").dtype == "bfloat16" and asked == ["auto", "bfloat16"]
-    monkeypatch.setattr(prepare, "choose_dtype", lambda *given: pytest.fail("it was measured"))
+    monkeypatch.setattr(prepare, "use_threads", lambda *arguments: None)
+    monkeypatch.setattr(prepare, "choose_dtype", lambda *arguments: "bfloat16")
+    assert prepare.prepared("pictogram").dtype == "bfloat16" and dtypes == ["auto", "bfloat16"]
+    monkeypatch.setattr(prepare, "choose_dtype", lambda *arguments: pytest.fail("it was measured"))
     assert prepare.prepared("pictogram", dtype="float32").dtype == "float32"
     monkeypatch.setenv(prepare.DTYPE, "bfloat16")
     assert prepare.prepared("pictogram").dtype == "bfloat16"
@@ -141,9 +141,9 @@ def test_a_measured_dtype_is_loaded_and_a_named_one_is_not_measured(free: Path, 
 
 
 def test_what_is_stored_comes_back_for_the_same_machine_model_and_weights(free: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = ModelMeasurements(store.about(model()), {1: 2.0, 2: 1.5}, {(2, "float32"): StepCosts(LINE, {"ar": 0.5})}, [{"method": "ar"}])
-    store.write(found)
-    assert store.read(model()) == found
+    measured = ModelMeasurements(store.about(model()), {1: 2.0, 2: 1.5}, {(2, "float32"): StepCosts(LINE, {"ar": 0.5})}, [{"method": "ar"}])
+    store.write(measured)
+    assert store.read(model()) == measured
     assert store.read(model(weights_hash="other")).threads == {} == store.read(model(name="lowpoly")).threads
     known = store.native
     monkeypatch.setattr(
@@ -178,10 +178,10 @@ def test_costs_that_are_no_numbers_are_damage(free: Path) -> None:
 
 def test_a_disk_that_refuses_is_said_and_the_measurement_is_used(free: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (free / "measured").write_text("a file where a folder should be")
-    said: list[str] = []
+    messages: list[str] = []
     monkeypatch.setattr(prepare, "cost_curves", lambda models: [LINE])
-    assert prepare.costs_here(model(), ModelMeasurements(store.about(model())), said.append).curve == LINE
-    assert len(said) == 2 and "Cannot write" in said[1]
+    assert prepare.costs_here(model(), ModelMeasurements(store.about(model())), messages.append).curve == LINE
+    assert len(messages) == 2 and "Cannot write" in messages[1]
 
 
 # --- other programs ---------------------------------------------------------------------------------------------------
@@ -215,13 +215,13 @@ def test_what_other_programs_take_is_read_from_the_system(tmp_path: Path, monkey
 
 
 def test_a_disturbed_measurement_is_used_and_not_stored(free: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     monkeypatch.setattr(prepare, "observed", lambda count, measure: (measure(), False))
     monkeypatch.setattr(prepare, "cost_curves", lambda models: [LINE])
     monkeypatch.setattr(prepare, "thread_costs", lambda backbone, counts: {1: 9.0, 2: 3.0})
-    assert prepare.costs_here(model(), store.read(model()), said.append).curve is LINE and said[-1] == BUSY
-    assert prepare.thread_count(model(), store.read(model()), 2, said.append) == 2 and said[-1] == BUSY
+    assert prepare.costs_here(model(), store.read(model()), messages.append).curve is LINE and messages[-1] == BUSY
+    assert prepare.thread_count(model(), store.read(model()), 2, messages.append) == 2 and messages[-1] == BUSY
     assert store.read(model()).costs == {} == store.read(model()).threads
     monkeypatch.setattr(prepare, "observed", lambda count, measure: (measure(), True))
-    prepare.costs_here(model(), store.read(model()), said.append)
-    assert len(store.read(model()).costs) == 1 and len(said) == 5
+    prepare.costs_here(model(), store.read(model()), messages.append)
+    assert len(store.read(model()).costs) == 1 and len(messages) == 5

@@ -46,5 +46,5 @@ def rows_of(request: VerifyRequest) -> HostRows:
 
 def host_verdict(request: VerifyRequest, draft_probs: Any = None) -> HostVerdict:
     """The verdict by numpy, on a request that is in a run."""
-    made = Noise(5, request.logits.shape[-1])
-    return HostVerdict(rows_of(request), request.tokens, draft_probs or request.draft_probs, made, START, ITERATION, request.seeded)
+    noise = Noise(5, request.logits.shape[-1])
+    return HostVerdict(rows_of(request), request.tokens, draft_probs or request.draft_probs, noise, START, ITERATION, request.seeded)

@@ -36,10 +36,10 @@ def filled(request: VerifyRequest, kind: fixed.VerdictKind, question: VerifyRequ
     more = torch.randn(len(request.logits), ROWS - count, 300, generator=random).to(DEVICE)
     draft_probs = None if request.draft_probs is None else F.pad(request.draft_probs, (0, 0, 0, ROWS - 1 - len(request.draft_probs)))
     drafts = torch.cat([request.tokens.to(DEVICE), torch.randint(0, 300, (ROWS - count,), generator=random).to(DEVICE)])
-    said = fixed.columns(question, numbers, ROWS).to(DEVICE)
+    table = fixed.columns(question, numbers, ROWS).to(DEVICE)
     logits = torch.cat([request.logits.to(DEVICE), more], 1)
-    found = fixed.fixed_verdict(kind, logits, drafts, said, None if draft_probs is None else draft_probs.to(DEVICE), masks)
-    return fixed.unpacked(kind, *found, ROWS, count)
+    out = fixed.fixed_verdict(kind, logits, drafts, table, None if draft_probs is None else draft_probs.to(DEVICE), masks)
+    return fixed.unpacked(kind, *out, ROWS, count)
 
 
 def there(request: VerifyRequest) -> VerifyRequest:
@@ -55,11 +55,11 @@ def test_it_is_the_verdict_on_the_first_rows(name: str, way: str, monkeypatch: p
     question = VerifyRequest(
         request.tokens, request.draft_probs, request.uniforms, request.base, request.positions, request.seeded, request.store
     )
-    found = filled(request, fixed.kind_of(question, request.sampling), question, None, [0] * request.logits.shape[1])
+    ours = filled(request, fixed.kind_of(question, request.sampling), question, None, [0] * request.logits.shape[1])
     plain = verify(there(request))
     plain.pair = settle(plain, plain.accepted, request.seeded)
     for field, expected in vars(plain).items():
-        value = getattr(found, field)
+        value = getattr(ours, field)
         assert (value is None) == (expected is None), field
         if value is not None:
             torch.testing.assert_close(value, expected, msg=lambda text, field=field: f"{field}: {text}")
@@ -71,10 +71,10 @@ def test_masks_are_told_by_number(way: str, monkeypatch: pytest.MonkeyPatch) -> 
     request, random = CASES["ratio"], torch.Generator().manual_seed(3)
     masks, numbers = torch.rand(3, 300, generator=random) < 0.5, [2, 0, 1, 1, 0]
     question = VerifyRequest(request.tokens, request.draft_probs, request.uniforms, request.base, request.positions, False, True)
-    found = filled(request, fixed.kind_of(question, request.sampling), question, masks.to(DEVICE), numbers)
+    ours = filled(request, fixed.kind_of(question, request.sampling), question, masks.to(DEVICE), numbers)
     plain = verify(there(replace(request, allowed=masks[numbers])))
-    torch.testing.assert_close(found.p, plain.p)
-    assert found.pair.tolist() == settle(plain, plain.accepted, False).tolist()
+    torch.testing.assert_close(ours.p, plain.p)
+    assert ours.pair.tolist() == settle(plain, plain.accepted, False).tolist()
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -89,11 +89,11 @@ def test_a_criterion_replaces_the_rule(raw: bool, way: str, monkeypatch: pytest.
     for limit in (0.0, some, 1.0):
         criterion = Criterion(more_probable_than, limit, raw)
         question = VerifyRequest(request.tokens, None, request.uniforms, request.base, request.positions, True, False, criterion)
-        found = filled(replace(request, draft_probs=None), fixed.kind_of(question, request.sampling), question, None, [0] * 5)
+        ours = filled(replace(request, draft_probs=None), fixed.kind_of(question, request.sampling), question, None, [0] * 5)
         accepted = more_probable_than(p[:4], request.tokens, limit)
         a = int(accepted.long().cumprod(0).sum())
-        assert found.accepted.tolist() == accepted.tolist() and found.p is None
-        assert found.pair.tolist() == [a, plain.answers[a].item()]
+        assert ours.accepted.tolist() == accepted.tolist() and ours.p is None
+        assert ours.pair.tolist() == [a, plain.answers[a].item()]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -102,8 +102,8 @@ def test_a_row_that_fills_up_may_be_unsound(way: str, monkeypatch: pytest.Monkey
     monkeypatch.setenv(VARIABLE, way)
     request = there(CASES["match seed"])
     request.logits[:, 4] = torch.nan
-    found = verify(request)
+    verdict = verify(request)
     accepted = torch.ones(4, dtype=torch.bool, device=DEVICE)
-    for count, token in ((3, found.answers[3].item()), (4, -1)):
-        pair = settle(found, accepted, True, torch.tensor(count, device=DEVICE))
+    for count, token in ((3, verdict.answers[3].item()), (4, -1)):
+        pair = settle(verdict, accepted, True, torch.tensor(count, device=DEVICE))
         assert pair.tolist() == [count, token]

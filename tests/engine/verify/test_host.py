@@ -38,12 +38,12 @@ def test_scores_are_those_of_pytorch_s_operations(name: str) -> None:
 def test_a_row_has_the_same_bits_in_every_pass(name: str) -> None:
     """Alone as in plain decoding, and in a window: match seed compares such rows."""
     request = CASES[name]
-    many, made = rows_of(request), Noise(5, request.logits.shape[-1])
+    many, noise = rows_of(request), Noise(5, request.logits.shape[-1])
     for row in (0, len(request.tokens) // 2, len(request.tokens)):
         allowed = None if request.allowed is None else request.allowed[row : row + 1]
         alone = rows_of(replace(request, logits=request.logits[:, row : row + 1], allowed=allowed))
         assert torch.equal(alone.probs(0, 1), many.probs(row, row + 1)) and torch.equal(alone.scores(1)[0], many.scores(row + 1)[row])
-        assert alone.row(0).answer(made, 9) == many.row(row).answer(made, 9)
+        assert alone.row(0).answer(noise, 9) == many.row(row).answer(noise, 9)
 
 
 def test_the_answer_is_that_of_the_scores_and_the_noise_of_a_run() -> None:
@@ -60,8 +60,8 @@ def test_chosen_drafts_are_those_of_one_hot_distributions() -> None:
     best = rows_of(request).probs(0, 8).argmax(-1)  # some are accepted
     for tokens in (best, request.tokens):
         chosen = Chosen(tokens, 1000, torch.float32)
-        given = replace(request, tokens=tokens)
-        ours, theirs = host_verdict(given, chosen), host_verdict(replace(given, draft_probs=chosen.dense()))
+        chosen_request = replace(request, tokens=tokens)
+        ours, theirs = host_verdict(chosen_request, chosen), host_verdict(replace(chosen_request, draft_probs=chosen.dense()))
         for field in ("accepted", "ratios", "answers", "fresh", "drawn"):
             assert torch.equal(getattr(ours, field)[:], getattr(theirs, field)[:]), field
         assert ours.settled == theirs.settled and not (ours.drawn[:8] == tokens).any() and ours.recorded == theirs.recorded

@@ -23,9 +23,9 @@ pytestmark = pytest.mark.usefixtures("inference")
 
 def in_a_run(request: VerifyRequest) -> VerifyRequest:
     """The same rows at consecutive positions, with the numbers of a run."""
-    positions, made = torch.arange(START, START + request.logits.shape[1]), Noise(5, request.logits.shape[-1])
-    uniforms = made.host_uniforms((ACCEPT, DRAW, RESIDUAL), positions, ITERATION)
-    return replace(request, positions=positions, uniforms=uniforms, base=made.base)
+    positions, noise = torch.arange(START, START + request.logits.shape[1]), Noise(5, request.logits.shape[-1])
+    uniforms = noise.host_uniforms((ACCEPT, DRAW, RESIDUAL), positions, ITERATION)
+    return replace(request, positions=positions, uniforms=uniforms, base=noise.base)
 
 
 def there(request: VerifyRequest) -> VerifyRequest:
@@ -53,33 +53,33 @@ def of_tensors(
     """One that computes all rows at once."""
 
     def verdict(request: VerifyRequest) -> Verdict:
-        found = verify(move(request))
-        found.pair = settle(found, found.accepted, request.seeded)
-        assert (found.p is None) == (not request.store)
-        return found
+        verdict = verify(move(request))
+        verdict.pair = settle(verdict, verdict.accepted, request.seeded)
+        assert (verdict.p is None) == (not request.store)
+        return verdict
 
     def settled(request: VerifyRequest) -> tuple[list[bool], tuple[int, int]]:
-        found = verdict(request)
-        return found.sound.tolist(), tuple(found.pair.tolist())
+        settled_verdict = verdict(request)
+        return settled_verdict.sound.tolist(), tuple(settled_verdict.pair.tolist())
 
     return Way(verdict, settled)
 
 
 def of_host(request: VerifyRequest) -> Verdict:
     """All of the verdict by numpy."""
-    found, count = host_verdict(request), request.logits.shape[1]
-    nats, chances, top, acceptance = map(torch.tensor, found.recorded)
-    expected = chances if found.ratios is None else found.ratios.clamp(max=1)[: len(acceptance)]
+    verdict, count = host_verdict(request), request.logits.shape[1]
+    nats, chances, top, acceptance = map(torch.tensor, verdict.recorded)
+    expected = chances if verdict.ratios is None else verdict.ratios.clamp(max=1)[: len(acceptance)]
     assert acceptance.tolist() == expected.tolist()
-    draws = {"answers": found.answers[:], "fresh": found.fresh[:], "drawn": found.drawn[:]}
-    p, pair = found.rows.probs(0, count), torch.tensor(found.settled)
-    return Verdict(found.accepted, found.ratios, **draws, chances=chances, entropy=nats, top=top, p=p, pair=pair)
+    draws = {"answers": verdict.answers[:], "fresh": verdict.fresh[:], "drawn": verdict.drawn[:]}
+    p, pair = verdict.rows.probs(0, count), torch.tensor(verdict.settled)
+    return Verdict(verdict.accepted, verdict.ratios, **draws, chances=chances, entropy=nats, top=top, p=p, pair=pair)
 
 
 def host_settled(request: VerifyRequest) -> tuple[list[bool], tuple[int, int]]:
     """The same for rows that may be unsound."""
-    found = host_verdict(request)
-    return [found.rows.row(i).sound for i in range(request.logits.shape[1])], found.settled
+    verdict = host_verdict(request)
+    return [verdict.rows.row(i).sound for i in range(request.logits.shape[1])], verdict.settled
 
 
 REFERENCE = of_tensors(verify_reference, settle_reference, lambda request: request)
@@ -127,17 +127,17 @@ def test_filters_are_exact_and_keep_ties(way: Way) -> None:
 
 @every_way
 def test_the_answer_of_equals_is_the_first(way: Way) -> None:
-    found = way.verdict(in_a_run(replace(window(1, 1000, Sampling(0.0)), logits=torch.zeros(1, 1, 1000))))
-    assert [found.answers.item(), found.fresh.item(), found.drawn.item(), found.entropy.item()] == [0, 0, 0, 0]
+    verdict = way.verdict(in_a_run(replace(window(1, 1000, Sampling(0.0)), logits=torch.zeros(1, 1, 1000))))
+    assert [verdict.answers.item(), verdict.fresh.item(), verdict.drawn.item(), verdict.entropy.item()] == [0, 0, 0, 0]
 
 
 @every_way
 def test_a_draft_from_its_own_distribution_is_replaced_by_a_draw_from_it(way: Way) -> None:
     """p = q: nothing is left of p - q, so the residual is p."""
     request = in_a_run(window(4, 1000))
-    found = way.verdict(replace(request, draft_probs=way.verdict(request).p[:3].cpu().contiguous()))
-    assert (found.ratios - 1).abs().max() < 1e-5 and (found.p.gather(1, found.drawn[:, None]) > 0).all()
-    assert found.deviations is None or found.deviations.max() < 1e-6
+    verdict = way.verdict(replace(request, draft_probs=way.verdict(request).p[:3].cpu().contiguous()))
+    assert (verdict.ratios - 1).abs().max() < 1e-5 and (verdict.p.gather(1, verdict.drawn[:, None]) > 0).all()
+    assert verdict.deviations is None or verdict.deviations.max() < 1e-6
 
 
 @every_way

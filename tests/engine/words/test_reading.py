@@ -112,8 +112,8 @@ def test_emoji_are_read_as_their_names(text: str, words: str) -> None:
 
 
 def test_emoji_of_the_world_have_its_names() -> None:
-    for name, said in OBJECTS.items():
-        assert name_of(said.split(" ")[0]) == name
+    for name, spelling in OBJECTS.items():
+        assert name_of(spelling.split(" ")[0]) == name
     assert read("🧿 on 🌊", COMMON_WORDS).unknown.keys() == {"🧿", "wave"}
     assert spell("plain text") == "plain text"
 

@@ -227,15 +227,15 @@ ENCODED = (
 
 
 def _zipped(name: str) -> bytes:
-    with zipfile.ZipFile(made := io.BytesIO(), "w") as archive:
+    with zipfile.ZipFile(buffer := io.BytesIO(), "w") as archive:
         archive.writestr(name, lines(" "))
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def _tar() -> bytes:
-    with tarfile.open(fileobj=(made := io.BytesIO()), mode="w") as archive:
+    with tarfile.open(fileobj=(buffer := io.BytesIO()), mode="w") as archive:
         archive.addfile(tarfile.TarInfo("a.xyz"))
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
@@ -290,13 +290,13 @@ FOREIGN = (
 
 def array(name: str, points: np.ndarray, sentence: str = "", notes: Iterable[str] = ()) -> Sample:
     """A .npy file."""
-    np.save(made := io.BytesIO(), points)
-    return refused(name, made.getvalue(), sentence) if sentence else good(name, made.getvalue(), *notes)
+    np.save(buffer := io.BytesIO(), points)
+    return refused(name, buffer.getvalue(), sentence) if sentence else good(name, buffer.getvalue(), *notes)
 
 
 def archive(**arrays: np.ndarray) -> bytes:
-    np.savez(made := io.BytesIO(), **arrays)
-    return made.getvalue()
+    np.savez(buffer := io.BytesIO(), **arrays)
+    return buffer.getvalue()
 
 
 def _facets(form: str) -> str:

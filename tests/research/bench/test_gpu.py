@@ -21,26 +21,26 @@ def test_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         static_step, "fixed_pass", lambda trunk, block, told, *rest: passes.append(len(told)) or right(trunk, block, told, *rest)
     )
-    found = list(rows(PLAN, {"tiny": TINY}, CPU, torch.float32))
-    assert [row["what"] for row in found] == ["transformers generate", "plain, no graphs", "plain, graphs", "window of 4, graphs"]
+    table = list(rows(PLAN, {"tiny": TINY}, CPU, torch.float32))
+    assert [row["what"] for row in table] == ["transformers generate", "plain, no graphs", "plain, graphs", "window of 4, graphs"]
     steps = gpu.WARMED + PLAN.tokens - 1  # the first pass reads the end of the prompt
     assert passes == [1] * steps + [4] * steps
-    assert len({row["parameters"] for row in found}) == 1
-    by_what = {row["what"]: row for row in found}
+    assert len({row["parameters"] for row in table}) == 1
+    by_what = {row["what"]: row for row in table}
     assert by_what["plain, graphs"]["over_plain"] == 1
     fast = by_what["window of 4, graphs"]
     assert fast["over_plain"] == fast["milliseconds"] / by_what["plain, graphs"]["milliseconds"]
     assert fast["over_generate"] == by_what["transformers generate"]["milliseconds"] / fast["milliseconds"]
-    assert all(row["model"] in readable(row) and f"{row['milliseconds']:.2f} ms" in readable(row) for row in found)
+    assert all(row["model"] in readable(row) and f"{row['milliseconds']:.2f} ms" in readable(row) for row in table)
 
 
 def test_after_ten_minutes_no_model_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 1.0, 601.0])
     monkeypatch.setattr(gpu.time, "monotonic", lambda: next(clock))
     monkeypatch.setattr(gpu, "measured", lambda name, *rest: iter([{"model": name, "what": "all"}]))
-    found = list(rows(PLAN, {"one": TINY, "two": TINY}, CPU, torch.float32))
-    assert [row.get("what") for row in found] == ["all", None]
-    assert readable(found[1]) == "two: left out. The models before it took more than 10 minutes."
+    table = list(rows(PLAN, {"one": TINY, "two": TINY}, CPU, torch.float32))
+    assert [row.get("what") for row in table] == ["all", None]
+    assert readable(table[1]) == "two: left out. The models before it took more than 10 minutes."
 
 
 def test_a_model_that_does_not_fit_is_left_out_with_the_reason() -> None:
@@ -50,8 +50,8 @@ def test_a_model_that_does_not_fit_is_left_out_with_the_reason() -> None:
 
 def test_the_sizes_are_those_of_the_models() -> None:
     """In millions of parameters: lowpoly's decoder, Janus-Pro-1B's and Emu3's trunks with a head for codes only."""
-    found = {name: round(gpu.room(shape).parameters / 1e6) for name, shape in gpu.SIZES.items()}
-    assert found["lowpoly"] < 10 and 1200 < found["janus"] < 1500 and 6500 < found["emu3"] < 8500
+    parameters = {name: round(gpu.room(shape).parameters / 1e6) for name, shape in gpu.SIZES.items()}
+    assert parameters["lowpoly"] < 10 and 1200 < parameters["janus"] < 1500 and 6500 < parameters["emu3"] < 8500
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")

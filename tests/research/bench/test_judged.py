@@ -64,8 +64,8 @@ def test_files_are_not_selected(pack: Path, tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_used_is_named_and_left_out(pack: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert sorted((s.name, s.family) for s in assets([pack], 10, "y")) == [("block", ""), ("table", "")]
-    said = capsys.readouterr().err
-    assert "bad.glb" in said and "cloud.ply has no faces" in said
+    errors = capsys.readouterr().err
+    assert "bad.glb" in errors and "cloud.ply has no faces" in errors
 
 
 def test_meshes_of_files_are_judged_and_drawn(tmp_path: Path, pack: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ ALL = frozenset(
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "error"),
+    ("kind", "changes", "error"),
     [
         (ImageBench, {"size": 0}, BadPrompt),
         (ImageBench, {"sampling": {"temperature": float("nan")}}, BadPrompt),
@@ -40,9 +40,9 @@ ALL = frozenset(
         (MeshBench, {"backbone": "lowpoly", "verify": "residual"}, BadKnob),  # the table's rows have knobs of their own
     ],
 )
-def test_a_wrong_plan_cannot_be_made(kind: type, given: dict, error: type[Exception]) -> None:
+def test_a_wrong_plan_cannot_be_made(kind: type, changes: dict, error: type[Exception]) -> None:
     with pytest.raises(error):
-        kind(**(TOY | given))
+        kind(**(TOY | changes))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -59,10 +59,10 @@ def test_a_plan_does_not_change() -> None:
 
 def test_knobs_go_to_the_methods_that_have_them() -> None:
     plan = ImageBench(**TOY, methods=("sjd", "ar", "zipar", "sjd", "sjdpp_published"), knobs={"init": "random"}, verify="match seed")
-    found = {name: entry.knobs for name, entry in plan.entries(ALL).items()}
-    assert found["sjd"] == {"init": "random", "verify": "match seed"} and found["zipar"] == {"verify": "match seed"}
-    assert found["sjdpp_published"]["refresh"] == "reuse published" and found["sjdpp_published"]["init"] == "random"
-    assert list(found) == ["sjd", "zipar", "sjdpp_published"]
+    knobs = {name: entry.knobs for name, entry in plan.entries(ALL).items()}
+    assert knobs["sjd"] == {"init": "random", "verify": "match seed"} and knobs["zipar"] == {"verify": "match seed"}
+    assert knobs["sjdpp_published"]["refresh"] == "reuse published" and knobs["sjdpp_published"]["init"] == "random"
+    assert list(knobs) == ["sjd", "zipar", "sjdpp_published"]
 
 
 def test_all_methods_are_those_that_the_model_can_serve() -> None:
@@ -75,12 +75,12 @@ def test_all_methods_are_those_that_the_model_can_serve() -> None:
 def test_prompts_of_a_file_say_where_they_come_from(tmp_path: Path) -> None:
     path = tmp_path / "mine.txt"
     path.write_bytes(b"\xef\xbb\xbfa red cat\r\n\n  a dog \n")
-    (prompts, told), (others, _) = read_prompts(path, 20), read_prompts(path, 1)
+    (prompts, source), (others, _) = read_prompts(path, 20), read_prompts(path, 1)
     assert prompts == ("a red cat", "a dog") and others == ("a red cat",)
-    name, short = told.split()
+    name, short = source.split()
     assert name == "mine.txt" and len(short) == 12
     path.write_bytes(b"another\n")
-    assert read_prompts(path, 20)[1] not in (told, name)
+    assert read_prompts(path, 20)[1] not in (source, name)
 
 
 def test_a_swept_setting_makes_a_plan_for_each_value() -> None:

@@ -52,12 +52,12 @@ def test_a_file_that_is_no_table_is_refused_and_kept(tmp_path: Path) -> None:
 
 
 def test_asking_whether_a_file_can_be_written_changes_nothing(tmp_path: Path) -> None:
-    kept, new = tmp_path / "kept", tmp_path / "new"
-    kept.write_text("as it was")
-    for path in (kept, new, None):
+    old, new = tmp_path / "kept", tmp_path / "new"
+    old.write_text("as it was")
+    for path in (old, new, None):
         check_file(path, "--sheet")
-    assert kept.read_text() == "as it was" and not new.exists()
-    for path in (tmp_path, tmp_path / "no" / "new", kept / "below", tmp_path / ("n" * 5000)):
+    assert old.read_text() == "as it was" and not new.exists()
+    for path in (tmp_path, tmp_path / "no" / "new", old / "below", tmp_path / ("n" * 5000)):
         with pytest.raises(BadOutput, match="--sheet"):
             check_file(path, "--sheet")
 

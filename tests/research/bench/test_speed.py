@@ -27,10 +27,10 @@ def test_plain_decoding_drafts_nothing() -> None:
 
 def test_a_tree_tells_its_nodes_and_depth_and_a_relaxed_rule_its_deviation() -> None:
     tree = run("eagle", nodes=5, depth=2, width=2)
-    found = drafting([tree])
+    stats = drafting([tree])
     drafted = [s for s in tree.steps if s.drafted]
-    assert found["accepted_a_pass"] == pytest.approx(sum(len(s.tokens) - 1 for s in drafted) / len(drafted), abs=1.1 / len(drafted))
-    assert 0 < found["nodes"] <= 5 and 0 < found["depth"] <= 2 and "mean_deviation" not in found
+    assert stats["accepted_a_pass"] == pytest.approx(sum(len(s.tokens) - 1 for s in drafted) / len(drafted), abs=1.1 / len(drafted))
+    assert 0 < stats["nodes"] <= 5 and 0 < stats["depth"] <= 2 and "mean_deviation" not in stats
     relaxed = drafting([run("gsd", seed, half_width=2, probability_gap=1, code_distance=2, allowed_deviation=0.9) for seed in range(3)])
     assert relaxed["mean_deviation"] > 0 and "nodes" not in relaxed
 
@@ -62,8 +62,8 @@ def test_impossible_tokens_are_counted_and_do_not_make_a_mean_infinite() -> None
     inside, outside = ([[generate(backbone, METHODS["ar"], prompt).finish()]] for prompt in (narrow, wide))
     assert plausibility(backbone, [narrow], inside)["impossible"] == 0
     likely = plausibility(backbone, [narrow], inside)["log_probability"][0]
-    found = plausibility(backbone, [narrow], outside)
-    assert 0.05 < found["impossible"] <= 1 and -20 < found["log_probability"][0] < likely
+    stats = plausibility(backbone, [narrow], outside)
+    assert 0.05 < stats["impossible"] <= 1 and -20 < stats["log_probability"][0] < likely
 
 
 def test_rows_at_a_value_of_a_setting_are_over_plain_decoding_at_that_value(registered_toy: None) -> None:

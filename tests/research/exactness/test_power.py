@@ -18,17 +18,17 @@ def random_distribution(cells: int) -> Distribution:
     return {(i,): float(p) for i, p in enumerate(drawn)}
 
 
-def bent(distribution: Distribution, distance: float) -> np.ndarray:
+def distorted(distribution: Distribution, distance: float) -> np.ndarray:
     """The distribution at a distance that moves the chi-square least: every cell by the same share of its probability."""
     p = np.array(list(distribution.values()))
     up = p.cumsum() < 0.5
     return np.where(up, p * (1 + distance / p[up].sum()), p * (1 - distance / p[~up].sum()))
 
 
-def found(distribution: Distribution, distance: float, runs: int, times: int = 400) -> float:
+def detected_share(distribution: Distribution, distance: float, runs: int, times: int = 400) -> float:
     """The share of measurements of such a distribution in which z passes the threshold."""
     rng = np.random.default_rng(2)
-    counts = [Counter({(i,): int(n) for i, n in enumerate(row)}) for row in rng.multinomial(runs, bent(distribution, distance), times)]
+    counts = [Counter({(i,): int(n) for i, n in enumerate(row)}) for row in rng.multinomial(runs, distorted(distribution, distance), times)]
     return float(np.mean([statistic(each, distribution, runs)["z"] > THRESHOLD for each in counts]))
 
 
@@ -36,8 +36,8 @@ def found(distribution: Distribution, distance: float, runs: int, times: int = 4
 def test_what_is_detectable_is_found_with_99_percent(cells: int, runs: int) -> None:
     distribution = random_distribution(cells)
     distance = detectable(distribution, runs, THRESHOLD)
-    assert found(distribution, distance, runs) >= 0.97 and found(distribution, distance / 2, runs) < 0.5
-    assert found(distribution, 0.0, runs) < 0.02
+    assert detected_share(distribution, distance, runs) >= 0.97 and detected_share(distribution, distance / 2, runs) < 0.5
+    assert detected_share(distribution, 0.0, runs) < 0.02
 
 
 def test_as_many_runs_as_a_distance_needs() -> None:

@@ -56,8 +56,8 @@ def test_what_lacks_something_is_left_out_and_said(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(toy, "drafter", stale)
     groups = running.grouped(Pictures(arms=arms), toy)
     assert [arm.line for of in groups.values() for arm in of] == ["SJD"]
-    told = capsys.readouterr().err
-    assert "EAGLE is left out: feature_draft belongs to other weights." in told and "Medusa is left out: toy has no spatial_heads." in told
+    text = capsys.readouterr().err
+    assert "EAGLE is left out: feature_draft belongs to other weights." in text and "Medusa is left out: toy has no spatial_heads." in text
     with pytest.raises(NotSupported, match="no row"):
         running.grouped(Pictures(arms=arms[1:]), toy)
 
@@ -79,14 +79,14 @@ def test_what_does_not_run_says_why() -> None:
 def test_a_run_goes_on_where_it_stopped_and_refuses_another_declaration(tmp_path: Path) -> None:
     """Two prompts, then three: the first two are not measured again. Plain decoding is measured at each value of a setting."""
     path, arms = tmp_path / "rows.csv", (Arm("SJD", "sjd", {}, {"size": 64}), Arm("SJD+", "sjd", {"window": 4}, {"size": 64, "top_k": 5}))
-    asked = Experiment(key="table-1", title="", asks="", reports="", runs=Pictures(arms=arms, count=3))
-    first = running.run(asked, path, 2, 60, once=True)
+    experiment = Experiment(key="table-1", title="", asks="", reports="", runs=Pictures(arms=arms, count=3))
+    first = running.run(experiment, path, 2, 60, once=True)
     assert [(row["label"], row["input"]) for row in first if row["input"] == "1"] == [
         ("plain size=64", "1"), ("SJD", "1"), ("plain size=64 top_k=5", "1"), ("SJD+", "1")
     ]  # fmt: skip
     assert {row["label"]: row["top_k"] for row in first} == {"plain size=64": "0", "SJD": "0", "plain size=64 top_k=5": "5", "SJD+": "5"}
     assert all(row["objects"] in ("True", "False") for row in first)
-    more = running.run(asked, path, 3, 60, once=True)
+    more = running.run(experiment, path, 3, 60, once=True)
     assert more[: len(first)] == first and {row["input"] for row in more} == {"0", "1", "2"}
     with path.open(newline="", encoding="utf-8") as file:
         assert len([*csv.DictReader(file)]) == 12

@@ -72,28 +72,28 @@ def test_cells_become_numbers() -> None:
 def test_a_page_has_our_numbers_beside_the_paper_s_and_a_figure_is_drawn(tmp_path) -> None:
     runs = Pictures(arms=at_settings("SJD", "sjd", "top_k", (1, 10)), count=5)
     for drawing in (Drawing(), Drawing(kind="curve", x="top-k"), Drawing(kind="plane", x="step_compression")):
-        asked = Experiment(
+        experiment = Experiment(
             key="table-1", title="One", asks="A?", reports="B.", runs=runs, drawing=drawing, reported={"SJD, 10": {"step_compression": 7.5}}
         )
         paper = Paper(
-            name="p", title="P", method="sjd", tables=(1, 1), figures=(1, 1), experiments=(asked,), illustrations={"figure-1": "x"}
+            name="p", title="P", method="sjd", tables=(1, 1), figures=(1, 1), experiments=(experiment,), illustrations={"figure-1": "x"}
         )
         rows = rows_of(**{"SJD, 1": [1, 2, 3], "SJD, 10": [2, 2, 2]})
-        text = page.section(paper, asked, rows)
+        text = page.section(paper, experiment, rows)
         assert "<td>SJD, 10</td><td>2 (2 to 2); paper 7.5</td>" in text and "3 of 5 inputs" in text
-        assert "tokens per pass 2 (2 to 2); paper 7.5" in page.text_of(paper, asked, rows)
-        figures.draw(asked, rows, tmp_path / "figure.png")
+        assert "tokens per pass 2 (2 to 2); paper 7.5" in page.text_of(paper, experiment, rows)
+        figures.draw(experiment, rows, tmp_path / "figure.png")
         assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("drawing", [Drawing(), Drawing(kind="curve", x="top-k"), Drawing(kind="plane", x="step_compression")])
 def test_rows_that_were_left_out_are_named_and_the_others_drawn(drawing: Drawing, tmp_path: Path) -> None:
     arms = (*at_settings("SJD", "sjd", "top_k", (1, 10)), *at_settings("EAGLE", "eagle", "top_k", (1, 10)))
-    asked = Experiment(key="table-1", title="One", asks="A?", reports="B.", runs=Pictures(arms=arms, count=6), drawing=drawing)
+    experiment = Experiment(key="table-1", title="One", asks="A?", reports="B.", runs=Pictures(arms=arms, count=6), drawing=drawing)
     rows = rows_of(**{"SJD, 1": [1, 2, 3], "EAGLE, 10": [2, 2, 2]})
-    assert page.claim_lines(asked, rows) == ["left out, because the model lacks what they need: SJD, 10; EAGLE, 1"]
-    assert page.claim_lines(asked, [row | {"declared": "older"} for row in rows]) == []
-    figures.draw(asked, rows, tmp_path / "figure.png")
+    assert page.claim_lines(experiment, rows) == ["left out, because the model lacks what they need: SJD, 10; EAGLE, 1"]
+    assert page.claim_lines(experiment, [row | {"declared": "older"} for row in rows]) == []
+    figures.draw(experiment, rows, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -108,8 +108,8 @@ def test_a_declaration_with_a_hole_is_refused() -> None:
 
 
 def test_rows_of_meshes_are_drawn(tmp_path: Path) -> None:
-    asked = XSPECMESH.find("figure-5")
-    assert asked is not None and asked.runs is not None
-    rows = [{"label": label, "input": str(i), "speedup": "1.5", "step_compression": "2"} for label in asked.runs.labels for i in range(3)]
-    figures.draw(asked, rows, tmp_path / "rows.png")
+    one = XSPECMESH.find("figure-5")
+    assert one is not None and one.runs is not None
+    rows = [{"label": label, "input": str(i), "speedup": "1.5", "step_compression": "2"} for label in one.runs.labels for i in range(3)]
+    figures.draw(one, rows, tmp_path / "rows.png")
     assert (tmp_path / "rows.png").read_bytes().startswith(b"\x89PNG")

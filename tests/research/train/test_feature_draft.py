@@ -32,9 +32,9 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def drafter(teacher: PictureTeacher | MeshTeacher) -> FeatureDrafter:
     """A random drafter for a teacher."""
     torch.manual_seed(2)
-    made = FeatureDrafter(teacher.width, teacher.heads, 48)
-    tiny.spread(made, 0.3)
-    return made
+    drafter = FeatureDrafter(teacher.width, teacher.heads, 48)
+    tiny.spread(drafter, 0.3)
+    return drafter
 
 
 @pytest.mark.parametrize("reads_looks", [False, True])
@@ -49,8 +49,8 @@ def test_pictures_painted_together_are_painted_alone(reads_looks: bool, monkeypa
         if reads_looks
         else ("two red cats", "green apple on a table")
     )
-    said = torch.tensor([teacher.backbone.ids_of(teacher.backbone._said(Prompt(text=text))) for text in texts])
-    for text, row in zip(texts, teacher.generate(said, Generator(PCG64(0))), strict=True):
+    conditions = torch.tensor([teacher.backbone.ids_of(teacher.backbone._said(Prompt(text=text))) for text in texts])
+    for text, row in zip(texts, teacher.generate(conditions, Generator(PCG64(0))), strict=True):
         prompt = Prompt(text=text, sampling=teacher.sampling)
         assert generate(teacher.backbone, METHODS["ar"], prompt).finish().tokens == row.tokens.tolist()
         with torch.inference_mode():
@@ -62,9 +62,9 @@ def test_pictures_painted_together_are_painted_alone(reads_looks: bool, monkeypa
 
 def test_meshes_are_recorded_with_the_states_that_predicted_them() -> None:
     teacher = MeshTeacher("cpu")
-    said = teacher.questions(2, False)
+    conditions = teacher.questions(2, False)
     order = torch.randperm(lowpoly.READ, generator=torch.Generator().manual_seed(0)).argsort()
-    for row in teacher.generate(said, Generator(PCG64(0))):
+    for row in teacher.generate(conditions, Generator(PCG64(0))):
         assert row.hidden.shape == (1, len(row.tokens), teacher.width)
         with torch.inference_mode():
             sequence = teacher.backbone.start(Prompt(points=row.said[order]))
@@ -151,6 +151,6 @@ def test_the_recipe_trains_resumes_ships_and_the_tree_draws_plain_tokens(name: s
 
 
 def test_only_this_recipe_asks_whose_drafter() -> None:
-    given = FeatureDraftOptions.parser("feature-draft").parse_args(["--backbone", "lowpoly", "--loss", "paper"])
-    assert FeatureDraftOptions(**vars(given)).backbone == "lowpoly" and FeatureDraftOptions(**vars(given)).loss == "paper"
+    options = FeatureDraftOptions.parser("feature-draft").parse_args(["--backbone", "lowpoly", "--loss", "paper"])
+    assert FeatureDraftOptions(**vars(options)).backbone == "lowpoly" and FeatureDraftOptions(**vars(options)).loss == "paper"
     assert not hasattr(loop.RecipeOptions(), "loss")

@@ -61,28 +61,28 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def model_of(family: str, tmp_path: Path) -> PictureCheckpoint:
     """A new tiny model that counts as imported."""
-    found = MAKERS[family]()
-    found.adopt(tmp_path / family, "0" * 64)
-    return found
+    backbone = MAKERS[family]()
+    backbone.adopt(tmp_path / family, "0" * 64)
+    return backbone
 
 
 def teacher_of(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CheckpointTeacher:
     """Its teacher, which draws greedily."""
     monkeypatch.setattr(checkpoint_teacher, "resolve", lambda name: (name, str(tmp_path / name)))
     monkeypatch.setattr(checkpoint_teacher, "load", lambda name, *_: model_of(name, tmp_path))
-    found = CheckpointTeacher(family, "cpu", None if family == "llamagen" else tmp_path / "prompts.txt")
-    alone = found.sampling.guidance == 1 or family.endswith("without guidance")
-    found.sampling = Sampling(0.0, 0, 1.0) if alone else GREEDY
-    return found
+    teacher = CheckpointTeacher(family, "cpu", None if family == "llamagen" else tmp_path / "prompts.txt")
+    alone = teacher.sampling.guidance == 1 or family.endswith("without guidance")
+    teacher.sampling = Sampling(0.0, 0, 1.0) if alone else GREEDY
+    return teacher
 
 
 @pytest.mark.parametrize("family", MAKERS)
 def test_a_recording_is_what_decoding_does(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tokens and states of a batch are those of each prompt alone, and one pass over them gives the same states."""
     one = teacher_of(family, tmp_path, monkeypatch)
-    said = one.questions(3, False)
-    assert said.shape[1] == (1 if one.sampling.guidance == 1 else 2)
-    rows = one.generate(said, Generator(PCG64(0)))
+    conditions = one.questions(3, False)
+    assert conditions.shape[1] == (1 if one.sampling.guidance == 1 else 2)
+    rows = one.generate(conditions, Generator(PCG64(0)))
     for text, row in zip(one._texts(3, False), rows, strict=True):
         prompt = Prompt(text=text, sampling=one.sampling)
         assert generate(one.backbone, METHODS["ar"], prompt).finish().tokens == row.tokens.tolist()
@@ -92,13 +92,13 @@ def test_a_recording_is_what_decoding_does(family: str, tmp_path: Path, monkeypa
                 torch.testing.assert_close(sequence.forward(NO_DRAFT).hidden[:, 0], row.hidden[:, i].float(), atol=2e-2, rtol=1e-2)
                 sequence.commit([], token)
     one.trainable()
-    said, tokens = torch.stack([row.said for row in rows]), torch.stack([row.tokens for row in rows])
-    prefix = one.prefix(said)
-    x = torch.cat([prefix, one.embed(said, tokens[:, :-1])], 1)
+    conditions, tokens = torch.stack([row.said for row in rows]), torch.stack([row.tokens for row in rows])
+    prefix = one.prefix(conditions)
+    x = torch.cat([prefix, one.embed(conditions, tokens[:, :-1])], 1)
     with torch.no_grad():
-        hidden = one.run(said, x, torch.arange(x.shape[1]), one.mask(x.shape[1]), predictive_stream.Frozen())
-    found = hidden[:, prefix.shape[1] - 1 :].unflatten(0, (-1, 3)).transpose(0, 1)
-    torch.testing.assert_close(found, torch.stack([row.hidden for row in rows]).float(), atol=2e-2, rtol=1e-2)
+        hidden = one.run(conditions, x, torch.arange(x.shape[1]), one.mask(x.shape[1]), predictive_stream.Frozen())
+    states = hidden[:, prefix.shape[1] - 1 :].unflatten(0, (-1, 3)).transpose(0, 1)
+    torch.testing.assert_close(states, torch.stack([row.hidden for row in rows]).float(), atol=2e-2, rtol=1e-2)
 
 
 @pytest.mark.parametrize("family", ["emu3", "llamagen text"])

@@ -135,10 +135,10 @@ def test_the_tokens_of_a_file_spell_its_mesh(tmp_path: Path) -> None:
 
 def test_sequences_of_a_batch_are_cut_at_the_length_of_the_preset() -> None:
     backbone = load(NAME)
-    found = head_lessons.generate_together(backbone, torch.stack([tiny.sphere(), -tiny.sphere()]), Generator(PCG64(0)), 9)
-    assert max(map(len, found)) <= 9
+    sequences = head_lessons.generate_together(backbone, torch.stack([tiny.sphere(), -tiny.sphere()]), Generator(PCG64(0)), 9)
+    assert max(map(len, sequences)) <= 9
     whole = head_lessons.generate_together(backbone, torch.stack([tiny.sphere(), -tiny.sphere()]), Generator(PCG64(0)))
-    assert found == [row[:9] for row in whole]
+    assert sequences == [row[:9] for row in whole]
 
 
 def test_what_has_no_recipe_is_refused(registered_toy: None, tmp_path: Path) -> None:

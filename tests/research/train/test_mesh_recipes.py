@@ -190,9 +190,9 @@ def test_heads_go_on_from_the_shipped_ones_that_fit(shipped: Path) -> None:
     other = heads["mlp"].settings | {"depth": 2}
     card = {"heads": {"heads_cross": {"settings": heads["cross"].settings}, "heads_mlp": {"settings": other}}}
     folder.ship(shipped, {f"heads_{kind}.safetensors": each.state_dict() for kind, each in heads.items()}, card)
-    found = lowpoly_recipe.shipped_heads(trainee)
-    assert set(found) == {name for name in trainee.state_dict() if name.startswith("heads.cross.")}
-    torch.testing.assert_close(found["heads.cross.up"], heads["cross"].up.data, atol=1e-2, rtol=1e-2)  # eight bits
+    shared = lowpoly_recipe.shipped_heads(trainee)
+    assert set(shared) == {name for name in trainee.state_dict() if name.startswith("heads.cross.")}
+    torch.testing.assert_close(shared["heads.cross.up"], heads["cross"].up.data, atol=1e-2, rtol=1e-2)  # eight bits
 
 
 def test_heads_learn_the_same_from_remembered_states_and_from_a_pass(shipped: Path) -> None:
@@ -218,9 +218,9 @@ def test_a_head_is_judged_by_the_token_that_many_places_behind_the_next_one(ship
     points, tokens = library.batch(0)
     hidden, _ = pupil.hidden(points, tokens)
     probs = torch.log_softmax(pupil.decoder.head(hidden[0]), -1)  # a head that was never trained hands on what it is given
-    for depth, found in enumerate(pupil.losses(points, tokens, None, None)[1], start=1):
+    for depth, loss in enumerate(pupil.losses(points, tokens, None, None)[1], start=1):
         behind = tokens[0, depth:]
-        torch.testing.assert_close(found, -probs[: len(behind)].gather(1, behind[:, None]).mean(), atol=1e-3, rtol=1e-3)
+        torch.testing.assert_close(loss, -probs[: len(behind)].gather(1, behind[:, None]).mean(), atol=1e-3, rtol=1e-3)
 
 
 def test_merging_an_adapter_is_wearing_it(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:

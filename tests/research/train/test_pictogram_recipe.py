@@ -53,17 +53,17 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_three_scales_are_taught_shipped_and_taught_on(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[int, int]] = []
+    sizes: list[tuple[int, int]] = []
     batch = recipe.Scenes.batch
 
     def counted(self: recipe.Scenes, step: int, size: int, side: int, *rest: Any) -> tuple[list[Scene], Tensor, Tensor, list[Tensor]]:
-        asked.append((side, size))
+        sizes.append((side, size))
         return batch(self, step, size, side, *rest)
 
     monkeypatch.setattr(recipe.Scenes, "batch", counted)
     recipe.main(PictogramOptions(fresh=True))
     first = pictogram.read_card(shipped)["decoder"]
-    assert first["steps"] == len(asked) and set(asked) <= {(8, 16), (16, 4), (16, 8), (32, 1), (32, 2)}
+    assert first["steps"] == len(sizes) and set(sizes) <= {(8, 16), (16, 4), (16, 8), (32, 1), (32, 2)}
     groups = ("seen", "held_out", "objects_seen", "objects_held_out")
     assert {f"nats_{group}_{side}" for group in groups for side in SCALES} <= first["held_out"].keys()
     backbone = pictogram.load(str(shipped))
@@ -98,9 +98,9 @@ def test_a_batch_has_the_tokens_of_its_scenes(shipped: Path) -> None:
         r = random.Random(5)
         scenes = emoji_scenes.trained_scenes(5 * 4096, 3, recipe.KINDS)
         hidden = [r.random() < recipe.UNPLACED * recipe.ANYWHERE for _ in scenes]
-        told = recipe.Scenes(pictogram.load_tokenizer(), names, "cpu").encode(scenes, side)
+        encoded = recipe.Scenes(pictogram.load_tokenizer(), names, "cpu").encode(scenes, side)
         for row, unsaid in enumerate(hidden):
-            assert unsaid or torch.equal(told[row], one[2][row])
+            assert unsaid or torch.equal(encoded[row], one[2][row])
 
 
 def test_a_thinned_step_keeps_the_objects_and_some_of_the_rest() -> None:
@@ -133,13 +133,13 @@ def test_chosen_rows_see_each_other_only() -> None:
         assert torch.allclose(model.training_logits(words, tokens, 8, every), whole, atol=1e-5)
         assert torch.allclose(model.training_logits(words, tokens, 8, every[:, :20]), whole[:, :20], atol=1e-5)
         chosen = torch.stack([torch.randperm(64)[:20].sort().values for _ in range(2)])
-        found = model.training_logits(words, tokens, 8, chosen)
+        logits = model.training_logits(words, tokens, 8, chosen)
         other = tokens.clone()
         hidden = [[i for i in range(63) if i + 1 not in chosen[b]] for b in range(2)]  # their embeddings are no row's input
         for b, places in enumerate(hidden):
             other[b, places] = (other[b, places] + 1) % 16
-        assert torch.equal(model.training_logits(words, other, 8, chosen), found)
-        assert not torch.allclose(found, whole.gather(1, chosen[:, :, None].expand(-1, -1, 16)), atol=1e-3)
+        assert torch.equal(model.training_logits(words, other, 8, chosen), logits)
+        assert not torch.allclose(logits, whole.gather(1, chosen[:, :, None].expand(-1, -1, 16)), atol=1e-3)
 
 
 def test_the_whole_world_can_be_taught(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,9 +151,9 @@ def test_the_whole_world_can_be_taught(shipped: Path, monkeypatch: pytest.Monkey
         and card["objects"].startswith(f"{len(emoji_scenes.OBJECTS)} of {len(emoji_scenes.OBJECTS)}:")
         and {"giraffe", "behind", "five", "outlined"} <= set(card["words"])
     )
-    asked = texts_of(ImageBench(backbone=str(shipped), count=40), pictogram.load(str(shipped)))
-    assert asked == emoji_scenes.held_out_prompts(40, emoji_scenes.WORLD) != emoji_scenes.held_out_prompts(40)
-    assert set(emoji_scenes.words_of(" ".join(asked))) <= set(card["words"])
+    texts = texts_of(ImageBench(backbone=str(shipped), count=40), pictogram.load(str(shipped)))
+    assert texts == emoji_scenes.held_out_prompts(40, emoji_scenes.WORLD) != emoji_scenes.held_out_prompts(40)
+    assert set(emoji_scenes.words_of(" ".join(texts))) <= set(card["words"])
 
 
 def test_disguised_objects_are_noise_that_their_looks_tell(shipped: Path) -> None:
@@ -166,9 +166,9 @@ def test_disguised_objects_are_noise_that_their_looks_tell(shipped: Path) -> Non
         plain = scenes.batch(step, 3, 16, 1.0)
         assert drawn == plain[0] and [look.shape for look in looks] == [look.shape for look in plain[3]]
         for b, scene in enumerate(drawn):
-            said = {spelt[i] for i in ids[b].tolist() if i}
-            assert not said & {group.name for group in scene.groups}
-            assert not said or said & {"thing", "things"}
+            words_of = {spelt[i] for i in ids[b].tolist() if i}
+            assert not words_of & {group.name for group in scene.groups}
+            assert not words_of or words_of & {"thing", "things"}
             inside = recipe.inside(scene, 16).flatten()
             assert torch.equal(tokens[b][~inside], plain[2][b][~inside])
             blocks = {look.name: block[b] for look, block in zip(recipe.looks_of_scene(scene), looks, strict=True)}
@@ -191,8 +191,8 @@ def test_even_lessons_teach_to_read_looks(shipped: Path, monkeypatch: pytest.Mon
     thing = backbone.card["words"].index("thing") + 1
     assert backbone.ids_of(["scorpion"]) == [thing] + [0] * 31
     assert len(backbone.looks_of(["scorpion", "on", "a", "green", "cap"], 16)) == 2
-    told, untold = (backbone.looks_of(said.split(), 16)[0] for said in ("a cat on blue", "a cat"))
-    assert not torch.equal(told[0], untold[0]) and torch.equal(told[1:], untold[1:]) and torch.equal(untold[0], untold[1])
+    with_place, untold = (backbone.looks_of(caption.split(), 16)[0] for caption in ("a cat on blue", "a cat"))
+    assert not torch.equal(with_place[0], untold[0]) and torch.equal(with_place[1:], untold[1:]) and torch.equal(untold[0], untold[1])
     one, two = (backbone.looks_of([name], 16)[0] for name in ("scorpion", "unicorn"))
     assert one.shape == (3, 64) and not torch.equal(one, two)
     for text in ("a scorpion", "a cat beside two small cars in the snow", "a blue background"):
@@ -214,10 +214,10 @@ def test_drills_end_where_a_stopped_training_expects_it() -> None:
 def test_what_a_judge_knows_moves_to_one_of_other_objects() -> None:
     old, new = Judge(("cat", "dog", "fox")), Judge(("fox", "bee", "cat", "owl"))
     silent = new.objects.bias.detach().clone()
-    found = moved(old, new)
-    new.load_state_dict(found)
+    weights = moved(old, new)
+    new.load_state_dict(weights)
     assert torch.equal(new.objects.weight[[0, 2]], old.objects.weight[[2, 0]]) and torch.equal(
         new.objects.bias[[0, 2]], old.objects.bias[[2, 0]]
     )
     assert not new.objects.weight[[1, 3]].any() and torch.equal(new.objects.bias[[1, 3]], silent[[1, 3]])  # they say nothing yet
-    assert all(torch.equal(found[name], value) for name, value in old.state_dict().items() if not name.startswith("objects"))
+    assert all(torch.equal(weights[name], value) for name, value in old.state_dict().items() if not name.startswith("objects"))

@@ -44,7 +44,7 @@ def test_a_window_sees_what_decoding_sees(causal: bool, kind: type[Teacher], mon
     width, starts = 4, [0, 9]
     rows = teacher.generate(teacher.questions(1, True), Generator(PCG64(0)))
     guesses = torch.from_numpy(Generator(PCG64(1)).integers(0, teacher.vocabulary, (1, 8)))
-    prompt = asked(teacher, rows[0])
+    prompt = prompt_of(teacher, rows[0])
     tokens = rows[0].tokens.tolist()
     with torch.inference_mode():
         p, q = pupil.probs(rows, starts, guesses)
@@ -62,7 +62,7 @@ def test_a_window_sees_what_decoding_sees(causal: bool, kind: type[Teacher], mon
             torch.testing.assert_close(p[0, here], passed.first(width + 1).p[1:], atol=1e-4, rtol=1e-3)
 
 
-def asked(teacher: Teacher, row: Recorded) -> Prompt:
+def prompt_of(teacher: Teacher, row: Recorded) -> Prompt:
     """The prompt that decoding answers with a recorded sequence's distribution."""
     if isinstance(teacher, PictureTeacher):
         words = {i: word for word, i in teacher.backbone.words.items()}
@@ -97,10 +97,10 @@ def test_an_adapter_that_sees_both_ways_lies_beside_the_causal_one(shipped: Path
 
 def test_noise_stands_behind_a_front() -> None:
     guesses = torch.full((64, 8), 99)
-    found = noisy(guesses, 4, 32, Generator(PCG64(0))).view(-1, 4)
-    kept = found == 99
-    assert (kept.long().cumprod(1) == kept.long()).all()
-    assert set(kept.sum(1).tolist()) == {0, 1, 2, 3, 4} and found[~kept].max() < 32
+    noised = noisy(guesses, 4, 32, Generator(PCG64(0))).view(-1, 4)
+    is_kept = noised == 99
+    assert (is_kept.long().cumprod(1) == is_kept.long()).all()
+    assert set(is_kept.sum(1).tolist()) == {0, 1, 2, 3, 4} and noised[~is_kept].max() < 32
 
 
 def test_the_buffer_begins_with_the_truth_and_remembers() -> None:
@@ -149,14 +149,14 @@ def test_training_goes_on_from_the_shipped_adapter_where_its_checkpoint_is_lost(
     predictive_stream.main(StreamOptions(backbone="lowpoly"))
     before = folder.read_card(shipped / "lowpoly" / "predictive_stream")
     backbone = load("lowpoly", str(shipped / "lowpoly"))
-    kept = dict(zip((own := backbone.drafter("predictive_stream").lora).paths, own.up, strict=True))
+    ups = dict(zip((own := backbone.drafter("predictive_stream").lora).paths, own.up, strict=True))
     for lost in loop.CHECKPOINTS.glob("predictive-stream*.pt"):
         lost.unlink()
     started: list[dict[str, torch.Tensor]] = []
     monkeypatch.setattr(loop.Training, "run", lambda training, *_, **__: started.append(training.model.lora))
     predictive_stream.main(StreamOptions(backbone="lowpoly"))
     assert f"warm start from the shipped weights, step {before['steps']}" in capsys.readouterr().out
-    assert started and all(torch.equal(up, kept[path]) for path, up in zip(started[0].paths, started[0].up, strict=True))
+    assert started and all(torch.equal(up, ups[path]) for path, up in zip(started[0].paths, started[0].up, strict=True))
     predictive_stream.main(StreamOptions(backbone="lowpoly", fresh=True))
     assert "warm start" not in capsys.readouterr().out and not any(up.any() for up in started[1].up)
 

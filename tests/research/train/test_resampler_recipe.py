@@ -41,9 +41,9 @@ def test_it_learns_ships_and_goes_on(folder: Path) -> None:
     row = card["resampler"]
     assert card["name"] == "tiny" and set(row["networks"]) == set(row["spreads"]) == {"2", "4"}
     assert {"nats_2_4", "top_1_2_8", "confidence_2_4", "nats_picture_2_4", "top_1_picture_2_8"} <= set(row["held_out"])
-    found = read_resampler(folder, card, tiny.pictogram().tokenizer)
-    assert isinstance(found, TrainedResampler) and set(found.networks) == {2, 4}
-    assert found.spreads == {int(k): v for k, v in row["spreads"].items()}
+    loaded = read_resampler(folder, card, tiny.pictogram().tokenizer)
+    assert isinstance(loaded, TrainedResampler) and set(loaded.networks) == {2, 4}
+    assert loaded.spreads == {int(k): v for k, v in row["spreads"].items()}
     recipe.main(RecipeOptions(minutes=0.005))
     recipe.main(RecipeOptions(export=True))
     again = json.loads((folder / "card.json").read_text())["resampler"]

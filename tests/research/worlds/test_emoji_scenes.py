@@ -72,11 +72,11 @@ def test_everything_of_the_world_can_be_said() -> None:
     assert {s.style for s in scenes} == set(world.STYLES) and max(g.count for s in scenes for g in s.groups) == 5
     for i, scene in enumerate(scenes):
         text = world.caption(scene, i)
-        assert not scene.style or any(said.strip(" ,") in text for said in world.STYLES[scene.style])
-        assert scene.relation in ("", "beside") or any(said in text for said in world.RELATIONS[scene.relation])
-    told = world.trained_scenes(0, 1000)
-    assert {s.style for s in told} == {""} and not {"on", "behind"} & {s.relation for s in told}
-    assert max(g.count for s in told for g in s.groups) == 4
+        assert not scene.style or any(phrase.strip(" ,") in text for phrase in world.STYLES[scene.style])
+        assert scene.relation in ("", "beside") or any(phrase in text for phrase in world.RELATIONS[scene.relation])
+    taught = world.trained_scenes(0, 1000)
+    assert {s.style for s in taught} == {""} and not {"on", "behind"} & {s.relation for s in taught}
+    assert max(g.count for s in taught for g in s.groups) == 4
 
 
 def test_the_first_lessons_stay_as_the_shipped_weights_were_taught_them() -> None:
@@ -90,8 +90,8 @@ def test_the_common_lessons_lie_between_the_first_and_the_world() -> None:
     first, common, whole = world.LESSONS.values()
     assert set(first.objects) < set(common.objects) < set(whole.objects) and len(common.objects) >= 120
     assert (common.several, common.relations, common.styles) == (first.several, first.relations, first.styles)
-    told = [set(world.vocabulary(lessons)) for lessons in (first, common, whole)]
-    assert told[0] < told[1] and told[1] - {"thing", "things"} < told[2]
+    lessons_words = [set(world.vocabulary(lessons)) for lessons in (first, common, whole)]
+    assert lessons_words[0] < lessons_words[1] and lessons_words[1] - {"thing", "things"} < lessons_words[2]
     scenes = world.trained_scenes(0, 3000, lessons=common)
     assert {group.name for scene in scenes for group in scene.groups} == set(common.objects)
     assert world.lessons_of({"lessons": "common"}) is common

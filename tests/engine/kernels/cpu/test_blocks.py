@@ -46,12 +46,12 @@ class Case:
 
     def made(self, inner: int) -> TransformerDecoder | MeshDecoder:
         if self.kind == "pictures":
-            found = TransformerDecoder(LAYERS, HEADS * self.width, HEADS, inner)
+            decoder = TransformerDecoder(LAYERS, HEADS * self.width, HEADS, inner)
         else:
-            found = MeshDecoder(MeshSettings(layers=LAYERS, width=HEADS * self.width, heads=HEADS, inner=inner, length=8))
-        for name, p in found.named_parameters():
+            decoder = MeshDecoder(MeshSettings(layers=LAYERS, width=HEADS * self.width, heads=HEADS, inner=inner, length=8))
+        for name, p in decoder.named_parameters():
             nn.init.normal_(p, 1.0 if "norm" in name and "weight" in name else 0.0, 0.2 if p.ndim < 2 else p.shape[-1] ** -0.5)
-        return found.eval()
+        return decoder.eval()
 
     def run(self, network: TransformerDecoder | MeshDecoder, count: int, mask: Tensor | None) -> tuple[Tensor, KVCache]:
         """Hidden states of the first rows, and the cache afterwards."""

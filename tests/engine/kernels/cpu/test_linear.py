@@ -71,9 +71,9 @@ def test_it_is_the_product(inner: int, outer: int, make: Callable[[nn.Linear], n
     own = make(layer(inner, outer, dtype=expects))
     for rows in (1, 7, 63):
         x = torch.randn(2, rows, inner).to(expects)
-        found, theirs = own(x), rounded(x, layer(inner, outer, dtype=expects), dtype)
-        assert found.shape == theirs.shape and found.dtype == expects
-        assert (found.float() - theirs).abs().max() <= (2**-16 if expects == F32 else 2**-7) * theirs.abs().max()
+        ours, theirs = own(x), rounded(x, layer(inner, outer, dtype=expects), dtype)
+        assert ours.shape == theirs.shape and ours.dtype == expects
+        assert (ours.float() - theirs).abs().max() <= (2**-16 if expects == F32 else 2**-7) * theirs.abs().max()
         if rows > 1:
             assert torch.equal(own(x[:, ::2]), own(x[:, ::2].contiguous()))
 
@@ -121,8 +121,8 @@ def test_a_form_that_depends_on_the_rows_is_found_out() -> None:
 
     class Apart(SteadyLinear):
         def forward(self, x: Tensor) -> Tensor:
-            found = super().forward(x)
-            return found if len(x) > 1 else torch.nextafter(found, found + 1)
+            out = super().forward(x)
+            return out if len(x) > 1 else torch.nextafter(out, out + 1)
 
     plain = layer(32, 48)
     assert is_steady(SteadyLinear(plain.weight, plain.bias, FORMS[0]), F32)
@@ -137,9 +137,9 @@ def test_plain_weights_are_dropped_layer_by_layer(monkeypatch: pytest.MonkeyPatc
     alive = []
     replaced = steady_linear._replaced
 
-    def watched(*given: object) -> SteadyLinear:
+    def watched(*arguments: object) -> SteadyLinear:
         alive.append(sum(weight() is not None for weight in weights))
-        return replaced(*given)
+        return replaced(*arguments)
 
     monkeypatch.setattr(steady_linear, "_replaced", watched)
     steady([module])
