@@ -56,7 +56,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 def typed(row: Row, places: dict[str, str]) -> Callable[[], str]:
     """Runs a row in a child, where the checkout cannot be written: a command that should have been refused must not train or ship."""
-    argv = [re.sub(r"\{(\w+)\}", lambda paths: places[paths[1]], argument) for argument in row.argv]
+    argv = [re.sub(r"\{(\w+)\}", lambda name: places[name[1]], argument) for argument in row.argv]
 
     def do() -> str:
         out, err, before = io.StringIO(), io.StringIO(), sorted(Path(places["cloud"]).parent.iterdir())
