@@ -164,9 +164,9 @@ REFUSED: list[tuple[str, Make]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("said", "make"), REFUSED, ids=[f"{i}-{said[:24]}" for i, (said, _) in enumerate(REFUSED)])
-def test_what_a_reader_refuses_it_names(tmp_path: Path, said: str, make: Make) -> None:
-    assert re.search(said, sentence(make(tmp_path)))
+@pytest.mark.parametrize(("pattern", "make"), REFUSED, ids=[f"{i}-{pattern[:24]}" for i, (pattern, _) in enumerate(REFUSED)])
+def test_what_a_reader_refuses_it_names(tmp_path: Path, pattern: str, make: Make) -> None:
+    assert re.search(pattern, sentence(make(tmp_path)))
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
@@ -184,10 +184,10 @@ MESHES = [".obj", ".glb", ".gltf", ".stl", ".off"]
 LIMITS = [(suffix, FILE_BYTES, "1.0 GB at most") for suffix in READERS] + [(suffix, MESH_BYTES, "256.0 MB at most") for suffix in MESHES]
 
 
-@pytest.mark.parametrize(("suffix", "most", "said"), LIMITS)
-def test_a_file_beyond_the_limit(tmp_path, suffix, most, said):
+@pytest.mark.parametrize(("suffix", "most", "sentence_part"), LIMITS)
+def test_a_file_beyond_the_limit(tmp_path, suffix, most, sentence_part):
     with bounded(1):
-        assert said in sentence(sparse(tmp_path / f"a{suffix}", b"", most + 1))
+        assert sentence_part in sentence(sparse(tmp_path / f"a{suffix}", b"", most + 1))
 
 
 # --- clouds that say too little ---------------------------------------------------------------------------------------
@@ -196,42 +196,42 @@ def test_a_file_beyond_the_limit(tmp_path, suffix, most, said):
 def test_nan_and_infinity_are_dropped(tmp_path):
     points = CLOUD.copy()
     points[:7, 1], points[7:9, 0], points[9, 2] = np.nan, np.inf, 1e35
-    given = read(text(tmp_path / "a.xyz", points[:, :3]))
-    assert given.notes[0] == "10 points with NaN or infinite coordinates were dropped."
-    assert np.isfinite(given.points).all() and len(given.points) == len(CLOUD) - 10
+    cloud = read(text(tmp_path / "a.xyz", points[:, :3]))
+    assert cloud.notes[0] == "10 points with NaN or infinite coordinates were dropped."
+    assert np.isfinite(cloud.points).all() and len(cloud.points) == len(CLOUD) - 10
 
 
 def test_repeated_points_are_dropped(tmp_path):
-    given = read(text(tmp_path / "a.xyz", np.concatenate([CLOUD, CLOUD[:1]])), up="y")
-    assert given.notes == ["1 point equal to another was dropped."]
+    cloud = read(text(tmp_path / "a.xyz", np.concatenate([CLOUD, CLOUD[:1]])), up="y")
+    assert cloud.notes == ["1 point equal to another was dropped."]
 
 
 def test_no_normals(tmp_path):
-    given = read(text(tmp_path / "a.xyz", CLOUD[:, :3]))
-    assert "The normals were estimated" in given.notes[-1]
-    assert np.einsum("nc,nc->n", given.points[:, 3:], CLOUD[:, 3:]).min() > 0.9
+    cloud = read(text(tmp_path / "a.xyz", CLOUD[:, :3]))
+    assert "The normals were estimated" in cloud.notes[-1]
+    assert np.einsum("nc,nc->n", cloud.points[:, 3:], CLOUD[:, 3:]).min() > 0.9
 
 
 def test_some_normals_are_missing(tmp_path):
     table = CLOUD.copy()
     table[:5, 3:], table[5:9, 3:] = 0, np.nan
     np.save(tmp_path / "a.npy", table)
-    given = read(tmp_path / "a.npy")
-    assert given.notes == ["9 normals were zero or NaN and were taken from the nearest point."]
-    assert np.linalg.norm(given.points[:, 3:], axis=1) == pytest.approx(np.ones(len(CLOUD)), abs=1e-5)
+    cloud = read(tmp_path / "a.npy")
+    assert cloud.notes == ["9 normals were zero or NaN and were taken from the nearest point."]
+    assert np.linalg.norm(cloud.points[:, 3:], axis=1) == pytest.approx(np.ones(len(CLOUD)), abs=1e-5)
 
 
 def test_most_normals_are_missing(tmp_path):
     points = CLOUD.copy()
     points[:250, 3:] = 0
-    given = read(ply(tmp_path / "a.ply", points, order="binary_little_endian", normals=True))
-    assert "all were estimated" in given.notes[-1]
+    cloud = read(ply(tmp_path / "a.ply", points, order="binary_little_endian", normals=True))
+    assert "all were estimated" in cloud.notes[-1]
 
 
 def test_normals_that_point_inward_are_kept_and_named(tmp_path):
-    given = read(text(tmp_path / "a.xyz", CLOUD * [1, 1, 1, -1, -1, -1]))
-    assert "point inward" in given.notes[-1]
-    assert given.points[:, 3:] == pytest.approx(-CLOUD[:, 3:], abs=1e-5)
+    cloud = read(text(tmp_path / "a.xyz", CLOUD * [1, 1, 1, -1, -1, -1]))
+    assert "point inward" in cloud.notes[-1]
+    assert cloud.points[:, 3:] == pytest.approx(-CLOUD[:, 3:], abs=1e-5)
 
 
 class Canary:
@@ -400,9 +400,9 @@ def test_twenty_million_points_are_thinned(tmp_path):
         for _ in range(20):
             file.write(some.tobytes())
     with bounded(120):
-        given = read(tmp_path / "a.npy")
-    assert given.notes[0] == f"The file has 20,000,000 points: {CLOUD_POINTS:,} of them were drawn at random."
-    assert len(given.points) == len(voxels)
+        cloud = read(tmp_path / "a.npy")
+    assert cloud.notes[0] == f"The file has 20,000,000 points: {CLOUD_POINTS:,} of them were drawn at random."
+    assert len(cloud.points) == len(voxels)
 
 
 def test_rows_of_a_stream_are_kept_evenly():
@@ -422,17 +422,17 @@ def test_rows_of_a_stream_are_kept_evenly():
 def test_vertices_with_nan_take_their_faces_with_them(tmp_path):
     vertices, faces = box()
     vertices[0] = np.nan
-    given = read(ply(tmp_path / "a.ply", vertices, faces.tolist(), "binary_little_endian"))
+    mesh = read(ply(tmp_path / "a.ply", vertices, faces.tolist(), "binary_little_endian"))
     lost = int((faces == 0).any(1).sum())
-    assert given.notes == [f"{lost} faces with NaN or infinite corners were dropped."]
-    assert len(given.surface[1]) == 12 - lost and len(given.surface[0]) == 7
+    assert mesh.notes == [f"{lost} faces with NaN or infinite corners were dropped."]
+    assert len(mesh.surface[1]) == 12 - lost and len(mesh.surface[0]) == 7
 
 
 def test_a_mesh_inside_out_is_turned(tmp_path):
     vertices, faces = box()
-    given = read(stl(tmp_path / "a.stl", vertices, faces[:, ::-1]))
-    assert given.notes == ["The faces pointed inward and were turned over."]
-    assert np.einsum("nc,nc->n", given.points[:, :3], given.points[:, 3:]).min() > 0
+    mesh = read(stl(tmp_path / "a.stl", vertices, faces[:, ::-1]))
+    assert mesh.notes == ["The faces pointed inward and were turned over."]
+    assert np.einsum("nc,nc->n", mesh.points[:, :3], mesh.points[:, 3:]).min() > 0
 
 
 def test_gltf_that_places_a_mesh_too_often(tmp_path):

@@ -67,10 +67,10 @@ def test_scale_and_place_do_not_matter(random):
 def test_an_input_is_stood_on_the_answer(tmp_path, axis):
     vertices, faces = table()
     path = ply(tmp_path / "a.ply", vertices + 3, faces.tolist())
-    given, wanted = stand_up(read(path), Sure(axis)), read(path, axis)
-    assert given.frame.up == axis and f"The {axis} axis was taken as up (probability " in given.notes[-1]
-    assert np.allclose(given.points, wanted.points, atol=1e-5)
-    assert np.allclose(given.frame.to_model(vertices), wanted.frame.to_model(vertices))
+    shape, wanted = stand_up(read(path), Sure(axis)), read(path, axis)
+    assert shape.frame.up == axis and f"The {axis} axis was taken as up (probability " in shape.notes[-1]
+    assert np.allclose(shape.points, wanted.points, atol=1e-5)
+    assert np.allclose(shape.frame.to_model(vertices), wanted.frame.to_model(vertices))
 
 
 def test_a_doubtful_answer_gives_way_to_the_format_and_the_ground(tmp_path):
@@ -87,8 +87,8 @@ def test_what_a_person_says_is_not_asked(tmp_path, monkeypatch):
     path = ply(tmp_path / "a.ply", *(part.tolist() if i else part for i, part in enumerate(table())))
     monkeypatch.setattr(up, "shipped", lambda: Sure("-z"))
     assert read_standing(path).frame.up == "-z"
-    said = read_standing(path, "x")
-    assert said.frame.up == "x" and not said.notes
+    shape = read_standing(path, "x")
+    assert shape.frame.up == "x" and not shape.notes
 
 
 def test_training_clouds_lean_only_when_they_are_asked_to():

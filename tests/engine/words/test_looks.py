@@ -48,8 +48,8 @@ def test_what_a_text_names(text: str, named: list[Look]) -> None:
 
 
 def test_a_text_may_name_more_than_is_read() -> None:
-    found = looks_of_words(split("a cat, a dog, a fox, a pig and a bear"))
-    assert [look.name for look in found] == ["cat", "dog", "fox", "pig"][:MOST]
+    looks = looks_of_words(split("a cat, a dog, a fox, a pig and a bear"))
+    assert [look.name for look in looks] == ["cat", "dog", "fox", "pig"][:MOST]
 
 
 def test_a_caption_says_the_background_of_its_scene() -> None:
@@ -59,9 +59,9 @@ def test_a_caption_says_the_background_of_its_scene() -> None:
 
 
 def test_a_seed_chooses_a_background() -> None:
-    found = [place_of(random_background(seed)) for seed in range(400)]
-    assert set(found) == {*PLAIN, *PLACES} and found[:9] == [place_of(random_background(seed)) for seed in range(9)]
-    assert 0.38 < sum(name in PLAIN for name in found) / len(found) < 0.52
+    places = [place_of(random_background(seed)) for seed in range(400)]
+    assert set(places) == {*PLAIN, *PLACES} and places[:9] == [place_of(random_background(seed)) for seed in range(9)]
+    assert 0.38 < sum(name in PLAIN for name in places) / len(places) < 0.52
 
 
 @pytest.mark.skipif(not _has_font(), reason="the font Noto Color Emoji is not installed")
@@ -75,8 +75,8 @@ def test_a_look_is_drawn_as_in_a_scene(along: int) -> None:
         (look,), (_, _, left, top, side) = looks_of_scene(scene), scene.boxes[0]
         x, y, width = (v * along // 16 for v in (left, top, side))
         own = render(scene, 8 * along)[y : y + width, x : x + width].astype(int)
-        found = look_pixels(pictured(look.name, look.colour), look.side, along, scene.background)
-        assert found.shape == own.shape and np.abs(found - own).mean() < 3
+        picture = look_pixels(pictured(look.name, look.colour), look.side, along, scene.background)
+        assert picture.shape == own.shape and np.abs(picture - own).mean() < 3
         seen += 1
     assert seen > 5
 
