@@ -30,7 +30,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {"lowpoly": ("lora", "lora-mlp")}  # other
 FORMER = {"lowpoly_lora": "lowpoly:lora"}  # names in older runs and cards
 MAKE_MESHES = ("lowpoly", "bpt")  # the others make pictures
 PICTURES, MESHES = "pictogram", "lowpoly"  # the shipped models, taken where none is named
-DRAFTERS = "drafters"  # the folder beside imported weights that recipes write to
+DRAFTERS = "drafters"  # the folder next to imported weights that recipes write to
 
 
 def names() -> list[str]:
@@ -66,14 +66,14 @@ def resolve(name_or_folder: str | os.PathLike[str]) -> tuple[str, str | None]:
     identified by its card; without a card, and for a single file, by the names of its tensors and its configuration. Raises NotSupported
     if the text is neither a name nor a path, or if there is an unknown model, and MissingWeights or BadFile for a damaged one.
     """
-    asked = today(os.fspath(name_or_folder))
-    if asked in names():
-        return asked, None
-    mine = next((folder for folder in imported() if folder.name == asked), None)
-    if mine is None and not os.path.exists(asked):  # never raises, however long or odd the text is
+    name = today(os.fspath(name_or_folder))
+    if name in names():
+        return name, None
+    mine = next((folder for folder in imported() if folder.name == name), None)
+    if mine is None and not os.path.exists(name):  # never raises, however long or odd the text is
         known = [*names(), *(folder.name for folder in imported())]
-        raise NotSupported(f"'{asked}' is neither a backbone ({', '.join(known)}) nor a folder of weights.")
-    path = mine or Path(asked)
+        raise NotSupported(f"'{name}' is neither a backbone ({', '.join(known)}) nor a folder of weights.")
+    path = mine or Path(name)
     return named_in(path), str(path.resolve())
 
 
@@ -91,15 +91,15 @@ def named_in(folder: Path) -> str:
 
 def recognised(path: Path) -> str:
     """The backbone of a checkpoint, file or folder."""
-    with open_checkpoint(path) as found:
-        return adapter_of(found)
+    with open_checkpoint(path) as checkpoint:
+        return adapter_of(checkpoint)
 
 
-def adapter_of(found: Checkpoint) -> str:
+def adapter_of(checkpoint: Checkpoint) -> str:
     """The backbone of an open checkpoint, by its configuration and the names of its tensors; raises NotSupported if there is none."""
-    family = family_of(found)
+    family = family_of(checkpoint)
     if family.name not in BACKBONES:
-        raise NotSupported(f"{found.path.name} is {family.title}, which has no adapter here yet. There are: {', '.join(BACKBONES)}.")
+        raise NotSupported(f"{checkpoint.path.name} is {family.title}, which has no adapter here yet. There are: {', '.join(BACKBONES)}.")
     return family.name
 
 
@@ -117,7 +117,7 @@ def load(
     if name not in names():
         raise NotSupported(f"There is no backbone '{name}'. There are: {', '.join(names())}.")
     own, _, option = name.partition(":")
-    found = importlib.import_module(BACKBONES[own]).load(path, device_of(device), dtype, **({"option": option} if option else {}))
+    backbone = importlib.import_module(BACKBONES[own]).load(path, device_of(device), dtype, **({"option": option} if option else {}))
     if name in ADAPTED and path is not None and (Path(path) / CARD).is_file():  # imported: its runs can be told apart, and it has drafters
-        found.adopt(Path(path), read_card(Path(path)).get("weights_hash"))
-    return found
+        backbone.adopt(Path(path), read_card(Path(path)).get("weights_hash"))
+    return backbone

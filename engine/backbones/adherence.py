@@ -1,4 +1,4 @@
-"""Adherence: how much less probable a vertex is the farther it lies from the points that the model was given.
+"""Adherence: how much less probable a vertex is the farther it lies from the points of the prompt.
 
 The vertices of a mesh lie on its surface, so a token that would set one elsewhere is a mistake, whatever the model thinks of it. The logit
 of a token loses `strength` times the distance of the cell that it names from the nearest point: the product of the model's distribution
@@ -49,7 +49,7 @@ class Adherence:
         return token - self._special if 0 <= token - self._special < self._blocks else state
 
     def loss(self, state: int) -> Tensor:
-        """What the logits of the next token lose, float32 [V]; nothing for the end."""
+        """The penalty of the next token's logits, float32 [V]; 0 for the end."""
         if state not in self._losses:
             lost = self._plain.clone()
             lost[self._offsets : self._special] = self._lost[torch.from_numpy(self._squares[state]).long()]
@@ -60,14 +60,14 @@ class Adherence:
 def squares(cells: np.ndarray, side: int) -> np.ndarray:
     """The squared distance of every cell from the nearest of some cells int [N, 3], uint8 [side, side, side], at most FAR^2: the squares
     along one axis after the other are added."""
-    found = np.full((side, side, side), FAR**2, np.uint8)
-    found[tuple(cells.T)] = 0
+    out = np.full((side, side, side), FAR**2, np.uint8)
+    out[tuple(cells.T)] = 0
     for axis in range(3):
-        before = np.moveaxis(found, axis, 0).copy()
+        before = np.moveaxis(out, axis, 0).copy()
         least = before.copy()
         for step in range(1, FAR):
             there = before + np.uint8(step**2)
             np.minimum(least[step:], there[:-step], out=least[step:])
             np.minimum(least[:-step], there[step:], out=least[:-step])
-        found = np.moveaxis(least, 0, axis)
-    return np.ascontiguousarray(found)
+        out = np.moveaxis(least, 0, axis)
+    return np.ascontiguousarray(out)

@@ -87,16 +87,16 @@ def configure(shapes: Shapes) -> MeshSettings:
 
 def expected(settings: MeshSettings) -> dict[str, tuple[int, ...]]:
     """The shape of every tensor that loading needs, by its name in the file."""
-    found: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for name, shape in _ours(settings).items():
         theirs = sources(name)
         part = shape[1:] if name.endswith(MEMORY) else (shape[0] // len(theirs), *shape[1:])
-        found |= dict.fromkeys(theirs, tuple(part))
-    return found
+        shapes |= dict.fromkeys(theirs, tuple(part))
+    return shapes
 
 
 def size(s: MeshSettings) -> memory.Size:
-    """What memory depends on."""
+    """The sizes that memory depends on."""
     numbers = sum(math.prod(shape) for shape in _ours(s).values())
     slots = 1 + s.length + DRAFT_ROWS
     return memory.Size(numbers, s.layers, s.heads, s.width // s.heads, slots, s.vocabulary, branches=1)
@@ -117,24 +117,24 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> B
     """
     if dtype == "auto":
         dtype = "float32" if torch.device(device).type == "cpu" else "bfloat16"
-    with originals(path, "bpt", CHECKPOINT) as found:
-        settings = configure(found.shapes)
-        found.need(expected(settings), "bpt")
+    with originals(path, "bpt", CHECKPOINT) as checkpoint:
+        settings = configure(checkpoint.shapes)
+        checkpoint.need(expected(settings), "bpt")
         memory.check("bpt", size(settings), device, dtype)
-        model = _read(found, settings, getattr(torch, dtype))
+        model = _read(checkpoint, settings, getattr(torch, dtype))
     torch.set_flush_denormal(True)
-    found = Bpt(model.requires_grad_(False).to(device))
-    steady([found.model.decoder])
-    return found
+    backbone = Bpt(model.requires_grad_(False).to(device))
+    steady([backbone.model.decoder])
+    return backbone
 
 
-def _read(found: Checkpoint, settings: MeshSettings, dtype: torch.dtype) -> MeshModel:
+def _read(checkpoint: Checkpoint, settings: MeshSettings, dtype: torch.dtype) -> MeshModel:
     """The network with its weights, never allocated twice."""
     with torch.device("meta"):
         model = MeshModel(settings)
     tensors: dict[str, Tensor] = {}
     for name, place in model.state_dict().items():
         kind = torch.float32 if name.startswith("encoder.") else dtype
-        tensors[name] = torch.cat([found.read_as(each, kind) for each in sources(name)]).view(place.shape)
+        tensors[name] = torch.cat([checkpoint.read_as(each, kind) for each in sources(name)]).view(place.shape)
     model.load_state_dict(tensors, assign=True)
     return model

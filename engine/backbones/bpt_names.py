@@ -1,4 +1,4 @@
-"""How the public checkpoint of BPT names its tensors: one function from our names to theirs.
+"""Tensor names of the public checkpoint of BPT: one function from our names to theirs.
 
 The checkpoint is `bpt-8-16-500m.pt` of Weng et al., arXiv 2411.07025; a decoder block is three of its sublayers.
 """

@@ -2,7 +2,7 @@
 
 Papers: Chameleon, arXiv 2405.09818; Anole, arXiv 2407.06135; Lumina-mGPT, arXiv 2408.02657; Lumina-mGPT 2.0, arXiv 2507.17801.
 A Llama trunk with normalised queries and keys, and one vocabulary for words and pictures. Anole draws 32x32 codes without row ends.
-Lumina-mGPT writes the picture's size after the mark of its beginning and closes every row. `KINDS` says what differs.
+Lumina-mGPT writes the picture's size after the mark of its beginning and closes every row. `KINDS` lists the differences.
 
 Guidance pairs the prompt with one that has no words. Anole's own rule has a third row, for pictures in the prompt; where there are none, it
 equals the second, and what is left is the usual rule. transformers' class hides the logits of pictures and has no picture decoder, so only
@@ -41,7 +41,7 @@ FIRST_CODE = 155_000  # id, in Lumina-mGPT 2
 
 @dataclass(frozen=True)
 class ChameleonVariant:
-    """What differs between the models.
+    """Properties in which the models differ.
 
     title, sampling : its name; the settings of its authors' script
     sides   : of its pictures in pixels; the first is the default
@@ -103,8 +103,8 @@ def size_word(side: int) -> str:
 
 def layouts_of(kind: ChameleonVariant, factor: int, positions: int) -> dict[int, Raster]:
     """The layouts that fit into the positions of a trunk, the default first; raises MissingWeights if none does."""
-    found = {side: Raster(side // factor, side // factor, factor) for side in kind.sides}
-    fitting = {side: grid for side, grid in found.items() if grid.rows * (grid.columns + kind.sized) < positions}
+    layouts = {side: Raster(side // factor, side // factor, factor) for side in kind.sides}
+    fitting = {side: grid for side, grid in layouts.items() if grid.rows * (grid.columns + kind.sized) < positions}
     if not fitting:
         raise MissingWeights(f"config.json allows {positions:,} positions, too few for a picture of {kind.title}. Download it again.")
     return fitting
@@ -122,16 +122,16 @@ def codes_of(words: Mapping[str, int], picture: PictureDecoder, kind: ChameleonV
     """The id of each code; raises NotSupported if a code or a word that marks a picture has none."""
     count = picture.codes.num_embeddings
     if kind is KINDS["lumina2"]:
-        found = dict(enumerate(range(FIRST_CODE, FIRST_CODE + count)))
+        id_of = dict(enumerate(range(FIRST_CODE, FIRST_CODE + count)))
     else:  # the digits of a code are letters: IMGIMGBCDZ is code 123
         named = {re.fullmatch(r"IMGIMG([A-J]+)Z", word): i for word, i in words.items()}
-        found = {int("".join(str(ord(letter) - ord("A")) for letter in match[1])): i for match, i in named.items() if match}
-    if sorted(found) != list(range(count)):
-        raise NotSupported(f"The vocabulary names {len(found):,} codes, and the picture decoder has {count:,}. Use {FAMILY.source}.")
+        id_of = {int("".join(str(ord(letter) - ord("A")) for letter in match[1])): i for match, i in named.items() if match}
+    if sorted(id_of) != list(range(count)):
+        raise NotSupported(f"The vocabulary names {len(id_of):,} codes, and the picture decoder has {count:,}. Use {FAMILY.source}.")
     needed = [TURN, BEGIN, *([ROW_END, *map(size_word, kind.sides)] if kind.sized else [])]
     if lacking := [word for word in needed if word not in words]:
         raise NotSupported(f"The tokenizer has no {lacking[0]}, which {kind.title} needs. Use {FAMILY.source}.")
-    return [found[code] for code in range(count)]
+    return [id_of[code] for code in range(count)]
 
 
 def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Chameleon:
@@ -145,17 +145,17 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> C
     text = configuration(config)
     kind, tokenizer = KINDS[kind_of(config)], read_tokenizer(folder)
     words = words_in(config, tokenizer)
-    with originals(str(folder), kind.title, FAMILY.source) as found:
-        picture = decoder_in(folder, found).to(device)
+    with originals(str(folder), kind.title, FAMILY.source) as checkpoint:
+        picture = decoder_in(folder, checkpoint).to(device)
         codes = codes_of(words, picture, kind)
         layout = Raster(kind.sides[0] // picture.factor, kind.sides[0] // picture.factor, picture.factor)
-        check_room(FAMILY, numbers_of(found.shapes, ("model.", HEAD)), text, layout, len(codes), device, numbers)
-        trunk, head = read_trunk(found, config, numbers).to(device), linear_of(found.read_as(HEAD, numbers)[codes]).to(device)
+        check_room(FAMILY, numbers_of(checkpoint.shapes, ("model.", HEAD)), text, layout, len(codes), device, numbers)
+        trunk, head = read_trunk(checkpoint, config, numbers).to(device), linear_of(checkpoint.read_as(HEAD, numbers)[codes]).to(device)
     begin = tokenizer.eos_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
 
     def read(text: str) -> list[int]:
         return tokenizer(text, add_special_tokens=False).input_ids
 
-    made = Chameleon(trunk, head, picture, kind, codes, words, read, begin, stated_licence(folder))
-    steady([trunk, made.head])
-    return made
+    backbone = Chameleon(trunk, head, picture, kind, codes, words, read, begin, stated_licence(folder))
+    steady([trunk, backbone.head])
+    return backbone

@@ -1,4 +1,4 @@
-"""The files of Chameleon's descendants: the trunk and head in a folder of transformers, and the picture decoder beside them."""
+"""The files of Chameleon's descendants: the trunk and head in a folder of transformers, and the picture decoder next to them."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def words_in(config: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> d
 def configuration(config: Mapping[str, Any]) -> ChameleonConfig:
     """The configuration in the form of transformers; raises MissingWeights if an entry is impossible."""
     try:
-        found = ChameleonConfig.from_dict({**config, "vocabulary_map": {"<image>": 0}})  # names are not needed in the trunk
-        if found.num_hidden_layers < 1 or found.hidden_size % found.num_attention_heads:
+        settings = ChameleonConfig.from_dict({**config, "vocabulary_map": {"<image>": 0}})  # names are not needed in the trunk
+        if settings.num_hidden_layers < 1 or settings.hidden_size % settings.num_attention_heads:
             raise ValueError("layers or heads")
     except UNREADABLE as e:
         raise MissingWeights(f"config.json is damaged ({first_line(e)}). Download {FAMILY.source} again.") from e
-    found._attn_implementation = "sdpa"
-    return found
+    settings._attn_implementation = "sdpa"
+    return settings
 
 
 def expected(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
@@ -59,24 +59,24 @@ def expected(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(tensor.shape) for name, tensor in shapes.items() if not name.startswith("model.vqmodel.")}
 
 
-def read_trunk(found: Checkpoint, config: Mapping[str, Any], dtype: torch.dtype) -> ChameleonModel:
+def read_trunk(checkpoint: Checkpoint, config: Mapping[str, Any], dtype: torch.dtype) -> ChameleonModel:
     """The trunk with its weights, never allocated twice, without the encoder of pictures; raises MissingWeights for other weights."""
-    found.need(expected(config), "chameleon")
+    checkpoint.need(expected(config), "chameleon")
     settings = configuration(config)
-    if spare := [name for name in found.shapes if name.startswith(f"model.layers.{settings.num_hidden_layers}.")]:
-        raise MissingWeights(f"{found.path} holds more layers than config.json says, such as {spare[0]}. Download them again.")
+    if spare := [name for name in checkpoint.shapes if name.startswith(f"model.layers.{settings.num_hidden_layers}.")]:
+        raise MissingWeights(f"{checkpoint.path} holds more layers than config.json says, such as {spare[0]}. Download them again.")
     with torch.device("meta"):
         trunk = ChameleonModel(settings)
     del trunk.vqmodel
-    trunk.load_state_dict({name: found.read_as(f"model.{name}", dtype) for name in trunk.state_dict()}, assign=True)
+    trunk.load_state_dict({name: checkpoint.read_as(f"model.{name}", dtype) for name in trunk.state_dict()}, assign=True)
     trunk.rotary_emb = type(trunk.rotary_emb)(settings)  # its table is not among the weights
     return trunk.eval().requires_grad_(False)
 
 
-def decoder_in(folder: Path, found: Checkpoint) -> PictureDecoder:
+def decoder_in(folder: Path, checkpoint: Checkpoint) -> PictureDecoder:
     """The picture decoder: of the folder's own files, or of a vqgan or movqgan file in it or in a folder inside; raises MissingWeights."""
-    if "post_quant_conv.weight" in found.shapes:
-        return decoder_of(found, taming, normalised=False)
+    if "post_quant_conv.weight" in checkpoint.shapes:
+        return decoder_of(checkpoint, taming, normalised=False)
     beside = sorted(
         file for file in (*folder.glob("*vqgan*"), *folder.glob("*/*vqgan*")) if file.suffix in (".ckpt", ".pt", ".safetensors")
     )

@@ -53,12 +53,12 @@ def read_config(folder: Path, source: str) -> dict[str, Any]:
     if not path.is_file():
         raise MissingWeights(f"{folder} holds no config.json. Name the folder of a downloaded {source}.")
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        config = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as e:
         raise MissingWeights(f"{path} is damaged ({first_line(e)}). Download the folder again.") from e
-    if not isinstance(found, dict):
+    if not isinstance(config, dict):
         raise MissingWeights(f"{path} is damaged (it holds no object). Download the folder again.")
-    return found
+    return config
 
 
 def configuration(folder: Path, kind: type[Configuration]) -> Configuration:
@@ -104,7 +104,7 @@ def complete(folder: Path, kind: type[PreTrainedModel], name: str, needed: str |
 
 @contextmanager
 def quiet(bars: bool = False) -> Iterator[None]:
-    """transformers without reports and, unless `bars`, without progress bars: what is wrong is said in a sentence of ours."""
+    """transformers without reports and, unless `bars`, without progress bars: our own error messages say what is wrong."""
     level, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     if not bars:
@@ -148,7 +148,7 @@ def check_room(
 
 
 def numbers_in(folder: Path) -> int:
-    """How many numbers the safetensors files of a folder hold, from their headers; raises MissingWeights for a damaged one."""
+    """The number of elements in the safetensors files of a folder, from their headers; raises MissingWeights for a damaged one."""
     held = 0
     try:
         for path in folder.glob("*.safetensors"):
@@ -169,10 +169,10 @@ def check_finite(model: nn.Module, folder: Path) -> None:
 def check_numbers(folder: Path, kind: type[PreTrainedModel], config: PreTrainedConfig) -> None:
     """Raises ValueError if the configuration asks for many more numbers than the folder holds. transformers would allocate them first."""
     with torch.device("meta"):
-        asked = sum(p.numel() for p in kind(config).parameters())
+        needed = sum(p.numel() for p in kind(config).parameters())
     held = numbers_in(folder)
-    if asked > 2 * held:
-        raise ValueError(f"config.json asks for {asked:,} numbers and the safetensors files hold {held:,}")
+    if needed > 2 * held:
+        raise ValueError(f"config.json asks for {needed:,} numbers and the safetensors files hold {held:,}")
 
 
 def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:

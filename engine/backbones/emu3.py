@@ -75,11 +75,11 @@ def layout_of(config: Emu3Config, side: int) -> Raster:
 def picture_ids(model: Emu3ForConditionalGeneration) -> tuple[list[int], int]:
     """The id of each code in order, and that of the row end; raises NotSupported for a model without them."""
     names, size = model.config.vocabulary_map or {}, model.config.vq_config.codebook_size
-    found = model.vocabulary_mapping.img2bpe if names else {}
+    id_of = model.vocabulary_mapping.img2bpe if names else {}
     row_end = names.get(ROW_END)
-    if sorted(found) != list(range(size)) or row_end is None:
-        raise NotSupported(f"The vocabulary_map in config.json names {len(found):,} of {size:,} codes. Use {FAMILY.source}.")
-    return [found[code] for code in range(size)], row_end
+    if sorted(id_of) != list(range(size)) or row_end is None:
+        raise NotSupported(f"The vocabulary_map in config.json names {len(id_of):,} of {size:,} codes. Use {FAMILY.source}.")
+    return [id_of[code] for code in range(size)], row_end
 
 
 def reader(tokenizer: PreTrainedTokenizerBase) -> Callable[[str, Raster], list[int]]:
@@ -109,7 +109,7 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> E
     model = read_model(folder, Emu3ForConditionalGeneration, kind, "model.text_model.", config)
     model.model.vqmodel.encoder = None  # for reading pictures; generation never calls it
     model.model.vqmodel.float()
-    found = Emu3(model.to(device), read, SIDE, stated_licence(folder))
+    backbone = Emu3(model.to(device), read, SIDE, stated_licence(folder))
     model.lm_head = None  # replaced by its rows of the codes
-    steady([found.hosted.decoder, found.head])
-    return found
+    steady([backbone.hosted.decoder, backbone.head])
+    return backbone

@@ -103,14 +103,14 @@ def qwen3_config(folder: Path) -> Qwen3Config:
 
 
 def read_picture_decoder(folder: Path) -> PictureDecoder:
-    """IBQ's decoder, in float32, from the subfolder vision_tokenizer or, as an import writes it, from beside the weights. Raises
+    """IBQ's decoder, in float32, from the subfolder vision_tokenizer or, as an import writes it, from next to the weights. Raises
     MissingWeights or NotSupported.
 
     IBQ is VQGAN with another codebook: Scalable Image Tokenization with Index Backpropagation Quantization, arXiv 2412.02692."""
     own = folder / "vision_tokenizer"
     where = own if any(own.glob("*")) else folder
-    with originals(str(where), "The picture tokenizer", "picture tokenizer, BAAI/Emu3.5-VisionTokenizer") as found:
-        return decoder_of(found, taming, normalised=False)
+    with originals(str(where), "The picture tokenizer", "picture tokenizer, BAAI/Emu3.5-VisionTokenizer") as checkpoint:
+        return decoder_of(checkpoint, taming, normalised=False)
 
 
 def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Emu35:
@@ -123,7 +123,7 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> E
     check_room(FAMILY, numbers_in(folder), config, Raster(SIDE, SIDE, FACTOR), CODES, device, kind)
     read, pictures = read_tiktoken(folder / "emu3.tiktoken"), read_picture_decoder(folder)
     model = read_model(folder, Qwen3ForCausalLM, kind, "model.layers.", config)
-    found = Emu35(model.to(device), pictures.to(device), read, SIDE, IDS, stated_licence(folder))
+    backbone = Emu35(model.to(device), pictures.to(device), read, SIDE, IDS, stated_licence(folder))
     model.lm_head = None  # replaced by its rows of the codes
-    steady([found.hosted.decoder, found.head])
-    return found
+    steady([backbone.hosted.decoder, backbone.head])
+    return backbone

@@ -117,31 +117,31 @@ def places(prefix: int, small: int, columns: int) -> Tensor:
 def sampling_of(model: GlmImageForConditionalGeneration) -> Sampling:
     """The settings in the checkpoint's generation_config.json; what it leaves out is off."""
     settings = model.generation_config
-    found = {"temperature": settings.temperature, "top_k": settings.top_k, "top_p": settings.top_p}
-    return Sampling(**{name: value for name, value in found.items() if value is not None})
+    values = {"temperature": settings.temperature, "top_k": settings.top_k, "top_p": settings.top_p}
+    return Sampling(**{name: value for name, value in values.items() if value is not None})
 
 
 def reader(tokenizer: PreTrainedTokenizerBase) -> Callable[[str, int], list[int]]:
     """A function from a text and the side in tokens to the ids of a prompt; raises MissingWeights if the tokenizer lacks what it needs."""
     marks = [getattr(tokenizer, mark, None) for mark in MARKS]
-    lacking = [mark for mark, found in zip(MARKS, marks, strict=True) if not found]
+    lacking = [mark for mark, token in zip(MARKS, marks, strict=True) if not token]
     if not tokenizer.chat_template:
         lacking.append("chat template")
     if lacking:
-        raise MissingWeights(f"The tokenizer has no {lacking[0]}. Copy the folder processor of zai-org/GLM-Image beside the weights.")
+        raise MissingWeights(f"The tokenizer has no {lacking[0]}. Copy the folder processor of zai-org/GLM-Image next to the weights.")
     begin, end, picture = marks
 
     def read(text: str, side: int) -> list[int]:
         message = [{"role": "user", "content": [{"type": "text", "text": text}]}]
-        said = tokenizer.apply_chat_template(message, tokenize=False)
+        conversation = tokenizer.apply_chat_template(message, tokenize=False)
         sizes = "".join(f"{begin}{each} {each}{end}" for each in (side, SMALL))
-        return tokenizer(f"{said}{sizes}{picture}", add_special_tokens=False).input_ids
+        return tokenizer(f"{conversation}{sizes}{picture}", add_special_tokens=False).input_ids
 
     return read
 
 
 def tokenizer_in(folder: Path) -> PreTrainedTokenizerBase:
-    """The tokenizer in a folder, in `processor` inside it or beside it; raises MissingWeights."""
+    """The tokenizer in a folder, in `processor` inside it or next to it; raises MissingWeights."""
     for place in (folder, folder / "processor", folder.parent / "processor"):
         if (place / "tokenizer.json").is_file():
             return read_tokenizer(place)
@@ -159,7 +159,7 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> G
     check_room(FAMILY, numbers_in(folder), config.text_config, layout, codes, device, kind, branches=1, decodes=False)
     model = read_model(folder, GlmImageForConditionalGeneration, kind, "model.language_model.", config)
     model.model.visual = None  # for reading pictures; generation never calls it
-    found = GlmImage(model.to(device), reader(tokenizer), stated_licence(folder) or "MIT")
+    backbone = GlmImage(model.to(device), reader(tokenizer), stated_licence(folder) or "MIT")
     model.lm_head = None  # replaced by its rows of the tokens
-    steady([found.hosted.decoder, found.head])
-    return found
+    steady([backbone.hosted.decoder, backbone.head])
+    return backbone

@@ -111,6 +111,6 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> J
     model.model.vqmodel.encoder, model.lm_head = None, None
     model.model.vqmodel.float()
     boi = special_ids(model)[1]
-    found = Janus(model.to(device), lambda text: [*tokenizer(CONVERSATION.format(text)).input_ids, boi], stated_licence(folder))
-    steady([found.hosted.decoder, model.model.generation_head, model.model.generation_aligner])
-    return found
+    backbone = Janus(model.to(device), lambda text: [*tokenizer(CONVERSATION.format(text)).input_ids, boi], stated_licence(folder))
+    steady([backbone.hosted.decoder, model.model.generation_head, model.model.generation_aligner])
+    return backbone

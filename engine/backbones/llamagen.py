@@ -86,10 +86,10 @@ class Llamagen(PictureCheckpoint):
     def _class(self, prompt: Prompt) -> Tensor:
         """The embeddings of a class and of none, [2, 1, H]."""
         table = self.condition["embedding_table.weight"]
-        last, said = len(table) - 2, (prompt.text or "").strip()
-        label = int(said) if prompt.label is None and said.isdecimal() and len(said) < LONG else prompt.label
+        last, text = len(table) - 2, (prompt.text or "").strip()
+        label = int(text) if prompt.label is None and text.isdecimal() and len(text) < LONG else prompt.label
         if label is None or not 0 <= label <= last:
-            what = f"'{said[:40]}'" if label is None else label
+            what = f"'{text[:40]}'" if label is None else label
             raise BadPrompt(
                 f"llamagen draws classes of ImageNet by number, 0 to {last}, not {what}. Write for instance 207, a golden retriever."
             )
@@ -97,16 +97,16 @@ class Llamagen(PictureCheckpoint):
 
     def _text(self, prompt: Prompt) -> Tensor:
         """The embeddings of a text and of none, [2, n, H]."""
-        found = self.features(readable_text(prompt.text, EXAMPLE))
-        if len(found) > self.slots:
-            raise BadPrompt(f"The prompt has {len(found):,} tokens; llamagen reads at most {self.slots}. Shorten it.")
-        pair = torch.stack([found, self.condition["uncond_embedding"][self.slots - len(found) :]]).to(self.hosted.decoder.dtype)
+        features = self.features(readable_text(prompt.text, EXAMPLE))
+        if len(features) > self.slots:
+            raise BadPrompt(f"The prompt has {len(features):,} tokens; llamagen reads at most {self.slots}. Shorten it.")
+        pair = torch.stack([features, self.condition["uncond_embedding"][self.slots - len(features) :]]).to(self.hosted.decoder.dtype)
         inner = F.gelu(F.linear(pair, self.condition["cap_proj.fc1.weight"]), approximate="tanh")
         return F.linear(inner, self.condition["cap_proj.fc2.weight"])
 
 
 def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Llamagen:
-    """The backbone from a local folder, or from the transformer's file beside its picture tokenizer; downloads nothing.
+    """The backbone from a local folder, or from the transformer's file next to its picture tokenizer; downloads nothing.
 
     Raises MissingWeights for an absent, incomplete or damaged checkpoint or text encoder, TooLittleMemory.
     """
@@ -121,6 +121,6 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> L
         picture = vqgan_names.read_decoder(files, config["picture"], vqgan_names.llamagen).to(device)
         decoder, head = read_trunk(files, config, side // picture.factor, kind).to(device), linear_of(files.read_as(HEAD, kind)).to(device)
     features = text_features(encoder, kind, device, config["text"][1]) if encoder else None
-    found = Llamagen(decoder, head, condition, picture, side, features)
-    steady([decoder, found.head])
-    return found
+    backbone = Llamagen(decoder, head, condition, picture, side, features)
+    steady([decoder, backbone.head])
+    return backbone

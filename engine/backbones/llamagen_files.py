@@ -43,7 +43,7 @@ def configure(shapes: Shapes) -> dict[str, Any]:
     """The settings of a checkpoint from the shapes of its tensors; raises MissingWeights if it is not LlamaGen's or lacks a decoder."""
     try:
         vocabulary, width = shapes["tok_embeddings.weight"]
-        found = {
+        settings = {
             "vocabulary": vocabulary, "width": width, "layers": count(shapes, "layers."),
             "inner": shapes["layers.0.feed_forward.w1.weight"][0],
             "classes": shapes[CLASS][0] if CLASS in shapes else 0,
@@ -51,28 +51,28 @@ def configure(shapes: Shapes) -> dict[str, Any]:
         }  # fmt: skip
     except (KeyError, IndexError, ValueError) as e:
         raise MissingWeights(f"These are not weights of llamagen: {e} is missing or damaged. Download {CHECKPOINT}.") from e
-    return found | {"picture": vqgan_names.configure(shapes, vqgan_names.llamagen, normalised=True)}
+    return settings | {"picture": vqgan_names.configure(shapes, vqgan_names.llamagen, normalised=True)}
 
 
 def expected(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     """The shape of every tensor that loading needs, by its published name. config : see `configure`."""
     v, w, inner = config["vocabulary"], config["width"], config["inner"]
-    found: dict[str, tuple[int, ...]] = {"tok_embeddings.weight": (v, w), HEAD: (v, w), "norm.weight": (w,)}
+    shapes: dict[str, tuple[int, ...]] = {"tok_embeddings.weight": (v, w), HEAD: (v, w), "norm.weight": (w,)}
     for layer in range(config["layers"]):
         start = f"layers.{layer}."
-        found |= {f"{start}attention.wqkv.weight": (3 * w, w), f"{start}attention.wo.weight": (w, w)}
-        found |= {f"{start}attention_norm.weight": (w,), f"{start}ffn_norm.weight": (w,), f"{start}feed_forward.w2.weight": (w, inner)}
-        found |= {f"{start}feed_forward.w1.weight": (inner, w), f"{start}feed_forward.w3.weight": (inner, w)}
+        shapes |= {f"{start}attention.wqkv.weight": (3 * w, w), f"{start}attention.wo.weight": (w, w)}
+        shapes |= {f"{start}attention_norm.weight": (w,), f"{start}ffn_norm.weight": (w,), f"{start}feed_forward.w2.weight": (w, inner)}
+        shapes |= {f"{start}feed_forward.w1.weight": (inner, w), f"{start}feed_forward.w3.weight": (inner, w)}
     if config["classes"]:
-        found[CLASS] = (config["classes"], w)
+        shapes[CLASS] = (config["classes"], w)
     else:
-        found |= {TEXT: tuple(config["text"]), "cls_embedding.cap_proj.fc1.weight": (w, config["text"][1])}
-        found["cls_embedding.cap_proj.fc2.weight"] = (w, w)
-    return found | vqgan_names.expected(config["picture"], vqgan_names.llamagen)
+        shapes |= {TEXT: tuple(config["text"]), "cls_embedding.cap_proj.fc1.weight": (w, config["text"][1])}
+        shapes["cls_embedding.cap_proj.fc2.weight"] = (w, w)
+    return shapes | vqgan_names.expected(config["picture"], vqgan_names.llamagen)
 
 
 def size(config: Mapping[str, Any], side: int = SIDES[-1], encoder: int = 0) -> memory.Size:
-    """What memory depends on. config : see `configure`; side : of the picture in pixels; encoder : numbers of the text encoder"""
+    """The sizes that memory depends on. config : see `configure`; side : of the picture in pixels; encoder : numbers of the text encoder"""
     numbers = sum(math.prod(shape) for shape in expected(config).values()) + encoder
     heads = heads_of(config["width"])
     codes = (side // 2 ** (len(config["picture"].stages) - 1)) ** 2
@@ -92,8 +92,8 @@ def side_of(path: Path) -> int:
     imported = list(read_card(folder).get("source", {})) if (folder / CARD).is_file() else []
     own = [path.name] if path.is_file() else sorted(file.name for file in path.iterdir() if file.is_file())
     for name in (*own, *imported, folder.name):
-        if found := re.search(rf"(?<!\d)({'|'.join(map(str, SIDES))})(?!\d)", name):
-            return int(found[1])
+        if match := re.search(rf"(?<!\d)({'|'.join(map(str, SIDES))})(?!\d)", name):
+            return int(match[1])
     raise MissingWeights(f"No name in {path} says how large the pictures are. Give the file its published name, such as c2i_L_384.pt.")
 
 
@@ -115,7 +115,7 @@ class GridRotary(nn.Module):
         return self.cos[position_ids].to(x.dtype), self.sin[position_ids].to(x.dtype)
 
 
-def read_trunk(found: Checkpoint, config: Mapping[str, Any], grid: int, dtype: torch.dtype) -> LlamaModel:
+def read_trunk(checkpoint: Checkpoint, config: Mapping[str, Any], grid: int, dtype: torch.dtype) -> LlamaModel:
     """The trunk with its weights, never allocated twice."""
     width, heads = config["width"], heads_of(config["width"])
     settings = LlamaConfig(
@@ -126,10 +126,13 @@ def read_trunk(found: Checkpoint, config: Mapping[str, Any], grid: int, dtype: t
     settings._attn_implementation = "sdpa"
     with torch.device("meta"):
         decoder = LlamaModel(settings)
-    tensors = {"embed_tokens.weight": found.read_as("tok_embeddings.weight", dtype), "norm.weight": found.read_as("norm.weight", dtype)}
+    tensors = {
+        "embed_tokens.weight": checkpoint.read_as("tok_embeddings.weight", dtype),
+        "norm.weight": checkpoint.read_as("norm.weight", dtype),
+    }
     for layer in range(config["layers"]):
         for ours, (theirs, part) in IN_A_LAYER.items():
-            tensor = found.read_as(f"layers.{layer}.{theirs}.weight", dtype)
+            tensor = checkpoint.read_as(f"layers.{layer}.{theirs}.weight", dtype)
             if theirs.endswith("wqkv"):
                 tensor = tensor[part * width : (part + 1) * width]
                 tensor = halved(tensor, heads) if part < 2 else tensor.clone()
@@ -139,10 +142,10 @@ def read_trunk(found: Checkpoint, config: Mapping[str, Any], grid: int, dtype: t
     return decoder.eval().requires_grad_(False)
 
 
-def read_condition(found: Checkpoint, config: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Tensor]:
+def read_condition(checkpoint: Checkpoint, config: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Tensor]:
     """The tensors that make inputs of a class or of a text's features, by their published names without `cls_embedding`."""
     names = [name for name in expected(config) if name.startswith(CONDITION)]
-    return {name.removeprefix(CONDITION): found.read_as(name, dtype) for name in names}
+    return {name.removeprefix(CONDITION): checkpoint.read_as(name, dtype) for name in names}
 
 
 def halved(weight: Tensor, heads: int) -> Tensor:

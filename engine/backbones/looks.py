@@ -18,7 +18,7 @@ from engine.words.world import HUES
 
 FILE = "looks.webp"
 COLUMNS = 16  # of the sheet
-PLAIN_ONES = ("white", "black")  # what a look tells besides the background of its caption
+PLAIN_ONES = ("white", "black")  # backgrounds of a look besides that of its caption
 Encode = Callable[[np.ndarray], Tensor]  # pictures uint8 [N, h, w, 3] -> tokens int64 [N, h / 8, w / 8]
 
 
@@ -30,17 +30,17 @@ class Looks:
         self._found: dict[tuple[Look, int, str], Tensor] = {}
 
     def __contains__(self, look: Look) -> bool:
-        return said(look) in self.pictures
+        return picture_name(look) in self.pictures
 
-    def tokens(self, asked: Sequence[tuple[Look, str]], along: int, encode: Encode) -> Tensor:
+    def tokens(self, looks: Sequence[tuple[Look, str]], along: int, encode: Encode) -> Tensor:
         """Tokens int64 [L, 3, n*n] of looks of one size before backgrounds ("" = none is said), in pictures with `along` tokens along their
         side: before this background (none: before white), before white, and before black."""
-        wanted = dict.fromkeys((look, along, place) for look, said_place in asked for place in before(said_place))
+        wanted = dict.fromkeys((look, along, place) for look, background in looks for place in before(background))
         missing = [key for key in wanted if key not in self._found]
         if missing:
-            pictures = [look_pixels(self.pictures[said(look)], look.side, along, place) for look, _, place in missing]
+            pictures = [look_pixels(self.pictures[picture_name(look)], look.side, along, place) for look, _, place in missing]
             self._found |= dict(zip(missing, encode(np.stack(pictures)).flatten(1).short(), strict=True))
-        return torch.stack([torch.stack([self._found[look, along, each] for each in before(place)]) for look, place in asked]).long()
+        return torch.stack([torch.stack([self._found[look, along, each] for each in before(place)]) for look, place in looks]).long()
 
     def words(self) -> set[str]:
         """Every word of a name of an object that has a look."""
@@ -61,7 +61,7 @@ def before(place: str) -> tuple[str, str, str]:
     return (place or PLAIN_ONES[0], *PLAIN_ONES)
 
 
-def said(look: Look) -> str:
+def picture_name(look: Look) -> str:
     """A look's name, with its colour if that is not its own."""
     return f"{look.colour} {look.name}".strip()
 

@@ -77,24 +77,24 @@ class _LowpolyTrunk(OwnTrunk):
     def __init__(self, model: MeshModel, table: Tensor, positions: Tensor, condition: Tensor):
         super().__init__(model.decoder)
         self.table, self.positions = table, positions
-        self.looked = model.decoder.look(condition)
+        self.condition_kv = model.decoder.keys_values(condition)
 
     def embed(self, tokens: Tensor) -> Tensor:
         return torch.embedding(self.table, tokens)[None]
 
     def run(
-        self, x: Tensor, slots: Tensor, mask: Tensor | None, kv_cache: KVCache, fork: RowSplit | None = None,
-        worn: AdapterRows | None = None,
+        self, x: Tensor, slots: Tensor, mask: Tensor | None, kv_cache: KVCache, split: RowSplit | None = None,
+        adapter_rows: AdapterRows | None = None,
     ) -> Tensor:  # fmt: skip
-        return self.decoder(x + self.positions[slots], mask, self.looked, kv_cache, fork, worn)
+        return self.decoder(x + self.positions[slots], mask, self.condition_kv, kv_cache, split, adapter_rows)
 
     def head(self, hidden: Tensor) -> Tensor:
         return self.decoder.head(hidden)
 
-    def rows(self, asked: PassArguments) -> RunRows:
+    def rows(self, arguments: PassArguments) -> RunRows:
         """The rows of a run over this condition in a pass of several."""
-        crossed = self.decoder.quick.crossed(self.looked)
-        return RunRows(asked.x + self.positions[asked.slots], asked.kv_cache, asked.mask, cross=crossed)
+        cross_kv = self.decoder.quick.cross_kv(self.condition_kv)
+        return RunRows(arguments.x + self.positions[arguments.slots], arguments.kv_cache, arguments.mask, cross=cross_kv)
 
 
 @dataclass
@@ -175,7 +175,7 @@ class Lowpoly(TrainedBackbone):
         )  # fmt: skip
 
     def bias(self, prompt: Prompt) -> Adherence | None:
-        """What the logits of a run lose, by all of the prompt's points; None without adherence."""
+        """The bias of a run, by all of the prompt's points; None without adherence."""
         strength = (prompt.sampling or self.sampling).adherence
         return Adherence(prompt.points[:, :3].cpu().numpy(), strength) if strength else None
 
@@ -247,10 +247,10 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto", opti
     folder = model_folder(path)
     model = load_model(folder)
     adapter = [merge(model, folder / f"lora_{ADAPTERS[option]}")] if option else []
-    found = Lowpoly(ready(model, device, products), read_card(folder), folder, dtype=products, option=option)
-    found.base_hash = hash_of(parts(folder, "model"))
-    found.weights_hash = hash_of([*parts(folder, "model"), *adapter])
-    return found
+    backbone = Lowpoly(ready(model, device, products), read_card(folder), folder, dtype=products, option=option)
+    backbone.base_hash = hash_of(parts(folder, "model"))
+    backbone.weights_hash = hash_of([*parts(folder, "model"), *adapter])
+    return backbone
 
 
 def has_option(option: str) -> bool:

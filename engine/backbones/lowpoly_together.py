@@ -19,7 +19,7 @@ from engine.networks.mesh_decoder import budget_bucket
 from engine.noise import Noise
 from engine.sampling import draw_gumbel, warp
 
-FORGET = 32  # positions after which noise is made anew, because it is kept for a whole run
+FORGET = 32  # positions after which noise objects are replaced, because one stores the noise of a whole run
 CROWDED = 0.75  # rows are moved together when fewer than this share of them go on
 
 
@@ -63,13 +63,13 @@ def decode_read(backbone: Lowpoly, points: Tensor, prompts: Sequence[Prompt], lo
     reading = backbone.model.read(points.to(device), torch.tensor([budget_bucket(p.size) for p in prompts], device=device))
     rows = [_Row(i, prompt, backbone.grammar, backbone.bias(prompt)) for i, prompt in enumerate(prompts)]
     tokens: list[list[int]] = [row.tokens for row in rows]
-    looked = decoder.look(reading.condition)
+    condition_kv = decoder.keys_values(reading.condition)
     kv_cache = KVCache(s.layers, len(rows), s.heads, 1 + length, s.width // s.heads, device, torch.float32)
     x = decoder.start.expand(len(rows), 1, -1)
     for n in range(length):
         if n % FORGET == 0:
             noises = [Noise(row.prompt.seed, s.vocabulary, device) for row in rows]
-        hidden = decoder(x + positions[n], None, looked, kv_cache)
+        hidden = decoder(x + positions[n], None, condition_kv, kv_cache)
         kv_cache.keep([0])
         allowed = torch.stack([row.allowed(s.vocabulary) for row in rows]).to(device)
         logits = decoder.head(hidden)[:, 0].float()
@@ -86,7 +86,7 @@ def decode_read(backbone: Lowpoly, points: Tensor, prompts: Sequence[Prompt], lo
         if len(going) < CROWDED * len(rows):
             rows, noises, drawn = [rows[i] for i in going], [noises[i] for i in going], drawn[going]
             kv_cache.block, kv_cache.branches = kv_cache.block[:, :, going], len(going)
-            looked = [(keys[going], values[going]) for keys, values in looked]
+            condition_kv = [(keys[going], values[going]) for keys, values in condition_kv]
             reading = reading.only(going)
         x = reading.embedded(table, drawn[:, None])
     return tokens

@@ -24,8 +24,8 @@ def originals(path: str | None, model: str, where: str, beside: str = "") -> Ite
     """
     if path is None:
         raise MissingWeights(f"{model} needs the file or the folder of its weights. Download {where} and name it.")
-    with Checkpoint(Path(path), files_of(Path(path), where, beside), {}) as found:
-        yield found
+    with Checkpoint(Path(path), files_of(Path(path), where, beside), {}) as checkpoint:
+        yield checkpoint
 
 
 def files_of(path: Path, where: str, beside: str = "") -> list[Path]:
@@ -34,11 +34,11 @@ def files_of(path: Path, where: str, beside: str = "") -> list[Path]:
         near = sorted(path.parent.glob(f"{beside}*")) if beside else []
         return [path, *(file for file in near if file.suffix in (SAFE, *PICKLED) and file != path)]
     for endings in ((SAFE,), PICKLED):
-        if found := sorted(file for file in path.glob("*") if file.suffix in endings):
-            return found
+        if files := sorted(file for file in path.glob("*") if file.suffix in endings):
+            return files
     raise MissingWeights(f"{path} holds no weights. Name the file or the folder of a downloaded {where}.")
 
 
 def numbers_of(shapes: Shapes, prefixes: tuple[str, ...] = ("",)) -> int:
-    """How many numbers there are in the tensors whose names begin with one of some prefixes."""
+    """The number of elements in the tensors whose names begin with one of some prefixes."""
     return sum(math.prod(shape) for name, shape in shapes.items() if name.startswith(prefixes))

@@ -125,8 +125,8 @@ class PictogramModel(nn.Module):
 
     def gist(self, words: Tensor, side: int) -> Tensor:
         """Word ids [B, 32] -> [B, 1, width], added to every row after the caption: the words in any order, and the scale."""
-        said = (words > 0).unsqueeze(-1)
-        total = (self.words(words) * said).sum(1) / said.sum(1).clamp(min=1).sqrt()
+        is_word = (words > 0).unsqueeze(-1)
+        total = (self.words(words) * is_word).sum(1) / is_word.sum(1).clamp(min=1).sqrt()
         return self.gist_map(total)[:, None] + self.scale.weight[SCALES.index(side)]
 
     def looks(self, words: Tensor, looks: Sequence[Tensor]) -> Tensor:
@@ -138,7 +138,7 @@ class PictogramModel(nn.Module):
         if not looks:
             return self.words.weight.new_zeros(len(words), 0, self.width)
         table = torch.cat([self.token_table(), self.words.weight.new_zeros(1, self.width)])
-        found = []
+        parts = []
         for i, tokens in enumerate(looks):
             here, white, black = tokens.unbind(1)
             n = isqrt(tokens.shape[2])
@@ -146,8 +146,8 @@ class PictogramModel(nn.Module):
             left, above = grid[:, 1:, :-1].flatten(1), grid[:, :-1, 1:].flatten(1)
             near = self.left_map(table[left]) + self.above_map(table[above])
             shows = self.white_map(table[white]) + self.black_map(table[black])
-            found.append(table[here] + shows + near + self.orders.weight[i])
-        return torch.cat(found, 1) * (words > 0).any(1)[:, None, None]
+            parts.append(table[here] + shows + near + self.orders.weight[i])
+        return torch.cat(parts, 1) * (words > 0).any(1)[:, None, None]
 
     def prefix(self, words: Tensor, side: int, looks: Sequence[Tensor] = ()) -> Tensor:
         """Word ids [B, 32] -> embeddings [B, 33 + looks, width]: the words, the looks, then the gist."""
@@ -204,15 +204,15 @@ class _PictogramTrunk(OwnTrunk):
         return torch.embedding(self.table, tokens) + self.gist
 
     def run(
-        self, x: Tensor, slots: Tensor, mask: Tensor | None, kv_cache: KVCache, fork: RowSplit | None = None,
-        worn: AdapterRows | None = None,
+        self, x: Tensor, slots: Tensor, mask: Tensor | None, kv_cache: KVCache, split: RowSplit | None = None,
+        adapter_rows: AdapterRows | None = None,
     ) -> Tensor:  # fmt: skip
-        return self.decoder(x, self.cos[slots], self.sin[slots], mask, kv_cache, fork, self.places[slots], worn)
+        return self.decoder(x, self.cos[slots], self.sin[slots], mask, kv_cache, split, self.places[slots], adapter_rows)
 
-    def rows(self, asked: PassArguments) -> RunRows:
+    def rows(self, arguments: PassArguments) -> RunRows:
         """The rows of a run of this prompt in a pass of several."""
-        slots = asked.slots
-        return RunRows(asked.x + self.places[slots], asked.kv_cache, asked.mask, self.cos[slots], self.sin[slots])
+        slots = arguments.slots
+        return RunRows(arguments.x + self.places[slots], arguments.kv_cache, arguments.mask, self.cos[slots], self.sin[slots])
 
 
 class PictogramSequence(TransformerSequence):
@@ -226,9 +226,9 @@ class PictogramSequence(TransformerSequence):
 
     def at_scale(self, size: int) -> TransformerSequence:
         """A new sequence of the same prompt at another size; raises BadPrompt for a size that was not trained."""
-        found = self._backbone.start(replace(self._prompt, size=size))
-        found.together = self.together
-        return found
+        sequence = self._backbone.start(replace(self._prompt, size=size))
+        sequence.together = self.together
+        return sequence
 
 
 class Pictogram(TrainedBackbone):
@@ -275,12 +275,12 @@ class Pictogram(TrainedBackbone):
 
     def start(self, prompt: Prompt) -> TransformerSequence:
         """Prefills a caption; raises BadPrompt if the text is empty or too long, or for a size that was not trained."""
-        said = self._placed(self._said(prompt), prompt.seed)
+        words = self._placed(self._said(prompt), prompt.seed)
         side, sampling = self._side(prompt.size), prompt.sampling or self.sampling
         branches = 1 if sampling.guidance == 1 else 2
         table, head = self._tables
-        rows = torch.tensor([self.ids_of(said), [0] * TEXT_SLOTS][:branches], device=self.device)
-        looks = self.looks_of(said, side)
+        rows = torch.tensor([self.ids_of(words), [0] * TEXT_SLOTS][:branches], device=self.device)
+        looks = self.looks_of(words, side)
         prefix = self.model.prefix(rows, side, [tokens.expand(branches, -1, -1) for tokens in looks])
         widths = [isqrt(tokens.shape[1]) for tokens in looks]
         trunk = _PictogramTrunk(self.model, side, widths, self.model.gist(rows, side), table, head, getattr(torch, self.dtype))
@@ -310,26 +310,26 @@ class Pictogram(TrainedBackbone):
             raise BadPrompt(f"pictogram knows no word of this prompt: {hint}. See `launch.py models` for what it can draw.")
         return reading.words
 
-    def _placed(self, said: tuple[str, ...], seed: int) -> tuple[str, ...]:
-        """The same words with a background, which the seed chooses, if they say none and the model reads looks, which need one."""
-        if self.looks is None or place_of(said):
-            return said
-        placed = (*said, *random_background(seed))
-        return placed if len(placed) <= TEXT_SLOTS else said
+    def _placed(self, words: tuple[str, ...], seed: int) -> tuple[str, ...]:
+        """The words with a background that the seed chooses, if they name none and the model reads looks, which need one."""
+        if self.looks is None or place_of(words):
+            return words
+        placed = (*words, *random_background(seed))
+        return placed if len(placed) <= TEXT_SLOTS else words
 
-    def ids_of(self, said: Sequence[str]) -> list[int]:
+    def ids_of(self, caption: Sequence[str]) -> list[int]:
         """Ids of words, padded with 0 to 32. A word of an object that the model knows by its look only is THING."""
-        words = said if self.looks is None else anonymous(said, self._taught)
+        words = caption if self.looks is None else anonymous(caption, self._taught)
         ids = [self._taught[word] for word in words if word in self._taught]
         return ids + [0] * (TEXT_SLOTS - len(ids))
 
-    def looks_of(self, said: Sequence[str], side: int) -> list[Tensor]:
+    def looks_of(self, words: Sequence[str], side: int) -> list[Tensor]:
         """The looks of what a caption names, before the background that it says, tokens int64 [3, n*n] each; none if the model reads
         none."""
         if self.looks is None:
             return []
-        found = [look for look in looks_of_words(said) if look in self.looks][: self.model.settings["looks"]]
-        return [self.looks.tokens([(look, place_of(said))], side, self._encoded)[0].to(self.device) for look in found]
+        looks = [look for look in looks_of_words(words) if look in self.looks][: self.model.settings["looks"]]
+        return [self.looks.tokens([(look, place_of(words))], side, self._encoded)[0].to(self.device) for look in looks]
 
     @torch.inference_mode()
     def _encoded(self, pictures: np.ndarray) -> Tensor:
@@ -351,8 +351,8 @@ class Pictogram(TrainedBackbone):
 
     def added(self, prompt: Prompt) -> str:
         """The words of a background that the seed chooses, where the prompt says none and the model needs one; else ""."""
-        said = self._said(prompt)
-        return " ".join(self._placed(said, prompt.seed)[len(said) :])
+        words = self._said(prompt)
+        return " ".join(self._placed(words, prompt.seed)[len(words) :])
 
     def _side(self, size: int | None) -> int:
         """Tokens along a side for a size in pixels (None: 128, or the nearest that was trained)."""
@@ -437,12 +437,12 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> P
     torch.set_flush_denormal(True)
     model, tokenizer = load_model(folder).to(device), load_tokenizer(folder).to(device)
     looks = read_looks(folder, need(card, "looks", list, folder, of=str)) if "looks" in model.settings else None
-    found = Pictogram(model, tokenizer, card["words"], tuple(sides), card, folder, looks)
-    found.weights_hash = hash_of([folder / "tokenizer.safetensors", *parts(folder, "decoder")])
-    found.dtype = "bfloat16" if dtype == "bfloat16" else "float32"
-    if found.device.type == "cpu":
+    backbone = Pictogram(model, tokenizer, card["words"], tuple(sides), card, folder, looks)
+    backbone.weights_hash = hash_of([folder / "tokenizer.safetensors", *parts(folder, "decoder")])
+    backbone.dtype = "bfloat16" if dtype == "bfloat16" else "float32"
+    if backbone.device.type == "cpu":
         # half the time; the mean of the differences is a fifth of a gray level of 256
-        found.pixels_dtype = torch.bfloat16 if has_fast_bfloat16() else torch.float32
-        quicken(model.decoder, getattr(torch, found.dtype))
-        found.capabilities |= {"joined"} if model.decoder.quick is not None else set()
-    return found
+        backbone.pixels_dtype = torch.bfloat16 if has_fast_bfloat16() else torch.float32
+        quicken(model.decoder, getattr(torch, backbone.dtype))
+        backbone.capabilities |= {"joined"} if model.decoder.quick is not None else set()
+    return backbone

@@ -26,7 +26,7 @@ from engine.backbones.trained import TrainedBackbone
 from engine.core import Prompt, Sampling
 from engine.errors import BadPrompt
 from engine.layout import Raster
-from engine.networks.hosted import Hosted, HostedTrunk, RowEnds, RowEndSlab, kv_cache_for
+from engine.networks.hosted import Hosted, HostedTrunk, RowEndCache, RowEnds, kv_cache_for
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import causal
 from engine.networks.vqgan import PictureDecoder
@@ -44,7 +44,7 @@ class PictureCheckpoint(TrainedBackbone):
     vocabulary: int
     capabilities: frozenset[str] = frozenset({"raster", "wavefront", "text", "codebook", "hidden"})
     picture: PictureDecoder  # unless an adapter decodes by other means
-    classes = 0  # a prompt names one of so many by number; 0: it is a text
+    classes = 0  # a prompt names one of this many by number; 0: it is a text
 
     def __init__(self, hosted: Hosted, weights: Iterable[Tensor], licence: str = ""):
         """weights : all of them, to be counted; licence : of the weights, as the checkpoint names it"""
@@ -86,9 +86,9 @@ class PictureCheckpoint(TrainedBackbone):
         """The decoder's inputs for a prompt [branches, P, H], and how many at the beginning of each branch are no part of it. A model whose
         prompts are token ids defines `rows` instead."""
         layout, sampling = self._layout(prompt.size), prompt.sampling or self.sampling
-        found = self.rows(readable_text(prompt.text, EXAMPLE), layout)
-        self._check_length(found, layout)
-        return self._prefix(found[:1] if sampling.guidance == 1 else found)
+        rows = self.rows(readable_text(prompt.text, EXAMPLE), layout)
+        self._check_length(rows, layout)
+        return self._prefix(rows[:1] if sampling.guidance == 1 else rows)
 
     def placed(self, lengths: Sequence[int], layout: Raster) -> Hosted:
         """The decoder for prompts of these lengths, one for each branch: positions of a picture may depend on them."""
@@ -105,25 +105,26 @@ class PictureCheckpoint(TrainedBackbone):
         kv_cache = kv_cache_for(self.hosted, len(x), x.shape[1] + limit + 2 * ends)
         trunk = HostedTrunk(hosted or self.hosted, padding)
         return TransformerSequence(
-            trunk, x, self._prefix_mask(x.shape[1]), RowEndSlab(kv_cache, RowEnds(x.shape[1], layout.columns, limit)) if ends else kv_cache,
+            trunk, x, self._prefix_mask(x.shape[1]),
+            RowEndCache(kv_cache, RowEnds(x.shape[1], layout.columns, limit)) if ends else kv_cache,
             vocabulary=self.vocabulary, limit=limit, layout=layout, sampling=sampling, codebook=self.codebook(),
         )  # fmt: skip
 
     def _prefix_mask(self, count: int) -> Tensor | None:
         return None if count < 2 else causal(count - 1, 0, self.device)
 
-    def _prefix(self, found: list[list[int]]) -> tuple[Tensor, tuple[int, ...]]:
+    def _prefix(self, rows: list[list[int]]) -> tuple[Tensor, tuple[int, ...]]:
         """The inputs of the guidance rows [branches, P, H], and the padding of each on the left."""
-        longest = max(map(len, found))
-        padding = tuple(longest - len(ids) for ids in found)
-        ids = torch.tensor([ids[:1] * pad + ids for ids, pad in zip(found, padding, strict=True)], device=self.device)
+        longest = max(map(len, rows))
+        padding = tuple(longest - len(ids) for ids in rows)
+        ids = torch.tensor([ids[:1] * pad + ids for ids, pad in zip(rows, padding, strict=True)], device=self.device)
         return self.hosted.decoder.embed_tokens(ids), padding
 
-    def _check_length(self, found: list[list[int]], layout: Raster) -> None:
+    def _check_length(self, rows: list[list[int]], layout: Raster) -> None:
         ends = layout.rows if self.hosted.row_end is not None else 0
         most = self.hosted.decoder.config.max_position_embeddings - layout.rows * layout.columns - ends
-        if len(found[0]) > most:
-            raise BadPrompt(f"The prompt has {len(found[0]):,} tokens; {self.name} reads at most {most:,}. Shorten it.")
+        if len(rows[0]) > most:
+            raise BadPrompt(f"The prompt has {len(rows[0]):,} tokens; {self.name} reads at most {most:,}. Shorten it.")
 
     def _layout(self, size: int | None) -> Raster:
         if size is None:

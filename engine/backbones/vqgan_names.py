@@ -36,8 +36,8 @@ def llamagen(name: str, stages: int) -> str:
 
 def taming(name: str, stages: int) -> str:
     """The name in taming-transformers' form."""
-    found = _published(name, "decoder.mid.{}", "decoder.up.{}", ("block", "attn"), lambda stage: stages - 1 - stage)
-    return found.replace("mid.0", "mid.block_1").replace("mid.1", "mid.attn_1").replace("mid.2", "mid.block_2")
+    published = _published(name, "decoder.mid.{}", "decoder.up.{}", ("block", "attn"), lambda stage: stages - 1 - stage)
+    return published.replace("mid.0", "mid.block_1").replace("mid.1", "mid.attn_1").replace("mid.2", "mid.block_2")
 
 
 def _published(name: str, middle: str, stage: str, kinds: tuple[str, str], number: Callable[[int], int]) -> str:
@@ -50,19 +50,19 @@ def _published(name: str, middle: str, stage: str, kinds: tuple[str, str], numbe
     part, _, last = name.rpartition(".")
     if part in ENDS:
         return f"{ENDS[part]}.{last}"
-    if found := re.fullmatch(r"middle\.(\d)\.(\w+)", part):
-        return f"{middle.format(found[1])}.{PARTS[found[2]]}.{last}"
-    if found := re.fullmatch(r"stages\.(\d+)\.grow", part):
-        return f"{stage.format(number(int(found[1])))}.upsample.conv.{last}"
-    found = re.fullmatch(r"stages\.(\d+)\.(residuals|attentions)\.(\d+)\.(\w+)", part)
-    kind = kinds[found[2] == "attentions"]
-    return f"{stage.format(number(int(found[1])))}.{kind}.{found[3]}.{PARTS[found[4]]}.{last}"
+    if match := re.fullmatch(r"middle\.(\d)\.(\w+)", part):
+        return f"{middle.format(match[1])}.{PARTS[match[2]]}.{last}"
+    if match := re.fullmatch(r"stages\.(\d+)\.grow", part):
+        return f"{stage.format(number(int(match[1])))}.upsample.conv.{last}"
+    match = re.fullmatch(r"stages\.(\d+)\.(residuals|attentions)\.(\d+)\.(\w+)", part)
+    kind = kinds[match[2] == "attentions"]
+    return f"{stage.format(number(int(match[1])))}.{kind}.{match[3]}.{PARTS[match[4]]}.{last}"
 
 
 def configure(shapes: Shapes, form: Form, normalised: bool) -> VQGANSettings:
     """The settings of the decoder in a checkpoint; raises MissingWeights if there is none."""
     stage = re.compile(r"decoder\.(?:conv_blocks|up)\.(\d+)\.")
-    stages = 1 + max((int(found[1]) for name in shapes if (found := stage.match(name))), default=-1)
+    stages = 1 + max((int(match[1]) for name in shapes if (match := stage.match(name))), default=-1)
     placed = "decoder.norm_out.conv_y.weight" in shapes
     names = _names(VQGANSettings(1, 1, GROUPED, (GROUPED,) * max(1, stages), MOST_BLOCKS, placed=placed))
     ours = {name: shapes[theirs] for name in names if (theirs := form(name, stages)) in shapes}
@@ -89,14 +89,14 @@ def _names(settings: VQGANSettings) -> dict[str, tuple[int, ...]]:
         return {name: tuple(tensor.shape) for name, tensor in PictureDecoder(settings).state_dict().items()}
 
 
-def decoder_of(found: Checkpoint, form: Form, normalised: bool) -> PictureDecoder:
+def decoder_of(checkpoint: Checkpoint, form: Form, normalised: bool) -> PictureDecoder:
     """The decoder of a checkpoint, its sizes read from its shapes; raises MissingWeights or NotSupported."""
-    settings = configure(found.shapes, form, normalised)
-    found.need(expected(settings, form), "the picture decoder")
-    return read_decoder(found, settings, form)
+    settings = configure(checkpoint.shapes, form, normalised)
+    checkpoint.need(expected(settings, form), "the picture decoder")
+    return read_decoder(checkpoint, settings, form)
 
 
-def read_decoder(found: Checkpoint, settings: VQGANSettings, form: Form) -> PictureDecoder:
+def read_decoder(checkpoint: Checkpoint, settings: VQGANSettings, form: Form) -> PictureDecoder:
     """The decoder of a checkpoint, in float32."""
     stages = len(settings.stages)
-    return built(settings, {name: found.read_as(form(name, stages), torch.float32) for name in _names(settings)})
+    return built(settings, {name: checkpoint.read_as(form(name, stages), torch.float32) for name in _names(settings)})

@@ -153,17 +153,17 @@ def named(name: str) -> ModelFamily | None:
     return ADAPTED.get(name)
 
 
-def family_of(found: Checkpoint) -> ModelFamily:
+def family_of(checkpoint: Checkpoint) -> ModelFamily:
     """The family of a checkpoint; raises NotSupported, with what the file is and what to do, if it is of none."""
-    shapes = found.shapes
-    family = next((family for family in FAMILIES if family.fits(found.config, shapes)), None)
+    shapes = checkpoint.shapes
+    family = next((family for family in FAMILIES if family.fits(checkpoint.config, shapes)), None)
     if family is None:
-        raise NotSupported(f"{found.path.name or found.path} {what_else(found.config, shapes)}")
+        raise NotSupported(f"{checkpoint.path.name or checkpoint.path} {what_else(checkpoint.config, shapes)}")
     return family
 
 
 def what_else(config: Config, shapes: Shapes) -> str:
-    """What a checkpoint is that an adapter does not read, and what to do instead; the end of a sentence that begins with its name."""
+    """A description of a checkpoint that no adapter reads, with advice; the end of a sentence that begins with its name."""
     known, names = config.get("model_type"), tuple(shapes)
     if other := next((family for family in FAMILIES if family.fits(config, shapes)), None):
         return f"holds {other.title}, which the adapter {other.name} reads. Name it by its folder alone, or with that adapter."
@@ -205,12 +205,12 @@ def stated_licence(folder: Path) -> str:
     lines = _lines(folder / "README.md")
     if lines[:1] == ["---"]:
         head = dict(line.partition(":")[::2] for line in lines[1 : lines.index("---", 1) if "---" in lines[1:] else 1])
-        found = {key.strip(): value.strip().strip("'\"") for key, value in head.items()}
-        if stated := found.get("license_name") or found.get("license"):
+        entries = {key.strip(): value.strip().strip("'\"") for key, value in head.items()}
+        if stated := entries.get("license_name") or entries.get("license"):
             return stated[:80]
     for name in ("LICENSE", "LICENSE.txt", "LICENSE.md"):
-        if said := next((line.strip("# ") for line in _lines(folder / name) if line.strip("# ")), ""):
-            return said[:80]
+        if first := next((line.strip("# ") for line in _lines(folder / name) if line.strip("# ")), ""):
+            return first[:80]
     return ""
 
 

@@ -46,19 +46,19 @@ class TensorEntry:
 
     @property
     def count(self) -> int:
-        """How many numbers it has."""
+        """The number of elements."""
         return math.prod(self.shape)
 
     @property
     def bytes(self) -> int:
-        """How many bytes they take."""
+        """The size of the elements in bytes."""
         return self.count * self.dtype.itemsize
 
 
 class Checkpoint:
     """The tensors of a file or folder. Use it as a context: files stay open until its end.
 
-    path : file or folder; files : those that hold weights; entries : by name; config : config.json beside them, {} without one
+    path : file or folder; files : those that hold weights; entries : by name; config : config.json next to them, {} without one
     """
 
     def __init__(self, path: Path, files: list[Path], config: Mapping[str, Any]):
@@ -67,10 +67,10 @@ class Checkpoint:
         self._stack = ExitStack()
         self._readers: dict[Path, Any] = {}
         for file in files:
-            found = self._open(file)
-            if twice := sorted(self.entries.keys() & found.keys()):
+            entries = self._open(file)
+            if twice := sorted(self.entries.keys() & entries.keys()):
                 raise BadFile(f"{file.name} holds '{twice[0]}' again, which {self.entries[twice[0]].file.name} has. Name one of the files.")
-            self.entries |= found
+            self.entries |= entries
 
     def __enter__(self) -> Checkpoint:
         return self
@@ -86,7 +86,7 @@ class Checkpoint:
 
     @property
     def parameters(self) -> int:
-        """How many floating-point numbers there are."""
+        """The number of floating-point elements."""
         return sum(entry.count for entry in self.entries.values() if entry.dtype.is_floating_point)
 
     def read(self, name: str) -> Tensor:
@@ -125,13 +125,13 @@ class Checkpoint:
     def _open_safe(self, file: Path) -> dict[str, TensorEntry]:
         reader = self._stack.enter_context(safe_open(file, "pt"))
         self._readers[file] = reader.get_tensor
-        found = {}
+        entries = {}
         for name in reader.keys():  # noqa: SIM118
             part = reader.get_slice(name)
             if part.get_dtype() not in DTYPES:
                 raise ValueError(f"'{name}' has the type {part.get_dtype()}, which is not supported")
-            found[name] = TensorEntry(DTYPES[part.get_dtype()], tuple(part.get_shape()), file)
-        return found
+            entries[name] = TensorEntry(DTYPES[part.get_dtype()], tuple(part.get_shape()), file)
+        return entries
 
     def _open_pickled(self, file: Path) -> dict[str, TensorEntry]:
         state = state_in(read_torch_file(file))
@@ -172,9 +172,9 @@ def weights_in(folder: Path) -> list[Path]:
         if (folder / name).is_file():
             return [folder / name]
     for kinds in ((SAFE,), PICKLED):
-        found = sorted(path for path in folder.iterdir() if path.suffix in kinds and path.is_file() and not path.name.startswith("."))
-        if found:  # several are shards without an index, or a model and its picture tokenizer; no two may hold the same name
-            return found
+        files = sorted(path for path in folder.iterdir() if path.suffix in kinds and path.is_file() and not path.name.startswith("."))
+        if files:  # several are shards without an index, or a model and its picture tokenizer; no two may hold the same name
+            return files
     other = next((path for path in sorted(folder.iterdir()) if path.suffix in OTHERS), None)
     if other is not None:
         checked(other)
@@ -189,7 +189,7 @@ def shards(index: Path) -> list[Path]:
     names = sorted(set(places.values()))
     strange = next((name for name in names if Path(name).name != name or "\\" in name or name in ("", ".", "..")), None)
     if strange is not None:
-        raise BadFile(f"{index.name} names the file '{strange[:60]}', which is not beside it. {AGAIN}")
+        raise BadFile(f"{index.name} names the file '{strange[:60]}', which is not next to it. {AGAIN}")
     missing = [name for name in names if not (index.parent / name).is_file()]
     if missing:
         raise MissingWeights(f"{index.parent} lacks {len(missing)} of {len(names)} shards, such as {missing[0]}. {AGAIN}")
@@ -222,7 +222,7 @@ def state_in(tensors: Mapping[tuple[Any, ...], Tensor]) -> dict[str, Tensor]:
     return {".".join(map(str, keys)): each for keys, each in tensors.items()}
 
 
-def names_of(found: Checkpoint) -> Iterator[str]:
+def names_of(checkpoint: Checkpoint) -> Iterator[str]:
     """The names in the order of the files, so that each file is read from its start to its end."""
-    for file in found.files:
-        yield from (name for name, entry in found.entries.items() if entry.file == file)
+    for file in checkpoint.files:
+        yield from (name for name, entry in checkpoint.entries.items() if entry.file == file)

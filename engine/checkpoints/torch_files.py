@@ -20,7 +20,7 @@ from torch import Tensor
 
 from engine.errors import first_line
 
-HARMLESS = [argparse.Namespace]  # what training scripts leave beside their tensors
+HARMLESS = [argparse.Namespace]  # what training scripts save with their tensors
 DAMAGED = (
     UnpicklingError, StructError, zipfile.BadZipFile, RuntimeError, ValueError, TypeError, LookupError, AttributeError, EOFError,
     AssertionError, MemoryError, OverflowError, NotImplementedError,
@@ -43,7 +43,7 @@ def read_torch_file(path: Path) -> dict[tuple[Any, ...], Tensor]:
         lengths = _storages(path)
         with warnings.catch_warnings(), torch.serialization.safe_globals(HARMLESS):
             warnings.simplefilter("ignore")
-            found = tensors_in(torch.load(path, map_location="cpu", mmap=True, weights_only=True))
+            tensors = tensors_in(torch.load(path, map_location="cpu", mmap=True, weights_only=True))
     except DAMAGED as e:
         if not isinstance(e, UnpicklingError | LookupError | EOFError):
             raise ValueError(first_line(e)) from e
@@ -51,12 +51,12 @@ def read_torch_file(path: Path) -> dict[tuple[Any, ...], Tensor]:
             raise WouldRun(name[1]) from e
         reason = REASON.search(str(e))
         raise ValueError(f"its pickle is damaged{f': {reason[1]}' if reason else ''}") from e
-    for tensor in found.values():
+    for tensor in tensors.values():
         if tensor.layout is not torch.strided or tensor.device.type != "cpu" or tensor.is_quantized:
             raise ValueError("it holds tensors that are sparse, quantized or without numbers")
         if (length := tensor.untyped_storage().nbytes()) and length not in lengths:
             raise ValueError(f"it has no storage of {length:,} bytes, which a tensor names")
-    return found
+    return tensors
 
 
 def _storages(path: Path) -> set[int]:
@@ -73,15 +73,15 @@ def _storages(path: Path) -> set[int]:
 
 def tensors_in(tree: Any) -> dict[tuple[Any, ...], Tensor]:
     """All tensors of a tree by the keys that lead to them; each dict and list is entered once."""
-    found: dict[tuple[Any, ...], Tensor] = {}
+    tensors: dict[tuple[Any, ...], Tensor] = {}
     seen: set[int] = set()
     left: list[tuple[tuple[Any, ...], Any]] = [((), tree)]
     while left:
         keys, value = left.pop()
         if isinstance(value, Tensor):
-            found[keys] = value.detach()
+            tensors[keys] = value.detach()
         elif isinstance(value, dict | list | tuple) and id(value) not in seen:
             seen.add(id(value))
             inside = value.items() if isinstance(value, dict) else enumerate(value)
             left += [((*keys, key), each) for key, each in inside if isinstance(each, Tensor | dict | list | tuple)]
-    return found
+    return tensors

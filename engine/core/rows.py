@@ -187,7 +187,7 @@ class Draft:
                  the first K rows and columns. A row never attends to cached or pending tokens at larger positions than its own
     predictive : bool [N] or None; rows that run with the drafter's adapter and are never committed. They come last, and no
                  other row attends to them. Their logits are warped without a grammar; `Sequence.probs_after` turns them into distributions
-    twins      : how many of the first predictive rows have the same input, mask and position as the first tokens; a pass may
+    shared_rows : how many of the first predictive rows have the same input, mask and position as the first tokens; a pass may
                  compute these once, up to the first layer with the adapter
     """
 
@@ -197,7 +197,7 @@ class Draft:
     positions: Tensor | None = None
     visible: Tensor | None = None
     predictive: Tensor | None = None
-    twins: int = 0
+    shared_rows: int = 0
 
     def probs(self) -> Tensor | None:
         """q as a tensor [N, V], or None."""

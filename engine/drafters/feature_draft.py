@@ -154,13 +154,13 @@ class NetworkGrowth:
         visible = torch.zeros(len(tokens), self.kv_cache.kept - self.committed + len(tokens), dtype=torch.bool)
         for row, trail in zip(visible, trails, strict=True):
             row[trail] = True
-        found = self._fixed(tokens, features, places, visible)
-        if found is None:
+        results = self._fixed(tokens, features, places, visible)
+        if results is None:
             mask = F.pad(visible, (self.committed, 0), value=True).to(self.device)
             at = torch.tensor(places, device=self.device)
-            found = self._pass(torch.tensor(tokens, device=self.device), features, at, mask, self.kv_cache)
+            results = self._pass(torch.tensor(tokens, device=self.device), features, at, mask, self.kv_cache)
         self.kv_cache.keep(list(range(len(tokens))))
-        return found
+        return results
 
     def _pass(self, tokens: Tensor, features: Tensor, places: Tensor, mask: Tensor, kv_cache: KVCache | FixedView) -> tuple[Tensor, Tensor]:
         embedded = self.trunk.embed(tokens).expand(self.branches, -1, -1)
@@ -178,21 +178,21 @@ class NetworkGrowth:
         for i in range(count, shape.rows):
             wide[i, kept - self.committed + i] = True  # no row may be blind
         columns = [[self.committed] * shape.rows, [kept] * shape.rows, [*tokens, *[0] * fill], [*places, *[0] * fill]]
-        told = torch.cat([torch.tensor(columns).T, packed(wide)], 1)
+        inputs = torch.cat([torch.tensor(columns).T, packed(wide)], 1)
         states, logits = self.replays.call(
-            (NAME, shape), partial(self.fixed_pass, shape.span), told, F.pad(features.float(), (0, 0, 0, fill))
+            (NAME, shape), partial(self.fixed_pass, shape.span), inputs, F.pad(features.float(), (0, 0, 0, fill))
         )
         return states[:, :count], logits[:count]
 
-    def fixed_pass(self, span: int, told: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
+    def fixed_pass(self, span: int, inputs: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
         """States and guided logits of a pass in fixed shapes, as in engine/networks/static_step.py.
 
-        told : int64 [R, 4 + words], of each row how many rows are committed and how many the cache keeps, its token and its position, and
+        inputs : int64 [R, 4 + words], of each row how many rows are committed and how many the cache keeps, its token and its position, and
         the set of rows after the committed ones that it sees; features : [branches, R, H]
         """
-        committed, kept, tokens, places = told[:, :4].unbind(1)
-        view = FixedView(self.kv_cache.block, kept + torch.arange(len(told), device=told.device), span)
-        return self._pass(tokens, features, places, fixed_mask(told[:, 4:], committed, span), view)
+        committed, kept, tokens, places = inputs[:, :4].unbind(1)
+        view = FixedView(self.kv_cache.block, kept + torch.arange(len(inputs), device=inputs.device), span)
+        return self._pass(tokens, features, places, fixed_mask(inputs[:, 4:], committed, span), view)
 
 
 def weights_file(folder: Path, suffix: str = "") -> Path:

@@ -58,7 +58,7 @@ class MeshHeads(nn.Module):
             self.rows = matrix(depth, vocabulary, width)
             self.bias = nn.Parameter(torch.zeros(depth, vocabulary))
 
-    def look(self, condition: Tensor) -> tuple[Tensor, Tensor] | None:
+    def keys_values(self, condition: Tensor) -> tuple[Tensor, Tensor] | None:
         """Keys and values [D, B, heads, C, d] of a condition [B, C, width]; None for heads without cross-attention."""
         if self.kind != "cross":
             return None
@@ -66,19 +66,19 @@ class MeshHeads(nn.Module):
         keys, values = (x.unflatten(-1, (self.heads, -1)).transpose(2, 3) for x in mixed.chunk(2, -1))
         return F.normalize(keys, dim=-1), values
 
-    def features(self, hidden: Tensor, looked: tuple[Tensor, Tensor] | None, count: int | None = None) -> Tensor:
+    def features(self, hidden: Tensor, condition_kv: tuple[Tensor, Tensor] | None, count: int | None = None) -> Tensor:
         """hidden [B, R, width] -> the input of the output layer, [D, B, R, width], for the first `count` heads (None: all)."""
         b, r, width = hidden.shape
         depth = self.depth if count is None else count
         x = hidden.expand(depth, -1, -1, -1).reshape(depth, b * r, width)
         read = F.layer_norm(x, (width,), eps=EPSILON)
         x = x * self.gain[:depth]
-        if looked is not None:
-            asked = torch.bmm(read * self.norm_weight[:depth], self.query[:depth])
-            q = F.normalize(asked.view(depth, b, r, self.heads, -1).transpose(2, 3), dim=-1)
-            seen = attend(q, *(each[:depth] for each in looked), scale=COSINE_SCALE)
-            found = torch.bmm(seen.transpose(2, 3).reshape(depth, b * r, width), self.cross_out[:depth])
-            x, read = x + found, read + found
+        if condition_kv is not None:
+            queries = torch.bmm(read * self.norm_weight[:depth], self.query[:depth])
+            q = F.normalize(queries.view(depth, b, r, self.heads, -1).transpose(2, 3), dim=-1)
+            seen = attend(q, *(each[:depth] for each in condition_kv), scale=COSINE_SCALE)
+            attended = torch.bmm(seen.transpose(2, 3).reshape(depth, b * r, width), self.cross_out[:depth])
+            x, read = x + attended, read + attended
         x = x + torch.bmm(F.silu(torch.bmm(read, self.up[:depth])), self.down[:depth])
         return x.view(depth, b, r, width)
 
@@ -102,21 +102,21 @@ class HostHeads:
         if heads.kind == "cross":
             self.query, self.cross_out = _array(heads.query * heads.norm_weight.transpose(1, 2)), _array(heads.cross_out)
 
-    def __call__(self, hidden: np.ndarray, looked: tuple[np.ndarray, np.ndarray] | None, count: int) -> np.ndarray:
-        """hidden [width] -> [count, width]. looked : keys and values [D, heads, C, d] of heads with cross-attention"""
+    def __call__(self, hidden: np.ndarray, condition_kv: tuple[np.ndarray, np.ndarray] | None, count: int) -> np.ndarray:
+        """hidden [width] -> [count, width]. condition_kv : keys and values [D, heads, C, d] of heads with cross-attention"""
         centred = hidden - hidden.mean()
         read = centred / np.sqrt(centred @ centred / len(hidden) + EPSILON)
         x = hidden * self.gain[:count]
-        if looked is not None:
-            found = self._look(read, looked, count)
-            x, read = x + found, (read + found)[:, None]
+        if condition_kv is not None:
+            attended = self._attend(read, condition_kv, count)
+            x, read = x + attended, (read + attended)[:, None]
         wide = np.matmul(read, self.up[:count]).reshape(count, 1, -1)
         wide /= 1 + np.exp(-wide)  # silu
         return x + np.matmul(wide, self.down[:count])[:, 0]
 
-    def _look(self, read: np.ndarray, looked: tuple[np.ndarray, np.ndarray], count: int) -> np.ndarray:
+    def _attend(self, read: np.ndarray, condition_kv: tuple[np.ndarray, np.ndarray], count: int) -> np.ndarray:
         """Attention of a normalised row [width] to the condition: [count, width]."""
-        keys, values = (each[:count] for each in looked)
+        keys, values = (each[:count] for each in condition_kv)
         query = np.matmul(read, self.query[:count]).reshape(count, self.heads, -1, 1)
         query *= COSINE_SCALE / np.maximum(np.sqrt(np.square(query).sum(2, keepdims=True)), NO_LENGTH)
         scores = np.matmul(keys, query)
@@ -142,12 +142,12 @@ class BoundHeads:
         """For one run: a pass, one of its rows, count -> logits [count, V]; row j is for the token j + 2 places after the row's own input.
         The heads compute in float32, whatever the backbone does. A pass in fixed shapes computes all of them with its verdict, for the row
         after the accepted drafts; then no other row may be asked for."""
-        looked, host = self.heads.look(sequence.condition[None].float()), self.host
-        laid = None if looked is None or host is None else tuple(_array(each[:, 0]) for each in looked)
+        condition_kv, host = self.heads.keys_values(sequence.condition[None].float()), self.host
+        laid = None if condition_kv is None or host is None else tuple(_array(each[:, 0]) for each in condition_kv)
 
         def logits(hidden: Tensor, count: int | None = None) -> Tensor:
             """hidden [width]"""
-            return self.heads.logits(self.heads.features(hidden[None, None].float(), looked, count)[:, 0, 0], self.head)
+            return self.heads.logits(self.heads.features(hidden[None, None].float(), condition_kv, count)[:, 0, 0], self.head)
 
         def guess(rows: Rows, row: int, count: int) -> Tensor:
             if rows.ahead is not None:

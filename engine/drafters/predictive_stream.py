@@ -2,7 +2,7 @@
 
 Paper: Unifying Autoregressive and Discrete Diffusion Language Modeling via Cross-Regressive Decoding, Abulkhanov et al., section 4.1.
 Row-selective: y = W x + s B A x on the rows from some number on, added after each linear layer, so the earlier rows stay identical to
-the last bit. Compiled blocks compute it themselves (engine/networks/native_blocks.py). Other layers are hooked for one pass at a time and
+the last bit. Compiled blocks compute it themselves (engine/networks/native_blocks.py). Other layers get hooks for one pass at a time and
 for one thread, so plain decoding on the same weights is unaffected.
 Adapters are stored in the format of peft: one trained with peft can be read here, and one trained here can be loaded there.
 """
@@ -59,7 +59,7 @@ class RowLora(nn.Module):
     def __init__(self, trunk: nn.Module, shapes: dict[str, tuple[int, int]], rank: int, scale: float):
         """shapes : (out, in) of each layer; scale : s, of B A x."""
         super().__init__()
-        self.paths, self.scale, self.made = list(shapes), scale, None
+        self.paths, self.scale, self.updates = list(shapes), scale, None
         self.first_layer = min(layer_of(path) or 0 for path in shapes)
         self.down = nn.ParameterList(nn.Parameter(torch.randn(rank, size[1]) / math.sqrt(size[1])) for size in shapes.values())
         self.up = nn.ParameterList(nn.Parameter(torch.zeros(size[0], rank)) for size in shapes.values())
@@ -70,7 +70,7 @@ class RowLora(nn.Module):
         return zip(self._layers, self.down, self.up, strict=True)
 
     @contextmanager
-    def worn(self, first: int | Tensor) -> Iterator[None]:
+    def on_rows_from(self, first: int | Tensor) -> Iterator[None]:
         """In this context, rows from number `first` on of every pass of this thread run with the adapter; all others run without it."""
         thread = threading.get_ident()
 
@@ -119,8 +119,8 @@ def layer_of(path: str) -> int | None:
 
 
 def layers_of(trunk: nn.Module) -> int:
-    """How many layers a trunk has."""
-    return len(next(found for name in BLOCKS if (found := getattr(trunk, name, None)) is not None))
+    """The number of layers of a trunk."""
+    return len(next(layers for name in BLOCKS if (layers := getattr(trunk, name, None)) is not None))
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def folder_of(weights: Path, both_ways: bool = False) -> Path:
 
 
 def is_trained(weights: Path | None, both_ways: bool = False) -> bool:
-    """Whether there is an adapter next to a model's weights."""
+    """True if there is an adapter next to a model's weights."""
     if weights is None:
         return False
     folder = folder_of(weights, both_ways)
@@ -164,10 +164,10 @@ def read_adapter(weights: Path | None, trunk: nn.Module, base: str, weights_hash
     none, or if one was trained for others."""
     if weights is None or not is_trained(weights):
         raise MissingWeights(f"{base} has no predictive_stream. Train it: python launch.py train predictive-stream --backbone {base}.")
-    found = read_stream(folder_of(weights), trunk, base, weights_hash)
+    stream = read_stream(folder_of(weights), trunk, base, weights_hash)
     if is_trained(weights, both_ways=True):
-        found.both_ways = read_stream(folder_of(weights, both_ways=True), trunk, base, weights_hash)
-    return found
+        stream.both_ways = read_stream(folder_of(weights, both_ways=True), trunk, base, weights_hash)
+    return stream
 
 
 def read_stream(folder: Path, trunk: nn.Module, base: str, weights_hash: str | None) -> PredictiveStream:
@@ -199,7 +199,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise _refused(folder, f"has settings that cannot be read (r = {rank!r}, lora_alpha = {alpha!r})")
     strange = [name for name in FOREIGN if config.get(name)]
     if config.get("peft_type") != "LORA" or config.get("bias", "none") != "none" or strange or not alpha > 0:
-        raise _refused(folder, f"is no plain LoRA ({', '.join(strange) or config.get('peft_type')})")
+        raise _refused(folder, f"is not a plain LoRA ({', '.join(strange) or config.get('peft_type')})")
     return config
 
 

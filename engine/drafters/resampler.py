@@ -48,8 +48,8 @@ class PictureResampler:
         factor = fine.columns // coarse.columns
         latent = self.latent(self.band(tokens, coarse, first, stop), factor)
         skipped = min(first, CONTEXT) * factor
-        asked = latent[skipped : skipped + (stop - first) * factor].flatten(0, 1)
-        return torch.softmax(-torch.cdist(asked, self.codebook).square() / self.spreads[factor], -1)
+        requested = latent[skipped : skipped + (stop - first) * factor].flatten(0, 1)
+        return torch.softmax(-torch.cdist(requested, self.codebook).square() / self.spreads[factor], -1)
 
     def down(self, tokens: Tensor, fine: Raster, coarse: Raster, first: int, stop: int) -> Tensor:
         """Tokens of the picture at the smaller scale."""
@@ -162,21 +162,21 @@ def read_resampler(folder: Path | None, card: Mapping[str, Any], tokenizer: Pict
 
 def _by_factor(known: Mapping[str, Any], name: str, kind: type, folder: Path | None) -> dict[int, Any]:
     """An entry of the resampler's part of the card, by the factor between two scales; raises MissingWeights."""
-    found = need(known, name, dict, folder, of=kind) if name in known else {}
-    wrong = [factor for factor, value in found.items() if factor not in FACTORS or (kind is float and not value > 0)]
+    values = need(known, name, dict, folder, of=kind) if name in known else {}
+    wrong = [factor for factor, value in values.items() if factor not in FACTORS or (kind is float and not value > 0)]
     if wrong:
         raise MissingWeights(
             f"The resampler's {name} in the card of {folder} name '{wrong[0]}'. Train it again: launch.py train resampler."
         )
-    return {int(factor): value for factor, value in found.items()}
+    return {int(factor): value for factor, value in values.items()}
 
 
 def refuse_other_tokens(card: Mapping[str, Any], row: str, folder: Path) -> None:
     """Raises MissingWeights if an entry of pictogram's card was trained on the tokens of another tokenizer than the card's."""
     rows = (card.get(each) for each in (row, "tokenizer"))
-    made, here = (each.get("tokens") if isinstance(each, Mapping) else None for each in rows)
-    if made is not None and here is not None and made != here:
+    trained, here = (each.get("tokens") if isinstance(each, Mapping) else None for each in rows)
+    if trained is not None and here is not None and trained != here:
         raise MissingWeights(
-            f"The {row} in {folder} was trained on the tokens of another tokenizer ({str(made)[:40]}, not {str(here)[:40]}). "
+            f"The {row} in {folder} was trained on the tokens of another tokenizer ({str(trained)[:40]}, not {str(here)[:40]}). "
             f"Train it again: python launch.py train {'pictogram' if row == 'decoder' else row}."
         )

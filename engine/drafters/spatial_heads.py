@@ -3,7 +3,7 @@
 Paper: SSD: Spatially Speculative Decoding Accelerates Autoregressive Image Generation, Xiang et al., arXiv 2606.20543: small networks read
 the last hidden state of a token, and its embedding, and predict the state of the tokens to its right and of those below it. The model's
 own output layer turns a state into a distribution.
-Deviations: one network reads both directions and is told which it has, because a token has a neighbour above and a newest one to its
+Deviations: one network reads both directions, with the direction as an input, because a token has a neighbour above and a newest one to its
 left. From above it reads two tokens, the second to the right of the first. It predicts the state after the model's last norm. Where the
 output layer is affine, guidance may come before it: then the states of the two branches are mixed first, and the heads run once.
 """
@@ -30,7 +30,7 @@ from engine.networks.weights import built, need, read_tensors, refuse_stale
 from engine.sampling import guide
 
 NAME = "spatial_heads"  # the capability, the stem of the weights file, and the key in the card
-REACH = 8  # the greatest distance, in positions, from which the row is foreseen
+REACH = 8  # the greatest distance, in positions, from which the row is predicted
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,10 @@ class SpatialHeads(nn.Module):
     ) -> Tensor:  # fmt: skip
         """above, above_tokens [B, N, 2, width]: states and embeddings; left, left_token [B, N or 1, width]; has_above bool [..., N];
         distance int64 [..., N] -> states [B, N, width]."""
-        looked = self.above(torch.cat([self.state_norm(above), self.token_norm(above_tokens)], -1).flatten(-2))
-        read = self.left(torch.cat([self.state_norm(left), self.token_norm(left_token)], -1))
-        x = torch.where(has_above[..., None], looked, self.no_row)
-        x = x + read * (distance > 0)[..., None] + self.places[distance]
+        from_above = self.above(torch.cat([self.state_norm(above), self.token_norm(above_tokens)], -1).flatten(-2))
+        from_left = self.left(torch.cat([self.state_norm(left), self.token_norm(left_token)], -1))
+        x = torch.where(has_above[..., None], from_above, self.no_row)
+        x = x + from_left * (distance > 0)[..., None] + self.places[distance]
         gate, up = self.gate_up(self.feed_norm(x)).chunk(2, -1)
         return (x + self.down(F.silu(gate) * up)) * self.scale + self.bias
 

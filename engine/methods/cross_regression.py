@@ -140,8 +140,8 @@ def dual(tokens: Tensor, ahead: int, sequence: Sequence, noise: Noise, iteration
         rest = noise.uniform(INITIAL, n + m, ahead - m, iteration)
         nodes = [tokens, tokens, (rest * sequence.vocabulary).long().to(tokens.device)]
     parents, after, visible, predictive = shape_of(m, ahead, causal)
-    twins = min(m, ahead) if causal else 0
-    return Draft(torch.cat(nodes), parents, positions=after + n, visible=visible, predictive=predictive, twins=twins)
+    shared_rows = min(m, ahead) if causal else 0
+    return Draft(torch.cat(nodes), parents, positions=after + n, visible=visible, predictive=predictive, shared_rows=shared_rows)
 
 
 @lru_cache(maxsize=256)

@@ -1,8 +1,8 @@
 """Softmax attention, with a backward pass for bfloat16 on a CPU, where PyTorch's own is slow.
 
-PyTorch's kernel does all the work of a mask's hidden half, and does it in small products: a training step spent half of its time there.
-Here the rows are taken in blocks. A block is multiplied only with the keys up to the last one that it sees, and the probabilities are kept
-for the backward pass. Both passes are operators of PyTorch, so a compiled model calls them as they are, for any number of rows.
+PyTorch's kernel also computes the hidden half of a mask, in small products: a training step spent half of its time there. Here rows are
+processed in blocks. A block is multiplied only with the keys up to the last one that it sees, and its probabilities are stored for the
+backward pass. Both passes are PyTorch operators, so a compiled model calls them directly, for any number of rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Visibility = None, scale: floa
 
 
 def by_blocks(q: Tensor, v: Tensor, mask: Tensor | None) -> bool:
-    """Returns whether attention is computed by blocks: with gradients, in bfloat16, on a CPU."""
+    """True if attention is computed by blocks: with gradients, in bfloat16, on a CPU."""
     fits = v.device.type == "cpu" and v.dtype == torch.bfloat16 and (mask is None or mask.ndim == 2)
     return fits and torch.is_grad_enabled() and q.requires_grad
 
@@ -53,17 +53,17 @@ def _blocks(rows: int, keys: int, mask: Tensor | None) -> Iterator[tuple[slice, 
 def _attend_by_blocks(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """q [N, R, d], scaled; k, v [N, S, d] -> attention [N, R, d], and the probabilities of all blocks one after another, [N * R * S]."""
     batch, rows, keys = len(q), q.shape[1], k.shape[1]
-    out, kept, used = q.new_empty(batch, rows, v.shape[-1]), q.new_empty(batch * rows * keys), 0
+    out, probs, used = q.new_empty(batch, rows, v.shape[-1]), q.new_empty(batch * rows * keys), 0
     for block, clear, seen in _blocks(rows, keys, mask):
         count = batch * (block.stop - block.start) * seen
-        chances = kept[used : used + count].view(batch, -1, seen)
+        block_probs = probs[used : used + count].view(batch, -1, seen)
         used += count
         scores = torch.bmm(q[:, block], k[:, :seen].transpose(1, 2))
         if clear < seen:
             scores[..., clear:].masked_fill_(~mask[block, clear:seen], -torch.inf)
-        torch.softmax(scores, -1, out=chances)
-        out[:, block] = torch.bmm(chances, v[:, :seen])
-    return out, kept
+        torch.softmax(scores, -1, out=block_probs)
+        out[:, block] = torch.bmm(block_probs, v[:, :seen])
+    return out, probs
 
 
 @_attend_by_blocks.register_fake
@@ -72,26 +72,26 @@ def _(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Ten
 
 
 @torch.library.custom_op("foretoken::attend_by_blocks_backward", mutates_args=())
-def _backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, kept: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of q, k and v from the gradient of the attention; sums over blocks are float32."""
     batch, rows, keys = len(q), q.shape[1], k.shape[1]
     grad_q, used = torch.empty_like(q), 0
     grad_k, grad_v = (torch.zeros(x.shape, dtype=torch.float32) for x in (k, v))
     for block, _, seen in _blocks(rows, keys, mask):
         count = batch * (block.stop - block.start) * seen
-        chances = kept[used : used + count].view(batch, -1, seen)
+        block_probs = probs[used : used + count].view(batch, -1, seen)
         used += count
         own = grad[:, block]
-        grad_v[:, :seen] += torch.bmm(chances.transpose(1, 2), own)
+        grad_v[:, :seen] += torch.bmm(block_probs.transpose(1, 2), own)
         change = torch.bmm(own, v[:, :seen].transpose(1, 2))
-        torch._softmax_backward_data(change, chances, -1, change.dtype, grad_input=change)
+        torch._softmax_backward_data(change, block_probs, -1, change.dtype, grad_input=change)
         grad_q[:, block] = torch.bmm(change, k[:, :seen])
         grad_k[:, :seen] += torch.bmm(change.transpose(1, 2), q[:, block])
     return grad_q, grad_k.to(k.dtype), grad_v.to(v.dtype)
 
 
 @_backward.register_fake
-def _(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, kept: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
 
 
@@ -102,8 +102,8 @@ def _keep(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
 
 
 def _gradients(ctx: Any, grad: Tensor, _: Tensor | None) -> tuple[Tensor, Tensor, Tensor, None]:
-    q, k, v, mask, kept = ctx.saved_tensors
-    return *_backward(grad.contiguous(), q, k, v, mask, kept), None
+    q, k, v, mask, probs = ctx.saved_tensors
+    return *_backward(grad.contiguous(), q, k, v, mask, probs), None
 
 
 _attend_by_blocks.register_autograd(_gradients, setup_context=_keep)

@@ -23,7 +23,7 @@ KINDS = {dict: "an object", list: "a list", str: "a text", int: "a whole number"
 
 
 def has_card(folder: Path) -> bool:
-    """Whether a folder is a model folder. First restores a folder that was put aside by a process that died in the middle of a swap."""
+    """True if a folder is a model folder. First restores a folder that a process left moved aside when it died during a swap."""
     return (folder / CARD).exists() or (_recovered(folder) and (folder / CARD).exists())
 
 
@@ -47,16 +47,16 @@ def read_json(path: Path, advice: str = "Restore it with git.") -> dict[str, Any
     try:
         if path.stat().st_size > LARGEST:
             raise ValueError("it is too large")
-        found = json.loads(path.read_text(encoding="utf-8"), parse_constant=_not_finite, parse_float=_finite)
+        content = json.loads(path.read_text(encoding="utf-8"), parse_constant=_not_finite, parse_float=_finite)
     except (OSError, ValueError, RecursionError) as e:
         raise MissingWeights(f"{path} is not JSON ({str(e).splitlines()[0]}). {advice}") from e
-    if not isinstance(found, dict):
-        raise MissingWeights(f"{path} holds {KINDS.get(type(found), 'nothing')}, not an object. {advice}")
-    return found
+    if not isinstance(content, dict):
+        raise MissingWeights(f"{path} holds {KINDS.get(type(content), 'nothing')}, not an object. {advice}")
+    return content
 
 
 def _not_finite(name: str) -> NoReturn:
-    raise ValueError(f"it says {name}, which is no number")
+    raise ValueError(f"it says {name}, which is not a number")
 
 
 def _finite(text: str) -> float:
@@ -69,20 +69,20 @@ def need(card: Mapping[str, Any], name: str, kind: type, folder: Path | None = N
     folder : the card's folder, for the message; of : the kind of every element of a list or an object
     """
     where = "The card" if folder is None else str(folder / CARD)
-    found: Any = card
+    value: Any = card
     for part in name.split("."):
-        if not isinstance(found, Mapping) or part not in found:
+        if not isinstance(value, Mapping) or part not in value:
             raise MissingWeights(f"{where} has no '{name}'. Restore it with git, or train the model again.")
-        found = found[part]
-    elements: Iterable[Any] = found.values() if isinstance(found, Mapping) else found if isinstance(found, list) else ()
-    if not _is(found, kind) or (of is not None and not all(_is(each, of) for each in elements)):
+        value = value[part]
+    elements: Iterable[Any] = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    if not _is(value, kind) or (of is not None and not all(_is(each, of) for each in elements)):
         wanted = KINDS[kind] + (f" with {KINDS[of]} at every place" if of else "")
-        raise MissingWeights(f"'{name}' of {where} is {str(found)[:40]!r}, not {wanted}. Restore it with git, or train the model again.")
-    return found
+        raise MissingWeights(f"'{name}' of {where} is {str(value)[:40]!r}, not {wanted}. Restore it with git, or train the model again.")
+    return value
 
 
 def _is(value: Any, kind: type) -> bool:
-    """Whether a JSON value is of a kind: a boolean is not a number, and an integer is one."""
+    """True if a JSON value is of a kind: a boolean is not a number, and an integer is one."""
     if isinstance(value, bool):
         return kind is bool
     return isinstance(value, int | float) if kind is float else isinstance(value, kind)
@@ -103,13 +103,13 @@ def refuse_stale(path: Path, row: Any, weights_hash: str | None, recipe: str) ->
 
 def hash_of(files: list[Path]) -> str:
     """A short checksum of weights files, recorded with a run; raises MissingWeights if a file cannot be read."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in files:
         try:
-            found.update(path.read_bytes())
+            digest.update(path.read_bytes())
         except OSError as e:
             raise MissingWeights(f"The weights file {path} cannot be read ({e.strerror or e}). Restore it with git.") from e
-    return found.hexdigest()[:16]
+    return digest.hexdigest()[:16]
 
 
 def sha256(path: Path) -> str:
@@ -120,15 +120,15 @@ def sha256(path: Path) -> str:
 
 def covered(folder: Path) -> list[Path]:
     """The files that a folder's card must list."""
-    found = []
+    files = []
     for path in sorted(folder.iterdir()):
         if path.name.startswith((PART, ASIDE)) or path.name == CARD:
             continue
         if path.is_file():
-            found.append(path)
+            files.append(path)
         elif path.is_dir() and not (path / CARD).exists():
-            found += covered(path)
-    return found
+            files += covered(path)
+    return files
 
 
 def check_hash(path: Path) -> None:
@@ -140,9 +140,9 @@ def check_hash(path: Path) -> None:
         card = read_card(folder)
         if HASHES not in card:
             return
-        known = need(card, HASHES, dict, folder, of=str).get(path.relative_to(folder).as_posix())
-        if known is None and folder == path.parent:
+        expected = need(card, HASHES, dict, folder, of=str).get(path.relative_to(folder).as_posix())
+        if expected is None and folder == path.parent:
             raise ValueError(f"{folder / CARD} does not name it")
-        if known is not None and known != sha256(path):
+        if expected is not None and expected != sha256(path):
             raise ValueError("its SHA-256 is not the one on its card")
         return

@@ -1,4 +1,4 @@
-"""What a point cloud holds of each block: the parts of the cloud from which lowpoly reads coordinates.
+"""Contents of the blocks of a point cloud, from which lowpoly reads coordinates.
 
 A vertex is a block (8 per axis) and an offset in it (16 per axis; `bpt_tokens.py`). A few condition vectors for a whole cloud cannot hold
 where every plane lies, to the cell. So each block that has points gets its *contents*: how many points lie at each cell along each axis,
@@ -7,8 +7,8 @@ is one high bin; a vertex lies where three of them meet. Contents reach `MARGIN`
 to either side.
 
 `BlockReader` turns contents into a vector that is added to the block's embedding: when the decoder has named a block, it reads what lies
-there, and names the offset. (The same vectors as 160 more rows of the condition were tried too: after 1,300 steps the decoder did not care
-whether they were those of another cloud.)
+there, and names the offset. (The same vectors as 160 more rows of the condition were tried too: after 1,300 steps the decoder did not
+notice when they came from another cloud.)
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ COARSE = 4  # cells along an axis of the coarse maps
 SIDE = BINS // COARSE
 LINES, AREAS, VOLUME = 3 * 3 * BINS, 3 * SIDE**2, SIDE**3
 CONTENTS = LINES + AREAS + VOLUME + 1  # numbers per block
-SLOTS = 192  # blocks of a cloud that are told: 99 % of those that its mesh names
-FLAT = 0.03  # the worth of a block whose normals are all alike, of one whose are not
-USUAL = 1024.0  # counts are those of a cloud of so many points
+SLOTS = 192  # blocks of a cloud that are read: 99 % of the blocks that its mesh names
+FLAT = 0.03  # importance of a block whose normals are all alike, relative to other blocks
+USUAL = 1024.0  # counts are scaled to a cloud with this many points
 
 
 def block_contents(points: Tensor, slots: int = SLOTS) -> tuple[Tensor, Tensor]:
@@ -45,8 +45,8 @@ def block_contents(points: Tensor, slots: int = SLOTS) -> tuple[Tensor, Tensor]:
     rows.scatter_(1, ids, torch.arange(slots, device=points.device).expand(count, -1))
     rows[:, BLOCKS] = -1
     slot = rows[owner, block]
-    kept = slot >= 0
-    row, place, normal = (owner * slots + slot)[kept], place[kept], normal[kept]
+    has_slot = slot >= 0
+    row, place, normal = (owner * slots + slot)[has_slot], place[has_slot], normal[has_slot]
     index, weight = _features(place, normal)
     sums = torch.zeros(count * slots * CONTENTS, device=points.device)
     sums.index_add_(0, (index + row[:, None] * CONTENTS).flatten(), weight.flatten())
@@ -64,19 +64,19 @@ def _members(points: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     rest = cells - own * CELLS
     other = own + (rest >= CELLS - MARGIN).to(own) - (rest < MARGIN).to(own)
     known = (other != own) & (other >= 0) & (other < PER_AXIS)
-    found = []
+    members = []
     for near in product((False, True), repeat=3):
         chosen = torch.tensor(near, device=points.device)
         inside = (known | ~chosen).all(1)
         block = torch.where(chosen, other, own)[inside]
         place = cells[inside] - block * CELLS
         at = block.long()
-        found.append((owners[inside], (at[:, 0] * PER_AXIS + at[:, 1]) * PER_AXIS + at[:, 2], place, normals[inside]))
-    return tuple(torch.cat(parts) for parts in zip(*found, strict=True))
+        members.append((owners[inside], (at[:, 0] * PER_AXIS + at[:, 1]) * PER_AXIS + at[:, 2], place, normals[inside]))
+    return tuple(torch.cat(parts) for parts in zip(*members, strict=True))
 
 
 def _worth(key: Tensor, normal: Tensor, count: int) -> Tensor:
-    """What it is worth to know each of `count` blocks, float [count]: more for many points, most where surfaces meet, since corners lie
+    """The importance of each of `count` blocks, float [count]: more for many points, most where surfaces meet, since corners lie
     there; 0 without points. key: of each point's block int64 [M]."""
     held = torch.bincount(key, minlength=count).float()
     pairs = torch.stack([normal[:, a] * normal[:, b] for a, b in ((0, 0), (1, 1), (2, 2), (0, 1), (1, 2), (2, 0))], 1)
@@ -109,7 +109,7 @@ class BlockReader(nn.Module):
         self.mixed = nn.Linear(inner, width, bias=False)
 
     def begin(self) -> None:
-        """Tells nothing, so that weights that were trained without a reader go on with one."""
+        """Makes the output zero, so that weights trained without a reader behave as before."""
         for layer in (self.straight, self.mixed):
             nn.init.zeros_(layer.weight)
 
@@ -118,7 +118,7 @@ class BlockReader(nn.Module):
         with torch.no_grad():
             ids, contents = block_contents(points.float())
         contents = contents.to(self.straight.weight.dtype)
-        told = (self.straight(contents) + self.mixed(F.gelu(self.contents(contents)))).float()
-        rows = torch.where(ids < 0, BLOCKS, ids)[..., None].expand_as(told)
-        added = told.new_zeros(len(points), BLOCKS + 1, told.shape[-1])
-        return added.scatter(1, rows, torch.where((ids < 0)[..., None], 0.0, told))
+        vectors = (self.straight(contents) + self.mixed(F.gelu(self.contents(contents)))).float()
+        rows = torch.where(ids < 0, BLOCKS, ids)[..., None].expand_as(vectors)
+        added = vectors.new_zeros(len(points), BLOCKS + 1, vectors.shape[-1])
+        return added.scatter(1, rows, torch.where((ids < 0)[..., None], 0.0, vectors))

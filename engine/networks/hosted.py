@@ -30,7 +30,7 @@ from engine.networks.trunk import Trunk
 DRAFT_ROWS = 256  # rows of the cache after the longest sequence, for the drafts of a pass
 
 
-class SlabLayer(CacheLayerMixin):
+class KVCacheLayer(CacheLayerMixin):
     """One layer of a cache of ours, with the interface of a transformers cache layer.
 
     whole : its keys come in whole blocks, beyond the visible ones, as our attention takes them; False: the visible ones alone
@@ -67,13 +67,13 @@ class SlabLayer(CacheLayerMixin):
 
 
 def cache_over(kv_cache: KVCache | FixedView, layers: int, whole: bool = True) -> Cache:
-    """A cache of ours as a cache of transformers; see SlabLayer."""
-    return Cache(layers=[SlabLayer(kv_cache, layer, whole) for layer in range(layers)])
+    """A cache of ours as a cache of transformers; see KVCacheLayer."""
+    return Cache(layers=[KVCacheLayer(kv_cache, layer, whole) for layer in range(layers)])
 
 
 @dataclass(frozen=True)
 class Hosted:
-    """What all runs on one checkpoint share.
+    """The parts of a checkpoint that all of its runs share.
 
     decoder : a decoder of transformers without its head: LlamaModel, Qwen3Model, Emu3TextModel, ...
     embed   : ids of the picture vocabulary int64 [R] -> inputs of the decoder [R, H]
@@ -118,11 +118,11 @@ class RowEnds:
         past : the row of each place before the pass, int64. It, rows and ends may be on the host, the mask elsewhere
         """
         columns = torch.cat([past, mask.shape[1] - len(mask) + rows])
-        found = mask[rows.to(mask.device)][:, columns.to(mask.device)]
+        visible = mask[rows.to(mask.device)][:, columns.to(mask.device)]
         last = ends.nonzero().flatten()
         if len(last):
-            found[(last - 1).to(mask.device), (len(past) + last).to(mask.device)] = False  # the token comes before its end
-        return found
+            visible[(last - 1).to(mask.device), (len(past) + last).to(mask.device)] = False  # the token comes before its end
+        return visible
 
     def slots(self, slots: Tensor, rows: Tensor, ends: Tensor) -> Tensor:
         """The slots of places, int64 [P]: row ends take part in the count."""
@@ -134,7 +134,7 @@ class RowEnds:
         return torch.cat([rows[1:] != rows[:-1], rows.new_ones(1, dtype=torch.bool)])
 
 
-class RowEndSlab:
+class RowEndCache:
     """A cache in which some rows are followed by the row of a row end (see RowEnds). From outside it looks as if there were none."""
 
     def __init__(self, kv_cache: KVCache, ends: RowEnds):
@@ -155,7 +155,7 @@ class RowEndSlab:
         return rows, ends
 
     def laid(self, slots: Tensor, visible: Tensor) -> Laid:
-        """Begins a pass; see Slab."""
+        """Begins a pass; see KVCache."""
         rows, ends = self.expand(slots)
         among = self.ends.seen(visible, rows[:0], rows, ends)
         return Laid(rows, ends, self.ends.last(rows).nonzero().flatten(), self.ends.slots(slots, rows, ends), among)
@@ -189,7 +189,7 @@ class PaddedTrunk(Trunk):
     """A decoder of transformers for one run, whose guidance rows may begin with padding. It holds no cache, so closing a run frees the
     cache."""
 
-    takes_forks = False
+    takes_splits = False
 
     def __init__(self, padding: Sequence[int], device: torch.device):
         """padding : of each guidance row, how many rows at its beginning are no part of the prompt"""
@@ -230,12 +230,12 @@ class HostedTrunk(PaddedTrunk):
         return x if self.hosted.row_end is None else torch.where(ends[:, None], self.hosted.row_end, x)
 
     def run(
-        self, x: Tensor, slots: Tensor, mask: Tensor | None, kv_cache: KVCache | FixedView | RowEndSlab, fork: RowSplit | None = None
+        self, x: Tensor, slots: Tensor, mask: Tensor | None, kv_cache: KVCache | FixedView | RowEndCache, split: RowSplit | None = None
     ) -> Tensor:  # fmt: skip
         """See Trunk. With row ends, the hidden state of a row is that of its end."""
-        assert fork is None, "all layers of a checkpoint of transformers run on all rows"
+        assert split is None, "all layers of a checkpoint of transformers run on all rows"
         assert mask is not None or x.shape[1] == 1, "transformers reads a missing mask as a causal one"
-        if not isinstance(kv_cache, RowEndSlab):
+        if not isinstance(kv_cache, RowEndCache):
             return self._decode(x, slots.to(x.device), mask, kv_cache)
         slots = slots.cpu()  # what follows decides how many rows there are
         rows, ends = kv_cache.expand(slots)
@@ -283,11 +283,11 @@ def sliced(head: nn.Linear, ids: Tensor) -> nn.Linear:
 
 def linear_of(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
     """A linear layer with these weights [V, H] and [V], for inference; they are not allocated twice."""
-    found = nn.Linear(weight.shape[1], len(weight), bias=bias is not None, device="meta")
-    found.weight = nn.Parameter(weight, requires_grad=False)
+    layer = nn.Linear(weight.shape[1], len(weight), bias=bias is not None, device="meta")
+    layer.weight = nn.Parameter(weight, requires_grad=False)
     if bias is not None:
-        found.bias = nn.Parameter(bias, requires_grad=False)
-    return found
+        layer.bias = nn.Parameter(bias, requires_grad=False)
+    return layer
 
 
 def head_width(config: object) -> int:

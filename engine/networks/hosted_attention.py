@@ -1,4 +1,4 @@
-"""Attention for hosted decoders: one row of a pass has the same bits alone, in a window and beside any rows that it does not see.
+"""Attention for hosted decoders: one row of a pass has the same bits alone, in a window and next to any rows that it does not see.
 
 It is PyTorch's own attention, called in a form in which nothing depends on the size of the pass. Keys come in whole blocks, with those
 hidden that a row does not see: the CPU kernel sums blocks of 512 keys, and a shorter last block would be summed in another order. The
@@ -52,8 +52,8 @@ def attend(
     rows = count + missing
     if groups > 1:
         query, mask = query.reshape(branches, -1, groups * rows, width), mask.repeat(1, 1, groups, 1)
-    found = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling)
-    return found.reshape(branches, heads, rows, width)[:, :, :count].transpose(1, 2), None
+    out = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling)
+    return out.reshape(branches, heads, rows, width)[:, :, :count].transpose(1, 2), None
 
 
 AttentionInterface.register(NAME, attend)

@@ -1,4 +1,4 @@
-"""What a network's weights are before they are learned, and how a network is made whose weights are read from files at once.
+"""Initial weights of a network, and construction without them where weights are read from files at once.
 
 Networks are made on the device without memory first, to compare their shapes with a file's. PyTorch has arithmetic there in Python only,
 and imports its compiler with it, which takes 1.5 s at every start. So constructors do no arithmetic: they fill weights in place.
@@ -28,13 +28,13 @@ def become_identity(weight: Tensor) -> None:
     nn.init.ones_(weight.diagonal())
 
 
-class Undrawn(TorchFunctionMode):
-    """While it is entered, networks are made without drawing the numbers of their weights: what is read from files replaces them all."""
+class SkipInit(TorchFunctionMode):
+    """Context in which networks are built without drawing initial weights, because weights from files replace all of them."""
 
     def __torch_function__(
         self, function: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        given = dict(kwargs or {})
+        named = dict(kwargs or {})
         if function in DRAWN:
-            return args[0] if args else given["tensor"]
-        return function(*args, **given)
+            return args[0] if args else named["tensor"]
+        return function(*args, **named)

@@ -26,7 +26,7 @@ from engine.networks.attention import attend
 from engine.networks.cloud_blocks import BlockReader
 from engine.networks.initial import small
 from engine.networks.packing import count
-from engine.networks.rows import AdapterRows, RowSplit, hooked
+from engine.networks.rows import AdapterRows, RowSplit, adapter_hooks
 from engine.networks.transformer import causal
 
 COSINE_SCALE = 10.0
@@ -102,16 +102,16 @@ class CrossAttention(CosineAttention):
         self.key_value = nn.Linear(width, 2 * width, bias=False)
         self.memory = small(2, heads, memories, width // heads)
 
-    def look(self, condition: Tensor) -> tuple[Tensor, Tensor]:
+    def keys_values(self, condition: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values [B, heads, memories + C, d] of a condition [B, C, width]."""
         b = len(condition)
         keys, values = (self.split(x) for x in self.key_value(condition).chunk(2, -1))
         keys, values = (torch.cat([m.to(x.dtype).expand(b, -1, -1, -1), x], 2) for m, x in zip(self.memory, (keys, values), strict=True))
         return F.normalize(keys, dim=-1), values
 
-    def forward(self, x: Tensor, looked: tuple[Tensor, Tensor]) -> Tensor:
+    def forward(self, x: Tensor, condition_kv: tuple[Tensor, Tensor]) -> Tensor:
         """x [B, R, width]"""
-        q, (k, v) = self.split(self.query(x)), looked
+        q, (k, v) = self.split(self.query(x)), condition_kv
         return self.attend(F.normalize(q, dim=-1), k, v, None)
 
 
@@ -139,17 +139,17 @@ class MeshBlock(nn.Module):
         self.cross_attention = CrossAttention(s.width, s.heads, s.memories)
         self.feed = FeedForward(s.width, s.inner)
 
-    def forward(self, x: Tensor, mask: Tensor | None, looked: tuple[Tensor, Tensor], kv_cache: KVCache | None, layer: int) -> Tensor:
-        """x [B, R, width]; looked: the condition's keys and values."""
+    def forward(self, x: Tensor, mask: Tensor | None, condition_kv: tuple[Tensor, Tensor], kv_cache: KVCache | None, layer: int) -> Tensor:
+        """x [B, R, width]; condition_kv: the condition's keys and values."""
         x = x + self.self_attention(self.self_norm(x), mask, kv_cache, layer)
-        x = x + self.cross_attention(self.cross_norm(x), looked)
+        x = x + self.cross_attention(self.cross_norm(x), condition_kv)
         return x + self.feed(self.feed_norm(x))
 
 
-class Looked(list[tuple[Tensor, Tensor]]):
-    """The keys and values of a condition for every block. crossed : what faster blocks make of them, once a run"""
+class ConditionKV(list[tuple[Tensor, Tensor]]):
+    """Keys and values of a condition for every block. compiled : their form for compiled blocks, made once per run"""
 
-    crossed: Any = None
+    compiled: Any = None
 
 
 class MeshDecoder(nn.Module):
@@ -172,29 +172,29 @@ class MeshDecoder(nn.Module):
         kinds = torch.cat([row.expand(count, -1) for row, count in zip(self.kinds, (BLOCKS, OFFSETS, BLOCKS), strict=True)])
         return self.tokens + F.pad(kinds, (0, 0, 0, len(self.tokens) - len(kinds)))
 
-    def look(self, condition: Tensor) -> Looked:
+    def keys_values(self, condition: Tensor) -> ConditionKV:
         """The condition's keys and values for every block, computed once per run."""
-        return Looked(block.cross_attention.look(condition) for block in self.blocks)
+        return ConditionKV(block.cross_attention.keys_values(condition) for block in self.blocks)
 
     def forward(
         self,
         x: Tensor,
         mask: Visibility,
-        looked: list[tuple[Tensor, Tensor]],
+        condition_kv: list[tuple[Tensor, Tensor]],
         kv_cache: KVCache | None = None,
-        fork: RowSplit | None = None,
-        worn: AdapterRows | None = None,
+        split: RowSplit | None = None,
+        adapter_rows: AdapterRows | None = None,
     ) -> Tensor:
         """Embedded rows [B, R, width], positions included -> hidden states after the final norm."""
-        if self.quick is not None and (found := self.quick(x, mask, kv_cache, None, None, looked, fork, worn)) is not None:
-            return found
+        if self.quick is not None and (hidden := self.quick(x, mask, kv_cache, None, None, condition_kv, split, adapter_rows)) is not None:
+            return hidden
         if isinstance(mask, Chain):
             mask = mask.dense(x.device)
-        with hooked(worn):
+        with adapter_hooks(adapter_rows):
             for layer, block in enumerate(self.blocks):
-                if fork is not None and layer == fork.layer:
-                    x, mask = x[:, fork.rows], fork.mask
-                x = block(x, mask, looked[layer], kv_cache, layer)
+                if split is not None and layer == split.layer:
+                    x, mask = x[:, split.rows], split.mask
+                x = block(x, mask, condition_kv[layer], kv_cache, layer)
         return self.norm(x)
 
 
@@ -261,8 +261,8 @@ class PointEncoder(nn.Module):
         condition = torch.cat([self.first(x[:, :1]), self.others(x[:, 1:])], 1)
         if self.budget is None:
             return condition
-        told = torch.zeros(len(points), dtype=torch.int64, device=points.device) if budget is None else budget
-        return torch.cat([condition, self.budget(told)[:, None]], 1)
+        bucket = torch.zeros(len(points), dtype=torch.int64, device=points.device) if budget is None else budget
+        return torch.cat([condition, self.budget(bucket)[:, None]], 1)
 
 
 def point_features(points: Tensor) -> Tensor:
@@ -279,7 +279,7 @@ def budget_bucket(faces: int | None) -> int:
 
 
 class CloudReading(NamedTuple):
-    """What a model has read of some clouds.
+    """The output of a model's encoder for some clouds.
 
     condition : [B, C, width]
     added     : to the embeddings of blocks [B, BLOCKS + 1, width], the last of which is 0; None if nothing
@@ -290,11 +290,11 @@ class CloudReading(NamedTuple):
 
     def embedded(self, table: Tensor, tokens: Tensor) -> Tensor:
         """Embeddings [B, L, width] of tokens int64 [B, L] from a table [V, width]."""
-        found = table[tokens]
+        x = table[tokens]
         if self.added is None:
-            return found
-        rows = blocks_of(tokens)[..., None].expand(-1, -1, found.shape[-1])
-        return found + self.added.gather(1, rows).to(found.dtype)
+            return x
+        rows = blocks_of(tokens)[..., None].expand(-1, -1, x.shape[-1])
+        return x + self.added.gather(1, rows).to(x.dtype)
 
     def only(self, chosen: list[int]) -> CloudReading:
         """The reading of some of the clouds."""
@@ -304,10 +304,10 @@ class CloudReading(NamedTuple):
         """The embeddings of all ids [V, width] in sequences of the first cloud."""
         if self.added is None:
             return table
-        found, added, start = table.clone(), self.added[0, :BLOCKS].to(table.dtype), BLOCKS + OFFSETS
-        found[:BLOCKS] += added  # the ids that `blocks_of` gives a block
-        found[start : start + BLOCKS] += added
-        return found
+        out, added, start = table.clone(), self.added[0, :BLOCKS].to(table.dtype), BLOCKS + OFFSETS
+        out[:BLOCKS] += added  # the ids that `blocks_of` gives a block
+        out[start : start + BLOCKS] += added
+        return out
 
 
 def blocks_of(tokens: Tensor) -> Tensor:
@@ -345,7 +345,7 @@ class MeshModel(nn.Module):
         d = self.decoder
         start = d.start.expand(len(embedded), 1, -1)
         x = torch.cat([start, embedded + d.positions[: embedded.shape[1]]], 1)
-        return d(x, causal(x.shape[1], 0, x.device), d.look(condition))
+        return d(x, causal(x.shape[1], 0, x.device), d.keys_values(condition))
 
 
 def settings_of(weights: Mapping[str, Tensor]) -> MeshSettings:

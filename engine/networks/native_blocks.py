@@ -18,7 +18,7 @@ from engine.kernels.cpu.library import native
 from engine.kernels.cpu.packed_linear import PackedLinear, can_pack, pack
 from engine.kernels.tree_attention import Visibility
 from engine.networks import mesh_decoder, transformer
-from engine.networks.mesh_decoder import Looked, MeshDecoder
+from engine.networks.mesh_decoder import ConditionKV, MeshDecoder
 from engine.networks.rows import AdapterRows, RowSplit
 from engine.networks.transformer import RMSNorm, TransformerDecoder
 
@@ -57,25 +57,25 @@ class QuickBlocks:
 
     def __call__(
         self, x: Tensor, mask: Visibility, kv_cache: KVCache | None, cos: Tensor | None = None, sin: Tensor | None = None,
-        looked: list[tuple[Tensor, Tensor]] | None = None, fork: RowSplit | None = None, worn: AdapterRows | None = None,
+        condition_kv: list[tuple[Tensor, Tensor]] | None = None, split: RowSplit | None = None, adapter_rows: AdapterRows | None = None,
     ) -> Tensor | None:  # fmt: skip
         """Hidden states [B, R, width] after the last norm, or None for a pass that the call does not know; writes the rows' keys and values
-        into the cache. looked : keys and values of the condition for every block, of a mesh's network"""
-        cross = None if looked is None else self.crossed(looked)
+        into the cache. condition_kv : keys and values of the condition for every block, of a mesh's network"""
+        cross = None if condition_kv is None else self.cross_kv(condition_kv)
         run = RunRows(x, kv_cache, mask, cos, sin, cross)
-        if any(self.hooks) or (cross is None) != (looked is None) or not run.can_run():
+        if any(self.hooks) or (cross is None) != (condition_kv is None) or not run.can_run():
             return None
-        updates = None if worn is None else updates_of(self.stack, worn)
-        if (updates is None) != (worn is None):
+        updates = None if adapter_rows is None else updates_of(self.stack, adapter_rows)
+        if (updates is None) != (adapter_rows is None):
             return None
         begin = 0
-        if fork is not None:
-            if not replace(run, mask=fork.mask).can_run():
+        if split is not None:
+            if not replace(run, mask=split.mask).can_run():
                 return None
-            x = self.stack([run], end=fork.layer).view(x.shape)[:, fork.rows]
-            cos, sin = (None if each is None else each[fork.rows] for each in (cos, sin))
-            run, begin = RunRows(x, kv_cache, fork.mask, cos, sin, cross), fork.layer
-        return self.stack([run], updates, 0 if worn is None else worn.first, begin).view(x.shape)
+            x = self.stack([run], end=split.layer).view(x.shape)[:, split.rows]
+            cos, sin = (None if each is None else each[split.rows] for each in (cos, sin))
+            run, begin = RunRows(x, kv_cache, split.mask, cos, sin, cross), split.layer
+        return self.stack([run], updates, 0 if adapter_rows is None else adapter_rows.first, begin).view(x.shape)
 
     def together(self, runs: Sequence[RunRows]) -> Tensor | None:
         """Hidden states [rows, width] of a pass of several runs; None if one of them needs another kind of pass."""
@@ -84,25 +84,25 @@ class QuickBlocks:
         return self.stack(runs)
 
     @staticmethod
-    def crossed(looked: list[tuple[Tensor, Tensor]]) -> CrossKV | None:
+    def cross_kv(condition_kv: list[tuple[Tensor, Tensor]]) -> CrossKV | None:
         """Keys and values of a condition as the call takes them; None if it does not know them."""
-        crossed = looked.crossed if isinstance(looked, Looked) else None
-        if crossed is None and can_cross(looked):
-            crossed = CrossKV(list(looked))
-            if isinstance(looked, Looked):
-                looked.crossed = crossed
-        return crossed
+        cross_kv = condition_kv.compiled if isinstance(condition_kv, ConditionKV) else None
+        if cross_kv is None and can_cross(condition_kv):
+            cross_kv = CrossKV(list(condition_kv))
+            if isinstance(condition_kv, ConditionKV):
+                condition_kv.compiled = cross_kv
+        return cross_kv
 
 
-def updates_of(stack: Stack, worn: AdapterRows) -> Updates | None:
+def updates_of(stack: Stack, adapter_rows: AdapterRows) -> Updates | None:
     """An adapter as the call takes it; None for one that it does not know. It is made once, so the adapter must not be trained any more."""
-    adapter = worn.adapter
-    if adapter.made is None or adapter.made.stack is not stack:
+    adapter = adapter_rows.adapter
+    if adapter.updates is None or adapter.updates.stack is not stack:
         pairs = list(adapter.pairs())
         if not all(id(layer) in stack.numbers and is_frozen(down) and is_frozen(up) for layer, down, up in pairs):
             return None
-        adapter.made = Updates(stack, pairs, adapter.scale)
-    return adapter.made
+        adapter.updates = Updates(stack, pairs, adapter.scale)
+    return adapter.updates
 
 
 def is_frozen(weight: Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""How weights are stored: few bytes per number, few megabytes per file.
+"""Storage of weights: few bytes per number, few megabytes per file.
 
 Matrices are stored as eight-bit integers with a scale for each row (the last axis), which is exact to 0.4 % of a row's largest weight.
 Everything else, convolutions included, is stored in half precision. Reading always returns float32.
@@ -33,7 +33,7 @@ def packed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def unpacked(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The float32 tensors of a file that `packed` made, or of any other file of tensors; raises ValueError if they cannot be weights."""
     scales = {k + SCALE for k, v in stored.items() if v.dtype == torch.int8}
-    found = {}
+    tensors = {}
     for name, tensor in stored.items():
         if name in scales:
             continue
@@ -44,10 +44,10 @@ def unpacked(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
             tensor = tensor * scale
         elif not tensor.is_floating_point():
             raise ValueError(f"'{name}' holds {str(tensor.dtype).removeprefix('torch.')}, not weights")
-        found[name] = tensor.float()
-        if not torch.isfinite(found[name]).all():
+        tensors[name] = tensor.float()
+        if not torch.isfinite(tensors[name]).all():
             raise ValueError(f"'{name}' holds numbers that are not finite")
-    return found
+    return tensors
 
 
 def parts(folder: Path, name: str) -> list[Path]:
@@ -69,5 +69,5 @@ def split(tensors: Mapping[str, Tensor], name: str) -> dict[str, dict[str, Tenso
 
 
 def count(names: Iterable[str], prefix: str) -> int:
-    """How many numbered parts there are: 1 + the largest number after a prefix of names, 0 without any."""
+    """The number of numbered parts: 1 + the largest number after a prefix of names, 0 without any."""
     return 1 + max((int(name.removeprefix(prefix).split(".")[0]) for name in names if name.startswith(prefix)), default=-1)

@@ -15,13 +15,13 @@ class RowAdapter(Protocol):
 
     first_layer: int  # the first block that it changes
     scale: float
-    made: Any  # what compiled blocks make of it, once; None before
+    updates: Any  # its form for compiled blocks, made once; None before
 
     def pairs(self) -> Iterator[tuple[nn.Module, Tensor, Tensor]]:
         """The layers that it changes, each with A [rank, in] and B [out, rank]: y += scale B A x."""
         ...
 
-    def worn(self, first: int | Tensor) -> AbstractContextManager[None]:
+    def on_rows_from(self, first: int | Tensor) -> AbstractContextManager[None]:
         """In this context, rows from number `first` on of every pass of this thread run with the adapter; all others run without it."""
         ...
 
@@ -40,12 +40,12 @@ class RowSplit:
 
 @dataclass(frozen=True)
 class AdapterRows:
-    """An adapter of some rows of a pass: those from number `first` on. With a fork, they are numbered as above it."""
+    """An adapter of some rows of a pass: those from number `first` on. With a RowSplit, they are numbered as above it."""
 
     adapter: RowAdapter
     first: int
 
 
-def hooked(worn: AdapterRows | None) -> AbstractContextManager[None]:
-    """In this context the layers add what an adapter computes of its rows; None: there is none."""
-    return nullcontext() if worn is None else worn.adapter.worn(worn.first)
+def adapter_hooks(adapter_rows: AdapterRows | None) -> AbstractContextManager[None]:
+    """Context in which the layers add an adapter's output to its rows; None: without an adapter."""
+    return nullcontext() if adapter_rows is None else adapter_rows.adapter.on_rows_from(adapter_rows.first)

@@ -20,7 +20,7 @@ from engine.errors import NotSupported
 from engine.kernels.tree_attention import Chain, Visibility, VisibleRows, packed
 from engine.layout import Layout
 from engine.mesh.bpt_tokens import TokenLevels
-from engine.networks.rows import AdapterRows, RowAdapter, RowSplit, hooked
+from engine.networks.rows import AdapterRows, RowAdapter, RowSplit, adapter_hooks
 from engine.networks.static_step import Ahead, PassShape, Replays, Static, Waiting, is_static
 from engine.networks.transformer import causal
 from engine.networks.trunk import PassArguments, Trunk
@@ -131,11 +131,11 @@ class TransformerSequence:
         if control == count:
             hidden = self.trunk.run(x, slots, mask, self.kv_cache)
         else:
-            hidden = self._run_worn(x, slots, mask, draft.twins, control)
+            hidden = self._run_adapted(x, slots, mask, draft.shared_rows, control)
         return self._rows(parents, hidden, self._less(parents, self.trunk.head(hidden)))
 
     def _on_host(self, hidden: Tensor) -> bool:
-        """True if numpy verifies the rows of hidden states: it is chosen once a run, because the choice costs more than some verdicts."""
+        """True if numpy verifies the rows of hidden states: chosen once per run, because the choice costs more than some verdicts."""
         if self._is_host is None or self._is_host[0] != hidden.dtype:
             self._is_host = hidden.dtype, is_host(hidden.device, hidden.dtype)
         return self._is_host[1]
@@ -186,18 +186,18 @@ class TransformerSequence:
         ids = torch.cat([newest, drafted.to(self.device)]) if drafted.shape[0] else newest
         return self.trunk.embed(ids).expand(branches, -1, -1)
 
-    def _run_worn(self, x: Tensor, slots: Tensor, mask: Tensor, twins: int, control: int) -> Tensor:
-        """Hidden states of a pass whose rows after what is pending and `control` drafts run with the adapter; the first of them are twins
-        of drafts."""
-        waiting, fork = len(self.pending), None
-        worn = AdapterRows(self.adapter, self.kv_cache.place(slots, waiting + control))
-        if twins and self.adapter.first_layer and self.trunk.takes_forks:
-            below, mask, fork = forked(mask, waiting, control, twins, self.adapter.first_layer)
+    def _run_adapted(self, x: Tensor, slots: Tensor, mask: Tensor, shared_rows: int, control: int) -> Tensor:
+        """Hidden states of a pass whose rows after what is pending and `control` drafts run with the adapter; the first
+        `shared_rows` of them share the lower layers of drafts."""
+        waiting, split = len(self.pending), None
+        adapter_rows = AdapterRows(self.adapter, self.kv_cache.place(slots, waiting + control))
+        if shared_rows and self.adapter.first_layer and self.trunk.takes_splits:
+            below, mask, split = split_rows(mask, waiting, control, shared_rows, self.adapter.first_layer)
             x, slots = x[:, below], slots[below]
         if self.trunk.takes_adapters:
-            return self.trunk.run(x, slots, mask, self.kv_cache, fork, worn)
-        with hooked(worn):
-            return self.trunk.run(x, slots, mask, self.kv_cache, fork)
+            return self.trunk.run(x, slots, mask, self.kv_cache, split, adapter_rows)
+        with adapter_hooks(adapter_rows):
+            return self.trunk.run(x, slots, mask, self.kv_cache, split)
 
     def _slots(self, draft: Draft, parents: list[int] | None, device: torch.device) -> Tensor:
         base = self.prefix + self.pending[-1]
@@ -209,14 +209,14 @@ class TransformerSequence:
         return torch.tensor([base, *(base + d for d in depths(parents))], device=device)
 
     def _mask(self, draft: Draft, parents: list[int] | None, count: int) -> Visibility:
-        """What the rows of a pass see: a mask bool [R, kept + R], None = everything, a chain, or for the kernel sets of bits."""
-        as_sets = self.trunk.takes_sets and not draft.twins and choose(self.device, self.kv_cache.block.dtype).is_triton
+        """The visibility of the rows of a pass: a mask bool [R, kept + R], None = everything, a chain, or for the kernel sets of bits."""
+        as_sets = self.trunk.takes_sets and not draft.shared_rows and choose(self.device, self.kv_cache.block.dtype).is_triton
         if self._cached is not None:
             return self._scattered(draft, parents, count, as_sets)
         if draft.visible is None and (parents is None or is_chain(parents)):
             if count and as_sets:
                 return VisibleRows(packed(causal(count + 1, 0, self.device)), self.kv_cache.kept)
-            if count and self.trunk.takes_chains and not draft.twins:
+            if count and self.trunk.takes_chains and not draft.shared_rows:
                 return Chain(count + 1, self.kv_cache.kept)
             return causal(count + 1, self.kv_cache.kept, self.device) if count else None
         tail = (draft.visible if draft.visible is not None else visibility(parents)).to(self.device)
@@ -423,17 +423,17 @@ def states_after(machine: Grammar | Bias, begin: Any, paths: Iterable[list[int]]
         yield state
 
 
-def forked(mask: Tensor, waiting: int, control: int, twins: int, layer: int) -> tuple[Tensor, Tensor, RowSplit]:
-    """Prepares a pass in which, below a layer, predictive rows are the twins of drafts. Returns its rows below that layer int64 [R'], their
-    visibility mask bool [R', kept + R'], and the fork.
+def split_rows(mask: Tensor, waiting: int, control: int, shared_rows: int, layer: int) -> tuple[Tensor, Tensor, RowSplit]:
+    """Prepares a pass in which, below a layer, predictive rows share the rows of drafts. Returns the rows below that layer int64 [R'],
+    their visibility mask bool [R', kept + R'], and the split.
 
-    mask : bool [R, kept + R] of all rows: `waiting` pending ones, `control` drafts, then the predictive ones. The first `twins` of the
-    predictive rows are twins of the first drafts.
+    mask : bool [R, kept + R] of all rows: `waiting` pending ones, `control` drafts, then the predictive ones. The first
+    `shared_rows` predictive rows share the rows of the first drafts.
     """
     first, count, device = waiting + control, len(mask), mask.device
     kept = mask.shape[1] - count
-    below = torch.cat([torch.arange(first), torch.arange(first + twins, count)]).to(device)
+    below = torch.cat([torch.arange(first), torch.arange(first + shared_rows, count)]).to(device)
     low = mask[below][:, torch.cat([torch.arange(kept, device=device), kept + below])]
-    low[first:, kept + waiting : kept + waiting + twins] |= mask[first + twins :, kept + first : kept + first + twins]
-    rows = torch.cat([torch.arange(first), torch.arange(waiting, waiting + twins), torch.arange(first, len(below))])
+    low[first:, kept + waiting : kept + waiting + shared_rows] |= mask[first + shared_rows :, kept + first : kept + first + shared_rows]
+    rows = torch.cat([torch.arange(first), torch.arange(waiting, waiting + shared_rows), torch.arange(first, len(below))])
     return below, low, RowSplit(layer, rows.to(device), mask)

@@ -32,7 +32,7 @@ def ship(
     """Writes weights as `packed` stores them, and adds to the card. Removes the parts of earlier, longer weights.
 
     files : tensors by the name of their file; card : its new entries, or a function from the folder with its new files to the entries
-    beside : writes more files into the folder that it is given; stale : names of files and folders to remove, because they no longer fit
+    beside : writes more files into the folder that it gets; stale : names of files and folders to remove, because they no longer fit
     base : the model folder to copy first, if `folder` is new
 
     All or nothing: raises BadOutput, and leaves the folder as it was, if numbers are not finite, the files cannot be written, or
@@ -86,8 +86,8 @@ def _write(
 
 def _state(path: Path) -> tuple[int, int, int]:
     """A file's metadata that change when it is written."""
-    found = path.stat()
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    stat = path.stat()
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
 def write_card(folder: Path, entries: Entries, known: Mapping[str, str] | None = None, to: Path | None = None) -> None:

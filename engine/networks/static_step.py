@@ -1,4 +1,4 @@
-"""A pass in fixed shapes, so that a GPU can replay it as one CUDA graph instead of being told every operation again.
+"""A pass in fixed shapes, so that a GPU can replay it as one CUDA graph instead of launching every operation again.
 
 The host says in one small tensor what a pass is: how many rows of the cache are kept, and of each row its id, its slot and what it sees
 of the other rows. Everything else follows on the device: embeddings, mask, trunk, head. The shapes are a bucket's: rows are filled to 1,
@@ -7,7 +7,7 @@ after the last row that anybody keeps.
 
 `fixed_pass` is that computation, a function of tensors that changes nothing but the cache. `Static` runs it for a sequence: on a GPU it
 captures a graph for each bucket, and elsewhere, for tests, it calls the function. The results of a graph lie in memory that its next replay
-overwrites, so a pass hands out copies. A drafter's passes can be replayed beside it (engine/drafters/feature_draft.py).
+overwrites, so a pass hands out copies. A drafter's passes can be replayed too (engine/drafters/feature_draft.py).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from engine.verify.request import Verdict, VerifyRequest
 
 ROWS = (1, 4, 8, 16, 32, 64, 128, 256)  # of a pass
 LEAST_SPAN = 512  # rows of the cache that a pass reads, at least
-NAMED = 7  # numbers of a place that are told before its set
+NAMED = 7  # numbers of a place that precede its set
 WARMED = 2  # calls before a capture: libraries allocate what they need in the first
 
 
@@ -44,7 +44,7 @@ def is_static(device: torch.device) -> bool:
 
 @dataclass(frozen=True)
 class PassShape:
-    """What a pass is.
+    """The input of a pass.
 
     pending : the first row's id; drafted : int64 [R-1], the ids of the others, anywhere; laid : where the rows are, on the host
     adapted : the first place of a row that runs with an adapter, or None
@@ -75,7 +75,7 @@ def bucket(count: int, kept: int, capacity: int) -> Bucket | None:
     return Bucket(rows, min(span, capacity))
 
 
-def said(what: PassShape, kept: int, rows: int) -> Tensor:
+def pass_inputs(what: PassShape, kept: int, rows: int) -> Tensor:
     """All that the host says about a pass, int64 [rows, NAMED + words], filled up: the kept rows, the first place with an adapter, and id,
     row, end, last place and slot of each place; then its set."""
     laid = what.laid
@@ -88,28 +88,28 @@ def said(what: PassShape, kept: int, rows: int) -> Tensor:
 
 
 def words(rows: int) -> int:
-    """The 64-bit words of a set of so many places."""
+    """The number of 64-bit words in a set of this many places."""
     return -(-rows // 64)
 
 
 def fixed_pass(
-    trunk: Trunk, block: Tensor, told: Tensor, drafted: Tensor | None, span: int, adapter: RowAdapter | None = None
+    trunk: Trunk, block: Tensor, inputs: Tensor, drafted: Tensor | None, span: int, adapter: RowAdapter | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Hidden states [branches, R, H], logits [branches, R, V] and ids int64 [R] of the rows of a pass, whose keys and values are written
     into the cache.
 
-    block : the cache's; told : int64 [R, NAMED + words], see `said`; drafted : int64 [R], the ids that the host does not know (-1); None:
-    it knows all
+    block : the cache's; inputs : int64 [R, NAMED + words], see `pass_inputs`; drafted : int64 [R], the ids that the host does not know
+    (-1); None: it knows all
     """
-    rows, branches = len(told), block.shape[2]
-    kept, first, ids, of, ends, last, slots = told[:, :NAMED].unbind(1)
-    sets = told[:, NAMED : NAMED + words(rows)]
-    at = kept + torch.arange(rows, device=told.device)
+    rows, branches = len(inputs), block.shape[2]
+    kept, first, ids, of, ends, last, slots = inputs[:, :NAMED].unbind(1)
+    sets = inputs[:, NAMED : NAMED + words(rows)]
+    at = kept + torch.arange(rows, device=inputs.device)
     as_sets = trunk.takes_sets and choose(block.device, block.dtype).is_triton
     mask = VisibleRows(sets.contiguous(), span - rows, told=kept[0]) if as_sets else fixed_mask(sets, kept, span)
     ids = ids if drafted is None else torch.where(ids < 0, drafted, ids)
     x = trunk.embed(ids)[:, of].expand(branches, -1, -1)
-    with nullcontext() if adapter is None else adapter.worn(first[0]):
+    with nullcontext() if adapter is None else adapter.on_rows_from(first[0]):
         hidden = trunk.run(trunk.ended(x, ends > 0), slots, mask, FixedView(block, at, span))[:, last]
     return hidden, trunk.head(hidden), ids
 
@@ -126,7 +126,7 @@ class Graph:
                 function()
         torch.cuda.current_stream().wait_stream(aside)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):  # another thread may load a model meanwhile
+        with torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):  # another thread may be loading a model
             self.found = function()
 
     def __call__(self) -> tuple[Tensor, ...]:
@@ -142,14 +142,14 @@ class Replays:
         self._pool = torch.cuda.graph_pool_handle() if self._captures else None
         self._known: dict[Hashable, tuple[tuple[Tensor, ...], Callable[[], tuple[Tensor, ...]]]] = {}
 
-    def call(self, key: Hashable, function: Callable[..., tuple[Tensor, ...]], *given: Tensor) -> tuple[Tensor, ...]:
+    def call(self, key: Hashable, function: Callable[..., tuple[Tensor, ...]], *inputs: Tensor) -> tuple[Tensor, ...]:
         """The results of a function of some tensors, which may be anywhere.
 
         key : stands for the function and for the shapes and types of its inputs
         """
         known = key in self._known
-        held, call = self._known[key] if known else self._held(function, given)
-        for place, tensor in zip(held, given, strict=True):
+        held, call = self._known[key] if known else self._held(function, inputs)
+        for place, tensor in zip(held, inputs, strict=True):
             sent = tensor.pin_memory() if self._captures and tensor.device.type == "cpu" else tensor
             place.copy_(sent, non_blocking=True)
         if not known:
@@ -157,9 +157,9 @@ class Replays:
             self._known[key] = held, call
         return call()
 
-    def _held(self, function: Callable[..., tuple[Tensor, ...]], given: tuple[Tensor, ...]) -> Any:
+    def _held(self, function: Callable[..., tuple[Tensor, ...]], inputs: tuple[Tensor, ...]) -> Any:
         """The tensors that a call reads, and the call."""
-        held = tuple(torch.zeros(each.shape, dtype=each.dtype, device=self.device) for each in given)
+        held = tuple(torch.zeros(each.shape, dtype=each.dtype, device=self.device) for each in inputs)
         return held, partial(function, *held)
 
 
@@ -216,8 +216,8 @@ class Waiting:
         self.ahead = rest.pop() if rest else None
         return unpacked(kind, integers, floats, p, self._shape.rows, len(request.positions))
 
-    def _run(self, *asked: Any) -> list[Tensor]:
-        hidden, logits, *rest = self._begin(*requested_kernel)
+    def _run(self, *request: Any) -> list[Tensor]:
+        hidden, logits, *rest = self._begin(*request)
         self._found, self._begin = [hidden, logits], None  # the cache is not held by results that somebody keeps
         return rest
 
@@ -229,29 +229,29 @@ def _begin(
     """Begins a pass; the results are those of `_fixed_step`. more : what the host says about its verdict, see `columns`"""
     rows, drafted = shape.rows, what.drafted
     is_known = drafted.device.type == "cpu"
-    given = [torch.cat([said(what, static.kv_cache.kept, rows), *more], 1)]
-    given += [] if is_known else [F.pad(drafted, (1, rows - 1 - len(drafted)))]
-    given += [] if draft_probs is None else [F.pad(draft_probs, (0, 0, 0, rows - 1 - len(draft_probs)))]
+    inputs = [torch.cat([pass_inputs(what, static.kv_cache.kept, rows), *more], 1)]
+    inputs += [] if is_known else [F.pad(drafted, (1, rows - 1 - len(drafted)))]
+    inputs += [] if draft_probs is None else [F.pad(draft_probs, (0, 0, 0, rows - 1 - len(draft_probs)))]
     ahead = None if kind is None else static.ahead
     whole = partial(_fixed_step, static.trunk, static.kv_cache.block, shape.span, adapter, kind, masks, ahead, is_known)
-    return static.replays.call((shape, adapter, kind, ahead, is_known), whole, *given)
+    return static.replays.call((shape, adapter, kind, ahead, is_known), whole, *inputs)
 
 
 def _fixed_step(
     trunk: Trunk, block: Tensor, span: int, adapter: RowAdapter | None, kind: VerdictKind | None, masks: Tensor | None, ahead: Ahead | None,
-    is_known: bool, told: Tensor, *given: Tensor,
+    is_known: bool, inputs: Tensor, *drafts: Tensor,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Hidden states and logits of a pass, and of a verdict its integers, its numbers, p if it is stored, and what a drafter makes of it.
 
-    given : the ids of the drafts, unless they are known, and their distributions, if the verdict needs them
+    drafts : the ids of the drafts, unless they are known, and their distributions, if the verdict needs them
     """
-    drafted, *draft_probs = given if not is_known else (None, *given)
-    hidden, logits, ids = fixed_pass(trunk, block, told, drafted, span, adapter)
+    drafted, *draft_probs = drafts if not is_known else (None, *drafts)
+    hidden, logits, ids = fixed_pass(trunk, block, inputs, drafted, span, adapter)
     if kind is None:
         return hidden, logits
-    about = told[:, NAMED + words(len(told)) :]
+    about = inputs[:, NAMED + words(len(inputs)) :]
     integers, numbers, p = fixed_verdict(kind, logits, ids[1:], about, draft_probs[0] if draft_probs else None, masks)
-    found = [hidden, logits, integers, numbers, *([] if p is None else [p])]
+    results = [hidden, logits, integers, numbers, *([] if p is None else [p])]
     if ahead is not None:
-        found.append(ahead(hidden, integers[len(told) - 1]))
-    return tuple(found)
+        results.append(ahead(hidden, integers[len(inputs) - 1]))
+    return tuple(results)

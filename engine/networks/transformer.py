@@ -1,6 +1,6 @@
 """The decoder architecture of our own models: RMSNorm, SwiGLU, rotary positions from a table, normalised queries and keys.
 
-It reads and writes a `Slab`. Positions are explicit: nothing is inferred from the length of the cache.
+It reads and writes a `KVCache`. Positions are explicit: nothing is inferred from the length of the cache.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from engine.cache import KVCache
 from engine.kernels.tree_attention import Chain, Visibility
 from engine.networks.attention import attend
-from engine.networks.rows import AdapterRows, RowSplit, hooked
+from engine.networks.rows import AdapterRows, RowSplit, adapter_hooks
 
 
 class RMSNorm(nn.Module):
@@ -98,7 +98,7 @@ def rotary_table(coordinates: Tensor, width: int, base: float = 100.0) -> tuple[
 class TransformerDecoder(nn.Module):
     """A stack of blocks and a final norm.
 
-    Rotary positions tell a row only the distance to what it sees. In a flat area of a picture that does not tell where in an object the row
+    Rotary positions tell a row only the distance to what it sees. In a flat area of a picture that leaves open where in an object the row
     is. So each row of a `placed` decoder also gets its own place, computed from the cos and sin of its queries and keys.
     """
 
@@ -122,7 +122,7 @@ class TransformerDecoder(nn.Module):
         return x if self.place_map is None else x + self.places(cos, sin)
 
     def places(self, cos: Tensor, sin: Tensor) -> Tensor:
-        """What a `placed` decoder adds to embeddings, [..., width], from the tables [..., head width] of their slots."""
+        """The vectors that a `placed` decoder adds to embeddings, [..., width], from the tables [..., head width] of their slots."""
         half = cos.shape[-1] // 2
         return self.place_map(torch.cat([cos[..., :half], sin[..., :half]], -1).to(self.place_map.weight.dtype))
 
@@ -133,23 +133,23 @@ class TransformerDecoder(nn.Module):
         sin: Tensor,
         mask: Visibility,
         kv_cache: KVCache | None = None,
-        fork: RowSplit | None = None,
+        split: RowSplit | None = None,
         places: Tensor | None = None,
-        worn: AdapterRows | None = None,
+        adapter_rows: AdapterRows | None = None,
     ) -> Tensor:
         """Hidden states [B, R, width] after the final norm; writes the rows' keys and values into the cache, if there is one.
 
         places : [R, width], of the rows, where they are known already
         """
         x = self.with_places(x, cos, sin) if places is None else x + places
-        if self.quick is not None and (found := self.quick(x, mask, kv_cache, cos, sin, None, fork, worn)) is not None:
-            return found
+        if self.quick is not None and (hidden := self.quick(x, mask, kv_cache, cos, sin, None, split, adapter_rows)) is not None:
+            return hidden
         if isinstance(mask, Chain):
             mask = mask.dense(x.device)
-        with hooked(worn):
+        with adapter_hooks(adapter_rows):
             for layer, block in enumerate(self.blocks):
-                if fork is not None and layer == fork.layer:
-                    x, cos, sin, mask = x[:, fork.rows], cos[fork.rows], sin[fork.rows], fork.mask
+                if split is not None and layer == split.layer:
+                    x, cos, sin, mask = x[:, split.rows], cos[split.rows], sin[split.rows], split.mask
                 x = block(x, cos, sin, mask, kv_cache, layer)
         return self.norm(x)
 

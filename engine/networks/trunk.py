@@ -1,4 +1,4 @@
-"""What `TransformerSequence` needs from a model: the trunk, passes that several runs share, and the adapter of predictive rows."""
+"""A model as `TransformerSequence` uses it: the trunk, passes that several runs share, and the adapter of predictive rows."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class Trunk(Protocol):
 
     takes_sets  : its attention is `tree_attention`; on a GPU it gets sets of bits instead of a mask
     takes_chains : it is told that a pass is a chain, instead of getting the mask of one
-    takes_forks : it knows forks; else twins run through all layers
-    takes_adapters : its `run` takes an adapter of rows; else its layers are hooked meanwhile
+    takes_splits : its `run` takes a RowSplit; else shared rows run through all layers separately
+    takes_adapters : its `run` takes an adapter of rows; else its layers get hooks during the pass
     reads_slots : it looks at slots on the host, and gets them there, so that it need not wait for a GPU
     fixed       : its `run` depends on slots, mask and cache through tensors alone, so passes can have fixed shapes (static_step.py)
     """
 
     takes_sets: bool = False
     takes_chains: bool = False
-    takes_forks: bool = True
+    takes_splits: bool = True
     takes_adapters: bool = False
     reads_slots: bool = False
     fixed: bool = False
@@ -58,18 +58,18 @@ class Trunk(Protocol):
         return x
 
     def run(
-        self, x: Tensor, slots: Tensor, mask: Visibility, kv_cache: KVCache | FixedView, fork: RowSplit | None = None,
-        worn: AdapterRows | None = None,
+        self, x: Tensor, slots: Tensor, mask: Visibility, kv_cache: KVCache | FixedView, split: RowSplit | None = None,
+        adapter_rows: AdapterRows | None = None,
     ) -> Tensor:  # fmt: skip
         """x [branches, R, H] at slots int64 [R] (0 = first of the prefix), mask bool [R, kept+R] or None -> hidden, same shape; with a
-        fork, one hidden row for each of the fork's rows. With `takes_adapters`, worn : the rows that run with an adapter"""
+        split, one hidden row for each of its rows. With `takes_adapters`, adapter_rows : the rows that run with an adapter"""
         ...
 
     def head(self, hidden: Tensor) -> Tensor:
         """[branches, R, H] -> logits [branches, R, V]"""
         ...
 
-    def together(self, asked: Sequence[PassArguments]) -> list[tuple[Tensor, Tensor]] | None:
+    def together(self, passes: Sequence[PassArguments]) -> list[tuple[Tensor, Tensor]] | None:
         """Hidden states and logits of passes of several runs of this model, by one pass that reads the weights once; None if this model, or
         one of the passes, needs a pass of its own. Every row has the bits that it has in a pass of its own."""
         return None
@@ -83,20 +83,20 @@ class OwnTrunk(Trunk):
     def __init__(self, decoder: Any):
         self.decoder, self.takes_chains = decoder, decoder.quick is not None
 
-    def rows(self, asked: PassArguments) -> Any:
+    def rows(self, arguments: PassArguments) -> Any:
         """The rows of a run of this prompt in a pass of several, as the compiled call takes them."""
         ...
 
-    def together(self, asked: Sequence[PassArguments]) -> list[tuple[Tensor, Tensor]] | None:
+    def together(self, passes: Sequence[PassArguments]) -> list[tuple[Tensor, Tensor]] | None:
         """See Trunk."""
         quick = self.decoder.quick
-        hidden = None if quick is None else quick.together([each.trunk.rows(each) for each in asked])
-        return None if hidden is None else divided(hidden, self.head(hidden), asked)
+        hidden = None if quick is None else quick.together([each.trunk.rows(each) for each in passes])
+        return None if hidden is None else divided(hidden, self.head(hidden), passes)
 
 
-def divided(hidden: Tensor, logits: Tensor, asked: Sequence[PassArguments]) -> list[tuple[Tensor, Tensor]]:
+def divided(hidden: Tensor, logits: Tensor, passes: Sequence[PassArguments]) -> list[tuple[Tensor, Tensor]]:
     """The rows of a pass of several runs, hidden [rows, H] and logits [rows, V], as [branches, R, H] and [branches, R, V] of each run."""
-    shapes = [each.x.shape[:2] for each in asked]
+    shapes = [each.x.shape[:2] for each in passes]
     counts = [branches * rows for branches, rows in shapes]
     both = zip(hidden.split(counts), logits.split(counts), shapes, strict=True)
     return [(h.unflatten(0, shape), scores.unflatten(0, shape)) for h, scores, shape in both]

@@ -80,7 +80,7 @@ def _stage(width: int, blocks: int, kernel: int) -> list[nn.Module]:
 
 
 def reach(decoder: nn.Module) -> int:
-    """How many tokens away a token can still change a pixel of a decoder's picture, counted from its convolutions."""
+    """The largest distance in tokens at which a token changes a pixel of a decoder's picture, from its convolutions."""
     tokens, scale = 0.0, 1
     for layer in decoder.modules():
         if isinstance(layer, nn.Conv2d):

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from engine import assets
 from engine.errors import MissingWeights
 from engine.networks.card import check_hash, hash_of, need, read_card, read_json, refuse_stale
-from engine.networks.initial import Undrawn
+from engine.networks.initial import SkipInit
 from engine.networks.packing import packed, parts, split, unpacked
 from engine.networks.shipping import ship
 
@@ -74,7 +74,7 @@ def built(make: Callable[..., Network], settings: Mapping[str, Any], tensors: Ma
     try:
         for name, value in settings.items():
             check_size(name, value)
-        with Undrawn(), torch.device("meta"):
+        with SkipInit(), torch.device("meta"):
             shapes = {name: tensor.shape for name, tensor in make(**settings).state_dict().items()}
     except (TypeError, ValueError, RuntimeError, ArithmeticError, AssertionError, LookupError) as e:
         reason = str(e).splitlines()[0] if str(e) else type(e).__name__
@@ -82,7 +82,7 @@ def built(make: Callable[..., Network], settings: Mapping[str, Any], tensors: Ma
     if shapes != (own := {name: tensor.shape for name, tensor in tensors.items()}):
         other = min(name for name in {*shapes, *own} if shapes.get(name) != own.get(name))
         raise MissingWeights(f"The weights in {path} belong to another model (see '{other}'). Restore them with git.")
-    with Undrawn():
+    with SkipInit():
         network = make(**settings)
     fill(network, tensors, path)
     return network

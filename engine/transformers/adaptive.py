@@ -1,6 +1,6 @@
 """Decoding that drafts only where drafts pay: the method of `foretoken()` without a name.
 
-Idea: a run begins with plain passes. Prompt lookup is scored meanwhile without a pass: what it would have drafted is compared with the
+Idea: a run begins with plain passes. Prompt lookup is scored alongside, without a pass: what it would have drafted is compared with the
 tokens that come. Once the run is long enough to afford it, one pass of four rows tests whether the class keeps to the masks of drafts, and
 shows what rows cost on this machine. From then on a pass drafts by lookup if the tokens that its matches gave so far exceed that cost. If
 four rows are cheap, windows of SJD++ are tried: from 4 rows upwards, as long as a larger one is faster. Whatever is tried may lose no more
@@ -47,7 +47,7 @@ WINDOW = Knob("window", "W", 32, FIRST_WINDOW, 256, 1, "log", "The largest windo
 
 
 class Knowledge:
-    """What runs of one model have shown: the cost of rows, and the speed of windows.
+    """Measurements from runs of one model: the cost of rows, and the speed of windows.
 
     checked : True if passes over drafts agree with plain ones, None if that was not tested; fault : the sentence if they do not
     windows : tokens per pass of each window that was tried, by its rows
@@ -80,7 +80,7 @@ KNOWN: WeakKeyDictionary[PreTrainedModel, dict[tuple[Any, ...], Knowledge]] = We
 
 
 def knowledge_of(host: CallerModel) -> Knowledge:
-    """What is known of a model under its present settings; kept as long as the model."""
+    """The measurements of a model under its present settings; stored as long as the model."""
     settings = (
         host.device, host.dtype, host.attention, host.model.config.get_text_config(decoder=True)._attn_implementation,
         torch.get_num_threads(), len(host.branches), host.sampling.temperature > 0, bool(host.reading.called),
@@ -89,7 +89,7 @@ def knowledge_of(host: CallerModel) -> Knowledge:
 
 
 class LookupRecord:
-    """How many tokens of a lookup were right, by the length of its match. Lookups that are not drafted are compared with later tokens."""
+    """Counts of right tokens in lookups, by the length of the match. Lookups that are not drafted are compared with later tokens."""
 
     def __init__(self, prompt: Sequence[int]):
         """prompt : ids that lookups may copy from"""

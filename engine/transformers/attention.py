@@ -24,7 +24,7 @@ ALL, LAST, CHUNK = "full_attention", "sliding_attention", "chunked_attention"  #
 
 @dataclass(frozen=True)
 class LayerVisibility:
-    """What the layers of a model see. layers : how many; window : tokens that some see, their own included; mixed : others see all."""
+    """Visibility of layers. layers : their number; window : tokens that some see, their own included; mixed : others see all."""
 
     layers: int
     window: int | None = None
@@ -39,21 +39,21 @@ class LayerVisibility:
         return {ALL: visible, LAST: visible & near}
 
     def reaches(self, rows: int) -> bool:
-        """Whether every layer sees all of so many rows."""
+        """True if every layer sees all of this many rows."""
         return self.window is None or rows <= self.window
 
 
 def check_forward(model: PreTrainedModel) -> None:
-    """Raise NotSupported for a class whose forward cannot be given drafts, such as a state-space model, which keeps one state per layer."""
+    """Raise NotSupported for a class whose forward cannot take drafts, such as a state-space model, which keeps one state per layer."""
     lacking = [each for each in NEEDED if each not in inspect.signature(model.forward).parameters]
     if lacking:
         raise NotSupported(
-            f"{type(model).__name__} takes no {' and no '.join(lacking)}, so drafts cannot be given their own place. Use plain generate."
+            f"{type(model).__name__} takes no {' and no '.join(lacking)}, so drafts cannot have their own places. Use plain generate."
         )
 
 
 def attention_of(model: PreTrainedModel, length: int) -> LayerVisibility:
-    """What the layers of a model see, whose sequences have up to `length` tokens; raises NotSupported for a model that has no cache of keys
+    """Visibility of layers in sequences of up to `length` tokens; raises NotSupported for a model that has no cache of keys
     and values, or one that attends in chunks and whose first chunk ends before."""
     name, config = type(model).__name__, model.config.get_text_config(decoder=True)
     if config._attn_implementation not in IMPLEMENTATIONS:

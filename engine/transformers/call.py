@@ -24,7 +24,7 @@ from engine.transformers.probe import PROBED
 from engine.transformers.processors import CallerDistribution, read
 
 AVAILABLE = frozenset({"raster", "wavefront", "codebook"})  # what a caller's model can have
-TEXT = "(ids)"  # a prompt's text, where an adapter asks for one: the backbone has been given ids
+TEXT = "(ids)"  # a prompt's text, where an adapter asks for one: the backbone already has ids
 SEEDS = 2**62  # seeds are drawn from 0 .. SEEDS - 1
 
 
@@ -42,13 +42,13 @@ class Streamer(Protocol):
 
 @dataclass(frozen=True)
 class GenerateOptions:
-    """What `foretoken` and `generate` take beside the knobs of the method.
+    """Options of `foretoken` and `generate` in addition to the knobs of the method.
 
     seed            : of the random numbers; None: drawn from PyTorch's generator, so that torch.manual_seed repeats a run
     stream_to       : a streamer; `generate` keeps its own `streamer` to itself
     grid            : rows and columns, if the new tokens are a picture without row ends
     codebook        : [V, e], a vector for each id, for rules that compare tokens (default: the input embeddings)
-    processors      : types of your own logits processors that depend on nothing but the ids and scores they are given
+    processors      : types of your own logits processors that depend on nothing but ids and scores
     generation_mode : "image" for the pictures of a model that has an adapter here (Janus)
     """
 
@@ -65,8 +65,8 @@ OPTIONS = tuple(field.name for field in fields(GenerateOptions))
 
 @dataclass
 class Generated(GenerateDecoderOnlyOutput):
-    """What return_dict_in_generate=True gives: `sequences`, and in `totals` a dictionary a sequence with the method, whether each step was
-    exact, the seed, tokens, passes and seconds. Nothing else is filled."""
+    """Result with return_dict_in_generate=True: `sequences`, and in `totals` a dictionary per sequence with the method, exactness of
+    the steps, seed, tokens, passes and seconds. Nothing else is filled."""
 
     totals: list[dict[str, Any]] | None = None
 
@@ -84,7 +84,7 @@ def foretoken(method: str = adaptive.NAME, **settings: Any) -> Foretoken:
 class Foretoken:
     """A decoding method for `custom_generate`.
 
-    report : of the last call, a dictionary a sequence, as in `Generated.totals`; empty before the first
+    report : of the last call, a dictionary per sequence, as in `Generated.totals`; empty before the first
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]):
@@ -105,18 +105,18 @@ class Foretoken:
 
     def __call__(
         self, model: PreTrainedModel, input_ids: Tensor, *, logits_processor: Any, stopping_criteria: Any, generation_config: Any,
-        **given: Any,
+        **keywords: Any,
     ) -> Tensor | Generated:  # fmt: skip
         """Sequences int64 [B, n + new], or a Generated; called by `generate`."""
-        options, knobs, arguments = self._split(given)
+        options, knobs, arguments = self._split(keywords)
         request.check(model, generation_config, arguments)
         reading = read(logits_processor, not generation_config.do_sample, options.processors)
         rows = request.rows_of(input_ids, arguments, reading)
         self._check_stream(options, len(rows))
         with pictures.lent(model):
-            found, totals = self._decoded(model, rows, reading, stopping_criteria, options, knobs, input_ids, generation_config)
+            outputs, totals = self._decoded(model, rows, reading, stopping_criteria, options, knobs, input_ids, generation_config)
         self.report = totals
-        sequences = _joined(input_ids if options.generation_mode == "text" else input_ids[:, :0], found, generation_config)
+        sequences = _joined(input_ids if options.generation_mode == "text" else input_ids[:, :0], outputs, generation_config)
         return Generated(sequences=sequences, totals=totals) if generation_config.return_dict_in_generate else sequences
 
     def _decoded(
@@ -130,16 +130,16 @@ class Foretoken:
             backbones = self._hosts(model, rows, reading, stopping_criteria, options)
         else:
             raise NotSupported(f"There is no generation mode '{options.generation_mode}' here. Choose text or image.")
-        found, totals = [], []
+        outputs, totals = [], []
         for index, backbone in enumerate(backbones):
             seed = _seed(options, index)
             method, pilot = self._on(backbone)
             run = generate(backbone, method, Prompt(TEXT, seed=seed, sampling=reading.sampling), knobs, pilot, name=self.name)
             prompt = input_ids if options.generation_mode == "text" else input_ids[:, :0]
-            found.append(_finish(run, options.stream_to, prompt))
+            outputs.append(_finish(run, options.stream_to, prompt))
             about = {} if pilot is None else {"decoding": pilot.passes, "reason": pilot.reason}
             totals.append({"method": self.name, "exact": run.exact, "seed": seed, **about, **run.totals})
-        return found, totals
+        return outputs, totals
 
     def _on(self, backbone: Backbone) -> tuple[Method, Pilot | None]:
         """The method for a backbone, and what chooses its drafts. An adapter of ours makes a picture, where windows pay."""
@@ -147,26 +147,26 @@ class Foretoken:
             return self.method, None
         return (self.method, Pilot(backbone)) if isinstance(backbone, CallerModel) else (METHODS["sjdpp"], None)
 
-    def _split(self, given: Mapping[str, Any]) -> tuple[GenerateOptions, dict[str, Any], dict[str, Any]]:
+    def _split(self, keywords: Mapping[str, Any]) -> tuple[GenerateOptions, dict[str, Any], dict[str, Any]]:
         """Options, knobs, and what is left: arguments of the model's forward."""
         own = {*OPTIONS, *(knob.name for knob in self.method.knobs)}
-        chosen = self.settings | {name: value for name, value in given.items() if name in own and value is not None}
+        chosen = self.settings | {name: value for name, value in keywords.items() if name in own and value is not None}
         options = GenerateOptions(**{name: value for name, value in chosen.items() if name in OPTIONS})
         knobs = {name: value for name, value in chosen.items() if name not in OPTIONS}
-        return options, knobs, {name: value for name, value in given.items() if name not in own}
+        return options, knobs, {name: value for name, value in keywords.items() if name not in own}
 
     def _hosts(
         self, model: PreTrainedModel, rows: Sequence[request.BatchRow], reading: CallerDistribution, criteria: Any, options: GenerateOptions
     ) -> Iterator[CallerModel]:
         """A backbone for each prompt."""
-        ending = request.ending_of(criteria, len(rows[0].given))
+        ending = request.ending_of(criteria, len(rows[0].input_ids))
         if options.grid:
             _check_grid(options.grid, ending.limit)
         if "wavefront" in self.method.needs:
             self._check_wavefront(ending, reading, options)
         for index, row in enumerate(rows):
             host = CallerModel(
-                model, row.branches, ending.limit, reading.of_row(index, len(rows)), given=row.given.tolist(), ends=ending.ends,
+                model, row.branches, ending.limit, reading.of_row(index, len(rows)), input_ids=row.input_ids.tolist(), ends=ending.ends,
                 criteria=ending.criteria, grid=options.grid, codebook=options.codebook,
             )  # fmt: skip
             if self.name != adaptive.NAME or len(row.branches) > 1:  # auto tests a model later; but a pair is padded from the start
@@ -223,13 +223,13 @@ def _finish(run: Run, streamer: Streamer | None, prompt: Tensor) -> list[int]:
     return run.in_order
 
 
-def _joined(prompt: Tensor, found: list[list[int]], settings: Any) -> Tensor:
+def _joined(prompt: Tensor, outputs: list[list[int]], settings: Any) -> Tensor:
     """Prompts [B, n] and new tokens as one tensor [B, n + longest]; shorter ones are padded on the right, as `generate` does it."""
-    longest = max(map(len, found))
+    longest = max(map(len, outputs))
     padding = 0
-    if any(len(tokens) < longest for tokens in found):
+    if any(len(tokens) < longest for tokens in outputs):
         padding = getattr(settings, "_pad_token_tensor", None)
         if padding is None:
             raise BadPrompt("The sequences have different lengths, and there is no padding token. Give pad_token_id.")
-    new = [tokens + [int(padding)] * (longest - len(tokens)) for tokens in found]
-    return torch.cat([prompt, torch.tensor(new, dtype=prompt.dtype, device=prompt.device).view(len(found), longest)], 1)
+    new = [tokens + [int(padding)] * (longest - len(tokens)) for tokens in outputs]
+    return torch.cat([prompt, torch.tensor(new, dtype=prompt.dtype, device=prompt.device).view(len(outputs), longest)], 1)

@@ -41,8 +41,8 @@ class Branch:
     first: int = 0
 
 
-class LateSlab(KVCache):
-    """A Slab that takes heads, width, device and number type from the first rows that are written."""
+class LateKVCache(KVCache):
+    """A KVCache that takes heads, width, device and number type from the first rows that are written."""
 
     def __init__(self, layers: int, branches: int, capacity: int):
         self.block: Tensor | None = None
@@ -83,10 +83,10 @@ class CallerTrunk(PaddedTrunk):
         """[R] ids -> the same ids, [1, R, 1]"""
         return tokens[None, :, None]
 
-    def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, kv_cache: KVCache, fork: RowSplit | None = None) -> Tensor:
+    def run(self, x: Tensor, slots: Tensor, mask: Tensor | None, kv_cache: KVCache, split: RowSplit | None = None) -> Tensor:
         """See Trunk; x are ids [branches, R, 1], and the result is logits [branches, R, V]: the class computes its head in the same
         pass. The pass over the prompt takes its last id, too, and gives the logits of the first pass, as `generate` does."""
-        assert fork is None, "a model of transformers has no predictive stream"
+        assert split is None, "a model of transformers has no predictive stream"
         if kv_cache.kept < self.prefix - 1:
             return self._prefill(x, kv_cache)
         first, self._first = self._first, None
@@ -143,8 +143,8 @@ class Path:
 
     masks = None
 
-    def __init__(self, given: Sequence[int], vocabulary: int):
-        self.start, self.vocabulary = tuple(given), vocabulary
+    def __init__(self, ids: Sequence[int], vocabulary: int):
+        self.start, self.vocabulary = tuple(ids), vocabulary
 
     def next(self, state: tuple[int, ...], token: int) -> tuple[int, ...]:
         """The ids with one more."""
@@ -160,16 +160,16 @@ class CallerSequence(TransformerSequence):
 
     def __init__(self, trunk: CallerTrunk, prefix: Tensor, kv_cache: KVCache, model: CallerModel, sampling: Sampling):
         self.model = model
-        path = Path(model.given, model.vocabulary) if model.reading.needs_paths else None
+        path = Path(model.input_ids, model.vocabulary) if model.reading.needs_paths else None
         super().__init__(
             trunk, prefix, None, kv_cache, vocabulary=model.vocabulary, limit=model.limit, layout=model.layout, sampling=sampling,
             grammar=path, codebook=model.codebook,
         )  # fmt: skip
 
-    def _rows(self, *given: Any) -> Rows:
-        rows = super()._rows(*given)
+    def _rows(self, *arguments: Any) -> Rows:
+        rows = super()._rows(*arguments)
         if (width := rows.logits.shape[-1]) != self.vocabulary:
-            raise NotSupported(f"The model gives {width:,} logits a row, and its head has {self.vocabulary:,}. Use plain generate.")
+            raise NotSupported(f"The model gives {width:,} logits per row, and its head has {self.vocabulary:,}. Use plain generate.")
         if self.model.reading.called:
             rows.settings = rows.make_host = None  # a kernel knows nothing of the caller's processors
         return rows
@@ -207,12 +207,12 @@ class CallerSequence(TransformerSequence):
         return committed
 
     def _stop(self, new: list[int]) -> int | None:
-        """How many of the new tokens there are up to the one that ends the sequence; None if none does."""
+        """The number of new tokens up to the one that ends the sequence; None if none does."""
         for count, token in enumerate(new, 1):
             if token in self.model.ends:
                 return count
             if self.model.criteria:
-                ids = torch.tensor([[*self.model.given, *self.tokens, *new[:count]]], device=self.device)
+                ids = torch.tensor([[*self.model.input_ids, *self.tokens, *new[:count]]], device=self.device)
                 if any(bool(criterion(ids, None).all()) for criterion in self.model.criteria):
                     return count
         return None
@@ -228,19 +228,19 @@ class CallerModel(Backbone):
         limit: int,
         reading: CallerDistribution,
         *,
-        given: Sequence[int] = (),
+        input_ids: Sequence[int] = (),
         ends: frozenset[int] = frozenset(),
         criteria: Sequence[Stop] = (),
         grid: tuple[int, int] | None = None,
         codebook: Tensor | None = None,
     ):
-        """branches : the prompt, and with guidance the unconditional one; limit : the most new tokens; given : the caller's own ids,
+        """branches : the prompt, and with guidance the unconditional one; limit : the most new tokens; input_ids : the caller's own ids,
         padding included, for processors and criteria that read them; ends : ids that end the sequence; criteria : what else ends it;
         grid : rows and columns of a picture; codebook : [V, e], a vector for each id (default: the input embeddings).
 
         Raises NotSupported for a class that it cannot run."""
         self.model, self.branches, self.limit, self.reading = model, tuple(branches), limit, reading
-        self.given, self.ends, self.criteria = tuple(given), ends, tuple(criteria)
+        self.input_ids, self.ends, self.criteria = tuple(input_ids), ends, tuple(criteria)
         self.name, self.device = type(model).__name__, model.device
         self.dtype = str(model.dtype).removeprefix("torch.")
         self.attention = attention_of(model, max(len(branch.ids) for branch in branches) + limit)
@@ -261,7 +261,7 @@ class CallerModel(Backbone):
         prefix = torch.zeros(len(self.branches), trunk.prefix, 1, dtype=torch.int64, device=self.device)
         for row, branch in zip(prefix, self.branches, strict=True):
             row[trunk.prefix - len(branch.ids) :, 0] = branch.ids
-        kv_cache = LateSlab(self.attention.layers, len(self.branches), trunk.prefix + self.limit + DRAFT_ROWS)
+        kv_cache = LateKVCache(self.attention.layers, len(self.branches), trunk.prefix + self.limit + DRAFT_ROWS)
         return CallerSequence(trunk, prefix, kv_cache, self, prompt.sampling or self.sampling)
 
     def render(self, tokens: list[int], positions: list[int], final: bool, size: int | None = None) -> list[int]:

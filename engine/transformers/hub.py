@@ -1,7 +1,7 @@
 """Writes the folder that transformers loads by name: `model.generate(..., custom_generate="you/foretoken", trust_remote_code=True)`.
 
-transformers copies `custom_generate/generate.py` and the files beside it that it imports relatively, and nothing below a subfolder. So each
-module of the engine that the callable needs becomes one file beside it, with its imports rewritten: `engine.methods.sjd` is
+transformers copies `custom_generate/generate.py` and the files next to it that it imports relatively, but no subfolder. So each
+module of the engine that the callable needs becomes one file next to it, with its imports rewritten: `engine.methods.sjd` is
 `engine_methods_sjd.py`. The folder needs no installation; its requirements are those of the copied files.
 """
 
@@ -32,7 +32,7 @@ if False:  # transformers copies the files that it finds in lines like these
 
 
 def generate(model, method="auto", streamer=None, assistant_model=None, **arguments):
-    """What `model.generate` returns. method: auto, sjdpp, sjd, lookup, ...; other new names are knobs of the method, seed, grid, ..."""
+    """Output of `model.generate`. method: auto, sjdpp, sjd, lookup, ...; other new names are knobs of the method, seed, grid, ..."""
     if assistant_model is not None:
         raise ValueError("Foretoken drafts without an assistant. Leave assistant_model out.")
     chosen = {{name: value for name, value in arguments.items() if value is not None}}
@@ -86,15 +86,15 @@ def write(folder: Path) -> list[str]:
 
 def closure() -> dict[str, str]:
     """The text of every module of the engine that FIRST needs, by name."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     waiting = [FIRST]
     while waiting:
         module = waiting.pop()
-        if module in found:
+        if module in texts:
             continue
-        found[module] = Path(find_spec(module).origin).read_text(encoding="utf-8")
-        waiting += [name for node in imports(found[module]) for name in needed(node)]
-    return dict(sorted(found.items()))
+        texts[module] = Path(find_spec(module).origin).read_text(encoding="utf-8")
+        waiting += [name for node in imports(texts[module]) for name in needed(node)]
+    return dict(sorted(texts.items()))
 
 
 def imports(text: str) -> list[ast.ImportFrom]:
@@ -110,12 +110,12 @@ def needed(node: ast.ImportFrom) -> list[str]:
 
 
 def flat(module: str) -> str:
-    """The name of a module's file beside generate.py."""
+    """The name of a module's file next to generate.py."""
     return module.replace(".", "_")
 
 
 def flattened(text: str, sources: dict[str, str]) -> str:
-    """A module's text with imports of files beside it."""
+    """A module's text with imports of files next to it."""
     lines = text.splitlines(keepends=True)
     for node in reversed(imports(text)):
         new = []
@@ -137,17 +137,17 @@ def requirements(sources: dict[str, str]) -> list[str]:
 
 def _imported(text: str) -> list[str]:
     """Everything that a module imports when it is loaded, by name: not what a function imports, and not what a module can do without."""
-    found = []
+    names = []
     for node in ast.parse(text).body:
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            found.append(node.module)
-    return found
+            names.append(node.module)
+    return names
 
 
 def _is_module(name: str) -> bool:
-    """Whether a dotted name is a module, not something in one."""
+    """True if a dotted name is a module rather than an attribute."""
     try:
         return find_spec(name) is not None
     except ModuleNotFoundError:  # its parent is no package

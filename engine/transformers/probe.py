@@ -1,4 +1,4 @@
-"""Tests a caller's model once: whether its forward keeps to the positions, the mask and the cache that it is given.
+"""Tests once that the forward of a caller's model keeps to the positions, the mask and the cache of a pass.
 
 Many classes could ignore one of them without an error: an eager layer adds a boolean mask as 0 and 1, a class may count positions by
 itself. So before the first run a pass over three drafts, none of which may see another, is compared with the class's plain pass.
@@ -69,10 +69,10 @@ def agree(sequence: CallerSequence, logits: Tensor) -> None:
     token = int(plain.argmax())
     drafts = torch.tensor([token, (token + 1) % host.vocabulary, token])
     try:
-        found = sequence.forward(Draft(drafts, parents=torch.tensor([-1, -1, -1]))).logits[0].float()
+        drafted = sequence.forward(Draft(drafts, parents=torch.tensor([-1, -1, -1]))).logits[0].float()
     except FAILURES as e:
         raise refusal(host, e) from e
     usable = plain.abs() < torch.finfo(logits.dtype).max / 2
     spread = plain[usable].std().item()
-    for one, other in ((found[0], plain), (found[3], found[1])):
+    for one, other in ((drafted[0], plain), (drafted[3], drafted[1])):
         require_near(host, (one - other)[usable].abs().max().item(), spread)

@@ -59,7 +59,7 @@ class CallerDistribution:
     sampling : guidance first, then `called` in order, then temperature, top-k and top-p; temperature 0 is greedy
     called   : processors that are called for every row
     guidance : the caller's guidance processor, which holds the ids of the unconditional prompt; None without guidance
-    paths    : types of the caller's own that depend on the ids so far, beside OF_PATHS
+    paths    : types of the caller's own that depend on the ids so far, in addition to OF_PATHS
     """
 
     sampling: Sampling
@@ -69,11 +69,11 @@ class CallerDistribution:
 
     @property
     def needs_paths(self) -> bool:
-        """Whether a distribution depends on the ids so far in another way than through the model."""
+        """True if a distribution depends on the ids so far other than through the model."""
         return any(self.of_path(each) for each in self.called)
 
     def of_path(self, processor: known.LogitsProcessor) -> bool:
-        """Whether a processor looks at the ids so far."""
+        """True if a processor reads the ids so far."""
         return type(processor) in OF_PATHS or type(processor) in self.paths
 
     def of_row(self, index: int, count: int) -> CallerDistribution:
@@ -115,22 +115,22 @@ def read(processors: Sequence[known.LogitsProcessor], greedy: bool, own: Sequenc
 
     Raises NotSupported for a processor that is not known, or for guidance that does not come first.
     """
-    found, guidance, scale = list(processors), None, 1.0
-    if found and type(found[0]) is GUIDANCE:
-        guidance = found.pop(0)
+    left, guidance, scale = list(processors), None, 1.0
+    if left and type(left[0]) is GUIDANCE:
+        guidance = left.pop(0)
         scale = float(guidance.guidance_scale)
-    for each in found:
+    for each in left:
         _check(each, frozenset(own))
-    if found and type(found[-1]) is known.LogitNormalization:
-        found.pop()  # changes no distribution
+    if left and type(left[-1]) is known.LogitNormalization:
+        left.pop()  # changes no distribution
     sampling = Sampling(guidance=scale)
     for name in reversed(LAST):
-        if found and (value := _value_of(found[-1], name)) is not None:
+        if left and (value := _value_of(left[-1], name)) is not None:
             sampling = replace(sampling, **{name: value})
-            found.pop()
+            left.pop()
     if greedy:
         sampling = Sampling(temperature=0.0, guidance=scale)  # none of the three moves the largest score
-    return CallerDistribution(sampling, tuple(found), guidance, frozenset(own))
+    return CallerDistribution(sampling, tuple(left), guidance, frozenset(own))
 
 
 def _check(processor: known.LogitsProcessor, own: frozenset[type]) -> None:

@@ -27,9 +27,9 @@ UNFILLED = ("output_scores", "output_logits", "output_attentions", "output_hidde
 
 @dataclass(frozen=True)
 class BatchRow:
-    """One prompt of the batch. given : its ids as they came, padding included, int64 [n]; branches : without padding, with guidance two."""
+    """One prompt of the batch. input_ids : int64 [n], padding included; branches : without padding, with guidance two."""
 
-    given: Tensor
+    input_ids: Tensor
     branches: tuple[Branch, ...]
 
 
@@ -51,13 +51,15 @@ def check(model: PreTrainedModel, settings: Any, arguments: Mapping[str, Any]) -
         raise NotSupported(f"foretoken decodes greedily or by sampling, not with num_beams={settings.num_beams}. Set num_beams=1.")
     mode = settings.get_generation_mode()
     if mode not in PLAIN:
-        asked = ", ".join(name for name in OTHER_MODES if getattr(settings, name, None)) or "the setting"
-        raise NotSupported(f"The settings ask for {mode.value.replace('_', ' ')}, which foretoken takes the place of. Leave {asked} out.")
+        unsupported = ", ".join(name for name in OTHER_MODES if getattr(settings, name, None)) or "the setting"
+        raise NotSupported(
+            f"The settings ask for {mode.value.replace('_', ' ')}, which foretoken takes the place of. Leave {unsupported} out."
+        )
     if arguments.get("use_cache") is False:
         raise NotSupported("foretoken needs the cache. Leave use_cache=False out.")
-    asked = next((name for name in UNFILLED if getattr(settings, name, None)), None)
-    if asked:
-        raise NotSupported(f"foretoken returns no {asked.removeprefix('output_')}. Leave {asked} out.")
+    unsupported = next((name for name in UNFILLED if getattr(settings, name, None)), None)
+    if unsupported:
+        raise NotSupported(f"foretoken returns no {unsupported.removeprefix('output_')}. Leave {unsupported} out.")
     strange = next((name for name, value in arguments.items() if name not in KEPT and value is not None and value != {}), None)
     if strange:
         raise NotSupported(f"foretoken passes ids on to the model, not '{strange}'. Leave it out, or use plain generate.")

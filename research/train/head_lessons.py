@@ -169,7 +169,7 @@ class HeadStudent(nn.Module):
             x = torch.cat([start, reading.embedded(d.table(), tokens[:, :-1].clamp(min=0)) + d.positions[: tokens.shape[1] - 1]], 1)
             mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).tril_()
         with torch.set_grad_enabled(self.adapted and torch.is_grad_enabled()):
-            return d(x, mask, [block.cross_attention.look(condition) for block in d.blocks]), condition
+            return d(x, mask, [block.cross_attention.keys_values(condition) for block in d.blocks]), condition
 
     def losses(self, points: Tensor, tokens: Tensor, rows: int | None, rng: Generator | None) -> tuple[Tensor, Tensor, Tensor | None]:
         """Returns the backbone's cross-entropy, and the results of `head_losses`."""

@@ -41,7 +41,7 @@ def labels_behind(tokens: Tensor, places: Tensor, depth: int) -> Tensor:
 def head_logits(heads: MeshHeads, hidden: Tensor, condition: Tensor, places: Tensor, head: Callable[[Tensor], Tensor]) -> Tensor:
     """Returns logits [D, B, R, V] of heads at places [B, R] of hidden states [B, L, width]. head : the backbone's output layer"""
     picked = hidden.gather(1, places[..., None].expand(-1, -1, hidden.shape[-1]))
-    return heads.logits(heads.features(picked, heads.look(condition)), head)
+    return heads.logits(heads.features(picked, heads.keys_values(condition)), head)
 
 
 def cross_entropies(logits: Tensor, labels: Tensor) -> Tensor:

@@ -33,7 +33,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.backbones import pictogram
-from engine.backbones.looks import Looks, said
+from engine.backbones.looks import Looks, picture_name
 from engine.backbones.pictogram import TEXT_SLOTS, PictogramModel
 from engine.errors import BadKnob
 from engine.networks.vq import FACTOR, PictureTokenizer
@@ -366,7 +366,7 @@ def matching_words(names: list[str]) -> dict[str, Tensor]:
 def sheet() -> Looks:
     """Returns the looks of all objects of the world, taught or not, in all their colours."""
     looks = [Look(name, colour, 0) for name in OBJECTS for colour in ("", *(HUES if name in COLOURED else ()))]
-    return Looks({said(look): pictured(look.name, look.colour) for look in looks if look.colour != COLOURED.get(look.name)})
+    return Looks({picture_name(look): pictured(look.name, look.colour) for look in looks if look.colour != COLOURED.get(look.name)})
 
 
 def ship(folder: Path, training: Training, model: PictogramModel, scenes: Scenes, sides: list[int], preset: str, taught: str) -> None:

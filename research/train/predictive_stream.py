@@ -102,7 +102,7 @@ class StreamStudent(nn.Module):
         if self.causal:
             among &= places <= places[:, None]
         before = torch.arange(count, device=device) < (slots - torch.arange(len(places), device=device) % width)[:, None]
-        with self.lora.worn(0):
+        with self.lora.on_rows_from(0):
             hidden = teacher.run(prompts, teacher.embed(prompts, guesses), slots, torch.cat([before, among], 1), frozen)
         # top-k and top-p would remove gradients of q where it must gain probability; decoding applies them
         return p, (self._guided(hidden, len(rows)) / (teacher.sampling.temperature or 1.0)).log_softmax(-1)

@@ -267,7 +267,7 @@ class MeshTeacher(Teacher):
 
     def run(self, prompts: Tensor, x: Tensor, slots: Tensor, mask: Tensor, kv_cache: Any) -> Tensor:
         """Runs the decoder on the point clouds."""
-        looked = self.trunk.look(self._read(prompts).condition)
+        looked = self.trunk.keys_values(self._read(prompts).condition)
         positions = F.pad(self.trunk.positions, (0, 0, 1, 0))  # the start vector has no position
         return self.trunk(x + positions[slots], mask, looked, kv_cache)
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from engine.core import NO_DRAFT, Draft, Sequence
-from engine.networks.hosted import HostedTrunk, RowEndSlab
+from engine.networks.hosted import HostedTrunk, RowEndCache
 from engine.networks.sequence import TransformerSequence
 from tests.engine.backbones.test_contract import MAKERS, Case, feed, same_row, tokens_of
 
@@ -129,7 +129,7 @@ def test_unfilled_slots_never_leak(case: Case) -> None:
     garbage = 1e4 if isinstance(sequence.trunk, HostedTrunk) else torch.nan
     for position in (2, columns + 2):
         clean = sequence.forward(placeholder(0, 2 * columns - 1)).logits
-        kv_cache = sequence.kv_cache.below if isinstance(sequence.kv_cache, RowEndSlab) else sequence.kv_cache
+        kv_cache = sequence.kv_cache.below if isinstance(sequence.kv_cache, RowEndCache) else sequence.kv_cache
         kv_cache.block[:, :, :, :, kv_cache.kept :] = garbage
         rows = sequence.forward(placeholder(0, 2 * columns - 1))
         assert torch.isfinite(rows.logits).all()

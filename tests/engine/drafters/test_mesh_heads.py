@@ -32,7 +32,7 @@ def heads_and_cross(kind: str, width: int, heads: int) -> tuple[MeshHeads, tuple
     own = MeshHeads(DEPTH, width, heads, VOCABULARY, kind)
     for p in own.parameters():
         nn.init.normal_(p, std=0.3 if p.ndim < 3 or p.shape[1] == 1 else width**-0.5)
-    return own, own.look(torch.randn(1, SEEN, width))
+    return own, own.keys_values(torch.randn(1, SEEN, width))
 
 
 def on_host(own: MeshHeads, looked: tuple[Tensor, Tensor] | None, hidden: Tensor, count: int) -> Tensor:

@@ -111,7 +111,7 @@ def test_twins_are_one_row_below_the_adapter(name: str, drafts: list[int], guess
     draft = dual(drafts, guesses, 1)
     same, count, seen = twice.forward(draft), 1 + len(drafts), []
     with watched(decoder, seen):
-        rows = once.forward(replace(draft, twins=min(len(drafts), len(guesses))))
+        rows = once.forward(replace(draft, shared_rows=min(len(drafts), len(guesses))))
     assert seen == [count + max(0, len(guesses) - len(drafts)), count + len(guesses)]
     torch.testing.assert_close(rows.logits, same.logits, atol=2e-5, rtol=1e-4)
     torch.testing.assert_close(rows.first(count).p, same.first(count).p, atol=2e-5, rtol=1e-4)
@@ -166,7 +166,7 @@ def test_the_adapter_is_worn_by_one_pass_of_one_thread() -> None:
         with torch.inference_mode():  # a mode of the thread, as the adapter is
             elsewhere.append(layer(x))
 
-    with lora.worn(1):
+    with lora.on_rows_from(1):
         thread = threading.Thread(target=run_elsewhere)
         thread.start()
         thread.join()
@@ -214,7 +214,7 @@ def test_peft_and_the_rows_agree_on_a_file(tmp_path: Path) -> None:
     with torch.no_grad():
         theirs = PeftModel.from_pretrained(decoder, str(folder_of(own)))
         lora = read_adapter(own, backbone.model.decoder, "pictogram", "abc").lora
-        with lora.worn(0):
+        with lora.on_rows_from(0):
             torch.testing.assert_close(backbone.model.decoder(x, cos, sin, mask), theirs(x, cos, sin, mask), atol=1e-4, rtol=1e-4)
     adapted = get_peft_model(theirs.unload(), LoraConfig(r=2, lora_alpha=4, target_modules=["gate_up"], revision="abc"))
     adapted.peft_config["default"].base_model_name_or_path = "pictogram"

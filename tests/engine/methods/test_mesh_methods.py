@@ -61,7 +61,7 @@ def test_one_row_of_heads_is_what_all_rows_would_give() -> None:
     for kind, tied in itertools.product(("cross", "mlp"), (True, False)):
         bound = heads(kind, tied)
         condition, hidden = torch.randn(7, 32), torch.randn(5, 32)
-        many = bound.heads.features(hidden[None], bound.heads.look(condition[None]))
+        many = bound.heads.features(hidden[None], bound.heads.keys_values(condition[None]))
         logits = bound.heads.logits(many, bound.head)[:, 0]
         states: list[Any] = []
         sequence = SimpleNamespace(condition=condition, look_ahead=states.append)
@@ -76,7 +76,7 @@ def test_fresh_heads_hand_on_a_share_of_the_hidden_state() -> None:
     """Zero last layers: a head is the output layer on the scaled hidden state, whatever the condition."""
     heads = MeshHeads(3, 32, 2, BPT.vocabulary)
     hidden = torch.randn(1, 2, 32)
-    assert torch.equal(heads.features(hidden, heads.look(torch.randn(1, 4, 32))), (heads.gain[0] * hidden).expand(3, -1, -1, -1))
+    assert torch.equal(heads.features(hidden, heads.keys_values(torch.randn(1, 4, 32))), (heads.gain[0] * hidden).expand(3, -1, -1, -1))
 
 
 def test_heads_that_were_not_trained_are_refused_with_a_sentence() -> None:

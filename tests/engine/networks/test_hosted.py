@@ -11,7 +11,7 @@ from engine.core import NO_DRAFT, Draft, Sampling
 from engine.kernels.cpu.packed_linear import can_pack
 from engine.kernels.cpu.steady_linear import steady
 from engine.layout import Raster
-from engine.networks.hosted import Hosted, HostedTrunk, RowEnds, RowEndSlab, kv_cache_for
+from engine.networks.hosted import Hosted, HostedTrunk, RowEndCache, RowEnds, kv_cache_for
 from engine.networks.sequence import TransformerSequence
 
 WIDTH, VOCABULARY, PREFIX = 256, 64, 9
@@ -46,7 +46,7 @@ def begun(parts: Hosted, columns: int = 20, prefix: torch.Tensor | None = None, 
     """A run after a prompt; pictures of 20x20 tokens."""
     prefix = prompt_of(parts) if prefix is None else prefix
     length = prefix.shape[1]
-    kv_cache = RowEndSlab(kv_cache_for(parts, len(prefix), length + columns * (columns + 1)), RowEnds(length, columns, columns**2))
+    kv_cache = RowEndCache(kv_cache_for(parts, len(prefix), length + columns * (columns + 1)), RowEnds(length, columns, columns**2))
     return TransformerSequence(
         HostedTrunk(parts, padding), prefix, None, kv_cache, vocabulary=VOCABULARY, limit=columns**2, layout=Raster(columns, columns),
         sampling=Sampling(guidance=2.0),

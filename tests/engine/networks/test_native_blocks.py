@@ -45,13 +45,13 @@ def passes(network: TransformerDecoder, dtype: torch.dtype = torch.float32) -> C
     x, angles = torch.randn(2, 3 + ROWS, 64), torch.randn(3 + ROWS, 8)
     cos, sin = (torch.cat([f(angles)] * 2, -1) for f in (torch.cos, torch.sin))
 
-    def run(count: int, fork: RowSplit | None = None, mask: Tensor | None = None, worn: AdapterRows | None = None) -> Tensor:
+    def run(count: int, fork: RowSplit | None = None, mask: Tensor | None = None, adapter_rows: AdapterRows | None = None) -> Tensor:
         kv_cache = KVCache(3, 2, 4, 20, 16, x.device, dtype)
         network(x[:, :3], cos[:3], sin[:3], causal(3, 0, x.device), kv_cache)
         kv_cache.keep([0, 1, 2])
         rows = slice(3, 3 + count)
         seen = causal(count, 3, x.device) if mask is None else mask
-        return network(x[:, rows], cos[rows], sin[rows], seen, kv_cache, fork, None, worn)
+        return network(x[:, rows], cos[rows], sin[rows], seen, kv_cache, fork, None, adapter_rows)
 
     return run
 
@@ -90,14 +90,14 @@ def test_a_pass_in_one_call_wears_an_adapter(rank: int, first: int, layers: tupl
     lora, run = adapter(network, rank, first, layers), passes(network, dtype)
     bare = run(ROWS)
     for row in (0, 2, ROWS - 1, ROWS, ROWS + 3):
-        worn = run(ROWS, worn=AdapterRows(lora, row))
+        worn = run(ROWS, adapter_rows=AdapterRows(lora, row))
         with hooking(network):
-            layered = run(ROWS, worn=AdapterRows(lora, row))
+            layered = run(ROWS, adapter_rows=AdapterRows(lora, row))
         assert torch.equal(worn[:, :row], bare[:, :row])
         assert row >= ROWS or not torch.allclose(worn[:, row], bare[:, row], atol=1e-2)
         torch.testing.assert_close(worn, layered, **NEAR[dtype])
-        assert row != 2 or not torch.allclose(run(ROWS, worn=AdapterRows(lora, 3)), layered, atol=1e-2)  # a mutant: one row too few
-    assert lora.made is not None
+        assert row != 2 or not torch.allclose(run(ROWS, adapter_rows=AdapterRows(lora, 3)), layered, atol=1e-2)  # a mutant: one row too few
+    assert lora.updates is not None
 
 
 NEAR = {torch.float32: {"atol": 1e-5, "rtol": 1e-4}, torch.bfloat16: {"atol": 3e-2, "rtol": 3e-2}}  # layer by layer nothing is rounded
@@ -119,12 +119,12 @@ def test_rows_with_an_adapter_have_the_same_bits_in_every_pass(dtype: torch.dtyp
     network = decoder()
     quicken(network, dtype)
     lora, run, threads = adapter(network, 5), passes(network, dtype), torch.get_num_threads()
-    whole = run(ROWS, worn=AdapterRows(lora, 1))
+    whole = run(ROWS, adapter_rows=AdapterRows(lora, 1))
     try:
         for many in (1, 2, 3):
             torch.set_num_threads(many)
             for count in (2, 3, 7, 8):
-                assert torch.equal(run(count, worn=AdapterRows(lora, 1)), whole[:, :count]), (many, count)
+                assert torch.equal(run(count, adapter_rows=AdapterRows(lora, 1)), whole[:, :count]), (many, count)
     finally:
         torch.set_num_threads(threads)
 
@@ -138,8 +138,10 @@ def test_a_fork_is_the_plain_one_also_where_its_rows_wear_an_adapter(layer: int)
     loras = [adapter(network, 3, layer) for network in (quick, plain)]
     assert quick.quick is not None and plain.quick is None and plain.state_dict().keys() == quick.state_dict().keys()
     torch.testing.assert_close(*(passes(network)(3, fork) for network in (quick, plain)), atol=1e-5, rtol=1e-4)
-    ours, theirs = (passes(network)(3, fork, worn=AdapterRows(lora, 3)) for network, lora in zip((quick, plain), loras, strict=True))
-    assert [lora.made is not None for lora in loras] == [True, False]
+    ours, theirs = (
+        passes(network)(3, fork, adapter_rows=AdapterRows(lora, 3)) for network, lora in zip((quick, plain), loras, strict=True)
+    )
+    assert [lora.updates is not None for lora in loras] == [True, False]
     assert not torch.allclose(theirs, passes(plain)(3, fork), atol=1e-2)
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
 
@@ -149,14 +151,14 @@ def test_an_adapter_that_is_trained_hooks_its_layers() -> None:
     network = decoder()
     quicken(network)
     lora, run = adapter(network, 4), passes(network)
-    theirs = run(ROWS, worn=AdapterRows(adapter(network, 4), 3))
+    theirs = run(ROWS, adapter_rows=AdapterRows(adapter(network, 4), 3))
     lora.requires_grad_(True)
-    torch.testing.assert_close(run(ROWS, worn=AdapterRows(lora, 3)), theirs, atol=1e-5, rtol=1e-4)
-    assert lora.made is None
+    torch.testing.assert_close(run(ROWS, adapter_rows=AdapterRows(lora, 3)), theirs, atol=1e-5, rtol=1e-4)
+    assert lora.updates is None
     for up in lora.up:
         up.mul_(0)
     bare = run(ROWS)  # what it made of older weights is not kept
-    torch.testing.assert_close(run(ROWS, worn=AdapterRows(lora, 3)), bare, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(run(ROWS, adapter_rows=AdapterRows(lora, 3)), bare, atol=1e-5, rtol=1e-4)
 
 
 @needs_native
@@ -196,13 +198,13 @@ def test_a_mesh_decoder_wears_an_adapter(layer: int | None) -> None:
             quicken(network)
         lora = adapter(network, 5, layer or 0)
         torch.manual_seed(4)
-        x, looked = torch.randn(1, 7, 32), network.look(torch.randn(1, 6, 32))
+        x, looked = torch.randn(1, 7, 32), network.keys_values(torch.randn(1, 6, 32))
         kv_cache, mask = KVCache(3, 1, 2, 20, 16, x.device, torch.float32), causal(7, 0, x.device)
         fork = None if layer is None else RowSplit(layer, torch.tensor([0, 1, 2, 3, 1, 2, 3]), mask)
         below, low = (x, mask) if fork is None else (x[:, :4], mask[:4, :4])
         bare, worn = (network(below, low, looked, kv_cache, fork, each) for each in (None, AdapterRows(lora, 4)))
         assert torch.equal(worn[:, :4], bare[:, :4]) and not torch.allclose(worn[:, 4:], bare[:, 4:], atol=1e-2)
-        assert (lora.made is not None) is quick
+        assert (lora.updates is not None) is quick
         outputs.append(worn)
     torch.testing.assert_close(*outputs, atol=1e-5, rtol=1e-4)
 

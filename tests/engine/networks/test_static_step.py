@@ -17,7 +17,7 @@ from engine.networks import sequence as sequences
 from engine.networks import static_step
 from engine.networks.native_blocks import quicken
 from engine.networks.sequence import TransformerSequence
-from engine.networks.static_step import Bucket, PassShape, bucket, fixed_pass, is_static, said
+from engine.networks.static_step import Bucket, PassShape, bucket, fixed_pass, is_static, pass_inputs
 from engine.run import generate
 from tests.engine.device.far import FAR, Far, moved
 from tests.engine.device.models import MODELS, Model, near
@@ -90,7 +90,7 @@ def test_fillers_are_seen_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     for rows in (4, 64):
         block[:, :, :, :, kept_rows:] = 7.0
         hidden, *_ = fixed_pass(
-            sequence.trunk, block, said(PassShape(2, draft, laid), kept_rows, rows), torch.zeros(rows).long(), block.shape[4]
+            sequence.trunk, block, pass_inputs(PassShape(2, draft, laid), kept_rows, rows), torch.zeros(rows).long(), block.shape[4]
         )
         outputs.append(hidden[:, :3])
     torch.testing.assert_close(*outputs, atol=1e-5, rtol=1e-5)

@@ -84,7 +84,7 @@ def test_a_pass_of_meshes_over_conditions_of_their_own(threads: int) -> None:
     quicken(decoder)
     single, seen = caches(torch.float32), masks()
     joined = copies(single)
-    looked = [decoder.look(torch.randn(branches, 11 + i, WIDTH)) for i, (branches, _, _) in enumerate(RUNS)]
+    looked = [decoder.keys_values(torch.randn(branches, 11 + i, WIDTH)) for i, (branches, _, _) in enumerate(RUNS)]
     rows = [torch.randn(branches, count, WIDTH) for branches, count, _ in RUNS]
     alone = [decoder.quick(x, mask, kv_cache, looked=own) for x, mask, own, kv_cache in zip(rows, seen, looked, single, strict=True)]
     crossed = [decoder.quick.crossed(each) for each in looked]

@@ -42,7 +42,7 @@ class Case:
         self.kept = torch.randn(LAYERS, 2, 2, HEADS, KEPT, width)
         self.x, angles = torch.randn(2, 31, HEADS * width), torch.randn(31, width // 2)
         self.cos, self.sin = (torch.cat([f(angles)] * 2, -1) for f in (torch.cos, torch.sin))
-        self.looked = None if kind == "pictures" else self.plain.look(torch.randn(2, 70, HEADS * width))
+        self.looked = None if kind == "pictures" else self.plain.keys_values(torch.randn(2, 70, HEADS * width))
 
     def made(self, inner: int) -> TransformerDecoder | MeshDecoder:
         if self.kind == "pictures":
