@@ -27,7 +27,7 @@ from engine.errors import BadFile, BadPrompt, ForetokenError
 
 BYTES = 64 * 2**20  # of a trace's arrays
 NO_FILE = "trace must be a file that was sent with this call. Use gradio_client's handle_file."
-NO_RUN = "There is no run '{}' in this studio. Name the folder of a saved run, such as 20260101-120000-sjdpp-7."
+NO_RUN = "There is no run '{}' in this studio. Give the folder of a saved run, such as 20260101-120000-sjdpp-7."
 NOT_HERE = "This studio is used by others, so runs are not named. Send the run's trace.npz."
 NOTHING = "There is nothing to replay. Send a run's trace.npz, or name its folder."
 

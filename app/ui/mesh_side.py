@@ -17,9 +17,9 @@ from app.ui.race_panels import MESHES
 from engine.run import Run
 
 SPAN = 128  # the number of tokens of a mesh is not known before, so the trace is drawn over a multiple of this
-WORDS = verdict.Words("Reading the points", "The downloads contain the accelerated mesh.")
+WORDS = verdict.Words("The downloads contain the accelerated mesh.")
 MEASURING = {"state": "running", "live": "Measuring the meshes", "detail": "Their quality, and how well they fit the input."}
-FLAT = {"state": "done", "tone": "bad", "headline": "The mesh has no area", "detail": "All of its faces are flat. Roll another seed."}
+FLAT = {"state": "done", "tone": "bad", "headline": "The mesh has no area", "detail": "All of its faces are flat. Try another seed."}
 
 
 def token_count(run: Run) -> str:
@@ -34,7 +34,7 @@ def without_a_face(run: Run) -> dict[str, Any]:
         return {"state": "stopped", "headline": "Stopped before the first face", "detail": detail}
     ended = bool(run.tokens) and run.tokens[-1] == run.backbone.end
     what = "ended the mesh" if ended else "reached the length limit"
-    detail = f"{run.method.title} {what} after {token_count(run)}. Roll another seed, choose another up axis, or give points with "
+    detail = f"{run.method.title} {what} after {token_count(run)}. Try another seed, choose another up axis, or give points with "
     return {"state": "done", "tone": "bad", "headline": "The mesh has no faces", "detail": f"{detail}normals that point outward."}
 
 

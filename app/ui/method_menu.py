@@ -10,14 +10,20 @@ from app.ui import knobs as knob_panel
 from engine.core import ANY_SUIT, PLAIN, Backbone, Method, Suits
 from engine.methods import AUTO, find, names
 from engine.methods import about as about_method
-from engine.methods import title as title_of
+from engine.methods import title as own_title
 from engine.run import Run
 from engine.tuning.auto import resolve
 from engine.tuning.prepare import to_stderr_once
 
 PLAIN_SIDE = ("Plain decoding", "One token at a time.")
 BASELINES = "Baselines"
-GROUPS = {True: "Exact: the same as plain decoding", False: "Relaxed: faster, not the same"}  # by exactness of the initial knobs
+GROUPS = {True: "Exact: the same as plain decoding", False: "Relaxed: may differ from plain decoding"}  # by exactness of the initial knobs
+
+
+def title_of(name: str) -> str:
+    """The title of a method or preset as the page shows it."""
+    own = own_title(name)
+    return f"Fastest here ({own.removeprefix(f'{AUTO}: ')})" if name.startswith(f"{AUTO}:") else own
 
 
 def choices(backbone: Backbone) -> list[tuple[str, str]]:
@@ -83,12 +89,12 @@ def badge(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """What the page says of a method with these knobs: exact or not, why, and all of it in a few words."""
     method = find(name)[0]
     found = knob_panel.badge(method, values)
-    word, title = "exact" if found["exact"] else "not exact", title_of(name)
+    word, shown = "exact" if found["exact"] else "not exact", title_of(name)
     return {
         "exact": found["exact"],
         "word": word,
         "why": explain(found["why"]),
-        "summary": [title, word, *(each for each in foremost(method, values) if not title.endswith(each))],  # auto's title has its knobs
+        "summary": [shown, word, *(each for each in foremost(method, values) if each not in shown)],  # auto's title has its knobs
     }
 
 

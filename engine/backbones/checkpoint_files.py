@@ -51,7 +51,7 @@ def read_config(folder: Path, source: str) -> dict[str, Any]:
     """The object in config.json; raises MissingWeights."""
     path = folder / "config.json"
     if not path.is_file():
-        raise MissingWeights(f"{folder} holds no config.json. Name the folder of a downloaded {source}.")
+        raise MissingWeights(f"{folder} holds no config.json. Give the folder of a downloaded {source}.")
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as e:

@@ -347,7 +347,7 @@ class Pictogram(TrainedBackbone):
 
     def warning(self, text: str) -> str:
         """A sentence to show before drawing if the prompt names no object that the model knows; else an empty string."""
-        return "" if self.objects_in(text) else f"{self.name} knows no object of this prompt and draws a background without any."
+        return "" if self.objects_in(text) else f"{self.name} does not know anything in this prompt and will draw an empty background."
 
     def added(self, prompt: Prompt) -> str:
         """The words of a background that the seed chooses, where the prompt says none and the model needs one; else ""."""

@@ -177,7 +177,7 @@ def what_else(config: Config, shapes: Shapes) -> str:
         return "holds a diffusion model, which has no tokens to accelerate. Name an autoregressive model."
     if known in TEXT_KINDS or "lm_head.weight" in shapes or "model.embed_tokens.weight" in shapes:
         what = f"a model of type '{known}'" if known else "a language model"
-        return f"holds {what}, which writes text and makes no pictures. Pictures come from: {titles()}."
+        return f"holds {what}, which writes text and makes no pictures. Supported: {titles()}."
     what = f"a model of type '{known}'" if known else f"tensors such as '{min(names, default='')[:60]}'"
     return f"holds {what}, which is none of the families here: {titles()}."
 

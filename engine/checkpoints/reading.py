@@ -178,7 +178,7 @@ def weights_in(folder: Path) -> list[Path]:
     other = next((path for path in sorted(folder.iterdir()) if path.suffix in OTHERS), None)
     if other is not None:
         checked(other)
-    raise MissingWeights(f"{folder} holds no weights: neither safetensors nor PyTorch files. Name the folder of a checkpoint.")
+    raise MissingWeights(f"{folder} holds no weights: neither safetensors nor PyTorch files. Give the folder that holds the checkpoint.")
 
 
 def shards(index: Path) -> list[Path]:
@@ -201,8 +201,8 @@ def checked(path: Path) -> Path:
     if path.suffix == SAFE or path.suffix in PICKLED:
         return path
     kind = OTHERS.get(path.suffix)
-    what = f"is a {kind} file" if kind and not kind.startswith("a ") else f"is {kind}" if kind else "is no file of weights"
-    raise BadFile(f"{path.name} {what}; this reads {', '.join((SAFE, *PICKLED))}. Name such a file, or a folder with one.")
+    what = f"is a {kind} file" if kind and not kind.startswith("a ") else f"is {kind}" if kind else "is not a weights file"
+    raise BadFile(f"{path.name} {what}; use {', '.join((SAFE, *PICKLED))}, or a folder that holds one.")
 
 
 def damaged(file: Path, reason: str) -> BadFile:

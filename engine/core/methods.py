@@ -100,5 +100,5 @@ VERIFY = Knob(
     "verify", "", "residual", choices=("residual", "match seed"), live=False,
     help="residual: speculative sampling, the same distribution as plain decoding. match seed: the same tokens as plain decoding "
     "with this seed.",
-    label="Checked for", words={"residual": "the same chances", "match seed": "the same result"},
+    label="Check", words={"residual": "same odds as plain", "match seed": "same result as plain"},
 )  # fmt: skip

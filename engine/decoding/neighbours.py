@@ -47,11 +47,11 @@ RELAX = Knob(
 ADDED = Knob("added_mass", "δ", 0.1, 0, 1, 0.01, help="The most probability a draft may borrow.", label="Borrowed probability")
 MULTIPLIED = Knob(
     "multiplied_mass", "λ", 0.5, 0, 5, 0.1, help="The most a draft may borrow, as a multiple of its own probability.",
-    label="Borrowed, times its own",
+    label="Tolerance factor",
 )  # fmt: skip
 SHARE = Knob(
     "neighbour_share", "k / V", 0.062, 0.001, 0.5, 0.001, "log", "Share of the codebook that counts as similar to a code.",
-    label="How many codes are similar",
+    label="Similar codes counted",
 )  # fmt: skip
 DISTANCE = Knob("distance", "", "raw", choices=("raw", "cosine"), help="Distance measure between codes.", label="Similarity of codes")
 KNOBS = (

@@ -46,7 +46,7 @@ REFRESH = Knob(
     "refresh", "", "coupled", choices=("carry", "redraw", "coupled"), live=False, when=("mode", "joint"),
     help="Drafts that were not reached. carry: kept with their distribution, as in the paper. redraw: redrawn from the newest "
     "distribution. coupled: redrawn with as few changes as possible.",
-    label="Guesses not reached yet", words={"carry": "kept", "redraw": "drawn anew", "coupled": "few changes"},
+    label="Leftover guesses", words={"carry": "keep", "redraw": "guess again", "coupled": "few changes"},
 )  # fmt: skip
 RULE = Knob(
     "rule", "", "consistent", choices=("consistent", "paper"),

@@ -28,7 +28,7 @@ from engine.tree import depths
 COLUMNS = Knob("columns", "W", 8, 1, 32, 1, "log", "Columns of the lookahead branch: n-grams that a pass makes.", live=False)
 LENGTH = Knob("length", "N", 4, 2, 8, 1, "linear", "Tokens of an n-gram, with the one that it begins with.", live=False)
 CANDIDATES = Knob(
-    "candidates", "G", 8, 1, 32, 1, "log", "Most n-grams that a pass verifies: the newest of those that fit.", label="Guesses a place"
+    "candidates", "G", 8, 1, 32, 1, "log", "Most n-grams that a pass verifies: the newest of those that fit.", label="Guesses per place"
 )
 
 Guesses = list[list[int]]  # by level, then by column

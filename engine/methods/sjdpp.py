@@ -65,10 +65,10 @@ REFRESH = Knob(
     "refresh", "", "coupled gumbel", choices=tuple(REFRESHES), live=False,
     help="Drafts after the first rejection. redraw: redrawn. reuse: kept by the paper's ratio rule (published: not exact; mixture: with "
     "their true distribution). coupled: redrawn with as few changes as possible. initialise: filled like empty slots, without refinement.",
-    label="Guesses not reached yet",
+    label="Leftover guesses",
     words={
-        "redraw": "drawn anew", "reuse published": "the paper's rule", "reuse mixture": "kept fairly",
-        "coupled maximal": "kept if possible", "coupled gumbel": "same luck again", "initialise": "like empty places",
+        "redraw": "guess again", "reuse published": "the paper's rule", "reuse mixture": "keep at the true odds",
+        "coupled maximal": "keep where possible", "coupled gumbel": "same dice again", "initialise": "like empty places",
     },
 )  # fmt: skip
 REUSE_RATIO = Knob(

@@ -37,14 +37,15 @@ MODE = Knob(
 )  # fmt: skip
 FORESEE = Knob(
     "foresee", "", BOTH, choices=(BOTH, "rows", "columns"),
-    help="What the heads read: rows: the newest token of the row. columns: the row above. The first row is foreseen from its newest token.",
+    help="What the heads read: rows: the newest token of the row. columns: the row above. The first row starts from its newest token.",
+    label="Look ahead along",
 )  # fmt: skip
 REFRESHES: dict[str, Refresh] = {"coupled gumbel": coupled_gumbel, "coupled maximal": coupled_maximal, "redraw": redraw}
 REFRESH = Knob(
     "refresh", "", "coupled gumbel", choices=tuple(REFRESHES), live=False, when=("mode", "verified"),
     help="Drafts after the first rejection. coupled: redrawn with as few changes as possible. redraw: redrawn.",
-    label="Guesses not reached yet",
-    words={"coupled gumbel": "same luck again", "coupled maximal": "kept if possible", "redraw": "drawn anew"},
+    label="Leftover guesses",
+    words={"coupled gumbel": "same dice again", "coupled maximal": "keep where possible", "redraw": "guess again"},
 )  # fmt: skip
 ROUNDS = Knob("rounds", "r", 2, 0, 8, 1, help="Passes that correct a row before it is final.", when=("mode", "published"))
 DEPTH = Knob("depth", "k_h", 5, 1, 8, 1, help="Drafts at once in the first row.", when=("mode", "published"))

@@ -47,11 +47,11 @@ JUDGE = Knob(
     "judge", "", "raw", choices=("raw", "warped"),
     when=("accept", "threshold", "top k", "typical"),
     help="Distribution that the rule uses. raw: the softmax of the logits (equation 3). warped: the one that tokens are sampled from.",
-    label="Probabilities of the rule",
+    label="Probabilities used",
 )  # fmt: skip
 TOP = Knob(
     "accept_top", "Kₐ", 1, 1, 10, 1, help="Number of most probable tokens that are accepted.", when=("accept", "top k"),
-    label="Accept among the best",
+    label="Accept the top few",
 )  # fmt: skip
 FLOOR = Knob(
     "typical_floor", "ε", 0.3, 0.01, 0.9, 0.01, help="A token more probable than this is always accepted.", when=("accept", "typical")

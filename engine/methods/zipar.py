@@ -70,8 +70,8 @@ REFRESH = Knob(
     when=("mode", "verified"),
     help="Drafts that could not be verified yet. coupled: redrawn from the newest distribution with as few changes as possible. "
     "carry: kept unchanged.",
-    label="Guesses not reached yet",
-    words={"coupled gumbel": "same luck again", "coupled maximal": "kept if possible", "carry": "kept"},
+    label="Leftover guesses",
+    words={"coupled gumbel": "same dice again", "coupled maximal": "keep where possible", "carry": "keep"},
 )  # fmt: skip
 
 

@@ -29,11 +29,11 @@ def test_every_method_says_in_a_sentence_what_it_does() -> None:
 def test_cards_stand_in_their_groups_with_what_was_measured(picto) -> None:
     shown = cards(choices(picto), picto.suits, {"sjdpp": 3.14, "jacobi": 0.5})
     groups = [card["group"] for card in shown]
-    assert groups == sorted(groups, key=["Exact: the same as plain decoding", "Relaxed: faster, not the same", "Baselines"].index)
+    assert groups == sorted(groups, key=["Exact: the same as plain decoding", "Relaxed: may differ from plain decoding", "Baselines"].index)
     assert {card["name"]: card["speed"] for card in shown if card["speed"]} == {"sjdpp": "3.1× here", "jacobi": "0.50× here"}
     assert all(card["exact"] for card in shown if card["group"].startswith("Exact"))
     assert not any(card["exact"] for card in shown if card["group"].startswith("Relaxed")) and "ft-cards" in TEMPLATE
-    assert badge("auto:sjdpp,window=16", {"window": 16})["summary"] == ["auto: SJD++, window 16", "exact"]
+    assert badge("auto:sjdpp,window=16", {"window": 16})["summary"] == ["Fastest here (SJD++, window 16)", "exact"]
     assert badge("auto:sjdpp,window=16", {"window": 5})["summary"][2:] == ["window 5"]  # moved since
     assert told_speed(None) == "" and foremost(find("sjdpp")[0], {"window": 5}) == ["window 5"] and foremost(find("ar")[0], {}) == []
     assert foremost(find("adt_tree_lantern")[0], {"nodes": 60}) == ["nodes 60"]  # not a knob that acts in another mode only
@@ -223,13 +223,15 @@ def test_a_phone_races_side_by_side_with_the_settings_in_a_sheet(open_page) -> N
 
 def test_what_auto_takes_is_the_first_card_and_says_what_it_is(picto) -> None:
     entries = with_auto(choices(picto), picto)
-    assert entries[0] == ("auto: SJD++", "auto:sjdpp") and entries[1:] == choices(picto)  # these weights have no recorded tokens
+    assert entries[0] == ("Fastest here (SJD++)", "auto:sjdpp") and entries[1:] == choices(picto)  # these weights have no recorded tokens
     first = cards(entries, picto.suits)[0]
-    assert (first["name"], first["exact"], first["title"]) == ("auto:sjdpp", True, "auto: SJD++") and "fastest exact" in first["about"]
+    assert (first["name"], first["exact"], first["title"]) == ("auto:sjdpp", True, "Fastest here (SJD++)") and "fastest exact" in first[
+        "about"
+    ]
     method, values = start_values("auto:sjdpp,window=8", picto.suits)
     assert method is METHODS["sjdpp"] and values == {"window": 8, "verify": "match seed"}
     assert start_values("auto:xspecmesh_exact,depth=3")[1]["verify"] == "match seed"
-    assert title_of("auto:sjdpp,window=8") == "auto: SJD++, window 8"
+    assert title_of("auto:sjdpp,window=8") == "Fastest here (SJD++, window 8)"
     assert asked.method("auto:xspecmesh_exact,heads=multilayer,depth=4")[1] is METHODS["xspecmesh"]
     with pytest.raises(NotSupported):
         asked.method("auto:" * 30 + "sjdpp")

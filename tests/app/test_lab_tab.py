@@ -244,7 +244,7 @@ def test_knobs_are_moved_while_the_loop_goes_on(open_page):
 def test_the_loop_makes_way_for_somebody_who_waits(open_page, visit):
     page = looping(open_page())
     assert visit().can_generate("image")
-    page.wait_for_selector("#lab-messages p:has-text('Somebody waits for the engine')")
+    page.wait_for_selector("#lab-messages p:has-text('Someone else is waiting for the machine')")
     page.wait_for_selector("#lab-generate")
 
 

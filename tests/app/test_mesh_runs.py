@@ -58,7 +58,7 @@ def test_generate_waits_for_the_file_that_is_being_read(open_mesh, served, tmp_p
     page.locator("#mesh-file input[type=file]").set_input_files(scan)
     page.wait_for_selector("#mesh-messages p:has-text('Reading scan.xyz')")
     page.click("#mesh-generate")
-    page.wait_for_selector("#mesh-line p:has-text('scan.xyz is still being read. Your run starts')")
+    page.wait_for_selector("#mesh-line p:has-text('Reading scan.xyz; your run starts')")
     page.wait_for_selector("#mesh-notes p:has-text('scan.xyz')")
     finish(page, "mesh-")
     assert json.loads((served.runs()[-1] / "run.json").read_text())["prompt"] == "scan.xyz"

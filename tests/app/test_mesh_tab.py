@@ -49,7 +49,7 @@ def run_without_a_face(low, tokens: list[int], **state):
 def test_a_run_without_a_face_says_what_happened_and_what_to_try(low):
     verdict = mesh_side.without_a_face(run_without_a_face(low, [BPT.eos], finished=True))
     assert verdict["headline"] == "The mesh has no faces" and "ended the mesh after 1 token." in verdict["detail"]
-    assert "Roll another seed" in verdict["detail"] and "axis" in verdict["detail"] and "normals" in verdict["detail"]
+    assert "Try another seed" in verdict["detail"] and "axis" in verdict["detail"] and "normals" in verdict["detail"]
     assert "reached the length limit" in mesh_side.without_a_face(run_without_a_face(low, [1, 2], finished=True))["detail"]
     stopped = mesh_side.without_a_face(run_without_a_face(low, [1, 2], stopped=True))
     assert stopped["state"] == "stopped" and "2 tokens" in stopped["detail"]
@@ -216,7 +216,7 @@ def tried_seed(seed: int, chamfer: float | None) -> TriedSeed:
 
 def test_what_is_said_of_seeds_names_the_nearest_and_the_middle_one():
     sentence = mesh_seeds.best_of([tried_seed(7, 4.0), tried_seed(8, None), tried_seed(9, 1.0)])
-    assert sentence.startswith("Seed 9 has the nearest mesh of the 3 seeds from 7 on; the middle one is 4.0 times as far away.")
+    assert sentence.startswith("Best of seeds 7 to 9: seed 9 (75% closer than a typical one).")
     assert "the middle one has no face" in mesh_seeds.best_of([tried_seed(7, None), tried_seed(8, None), tried_seed(9, 1.0)])
 
 
@@ -290,7 +290,7 @@ def test_the_best_of_several_seeds_stands_in_the_field_and_is_what_generate_make
     take(page, "xspecmesh_exact", "mesh-method")
     move(page, "mesh-settings", "face_budget", 4)
     page.click("#mesh-best")
-    page.wait_for_selector("#mesh-messages p:has-text('the nearest mesh of the 8 seeds from 7 on')")
+    page.wait_for_selector("#mesh-messages p:has-text('Best of seeds 7 to 14')")
     seed = int(re.search(r"Seed (\d+) has", page.inner_text("#mesh-messages p"))[1])
     assert 7 <= seed <= 14
     page.wait_for_function("document.querySelector('#mesh-knobs .ft-knob[data-knob=verify] select')?.value === 'match seed'")

@@ -76,7 +76,7 @@ def test_speeds_come_from_finished_runs_of_this_processor(tmp_path: Path) -> Non
 
 def test_without_runs_nothing_is_claimed(tmp_path: Path) -> None:
     assert seen(tmp_path / "nowhere") == [] and speed([]) is None
-    assert model_cards.speed_text(None) == "not measured here yet; the first run will tell"
+    assert model_cards.speed_text(None) == "not yet measured here"
     assert model_cards.speed_text(Speed(1, 50.0)) == "50 tokens/s plain (1 run here)"
     assert "120 tokens/s with SJD++ (4 runs here)" in model_cards.speed_text(Speed(4, 60.0, "sjdpp", 120.0))
 

@@ -42,7 +42,7 @@ def test_both_sides_grow_and_finish(open_page):
     finish(page)
     assert page.locator("#canvas-fast .ft-badge").inner_text() == "exact"
     text = page.inner_text("#verdict")
-    assert "256 of 256 tokens equal" in text
+    assert "identical, token for token" in text
     assert "faster" in text or "slower" in text or "As fast as" in text
     assert spread(page, "fast") > 0
 
@@ -72,14 +72,14 @@ def test_a_slider_and_a_menu_act_in_the_running_run_and_are_recorded(open_page, 
     assert windows[-1] == 3
     assert set(windows) == {WINDOW.default, 3}
     assert max(trace["step_drafted"][windows == 3]) <= 2
-    assert "tokens equal" not in page.inner_text("#verdict") and page.locator("#messages p[data-kind=error]").count() == 0
+    assert "token for token" not in page.inner_text("#verdict") and page.locator("#messages p[data-kind=error]").count() == 0
 
 
 def test_unknown_words_and_mistakes_are_said(open_page):
     page = open_page()
     prompt = page.locator(PROMPT)
     prompt.fill("a girafe and a pengiun on snow")
-    page.wait_for_selector("#hints p:has-text('pictogram knows no object of this prompt')")
+    page.wait_for_selector("#hints p:has-text('pictogram does not know anything in this prompt')")
     page.locator("#hints .ft-instead:text-is('penguin')").click()
     page.wait_for_function("document.querySelector('#prompt textarea, #prompt input').value.endsWith('a penguin on snow')")
     prompt.fill(" ")
@@ -168,7 +168,7 @@ def test_a_tolerance_that_is_moved_is_marked_on_the_trace_and_ends_exactness(ope
     assert chart.get_attribute("data-tokens") == page.locator("#canvas-fast .ft-card").get_attribute("data-tokens")
     assert "Energy of each draft" in page.inner_text("#trace") and "a knob was moved" in page.inner_text("#trace")
     assert "deviation from plain decoding" in page.inner_text("#trace") and "drafts accepted (shaded)" in page.inner_text("#trace")
-    assert "tokens equal" not in page.inner_text("#verdict")
+    assert "token for token" not in page.inner_text("#verdict")
 
 
 def test_the_map_is_drawn_without_asking_the_server(raced):

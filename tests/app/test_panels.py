@@ -93,7 +93,7 @@ def test_the_verdict_follows_the_fair_rule_and_does_not_flatter(picto):
     fast.run.seconds, plain.run.seconds = 1.0, 2.3
     value = verdict.encode(fast, plain)
     assert (value["headline"], value["tone"]) == ("2.3× faster", "good")
-    assert (value["agreement"], value["same"]) == ("64 of 64 tokens equal", True)
+    assert (value["agreement"], value["same"]) == ("identical, token for token", True)
     fast.run.seconds = 3.45
     assert verdict.encode(fast, plain)["headline"] == "1.5× slower"
     fast.run.seconds = 2.3
@@ -112,19 +112,19 @@ def test_a_rule_that_is_relaxed_in_a_run_ends_the_match_of_the_seed(picto):
 def test_a_picture_of_nothing_that_was_asked_for_is_not_celebrated(picto, monkeypatch):
     fast, plain = board(picto, "sjdpp", window=8), board(picto, "ar")
     fast.run.seconds, plain.run.seconds = 1.0, 7.1
-    monkeypatch.setattr(type(picto), "warning", lambda self, text: "pictogram knows no object of this prompt.")
+    monkeypatch.setattr(type(picto), "warning", lambda self, text: "pictogram does not know anything in this prompt.")
     value = verdict.encode(fast, plain)
-    assert (value["headline"], value["detail"]) == ("Nothing to draw", verdict.NOTHING)
-    assert verdict.encode(fast, None)["headline"] == "Nothing to draw"
+    assert (value["headline"], value["detail"]) == ("Nothing it knows to draw", verdict.NOTHING)
+    assert verdict.encode(fast, None)["headline"] == "Nothing it knows to draw"
 
 
 def test_only_a_good_match_is_celebrated():
-    done = {"state": "done", "headline": "7.1× faster", "detail": "7.10 s plain, 1.00 s accelerated.", "tone": "good"}
+    done = {"state": "done", "headline": "7.1× faster", "detail": "1.0 s instead of 7.1 s.", "tone": "good"}
     good = verdict.with_fit(done, Fit("good", 1.5, "Good match."))
     assert good == done | {"fit": "Good match.", "fits": "good"}
     foreign = verdict.with_fit(done, Fit("foreign", 9.0, "Poor match."))
     assert (foreign["headline"], foreign["tone"], foreign["fits"]) == (verdict.POOR, "even", "foreign")
-    assert foreign["detail"].startswith("7.1× faster. 7.10 s plain")  # the speed is still told
+    assert foreign["detail"].startswith("7.1× faster. 1.0 s instead of 7.1 s")  # the speed is still told
     fair = verdict.with_fit(done, Fit("fair", 3.0, "Rough match."))
     assert fair == done | {"fit": "Rough match.", "fits": "fair", "tone": "even"}
     assert verdict.with_fit(done | {"tone": "bad"}, Fit("fair", 3.0, "f"))["tone"] == "bad"
@@ -143,13 +143,15 @@ def test_the_verdict_of_a_run_that_goes_or_was_stopped(picto):
         each.run.stop()
     stopped = verdict.encode(fast, plain)
     assert stopped["state"] == "stopped"
-    assert f"2 and {len(fast.run.tokens)} tokens" in stopped["detail"]
+    assert f"Kept: 2 tokens on the left, {len(fast.run.tokens)} on the right" in stopped["detail"]
 
 
 def test_notices_are_sentences():
     assert notice.unknown("pictogram", {}) == []
     message = notice.unknown("pictogram", {"camle": ["camel"], "xyzzy": []})[0]
-    assert message["text"] == "pictogram does not know 'camle', 'xyzzy'; it draws the rest." and message["instead"] == {"camle": ["camel"]}
+    assert message["text"] == "pictogram does not know 'camle', 'xyzzy', so it leaves those words out." and message["instead"] == {
+        "camle": ["camel"]
+    }
     assert notice.unknown("pictogram", {}, "Nothing to draw.")[0]["text"] == "Nothing to draw."
     assert notice.place(0) == []
     assert "number 2" in notice.place(2)[0]["text"]

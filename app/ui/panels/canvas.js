@@ -131,6 +131,7 @@ function clear() {
   course = null;
 }
 
+const SURE = 0.05; // nats: an entropy below it has one likely token
 const formats = {
   seconds: (n) => n.toFixed(2),
   tokens_per_second: (n) => n.toFixed(n < 10 ? 1 : 0),
@@ -187,14 +188,14 @@ function drawReadout() {
   const said = [`token ${decoded.tokens[at]}`, place];
   const fast = drafts(v);
   const value = (map) => (v.scales[map] * (decoded[map][at] - 1)) / 254;
-  if (fast) said.push(VERDICTS[verdict].name);
-  if (decoded.probability[at] && fast) said.push(`probability ${value("probability").toFixed(2)}`);
+  const chance = decoded.probability[at] ? ` (${Math.round(100 * value("probability"))} %)` : "";
+  if (fast) said.push((verdict === ACCEPTED ? "guess accepted" : VERDICTS[verdict].name) + chance);
   if (decoded.depth[at] > 1 && fast) said.push(`depth ${decoded.depth[at] - 1}`);
   if (decoded.energy && !Number.isNaN(decoded.energy[at])) {
     said.push(`energy ${decoded.energy[at].toFixed(2)}, threshold ${decoded.threshold[at].toFixed(2)}`);
   }
-  if (decoded.top[at]) said.push(`top-1 ${value("top").toFixed(2)}`);
-  if (decoded.entropy[at]) said.push(`entropy ${value("entropy").toFixed(2)}`);
+  if (decoded.top[at]) said.push(`likeliest token ${Math.round(100 * value("top"))} %`);
+  if (decoded.entropy[at]) said.push(value("entropy") < SURE ? "the model was sure" : `entropy ${value("entropy").toFixed(2)}`);
   said.push(`step ${Math.round(value("step")) + 1}`);
   readout.textContent = said.join(" · ");
   drawCandidates(at);

@@ -57,7 +57,7 @@ TEMPLATE = """
     <canvas class="ft-overlay" aria-hidden="true"></canvas>
     <canvas class="ft-mask" aria-hidden="true"></canvas>
     <canvas class="ft-other" aria-hidden="true"></canvas>
-    <input class="ft-wipe" type="range" min="0" max="1000" value="500" aria-label="Wipe between the two pictures" hidden>
+    <input class="ft-wipe" type="range" min="0" max="1000" value="500" aria-label="Slider between the two pictures" hidden>
     <i class="ft-cursor" hidden></i>
     <p class="ft-empty"></p>
     <i class="ft-progress"><b></b></i>

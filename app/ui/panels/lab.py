@@ -20,15 +20,15 @@ from engine.methods import find
 LEAST = 4  # passes of a setting before it is a point of the curve
 COUNTERS = (
     ("tokens_per_second", "tokens / s", "Tokens committed per second of the clock, with these knobs."),
-    ("speedup", "× plain", "The same against plain decoding, which ran once at the start."),
+    ("speedup", "× plain", "The same, relative to plain decoding, which ran once at the start."),
     ("compression", "tokens / pass", "The mean number of tokens that one pass commits."),
-    ("deviation", "deviation", "Mean total variation distance from the model's distribution: 0 is exact, 1 has nothing in common."),
+    ("deviation", "deviation", "Mean total variation distance from the model's distribution: 0 is exact, 1 is entirely different."),
     ("pictures", "pictures", "Finished pictures of this loop."),
 )
 CHARTS = {  # name: (title, what it shows)
-    "course": ("Over time", "A dashed line is a moved knob, with its old and new value. Good is a high line above and a low one below."),
+    "course": ("Over time", "Dashed: you moved a knob. Good: high above, low below."),
     "curve": ("Speed against deviation", "A point for every setting you have tried. It grows as you play: move δ, τ, β or Θ."),
-    "places": ("Acceptance by place", "How far ahead drafting pays: where the bars are low, a smaller window costs nothing."),
+    "places": ("Acceptance by place", "Where the bars are low, drafting that far ahead does not pay: a smaller window costs nothing."),
 }
 CHART = """
   <section class="ft-chart" data-chart="{name}">
@@ -47,7 +47,7 @@ TEMPLATE = """
     </div>
   </div>
   <ol class="ft-lab-how">
-    <li><b>Start the loop.</b> One picture or mesh follows another, and every pass is counted for the knobs that it was made with.</li>
+    <li><b>Start the loop.</b> One picture or mesh follows another, and each pass counts for its own knobs.</li>
     <li><b>Keep snapshot A, then move a knob.</b> The speed, the deviation and the accepted places change before your eyes.</li>
     <li><b>Keep snapshot B and go back and forth.</b> The keys A and B bring the snapshots back.</li>
   </ol>

@@ -114,11 +114,11 @@ function drawReadout() {
       const { accepted, depth, tokens, step, entropy, probability, top } = read(faces, hover);
       said.push(`face ${(hover + 1).toLocaleString("en")}`);
       if (tokens) said.push(counted(tokens, "token"));
-      if (accepted !== __UNKNOWN__) said.push(`${Math.round(100 * share(accepted))} % accepted`);
+      if (accepted !== __UNKNOWN__) said.push(`${Math.round(100 * share(accepted))} % of guesses accepted`);
       said.push(`step ${step + 1}`);
       if (depth !== __UNKNOWN__) said.push(depth ? `drafted ${depth} ahead` : "the model's own");
-      if (probability !== __UNKNOWN__) said.push(`probability ${share(probability).toFixed(2)}`);
-      if (top !== __UNKNOWN__) said.push(`top-1 ${share(top).toFixed(2)}`);
+      if (probability !== __UNKNOWN__) said.push(`acceptance ${Math.round(100 * share(probability))} %`);
+      if (top !== __UNKNOWN__) said.push(`likeliest token ${Math.round(100 * share(top))} %`);
       if (entropy !== __UNKNOWN__) said.push(`entropy ${(share(entropy) * __NATS__).toFixed(2)}`);
     }
     part(`.ft-mesh-sides [data-side=${name}] .ft-readout`).textContent = said.join(" · ") || props.value.sides[name].about || hint;

@@ -77,10 +77,10 @@ TEMPLATE = """
     <label><span>Colour by</span><select aria-label="Colour faces by">{maps}</select></label>
     <div><span>Show</span><div class="ft-segments" role="group" aria-label="Show">
       <button type="button" data-show="points">Input points</button><button type="button" data-show="ghost">Drafts</button>
-      <button type="button" data-wipe>Wipe</button>
+      <button type="button" data-wipe>Compare with a slider</button>
     </div></div>
     <label class="ft-opacity ft-mesh-wipe" hidden><span>Between the two meshes</span>
-      <input class="ft-control" type="range" min="0" max="1000" value="500" aria-label="Wipe between the two meshes">
+      <input class="ft-control" type="range" min="0" max="1000" value="500" aria-label="Slider between the two meshes">
     </label>
     <div class="ft-legend" aria-live="off"></div>
   </div>

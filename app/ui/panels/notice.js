@@ -14,8 +14,9 @@ function draw() {
   const items = (props.value || []).map((notice) => {
     const line = node("p", notice.text);
     line.dataset.kind = notice.kind;
-    for (const [word, near] of Object.entries(notice.instead || {})) {
-      line.append(` Instead of ${word}: `, ...near.map((known) => replacement(word, known)));
+    const words = Object.entries(notice.instead || {});
+    for (const [word, near] of words) {
+      line.append(words.length > 1 ? ` For ${word}, try: ` : " Try: ", ...near.map((known) => replacement(word, known)));
     }
     return line;
   });

@@ -27,8 +27,9 @@ def unknown(name: str, words: Mapping[str, list[str]], warning: str = "") -> lis
     if not words and not warning:
         return []
     lost = ", ".join(f"'{word}'" for word in words)
+    out = "that word" if len(words) == 1 else "those words"
     near = {word: found for word, found in words.items() if found}
-    return [{"kind": "hint", "text": warning or f"{name} does not know {lost}; it draws the rest.", "instead": near}]
+    return [{"kind": "hint", "text": warning or f"{name} does not know {lost}, so it leaves {out} out.", "instead": near}]
 
 
 def error(*mistakes: Exception) -> list[dict[str, str]]:

@@ -64,7 +64,7 @@ window.addEventListener("foretoken:point", ({ detail }) => {
   at = detail;
   redraw();
 });
-toldPlace = readable(canvas, () => "Distribution at a place of the picture", {
+toldPlace = readable(canvas, () => "What the model could have drawn here", {
   count: () => (props.value?.state === "done" ? shown.own.length : 0), at: () => at, say,
   go: (to) => { at = to; emit("point", to); redraw(); },
 });
@@ -73,7 +73,7 @@ exports(card.querySelector("header"), () => {
   const heads = ["row", "column", "drawn_token", "drawn_p", ...Array.from({ length: top }, (_, i) => [`token_${i + 1}`, `p_${i + 1}`]).flat()];
   const line = (i) => [Math.floor(i / v.columns) + 1, (i % v.columns) + 1, shown.own[i], +shown.drawn[i].toFixed(6), ...Array.from({ length: top }, (_, k) => [shown.tokens[i * top + k], +shown.p[i * top + k].toFixed(6)]).flat()];
   return {
-    name: "distribution", title: `Distribution at ${where(place)}: ${v.title}`, made: v.made,
+    name: "distribution", title: `What the model could have drawn at ${where(place)}: ${v.title}`, made: v.made,
     figures: [{ title: v.about, width: 640, height: 260, draw: (page) => drawOdds(page, place) }],
     rows: [heads, ...Array.from(shown.own, (_, i) => line(i))],
   };

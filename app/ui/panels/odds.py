@@ -18,12 +18,12 @@ from app.ui.panels.race import RaceFrame, RacePanel
 
 TEMPLATE = """
 <section class="ft-chart ft-odds" data-state="empty">
-  <header><h3>Distribution at a place</h3><p class="ft-about-chart"></p><output aria-live="polite"></output></header>
+  <header><h3>What the model could have drawn here</h3><p class="ft-about-chart"></p><output aria-live="polite"></output></header>
   <figure><canvas></canvas></figure>
 </section>
 """
-IDLE = {"state": "empty", "about": "When a run has ended, point at its picture to see between which tokens the model chose there."}
-ELSEWHERE = {"state": "empty", "about": "Not on this page: its runs are decoded in another process, and the distributions stay there."}
+IDLE = {"state": "empty", "about": "After a run, point at its picture to see what else the model could have drawn there."}
+ELSEWHERE = {"state": "empty", "about": "Not available here: runs are decoded in another process, which keeps the distributions."}
 
 
 def build(elem_id: str = "odds") -> gr.HTML:
@@ -41,7 +41,7 @@ def encode(board: Board, found: Odds, patches: Patches, made: Mapping[str, str])
     known = np.unique(np.concatenate([found.tokens.ravel(), board.token]))
     return {
         "state": "done",
-        "about": "The probabilities that plain decoding draws from, given the tokens before this place. Framed: the drawn one.",
+        "about": "The most probable tokens at this place, given the tokens before it. Framed: what the model did draw.",
         "title": board.run.method.title,
         "made": dict(made),
         "columns": board.columns,

@@ -28,12 +28,12 @@ function drawLegend() {
   if (select.value === "accepted") {
     const known = Object.entries(VERDICTS).filter(([kind]) => kind <= USUAL || kinds.includes(Number(kind)));
     const marks = known.map(([kind, { colour, name }]) => swatch(`rgb(${colour})`, name, STROKES[kind]));
-    legend.replaceChildren(...marks, swatch("#5a6678", "dim: still a draft"));
+    legend.replaceChildren(...marks, swatch("#5a6678", "pale: not yet checked"));
     return;
   }
   if (select.value === "pass") {
     const marks = [["fast", "accelerated"], ["plain", "left side"]].map(([side, text]) => swatch(`var(--ft-${side})`, text));
-    legend.replaceChildren(...marks, "committed by the newest pass, or by that of the token pointed at");
+    legend.replaceChildren(...marks, "committed by the newest pass, or by the pass of the token under the pointer");
     return;
   }
   const bar = node("b");

@@ -10,7 +10,7 @@ from app.ui.panels import panel
 from app.ui.panels.canvas import VERDICTS_TEXT, VIRIDIS
 
 MAPS = {
-    "accepted": ("Accepted or rejected", "What became of each token's draft."),
+    "accepted": ("Accepted or rejected", "Outcome of each token's draft."),
     "probability": ("Acceptance probability", "The probability that the token's draft is accepted."),
     "depth": ("Draft depth", "How many tokens ahead of the finished part the accepted token was drafted."),
     "entropy": ("Uncertainty (entropy)", "How undecided the model was: the entropy of its distribution, in nats."),
@@ -25,9 +25,9 @@ TEMPLATE = """
     <input class="ft-control" type="range" min="0" max="100" value="35" aria-label="Opacity of the map">
   </label>
   <div class="ft-segments" role="group" aria-label="Map and pictures">
-    <button type="button" data-do="hold">Hold to see the map</button>
-    <button type="button" data-do="keep" aria-pressed="false">Keep the map</button>
-    <button type="button" data-do="wipe" aria-pressed="false">Wipe</button>
+    <button type="button" data-do="hold">Hold for map</button>
+    <button type="button" data-do="keep" aria-pressed="false">Map on</button>
+    <button type="button" data-do="wipe" aria-pressed="false">Compare with a slider</button>
   </div>
   <div class="ft-legend" aria-live="off"></div>
 </div>

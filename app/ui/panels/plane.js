@@ -55,8 +55,8 @@ function planeOf(page) {
   };
   return {
     data: [
-      { name: "nothing is better in both", x: edge.map((p) => p.x), y: edge.map((p) => p.y), line: { color: page["line-strong"], width: 1.5 } },
-      ...Object.keys(MARKS).map(marks), legendOnly("bar: 95 % interval over inputs", { line: { color: page.muted, width: 1.25 } }),
+      { name: "best trade-offs", x: edge.map((p) => p.x), y: edge.map((p) => p.y), line: { color: page["line-strong"], width: 1.5 } },
+      ...Object.keys(MARKS).map(marks), legendOnly("bar: 95 % range", { line: { color: page.muted, width: 1.25 } }),
     ],
     layout: {
       xaxis: axis(page, { range: x, title: { text: shown.axes.x }, ticksuffix: "×" }),

@@ -3,7 +3,7 @@ const KIND = __KIND__;
 const box = element.querySelector(".ft-runs"), body = box.querySelector("tbody"), status = box.querySelector(".ft-runs-said");
 const search = box.querySelector("input");
 const LAST = KIND.last; // in the window's storage: the race that is shown
-const changes = (r) => [r.changed, r.moved ? `${r.moved} moved in the run` : ""].filter(Boolean).join(", ");
+const changes = (r) => [r.changed, r.moved ? `${r.moved} knob${r.moved === 1 ? "" : "s"} moved` : ""].filter(Boolean).join(", ");
 const COLUMNS = [
   ["Run", (r) => r.title], ["Changed", (r) => changes(r) || "–"],
   [KIND.prompt, (r) => r.prompt], ["Seed", (r) => String(r.seed)],
@@ -50,9 +50,9 @@ function sideOf(race, i) {
 
 function pick(race, i) {
   const kept = picked.filter(([id, row]) => id !== race.id || row !== i), taken = kept.length < picked.length;
-  if (!taken && picked.length === __MOST__) return said(`__MOST__ runs race at most. Take one out first.`);
+  if (!taken && picked.length === __MOST__) return said("At most __MOST__ runs can race. Remove one first.");
   picked = taken ? kept : [...picked, [race.id, i]];
-  said(picked.length === 1 ? "Choose one more run, or up to three, to race them." : "");
+  said(picked.length === 1 ? "Choose one to three more runs to race them." : "");
   showPicked();
 }
 
@@ -121,7 +121,7 @@ function line(race, r, i) {
   }
   last.append(
     button("Restore", () => ask(r.settings, "right"), `Restore the settings of ${r.title}`),
-    button("As left", () => ask(r.settings, "left"), `Compare with ${r.title} on the left`),
+    button("Use on the left", () => ask(r.settings, "left"), `Compare with ${r.title} on the left`),
     button("Link", () => copy(link(r.settings), "Link"), `Copy a link to the settings of ${r.title}`),
     button("×", () => forget([race]), `Delete this race: ${r.title}, ${r.prompt}`),
   );

@@ -17,6 +17,7 @@ from app.live.boards.picture import Board
 from app.live.stream import Growth
 from app.requests.sides import start_values
 from app.runs import history
+from app.ui.knobs import label
 from app.ui.method_menu import title_of
 from app.ui.panels import panel
 from app.ui.panels.canvas import data_url
@@ -154,8 +155,10 @@ def changed(name: str, knobs: Mapping[str, Any], suits: Suits) -> str:
     """The knobs that differ from the method's initial values."""
     method, given = start_values(name, suits)
     usual = {knob.name: given.get(knob.name, knob.default) for knob in method.knobs}
-    told = (f"{k.replace('_', ' ')} {v if isinstance(v, str) else format(v, 'g')}" for k, v in knobs.items() if usual.get(k) != v)
-    return ", ".join(told)
+    declared = {knob.name: knob for knob in method.knobs}
+    moved = ((declared[k], v) for k, v in knobs.items() if k in declared and usual.get(k) != v)
+    words = (f"{label(knob).lower()} {knob.words.get(v, v) if isinstance(v, str) else format(v, 'g')}" for knob, v in moved)
+    return ", ".join(words)
 
 
 def thumbnail(picture: np.ndarray | Image.Image, side: int = THUMBNAIL) -> str:

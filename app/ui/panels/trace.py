@@ -68,11 +68,11 @@ def encode(trail: Trail, method: Method, state: str, limit: int, made: Mapping[s
 
 def about(trail: Trail, method: Method) -> str:
     """A description of the upper chart."""
-    strip = "The strip shows what became of each token."
+    strip = "The strip shows the outcome of each token."
     if "energy" in trail.trace_names:
-        return f"Energy of each draft (log p/q) above the threshold: accepted. {strip} Good: dots above the line, few crosses."
+        return f"Energy of each draft (log p/q) above the threshold: accepted. {strip} Healthy: dots above the line, few crosses."
     if "accept_probability" in trail.trace_names:
-        return f"The probability that each draft is accepted. {strip} Good: dots near 1; crosses belong where the model is undecided."
+        return f"The probability that each draft is accepted. {strip} Healthy: dots at the top, crosses only where the curve below peaks."
     return f"{method.title} verifies no drafts, so the trace shows only how undecided the model was (entropy)."
 
 

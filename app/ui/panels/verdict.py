@@ -26,19 +26,19 @@ TEMPLATE = """
 IDLE = {
     "state": "empty",
     "headline": "Same model, same seed. How much faster?",
-    "detail": "Left, plain decoding: one pass of the model for every token. Right: many tokens are drafted and verified in one pass.",
+    "detail": "Left: the usual way, one token per pass. Right: many tokens guessed and checked in one pass. Press Generate.",
 }
 
 
 class Words(NamedTuple):
     """The texts that differ between tabs."""
 
-    reading: str = "Reading the prompt"
     kept: str = "The download contains the picture on the right."
 
 
 PICTURE = Words()
-NOTHING = "The model knows no object of this prompt, so the picture is a background alone."
+READY = "Getting ready"
+NOTHING = "The model does not know anything in this prompt, so the picture is only a background."
 POOR = "The mesh does not match its input"
 SMALLER = ("window", "depth")  # knobs that make a pass wide
 
@@ -68,12 +68,12 @@ def encode(fast: Growth, plain: Growth | None, words: Words = PICTURE, seconds: 
     seconds : of the runs of each side, if they were repeated
     """
     if not fast.ended or not (plain is None or plain.ended):
-        live = _pace(fast, plain) or words.reading
+        live = _pace(fast, plain) or READY
         return {"state": "running", "headline": "", "live": live, "detail": "Each side runs on its own clock."}
     if fast.run.stopped:
-        return {"state": "stopped", "headline": "Stopped", "detail": f"{_kept(fast, plain)} kept. {words.kept}"}
+        return {"state": "stopped", "headline": "Stopped", "detail": f"{_kept(fast, plain)} {words.kept}"}
     if fast.run.backbone.warning(fast.run.prompt.text or ""):  # said above the picture too; a background alone is no success
-        return {"state": "done", "headline": "Nothing to draw", "detail": NOTHING, "tone": "even"}
+        return {"state": "done", "headline": "Nothing it knows to draw", "detail": NOTHING, "tone": "even"}
     if plain is None:
         seconds = fast.run.totals["seconds"]
         return {
@@ -99,7 +99,7 @@ def with_fit(said: Mapping[str, Any], fits: Fit) -> dict[str, Any]:
 def _added(run: Run) -> str:
     """What a seed has added to the words of a prompt, in a sentence; "" if nothing."""
     words = run.backbone.added(run.prompt)
-    return f"The prompt says no background; this seed took “{words}”." if words else ""
+    return f"No background in the prompt, so this seed chose “{words}”." if words else ""
 
 
 def _pace(fast: Growth, plain: Growth | None) -> str:
@@ -115,9 +115,13 @@ def _rate(board: Growth) -> float:
     return len(board.run.tokens) / board.run.seconds if board.run.seconds else 0.0
 
 
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds:.2f} s"
+
+
 def _kept(fast: Growth, plain: Growth | None) -> str:
-    counts = [f"{len(b.run.tokens):,}" for b in (plain, fast) if b]
-    return f"{' and '.join(counts)} tokens are"
+    right = len(fast.run.tokens)
+    return f"Kept: {len(plain.run.tokens):,} tokens on the left, {right:,} on the right." if plain else f"Kept: {right:,} tokens."
 
 
 def _speed(fast: Growth, plain: Growth, seconds: Sequence[Sequence[float]] = ()) -> dict[str, Any]:
@@ -128,31 +132,31 @@ def _speed(fast: Growth, plain: Growth, seconds: Sequence[Sequence[float]] = ())
     """
     ours, theirs = fast.run.totals, plain.run.totals
     other = "plain decoding" if plain.run.method.name == PLAIN else "the left side"
-    times = f"{theirs['seconds']:.2f} s {'plain' if other == 'plain decoding' else 'left'}, {ours['seconds']:.2f} s "
-    times += "accelerated" if other == "plain decoding" else "right"
-    passes = f"{theirs['forwards']:,} passes against {ours['forwards']:,}"
+    times = f"{_seconds(ours['seconds'])} instead of {_seconds(theirs['seconds'])}"
+    passes = f"{ours['forwards']:,} passes instead of {theirs['forwards']:,}"
     ratio, each = speedup([plain.run], [fast.run]), ""
     if seconds:
         scale = ours["tokens"] / theirs["tokens"]
         low, ratio, high = quartiles([slow / quick * scale for quick, slow in zip(*seconds, strict=True)])
         mine, others = quartiles(seconds[0])[1], quartiles(seconds[1])[1]
-        times = f"Medians of {len(seconds[0])} runs: {others:.2f} and {mine:.2f} s; the speed-up's quartiles are {low:.2f} and {high:.2f}"
+        times = f"Medians of {len(seconds[0])} runs: {_seconds(mine)} instead of {_seconds(others)}, "
+        times += f"speed-up quartiles {low:.2f} and {high:.2f}"
         ratio = 1.0 if low <= 1 <= high else ratio
     relaxed = "" if fast.run.exact or not plain.run.exact else ", not the same distribution"
     if ours["tokens"] != theirs["tokens"]:
         each = " per token"
-        passes += f", for {theirs['tokens']:,} and {ours['tokens']:,} tokens"
+        passes += f", {ours['tokens']:,} tokens instead of {theirs['tokens']:,}"
     if ratio >= 1.05:
         tone = "even" if relaxed else "good"
-        return {"headline": f"{ratio:.1f}× faster{each}{relaxed}", "detail": f"{times}; {passes}.", "tone": tone}
+        return {"headline": f"{ratio:.1f}× faster{each}{relaxed}", "detail": f"{times}, {passes}.", "tone": tone}
     if ratio > 0.95:
-        return {"headline": f"As fast as {other}{each}{relaxed}", "detail": f"{times}; {passes}.", "tone": "even"}
+        return {"headline": f"As fast as {other}{each}{relaxed}", "detail": f"{times}, {passes}.", "tone": "even"}
     if other == "the left side":
-        return {"headline": f"{1 / ratio:.1f}× slower{each}{relaxed}", "detail": f"{times}; {passes}.", "tone": "bad"}
-    hint = "On this machine a wide pass costs more than it saves"
+        return {"headline": f"{1 / ratio:.1f}× slower{each}{relaxed}", "detail": f"{times}, {passes}.", "tone": "bad"}
+    hint = "Here, checking many guesses costs more than it saves."
     wide = next((name for name in SMALLER if name in fast.run.live.knobs), None)
-    hint += f": try a smaller {wide}." if wide else "."
-    return {"headline": f"{1 / ratio:.1f}× slower{each}{relaxed}", "detail": f"{times}; {passes}. {hint}", "tone": "bad"}
+    hint += f" Try a smaller {wide}." if wide else ""
+    return {"headline": f"{1 / ratio:.1f}× slower{each}{relaxed}", "detail": f"{times}, {passes}. {hint}", "tone": "bad"}
 
 
 def agreement(fast: Growth, plain: Growth) -> dict[str, Any]:
@@ -162,4 +166,5 @@ def agreement(fast: Growth, plain: Growth) -> dict[str, Any]:
         return {}
     ours, theirs = (dict(zip(b.run.positions, b.run.tokens, strict=True)) for b in (fast, plain))
     same, count = sum(theirs.get(p) == token for p, token in ours.items()), max(len(ours), len(theirs))
-    return {"agreement": f"{same:,} of {count:,} tokens equal", "same": same == count}
+    words = "identical, token for token" if same == count else f"{same:,} of {count:,} tokens equal"
+    return {"agreement": words, "same": same == count}

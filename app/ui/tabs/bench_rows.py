@@ -17,28 +17,28 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from app.ui.method_menu import title_of
 from engine.core import PLAIN
 from engine.methods import AUTO, METHODS, PRESETS, find
+from engine.methods import title as title_of
 
 Row = Mapping[str, Any]
 PLAIN_ROW = "A plain"  # what `bench mesh` calls plain decoding
-SPEED = "Time against plain decoding (×, more is faster)"
+SPEED = "Speed-up over plain decoding (×)"
 AXES = {
     "image": {
         "x": SPEED,
-        "y": "Log probability of a token (nats, mean; more is more plausible)",
+        "y": "How plausible the model finds its picture (log p per token)",
         "better": "up",
         "line": "plain decoding",
-        "good": "Up and right is better. An exact method has the distribution of plain decoding, so its height differs by chance only.",
+        "good": "Up and right is better. The height of an exact method differs from that of plain decoding only by chance.",
     },
     "mesh": {
         "x": SPEED,
         "y": "Distance from the input (× its floor; less is closer)",
         "better": "down",
         "line": "plain decoding",
-        "good": "Up and right is better. The floor is the distance of the input from itself, so 1 is as close as a mesh can be. "
-        "MLP and cross-attention are draft heads; LoRA: with the adapter trained with them; PTS: pruned trees with so many tokens a level; "
+        "good": "Up and right is better. The floor is the input's distance from itself, so 1 is as close as a mesh can be. "
+        "MLP and cross-attention are draft heads; LoRA: with their adapter; PTS: pruned trees with this many tokens per level; "
         "best guesses: the most probable drafts.",
     },
 }
@@ -94,8 +94,8 @@ def table(name: str, rows: list[Row], title: str = "") -> dict[str, Any]:
     return {
         "name": name,
         "title": title or f"{subject}: {what}, {machine}",
-        "about": f"{what}, each {times(first['repeats'])} in turns with plain decoding; {sampling}. {machine}, PyTorch {first['torch']}, "
-        f"commit {first['commit']}, weights {first['weights']}.",
+        "about": f"{what}, each {times(first['repeats'])} alternating with plain decoding; {sampling}. {machine}, "
+        f"PyTorch {first['torch']}, commit {first['commit']}, weights {first['weights']}.",
         "kind": kind,
         "axes": AXES[kind],
         "columns": [*COLUMNS, LAST[kind]],

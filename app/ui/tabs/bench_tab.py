@@ -29,8 +29,8 @@ FIRST = {  # the methods that are ticked at first
     kinds.MESHES: ("xspecmesh", "xspecmesh_exact", "sjdpp"),
 }
 MOST, MOST_ON_LOAN = 40, 8  # prompts: on a machine of one's own, and on one that strangers share
-IDLE = progress.encode("Measure this machine", 0, 0, "Every method runs on each input twice, in turns with plain decoding.", "empty")
-NONE = "This installation carries no recorded tables. Measure one here."
+IDLE = progress.encode("Measure this machine", 0, 0, "Each method runs twice on every input, alternating with plain decoding.", "empty")
+NONE = "This installation has no recorded tables. Measure one here."
 
 
 def build(place: TabContext) -> None:

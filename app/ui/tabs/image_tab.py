@@ -202,7 +202,7 @@ class PictureRace:
         return {
             "left": canvas.waiting("plain", *side_words(left, self.right_words)),
             "right": canvas.waiting("fast", title_of(right), self.right_words),
-            "verdict": {"state": "running", "live": "Reading the prompt"},
+            "verdict": {"state": "running", "live": verdict.READY},
         }
 
     def draw(self, boards: Sequence[Board], changed: set[int], asked: RaceRequest, ends: bool = True) -> dict[str, Any]:

@@ -39,9 +39,9 @@ from engine.tuning.prepare import to_stderr_once
 NAP = 0.05  # seconds, so that a slow tempo can be ended
 SAME, FASTEST = "Same picture", "Exact, fastest"
 SEEDED = "match seed"
-NO_SEED = "A relaxed rule cannot match the seed, so 'verify' is 'residual' now."
-MADE_WAY = "Somebody waits for the engine, so the loop has ended. Start it again to stand in line."
-FOUND = "{}: the fastest exact method on this machine, as far as it was measured."
+NO_SEED = "This rule may differ from plain decoding, so Check is now “same odds as plain”."
+MADE_WAY = "Someone else is waiting for the machine, so the loop has stopped. Start it again to get in line."
+FOUND = "{}: the fastest exact method measured on this machine."
 # A Lab that shows a loop keeps it; "none" is a page that asked for no examples.
 IS_EMPTY = """() => [(document.querySelector("#lab-stage .ft-lab")?.dataset.state ?? "empty") === "empty"
   && sessionStorage.getItem("foretoken-race") !== "none"]"""

@@ -26,11 +26,11 @@ from engine.mesh.formats.source import Source
 from engine.mesh.read import READERS, Input, read, sample
 
 SHOWN = 4096  # most points in the view
-STILL = "{} is still being read. Your run starts when its points are shown; Cancel gives it up."
-BUSY = "A run is in progress. Cancel it, or choose again when it is done."
-STAYS = "This run uses {}, because {} could not be read."
-AGAIN = "Files are not kept when the page is loaded anew. Drop yours again to go on with it; until then the input is {}."
-WITHOUT = "These settings are of a run on {}, which is not in the file. Drop that file, too, to repeat the run; until then the input is {}."
+STILL = "Reading {}; your run starts right after."
+BUSY = "A run is in progress. Cancel it, or choose again when it has ended."
+STAYS = "{} could not be read, so this is still {}."
+AGAIN = "Files are lost when the page is reloaded. Drop yours again to continue with it; until then the input is {}."
+WITHOUT = "These settings are of a run on {}, which the file does not contain. Drop that file too to repeat it; until then the input is {}."
 
 
 class Given(NamedTuple):
@@ -74,7 +74,7 @@ def example_name(given: Given | None) -> str:
 
 def stays(given: Given) -> list[dict[str, Any]]:
     """A notice if the newest file could not be read."""
-    return notice.hint(STAYS.format(given.shape.name, given.refused)) if given.refused else []
+    return notice.hint(STAYS.format(given.refused, given.shape.name)) if given.refused else []
 
 
 class MeshInput:

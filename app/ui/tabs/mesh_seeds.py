@@ -14,16 +14,16 @@ from engine.errors import BadKnob
 from engine.nearest import TriedSeed, nearest, seeded
 
 TRIED = 8  # seeds
-BEST = "Seed {} has the nearest mesh of the {} seeds from {} on; the middle one {}. Generate makes it."
-OTHER = " The chosen method draws another one; plain decoding and the exact methods make it."
-NONE = "None of {} seeds from {} on makes a mesh of this input. Try another seed, or more points with outward normals."
+BEST = "Best of seeds {} to {}: seed {} ({}). Press Generate to make it."
+OTHER = " The chosen method draws a different mesh; plain decoding and the exact methods draw this one."
+NONE = "None of the {} seeds from {} on gives a mesh of this input. Try another seed, or more points with outward normals."
 
 
 def best_of(found: list[TriedSeed]) -> str:
     """What is said of seeds that were tried, one of which makes a mesh."""
     best, middle = nearest(found), median(math.inf if each.chamfer is None else each.chamfer for each in found)
-    others = "has no face" if math.isinf(middle) else f"is {middle / best.chamfer:.1f} times as far away"
-    return BEST.format(best.seed, len(found), found[0].seed, others)
+    others = "most others give no mesh" if math.isinf(middle) else f"{1 - best.chamfer / middle:.0%} closer than a typical one"
+    return BEST.format(found[0].seed, found[-1].seed, best.seed, others)
 
 
 def with_seed(name: object, knobs: object, backbone: Backbone) -> dict[str, Any] | None:

@@ -19,7 +19,7 @@ from app.runs.mesh_files import FILES, wrapped, write_shrinkwrapped
 from app.runs.mesh_pictures import draw_race, write_race, write_turntable
 from app.ui import knobs as knob_panel
 from app.ui import mesh_side, race_panels
-from app.ui.mesh_side import MEASURING, WORDS, without_a_face
+from app.ui.mesh_side import MEASURING, without_a_face
 from app.ui.method_menu import PLAIN_SIDE, badge, cards, choices, choices_for, side_words, title_of, with_auto
 from app.ui.panels import axes, bar, mesh, notice, runs, unseen, verdict
 from app.ui.tab_context import TabContext
@@ -41,11 +41,11 @@ FIRST_METHOD = "xspecmesh_exact"  # until the model is loaded: an impatient clic
 IDLE = {
     "state": "empty",
     "headline": "Same model, same points. How much faster?",
-    "detail": "Left, plain decoding: one pass of the model for every token. Right: several tokens are drafted and verified in one pass.",
+    "detail": "Left: the usual way, one token per pass. Right: several tokens guessed and checked in one pass. Press Generate.",
 }
 NO_HEADS = "{} has no draft heads on this machine, so XSpecMesh is not in the menu."
 NO_INPUT = "There is no input yet. Pick an example or drop a file."
-LOADING = "Loading {}. You can choose an input meanwhile."
+LOADING = "Loading {}. You can already choose an input."
 OPENED = "opened"  # under this name a visitor's form waits for the model
 # the form as the browser keeps it, and whether the view shows the last race of before the page was loaded anew
 REMEMBERED = "(name, other, kept, shown) => [name, other, kept, Boolean(sessionStorage.getItem('foretoken-race-mesh'))]"
@@ -258,7 +258,7 @@ class MeshRace:
             "accelerated": mesh.Side.waiting(title_of(right), self.right_words),
         }
         viewer = mesh.encode(sides, asked.points)
-        return {"viewer": viewer, "verdict": {"state": "running", "live": WORDS.reading}}
+        return {"viewer": viewer, "verdict": {"state": "running", "live": verdict.READY}}
 
     def draw(self, boards: Sequence[MeshBoard], changed: set[int], asked: RaceRequest, ends: bool = True) -> dict[str, Any]:
         """The view, its charts and the line above it."""

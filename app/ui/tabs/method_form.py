@@ -70,9 +70,9 @@ class MethodForm:
         with gr.Row(elem_classes="ft-seed") as self.seed_row:
             limits = {"minimum": 0, "maximum": LARGEST_SEED}
             self.seed = gr.Number(7, label="Seed", precision=0, elem_id=f"{self.prefix}seed", scale=1, min_width=90, **limits)
-            self.dice = gr.Button("Roll", size="sm", elem_id=f"{self.prefix}dice", elem_classes="ft-dice", scale=0, min_width=72)
+            self.dice = gr.Button("Random", size="sm", elem_id=f"{self.prefix}dice", elem_classes="ft-dice", scale=0, min_width=72)
             self.keep = gr.Checkbox(
-                True, label="Keep", elem_id=f"{self.prefix}keep", elem_classes="ft-check", scale=0, min_width=72, interactive=True
+                True, label="Lock", elem_id=f"{self.prefix}keep", elem_classes="ft-check", scale=0, min_width=72, interactive=True
             )
 
     def parts(self, names: Iterable[str]) -> dict[str, Component]:

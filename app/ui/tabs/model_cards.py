@@ -55,7 +55,7 @@ def brief(licence: str) -> str:
 def speed_text(speed: Speed | None) -> str:
     """How fast a model was here, as a sentence."""
     if speed is None:
-        return "not measured here yet; the first run will tell"
+        return "not yet measured here"
     runs = f"{speed.runs} run{'s' * (speed.runs > 1)} here"
     plain = f"{speed.plain:.0f} tokens/s plain" if speed.plain is not None else ""
     fast = f"{speed.fast:.0f} tokens/s with {title_of(speed.method)}" if speed.fast is not None else ""

@@ -104,7 +104,7 @@ def path_of(text: object) -> Path:
     """The path that a visitor wrote; raises BadFile for none."""
     written = text.strip().strip("'\"") if isinstance(text, str) else ""
     if not 0 < len(written) <= LONGEST_PATH or any(c == "\0" or "\ud800" <= c <= "\udfff" for c in written):
-        raise BadFile("This is not the path of a file or folder. Write where the checkpoint lies on this machine.")
+        raise BadFile("This is not the path of a file or folder. Enter the path of the checkpoint.")
     return Path(written).expanduser()
 
 

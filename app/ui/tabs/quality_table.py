@@ -32,7 +32,7 @@ ROWS = (  # name, label, what it means
     ("vertices", "Vertices", "Corners of the faces; equal positions count once."),
     ("watertight", "Watertight", "Every edge has exactly two faces, so the surface has no holes."),
     ("holes", "Holes", "Loops of edges with only one face."),
-    ("winding_consistent", "Winding", "Whether neighbouring faces agree on which side is the outside."),
+    ("winding_consistent", "Winding", "Neighbouring faces agree on which side is the outside."),
     ("components", "Pieces", "Parts that share no vertex."),
     ("degenerate", "Degenerate faces", "Faces with zero height."),
     ("open_edges_percent", "Open edges", "Edges with only one face."),
@@ -102,6 +102,8 @@ def spent(side: MeasuredSide) -> str:
         return ""
     owns = "owns" if side.dangling == 1 else "own"
     said = f"{side.title}: {side.dangling:,} of {side.tokens:,} tokens {owns} no face (the end token, and unfinished patches)"
+    if not side.dangling:
+        said = f"{side.title}: every token became part of a face"
     if not side.dropped:
         return f"{said}."
     faces = "1 duplicate or zero-area face is" if side.dropped == 1 else f"{side.dropped:,} duplicate or zero-area faces are"

@@ -131,7 +131,7 @@ def test_nobody_generates_while_a_file_is_being_read(tab, tmp_path):
     path = file(tmp_path, "scan.xyz")
     assert "Reading scan.xyz" in tab.subject.input.announce(path, VISITOR)[0]["text"]
     refused = asked_for(tab)
-    assert refused["ticket"] == 0 and "scan.xyz is still being read" in refused["line"][0]["text"]
+    assert refused["ticket"] == 0 and "Reading scan.xyz" in refused["line"][0]["text"]
     assert refused["cancel"].visible and not refused["go"].visible
     assert tab.queue.restore(VISITOR)[0] == gr.skip(), "Cancel stays while the run waits for the file"
     tab.subject.input.drop(path, "xspecmesh", "ar", VISITOR)

@@ -170,9 +170,9 @@ PROMPTS = [  # (prompt, unknown words, beginnings of the warnings)
     ("no red apple", ["no"], ["pictogram does not read 'no'"]),
     ("a cat without an apple, never blue", ["without", "never"], ["pictogram does not read 'without', 'never'"]),
     ("a cat, don't draw a dog", ["don", "t", "draw"], ["pictogram does not read 'don'"]),
-    ("negative prompt: blue", ["negative", "prompt"], ["pictogram knows no object", "pictogram does not read 'negative'"]),
+    ("negative prompt: blue", ["negative", "prompt"], ["pictogram does not know anything", "pictogram does not read 'negative'"]),
     ("a red apple яблоко", ["яблоко"], []),
-    ("BREAK, red", ["break"], ["pictogram knows no object"]),
+    ("BREAK, red", ["break"], ["pictogram does not know anything"]),
 ]
 
 

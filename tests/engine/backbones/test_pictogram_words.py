@@ -34,7 +34,7 @@ def test_a_prompt_without_a_known_object_is_said() -> None:
     model = tiny.pictogram()
     assert model.objects_in("two cats on a apple") == ("cat", "apple") and model.warning("two cats on a apple") == ""
     assert model.warning("a cute flying pear on a zorb") == model.warning("on green")
-    assert model.warning("on green") == "pictogram knows no object of this prompt and draws a background without any."
+    assert model.warning("on green") == "pictogram does not know anything in this prompt and will draw an empty background."
     with pytest.raises(BadPrompt, match="knows no word of this prompt: 'pear' \\(nearest: apple\\), '🧿'"):
         model.start(Prompt("pear 🧿"))
 

@@ -119,7 +119,7 @@ def test_folders_without_a_checkpoint_are_refused(tmp_path: Path, files: list[st
     refuse(tmp_path, match)
 
 
-@pytest.mark.parametrize(("name", "match"), [("a.gguf", "GGUF"), ("a.tar", "a tar archive"), ("a.txt", "no file of weights")])
+@pytest.mark.parametrize(("name", "match"), [("a.gguf", "GGUF"), ("a.tar", "a tar archive"), ("a.txt", "not a weights file")])
 def test_other_files_are_refused(tmp_path: Path, name: str, match: str) -> None:
     (tmp_path / name).write_bytes(b"x")
     refuse(tmp_path / name, match, BadFile)
