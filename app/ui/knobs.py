@@ -37,17 +37,17 @@ def encode(
     name: of their owner; values: those that differ from the defaults; words: by knob, text that replaces some numbers
     """
     knobs = tuple(knobs)
-    given, said = values or {}, words or {}
+    own_values, texts = values or {}, words or {}
     return {
         "name": name,
-        "declarations": json.dumps([declare(k) | {"words": {f"{n:g}": text for n, text in said.get(k.name, {}).items()}} for k in knobs]),
-        "values": {k.name: given.get(k.name, k.default) for k in knobs},
+        "declarations": json.dumps([declare(k) | {"words": {f"{n:g}": text for n, text in texts.get(k.name, {}).items()}} for k in knobs]),
+        "values": {k.name: own_values.get(k.name, k.default) for k in knobs},
         "left": {},  # by owner, the values that were left behind for another one
     }
 
 
 def declare(knob: Knob) -> dict[str, Any]:
-    """What the browser needs to know about a knob."""
+    """Description of a knob for the browser."""
     return {
         "name": knob.name,
         "label": label(knob),
@@ -68,7 +68,7 @@ def label(knob: Knob) -> str:
 
 
 def explanation(knob: Knob) -> str:
-    """What a knob does, with its name on the command line where the page's label is another one."""
+    """Help text of a knob, with its name on the command line where the page's label is another one."""
     return f"{knob.help} On the command line: {knob.name}." if knob.help and knob.label else knob.help
 
 
@@ -81,11 +81,11 @@ def stops(knob: Knob) -> list[float]:
     else:
         values = np.arange(knob.low, knob.high + knob.step / 2, knob.step)
     on_grid = {knob.low + round((v - knob.low) / knob.step) * knob.step for v in values}
-    kept = {round(v, 9) for v in on_grid if v <= knob.high + 1e-9}
-    return [int(v) if float(v).is_integer() else float(v) for v in sorted(kept | {float(knob.default), float(knob.high)})]
+    within = {round(v, 9) for v in on_grid if v <= knob.high + 1e-9}
+    return [int(v) if float(v).is_integer() else float(v) for v in sorted(within | {float(knob.default), float(knob.high)})]
 
 
 def badge(method: Method, values: Mapping[str, float | str]) -> dict[str, Any]:
-    """Whether these settings are exact, and the method's explanation."""
+    """Exactness of these settings, with the method's explanation."""
     knobs = Knobs({k.name: values.get(k.name, k.default) for k in method.knobs})
     return {"exact": method.exact(knobs), "why": method.why(knobs)}

@@ -1,4 +1,4 @@
-"""What the Mesh tab shows and says of a run: a board's side of the view, its charts, and the line above them."""
+"""Panels of the Mesh tab for a run: a board's side of the view, its charts, and the line above them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FLAT = {"state": "done", "tone": "bad", "headline": "The mesh has no area", "det
 
 
 def token_count(run: Run) -> str:
-    """How many tokens a run has, in words."""
+    """Token count of a run, in words."""
     return f"{len(run.tokens):,} token{'' if len(run.tokens) == 1 else 's'}"
 
 
@@ -67,8 +67,8 @@ def draw_race(boards: Sequence[MeshBoard], points: np.ndarray, changed: set[int]
         sides[name] = side_of(board, title_of(board.run.name), mark, course_of(board) if over and board.count else None)
     fast = boards[0]
     courses = MESHES.drawn(frame_of(boards)) if 0 in changed and fast.count else {}
-    told = {} if over else {"verdict": verdict.encode(*pair(boards), WORDS)}
-    return {"viewer": mesh.encode(sides, points), **told, **courses}
+    line = {} if over else {"verdict": verdict.encode(*pair(boards), WORDS)}
+    return {"viewer": mesh.encode(sides, points), **line, **courses}
 
 
 def frame_of(boards: Sequence[MeshBoard]) -> RaceFrame:

@@ -31,10 +31,10 @@ def choices(backbone: Backbone) -> list[tuple[str, str]]:
     return choices_for(backbone.capabilities)
 
 
-def with_auto(found: list[tuple[str, str]], backbone: Backbone) -> list[tuple[str, str]]:
+def with_auto(others: list[tuple[str, str]], backbone: Backbone) -> list[tuple[str, str]]:
     """The choices behind what auto takes for this model on this machine; measures the machine if that was not done yet."""
     name = resolve(backbone, to_stderr_once)  # every visitor's page asks again
-    return [(title_of(name), name), *found]
+    return [(title_of(name), name), *others]
 
 
 def choices_for(capabilities: frozenset[str]) -> list[tuple[str, str]]:
@@ -45,15 +45,15 @@ def choices_for(capabilities: frozenset[str]) -> list[tuple[str, str]]:
 def cards(offered: Sequence[tuple[str, str]], suits: Suits = ANY_SUIT, speedups: Mapping[str, float] | None = None) -> list[dict[str, Any]]:
     """The cards of these (title, name), group by group: exact ones, relaxed ones, baselines. speedups: by method, over plain decoding, as
     measured on this machine"""
-    found: list[dict[str, Any]] = []
+    listed: list[dict[str, Any]] = []
     for title, name in offered:
-        method, given = start_values(name, suits)
-        exact = knob_panel.badge(method, given)["exact"]
+        method, values_at_start = start_values(name, suits)
+        exact = knob_panel.badge(method, values_at_start)["exact"]
         group = BASELINES if method.baseline else GROUPS[exact]
         speed = (speedups or {}).get(name)
-        found.append({"name": name, "title": title, "exact": exact, "about": about(name), "group": group, "speed": told_speed(speed)})
+        listed.append({"name": name, "title": title, "exact": exact, "about": about(name), "group": group, "speed": speed_words(speed)})
     order = (*GROUPS.values(), BASELINES)
-    return sorted(found, key=lambda card: order.index(card["group"]))
+    return sorted(listed, key=lambda card: order.index(card["group"]))
 
 
 def about(name: str) -> str:
@@ -61,7 +61,7 @@ def about(name: str) -> str:
     return "The fastest exact method on this machine, as measured." if name.startswith(f"{AUTO}:") else about_method(name)
 
 
-def told_speed(speedup: float | None) -> str:
+def speed_words(speedup: float | None) -> str:
     """A measured speed-up in words; "" without one."""
     if speedup is None:
         return ""
@@ -76,7 +76,7 @@ def side_words(name: str | None, right_words: str) -> tuple[str, str]:
 
 
 def run_badge(run: Run) -> dict[str, Any]:
-    """Whether all steps of a run so far were exact, with the explanation for its newest knobs."""
+    """Exactness of all steps of a run so far, with the explanation for its newest knobs."""
     return {"exact": run.exact, "why": knob_panel.badge(run.method, run.steps[-1].knobs)["why"]}
 
 
@@ -86,14 +86,14 @@ def left_badge(run: Run) -> dict[str, Any] | None:
 
 
 def badge(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """What the page says of a method with these knobs: exact or not, why, and all of it in a few words."""
+    """Badge of a method with these knobs: exact or not, why, and a short summary."""
     method = find(name)[0]
-    found = knob_panel.badge(method, values)
-    word, shown = "exact" if found["exact"] else "not exact", title_of(name)
+    state = knob_panel.badge(method, values)
+    word, shown = "exact" if state["exact"] else "not exact", title_of(name)
     return {
-        "exact": found["exact"],
+        "exact": state["exact"],
         "word": word,
-        "why": explain(found["why"]),
+        "why": explain(state["why"]),
         "summary": [shown, word, *(each for each in foremost(method, values) if each not in shown)],  # auto's title has its knobs
     }
 

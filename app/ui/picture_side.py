@@ -1,4 +1,4 @@
-"""What the Image tab shows of a race: the values of its panels."""
+"""Panels of the Image tab for a race."""
 
 from __future__ import annotations
 

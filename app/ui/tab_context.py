@@ -1,4 +1,4 @@
-"""What every tab is built from."""
+"""Context of a tab."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ def test_the_plane_is_saved_with_what_it_was_made_from_and_a_point_loads_its_set
     assert not page.evaluate(FETCHED)  # Plotly is fetched with the first chart
     opened(page)
     assert page.evaluate(FETCHED) == 1
-    for kind, has in (("svg", ["<metadata>", "SJD++", "AMD EPYC", "Log probability"]), ("csv", ["# processor: AMD EPYC", "Speed-up"])):
+    for kind, has in (("svg", ["<metadata>", "SJD++", "AMD EPYC", "How plausible"]), ("csv", ["# processor: AMD EPYC", "Speed-up"])):
         with page.expect_download() as download:
             page.click(f"#plane [data-save={kind}]")
         assert download.value.suggested_filename == f"foretoken-bench-epyc-image.{kind}"

@@ -35,14 +35,14 @@ def fit(verdict: str) -> Fit:
 
 
 def test_only_a_mesh_that_fits_is_celebrated(boards):
-    verdicts = {name: mesh_outcome.said(boards, MeshOutcome([], fit(name)), [[1.0], [4.0]]) for name in ("good", "fair", "foreign")}
+    verdicts = {name: mesh_outcome.summary(boards, MeshOutcome([], fit(name)), [[1.0], [4.0]]) for name in ("good", "fair", "foreign")}
     assert verdicts["good"]["headline"].startswith("4.0× faster") and verdicts["good"]["fits"] == "good"
     assert verdicts["fair"]["headline"] == verdicts["good"]["headline"] and verdicts["fair"]["tone"] == "even"
     assert verdicts["foreign"]["headline"] == "The mesh does not match its input" and verdicts["foreign"]["tone"] == "even"
-    flat = mesh_outcome.said(boards, MeshOutcome([], None), [[1.0], [4.0]])
+    flat = mesh_outcome.summary(boards, MeshOutcome([], None), [[1.0], [4.0]])
     assert (flat["headline"], flat["tone"]) == ("The mesh has no area", "bad")
     empty = SimpleNamespace(faces=[], run=boards[0].run)
-    assert mesh_outcome.said([empty, boards[1]], MeshOutcome([], None), [])["headline"] == "The mesh has no faces"
+    assert mesh_outcome.summary([empty, boards[1]], MeshOutcome([], None), [])["headline"] == "The mesh has no faces"
 
 
 def test_the_table_tells_faces_holes_and_fit(boards):

@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parent
 CHART = ("chart", "chart_export")  # the scripts that all charts share
 PATCHES = (*CHART, "patches")  # of the charts that draw tokens of a picture
 PLOT = (*CHART, "plot")  # of the charts that Plotly draws
-# beside Gradio's other scripts; "" in a version that brings none
+# next to Gradio's other scripts; "" in a version that brings none
 PLOTLY = next((each.name for each in (Path(gr.__file__).parent / "templates/frontend/assets").glob("PlotlyPlot-*.js")), "")
 
 

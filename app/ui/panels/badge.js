@@ -1,4 +1,4 @@
-// Whether the chosen settings are exact, and why.
+// Exactness of the chosen settings, with the reason.
 const mark = element.querySelector(".ft-badge"), why = element.querySelector(".ft-because");
 
 function draw() {

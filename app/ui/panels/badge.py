@@ -1,4 +1,4 @@
-"""The words below a method: whether its settings are exact, and why. The script tells them to the line of controls, too."""
+"""Words below a method: exact or not, and why. The script also sends them to the line of controls."""
 
 from __future__ import annotations
 

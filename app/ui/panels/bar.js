@@ -44,7 +44,7 @@ scope.addEventListener("foretoken:summary", ({ detail }) => {
   button("settings").setAttribute("aria-label", `Method and settings: ${detail.words.join(", ")}`);
 });
 scope.addEventListener("foretoken:running", ({ detail }) => { for (const each of sizes?.children ?? []) each.disabled = detail; });
-document.addEventListener("click", ({ target }) => { // a phone's sheet is closed by its button, or by a tap beside it
+document.addEventListener("click", ({ target }) => { // a phone's sheet is closed by its button, or by a tap next to it
   const outside = narrow.matches && isOpen() && !target.closest(".ft-settings, .ft-summary") && target.isConnected;
   if (!scope.contains(target)) return;
   if (target.closest(".ft-sheet")) shut();

@@ -54,7 +54,7 @@ function drawOverlay() {
   else paint(overlay, view.map === "pass" ? passOf(view.at) : decoded[view.map], colours[view.map] || colour);
 }
 
-// What became of each token: rejected ones have a cross and redrawn ones a stroke, so that they can be told apart without colours.
+// Outcome of each token: rejected ones have a cross and redrawn ones a stroke, so that they can be told apart without colours.
 function paintVerdicts(levels) {
   const { columns, rows } = props.value, cell = Math.max(4, Math.round(512 / columns)), pen = overlay.getContext("2d");
   overlay.width = columns * cell;

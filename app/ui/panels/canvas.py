@@ -169,7 +169,10 @@ def missing(trail: Trail, title: str) -> dict[str, str]:
 def of_positions(board: Board) -> np.ndarray:
     """float32 [*]: each position's candidates, one after another: position, count, then token, p and q of each candidate."""
     pairs = zip(board.trail.positions, board.trail.candidates, strict=True)
-    return np.array([x for position, found in pairs if found for x in (position, len(found), *chain.from_iterable(found))], np.float32)
+    return np.array(
+        [x for position, nodes in pairs if nodes for x in (position, len(nodes), *chain.from_iterable(nodes))],
+        np.float32,
+    )
 
 
 def levels(depth: np.ndarray) -> np.ndarray:

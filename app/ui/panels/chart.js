@@ -1,4 +1,4 @@
-// What the charts share. It comes before their scripts.
+// Shared by the charts. It comes before their scripts.
 const numbers = (text, Kind) => new Kind(bytes(text).buffer);
 const css = ([r, g, b]) => `rgb(${r} ${g} ${b})`;
 const FONT = '11px "IBM Plex Sans", system-ui, sans-serif';
@@ -7,7 +7,7 @@ const COLOURS = ["page", "text", "muted", "line", "line-strong", "raised", "surf
 // The page's colours, of the theme that is shown.
 const coloursOf = (style) => Object.fromEntries(COLOURS.map((name) => [name, style.getPropertyValue(`--ft-${name}`).trim()]));
 
-// What a chart is drawn on: a pen that works in CSS pixels, the size, and the colours.
+// Surface of a chart: a pen that works in CSS pixels, the size, and the colours.
 function paper(pen, width, height, style) {
   pen.font = FONT;
   pen.textBaseline = "middle";

@@ -47,7 +47,7 @@ class SvgPen {
 const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
 const MARGIN = 16, LINE = 15, EXPORT_SCALE = 2;
 
-// What a chart was drawn from, as lines of text: {model: ..., method: ..., knobs: ..., seed: ..., machine: ...}.
+// Settings behind a chart, as lines of text: {model: ..., method: ..., knobs: ..., seed: ..., machine: ...}.
 const linesOf = (made) => Object.entries(made).filter(([, text]) => text !== "" && text !== null && text !== undefined).map(([name, text]) => `${name}: ${text}`);
 
 // Breaks a text into lines that fit a width.

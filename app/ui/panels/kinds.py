@@ -1,4 +1,4 @@
-"""Whether a tab works on pictures or on meshes. Its value is the name of the kind, as in the table of runs."""
+"""Switch between pictures and meshes. Its value is the name of the kind, as in the table of runs."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ IDLE = {"state": "empty", "said": "Start the loop, then move a knob."}
 
 def build(elem_id: str) -> gr.HTML:
     """The stage."""
-    cells = "".join(f'<div data-key="{key}" title="{told}"><dt>{label}</dt><dd>–</dd></div>' for key, label, told in COUNTERS)
+    cells = "".join(f'<div data-key="{key}" title="{help_text}"><dt>{label}</dt><dd>–</dd></div>' for key, label, help_text in COUNTERS)
     charts = "".join(CHART.format(name=name, title=title, about=about) for name, (title, about) in CHARTS.items())
     return panel("lab", dict(IDLE), TEMPLATE.format(counters=cells, charts=charts), before=PLOT, elem_id=elem_id)
 
@@ -70,7 +70,7 @@ def waiting(text: str) -> dict[str, Any]:
 
 
 def made_with(backbone: Backbone, seed: int) -> dict[str, str]:
-    """What a figure says below itself, besides the settings."""
+    """Caption of a figure, besides the settings."""
     machine = facts()
     return {
         "model": f"{backbone.name} ({backbone.weights_hash or 'no hash'}, {backbone.dtype})",

@@ -10,7 +10,7 @@ let opener = null; // what had the focus before
 const give = (panel, value) => emit("show", { panel, value });
 const tell = (text) => { part(".ft-lanes-said").textContent = text; };
 
-// What all runs share, and of every run what it does not share.
+// Settings that all runs share, and each run's own ones.
 function compare(rows) {
   const words = (r) => Object.values(SAID).map((say) => say(r)), all = rows.map(words);
   const same = all[0].map((word, i) => all.every((each) => each[i] === word));

@@ -1,6 +1,6 @@
 """The one output of a run: it brings every panel that changed its new value.
 
-An output of its own for every panel would be dear: for each that stays as it is, Gradio builds the component anew. A tab's panels are
+An output of its own for every panel would be slow: for each that stays as it is, Gradio rebuilds the component. A tab's panels are
 therefore one value here, and the script hands the parts on. A part has a number, so that a panel is drawn only if it changed.
 """
 
@@ -24,7 +24,7 @@ def build(panels: Mapping[str, Component], elem_id: str) -> gr.HTML:
 
 
 class Screen:
-    """What the panels of one visitor show, as far as it was set here."""
+    """State of one visitor's panels, as far as it was set here."""
 
     def __init__(self) -> None:
         self.parts: dict[str, dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""What a chart says about its run: below itself when it is saved (model, method, knobs, seed, machine), and of the tokens of a mesh."""
+"""Captions of charts: the settings of a run below a saved chart (model, method, knobs, seed, machine), and the words for mesh tokens."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def _template(names: Sequence[str]) -> str:
 
 @dataclass
 class Side:
-    """What is shown of one run. Faces never change once they are here; new ones are appended.
+    """Display of one run. Faces never change once they are here; new ones are appended.
 
     faces : FACE [F], see app/live/boards/mesh.py, +y up; ghost : uint8 [G, 3, 3], faces of the draft, which may still be rejected
     state : empty, running, done or stopped; badge : {"exact": bool, "why": str}; text : shown in an empty view
@@ -159,9 +159,9 @@ def encode(sides: Mapping[str, Side | None], points: np.ndarray | None = None, n
 
 
 def _side(side: Side) -> dict[str, Any]:
-    given = side.counters or {}
+    totals = side.counters or {}
     assert (side.faces["corners"] < CELLS).all(), f"corners lie in 0..{CELLS - 1}"
-    counters = {name: f"{given[name]:{form}}" for name, form in COUNTER_FORMATS.items() if name in given}
+    counters = {name: f"{totals[name]:{form}}" for name, form in COUNTER_FORMATS.items() if name in totals}
     return {
         "title": side.title,
         "state": side.state,

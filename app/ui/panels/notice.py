@@ -28,7 +28,7 @@ def unknown(name: str, words: Mapping[str, list[str]], warning: str = "") -> lis
         return []
     lost = ", ".join(f"'{word}'" for word in words)
     out = "that word" if len(words) == 1 else "those words"
-    near = {word: found for word, found in words.items() if found}
+    near = {word: known for word, known in words.items() if known}
     return [{"kind": "hint", "text": warning or f"{name} does not know {lost}, so it leaves {out} out.", "instead": near}]
 
 
@@ -50,7 +50,7 @@ def notes(lines: Iterable[str]) -> list[dict[str, str]]:
 def place(ahead: int, seconds: float | None = None, replays: bool = False) -> list[dict[str, str]]:
     """The place in the queue of users who share this machine; nothing if nobody is ahead.
 
-    seconds : of the wait, None = not known; replays : the page shows a race that can be played meanwhile
+    seconds : of the wait, None = not known; replays : the page shows a race that can be played while waiting
     """
     if ahead < 1:
         return []
@@ -69,7 +69,7 @@ def duration(seconds: float) -> str:
 
 
 def taken(ahead: int, seconds: float | None = None) -> list[dict[str, str]]:
-    """What a visitor finds while the machine is in use: the place that they would get; nothing if it is free. seconds: as in `place`"""
+    """Notice that the machine is in use, with the place in line that a visitor would get; none if it is free. seconds: as in `place`"""
     if ahead < 1:
         return []
     when = "when it ends" if seconds is None else f"in about {duration(seconds)}"

@@ -32,24 +32,24 @@ def build(elem_id: str = "odds") -> gr.HTML:
     return panel("odds", dict(IDLE), TEMPLATE, constants, before=PATCHES, elem_id=elem_id)
 
 
-def encode(board: Board, found: Odds, patches: Patches, made: Mapping[str, str]) -> dict[str, Any]:
+def encode(board: Board, choices: Odds, patches: Patches, made: Mapping[str, str]) -> dict[str, Any]:
     """Everything the script draws.
 
     tokens : int32 [positions * top]; p : float32, theirs; own, drawn : of each position the committed token and its probability
     sheet : the patches of the tokens in `known`, "" if the model draws none
     """
-    known = np.unique(np.concatenate([found.tokens.ravel(), board.token]))
+    known = np.unique(np.concatenate([choices.tokens.ravel(), board.token]))
     return {
         "state": "done",
         "about": "The most probable tokens at this place, given the tokens before it. Framed: what the model did draw.",
         "title": board.run.method.title,
         "made": dict(made),
         "columns": board.columns,
-        "top": found.tokens.shape[1],
-        "tokens": to_text(found.tokens),
-        "p": to_text(found.p),
+        "top": choices.tokens.shape[1],
+        "tokens": to_text(choices.tokens),
+        "p": to_text(choices.p),
         "own": to_text(board.token),
-        "drawn": to_text(found.drawn),
+        "drawn": to_text(choices.drawn),
         "known": to_text(known.astype(np.int32)),
         "sheet": data_url(patches.sheet(known.tolist()), lossless=False) if patches.are_there else "",
     }
@@ -57,11 +57,11 @@ def encode(board: Board, found: Odds, patches: Patches, made: Mapping[str, str])
 
 def ended(frame: RaceFrame) -> dict[str, Any] | None:
     """The value of a finished race, which its map of top-1 probabilities shares; None if the run was stopped, or its model is elsewhere."""
-    found = odds(frame.fast.run) if frame.here else None
-    if found is None:
+    choices = odds(frame.fast.run) if frame.here else None
+    if choices is None:
         return None
-    frame.fast.top = found.p[:, 0]
-    return encode(frame.fast, found, frame.patches, frame.made)
+    frame.fast.top = choices.p[:, 0]
+    return encode(frame.fast, choices, frame.patches, frame.made)
 
 
 PANEL = RacePanel("odds", build, IDLE, ELSEWHERE, ended=ended)

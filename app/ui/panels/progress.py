@@ -1,4 +1,4 @@
-"""How far a long run is: a bar, what it does now, and the time that is left."""
+"""Progress of a long run: a bar, the current task, and the time left."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class RaceFrame:
 
     @cached_property
     def made(self) -> dict[str, str]:
-        """How the right run was made."""
+        """Settings of the right run."""
         return made_with(self.fast.run)
 
 
@@ -77,12 +77,12 @@ class RacePanels:
 
     def build(self, here: bool = True) -> dict[str, gr.HTML]:
         """The panels by name, with their values without a run."""
-        found = {}
+        panels = {}
         for each in self.entries:
-            found[each.name] = each.build(f"{self.prefix}{each.name}")
+            panels[each.name] = each.build(f"{self.prefix}{each.name}")
             if not here and each.elsewhere is not None:
-                found[each.name].value = each.elsewhere
-        return found
+                panels[each.name].value = each.elsewhere
+        return panels
 
     def idle(self, here: bool = True) -> dict[str, Any]:
         """The values at the start of a run."""
@@ -94,5 +94,5 @@ class RacePanels:
 
     def ended(self, frame: RaceFrame) -> dict[str, Any]:
         """The values that only a finished race has."""
-        found = {each.name: each.ended(frame) for each in self.entries if each.ended}
-        return {name: value for name, value in found.items() if value is not None}
+        values = {each.name: each.ended(frame) for each in self.entries if each.ended}
+        return {name: value for name, value in values.items() if value is not None}

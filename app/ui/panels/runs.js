@@ -42,7 +42,7 @@ function show(race) {
   sessionStorage.setItem(LAST, race.id);
 }
 
-// What the panel of a row's run shows, if the run has come to its end.
+// Value of the panel of a row's run, if the run has finished.
 function sideOf(race, i) {
   const value = KIND.sides[i]?.reduce((found, name) => found?.[name], race.parts);
   return race.rows[i].finished && value?.course ? value : null;
@@ -214,7 +214,7 @@ window.addEventListener("foretoken:asked", takeAsked);
   await load();
   if (linked) return;
   const lanes = JSON.parse(sessionStorage.getItem(`${LAST}-lanes`) || "[]");
-  const last = races.find((race) => race.id === sessionStorage.getItem(LAST)); // of this window, before it was loaded anew
+  const last = races.find((race) => race.id === sessionStorage.getItem(LAST)); // of this window, before a reload
   if (last) show(last);
   start(lanes, false);
 })();

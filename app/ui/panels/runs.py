@@ -42,7 +42,7 @@ TEMPLATE = """
 
 
 class RunsTable(NamedTuple):
-    """What tells one tab's table from another's.
+    """Differences between the tables of the tabs.
 
     name : of the kind of run; elem_id : the panel's; prompt : the title of the column of prompts; search : the empty search field's text
     last : in the window's storage, the key of the race that is shown
@@ -77,7 +77,7 @@ class RunRow(NamedTuple):
 
     board: Growth
     thumbnail: str
-    given: Input | None = None
+    shape: Input | None = None
     more: Mapping[str, Any] = {}
 
 
@@ -103,9 +103,9 @@ def picture(board: Board) -> RunRow:
     return RunRow(board, thumbnail(board.final()))
 
 
-def mesh(board: MeshBoard, given: Input, more: Mapping[str, Any]) -> RunRow:
+def mesh(board: MeshBoard, shape: Input, more: Mapping[str, Any]) -> RunRow:
     """A mesh's run. Its thumbnail comes later, see `with_thumbnails`."""
-    return RunRow(board, "", given, more)
+    return RunRow(board, "", shape, more)
 
 
 def encode(kind: RunsTable, entries: Sequence[RunRow], seconds: Sequence[Sequence[float]], suits: Suits) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def with_thumbnails(race: str, pictures: Sequence[np.ndarray]) -> dict[str, Any]
 def row(entry: RunRow, seconds: Sequence[float], suits: Suits) -> dict[str, Any]:
     """One run: what the table shows, and its settings."""
     board, run, totals = entry.board, entry.board.run, entry.board.run.totals
-    settings = history.describe(run, entry.given)
+    settings = history.describe(run, entry.shape)
     low, middle, high = quartiles(seconds)
     return {
         "thumbnail": entry.thumbnail,
@@ -153,8 +153,8 @@ def row(entry: RunRow, seconds: Sequence[float], suits: Suits) -> dict[str, Any]
 
 def changed(name: str, knobs: Mapping[str, Any], suits: Suits) -> str:
     """The knobs that differ from the method's initial values."""
-    method, given = start_values(name, suits)
-    usual = {knob.name: given.get(knob.name, knob.default) for knob in method.knobs}
+    method, start = start_values(name, suits)
+    usual = {knob.name: start.get(knob.name, knob.default) for knob in method.knobs}
     declared = {knob.name: knob for knob in method.knobs}
     moved = ((declared[k], v) for k, v in knobs.items() if k in declared and usual.get(k) != v)
     words = (f"{label(knob).lower()} {knob.words.get(v, v) if isinstance(v, str) else format(v, 'g')}" for knob, v in moved)

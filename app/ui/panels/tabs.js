@@ -1,4 +1,4 @@
-// The tab that was open comes back when the page is loaded anew; a link with settings opens its own.
+// The tab that was open comes back after a reload; a link with settings opens its own.
 const OPEN = "foretoken-tab";
 document.addEventListener("click", (event) => {
   const tab = event.target.closest?.("#tabs [role=tab]");

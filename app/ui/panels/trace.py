@@ -62,7 +62,7 @@ def encode(trail: Trail, method: Method, state: str, limit: int, made: Mapping[s
         "threshold": to_text(finite(series["threshold"])) if energies else "",
         "last": newest(trail) if energies else None,
         "moves": [in_words(move, method.knobs) for move in trail.moves],
-        "deviation": told(trail.deviation),
+        "deviation": deviation_words(trail.deviation),
     }
 
 
@@ -96,7 +96,7 @@ def in_words(move: Move, knobs: Iterable[Knob]) -> dict[str, Any]:
     return {"letter": letters[move.name], "before": before, "after": after, "token": move.token}
 
 
-def told(deviation: float | None) -> str:
+def deviation_words(deviation: float | None) -> str:
     """The measured deviation as text; "" if the method has none or has measured nothing yet."""
     if deviation is None or math.isnan(deviation):
         return ""

@@ -52,8 +52,8 @@ def costs_in_words(boards: Sequence[Growth], costs: RaceCosts) -> str:
     """Where the time of a race on the page went."""
     clocks = sum(board.run.seconds for board in boards)
     rest = max(0.0, costs.whole - clocks - costs.drawing - costs.sending)
-    told = f"{costs.drawing:.2f} s of drawing, {costs.sending:.2f} s of sending, {rest:.2f} s of bookkeeping"
-    return f"On the page {costs.whole:.2f} s: {clocks:.2f} s on the clocks, {told}."
+    parts = f"{costs.drawing:.2f} s of drawing, {costs.sending:.2f} s of sending, {rest:.2f} s of bookkeeping"
+    return f"On the page {costs.whole:.2f} s: {clocks:.2f} s on the clocks, {parts}."
 
 
 def quartiles(seconds: Sequence[float]) -> tuple[float, float, float]:
@@ -82,22 +82,22 @@ def encode(fast: Growth, plain: Growth | None, words: Words = PICTURE, seconds: 
             "detail": f"Turn on 'Compare' to see the speed-up. {_added(fast.run)}".rstrip(),
         }
     repeated = seconds if seconds and len(seconds[0]) > 1 and len(seconds) > 1 else ()
-    said = {"state": "done", **_speed(fast, plain, repeated), **agreement(fast, plain)}
-    return said | {"detail": f"{said['detail']} {_added(fast.run)}".rstrip()}
+    line = {"state": "done", **_speed(fast, plain, repeated), **agreement(fast, plain)}
+    return line | {"detail": f"{line['detail']} {_added(fast.run)}".rstrip()}
 
 
-def with_fit(said: Mapping[str, Any], fits: Fit) -> dict[str, Any]:
+def with_fit(line: Mapping[str, Any], fits: Fit) -> dict[str, Any]:
     """The line with how well a mesh fits its input; only a good match is celebrated."""
-    found = {**said, "fit": fits.text, "fits": fits.verdict}
-    if fits.verdict == "good" or said["state"] != "done":
-        return found
+    fitted = {**line, "fit": fits.text, "fits": fits.verdict}
+    if fits.verdict == "good" or line["state"] != "done":
+        return fitted
     if fits.verdict == "fair":
-        return found | {"tone": "even" if said.get("tone") == "good" else said.get("tone", "")}
-    return found | {"headline": POOR, "tone": "even", "detail": f"{said['headline']}. {said['detail']}"}
+        return fitted | {"tone": "even" if line.get("tone") == "good" else line.get("tone", "")}
+    return fitted | {"headline": POOR, "tone": "even", "detail": f"{line['headline']}. {line['detail']}"}
 
 
 def _added(run: Run) -> str:
-    """What a seed has added to the words of a prompt, in a sentence; "" if nothing."""
+    """Sentence on the words that a seed added to a prompt; "" if nothing."""
     words = run.backbone.added(run.prompt)
     return f"No background in the prompt, so this seed chose “{words}”." if words else ""
 
@@ -160,7 +160,7 @@ def _speed(fast: Growth, plain: Growth, seconds: Sequence[Sequence[float]] = ())
 
 
 def agreement(fast: Growth, plain: Growth) -> dict[str, Any]:
-    """How many tokens are the same; {} unless the method guarantees that all are."""
+    """Number of equal tokens, in words; {} unless the method guarantees that all are."""
     seeded = all(b.run.method.name == PLAIN or b.run.fixed.get("verify") == "match seed" for b in (fast, plain))
     if not seeded or not fast.run.exact or not plain.run.exact:
         return {}

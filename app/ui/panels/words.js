@@ -1,4 +1,4 @@
-// What a model can draw. A click continues the prompt: after a number, a size or a relation comes an object; an object alone begins anew.
+// Words that a model can draw. A click continues the prompt: after a number, a size or a relation comes an object; an object alone starts over.
 const GROUPS = __GROUPS__;
 const PROMPT = __PROMPT__;
 const drawer = element.querySelector(".ft-words-drawer"), place = drawer.querySelector(".ft-word-groups");

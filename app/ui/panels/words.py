@@ -1,4 +1,4 @@
-"""What a model can draw: its words as buttons that write the prompt. It works in the browser."""
+"""Words that a model can draw, as buttons that write the prompt. It works in the browser."""
 
 from __future__ import annotations
 

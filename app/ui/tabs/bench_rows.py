@@ -106,7 +106,7 @@ def table(name: str, rows: list[Row], title: str = "") -> dict[str, Any]:
 
 
 def times(repeats: int) -> str:
-    """How often each method decoded each input."""
+    """Number of times each method decoded each input."""
     return "twice" if repeats == 1 else f"{2 * repeats} times"
 
 
@@ -122,12 +122,12 @@ def other(name: str, rows: list[Row]) -> dict[str, Any]:
         "axes": None,
         "columns": [head.replace("_", " ") for head in heads],
         "numeric": numeric,
-        "rows": [{"cells": [told(row[head]) for head in heads], "order": [row[head] for head in heads], "point": None} for row in rows],
+        "rows": [{"cells": [cell(row[head]) for head in heads], "order": [row[head] for head in heads], "point": None} for row in rows],
         "made": {},
     }
 
 
-def told(value: Any) -> str:
+def cell(value: Any) -> str:
     """A cell as it stands in its file, but a median with its quartiles as everywhere."""
     return spread(value, 2) if isinstance(value, list) else str(value)
 
@@ -149,7 +149,7 @@ def line(kind: str, row: Row) -> dict[str, Any]:
 
 
 def point(kind: str, row: Row, title: str, quality: list[float]) -> dict[str, Any]:
-    """What the plane draws of a row: x, its interval, y with its quartiles, the kind of mark, and the settings to load (None for plain
+    """Point of a row in the plane: x, its interval, y with its quartiles, the kind of mark, and the settings to load (None for plain
     decoding, which is what everything is compared with)."""
     plain = row["method"] == PLAIN
     return {
@@ -203,8 +203,8 @@ def in_words(knobs: Mapping[str, Any]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in knobs.items())
 
 
-def spread(found: list[float] | float, digits: int, unit: str = "") -> str:
+def spread(numbers: list[float] | float, digits: int, unit: str = "") -> str:
     """A median with its quartiles in brackets; a number alone if there are none."""
-    middle, low, high = found if isinstance(found, list) else (found, found, found)
+    middle, low, high = numbers if isinstance(numbers, list) else (numbers, numbers, numbers)
     text = f"{middle:.{digits}f}{unit}" + (f" ({low:.{digits}f} to {high:.{digits}f})" if low != high else "")
     return text.replace("-", "−")

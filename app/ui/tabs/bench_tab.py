@@ -9,7 +9,7 @@ from typing import Any
 
 import gradio as gr
 
-from app.requests import validation as asked
+from app.requests import validation
 from app.sentences import duration
 from app.ui import knobs as knob_panel
 from app.ui.method_menu import choices, title_of
@@ -38,21 +38,21 @@ def build(place: TabContext) -> None:
     BenchTab(place).wire()
 
 
-def settings(made: LabSubject, local: bool) -> tuple[Knob, ...]:
-    """What is measured, besides the methods."""
+def settings(work: LabSubject, local: bool) -> tuple[Knob, ...]:
+    """Settings of a measurement, besides the methods."""
     most = MOST if local else MOST_ON_LOAN
-    count = Knob(made.series, "", 4, 1, most, 1, help=f"Held-out {made.series}. More of them give a narrower interval.", live=False)
-    return (count,) if made.size is None else (count, made.size)
+    count = Knob(work.series, "", 4, 1, most, 1, help=f"Held-out {work.series}. More of them give a narrower interval.", live=False)
+    return (count,) if work.size is None else (count, work.size)
 
 
-def settings_panel(made: LabSubject, local: bool) -> dict[str, Any]:
+def settings_panel(work: LabSubject, local: bool) -> dict[str, Any]:
     """The value of the settings panel."""
-    return knob_panel.encode(f"bench-{made.kind}", settings(made, local), words=subject.panel_words(made))
+    return knob_panel.encode(f"bench-{work.kind}", settings(work, local), words=subject.panel_words(work))
 
 
-def ticked(made: LabSubject) -> list[str]:
+def ticked(work: LabSubject) -> list[str]:
     """The methods that are ticked at first."""
-    return [name for name in FIRST[made.kind] if name in dict(map(reversed, made.found))]
+    return [name for name in FIRST[work.kind] if name in dict(map(reversed, work.menu))]
 
 
 def chosen_methods(value: object, backbone: Backbone) -> list[str]:
@@ -60,7 +60,7 @@ def chosen_methods(value: object, backbone: Backbone) -> list[str]:
     if not isinstance(value, list) or not value:
         raise BadKnob("No method is ticked. Tick at least one.")
     known = {name for _, name in choices(backbone)}
-    names = list(dict.fromkeys(asked.method(name, backbone)[0] for name in value))
+    names = list(dict.fromkeys(validation.method(name, backbone)[0] for name in value))
     if not set(names) <= known:
         raise BadKnob("Plain decoding is always measured; tick another method.")
     return names
@@ -94,7 +94,7 @@ class BenchTab:
         self.kind = kinds.build("bench-kind")
         gr.HTML("<h2>Methods</h2>", elem_classes="ft-heading")
         self.methods = gr.CheckboxGroup(
-            list(first.found), value=ticked(first), label="Methods", show_label=False, container=False,
+            list(first.menu), value=ticked(first), label="Methods", show_label=False, container=False,
             elem_id="bench-methods", elem_classes="ft-ticks", interactive=True,
         )  # fmt: skip
         gr.HTML("<h2>Inputs</h2>", elem_classes="ft-heading")
@@ -110,10 +110,10 @@ class BenchTab:
     def switch(self, kind: object) -> tuple[Any, ...]:
         """Shows the methods and the settings of the other kind."""
         try:
-            made = subject.of(kind, self.backbone, self.mesh)
+            work = subject.of(kind, self.backbone, self.mesh)
         except ForetokenError as e:
             return kinds.PICTURES, gr.skip(), gr.skip(), notice.error(e)
-        return gr.skip(), gr.CheckboxGroup(list(made.found), value=ticked(made)), settings_panel(made, self.local), []
+        return gr.skip(), gr.CheckboxGroup(list(work.menu), value=ticked(work)), settings_panel(work, self.local), []
 
     # --- the benchmark --------------------------------------------------------------------------------------------
 
@@ -122,21 +122,21 @@ class BenchTab:
         visitor = request.session_hash
 
         def measure(number: int) -> Iterator[dict[str, Any]]:
-            made = subject.of(kind, self.backbone, self.mesh)
-            names = chosen_methods(methods, made.backbone)
-            chosen = asked.knobs(values, settings(made, self.local))
-            yield from self.measured(visitor, number, made, names, int(chosen[made.series]), made.size_in(chosen))
+            work = subject.of(kind, self.backbone, self.mesh)
+            names = chosen_methods(methods, work.backbone)
+            chosen = validation.knobs(values, settings(work, self.local))
+            yield from self.measured(visitor, number, work, names, int(chosen[work.series]), work.size_in(chosen))
 
         yield from self.queue.hold(visitor, ticket, measure)
 
     def measured(
-        self, visitor: str, number: int, made: LabSubject, names: list[str], count: int, size: int | None
+        self, visitor: str, number: int, work: LabSubject, names: list[str], count: int, size: int | None
     ) -> Iterator[dict[str, Any]]:  # fmt: skip
         """Measures, and shows the rows of every complete prompt."""
-        yield {"verdict": progress.encode("Preparing", 0, 1, f"Reading the {made.series}.")}
+        yield {"verdict": progress.encode("Preparing", 0, 1, f"Reading the {work.series}.")}
         benchmarks = importlib.import_module(BENCHMARKS)  # brings transformers, which takes seconds
-        kind = benchmarks.PictureBenchmark if made.kind == kinds.PICTURES else benchmarks.MeshBenchmark
-        bench = kind(made.backbone, names, count, size, lambda runs: self.sessions.hold(visitor, number, runs), self.runner)
+        kind = benchmarks.PictureBenchmark if work.kind == kinds.PICTURES else benchmarks.MeshBenchmark
+        bench = kind(work.backbone, names, count, size, lambda runs: self.sessions.hold(visitor, number, runs), self.runner)
         identity, shown = secrets.token_hex(8), 0
         for turn in bench:
             update = {"verdict": going(bench, turn.kind, turn.input if turn.counted else None)}
@@ -152,14 +152,14 @@ class BenchTab:
         """The table of the prompts that are complete."""
         size = f", {bench.rows[0]['size']} px" if "size" in bench.rows[0] else ""
         title = f"Measured here: {bench.complete} of {bench.count} {bench.thing}s{size}"
-        found = bench_rows.table(plane.HERE, bench.rows, title)
-        return {**found, "id": identity, "about": f"{found['about']} {bench.command}"}
+        rows = bench_rows.table(plane.HERE, bench.rows, title)
+        return {**rows, "id": identity, "about": f"{rows['about']} {bench.command}"}
 
     def offer(self, visitor: str, bench: Any) -> dict[str, Any]:
         """The download of the rows."""
         file, lost = keep("download", lambda: bench.write(self.sessions.folder(visitor) / "foretoken-bench.csv"))
-        made = gr.DownloadButton(value=str(file), interactive=True) if file else gr.DownloadButton(interactive=False)
-        return {"csv": made, "messages": notice.error(*lost)}
+        button = gr.DownloadButton(value=str(file), interactive=True) if file else gr.DownloadButton(interactive=False)
+        return {"csv": button, "messages": notice.error(*lost)}
 
 
 def going(bench: Any, name: str, which: int | None) -> dict[str, Any]:
@@ -174,6 +174,6 @@ def ended(bench: Any) -> dict[str, Any]:
     complete = bench.complete
     if bench.stopped:
         ended = f"1 complete {bench.thing} is" if complete == 1 else f"{complete} complete {bench.thing}s are"
-        kept = f"{ended} shown." if complete else f"No {bench.thing} was complete, so there are no rows."
-        return progress.encode("Stopped", bench.done, bench.of, kept, "stopped")
+        detail = f"{ended} shown." if complete else f"No {bench.thing} was complete, so there are no rows."
+        return progress.encode("Stopped", bench.done, bench.of, detail, "stopped")
     return progress.encode("Measured", bench.of, bench.of, f"{bench.of} runs on {complete} {bench.thing}s.", "done")

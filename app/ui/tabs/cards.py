@@ -1,6 +1,6 @@
-"""What a person wants to know of a model before using it, as plain data: the Models tab draws it.
+"""Facts about a model, as plain data: the Models tab draws them.
 
-A shipped model tells it by its card, an imported one by the card that the import wrote, and both by the runs that were saved here.
+They come from the card of a shipped model or the card that the import wrote, and from the runs that were saved here.
 """
 
 from __future__ import annotations
@@ -155,8 +155,8 @@ def brought(folder: Path, runs: Sequence[SavedRun], in_use: str | None) -> Card:
 
 def brought_cards(runs: Sequence[SavedRun], in_use: str | None, mesh: Path) -> list[Card]:
     """The cards of all imported models. in_use : the hash of the loaded weights; mesh : the folder of the Mesh tab's model"""
-    found = [(folder, brought(folder, runs, in_use)) for folder in imported()]
-    return [replace(card, state="in use") if folder == mesh and not card.damage else card for folder, card in found]
+    cards = [(folder, brought(folder, runs, in_use)) for folder in imported()]
+    return [replace(card, state="in use") if folder == mesh and not card.damage else card for folder, card in cards]
 
 
 def families() -> tuple[ModelFamily, ...]:
@@ -170,7 +170,7 @@ def families() -> tuple[ModelFamily, ...]:
 
 
 def abilities(folder: Path, base: frozenset[str], has_scales: bool = False) -> frozenset[str]:
-    """What the model in a folder can do, by the files of drafters that lie beside its weights. has_scales : it has several sizes"""
+    """Capabilities of the model in a folder, by the files of drafters next to its weights. has_scales : it has several sizes"""
     heads = {"mesh_heads"} if any(folder.glob("heads_*.safetensors")) else set()
     return base | trained_in(folder) | heads | ({"at_scale"} if has_scales else set())
 
@@ -197,7 +197,7 @@ def methods(able: frozenset[str], name: str, recipes: tuple[str, ...] | None = N
 
 
 def drawn(card: Mapping[str, Any]) -> str:
-    """What a shipped model knows, as a sentence."""
+    """Knowledge of a shipped model, as a sentence."""
     families = card.get("families")
     if isinstance(families, list):
         return f"It was trained on {', '.join(map(str, families))}."
@@ -230,10 +230,10 @@ def first_of(value: Any) -> float | None:
 
 
 def training(card: Mapping[str, Any]) -> str:
-    """How the main network was trained, as a sentence."""
+    """Training of the main network, as a sentence."""
     for section in ("decoder", "model"):
         row = card.get(section)
         if isinstance(row, Mapping) and "steps" in row:
-            made = f"{row['steps']:,} steps in {row.get('minutes', 0):.0f} minutes on {row.get('device', 'an unknown machine')}"
-            return f"{made}: {row.get('command', '')}"
+            effort = f"{row['steps']:,} steps in {row.get('minutes', 0):.0f} minutes on {row.get('device', 'an unknown machine')}"
+            return f"{effort}: {row.get('command', '')}"
     return ""

@@ -17,7 +17,7 @@ from engine.core import Backbone, Prompt
 from engine.errors import BadOutput
 from engine.run import Run
 
-GIVES_WAY = 20.0  # seconds that a larger file waits for the end of a run, which would be less than half as fast beside it
+GIVES_WAY = 20.0  # seconds that a larger file waits for the end of a run, which would be less than half as fast alongside it
 
 
 class Raced(NamedTuple):
@@ -68,8 +68,8 @@ class TabRuns:
         seconds = [[board.run.seconds] for board in boards]
         if all(board.run.finished for board in boards):
             for again in range(2, times + 1):
-                said = {"state": "running", "live": f"Repeat {again} of {times}", "detail": "The same runs again, without drawing."}
-                yield {"verdict": said}
+                outcome = {"state": "running", "live": f"Repeat {again} of {times}", "detail": "The same runs again, without drawing."}
+                yield {"verdict": outcome}
                 if not self.repeat(visitor, number, backbone, prompt, sides, seconds):
                     break
         return Raced(boards, seconds, costs)

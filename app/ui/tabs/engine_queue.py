@@ -140,16 +140,16 @@ class EngineQueue:
             return self._entered(visitor, {"messages": notice.error(BadPrompt(GOING))})
         self.sessions.take_results(visitor, self.prefix)  # of a run whose page did not wait
         buttons = {"go": gr.Button(visible=False), "cancel": gr.Button(visible=True), "clock": gr.Timer(active=True)}
-        said = {"line": self.place_of(visitor), "messages": self.hints(visitor)}
+        notices = {"line": self.place_of(visitor), "messages": self.hints(visitor)}
         withdrawn = {name: gr.DownloadButton(interactive=False) for name in self.offers}
-        return self._entered(visitor, {**buttons, **said, **withdrawn, "runs": True}, number)
+        return self._entered(visitor, {**buttons, **notices, **withdrawn, "runs": True}, number)
 
     def _entered(self, visitor: str, shown: Mapping[str, Any], number: int = 0) -> int:
         self.sessions.leave_results(visitor, f"{self.prefix}entered", shown)
         return number
 
     def show_entered(self, request: gr.Request) -> tuple[Any, ...]:
-        """What `enter` has left for the page; nothing of a run that is over, because it may have left an error meanwhile."""
+        """Updates that `enter` queued for the page; none for a run that has ended, because it may have queued an error since."""
         visitor = request.session_hash
         shown = self.sessions.take_results(visitor, f"{self.prefix}entered")
         over = shown.pop("runs", False) and not self.sessions.busy(visitor, self.prefix)
@@ -160,12 +160,12 @@ class EngineQueue:
         visitor = request.session_hash
         if not self.sessions.busy(visitor, self.prefix):
             go, cancel, *_ = self.restore(request)
-            return go, cancel, *self.found_taken(visitor)
+            return go, cancel, *self.notice_of_place(visitor)
         ahead = self.sessions.place(visitor)
         return gr.skip(), gr.skip(), self.place_of(visitor), gr.skip() if ahead else gr.Timer(active=False)
 
-    def found_taken(self, visitor: str) -> tuple[Any, Any]:
-        """The line for a visitor who does not wait, and whether the clock goes on: it tells when the machine is free."""
+    def notice_of_place(self, visitor: str) -> tuple[Any, Any]:
+        """The line for a visitor who does not wait, and whether the clock goes on: it shows when the machine is free."""
         if self.sessions.wants(visitor, self.prefix):
             return gr.skip(), gr.skip()
         ahead, seconds = self.sessions.ahead()
@@ -204,7 +204,7 @@ class EngineQueue:
         self.sessions.leave_results(visitor, self.prefix, values)
 
     def deliver(self, request: gr.Request) -> Any:
-        """What the run has left for the page. Gradio would take a tuple of one as the value itself."""
+        """Updates that the finished run queued for the page. Gradio would take a tuple of one as the value itself."""
         results = self.sessions.take_results(request.session_hash, self.prefix)
         if boards := results.pop("boards", None):
             self.sessions.leave_results(request.session_hash, f"{self.prefix}boards", {"boards": boards})
@@ -212,11 +212,11 @@ class EngineQueue:
         return values if len(values) > 1 else values[0]
 
     def take_boards(self, visitor: str) -> Any:
-        """What the last run has left for larger files; None if nothing, or if another handler has taken it."""
+        """Boards of the last run for larger files; None without any, or if another handler has taken them."""
         return self.sessions.take_results(visitor, f"{self.prefix}boards").get("boards")
 
     def restore(self, request: gr.Request) -> tuple[Any, ...]:
-        """Restores the buttons between runs, unless the visitor has requested the next one meanwhile."""
+        """Restores the buttons between runs, unless the visitor has already requested the next one."""
         if self.sessions.busy(request.session_hash, self.prefix) or self.sessions.wants(request.session_hash, self.prefix):
             return (gr.skip(),) * 4
         return gr.Button(visible=True), gr.Button(visible=False), [], gr.Timer(active=False)

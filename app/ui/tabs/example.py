@@ -19,38 +19,38 @@ PATIENCE = 30.0  # seconds: a model that would take longer shows no example
 TRIED = 4  # steps that this is judged by
 
 
-def read(folder: Path, backbone: Backbone, asked: dict[str, Any], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def read(folder: Path, backbone: Backbone, inputs: dict[str, Any], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """The values of the panels by their names; {} for a model without a hash, because another model's example would look like its own.
 
-    asked : everything that the example depends on besides the model; make : runs it, and returns {} if it would take too long
+    inputs : everything that the example depends on besides the model; make : runs it, and returns {} if it would take too long
     """
     if backbone.weights_hash is None:
         return {}
-    file = folder / f"{key(backbone, asked)}.json"
+    file = folder / f"{key(backbone, inputs)}.json"
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):  # not there yet, or damaged
-        found = make()
-    if found:
-        keep(file, found)
-    return found
+        values = make()
+    if values:
+        keep(file, values)
+    return values
 
 
-def keep(file: Path, found: dict[str, Any]) -> None:
+def keep(file: Path, values: dict[str, Any]) -> None:
     """Writes an example, in place of those of other models; without room for it, it is run again at the next start."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         for old in file.parent.glob("*.json"):
             old.unlink(missing_ok=True)
-        write_text(file, json.dumps(found))
+        write_text(file, json.dumps(values))
     except (OSError, BadOutput):
         return
 
 
-def key(backbone: Backbone, asked: dict[str, Any]) -> str:
+def key(backbone: Backbone, inputs: dict[str, Any]) -> str:
     """A name that changes with the model, its type of numbers, the machine, the code and the example."""
-    told = [backbone.name, backbone.weights_hash, backbone.dtype, str(backbone.device), facts(), asked]
-    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()[:24]
+    parts = [backbone.name, backbone.weights_hash, backbone.dtype, str(backbone.device), facts(), inputs]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:24]
 
 
 def race(boards: list[Board]) -> Iterator[set[int]]:

@@ -98,13 +98,13 @@ class PictureRace:
 
     def build_settings(self, tab: RaceTab) -> None:
         """The methods, what the model is told besides, and the left side."""
-        found = with_auto(choices(self.backbone), self.backbone)
-        self.favourite = found[0][1]
+        menu = with_auto(choices(self.backbone), self.backbone)
+        self.favourite = menu[0][1]
         speeds = speedups(tab.studio.run_store.folder, self.backbone.name, self.backbone.weights_hash)
-        tab.form.build_method(found, self.favourite, speeds, sheet=True)
+        tab.form.build_method(menu, self.favourite, speeds, sheet=True)
         gr.HTML("<h2>Picture</h2>", elem_classes="ft-heading")
         tab.form.settings = knob_panel.build(knob_panel.encode("settings", settings(self.backbone)), "settings")
-        tab.form.build_left(found)
+        tab.form.build_left(menu)
 
     def build_views(self, tab: RaceTab) -> dict[str, gr.HTML]:
         """Both pictures."""
@@ -125,11 +125,11 @@ class PictureRace:
         for chip in self.chips:
             chip.click(lambda text=chip.value: text, None, self.prompt, **DIRECT)
         form = tab.form.parts(self.form_names)
-        kept = tab.form.remember(self.key, form)
+        memory = tab.form.remember(self.key, form)
         self.restored = form | {"badge": tab.form.badge, "messages": tab.queue.messages, "ready": tab.ready}
         outputs = list(self.restored.values())
         tab.runs.input(self.restore_run, tab.runs, outputs, **LATEST)
-        self.context.page.load(self.recall, kept, outputs, **DIRECT)
+        self.context.page.load(self.recall, memory, outputs, **DIRECT)
         first, shown = self._example(tab), unseen.example("example")
         if first:
             self.context.page.load(lambda: first, None, shown, **DIRECT)
@@ -156,8 +156,8 @@ class PictureRace:
         prompt = read_prompt(EXAMPLES[0], 7, {"values": {}}, self.backbone)
         sides = [(self.favourite, start_values(self.favourite, self.suits)[1]), (PLAIN, {})]
         asked_for = {"prompt": prompt.text, "seed": prompt.seed, "size": prompt.size, "sides": sides}
-        found = example.read(folder, self.backbone, asked_for, lambda: self._race_once(prompt, sides))
-        return {tab.panels[name].elem_id: value for name, value in found.items()}
+        values = example.read(folder, self.backbone, asked_for, lambda: self._race_once(prompt, sides))
+        return {tab.panels[name].elem_id: value for name, value in values.items()}
 
     def _race_once(self, prompt: Prompt, sides: Sides) -> dict[str, Any]:
         """The values of the panels after a race that nobody watches; {} if it would take too long."""
@@ -169,9 +169,9 @@ class PictureRace:
             pass
         if not all(board.run.finished for board in boards):
             return {}
-        found = draw_race(boards, {0, 1}, self.patches) | self.ended(boards)
-        found["verdict"] |= {"costs": f"An example, drawn on this machine: “{prompt.text}”. Generate draws yours."}
-        return found
+        values = draw_race(boards, {0, 1}, self.patches) | self.ended(boards)
+        values["verdict"] |= {"costs": f"An example, drawn on this machine: “{prompt.text}”. Generate draws yours."}
+        return values
 
     # --- settings that come back ----------------------------------------------------------------------------------
 
@@ -179,16 +179,16 @@ class PictureRace:
         """Fills the form, or only the left side, from the settings of a run."""
         try:
             declared = settings(self.backbone)
-            found, _ = restoring.run(value, self.backbone, knob_panel.encode("settings", declared), declared)
+            values, _ = restoring.run(value, self.backbone, knob_panel.encode("settings", declared), declared)
         except ForetokenError as e:
             return fill(self.restored, {"messages": notice.error(e)})
-        return fill(self.restored, filled(found))
+        return fill(self.restored, filled(values))
 
     def recall(self, value: object) -> tuple[Any, ...]:
         """Fills the form as it was when this browser last had it; what no longer fits is left out."""
         declared = settings(self.backbone)
-        found = restoring.form(value, self.backbone, knob_panel.encode("settings", declared), declared, self.favourite)
-        return fill(self.restored, filled(found) | {"ready": restoring.READY})
+        values = restoring.form(value, self.backbone, knob_panel.encode("settings", declared), declared, self.favourite)
+        return fill(self.restored, filled(values) | {"ready": restoring.READY})
 
     # --- the race -------------------------------------------------------------------------------------------------
 
@@ -197,7 +197,7 @@ class PictureRace:
         prompt = read_prompt(fields[0], seed, values, self.backbone)
         return RaceRequest(self.backbone, prompt, validation.knobs(values, settings(self.backbone)))
 
-    def waiting(self, tab: RaceTab, asked: RaceRequest, left: str | None, right: str) -> dict[str, Any]:
+    def waiting(self, tab: RaceTab, request: RaceRequest, left: str | None, right: str) -> dict[str, Any]:
         """Both sides without a picture."""
         return {
             "left": canvas.waiting("plain", *side_words(left, self.right_words)),
@@ -205,16 +205,16 @@ class PictureRace:
             "verdict": {"state": "running", "live": verdict.READY},
         }
 
-    def draw(self, boards: Sequence[Board], changed: set[int], asked: RaceRequest, ends: bool = True) -> dict[str, Any]:
+    def draw(self, boards: Sequence[Board], changed: set[int], request: RaceRequest, ends: bool = True) -> dict[str, Any]:
         """The panels of the changed boards and the line above them."""
         return draw_race(boards, changed, self.patches, ends)
 
-    def outcome(self, tab: RaceTab, raced: Raced, asked: RaceRequest) -> Generator[dict[str, Any], None, RaceOutcome]:
+    def outcome(self, tab: RaceTab, raced: Raced, request: RaceRequest) -> Generator[dict[str, Any], None, RaceOutcome]:
         """The speed-up, and the probabilities at every place."""
         boards = raced.boards
-        said = verdict.encode(*pair(boards), seconds=raced.seconds) | {"costs": verdict.costs_in_words(boards, raced.costs)}
+        line = verdict.encode(*pair(boards), seconds=raced.seconds) | {"costs": verdict.costs_in_words(boards, raced.costs)}
         yield from ()
-        return RaceOutcome({**self.ended(boards), "verdict": said}, [runs.picture(board) for board in boards])
+        return RaceOutcome({**self.ended(boards), "verdict": line}, [runs.picture(board) for board in boards])
 
     def without_result(self, board: Board) -> dict[str, Any]:
         """Nothing: the line above the pictures has said it."""
@@ -222,12 +222,12 @@ class PictureRace:
 
     def ended(self, boards: Sequence[Board]) -> dict[str, Any]:
         """The panels that only a finished race fills, and the picture whose maps they complete."""
-        found = self.below.ended(frame_of(boards, self.patches, self.is_here))
-        return found and {"right": draw_race(boards, {0}, self.patches)["right"], **found}
+        values = self.below.ended(frame_of(boards, self.patches, self.is_here))
+        return values and {"right": draw_race(boards, {0}, self.patches)["right"], **values}
 
     # --- files ----------------------------------------------------------------------------------------------------
 
-    def offers(self, tab: RaceTab, visitor: str, board: Board, asked: RaceRequest) -> dict[str, Any]:
+    def offers(self, tab: RaceTab, visitor: str, board: Board, request: RaceRequest) -> dict[str, Any]:
         """Offers the picture of a run and saves the run in the history; if the disk refuses one, the other is still written."""
         run = board.run
 
@@ -248,10 +248,10 @@ class PictureRace:
             return None
         shown = boards[::-1]
         titles = [title_of(board.run.name) for board in shown]
-        told = history.describe(boards[0].run)
+        settings_of_run = history.describe(boards[0].run)
         own = {
-            "large": lambda file: race_files.write_large(boards[0], told, file),
-            "both": lambda file: race_files.write_both(shown, titles, told, file),
+            "large": lambda file: race_files.write_large(boards[0], settings_of_run, file),
+            "both": lambda file: race_files.write_both(shown, titles, settings_of_run, file),
             "gif": lambda file: race_files.write_race(shown, titles, file),
             "mp4": lambda file: race_files.write_race(shown, titles, file),
         }

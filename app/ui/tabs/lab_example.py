@@ -28,8 +28,8 @@ def read(folder: Path | None, backbone: Backbone) -> dict[str, Any]:
     """The value of the stage; {} without a folder to keep it in, or for a slow model."""
     if folder is None:
         return {}
-    asked = {"prompts": EXAMPLES, "seed": SEED, "method": FAVOURITE, "moves": MOVES}
-    return example.read(folder / "lab", backbone, asked, lambda: run(backbone))
+    inputs = {"prompts": EXAMPLES, "seed": SEED, "method": FAVOURITE, "moves": MOVES}
+    return example.read(folder / "lab", backbone, inputs, lambda: run(backbone))
 
 
 def run(backbone: Backbone) -> dict[str, Any]:
@@ -50,8 +50,8 @@ def run(backbone: Backbone) -> dict[str, Any]:
 
 def drawn(backbone: Backbone, prompt: Prompt, moved: Mapping[str, float | str], board: LoopBoard) -> Board:
     """A picture of the loop, drawn with these knobs moved."""
-    given = start_values(FAVOURITE, backbone.suits)[1] | {"verify": "residual"}  # a relaxed rule cannot match the seed
-    (run,) = LocalRunner().start(backbone, prompt, [(FAVOURITE, given | moved)])
+    start = start_values(FAVOURITE, backbone.suits)[1] | {"verify": "residual"}  # a relaxed rule cannot match the seed
+    (run,) = LocalRunner().start(backbone, prompt, [(FAVOURITE, start | moved)])
     growing = Board(run)
     for step in run:
         growing.add(step)

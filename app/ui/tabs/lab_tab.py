@@ -12,7 +12,7 @@ import gradio as gr
 from app.live.boards.loop import LoopBoard
 from app.live.boards.picture import Board
 from app.live.stream import Throttle
-from app.requests import validation as asked
+from app.requests import validation
 from app.requests.limits import LARGEST_SEED, LONGEST_PROMPT
 from app.requests.meshes import FIRST
 from app.requests.pictures import EXAMPLES
@@ -100,10 +100,10 @@ class LabTab:
                 for i, (key, title) in enumerate(titles.items())
             }
         first = self.pictures.favourite
-        self.form.build_method(list(self.pictures.found), first)
+        self.form.build_method(list(self.pictures.menu), first)
         self.cards = unseen.offered("lab-cards")
-        method, given = start_values(first, self.suits)
-        self.form.knobs.value = self.panel_of(first, method, given)
+        method, start = start_values(first, self.suits)
+        self.form.knobs.value = self.panel_of(first, method, start)
         gr.HTML("<h2>Loop</h2>", elem_classes="ft-heading")
         self.settings = knob_panel.build(settings_panel(self.pictures), "lab-settings")
         self.seed = gr.Number(
@@ -143,35 +143,35 @@ class LabTab:
     # --- pictures or meshes ---------------------------------------------------------------------------------------
 
     def subject(self, kind: object) -> LabSubject:
-        """What the page asks to loop on; raises BadPrompt, MissingWeights."""
+        """Subject that the page asks to loop on; raises BadPrompt, MissingWeights."""
         return self.pictures if kind == kinds.PICTURES else subject.of(kind, self.backbone, self.mesh)
 
-    def has(self, key: str, made: LabSubject) -> bool:
-        """Whether a preset is one of a subject's model."""
-        return key in (SAME, FASTEST) or find(key)[0].needs <= made.backbone.capabilities
+    def has(self, key: str, work: LabSubject) -> bool:
+        """True if a subject's model supports a preset."""
+        return key in (SAME, FASTEST) or find(key)[0].needs <= work.backbone.capabilities
 
     def switch(self, kind: object) -> tuple[Any, ...]:
         """Shows the methods, the settings and the examples of the other kind."""
         try:
-            made = self.subject(kind)
+            work = self.subject(kind)
         except ForetokenError as e:
             return fill(self.switched, {"kind": kinds.PICTURES, "messages": notice.error(e)})
-        are_pictures, name = made.kind == kinds.PICTURES, made.favourite
-        method, given = start_values(name, made.backbone.suits)
+        are_pictures, name = work.kind == kinds.PICTURES, work.favourite
+        method, start = start_values(name, work.backbone.suits)
         values = {
             "prompt": gr.Textbox(visible=are_pictures),
             "table": gr.Column(visible=not are_pictures),
             "tiles": FIRST,
             "method": name,
-            "cards": {self.method.elem_id: cards(made.found, made.backbone.suits)},
-            "knobs": self.panel_of(name, method, given),
-            "badge": badge(name, given),
-            "settings": settings_panel(made),
-            "stage": lab.IDLE | {"kind": made.kind},
+            "cards": {self.method.elem_id: cards(work.menu, work.backbone.suits)},
+            "knobs": self.panel_of(name, method, start),
+            "badge": badge(name, start),
+            "settings": settings_panel(work),
+            "stage": lab.IDLE | {"kind": work.kind},
             "viewer": NO_MESH,
             "messages": [],
         }
-        presets: dict[str, Any] = {key: gr.Button(visible=self.has(key, made)) for key in self.presets}
+        presets: dict[str, Any] = {key: gr.Button(visible=self.has(key, work)) for key in self.presets}
         presets[SAME] = gr.Button(SAME if are_pictures else "Same mesh")
         return fill(self.switched, values | presets)
 
@@ -186,89 +186,89 @@ class LabTab:
         seed, so that is switched off then, instead of an end of the loop."""
         name = value.get("name") if isinstance(value, Mapping) else value
         try:
-            made = self.subject(kind)
-            name, method = asked.method(name, made.backbone)
-            values = asked.knobs(value, method.knobs)
-            panel, told = gr.skip(), []
+            work = self.subject(kind)
+            name, method = validation.method(name, work.backbone)
+            values = validation.knobs(value, method.knobs)
+            panel, notices = gr.skip(), []
             if values.get("verify") == SEEDED and not method.exact(Knobs(values)):
                 values |= {"verify": "residual"}
-                panel, told = self.panel_of(name, method, values), notice.hint(NO_SEED)
-            self.use(request.session_hash, made, name, method, values)
+                panel, notices = self.panel_of(name, method, values), notice.hint(NO_SEED)
+            self.use(request.session_hash, work, name, method, values)
         except ForetokenError as e:
             return gr.skip(), gr.skip(), notice.error(e)
-        return panel, badge(name, values), told
+        return panel, badge(name, values), notices
 
-    def use(self, visitor: str, made: LabSubject, name: str, method: Method, values: Mapping[str, float | str]) -> None:
+    def use(self, visitor: str, work: LabSubject, name: str, method: Method, values: Mapping[str, float | str]) -> None:
         """Gives a visitor's loop a method and its knobs, if there is one on this subject."""
         loop = self.loops.get(visitor)
-        if loop is None or loop.made.kind != made.kind:
+        if loop is None or loop.work.kind != work.kind:
             return
         loop.set(name=name, knobs=values)
-        self.sessions.move(visitor, method.name, values, made.backbone.name, 0)
+        self.sessions.move(visitor, method.name, values, work.backbone.name, 0)
 
     def shown(
-        self, visitor: str, made: LabSubject, name: str, values: Mapping[str, Any], told: list[dict[str, Any]] | None = None
+        self, visitor: str, work: LabSubject, name: str, values: Mapping[str, Any], notices: list[dict[str, Any]] | None = None
     ) -> tuple[Any, ...]:
         """Method, knobs, badge and messages after a change, which the loop takes too."""
-        name, method = asked.method(name, made.backbone)
+        name, method = validation.method(name, work.backbone)
         panel = self.panel_of(name, method, values)
-        self.use(visitor, made, name, method, asked.knobs(panel, method.knobs))
-        return name, panel, badge(name, panel["values"]), told or []
+        self.use(visitor, work, name, method, validation.knobs(panel, method.knobs))
+        return name, panel, badge(name, panel["values"]), notices or []
 
     def change(self, name: object, before: object, kind: object, request: gr.Request) -> tuple[Any, ...]:
         """Shows the knobs of another method."""
         try:
-            made = self.subject(kind)
-            panel = self.form.chosen_knobs(name, before, made.backbone.suits)
-            found = self.shown(request.session_hash, made, str(name), panel["values"])
+            work = self.subject(kind)
+            panel = self.form.chosen_knobs(name, before, work.backbone.suits)
+            updates = self.shown(request.session_hash, work, str(name), panel["values"])
         except ForetokenError as e:
             return gr.skip(), gr.skip(), gr.skip(), notice.error(e)
-        return found[0], found[1] | {"left": panel["left"]}, *found[2:]
+        return updates[0], updates[1] | {"left": panel["left"]}, *updates[2:]
 
     def preset(self, key: str, name: object, kind: object, request: gr.Request) -> tuple[Any, ...]:
         """Shows a preset: one of the table of methods, the same picture as plain decoding, or the fastest exact method."""
         try:
-            made = self.subject(kind)
-            chosen, values, told = self.values_of(key, name, made)
-            return self.shown(request.session_hash, made, chosen, values, told)
+            work = self.subject(kind)
+            chosen, values, notices = self.values_of(key, name, work)
+            return self.shown(request.session_hash, work, chosen, values, notices)
         except ForetokenError as e:
             return gr.skip(), gr.skip(), gr.skip(), notice.error(e)
 
-    def values_of(self, key: str, name: object, made: LabSubject) -> tuple[str, Mapping[str, Any], list[dict[str, Any]]]:
+    def values_of(self, key: str, name: object, work: LabSubject) -> tuple[str, Mapping[str, Any], list[dict[str, Any]]]:
         """(method or preset, knobs, messages) of a preset's button. name : the method that is chosen now"""
-        suits = made.backbone.suits
+        suits = work.backbone.suits
         if key == SAME:
-            seeded = [asked.method(name, made.backbone)[1].name, made.favourite, *(other for _, other in made.found)]
+            seeded = [validation.method(name, work.backbone)[1].name, work.favourite, *(other for _, other in work.menu)]
             offers = ((other, start_values(other, suits)) for other in seeded)
-            return next((found[0].name, found[1], []) for _, found in offers if found[1].get("verify") == SEEDED)
+            return next((start[0].name, start[1], []) for _, start in offers if start[1].get("verify") == SEEDED)
         if key != FASTEST:
             return key, start_values(key, suits)[1], []
-        taken = resolve(made.backbone, to_stderr_once)
-        method, given = start_values(taken, suits)
+        taken = resolve(work.backbone, to_stderr_once)
+        method, values = start_values(taken, suits)
         if method.name == PLAIN:
-            return made.favourite, {}, notice.hint(NOTHING_FASTER)
-        return method.name, given, notice.hint(FOUND.format(title_of(taken)))
+            return work.favourite, {}, notice.hint(NOTHING_FASTER)
+        return method.name, values, notice.hint(FOUND.format(title_of(taken)))
 
     def recall(self, value: object, kind: object, request: gr.Request) -> tuple[Any, ...]:
         """Brings a snapshot back."""
         try:
             if not isinstance(value, Mapping):
                 raise BadKnob("The snapshot arrived incomplete. Keep it again.")
-            made = self.subject(kind)
-            name, method = asked.method(value.get("name"), made.backbone)
-            return self.shown(request.session_hash, made, name, asked.knobs({"values": value.get("knobs")}, method.knobs))
+            work = self.subject(kind)
+            name, method = validation.method(value.get("name"), work.backbone)
+            return self.shown(request.session_hash, work, name, validation.knobs({"values": value.get("knobs")}, method.knobs))
         except ForetokenError as e:
             return gr.skip(), gr.skip(), gr.skip(), notice.error(e)
 
     def tune(self, value: object, kind: object, request: gr.Request) -> Any:
         """Takes another tempo at once, other prompts and another size for the next picture."""
         try:
-            made = self.subject(kind)
-            chosen = asked.knobs(value, settings(made))
+            work = self.subject(kind)
+            chosen = validation.knobs(value, settings(work))
         except ForetokenError as e:
             return notice.error(e)
         loop = self.loops.get(request.session_hash)
-        if loop is not None and loop.made.kind == made.kind:
+        if loop is not None and loop.work.kind == work.kind:
             loop.set(chosen=chosen)
         return gr.skip()
 
@@ -282,10 +282,10 @@ class LabTab:
         visitor = request.session_hash
 
         def going(number: int) -> Iterator[dict[str, Any]]:
-            made = self.subject(kind)
-            chosen, method = asked.method(name, made.backbone)
-            given = asked.knobs(knobs, method.knobs)
-            loop = Loop(chosen, given, asked.knobs(values, settings(made)), made.thing(text, cloud), asked.seed(seed), made)
+            work = self.subject(kind)
+            chosen, method = validation.method(name, work.backbone)
+            knob_values = validation.knobs(knobs, method.knobs)
+            loop = Loop(chosen, knob_values, validation.knobs(values, settings(work)), work.thing(text, cloud), validation.seed(seed), work)
             self.loops[visitor] = loop
             try:
                 yield from self.endless(visitor, number, loop)
@@ -296,13 +296,13 @@ class LabTab:
 
     def endless(self, visitor: str, number: int, loop: Loop) -> Iterator[dict[str, Any]]:
         """Makes one after another until the visitor stops it, or until somebody waits."""
-        board, throttle, made = LoopBoard(), Throttle(), loop.made
-        stage = LoopView(board, secrets.token_hex(8), lab.made_with(made.backbone, loop.seed), made.kind)
+        board, throttle, work = LoopBoard(), Throttle(), loop.work
+        stage = LoopView(board, secrets.token_hex(8), lab.made_with(work.backbone, loop.seed), work.kind)
         stage.plain = yield from self.plain_speed(visitor, number, loop)
         while stage.plain is not None:
             chosen, values, prompt = loop.take(board.pictures)
-            (run,) = self.decoder.start(visitor, number, made.backbone, prompt, [(chosen, values)], made.warm)
-            growing, ready = made.board(run), time.monotonic()
+            (run,) = self.decoder.start(visitor, number, work.backbone, prompt, [(chosen, values)], work.warm)
+            growing, ready = work.board(run), time.monotonic()
             for _, step in self.decoder.runner.race([run]):
                 growing.add(step)
                 board.add(run, step)
@@ -317,14 +317,14 @@ class LabTab:
             if self.sessions.waiting():
                 self.queue.leave(visitor, {"messages": notice.hint(MADE_WAY)})
                 break
-        yield stage.show(None) if board.samples else {"verdict": lab.IDLE | {"kind": made.kind}}
+        yield stage.show(None) if board.samples else {"verdict": lab.IDLE | {"kind": work.kind}}
 
     def plain_speed(self, visitor: str, number: int, loop: Loop) -> Generator[dict[str, Any], None, float | None]:
         """Shows how far plain decoding is, at the size of the loop; returns its tokens a second, None if the visitor has stopped it."""
-        made, (_, _, prompt) = loop.made, loop.take(0)
-        waiting = {"kind": made.kind}
+        work, (_, _, prompt) = loop.work, loop.take(0)
+        waiting = {"kind": work.kind}
         yield {"verdict": lab.waiting("Plain decoding first, for comparison") | waiting, "viewer": NO_MESH}
-        (run,), throttle = self.decoder.start(visitor, number, made.backbone, prompt, [(PLAIN, {})], made.warm), Throttle()
+        (run,), throttle = self.decoder.start(visitor, number, work.backbone, prompt, [(PLAIN, {})], work.warm), Throttle()
         for _ in self.decoder.runner.race([run]):
             if throttle.ready():
                 yield {"verdict": lab.waiting(f"Plain decoding first, for comparison: {len(run.tokens):,} tokens") | waiting}

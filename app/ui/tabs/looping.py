@@ -1,4 +1,4 @@
-"""An endless loop of the Lab tab: its settings, what its next run is made with, and what it shows."""
+"""State of a Lab loop: settings, inputs of the next run, display."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ TEMPI = {"as fast as it goes": 0.0, "5 steps a second": 0.2, "1 step a second": 
 NO_MESH = mesh.encode({"accelerated": mesh.Side.waiting("The mesh grows here", "Choose a cloud and start the loop.")})
 
 
-def settings(made: LabSubject) -> tuple[Knob, ...]:
-    """What the loop draws and how fast it goes."""
+def settings(work: LabSubject) -> tuple[Knob, ...]:
+    """Knobs of the loop: inputs, tempo, size."""
     turn = Knob(
-        made.series, "", CHANGING, choices=(CHANGING, STAYING), help="One after another: the examples in turn, yours first.", live=False
+        work.series, "", CHANGING, choices=(CHANGING, STAYING), help="One after another: the examples in turn, yours first.", live=False
     )
     tempo = Knob(
         "tempo", "", next(iter(TEMPI)), choices=tuple(TEMPI), help="Waits between the steps. The clock does not count them.", live=True
     )
-    return (turn, tempo) if made.size is None else (turn, tempo, made.size)
+    return (turn, tempo) if work.size is None else (turn, tempo, work.size)
 
 
-def settings_panel(made: LabSubject) -> dict[str, Any]:
+def settings_panel(work: LabSubject) -> dict[str, Any]:
     """The value of the settings panel."""
-    return knob_panel.encode(f"lab-{made.kind}", settings(made), words=subject.panel_words(made)) | {"loops": True}
+    return knob_panel.encode(f"lab-{work.kind}", settings(work), words=subject.panel_words(work)) | {"loops": True}
 
 
 @dataclass
 class Loop:
-    """What the next picture or mesh of a visitor's loop is made with. Handlers write it, the generator reads it between two of them.
+    """Inputs of the next picture or mesh of a visitor's loop. Handlers write it, the generator reads it between two of them.
 
     first : the prompt or the cloud that comes first
     """
@@ -52,15 +52,15 @@ class Loop:
     chosen: Mapping[str, float | str]
     first: str
     seed: int
-    made: LabSubject
+    work: LabSubject
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, number: int) -> tuple[str, Mapping[str, float | str], Prompt]:
         """The method, its knobs and the prompt of a picture or a mesh. number : from 0"""
         with self.lock:
-            others = [thing for thing in self.made.things if thing != self.first]
-            turn = [self.first, *others] if self.chosen[self.made.series] == CHANGING else [self.first]
-            return self.name, self.knobs, self.made.prompt(turn[number % len(turn)], self.seed + number, self.chosen)
+            others = [thing for thing in self.work.things if thing != self.first]
+            turn = [self.first, *others] if self.chosen[self.work.series] == CHANGING else [self.first]
+            return self.name, self.knobs, self.work.prompt(turn[number % len(turn)], self.seed + number, self.chosen)
 
     def set(self, **values: Any) -> None:
         """Changes name, knobs or chosen."""
@@ -76,7 +76,7 @@ class Loop:
 
 @dataclass
 class LoopView:
-    """What a loop shows. facts : what it was made with; plain : tokens a second of plain decoding, None = not known; last : made last"""
+    """Display of a loop. facts : its settings; plain : tokens per second of plain decoding, None = not known; last : made last"""
 
     board: LoopBoard
     identity: str

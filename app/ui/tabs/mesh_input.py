@@ -42,39 +42,39 @@ class Given(NamedTuple):
     refused: str = ""
 
 
-def axis(given: Given) -> dict[str, Any]:
+def axis(own: Given) -> dict[str, Any]:
     """The value of the up-axis panel for an input."""
-    return axes.encode(given.shape.points, given.shape.frame.up, given.up)
+    return axes.encode(own.shape.points, own.shape.frame.up, own.up)
 
 
-def describe(given: Input) -> list[dict[str, str]]:
+def describe(shape: Input) -> list[dict[str, str]]:
     """Notices: what was read, and one line for everything that was cleaned or guessed."""
-    if given.surface is None:
-        what = f"{given.name}: a point cloud of {len(given.points):,} points."
+    if shape.surface is None:
+        what = f"{shape.name}: a point cloud of {len(shape.points):,} points."
     else:
-        what = f"{given.name}: a mesh of {len(given.surface[1]):,} faces; {len(given.points):,} points were sampled from its surface."
-    return notice.notes([what, *given.notes])
+        what = f"{shape.name}: a mesh of {len(shape.surface[1]):,} faces; {len(shape.points):,} points were sampled from its surface."
+    return notice.notes([what, *shape.notes])
 
 
-def shown_points(given: Input) -> np.ndarray:
+def shown_points(shape: Input) -> np.ndarray:
     """The points [N, 6] that the view shows of an input."""
-    return sample(given, min(SHOWN, len(given.points)))
+    return sample(shape, min(SHOWN, len(shape.points)))
 
 
 def example_clouds() -> dict[str, np.ndarray]:
     """The points and normals of the examples, [N, 6] by name, not cleaned: cleaning all would delay the page."""
     raw = {name: ply.read(Source(EXAMPLES / f"{name}.ply")) for name in ORDER}
-    return {name: np.concatenate([found.points, found.normals], 1) for name, found in raw.items()}
+    return {name: np.concatenate([cloud.points, cloud.normals], 1) for name, cloud in raw.items()}
 
 
-def example_name(given: Given | None) -> str:
+def example_name(own: Given | None) -> str:
     """The name of the example that a visitor works on; "" for their own file."""
-    return given.path.stem if given is not None and given.path.parent == EXAMPLES else ""
+    return own.path.stem if own is not None and own.path.parent == EXAMPLES else ""
 
 
-def stays(given: Given) -> list[dict[str, Any]]:
+def stays(own: Given) -> list[dict[str, Any]]:
     """A notice if the newest file could not be read."""
-    return notice.hint(STAYS.format(given.refused, given.shape.name)) if given.refused else []
+    return notice.hint(STAYS.format(own.refused, own.shape.name)) if own.refused else []
 
 
 class MeshInput:
@@ -97,7 +97,7 @@ class MeshInput:
         self.tiles = clouds.build(example_clouds(), "mesh-examples")
 
     def build_waiting(self) -> None:
-        """What counts the runs that waited for a file."""
+        """Counter of the runs that waited for a file."""
         self.resumed = gr.Number(0, visible="hidden", elem_id="mesh-resumed")
 
     def wire(self, method: Component, other: Component, screen: Component) -> None:
@@ -107,8 +107,8 @@ class MeshInput:
         outputs, sides = list(self.table.values()), [method, other]
         self.tiles.input(self.pick, [self.tiles, *sides], outputs, **LATEST)
         waits = READING | {"show_progress": "minimal", "show_progress_on": self.file, "preprocess": True}  # a large file takes a while
-        told = self.file.upload(self.announce, self.file, messages, **(DIRECT | {"preprocess": True}))
-        dropped = told.then(self.drop, [self.file, *sides], [*outputs, self.file], **waits)
+        announced = self.file.upload(self.announce, self.file, messages, **(DIRECT | {"preprocess": True}))
+        dropped = announced.then(self.drop, [self.file, *sides], [*outputs, self.file], **waits)
         turned = self.axis.input(self.turn, [self.axis, *sides], outputs, trigger_mode="always_last", **READING)
         between = list(self.queue.between.values())
         for read_one in (dropped, turned):
@@ -142,32 +142,32 @@ class MeshInput:
         finally:
             self.sessions.has_read(visitor)
         for folder in own.parent.glob("upload-*"):  # a visitor keeps only one file
-            given = self.sessions.input_of(visitor)
-            if given is None or folder != given.path.parent:
+            current = self.sessions.input_of(visitor)
+            if current is None or folder != current.path.parent:
                 shutil.rmtree(folder, ignore_errors=True)
         return *fill(self.table, values), None
 
     def turn(self, value: object, name: object, other: object, request: gr.Request) -> tuple[Any, ...]:
         """Reads the file again with another up axis."""
         visitor = request.session_hash
-        given = self.sessions.input_of(visitor)
-        if given is None:
+        current = self.sessions.input_of(visitor)
+        if current is None:
             return fill(self.table, {})
         try:
             up = validation.axis(value)
         except ForetokenError as e:
-            return fill(self.table, {"axis": axis(given), "messages": notice.error(e)})
-        self.sessions.reads(visitor, given.shape.name, WAIT)
+            return fill(self.table, {"axis": axis(current), "messages": notice.error(e)})
+        self.sessions.reads(visitor, current.shape.name, WAIT)
         try:
-            return fill(self.table, self.take(visitor, given.path, up, name, other))
+            return fill(self.table, self.take(visitor, current.path, up, name, other))
         finally:
             self.sessions.has_read(visitor)
 
     def resume(self, count: object, request: gr.Request) -> tuple[Any, ...]:
         """Starts the run that waited for a file, if there is one; without the file it does not start."""
         visitor = request.session_hash
-        given = self.sessions.input_of(visitor)
-        if self.sessions.wants(visitor, self.queue.prefix) and not self.sessions.reading(visitor) and given and not given.refused:
+        current = self.sessions.input_of(visitor)
+        if self.sessions.wants(visitor, self.queue.prefix) and not self.sessions.reading(visitor) and current and not current.refused:
             return (count if isinstance(count, int) else 0) + 1, *(gr.skip(),) * 4
         self.sessions.want(visitor, "")
         return gr.skip(), *self.queue.restore(request)
@@ -187,7 +187,7 @@ class MeshInput:
             return {"tiles": example_name(before), "messages": notice.error(e), **back}
         if known and not self.sessions.present(visitor):
             return {}  # they left while it was read, so nothing of theirs may be kept
-        self.sessions.set_input(visitor, given := Given(path, shape, up))
+        self.sessions.set_input(visitor, current := Given(path, shape, up))
         sides = {
             "plain": mesh.Side.waiting(*side_words(left, self.right_words)),
             "accelerated": mesh.Side.waiting(title_of(chosen), self.right_words),
@@ -196,17 +196,17 @@ class MeshInput:
         return {
             "live": live.Screen().show(viewer=viewer, verdict=self.queue.idle, **race_panels.MESHES.idle()),
             "notes": describe(shape),
-            "tiles": example_name(given),
-            "axis": axis(given),
+            "tiles": example_name(current),
+            "axis": axis(current),
             "messages": [],
         }
 
-    def take_first(self, visitor: str, kept: object, is_shown: bool, name: object, other: object) -> dict[str, Any]:
-        """What a new visitor finds: the example that this browser had last, else the first.
+    def take_first(self, visitor: str, memory: object, is_shown: bool, name: object, other: object) -> dict[str, Any]:
+        """Input for a new visitor: the example that this browser had last, else the first.
 
-        kept: the form as the browser remembers it; is_shown: the view shows the last race of before the page was loaded anew
+        memory: the form as the browser remembers it; is_shown: the view shows the last race from before a reload
         """
-        had = kept if isinstance(kept, Mapping) else {}
+        had = memory if isinstance(memory, Mapping) else {}
         example = had.get("tiles") if had.get("tiles") in ORDER else FIRST
         values = self.take(visitor, EXAMPLES / f"{example}.ply", "auto", name, other)
         if is_shown:
@@ -217,14 +217,14 @@ class MeshInput:
 
     def wish(self, visitor: str, name: str, up: str, method: object, other: object) -> dict[str, Any]:
         """The updates for the input of a run that comes back: an example or the visitor's file if it is that one, else a notice."""
-        given = self.sessions.input_of(visitor)
+        current = self.sessions.input_of(visitor)
         example = name.removesuffix(".ply")
-        is_here = given is not None and given.shape.name == name
-        if is_here and given.shape.frame.up == up:
+        is_here = current is not None and current.shape.name == name
+        if is_here and current.shape.frame.up == up:
             return {}
         if is_here or example in ORDER:  # the text of a file becomes a path
-            return self.take(visitor, given.path if is_here else EXAMPLES / f"{example}.ply", validation.axis(up), method, other)
-        now = given.shape.name if given is not None else f"{FIRST}.ply"
+            return self.take(visitor, current.path if is_here else EXAMPLES / f"{example}.ply", validation.axis(up), method, other)
+        now = current.shape.name if current is not None else f"{FIRST}.ply"
         return {"messages": notice.hint(without_paths(WITHOUT.format(brief(name), now)))}
 
     def check_idle(self, visitor: str) -> None:
@@ -239,5 +239,5 @@ class MeshInput:
 
     def hints_of(self, visitor: str) -> list[dict[str, Any]]:
         """Says which input a run uses if the newest one could not be read."""
-        given = self.sessions.input_of(visitor)
-        return stays(given) if given else []
+        current = self.sessions.input_of(visitor)
+        return stays(current) if current else []

@@ -1,4 +1,4 @@
-"""What a finished run of the Mesh tab leaves: measured meshes, files, the verdict with the fit, and the rows of the table of runs."""
+"""Outcome of a run of the Mesh tab: measured meshes, files, the verdict with the fit, and the rows of the table of runs."""
 
 from __future__ import annotations
 
@@ -28,41 +28,41 @@ class MeshOutcome(NamedTuple):
     fit: Fit | None
 
 
-def measured(boards: Sequence[MeshBoard], given: Input) -> MeshOutcome:
+def measured(boards: Sequence[MeshBoard], shape: Input) -> MeshOutcome:
     """Measures the meshes of a race. boards: the right one first"""
     fast = boards[0]
-    sides = [quality_table.measure(b, "fast" if b is fast else "plain", given) for b in reversed(boards) if b.count]
+    sides = [quality_table.measure(b, "fast" if b is fast else "plain", shape) for b in reversed(boards) if b.count]
     return MeshOutcome(sides, fit_of(sides[-1].numbers) if len(fast.faces) else None)
 
 
-def said(boards: Sequence[MeshBoard], outcome: MeshOutcome, seconds: Sequence[Sequence[float]]) -> dict[str, Any]:
+def summary(boards: Sequence[MeshBoard], outcome: MeshOutcome, seconds: Sequence[Sequence[float]]) -> dict[str, Any]:
     """The line above the view. A mesh that is empty, has no area or does not match its input is not celebrated."""
     fast = boards[0]
     if not len(fast.faces):
         return without_a_face(fast.run)
-    told = verdict.encode(*pair(boards), WORDS, seconds)
+    line = verdict.encode(*pair(boards), WORDS, seconds)
     if outcome.fit:
-        return verdict.with_fit(told, outcome.fit)
-    return told if told["state"] != "done" else FLAT
+        return verdict.with_fit(line, outcome.fit)
+    return line if line["state"] != "done" else FLAT
 
 
-def rows(boards: Sequence[MeshBoard], outcome: MeshOutcome, given: Input) -> list[runs.RunRow]:
+def rows(boards: Sequence[MeshBoard], outcome: MeshOutcome, shape: Input) -> list[runs.RunRow]:
     """The race for the table of runs, the right side first."""
-    found = []
+    entries = []
     for board in boards:
         side = next((s for s in outcome.sides if (s.side == "fast") == (board is boards[0])), None)
         more = {"faces": side.numbers["faces"] if side else 0, "holes": side.repair.holes if side else 0, "fit": None}
         if board is boards[0] and outcome.fit:
             more["fit"] = outcome.fit.word
-        found.append(runs.mesh(board, given, more))
-    return found
+        entries.append(runs.mesh(board, shape, more))
+    return entries
 
 
-def offers(fast: MeshBoard, given: Input, folder: Path, run_store: RunStore, notices: list[dict[str, str]]) -> dict[str, Any]:
+def offers(fast: MeshBoard, shape: Input, folder: Path, run_store: RunStore, notices: list[dict[str, str]]) -> dict[str, Any]:
     """Writes the downloads and the run's history; returns the values of the buttons and the messages. If the disk refuses one, the other
     is still written. notices: to keep on the page"""
-    files, lost = keep("downloads", lambda: write_files(fast.run, given, folder))
-    _, unkept = keep("history", lambda: run_store.save(fast.run, given))
-    found: Mapping[str, Path] = files or {}
-    buttons = {name: gr.DownloadButton(value=str(found.get(name, "")) or None, interactive=name in found) for name in FILES}
+    files, lost = keep("downloads", lambda: write_files(fast.run, shape, folder))
+    _, unkept = keep("history", lambda: run_store.save(fast.run, shape))
+    paths: Mapping[str, Path] = files or {}
+    buttons = {name: gr.DownloadButton(value=str(paths.get(name, "")) or None, interactive=name in paths) for name in FILES}
     return {"messages": [*notices, *notice.error(*lost, *unkept)], **buttons}

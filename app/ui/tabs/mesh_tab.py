@@ -47,7 +47,7 @@ NO_HEADS = "{} has no draft heads on this machine, so XSpecMesh is not in the me
 NO_INPUT = "There is no input yet. Pick an example or drop a file."
 LOADING = "Loading {}. You can already choose an input."
 OPENED = "opened"  # under this name a visitor's form waits for the model
-# the form as the browser keeps it, and whether the view shows the last race of before the page was loaded anew
+# the form as the browser keeps it, and whether the view shows the last race from before a reload
 REMEMBERED = "(name, other, kept, shown) => [name, other, kept, Boolean(sessionStorage.getItem('foretoken-race-mesh'))]"
 
 
@@ -61,9 +61,9 @@ def settings_panel(sampling: Sampling) -> dict[str, Any]:
     return knob_panel.encode("settings", settings(sampling), words={"face_budget": {0: "off"}})
 
 
-def offered(found: list[tuple[str, str]]) -> list[tuple[str, str]]:
+def offered(menu: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """The methods and presets of the menu, the favourite first."""
-    return sorted(found, key=lambda choice: not choice[1].startswith(FAVOURITE))
+    return sorted(menu, key=lambda choice: not choice[1].startswith(FAVOURITE))
 
 
 class MeshRace:
@@ -111,18 +111,18 @@ class MeshRace:
                     f"Best of {mesh_seeds.TRIED}", size="sm", elem_id="mesh-best", elem_classes="ft-dice", scale=0, min_width=88,
                     visible=isinstance(tab.studio.runner, LocalRunner),
                 )  # fmt: skip
-        with gr.Column(elem_classes="ft-said ft-noted"):  # one message at a time, beside the notes on the input
+        with gr.Column(elem_classes="ft-said ft-noted"):  # one message at a time, next to the notes on the input
             self.input.notes = notice.build("mesh-notes")
             tab.queue.build_notices()
 
     def build_settings(self, tab: RaceTab) -> None:
         """The methods, what the model is told besides, and the left side."""
-        found = offered(choices_for(frozenset({"mesh_heads"})))
-        tab.form.build_method(found, FIRST_METHOD, sheet=True)
+        menu = offered(choices_for(frozenset({"mesh_heads"})))
+        tab.form.build_method(menu, FIRST_METHOD, sheet=True)
         self.cards = unseen.offered("mesh-cards")
         gr.HTML("<h2>Mesh</h2>", elem_classes="ft-heading")
         tab.form.settings = knob_panel.build(settings_panel(Lowpoly.sampling), "mesh-settings")
-        tab.form.build_left(found)
+        tab.form.build_left(menu)
 
     def build_views(self, tab: RaceTab) -> dict[str, gr.HTML]:
         """The view of both meshes."""
@@ -145,13 +145,13 @@ class MeshRace:
         self.best.click(self.choose_seed, asking, list(self.choosing.values()), **ENGINE | {"trigger_mode": "once"})
         self.input.wire(form.method, form.other, tab.live)
         parts = form.parts(self.form_names)
-        kept = form.remember(self.key, parts | {"tiles": self.input.tiles})
+        memory = form.remember(self.key, parts | {"tiles": self.input.tiles})
         menu = form.parts(("method", "knobs", "badge", "settings", "other")) | {"cards": self.cards}
         self.filling = parts | menu | {"messages": messages, "ready": tab.ready}
         self.restored = self.filling | self.input.table
         self.menus_of = lambda backbone, found, values: self.menus(tab, backbone, found, values)
         shown = [*self.input.table.values(), tab.queue.line, tab.queue.clock]
-        opened = self.context.tab.select(self.open, [form.method, form.other, kept, self.shown], shown, js=REMEMBERED, **DIRECT)
+        opened = self.context.tab.select(self.open, [form.method, form.other, memory, self.shown], shown, js=REMEMBERED, **DIRECT)
         opened.then(self.load, None, list(self.filling.values()), **DIRECT)
         tab.runs.input(self.restore_run, [tab.runs, form.method, form.other], list(self.restored.values()), **LATEST)
 
@@ -168,32 +168,32 @@ class MeshRace:
         make the mesh of a seed is told to."""
         visitor = request.session_hash
         try:
-            given = self.sessions.input_of(visitor)
-            if given is None or self.input.waits_for(visitor):
+            current = self.sessions.input_of(visitor)
+            if current is None or self.input.waits_for(visitor):
                 raise BadPrompt(self.input.waits_for(visitor) or NO_INPUT)
             backbone = self.model.get()
             first = min(validation.seed(seed), LARGEST_SEED + 1 - mesh_seeds.TRIED)
-            prompt = read_prompt(given.shape, first, values, backbone.sampling)
+            prompt = read_prompt(current.shape, first, values, backbone.sampling)
             panel = mesh_seeds.with_seed(name, knobs, backbone)
-            found = try_seeds(backbone, prompt, mesh_seeds.TRIED)
-            if nearest(found).chamfer is None:
+            tried = try_seeds(backbone, prompt, mesh_seeds.TRIED)
+            if nearest(tried).chamfer is None:
                 raise BadPrompt(mesh_seeds.NONE.format(mesh_seeds.TRIED, prompt.seed))
         except ForetokenError as e:
             return fill(self.choosing, {"messages": notice.error(e)})
         changed = {"knobs": panel, "badge": badge(str(name), panel["values"])} if panel else {}
-        said = mesh_seeds.best_of(found) + ("" if panel else mesh_seeds.OTHER)
-        return fill(self.choosing, changed | {"seed": nearest(found).seed, "keep": True, "messages": notice.hint(said)})
+        text = mesh_seeds.best_of(tried) + ("" if panel else mesh_seeds.OTHER)
+        return fill(self.choosing, changed | {"seed": nearest(tried).seed, "keep": True, "messages": notice.hint(text)})
 
     # --- the model and the form -----------------------------------------------------------------------------------
 
-    def open(self, name: object, other: object, kept: object, shown: object, request: gr.Request) -> tuple[Any, ...]:
+    def open(self, name: object, other: object, memory: object, shown: object, request: gr.Request) -> tuple[Any, ...]:
         """Takes an example as input when a visitor first opens the tab; the model is loaded behind it."""
         visitor, queue = request.session_hash, self.input.queue
-        line = (gr.skip(), gr.skip()) if self.sessions.busy(visitor, self.prefix) else queue.found_taken(visitor)
+        line = (gr.skip(), gr.skip()) if self.sessions.busy(visitor, self.prefix) else queue.notice_of_place(visitor)
         if self.sessions.input_of(visitor) is not None:
             return *fill(self.input.table, {}), *line
-        values = self.input.take_first(visitor, kept, shown is True, name, other)
-        self.sessions.leave_results(visitor, OPENED, {"form": kept, "said": values.get("messages", [])})
+        values = self.input.take_first(visitor, memory, shown is True, name, other)
+        self.sessions.leave_results(visitor, OPENED, {"form": memory, "said": values.get("messages", [])})
         return *fill(self.input.table, values | {"messages": notice.hint(LOADING.format(self.model.name))}), *line
 
     def load(self, request: gr.Request) -> tuple[Any, ...]:
@@ -206,14 +206,14 @@ class MeshRace:
         except ForetokenError as e:
             return fill(self.filling, {"messages": [*left["said"], *notice.error(e)], "ready": restoring.READY})
         own = backbone.sampling
-        found = with_auto(offered(choices(backbone)), backbone)
-        form = restoring.form(left["form"], backbone, settings_panel(own), settings(own), found[0][1])
-        values = self.menus_of(backbone, found, form)
+        menu = with_auto(offered(choices(backbone)), backbone)
+        form = restoring.form(left["form"], backbone, settings_panel(own), settings(own), menu[0][1])
+        values = self.menus_of(backbone, menu, form)
         return fill(self.filling, values | {"messages": [*left["said"], *values["messages"]], "ready": restoring.READY})
 
-    def menus(self, tab: RaceTab, backbone: Backbone, found: list[tuple[str, str]], form: Mapping[str, Any]) -> dict[str, Any]:
-        """Updates of the form for a loaded model. found: its methods; form: the values that the browser remembers, the others start anew"""
-        name = form.get("method", found[0][1])
+    def menus(self, tab: RaceTab, backbone: Backbone, menu: list[tuple[str, str]], form: Mapping[str, Any]) -> dict[str, Any]:
+        """Updates of the form for a loaded model. menu: its methods; form: the values that the browser remembers, others: defaults"""
+        name = form.get("method", menu[0][1])
         method, start = start_values(name, self.suits)
         values = form["knobs"]["values"] if "knobs" in form else start
         speeds = speedups(tab.studio.run_store.folder, backbone.name, backbone.weights_hash)
@@ -225,7 +225,7 @@ class MeshRace:
             "method": name,
             "badge": badge(name, values),
             "other": form.get("other", PLAIN),
-            "cards": {tab.form.method.elem_id: cards(found, self.suits, speeds), tab.form.other.elem_id: tab.form.left_cards(found)},
+            "cards": {tab.form.method.elem_id: cards(menu, self.suits, speeds), tab.form.other.elem_id: tab.form.left_cards(menu)},
             "messages": notice.hint(NO_HEADS.format(backbone.name)) if missing else [],
         }
 
@@ -234,66 +234,66 @@ class MeshRace:
         try:
             backbone = self.model.get()
             own = backbone.sampling
-            found, wished = restoring.run(value, backbone, settings_panel(own), settings(own))
-            changed = self.input.wish(request.session_hash, wished.name, wished.up, found["method"], other) if wished else {}
+            updates, wished = restoring.run(value, backbone, settings_panel(own), settings(own))
+            changed = self.input.wish(request.session_hash, wished.name, wished.up, updates["method"], other) if wished else {}
         except ForetokenError as e:
             return fill(self.restored, {"messages": notice.error(e)})
-        return fill(self.restored, filled(found) | changed)
+        return fill(self.restored, filled(updates) | changed)
 
     # --- the race -------------------------------------------------------------------------------------------------
 
     def read(self, visitor: str, fields: Sequence[object], seed: object, values: object) -> RaceRequest:
         """Checks a request for meshes of the visitor's input."""
-        given = self.sessions.input_of(visitor)
-        if given is None:
+        own = self.sessions.input_of(visitor)
+        if own is None:
             raise BadPrompt(NO_INPUT)
         backbone = self.model.get()
-        prompt = read_prompt(given.shape, seed, values, backbone.sampling)
-        return RaceRequest(backbone, prompt, validation.knobs(values, settings(backbone.sampling)), given.shape, shown_points(given.shape))
+        prompt = read_prompt(own.shape, seed, values, backbone.sampling)
+        return RaceRequest(backbone, prompt, validation.knobs(values, settings(backbone.sampling)), own.shape, shown_points(own.shape))
 
-    def waiting(self, tab: RaceTab, asked: RaceRequest, left: str | None, right: str) -> dict[str, Any]:
+    def waiting(self, tab: RaceTab, request: RaceRequest, left: str | None, right: str) -> dict[str, Any]:
         """The view with the points alone."""
         sides = {
             "plain": mesh.Side.waiting(*side_words(left, self.right_words)) if left else None,
             "accelerated": mesh.Side.waiting(title_of(right), self.right_words),
         }
-        viewer = mesh.encode(sides, asked.points)
+        viewer = mesh.encode(sides, request.points)
         return {"viewer": viewer, "verdict": {"state": "running", "live": verdict.READY}}
 
-    def draw(self, boards: Sequence[MeshBoard], changed: set[int], asked: RaceRequest, ends: bool = True) -> dict[str, Any]:
+    def draw(self, boards: Sequence[MeshBoard], changed: set[int], request: RaceRequest, ends: bool = True) -> dict[str, Any]:
         """The view, its charts and the line above it."""
-        return mesh_side.draw_race(boards, asked.points, changed)
+        return mesh_side.draw_race(boards, request.points, changed)
 
-    def outcome(self, tab: RaceTab, raced: Raced, asked: RaceRequest) -> Generator[dict[str, Any], None, RaceOutcome]:
+    def outcome(self, tab: RaceTab, raced: Raced, request: RaceRequest) -> Generator[dict[str, Any], None, RaceOutcome]:
         """The measured meshes."""
         yield {"verdict": MEASURING}
-        boards, found = raced.boards, mesh_outcome.measured(raced.boards, asked.shape)
-        said = mesh_outcome.said(boards, found, raced.seconds) | {"costs": verdict.costs_in_words(boards, raced.costs)}
-        panels = {"verdict": said, "quality": quality_table.encode(found.sides), **self.below.ended(mesh_side.frame_of(boards))}
-        return RaceOutcome(panels, mesh_outcome.rows(boards, found, asked.shape))
+        boards, measurements = raced.boards, mesh_outcome.measured(raced.boards, request.shape)
+        line = mesh_outcome.summary(boards, measurements, raced.seconds) | {"costs": verdict.costs_in_words(boards, raced.costs)}
+        panels = {"verdict": line, "quality": quality_table.encode(measurements.sides), **self.below.ended(mesh_side.frame_of(boards))}
+        return RaceOutcome(panels, mesh_outcome.rows(boards, measurements, request.shape))
 
     def without_result(self, board: MeshBoard) -> dict[str, Any]:
-        """What happened, and what to try."""
+        """Cause, and advice."""
         return {"verdict": without_a_face(board.run)}
 
     # --- files ----------------------------------------------------------------------------------------------------
 
-    def offers(self, tab: RaceTab, visitor: str, board: MeshBoard, asked: RaceRequest) -> dict[str, Any]:
+    def offers(self, tab: RaceTab, visitor: str, board: MeshBoard, request: RaceRequest) -> dict[str, Any]:
         """Writes the downloads and the run's history."""
-        folder, given = tab.sessions.folder(visitor) / "mesh", tab.sessions.input_of(visitor)
-        notices = stays(given) if given is not None else []
-        return mesh_outcome.offers(board, asked.shape, folder, tab.studio.run_store, notices)
+        folder, current = tab.sessions.folder(visitor) / "mesh", tab.sessions.input_of(visitor)
+        notices = stays(current) if current is not None else []
+        return mesh_outcome.offers(board, request.shape, folder, tab.studio.run_store, notices)
 
     def files(self, tab: RaceTab, ended: EndedRace, visitor: str) -> Files | None:
         """The files of a race with faces, and its thumbnails."""
-        boards, given = ended.boards, ended.asked.shape
+        boards, shape = ended.boards, ended.request.shape
         if not len(boards[0].faces):
             return None
         tab.sessions.wait_until_free(GIVES_WAY)
         fast, titles = boards[0].run, [title_of(board.run.name) for board in boards]
         writers: dict[str, Callable] = {
-            "shrinkwrapped": lambda path: write_shrinkwrapped(fast, wrapped(fast), given, path),
-            **tab.common_files(ended, given.name),
+            "shrinkwrapped": lambda path: write_shrinkwrapped(fast, wrapped(fast), shape, path),
+            **tab.common_files(ended, shape.name),
         }
         try:
             drawn = draw_race(boards, wanted=lambda: tab.sessions.shows(visitor, self.prefix, ended.ticket))

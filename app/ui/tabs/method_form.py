@@ -99,8 +99,8 @@ class MethodForm:
 
     def choose_other(self, name: object, before: object) -> tuple[Any, ...]:
         """Shows the knobs of the left side's method."""
-        value, _, said = self.choose(name, before)
-        return value, said
+        value, _, notices = self.choose(name, before)
+        return value, notices
 
     def chosen_knobs(self, name: object, before: object = None, suits: Suits | None = None) -> dict[str, Any]:
         """The panel of a method's knobs: as they were when the visitor left it, else its initial values. Raises NotSupported. suits : of
@@ -116,8 +116,8 @@ class MethodForm:
 
     def move(self, value: object, request: gr.Request) -> tuple[Any, ...]:
         """Writes a moved knob into the visitor's run and updates the badge."""
-        if said := self.steer(value, request.session_hash, side=0):
-            return gr.skip(), said
+        if notices := self.steer(value, request.session_hash, side=0):
+            return gr.skip(), notices
         return badge(value["name"], value["values"]), gr.skip()
 
     def move_other(self, value: object, request: gr.Request) -> Any:
@@ -137,9 +137,9 @@ class MethodForm:
 
     def remember(self, key: str, form: Mapping[str, Component]) -> gr.BrowserState:
         """Keeps the form in the browser whenever it changes; returns what it keeps. key : the name in the browser's storage"""
-        kept = gr.BrowserState({}, storage_key=key, secret="foretoken")  # not secret: the key only has to outlive the server
-        gr.on([part.change for part in form.values()], None, list(form.values()), kept, js=restoring.remember(form), **DIRECT)
-        return kept
+        memory = gr.BrowserState({}, storage_key=key, secret="foretoken")  # not secret: the key only has to outlive the server
+        gr.on([part.change for part in form.values()], None, list(form.values()), memory, js=restoring.remember(form), **DIRECT)
+        return memory
 
 
 def filled(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ STATES = {"in use": "In use", "ready": "Ready", "imported": "Imported", "damaged
 
 
 def cards_html(cards: Iterable[Card]) -> str:
-    """The cards, one beside the other where there is room."""
+    """The cards, side by side where there is room."""
     return f'<div class="ft-models">{"".join(map(card_html, cards))}</div>'
 
 
@@ -53,7 +53,7 @@ def brief(licence: str) -> str:
 
 
 def speed_text(speed: Speed | None) -> str:
-    """How fast a model was here, as a sentence."""
+    """Speed of a model here, as a sentence."""
     if speed is None:
         return "not yet measured here"
     runs = f"{speed.runs} run{'s' * (speed.runs > 1)} here"
@@ -85,8 +85,8 @@ def inline(path: Path) -> str:
 def thumbnail(path: Path) -> str:
     """A result as a small data URL; "" if the file has gone or is damaged."""
     try:
-        with Image.open(path) as found:
-            return small(found, THUMBNAIL)
+        with Image.open(path) as picture:
+            return small(picture, THUMBNAIL)
     except (OSError, ValueError):
         return ""
 
@@ -128,10 +128,10 @@ def terminal_html(card: Card) -> str:
 
 
 def folds_html(card: Card) -> str:
-    """What only some want to know."""
-    made, _, command = card.trained.partition(": ")
+    """Details, folded."""
+    effort, _, command = card.trained.partition(": ")
     training = "".join(map(curve_html, card.curves))
-    training += f'<p class="ft-small">{escape(made)}: <code>{escape(command)}</code></p>' if card.trained else ""
+    training += f'<p class="ft-small">{escape(effort)}: <code>{escape(command)}</code></p>' if card.trained else ""
     rest = "".join(f'<p class="ft-small">{escape(without_paths(text))}</p>' for text in (card.licence, card.data) if text)
     words = f'<p class="ft-small">{escape(", ".join(card.words))}</p>'
     return (
@@ -153,9 +153,9 @@ def curve_html(curve: TrainingCurve) -> str:
     across, up = spread(times, 6, CHART[0] - 6), spread(values, CHART[1] - 8, 10)
     points = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(across, up, strict=True))
     change = f"{values[0]:.3g} to {values[-1]:.3g} in {times[-1]:.0f} minutes"
-    said = escape(f"{curve.title}: {change}; {'more' if curve.more_is_better else 'less'} is better")
+    label = escape(f"{curve.title}: {change}; {'more' if curve.more_is_better else 'less'} is better")
     return (
-        f'<figure class="ft-curve"><svg viewBox="0 0 {CHART[0]} {CHART[1]}" role="img" aria-label="{said}" preserveAspectRatio="none">'
+        f'<figure class="ft-curve"><svg viewBox="0 0 {CHART[0]} {CHART[1]}" role="img" aria-label="{label}" preserveAspectRatio="none">'
         f'<polyline points="{points}"/></svg><figcaption><b>{escape(curve.title)}</b><span>{change}</span></figcaption></figure>'
     )
 

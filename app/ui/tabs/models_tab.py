@@ -37,9 +37,9 @@ def build(place: TabContext) -> None:
         elif not place.studio.limits.shared:
             gr.HTML(f'<section><h2>Add a model</h2><p class="ft-words">{IN_A_TERMINAL} <code>{COMMAND}</code></p></section>')
         gr.HTML(f"<section><h2>What can be added</h2>{model_cards.families_html(families())}</section>")
-        kept = {"Runs are kept in": "the folder that the terminal shows at the start"} if place.studio.limits.runs else {}
+        storage = {"Runs are kept in": "the folder that the terminal shows at the start"} if place.studio.limits.runs else {}
         about = f'<p class="ft-words">{place.studio.limits.privacy}</p>'
-        gr.HTML(f"<section><h2>This machine</h2>{model_cards.facts_html(machine() | kept)}{about}</section>")
+        gr.HTML(f"<section><h2>This machine</h2>{model_cards.facts_html(machine() | storage)}{about}</section>")
     place.tab.select(lambda: page(place), None, shown, **DIRECT)
 
 
@@ -65,14 +65,14 @@ def cards(place: TabContext) -> list[Card]:
 
 
 def machine() -> dict[str, str]:
-    """What a speed depends on, for a person."""
-    found, room = facts(), free("cpu")
+    """Facts about this machine that speeds depend on."""
+    about, room = facts(), free("cpu")
     return {
-        "Processor": str(found["processor"]),
-        "Graphics card": str(found["cuda"] or "none that PyTorch sees"),
+        "Processor": str(about["processor"]),
+        "Graphics card": str(about["cuda"] or "none that PyTorch sees"),
         "Free memory": size_text(room) if room is not None else "",
-        "Fast bfloat16": "yes" if found["fast_bfloat16"] else "no",
-        "PyTorch": str(found["torch"]),
+        "Fast bfloat16": "yes" if about["fast_bfloat16"] else "no",
+        "PyTorch": str(about["torch"]),
     }
 
 
@@ -89,14 +89,14 @@ def _build_import(place: TabContext, shown: gr.HTML) -> None:
         )  # fmt: skip
         what = gr.Button("What is it?", elem_id="import-look", scale=0, min_width=120)
         go = gr.Button("Import", variant="primary", elem_id="import-go", scale=0, min_width=120)
-    told = gr.HTML("", elem_id="import-told")
+    status = gr.HTML("", elem_id="import-told")
     gr.HTML(
         '<p class="ft-words">Reads safetensors and PyTorch files without running anything in them, and downloads nothing.</p>'
         + model_cards.fold("In a terminal", f'<p class="ft-use"><code>{COMMAND}</code></p>')
     )
-    what.click(describe, path, told, preprocess=False, **DIRECT)
+    what.click(describe, path, status, preprocess=False, **DIRECT)
     settings: dict[str, Any] = {"concurrency_id": "importing", "concurrency_limit": 1, "show_progress": "hidden"}
-    going = gr.on([go.click, path.submit], add, path, told, preprocess=False, api_visibility="private", **settings)
+    going = gr.on([go.click, path.submit], add, path, status, preprocess=False, api_visibility="private", **settings)
     going.then(lambda: page(place), None, shown, **DIRECT)
 
 
@@ -109,9 +109,9 @@ def path_of(text: object) -> Path:
 
 
 def describe(text: object) -> str:
-    """What a checkpoint is, or why it cannot be imported."""
+    """Description of a checkpoint, or the reason why it cannot be imported."""
     try:
-        return told(str(look(path_of(text))))
+        return message(str(look(path_of(text))))
     except ForetokenError as e:
         return complaint(e)
 
@@ -120,19 +120,21 @@ def add(text: object) -> Iterator[str]:
     """Imports a checkpoint: what it is, how far it is, and the command that uses it."""
     try:
         path = path_of(text)
-        found = look(path)
+        checkpoint = look(path)
         shown = -1
         for progress in convert(path):
             percent = 100 * progress.done // max(1, progress.total)
             if percent != shown:
                 shown = percent
-                yield told(str(found), percent)
-        yield told(f"{found.name} is imported.\n{model_cards.KEEPS} End it and start it with this one: {START} {found.name}", 100)
+                yield message(str(checkpoint), percent)
+        yield message(
+            f"{checkpoint.name} is imported.\n{model_cards.KEEPS} End it and start it with this one: {START} {checkpoint.name}", 100
+        )
     except ForetokenError as e:
         yield complaint(e)
 
 
-def told(text: str, percent: int | None = None) -> str:
+def message(text: str, percent: int | None = None) -> str:
     """Lines of text, the first one bold, with a progress bar."""
     first, *rest = (escape(without_paths(line.strip())) for line in text.splitlines())
     bar = f'<progress max="100" value="{percent}" aria-label="Import">{percent} %</progress>' if percent is not None else ""

@@ -60,9 +60,9 @@ class Lanes:
                 return gr.DownloadButton(value=None, interactive=False), notice.error(e)
             return gr.DownloadButton(value=str(path) if path else None, interactive=bool(path)), notice.error(*lost)
 
-        asked = self.head.input(make, self.head, [self.file, messages], **MAKING)
-        told = f"() => window.dispatchEvent(new CustomEvent('foretoken:made', {{ detail: '{self.kind.lanes}' }}))"
-        asked.then(None, None, None, js=told)
+        event = self.head.input(make, self.head, [self.file, messages], **MAKING)
+        script = f"() => window.dispatchEvent(new CustomEvent('foretoken:made', {{ detail: '{self.kind.lanes}' }}))"
+        event.then(None, None, None, js=script)
 
     def make(self, value: object, folder: Path) -> tuple[Path | None, list[ForetokenError]]:
         """The file that a page asks for, or why the disk refuses it; raises ForetokenError for what no file can be made of."""
@@ -86,19 +86,19 @@ def write_page(lanes: Sequence[UploadedRun], parts: Mapping[str, gr.HTML], value
         shown = {"viewer": {"state": "done", "sides": shown, "points": points if isinstance(points, str) else ""}}
     prompts = {str(lane.settings.get("prompt") or "") for lane in lanes}
     title = prompts.pop() if len(prompts) == 1 else ""
-    made = [(lane.words, facts(lane.settings, bool(title))) for lane in lanes]
-    told = PageText(title or f"A race of {len(lanes)} runs", "Each run on its own clock.", made, lanes[0].settings, FIRST)
-    return replay_page.write(path, replay_page.LANES, parts, shown, told)
+    lines = [(lane.words, facts(lane.settings, bool(title))) for lane in lanes]
+    texts = PageText(title or f"A race of {len(lanes)} runs", "Each run on its own clock.", lines, lanes[0].settings, FIRST)
+    return replay_page.write(path, replay_page.LANES, parts, shown, texts)
 
 
 def facts(settings: Mapping[str, Any], shared: bool) -> dict[str, str]:
-    """How a run was made, in lines by name. shared: its prompt stands in the title"""
+    """Settings of a run, in lines by name. shared: its prompt stands in the title"""
     knobs, machine = (settings[name] if isinstance(settings.get(name), Mapping) else {} for name in ("knobs", "machine"))
     name, size = str(settings.get("method", "")), settings.get("size")
-    found = {
+    entries = {
         "model": settings.get("backbone"), "prompt": None if shared else settings.get("prompt"), "seed": settings.get("seed"),
         "size": f"{size} px" if size and settings.get("input") is None else None,
         "method": METHODS[name].title if name in METHODS else name,
         "knobs": ", ".join(f"{str(knob).replace('_', ' ')} {value}" for knob, value in knobs.items()), "machine": machine.get("processor"),
     }  # fmt: skip
-    return {name: str(value) for name, value in found.items() if value not in (None, "")}
+    return {name: str(value) for name, value in entries.items() if value not in (None, "")}

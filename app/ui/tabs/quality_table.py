@@ -44,11 +44,11 @@ FLOORS = {"chamfer": "floor", "hausdorff": "floor_hausdorff"}
 FLOOR_HELP = "Floor: the same distance between two samples of the input itself, about what a perfect mesh would have."
 
 
-def measure(board: MeshBoard, side: str, given: Input) -> MeasuredSide:
+def measure(board: MeshBoard, side: str, shape: Input) -> MeasuredSide:
     """Measures a run's mesh in the coordinates of its input."""
     mesh = board.run.result()
     report = repair(mesh.vertices, mesh.faces)
-    numbers = quality(mesh.vertices, mesh.faces) | distance((placed(mesh.vertices, given), mesh.faces), given.reference)
+    numbers = quality(mesh.vertices, mesh.faces) | distance((placed(mesh.vertices, shape), mesh.faces), shape.reference)
     tokens, came = len(board.run.tokens), len(mesh.parser.faces)
     counts = numbers | {"holes": report.holes}
     return MeasuredSide(title_of(board.run.name), side, counts, report, tokens, len(mesh.parser.dangling()), came - len(mesh.faces))
@@ -89,7 +89,7 @@ def _number(value: float | None) -> str:
 
 
 def mended(side: MeasuredSide) -> str:
-    """What can be repaired, and where the repaired mesh is; "" without faces."""
+    """Possible repairs, and where the repaired mesh is; "" without faces."""
     if not side.numbers["faces"]:
         return ""
     offered = f" “{FILES['repaired'][0]}” is the repaired mesh; the other files stay as generated." if side.side == "fast" else ""
@@ -101,10 +101,10 @@ def spent(side: MeasuredSide) -> str:
     if not side.tokens:
         return ""
     owns = "owns" if side.dangling == 1 else "own"
-    said = f"{side.title}: {side.dangling:,} of {side.tokens:,} tokens {owns} no face (the end token, and unfinished patches)"
+    text = f"{side.title}: {side.dangling:,} of {side.tokens:,} tokens {owns} no face (the end token, and unfinished patches)"
     if not side.dangling:
-        said = f"{side.title}: every token became part of a face"
+        text = f"{side.title}: every token became part of a face"
     if not side.dropped:
-        return f"{said}."
+        return f"{text}."
     faces = "1 duplicate or zero-area face is" if side.dropped == 1 else f"{side.dropped:,} duplicate or zero-area faces are"
-    return f"{said}; {faces} left out of the files."
+    return f"{text}; {faces} left out of the files."

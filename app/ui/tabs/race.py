@@ -46,25 +46,25 @@ class RaceRequest(NamedTuple):
 
 
 class EndedRace(NamedTuple):
-    """What is left of a race for the files that are made of it behind the page: its ticket; the boards, the right one first; the panels
-    that only its end could fill; its id in the table of runs; what was asked."""
+    """Ended race, from which files are written in the background: its ticket; the boards, the right one first; the panels
+    that only its end could fill; its id in the table of runs; its request."""
 
     ticket: int
     boards: Sequence[Any]
     panels: Mapping[str, Any]
     race: str
-    asked: RaceRequest
+    request: RaceRequest
 
 
 class RaceOutcome(NamedTuple):
-    """What the end of a race adds: the panels that only it can fill, and the rows of the table of runs, the right side first."""
+    """Additions at the end of a race: the panels that only it can fill, and the rows of the table of runs, the right side first."""
 
     panels: dict[str, Any]
     rows: Sequence[runs.RunRow]
 
 
 class Files(NamedTuple):
-    """What writes each of the larger files of a race, the panels that change with them, and notices."""
+    """Writers of the larger files of a race, the panels that change with them, and notices."""
 
     writers: Mapping[str, Callable[[Path], Path]]
     panels: Mapping[str, Any] = MappingProxyType({})
@@ -72,7 +72,7 @@ class Files(NamedTuple):
 
 
 class RaceSubject(Protocol):
-    """What a race tab makes.
+    """Subject of a race tab.
 
     kind, prefix : of the table of runs, and of the ids; idle : what the line above the results says first; replays : see EngineQueue
     suits, model_name : of its model; right_words : what an empty right side says
@@ -99,7 +99,7 @@ class RaceSubject(Protocol):
     around: Mapping[str, gr.HTML]
     below: RacePanels
 
-    # what stands above the stage, and beside it; the results, each panel by its name; the files and what stands around them
+    # the parts above the stage, and next to it; the results, each panel by its name; the files and what stands around them
     def build_request(self, tab: RaceTab) -> None: ...
     def build_settings(self, tab: RaceTab) -> None: ...
     def build_views(self, tab: RaceTab) -> dict[str, gr.HTML]: ...
@@ -113,13 +113,13 @@ class RaceSubject(Protocol):
     # a checked request, and the panels of its race: before the first step (left : its method, None = not compared), of boards of which some
     # changed (ends : the last picture is also the end of the race), at its end, and after a race without a token
     def read(self, visitor: str, fields: Sequence[object], seed: object, values: object) -> RaceRequest: ...
-    def waiting(self, tab: RaceTab, asked: RaceRequest, left: str | None, right: str) -> dict[str, Any]: ...
-    def draw(self, boards: Sequence[Any], changed: set[int], asked: RaceRequest, ends: bool = True) -> dict[str, Any]: ...
-    def outcome(self, tab: RaceTab, raced: Raced, asked: RaceRequest) -> Generator[dict[str, Any], None, RaceOutcome]: ...
+    def waiting(self, tab: RaceTab, request: RaceRequest, left: str | None, right: str) -> dict[str, Any]: ...
+    def draw(self, boards: Sequence[Any], changed: set[int], request: RaceRequest, ends: bool = True) -> dict[str, Any]: ...
+    def outcome(self, tab: RaceTab, raced: Raced, request: RaceRequest) -> Generator[dict[str, Any], None, RaceOutcome]: ...
     def without_result(self, board: Any) -> dict[str, Any]: ...
 
     # the files that are offered at once, with the messages; and the larger ones, None if there are none or the visitor has left
-    def offers(self, tab: RaceTab, visitor: str, board: Any, asked: RaceRequest) -> dict[str, Any]: ...
+    def offers(self, tab: RaceTab, visitor: str, board: Any, request: RaceRequest) -> dict[str, Any]: ...
     def files(self, tab: RaceTab, ended: EndedRace, visitor: str) -> Files | None: ...
 
 
@@ -190,31 +190,31 @@ class RaceTab:
         visitor = request.session_hash
 
         def race(number: int) -> Iterator[dict[str, Any]]:
-            asked = self.subject.read(visitor, own, seed, values)
-            yield from self.race(visitor, number, asked, checked_sides(asked.backbone, name, knobs, compare, other, other_knobs))
+            checked = self.subject.read(visitor, own, seed, values)
+            yield from self.race(visitor, number, checked, checked_sides(checked.backbone, name, knobs, compare, other, other_knobs))
 
         yield from self.queue.hold(visitor, ticket, race)
 
-    def race(self, visitor: str, number: int, asked: RaceRequest, sides: Sides) -> Iterator[dict[str, Any]]:
+    def race(self, visitor: str, number: int, request: RaceRequest, sides: Sides) -> Iterator[dict[str, Any]]:
         """Races two methods and shows both, repeats them without showing, and leaves the files. number : the ticket's"""
-        subject, times = self.subject, times_of(asked.chosen)
-        yield subject.below.idle(self.is_here) | subject.waiting(self, asked, sides[1][0] if len(sides) > 1 else None, sides[0][0])
+        subject, times = self.subject, times_of(request.chosen)
+        yield subject.below.idle(self.is_here) | subject.waiting(self, request, sides[1][0] if len(sides) > 1 else None, sides[0][0])
 
         def draw(boards: Sequence[Any], changed: set[int]) -> dict[str, Any]:
-            return subject.draw(boards, changed, asked, times == 1)
+            return subject.draw(boards, changed, request, times == 1)
 
         raced = yield from self.decoder.race(
-            visitor, number, asked.backbone, asked.prompt, sides, subject.board, draw, times, subject.warm
+            visitor, number, request.backbone, request.prompt, sides, subject.board, draw, times, subject.warm
         )  # fmt: skip
         boards = raced.boards
         if not boards[0].count or not self.sessions.present(visitor):
             yield subject.without_result(boards[0])
             return
-        outcome = yield from subject.outcome(self, raced, asked)
+        outcome = yield from subject.outcome(self, raced, request)
         table = runs.encode(subject.kind, outcome.rows, raced.seconds, subject.suits)
-        self.queue.leave(visitor, {"boards": EndedRace(number, boards, outcome.panels, table["id"], asked)})
+        self.queue.leave(visitor, {"boards": EndedRace(number, boards, outcome.panels, table["id"], request)})
         yield {**outcome.panels, "runs": table}  # the page need not wait for the disk
-        self.queue.leave(visitor, subject.offers(self, visitor, boards[0], asked))
+        self.queue.leave(visitor, subject.offers(self, visitor, boards[0], request))
 
     # --- files ----------------------------------------------------------------------------------------------------
 
@@ -237,13 +237,13 @@ class RaceTab:
         return self.sessions.folder(visitor) / f"foretoken-{history.file_name(run)}-{run.prompt.seed}{ending}"
 
     def common_files(self, ended: EndedRace, title: str) -> dict[str, Callable[[Path], Path]]:
-        """What writes the HTML replay and the archive of the runs. title : of the replay"""
-        boards, asked = ended.boards, ended.asked
+        """Writers of the HTML replay and the archive of the runs. title : of the replay"""
+        boards, request = ended.boards, ended.request
 
         def write_page(path: Path) -> Path:
-            values = self.subject.draw(boards, set(range(len(boards))), asked) | dict(ended.panels)
+            values = self.subject.draw(boards, set(range(len(boards))), request) | dict(ended.panels)
             parts = {**self.panels, "replay": self.bar, **self.subject.around}
-            told = replay_page.page_text(boards, title, history.describe(boards[0].run, asked.shape))
-            return replay_page.write(path, self.subject.page, parts, values, told)
+            texts = replay_page.told(boards, title, history.describe(boards[0].run, request.shape))
+            return replay_page.write(path, self.subject.page, parts, values, texts)
 
-        return {"html": write_page, "folders": lambda path: write_folders([board.run for board in boards], path, asked.shape)}
+        return {"html": write_page, "folders": lambda path: write_folders([board.run for board in boards], path, request.shape)}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from app.requests import validation as asked
+from app.requests import validation
 from app.sentences import brief
 from app.ui import knobs as knob_panel
 from engine.backbones import today
@@ -46,41 +46,41 @@ def run(value: object, backbone: Backbone, panel: dict[str, Any], declared: tupl
     panel : the value of the settings panel, whose values are replaced; declared : its knobs, the settings besides a method's. Raises
     ForetokenError for what is not a run of this model's.
     """
-    found, is_left = _settings(value)
-    given, meshes = found.get("input"), "mesh" in backbone.capabilities
-    if (given is not None) != meshes or not isinstance(given, Mapping | None):
+    run_settings, is_left = _settings(value)
+    source, meshes = run_settings.get("input"), "mesh" in backbone.capabilities
+    if (source is not None) != meshes or not isinstance(source, Mapping | None):
         raise BadFile(A_PICTURE if meshes else A_MESH)
-    if today(str(found.get("backbone"))) != backbone.name:
-        raise BadFile(OTHER.format(brief(found.get("backbone")), backbone.name))
-    name, knobs = _method(found, backbone)
+    if today(str(run_settings.get("backbone"))) != backbone.name:
+        raise BadFile(OTHER.format(brief(run_settings.get("backbone")), backbone.name))
+    name, knobs = _method(run_settings, backbone)
     if is_left:
         return {"compare": True, "other": name, "other_knobs": knobs}, None
-    checks = {"seed": asked.seed} if meshes else {"seed": asked.seed, "prompt": asked.text}
-    kept = {key: check(found[key]) for key, check in checks.items() if key in found}  # a row of a benchmark has neither
-    settings = panel | {"values": asked.knobs({"values": _chosen(found, declared)}, declared)}
-    wished = Wished(asked.text(found["prompt"]), brief(given.get("up"))) if meshes and "prompt" in found else None
-    return {**kept, "method": name, "knobs": knobs, "settings": settings}, wished
+    checks = {"seed": validation.seed} if meshes else {"seed": validation.seed, "prompt": validation.text}
+    fields = {key: check(run_settings[key]) for key, check in checks.items() if key in run_settings}  # a row of a benchmark has neither
+    settings = panel | {"values": validation.knobs({"values": _chosen(run_settings, declared)}, declared)}
+    wished = Wished(validation.text(run_settings["prompt"]), brief(source.get("up"))) if meshes and "prompt" in run_settings else None
+    return {**fields, "method": name, "knobs": knobs, "settings": settings}, wished
 
 
 def _settings(value: object) -> tuple[Mapping[str, Any], bool]:
     """The settings that the runs panel asks for, and whether they are for the left side; raises BadFile if they are none."""
     wish = value.get("ask") if isinstance(value, Mapping) else None
-    found = wish.get("settings") if isinstance(wish, Mapping) else None
-    if not isinstance(found, Mapping) or not isinstance(found.get("method"), str):
+    run_settings = wish.get("settings") if isinstance(wish, Mapping) else None
+    if not isinstance(run_settings, Mapping) or not isinstance(run_settings.get("method"), str):
         raise BadFile(NOT_OURS)
-    return found, wish.get("side") == "left"
+    return run_settings, wish.get("side") == "left"
 
 
-def _method(found: Mapping[str, Any], backbone: Backbone) -> tuple[str, dict[str, Any]]:
+def _method(run_settings: Mapping[str, Any], backbone: Backbone) -> tuple[str, dict[str, Any]]:
     """The method or preset of some settings, and the panel of its knobs."""
-    preset = found.get("preset")  # what auto took on another day may not be in the menu: then it is a method with its knobs
-    name, method = asked.method(preset if preset in PRESETS else found["method"], backbone)
-    return name, knob_panel.encode(name, method.knobs, asked.knobs({"values": found.get("knobs")}, method.knobs))
+    preset = run_settings.get("preset")  # what auto took on another day may not be in the menu: then it is a method with its knobs
+    name, method = validation.method(preset if preset in PRESETS else run_settings["method"], backbone)
+    return name, knob_panel.encode(name, method.knobs, validation.knobs({"values": run_settings.get("knobs")}, method.knobs))
 
 
-def _chosen(found: Mapping[str, Any], declared: tuple[Knob, ...]) -> dict[str, Any]:
+def _chosen(run_settings: Mapping[str, Any], declared: tuple[Knob, ...]) -> dict[str, Any]:
     """The values of the settings panel for some settings: of their sampling, and the size of what they made."""
-    names, sampling, size = {knob.name for knob in declared}, found.get("sampling"), found.get("size")
+    names, sampling, size = {knob.name for knob in declared}, run_settings.get("sampling"), run_settings.get("size")
     chosen = {name: value for name, value in sampling.items() if name in names} if isinstance(sampling, Mapping) else {}
     is_size = isinstance(size, int) and not isinstance(size, bool)
     if "size" in names and is_size:
@@ -96,24 +96,24 @@ def form(value: object, backbone: Backbone, panel: dict[str, Any], declared: tup
     panel : the value of the settings panel, whose values are replaced; declared : its knobs
     auto  : what auto takes now; a method that it took before is left out, because the menu has it no more
     """
-    given = value if isinstance(value, Mapping) else {}
-    found: dict[str, Any] = {}
+    remembered = value if isinstance(value, Mapping) else {}
+    updates: dict[str, Any] = {}
 
     def take(name: str, check: Callable[[], Any]) -> None:
         with suppress(ForetokenError):
-            if name in given:
-                found[name] = check()
+            if name in remembered:
+                updates[name] = check()
 
-    take("prompt", lambda: asked.text(given["prompt"]))
-    take("seed", lambda: asked.seed(given["seed"]))
-    take("compare", lambda: asked.flag(given["compare"]))
-    take("settings", lambda: panel | {"values": asked.knobs(given["settings"], declared)})
+    take("prompt", lambda: validation.text(remembered["prompt"]))
+    take("seed", lambda: validation.seed(remembered["seed"]))
+    take("compare", lambda: validation.flag(remembered["compare"]))
+    take("settings", lambda: panel | {"values": validation.knobs(remembered["settings"], declared)})
     for menu, panel in (("method", "knobs"), ("other", "other_knobs")):
         with suppress(ForetokenError):
-            if panel in given:
-                name, method = asked.method(given.get(menu), backbone)
+            if panel in remembered:
+                name, method = validation.method(remembered.get(menu), backbone)
                 if name.startswith(f"{AUTO}:") and name != auto:
                     continue
-                values = asked.knobs(given[panel], method.knobs)
-                found |= {menu: name, panel: knob_panel.encode(name, method.knobs, values)}
-    return found
+                values = validation.knobs(remembered[panel], method.knobs)
+                updates |= {menu: name, panel: knob_panel.encode(name, method.knobs, values)}
+    return updates

@@ -1,4 +1,4 @@
-"""How fast each model was on this machine, from the runs that were saved here: nothing is measured for the page."""
+"""Speeds of the models on this machine, from the runs that were saved here: nothing is measured for the page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NEWEST = 200  # runs that are read; older ones say little about the machine as i
 
 @dataclass(frozen=True)
 class SavedRun:
-    """A saved run: its folder, the model that made it, the method, and tokens a second."""
+    """A saved run: its folder, the model that made it, the method, and tokens per second."""
 
     folder: Path
     backbone: str
@@ -30,7 +30,7 @@ class SavedRun:
 
 @dataclass(frozen=True)
 class Speed:
-    """Tokens a second of a model here: the median of plain decoding (None if it was not run), and of its fastest method."""
+    """Tokens per second of a model here: the median of plain decoding (None if it was not run), and of its fastest method."""
 
     runs: int
     plain: float | None
@@ -43,12 +43,12 @@ def seen(runs: Path) -> list[SavedRun]:
     if not runs.is_dir():
         return []
     newest = sorted((path for path in runs.iterdir() if (path / SETTINGS).is_file()), key=lambda path: path.name, reverse=True)
-    found = (of_run(path) for path in newest[:NEWEST])
-    return [each for each in found if each is not None]
+    runs_read = (of_run(path) for path in newest[:NEWEST])
+    return [each for each in runs_read if each is not None]
 
 
 def of_run(folder: Path) -> SavedRun | None:
-    """What a run says; None if it is damaged, was stopped, or was made by another processor."""
+    """Summary of a run; None if it is damaged, was stopped, or was made by another processor."""
     try:
         settings = read_settings(folder)
         machine: Mapping[str, Any] = settings["machine"]
@@ -60,27 +60,27 @@ def of_run(folder: Path) -> SavedRun | None:
         return None
 
 
-def of_model(found: Iterable[SavedRun], name: str, weights: str | None = None) -> list[SavedRun]:
+def of_model(runs: Iterable[SavedRun], name: str, weights: str | None = None) -> list[SavedRun]:
     """The runs of one model. weights : its hash; None = any of this name"""
-    return [each for each in found if each.backbone == name and (weights is None or each.weights == weights)]
+    return [each for each in runs if each.backbone == name and (weights is None or each.weights == weights)]
 
 
-def medians(found: Iterable[SavedRun]) -> dict[str, float]:
-    """Tokens a second by method, over some runs of one model."""
+def medians(runs: Iterable[SavedRun]) -> dict[str, float]:
+    """Tokens per second by method, over some runs of one model."""
     by_method: dict[str, list[float]] = {}
-    for each in found:
+    for each in runs:
         by_method.setdefault(each.method, []).append(each.tokens_per_second)
     return {method: median(values) for method, values in by_method.items()}
 
 
-def speed(found: Sequence[SavedRun]) -> Speed | None:
+def speed(runs: Sequence[SavedRun]) -> Speed | None:
     """The speed that some runs of one model show; None without runs."""
-    rates = medians(found)
+    rates = medians(runs)
     if not rates:
         return None
     plain = rates.pop(PLAIN, None)
     best = max(rates, key=lambda method: rates[method], default="")
-    return Speed(len(found), plain, best, rates.get(best))
+    return Speed(len(runs), plain, best, rates.get(best))
 
 
 def speedups(runs: Path, name: str, weights: str | None) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""What the Lab tab and the Bench tab work on: pictures of prompts, or meshes of example clouds. Only what differs between the two."""
+"""Subjects of the Lab tab and the Bench tab: pictures of prompts, or meshes of example clouds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.live.boards.picture import Board
 from app.live.stream import Growth
 from app.requests import meshes as mesh_requests
 from app.requests import pictures as picture_requests
-from app.requests import validation as asked
+from app.requests import validation
 from app.requests.meshes import EXAMPLES, FIRST, ORDER
 from app.sentences import brief
 from app.ui.method_menu import choices
@@ -34,7 +34,7 @@ class LabSubject:
 
     things    : what is drawn, by name: prompts, or example clouds; series : what a setting calls them
     size      : the setting for the size of what is made, None = there is one size
-    favourite : the method that is chosen first; found : (title, name) of all, it first
+    favourite : the method that is chosen first; menu : (title, name) of all, it first
     board     : shows a run; warm : unmeasured steps before the first run of a method
     """
 
@@ -44,13 +44,13 @@ class LabSubject:
     series: str
     size: Knob | None
     favourite: str
-    found: tuple[tuple[str, str], ...]
+    menu: tuple[tuple[str, str], ...]
     board: Callable[[Run], Growth]
     warm: int
     _prompt: Callable[[str, int, int | None, Sampling], Prompt]
 
     def prompt(self, thing: str, seed: int, chosen: Chosen) -> Prompt:
-        """What to make of a thing with a tab's settings."""
+        """Prompt for a thing with a tab's settings."""
         return self._prompt(thing, seed, self.size_in(chosen), self.backbone.sampling)
 
     def size_in(self, chosen: Chosen) -> int | None:
@@ -61,9 +61,9 @@ class LabSubject:
         return int(value.split()[0]) if isinstance(value, str) else int(value) or None
 
     def thing(self, text: object, cloud: object) -> str:
-        """What a page asks to draw first: its prompt or its cloud. Raises BadPrompt."""
+        """First thing to draw: the page's prompt or cloud. Raises BadPrompt."""
         if self.kind == PICTURES:
-            return asked.text(text)
+            return validation.text(text)
         return str(cloud) if cloud in ORDER else FIRST  # the page's text becomes a path
 
 
@@ -84,20 +84,20 @@ def pictures(backbone: Backbone) -> LabSubject:
     def prompt(thing: str, seed: int, side: int | None, sampling: Sampling) -> Prompt:
         return Prompt(thing, seed=seed, size=side, sampling=sampling)
 
-    found = tuple(choices(backbone))
-    return LabSubject(PICTURES, backbone, picture_requests.EXAMPLES, "prompts", size, picture_requests.FAVOURITE, found, Board, 1, prompt)
+    menu = tuple(choices(backbone))
+    return LabSubject(PICTURES, backbone, picture_requests.EXAMPLES, "prompts", size, picture_requests.FAVOURITE, menu, Board, 1, prompt)
 
 
 def meshes(backbone: Backbone) -> LabSubject:
     """Meshes of the example clouds."""
-    found = tuple(offered(choices(backbone)))
+    menu = tuple(offered(choices(backbone)))
 
     def prompt(thing: str, seed: int, faces: int | None, sampling: Sampling) -> Prompt:
         points = read(EXAMPLES / f"{thing}.ply").points
         return Prompt(thing, points=torch.from_numpy(points), seed=seed, size=faces, sampling=sampling)
 
     return LabSubject(
-        MESHES, backbone, ORDER, "clouds", mesh_requests.BUDGET, found[0][1], found, MeshBoard, mesh_requests.WARM_STEPS, prompt
+        MESHES, backbone, ORDER, "clouds", mesh_requests.BUDGET, menu[0][1], menu, MeshBoard, mesh_requests.WARM_STEPS, prompt
     )
 
 

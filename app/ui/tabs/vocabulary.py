@@ -1,4 +1,4 @@
-"""What a model with a limited vocabulary can draw, as groups of words that a person can click."""
+"""Vocabulary of a model, as groups of words that a person can click."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from engine.core import Backbone
 from engine.words.emoji_objects import KINDS, OBJECTS, plural
 from engine.words.world import COUNTS, PLACES, PLAIN, RELATIONS, SIZE_WORDS, words_of
 
-FEWEST = 3  # objects that a group of its own has
+FEWEST = 3  # least objects of a group
 
 
 def groups(backbone: Backbone) -> list[dict[str, Any]]:
@@ -21,26 +21,26 @@ def groups(backbone: Backbone) -> list[dict[str, Any]]:
     known = backbone.words
     if not known:
         return []
-    found, rest = [], []
+    sections, rest = [], []
     for name, members in KINDS.items():
         items = [thing(each) for each in members if sayable(each, known)]
         if len(items) >= FEWEST:
-            found.append(group(name, "object", items))
+            sections.append(group(name, "object", items))
         else:
             rest += items
-    found += [group("more", "object", rest)] if rest else []
-    counts = [said for said in COUNTS[2:] if said in known]
-    sizes = [said[0] for size, said in SIZE_WORDS.items() if size and said[0] in known]
-    relations = [said for said in RELATIONS if sayable(said, known)]
+    sections += [group("more", "object", rest)] if rest else []
+    counts = [word for word in COUNTS[2:] if word in known]
+    sizes = [word[0] for size, word in SIZE_WORDS.items() if size and word[0] in known]
+    relations = [word for word in RELATIONS if sayable(word, known)]
     places = [(name, phrases[0]) for name, phrases in PLACES.items() if sayable(phrases[0], known)]
     colours = [(f"{colour} background", f" on {article(colour)} {colour} background") for colour in PLAIN if colour in known]
-    found += [
-        group("how many", "count", [item(said, said) for said in counts]),
-        group("how large", "size", [item(said, said) for said in sizes]),
-        group("where", "relation", [item(said, said) for said in relations]),
+    sections += [
+        group("how many", "count", [item(word, word) for word in counts]),
+        group("how large", "size", [item(word, word) for word in sizes]),
+        group("where", "relation", [item(word, word) for word in relations]),
         group("in front of", "place", [item(*each) for each in (*places, *colours)]),
     ]
-    return [each for each in found if each["items"]]
+    return [each for each in sections if each["items"]]
 
 
 def group(name: str, kind: str, items: list[dict[str, str]]) -> dict[str, Any]:
@@ -64,5 +64,5 @@ def article(word: str) -> str:
 
 
 def sayable(text: str, known: Container[str]) -> bool:
-    """Whether a model knows every word of a text."""
+    """True if a model knows every word of a text."""
     return all(word in known for word in words_of(text))
