@@ -39,7 +39,7 @@ NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 @dataclass(frozen=True)
 class CheckpointInfo:
-    """What a checkpoint is, known without reading its numbers.
+    """Description of a checkpoint, known without reading its numbers.
 
     name : under which it is imported; family : its adapter; dtypes : bytes by type; tokens : of a result; codes : ids of a token
     sizes : of pictures, in pixels; stated : the licence that its files name, ""; licence : of the family's published weights
@@ -80,7 +80,7 @@ def counted(parameters: int) -> str:
 
 @dataclass(frozen=True)
 class ImportProgress:
-    """How far an import is. folder: where the model is, once all of it is there"""
+    """Progress of an import. folder: the model's folder, once it is complete"""
 
     done: int
     total: int
@@ -88,13 +88,13 @@ class ImportProgress:
 
 
 def look(path: Path) -> CheckpointInfo:
-    """What a file or folder is; raises a ForetokenError, in one sentence, for anything that cannot be imported."""
+    """Identify a file or folder; raises a ForetokenError, in one sentence, for anything that cannot be imported."""
     with open_checkpoint(path) as checkpoint:
         return described(checkpoint)
 
 
 def described(checkpoint: Checkpoint) -> CheckpointInfo:
-    """What an open checkpoint is; raises NotSupported or MissingWeights."""
+    """Identify an open checkpoint; raises NotSupported or MissingWeights."""
     family = need_family(adapter_of(checkpoint))
     folder = folder_of(checkpoint.path)
     tokenizer_folder(family, folder)
@@ -135,7 +135,7 @@ def fingerprint(opened: Sequence[Checkpoint]) -> str:
 
 
 def source_of(files: Sequence[Path]) -> dict[str, Any]:
-    """What tells a second import of the same files: sizes and times, without the folders of this machine."""
+    """Sizes and times of the files, without the folders of this machine: a second import has the same."""
     return {file.name: [(state := file.stat()).st_size, state.st_mtime_ns] for file in files}
 
 
@@ -194,7 +194,7 @@ def convert(path: Path, out: Path | None = None) -> Iterator[ImportProgress]:
 
 
 def is_same(target: Path, about: CheckpointInfo) -> bool:
-    """Whether a folder holds the import of these very files."""
+    """True if a folder holds the import of these very files."""
     return (target / CARD).is_file() and read_card(target).get("source") == json.loads(json.dumps(about.source))
 
 
@@ -236,7 +236,7 @@ class Part:
 
     @property
     def bytes(self) -> int:
-        """How many bytes its tensors take."""
+        """Bytes that its tensors take."""
         return sum(self.found.entries[name].bytes for name in self.tensors)
 
 
@@ -284,7 +284,7 @@ def write_parts(parts: Sequence[Part], total: int, new: Path) -> Iterator[Import
 
 
 def is_whole(file: Path) -> bool:
-    """Whether a file is safetensors in the form that transformers reads."""
+    """True if a file is safetensors in the form that transformers reads."""
     if file.suffix != SAFE:
         return False
     with safe_open(file, "pt") as reader:

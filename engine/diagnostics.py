@@ -132,7 +132,7 @@ class Candidate(NamedTuple):
 
 
 def reached(step: Step) -> tuple[int, int] | None:
-    """How many drafts of a Step were accepted before the first rejected one, and how many were looked at for that; of a tree, its levels.
+    """Numbers of drafts of a Step accepted before the first rejected one, and examined for that; for a tree, of levels.
     None if drafts after a rejected one can be accepted too: then there is no order."""
     verdicts = per_token(step, "accepted") == 1
     accepted = int(verdicts.cumprod().sum())

@@ -169,7 +169,7 @@ def clean(folder: Path) -> None:
 
 
 def left_behind(path: Path) -> bool:
-    """Whether no process is writing a part any more: its process is dead, or was an earlier one with this process's id."""
+    """True if no process is writing a part any more: its process is dead, or was an earlier one with this process's id."""
     try:
         written = path.stat().st_mtime
     except OSError:  # removed by another process
@@ -181,7 +181,7 @@ def left_behind(path: Path) -> bool:
 
 
 def alive(process: int) -> bool:
-    """Whether a process of this id runs. Always True on Windows, where os.kill would end the process."""
+    """True if a process of this id runs. Always True on Windows, where os.kill would end the process."""
     if os.name == "nt":
         return True
     try:

@@ -44,7 +44,7 @@ class EndedRun:
 
 
 def usual(backbone: Backbone) -> int:
-    """How many runs at once pay on a model: one where passes are not joined."""
+    """Number of simultaneous runs that pays on a model: one where passes are not joined."""
     return USUAL if "joined" in backbone.capabilities else 1
 
 

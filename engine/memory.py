@@ -1,4 +1,4 @@
-"""How much memory a model needs, before it is loaded: weights, key/value cache, distributions of a pass, noise, picture decoder.
+"""Memory that a model needs, estimated before it is loaded: weights, key/value cache, distributions of a pass, noise, picture decoder.
 
 `check` is what an adapter calls once it knows its configuration. An operating system that runs out of memory ends a process without a
 word, so a model that does not fit is refused beforehand, and the sentence says what would fit.
@@ -100,7 +100,7 @@ def check(name: str, size: Size, device: str | torch.device, dtype: str, window:
 
 
 def advice(size: Size, dtype: str, window: int, room: int) -> str:
-    """What would fit into `room` bytes, as one sentence."""
+    """Advice on what fits into `room` bytes, as one sentence."""
     smaller = replace(size, branches=1)
     for text, other, kind in (
         ("Use --dtype bfloat16", size, "bfloat16"),
@@ -147,7 +147,7 @@ def of_machine() -> int | None:
 
 
 def of_container(group: Path = GROUP) -> Iterator[int]:
-    """What a container may still take, if it has a limit; pages of files that are only cached count as free."""
+    """Bytes that a container may still take, if it has a limit; pages of files that are only cached count as free."""
     for folder, limit, used, cached in (
         (group, "memory.max", "memory.current", "inactive_file"),
         (group / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),

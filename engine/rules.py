@@ -26,12 +26,12 @@ def ratio(p: Tensor, q: Tensor, tokens: Tensor, u: Tensor) -> tuple[Tensor, Tens
 
 
 def matches(tokens: Tensor, answers: Tensor) -> Tensor:
-    """Whether each token equals the model's own draw: bool [N]."""
+    """True where a token equals the model's own draw: bool [N]."""
     return tokens == answers
 
 
 def leading(accepted: Tensor) -> int:
-    """How many verdicts are True before the first False. One read from the device."""
+    """Number of leading True verdicts. One read from the device."""
     verdicts = accepted.tolist()
     return verdicts.index(False) if False in verdicts else len(verdicts)
 

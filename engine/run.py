@@ -204,7 +204,7 @@ class Timed(Protocol):
 
 
 def speedup(plain: Iterable[Timed], fast: Iterable[Timed]) -> float:
-    """How many times as fast the second runs are: the ratio of the median seconds per token, so that lengths may differ."""
+    """Speed-up of the second runs over the first: the ratio of the median seconds per token, so that lengths may differ."""
     slow, quick = (median(run.seconds / len(run.tokens) for run in runs) for runs in (plain, fast))
     return slow / quick
 

@@ -78,7 +78,7 @@ def run_sandboxed(
 
 
 def _answer(process: subprocess.Popen, request: bytes, seconds: float, wanted: Callable[[], bool] | None) -> bytes:
-    """What the process writes until it ends; raises TimeoutExpired, and Unwanted as soon as nobody wants it."""
+    """Return the output of the process; raises TimeoutExpired, and Unwanted as soon as nobody wants it."""
     deadline, sent = time.monotonic() + seconds, request
     while wanted is not None and time.monotonic() + GLANCE < deadline:
         if not wanted():

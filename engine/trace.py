@@ -1,4 +1,4 @@
-"""What a step records besides its tokens: the numbers that diagnostics plot and `trace.npz` stores. A value not recorded is None."""
+"""Records of a step in addition to its tokens: the numbers that diagnostics plot and `trace.npz` stores. A value not recorded is None."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RoundTrace:
 
 @dataclass(frozen=True)
 class DeviationTrace:
-    """How far a relaxed rule lets the output deviate from the model's distribution, in total variation distance.
+    """Deviation of a relaxed rule's output from the model's distribution, in total variation distance.
 
     mean : of the run's measured tokens so far; latest : of those of this pass; strength : the share of the relaxed rule in this pass's
     decisions, 0 to 1. nan: not measured
@@ -55,7 +55,7 @@ class DeviationTrace:
 
 @dataclass(slots=True)
 class Trace:
-    """What a Step records. The first nine fields hold one value per committed token, or fewer: then the last tokens have none.
+    """Records of a Step. The first nine fields hold one value per committed token, or fewer: then the last tokens have none.
     Nobody changes a trace; making a frozen one would take several times as long, in every step.
 
     accepted : whether the token was a draft; verdict : STAYED, REFUSED or NEAR (engine/rules.py), for methods that repair

@@ -51,7 +51,7 @@ class KVCache:
         return kv_cache[0, :, :, :end], kv_cache[1, :, :, :end]
 
     def span(self, count: int) -> int:
-        """How many rows a pass of `count` rows sees, its own included."""
+        """Number of rows that a pass of `count` rows sees, its own included."""
         return self.kept + count
 
     def places(self, count: int) -> Tensor:

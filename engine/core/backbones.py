@@ -42,7 +42,7 @@ class Grammar(Protocol):
 
 
 class Bias(Protocol):
-    """What logits lose along a path, besides what a grammar forbids: a state machine of pure functions, too."""
+    """Penalty on the logits along a path, in addition to a grammar: also a state machine of pure functions."""
 
     start: Any
 
@@ -51,7 +51,7 @@ class Bias(Protocol):
         ...
 
     def loss(self, state: Any) -> Tensor:
-        """What is subtracted from the guided logits of the next token, float32 [V]."""
+        """Penalty to subtract from the guided logits of the next token, float32 [V]."""
         ...
 
 

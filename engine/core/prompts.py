@@ -11,7 +11,7 @@ from engine.errors import BadPrompt
 
 @dataclass(frozen=True)
 class Sampling:
-    """How logits become a distribution. Order: guidance, adherence, grammar, temperature, top-k, top-p, softmax."""
+    """Settings that turn logits into a distribution. Order: guidance, adherence, grammar, temperature, top-k, top-p, softmax."""
 
     temperature: float = 1.0  # 0 = always the most probable token
     top_k: int = 0  # 0 = off
@@ -27,7 +27,7 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Prompt:
-    """What to generate: text, class label or points, with seed, size and sampling."""
+    """Input of a generation: text, class label or points, with seed, size and sampling."""
 
     text: str | None = None
     label: int | None = None

@@ -118,7 +118,7 @@ class Rows:
 
     @property
     def ahead(self) -> Tensor | None:
-        """What a drafter has computed inside the pass, from the row after the accepted drafts; None if it has not."""
+        """A drafter's result, computed inside the pass from the row after the accepted drafts; None if it has not."""
         return None if self.launch is None else self.launch.ahead
 
     def set_probs(self, p: Tensor) -> None:

@@ -102,7 +102,7 @@ class Meter:
 
 
 def is_limited(knobs: Knobs) -> bool:
-    """Whether there is a budget."""
+    """True if there is a budget."""
     return knobs.allowed_deviation < 1
 
 
@@ -119,5 +119,5 @@ def chain_verdicts(by: list[bool], a: int, like: Tensor) -> tuple[Tensor, Tensor
 
 
 def limit_of(knobs: Knobs) -> str:
-    """What the badge adds to its sentence if there is a budget; "" if there is none."""
+    """Addition to the badge's sentence if there is a budget; "" if there is none."""
     return f", within a mean deviation of {knobs.allowed_deviation:g} per token" if is_limited(knobs) else ""

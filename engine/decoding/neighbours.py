@@ -65,7 +65,7 @@ CHUNK = 1024  # rows of the codebook per block of distances
 
 
 def exact(knobs: Knobs) -> bool:
-    """Whether nothing may be borrowed."""
+    """True if nothing may be borrowed."""
     return knobs.relax == "off" or strength(knobs) == 0 or knobs.allowed_deviation == 0
 
 
@@ -174,5 +174,5 @@ class RelaxedWindow:
 
 
 def is_sure(p: Tensor) -> bool:
-    """Whether a distribution [V] is one-hot: at temperature 0, or if the grammar allows one token only."""
+    """True if a distribution [V] is one-hot: at temperature 0, or if the grammar allows one token only."""
     return p.max().item() > 1 - 1e-9

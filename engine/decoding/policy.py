@@ -13,7 +13,7 @@ MATCH = "match seed"
 
 
 def matches_seed(knobs: Knobs, exact: bool) -> bool:
-    """Whether the next step gives the tokens of plain decoding. exact : whether the method's rule is exact under these knobs"""
+    """True if the next step gives the tokens of plain decoding. exact : True if the method's rule is exact under these knobs"""
     return knobs.verify == MATCH and exact
 
 

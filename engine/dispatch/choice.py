@@ -29,7 +29,7 @@ class KernelChoice:
 
     @property
     def is_triton(self) -> bool:
-        """Whether Triton's kernel runs."""
+        """True if Triton's kernel runs."""
         return self.name == TRITON
 
 
@@ -65,7 +65,7 @@ def _chosen(device: torch.device, dtype: torch.dtype, wanted: str, triton: str |
 
 
 def _missing(device: torch.device, triton: str | None, interpreted: bool) -> str:
-    """What Triton's kernels lack for tensors of a device, a sentence; "" if nothing."""
+    """Missing requirement of Triton's kernels for tensors of a device, as a sentence; "" if nothing."""
     if triton is None:
         return "Triton is not installed."
     if device.type != "cuda" and not interpreted:

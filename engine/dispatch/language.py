@@ -19,7 +19,7 @@ def version() -> str | None:
 
 
 def is_interpreted() -> bool:
-    """Whether kernels were defined under TRITON_INTERPRET=1: they then run on tensors of the processor, slowly, for tests."""
+    """True if kernels were defined under TRITON_INTERPRET=1: they then run on tensors of the processor, slowly, for tests."""
     return tl is not None and bool(triton.knobs.runtime.interpret)
 
 

@@ -27,7 +27,7 @@ QUERIES = 16  # of a tile, at least
 
 @dataclass(frozen=True)
 class Chain:
-    """What the rows of a chain see: all kept rows, and those of the pass up to their own. count, kept : how many there are"""
+    """Visibility in a chain: rows see all kept rows and the pass's rows up to their own. count, kept : their numbers"""
 
     count: int
     kept: int
@@ -39,7 +39,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class VisibleRows:
-    """What the rows of a pass see.
+    """Visibility in a pass, for each of its rows.
 
     sets      : int64 [R, words]; bit j of a row: it sees row j of the pass
     places    : int64 [branches or 1, kept], of the cache's rows, or None; a row that nobody may see has the greatest int64

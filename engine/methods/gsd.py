@@ -147,7 +147,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
 
 
 def exact(knobs: Knobs) -> bool:
-    """Whether every group is its draft alone."""
+    """True if every group is its draft alone."""
     return 0 in (knobs.half_width, knobs.probability_gap, knobs.code_distance, knobs.allowed_deviation)
 
 

@@ -20,7 +20,7 @@ DRAW, ACCEPT, RESIDUAL, INITIAL, DRAFTER, SCHEDULE = range(6)
 
 
 def is_made_there(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether a device makes its numbers itself: a GPU does, and is sent nothing."""
+    """True if a device makes its numbers itself: a GPU does, and is sent nothing."""
     return choose(device, dtype).is_triton
 
 

@@ -1,1 +1,1 @@
-"""What is measured of this machine, kept in the user's data folder, and what is chosen by it: threads, dtype, and the method of `auto`."""
+"""Measurements of this machine, kept in the user's data folder, and the choices that follow: threads, dtype, the method of `auto`."""

@@ -1,6 +1,6 @@
 """Expected tokens of a pass, recorded for a model: rows in its card, or in the user's data folder. And which of them is fastest here.
 
-Tokens a pass do not depend on the machine, so the rows of a model that is shipped are in its card. They hold for the model's own sampling;
+Tokens per pass do not depend on the machine, so the rows of a model that is shipped are in its card. They hold for the model's own sampling;
 `launch.py bench expected` measures them. A row that was recorded for other weights is not used.
 """
 
@@ -21,7 +21,7 @@ LEAST = 1e-3  # milliseconds of a step
 
 @dataclass(frozen=True)
 class Expected:
-    """What a method with some knobs does in a pass of a model, on the average.
+    """Average result of a method with some knobs per pass of a model.
 
     name : a method or preset; tokens : committed; rows : of the pass; draft_passes : other passes, of a drafter or of a smaller picture
     """

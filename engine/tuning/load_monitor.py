@@ -33,7 +33,7 @@ def taken() -> float | None:
 
 
 def observed(threads: int, measure: Callable[[], Made]) -> tuple[Made, bool]:
-    """What a measurement with this many threads gives, and whether other programs left a core to each of them; True where nobody counts."""
+    """Result of a measurement with this many threads, and True if other programs left a core to each thread, or where nobody counts."""
     before, start = taken(), time.perf_counter()
     result = measure()
     after, seconds = taken(), time.perf_counter() - start

@@ -123,7 +123,7 @@ def choose_dtype(backbone: Backbone, other: Callable[[], Backbone], measured: Mo
 
 
 def pays(own: CostCurve, half: CostCurve, rows: float) -> bool:
-    """Whether bfloat16 is faster: for passes of so many rows, the fast methods', and not slower for a single row's, plain decoding's. Every
+    """True if bfloat16 is faster for passes of `rows` rows, as fast methods make, and not slower for one row, as in plain decoding. Every
     speed-up is over plain decoding in the same dtype, and a slower baseline would flatter it."""
     return half.at(rows) < GAIN * own.at(rows) and half.at(1) <= LOSS * own.at(1)
 

@@ -1,4 +1,4 @@
-"""What was measured of a model on this machine, in a small file of the user's data folder.
+"""Measurements of a model on this machine, in a small file of the user's data folder.
 
 A file belongs to a processor, a GPU, a version of PyTorch, compiled functions or none, a model and its weights; another of these has
 another file. A file that is damaged or of an earlier form counts as absent: it is measured again.
@@ -37,7 +37,7 @@ class StepCosts:
 
 @dataclass
 class ModelMeasurements:
-    """What is known of a model here.
+    """Measurements of a model on this machine.
 
     about     : what it was measured on
     threads   : milliseconds by number of threads
@@ -54,7 +54,7 @@ class ModelMeasurements:
 
 
 def about(backbone: Backbone) -> dict[str, str]:
-    """What a measurement depends on besides dtype and threads."""
+    """Facts that a measurement depends on in addition to dtype and threads."""
     device = backbone.device
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
     library = native() if device.type == "cpu" else None
@@ -70,7 +70,7 @@ def path_of(key: Mapping[str, str]) -> Path:
 
 
 def read(backbone: Backbone) -> ModelMeasurements:
-    """What is stored for a model on this machine; nothing measured yet is an empty one."""
+    """Read the measurements of a model on this machine; empty if there are none yet."""
     key = about(backbone)
     try:
         return parsed(json.loads(path_of(key).read_text(encoding="utf-8")), key)

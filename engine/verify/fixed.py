@@ -23,7 +23,7 @@ COLUMNS = 7  # of `columns`: three uniform numbers, position, mask, number of dr
 
 @dataclass(frozen=True)
 class VerdictKind:
-    """What a verdict computes, without the numbers: a part of the key of a graph."""
+    """Kind of computation of a verdict, without its numbers: a part of the key of a graph."""
 
     sampling: Sampling
     base: int

@@ -48,7 +48,7 @@ def ordered(s):
 def _least_of_best(
     c_at, u_at, allowed_at, vocabulary, guidance, divisor, count, PAIR: tl.constexpr, MASKED: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """ordered() of the `count`-th largest score, uint32: eight bits a pass, from a histogram of those that share the bits before."""
+    """ordered() of the `count`-th largest score, uint32: eight bits per pass, from a histogram of those that share the bits before."""
     lanes, digits = tl.arange(0, BLOCK), tl.arange(0, 256)
     prefix, above = tl.zeros([], tl.uint32), tl.zeros([], tl.int32)
     for step in range(4):
@@ -72,7 +72,7 @@ def _least_of_mass(
     PAIR: tl.constexpr, MASKED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """The largest uint32 t for which the tokens with ordered(s) >= max(t, least) have this share of the mass exp(s - top) of all from
-    `least` on; 0 if there is none. Two bits a pass."""
+    `least` on; 0 if there is none. Two bits per pass."""
     lanes = tl.arange(0, BLOCK)
     edge = tl.zeros([], tl.uint32)
     for step in range(16):

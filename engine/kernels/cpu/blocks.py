@@ -73,7 +73,7 @@ class RowNorm:
 
 @dataclass(frozen=True)
 class QKNorm:
-    """What is done to the queries and keys of a head.
+    """Normalisation and rotation of the queries and keys of a head.
 
     scale : of their products; query, key : weights [width] of their root-mean-square norms, or None: they are brought to length 1
     floor : is added to their length, as the other leg of a right triangle

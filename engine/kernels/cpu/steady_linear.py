@@ -27,7 +27,7 @@ TRIED = (2, 3, 4, 5, 7, 8, 11, 16, 17, 31, 32, 33, 64)  # numbers of rows that a
 
 @dataclass(frozen=True)
 class Form:
-    """How a product is computed.
+    """Form in which a product is computed.
 
     piece : longest piece of the inner dimension that is multiplied at once
     least : fewest rows that are multiplied at once; fewer are filled up with zeros
@@ -82,7 +82,7 @@ def steady_linear_reference(x: Tensor, weight: Tensor, bias: Tensor | None) -> T
 
 
 def is_steady(layer: SteadyLinear, dtype: torch.dtype) -> bool:
-    """Whether rows of random numbers have the same bits in passes of all `TRIED` numbers of rows and alone."""
+    """True if rows of random numbers have the same bits in passes of all `TRIED` numbers of rows and alone."""
     x = torch.randn(max(TRIED), layer.in_features, generator=torch.Generator().manual_seed(0)).to(dtype)
     whole = layer(x)
     return all(torch.equal(layer(x[:count]), whole[:count]) for count in TRIED) and torch.equal(layer(x[5:6]), whole[5:6])
