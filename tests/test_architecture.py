@@ -60,7 +60,7 @@ def is_type_checking(node: ast.AST) -> bool:
 
 
 def imports_at_load(module: str) -> set[str]:
-    """What runs when the module is loaded: imports outside functions and outside `if TYPE_CHECKING`."""
+    """Statements that run when the module is loaded: imports outside functions and outside `if TYPE_CHECKING`."""
     names: set[str] = set()
     waiting: list[ast.AST] = list(tree(module).body)
     while waiting:
@@ -74,7 +74,7 @@ def imports_at_load(module: str) -> set[str]:
 
 
 def within(name: str, *packages: str) -> bool:
-    """Whether a dotted name is one of the packages or lies inside one."""
+    """True if a dotted name is one of the packages or lies inside one."""
     return any(name == package or name.startswith(package + ".") for package in packages)
 
 
@@ -129,7 +129,7 @@ API = tuple(
 
 @pytest.mark.parametrize("module", [m for m in sources() if within(m, "app.requests", "app.live", "app.runs", "app.batch", *API)])
 def test_no_client_stands_on_the_page(module):
-    """What is asked, decoded, kept and answered needs no tab and no page; drawing a replay's panels needs Gradio's HTML only."""
+    """Requests, decoding, storage and answers need no tab and no page; drawing a replay's panels needs Gradio's HTML only."""
     modules = reached(module)
     assert sorted(name for name in modules if within(name, "app.ui.tabs", "app.ui.page") or names_blocks(name)) == []
     if within(module, "app.requests", "app.live", *API):
@@ -157,7 +157,7 @@ def test_no_import_circles():
 
 
 def defines(module: str, name: str) -> bool:
-    """Whether a module has a name of its own at its top level."""
+    """True if a module has a name of its own at its top level."""
     for node in tree(module).body:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
         if any(isinstance(t, ast.Name) and t.id == name for t in targets) or getattr(node, "name", None) == name:

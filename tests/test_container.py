@@ -16,7 +16,7 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", "
 
 
 def instructions(name: str) -> list[str]:
-    """What stands behind every instruction of a kind."""
+    """Arguments of every instruction of a kind."""
     return re.findall(rf"^\s*{name}\s+(.*)$", DOCKERFILE, re.MULTILINE)
 
 

@@ -30,7 +30,7 @@ def decide(*argv: str, python=(3, 11), nvidia=False, stamp="", pyproject=PYPROJE
 
 
 def project(plan: launch.Plan) -> str:
-    """What the last call of pip installs."""
+    """Packages of the last call of pip."""
     return plan.steps[-1][0][-1]
 
 

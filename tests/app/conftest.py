@@ -218,7 +218,7 @@ def settle(page) -> None:
 
 @pytest.fixture(scope="session")
 def context(browser) -> Iterator:
-    """What the visitors' pages share: the browser's memory of the studio's scripts. Every page is a visitor of its own."""
+    """Share between the visitors' pages: the browser's memory of the studio's scripts. Every page is a visitor of its own."""
     shared = browser.new_context()
     yield shared
     shared.close()

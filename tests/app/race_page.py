@@ -101,7 +101,7 @@ def drop_path(page: Any, path: Path) -> None:
 
 
 def pixels(page: Any, side: str, layer: str) -> np.ndarray:
-    """What a canvas shows, [rows, columns, 4]."""
+    """Pixels of a canvas, [rows, columns, 4]."""
     values = page.locator(f"#canvas-{side} {layer}").evaluate(
         "c => [c.height, c.width, ...c.getContext('2d').getImageData(0, 0, c.width, c.height).data]"
     )
@@ -164,7 +164,7 @@ class RacePage:
         self.page.press(f"#{self.prefix}seed input", "Tab")
 
     def sized(self) -> Any:
-        """What shows the size of a picture, or the most faces of a mesh: a locator and its text."""
+        """The readout of a picture's size or of the most faces of a mesh: a locator and its text."""
         knob = self.part("settings", f".ft-knob[data-knob={self.size}]")
         return knob.locator("select") if self.kind == "image" else knob.locator("output")
 

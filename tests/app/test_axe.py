@@ -1,4 +1,4 @@
-"""What axe-core finds serious, in any state of any tab, light and dark: nothing but what is listed here, which is Gradio's own markup.
+"""Serious findings of axe-core, in any state of any tab, light and dark: nothing but what is listed here, which is Gradio's own markup.
 
 A look at a whole page takes seconds. So a state that changes only a part of the page is looked at in that part, and a phone's tabs are only
 asked what a narrow page can change.
@@ -68,7 +68,7 @@ class Audit:
             pytest.fail("\n".join(self.wrong), pytrace=False)
 
     def excused(self, fault: dict[str, str]) -> bool:
-        """Whether a finding is listed above."""
+        """True if a finding is listed above."""
         return any(
             fault["rule"] == rule
             and self.page.evaluate("([target, of]) => document.querySelector(target)?.matches(of)", [fault["target"], of])

@@ -148,7 +148,7 @@ def open_lanes(page) -> None:
 
 
 def replayed(page) -> list[int]:
-    """How many tokens each lane of the Image tab shows in a replay."""
+    """Number of tokens each lane of the Image tab shows in a replay."""
     return [int(each) for each in page.locator(OPEN).evaluate_all("cards => cards.map((c) => c.dataset.replayed)")]
 
 

@@ -52,7 +52,7 @@ def come_and_go(address: str, sessions: Sessions, tab: str) -> None:
 
 
 def counted() -> Counter:
-    """How many objects there are of each kind that belongs to a visitor."""
+    """Number of objects of each kind that belongs to a visitor."""
     gc.collect()
     return Counter(type(o).__name__ for o in gc.get_objects() if isinstance(o, KINDS))
 

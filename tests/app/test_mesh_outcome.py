@@ -1,4 +1,4 @@
-"""What is said of a finished race of meshes, and what a run's settings bring back."""
+"""The verdict on a finished race of meshes, and the return of a run's settings."""
 
 from __future__ import annotations
 

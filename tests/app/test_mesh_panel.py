@@ -1,4 +1,4 @@
-"""What a user sees of the mesh panel, on a small page that grows procedural meshes."""
+"""The mesh panel as a user sees it, on a small page that grows procedural meshes."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def colourful(picture: np.ndarray) -> np.ndarray:
 
 
 def pinkish(picture: np.ndarray) -> int:
-    """How many pixels have the hue of a draft."""
+    """Number of pixels have the hue of a draft."""
     red, green, blue = np.moveaxis(picture, -1, 0)
     return int(((red - green > 0.12) & (blue - green > 0.06)).sum())
 

@@ -1,4 +1,4 @@
-"""What remains of a run on the Mesh tab: the table, the replay, the larger files, and the wait for a file."""
+"""Remains of a run on the Mesh tab: the table, the replay, the larger files, and the wait for a file."""
 
 from __future__ import annotations
 

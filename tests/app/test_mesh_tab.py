@@ -148,7 +148,7 @@ def tab_with(mesh: Lazy, picto) -> RaceTab:
 
 
 def opened(tab: RaceTab) -> dict:
-    """What the tab shows when it is opened."""
+    """The tab's values when it is opened."""
     visitor = SimpleNamespace(session_hash="a")
     *first, line, clock = tab.subject.open("xspecmesh", "ar", {}, False, visitor)
     assert line == [] and not clock.active

@@ -1,4 +1,4 @@
-"""What the mesh panel is sent."""
+"""Values sent to the mesh panel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is true of both race tabs in a real browser: Cancel, the table of runs, a reload, dropped files and links, the line of visitors."""
+"""Both race tabs in a real browser: Cancel, the table of runs, a reload, dropped files and links, the line of visitors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the race tabs do behind a run."""
+"""Work of the race tabs after a run."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_what_a_visitor_made_is_gone_when_they_leave(visit, served):
 
 
 def listen(served: Served, session: str) -> str:
-    """What comes to somebody who claims to be a session."""
+    """Answers to a client that claims to be a session."""
     with httpx.Client(base_url=served.address, timeout=30) as http:
         return events_of(http, "/gradio_api/queue/data", session_hash=session)
 

@@ -81,7 +81,7 @@ class Visitor:
         return self
 
     def ends(self, number: int) -> bool:
-        """Whether a handler's work ends soon: the Lab's loop goes on until it is stopped, and a benchmark of the page takes minutes."""
+        """True if a handler's work ends soon: the Lab's loop goes on until it is stopped, and a benchmark of the page takes minutes."""
         handler = self.handlers[number]
         near = [*handler["inputs"], *handler["outputs"], *(target[0] for target in handler["targets"])]
         names = [self.components[i]["props"].get("elem_id") or "" for i in near if i in self.components]
@@ -89,7 +89,7 @@ class Visitor:
         return not any(name.startswith(("lab-", "bench-")) for name in names) and (after is None or self.ends(after))
 
     def values(self, handler: int) -> list[Any]:
-        """What the untouched page sends to a handler."""
+        """Values that the untouched page sends to a handler."""
         return [self.components[c]["props"].get("value") for c in self.handlers[handler]["inputs"]]
 
     def ask(self, handler: int, data: list[Any]) -> str:
@@ -142,7 +142,7 @@ class Visitor:
         return reply["data"][0] if "data" in reply else 0
 
     def filled(self, tab: str, chosen: Mapping[str, Any], /, **changed: Any) -> list[Any]:
-        """What the page sends for a run: a ticket, see there, unless `changed` has one."""
+        """Values that the page sends for a run: a ticket, see there, unless `changed` has one."""
         return [changed["ticket"] if "ticket" in changed else self.ticket(tab, chosen, **changed)]
 
     def generate(self, tab: str = "image", **changed: Any) -> str:
@@ -151,5 +151,5 @@ class Visitor:
         return came + self.ask(self.handler("deliver", tab), [])
 
     def can_generate(self, tab: str = "image") -> bool:
-        """Whether a run comes to its end."""
+        """True if a run comes to its end."""
         return '"gradio.FileData"' in self.generate(tab)  # a download is offered

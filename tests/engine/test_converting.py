@@ -63,7 +63,7 @@ def finished(path: Path, out: Path | None = None) -> tuple[Path, list[ImportProg
 
 
 def tokens_of(path: Path) -> list[int]:
-    """What the model in a folder draws."""
+    """Picture drawn by the model in a folder."""
     return generate(load(path), METHODS["ar"], PROMPT).finish().tokens
 
 

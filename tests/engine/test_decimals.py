@@ -1,4 +1,4 @@
-"""What is read as a number: ASCII decimals, and only whole ones where a knob counts."""
+"""Text that is read as a number: ASCII decimals, and only whole ones where a knob counts."""
 
 from __future__ import annotations
 

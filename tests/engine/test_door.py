@@ -1,4 +1,4 @@
-"""What `import engine` offers: seven names, lazily, and every model loaded once."""
+"""The public names of `import engine`: seven names, lazily, and every model loaded once."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def shelf(monkeypatch: pytest.MonkeyPatch) -> loading.BackboneStore:
 
 @pytest.fixture
 def loader(shelf: loading.BackboneStore, monkeypatch: pytest.MonkeyPatch) -> Loader:
-    """What the empty shelf loads with."""
+    """Loader of the empty store."""
     counting = Loader()
     monkeypatch.setattr(backbones, "load", counting)
     return counting
@@ -163,7 +163,7 @@ def test_a_failure_is_not_remembered(loader: Loader) -> None:
 
 
 def together(count: int, action: Callable[[], Any]) -> list[Any]:
-    """What several threads get that begin at once."""
+    """Results of several threads that begin at once."""
     gate, results = threading.Barrier(count), []
 
     def work() -> None:

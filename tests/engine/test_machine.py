@@ -1,4 +1,4 @@
-"""What the process asks of the machine."""
+"""Requests of the process to the machine."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def many(backbone: Backbone, name: str, prompts: list[Prompt], at_once: int = 3,
 
 
 def trace_of(run: Run) -> list[tuple]:
-    """What the steps say, without their seconds."""
+    """Values of the steps, without their seconds."""
     return [(s.tokens, s.positions, s.drafted, s.forwards, numbers(s.trace.accepted), numbers(s.trace.entropy)) for s in run.steps]
 
 

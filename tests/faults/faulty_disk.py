@@ -26,7 +26,7 @@ ERRORS = (errno.ENOSPC, errno.EROFS, errno.EACCES)
 
 @dataclass
 class Disk:
-    """What happens at the `at`-th operation below `root` that changes something: an error number, or 0 for the end of the process."""
+    """Fault at the `at`-th operation below `root` that changes something: an error number, or 0 for the end of the process."""
 
     root: Path
     at: int

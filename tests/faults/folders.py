@@ -93,7 +93,7 @@ def judging(folder: Path) -> Path:
 
 
 def use(name: str) -> Callable[[Path], str]:
-    """What a person does with a folder of this kind: loads it, and every part beside the weights, and takes two steps."""
+    """Use a folder of this kind as a person would: load it, and every part beside the weights, and takes two steps."""
     return use_judge if name == "judge" else lambda folder: use_backbone(name, folder)
 
 

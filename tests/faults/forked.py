@@ -65,7 +65,7 @@ class _Lane:
 
     @property
     def going(self) -> bool:
-        """Whether cases are left."""
+        """True if cases are left."""
         return self.pid != 0
 
     def _fork(self) -> None:

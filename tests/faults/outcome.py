@@ -1,4 +1,4 @@
-"""How one case of the harness ended."""
+"""Outcome of one case of the harness."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a case ended.
+    """Outcome of a case.
 
     end  : "value", "sentence" (a ForetokenError), "bug" (any other exception), "killed" (the child died) or "slow"
     text : what the value was, the sentence, or the traceback

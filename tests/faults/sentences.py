@@ -15,7 +15,7 @@ SHOWN = 20  # kinds of failures that a message spells out
 
 
 def wrong(text: str) -> str:
-    """What is wrong with a sentence, "" if nothing."""
+    """The fault of a sentence, "" if there is none."""
     if "\n" in text or not text.isprintable():
         return "it is not one printable line"
     if not text.rstrip().endswith((".", "?", "!", ")", "--help", "doctor", "train")) or not text[:1]:

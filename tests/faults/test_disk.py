@@ -171,7 +171,7 @@ def judged(change: Change, name: str, do: Callable[[], Any], whole: Path) -> Out
 
 
 def complaint(change: Change, status: int, text: str) -> str:
-    """What is wrong after the change was made by a child that ended with a status and some words; "" if nothing."""
+    """The fault after the change was made by a child that ended with a status and some words; "" if nothing."""
     try:
         state = change.state()
     except Exception as e:  # whatever a damaged state does to its reader is the finding

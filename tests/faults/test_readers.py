@@ -119,7 +119,7 @@ def reading(path: Path, up: str = "auto") -> Callable[[], str]:
 
 
 def check(shape: Input) -> None:
-    """What every Input promises."""
+    """Check the promises of every Input."""
     points, normals = shape.points[:, :3], shape.points[:, 3:]
     assert shape.points.dtype == np.float32 and np.isfinite(shape.points).all()
     assert np.abs(points).max() <= 0.96, "the points leave the model's frame"

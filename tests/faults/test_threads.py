@@ -56,7 +56,7 @@ def tokens(backbone: Backbone, name: str, seed: int) -> list[int]:
 
 
 def together(work: list[Callable[[], Any]]) -> list[Any]:
-    """What some functions return that begin at the same moment, a thread each; an exception in its place, None if one is stuck."""
+    """Results of some functions that begin at the same moment, a thread each; an exception in its place, None if one is stuck."""
     start, results = threading.Barrier(len(work)), [None] * len(work)
 
     def do(k: int) -> None:

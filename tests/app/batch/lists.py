@@ -43,6 +43,6 @@ def marks(out: Path) -> dict[str, tuple[int, int]]:
 
 
 def pixels(path: Path) -> bytes:
-    """What a picture shows; its file also says how long it took."""
+    """Content of a picture; its file also says how long it took."""
     with Image.open(path) as picture:
         return picture.tobytes()

@@ -32,7 +32,7 @@ def begin(sessions: Sessions, visitor: str) -> int:
 
 
 def can_run(sessions: Sessions, visitor: str) -> bool:
-    """Whether a visitor who asks now comes to a run, and gives the engine back."""
+    """True if a visitor who asks now comes to a run, and gives the engine back."""
     number = sessions.enter(visitor)
     if number is None or not sessions.begin(visitor, number):
         return False
@@ -233,7 +233,7 @@ def test_what_a_visitor_gave_is_forgotten_with_them_and_after_a_day(tmp_path):
 
 
 class Run:
-    """What the sessions need of a run."""
+    """The part of a run that sessions need."""
 
     def __init__(self) -> None:
         self.stopped, self.closed = False, 0

@@ -54,7 +54,7 @@ def file(folder: Path, name: str, content: str = POINTS) -> str:
 
 
 def dropped(tab: RaceTab, path: str) -> dict:
-    """What the page shows behind a file that was dropped."""
+    """The page's values after a file that was dropped."""
     tab.subject.input.announce(path, VISITOR)
     *shown, zone = tab.subject.input.drop(path, "xspecmesh", "ar", VISITOR)
     assert zone is None
@@ -62,7 +62,7 @@ def dropped(tab: RaceTab, path: str) -> dict:
 
 
 def asked_for(tab: RaceTab) -> dict:
-    """What the page shows behind Generate."""
+    """The page's values after Generate."""
     ticket, seed = tab.queue.enter(VISITOR, True)
     names = ("go", "cancel", "line", "clock", "messages", *tab.queue.offers)
     return {"ticket": ticket, "seed": seed, **dict(zip(names, tab.queue.show_entered(VISITOR), strict=True))}
@@ -76,7 +76,7 @@ def ran(tab: RaceTab, ticket: int) -> list[dict]:
 
 
 def left(tab: RaceTab) -> dict:
-    """What a run leaves for the page."""
+    """Results that a run leaves for the page."""
     return dict(zip(("messages", *tab.queue.offers), tab.queue.deliver(VISITOR), strict=True))
 
 

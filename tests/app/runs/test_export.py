@@ -195,7 +195,7 @@ def open_file(browser) -> Iterator[Callable[..., object]]:
 
 
 def replayed_tokens(page, side: str) -> int:
-    """How many tokens of a picture the replay shows."""
+    """Number of tokens of a picture the replay shows."""
     return int(page.locator(f"#canvas-{side} .ft-card").get_attribute("data-replayed"))
 
 

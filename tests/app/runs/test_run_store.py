@@ -72,7 +72,7 @@ def test_strangers_leave_no_run_on_the_server(tmp_path, ar_run):
 
 
 def test_a_studio_writes_its_runs_where_it_was_told_and_says_so(tmp_path, picto, low, monkeypatch):
-    """What `launch.py studio --data` names reaches the tabs, and nothing lands in the user's own folder."""
+    """The folder of `launch.py studio --data` reaches the tabs, and nothing lands in the user's own folder."""
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "home"))
     studios: list[StudioState] = []
     monkeypatch.setattr(endpoints, "build", lambda page, shared: studios.append(shared))

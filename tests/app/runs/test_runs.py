@@ -1,4 +1,4 @@
-"""What remains of a run on the page: the table, its restore, replay, files that are dropped, and all of it behind a reload."""
+"""Remains of a run on the page: the table, its restore, replay, files that are dropped, and all of it behind a reload."""
 
 from __future__ import annotations
 

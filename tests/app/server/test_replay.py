@@ -54,7 +54,7 @@ def near(value: Any) -> Any:
 
 
 def as_told(run: Run) -> list[dict[str, Any]]:
-    """What the endpoint must say of every step of a run."""
+    """Expected answer of the endpoint for every step of a run."""
     return [
         {
             "step": number,

@@ -35,7 +35,7 @@ def studio(opened) -> Iterator[Any]:
 
 
 def asking(address: str, ask: Callable[[ClientSession], Any]) -> Any:
-    """What a client is told in a session of its own."""
+    """Answers to a client in its own session."""
 
     async def session() -> Any:
         async with streamablehttp_client(f"{address}{tools.PATH}") as (reading, writing, _):
@@ -59,7 +59,7 @@ def named(address: str) -> dict[str, Any]:
 
 
 def texts(result: CallToolResult) -> str:
-    """What a result says."""
+    """Text of a result."""
     return " ".join(part.text for part in result.content if isinstance(part, TextContent))
 
 

@@ -202,7 +202,7 @@ def chameleon_of(kind: str) -> Callable[[Backbone], Backbone]:
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a folder gives: a part of its licence, the ids of some words, and the model that it was written from."""
+    """Content of a folder: a part of its licence, the ids of some words, and the model that it was written from."""
 
     licence: str = ""
     words: tuple[object, ...] = ()
@@ -294,7 +294,7 @@ def test_what_does_not_fit_is_refused_before_it_is_loaded(name: str, folder: Pat
 
 @pytest.mark.parametrize("name", [name for name in FOLDERS if name not in ("bpt", "glm_image")])
 def test_match_seed_holds_in_bfloat16(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a CPU with products in bfloat16 loads by default: the tokens of plain decoding, whatever the window."""
+    """The default on a CPU with products in bfloat16 gives the tokens of plain decoding, whatever the window."""
     if not (has_fast_bfloat16() and can_pack(torch.bfloat16)):
         pytest.skip("this CPU has no products in bfloat16")
     FOLDERS[name].write(folder, monkeypatch)
@@ -308,7 +308,7 @@ def test_match_seed_holds_in_bfloat16(name: str, folder: Path, monkeypatch: pyte
 
 
 class Runs:
-    """What a pickle would call while it is read."""
+    """Target of a pickle's call while it is read."""
 
     def __init__(self, mark: Path):
         self.mark = mark

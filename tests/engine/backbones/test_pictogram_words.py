@@ -1,4 +1,4 @@
-"""How pictogram reads a user's words: emoji, synonyms, and prompts without a known object."""
+"""Pictogram's reading of a user's words: emoji, synonyms, and prompts without a known object."""
 
 from __future__ import annotations
 

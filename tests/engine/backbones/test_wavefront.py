@@ -89,7 +89,7 @@ def test_several_pending_tokens_are_fed_together(case: Case) -> None:
 
 
 def test_a_filled_gap_is_seen_by_later_rows_and_not_by_earlier_ones(case: Case) -> None:
-    """What is committed in a gap moves the rows behind it; a token behind it moves nothing in front."""
+    """A token committed in a gap moves the rows behind it; a token behind it moves nothing in front."""
     logits = []
     for token, behind in ((0, 0), (1, 0), (0, 1)):
         sequence = case.start()

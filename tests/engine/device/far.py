@@ -85,7 +85,7 @@ class FarTensor(torch.Tensor):
 
 @dataclass
 class Traffic:
-    """What went between the devices: for each place ("decoding/verdict.py: correct") how often.
+    """Traffic between the devices: for each place ("decoding/verdict.py: correct") how often.
 
     reads : the host got values and waited for the device; sends : the host sent values, and waited unless it said otherwise
     """

@@ -1,4 +1,4 @@
-"""What tests of the compiled functions share."""
+"""Fixtures for tests of the compiled functions."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def near(name: str, ours: Tensor, theirs: Tensor, relative: float, absolute: flo
 
 
 def ties(request: VerifyRequest, ours: Verdict, theirs: Verdict) -> int:
-    """How many tokens and verdicts differ because two candidates are nearly equal; fails if one differs for another reason."""
+    """Number of tokens and verdicts differ because two candidates are nearly equal; fails if one differs for another reason."""
     size = len(request.tokens)
     scores = warp(guide(request.logits.double(), request.sampling.guidance), request.sampling, request.allowed)
     p = torch.softmax(scores, -1)

@@ -35,7 +35,7 @@ WINDOW = {"window": 5}
 
 @pytest.fixture
 def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
-    """How often each kernel has been launched."""
+    """Launches of each kernel."""
     monkeypatch.delenv(VARIABLE, raising=False)
     counts: dict[str, int] = {}
 

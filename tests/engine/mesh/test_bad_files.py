@@ -451,6 +451,6 @@ def test_gltf_that_places_a_mesh_too_often(tmp_path):
 
 
 def test_no_reader_reaches_for_a_network_or_a_pickle():
-    """What could run code or leave the machine is not even imported."""
+    """Code that could run something or leave the machine is not even imported."""
     for name in [name for name in sys.modules if name.startswith("engine.mesh")]:
         assert not {"pickle", "socket", "urllib.request", "httpx", "requests"} & set(vars(sys.modules[name]))

@@ -13,7 +13,7 @@ TETRAHEDRON = np.array([[10, 10, 10], [100, 10, 10], [10, 100, 10], [10, 10, 100
 
 
 def agreed(tokens: list[int], count: int) -> tuple[int, int]:
-    """How many tokens were drafted, and how many rightly, before every token of a mesh."""
+    """Numbers of drafted and of right tokens before every token of a mesh."""
     vertices, drafted, right = NextVertices(BPT), 0, 0
     for i, token in enumerate(tokens):
         drafts = vertices.continuation(count)

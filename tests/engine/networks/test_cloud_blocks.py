@@ -1,4 +1,4 @@
-"""What a cloud holds of each block, and how the decoder is told."""
+"""Content of each block of a cloud, and its way into the decoder."""
 
 from __future__ import annotations
 

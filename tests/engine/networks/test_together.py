@@ -39,7 +39,7 @@ def caches(dtype: torch.dtype) -> list[KVCache]:
 
 
 def masks() -> list[Tensor | None]:
-    """What the rows of each run see: chains, everything, and a tree."""
+    """Visibility of the rows of each run: chains, everything, and a tree."""
     tree = torch.rand(9, 49) > 0.3
     tree[:, 0] = True
     return [None, causal(5, 0, torch.device("cpu")), tree, None]

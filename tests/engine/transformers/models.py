@@ -126,11 +126,11 @@ MODELS = {"llama": llama, "qwen2": qwen2, "qwen3": qwen3, "gpt2": gpt2, "chamele
 
 
 def plain(model: PreTrainedModel, ids: list[int] | Tensor = PROMPT, **settings: Any) -> list[list[int]]:
-    """What `generate` alone makes."""
+    """Output of `generate` alone."""
     ids = torch.tensor([ids]) if isinstance(ids, list) else ids
     return model.generate(ids, **{"max_new_tokens": 24, "do_sample": False} | settings).tolist()
 
 
 def ours(model: PreTrainedModel, method: str = "sjdpp", ids: list[int] | Tensor = PROMPT, **settings: Any) -> list[list[int]]:
-    """What `generate` makes with our callable."""
+    """Output of `generate` with our callable."""
     return plain(model, ids, custom_generate=foretoken(method), **settings)

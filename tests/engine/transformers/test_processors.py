@@ -87,7 +87,7 @@ def test_a_batch_with_left_padding(kind: type, method: str) -> None:
 
 @pytest.mark.parametrize("kind", TABLE, ids=lambda kind: kind.__name__)
 def test_probabilities_of_a_batch(kind: type) -> None:
-    """What sampling draws from: the rows of a batch one by one, each with its own processor, and the batch at once."""
+    """Distributions that sampling draws from: the rows of a batch one by one, each with its own processor, and the batch at once."""
     torch.manual_seed(3)
     scores, ids = torch.randn(3, models.VOCABULARY) * 2, torch.cat([IDS, torch.tensor([[7, 23, 30], [5, 37, 30], [9, 9, 9]])], 1)
     expected = TABLE[kind]()(ids, scores.clone())

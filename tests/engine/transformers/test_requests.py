@@ -1,4 +1,4 @@
-"""What the callable refuses with a sentence, and what it hands back: streams, dictionaries, padding."""
+"""Refusals of the callable, and its return values: streams, dictionaries, padding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What auto takes: the best row of given tables, over the costs of given machines."""
+"""The choice of auto: the best row of given tables, over the costs of given machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured of a machine, how it is kept, and which threads and dtype follow from it."""
+"""Measurements of a machine, their storage, and the threads and dtype that follow."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def free(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def model(**changes: Any) -> SimpleNamespace:
-    """What a measurement is stored by."""
+    """Key of a stored measurement."""
     own = {"name": "pictogram", "weights_hash": "abc", "device": torch.device("cpu"), "dtype": "float32", "card": {}}
     return SimpleNamespace(**own | {"capabilities": frozenset({"bfloat16"})} | changes)
 

@@ -1,4 +1,4 @@
-"""What a caption names, and what it looks like."""
+"""Objects named by a caption, and their looks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How prompts are read: words of the same meaning, nearest things, slips of the pen, emoji, and what objects are named."""
+"""Reading of prompts: words of the same meaning, nearest things, slips of the pen, emoji, and what objects are named."""
 
 from __future__ import annotations
 

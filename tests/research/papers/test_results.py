@@ -1,4 +1,4 @@
-"""What is summed up of stored rows: means, claims, and the page about them."""
+"""Summaries of stored rows: means, claims, and the page about them."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_meshes_are_recorded_with_the_states_that_predicted_them() -> None:
 
 @pytest.mark.parametrize("kind", [PictureTeacher, MeshTeacher])
 def test_levels_are_what_a_growing_tree_sees(kind: type[PictureTeacher | MeshTeacher]) -> None:
-    """What acceptance is measured on equals the rows that the drafter gives a tree method, chain by chain."""
+    """The rows on which acceptance is measured equal the rows that the drafter gives a tree method, chain by chain."""
     teacher = kind("cpu")
     network, row = drafter(teacher), teacher.generate(teacher.questions(1, True), Generator(PCG64(1)))[0]
     tokens = row.tokens[:12].tolist()

@@ -79,7 +79,7 @@ def test_heads_are_trained_beside_the_model_and_give_its_tokens(model: Path, tmp
 
 
 def test_heads_learn_from_the_states_of_the_backbone(tmp_path: Path) -> None:
-    """What they learn from are the states of decoding, and the loss falls."""
+    """They learn from the states of decoding, and the loss falls."""
     _, backbone = imported_mesh_heads.usable(NAME, "cpu")
     library = head_lessons.CloudSequences(backbone, samples_of(mesh_files(tmp_path / "meshes"), 6, False), 2, 2, 0, together=2, longest=60)
     memory = head_lessons.Memory(head_lessons.HeadStudent(backbone.model, None, False), library, "cpu", 2)

@@ -1,4 +1,4 @@
-"""How many threads a compiled pass gets while other programs hold the cores."""
+"""Number of threads that a compiled pass gets while other programs hold the cores."""
 
 from __future__ import annotations
 
