@@ -1,6 +1,6 @@
 """Expected tokens of a pass, recorded for a model: rows in its card, or in the user's data folder. And which of them is fastest here.
 
-Tokens per pass do not depend on the machine, so the rows of a model that is shipped are in its card. They hold for the model's own sampling;
+Tokens per pass do not depend on the machine, so the rows of a shipped model are in its card. They hold for the model's own sampling;
 `launch.py bench expected` measures them. A row that was recorded for other weights is not used.
 """
 

@@ -1,4 +1,4 @@
-"""The first minute of a newcomer: a finished race, one line of controls, words to click, messages that move nothing, the keyboard, a phone."""
+"""A first minute: a finished race, one line of controls, words to click, messages that move nothing, the keyboard, a phone."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ PROMPT = Prompt("a red apple", seed=3, size=64)
 
 
 class Forks:
-    """Stand-in for spaces.GPU: every call forks a worker; arguments and results are pickled. A worker waits until its last result was taken,
+    """Stand-in for spaces.GPU: every call forks a worker; arguments and results are pickled. A worker waits until its result was taken,
     so that a test can move a knob between two steps."""
 
     def __init__(self) -> None:
