@@ -264,7 +264,7 @@ def test_a_face_under_the_pointer_is_read_out(open_panel):
     face = int(readout[0].removeprefix("face ")) - 1
     faces = side("accelerated", 634).faces
     share = round(100 * int(faces["accepted"][face]) / 254)
-    assert readout[1:4] == [f"{faces['tokens'][face]} tokens", f"{share} % accepted", f"step {steps_of(faces)[face] + 1}"]
+    assert readout[1:4] == [f"{faces['tokens'][face]} tokens", f"{share} % of guesses accepted", f"step {steps_of(faces)[face] + 1}"]
     page.mouse.move(box["x"] + box["width"] * 0.25, middle)
     page.wait_for_function("document.querySelector('#mesh [data-side=plain] .ft-readout').textContent.startsWith('face ')")
     assert page.inner_text("#mesh [data-side=accelerated] .ft-readout") == ""

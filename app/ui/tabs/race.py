@@ -243,7 +243,7 @@ class RaceTab:
         def write_page(path: Path) -> Path:
             values = self.subject.draw(boards, set(range(len(boards))), request) | dict(ended.panels)
             parts = {**self.panels, "replay": self.bar, **self.subject.around}
-            texts = replay_page.told(boards, title, history.describe(boards[0].run, request.shape))
+            texts = replay_page.page_text(boards, title, history.describe(boards[0].run, request.shape))
             return replay_page.write(path, self.subject.page, parts, values, texts)
 
         return {"html": write_page, "folders": lambda path: write_folders([board.run for board in boards], path, request.shape)}

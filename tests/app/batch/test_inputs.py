@@ -83,13 +83,13 @@ REFUSED = [
     ("a.txt", b"\n \n", BadPrompt, "no input"),
     ("a.csv", b"", BadFile, "no column 'prompt'"),
     ("a.csv", b"text\na red apple\n", BadFile, "no column 'prompt'"),
-    ("a.csv", b'prompt\n\na red apple\n"never closed\ntwo cats\n', BadFile, "Mend its quotes"),
+    ("a.csv", b'prompt\n\na red apple\n"never closed\ntwo cats\n', BadFile, "Correct its quotes"),
     ("a.csv", b"prompt,seed,Prompt\na red apple,1,two cats\n", BadFile, "names the column 'prompt' twice"),
     ("a.json", b'["a red apple", "two cats"]', BadFile, "name the file .jsonl"),
     ("chair.ply", b"ply\nformat ascii 1.0\n", BadFile, "is a cloud or a mesh, not a list"),
     ("chair.NPZ", b"PK", BadFile, "is a cloud or a mesh, not a list"),
-    ("a.png", b"\x89PNG\r\n\x1a\n\0\0\0", BadFile, "holds NUL characters. Save it as UTF-8"),
-    ("a.txt", "a red apple".encode("utf-16-le"), BadFile, "holds NUL characters. Save it as UTF-8"),
+    ("a.png", b"\x89PNG\r\n\x1a\n\0\0\0", BadFile, "contains NUL characters. Save it as UTF-8"),
+    ("a.txt", "a red apple".encode("utf-16-le"), BadFile, "contains NUL characters. Save it as UTF-8"),
     ("a.txt", "a red apple".encode("utf-16")[:-1], BadFile, "begins like UTF-16 but is damaged"),
 ]
 

@@ -176,7 +176,7 @@ def test_a_file_that_is_read_when_a_run_has_begun_changes_nothing(tab, tmp_path,
 def test_a_run_behind_a_refused_file_says_what_it_works_on(tab, tmp_path):
     assert "is damaged" in dropped(tab, file(tmp_path, "bad.ply", "nothing"))["messages"][0]["text"]
     asked = asked_for(tab)
-    assert asked["messages"] == [{"kind": "hint", "text": "This run uses chair.ply, because bad.ply could not be read."}]
+    assert asked["messages"] == [{"kind": "hint", "text": "bad.ply could not be read, so this is still chair.ply."}]
     ran(tab, asked["ticket"])
     assert "chair.ply" in left(tab)["messages"][0]["text"]
     dropped(tab, file(tmp_path, "scan.xyz"))
@@ -194,7 +194,7 @@ def test_the_input_of_a_run_that_comes_back_is_an_example_or_the_file_that_is_th
     assert tab.sessions.input_of("a").up == "z"
     for name in ("scan.ply", "../clouds/chair.ply", "/tmp/chair.ply"):
         (said,) = tab.subject.input.wish("a", name, "y", "xspecmesh", "ar")["messages"]
-        assert "which is not in the file" in said["text"] and tab.sessions.input_of("a").shape.name == "table.ply"
+        assert "which the file does not contain" in said["text"] and tab.sessions.input_of("a").shape.name == "table.ply"
 
 
 # ---------------------------------------------------------------- files on the disk

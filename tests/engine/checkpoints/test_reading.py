@@ -56,7 +56,7 @@ def test_an_index_reaches_no_other_folder(tmp_path: Path, name: str) -> None:
     save_file(WEIGHTS, tmp_path / "a.safetensors")
     folder = sharded(tmp_path / "model")
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
-    refuse(folder, "not beside it", BadFile)
+    refuse(folder, "not next to it", BadFile)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"weight_map": {}}', '{"weight_map": {"a": 1}}', '{"weight_map": NaN}'])

@@ -140,8 +140,8 @@ READS = {"core/rows.py: DeviceIds.to_list_with": 1}
 def test_all_that_is_sent_is_one_small_tensor(name: str, method: str, reads: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     shapes(monkeypatch, STATIC)
     sent: list[Tensor] = []
-    right = static_step.said
-    monkeypatch.setattr(static_step, "said", lambda *arguments: sent.append(right(*arguments)) or sent[-1])
+    right = static_step.pass_inputs
+    monkeypatch.setattr(static_step, "pass_inputs", lambda *arguments: sent.append(right(*arguments)) or sent[-1])
     with as_on_a_gpu(monkeypatch) as device:
         model = MODELS[name](moved)
         entry, knobs = find(method)

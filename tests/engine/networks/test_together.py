@@ -86,8 +86,8 @@ def test_a_pass_of_meshes_over_conditions_of_their_own(threads: int) -> None:
     joined = copies(single)
     looked = [decoder.keys_values(torch.randn(branches, 11 + i, WIDTH)) for i, (branches, _, _) in enumerate(RUNS)]
     rows = [torch.randn(branches, count, WIDTH) for branches, count, _ in RUNS]
-    alone = [decoder.quick(x, mask, kv_cache, looked=own) for x, mask, own, kv_cache in zip(rows, seen, looked, single, strict=True)]
-    crossed = [decoder.quick.crossed(each) for each in looked]
+    alone = [decoder.quick(x, mask, kv_cache, condition_kv=own) for x, mask, own, kv_cache in zip(rows, seen, looked, single, strict=True)]
+    crossed = [decoder.quick.cross_kv(each) for each in looked]
     brought = [RunRows(x, kv_cache, mask, cross=own) for x, kv_cache, mask, own in zip(rows, joined, seen, crossed, strict=True)]
     assert_same_bits(decoder.quick.together(brought), alone, joined, single)
 

@@ -101,7 +101,7 @@ def damaged(match: str | None = None) -> Iterator[pytest.ExceptionInfo]:
         (b'{"name": "lowpoly", "words": ["a', "not JSON"),
         (b"\xff\xfe{}", "not JSON"),
         (b'{"minutes": NaN}', "NaN"),
-        (b'{"minutes": 1e999}', "no number"),
+        (b'{"minutes": 1e999}', "not a number"),
         (b'{"minutes": -Infinity}', "Infinity"),
         (b"[1, 2]", "a list, not an object"),
         (b'"text"', "a text, not an object"),

@@ -40,7 +40,7 @@ CLASSES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 SENTENCE = (
-    "({0} takes no .*, so drafts cannot be given their own place|cache of {0} is no plain list of keys and values .*). Use plain generate"
+    "({0} takes no .*, so drafts cannot have their own places|cache of {0} is no plain list of keys and values .*). Use plain generate"
 )
 
 

@@ -147,7 +147,7 @@ def test_experiments_with_the_same_rows_are_measured_once(tmp_path: Path, capsys
     first, second = tmp_path / "p-table-1.csv", tmp_path / "p-table-2.csv"
     running.run(ASKED, first, 2, 60, once=True)
     running.run(ASKED, second, 2, 60, once=True)
-    assert "p-table-1.csv has the same rows" in capsys.readouterr().err and first.read_bytes() == second.read_bytes()
+    assert "p-table-1.csv holds the same rows" in capsys.readouterr().err and first.read_bytes() == second.read_bytes()
     twice = tmp_path / "p-table-3.csv"  # rows that were decoded once do not stand for others
     running.run(ASKED, twice, 1, 60)
     assert measured(twice) == [("plain", 0), ("SJD", 0)]
