@@ -148,7 +148,7 @@ def check_address(address: str) -> None:
 
 
 def rows_of(results: Any) -> Iterator[Row]:
-    """Yield the rows of a Ray dataset. Raises again a ForetokenError of an actor, of which Ray has only the text."""
+    """Yield the rows of a Ray dataset. Re-raises a ForetokenError of an actor; Ray keeps only its text."""
     import ray
 
     try:

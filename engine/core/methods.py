@@ -73,7 +73,7 @@ class Method:
     drafts_past_end: False if no draft can follow a drafted end of the sequence, so that the mutant that forgets it changes nothing
     baseline       : whether no paper here proposes it
     candidates     : what `auto` may try on a backbone that has what the method needs; all of it exact. By default nothing
-    unmeasured     : the name (its own or a preset's) that `auto` takes for a model of which no tokens are recorded; "" = never
+    unmeasured     : the name (its own or a preset's) that `auto` takes for a model without recorded tokens; "" = never
     """
 
     name: str
