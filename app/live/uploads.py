@@ -19,7 +19,7 @@ BYTES = 64 * 2**20  # of a file
 SECONDS = 30  # of a processor's work, for reading
 LONGEST = 90.0  # seconds for reading, on a machine that is busy
 MEMORY = 3 * 2**30  # bytes, for reading
-MODEST = 10  # of its priority, that reading gives up: a run of another visitor goes first, pictures of finished races come behind
+MODEST = 5  # of its priority, that reading gives up: a run of another visitor goes first, pictures of finished races come behind
 WAIT = 180.0  # seconds that a file may wait to be read
 
 

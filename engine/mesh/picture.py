@@ -17,7 +17,7 @@ from engine.sandbox import Died, TookTooLong, run_sandboxed
 
 SIZE = 384  # pixels of a square picture
 PATIENCE = 120.0  # seconds for all pictures of a call; the first has to load the library
-LAST = 19  # niceness of drawing in the background
+LAST = 10  # niceness of drawing in the background: behind runs and uploads, and yet a tenth of a core beside each that is busy
 TOP, BOTTOM = "#fbfbfa", "#e3e5e8"  # of the background
 SKIN, EDGE, DOT = "#c9d3e0", "#465061", "#3d6597"
 LIGHTS = [((1.0, 3.0, 1.4), 0.9), ((-1.6, 0.8, 2.0), 0.5), ((3.0, 0.2, -0.6), 0.3)]  # positions and strengths: key, fill, rim

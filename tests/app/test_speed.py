@@ -58,7 +58,7 @@ def race(page, prefix: str = "") -> dict[str, float]:
     page.click(f"#{prefix}generate")
     page.wait_for_function("foretokenSeen.ended !== null")
     page.wait_for_selector(f"#{prefix}generate")
-    page.wait_for_selector(f"{LAST_FILE[prefix]}:not([disabled])")  # what is still written would slow the next run
+    page.wait_for_selector(f"{LAST_FILE[prefix]}:not([disabled])", timeout=4 * PATIENCE)  # made behind all else; would slow the next run
     seen = page.evaluate("foretokenSeen")
     parts = COSTS.search(page.inner_text(f"#{prefix}verdict .ft-costs"))
     assert parts, f"the page does not say where the time went: {seen}"

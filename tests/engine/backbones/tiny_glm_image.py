@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Sequence, Split, WhitespaceSplit
 from torch import nn
-from transformers import GlmImageConfig, GlmImageForConditionalGeneration, PreTrainedTokenizerFast
+from transformers import GenerationConfig, GlmImageConfig, GlmImageForConditionalGeneration, PreTrainedTokenizerFast
 
 from engine.backbones.glm_image import FACTOR, GlmImage
 from tests.engine.backbones.tiny import spread
@@ -59,8 +59,8 @@ def glm_image() -> GlmImage:
 def save(folder: Path) -> Path:
     """A folder as transformers has it, with the tokenizer in `processor`."""
     network = model()
-    network.generation_config.temperature, network.generation_config.top_p, network.generation_config.do_sample = 0.9, 0.75, True
     network.save_pretrained(folder)
+    GenerationConfig(do_sample=True, temperature=0.9, top_p=0.75, eos_token_id=END).save_pretrained(folder)
     ids = {word: FIRST_WORD + i for i, word in enumerate(WORDS)} | {"<|picture|>": START}
     tokenizer = Tokenizer(WordLevel(ids, unk_token="<unk>"))
     tokenizer.pre_tokenizer = Sequence([Split("<sop>", "isolated"), Split("<eop>", "isolated"), WhitespaceSplit()])
