@@ -27,10 +27,10 @@ import shlex
 import shutil
 import sys
 import time
-from typing import Mapping, NamedTuple, Sequence
+from typing import NamedTuple, Sequence
 
 OLDEST = (3, 11)
-GUARD = "FORETOKEN_LAUNCHED"  # set when launch.py starts itself again with the Python of .venv
+ENTERED = "--entered"  # the first argument when launch.py has started itself again with the Python of .venv
 TORCH_CHOICES = ("cpu", "cuda", "skip")
 LOG = ".venv-install.log"  # pip's output, next to .venv
 SHOWN = 20  # lines of it after a failure
@@ -154,11 +154,11 @@ def without_torch(pyproject: str, extras: Sequence[str]) -> list[str]:
     return [r for r in wanted if not r.startswith(("torch==", "triton"))]
 
 
-def route(inside: bool, venv_python_exists: bool, env: Mapping[str, str]) -> str:
+def route(inside: bool, venv_python_exists: bool, entered: bool) -> str:
     """The next action: "stay" in the Python of .venv, "enter" it, "make" it first, or "lost" if entering it failed."""
     if inside:
         return "stay"
-    if env.get(GUARD):
+    if entered:
         return "lost"
     return "enter" if venv_python_exists else "make"
 
@@ -246,8 +246,7 @@ def install(plan: Plan, folder: str, stamp: str) -> str:
 
 def enter(python: str, script: str, arguments: Sequence[str]) -> int:
     """Restarts this file with another Python. Windows cannot replace a process, so there this one waits for the new one."""
-    os.environ[GUARD] = "1"
-    command = [python, script, *arguments]
+    command = [python, script, ENTERED, *arguments]
     if os.name != "nt":
         os.execv(python, command)
     import subprocess
@@ -270,16 +269,18 @@ def main() -> int:
     venv = os.path.join(folder, ".venv")
     python = os.path.join(venv, "Scripts", "python.exe") if os.name == "nt" else os.path.join(venv, "bin", "python")
     stamp = os.path.join(venv, "foretoken-stamp.json")
+    entered = sys.argv[1:2] == [ENTERED]
+    arguments = sys.argv[1 + entered :]
     nvidia_seen = shutil.which("nvidia-smi") is not None
     pyproject, constraints = (read(os.path.join(folder, name)) for name in ("pyproject.toml", CONSTRAINTS))
-    plan = decide(sys.version_info, sys.argv[1:], nvidia_seen, read(stamp), pyproject, constraints)
+    plan = decide(sys.version_info, arguments, nvidia_seen, read(stamp), pyproject, constraints)
     if plan.refusal:
         say(plan.refusal)
         return 2
     if plan.help:
         print((__doc__ or "").strip())
         return 0
-    where = route(os.path.realpath(sys.prefix) == os.path.realpath(venv), os.path.exists(python), os.environ)
+    where = route(os.path.realpath(sys.prefix) == os.path.realpath(venv), os.path.exists(python), entered)
     if plan.dry_run and where in ("stay", "make"):
         print_plan(plan, where == "make")
         return 0
@@ -290,8 +291,7 @@ def main() -> int:
         say("Python could not make .venv: see its message above. On Debian or Ubuntu: apt install python3-venv.")
         return 1
     if where != "stay":
-        return enter(python, os.path.abspath(__file__), sys.argv[1:])
-    os.environ.pop(GUARD, None)  # a launch.py that the tests start must make its own decision
+        return enter(python, os.path.abspath(__file__), arguments)
     failure = install(plan, folder, stamp) if plan.steps else ""
     if failure:
         say(failure)

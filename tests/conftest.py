@@ -12,9 +12,22 @@ import pytest
 # Set before anything imports gradio or huggingface_hub, which read them once.
 os.environ.update(GRADIO_ANALYTICS_ENABLED="False", HF_HUB_OFFLINE="1", HF_HUB_DISABLE_TELEMETRY="1")
 # Nothing is measured of the machine except where that is what is tested: a test must not depend on how fast it is.
-os.environ.update(OMP_NUM_THREADS="1", FORETOKEN_DTYPE="float32")
+os.environ.update(OMP_NUM_THREADS="1")
 if shutil.which("nvidia-smi") is None:  # Triton reads it when a kernel is defined: without a GPU, the tests interpret them
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """--moments: when tests/app/batch/test_killed.py kills a batch."""
+    parser.addoption("--moments", type=int, help="the moments of a run of test_killed.py that failed")
+
+
+@pytest.fixture(autouse=True)
+def own_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model has its own dtype, as if that had been measured to be the fastest: a test must not depend on the machine."""
+    from engine.tuning import prepare
+
+    monkeypatch.setattr(prepare, "choose_dtype", lambda backbone, *arguments: backbone.dtype)
 
 
 def pytest_configure(config: pytest.Config) -> None:

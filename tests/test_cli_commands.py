@@ -23,7 +23,8 @@ SAMPLING = {"--temperature", "--top-k", "--top-p"}
 RUN = {"--method", "--set", "--verify", "--seed", "--compare", "--out", "--json"}
 TABLE = {"--methods", "--sweep", "--grid", "--set", "--verify", "--count", "--repeats", "--judge", "--csv", "--sheet", "--figure", "--json"}
 OPTIONS = {  # the public ones; who takes one away breaks somebody's script
-    "studio": MODEL | {"--port", "--host", "--allow-host", "--no-browser", "--data", "--keep", "--mcp", "--any-model", "--root-path"},
+    "studio": MODEL
+    | {"--port", "--host", "--api-key-file", "--allow-host", "--no-browser", "--data", "--keep", "--mcp", "--any-model", "--root-path"},
     "image": MODEL | SAMPLING | RUN | {"--guidance", "--size"},
     "mesh": MODEL | SAMPLING | RUN | {"--adherence", "--faces", "--up", "--formats", "--best-of", "--shrinkwrap"},
     "batch": MODEL

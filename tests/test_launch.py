@@ -182,17 +182,17 @@ def test_a_spoken_choice_of_torch_is_kept():
 
 
 @pytest.mark.parametrize(
-    ("inside", "exists", "env", "where"),
+    ("inside", "exists", "entered", "where"),
     [
-        (True, True, {}, "stay"),
-        (True, True, {launch.GUARD: "1"}, "stay"),
-        (False, True, {}, "enter"),
-        (False, False, {}, "make"),
-        (False, True, {launch.GUARD: "1"}, "lost"),  # entered and still outside: never a loop
+        (True, True, False, "stay"),
+        (True, True, True, "stay"),
+        (False, True, False, "enter"),
+        (False, False, False, "make"),
+        (False, True, True, "lost"),  # entered and still outside: never a loop
     ],
 )
-def test_route(inside, exists, env, where):
-    assert launch.route(inside, exists, env) == where
+def test_route(inside, exists, entered, where):
+    assert launch.route(inside, exists, entered) == where
 
 
 def test_failing_pip_is_one_sentence_and_leaves_no_stamp(tmp_path, monkeypatch, capsys):
@@ -253,9 +253,8 @@ def checkout(tmp_path_factory):
 
 def start(checkout: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess:
     """Runs the launcher of a checkout with this Python."""
-    env = {k: v for k, v in os.environ.items() if k != launch.GUARD} | env
     command = [sys.executable, checkout / "launch.py", *arguments]
-    return subprocess.run(command, env=env, cwd=checkout.parent, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, env=os.environ | env, cwd=checkout.parent, capture_output=True, text=True, timeout=60)
 
 
 def test_second_start_enters_the_environment_at_once(checkout):
@@ -266,7 +265,7 @@ def test_second_start_enters_the_environment_at_once(checkout):
 
 
 def test_guard_ends_a_loop(checkout):
-    done = start(checkout, "doctor", **{launch.GUARD: "1"})
+    done = start(checkout, launch.ENTERED, "doctor")
     assert done.returncode == 1
     assert "does not run inside .venv" in done.stderr
 

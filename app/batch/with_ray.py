@@ -32,7 +32,7 @@ NOT_THERE = "Ray cannot be used at {} ({}). Start it with `ray start --head`, or
 BLOCKS = 2000  # maximum number of parts; an actor gets one part at a time
 TRIES = 3  # retries of a part whose actor died; then its inputs have failed
 OURS = re.compile(rf"^{re.escape(errors.__name__)}\.(\w+): (.+)$", re.MULTILINE)  # the last line of a traceback of an actor
-KEEP = ("FORETOKEN_HOME", "FORETOKEN_DTYPE", "FORETOKEN_KERNELS", "OMP_NUM_THREADS")  # environment variables passed on to actors
+KEEP = ("FORETOKEN_HOME", "FORETOKEN_KERNELS", "OMP_NUM_THREADS")  # environment variables passed on to actors
 
 
 @dataclass(frozen=True)

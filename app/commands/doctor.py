@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from app.commands.options import CommandParser, add_json
 from app.commands.report import print_json
 
+BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
 SHIPPED = ("pictogram", "lowpoly")  # the models whose passes are always measured; imported ones can take minutes to load
 
 
@@ -67,5 +67,4 @@ def readable(report: Mapping[str, Any]) -> list[str]:
 
 def browser() -> str | None:
     """Path of the browser for the page tests; None if there is none."""
-    names = (os.environ.get("FORETOKEN_CHROMIUM", ""), "chromium", "google-chrome")
-    return next((path for n in names if n and (path := shutil.which(n))), None)
+    return next(filter(None, map(shutil.which, BROWSERS)), None)

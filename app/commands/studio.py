@@ -24,6 +24,7 @@ def parser() -> CommandParser:
     p.add_argument("--mcp", action="store_true", help="also offers the endpoints as tools to MCP clients")
     p.add_argument("--any-model", action="store_true", help="the images API answers to any model name, such as dall-e-3, and to any size")
     p.add_argument("--root-path", type=root_path, metavar="PATH", help="the path under which a proxy serves the studio, such as /foretoken")
+    p.add_argument("--api-key-file", type=file_path, metavar="FILE", help="a text file with the key that requests under /v1 must carry")
     add_model(p)
     return p
 
@@ -34,6 +35,7 @@ def main(arguments: Sequence[str]) -> int:
     check_host(options.host)
     from app.limits import Limits
     from app.runs.history import check_writable
+    from app.server.key import read_key
     from app.server.studio import launch
     from engine.backbones import resolve
 
@@ -44,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     launch(
         name, path, options.device, options.port, options.host, not options.no_browser, options.dtype, allowed_hosts=options.allow_host,
         data=options.data and options.data.resolve(), limits=limits, mcp=options.mcp, any_model=options.any_model,
-        root_path=options.root_path,
+        root_path=options.root_path, api_key=read_key(options.api_key_file) if options.api_key_file else "",
     )  # fmt: skip
     return 130
 

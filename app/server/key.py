@@ -1,27 +1,34 @@
-"""The key of the API: what FORETOKEN_API_KEY holds must come with every request under /v1."""
+"""The key of the API: every request under /v1 must carry the key in the file of --api-key-file."""
 
 from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
+from pathlib import Path
 
 from app.server.refusals import Refused
 from engine.errors import NotSupported
 
-VARIABLE = "FORETOKEN_API_KEY"
 MISSING = "This studio asks for an API key. Send it as 'Authorization: Bearer KEY'."
 WRONG = "The API key is not this studio's. Send the one that it was started with."
+BLANK = "{} holds no key. Write one into it, or leave --api-key-file out to ask for none."
 
 
-BLANK = f"{VARIABLE} holds only blanks, which nobody can send. Give it a key, or leave it empty to ask for none."
+def read_key(file: Path) -> str:
+    """The key in a text file, without blanks around it. Raises NotSupported if the file cannot be read or holds none."""
+    try:
+        key = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as e:
+        raise NotSupported(f"The API key cannot be read from {file} ({getattr(e, 'strerror', None) or e}).") from e
+    if not key:
+        raise NotSupported(BLANK.format(file))
+    return key
 
 
 class ApiKey:
     """expected : the key; "" = none is asked for. Blanks around it do not count: a header cannot carry them."""
 
     def __init__(self, expected: str):
-        if expected and not expected.strip():
-            raise NotSupported(BLANK)
         self._expected = expected.strip().encode("utf-8", "surrogateescape")
 
     def check(self, headers: Mapping[str, str]) -> None:

@@ -25,7 +25,6 @@ from app.runs.run_store import RunStore
 from app.server import endpoints, replaying
 from app.server.compressed import Compressed
 from app.server.host_guard import HostGuard
-from app.server.key import VARIABLE
 from app.server.page import Page, serve_beside
 from app.server.prefix import Prefix
 from app.server.tools import PATH, check_installed, mend
@@ -56,6 +55,7 @@ def build(
     run_store: RunStore | None = None,
     runner: LocalRunner | RemoteRunner | None = None,
     any_model: bool = False,
+    api_key: str = "",
 ) -> Page:
     """The page for a loaded picture model and a mesh model that is loaded when it is needed (default: the shipped one).
 
@@ -63,7 +63,7 @@ def build(
     weights : the folder of the picture model (None: the shipped one), for its card
     examples: where the race is kept that a new page shows (None: it shows none)
     run_store : stores finished runs (default: the user's runs), with the limits of the page; runner : decodes
-    any_model: its images API answers to any model name
+    any_model: its images API answers to any model name; api_key : what its requests must carry, "" = nothing
     """
     mesh = mesh or mesh_model()
     run_store = run_store or RunStore(home() / "runs", Limits())
@@ -73,7 +73,7 @@ def build(
         assembly.build(page, studio)
         endpoints.build(page, studio)
         replaying.build(page, studio)
-        serve_beside(page, studio, lambda caller: forget(page, caller), os.environ.get(VARIABLE, ""), any_model)
+        serve_beside(page, studio, lambda caller: forget(page, caller), api_key, any_model)
 
         def leave(request: gr.Request) -> None:
             sessions.leave(request.session_hash)
@@ -171,6 +171,7 @@ def launch(
     mcp: bool = False,
     any_model: bool = False,
     root_path: str | None = None,
+    api_key: str = "",
 ) -> None:
     """Serves the studio until it is interrupted. If a port is in use, it takes the next free one and prints it.
 
@@ -180,6 +181,7 @@ def launch(
     gpu            : ZeroGPU's decorator, see app/live/worker.py
     mcp            : the endpoints are tools for MCP clients, too; raises NotSupported without the package
     any_model      : the images API answers to any model name
+    api_key        : what requests of the API must carry; "" = nothing
     root_path      : the path under which a proxy serves the studio, such as "/foretoken"
     """
     os.environ.setdefault("MPLBACKEND", "agg")  # else Gradio's first update asks which one is in use, which imports pyplot for seconds
@@ -204,7 +206,7 @@ def launch(
         local = is_local(host) and not tuple(allowed_hosts) and not run_store.limits.shared
         weights = Path(picture_path) if picture_path else None
         mesh = mesh_model(mesh_name, mesh_folder, device)
-        page = build(model, mesh, sessions, local, weights, home() / "examples", run_store, runner, any_model)
+        page = build(model, mesh, sessions, local, weights, home() / "examples", run_store, runner, any_model, api_key)
         print(f"Foretoken studio: {address(host, free)}\n{storage_note(run_store)}", flush=True)
         open_to(page, host, free, allowed_hosts, open_browser, run_store.limits, mcp, root_path)
         if mcp:

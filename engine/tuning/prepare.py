@@ -15,7 +15,7 @@ import torch
 
 from engine import backbones
 from engine.core import Backbone
-from engine.errors import BadOutput, NotSupported
+from engine.errors import BadOutput
 from engine.machine import device_of
 from engine.tuning import store
 from engine.tuning.curve import CostCurve, cost_curves
@@ -27,7 +27,6 @@ from engine.tuning.threads import candidates, fastest, thread_costs
 EITHER = "bfloat16"  # the capability of a model that can be loaded in float32 and in bfloat16, where a CPU multiplies both
 WIDE = 32  # rows of a pass that stands for the fast methods where no expected tokens are recorded
 GAIN, LOSS = 0.95, 1.05  # bfloat16 must take less than this share of a wide pass's time, and at most this one of a single row's
-DTYPE = "FORETOKEN_DTYPE"  # an environment variable: what "auto" takes, without a measurement
 
 Say = Callable[[str], None]
 
@@ -49,7 +48,7 @@ def prepared(
     """A model, loaded with `engine.backbones.load`, and PyTorch set to the number of threads that is fastest for it.
 
     dtype : "auto" takes bfloat16 where it is faster (see `choose_dtype`); cores : the most threads, None = as many as PyTorch began with
-    Raises what `load` raises, and NotSupported for a wrong $FORETOKEN_DTYPE.
+    Raises what `load` raises.
     """
     device = device_of(device)
     backbone = backbones.load(name, path, device, dtype)
@@ -58,7 +57,7 @@ def prepared(
     use_threads(backbone, cores, say)
     if dtype != "auto" or EITHER not in backbone.capabilities or backbone.weights_hash is None:
         return backbone
-    chosen = asked_dtype() or choose_dtype(backbone, lambda: backbones.load(name, path, device, EITHER), store.read(backbone), say)
+    chosen = choose_dtype(backbone, lambda: backbones.load(name, path, device, EITHER), store.read(backbone), say)
     return backbone if chosen == backbone.dtype else backbones.load(name, path, device, chosen)
 
 
@@ -68,14 +67,6 @@ def use_threads(backbone: Backbone, cores: int | None = None, say: Say = to_stde
     if backbone.device.type == "cpu":
         most = min(all_threads(), cores or all_threads())
         torch.set_num_threads(most if backbone.weights_hash is None else thread_count(backbone, store.read(backbone), most, say))
-
-
-def asked_dtype() -> str:
-    """The dtype in $FORETOKEN_DTYPE, "" if it is not set; raises NotSupported for another word."""
-    text = os.environ.get(DTYPE, "").strip()
-    if text not in ("", "float32", EITHER):
-        raise NotSupported(f"{DTYPE} is '{text[:40]}', not a dtype. Set float32 or {EITHER}, or unset it to have it measured.")
-    return text
 
 
 @lru_cache(maxsize=1)

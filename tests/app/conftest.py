@@ -131,10 +131,9 @@ def serving(folder: Path, picto_folder: Path, lowpoly_folder: Path) -> Iterator[
     log = folder / "log.txt"
     folders = f"path={str(picto_folder)!r}, mesh_path={str(lowpoly_folder)!r}"
     port = 20_000 + os.getpid() % 20_000  # two runs of the tests at the same moment must not find the same port free
-    command = f"from app.server.studio import launch; launch({folders}, port={port}, open_browser=False)"
+    command = f"from app.server.studio import launch; launch({folders}, port={port}, open_browser=False, dtype='float32')"
     own = {"FORETOKEN_HOME": str(folder / "home"), "GRADIO_TEMP_DIR": str(folder / "gradio"), "OMP_NUM_THREADS": "1"}
     own |= {"FORETOKEN_KERNELS": "reference"}  # slow enough for a run to be touched while it goes, with or without a compiler
-    own |= {"FORETOKEN_DTYPE": "float32"}  # both need not be measured
     with log.open("w") as file:
         process = subprocess.Popen([sys.executable, "-c", command], cwd=ROOT, stdout=file, stderr=file, env={**os.environ, **own})
     try:
@@ -177,7 +176,7 @@ def browser() -> Iterator:
         try:
             instance = playwright.chromium.launch(executable_path=chromium(), args=[*FLAGS, ONE_PROCESS])
         except Error as e:
-            lacking(f"No Chromium starts ({str(e).splitlines()[0]}). Install one, or set FORETOKEN_CHROMIUM.")
+            lacking(f"No Chromium starts ({str(e).splitlines()[0]}). Install one.")
         yield instance
         instance.close()
 

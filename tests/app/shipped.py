@@ -41,8 +41,8 @@ class Server(NamedTuple):
 
 
 def chromium() -> str | None:
-    """The browser's path: $FORETOKEN_CHROMIUM, then the system's; None = Playwright's own."""
-    return os.environ.get("FORETOKEN_CHROMIUM") or next(filter(None, map(shutil.which, INSTALLED)), None)
+    """The path of the system's browser; None = Playwright's own."""
+    return next(filter(None, map(shutil.which, INSTALLED)), None)
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def studio() -> Iterator[Server]:
         log = Path(folder) / "log.txt"
         own = {"FORETOKEN_HOME": f"{folder}/home", "GRADIO_TEMP_DIR": f"{folder}/gradio"}
         port = 40_000 + os.getpid() % 20_000  # the studio of the other tests begins elsewhere
-        code = f"from app.server.studio import launch; launch(port={port}, open_browser=False)"
+        code = f"from app.server.studio import launch; launch(port={port}, open_browser=False, dtype='float32')"
         with log.open("w") as file:
             process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=file, stderr=file, env=os.environ | own)
         try:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+import pytest
 
 from app.batch.folder import BatchFolder
 from app.batch.inputs import read_inputs
@@ -37,10 +38,10 @@ def kill(running: subprocess.Popen, out: Path, count: int, pause: float) -> None
     assert running.wait() == -9, "it ended before it was killed"
 
 
-def test_80_prompts_killed_four_times_are_80_results_each_made_once(tmp_path: Path) -> None:
-    """FORETOKEN_TEST_SEED repeats the moments of a run that failed."""
-    seed = int(os.environ.get("FORETOKEN_TEST_SEED") or random.randrange(10**6))
-    print(f"FORETOKEN_TEST_SEED={seed}")  # pytest shows it where the test fails
+def test_80_prompts_killed_four_times_are_80_results_each_made_once(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    """--moments repeats the moments of a run that failed."""
+    seed = pytestconfig.getoption("moments") or random.randrange(1, 10**6)
+    print(f"--moments={seed}")  # pytest shows it where the test fails
     moments = random.Random(seed)
     out = tmp_path / "out"
     scenes = [f"a {colour} {word}" for colour in COLOURS for word in WORDS]

@@ -32,16 +32,21 @@ def opened(picto, low, tmp_path_factory) -> Iterator[Callable]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FORETOKEN_HOME", str(folder / "home"))
         patch.setenv("GRADIO_TEMP_DIR", str(folder / "gradio"))
-        patch.delenv("FORETOKEN_API_KEY", raising=False)
 
         @contextmanager
         def open_one(
             limits: Limits | None = None, local: bool = True, mcp: bool = False, runner: LocalRunner | None = None, any_model: bool = False,
-            root_path: str | None = None,
+            root_path: str | None = None, api_key: str = "",
         ) -> Iterator[Open]:  # fmt: skip
             run_store = RunStore(folder / "runs", limits or Limits())
             page = studio.build(
-                picto, Lazy("lowpoly", folder, lambda: low), local=local, run_store=run_store, runner=runner, any_model=any_model
+                picto,
+                Lazy("lowpoly", folder, lambda: low),
+                local=local,
+                run_store=run_store,
+                runner=runner,
+                any_model=any_model,
+                api_key=api_key,
             )
             port = studio.free_port("127.0.0.1", next(ports))
             where = studio.open_to(page, "127.0.0.1", port, limits=limits, mcp=mcp, root_path=root_path)

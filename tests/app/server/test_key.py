@@ -1,4 +1,4 @@
-"""FORETOKEN_API_KEY: whoever has it is answered, nobody else."""
+"""A studio with --api-key-file answers requests under /v1 that carry the key, and no others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from app.server import key
-from app.server.key import ApiKey
+from app.server.key import ApiKey, read_key
 from app.server.refusals import Refused
 from engine.errors import NotSupported
 
@@ -17,10 +17,8 @@ from engine.errors import NotSupported
 @pytest.fixture(scope="module")
 def address(opened) -> Iterator[str]:
     """A studio with a key."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FORETOKEN_API_KEY", "hunter2-ü")
-        with opened() as address:
-            yield address
+    with opened(api_key="hunter2-ü") as address:
+        yield address
 
 
 def test_the_key_opens_and_another_does_not(address):
@@ -59,13 +57,18 @@ def test_without_a_key_nothing_is_asked():
 
 
 @pytest.mark.parametrize("key", ["secret", " secret", "secret\n", "\tsecret\r\n"])
-def test_blanks_around_the_key_do_not_count(key):
+def test_blanks_around_the_key_do_not_count(key, tmp_path):
+    (tmp_path / "key.txt").write_text(key)
+    key = read_key(tmp_path / "key.txt")
     ApiKey(key).check({"authorization": "Bearer secret"})
     with pytest.raises(Refused):
         ApiKey(key).check({"authorization": "Bearer other"})
 
 
-@pytest.mark.parametrize("key", [" ", "\n"])
-def test_a_key_of_blanks_does_not_open_the_studio(key):
-    with pytest.raises(NotSupported, match="holds only blanks"):
-        ApiKey(key)
+@pytest.mark.parametrize("content", [b" ", b"\n", b"", b"\xff\xfe"])
+def test_a_file_without_a_key_does_not_open_the_studio(content, tmp_path):
+    (tmp_path / "key.txt").write_bytes(content)
+    with pytest.raises(NotSupported, match=r"holds no key|cannot be read"):
+        read_key(tmp_path / "key.txt")
+    with pytest.raises(NotSupported, match="cannot be read"):
+        read_key(tmp_path / "nothing.txt")

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from engine import backbones
-from engine.errors import NotSupported
 from engine.tuning import load_monitor, prepare, store, threads
 from engine.tuning.curve import WIDTHS, CostCurve, begun, cost_curves
 from engine.tuning.load_monitor import BUSY, clock_of, observed, taken
@@ -22,13 +21,15 @@ from tests.engine.backbones import tiny
 
 LINE = CostCurve(tuple((width, 1.0 + width) for width in WIDTHS))
 
+CHOOSE_DTYPE = prepare.choose_dtype  # before a fixture replaces it
+
 
 @pytest.fixture
 def free(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A home of its own, and nothing told in the environment."""
+    """A home of its own, and a machine on which everything is measured."""
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path))
     monkeypatch.setattr(load_monitor, "taken", lambda: None)  # nothing else runs on this machine
-    monkeypatch.delenv(prepare.DTYPE, raising=False)
+    monkeypatch.setattr(prepare, "choose_dtype", CHOOSE_DTYPE)
     return tmp_path
 
 
@@ -130,11 +131,6 @@ def test_a_measured_dtype_is_loaded_and_a_named_one_is_not_measured(free: Path, 
     assert prepare.prepared("pictogram").dtype == "bfloat16" and dtypes == ["auto", "bfloat16"]
     monkeypatch.setattr(prepare, "choose_dtype", lambda *arguments: pytest.fail("it was measured"))
     assert prepare.prepared("pictogram", dtype="float32").dtype == "float32"
-    monkeypatch.setenv(prepare.DTYPE, "bfloat16")
-    assert prepare.prepared("pictogram").dtype == "bfloat16"
-    monkeypatch.setenv(prepare.DTYPE, "float16")
-    with pytest.raises(NotSupported, match="not a dtype"):
-        prepare.prepared("pictogram")
 
 
 # --- the file ---------------------------------------------------------------------------------------------------------
