@@ -24,16 +24,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
+from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Sequence, Step
 from engine.decoding import policy
 from engine.decoding.deviation import ALLOWED, Meter, acceptance_uniforms, chain_verdicts, limit_of
-from engine.decoding.verdict import correct, describe, levels_of, shown
+from engine.decoding.verdict import committed, judge, shown
 from engine.errors import NotSupported
 from engine.kernels.energy_scan import energy_scan
-from engine.noise import ACCEPT, DRAFTER, INITIAL, Noise
-from engine.rules import CONSISTENT, LITERAL, EnergyRule, after_energy, deviation, leading, matches, ramp, ratio
+from engine.noise import DRAFTER, INITIAL, Noise
+from engine.rules import CONSISTENT, LITERAL, EnergyRule, after_energy, deviation, ramp, ratio
 from engine.sampling import best_of, draw, draw_gumbel
-from engine.trace import RoundTrace
+from engine.trace import RoundTrace, Trace
 
 HORIZON = Knob(
     "horizon", "γ", 16, 1, 64, 1, "log", "Number of predictive rows per pass, and the most drafts pending after it.", label="Tokens ahead"
@@ -89,24 +89,10 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         ahead = max(0, min(knobs.horizon, sequence.limit - n - 2)) if drafts else 0
         rows = sequence.forward(dual(tokens, ahead, sequence, noise, iteration, drafter.causal))  # algorithm 1, line 3
         control = rows.first(m + 1)
-        rule = rule_of(knobs)
-        u = noise.uniform(ACCEPT, n, m, iteration)
-        accepted, levels, least = energy_scan(control.p[:m], draft_probs, tokens, u, *rule)  # line 6
-        if not is_unrelaxed(knobs):
-            meter.begin(knobs, noise, n, iteration, always=True)
-            relaxed = after_energy(control.p[:m], draft_probs, tokens, levels, *rule)
-            away = deviation(control.p[:m], relaxed).tolist()
-            exact, _ = ratio(control.p[:m], draft_probs, tokens, u)
-            decided = meter.decide(accepted, exact, away.__getitem__, acceptance_uniforms(noise, n, m, iteration))
-            accepted, _ = chain_verdicts(*decided, accepted)
-        answers = draw_gumbel(control.scores, noise.gumbel(n, m + 1)) if seeded else None
-        a = leading(matches(tokens, answers[:m]) if seeded else accepted)
-        token = correct(control, draft_probs, answers, a, m, noise, n, iteration)  # line 12, with the rejected draft's own q
-        committed = sequence.commit(list(range(a)), token)
-        step = _step(control, a, m, n, committed, levels, least, knobs)
-        if not is_unrelaxed(knobs):
-            meter.commit(len(committed))
-            step.trace = replace(step.trace, deviation=meter.trace())
+        energies = Energies(meter, knobs, noise, n, iteration)
+        window = judge(control, tokens, draft_probs, noise, n, iteration, seeded, energies.accept)  # lines 6 to 12
+        window, step = committed(sequence, window)
+        a, step.trace = window.a, energies.record(step.trace, window.a, sequence.length - n)
         iteration += 1
         if not sequence.done:
             tokens, draft_probs = refill(
@@ -186,15 +172,37 @@ def refill(
     return drafts, new[0] if len(new) == 1 else torch.cat([draft_probs[:0], *new])
 
 
-def _step(rows: Rows, a: int, m: int, n: int, committed: list[int], levels: Tensor, least: Tensor, knobs: Knobs) -> Step:
-    """The Step of a pass. Energy and threshold are recorded per committed token, and in `round` for all drafts of the pass."""
-    _, tolerance, horizon, rule = rule_of(knobs)
-    chance = rule.chance(levels, ramp(levels, horizon), tolerance)
-    verified = min(len(committed), m)
-    return describe(
-        n, committed, a, m, rows.p, chance,
-        energy=levels[:verified], threshold=least[:verified], depth=levels_of(a, committed), round=RoundTrace(levels, least, a),
-    )  # fmt: skip
+class Energies:
+    """Algorithm 2 on the drafts of one pass, as far as the budget allows; then the fields of the trace.
+
+    levels, least : the smoothed energies [m] and the thresholds [m]
+    """
+
+    def __init__(self, meter: Meter, knobs: Knobs, noise: Noise, position: int, iteration: int):
+        self.meter, self.knobs, self.noise, self.position, self.iteration = meter, knobs, noise, position, iteration
+
+    def accept(self, p: Tensor, q: Tensor, tokens: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+        """The verdicts bool [m] on drafts and their acceptance probabilities [m]; arguments as in `decoding.verdict.Rule`."""
+        rule, m = rule_of(self.knobs), len(tokens)
+        accepted, self.levels, self.least = energy_scan(p, q, tokens, u, *rule)
+        _, tolerance, horizon, form = rule
+        chance = form.chance(self.levels, ramp(self.levels, horizon), tolerance)
+        if is_unrelaxed(self.knobs):
+            return accepted, chance
+        self.meter.begin(self.knobs, self.noise, self.position, self.iteration, always=True)
+        away = deviation(p, after_energy(p, q, tokens, self.levels, *rule)).tolist()
+        exact, _ = ratio(p, q, tokens, u)
+        uniforms = acceptance_uniforms(self.noise, self.position, m, self.iteration)
+        return chain_verdicts(*self.meter.decide(accepted, exact, away.__getitem__, uniforms), accepted)[0], chance
+
+    def record(self, trace: Trace, a: int, count: int) -> Trace:
+        """The trace of a pass that accepted `a` drafts and committed `count` tokens, with its energies, thresholds and deviation."""
+        verified = min(count, len(self.levels))
+        trace = replace(trace, energy=self.levels[:verified], threshold=self.least[:verified], round=RoundTrace(self.levels, self.least, a))
+        if is_unrelaxed(self.knobs):
+            return trace
+        self.meter.commit(count)
+        return replace(trace, deviation=self.meter.trace())
 
 
 def rule_of(knobs: Knobs) -> tuple[float, float, int, EnergyRule]:

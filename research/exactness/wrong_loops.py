@@ -132,7 +132,7 @@ def _probs_of_the_first_guess(right: Any, p: Tensor, q: Tensor, *rest: Any) -> t
 
 def _residual_of_fresh_probs() -> list[Patch]:
     """Algorithm 1, lines 10 to 12 as printed: the residual uses a distribution that the network computes after the rejection."""
-    right, dual = cross_regression.correct, cross_regression.dual
+    right, dual = verdict.correct, cross_regression.dual
     sequences: list[Any] = []
 
     def remembering(tokens: Tensor, ahead: int, sequence: Any, *rest: Any) -> Draft:
@@ -148,7 +148,7 @@ def _residual_of_fresh_probs() -> list[Patch]:
             draft_probs = torch.cat([draft_probs[:a], torch.softmax(guided, -1), draft_probs[a + 1 :]])
         return right(rows, draft_probs, answers, a, size, random, n, iteration)
 
-    return [(cross_regression, "dual", CallRecorder(remembering)), (cross_regression, "correct", correct)]
+    return [(cross_regression, "dual", CallRecorder(remembering)), (verdict, "correct", correct)]
 
 
 def _new_drafts_verified_at_once() -> list[Patch]:
