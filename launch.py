@@ -197,7 +197,7 @@ def title_of(arguments: Pip) -> str:
     return "the tools that build packages" if any(name.startswith("setuptools") for name in arguments) else "Foretoken and its libraries"
 
 
-def fetched(output: str) -> str:
+def install_summary(output: str) -> str:
     """The packages that pip's output says were installed, and the size of what was downloaded: "21 packages, 310 MB"."""
     units = {"kB": 1e-3, "MB": 1.0, "GB": 1e3}
     size = sum(float(number) * units[unit] for number, unit in re.findall(r"Downloading .*\(([\d.]+) (kB|MB|GB)\)", output))
@@ -237,7 +237,7 @@ def install(plan: Plan, folder: str, stamp: str) -> str:
             say("\n".join(read(log).splitlines()[-SHOWN:]))
             way_out = " If a tested version does not fit this machine, add --latest." if CONSTRAINTS in attempts[-1] else ""
             return f"Installing failed at 'pip {shlex.join(attempts[-1])}': pip gives the reason above. Start again to resume.{way_out}"
-        say(f"          {fetched(read(log)[before:])}, {time.monotonic() - began:.0f} s")
+        say(f"          {install_summary(read(log)[before:])}, {time.monotonic() - began:.0f} s")
     importlib.invalidate_caches()  # so that this process finds what was just installed
     with open(stamp, "w", encoding="utf-8") as file:
         file.write(plan.stamp)

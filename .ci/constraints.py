@@ -44,14 +44,14 @@ class NotInstalled(Exception):
 
 def requirements(pyproject: str) -> list[str]:
     """All requirements in pyproject.toml: those of the build, the project and its extras but UNTESTED."""
-    read = tomllib.loads(pyproject)
-    extras = [wanted for name, wanted in read["project"]["optional-dependencies"].items() if name not in UNTESTED]
-    return [*read["build-system"]["requires"], *read["project"]["dependencies"], *(r for extra in extras for r in extra)]
+    settings = tomllib.loads(pyproject)
+    extras = [wanted for name, wanted in settings["project"]["optional-dependencies"].items() if name not in UNTESTED]
+    return [*settings["build-system"]["requires"], *settings["project"]["dependencies"], *(r for extra in extras for r in extra)]
 
 
-def needed(wanted: Iterable[str], environment: Mapping[str, str]) -> dict[str, str | None]:
+def needed_versions(wanted: Iterable[str], environment: Mapping[str, str]) -> dict[str, str | None]:
     """Versions by name of all packages that the requirements need in an environment; None = not installed, so its own needs are unknown."""
-    found: dict[str, str | None] = {}
+    versions: dict[str, str | None] = {}
     seen: set[tuple[str, str]] = set()
     waiting = [(requirement, "") for requirement in wanted]  # with the extra that asks for it
     while waiting:
@@ -65,17 +65,17 @@ def needed(wanted: Iterable[str], environment: Mapping[str, str]) -> dict[str, s
             try:
                 package = distribution(name)
             except PackageNotFoundError:
-                found[name] = None
+                versions[name] = None
                 continue
-            found[name] = Version(package.version).public  # the index has no versions like +cpu
+            versions[name] = Version(package.version).public  # the index has no versions like +cpu
             waiting += [(r, each) for r in package.requires or ()]
-    return found
+    return versions
 
 
 def pins(pyproject: str) -> dict[str, str]:
     """Versions by name, sorted, of what every environment needs; raises NotInstalled."""
     wanted = requirements(pyproject)
-    first, *others = (needed(wanted, environment) for environment in ENVIRONMENTS)
+    first, *others = (needed_versions(wanted, environment) for environment in ENVIRONMENTS)
     everywhere = {name: version for name, version in first.items() if all(name in other for other in others)}
     missing = [name for name, version in everywhere.items() if version is None]
     if missing:

@@ -17,7 +17,7 @@ SOURCES = {".py", ".js", ".c", ".h", ".css"}
 TABLE = re.compile(r"^\| `([a-z_./]+)` \|.*\| ([\d,]+) \|$", re.MULTILINE)  # rows of CONTRIBUTING.md: a room and its ceiling
 
 
-def tracked() -> list[Path]:
+def tracked_files() -> list[Path]:
     """Files that git tracks, relative to the root."""
     names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return [Path(name) for name in names.split("\0") if name and (ROOT / name).is_file()]
@@ -41,7 +41,7 @@ def lines_by_room(files: list[Path]) -> Counter[str]:
 
 def main() -> None:
     """Prints the table."""
-    files = tracked()
+    files = tracked_files()
     lines = lines_by_room(files)
     print(f"{'room':24}{'lines':>9}{'ceiling':>9}")
     for room, ceiling in TABLE.findall(text(Path("CONTRIBUTING.md"))):

@@ -14,7 +14,7 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-from sizes import text, tracked
+from sizes import text, tracked_files
 
 CODE = ("app", "engine", "research", "launch.py")
 PRIVATE = ("found", "told", "said", "asked", "given", "kept", "made", "law", "laws", "worn", "apart", "twins", "coins", "luck")
@@ -38,7 +38,7 @@ def prose(path: Path) -> Iterator[str]:
         yield from (t.string for t in tokenize.tokenize(file.readline) if t.type == tokenize.COMMENT and "noqa" not in t.string)
 
 
-def shown(path: Path) -> Iterator[str]:
+def labels(path: Path) -> Iterator[str]:
     """Labels, help texts and messages of errors in a Python file, with their expressions in braces."""
     for node in ast.walk(ast.parse(text(path))):
         if isinstance(node, ast.keyword) and node.arg in LABELS:
@@ -70,7 +70,7 @@ def print_counts(files: list[Path]) -> None:
 
 def print_sample(files: list[Path], seed: int) -> None:
     """Prints random sentences with their files."""
-    for title, sentences in (("Docstrings and comments", prose), ("Labels and messages", shown)):
+    for title, sentences in (("Docstrings and comments", prose), ("Labels and messages", labels)):
         everything = [(path, each) for path in files if is_code(path) for each in sentences(path)]
         print(f"\n== {title}\n")
         for path, each in random.Random(seed).sample(everything, SAMPLE):
@@ -82,7 +82,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sample", type=int, metavar="SEED", help="print a random sample of sentences instead")
     seed = parser.parse_args().sample
-    files = [path for path in sorted(tracked()) if path.name != "words.py"]
+    files = [path for path in sorted(tracked_files()) if path.name != "words.py"]
     print_counts(files) if seed is None else print_sample(files, seed)
 
 

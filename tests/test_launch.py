@@ -226,7 +226,7 @@ def test_an_installation_shows_its_steps_and_keeps_pip_in_a_log(tmp_path, monkey
     ],
 )
 def test_what_a_step_fetched(output, line):
-    assert launch.fetched(output) == line
+    assert launch.install_summary(output) == line
 
 
 def test_stamp_is_written_when_all_went_well(tmp_path, monkeypatch):

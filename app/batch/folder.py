@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from app.batch.inputs import BatchInput
-from app.batch.plan import BatchPlan, going_on
+from app.batch.plan import BatchPlan, resume_plan
 from app.runs.history import as_sentence, check_writable
 from engine import files
 from engine.errors import BadOutput
@@ -40,8 +40,8 @@ class BatchFolder:
         """Creates the folder, or resumes in it. Returns the plan with the method that the batch began with. Raises BadOutput."""
         check_writable(self.results)
         self.clean()
-        if (before := stored(self.root)) is not None:
-            return going_on(plan, before, str(self.root))
+        if (earlier := stored_settings(self.root)) is not None:
+            return resume_plan(plan, earlier, str(self.root))
         with as_sentence(self.root):
             files.write_text(self.root / SETTINGS, json.dumps(plan.row(), indent=1, ensure_ascii=False) + "\n")
         return plan
@@ -56,7 +56,7 @@ class BatchFolder:
         words = re.sub(r"[^a-z0-9]+", "-", entry.text.lower()).strip("-")[:SHOWN].strip("-")
         return self.results / f"{words or 'input'}-{entry.key[:HEX]}"
 
-    def done(self, entry: BatchInput) -> Row | None:
+    def finished_row(self, entry: BatchInput) -> Row | None:
         """The row of a finished input, its other files unchecked; None if it is not finished."""
         try:
             row = json.loads((self.place(entry) / ROW).read_text(encoding="utf-8"))
@@ -64,9 +64,9 @@ class BatchFolder:
             return None
         return row if isinstance(row, dict) and row.get("hash") == entry.key else None
 
-    def checked(self, entry: BatchInput) -> Row | None:
-        """Like `done`, with all hashes checked. A damaged result is deleted, so that it is made again."""
-        row, place = self.done(entry), self.place(entry)
+    def checked_row(self, entry: BatchInput) -> Row | None:
+        """Like `finished_row`, with all hashes checked. A damaged result is deleted, so that it is made again."""
+        row, place = self.finished_row(entry), self.place(entry)
         if row is not None and isinstance(row.get("files"), dict) and all(hash_of(place / n) == h for n, h in row["files"].items()):
             return row
         if place.exists():
@@ -80,19 +80,19 @@ class BatchFolder:
         write : fills an empty folder and returns its row
         """
         target = self.place(entry)
-        with as_sentence(self.results), files.whole_folder(self.results, target.name, lambda part: first(part, target)) as part:
+        with as_sentence(self.results), files.whole_folder(self.results, target.name, lambda part: move_unless_taken(part, target)) as part:
             row = write(part)
             hashes = {path.name: hash_of(path) for path in sorted(part.iterdir())}
             row = row | {"hash": entry.key, "files": hashes}
             (part / ROW).write_text(json.dumps(row, ensure_ascii=False) + "\n", encoding="utf-8")
-        return self.done(entry) or row
+        return self.finished_row(entry) or row
 
     def reference(self, path: Path) -> str:
         """Path relative to the batch's folder, as in the table."""
         return path.relative_to(self.root).as_posix()
 
 
-def stored(root: Path) -> dict[str, Any] | None:
+def stored_settings(root: Path) -> dict[str, Any] | None:
     """Settings of an earlier start in this folder; None if there was none. Raises BadOutput."""
     path = root / SETTINGS
     if not path.exists():
@@ -106,7 +106,7 @@ def stored(root: Path) -> dict[str, Any] | None:
     return settings
 
 
-def first(part: Path, target: Path) -> Path:
+def move_unless_taken(part: Path, target: Path) -> Path:
     """Moves a finished folder to its final name, or deletes it if that name is taken."""
     try:
         part.rename(target)
@@ -126,7 +126,7 @@ def hash_of(path: Path) -> str | None:
 
 
 @contextmanager
-def alone(root: Path) -> Iterator[None]:
+def locked_batch(root: Path) -> Iterator[None]:
     """Locks the batch against other processes of this machine; the system releases the lock of a killed one. Raises BadOutput."""
     with as_sentence(root):
         check_writable(root)
@@ -156,7 +156,7 @@ def lock(handle: int) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def failed(entry: BatchInput, error: str, attempts: int = 0) -> Row:
+def failed_row(entry: BatchInput, error: str, attempts: int = 0) -> Row:
     """Row of an input without a result."""
     return {"status": "failed", "hash": entry.key, "error": error, "attempts": attempts}
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from app.batch.folder import BatchFolder, Row, failed, with_entry
+from app.batch.folder import BatchFolder, Row, failed_row, with_entry
 from app.batch.inputs import BatchInput
 from app.batch.plan import BatchPlan
 from app.runs.history import placed, write_run
@@ -44,38 +44,38 @@ class Maker:
 
     def rows(self, entries: Iterable[BatchInput], at_once: int | None = None) -> Iterator[Row]:
         """Yield rows in the order in which inputs finish. at_once : inputs that are decoded together; None: the fastest number"""
-        begun: list[tuple[BatchInput, Input | None] | None] = []  # None: it has ended
+        sources: list[tuple[BatchInput, Input | None] | None] = []  # None: it has ended
         ready: list[Row] = []  # of inputs that need no run
 
         def prompts() -> Iterator[Prompt]:
             for entry in entries:
                 try:
-                    if (row := self.folder.done(entry)) is not None:
+                    if (row := self.folder.finished_row(entry)) is not None:
                         ready.append(with_entry(row, entry))
                         continue
                     shape = self.read_shape(entry)
                     prompt = self.prompt(entry, shape)
                 except Exception as e:  # one input must not end the others
-                    ready.append(failure(entry, e))
+                    ready.append(row_of_error(entry, e))
                     continue
-                begun.append((entry, shape))
+                sources.append((entry, shape))
                 yield prompt
 
         for ended in generate_many(self.backbone, self.method, prompts(), self.knobs, at_once, name=self.plan.method):
             yield from _drain(ready)
-            entry, shape = begun[ended.index]
-            begun[ended.index] = None  # frees the cloud
-            yield self.ended(ended, entry, shape)
+            entry, shape = sources[ended.index]
+            sources[ended.index] = None  # frees the cloud
+            yield self.store(ended, entry, shape)
         yield from _drain(ready)
 
-    def ended(self, ended: EndedRun, entry: BatchInput, shape: Input | None) -> Row:
+    def store(self, ended: EndedRun, entry: BatchInput, shape: Input | None) -> Row:
         """Stores the result of a finished run; returns its row."""
         try:
             if ended.error is not None:
                 raise ended.error
             return with_entry(self.folder.keep(entry, lambda part: self.write(ended.run, part, entry, shape)), entry)
         except Exception as e:  # as in `rows`
-            return failure(entry, e)
+            return row_of_error(entry, e)
 
     def read_shape(self, entry: BatchInput) -> Input | None:
         """Read the cloud or mesh of an input; None for a prompt."""
@@ -108,13 +108,13 @@ class Maker:
             "seconds": round(run.seconds, 4),
             "process": f"{platform.node()}:{os.getpid()}",
         }
-        return row | (self.of_mesh(run, shape) if shape is not None else self.of_words(entry.text))
+        return row | (self.mesh_columns(run, shape) if shape is not None else self.word_columns(entry.text))
 
-    def of_words(self, text: str) -> Row:
+    def word_columns(self, text: str) -> Row:
         """Words of a prompt that the model does not know."""
         return {"unknown_words": " ".join(self.backbone.unknown_words(text))}
 
-    def of_mesh(self, run: Run, shape: Input) -> Row:
+    def mesh_columns(self, run: Run, shape: Input) -> Row:
         """Size of a mesh and its distance from the input."""
         result: Any = run.result()
         report = quality(result.vertices, result.faces)
@@ -123,12 +123,12 @@ class Maker:
         return numbers | {name: round(float(distances[name]), 5) for name in ("chamfer", "hausdorff")}
 
 
-def failure(entry: BatchInput, error: Exception) -> Row:
+def row_of_error(entry: BatchInput, error: Exception) -> Row:
     """Row of a failed input; the traceback of a bug goes to stderr."""
     if isinstance(error, ForetokenError):
-        return with_entry(failed(entry, str(error)), entry)
+        return with_entry(failed_row(entry, str(error)), entry)
     traceback.print_exception(error, file=sys.stderr)
-    return with_entry(failed(entry, f"{type(error).__name__}: {error} (a bug: its traceback is on stderr)"), entry)
+    return with_entry(failed_row(entry, f"{type(error).__name__}: {error} (a bug: its traceback is on stderr)"), entry)
 
 
 def _drain(rows: list[Row]) -> list[Row]:
@@ -138,7 +138,7 @@ def _drain(rows: list[Row]) -> list[Row]:
     return copy
 
 
-def planned(entry: BatchInput, plan: BatchPlan) -> BatchInput:
+def check_sizes(entry: BatchInput, plan: BatchPlan) -> BatchInput:
     """The entry, with a problem if it sets the size of the other kind of input."""
     wrong = "faces" if entry.path is None else "size"
     if wrong in entry.changes:

@@ -41,7 +41,7 @@ class BatchPlan:
 COMPARED = ("backbone", "weights", "asked", "knobs", "sampling", "size", "up", "formats")
 
 
-def going_on(plan: BatchPlan, stored: Mapping[str, Any], where: str) -> BatchPlan:
+def resume_plan(plan: BatchPlan, stored: Mapping[str, Any], where: str) -> BatchPlan:
     """The plan with the method and the dtype of the stored one. Raises BadOutput if other settings differ.
 
     where : name of the folder in messages

@@ -19,13 +19,13 @@ class ProgressLine:
 
     def __init__(self, total: int, done: int, out: TextIO | None = None, clock: Callable[[], float] = time.monotonic):
         """done : number done before this start"""
-        self.total, self.done, self.failed, self.made = total, done, 0, 0
+        self.total, self.done, self.failed, self.rows = total, done, 0, 0
         self.out, self._clock = out or sys.stderr, clock
         self._began, self._width = clock(), 0
 
     def add(self, row: Mapping[str, Any], is_last: bool = True) -> None:
         """Counts a row and prints it. is_last : it will not be retried"""
-        self.made += 1
+        self.rows += 1
         self.done += row["status"] == "done"
         self.failed += row["status"] != "done" and is_last
         text = f"{self.text()} · {row['status']}: {plain(row['input'], SHOWN)}"
@@ -39,9 +39,9 @@ class ProgressLine:
 
     def text(self) -> str:
         """Progress in words."""
-        each = (self._clock() - self._began) / max(1, self.made)
-        left = self.total - self.done - self.failed
-        more = f" · {each:.1f} s each · {duration(each * left)} left" if self.made and left else ""
+        each = (self._clock() - self._began) / max(1, self.rows)
+        remaining = self.total - self.done - self.failed
+        more = f" · {each:.1f} s each · {duration(each * remaining)} left" if self.rows and remaining else ""
         return f"{self.done} of {self.total} done" + (f", {self.failed} failed" if self.failed else "") + more
 
     def end(self) -> None:

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from app.batch import table
-from app.batch.folder import BatchFolder, Row, failed, with_entry
+from app.batch.folder import BatchFolder, Row, failed_row, with_entry
 from app.batch.inputs import BatchInput
 from app.batch.progress import ProgressLine
 
 PERIOD = 10.0  # seconds between two writes of the table
+UNTRIED = "It was not tried yet. Start the batch again."
 
 Make = Callable[[Sequence[BatchInput]], Iterable[Row]]  # yields the rows of some inputs, in any order
 
@@ -30,13 +31,13 @@ class Batch:
     rows: dict[int, Row] = field(default_factory=dict)
     before: int = 0
 
-    def look(self) -> list[BatchInput]:
+    def find_unfinished(self) -> list[BatchInput]:
         """Reads the finished results; returns the inputs that are still to be made."""
         waiting = []
         for entry in self.entries:
             if entry.problem:
-                self.rows[entry.number] = with_entry(failed(entry, entry.problem), entry)
-            elif (row := self.folder.checked(entry)) is not None:
+                self.rows[entry.number] = with_entry(failed_row(entry, entry.problem), entry)
+            elif (row := self.folder.checked_row(entry)) is not None:
                 self.rows[entry.number] = with_entry(row, entry)
                 self.before += 1
             else:
@@ -45,7 +46,7 @@ class Batch:
 
     def run(self, make: Make, progress: ProgressLine | None = None) -> None:
         """Makes the unfinished inputs. The table is written even after an interrupt."""
-        waiting = self.look()
+        waiting = self.find_unfinished()
         progress = progress or ProgressLine(len(self.entries), self.before)
         progress.failed += sum(bool(entry.problem) for entry in self.entries)
         by_number = {entry.number: entry for entry in waiting}
@@ -54,7 +55,7 @@ class Batch:
             for attempt in range(1, self.retries + 2):
                 if not waiting:
                     break
-                for row in self._written(make(waiting)):
+                for row in self._write_table_between(make(waiting)):
                     self.rows[row["number"]] = row | {"attempts": attempt}
                     progress.add(row, is_last=attempt > self.retries)
                 waiting = [entry for number, entry in by_number.items() if self.rows.get(number, {}).get("status") != "done"]
@@ -62,7 +63,7 @@ class Batch:
             progress.end()
             self.write()
 
-    def _written(self, rows: Iterable[Row]) -> Iterator[Row]:
+    def _write_table_between(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Yields the same rows and writes the table every PERIOD seconds."""
         last = self.clock()
         for row in rows:
@@ -73,7 +74,7 @@ class Batch:
 
     def table(self) -> list[Row]:
         """A row per input; an input not yet tried counts as failed."""
-        return [self.rows.get(e.number) or with_entry(failed(e, "It was not tried yet. Start the batch again."), e) for e in self.entries]
+        return [self.rows.get(e.number) or with_entry(failed_row(e, UNTRIED), e) for e in self.entries]
 
     def write(self) -> None:
         """Writes results.csv."""

@@ -43,11 +43,11 @@ def cells(rows: Sequence[Row], root: Path) -> list[Image.Image | None]:
     """Thumbnail of each row; None without a result."""
     paths = [root / row["file"] if row.get("file") else None for row in rows]
     meshes = [path for path in paths if path is not None and path.suffix != ".png"]
-    shown = dict(zip(meshes, pictures([view(path) for path in meshes], CELL) if meshes else [], strict=True))
-    return [None if path is None else opened(path) if path not in shown else Image.fromarray(shown[path]) for path in paths]
+    renderings = dict(zip(meshes, pictures([view(path) for path in meshes], CELL) if meshes else [], strict=True))
+    return [None if path is None else read_cell(path) if path not in renderings else Image.fromarray(renderings[path]) for path in paths]
 
 
-def opened(path: Path) -> Image.Image:
+def read_cell(path: Path) -> Image.Image:
     """A picture, resized to a cell."""
     with Image.open(path) as picture:
         return picture.convert("RGB").resize((CELL, CELL), Image.LANCZOS)

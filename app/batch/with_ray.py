@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit
 
-from app.batch.folder import BatchFolder, Row, failed, with_entry
+from app.batch.folder import BatchFolder, Row, failed_row, with_entry
 from app.batch.inputs import BatchInput
 from app.batch.plan import BatchPlan
 from engine import errors
@@ -130,7 +130,7 @@ class Cluster:
             yield row
         for entry in missing.values():
             yield with_entry(
-                failed(entry, f"Its worker died {TRIES + 1} times. Check for lack of memory, and start the batch again."), entry
+                failed_row(entry, f"Its worker died {TRIES + 1} times. Check for lack of memory, and start the batch again."), entry
             )
 
 

@@ -61,7 +61,7 @@ def parser() -> CommandParser:
 def main(arguments: Sequence[str]) -> int:
     """Makes the unfinished inputs; returns 2 if an input has no result."""
     options = parser().read(arguments)
-    from app.batch.folder import BatchFolder, alone
+    from app.batch.folder import BatchFolder, locked_batch
     from app.batch.inputs import read_inputs
     from app.batch.running import Batch
 
@@ -71,12 +71,12 @@ def main(arguments: Sequence[str]) -> int:
     check(options, inputs.are_files)
     if inputs.unused:
         print(f"These fields of {options.input.name} are not used: {', '.join(inputs.unused)}.", file=sys.stderr)
-    with alone(options.out):
+    with locked_batch(options.out):
         folder = BatchFolder(options.out)
-        plan, backbone = ready(options, folder, inputs.are_files)
-        from app.batch.making import Maker, planned
+        plan, backbone = load_plan(options, folder, inputs.are_files)
+        from app.batch.making import Maker, check_sizes
 
-        batch = Batch(folder, [planned(entry, plan) for entry in inputs.entries], options.retries)
+        batch = Batch(folder, [check_sizes(entry, plan) for entry in inputs.entries], options.retries)
         if options.ray is None:
             maker = Maker(plan, folder, backbone)
             batch.run(lambda entries: maker.rows(entries, options.at_once))
@@ -100,9 +100,9 @@ def check(options: argparse.Namespace, are_files: bool) -> None:
     options.backbone = options.backbone or (MESHES if are_files else PICTURES)
 
 
-def ready(options: argparse.Namespace, folder: Any, are_files: bool) -> tuple[Any, Any]:
+def load_plan(options: argparse.Namespace, folder: Any, are_files: bool) -> tuple[Any, Any]:
     """The plan of the batch, from an earlier start if there was one, and the loaded model. Raises ForetokenError if they do not fit."""
-    from app.batch.folder import stored
+    from app.batch.folder import stored_settings
     from app.batch.plan import BatchPlan
     from app.commands.mesh import check_up, formats_of
     from engine.backbones import resolve
@@ -111,11 +111,11 @@ def ready(options: argparse.Namespace, folder: Any, are_files: bool) -> tuple[An
 
     check_up(options.up)
     formats = formats_of(options.formats)
-    before = stored(options.out)
+    earlier = stored_settings(options.out)
     wanted = options.method
-    if before is not None and before.get("asked") == wanted:
-        options.method = str(before["method"])
-        options.dtype = str(before["dtype"]) if options.dtype == "auto" else options.dtype
+    if earlier is not None and earlier.get("asked") == wanted:
+        options.method = str(earlier["method"])
+        options.dtype = str(earlier["dtype"]) if options.dtype == "auto" else options.dtype
     backbone = load_backbone(options)
     if ("mesh" in backbone.capabilities) != are_files:
         outputs, inputs = ("meshes from clouds", "prompts") if not are_files else ("pictures from words", "clouds")

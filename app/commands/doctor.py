@@ -28,7 +28,7 @@ def parser() -> CommandParser:
 def main(arguments: Sequence[str]) -> int:
     """Prints the facts for a person, and with --json as one line."""
     options = parser().read(arguments)
-    from app.commands.doctor_costs import measured, table
+    from app.commands.doctor_costs import cost_rows, table
     from engine.errors import ForetokenError
     from engine.kernels.cpu.library import native_choice
     from engine.machine import facts
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
         except ForetokenError as e:  # doctor reports what is missing instead of failing
             report[name] = f"missing: {e}"
     print("\n".join(readable(report)))
-    report["passes"] = measured([*SHIPPED, *options.model], options.again)
+    report["passes"] = cost_rows([*SHIPPED, *options.model], options.again)
     print("\n".join(table(report["passes"])))
     if options.json:
         print_json(report)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 
-def measured(models: Iterable[str], again: bool) -> list[dict[str, Any]]:
+def cost_rows(models: Iterable[str], again: bool) -> list[dict[str, Any]]:
     """Cost curves of models by dtype, with the fastest number of threads of each; measures those that are not stored.
 
     models : names or folders; a model that is missing or does not fit into memory gets a row with the error
@@ -17,13 +17,13 @@ def measured(models: Iterable[str], again: bool) -> list[dict[str, Any]]:
     rows = []
     for each in models:
         try:
-            rows += of_model(each, again)
+            rows += model_rows(each, again)
         except ForetokenError as e:  # doctor reports what is missing instead of failing
             rows.append({"model": each, "missing": str(e)})
     return rows
 
 
-def of_model(name: str, again: bool) -> list[dict[str, Any]]:
+def model_rows(name: str, again: bool) -> list[dict[str, Any]]:
     """A row per dtype of a model."""
     import torch
 
@@ -41,11 +41,11 @@ def of_model(name: str, again: bool) -> list[dict[str, Any]]:
         to_stderr(f"Recording the tokens per pass of {backbone.name} on a few inputs, once.")
         known.tokens = [each.row() for each in auto.record(backbone, auto.prompts(backbone))]
         keep(known, to_stderr)
-    taken = auto.resolve(backbone, measured=known)
+    choice = auto.resolve(backbone, measured=known)
     count = torch.get_num_threads()
     return [
         {
-            "model": name, "dtype": dtype, "threads": count, "auto": taken if dtype == backbone.dtype else None,
+            "model": name, "dtype": dtype, "threads": count, "auto": choice if dtype == backbone.dtype else None,
             "milliseconds": costs.curve.row(), "beside": costs.beside, "disturbed": known.disturbed,
         }
         for (threads, dtype), costs in sorted(known.costs.items())

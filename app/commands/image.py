@@ -19,7 +19,7 @@ from app.commands.options import (
     method_of,
     sampling_of,
 )
-from app.commands.report import go, print_json, readable, report
+from app.commands.report import decode, print_json, readable, report
 
 
 def parser() -> CommandParser:
@@ -55,13 +55,13 @@ def main(arguments: Sequence[str]) -> int:
     unknown = comment(backbone, options.prompt)
     if words := backbone.added(prompt):
         print(f"No background in the prompt, so seed {prompt.seed} chose “{words}”.", file=sys.stderr)
-    run, comparison = go(options, backbone, method, prompt, knobs)
+    run, comparison = decode(options, backbone, method, prompt, knobs)
     start = time.perf_counter()
-    shown, complaint = deliver(run, options.out)
+    folder, complaint = deliver(run, options.out)
     rendering = time.perf_counter() - start
     if complaint:
         print(complaint, file=sys.stderr)
-    line = report(run, shown) | {"rendering_seconds": round(rendering, 4), "unknown_words": unknown} | comparison
+    line = report(run, folder) | {"rendering_seconds": round(rendering, 4), "unknown_words": unknown} | comparison
     if options.json:
         print_json(line)
     else:

@@ -24,7 +24,7 @@ from app.commands.options import (
     sampling_of,
     whole,
 )
-from app.commands.report import files_of, go, print_json, readable, report
+from app.commands.report import decode, files_of, print_json, readable, report
 from app.requests.limits import MOST_FACES, MOST_SEEDS
 
 
@@ -166,21 +166,21 @@ def one_mesh(work: MeshWork, path: Path, shape: Any, out: Path | None) -> dict[s
     options = work.options
     prompt = Prompt(points=torch.from_numpy(shape.points), seed=options.seed, size=options.faces, sampling=work.sampling)
     prompt, tried = best_seed(work, prompt)
-    run, comparison = go(options, work.backbone, work.method, prompt, work.knobs)
+    run, comparison = decode(options, work.backbone, work.method, prompt, work.knobs)
     start = time.perf_counter()
-    shown, complaint = deliver(run, out, shape, work.formats)
+    folder, complaint = deliver(run, out, shape, work.formats)
     rendering = time.perf_counter() - start
     if complaint:
         print(complaint, file=sys.stderr)
     result = run.result()
     measures = quality(result.vertices, result.faces)
     gaps = distance((placed(result.vertices, shape), result.faces), shape.reference)
-    line = report(run, shown) | {"input": str(path), "notes": shape.notes, "rendering_seconds": round(rendering, 4)}
+    line = report(run, folder) | {"input": str(path), "notes": shape.notes, "rendering_seconds": round(rendering, 4)}
     line |= {k: measures[k] for k in ("faces", "vertices", "watertight")} | {k: gaps[k] for k in ("chamfer", "hausdorff", "floor")}
     fits = fit_of(gaps)
     line |= {"fit": fits and fits.row(), "shrinkwrap": None}
     if options.shrinkwrap and measures["faces"]:
-        line |= {"shrinkwrap": shrinkwrap(work, run, shape, shown), "files": files_of(shown)}
+        line |= {"shrinkwrap": shrinkwrap(work, run, shape, folder), "files": files_of(folder)}
     line |= {"best_of": tried, "quality": measures, "ended": bool(run.tokens) and run.tokens[-1] == work.backbone.end} | comparison
     if not options.json:
         print(f"{path.name}: {' '.join(shape.notes)}".rstrip())

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 
-def go(options: argparse.Namespace, backbone: Any, method: Any, prompt: Any, knobs: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+def decode(options: argparse.Namespace, backbone: Any, method: Any, prompt: Any, knobs: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """One finished run and, with --compare, the columns of plain decoding."""
     from engine.run import generate
 

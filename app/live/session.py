@@ -58,7 +58,7 @@ class Visit:
     input: Any = None
     reading: tuple[str, float] | None = None  # its name, and when the entry expires
     wants: str = ""  # the tab that starts a run when the file is read
-    left: dict[str, dict[str, Any]] = field(default_factory=dict)  # by tab, updates that its last run queued for the page
+    results: dict[str, dict[str, Any]] = field(default_factory=dict)  # by tab, updates that its last run queued for the page
     newest: dict[str, int] = field(default_factory=dict)  # by tab, the number of its newest ticket
 
 
@@ -191,10 +191,10 @@ class Sessions:
     def renew(self, visitor: str, number: int) -> None:
         """Records that a run is active."""
         with self._lock:
-            if ticket := self._of(visitor, number):
+            if ticket := self._ticket(visitor, number):
                 ticket.seen = self._clock()
 
-    def busy(self, visitor: str, tab: str | None = None) -> bool:
+    def is_busy(self, visitor: str, tab: str | None = None) -> bool:
         """True while a visitor waits or has a run. tab: count only requests from this tab"""
         with self._lock:
             self._expire()
@@ -204,7 +204,7 @@ class Sessions:
     def end(self, visitor: str, number: int) -> None:
         """Returns a ticket in any state and frees the caches of its runs."""
         with self._lock:
-            ticket = self._of(visitor, number)
+            ticket = self._ticket(visitor, number)
             if ticket is not None:
                 del self._begun[number]
             self._line = [t for t in self._line if (t.number, t.visitor) != (number, visitor)]
@@ -212,7 +212,7 @@ class Sessions:
             for run in ticket.runs if ticket else []:
                 run.close()
             if ticket is not None:
-                self._tell(ticket)
+                self._report(ticket)
         finally:
             with self._lock:
                 if ticket is not None and self._running is ticket:
@@ -225,7 +225,7 @@ class Sessions:
     def hold(self, visitor: str, number: int, runs: list[Run]) -> None:
         """Keeps the handles of the runs that are about to start; stops them if the visitor has stopped or left."""
         with self._lock:
-            ticket = self._of(visitor, number)
+            ticket = self._ticket(visitor, number)
             before = ticket.runs if ticket is not None else []
             if ticket is not None:
                 ticket.runs = runs
@@ -276,7 +276,7 @@ class Sessions:
 
     # --- what belongs to a visitor --------------------------------------------------------------------------------
 
-    def present(self, visitor: str) -> bool:
+    def is_present(self, visitor: str) -> bool:
         """True until the visitor's page is closed."""
         with self._lock:
             return visitor in self._visits
@@ -314,20 +314,20 @@ class Sessions:
         """Queues updates of a tab's run for the page, until they are taken."""
         with self._lock:
             if visitor in self._visits:
-                self._visits[visitor].left.setdefault(tab, {}).update(values)
+                self._visits[visitor].results.setdefault(tab, {}).update(values)
 
     def take_results(self, visitor: str, tab: str) -> dict[str, Any]:
         """Take the updates that a tab's run queued; {} if there are none."""
         with self._lock:
             visit = self._visits.get(visitor)
-            return visit.left.pop(tab, {}) if visit else {}
+            return visit.results.pop(tab, {}) if visit else {}
 
-    def reads(self, visitor: str, name: str, seconds: float) -> None:
-        """Records that a file is being read for a visitor; expires after this many seconds unless `has_read` ends it before."""
+    def begin_reading(self, visitor: str, name: str, seconds: float) -> None:
+        """Records that a file is being read for a visitor; expires after this many seconds unless `end_reading` ends it before."""
         with self._lock:
             self._visit(visitor).reading = (name, self._clock() + seconds)
 
-    def has_read(self, visitor: str) -> None:
+    def end_reading(self, visitor: str) -> None:
         """Records that the file was read or refused."""
         with self._lock:
             if visitor in self._visits:
@@ -368,12 +368,12 @@ class Sessions:
         visit.seen = now
         return visit
 
-    def _of(self, visitor: str, number: int) -> Ticket | None:
+    def _ticket(self, visitor: str, number: int) -> Ticket | None:
         """The visitor's ticket with this number if its generator has begun and not ended, else None."""
         ticket = self._begun.get(number)
         return ticket if ticket is not None and ticket.visitor == visitor else None
 
-    def _tell(self, ticket: Ticket) -> None:
+    def _report(self, ticket: Ticket) -> None:
         """Tells the watcher of a ticket that is given back, unless it had no runs."""
         if self._watcher is None or not ticket.runs:
             return

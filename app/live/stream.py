@@ -59,7 +59,7 @@ class Throttle:
         self.started = now
         return True
 
-    def done(self) -> None:
+    def finish(self) -> None:
         """Records that the update was drawn and sent."""
         self._costs.append(self.clock() - self.started)
         self.cost = median_low(self._costs)
@@ -73,12 +73,12 @@ class RaceCosts:
         self._begun = self._last = clock()
         self.drawing = self.sending = self.whole = 0.0
 
-    def drew(self, since: float) -> None:
-        """Records a drawing that began at `since`; what follows until `sent` is sending."""
+    def record_drawing(self, since: float) -> None:
+        """Records a drawing that began at `since`; what follows until `record_sending` is sending."""
         self._last = self._clock()
         self.drawing += self._last - since
 
-    def sent(self) -> None:
+    def record_sending(self) -> None:
         """Records that what was drawn last is sent."""
         now = self._clock()
         self.sending += now - self._last
@@ -149,7 +149,7 @@ class Trail:
             if getattr(trace, name) is None:
                 values.extend(UNKNOWN * len(step.tokens))
             else:
-                values.frombytes(known(step, name).tobytes())
+                values.frombytes(trace_values(step, name).tobytes())
         self.candidates += candidates(step)
         self.trace_names |= trace.told
         if trace.tree and trace.tree.parents:
@@ -186,18 +186,18 @@ class Growth:
         """True if no further Step will come."""
         return self.run.finished or self.run.stopped
 
-    def drafted(self) -> tuple[list[int], list[int]]:
+    def shown_draft(self) -> tuple[list[int], list[int]]:
         """Drafted tokens and their positions, to be shown although they are not committed; none once the run has ended."""
-        return ([], []) if self.ended else self.following()
+        return ([], []) if self.ended else self.next_draft()
 
-    def following(self) -> tuple[list[int], list[int]]:
+    def next_draft(self) -> tuple[list[int], list[int]]:
         """Tokens that the newest Step drafted for the next one, and their positions."""
         if self.draft is None or self.draft.get("scale"):  # a draft at another scale has other tokens: see boards/picture.py
             return [], []
         return _as_list(self.draft["tokens"]), _as_list(self.draft["positions"])
 
 
-def known(step: Step, name: str) -> np.ndarray:
+def trace_values(step: Step, name: str) -> np.ndarray:
     """float32 [tokens of the step]: an entry of its trace, nan where it has no value or there was no draft."""
     if name not in OF_THE_MODEL and not step.drafted and step.trace.verdict is None:
         return np.full(len(step.tokens), np.nan, np.float32)
@@ -243,7 +243,7 @@ def updates(
         changed |= moved | (ended - final)
         if due:
             yield changed
-            throttle.done()
+            throttle.finish()
             final |= changed & ended
             changed = set()
     yield set(range(len(boards)))

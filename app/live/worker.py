@@ -170,11 +170,11 @@ class RemoteRunner:
 def decode(backbone: Backbone, job: Job, shared: SharedNumbers) -> Iterator[tuple[str, int, Any]]:
     """The race of a job, in the worker. Yields ("begun", side, (layout, made with)), ("step", side, step), ("ended", side, (finished,
     seconds)), and instead of an error of a person ("refused", 0, (its class, its sentence))."""
-    here = LocalRunner()
+    runner = LocalRunner()
     try:
         for side in job.sides:
-            here.warm(backbone, job.prompt, side, job.warm)
-        runs = here.start(backbone, job.prompt, job.sides)
+            runner.warm(backbone, job.prompt, side, job.warm)
+        runs = runner.start(backbone, job.prompt, job.sides)
         for side, each in enumerate(runs):
             each.live.numbers = shared.numbers[job.slot, side]  # the parent writes, and has written the first values
         going = set(range(len(runs)))

@@ -25,8 +25,8 @@ def start_values(name: str, suits: Suits = ANY_SUIT) -> tuple[Method, dict[str, 
     method, preset = find(name)
     values = {**suits.get(method.name, {}), **preset}
     if (name in METHODS or name.startswith(f"{AUTO}:")) and any(k.name == "verify" for k in method.knobs):
-        taken = preset if name not in METHODS else {}  # auto's own knobs
-        seeded = {k.name: k.default for k in method.knobs} | taken | {"verify": "match seed"}
+        overrides = preset if name not in METHODS else {}  # auto's own knobs
+        seeded = {k.name: k.default for k in method.knobs} | overrides | {"verify": "match seed"}
         if method.exact(Knobs(seeded)):
             values["verify"] = "match seed"
     return method, values

@@ -55,7 +55,7 @@ class Compressed:
             messages = cache[key]
         else:
             messages = await self._answer(scope, receive, key.packed)
-            if _for_all(messages):
+            if _is_shareable(messages):
                 cache[key] = messages
                 while len(cache) > KEPT[key.kind]:
                     cache.popitem(last=False)
@@ -94,7 +94,7 @@ def key_of(scope: Scope) -> CacheKey | None:
     return None
 
 
-def _for_all(messages: list[Message]) -> bool:
+def _is_shareable(messages: list[Message]) -> bool:
     """True if an answer fits every request with the same key."""
     start, content = messages
     own = "set-cookie" in Headers(raw=start["headers"])

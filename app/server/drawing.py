@@ -41,13 +41,13 @@ def draw(studio: StudioState, request: ImagesRequest, prompt: Prompt, caller: st
             studio.runner.warm(studio.backbone, prompt, each)
     runs = studio.runner.start(studio.backbone, prompt, sides)
     studio.sessions.hold(caller, number, runs)
-    board, shown = Board(runs[0]), 0
+    board, sent_previews = Board(runs[0]), 0
     for which, step in studio.runner.race(runs):
         if which == 0:
             board.add(step)
-            if shown < passed(board, request.partials) <= request.partials:
-                yield Partial(shown, request.format.write(board.picture()), {**summary(board.run), **request.notes})
-                shown += 1
+            if sent_previews < previews_due(board, request.partials) <= request.partials:
+                yield Partial(sent_previews, request.format.write(board.picture()), {**summary(board.run), **request.notes})
+                sent_previews += 1
         yield None
     if not all(run.finished for run in runs):
         raise Refused(CLOSING, status=503, code="stopped", kind=OVERLOADED)
@@ -55,7 +55,7 @@ def draw(studio: StudioState, request: ImagesRequest, prompt: Prompt, caller: st
     yield DrawnPicture(file, board.final().shape[1], {**summary(*runs), **request.notes})
 
 
-def passed(board: Board, partials: int) -> int:
+def previews_due(board: Board, partials: int) -> int:
     """Number of previews due, at equal shares of the tokens; more than `partials` once all are committed."""
     return len(board.run.tokens) * (partials + 1) // len(board.verdict)
 

@@ -74,13 +74,13 @@ def build(page: gr.Blocks, studio: StudioState) -> None:
         # Gradio reads an endpoint's types here; of a generator it wants those of what it yields
         function.__annotations__ |= {"return": tuple[dict, dict], "request": gr.Request}
         added = gr.api(function, concurrency_id="engine", concurrency_limit=1)
-        of_files(page.fns[added["id"]], "cloud" in function.__annotations__)
+        declare_files(page.fns[added["id"]], "cloud" in function.__annotations__)
 
 
 EMPTY: dict[str, float | str] = {}  # the default of `settings`; nothing writes to it
 
 
-def of_files(endpoint: Any, takes_one: bool) -> None:
+def declare_files(endpoint: Any, takes_one: bool) -> None:
     """Tells clients that the first result is a file, and where `takes_one`, that the first argument is: they send and fetch it."""
     for component in [endpoint.outputs[0], *endpoint.inputs[: int(takes_one)]]:
         component._api_info = FileData.model_json_schema()
@@ -118,22 +118,22 @@ class Endpoints:
         name, entry = validation.method(method, backbone)
         chosen, knobs = settings_and_knobs(settings, name, entry, declared, backbone)
         wanted = replace(pictures.read_prompt(prompt, seed, chosen, backbone), size=pictures.pixels(size))
-        board = Board(self.started(caller, number, backbone, wanted, name, knobs))
+        board = Board(self.start_run(caller, number, backbone, wanted, name, knobs))
         for _ in updates([board], Throttle(PERIOD), self.runner.race):
             if board.count and not board.ended:
                 yield None, summary(board) | {"preview": canvas.data_url(board.picture(), lossless=False)}
         file = self.new_file(caller, f"foretoken-{name}-{wanted.seed}.png")
         history.picture_with_settings(board.final(), history.describe(board.run), file)
-        yield of_file(file), summary(board)
+        yield file_payload(file), summary(board)
 
     def mesh(self, caller: str, number: int, cloud: object, method: object, seed: object, settings: object) -> Iterator[Update]:
         """One mesh."""
-        shape = self.taken(caller, cloud)
+        shape = self.take_input(caller, cloud)
         backbone = self.studio.mesh.get()
         name, entry = validation.method(method, backbone)
         chosen, knobs = settings_and_knobs(settings, name, entry, meshes.settings(backbone.sampling), backbone)
         wanted = meshes.read_prompt(shape, seed, chosen, backbone.sampling)
-        board = MeshBoard(self.started(caller, number, backbone, wanted, name, knobs))
+        board = MeshBoard(self.start_run(caller, number, backbone, wanted, name, knobs))
         for _ in updates([board], Throttle(PERIOD), self.runner.race):
             if board.count and not board.ended:
                 yield None, summary(board) | {"faces": len(board.faces)}
@@ -143,15 +143,15 @@ class Endpoints:
         file = self.new_file(caller, f"foretoken-{name}-{wanted.seed}.glb")
         write(file, history.placed(result.vertices, shape), result.faces, metadata=history.describe(board.run, shape))
         numbers = quality(result.vertices, result.faces)
-        yield of_file(file), summary(board) | {key: numbers[key] for key in ("faces", "vertices", "watertight")}
+        yield file_payload(file), summary(board) | {key: numbers[key] for key in ("faces", "vertices", "watertight")}
 
-    def started(self, caller: str, number: int, backbone: Backbone, prompt: Prompt, name: str, knobs: Mapping[str, Any]) -> Any:
+    def start_run(self, caller: str, number: int, backbone: Backbone, prompt: Prompt, name: str, knobs: Mapping[str, Any]) -> Any:
         """The run of a call, which its caller's leaving stops."""
         (run,) = self.runner.start(backbone, prompt, [(name, knobs)])
         self.sessions.hold(caller, number, [run])
         return run
 
-    def taken(self, caller: str, cloud: object) -> Input:
+    def take_input(self, caller: str, cloud: object) -> Input:
         """The input in the file that came with a call, which is deleted."""
         path = path_sent(cloud, NO_FILE)
         own = self.sessions.new_folder(caller)
@@ -188,6 +188,6 @@ def summary(board: Growth) -> dict[str, Any]:
     return {"state": canvas.state(board), "method": run.name, "exact": run.exact, **run.totals}
 
 
-def of_file(path: Path) -> dict[str, Any]:
+def file_payload(path: Path) -> dict[str, Any]:
     """A file as clients know it."""
     return FileData(path=str(path), orig_name=path.name, size=path.stat().st_size).model_dump()

@@ -64,7 +64,7 @@ def _refuse(name: str) -> NoReturn:
     raise Refused(NOT_JSON.format(name))
 
 
-def shown(value: object) -> str:
+def quote(value: object) -> str:
     """A value as a message quotes it: text in quotes, true, false and null as in JSON, at most 40 characters."""
     if isinstance(value, bool) or value is None:
         return json.dumps(value)
@@ -73,36 +73,36 @@ def shown(value: object) -> str:
 
 def whole(name: str, value: object, low: int, high: int) -> int:
     """The whole number from low to high that a field means; raises Refused."""
-    read = decimal(value)
-    if read is None or not low <= read <= high or read != int(read):
-        raise Refused(NO_COUNT.format(name, shown(value), low, high), param=name, code="invalid_value")
-    return int(read)
+    parsed = decimal(value)
+    if parsed is None or not low <= parsed <= high or parsed != int(parsed):
+        raise Refused(NO_COUNT.format(name, quote(value), low, high), param=name, code="invalid_value")
+    return int(parsed)
 
 
 def flag(name: str, value: object) -> bool:
     """The truth value that a field means; raises Refused."""
-    read = FLAGS.get(value.strip().lower()) if isinstance(value, str) else value
-    if not isinstance(read, bool):
-        raise Refused(NO_FLAG.format(name, shown(value)), param=name, code="invalid_value")
-    return read
+    parsed = FLAGS.get(value.strip().lower()) if isinstance(value, str) else value
+    if not isinstance(parsed, bool):
+        raise Refused(NO_FLAG.format(name, quote(value)), param=name, code="invalid_value")
+    return parsed
 
 
 def setting(value: object, knob: Knob, name: str) -> float | str:
     """The value of a knob that a field means; raises BadKnob. name : of the field"""
-    read = decimal(value)
+    parsed = decimal(value)
     if knob.choices:
         if isinstance(value, bool) and knob.choices == ("off", "on"):
             return knob.choices[value]
         if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise BadKnob(f"{name} cannot be {shown(value)}. Choose one of: {', '.join(knob.choices)}.")
-        return str(int(read)) if read is not None and math.isfinite(read) and read == int(read) else brief(value)
-    if read is None:
-        raise BadKnob(f"{name} needs a number, not {shown(value)}. Choose {knob.low:g} to {knob.high:g}.")
-    if not knob.low <= read <= knob.high:
-        raise BadKnob(f"{name} = {shown(value)} is out of range. Choose {knob.low:g} to {knob.high:g}.")
-    if knob.is_whole and read != int(read):
-        raise BadKnob(f"{name} = {shown(value)} is not a whole number. Choose {knob.low:g} to {knob.high:g}.")
-    return read
+            raise BadKnob(f"{name} cannot be {quote(value)}. Choose one of: {', '.join(knob.choices)}.")
+        return str(int(parsed)) if parsed is not None and math.isfinite(parsed) and parsed == int(parsed) else brief(value)
+    if parsed is None:
+        raise BadKnob(f"{name} needs a number, not {quote(value)}. Choose {knob.low:g} to {knob.high:g}.")
+    if not knob.low <= parsed <= knob.high:
+        raise BadKnob(f"{name} = {quote(value)} is out of range. Choose {knob.low:g} to {knob.high:g}.")
+    if knob.is_whole and parsed != int(parsed):
+        raise BadKnob(f"{name} = {quote(value)} is not a whole number. Choose {knob.low:g} to {knob.high:g}.")
+    return parsed
 
 
 def non_blank(body: Mapping[str, Any]) -> dict[str, Any]:

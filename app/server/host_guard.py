@@ -50,8 +50,8 @@ class HostGuard:
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        if refused := not self.public and self.refusal(headers.get("host", ""), headers.get("origin")):
-            await answer(scope, refused, 403)(scope, receive, send)
+        if sentence := not self.public and self.refusal(headers.get("host", ""), headers.get("origin")):
+            await answer(scope, sentence, 403)(scope, receive, send)
         elif any(way in scope["path"] for way in ABROAD):
             await PlainTextResponse("This studio fetches nothing from elsewhere.", 403)(scope, receive, send)
         else:
@@ -61,8 +61,8 @@ class HostGuard:
         """Refusal of a request with these headers, in one sentence; "" if it is allowed."""
         name = hostname(f"//{host}")
         if not self.knows(name):
-            shown = plain(name or host)
-            return WRONG_HOST.format(shown, shown or "NAME")
+            label = plain(name or host)
+            return WRONG_HOST.format(label, label or "NAME")
         if origin is not None and address(origin) != address(f"//{host}", origin):
             return WRONG_ORIGIN.format(plain(origin))
         return ""
@@ -84,16 +84,16 @@ class HostGuard:
         if not claimed.isdecimal() or int(claimed) > limit:
             await answer(scope, TOO_LARGE.format(limit), 413)(scope, receive, send)
             return
-        came = 0
+        received = 0
 
-        async def counted() -> Message:
-            nonlocal came
+        async def receive_limited() -> Message:
+            nonlocal received
             message = await receive()
-            came += len(message.get("body", b""))
+            received += len(message.get("body", b""))
             # a client that sends more than it declared is treated as disconnected
-            return message if came <= limit else {"type": "http.disconnect"}
+            return message if received <= limit else {"type": "http.disconnect"}
 
-        await self.app(scope, counted, send)
+        await self.app(scope, receive_limited, send)
 
 
 def answer(scope: Scope, sentence: str, status: int) -> Response:

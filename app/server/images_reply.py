@@ -19,27 +19,27 @@ def reply(pictures: Sequence[DrawnPicture], request: ImagesRequest) -> dict[str,
         "created": int(time.time()),
         "data": [{"b64_json": text_of(each.file), "foretoken": each.summary} for each in pictures],
         "size": size_of(pictures[0].side),
-        **looks(request),
-        "usage": usage(sum(each.summary["tokens"] for each in pictures), words_of(request) * len(pictures)),
+        **look_fields(request),
+        "usage": usage(sum(each.summary["tokens"] for each in pictures), word_count(request) * len(pictures)),
         "foretoken": request.notes,
     }
 
 
 def event_of(update: Partial | DrawnPicture, side: int, request: ImagesRequest) -> bytes:
     """A server-sent event. side : of the picture in pixels"""
-    file = {"b64_json": text_of(update.file), "size": size_of(side), "quality": "auto", **looks(request)}
+    file = {"b64_json": text_of(update.file), "size": size_of(side), "quality": "auto", **look_fields(request)}
     common = {"created_at": int(time.time()), **file, "foretoken": update.summary}
     if isinstance(update, Partial):
         return event("image_generation.partial_image", {"partial_image_index": update.index, **common})
-    return event("image_generation.completed", {**common, "usage": usage(update.summary["tokens"], words_of(request))})
+    return event("image_generation.completed", {**common, "usage": usage(update.summary["tokens"], word_count(request))})
 
 
-def looks(request: ImagesRequest) -> dict[str, str]:
+def look_fields(request: ImagesRequest) -> dict[str, str]:
     """OpenAI's fields on the look of a picture and on its file."""
     return {"background": "opaque", "output_format": request.format.name}
 
 
-def words_of(request: ImagesRequest) -> int:
+def word_count(request: ImagesRequest) -> int:
     """Number of words in the prompt."""
     return len((request.prompts[0].text or "").split())
 
@@ -56,8 +56,8 @@ def error_event(error: Mapping[str, Any]) -> bytes:
 
 def usage(tokens: int, words: int) -> dict[str, Any]:
     """Tokens that were read and made. The models here read words, and every word of the prompt counts as one."""
-    read = {"image_tokens": 0, "text_tokens": words}
-    return {"input_tokens": words, "input_tokens_details": read, "output_tokens": tokens, "total_tokens": words + tokens}
+    details = {"image_tokens": 0, "text_tokens": words}
+    return {"input_tokens": words, "input_tokens_details": details, "output_tokens": tokens, "total_tokens": words + tokens}
 
 
 def model_of(backbone: Backbone, name: str = "") -> dict[str, Any]:

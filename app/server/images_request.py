@@ -14,7 +14,7 @@ from app.requests.limits import LARGEST_SEED
 from app.requests.sides import settings_and_knobs
 from app.sentences import brief
 from app.server import foreign_options
-from app.server.fields import flag, non_blank, setting, shown, whole
+from app.server.fields import flag, non_blank, quote, setting, whole
 from app.server.picture_file import FORMATS, PictureFormat
 from app.server.prompt_notes import prompt_notes
 from app.server.refusals import Refused, concerning
@@ -74,18 +74,18 @@ def read(body: Mapping[str, Any], backbone: Backbone, any_model: bool = False) -
     if partials and not stream:
         ignored["partial_images"] = NO_STREAM
     check_reply_form(fields.pop("response_format", "b64_json"))
-    written = format_of(fields, ignored)
+    output = format_of(fields, ignored)
     size = side(fields.pop("size", "auto"), names.get("size", "size"), backbone, ignored if any_model else None)
     sampling, values = settings(fields, names, name, method, backbone)
     prompts = tuple(prompt_of(text, seed + i, size, sampling, backbone) for i in range(count))
     notes = {"model": backbone.name, "ignored": ignored, **prompt_notes(text, backbone)}
-    return ImagesRequest(prompts, name, values, stream, partials, compare, written, notes)
+    return ImagesRequest(prompts, name, values, stream, partials, compare, output, notes)
 
 
 def check_model(value: object, backbone: Backbone, any_model: bool) -> None:
     """Raises Refused unless this model answers to the name."""
     if not isinstance(value, str) or not (any_model or value.strip() == backbone.name):
-        raise Refused(NO_MODEL.format(shown(value), backbone.name), status=404, param="model", code="model_not_found")
+        raise Refused(NO_MODEL.format(quote(value), backbone.name), status=404, param="model", code="model_not_found")
 
 
 def count_and_seed(fields: dict[str, Any], names: Mapping[str, str]) -> tuple[int, int]:
@@ -102,7 +102,7 @@ def count_and_seed(fields: dict[str, Any], names: Mapping[str, str]) -> tuple[in
 def check_reply_form(value: object) -> None:
     """Raises Refused for a form of answers that is not b64_json: no picture has an address here."""
     if value != "b64_json":
-        raise Refused(NO_VALUE.format("response_format", shown(value), "b64_json"), param="response_format", code="invalid_value")
+        raise Refused(NO_VALUE.format("response_format", quote(value), "b64_json"), param="response_format", code="invalid_value")
 
 
 def format_of(fields: dict[str, Any], ignored: dict[str, str]) -> PictureFormat:
@@ -110,7 +110,7 @@ def format_of(fields: dict[str, Any], ignored: dict[str, str]) -> PictureFormat:
     value = fields.pop("output_format", "png")
     entry = FORMATS.get(value.strip().lower()) if isinstance(value, str) else None
     if entry is None:
-        sentence = NO_VALUE.format("output_format", shown(value), ", ".join(sorted({each.name for each in FORMATS.values()})))
+        sentence = NO_VALUE.format("output_format", quote(value), ", ".join(sorted({each.name for each in FORMATS.values()})))
         raise Refused(sentence, param="output_format", code="invalid_value")
     if "output_compression" not in fields:
         return entry
@@ -152,7 +152,7 @@ def side(value: object, name: str, backbone: Backbone, replaced: dict[str, str] 
     wanted = pixels_of(value)
     if wanted and wanted[0] == wanted[1] and wanted[0] in backbone.sizes:
         return wanted[0]
-    text = value if isinstance(value, str) else shown(value)
+    text = value if isinstance(value, str) else quote(value)
     if replaced is not None:
         size = nearest(sqrt(wanted[0] * wanted[1]) if wanted else 128, backbone)
         replaced[name] = NEAREST.format(backbone.name, brief(text), f"{size}x{size}")

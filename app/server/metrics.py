@@ -66,7 +66,7 @@ class Metrics:
         for run in runs:
             labels = {"model_name": run.backbone.name, "method": run.method.name}
             drafts = [step for step in run.steps if step.drafted]
-            counts = accepted(drafts)
+            counts = accepted_by_place(drafts)
             self.tokens.labels(**labels).inc(len(run.tokens))
             self.passes.labels(**labels).inc(sum(step.forwards for step in run.steps))
             self.drafts.labels(**labels).inc(len(drafts))
@@ -88,7 +88,7 @@ class Metrics:
         return generate_latest(self.registry)
 
 
-def accepted(steps: Sequence[Step]) -> np.ndarray:
+def accepted_by_place(steps: Sequence[Step]) -> np.ndarray:
     """int64 [most tokens of a step]: number of steps whose token at each place was an accepted draft."""
     counts = np.zeros(max((len(step.tokens) for step in steps), default=0), np.int64)
     for step in steps:

@@ -20,14 +20,14 @@ class Page(gr.Blocks):
     """A page of Gradio's.
 
     routes   : further routes of its server, matched before the page's own paths
-    unrouted : answers errors 404 and 405
+    answer_unrouted : answers errors 404 and 405
     """
 
     routes: tuple[BaseRoute, ...] = ()
-    unrouted: Callable[..., Awaitable[Response]]
+    answer_unrouted: Callable[..., Awaitable[Response]]
 
 
-def serve_beside(page: Page, studio: StudioState, forget: Callable[[str], None], key: str, any_model: bool = False) -> None:
+def add_interfaces(page: Page, studio: StudioState, forget: Callable[[str], None], key: str, any_model: bool = False) -> None:
     """Adds the API and the metrics to a page, inside its context.
 
     forget    : frees what Gradio keeps of a caller
@@ -44,4 +44,4 @@ def serve_beside(page: Page, studio: StudioState, forget: Callable[[str], None],
 
     api = ImagesApi(studio, Turns(page, sessions, forget), ApiKey(key), any_model)
     page.routes = (*api.routes(), Route("/metrics", scrape, methods=["GET"]))
-    page.unrouted = api.unrouted
+    page.answer_unrouted = api.answer_unrouted

@@ -28,7 +28,7 @@ class Prefix:
         headers = Headers(scope=scope)
         header = headers.get("x-forwarded-prefix", "").split(",")[0].strip().rstrip("/")
         prefix = self.root or (header if PREFIX.fullmatch(header) else "")
-        scope = without(scope, prefix)
+        scope = strip_prefix(scope, prefix)
         if prefix and not self.root:
             scope["headers"] = [*scope["headers"]]
             # Gradio builds all of its addresses on this header, and reads no header with a path
@@ -37,7 +37,7 @@ class Prefix:
         await self.app(scope, receive, send)
 
 
-def without(scope: Scope, prefix: str) -> Scope:
+def strip_prefix(scope: Scope, prefix: str) -> Scope:
     """A copy of a scope whose path does not begin with the prefix."""
     path, raw = scope["path"], scope.get("raw_path")
     if not prefix or not f"{path}/".startswith(f"{prefix}/"):

@@ -57,7 +57,7 @@ class ImagesApi:
             Route(f"{MODELS}/{{name:path}}", self._answering(self.model), methods=["GET"]),
         ]
 
-    async def unrouted(self, request: Request, error: HTTPException) -> Response:
+    async def answer_unrouted(self, request: Request, error: HTTPException) -> Response:
         """The answer to an error 404 or 405: in OpenAI's form if no route takes the path or the method, else Gradio's."""
         if request.url.path.startswith(GRADIO) or error.detail != HTTPStatus(error.status_code).phrase:
             return JSONResponse({"detail": error.detail}, error.status_code, error.headers)

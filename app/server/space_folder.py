@@ -80,7 +80,7 @@ def make(out: Path, name: str = "", hardware: str = CPU) -> list[Path]:
         raise NotSupported(LACKING)
     if name and not NAME.fullmatch(name):
         raise NotSupported(f"'{name}' is not the name of a Space. Write OWNER/NAME.")
-    sources = dict(copied(root))
+    sources = dict(files_to_copy(root))
     try:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise BadOutput(TAKEN.format(out))
@@ -95,7 +95,7 @@ def make(out: Path, name: str = "", hardware: str = CPU) -> list[Path]:
     return sorted(path.relative_to(out) for path in out.rglob("*") if path.is_file())
 
 
-def copied(root: Path) -> Iterator[tuple[Path, Path]]:
+def files_to_copy(root: Path) -> Iterator[tuple[Path, Path]]:
     """(path in the folder, source) of every file that is copied; raises BadOutput for one that is too large."""
     paths = [root / name for name in SINGLE]
     for folder, endings in FOLDERS.items():
@@ -113,13 +113,13 @@ def generate(root: Path, folder: Path, name: str, hardware: str) -> None:
     """Writes the files that only a Space has."""
     pyproject, constraints = ((root / each).read_text(encoding="utf-8") for each in ("pyproject.toml", "constraints.txt"))
     front = front_matter(pyproject, constraints, name, hardware)
-    written = {
+    contents = {
         "README.md": front + TEXT + (ENDPOINTS.format(name=name) if name else ""),
         "requirements.txt": requirements(pyproject, constraints, hardware),
         "packages.txt": "".join(f"{package}\n" for package in PACKAGES),
         "app.py": APP,
     }
-    for path, text in written.items():
+    for path, text in contents.items():
         (folder / path).write_text(text, encoding="utf-8")
     with Image.open(root / THUMBNAIL) as picture:
         picture.convert("RGB").resize((WIDTH, round(WIDTH * picture.height / picture.width))).save(folder / "thumbnail.jpg", quality=85)

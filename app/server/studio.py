@@ -25,7 +25,7 @@ from app.runs.run_store import RunStore
 from app.server import endpoints, replaying
 from app.server.compressed import Compressed
 from app.server.host_guard import HostGuard
-from app.server.page import Page, serve_beside
+from app.server.page import Page, add_interfaces
 from app.server.prefix import Prefix
 from app.server.tools import PATH, check_installed, mend
 from app.shared import StudioState
@@ -73,18 +73,18 @@ def build(
         assembly.build(page, studio)
         endpoints.build(page, studio)
         replaying.build(page, studio)
-        serve_beside(page, studio, lambda caller: forget(page, caller), api_key, any_model)
+        add_interfaces(page, studio, lambda caller: forget(page, caller), api_key, any_model)
 
         def leave(request: gr.Request) -> None:
             sessions.leave(request.session_hash)
             forget(page, request.session_hash)
 
         page.unload(leave)
-    sessions.count_also(lambda: queued(page))
+    sessions.count_also(lambda: queue_length(page))
     return page
 
 
-def queued(page: gr.Blocks) -> int:
+def queue_length(page: gr.Blocks) -> int:
     """Number of requests for the engine in Gradio's queue."""
     queue = page._queue.event_queue_per_concurrency_id.get("engine")
     return len(queue.queue) if queue else 0
@@ -92,10 +92,10 @@ def queued(page: gr.Blocks) -> int:
 
 def forget(page: gr.Blocks, visitor: str) -> None:
     """Frees what Gradio keeps of a closed page: a megabyte of its last values, which it would never free."""
-    held = page.state_holder
-    with held.lock:
-        held.session_data.pop(visitor, None)
-        held.time_last_used.pop(visitor, None)
+    state = page.state_holder
+    with state.lock:
+        state.session_data.pop(visitor, None)
+        state.time_last_used.pop(visitor, None)
 
 
 def visitors(limits: Limits | None = None) -> Sessions:
@@ -107,7 +107,7 @@ def mesh_model(name: str = MESHES, path: str | None = None, device: str = "auto"
     """The model of the Mesh tab. path: its folder (default: the shipped one)."""
 
     def read() -> Backbone:
-        if not path and not lazy.here:
+        if not path and not lazy.is_present:
             raise MissingWeights(
                 "lowpoly's weights are not in this checkout. Train them with 'python launch.py train lowpoly'; until then, files can "
                 "only be viewed."
@@ -195,9 +195,9 @@ def launch(
     mesh_folder = mesh_path or mesh_folder
     with own_folder():
         model = prepared(picture_name, picture_path, device, dtype, spare_core())
-        free = free_port(host, FIRST_PORT if port is None else port)
-        if free != (port or FIRST_PORT):
-            print(f"Port {port or FIRST_PORT} is in use; the studio uses {free}.", flush=True)
+        chosen_port = free_port(host, FIRST_PORT if port is None else port)
+        if chosen_port != (port or FIRST_PORT):
+            print(f"Port {port or FIRST_PORT} is in use; the studio uses {chosen_port}.", flush=True)
         runner = None
         if gpu:  # the models above are for drawing; the worker has its own
             models = [load(picture_name, picture_path, "cuda", dtype), load(mesh_name, mesh_folder, "cuda")]
@@ -207,10 +207,10 @@ def launch(
         weights = Path(picture_path) if picture_path else None
         mesh = mesh_model(mesh_name, mesh_folder, device)
         page = build(model, mesh, sessions, local, weights, home() / "examples", run_store, runner, any_model, api_key)
-        print(f"Foretoken studio: {address(host, free)}\n{storage_note(run_store)}", flush=True)
-        open_to(page, host, free, allowed_hosts, open_browser, run_store.limits, mcp, root_path)
+        print(f"Foretoken studio: {address(host, chosen_port)}\n{storage_note(run_store)}", flush=True)
+        serve_page(page, host, chosen_port, allowed_hosts, open_browser, run_store.limits, mcp, root_path)
         if mcp:
-            print(f"MCP: {address(host, free)}{PATH}", flush=True)
+            print(f"MCP: {address(host, chosen_port)}{PATH}", flush=True)
         wait_for_interrupt()
         sessions.close()
         sessions.wait_until_free(FAREWELL)
@@ -245,7 +245,7 @@ def storage_note(run_store: RunStore) -> str:
     return f"Runs are saved in {run_store.folder}, at most {run_store.limits.runs:,} or {size:g} GiB; then the oldest are deleted."
 
 
-def open_to(
+def serve_page(
     page: Page,
     host: str,
     port: int,
@@ -263,7 +263,7 @@ def open_to(
     page.queue(default_concurrency_limit=4, api_open=False, max_size=limits.waiting)
     guard = Middleware(HostGuard, host=host, allowed=tuple(allowed_hosts), largest=limits.upload, public=limits.shared)
     outer = os.environ.get("GRADIO_ROOT_PATH", "") if root_path is None else root_path
-    _, here, _ = page.launch(
+    _, url, _ = page.launch(
         server_name=host, server_port=port, inbrowser=open_browser, quiet=True, share=False, show_error=True, ssr_mode=False,
         theme=theme.theme(), css=theme.css(), head=theme.HEAD, footer_links=[], run_history=False, enable_monitoring=False,
         mcp_server=mcp, pwa=True, favicon_path=str(theme.ICON), prevent_thread_lock=True, max_file_size=limits.upload,
@@ -271,12 +271,12 @@ def open_to(
         root_path=outer, app_kwargs={
             "middleware": [Middleware(Prefix, root_path=outer), guard, Middleware(Compressed)],
             "routes": list(page.routes),
-            "exception_handlers": {404: page.unrouted, 405: page.unrouted},
+            "exception_handlers": {404: page.answer_unrouted, 405: page.answer_unrouted},
         },
     )  # fmt: skip
     if mcp:
         mend(page.mcp_server_obj)
-    return here
+    return url
 
 
 def wait_for_interrupt() -> None:

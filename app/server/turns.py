@@ -67,7 +67,7 @@ class Turns:
         full, and ClientLeft if the connection is closed, which ends the run."""
         order = Order(work)
         self._orders[order.caller] = order
-        gone = asyncio.create_task(closed(request))
+        gone = asyncio.create_task(wait_until_closed(request))
         try:
             order.number = self.sessions.enter(order.caller, TAB) or 0
             await self._join(request, order)
@@ -141,7 +141,7 @@ def arrival(page: gr.Blocks, caller: str) -> float | None:
     return times[0] if times else None
 
 
-async def closed(request: Request) -> None:
+async def wait_until_closed(request: Request) -> None:
     """Returns when the client closes the connection. The body must have been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

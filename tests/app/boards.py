@@ -36,7 +36,7 @@ def mesh_run(low: Any, name: str, seed: int = 7, size: int | None = 8, **knobs: 
     return generate(low, find(name)[0], prompt, knobs, name=name)
 
 
-def played(run: Run, steps: int | None = None, seconds: float | None = None) -> Any:
+def board_of(run: Run, steps: int | None = None, seconds: float | None = None) -> Any:
     """The board of a run after some steps, or at its end. seconds : that every step is said to have taken, so that a time means a place"""
     board = (MeshBoard if run.prompt.points is not None else Board)(run)
     for step in run:
@@ -51,4 +51,4 @@ def played(run: Run, steps: int | None = None, seconds: float | None = None) -> 
 
 def board(picto: Any, name: str, steps: int | None = None, **knobs: Any) -> Board:
     """The board of a picture after some steps, or at its end."""
-    return played(picture_run(picto, name, **knobs), steps)
+    return board_of(picture_run(picto, name, **knobs), steps)

@@ -163,7 +163,7 @@ class RacePage:
         self.page.fill(f"#{self.prefix}seed input", str(seed))
         self.page.press(f"#{self.prefix}seed input", "Tab")
 
-    def sized(self) -> Any:
+    def size_readout(self) -> Any:
         """The readout of a picture's size or of the most faces of a mesh: a locator and its text."""
         knob = self.part("settings", f".ft-knob[data-knob={self.size}]")
         return knob.locator("select") if self.kind == "image" else knob.locator("output")
@@ -180,12 +180,12 @@ class RacePage:
         name, stop, _ = self.knob
         move(self.page, f"{self.prefix}knobs", name, stop)
 
-    def moved(self) -> None:
+    def wait_for_knob(self) -> None:
         """Waits until the page shows the live knob where `move` puts it."""
         name, _, shown = self.knob
         expect(self.part("knobs", f".ft-knob[data-knob={name}] output")).to_have_text(shown)
 
-    def grown(self) -> None:
+    def wait_for_both(self) -> None:
         """Waits until both sides have something."""
         count = {"image": (TOKENS, "plain", "fast"), "mesh": (FACES, "plain", "accelerated")}[self.kind]
         self.page.wait_for_function(" && ".join(f"{count[0].format(side)} > 0" for side in count[1:]))
@@ -198,7 +198,7 @@ class RacePage:
             choose(self.page, f"{self.prefix}settings", "repeat", LONG)
         self.part("generate").click()
         self.page.wait_for_function(f"{STATE if self.kind == 'image' else VIEW + '.state'} === 'running'")
-        self.grown()
+        self.wait_for_both()
 
     def count(self) -> int:
         """Tokens or faces of the right side."""

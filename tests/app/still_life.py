@@ -29,7 +29,7 @@ def box(low: tuple[float, ...], high: tuple[float, ...], cells: int = 1) -> np.n
     return low + np.array(faces) * (high - low)
 
 
-def turned(profile: list[tuple[float, float]], x: float, z: float, sides: int = 12) -> np.ndarray:
+def lathe(profile: list[tuple[float, float]], x: float, z: float, sides: int = 12) -> np.ndarray:
     """float [F, 3, 3]: a profile of (radius, height) turned around an upright axis."""
     angles = np.arange(sides + 1) * 2 * np.pi / sides
     faces = []
@@ -45,8 +45,8 @@ def still_life() -> np.ndarray:
     """uint8 [F, 3, 3]: a table with a vase, a ball and a box, from the ground up as the tokens of a mesh come."""
     legs = [box((x, -0.9, z), (x + 0.12, 0.0, z + 0.12), 2) for x in (-0.86, 0.74) for z in (-0.56, 0.44)]
     top = box((-0.94, 0.0, -0.64), (0.94, 0.1, 0.64), 3)
-    vase = turned([(0, 0.1), (0.16, 0.1), (0.27, 0.3), (0.24, 0.48), (0.11, 0.66), (0.1, 0.76), (0.18, 0.88)], -0.42, -0.08, 14)
-    ball = turned([(0.24 * np.sin(a), 0.34 - 0.24 * np.cos(a)) for a in np.linspace(0, np.pi, 8)], 0.4, -0.22, 14)
+    vase = lathe([(0, 0.1), (0.16, 0.1), (0.27, 0.3), (0.24, 0.48), (0.11, 0.66), (0.1, 0.76), (0.18, 0.88)], -0.42, -0.08, 14)
+    ball = lathe([(0.24 * np.sin(a), 0.34 - 0.24 * np.cos(a)) for a in np.linspace(0, np.pi, 8)], 0.4, -0.22, 14)
     cube = box((0.12, 0.1, 0.16), (0.4, 0.32, 0.44))
     soup = np.concatenate([*legs, top, vase, ball, cube])
     cells = np.clip(((soup + 1) / 2 * 128 - 0.5).round(), 0, 127).astype(np.uint8)

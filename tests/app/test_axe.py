@@ -57,7 +57,7 @@ class Audit:
         for dark, options in ((True, rules), (False, COLOURS)):
             self.page.evaluate("dark => document.body.classList.toggle('dark', dark)", dark)
             for fault in self.page.evaluate(FIND, [parts, options]):
-                if fault["impact"] in WRONG and not self.excused(fault):
+                if fault["impact"] in WRONG and not self.is_excused(fault):
                     self.wrong.append(
                         f"{state}, {'dark' if dark else 'light'}: {fault['rule']} {fault['target']} {fault['html']} ({fault['why']})"
                     )
@@ -67,7 +67,7 @@ class Audit:
         if self.wrong:
             pytest.fail("\n".join(self.wrong), pytrace=False)
 
-    def excused(self, fault: dict[str, str]) -> bool:
+    def is_excused(self, fault: dict[str, str]) -> bool:
         """True if a finding is listed above."""
         return any(
             fault["rule"] == rule

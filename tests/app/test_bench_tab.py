@@ -73,13 +73,13 @@ def test_a_mesh_point_fits_the_mesh_tab_of_its_model(tables, low):
         form_of("nonsense", low, declared)
 
 
-def measured(picto, begin=lambda runs: None, **changes) -> Benchmark:
+def picture_benchmark(picto, begin=lambda runs: None, **changes) -> Benchmark:
     """A benchmark of two prompts at 64 pixels."""
     return PictureBenchmark(picto, ["sjd", "sjdpp_published"], 2, 64, begin, **changes)
 
 
 def test_a_benchmark_has_the_rows_of_the_command(picto, tmp_path):
-    bench, progress, shown = measured(picto), [], []
+    bench, progress, shown = picture_benchmark(picto), [], []
     for turn in bench:
         progress.append((bench.done, bench.left))
         shown.append((turn, len(bench.rows)))
@@ -112,7 +112,7 @@ def test_a_benchmark_that_is_stopped_keeps_the_complete_prompts(picto):
         if len(begun) == 3 + 6 + 2:
             runs[0].stop()
 
-    bench = measured(picto, stop_late)
+    bench = picture_benchmark(picto, stop_late)
     for _ in bench:
         pass
     assert bench.stopped and bench.done == 3 + 6 + 1
@@ -152,7 +152,7 @@ def test_what_is_ticked_is_checked(picto):
 # --- in a browser -----------------------------------------------------------------------------------------------------
 
 
-def opened(page):
+def open_tab(page):
     """The tab, with its plane drawn."""
     page.get_by_role("tab", name="Bench", exact=True).click()
     page.wait_for_selector(f"{PLANE}[data-state=done][data-table=epyc-image]")
@@ -164,7 +164,7 @@ def opened(page):
 def test_the_plane_is_saved_with_what_it_was_made_from_and_a_point_loads_its_settings(open_page):
     page = open_page()
     assert not page.evaluate(FETCHED)  # Plotly is fetched with the first chart
-    opened(page)
+    open_tab(page)
     assert page.evaluate(FETCHED) == 1
     for kind, has in (("svg", ["<metadata>", "SJD++", "AMD EPYC", "How plausible"]), ("csv", ["# processor: AMD EPYC", "Speed-up"])):
         with page.expect_download() as download:
@@ -191,7 +191,7 @@ def test_the_plane_is_saved_with_what_it_was_made_from_and_a_point_loads_its_set
 
 @pytest.mark.browser
 def test_a_mesh_row_loads_into_a_tab_that_was_never_opened(open_page):
-    page = opened(open_page())
+    page = open_tab(open_page())
     page.select_option("#plane select", "xeon-mesh")
     page.get_by_role("button", name="Load B exact into the Mesh tab").click()
     expect(page.get_by_role("tab", name="Mesh", exact=True)).to_have_attribute("aria-selected", "true")
@@ -200,7 +200,7 @@ def test_a_mesh_row_loads_into_a_tab_that_was_never_opened(open_page):
 
 @pytest.mark.browser
 def test_a_benchmark_ends_when_it_is_cancelled_and_the_next_one_is_shown(open_page):
-    page = opened(open_page())
+    page = open_tab(open_page())
     page.locator("#bench-settings select").select_option("256 px")
     page.click("#bench-generate")
     page.wait_for_selector("#bench-going .ft-going[data-state=running] >> text=Run")
@@ -225,7 +225,7 @@ def test_a_benchmark_ends_when_it_is_cancelled_and_the_next_one_is_shown(open_pa
 
 @pytest.mark.browser
 def test_a_benchmark_of_meshes_is_measured_here(open_page):
-    page = opened(open_page())
+    page = open_tab(open_page())
     page.click("#bench-kind [data-kind=mesh]")
     page.wait_for_selector("#bench-settings .ft-knob[data-knob=face_budget]")
     page.wait_for_selector(f"{PLANE}[data-table=epyc-mesh]")

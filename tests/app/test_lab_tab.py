@@ -32,7 +32,7 @@ from engine.run import generate
 STAGE = "#lab-stage .ft-lab"
 
 
-def played(picto, *settings: tuple[str, dict]) -> tuple[LoopBoard, Board]:
+def play_loop(picto, *settings: tuple[str, dict]) -> tuple[LoopBoard, Board]:
     """A loop of one picture for each (method, knobs)."""
     board = LoopBoard()
     for seed, (name, knobs) in enumerate(settings):
@@ -48,7 +48,7 @@ def played(picto, *settings: tuple[str, dict]) -> tuple[LoopBoard, Board]:
 
 def test_every_setting_is_counted_apart(picto):
     relaxed = {"window": 8, "relax": "additive"}
-    board, picture = played(
+    board, picture = play_loop(
         picto, ("sjdpp", {"window": 8}), ("sjdpp", relaxed | {"added_mass": 0.2}), ("sjdpp", relaxed | {"added_mass": 0.9})
     )
     first, second, third = board.settings.values()
@@ -68,19 +68,19 @@ def test_every_setting_is_counted_apart(picto):
 
 
 def test_a_setting_that_comes_back_goes_on_counting(picto):
-    board, _ = played(picto, ("sjd", {"window": 8}), ("sjd", {"window": 4}), ("sjd", {"window": 8}), ("lookup", {}))
+    board, _ = play_loop(picto, ("sjd", {"window": 8}), ("sjd", {"window": 4}), ("sjd", {"window": 8}), ("lookup", {}))
     assert [(s.name, s.tokens) for s in board.settings.values()] == [("sjd", 64), ("sjd", 128), ("lookup", 64)]
     assert board.changes[-1].name == "method" and board.curve() == []
     assert len({s.number for s in board.settings.values()}) == 3
 
 
 def test_acceptance_is_counted_by_place_and_stays_within_bounds(picto):
-    board, _ = played(picto, ("sjd", {"window": 8}))
+    board, _ = play_loop(picto, ("sjd", {"window": 8}))
     setting = board.now
     assert 0 < len(setting.shares) <= min(7, PLACES)
     assert all(0 <= share <= 1 for share in setting.shares)
     assert (np.diff(setting.drafted) <= 0).all() and (setting.accepted <= setting.drafted).all()
-    wave, _ = played(picto, ("zipar", {}))
+    wave, _ = play_loop(picto, ("zipar", {}))
     assert wave.now.shares == [] and math.isnan(wave.now.mean_deviation)
 
 

@@ -19,7 +19,7 @@ from app.ui import mesh_side
 from app.ui.panels import canvas, runs
 from app.ui.tabs.multi_race import Lanes, facts
 from engine.errors import BadPrompt
-from tests.app.boards import mesh_run, picture_run, played
+from tests.app.boards import board_of, mesh_run, picture_run
 from tests.app.conftest import settle
 from tests.app.race_page import ROWS, drag, move, small, take
 from tests.app.test_mesh_tab import open_mesh as open_mesh
@@ -39,7 +39,7 @@ def lane(title: str, about: str, value: dict, method: str) -> dict:
 def boards(picto) -> list[Board]:
     """Three finished pictures, each on a made-up clock."""
     names = {"ar": 0.125, "sjdpp": 0.0625, "jacobi": 0.25}
-    return [played(picture_run(picto, name, seed=3), seconds=seconds) for name, seconds in names.items()]
+    return [board_of(picture_run(picto, name, seed=3), seconds=seconds) for name, seconds in names.items()]
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def test_four_pictures_stand_in_two_rows_and_a_long_title_is_cut():
 
 
 def test_meshes_that_a_page_sends_have_their_faces(low):
-    made = played(mesh_run(low, "xspecmesh", size=40))
+    made = board_of(mesh_run(low, "xspecmesh", size=40))
     side = mesh_side.draw_race([made], np.zeros((4, 3), np.float32), {0})["viewer"]["sides"]["accelerated"]
     found = sent.read_runs({"lanes": [lane("XSpecMesh", "", side, "xspecmesh")] * 2}, meshes=True)
     assert len(made.faces) and (found[1].faces == made.faces).all() and (found[1].step == made.step).all()
@@ -147,7 +147,7 @@ def open_lanes(page) -> None:
     expect(page.locator(OPEN)).to_have_count(2)
 
 
-def replayed(page) -> list[int]:
+def replayed_counts(page) -> list[int]:
     """Number of tokens each lane of the Image tab shows in a replay."""
     return [int(each) for each in page.locator(OPEN).evaluate_all("cards => cards.map((c) => c.dataset.replayed)")]
 
@@ -175,10 +175,10 @@ def test_three_and_four_chosen_runs_race_and_leave_as_files(open_page, tmp_path:
     expect(page.locator("#canvas-fast")).to_be_hidden()
     page.wait_for_function("document.querySelector('#canvas-lane1 .ft-card').dataset.replayed === ''")  # it plays by itself to its end
     drag(page.locator("#lanes-replay input"), 400)
-    seen = replayed(page)
+    seen = replayed_counts(page)
     assert all(0 <= count <= 64 for count in seen) and len(set(seen)) > 1
     page.click("#lanes-replay [data-do=on]")
-    assert sum(replayed(page)) > sum(seen)
+    assert sum(replayed_counts(page)) > sum(seen)
     assert [url for url in asked if "heartbeat" not in url] == []  # the server was not asked
     choose_rows(page, "#runs", 3)
     start.click()

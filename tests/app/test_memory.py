@@ -33,7 +33,7 @@ def address(picto, low, tmp_path, monkeypatch) -> Iterator[tuple[str, Sessions]]
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path / "gradio"))
     sessions = studio.visitors()
     page = studio.build(picto, Lazy("lowpoly", tmp_path, lambda: low), sessions)
-    yield studio.open_to(page, "127.0.0.1", studio.free_port("127.0.0.1", 7950)).rstrip("/"), sessions
+    yield studio.serve_page(page, "127.0.0.1", studio.free_port("127.0.0.1", 7950)).rstrip("/"), sessions
     assert page.state_holder.session_data == {}, "Gradio still remembers pages that were closed"
     page.close(verbose=False)
 
@@ -47,11 +47,11 @@ def come_and_go(address: str, sessions: Sessions, tab: str) -> None:
             visitor.upload("scan.ply", CHAIR)
         assert visitor.can_generate(tab)
         visitor.ticket()  # and never runs
-        assert sessions.present(visitor.session)
-    assert wait_until(lambda: not sessions.present(visitor.session)), "the page was closed and its visit is still there"
+        assert sessions.is_present(visitor.session)
+    assert wait_until(lambda: not sessions.is_present(visitor.session)), "the page was closed and its visit is still there"
 
 
-def counted() -> Counter:
+def object_counts() -> Counter:
     """Number of objects of each kind that belongs to a visitor."""
     gc.collect()
     return Counter(type(o).__name__ for o in gc.get_objects() if isinstance(o, KINDS))
@@ -66,7 +66,7 @@ def resident() -> int:
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="only Linux says how much of a process is in memory")
 def test_visitors_leave_nothing_behind(address, tmp_path):
     where, sessions = address
-    before = counted()
+    before = object_counts()
     for number in range(FIRST):
         come_and_go(where, sessions, TABS[number % 2])
     first = resident()
@@ -74,6 +74,7 @@ def test_visitors_leave_nothing_behind(address, tmp_path):
         come_and_go(where, sessions, TABS[number % 2])
     last = resident()
     print(f"resident: {first / 2**20:.1f} MiB behind {FIRST} visitors, {last / 2**20:.1f} MiB behind {LATER} more")
-    assert wait_until(lambda: not counted() - before, 10), counted() - before  # the server's threads let go of their last visitor
+    # the server's threads let go of their last visitor
+    assert wait_until(lambda: not object_counts() - before, 10), object_counts() - before
     assert list((tmp_path / "gradio").rglob("*.*")) == []
     assert last < 1.04 * first

@@ -23,7 +23,7 @@ from engine.mesh.bpt_tokens import parse, tokenize
 from engine.mesh.read import read
 from engine.trace import Trace
 from research.worlds.solids import box
-from tests.app.boards import CHAIR, mesh_run, numbers, played
+from tests.app.boards import CHAIR, board_of, mesh_run, numbers
 
 
 def tokens_of_a_box() -> list[int]:
@@ -154,7 +154,7 @@ def test_files_of_a_shape_on_a_map_keep_its_place(low, tmp_path):
     """Single precision would move such points by half a metre."""
     np.savetxt(tmp_path / "map.xyz", read(CHAIR).reference[:, :3] + [512_345.678, 5_412_345.678, 245.3], "%.4f")
     shape, run = read(tmp_path / "map.xyz"), mesh_run(low, "ar", size=4)
-    played(run)
+    board_of(run)
     files = write_files(run, shape, tmp_path / "mesh") | {
         f"wrapped {form}": write_shrinkwrapped(run, run.result().vertices, shape, tmp_path / f"wrapped.{form}") for form in ("glb", "stl")
     }
@@ -167,7 +167,7 @@ def test_files_of_a_shape_on_a_map_keep_its_place(low, tmp_path):
 
 
 def test_every_draft_of_a_run_is_known_as_faces_that_came_or_did_not(low):
-    board = played(mesh_run(low, "xspecmesh", size=24))
+    board = board_of(mesh_run(low, "xspecmesh", size=24))
     guesses = board.guesses()
     assert len(guesses) > 0
     whole = {face.tobytes(): int(step) for face, step in zip(board.faces, board.step, strict=True)}

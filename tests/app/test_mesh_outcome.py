@@ -15,7 +15,7 @@ from app.ui.tabs.mesh_outcome import MeshOutcome
 from engine.errors import BadFile
 from engine.mesh.fit import Fit
 from engine.mesh.read import read
-from tests.app.boards import CHAIR, mesh_run, played
+from tests.app.boards import CHAIR, board_of, mesh_run
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def boards(low) -> list[MeshBoard]:
     """A finished race, in which the right side is the faster."""
     boards = []
     for name, seconds in (("xspecmesh", 1.0), ("ar", 4.0)):
-        board = played(mesh_run(low, name))
+        board = board_of(mesh_run(low, name))
         board.run.seconds = seconds * len(board.run.tokens)
         boards.append(board)
     return boards
@@ -59,14 +59,14 @@ def test_settings_of_a_run_fill_the_form_or_only_the_left_side(boards, low):
     own, saved = low.sampling, history.describe(boards[0].run, read(CHAIR))
     panel, declared = mesh_tab.settings_panel(own), meshes.settings(own)
 
-    def restored(settings: object, side: str = "right"):
+    def restore(settings: object, side: str = "right"):
         return restoring.run({"ask": {"settings": settings, "side": side}}, low, panel, declared)
 
-    form, wished = restored(saved)
+    form, wished = restore(saved)
     assert wished == ("chair.ply", "y") and (form["seed"], form["method"]) == (7, "xspecmesh")
     assert form["settings"]["values"]["face_budget"] == 8 and form["settings"]["declarations"] == panel["declarations"]
-    left, wished = restored(saved, "left")
+    left, wished = restore(saved, "left")
     assert wished is None and (left["compare"], left["other"]) == (True, "xspecmesh")
     for wrong, sentence in (({}, "no settings"), (saved | {"input": None}, "made a picture"), (saved | {"backbone": "bpt"}, "made by bpt")):
         with pytest.raises(BadFile, match=sentence):
-            restored(wrong)
+            restore(wrong)

@@ -32,7 +32,7 @@ from engine.mesh.bpt_tokens import BPT
 from engine.mesh.read import read
 from engine.nearest import TriedSeed
 from engine.tuning.prepare import to_stderr_once
-from tests.app.boards import CHAIR, mesh_run, played
+from tests.app.boards import CHAIR, board_of, mesh_run
 from tests.app.race_page import FACES, VIEW, RacePage, finish, move, take
 
 # ---------------------------------------------------------------- what is said
@@ -77,7 +77,7 @@ def test_the_repaired_mesh_is_a_file_of_its_own_where_there_is_something_to_repa
 
 
 def test_quality_stands_beside_its_floor_and_tokens_without_a_face_are_counted(low):
-    board = played(mesh_run(low, "ar"))
+    board = board_of(mesh_run(low, "ar"))
     measured = quality_table.measure(board, "plain", read(CHAIR))
     assert measured.dangling == board.dangling and measured.tokens == len(board.run.tokens)
     assert measured.dropped == len(board.faces) - measured.numbers["faces"]
@@ -131,7 +131,7 @@ def test_what_auto_takes_without_recorded_tokens_is_said_once_not_to_every_visit
 
 def test_the_menu_takes_the_cards_of_the_loaded_model(picto, low, tmp_path):
     tab = tab_with(Lazy("lowpoly", tmp_path, lambda: low), picto)
-    shown = opened(tab)
+    shown = open_values(tab)
     groups = {card["name"]: card["group"] for card in shown["cards"]["mesh-method"]}
     assert groups["xspecmesh"].startswith("Relaxed") and groups["xspecmesh_exact"].startswith("Exact") and groups["lookup"] == "Baselines"
     assert shown["method"] in groups and "ar" not in groups
@@ -147,7 +147,7 @@ def tab_with(mesh: Lazy, picto) -> RaceTab:
         return race_tab
 
 
-def opened(tab: RaceTab) -> dict:
+def open_values(tab: RaceTab) -> dict:
     """The tab's values when it is opened."""
     visitor = SimpleNamespace(session_hash="a")
     *first, line, clock = tab.subject.open("xspecmesh", "ar", {}, False, visitor)
@@ -160,17 +160,17 @@ def opened(tab: RaceTab) -> dict:
 def test_without_weights_the_tab_opens_and_says_how_to_train_them(picto, tmp_path, monkeypatch):
     monkeypatch.setattr(studio, "MODELS", tmp_path)
     mesh = studio.mesh_model()
-    shown = opened(tab_with(mesh, picto))
+    shown = open_values(tab_with(mesh, picto))
     (sentence,) = shown["messages"]
     assert "weights are not in this checkout" in sentence["text"] and "python launch.py train lowpoly" in sentence["text"]
     assert shown["live"]["viewer"]["value"]["points"] and shown["tiles"] == "chair"
-    assert not mesh.here
+    assert not mesh.is_present
 
 
 def test_weights_without_heads_are_offered_without_xspecmesh(picto, low, tmp_path):
     from engine.backbones.lowpoly import Lowpoly
 
-    shown = opened(tab_with(Lazy("lowpoly", tmp_path, lambda: Lowpoly(low.model, {}, tmp_path)), picto))
+    shown = open_values(tab_with(Lazy("lowpoly", tmp_path, lambda: Lowpoly(low.model, {}, tmp_path)), picto))
     assert shown["knobs"]["name"] != "xspecmesh" and "no draft heads" in shown["messages"][0]["text"]
 
 
@@ -251,7 +251,7 @@ def test_from_an_example_to_a_file_with_the_keyboard(open_mesh, served, tmp_path
     assert page.locator("[data-cloud=tree]").get_attribute("aria-pressed") == "true"
     move(page, "mesh-settings", "face_budget", 20)  # 168 faces: long enough to move a slider in
     page.keyboard.press("Control+Enter")
-    RacePage(page, "mesh").grown()
+    RacePage(page, "mesh").wait_for_both()
     move(page, "mesh-knobs", "accept_probability", 10)  # 0.05 + 10 * 0.01
     assert page.locator("[data-cloud=chair]").is_disabled()
     assert page.locator("#mesh-knobs .ft-knob[data-knob=verify] select").is_disabled()

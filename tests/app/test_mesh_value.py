@@ -17,7 +17,7 @@ from tests.app.still_life import cloud, side, waiting
 SIDE = {"accelerated": Side.waiting("XSpecMesh")}
 
 
-def encoded(count: int) -> dict:
+def mesh_value(count: int) -> dict:
     """A value in which both sides have so many faces."""
     return mesh.encode({name: side(name, count) for name in mesh.SIDES}, cloud(64))
 
@@ -32,12 +32,12 @@ def test_faces_travel_as_eighteen_bytes_each():
 
 
 def test_an_update_costs_only_its_new_faces():
-    before, after = encoded(600), encoded(603)
+    before, after = mesh_value(600), mesh_value(603)
     edits = diff(before, after)
     assert sorted((edit[0], edit[1][1:]) for edit in edits) == [("append", ["accelerated", "faces"]), ("append", ["plain", "faces"])]
     assert len(json.dumps(edits)) < 300
     assert len(json.dumps(after)) < 33_000
-    assert diff(after, encoded(603)) == []
+    assert diff(after, mesh_value(603)) == []
 
 
 def test_sides_may_be_missing_and_states_add_up():

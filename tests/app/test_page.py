@@ -98,7 +98,7 @@ def say(page, seed: str) -> None:
     page.press("#seed input", "Tab")
 
 
-def refused(page, sentence: str) -> None:
+def expect_refusal(page, sentence: str) -> None:
     """Presses Generate and waits for an error that says this, and for the button to come back."""
     page.click("#generate")
     page.wait_for_selector(f'#messages p[data-kind=error]:has-text("{sentence}")')
@@ -112,16 +112,16 @@ def test_wrong_values_are_sentences_and_lock_nobody_out(open_page):
     choose(page, "settings", "size", "64 px")
     for seed, shown in (("-1", "-1"), ("1e99", "1e+99")):
         say(page, seed)
-        refused(page, f"The seed {shown} is out of range")  # of this click, not of the one before
+        expect_refusal(page, f"The seed {shown} is out of range")  # of this click, not of the one before
     say(page, "5")
     menu = page.locator("#settings .ft-knob[data-knob=size] select")
     menu.evaluate("m => { m.add(new Option('7000 px')); m.value = '7000 px'; m.dispatchEvent(new Event('change')); }")
-    refused(page, "size cannot be '7000 px'")
+    expect_refusal(page, "size cannot be '7000 px'")
     choose(page, "settings", "size", "64 px")
     prompt = page.locator(PROMPT)
     for text, shown in (("🧿 🪅", "prompt"), ("a cat \u0000 on snow", "characters that are not text")):
         prompt.fill(text)
-        refused(page, shown)
+        expect_refusal(page, shown)
     prompt.fill("a cat on snow")
     say(page, "")  # as good as 0
     page.click("#generate")

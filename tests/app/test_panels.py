@@ -46,7 +46,7 @@ def test_a_small_draft_shows_through_until_its_tokens_are_committed(picto, monke
     seen = set()
     for step in shown.run:
         shown.add(step)
-        through, picture = shown.foreseen(), shown.picture()
+        through, picture = shown.draft_mask(), shown.picture()
         value = canvas.encode(shown, picture, canvas.scales([shown]), "fast", "MuLo-SD", None)
         assert numbers(value["draft"], np.uint8).astype(bool).tolist() == through.tolist()
         drafted = len(shown.small) * 4  # finer tokens that the small rows cover
@@ -57,7 +57,7 @@ def test_a_small_draft_shows_through_until_its_tokens_are_committed(picto, monke
             where = through.reshape(16, 16).repeat(8, 0).repeat(8, 1)
             assert np.abs(picture[~where].astype(int) - own[~where]).max() <= 1 and (picture[where] != own[where]).any()
         seen |= set(value["kinds"])
-    assert seen == {2, 3, 4} and not shown.foreseen().any()
+    assert seen == {2, 3, 4} and not shown.draft_mask().any()
     assert set(numbers(value["maps"]["accepted"], np.uint8)) == seen  # rejected, accepted, redrawn: and none that was nobody's draft
     assert (numbers(value["maps"]["probability"], np.uint8) > 0).all()
     assert (shown.picture() == shown.run.result()).all()

@@ -54,15 +54,15 @@ def test_a_row_brings_its_settings_back_or_to_the_left_and_a_reload_loses_nothin
     tab.move()
     tab.small()
     expect(tab.rows).to_have_count(2)
-    headline, size, count = tab.part("verdict", ".ft-headline").inner_text(), tab.sized().evaluate("e => e.value"), tab.count()
+    headline, size, count = tab.part("verdict", ".ft-headline").inner_text(), tab.size_readout().evaluate("e => e.value"), tab.count()
     tab.resize()
     tab.give(later)
     tab.rows.last.get_by_role("button", name="Compare with").click()
     expect(tab.part("other", ".ft-picked b")).to_have_text("Plain decoding")
     tab.rows.first.get_by_role("button", name="Restore").click()
     tab.sees(own)
-    expect(tab.sized()).to_have_js_property("value", size)
-    tab.moved()
+    expect(tab.size_readout()).to_have_js_property("value", size)
+    tab.wait_for_knob()
     if tab.kind == "mesh":  # what is still drawn would be cut off
         page.wait_for_selector("#mesh-download-race:not([disabled]), #mesh-messages p:has-text('no pictures')", timeout=DRAWN)
     settle(page)
@@ -70,7 +70,7 @@ def test_a_row_brings_its_settings_back_or_to_the_left_and_a_reload_loses_nothin
     expect(tab.rows).to_have_count(2)
     tab.sees(own)
     expect(tab.part("seed", "input")).to_have_value("3")
-    expect(tab.sized()).to_have_js_property("value", size)
+    expect(tab.size_readout()).to_have_js_property("value", size)
     expect(tab.part("verdict", ".ft-headline")).to_have_text(headline)
     expect(tab.part("replay", ".ft-replay")).to_be_visible()
     assert tab.count() == count
@@ -82,7 +82,7 @@ def test_a_dropped_file_a_folder_and_a_link_bring_the_settings_back(open_tab, op
     tab.seed(5)
     tab.move()
     tab.small()
-    folder, size = served.runs()[-1], tab.sized().evaluate("e => e.value")
+    folder, size = served.runs()[-1], tab.size_readout().evaluate("e => e.value")
     saved = json.loads((folder / "run.json").read_text())
     page = open_page()  # on the Image tab
     other = RacePage(page, tab.kind)
@@ -91,19 +91,19 @@ def test_a_dropped_file_a_folder_and_a_link_bring_the_settings_back(open_tab, op
         other.sees(tab.things[0])
         expect(other.part("seed", "input")).to_have_value(str(seed))
 
-    def refused() -> None:
+    def expect_refusal() -> None:
         other.part("messages", "p[data-kind=error]:has-text('holds no settings of a run')").wait_for()
 
     (result,) = folder.glob("result.*")
     drop(page, result.name, result.read_bytes())
     comes()
-    expect(other.sized()).to_have_js_property("value", size)
-    other.moved()
+    expect(other.size_readout()).to_have_js_property("value", size)
+    other.wait_for_knob()
     drop(page, "run.json", json.dumps(saved | {"seed": 6}).encode())
     comes(6)
     drop(page, "run.json", json.dumps(saved | {"seed": 7}).encode())  # the next drop comes while this one is answered, and is not lost
     drop(page, "x.png", b"\x89PNG\r\n\x1a\n" + b"\0" * 40)
-    refused()
+    expect_refusal()
     crowded = Path(shutil.copytree(folder, tmp_path / "crowded"))
     (crowded / "run.json").write_text(json.dumps(saved | {"seed": 8}))
     for number in range(MANY):
@@ -113,12 +113,12 @@ def test_a_dropped_file_a_folder_and_a_link_bring_the_settings_back(open_tab, op
     expect(page.locator("body")).not_to_have_class(re.compile("ft-dropping"))
     (tmp_path / "empty").mkdir()
     drop_path(page, tmp_path / "empty")
-    refused()
+    expect_refusal()
     linked = {name: value for name, value in saved.items() if name != "machine"} | {"seed": 9}
     coded = base64.urlsafe_b64encode(json.dumps(linked).encode()).decode()
     page.goto(f"{served.address}?run={coded.rstrip('=')}")
     comes(9)
-    other.moved()
+    other.wait_for_knob()
     assert "run=" not in page.url
 
 

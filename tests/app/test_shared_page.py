@@ -139,7 +139,7 @@ def test_another_visitors_events_are_neither_heard_nor_read_nor_cancelled(owner,
     running, other = owner[0], visit()
     number = running.handler("run")
     lines: list[str] = []
-    data = running.filled("image", {"size": "256 px"}, compare=False)
+    data = running.inputs_for("image", {"size": "256 px"}, compare=False)
     following = threading.Thread(target=lambda: lines.extend(running.follow(number, data)))
     following.start()
     overheard = [
@@ -163,7 +163,7 @@ def test_another_visitors_events_are_neither_heard_nor_read_nor_cancelled(owner,
 def test_a_ticket_of_another_visitor_starts_nothing(owner, visit):
     waiting, other = owner[0], visit()
     ticket = waiting.ticket()
-    data = other.filled("image", QUICK["image"], ticket=ticket, compare=False)
+    data = other.inputs_for("image", QUICK["image"], ticket=ticket, compare=False)
     other.ask(other.handler("run"), data)
     assert files_of(other.ask(other.handler("deliver"), [])) == []
 

@@ -42,7 +42,7 @@ def shipped() -> Iterator[Server]:
 
 
 @contextmanager
-def opened(context, address: str) -> Iterator:
+def timed_page(context, address: str) -> Iterator:
     """A page that notes when it is ready, when a run is first seen, and when it ends."""
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
@@ -69,7 +69,7 @@ def race(page, prefix: str = "") -> dict[str, float]:
     return {"first": first, "whole": whole, "clocks": clocks, "over clocks": whole / clocks, "updates": len(set(seen["updates"])) / whole}
 
 
-def printed(title: str, rows: list[dict[str, float]]) -> None:
+def print_medians(title: str, rows: list[dict[str, float]]) -> None:
     """Prints the median of each number."""
     print(f"\n{title}: " + ", ".join(f"{name} {median(row[name] for row in rows):.2f}" for name in rows[0]), end="")
 
@@ -78,25 +78,25 @@ def printed(title: str, rows: list[dict[str, float]]) -> None:
 @pytest.mark.panel
 def test_the_times_of_the_page(browser, shipped):
     context = browser.new_context(viewport={"width": 1366, "height": 1000})
-    with opened(context, shipped.address) as page:
+    with timed_page(context, shipped.address) as page:
         first = {"ready": page.evaluate("foretokenSeen.ready") / 1000, "kilobytes": page.evaluate(RECEIVED) / 1000}
-    with opened(context, shipped.address) as page:
+    with timed_page(context, shipped.address) as page:
         later = {"ready": page.evaluate("foretokenSeen.ready") / 1000, "kilobytes": page.evaluate(RECEIVED) / 1000}
-        printed("page, first visit", [first])
-        printed("page, again", [later])
+        print_medians("page, first visit", [first])
+        print_medians("page, again", [later])
         assert first["ready"] > 0 and 100 < first["kilobytes"] > later["kilobytes"]  # the browser's cache does not come again
         page.evaluate("document.querySelector(`#bar button[data-size='128 px']`).click()")
-        printed("picture, 128 px", [race(page) for _ in range(RUNS + 1)][1:])
+        print_medians("picture, 128 px", [race(page) for _ in range(RUNS + 1)][1:])
         page.get_by_role("tab", name="Mesh", exact=True).click()
         page.wait_for_selector("#mesh-ready i", state="attached")
         page.wait_for_selector("#mesh .ft-mesh[data-points]:not([data-points='0'])")
-        printed("mesh", [race(page, "mesh-") for _ in range(RUNS + 1)][1:])
+        print_medians("mesh", [race(page, "mesh-") for _ in range(RUNS + 1)][1:])
     context.close()
 
 
 def updates(visitor: Visitor, dice: random.Random) -> Iterator[str]:
     """The lines of a picture's run."""
-    return visitor.follow(visitor.handler("run"), visitor.filled("image", QUICK["image"], seed=dice.randrange(1000)))
+    return visitor.follow(visitor.handler("run"), visitor.inputs_for("image", QUICK["image"], seed=dice.randrange(1000)))
 
 
 def picture(visitor: Visitor, dice: random.Random) -> bool:
@@ -110,7 +110,7 @@ def mesh(visitor: Visitor, dice: random.Random) -> bool:
     return visitor.can_generate("mesh")
 
 
-def cancelled(visitor: Visitor, dice: random.Random) -> bool:
+def cancel_run(visitor: Visitor, dice: random.Random) -> bool:
     """A picture that the visitor cancels at its first update."""
     lines, stopped = [], False
     for line in updates(visitor, dice):
@@ -120,7 +120,7 @@ def cancelled(visitor: Visitor, dice: random.Random) -> bool:
     return '"success":true' in lines[-1]
 
 
-def abandoned(visitor: Visitor, dice: random.Random) -> bool:
+def close_page(visitor: Visitor, dice: random.Random) -> bool:
     """A picture whose page is closed during the run."""
     following = updates(visitor, dice)
     for _ in zip(range(3), following, strict=False):
@@ -145,10 +145,10 @@ def test_runs_of_several_visitors_all_end(shipped):
 
     def line(number: int) -> None:
         dice = random.Random(number)
-        for script in (picture, mesh, cancelled, abandoned, fidgeting) * ROUNDS:
+        for script in (picture, mesh, cancel_run, close_page, fidgeting) * ROUNDS:
             started = time.monotonic()
             with Visitor(shipped.address).present() as visitor:
-                ended = script(visitor.opened("mesh"), dice)
+                ended = script(visitor.open_tab("mesh"), dice)
             with lock:
                 count[script.__name__ if ended else "lost"] += 1
                 seconds.extend([time.monotonic() - started] * (script in (picture, mesh)))

@@ -15,22 +15,22 @@ from tests.app.conftest import ROOT, Served
 from tests.app.race_page import drop
 
 
-def fetched(served: Served, path: str) -> tuple[str, bytes]:
+def fetch(served: Served, path: str) -> tuple[str, bytes]:
     """(kind, content) of an address."""
     with urlopen(f"{served.address}{path}", timeout=60) as answer:
         return answer.headers["content-type"], answer.read()
 
 
 def test_the_manifest_has_our_name_and_our_icon(served):
-    kind, content = fetched(served, "/manifest.json")
+    kind, content = fetch(served, "/manifest.json")
     manifest = json.loads(content)
     assert kind.startswith("application/manifest+json")
     assert (manifest["name"], manifest["display"], manifest["start_url"]) == ("Foretoken", "standalone", "./")
     (icon,) = manifest["icons"]
-    kind, content = fetched(served, icon["src"])
+    kind, content = fetch(served, icon["src"])
     assert (icon["sizes"], icon["type"]) == ("any", "image/svg+xml") and kind.startswith("image/svg+xml")
     assert content == (ROOT / "app" / "ui" / "style" / "icon.svg").read_bytes() and b"<script" not in content
-    assert b'rel="manifest"' in fetched(served, "/")[1] and b'"pwa":true' in fetched(served, "/config")[1]
+    assert b'rel="manifest"' in fetch(served, "/")[1] and b'"pwa":true' in fetch(served, "/config")[1]
 
 
 def test_the_page_knows_the_files_that_the_mesh_tab_reads():

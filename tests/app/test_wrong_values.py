@@ -97,7 +97,7 @@ def test_junk_in_any_field_of_a_run_is_a_sentence_and_the_visitor_can_still_gene
 @pytest.mark.parametrize("tab", ["image", "mesh"])
 def test_junk_to_any_handler_is_no_bug_and_the_visitor_can_still_generate(visit, served, tab):
     before = len(served.log.read_text())
-    visitor = visit().opened(tab)
+    visitor = visit().open_tab(tab)
     for number, handler in visitor.handlers.items():
         if visitor.tab_of(number) != tab or any(visitor.components[c]["type"] == "file" for c in handler["inputs"]):
             continue  # Gradio itself looks at files
@@ -122,7 +122,7 @@ def check(came: str, served, before: int) -> None:
 def test_a_strange_value_in_any_place_is_no_bug_and_the_visitor_can_still_generate(visit, served, tab):
     """The other values are the page's own; also too few values, and too many."""
     before = len(served.log.read_text())
-    visitor, sent = visit().opened(tab), 0
+    visitor, sent = visit().open_tab(tab), 0
     for number, handler in visitor.handlers.items():
         if visitor.tab_of(number) != tab or not handler["backend_fn"] or not visitor.ends(number):
             continue

@@ -74,7 +74,7 @@ class Visitor:
         ]
         return "" if not named else "mesh" if any(n.startswith("mesh-") for n in named) else "image"
 
-    def opened(self, tab: str) -> Visitor:
+    def open_tab(self, tab: str) -> Visitor:
         """The same, who has opened a tab."""
         if tab == "mesh":
             self.ask(self.handler("open", "mesh"), self.values(self.handler("open", "mesh")))
@@ -141,13 +141,13 @@ class Visitor:
         reply = json.loads(self.ask(handler, data))
         return reply["data"][0] if "data" in reply else 0
 
-    def filled(self, tab: str, chosen: Mapping[str, Any], /, **changed: Any) -> list[Any]:
+    def inputs_for(self, tab: str, chosen: Mapping[str, Any], /, **changed: Any) -> list[Any]:
         """Values that the page sends for a run: a ticket, see there, unless `changed` has one."""
         return [changed["ticket"] if "ticket" in changed else self.ticket(tab, chosen, **changed)]
 
     def generate(self, tab: str = "image", **changed: Any) -> str:
         """A whole run that ends soon, of nothing but the method; all that came back, and what it left."""
-        came = self.ask(self.handler("run", tab), self.filled(tab, QUICK[tab], **{"compare": False, **changed}))
+        came = self.ask(self.handler("run", tab), self.inputs_for(tab, QUICK[tab], **{"compare": False, **changed}))
         return came + self.ask(self.handler("deliver", tab), [])
 
     def can_generate(self, tab: str = "image") -> bool:

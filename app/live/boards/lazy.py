@@ -19,7 +19,7 @@ class Lazy:
         self._loaded: Backbone | None = None
 
     @property
-    def here(self) -> bool:
+    def is_present(self) -> bool:
         """True if the folder holds a model."""
         return (self.folder / "card.json").exists()
 

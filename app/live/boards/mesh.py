@@ -59,7 +59,7 @@ class MeshBoard(Growth):
         self._depths += depths(step)
         nats, chances, tops = (self.trail.series[name] for name in ("entropy", "accept_probability", "top"))
         super().add(step)
-        self._drafts.append(self.following())  # though the run may have ended: Steps come late, see updates
+        self._drafts.append(self.next_draft())  # though the run may have ended: Steps come late, see updates
         for face in self.parser.extend(step.tokens):
             own = [self._depths[i] for i in face.owned]
             known = [depth for depth in own if depth == depth]
@@ -90,17 +90,17 @@ class MeshBoard(Growth):
     def ghosts(self) -> np.ndarray:
         """uint8 [G, 3, 3]: the faces that the open draft would complete, without invisible ones (no area)."""
         twin = self.parser.copy()
-        for token, position in zip(*self.drafted(), strict=True):
+        for token, position in zip(*self.shown_draft(), strict=True):
             if position != twin.length:  # tokens after a gap cannot be parsed
                 break
             twin.push(token)
-        seen = [face.vertices for face in twin.faces if not face.degenerate]
-        return np.array(seen, np.uint8).reshape(-1, 3, 3)
+        visible = [face.vertices for face in twin.faces if not face.degenerate]
+        return np.array(visible, np.uint8).reshape(-1, 3, 3)
 
     def guesses(self) -> np.ndarray:
         """FACE [G]: the faces that drafts of the run would have completed, the Step after which each was drafted, and in `accepted` 1 if
         all of its tokens were then committed, else 0."""
-        parser, faces, places, came = TokenParser(), [], [], []
+        parser, faces, places, accepted = TokenParser(), [], [], []
         tokens = self.run.tokens
         for number, (step, (drafted, positions)) in enumerate(zip(self.run.steps, self._drafts, strict=True)):
             parser.extend(step.tokens)
@@ -113,8 +113,8 @@ class MeshBoard(Growth):
                 if face is not None and not face.degenerate:
                     faces.append(face.vertices)
                     places.append(number)
-                    came.append(right)
-        return records(faces, places, accepted=came)
+                    accepted.append(right)
+        return records(faces, places, accepted=accepted)
 
     @property
     def dangling(self) -> int:

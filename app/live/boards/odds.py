@@ -38,7 +38,7 @@ def odds(run: Run) -> Odds | None:
     try:
         p = sequence.forward(Draft(ordered[:-1])).p
         top = p.topk(min(TOP, p.shape[-1]), -1)
-        chosen = p.gather(1, ordered.to(p.device)[:, None]).squeeze(1)
-        return Odds(top.indices.cpu().numpy().astype(np.int32), top.values.float().cpu().numpy(), chosen.float().cpu().numpy())
+        drawn = p.gather(1, ordered.to(p.device)[:, None]).squeeze(1)
+        return Odds(top.indices.cpu().numpy().astype(np.int32), top.values.float().cpu().numpy(), drawn.float().cpu().numpy())
     finally:
         sequence.close()

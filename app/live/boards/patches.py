@@ -24,7 +24,7 @@ class Patches:
         self._known: dict[int, np.ndarray] = {}
 
     @property
-    def are_there(self) -> bool:
+    def is_available(self) -> bool:
         """True if the model can draw single tokens cheaply."""
         return "sketch" in self.backbone.capabilities
 

@@ -62,30 +62,30 @@ class Board(Growth):
             self.scale = step.draft["scale"]
             self.small |= zip(step.draft["positions"], step.draft["tokens"], strict=True)
 
-    def drafted(self) -> tuple[list[int], list[int]]:
+    def shown_draft(self) -> tuple[list[int], list[int]]:
         """Drafted tokens and their positions, without positions that are already committed."""
-        pairs = zip(*super().drafted(), strict=True)
-        shown = [(t, p) for t, p in pairs if p < len(self.verdict) and self.verdict[p] == PENDING]
-        return [t for t, _ in shown], [p for _, p in shown]
+        pairs = zip(*super().shown_draft(), strict=True)
+        open_pairs = [(t, p) for t, p in pairs if p < len(self.verdict) and self.verdict[p] == PENDING]
+        return [t for t, _ in open_pairs], [p for _, p in open_pairs]
 
-    def foreseen(self) -> np.ndarray:
+    def draft_mask(self) -> np.ndarray:
         """bool [positions]: True where a draft is shown that may still change."""
-        shown = np.zeros(len(self.verdict), bool)
-        shown[self.drafted()[1]] = True
+        mask = np.zeros(len(self.verdict), bool)
+        mask[self.shown_draft()[1]] = True
         if self.small and not self.ended:
             side = self.scale // self.factor
             known = np.zeros(side * side, bool)
             known[list(self.small)] = True
             finer = self.columns // side
-            shown |= known.reshape(side, side).repeat(finer, 0).repeat(finer, 1).ravel()
-        return shown & (self.verdict == PENDING)
+            mask |= known.reshape(side, side).repeat(finer, 0).repeat(finer, 1).ravel()
+        return mask & (self.verdict == PENDING)
 
     def picture(self, beside: Iterable[Board] = ()) -> np.ndarray:
         """uint8 [H, W, 3]: a cheap rendering of the picture so far with its drafts; the final decoding once the run has ended. A draft at
         a smaller scale is shown enlarged until its tokens are committed. beside: other boards of the race, see `final`"""
         if self.ended:
             return self.final(beside)
-        tokens, positions = self.drafted()
+        tokens, positions = self.shown_draft()
         grid = self.token.astype(np.int64)
         grid[positions] = tokens
         picture = self._growing.draw(grid.reshape(self.rows, self.columns), self.run.seconds)
@@ -95,7 +95,7 @@ class Board(Growth):
         coarse = np.full(side * side, MISSING, np.int64)
         coarse[list(self.small)] = list(self.small.values())
         enlarged = Image.fromarray(self._coarse.draw(coarse.reshape(side, side), self.run.seconds))
-        through = self.foreseen().reshape(self.rows, self.columns).repeat(self.factor, 0).repeat(self.factor, 1)
+        through = self.draft_mask().reshape(self.rows, self.columns).repeat(self.factor, 0).repeat(self.factor, 1)
         return np.where(through[:, :, None], np.asarray(enlarged.resize(picture.shape[1::-1], Image.Resampling.BICUBIC)), picture)
 
     def final(self, beside: Iterable[Board] = ()) -> np.ndarray:

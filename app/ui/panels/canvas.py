@@ -116,7 +116,7 @@ def encode(
         "energies": {n: to_text(board.known[n]) for n in ("energy", "threshold") if n in board.trail.trace_names},
         "candidates": to_text(of_positions(board)) if "tree" in board.trail.trace_names else "",
         "tokens": to_text(board.token),
-        "draft": to_text(board.foreseen().astype(np.uint8)),
+        "draft": to_text(board.draft_mask().astype(np.uint8)),
         "kinds": sorted(set(board.trail.verdict)),
         "totals": board.run.totals,
         "limit": len(board.verdict),

@@ -51,7 +51,7 @@ def encode(board: Board, choices: Odds, patches: Patches, made: Mapping[str, str
         "own": to_text(board.token),
         "drawn": to_text(choices.drawn),
         "known": to_text(known.astype(np.int32)),
-        "sheet": data_url(patches.sheet(known.tolist()), lossless=False) if patches.are_there else "",
+        "sheet": data_url(patches.sheet(known.tolist()), lossless=False) if patches.is_available else "",
     }
 
 

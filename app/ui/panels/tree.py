@@ -54,7 +54,7 @@ def encode(
         "title": method.title,
         "made": dict(made or {}),
         "p": to_text(np.array(tree.p, np.float32)),
-        "sheet": data_url(patches.sheet(tree.tokens), lossless=True) if patches and patches.are_there else "",
+        "sheet": data_url(patches.sheet(tree.tokens), lossless=True) if patches and patches.is_available else "",
         "words": [words(token) for token in tree.tokens] if words else [],
         "tokens": to_text(np.array(tree.tokens, np.int32)),
         "parents": to_text(np.array(tree.parents, np.int32)),

@@ -26,5 +26,5 @@ TEMPLATE = """
 
 def build(backbone: Backbone, mesh: Lazy) -> gr.HTML:
     """The header."""
-    names = " and ".join([backbone.name] + [mesh.name] * mesh.here)
+    names = " and ".join([backbone.name] + [mesh.name] * mesh.is_present)
     return panel("header", {"loaded": f"{names} on {backbone.device}"}, TEMPLATE, before=("asking", "drop", "tabs"), elem_id="header")

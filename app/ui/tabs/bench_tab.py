@@ -145,7 +145,7 @@ class BenchTab:
                 update["plane"] = self.table(bench, identity)
             yield update
         yield {"verdict": ended(bench)}
-        if bench.rows and self.sessions.present(visitor):
+        if bench.rows and self.sessions.is_present(visitor):
             self.queue.leave(visitor, self.offer(visitor, bench))
 
     def table(self, bench: Any, identity: str) -> dict[str, Any]:

@@ -62,9 +62,9 @@ class TabRuns:
         for changed in updates(boards, Throttle(), self.runner.race):
             begun = costs.now()
             update = draw(boards, changed)
-            costs.drew(begun)
+            costs.record_drawing(begun)
             yield update
-            costs.sent()
+            costs.record_sending()
         seconds = [[board.run.seconds] for board in boards]
         if all(board.run.finished for board in boards):
             for again in range(2, times + 1):

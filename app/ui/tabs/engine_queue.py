@@ -152,13 +152,13 @@ class EngineQueue:
         """Updates that `enter` queued for the page; none for a run that has ended, because it may have queued an error since."""
         visitor = request.session_hash
         shown = self.sessions.take_results(visitor, f"{self.prefix}entered")
-        over = shown.pop("runs", False) and not self.sessions.busy(visitor, self.prefix)
+        over = shown.pop("runs", False) and not self.sessions.is_busy(visitor, self.prefix)
         return fill(self.between | self.left, {} if over else shown)
 
     def tell_place(self, request: gr.Request) -> tuple[Any, ...]:
         """Updates the visitor's place in the queue; restores the buttons if their ticket is gone."""
         visitor = request.session_hash
-        if not self.sessions.busy(visitor, self.prefix):
+        if not self.sessions.is_busy(visitor, self.prefix):
             go, cancel, *_ = self.restore(request)
             return go, cancel, *self.notice_of_place(visitor)
         ahead = self.sessions.place(visitor)
@@ -217,7 +217,7 @@ class EngineQueue:
 
     def restore(self, request: gr.Request) -> tuple[Any, ...]:
         """Restores the buttons between runs, unless the visitor has already requested the next one."""
-        if self.sessions.busy(request.session_hash, self.prefix) or self.sessions.wants(request.session_hash, self.prefix):
+        if self.sessions.is_busy(request.session_hash, self.prefix) or self.sessions.wants(request.session_hash, self.prefix):
             return (gr.skip(),) * 4
         return gr.Button(visible=True), gr.Button(visible=False), [], gr.Timer(active=False)
 

@@ -308,7 +308,7 @@ class LabTab:
                 board.add(run, step)
                 if throttle.ready():
                     yield stage.show(growing)
-                    throttle.done()
+                    throttle.finish()
                 ready = self.wait(run, ready + loop.pause)
             if not run.finished:
                 break
@@ -328,7 +328,7 @@ class LabTab:
         for _ in self.decoder.runner.race([run]):
             if throttle.ready():
                 yield {"verdict": lab.waiting(f"Plain decoding first, for comparison: {len(run.tokens):,} tokens") | waiting}
-                throttle.done()
+                throttle.finish()
         return run.totals["tokens_per_second"] if run.finished else None
 
     def wait(self, run: Run, until: float) -> float:

@@ -126,9 +126,9 @@ class MeshInput:
             name = validation.upload(file).name
         except ForetokenError as e:
             return notice.error(e)
-        if self.sessions.busy(visitor, self.queue.prefix):
+        if self.sessions.is_busy(visitor, self.queue.prefix):
             return gr.skip()  # it will be refused
-        self.sessions.reads(visitor, name, WAIT)
+        self.sessions.begin_reading(visitor, name, WAIT)
         return notice.hint(f"Reading {name}. This can take up to {SECONDS:.0f} seconds.")
 
     def drop(self, file: object, name: object, other: object, request: gr.Request) -> tuple[Any, ...]:
@@ -140,7 +140,7 @@ class MeshInput:
         except ForetokenError as e:
             values = {"messages": notice.error(e)}
         finally:
-            self.sessions.has_read(visitor)
+            self.sessions.end_reading(visitor)
         for folder in own.parent.glob("upload-*"):  # a visitor keeps only one file
             current = self.sessions.input_of(visitor)
             if current is None or folder != current.path.parent:
@@ -157,11 +157,11 @@ class MeshInput:
             up = validation.axis(value)
         except ForetokenError as e:
             return fill(self.table, {"axis": axis(current), "messages": notice.error(e)})
-        self.sessions.reads(visitor, current.shape.name, WAIT)
+        self.sessions.begin_reading(visitor, current.shape.name, WAIT)
         try:
             return fill(self.table, self.take(visitor, current.path, up, name, other))
         finally:
-            self.sessions.has_read(visitor)
+            self.sessions.end_reading(visitor)
 
     def resume(self, count: object, request: gr.Request) -> tuple[Any, ...]:
         """Starts the run that waited for a file, if there is one; without the file it does not start."""
@@ -174,7 +174,7 @@ class MeshInput:
 
     def take(self, visitor: str, path: Path, up: str, name: object, other: object) -> dict[str, Any]:
         """Reads a file and shows its points; if it cannot be read, only the message changes. name, other: the sides' methods"""
-        before, known = self.sessions.input_of(visitor), self.sessions.present(visitor)
+        before, known = self.sessions.input_of(visitor), self.sessions.is_present(visitor)
         try:
             chosen, left = validation.method(name)[0], validation.method(other)[0]
             self.check_idle(visitor)
@@ -185,7 +185,7 @@ class MeshInput:
                 self.sessions.set_input(visitor, before._replace(refused=path.name))
             back = {"axis": axis(before)} if before else {}
             return {"tiles": example_name(before), "messages": notice.error(e), **back}
-        if known and not self.sessions.present(visitor):
+        if known and not self.sessions.is_present(visitor):
             return {}  # they left while it was read, so nothing of theirs may be kept
         self.sessions.set_input(visitor, current := Given(path, shape, up))
         sides = {
@@ -229,7 +229,7 @@ class MeshInput:
 
     def check_idle(self, visitor: str) -> None:
         """Raises BadPrompt while the visitor waits or has a run on this tab: its input must not change."""
-        if self.sessions.busy(visitor, self.queue.prefix):
+        if self.sessions.is_busy(visitor, self.queue.prefix):
             raise BadPrompt(BUSY)
 
     def waits_for(self, visitor: str) -> str:

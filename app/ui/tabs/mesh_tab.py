@@ -189,7 +189,7 @@ class MeshRace:
     def open(self, name: object, other: object, memory: object, shown: object, request: gr.Request) -> tuple[Any, ...]:
         """Takes an example as input when a visitor first opens the tab; the model is loaded behind it."""
         visitor, queue = request.session_hash, self.input.queue
-        line = (gr.skip(), gr.skip()) if self.sessions.busy(visitor, self.prefix) else queue.notice_of_place(visitor)
+        line = (gr.skip(), gr.skip()) if self.sessions.is_busy(visitor, self.prefix) else queue.notice_of_place(visitor)
         if self.sessions.input_of(visitor) is not None:
             return *fill(self.input.table, {}), *line
         values = self.input.take_first(visitor, memory, shown is True, name, other)

@@ -207,7 +207,7 @@ class RaceTab:
             visitor, number, request.backbone, request.prompt, sides, subject.board, draw, times, subject.warm
         )  # fmt: skip
         boards = raced.boards
-        if not boards[0].count or not self.sessions.present(visitor):
+        if not boards[0].count or not self.sessions.is_present(visitor):
             yield subject.without_result(boards[0])
             return
         outcome = yield from subject.outcome(self, raced, request)

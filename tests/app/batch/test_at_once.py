@@ -30,14 +30,14 @@ def test_the_pictures_are_those_of_one_after_another(tmp_path: Path) -> None:
 
 def test_a_result_that_cannot_be_written_leaves_the_others_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = prompts(tmp_path, PROMPTS[:3])
-    plain = making.Maker.of_words
+    plain = making.Maker.word_columns
 
-    def of_words(self: making.Maker, text: str) -> dict:
+    def word_columns(self: making.Maker, text: str) -> dict:
         if text == "two cats":
             raise OSError("the disk is away")
         return plain(self, text)
 
-    monkeypatch.setattr(making.Maker, "of_words", of_words)
+    monkeypatch.setattr(making.Maker, "word_columns", word_columns)
     code, rows = batch(path, tmp_path / "out", "--at-once", "3", "--retries", "0")
     assert code == 2 and [row["status"] for row in rows] == ["done", "failed", "done"]
 
@@ -67,12 +67,12 @@ def test_clouds_are_decoded_together(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (clouds / "damaged.ply").write_text("ply\n")
     plain = making.generate_many
 
-    def watched(backbone: Backbone, *rest, **more):
+    def watch(backbone: Backbone, *rest, **more):
         for ended in plain(backbone, *rest, **more):
             seen.append(ended.index)
             yield ended
 
-    monkeypatch.setattr(making, "generate_many", watched)
+    monkeypatch.setattr(making, "generate_many", watch)
     out = tmp_path / "out"
     options = ["--method", "xspecmesh", "--faces", "8", "--up", "y", "--retries", "0", "--no-sheet", "--at-once", "2"]
     assert cli.main(["batch", str(clouds), "--out", str(out), *options]) == 2

@@ -59,5 +59,5 @@ def test_80_prompts_killed_four_times_are_80_results_each_made_once(tmp_path: Pa
     assert [row["status"] for row in rows] == ["done"] * COUNT == ["done"] * len(rows)
     assert [row["input"] for row in rows] == scenes * (COUNT // len(scenes))
     assert len({row["hash"] for row in rows}) == len({row["file"] for row in rows}) == COUNT
-    assert all(BatchFolder(out).checked(entry) for entry in read_inputs(prompts).entries), "a file is not what was written"
+    assert all(BatchFolder(out).checked_row(entry) for entry in read_inputs(prompts).entries), "a file is not what was written"
     assert sorted(path.name for path in (out / "results").iterdir()) == sorted(marks(out)), "a kill left something behind"

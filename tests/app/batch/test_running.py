@@ -13,7 +13,7 @@ from PIL import Image
 
 from app import cli
 from app.batch import making, table
-from app.batch.folder import BatchFolder, alone, stored
+from app.batch.folder import BatchFolder, locked_batch, stored_settings
 from app.batch.inputs import BatchInput, read_inputs
 from app.batch.plan import BatchPlan
 from app.batch.progress import ProgressLine
@@ -120,13 +120,13 @@ def test_other_settings_do_not_mix(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_settings_that_are_none_are_refused(settings: str, tmp_path: Path) -> None:
     (tmp_path / "batch.json").write_text(settings)
     with pytest.raises(BadOutput, match="Choose another folder with --out"):
-        stored(tmp_path)
+        stored_settings(tmp_path)
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
-    with alone(tmp_path), pytest.raises(BadOutput, match="Another process"), alone(tmp_path):
+    with locked_batch(tmp_path), pytest.raises(BadOutput, match="Another process"), locked_batch(tmp_path):
         pass
-    with alone(tmp_path):  # and after its end the next
+    with locked_batch(tmp_path):  # and after its end the next
         assert (tmp_path / ".lock").exists()
 
 
@@ -147,7 +147,8 @@ def test_the_first_result_stays(tmp_path: Path) -> None:
         return fill
 
     assert folder.keep(entry, write("slow"))["process"] == "quick"
-    assert [path.read_text() for path in folder.results.rglob("result.png")] == ["quick"] and folder.checked(entry)["process"] == "quick"
+    assert [path.read_text() for path in folder.results.rglob("result.png")] == ["quick"]
+    assert folder.checked_row(entry)["process"] == "quick"
 
 
 def test_a_stop_leaves_a_table_of_all_inputs(tmp_path: Path) -> None:

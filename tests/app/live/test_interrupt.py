@@ -21,7 +21,7 @@ def test_ctrl_c_in_a_run_ends_the_studio(tmp_path, picto_folder, lowpoly_folder)
 
         def watch() -> None:
             with suppress(httpx.TransportError):  # the studio goes while it speaks
-                for line in visitor.follow(visitor.handler("run"), visitor.filled("image", {"size": "256 px"})):
+                for line in visitor.follow(visitor.handler("run"), visitor.inputs_for("image", {"size": "256 px"})):
                     if '"tokens"' in line:
                         going.set()
 

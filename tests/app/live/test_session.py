@@ -37,7 +37,7 @@ def can_run(sessions: Sessions, visitor: str) -> bool:
     if number is None or not sessions.begin(visitor, number):
         return False
     sessions.end(visitor, number)
-    return not sessions.busy(visitor)
+    return not sessions.is_busy(visitor)
 
 
 # ---------------------------------------------------------------- the line
@@ -96,7 +96,7 @@ def test_who_stops_or_leaves_while_waiting_never_begins():
     a, b = sessions.enter("a"), sessions.enter("b")
     sessions.stop("a")
     sessions.leave("b")
-    assert not sessions.busy("a") and not sessions.busy("b")
+    assert not sessions.is_busy("a") and not sessions.is_busy("b")
     again = sessions.enter("a")
     assert not sessions.begin("a", a), "the generator of the place that was given up must not take the new one"
     assert not sessions.begin("b", b)
@@ -113,9 +113,9 @@ def test_a_ticket_that_nobody_takes_while_the_engine_is_free_expires():
     assert sessions.place("b") == 1, "a wait behind a long run is no reason to expire"
     sessions.end("a", held)
     clock.now += PATIENCE / 2
-    assert sessions.busy("b")
+    assert sessions.is_busy("b")
     clock.now += PATIENCE
-    assert not sessions.busy("b") and not sessions.begin("b", lost)
+    assert not sessions.is_busy("b") and not sessions.begin("b", lost)
 
 
 def test_a_run_that_gives_no_sign_loses_the_engine_and_one_that_does_keeps_it():
@@ -133,7 +133,7 @@ def test_a_run_that_gives_no_sign_loses_the_engine_and_one_that_does_keeps_it():
 def test_tabs_know_their_own_tickets():
     sessions = Sessions()
     sessions.enter("a", "mesh-")
-    assert sessions.busy("a", "mesh-") and not sessions.busy("a", "") and sessions.busy("a")
+    assert sessions.is_busy("a", "mesh-") and not sessions.is_busy("a", "") and sessions.is_busy("a")
 
 
 # ---------------------------------------------------------------- the runs
@@ -145,9 +145,9 @@ def test_runs_of_a_page_that_was_closed_do_not_start(picto):
     sessions.leave("a")
     run = picture_run(picto, "sjdpp")
     sessions.hold("a", number, [run])
-    assert list(run) == [] and not sessions.present("a")
+    assert list(run) == [] and not sessions.is_present("a")
     sessions.end("a", number)
-    assert not sessions.busy("a")
+    assert not sessions.is_busy("a")
 
 
 def test_knobs_reach_the_visitors_own_runs_of_that_method(picto):
@@ -207,11 +207,11 @@ def test_closing_stops_all_and_waits_for_the_one_that_goes(picto, tmp_path):
 def test_a_file_counts_as_being_read_until_it_is_or_too_much_time_has_passed():
     clock = Clock()
     sessions = Sessions(clock)
-    sessions.reads("a", "big.obj", 60)
+    sessions.begin_reading("a", "big.obj", 60)
     assert (sessions.reading("a"), sessions.reading("b")) == ("big.obj", "")
-    sessions.has_read("a")
+    sessions.end_reading("a")
     assert sessions.reading("a") == ""
-    sessions.reads("a", "big.obj", 60)
+    sessions.begin_reading("a", "big.obj", 60)
     clock.now += 60
     assert sessions.reading("a") == ""
 
@@ -303,7 +303,7 @@ class Story:
 
     def leave(self, visitor: str) -> None:
         self.sessions.leave(visitor)
-        assert not self.sessions.present(visitor) and not self.sessions.place(visitor)
+        assert not self.sessions.is_present(visitor) and not self.sessions.place(visitor)
         if self.going and self.going[0] == visitor:
             assert all(run.stopped for run in self.runs)
 
@@ -335,7 +335,7 @@ class Story:
         assert len(set(waiting)) == len(waiting) and max(places) <= len(VISITORS), places
         for visitor in VISITORS:
             if self.sessions.place(visitor):
-                assert self.sessions.busy(visitor)
+                assert self.sessions.is_busy(visitor)
         held = set(self.dropped) | ({self.going[1]} if self.going else set())
         assert set(self.sessions._begun) <= held, "a ticket that was given back is still kept"
 
@@ -346,7 +346,7 @@ class Story:
             self.start("")
             self.finish("")
         self.clock.now += SILENCE + PATIENCE + 1
-        assert not any(self.sessions.busy(v) or self.sessions.place(v) for v in VISITORS)
+        assert not any(self.sessions.is_busy(v) or self.sessions.place(v) for v in VISITORS)
         assert all(can_run(self.sessions, v) for v in VISITORS)
         assert self.sessions.wait_until_free(0)
 

@@ -33,7 +33,7 @@ def test_throttle_takes_only_its_share_of_the_time():
     throttle = Throttle(0.1, lambda: now, share=0.1)
     assert throttle.ready()
     now = 0.03
-    throttle.done()
+    throttle.finish()
     now = 0.29  # a period is over, but drawing would take more than a tenth
     assert not throttle.ready()
     now = 0.31
@@ -47,7 +47,7 @@ def test_one_dear_update_does_not_delay_the_next():
         now += 1.0
         assert throttle.ready()
         now += cost
-        throttle.done()
+        throttle.finish()
     assert throttle.cost == pytest.approx(0.02)
     assert throttle.ready()
 
@@ -101,12 +101,12 @@ def test_verdicts_tell_drafts_from_the_models_own_tokens():
 def test_drafts_are_shown_until_they_are_committed(picto):
     board = Board(picture_run(picto, "sjdpp", window=8))
     board.add(next(board.run))
-    tokens, positions = board.drafted()
+    tokens, positions = board.shown_draft()
     assert len(tokens) == len(positions) > 0
     assert all(board.verdict[p] == PENDING for p in positions)
     assert board.picture().shape == (64, 64, 3)
     board.run.stop()
-    assert board.drafted() == ([], [])
+    assert board.shown_draft() == ([], [])
 
 
 def test_a_partial_picture_shows_what_is_missing(picto):
@@ -199,6 +199,6 @@ def test_costs_are_what_is_left_of_the_time():
     times = iter([0.0, 1.0, 1.25, 1.5, 2.0, 2.5, 2.75])
     costs = RaceCosts(lambda: next(times))
     for _ in range(2):
-        costs.drew(costs.now())
-        costs.sent()
+        costs.record_drawing(costs.now())
+        costs.record_sending()
     assert (costs.drawing, costs.sending, costs.whole) == (0.75, 0.5, 2.75)

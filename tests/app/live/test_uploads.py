@@ -53,7 +53,7 @@ def file(folder: Path, name: str, content: str = POINTS) -> str:
     return str(path)
 
 
-def dropped(tab: RaceTab, path: str) -> dict:
+def drop_file(tab: RaceTab, path: str) -> dict:
     """The page's values after a file that was dropped."""
     tab.subject.input.announce(path, VISITOR)
     *shown, zone = tab.subject.input.drop(path, "xspecmesh", "ar", VISITOR)
@@ -75,7 +75,7 @@ def ran(tab: RaceTab, ticket: int) -> list[dict]:
     return list(tab.run(ticket, 7, "ar", knobs, chosen, False, "ar", knobs, VISITOR))
 
 
-def left(tab: RaceTab) -> dict:
+def page_results(tab: RaceTab) -> dict:
     """Results that a run leaves for the page."""
     return dict(zip(("messages", *tab.queue.offers), tab.queue.deliver(VISITOR), strict=True))
 
@@ -99,10 +99,10 @@ def test_a_mesh_of_too_many_faces_is_a_sentence(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("wrong", "said"), [(TookTooLong, "be read within 30 seconds"), (Died, "memory"), (MemoryError, "memory")])
 def test_a_read_that_is_ended_is_a_sentence(tmp_path, monkeypatch, wrong, said):
-    def ended(*_, **__):
+    def end(*_, **__):
         raise wrong("x")
 
-    monkeypatch.setattr(uploads, "run_sandboxed", ended)
+    monkeypatch.setattr(uploads, "run_sandboxed", end)
     with pytest.raises(BadFile, match=said):
         uploads.read_upload(CHAIR)
 
@@ -163,23 +163,23 @@ def test_a_reading_that_never_comes_keeps_nobody_from_generating_for_long(tab, t
 
 def test_a_file_that_is_read_when_a_run_has_begun_changes_nothing(tab, tmp_path, monkeypatch):
     def meanwhile(path, up):
-        tab.sessions.has_read("a")
+        tab.sessions.end_reading("a")
         assert asked_for(tab)["ticket"]
         return read(path, up)
 
     monkeypatch.setattr(mesh_input, "read_upload", meanwhile)
-    shown = dropped(tab, file(tmp_path, "scan.xyz"))
+    shown = drop_file(tab, file(tmp_path, "scan.xyz"))
     assert "run is in progress" in shown["messages"][0]["text"] and "results" not in {k for k, v in shown.items() if isinstance(v, gr.Row)}
     assert tab.sessions.input_of("a").shape.name == "chair.ply"
 
 
 def test_a_run_behind_a_refused_file_says_what_it_works_on(tab, tmp_path):
-    assert "is damaged" in dropped(tab, file(tmp_path, "bad.ply", "nothing"))["messages"][0]["text"]
+    assert "is damaged" in drop_file(tab, file(tmp_path, "bad.ply", "nothing"))["messages"][0]["text"]
     asked = asked_for(tab)
     assert asked["messages"] == [{"kind": "hint", "text": "bad.ply could not be read, so this is still chair.ply."}]
     ran(tab, asked["ticket"])
-    assert "chair.ply" in left(tab)["messages"][0]["text"]
-    dropped(tab, file(tmp_path, "scan.xyz"))
+    assert "chair.ply" in page_results(tab)["messages"][0]["text"]
+    drop_file(tab, file(tmp_path, "scan.xyz"))
     assert asked_for(tab)["messages"] == []
 
 
@@ -202,7 +202,7 @@ def test_the_input_of_a_run_that_comes_back_is_an_example_or_the_file_that_is_th
 
 def test_a_visitor_has_one_file_and_it_goes_with_them(tab, tmp_path):
     for name, content in (("one.xyz", POINTS), ("two.xyz", POINTS), ("bad.xyz", "")):
-        dropped(tab, file(tmp_path, name, content))
+        drop_file(tab, file(tmp_path, name, content))
     kept = [p.name for p in (tmp_path / "visitors").rglob("*") if p.is_file()]
     assert kept == ["two.xyz"] and list((tmp_path / "sent").iterdir()) == []
     tab.sessions.leave("a")
@@ -216,14 +216,14 @@ def test_who_leaves_while_their_file_is_read_leaves_nothing(tab, tmp_path, monke
         return shape
 
     monkeypatch.setattr(mesh_input, "read_upload", meanwhile)
-    dropped(tab, file(tmp_path, "scan.xyz"))
-    assert not tab.sessions.present("a") and list((tmp_path / "visitors").iterdir()) == []
+    drop_file(tab, file(tmp_path, "scan.xyz"))
+    assert not tab.sessions.is_present("a") and list((tmp_path / "visitors").iterdir()) == []
 
 
 def test_only_a_file_is_taken(tab, tmp_path):
     (tmp_path / "folder.ply").mkdir()
     for path in (tmp_path / "folder.ply", tmp_path / "gone.ply"):
-        assert "did not arrive" in dropped(tab, str(path))["messages"][0]["text"]
+        assert "did not arrive" in drop_file(tab, str(path))["messages"][0]["text"]
     assert (tmp_path / "folder.ply").exists()
 
 
@@ -234,11 +234,11 @@ def test_a_full_disk_costs_neither_the_mesh_nor_the_rest(tab, monkeypatch, place
 
     monkeypatch.setattr(*{"history": (history, "save", full), "downloads": (mesh_outcome, "write_files", full)}[place])
     ran(tab, asked_for(tab)["ticket"])
-    last = left(tab)
+    last = page_results(tab)
     (said,) = last["messages"]
     assert f"not saved to the {place}" in said["text"] and "No space left" in said["text"] and "/" not in said["text"]
     assert last["settings" if "settings" in last else "glb"].interactive == (place == "history")
-    assert not tab.sessions.busy("a")
+    assert not tab.sessions.is_busy("a")
 
 
 # ---------------------------------------------------------------- over HTTP

@@ -39,10 +39,10 @@ class Forks:
         self.processes: list[Any] = []
 
     def __call__(self, duration: int) -> Callable[..., Any]:
-        def decorated(work: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+        def decorate(work: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
             return lambda *arguments: self.run(work, pickle.dumps(arguments))
 
-        return decorated
+        return decorate
 
     def run(self, work: Callable[..., Iterator[Any]], request: bytes) -> Iterator[Any]:
         context = multiprocessing.get_context("fork")

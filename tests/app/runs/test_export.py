@@ -24,7 +24,7 @@ from app.ui.panels import canvas
 from app.ui.panels.made import made_with
 from engine.errors import BadFile, NotSupported
 from engine.mesh.read import read
-from tests.app.boards import CHAIR, mesh_run, picture_run, played
+from tests.app.boards import CHAIR, board_of, mesh_run, picture_run
 from tests.app.conftest import Watched
 from tests.app.race_page import drag
 
@@ -45,7 +45,7 @@ def meshes(low, tmp_path_factory) -> list[Path]:
 
 
 def test_a_saved_picture_comes_back_without_its_model(picto, tmp_path):
-    saved = played(picture_run(picto, "sjdpp", 3, WORDS, window=8))
+    saved = board_of(picture_run(picto, "sjdpp", 3, WORDS, window=8))
     back = exporting.played(Board(FinishedRun.open(history.save(saved.run, tmp_path))))
     assert back.run.finished and back.ended and back.run.totals == pytest.approx(saved.run.totals)
     assert (back.verdict == saved.verdict).all() and (back.token == saved.token).all() and (back.step == saved.step).all()
@@ -57,7 +57,7 @@ def test_a_saved_picture_comes_back_without_its_model(picto, tmp_path):
 
 
 def test_a_saved_mesh_comes_back_without_its_model(low, meshes):
-    board = played(mesh_run(low, "xspecmesh", size=40))
+    board = board_of(mesh_run(low, "xspecmesh", size=40))
     back = exporting.played(MeshBoard(FinishedRun.open(meshes[0])))
     assert len(back.faces) and (back.records == board.records).all()
 

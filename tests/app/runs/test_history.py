@@ -117,14 +117,14 @@ def test_two_runs_that_end_at_the_same_moment_both_live(tmp_path: Path, monkeypa
     """Another process takes the name between the look and the rename."""
     run, rename, taken = run_of("ar").finish(), os.rename, []
 
-    def contested(source: Path, target: Path) -> None:
+    def contested_rename(source: Path, target: Path) -> None:
         if not taken and Path(target).name.startswith("20"):
             taken.append(Path(target))
             taken[0].mkdir()
             (taken[0] / "run.json").write_text("the other run")
         rename(source, target)
 
-    monkeypatch.setattr(os, "rename", contested)
+    monkeypatch.setattr(os, "rename", contested_rename)
     folder = history.save(run, tmp_path)
     assert folder == taken[0].with_name(f"{taken[0].name}-1") and (folder / "result.png").exists()
     assert (taken[0] / "run.json").read_text() == "the other run"

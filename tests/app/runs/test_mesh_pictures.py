@@ -9,13 +9,13 @@ from PIL import Image
 from app.live.boards.mesh import MeshBoard
 from app.runs import mesh_pictures, race_files
 from engine.errors import NotSupported
-from tests.app.boards import mesh_run, played
+from tests.app.boards import board_of, mesh_run
 
 
 @pytest.fixture(scope="module")
 def race(low) -> list[MeshBoard]:
     """A method and plain decoding, both finished; the clocks are made up, so that a time means a place."""
-    return [played(mesh_run(low, name, size=24), seconds=0.1) for name in ("xspecmesh", "ar")]
+    return [board_of(mesh_run(low, name, size=24), seconds=0.1) for name in ("xspecmesh", "ar")]
 
 
 def test_a_mesh_after_some_steps_has_the_faces_of_those_steps(race):

@@ -11,13 +11,13 @@ from PIL import Image, ImageSequence
 
 from app.live.boards.picture import Board
 from app.runs import history, race_files
-from tests.app.boards import picture_run, played
+from tests.app.boards import board_of, picture_run
 
 
 @pytest.fixture
 def boards(picto) -> list[Board]:
     """Plain decoding, then SJD++, both finished; the clocks are made up, so that a time means a place."""
-    return [played(picture_run(picto, name, seed=3), seconds=seconds) for name, seconds in (("ar", 0.1), ("sjdpp", 0.05))]
+    return [board_of(picture_run(picto, name, seed=3), seconds=seconds) for name, seconds in (("ar", 0.1), ("sjdpp", 0.05))]
 
 
 def test_the_large_picture_is_the_picture_with_its_settings(boards, tmp_path):

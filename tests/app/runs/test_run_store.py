@@ -16,7 +16,7 @@ from engine.files import part_beside
 from tests.app.boards import picture_run
 
 
-def made(folder: Path, name: str, when: float, size: int = 100) -> Path:
+def make_run(folder: Path, name: str, when: float, size: int = 100) -> Path:
     """A finished run of an age and a size."""
     run = folder / name
     run.mkdir(parents=True)
@@ -37,7 +37,7 @@ def ar_run(picto):
 
 def test_the_oldest_runs_go_when_there_are_too_many(tmp_path, ar_run):
     for age, name in enumerate(("c", "a", "b")):
-        made(tmp_path, name, 1000 + age)
+        make_run(tmp_path, name, 1000 + age)
     run_store = RunStore(tmp_path, Limits(runs=3))
     newest = run_store.save(ar_run)
     assert names(tmp_path) == sorted(["a", "b", newest.name]) and (newest / "trace.npz").exists()
@@ -45,21 +45,21 @@ def test_the_oldest_runs_go_when_there_are_too_many(tmp_path, ar_run):
 
 def test_the_oldest_runs_go_when_they_are_too_large(tmp_path):
     for age, name in enumerate("abcd"):
-        made(tmp_path, name, 1000 + age)
+        make_run(tmp_path, name, 1000 + age)
     assert RunStore(tmp_path, Limits(run_bytes=250)).prune() == [tmp_path / "a", tmp_path / "b"]
     assert names(tmp_path) == ["c", "d"]
 
 
 def test_the_newest_run_stays_even_if_it_is_too_large_by_itself(tmp_path, ar_run):
-    made(tmp_path, "old", 1000)
+    make_run(tmp_path, "old", 1000)
     newest = RunStore(tmp_path, Limits(run_bytes=1)).save(ar_run)
     assert names(tmp_path) == [newest.name]
 
 
 def test_a_run_in_progress_and_other_folders_are_not_touched(tmp_path):
     part = part_beside(tmp_path / "b")
-    made(tmp_path, part.name, 1)
-    made(tmp_path, "a", 1000)
+    make_run(tmp_path, part.name, 1)
+    make_run(tmp_path, "a", 1000)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
     RunStore(tmp_path, Limits(runs=1, run_bytes=0)).prune()

@@ -25,7 +25,7 @@ class Open(str):
 
 
 @pytest.fixture(scope="module")
-def opened(picto, low, tmp_path_factory) -> Iterator[Callable]:
+def open_studio(picto, low, tmp_path_factory) -> Iterator[Callable]:
     """A function that opens a studio as a context."""
     folder = tmp_path_factory.mktemp("own-studios")
     ports = count(40_000 + os.getpid() % 10_000 * 2)  # not those of tests that run at the same moment, nor of a studio that is closing
@@ -49,7 +49,7 @@ def opened(picto, low, tmp_path_factory) -> Iterator[Callable]:
                 api_key=api_key,
             )
             port = studio.free_port("127.0.0.1", next(ports))
-            where = studio.open_to(page, "127.0.0.1", port, limits=limits, mcp=mcp, root_path=root_path)
+            where = studio.serve_page(page, "127.0.0.1", port, limits=limits, mcp=mcp, root_path=root_path)
             found = Open(where.rstrip("/"))
             found.page, found.run_store = page, run_store
             yield found

@@ -21,7 +21,7 @@ LIMIT = 30.0  # seconds until it must listen
 
 
 @contextmanager
-def proxied(address: str, prefix: str, strips: bool, headers: Mapping[str, str], port: int) -> Iterator[str]:
+def serve_proxy(address: str, prefix: str, strips: bool, headers: Mapping[str, str], port: int) -> Iterator[str]:
     """The outer address. strips : the prefix is removed from requests; headers : added to them"""
     client = httpx.AsyncClient(timeout=120)
 

@@ -9,9 +9,9 @@ import pytest
 
 
 @pytest.fixture(scope="module")
-def client(opened) -> Iterator[openai.OpenAI]:
+def client(open_studio) -> Iterator[openai.OpenAI]:
     """OpenAI's client of such a studio."""
-    with opened(any_model=True) as address, openai.OpenAI(base_url=f"{address}/v1", api_key="any", max_retries=0) as client:
+    with open_studio(any_model=True) as address, openai.OpenAI(base_url=f"{address}/v1", api_key="any", max_retries=0) as client:
         yield client
 
 

@@ -15,9 +15,9 @@ from engine.errors import NotSupported
 
 
 @pytest.fixture(scope="module")
-def address(opened) -> Iterator[str]:
+def address(open_studio) -> Iterator[str]:
     """A studio with a key."""
-    with opened(api_key="hunter2-ü") as address:
+    with open_studio(api_key="hunter2-ü") as address:
         yield address
 
 

@@ -31,9 +31,9 @@ TIMES = ("vllm:time_to_first_token_seconds", "vllm:request_queue_time_seconds", 
 
 
 @pytest.fixture(scope="module")
-def studio(opened) -> Iterator[str]:
+def studio(open_studio) -> Iterator[str]:
     """A studio that has decoded nothing."""
-    with opened() as address:
+    with open_studio() as address:
         yield address
 
 

@@ -24,9 +24,9 @@ from engine.run import Run, generate
 
 
 @pytest.fixture(scope="module")
-def studio(opened) -> Iterator[Any]:
+def studio(open_studio) -> Iterator[Any]:
     """A studio on this machine only, with runs."""
-    with opened() as address:
+    with open_studio() as address:
         yield address
 
 
@@ -111,16 +111,16 @@ def test_only_a_file_that_was_sent_is_read(client, folder):
             client.predict(trace=trace, api_name="/replay")
 
 
-def test_strangers_name_no_runs_but_send_their_own(opened, run, tmp_path):
+def test_strangers_name_no_runs_but_send_their_own(open_studio, run, tmp_path):
     saved = history.save(run, tmp_path)
-    with opened(STRANGERS, local=False) as shared:
+    with open_studio(STRANGERS, local=False) as shared:
         other = Client(shared, verbose=False, download_files=tmp_path)
         with pytest.raises(AppError, match="used by others, so runs are not named"):
             other.predict(run=saved.name, api_name="/replay")
         assert other.predict(trace=handle_file(str(saved / "trace.npz")), api_name="/replay")["tokens"] == 64
 
 
-def changed(**arrays: Any) -> Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]:
+def replace_arrays(**arrays: Any) -> Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]:
     """A trace with other arrays."""
     return lambda found: {**found, **arrays}
 
@@ -128,13 +128,13 @@ def changed(**arrays: Any) -> Callable[[dict[str, np.ndarray]], dict[str, np.nda
 DAMAGES: dict[str, Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]] = {
     "no tokens": lambda found: {name: values for name, values in found.items() if name != "tokens"},
     "no counts": lambda found: {name: values for name, values in found.items() if name != "step_tokens"},
-    "a step too many": lambda found: changed(step_drafted=np.append(found["step_drafted"], 1))(found),
-    "negative counts": lambda found: changed(step_tokens=found["step_tokens"] * -1)(found),
-    "other counts": lambda found: changed(step_tokens=found["step_tokens"] + 1)(found),
-    "tokens of text": lambda found: changed(tokens=found["tokens"].astype(str))(found),
-    "accepted too short": lambda found: changed(accepted=found["accepted"][:-1])(found),
-    "a knob for no step": changed(knob_window=np.zeros(0)),
-    "scalars": changed(step_tokens=np.int32(3)),
+    "a step too many": lambda found: replace_arrays(step_drafted=np.append(found["step_drafted"], 1))(found),
+    "negative counts": lambda found: replace_arrays(step_tokens=found["step_tokens"] * -1)(found),
+    "other counts": lambda found: replace_arrays(step_tokens=found["step_tokens"] + 1)(found),
+    "tokens of text": lambda found: replace_arrays(tokens=found["tokens"].astype(str))(found),
+    "accepted too short": lambda found: replace_arrays(accepted=found["accepted"][:-1])(found),
+    "a knob for no step": replace_arrays(knob_window=np.zeros(0)),
+    "scalars": replace_arrays(step_tokens=np.int32(3)),
 }
 
 

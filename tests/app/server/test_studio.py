@@ -112,7 +112,7 @@ def test_a_full_disk_costs_neither_the_picture_nor_the_rest(picto, tmp_path, mon
     left = dict(zip(("messages", *tab.queue.offers), tab.queue.deliver(user), strict=True))
     assert place in left["messages"][0]["text"] and "No space left" in left["messages"][0]["text"]
     assert left["download"].interactive == (place == "history")
-    assert not tab.sessions.busy("a")
+    assert not tab.sessions.is_busy("a")
 
 
 def test_fonts_and_styles_come_from_this_machine():

@@ -17,7 +17,7 @@ from app.commands import studio as command
 from app.server import studio
 from app.server.prefix import Prefix
 from engine.errors import ForetokenError
-from tests.app.server.proxy import proxied
+from tests.app.server.proxy import serve_proxy
 
 PREFIX = "/tools/foretoken"
 BY_HEADER = {"X-Forwarded-Prefix": PREFIX}
@@ -34,9 +34,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # of
 
 
 @pytest.fixture(scope="module")
-def studios(opened) -> Iterator[dict[str, str]]:
+def studios(open_studio) -> Iterator[dict[str, str]]:
     """Addresses of two studios by their option."""
-    with opened(root_path=PREFIX) as with_option, opened(root_path="") as without:
+    with open_studio(root_path=PREFIX) as with_option, open_studio(root_path="") as without:
         yield {PREFIX: with_option, "": without}
 
 
@@ -44,7 +44,7 @@ def studios(opened) -> Iterator[dict[str, str]]:
 def outer(request, studios) -> Iterator[str]:
     """The address of a studio behind a proxy."""
     option, strips, headers = CASES[request.param]
-    with proxied(studios[option], PREFIX, strips, headers, studio.free_port("127.0.0.1", 38_400)) as address:
+    with serve_proxy(studios[option], PREFIX, strips, headers, studio.free_port("127.0.0.1", 38_400)) as address:
         yield address
 
 

@@ -28,9 +28,9 @@ CHAIR = meshes.EXAMPLES / "chair.ply"
 
 
 @pytest.fixture(scope="module")
-def studio(opened) -> Iterator[Any]:
+def studio(open_studio) -> Iterator[Any]:
     """A studio with tools."""
-    with opened(mcp=True) as address:
+    with open_studio(mcp=True) as address:
         yield address
 
 
@@ -52,7 +52,7 @@ def call(address: str, tool: str, progress: Callable | None = None, **arguments:
     return asking(address, lambda client: client.call_tool(tool, arguments, progress_callback=progress))
 
 
-def named(address: str) -> dict[str, Any]:
+def tools_by_name(address: str) -> dict[str, Any]:
     """The tools by the ends of their names: Gradio puts the page's title before them."""
     tools = asking(address, lambda client: client.list_tools()).tools
     return {end: tool for tool in tools for end in ("generate_image", "generate_mesh", "replay") if tool.name.endswith(end)}
@@ -64,7 +64,7 @@ def texts(result: CallToolResult) -> str:
 
 
 def test_the_three_endpoints_are_tools_with_a_description(studio):
-    tools = named(studio)
+    tools = tools_by_name(studio)
     assert set(tools) == {"generate_image", "generate_mesh", "replay"}
     assert len(asking(studio, lambda client: client.list_tools()).tools) == 3, "the page's own handlers are no tools"
     assert all(tool.description for tool in tools.values())
@@ -78,7 +78,7 @@ def test_a_picture_comes_as_a_picture(studio, watched):
     async def progress(*news: Any) -> None:
         updates.append(news)
 
-    name = named(studio)["generate_image"].name
+    name = tools_by_name(studio)["generate_image"].name
     result = call(studio, name, progress if watched else None, prompt="a red apple", size=64, seed=3, settings={"window": 5})
     assert bool(updates) == watched
     (picture,) = [part for part in result.content if isinstance(part, ImageContent)]
@@ -90,7 +90,7 @@ def test_a_picture_comes_as_a_picture(studio, watched):
 def test_a_mesh_comes_from_a_cloud_in_the_call(studio):
     lines = "\n".join(" ".join(map(str, point)) for point in read(CHAIR).points.tolist())  # x y z and a normal
     cloud = f"data:text/plain;base64,{base64.b64encode(lines.encode()).decode()}"
-    result = call(studio, named(studio)["generate_mesh"].name, cloud=cloud, settings={"face_budget": 8})
+    result = call(studio, tools_by_name(studio)["generate_mesh"].name, cloud=cloud, settings={"face_budget": 8})
     assert not result.isError and ".glb" in texts(result) and "'watertight'" in texts(result), texts(result)
 
 
@@ -98,18 +98,18 @@ def test_a_run_is_replayed(studio, picto):
     prompt = pictures.read_prompt("a red apple", 2, {"values": {"size": "64 px"}}, picto)
     run = generate(picto, find("sjdpp")[0], prompt).finish()
     folder = studio.run_store.save(run)
-    result = call(studio, named(studio)["replay"].name, run=folder.name)
+    result = call(studio, tools_by_name(studio)["replay"].name, run=folder.name)
     assert not result.isError and f"'passes': {run.totals['forwards']}" in texts(result)
 
 
 def test_a_wrong_value_is_the_sentence(studio):
-    result = call(studio, named(studio)["generate_image"].name, prompt="a cat", method="magic")
+    result = call(studio, tools_by_name(studio)["generate_image"].name, prompt="a cat", method="magic")
     assert result.isError and "There is no method 'magic'" in texts(result)
 
 
 @pytest.mark.parametrize("cloud", ["http://127.0.0.1:1/x.ply", "https://example.org/x.ply", "/etc/passwd"])
 def test_no_tool_fetches_or_reads_what_a_caller_names(studio, cloud):
-    result = call(studio, named(studio)["generate_mesh"].name, cloud=cloud)
+    result = call(studio, tools_by_name(studio)["generate_mesh"].name, cloud=cloud)
     assert result.isError and "passwd:" not in texts(result), texts(result)
 
 

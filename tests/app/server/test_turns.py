@@ -59,9 +59,9 @@ def runner() -> Gated:
 
 
 @pytest.fixture(scope="module")
-def studio(opened, runner) -> Iterator[Any]:
+def studio(open_studio, runner) -> Iterator[Any]:
     """A studio of strangers, where at most three requests wait."""
-    with opened(replace(STRANGERS, waiting=3), local=False, runner=runner) as studio:
+    with open_studio(replace(STRANGERS, waiting=3), local=False, runner=runner) as studio:
         yield studio
         assert studio.page.state_holder.session_data == {}
         pending = [name for name in studio.page._queue.pending_messages_per_session if name.startswith("v1-")]
