@@ -131,7 +131,7 @@ class Candidate(NamedTuple):
     q: float
 
 
-def reached(step: Step) -> tuple[int, int] | None:
+def accepted_and_examined(step: Step) -> tuple[int, int] | None:
     """Numbers of drafts of a Step accepted before the first rejected one, and examined for that; for a tree, of levels.
     None if drafts after a rejected one can be accepted too: then there is no order."""
     verdicts = per_token(step, "accepted") == 1

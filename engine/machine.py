@@ -79,7 +79,7 @@ def keep_freed_memory() -> bool:
     return bool(library.mallopt(trim_threshold, -1)) and bool(library.mallopt(most_mapped, 0))
 
 
-def facts() -> dict[str, Any]:
+def machine_facts() -> dict[str, Any]:
     """The facts by name, ready for JSON."""
     return {
         "platform": platform.platform(),

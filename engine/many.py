@@ -2,7 +2,7 @@
 
 Each run keeps its own prompt, noise, cache and trace, and its method runs as it is: in a greenlet, which stops where the method asks for a
 pass. They move one after another in the order of their places. When every run waits for its pass, the passes are computed as one
-(`Trunk.together`), and the runs go on. The place of a run that has ended goes to the next prompt.
+(`Trunk.run_together`), and the runs go on. The place of a run that has ended goes to the next prompt.
 
 A run has the tokens that it has alone, because a row of a joined pass has the bits of a row alone. Passes that a model does not join are
 computed one by one; the capability "joined" says that it joins most of them.
@@ -43,7 +43,7 @@ class EndedRun:
     error: Exception | None = None
 
 
-def usual(backbone: Backbone) -> int:
+def default_at_once(backbone: Backbone) -> int:
     """Number of simultaneous runs that pays on a model: one where passes are not joined."""
     return USUAL if "joined" in backbone.capabilities else 1
 
@@ -66,17 +66,19 @@ def generate_many(
     The rest is as for `generate`. What goes wrong in a run ends only this run. Raises BadPrompt for fewer than one at once, and
     NotSupported or BadKnob with the first prompt.
     """
-    at_once = usual(backbone) if at_once is None else at_once
+    at_once = default_at_once(backbone) if at_once is None else at_once
     if at_once < 1:
         raise BadPrompt(f"{at_once} runs at once are too few. Give 1 or more.")
 
     def begin(prompt: Prompt) -> Run:
         return Run(backbone, method, prompt, knobs or {}, drafter, None, name)
 
-    return _ended(enumerate(prompts), begin, at_once, watch)
+    return _ended_runs(enumerate(prompts), begin, at_once, watch)
 
 
-def _ended(prompts: Iterator[tuple[int, Prompt]], begin: Callable[[Prompt], Run], at_once: int, watch: Watch | None) -> Iterator[EndedRun]:
+def _ended_runs(
+    prompts: Iterator[tuple[int, Prompt]], begin: Callable[[Prompt], Run], at_once: int, watch: Watch | None
+) -> Iterator[EndedRun]:
     """Yields the runs as they end."""
     places: list[_Place] = []
     try:
@@ -145,7 +147,7 @@ class _Place:
 
     def _join(self, sequence: object) -> None:
         if isinstance(sequence, TransformerSequence):  # any other computes its own passes
-            sequence.together = self._pass
+            sequence.run_together = self._pass
 
     def _pass(self, request: PassArguments) -> Passed:
         self.request = request
@@ -163,7 +165,7 @@ def compute(places: list[_Place]) -> None:
     """Computes the passes that all runs wait for, as one where the model can, and gives every run its own."""
     requests, start = [place.request for place in places], time.perf_counter()
     try:
-        results = requests[0].trunk.together(requests) if len(requests) > 1 else None
+        results = requests[0].trunk.run_together(requests) if len(requests) > 1 else None
     except Exception as e:  # raised in every run
         results = [e] * len(requests)
     if results is None:
@@ -179,7 +181,7 @@ def compute(places: list[_Place]) -> None:
 def _compute_alone(place: _Place) -> None:
     start = time.perf_counter()
     try:
-        result: Passed | Exception = place.request.alone()
+        result: Passed | Exception = place.request.run_alone()
     except Exception as e:  # raised in the run that asked for it
         result = e
     place.take(result, time.perf_counter() - start)

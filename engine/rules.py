@@ -93,21 +93,21 @@ def energy(
     at = tokens[:, None]
     pairs = torch.cat([p.gather(1, at), q.gather(1, at)], 1).double()
     probable, drawn = pairs.log().unbind(1)
-    levels = smoothed(probable - drawn, smoothing)
+    levels = smooth(probable - drawn, smoothing)
     least = rule.threshold(ramp(levels, horizon), u.to(levels.device), tolerance)
     return (levels >= least) & (probable > -torch.inf), levels, least
 
 
-def smoothed(energies: Tensor, smoothing: float) -> Tensor:
+def smooth(energies: Tensor, smoothing: float) -> Tensor:
     """The bias-corrected moving average: at k the mean of E_1..E_k with weights β^(k-j); β = 0 changes nothing. [m] -> [m].
 
     An impossible token counts as -30, because log 0 would make every later average infinite.
     """
     energies = energies.clamp(min=-30)
-    return averages(len(energies), smoothing).to(energies) @ energies if smoothing else energies
+    return average_weights(len(energies), smoothing).to(energies) @ energies if smoothing else energies
 
 
-def averages(count: int, smoothing: float) -> Tensor:
+def average_weights(count: int, smoothing: float) -> Tensor:
     """The weights of the averages, float64 [m, m]: row k holds those of E_1..E_k."""
     place = torch.arange(count)
     weights = (smoothing ** (place[:, None] - place).clamp(min=0).double()).tril()
@@ -124,7 +124,7 @@ def after_energy(
     p: Tensor, q: Tensor, tokens: Tensor, levels: Tensor, smoothing: float, tolerance: float, horizon: int, rule: EnergyRule
 ) -> Tensor:
     """The output distribution [m, V] of each position given the energies before it, if its draft is drawn from q. Shapes as in `energy`."""
-    own = averages(len(tokens), smoothing).diagonal().to(levels)[:, None]  # the weight of the draft's own energy in the average
+    own = average_weights(len(tokens), smoothing).diagonal().to(levels)[:, None]  # the weight of the draft's own energy in the average
     energies = (p.double().log() - q.double().log()).nan_to_num(nan=-30.0).clamp(min=-30)
     others = levels[:, None] - own * energies.gather(1, tokens[:, None])
     chance = rule.chance(others + own * energies, ramp(levels, horizon)[:, None], tolerance)
@@ -193,7 +193,7 @@ def additive_mass(p: Tensor, tokens: Tensor, neighbours: Tensor, most: float) ->
 
     p : [V]; tokens : int64 [m]; neighbours : int64 [V, k], nearest first, without the token itself; most : δ. Returns [m].
     """
-    return p[tokens] + _borrowed(p, tokens, neighbours, torch.full_like(p[tokens], most))
+    return p[tokens] + _borrowed_mass(p, tokens, neighbours, torch.full_like(p[tokens], most))
 
 
 def multiplicative_mass(p: Tensor, tokens: Tensor, neighbours: Tensor, factor: float) -> Tensor:
@@ -201,10 +201,10 @@ def multiplicative_mass(p: Tensor, tokens: Tensor, neighbours: Tensor, factor: f
 
     p : [V]; tokens : int64 [m]; neighbours : int64 [V, k]; factor : λ. Returns [m].
     """
-    return p[tokens] + _borrowed(p, tokens, neighbours, factor * p[tokens])
+    return p[tokens] + _borrowed_mass(p, tokens, neighbours, factor * p[tokens])
 
 
-def _borrowed(p: Tensor, tokens: Tensor, neighbours: Tensor, most: Tensor) -> Tensor:
+def _borrowed_mass(p: Tensor, tokens: Tensor, neighbours: Tensor, most: Tensor) -> Tensor:
     """The mass [m] of the longest run of nearest neighbours that does not exceed `most` [m]."""
     return longest(p[neighbours[tokens]], most)
 

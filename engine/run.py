@@ -12,7 +12,7 @@ import torch
 
 from engine.core import Backbone, KnobArray, Knobs, Method, Prompt, Sequence, Step
 from engine.errors import NotSupported
-from engine.machine import facts
+from engine.machine import machine_facts
 from engine.noise import Noise
 
 
@@ -146,7 +146,7 @@ class Run:
     @property
     def machine(self) -> dict[str, Any]:
         """Facts about the machine that makes the steps, see engine/machine.py."""
-        return facts()
+        return machine_facts()
 
     @property
     def in_order(self) -> list[int]:

@@ -18,7 +18,7 @@ RANGES = {  # of the values a user may set
 FEW = 64  # how many scores top-p sorts first, before it sorts all
 
 
-def changed(sampling: Sampling, values: Mapping[str, float]) -> Sampling:
+def with_values(sampling: Sampling, values: Mapping[str, float]) -> Sampling:
     """The sampling with the given values; raises BadPrompt for an unknown name or a value out of range."""
     for name, value in values.items():
         if name not in RANGES:

@@ -79,6 +79,6 @@ class Trace:
     deviation: DeviationTrace | None = None
 
     @property
-    def told(self) -> set[str]:
+    def known_fields(self) -> set[str]:
         """The names of the fields that are not None."""
         return {each.name for each in fields(self) if getattr(self, each.name) is not None}

@@ -15,7 +15,7 @@ import torch
 from engine.mesh import surface
 from engine.mesh.frame import centred
 from engine.mesh.rotation import rotation
-from engine.networks.weights import MODELS, built, need, read_card, read_tensors
+from engine.networks.weights import MODELS, build_network, need, read_card, read_tensors
 from engine.recognition.network import CloudNetwork, subsample
 
 FOLDER = MODELS / "mesh_judge"
@@ -52,4 +52,4 @@ def load(folder: Path = FOLDER) -> MeshJudge:
     """The judge of a folder; raises MissingWeights."""
     card, path = read_card(folder), folder / "mesh_judge.safetensors"
     names = need(card, "names", list, folder, of=str)
-    return MeshJudge(names, built(CloudNetwork, need(card, "mesh_judge.settings", dict, folder), read_tensors(path), path))
+    return MeshJudge(names, build_network(CloudNetwork, need(card, "mesh_judge.settings", dict, folder), read_tensors(path), path))

@@ -150,7 +150,7 @@ STOPPED = {  # where Ctrl-C strikes, by command
     "bench mesh": (["bench", "mesh"], "engine.backbones.lowpoly.load"),
     "train": (["train", "judge"], "engine.backbones.pictogram.load_tokenizer"),
     "models": (["models"], "engine.networks.weights.read_card"),
-    "doctor": (["doctor"], "engine.machine.facts"),
+    "doctor": (["doctor"], "engine.machine.machine_facts"),
     "test": (["test"], "subprocess.Popen"),
 }
 

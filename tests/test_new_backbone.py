@@ -64,7 +64,7 @@ class StripesSequence:
     def forward(self, draft):
         self.drafted = draft.tokens.tolist()
         logits = TABLE[[self.tokens[-1] if self.tokens else 0, *self.drafted]][None]
-        return Rows(logits, lambda raw, soft=False: warp(raw[0], self.sampling.softened() if soft else self.sampling, None))
+        return Rows(logits, lambda raw, soft=False: warp(raw[0], self.sampling.soften() if soft else self.sampling, None))
 
     def commit(self, nodes, token):
         new = ([self.drafted[node] for node in nodes] + [token])[: self.limit - self.length]
@@ -74,10 +74,10 @@ class StripesSequence:
     def probs_after(self, logits, *paths):
         return torch.softmax(warp(logits, self.sampling, None), -1)
 
-    def biased(self, logits, *paths):
+    def biased_logits(self, logits, *paths):
         return logits
 
-    def allowed(self, path):
+    def allowed_ids(self, path):
         return None
 
     def state(self, path):

@@ -23,7 +23,7 @@ from engine.core import Prompt, Sampling
 from engine.decimals import decimal, whole_number
 from engine.errors import BadFile, BadPrompt, ForetokenError
 from engine.mesh.read import READERS
-from engine.sampling import changed
+from engine.sampling import with_values
 
 PROMPT, FILE = "prompt", "file"
 SIZES = {"size": LARGEST_SIDE, "faces": MOST_FACES}
@@ -193,7 +193,7 @@ def changes_of(fields: Fields) -> dict[str, float]:
     """Size, faces and sampling that a line sets; raises BadPrompt for values that the options would reject."""
     sizes = {name: whole(name, fields[name], 1, most) for name, most in SIZES.items() if fields.get(name) is not None}
     settings = {name: number(name, fields[name]) for name in SAMPLING if fields.get(name) is not None}
-    changed(Sampling(), settings)
+    with_values(Sampling(), settings)
     return sizes | settings
 
 

@@ -26,7 +26,7 @@ from engine.mesh.read import Input
 from engine.methods import find
 from engine.recognition.up import read_standing
 from engine.run import Run
-from engine.sampling import changed
+from engine.sampling import with_values
 from engine.tuning.prepare import prepared
 
 MESH, PICTURE = "result.{}", "result.png"
@@ -86,7 +86,7 @@ class Maker:
         own = dict(entry.changes)
         size = own.pop("size" if shape is None else "faces", self.plan.size)
         own.pop("faces" if shape is None else "size", None)
-        sampling = changed(self.backbone.sampling, {**self.plan.sampling, **own})
+        sampling = with_values(self.backbone.sampling, {**self.plan.sampling, **own})
         if shape is None:
             return Prompt(entry.text, seed=entry.seed, size=size, sampling=sampling)
         return Prompt(points=torch.from_numpy(shape.points), seed=entry.seed, size=size, sampling=sampling)

@@ -107,7 +107,7 @@ def load_plan(options: argparse.Namespace, folder: Any, are_files: bool) -> tupl
     from app.commands.mesh import check_up, formats_of
     from engine.backbones import resolve
     from engine.errors import NotSupported
-    from engine.sampling import changed
+    from engine.sampling import with_values
 
     check_up(options.up)
     formats = formats_of(options.formats)
@@ -120,7 +120,7 @@ def load_plan(options: argparse.Namespace, folder: Any, are_files: bool) -> tupl
     if ("mesh" in backbone.capabilities) != are_files:
         outputs, inputs = ("meshes from clouds", "prompts") if not are_files else ("pictures from words", "clouds")
         raise NotSupported(f"{backbone.name} makes {outputs}, and {options.input.name} holds {inputs}. Choose another --backbone.")
-    changed(backbone.sampling, sampling_of(options))
+    with_values(backbone.sampling, sampling_of(options))
     _, knobs = method_of(options, backbone)
     name, path = resolve(options.backbone)
     plan = BatchPlan(

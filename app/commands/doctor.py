@@ -31,10 +31,10 @@ def main(arguments: Sequence[str]) -> int:
     from app.commands.doctor_costs import cost_rows, table
     from engine.errors import ForetokenError
     from engine.kernels.cpu.library import native_choice
-    from engine.machine import facts
+    from engine.machine import machine_facts
     from engine.words.world import font_path
 
-    report: dict[str, Any] = facts() | {"browser": browser()}
+    report: dict[str, Any] = machine_facts() | {"browser": browser()}
     checks: dict[str, Any] = {"font": lambda: str(font_path()), "native_functions": lambda: native_choice().reason}
     for name, check in checks.items():
         try:

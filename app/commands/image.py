@@ -41,19 +41,19 @@ def main(arguments: Sequence[str]) -> int:
 
     from app.runs.history import check_writable, deliver, home
     from engine.core import Prompt
-    from engine.sampling import changed
+    from engine.sampling import with_values
 
     check_method(options)
     sampling = sampling_of(options)
     prompt = Prompt(options.prompt, seed=options.seed, size=options.size)
     check_writable(options.out or home() / "runs")
     backbone = load_backbone(options)
-    prompt = replace(prompt, sampling=changed(backbone.sampling, sampling))
+    prompt = replace(prompt, sampling=with_values(backbone.sampling, sampling))
     backbone.start(prompt).close()  # an unreadable prompt is rejected before auto measures anything
     method, knobs = method_of(options, backbone)
     check(backbone, method, prompt, knobs)
     unknown = comment(backbone, options.prompt)
-    if words := backbone.added(prompt):
+    if words := backbone.added_words(prompt):
         print(f"No background in the prompt, so seed {prompt.seed} chose “{words}”.", file=sys.stderr)
     run, comparison = decode(options, backbone, method, prompt, knobs)
     start = time.perf_counter()

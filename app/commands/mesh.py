@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     from engine.errors import ForetokenError, NotSupported
     from engine.nearest import seeded
     from engine.recognition.up import read_standing
-    from engine.sampling import changed
+    from engine.sampling import with_values
 
     check_method(options)
     sampling, formats = sampling_of(options), formats_of(options.formats)
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str]) -> int:
     method, knobs = method_of(options, backbone)
     if options.best_of > 1:
         knobs = seeded(method, knobs)
-    work = MeshWork(options, backbone, method, knobs, changed(backbone.sampling, sampling), formats)
+    work = MeshWork(options, backbone, method, knobs, with_values(backbone.sampling, sampling), formats)
     if first is not None:
         line = one_mesh(work, options.input, first, options.out)
         if options.json:

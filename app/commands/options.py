@@ -160,10 +160,10 @@ def method_of(options: argparse.Namespace, backbone: Any) -> tuple[Any, dict[str
 def sampling_of(options: argparse.Namespace) -> dict[str, float]:
     """Sampling values that the user set; raises BadPrompt for values out of range."""
     from engine.core import Sampling
-    from engine.sampling import changed
+    from engine.sampling import with_values
 
     values = {name: getattr(options, name) for name in SAMPLING if getattr(options, name, None) is not None}
-    changed(Sampling(), values)
+    with_values(Sampling(), values)
     return values
 
 

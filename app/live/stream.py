@@ -151,7 +151,7 @@ class Trail:
             else:
                 values.frombytes(trace_values(step, name).tobytes())
         self.candidates += candidates(step)
-        self.trace_names |= trace.told
+        self.trace_names |= trace.known_fields
         if trace.tree and trace.tree.parents:
             self.tree, self.behind = trace.tree, len(self.positions) - len(step.tokens)
             widest = max(len(nodes) for nodes in children(trace.tree.parents))

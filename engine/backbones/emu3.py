@@ -29,7 +29,7 @@ from engine.core import Sampling
 from engine.errors import MissingWeights, NotSupported
 from engine.kernels.cpu.steady_linear import steady
 from engine.layout import Raster
-from engine.networks.hosted import Hosted, sliced
+from engine.networks.hosted import Hosted, slice_head
 
 FAMILY = ADAPTED["emu3"]
 SIDE = 90  # codes, of the pictures that it was trained on: 720 pixels
@@ -48,7 +48,7 @@ class Emu3(PictureCheckpoint):
         self.model, self.read = model.eval(), read
         text, (codes, row_end) = model.model.text_model, picture_ids(model)
         ids = torch.tensor(codes, device=model.device)
-        self.head = nn.Sequential(sliced(model.lm_head, ids))
+        self.head = nn.Sequential(slice_head(model.lm_head, ids))
         hosted = Hosted(text, lambda tokens: text.embed_tokens(ids[tokens]), self.head, text.embed_tokens.weight[row_end])
         super().__init__(hosted, model.parameters(), licence)
         layout = layout_of(model.config, side)

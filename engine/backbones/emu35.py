@@ -36,7 +36,7 @@ from engine.core import Sampling
 from engine.errors import MissingWeights, first_line
 from engine.kernels.cpu.steady_linear import steady
 from engine.layout import Raster
-from engine.networks.hosted import Hosted, sliced
+from engine.networks.hosted import Hosted, slice_head
 from engine.networks.vqgan import PictureDecoder
 
 FAMILY = ADAPTED["emu35"]
@@ -77,7 +77,7 @@ class Emu35(PictureCheckpoint):
         self.model, self.picture, self.read, self.ids = model.eval(), picture.eval(), read, ids
         self.vocabulary = picture.codes.num_embeddings
         codes = torch.arange(ids.first_code, ids.first_code + self.vocabulary, device=model.device)
-        self.head, table = nn.Sequential(sliced(model.lm_head, codes)), model.model.embed_tokens
+        self.head, table = nn.Sequential(slice_head(model.lm_head, codes)), model.model.embed_tokens
         hosted = Hosted(model.model, lambda tokens: table(tokens + ids.first_code), self.head, table.weight[ids.row_end])
         super().__init__(hosted, [*model.parameters(), *picture.parameters()], licence)
         self.layouts = {side * picture.factor: Raster(side, side, picture.factor)}

@@ -36,7 +36,7 @@ from engine.core import Sampling
 from engine.errors import MissingWeights
 from engine.kernels.cpu.steady_linear import steady
 from engine.layout import Raster
-from engine.networks.hosted import Hosted, sliced
+from engine.networks.hosted import Hosted, slice_head
 
 FAMILY = ADAPTED["glm_image"]
 FACTOR = 32  # pixels of a token
@@ -59,7 +59,7 @@ class GlmImage(PictureCheckpoint):
         """small : tokens in a row of the small picture"""
         self.model, self.read, self.small = model.eval(), read, small
         text, self.vocabulary = model.model.language_model, model.config.vq_config.num_embeddings
-        self.head = nn.Sequential(sliced(model.lm_head, torch.arange(self.vocabulary, device=model.device)))
+        self.head = nn.Sequential(slice_head(model.lm_head, torch.arange(self.vocabulary, device=model.device)))
         super().__init__(Hosted(text, text.embed_tokens, self.head), model.parameters(), licence)
         self.layouts = {side: layout_of(side, small) for side in sides}
         self.sampling = sampling_of(model)

@@ -36,7 +36,7 @@ from engine.networks.native_blocks import quicken
 from engine.networks.rows import AdapterRows, RowSplit
 from engine.networks.sequence import TransformerSequence
 from engine.networks.trunk import OwnTrunk, PassArguments
-from engine.networks.weights import MODELS, built, hash_of, need, parts, read_card, read_parts, read_tensors, refuse_stale
+from engine.networks.weights import MODELS, build_network, hash_of, need, part_files, read_card, read_parts, read_tensors, refuse_stale
 
 FOLDER = MODELS / "lowpoly"
 ADAPTER_CONFIG = "adapter_config.json"
@@ -66,7 +66,7 @@ class MaskedGrammar:
         """The row of `masks` for a state."""
         return self.rules.mask_index(state)
 
-    def allowed(self, state: int) -> Tensor:
+    def allowed_ids(self, state: int) -> Tensor:
         """The ids allowed next, bool [V]."""
         return self._rows[self.rules.mask_index(state)]
 
@@ -209,7 +209,7 @@ class Lowpoly(TrainedBackbone):
         path = self._heads_file(kind)
         row = need(self.card, f"heads.{path.stem}", dict, path.parent)
         refuse_stale(path, row, self.base_hash, self.recipe("mesh_heads"))
-        heads = built(MeshHeads, need(row, "settings", dict), read_tensors(path), path)
+        heads = build_network(MeshHeads, need(row, "settings", dict), read_tensors(path), path)
         head, dtype = self.model.decoder.head, self.model.decoder.start.dtype
         return BoundHeads(heads.to(self.device), lambda states: head(states.to(dtype)))
 
@@ -231,7 +231,7 @@ def load_model(folder: Path = FOLDER) -> MeshModel:
         settings = describe(settings_of(tensors))
     except (KeyError, IndexError, ValueError, TypeError) as e:
         raise MissingWeights(f"The weights in {folder} lack {e}. Restore them with git.") from e
-    return built(lambda **sizes: MeshModel(MeshSettings(**sizes)), settings, tensors, files[0]).eval()
+    return build_network(lambda **sizes: MeshModel(MeshSettings(**sizes)), settings, tensors, files[0]).eval()
 
 
 def load(path: str | None = None, device: str = "cpu", dtype: str = "auto", option: str = "") -> Lowpoly:
@@ -248,8 +248,8 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto", opti
     model = load_model(folder)
     adapter = [merge(model, folder / f"lora_{ADAPTERS[option]}")] if option else []
     backbone = Lowpoly(ready(model, device, products), read_card(folder), folder, dtype=products, option=option)
-    backbone.base_hash = hash_of(parts(folder, "model"))
-    backbone.weights_hash = hash_of([*parts(folder, "model"), *adapter])
+    backbone.base_hash = hash_of(part_files(folder, "model"))
+    backbone.weights_hash = hash_of([*part_files(folder, "model"), *adapter])
     return backbone
 
 

@@ -33,9 +33,9 @@ class _Row:
         self.state = self.grammar.start if self.grammar else None
         self.done = False
 
-    def allowed(self, vocabulary: int) -> Tensor:
+    def allowed_ids(self, vocabulary: int) -> Tensor:
         """The ids allowed next, bool [V]."""
-        return self.grammar.allowed(self.state) if self.grammar else torch.ones(vocabulary, dtype=torch.bool)
+        return self.grammar.allowed_ids(self.state) if self.grammar else torch.ones(vocabulary, dtype=torch.bool)
 
     def push(self, token: int, limit: int) -> None:
         """Takes the next token."""
@@ -71,7 +71,7 @@ def decode_read(backbone: Lowpoly, points: Tensor, prompts: Sequence[Prompt], lo
             noises = [Noise(row.prompt.seed, s.vocabulary, device) for row in rows]
         hidden = decoder(x + positions[n], None, condition_kv, kv_cache)
         kv_cache.keep([0])
-        allowed = torch.stack([row.allowed(s.vocabulary) for row in rows]).to(device)
+        allowed = torch.stack([row.allowed_ids(s.vocabulary) for row in rows]).to(device)
         logits = decoder.head(hidden)[:, 0].float()
         if sampling.adherence:
             logits = logits - torch.stack([row.bias.loss(row.lost_in) for row in rows]).to(device)
@@ -87,6 +87,6 @@ def decode_read(backbone: Lowpoly, points: Tensor, prompts: Sequence[Prompt], lo
             rows, noises, drawn = [rows[i] for i in going], [noises[i] for i in going], drawn[going]
             kv_cache.block, kv_cache.branches = kv_cache.block[:, :, going], len(going)
             condition_kv = [(keys[going], values[going]) for keys, values in condition_kv]
-            reading = reading.only(going)
-        x = reading.embedded(table, drawn[:, None])
+            reading = reading.select(going)
+        x = reading.embed(table, drawn[:, None])
     return tokens

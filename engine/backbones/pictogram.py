@@ -34,14 +34,14 @@ from engine.kernels.cpu.blocks import RunRows
 from engine.kernels.cpu.library import native, native_choice
 from engine.layout import Raster
 from engine.machine import has_fast_bfloat16
-from engine.networks.initial import become_identity, small
+from engine.networks.initial import become_identity, small_normal
 from engine.networks.native_blocks import quick_linear, quicken
 from engine.networks.rows import AdapterRows, RowSplit
 from engine.networks.sequence import TransformerSequence
-from engine.networks.transformer import TransformerDecoder, causal, rotary_table
+from engine.networks.transformer import TransformerDecoder, causal_mask, rotary_table
 from engine.networks.trunk import OwnTrunk, PassArguments
 from engine.networks.vq import FACTOR, PictureTokenizer
-from engine.networks.weights import MODELS, built, hash_of, need, parts, read_card, read_parts, read_tensors
+from engine.networks.weights import MODELS, build_network, hash_of, need, part_files, read_card, read_parts, read_tensors
 from engine.words.looks import anonymous, looks_of_words, place_of, random_background
 from engine.words.reading import read, split
 
@@ -75,8 +75,8 @@ class PictogramModel(nn.Module):
         self.words = nn.Embedding(words + 1, width)
         self.scale = nn.Embedding(len(SCALES), width)
         self.gist_map = nn.Linear(width, width, bias=False)
-        self.digits_in = small(sum(levels), width)
-        self.digits_out = small(sum(levels), width)
+        self.digits_in = small_normal(sum(levels), width)
+        self.digits_out = small_normal(sum(levels), width)
         self.head_rows = nn.Parameter(torch.zeros(self.vocabulary, width))
         nn.init.normal_(self.words.weight, std=0.02)
         nn.init.normal_(self.scale.weight, std=0.02)
@@ -182,7 +182,7 @@ def _grid(n: int, side: int) -> Tensor:
 
 def text_mask(count: int, device: torch.device, before: int = TEXT_SLOTS) -> Tensor:
     """Causal, but the first `before` slots, words and looks, see each other: bool [count, count]."""
-    mask = causal(count, 0, device)
+    mask = causal_mask(count, 0, device)
     mask[:before, :before] = True
     return mask
 
@@ -227,7 +227,7 @@ class PictogramSequence(TransformerSequence):
     def at_scale(self, size: int) -> TransformerSequence:
         """A new sequence of the same prompt at another size; raises BadPrompt for a size that was not trained."""
         sequence = self._backbone.start(replace(self._prompt, size=size))
-        sequence.together = self.together
+        sequence.run_together = self.run_together
         return sequence
 
 
@@ -349,7 +349,7 @@ class Pictogram(TrainedBackbone):
         """A sentence to show before drawing if the prompt names no object that the model knows; else an empty string."""
         return "" if self.objects_in(text) else f"{self.name} does not know anything in this prompt and will draw an empty background."
 
-    def added(self, prompt: Prompt) -> str:
+    def added_words(self, prompt: Prompt) -> str:
         """The words of a background that the seed chooses, where the prompt says none and the model needs one; else ""."""
         words = self._said(prompt)
         return " ".join(self._placed(words, prompt.seed)[len(words) :])
@@ -409,7 +409,7 @@ def named(unknown: dict[str, list[str]], most: int = 5) -> list[str]:
 def load_tokenizer(folder: Path = FOLDER) -> PictureTokenizer:
     """The shipped tokenizer."""
     settings, path = need(read_card(folder), "tokenizer.settings", dict, folder), folder / "tokenizer.safetensors"
-    return built(PictureTokenizer, settings, read_tensors(path), path).eval()
+    return build_network(PictureTokenizer, settings, read_tensors(path), path).eval()
 
 
 def load_model(folder: Path = FOLDER) -> PictogramModel:
@@ -418,7 +418,7 @@ def load_model(folder: Path = FOLDER) -> PictogramModel:
     tensors, files = read_parts(folder, "decoder", need(card, "decoder.files", int, folder))
     levels, words = need(card, "tokenizer.settings.levels", list, folder, of=int), need(card, "words", list, folder, of=str)
     make = partial(PictogramModel, tuple(levels), len(words))
-    return built(make, need(card, "decoder.settings", dict, folder), tensors, files[0]).eval()
+    return build_network(make, need(card, "decoder.settings", dict, folder), tensors, files[0]).eval()
 
 
 def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Pictogram:
@@ -438,7 +438,7 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> P
     model, tokenizer = load_model(folder).to(device), load_tokenizer(folder).to(device)
     looks = read_looks(folder, need(card, "looks", list, folder, of=str)) if "looks" in model.settings else None
     backbone = Pictogram(model, tokenizer, card["words"], tuple(sides), card, folder, looks)
-    backbone.weights_hash = hash_of([folder / "tokenizer.safetensors", *parts(folder, "decoder")])
+    backbone.weights_hash = hash_of([folder / "tokenizer.safetensors", *part_files(folder, "decoder")])
     backbone.dtype = "bfloat16" if dtype == "bfloat16" else "float32"
     if backbone.device.type == "cpu":
         # half the time; the mean of the differences is a fifth of a gray level of 256

@@ -28,7 +28,7 @@ from engine.errors import BadPrompt
 from engine.layout import Raster
 from engine.networks.hosted import Hosted, HostedTrunk, RowEndCache, RowEnds, kv_cache_for
 from engine.networks.sequence import TransformerSequence
-from engine.networks.transformer import causal
+from engine.networks.transformer import causal_mask
 from engine.networks.vqgan import PictureDecoder
 
 EXAMPLE = "a red apple on a blue table"
@@ -111,7 +111,7 @@ class PictureCheckpoint(TrainedBackbone):
         )  # fmt: skip
 
     def _prefix_mask(self, count: int) -> Tensor | None:
-        return None if count < 2 else causal(count - 1, 0, self.device)
+        return None if count < 2 else causal_mask(count - 1, 0, self.device)
 
     def _prefix(self, rows: list[list[int]]) -> tuple[Tensor, tuple[int, ...]]:
         """The inputs of the guidance rows [branches, P, H], and the padding of each on the left."""

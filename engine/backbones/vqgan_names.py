@@ -13,7 +13,7 @@ import torch
 
 from engine.checkpoints.reading import Checkpoint, Shapes
 from engine.errors import MissingWeights, NotSupported
-from engine.networks.vqgan import PictureDecoder, VQGANSettings, built, settings_of
+from engine.networks.vqgan import PictureDecoder, VQGANSettings, build_decoder, settings_of
 
 Form = Callable[[str, int], str]  # from our name and the number of stages to the published name
 ENDS: Mapping[str, str] = {
@@ -99,4 +99,4 @@ def decoder_of(checkpoint: Checkpoint, form: Form, normalised: bool) -> PictureD
 def read_decoder(checkpoint: Checkpoint, settings: VQGANSettings, form: Form) -> PictureDecoder:
     """The decoder of a checkpoint, in float32."""
     stages = len(settings.stages)
-    return built(settings, {name: checkpoint.read_as(form(name, stages), torch.float32) for name in _names(settings)})
+    return build_decoder(settings, {name: checkpoint.read_as(form(name, stages), torch.float32) for name in _names(settings)})

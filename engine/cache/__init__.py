@@ -11,7 +11,7 @@ from engine.cache.keep import keep_rows
 
 
 @dataclass(frozen=True)
-class Laid:
+class PassRows:
     """The rows that a cache keeps for the rows of a pass: its *places*, one for each row, or more (engine/networks/hosted.py).
 
     rows : int64 [P], of each place its row; ends : bool [P], the places that are no row's own; last : int64 [R], of each row its last place
@@ -63,10 +63,10 @@ class KVCache:
         """The cache that holds the places."""
         return self
 
-    def laid(self, slots: Tensor, visible: Tensor) -> Laid:
+    def begin_pass(self, slots: Tensor, visible: Tensor) -> PassRows:
         """Begins a pass over rows at some slots int64 [R] that see each other as `visible` bool [R, R] says; other caches add places."""
         own = torch.arange(len(slots))
-        return Laid(own, torch.zeros(len(slots), dtype=torch.bool), own, slots, visible)
+        return PassRows(own, torch.zeros(len(slots), dtype=torch.bool), own, slots, visible)
 
     def place(self, slots: Tensor, row: int) -> int:
         """The number of a row in a pass over some slots; other caches may add rows of their own."""

@@ -32,7 +32,7 @@ class Grammar(Protocol):
         """The state after a token."""
         ...
 
-    def allowed(self, state: Any) -> Tensor:
+    def allowed_ids(self, state: Any) -> Tensor:
         """The ids that may come next, bool [V]; at least one."""
         ...
 
@@ -109,11 +109,11 @@ class Sequence(Protocol):
         warp and grammar as a pass; for drafters."""
         ...
 
-    def biased(self, logits: Tensor, *paths: list[int]) -> Tensor:
+    def biased_logits(self, logits: Tensor, *paths: list[int]) -> Tensor:
         """Raw guided logits [k, V] less the bias after hypothetical paths, one path per row or one for all: what `probs_after` warps."""
         ...
 
-    def allowed(self, path: list[int]) -> Tensor | None:
+    def allowed_ids(self, path: list[int]) -> Tensor | None:
         """The ids that may follow a hypothetical path, bool [V]; None without a grammar. For drafters that need no distribution."""
         ...
 
@@ -187,7 +187,7 @@ class Backbone(Protocol):
         """A sentence to show before drawing if the prompt names nothing that the model can draw; else ""."""
         return ""
 
-    def added(self, prompt: Prompt) -> str:
+    def added_words(self, prompt: Prompt) -> str:
         """The words that the model adds to those of a prompt, by its seed; "" if it adds none."""
         return ""
 

@@ -20,7 +20,7 @@ class Sampling:
     temperature_last: bool = False  # True: top-k and top-p filter before the temperature is applied (BPT's order)
     adherence: float = 0.0  # meshes: nats that a vertex loses for each unit of distance from the points (engine/backbones/adherence.py)
 
-    def softened(self) -> Sampling:
+    def soften(self) -> Sampling:
         """The same settings, with temperature 1 instead of 0."""
         return replace(self, temperature=self.temperature or 1.0)
 

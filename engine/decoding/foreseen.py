@@ -32,10 +32,10 @@ class Foreseen(Initializer):
         if not self.sequence.length:
             return super()._initial_probs(start, missing, tokens, init, iteration)
         slots = range(start, start + missing)
-        return foreseen(self.heads, self.sequence, slots, tokens, self.knobs.foresee).to(self.noise.dtype)
+        return predicted_probs(self.heads, self.sequence, slots, tokens, self.knobs.foresee).to(self.noise.dtype)
 
 
-def foreseen(heads: SpatialGuess, sequence: Sequence, slots: range, drafts: Tensor, foresee: str) -> Tensor:
+def predicted_probs(heads: SpatialGuess, sequence: Sequence, slots: range, drafts: Tensor, foresee: str) -> Tensor:
     """The distributions [N, V] that the heads give some slots. drafts : int64 [k], the tokens after the committed ones"""
     rows = foresee != "columns" or slots.start < sequence.layout.reach
     return sequence.probs_after(heads.guess(slots, drafts, rows, foresee != "rows"), [])

@@ -19,13 +19,14 @@ same holds below v1, where more is fixed. If it is refused, fix the tokens of v1
 and so on. So every round of `multi_round` has its premise, and the output has the model's distribution, whatever is fixed.
 
 It holds. By induction over levels, where a parent outranks its child:
-- score: from the distributions at the ancestors; for a drawn child, `turn` reads the parent's distribution and the place, not the token
+- score: from the distributions at the ancestors; for a drawn child, `drawn_acceptance` reads the parent's distribution and the place, not
+  the token
 - which kind of children a node has, how many are possible (filters, grammar): from the node's own path, and they do not outrank it
-- is a level grown (`pays`): from the scores of the level's best node and its siblings, which depend on their ancestors. A node that is
-  expanded is outranked by those ancestors and by the best node, or is the best node itself. The sum over all nodes of the level would not
-  do: it holds nodes of low rank, and the level that it lets grow can displace them
-- which nodes of a level are expanded (`best_of_level`), and which are kept of the tree (`reranked`): from the node's own score and from how
-  many nodes outrank it
+- is a level grown (`is_worth_expanding`): from the scores of the level's best node and its siblings, which depend on their ancestors. A
+  node that is expanded is outranked by those ancestors and by the best node, or is the best node itself. The sum over all nodes of the
+  level would not do: it includes nodes of low rank, and the level that it lets grow can displace them
+- which nodes of a level are expanded (`best_of_level`), and which nodes of the tree are verified (`verified_nodes`): from the node's own
+  score and from how many nodes outrank it
 - `depth`, `width`, `nodes`, the two thresholds and the room before the limit: from committed tokens and earlier passes. Schedules also see
   how large earlier trees were, and with that tokens that were drawn and refused, but the next tree has noise of its own
 The token of a chosen child is a function of its path, and its distribution is one-hot: the rule covers it, whatever kinds are mixed. With
@@ -57,7 +58,7 @@ CHILDREN = Knob(
 )  # fmt: skip
 
 SURVIVAL = 0.6  # the assumed acceptance probability of a drawn token, when auto compares drawn with chosen children
-LATER = 0.7  # see `turn`
+LATER = 0.7  # see `drawn_acceptance`
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class Tree:
 NO_TREE = Tree([], [], None, [], 0, None)
 
 
-def certain(tokens: Tensor, like: Tensor) -> Tensor:
+def one_hot_rows(tokens: Tensor, like: Tensor) -> Tensor:
     """One-hot distributions [b, V] of chosen tokens, int64 [b]; `like` [V] gives dtype and device."""
     return like.new_zeros(len(tokens), len(like)).scatter_(1, tokens[:, None], 1.0)
 
@@ -134,14 +135,14 @@ def grow(
     for level in range(levels):
         if level:
             able = [u for u in frontier if math.exp(scores[u]) >= shape.least_node]
-            if not able or not pays(able, parents, scores, shape):
+            if not able or not is_worth_expanding(able, parents, scores, shape):
                 break
             frontier = best_of_level(able, scores, shape)
             logits = growth.expand([number[parents[u]] for u in frontier], [tokens[u] for u in frontier])
             for u in frontier:
                 number[u] = len(number) - 1
             passes += 1
-        probs = probs_behind(sequence, logits, [path_of(tokens, parents, u) for u in frontier])
+        probs = probs_after_paths(sequence, logits, [path_of(tokens, parents, u) for u in frontier])
         draw_weights = weights(noise, sequence.length + level, probs.shape, iteration, level, seeded)
         first, grown = sum(len(b) for b in bases), []
         bases.append(probs)
@@ -155,7 +156,7 @@ def grow(
                 base_of.append(first + i)
                 scores.append(behind + math.log(max(chance, 1e-30)))
         frontier = grown
-    nodes = reranked(parents, scores, shape)
+    nodes = verified_nodes(parents, scores, shape)
     tokens, drawn, base_of = ([x[node] for node in nodes] for x in (tokens, drawn, base_of))
     parents = restrict(parents, nodes)
     probs = sibling_probs(torch.cat(bases)[base_of], tokens, parents, drawn) if any(drawn) else None
@@ -174,7 +175,7 @@ def families(
     count = best.indices.shape[1]
     return [
         [
-            (int(token), drawn, min(turn(peak, j) if drawn else gain, 1.0))
+            (int(token), drawn, min(drawn_acceptance(peak, j) if drawn else gain, 1.0))
             for j, (token, key, gain) in enumerate(zip(row[:count], row[count : 2 * count], row[2 * count :], strict=True))
             if key > 0
         ]
@@ -191,14 +192,14 @@ def path_of(tokens: list[int], parents: list[int], node: int) -> list[int]:
     return path[::-1]
 
 
-def turn(peak: float, place: int) -> float:
+def drawn_acceptance(peak: float, place: int) -> float:
     """The probability that the drawn sibling number `place`, from 0, is reached and accepted; `peak` is the drafter's greatest probability
     at the parent. Measured on pictogram at temperatures 0.6 and 1: the first sibling is accepted with about this probability, whatever
     token was drawn, and a later one 0.7 times as often."""
     return peak if place == 0 else (1 - peak) * (1 - LATER * peak) ** (place - 1) * LATER * peak
 
 
-def pays(level: list[int], parents: list[int], scores: list[float], shape: TreeSize) -> bool:
+def is_worth_expanding(level: list[int], parents: list[int], scores: list[float], shape: TreeSize) -> bool:
     """True if the children of a level, a list of nodes, are worth a pass of the drafter. Only the best node and its siblings count, because
     a node of lower rank may not decide about one of higher rank."""
     best_parent = parents[min(level, key=lambda node: (-scores[node], node))]
@@ -210,13 +211,13 @@ def best_of_level(level: list[int], scores: list[float], shape: TreeSize) -> lis
     return sorted(sorted(level, key=lambda node: (-scores[node], node))[: shape.width])
 
 
-def reranked(parents: list[int], scores: list[float], shape: TreeSize) -> list[int]:
+def verified_nodes(parents: list[int], scores: list[float], shape: TreeSize) -> list[int]:
     """The nodes that are verified, at least one: the best by score."""
     nodes = best(parents, scores, shape.nodes)
     return [node for node in nodes if math.exp(scores[node]) >= shape.least_node] or nodes[:1]
 
 
-def probs_behind(sequence: Sequence, logits: Tensor, paths: list[list[int]]) -> Tensor:
+def probs_after_paths(sequence: Sequence, logits: Tensor, paths: list[list[int]]) -> Tensor:
     """Distributions [F, V] of guided logits [F, V], each after its own path; paths with the same grammar state are batched."""
     rows: dict[Hashable, list[int]] = {}
     for i, path in enumerate(paths):
@@ -275,5 +276,5 @@ def sibling_probs(probs: Tensor, tokens: list[int], parents: list[int], drawn: l
         probs[list(at), list(gone)] = 0
     fixed = [node for node in range(len(tokens)) if not drawn[node]]
     if fixed:
-        probs[fixed] = certain(torch.tensor([tokens[node] for node in fixed], device=probs.device), probs[0])
+        probs[fixed] = one_hot_rows(torch.tensor([tokens[node] for node in fixed], device=probs.device), probs[0])
     return probs / probs.sum(-1, keepdim=True)

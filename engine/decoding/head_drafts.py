@@ -35,7 +35,7 @@ def propose(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, iter
     rows: list[Tensor] = []
     for j in range(count):
         if knobs.drafts == "most probable":
-            token = best_guess(sequence.biased(logits[j : j + 1], path)[0], sequence.allowed(path))
+            token = best_guess(sequence.biased_logits(logits[j : j + 1], path)[0], sequence.allowed_ids(path))
             probs = one_hot(token, sequence.vocabulary, noise.dtype)
         else:
             probs = tree.probs_after(path) if tree else sequence.probs_after(logits[j : j + 1], path)

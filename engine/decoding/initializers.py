@@ -80,23 +80,23 @@ class Initializer:
             return torch.full((v,), 1.0 / v, device=self.sequence.device, dtype=self.noise.dtype)
         known = min(neighbour, start - 1)  # if the neighbour is itself empty, use the newest token
         if init.startswith("sample"):
-            return self._seen(known)
+            return self._newest_probs(known)
         n = self.sequence.length
         token = tokens[known - n] if known >= n else self.sequence.tokens[known]
         row = torch.zeros(v, device=self.sequence.device, dtype=self.noise.dtype)
         row[token] = 1.0
         return row
 
-    def counted(self) -> int:
+    def take_pass_count(self) -> int:
         """The number of passes at a smaller size since the last call."""
-        return self.enlarged.counted() if self.enlarged else 0
+        return self.enlarged.take_pass_count() if self.enlarged else 0
 
     def close(self) -> None:
         """Frees the cache of the smaller picture."""
         if self.enlarged:
             self.enlarged.close()
 
-    def _seen(self, position: int) -> Tensor:
+    def _newest_probs(self, position: int) -> Tensor:
         """The newest distribution of a position; uniform if it was never computed or is no longer kept."""
         for first, end, rows in self.passes:
             if first <= position < end:

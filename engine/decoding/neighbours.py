@@ -64,7 +64,7 @@ KNOBS = (
 CHUNK = 1024  # rows of the codebook per block of distances
 
 
-def exact(knobs: Knobs) -> bool:
+def is_exact(knobs: Knobs) -> bool:
     """True if nothing may be borrowed."""
     return knobs.relax == "off" or strength(knobs) == 0 or knobs.allowed_deviation == 0
 
@@ -82,7 +82,7 @@ def why(knobs: Knobs) -> str:
 
 def check_start(knobs: Knobs) -> None:
     """Raises BadKnob if a run would begin with a relaxed rule and match seed."""
-    policy.check_start(knobs, exact(knobs), f"relax={knobs.relax}", "relax=off")
+    policy.check_start(knobs, is_exact(knobs), f"relax={knobs.relax}", "relax=off")
 
 
 def neighbours(codebook: Tensor, count: int, distance: str, tokens: Tensor | None = None) -> Tensor:

@@ -92,7 +92,7 @@ class Coarser:
         self.sequence.close()
 
 
-def sharper(probs: Tensor) -> Tensor:
+def sharpen(probs: Tensor) -> Tensor:
     """Distributions [N, V] to the power of SHARPNESS, normalised."""
     return torch.softmax(SHARPNESS * probs.clamp(min=1e-12).log(), -1)
 
@@ -127,9 +127,9 @@ class Enlarged:
         if row and len(known) >= fine_rows(coarse, fine, row, row + 1)[0] * fine.columns:
             self.coarser.follow(known, row - 1, row)
         self.coarser.draft(row + 1, iteration)
-        self.row_probs.append(sharper(self.coarser.probs(row, row + 1)))
+        self.row_probs.append(sharpen(self.coarser.probs(row, row + 1)))
 
-    def counted(self) -> int:
+    def take_pass_count(self) -> int:
         """The number of passes at the smaller size since the last call."""
         passes, self._counted = self.coarser.passes - self._counted, self.coarser.passes
         return passes

@@ -13,9 +13,9 @@ from torch import Tensor
 from engine.core import NO_DRAFT, Knobs, Rows, Sequence, Step
 from engine.decoding import neighbours
 from engine.decoding.deviation import acceptance_uniforms
-from engine.decoding.growth import NO_TREE, Tree, TreeSize, certain, grow
+from engine.decoding.growth import NO_TREE, Tree, TreeSize, grow, one_hot_rows
 from engine.decoding.policy import matches_seed
-from engine.decoding.verdict import describe, fused, is_fused, levels_of
+from engine.decoding.verdict import describe, is_fused, levels_of, verify_fused
 from engine.drafters.feature_draft import FeatureDraft
 from engine.noise import ACCEPT, DRAW, Noise
 from engine.rules import Mass, first_above, multi_round, probability, walk
@@ -72,7 +72,7 @@ def tree_decoding(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Featu
     tree, iteration = NO_TREE, 0
     while not sequence.done:
         n = sequence.length
-        seeded = matches_seed(knobs, neighbours.exact(knobs))
+        seeded = matches_seed(knobs, neighbours.is_exact(knobs))
         mass = None if seeded else relaxed.mass(knobs)
         rows = sequence.forward(tree.draft())
         is_due = mass is not None and relaxed.meter.begin(knobs, noise, n, iteration)
@@ -119,7 +119,7 @@ def verify(
                 if acceptance_uniforms(noise, n + len(path), 1, iteration).item() >= metered.meter.share(other):
                     which, left, ratios = first_above(left, left, tokens, probability)
         else:
-            probs = certain(tokens, left) if tree.probs is None else tree.probs[nodes]
+            probs = one_hot_rows(tokens, left) if tree.probs is None else tree.probs[nodes]
             u = [noise.host_uniform(ACCEPT, n + len(path), 1, iteration, node).item() for node in nodes]
             share = None if metered is None else partial(metered.share, mass)
             which, left, ratios = multi_round(left, tokens, probs, u, mass or probability, share)
@@ -136,7 +136,7 @@ def answers(rows: Rows, tree: Tree, noise: Noise, n: int, iteration: int, seeded
     """The model's own draw in every row. Rows of the same depth share their noise, because a path contains only one of them."""
     depth = [0, *depths(tree.parents)]
     if is_fused(rows):
-        verdict = fused(rows, NO_DRAFT.tokens, None, noise, [n + d for d in depth], iteration, seeded)
+        verdict = verify_fused(rows, NO_DRAFT.tokens, None, noise, [n + d for d in depth], iteration, seeded)
         return (verdict.answers if seeded else verdict.fresh).tolist()
     at = torch.tensor(depth, device=rows.logits.device)
     if seeded:
@@ -168,6 +168,6 @@ def step_of(
 
 def why(knobs: Knobs) -> str:
     """The sentence of the badge."""
-    if not neighbours.exact(knobs):
+    if not neighbours.is_exact(knobs):
         return neighbours.why(knobs)
     return "Exact: chosen children are accepted only by the model's own draws, drawn ones are verified against their distributions."

@@ -16,7 +16,7 @@ from engine.sampling import draw, draw_gumbel, entropy, residual
 from engine.trace import Trace, Values
 from engine.verify import choice
 from engine.verify.host import HostVerdict
-from engine.verify.request import Criterion, Verdict, VerifyRequest, checked, read_pair
+from engine.verify.request import Criterion, Verdict, VerifyRequest, check_pair, read_pair
 
 
 @dataclass(slots=True)
@@ -109,7 +109,7 @@ def judge(
     if rule is None and rows.host is not None:
         verdict = HostVerdict(rows.host, tokens, draft_probs, noise, n, iteration, seeded)
         rows.drafted.set_host(verdict.drafts)
-        return WindowState(rows, tokens, draft_probs, noise, n, iteration, verdict, *checked(*verdict.settled))
+        return WindowState(rows, tokens, draft_probs, noise, n, iteration, verdict, *check_pair(*verdict.settled))
     size, draft_probs = len(tokens), draft_probs.dense() if isinstance(draft_probs, Chosen) else draft_probs
     if not is_fused(rows):
         tokens = tokens.to(rows.place[0])
@@ -117,26 +117,26 @@ def judge(
         a = leading(verdict.accepted)
         token = correct(rows, draft_probs, verdict.answers, a, size, noise, n, iteration)
         return WindowState(rows, tokens, draft_probs, noise, n, iteration, verdict, a, token)
-    verdict = fused(rows, tokens, draft_probs, noise, list(range(n, n + size + 1)), iteration, seeded, store or rule is not None)
+    verdict = verify_fused(rows, tokens, draft_probs, noise, list(range(n, n + size + 1)), iteration, seeded, store or rule is not None)
     if rule is not None and draft_probs is not None:
         relaxed, ratios = rule(rows.p[:size], draft_probs, tokens, noise.uniform(ACCEPT, n, size, iteration))
         verdict = replace(verdict, ratios=ratios, **({} if seeded else {"accepted": relaxed, "pair": None}))
-    return WindowState(rows, tokens, draft_probs, noise, n, iteration, verdict, *settled(rows, verdict, seeded))
+    return WindowState(rows, tokens, draft_probs, noise, n, iteration, verdict, *settle(rows, verdict, seeded))
 
 
 def screen(rows: Rows, tokens: Tensor, criterion: Criterion, noise: Noise, n: int, iteration: int) -> WindowState:
     """The same by a rule that looks at the model's distributions alone, for rows that the kernel verifies. The token after the accepted
     drafts is the row's answer."""
     size = len(tokens)
-    verdict = fused(rows, tokens, None, noise, list(range(n, n + size + 1)), iteration, True, not criterion.raw, criterion)
+    verdict = verify_fused(rows, tokens, None, noise, list(range(n, n + size + 1)), iteration, True, not criterion.raw, criterion)
     if verdict.pair is None:
         p = torch.softmax(rows.logits[0, :size].float(), -1) if criterion.raw else verdict.p[:size]
         limit = torch.tensor(criterion.limit, dtype=torch.float64)
         verdict = replace(verdict, accepted=criterion.accepts(p, tokens.to(p.device), limit))
-    return WindowState(rows, tokens, None, noise, n, iteration, verdict, *settled(rows, verdict, True))
+    return WindowState(rows, tokens, None, noise, n, iteration, verdict, *settle(rows, verdict, True))
 
 
-def settled(rows: Rows, verdict: Verdict, seeded: bool) -> tuple[int, int]:
+def settle(rows: Rows, verdict: Verdict, seeded: bool) -> tuple[int, int]:
     """The first refusal and the token after it, in one read together with the drafts."""
     pair = choice.settle(verdict, verdict.accepted, seeded) if verdict.pair is None else verdict.pair
     return read_pair(pair, rows.drafted)
@@ -147,7 +147,7 @@ def is_fused(rows: Rows) -> bool:
     return rows.settings is not None and choice.is_kernel(*rows.place)
 
 
-def fused(
+def verify_fused(
     rows: Rows, tokens: Tensor, draft_probs: Tensor | None, noise: Noise, positions: list[int], iteration: int, seeded: bool,
     store: bool = True, criterion: Criterion | None = None,
 ) -> Verdict:  # fmt: skip
@@ -169,7 +169,7 @@ def fused(
     return verdict
 
 
-def drawn(rows: Rows, noise: Noise, n: int) -> tuple[int, Values, Values | None]:
+def draw_plain(rows: Rows, noise: Noise, n: int) -> tuple[int, Values, Values | None]:
     """The token of plain decoding from the last row of a pass, the entropy [1] of its distribution, and the greatest probability [1] or
     None where the distribution is not stored.
 
@@ -196,10 +196,10 @@ def step_over(
     """
     draft_probs = draft.q if draft.tokens.shape[0] else torch.empty(0, sequence.vocabulary, dtype=noise.dtype, device=sequence.device)
     rows = sequence.forward(draft)
-    return committed(sequence, judge(rows, draft.tokens, draft_probs, noise, sequence.length, iteration, seeded, rule, store), levels)
+    return commit_window(sequence, judge(rows, draft.tokens, draft_probs, noise, sequence.length, iteration, seeded, rule, store), levels)
 
 
-def committed(sequence: Sequence, window: WindowState, levels: bool = True) -> tuple[WindowState, Step]:
+def commit_window(sequence: Sequence, window: WindowState, levels: bool = True) -> tuple[WindowState, Step]:
     """Commits what a window's verdict accepted, and the token after it; the window, and the Step that records both. levels : see
     `step_over`"""
     tokens = sequence.commit(list(range(window.a)), window.token)
@@ -245,7 +245,7 @@ def chances(rows: Rows, tokens: Tensor, ratios: Tensor | None, k: int) -> Tensor
     return probability_of(rows.probs(0, k), tokens[:k]) if ratios is None else ratios[:k].clamp(max=1)
 
 
-def shown(sequence: Sequence, tokens: Tensor | list[int]) -> dict[str, Any]:
+def shown_draft(sequence: Sequence, tokens: Tensor | list[int]) -> dict[str, Any]:
     """The drafts of a chain after the committed tokens, for `Step.draft`."""
     n = sequence.length
     return {"tokens": tokens, "positions": list(range(n, n + len(tokens))), "status": "draft"}

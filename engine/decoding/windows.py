@@ -11,7 +11,7 @@ from torch import Tensor
 from engine.core import Draft, Knobs, Sequence, Step
 from engine.decoding.initializers import Initializer
 from engine.decoding.policy import matches_seed
-from engine.decoding.verdict import Rule, WindowState, shown, step_over
+from engine.decoding.verdict import Rule, WindowState, shown_draft, step_over
 from engine.noise import DRAW, RESIDUAL, Noise
 from engine.sampling import draw, draw_gumbel, residual
 
@@ -73,13 +73,13 @@ def speculative_jacobi(
             # eq. 2: the distributions of iteration j given the window of j - 1
             window, step = step_over(sequence, Draft(tokens, q=draft_probs), noise, iteration, seeded, rule(knobs), store, levels=False)
             initializer.observe(n, window.rows)
-            step.draft_forwards, a = initializer.counted(), window.a
+            step.draft_forwards, a = initializer.take_pass_count(), window.a
             if a < size:
                 tokens, draft_probs = refresh(window, a + 1, knobs)
                 draft_probs = window.rows.p[a + 1 :] if keep_probs and draft_probs is None else draft_probs
             else:
                 tokens, draft_probs = tokens[:0], draft_probs[:0] if keep_probs else None
-            step.draft = shown(sequence, tokens)
+            step.draft = shown_draft(sequence, tokens)
             iteration += 1
             yield step
 

@@ -44,11 +44,11 @@ def requested_kernel() -> str:
 def choose(device: torch.device | str, dtype: torch.dtype = torch.float32) -> KernelChoice:
     """The implementation for tensors of a device and type; raises NotSupported if FORETOKEN_KERNELS asks for what cannot run here."""
     wanted = requested_kernel()
-    return _chosen(torch.device(device), dtype, wanted, version(), wanted != REFERENCE and is_interpreted())
+    return _choose(torch.device(device), dtype, wanted, version(), wanted != REFERENCE and is_interpreted())
 
 
 @lru_cache(maxsize=256)
-def _chosen(device: torch.device, dtype: torch.dtype, wanted: str, triton: str | None, interpreted: bool) -> KernelChoice:
+def _choose(device: torch.device, dtype: torch.dtype, wanted: str, triton: str | None, interpreted: bool) -> KernelChoice:
     """The same by all that it depends on: a step asks several times."""
     if wanted == REFERENCE:
         return KernelChoice(REFERENCE, f"{VARIABLE}={REFERENCE}.")

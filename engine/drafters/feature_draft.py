@@ -26,7 +26,7 @@ from engine.networks.native_blocks import quick_linear, quicken
 from engine.networks.sequence import TransformerSequence
 from engine.networks.static_step import bucket
 from engine.networks.transformer import RMSNorm, TransformerDecoder, rotary_table
-from engine.networks.weights import built, need, read_tensors, refuse_stale
+from engine.networks.weights import build_network, need, read_tensors, refuse_stale
 from engine.sampling import guide
 
 NAME = "feature_draft"  # the capability, the stem of the weights file, and the key in the card
@@ -154,7 +154,7 @@ class NetworkGrowth:
         visible = torch.zeros(len(tokens), self.kv_cache.kept - self.committed + len(tokens), dtype=torch.bool)
         for row, trail in zip(visible, trails, strict=True):
             row[trail] = True
-        results = self._fixed(tokens, features, places, visible)
+        results = self._run_fixed(tokens, features, places, visible)
         if results is None:
             mask = F.pad(visible, (self.committed, 0), value=True).to(self.device)
             at = torch.tensor(places, device=self.device)
@@ -167,7 +167,7 @@ class NetworkGrowth:
         states = self.network(embedded.float(), features.float(), self.cos[places], self.sin[places], mask, kv_cache)
         return states, guide(self.trunk.head(states).float(), self.guidance)
 
-    def _fixed(self, tokens: list[int], features: Tensor, places: list[int], visible: Tensor) -> tuple[Tensor, Tensor] | None:
+    def _run_fixed(self, tokens: list[int], features: Tensor, places: list[int], visible: Tensor) -> tuple[Tensor, Tensor] | None:
         """The same in fixed shapes, if the run has them and this pass fits."""
         count, kept = len(tokens), self.kv_cache.kept
         shape = None if self.replays is None else bucket(count, kept, self.kv_cache.capacity)
@@ -207,7 +207,7 @@ def read_drafter(path: Path, card: dict[str, Any], device: torch.device, weights
         raise MissingWeights(f"The card next to {path} does not describe it. Train it again: python launch.py train feature-draft.")
     refuse_stale(path, card[NAME], weights_hash, "feature-draft")
     settings = need(card, f"{NAME}.settings", dict, path.parent)
-    network = built(FeatureDrafter, settings, read_tensors(path), path).eval().requires_grad_(False).to(device)
+    network = build_network(FeatureDrafter, settings, read_tensors(path), path).eval().requires_grad_(False).to(device)
     if device.type == "cpu":
         network.mix = quick_linear(network.mix)
         quicken(network.decoder)

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from engine.core import Rows
 from engine.errors import NotSupported
 from engine.networks.attention import attend
-from engine.networks.initial import small
+from engine.networks.initial import small_normal
 from engine.networks.mesh_decoder import COSINE_SCALE
 from engine.networks.sequence import TransformerSequence
 
@@ -44,7 +44,7 @@ class MeshHeads(nn.Module):
         self.depth, self.heads, self.kind, self.tied = depth, heads, kind, tied
 
         def matrix(*shape: int, zero: bool = False) -> nn.Parameter:
-            return nn.Parameter(torch.zeros(*shape)) if zero else small(*shape)
+            return nn.Parameter(torch.zeros(*shape)) if zero else small_normal(*shape)
 
         self.gain = nn.Parameter(torch.full((depth, 1, 1), 0.2))
         if kind == "cross":

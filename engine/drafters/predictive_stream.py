@@ -102,7 +102,7 @@ class PredictiveStream:
         return lambda rows, first: guide(rows.logits[:, first:].float(), guidance)
 
 
-def fresh(trunk: nn.Module, layers: tuple[str, ...], rank: int, alpha: float, first: int = 0) -> RowLora:
+def new_adapter(trunk: nn.Module, layers: tuple[str, ...], rank: int, alpha: float, first: int = 0) -> RowLora:
     """A new adapter on the linear layers with these names, in the trunk's `blocks` from `first` on."""
     shapes = {
         path: (layer.out_features, layer.in_features)
@@ -175,7 +175,7 @@ def read_stream(folder: Path, trunk: nn.Module, base: str, weights_hash: str | N
     config = read_config(folder)
     if (config.get("base_model_name_or_path"), config.get("revision")) != (base, weights_hash):
         other = f"{config.get('base_model_name_or_path')} ({config.get('revision')})"
-        raise _refused(folder, f"was trained for the weights {other}, and these are {base} ({weights_hash})")
+        raise _unusable(folder, f"was trained for the weights {other}, and these are {base} ({weights_hash})")
     pairs = read_pairs(folder, config["r"], trunk)
     lora = RowLora(trunk, {path: (len(up), down.shape[1]) for path, (down, up) in pairs.items()}, config["r"], scale_of(config))
     for ours, theirs in zip((*lora.down, *lora.up), (*(d for d, _ in pairs.values()), *(u for _, u in pairs.values())), strict=True):
@@ -193,13 +193,13 @@ def read_config(folder: Path) -> dict[str, Any]:
     try:
         check_hash(path)
     except (OSError, ValueError) as e:
-        raise _refused(folder, f"has settings that cannot be read ({e})") from e
+        raise _unusable(folder, f"has settings that cannot be read ({e})") from e
     rank, alpha = config.get("r"), config.get("lora_alpha")
     if type(rank) is not int or not 1 <= rank <= LARGEST_RANK or isinstance(alpha, bool) or not isinstance(alpha, int | float):
-        raise _refused(folder, f"has settings that cannot be read (r = {rank!r}, lora_alpha = {alpha!r})")
+        raise _unusable(folder, f"has settings that cannot be read (r = {rank!r}, lora_alpha = {alpha!r})")
     strange = [name for name in FOREIGN if config.get(name)]
     if config.get("peft_type") != "LORA" or config.get("bias", "none") != "none" or strange or not alpha > 0:
-        raise _refused(folder, f"is not a plain LoRA ({', '.join(strange) or config.get('peft_type')})")
+        raise _unusable(folder, f"is not a plain LoRA ({', '.join(strange) or config.get('peft_type')})")
     return config
 
 
@@ -213,13 +213,13 @@ def read_pairs(folder: Path, rank: int, trunk: nn.Module) -> dict[str, tuple[Ten
     Reads safetensors only: peft's other format can run code."""
     path = folder / "adapter_model.safetensors"
     if not path.exists() and (folder / "adapter_model.bin").exists():
-        raise _refused(folder, "is an adapter_model.bin, which can run code and is not read; only adapter_model.safetensors is")
+        raise _unusable(folder, "is an adapter_model.bin, which can run code and is not read; only adapter_model.safetensors is")
     tensors, layers = read_tensors(path), dict(trunk.named_modules())
     paths = sorted({key.removeprefix(PREFIX).rsplit(".lora_", 1)[0] for key in tensors})
     expected = {f"{PREFIX}{path}.lora_{half}.weight" for path in paths for half in "AB"}
     if not paths or expected != set(tensors) or not set(paths) <= set(layers):
         strange = next(iter(sorted(expected ^ set(tensors)) or sorted(set(paths) - set(layers))), "no tensor at all")
-        raise _refused(folder, f"does not fit this network ({strange})")
+        raise _unusable(folder, f"does not fit this network ({strange})")
     pairs = {path: (tensors[f"{PREFIX}{path}.lora_A.weight"], tensors[f"{PREFIX}{path}.lora_B.weight"]) for path in paths}
     for path, (down, up) in pairs.items():
         _check_pair(folder, path, down, up, rank, layers[path])
@@ -228,14 +228,14 @@ def read_pairs(folder: Path, rank: int, trunk: nn.Module) -> dict[str, tuple[Ten
 
 def _check_pair(folder: Path, path: str, down: Tensor, up: Tensor, rank: int, layer: nn.Module) -> None:
     if not isinstance(layer, nn.Linear | SteadyLinear) or down.ndim != 2 or up.ndim != 2:
-        raise _refused(folder, f"does not fit this network ({path})")
+        raise _unusable(folder, f"does not fit this network ({path})")
     if (len(up), down.shape[1]) != (layer.out_features, layer.in_features):
         own = f"{layer.in_features} -> {layer.out_features}"
-        raise _refused(folder, f"adapts a layer {down.shape[1]} -> {len(up)} at {path}, which is {own} here")
+        raise _unusable(folder, f"adapts a layer {down.shape[1]} -> {len(up)} at {path}, which is {own} here")
     for tensor, shape in ((down, (rank, down.shape[1])), (up, (len(up), rank))):
         if tuple(tensor.shape) != shape:
-            raise _refused(folder, f"has a tensor {list(tensor.shape)} where its rank {rank} asks for {list(shape)}")
+            raise _unusable(folder, f"has a tensor {list(tensor.shape)} where its rank {rank} asks for {list(shape)}")
 
 
-def _refused(folder: Path, what: str) -> MissingWeights:
+def _unusable(folder: Path, what: str) -> MissingWeights:
     return MissingWeights(f"The adapter in {folder} {what}. Train one for these weights: python launch.py train predictive-stream.")

@@ -24,7 +24,7 @@ from engine.core import Resampler
 from engine.errors import MissingWeights
 from engine.layout import Raster, fine_rows
 from engine.networks.vq import PictureTokenizer
-from engine.networks.weights import built, need, read_tensors
+from engine.networks.weights import build_network, need, read_tensors
 
 CONTEXT = 2  # coarser rows above the requested ones that go through the tokenizer with them
 FACTORS = ("2", "4", "8")  # between two scales, as keys of a card
@@ -68,7 +68,7 @@ class PictureResampler:
         """Tokens [h, w] -> the encoder's latent of the enlarged picture, in the space of the codes, float32 [factor h, factor w, D]."""
         large = F.interpolate(self.tokenizer.decode(grid[None]), scale_factor=factor, mode="bicubic").clamp(-1, 1)
         quantizer = self.tokenizer.quantizer
-        return quantizer.values(quantizer.bounded(self.tokenizer.encoder(large).permute(0, 2, 3, 1)))[0]
+        return quantizer.values(quantizer.bound(self.tokenizer.encoder(large).permute(0, 2, 3, 1)))[0]
 
 
 class _RowCausal(nn.Conv2d):
@@ -156,7 +156,7 @@ def read_resampler(folder: Path | None, card: Mapping[str, Any], tokenizer: Pict
     networks = {}
     for factor, settings in _by_factor(known, "networks", dict, folder).items():
         own = {k.removeprefix(f"{factor}."): v for k, v in tensors.items() if k.startswith(f"{factor}.")}
-        networks[factor] = built(partial(UpSampler, codebook.cpu()), settings, own, path).to(codebook.device)
+        networks[factor] = build_network(partial(UpSampler, codebook.cpu()), settings, own, path).to(codebook.device)
     return TrainedResampler(tokenizer, networks, spreads)
 
 

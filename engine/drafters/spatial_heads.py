@@ -22,11 +22,11 @@ from torch.nn import functional as F
 from engine.core import Rows, Sequence
 from engine.errors import MissingWeights
 from engine.layout import Layout
-from engine.networks.initial import small
+from engine.networks.initial import small_normal
 from engine.networks.native_blocks import quick_linear
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import RMSNorm
-from engine.networks.weights import built, need, read_tensors, refuse_stale
+from engine.networks.weights import build_network, need, read_tensors, refuse_stale
 from engine.sampling import guide
 
 NAME = "spatial_heads"  # the capability, the stem of the weights file, and the key in the card
@@ -105,7 +105,7 @@ class SpatialHeads(nn.Module):
         self.state_norm, self.token_norm, self.feed_norm = RMSNorm(width), RMSNorm(width), RMSNorm(width)
         self.above = nn.Linear(4 * width, width, bias=False)
         self.left = nn.Linear(2 * width, width, bias=False)
-        self.places = small(2 * reach + 1, width)  # by distance
+        self.places = small_normal(2 * reach + 1, width)  # by distance
         self.no_row = nn.Parameter(torch.zeros(width))  # where nothing is above
         self.gate_up = nn.Linear(width, 2 * inner, bias=False)
         self.down = nn.Linear(inner, width, bias=False)
@@ -226,7 +226,7 @@ def read_heads(folder: Path, card: dict[str, Any], device: torch.device, weights
         raise MissingWeights(f"The card next to {path} does not describe it. Train it again: python launch.py train spatial-heads.")
     refuse_stale(path, card[NAME], weights_hash, "spatial-heads")
     settings = need(card, f"{NAME}.settings", dict, path.parent)
-    network = built(SpatialHeads, settings, read_tensors(path), path).eval().requires_grad_(False).to(device)
+    network = build_network(SpatialHeads, settings, read_tensors(path), path).eval().requires_grad_(False).to(device)
     if device.type == "cpu":
         for name in ("above", "left", "gate_up", "down"):
             setattr(network, name, quick_linear(getattr(network, name)))

@@ -53,7 +53,7 @@ class BPTGrammar:
     canonical : allow only what a serialised mesh contains (a model trained on such meshes loses nothing, and 51 % of its tokens
                 have a known class); False also allows what the parser tolerates
     budget    : the maximum number of faces, None = no limit
-    masks     : bool [M, vocabulary], the distinct masks; `allowed(state)` is row `mask_index(state)`
+    masks     : bool [M, vocabulary], the distinct masks; `allowed_ids(state)` is row `mask_index(state)`
     """
 
     def __init__(self, levels: TokenLevels = BPT, canonical: bool = False, budget: int | None = None):
@@ -90,7 +90,7 @@ class BPTGrammar:
             return self._end_row
         return self._rows[node]
 
-    def allowed(self, state: int) -> np.ndarray:
+    def allowed_ids(self, state: int) -> np.ndarray:
         """bool [vocabulary], shared and read-only: the ids allowed in a state."""
         return self.masks[self.mask_index(state)]
 
@@ -105,7 +105,7 @@ class BPTGrammar:
         """True if every token is allowed in its place and the last one ends the mesh."""
         state = self.start
         for token in tokens:
-            if not 0 <= token < len(self._classes) or not self.allowed(state)[token]:
+            if not 0 <= token < len(self._classes) or not self.allowed_ids(state)[token]:
                 return False
             state = self.next(state, int(token))
         return self.ended(state)

@@ -63,7 +63,7 @@ def find(name: str) -> tuple[Method, dict[str, float | str]]:
     "auto:sjdpp,window=16" is sjdpp with this knob: what `auto` was resolved to.
     """
     if name.startswith(f"{AUTO}:"):
-        return _resolved(name)
+        return _resolve(name)
     if name in METHODS:
         return METHODS[name], {}
     for method in METHODS.values():
@@ -82,7 +82,7 @@ def _parts(name: str) -> tuple[str, dict[str, str]]:
     return own, dict(pair.partition("=")[::2] for pair in pairs)
 
 
-def _resolved(name: str) -> tuple[Method, dict[str, float | str]]:
+def _resolve(name: str) -> tuple[Method, dict[str, float | str]]:
     """The method and all knobs of a name that auto was resolved to; raises NotSupported or BadKnob."""
     own, knobs = _parts(name)
     if own.startswith(f"{AUTO}:"):

@@ -71,11 +71,11 @@ class Adjacent:
     def next(self, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int) -> TreeSize:
         """The neighbour's shape, one step deeper or shallower."""
         position = sequence.length
-        known = beside(self.marks, sequence, knobs)
+        known = starting_mark(self.marks, sequence, knobs)
         if knobs.tree_init == "random":
-            known = anything(known, knobs, noise, position, iteration)
-        depth, width = (FIRST_DEPTH, FIRST_WIDTH) if known is None else adapted(known, knobs)
-        depth, width = clipped(depth, width, knobs)
+            known = random_mark(known, knobs, noise, position, iteration)
+        depth, width = (FIRST_DEPTH, FIRST_WIDTH) if known is None else adapt(known, knobs)
+        depth, width = clip(depth, width, knobs)
         return TreeSize(depth, width, min(knobs.nodes, width + (depth - 1) * width**2))  # eq. 5
 
     def observe(self, cycle: Cycle) -> None:
@@ -84,7 +84,7 @@ class Adjacent:
         self.marks |= dict.fromkeys(range(cycle.start, cycle.start + cycle.committed), mark)
 
 
-def beside(marks: dict[int, Mark], sequence: Sequence, knobs: Knobs) -> Mark | None:
+def starting_mark(marks: dict[int, Mark], sequence: Sequence, knobs: Knobs) -> Mark | None:
     """The mark that the next tree starts from (equation 6 and its alternatives); None if there is none."""
     position, layout = sequence.length, sequence.layout
     if knobs.tree_init == "flock":
@@ -112,7 +112,7 @@ def flock(marks: dict[int, Mark], sequence: Sequence, radius: int) -> Mark | Non
     return Mark(math.floor(depth + 0.5), math.floor(width + 0.5), mean([mark.accepted for _, mark in near]))
 
 
-def anything(known: Mark | None, knobs: Knobs, noise: Noise, position: int, iteration: int) -> Mark | None:
+def random_mark(known: Mark | None, knobs: Knobs, noise: Noise, position: int, iteration: int) -> Mark | None:
     """A random shape from the open intervals, with the left neighbour's acceptance."""
     u = [noise.host_uniform(SCHEDULE, position, 1, iteration, slot).item() for slot in (2, 3)]
     depth = knobs.depth_above + 1 + int(u[0] * max(1, knobs.depth_below - knobs.depth_above - 1))
@@ -120,14 +120,14 @@ def anything(known: Mark | None, knobs: Knobs, noise: Noise, position: int, iter
     return None if known is None else Mark(depth, width, known.accepted)
 
 
-def adapted(known: Mark, knobs: Knobs) -> tuple[int, int]:
+def adapt(known: Mark, knobs: Knobs) -> tuple[int, int]:
     """Equation 2: deeper and narrower, or shallower and wider; table V: from fixed values if the knobs name some."""
     sign = 1 if known.accepted >= knobs.deepen_above else -1
     depth, width = knobs.base_depth or int(known.depth), knobs.base_width or int(known.width)
     return depth + sign * knobs.depth_step, width - sign * knobs.width_step
 
 
-def clipped(depth: int, width: int, knobs: Knobs) -> tuple[int, int]:
+def clip(depth: int, width: int, knobs: Knobs) -> tuple[int, int]:
     """The shape clipped to the open intervals. At depth 1 the cost is linear in the width, so only `nodes` limits it."""
     depth = max(knobs.depth_above + 1, min(depth, knobs.depth_below - 1))
     width = max(knobs.width_above + 1, width if depth == 1 else min(width, knobs.width_below - 1))
@@ -139,7 +139,8 @@ class Throughput:
 
     A node is added if its acceptance probability exceeds the rate times the cost of its row; a level, if the sum over the nodes above it
     exceeds the rate times the cost of a row and a drafter pass (Dinkelbach's condition for the greatest ratio). The probabilities are
-    estimated from the drafter's distributions while the tree grows, and of a level only the best node and its siblings count (`pays`).
+    estimated from the drafter's distributions while the tree grows. In each level only the best node and its siblings count
+    (`is_worth_expanding`).
     """
 
     def __init__(self) -> None:
@@ -185,7 +186,7 @@ METHOD = Method(
         WIDTH_HIGH, WIDTH, CHILDREN, ROW_COST, LEVEL_COST, *neighbours.KNOBS, VERIFY,
     ),
     paper="ADT-Tree; TokenFlock",
-    exact=neighbours.exact,
+    exact=neighbours.is_exact,
     why=trees.why,
     needs=frozenset({"hidden", "feature_draft"}),
     drafters=("feature_draft",),

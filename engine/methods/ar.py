@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from engine.core import NO_DRAFT, PLAIN, Case, Knobs, Method, Sequence, Step
-from engine.decoding.verdict import drawn
+from engine.decoding.verdict import draw_plain
 from engine.noise import Noise
 from engine.trace import Trace
 
@@ -23,7 +23,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
     while not sequence.done:
         n = sequence.length
         rows = sequence.forward(NO_DRAFT)
-        token, nats, top = drawn(rows, noise, n)
+        token, nats, top = draw_plain(rows, noise, n)
         committed = sequence.commit([], token)
         yield Step(committed, [n], trace=Trace(accepted=[False], accept_probability=[0.0], entropy=nats, top=top))
 

@@ -27,7 +27,7 @@ from torch import Tensor
 from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Sequence, Step
 from engine.decoding import policy
 from engine.decoding.deviation import ALLOWED, Meter, acceptance_uniforms, chain_verdicts, limit_of
-from engine.decoding.verdict import committed, judge, shown
+from engine.decoding.verdict import commit_window, judge, shown_draft
 from engine.errors import NotSupported
 from engine.kernels.energy_scan import energy_scan
 from engine.noise import DRAFTER, INITIAL, Noise
@@ -73,7 +73,7 @@ RULES: dict[str, EnergyRule] = {"consistent": CONSISTENT, "paper": LITERAL}
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
     """Yields one Step per pass. State: the drafts with the distributions they were drawn from, and the deviation meter."""
-    drafter = looking(drafter, knobs)
+    drafter = with_mask(drafter, knobs)
     if knobs.refresh == "coupled" and knobs.mode == "joint" and not drafter.causal:  # a draft would influence its own next distribution
         raise NotSupported("refresh=coupled needs a causal drafter, and this one is bidirectional. Set refresh=redraw.")
     read = drafter.start(sequence)
@@ -87,22 +87,22 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         m = len(tokens)
         drafts = knobs.mode == "joint" or m == 0
         ahead = max(0, min(knobs.horizon, sequence.limit - n - 2)) if drafts else 0
-        rows = sequence.forward(dual(tokens, ahead, sequence, noise, iteration, drafter.causal))  # algorithm 1, line 3
+        rows = sequence.forward(dual_draft(tokens, ahead, sequence, noise, iteration, drafter.causal))  # algorithm 1, line 3
         control = rows.first(m + 1)
         energies = Energies(meter, knobs, noise, n, iteration)
         window = judge(control, tokens, draft_probs, noise, n, iteration, seeded, energies.accept)  # lines 6 to 12
-        window, step = committed(sequence, window)
+        window, step = commit_window(sequence, window)
         a, step.trace = window.a, energies.record(step.trace, window.a, sequence.length - n)
         iteration += 1
         if not sequence.done:
             tokens, draft_probs = refill(
                 read(rows, m + 1)[a:], tokens[a + 1 :], draft_probs[a + 1 :], sequence, knobs, noise, iteration, seeded
             )
-            step.draft = shown(sequence, tokens)
+            step.draft = shown_draft(sequence, tokens)
         yield step
 
 
-def looking(drafter: Any, knobs: Knobs) -> Any:
+def with_mask(drafter: Any, knobs: Knobs) -> Any:
     """The stream that sees as the knob `mask` says; raises NotSupported if the model has none."""
     if knobs.mask == "causal" or not drafter.causal:  # a model's only adapter may look both ways: then it is the one
         return drafter
@@ -111,7 +111,7 @@ def looking(drafter: Any, knobs: Knobs) -> Any:
     return drafter.both_ways
 
 
-def dual(tokens: Tensor, ahead: int, sequence: Sequence, noise: Noise, iteration: int, causal: bool) -> Draft:
+def dual_draft(tokens: Tensor, ahead: int, sequence: Sequence, noise: Noise, iteration: int, causal: bool) -> Draft:
     """The Draft of a pass of both streams: the drafts int64 [m] as control rows, then `ahead` predictive rows that read them and noise.
 
     A control row attends to earlier control rows. A predictive row attends to committed tokens and to earlier (or all) predictive rows.

@@ -7,8 +7,8 @@ at once. Verification goes down the tree as long as it accepts a child.
 Exactness: always, unless a relaxed rule is on. Chosen children: the model's draw at a node does not depend on the tree, so a child that
 equals it only saves a pass. Sampled children: drawn without replacement from the drafter's distribution, verified one after another
 (`multi_round`). The value of a drawn token must not decide whether it is kept. Here the score of a drawn node depends on its place among
-its siblings (`turn`: the probability that it is reached and accepted), never on its token, and only nodes of higher rank decide about it:
-none of those depends on its token. The proof is in engine/decoding/growth.py.
+its siblings (`drawn_acceptance`: the probability that it is reached and accepted), never on its token, and only nodes of higher rank
+decide about it: none of those depends on its token. The proof is in engine/decoding/growth.py.
 Deviations: the published trees have chosen children also above temperature 0, where the model's draw from a flat distribution rarely equals
 one of them. `sampled` draws the children, and `auto` chooses at every node, from the drafter's distribution alone, the kind more likely to
 be accepted. Depth is the number of levels (the public code makes one more than it says). The first pass of a run proposes nothing.
@@ -39,7 +39,7 @@ _FOUR = {"rows": 2, "columns": 2, "vocabulary": 4, "sharpness": 1.2}  # flat eno
 _LINE = {"rows": 1, "columns": 3, "vocabulary": 5, "guidance": 1.0, "temperature": 0.7}
 
 
-def _relaxed(rule: str, strength: float, kind: str) -> dict[str, float | str]:
+def _relaxed_knobs(rule: str, strength: float, kind: str) -> dict[str, float | str]:
     """Knobs of a relaxed tree of one level with three children; every token has two neighbours."""
     name = "added_mass" if rule == "additive" else "multiplied_mass"
     return {"children": kind, "depth": 1, "width": 3, "nodes": 3, "relax": rule, name: strength, "neighbour_share": 0.4}
@@ -52,7 +52,7 @@ METHOD = Method(
     decode=decode,
     knobs=KNOBS,
     paper="EAGLE-2, Li et al., arXiv 2406.16858; LANTERN, Jang et al., arXiv 2410.03355",
-    exact=neighbours.exact,
+    exact=neighbours.is_exact,
     why=trees.why,
     needs=frozenset({"hidden", "feature_draft"}),
     drafters=("feature_draft",),
@@ -95,7 +95,7 @@ METHOD = Method(
             mutants=("lantern: the nearest always counts",),
         ),
         *(
-            Case(f"LAN-LAW {rule} {kind}", "closed form", _relaxed(rule, strength, kind), _LINE, mutants, "relaxed tree")
+            Case(f"LAN-LAW {rule} {kind}", "closed form", _relaxed_knobs(rule, strength, kind), _LINE, mutants, "relaxed tree")
             for rule, strength, kind, mutants in (
                 ("additive", 0.3, "sampled", ("lantern: counts one neighbour too many",)),
                 ("additive", 0.3, "deterministic", ("lantern: refused neighbourhood struck", "lantern: refused table struck")),
@@ -104,11 +104,11 @@ METHOD = Method(
         ),
         *(
             Case(
-                f"BUDGET {kind}", "closed form", _relaxed("additive", 0.6, kind) | {"allowed_deviation": 0.03}, _LINE,
+                f"BUDGET {kind}", "closed form", _relaxed_knobs("additive", 0.6, kind) | {"allowed_deviation": 0.03}, _LINE,
                 ("budget: ignored",), "relaxed tree",
             )
             for kind in ("sampled", "deterministic")
         ),
-        Case("LANTERN", "not exact", _relaxed("additive", 0.4, "sampled"), _LINE),
+        Case("LANTERN", "not exact", _relaxed_knobs("additive", 0.4, "sampled"), _LINE),
     ),
 )  # fmt: skip

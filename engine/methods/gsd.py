@@ -43,7 +43,7 @@ FAR = Knob(
 )  # fmt: skip
 
 
-def beside(half: int) -> list[int]:
+def group_offsets(half: int) -> list[int]:
     """The ranks of a group as offsets from the draft's rank, the draft first: half below it and half - 1 above, as in the public code."""
     return [0, *range(-half, 0), *range(1, half)]
 
@@ -55,13 +55,13 @@ def group(p: Tensor, order: Tensor, ranks: Tensor, codes: Tensor, half: int, gap
     codes    : [V, e], of length 1. The draft is always in its group.
     """
     count, vocabulary = len(ranks), p.shape[-1]
-    at = ranks[:, None] + torch.tensor(beside(half), device=p.device)
+    at = ranks[:, None] + torch.tensor(group_offsets(half), device=p.device)
     inside = (at >= 0) & (at < vocabulary)
     members = order.expand(count, -1).gather(1, at.clamp(0, vocabulary - 1))
-    return members, similar(p, members, inside, codes, gap, far)
+    return members, group_mask(p, members, inside, codes, gap, far)
 
 
-def similar(p: Tensor, members: Tensor, inside: Tensor, codes: Tensor, gap: float, far: float) -> Tensor:
+def group_mask(p: Tensor, members: Tensor, inside: Tensor, codes: Tensor, gap: float, far: float) -> Tensor:
     """Which of the tokens next to each draft, int64 [m, k], are in its group, bool [m, k]; inside : those that exist, bool [m, k]."""
     count = len(members)
     chances = p.expand(count, -1).gather(1, members)
@@ -72,7 +72,7 @@ def similar(p: Tensor, members: Tensor, inside: Tensor, codes: Tensor, gap: floa
     return chosen
 
 
-def grouped(above: Tensor, below: Tensor, chosen: Tensor) -> Tensor:
+def group_ratio(above: Tensor, below: Tensor, chosen: Tensor) -> Tensor:
     """P(G) / Q(G) [m], from the members' probabilities [m, k] under p and q."""
     return (above * chosen).sum(-1) / (below * chosen).sum(-1)
 
@@ -121,12 +121,12 @@ class Grouped:
         near = ranked(p, tokens, half)
         near = torch.cat([near[:, half : half + 1], near[:, :half], near[:, half + 1 :]], 1)  # the draft first
         members = near.clamp(min=0)
-        chosen = similar(p, members, near >= 0, self.codes, self.knobs.probability_gap, self.knobs.code_distance)
+        chosen = group_mask(p, members, near >= 0, self.codes, self.knobs.probability_gap, self.knobs.code_distance)
         return self._of_groups(p, q, members, chosen)
 
     def _of_groups(self, p: Tensor, q: Tensor, members: Tensor, chosen: Tensor) -> Tensor:
         above, below = (probs.expand(len(members), -1).gather(1, members) for probs in (p, q))
-        return grouped(above, below, chosen)
+        return group_ratio(above, below, chosen)
 
     def total_variation(self, p: Tensor, q: Tensor) -> float:
         """TV(output of one draft, p), exact, for distributions [1, V]: computed over every token that could have been drawn."""
@@ -138,22 +138,22 @@ class Grouped:
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
     """Yields one Step per pass: SJD's loop with another ratio."""
-    check_start(knobs, exact(knobs), f"half_width={knobs.half_width}", "half_width=0")
+    check_start(knobs, is_exact(knobs), f"half_width={knobs.half_width}", "half_width=0")
     groups = Grouped(sequence, knobs, noise)
-    for step in speculative_jacobi(sequence, knobs, noise, redraw, rule=lambda knobs: groups.ratio, exact=exact):
+    for step in speculative_jacobi(sequence, knobs, noise, redraw, rule=lambda knobs: groups.ratio, exact=is_exact):
         groups.meter.commit(len(step.tokens))
         step.trace = replace(step.trace, deviation=groups.meter.trace())
         yield step
 
 
-def exact(knobs: Knobs) -> bool:
+def is_exact(knobs: Knobs) -> bool:
     """True if every group is its draft alone."""
     return 0 in (knobs.half_width, knobs.probability_gap, knobs.code_distance, knobs.allowed_deviation)
 
 
 def why(knobs: Knobs) -> str:
     """The sentence of the badge."""
-    if exact(knobs):
+    if is_exact(knobs):
         return "Exact: every group is the draft alone, and that is speculative Jacobi decoding."
     return not_exact(knobs, f"a draft is verified together with up to {2 * knobs.half_width - 1} similar tokens{limit_of(knobs)}.")
 
@@ -168,7 +168,7 @@ METHOD = Method(
     decode=decode,
     knobs=(WINDOW, INIT, HALF, GAP, FAR, ALLOWED, VERIFY),
     paper="GSD, arXiv 2508.07747",
-    exact=exact,
+    exact=is_exact,
     why=why,
     needs=frozenset({"codebook"}),
     common={"window": 4, "half_width": 0},

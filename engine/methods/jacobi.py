@@ -50,7 +50,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
             committed = sequence.commit(list(range(a)), answered[a])
             k = len(committed)
             step = describe(n, committed, a, size, rows.probs(0, k), chances(rows, tokens, None, k))
-            step.draft_forwards = initializer.counted()
+            step.draft_forwards = initializer.take_pass_count()
             step.draft = {"tokens": answered[a + 1 :], "positions": list(range(n + a + 1, n + size + 1)), "status": "draft"}
             tokens = answers[a + 1 :]  # computed after the old drafts: drafts again
             iteration += 1

@@ -76,13 +76,13 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
     while not sequence.done:
         n = sequence.length
         wide = max(0, min(knobs.columns, sequence.limit - n - levels))
-        rows = sequence.forward(both(tree, guesses, wide))
+        rows = sequence.forward(draft_of(tree, guesses, wide))
         own = rows.first(1 + len(tree.tokens))
         path, token, chances = verify(own, tree, noise, n, iteration, seeded, None)
         answers = rows.scores[len(rows.scores) - wide :].argmax(-1).tolist() if wide else []
         committed = sequence.commit(path, token)
         step = step_of(own, tree, path, chances, n, committed, None)
-        guesses = learned(pool, guesses, answers)
+        guesses = learn(pool, guesses, answers)
         iteration += 1
         tree = NO_TREE
         if not sequence.done:
@@ -92,7 +92,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         yield step
 
 
-def both(tree: Tree, guesses: Guesses, wide: int) -> Draft:
+def draft_of(tree: Tree, guesses: Guesses, wide: int) -> Draft:
     """The Draft of a pass: the tree, then the first `wide` columns of the lookahead branch, level by level.
 
     The first level is a chain after the pending token, every other guess a child of the one above it: so its place and what it sees follow.
@@ -105,7 +105,7 @@ def both(tree: Tree, guesses: Guesses, wide: int) -> Draft:
     return Draft(torch.tensor(tokens, dtype=torch.int64), parents=torch.tensor(parents, dtype=torch.int64))
 
 
-def learned(pool: NgramPool, guesses: Guesses, answers: list[int]) -> Guesses:
+def learn(pool: NgramPool, guesses: Guesses, answers: list[int]) -> Guesses:
     """Puts the n-gram of every column that has an answer into the pool. Returns the next guesses: a level up, the answers the last one."""
     for column, answer in enumerate(answers):
         first, *rest = (row[column] for row in guesses)

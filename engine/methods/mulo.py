@@ -133,7 +133,11 @@ def _blocks(sequence: Sequence, coarser: Coarser, knobs: Knobs, noise: Noise) ->
         picture[start : start + count] = proposed
         judged = zip(block.verdicts.tolist(), block.mass.tolist(), block.entropies.tolist(), strict=True)
         notes |= dict(zip(range(start, start + count), judged, strict=True))
-        repair = _scattered(sequence, rows, at, block, knobs, noise) if scattered else _in_order(sequence, rows, at, block, behind, noise)
+        repair = (
+            _scattered_repairs(sequence, rows, at, block, knobs, noise)
+            if scattered
+            else _in_order(sequence, rows, at, block, behind, noise)
+        )
         shown = {"tokens": drafted, "positions": list(range(first * coarse.columns, stop * coarse.columns)), "scale": coarser.size}
         for i, (positions, redrawn) in enumerate(repair):  # step 6
             for position, (token, nats) in redrawn.items():
@@ -153,12 +157,12 @@ def _judge(rows: Rows, at: int, proposed: Tensor, start: int, columns: int, code
     near = neighbours(codebook.to(p.device), share, knobs.distance, proposed)
     mass = pooled_mass(p, proposed, near, torch.full_like(p[:, 0], knobs.added_mass)).clamp(max=1)
     refused = mass <= knobs.least_mass
-    again = expanded(refused.view(-1, columns), int(knobs.radius)).flatten()
+    again = dilate(refused.view(-1, columns), int(knobs.radius)).flatten()
     verdicts = torch.where(refused, REFUSED, torch.where(again, NEAR, STAYED)).cpu()
     return DraftedRows(start, proposed.tolist(), mass, entropy(p), verdicts, again.nonzero().flatten().tolist())
 
 
-def expanded(refused: Tensor, radius: int) -> Tensor:
+def dilate(refused: Tensor, radius: int) -> Tensor:
     """The places within `radius` rows and columns of a refused one: bool [rows, columns] of one block -> the same shape."""
     return F.max_pool2d(refused[None].float(), 2 * radius + 1, 1, radius)[0] > 0
 
@@ -221,7 +225,7 @@ def _positions(sequence: Sequence, committed: list[int]) -> list[int]:
     return list(range(sequence.length - len(committed), sequence.length))
 
 
-def _scattered(sequence: Sequence, rows: Rows, at: int, block: DraftedRows, knobs: Knobs, noise: Noise) -> Iterator[Repaired]:
+def _scattered_repairs(sequence: Sequence, rows: Rows, at: int, block: DraftedRows, knobs: Knobs, noise: Noise) -> Iterator[Repaired]:
     """Repairs on the cache of the verification pass: every group of places that may advance does so by one token per pass.
 
     In a wavefront the groups are rows of islands. A row that begins before the end of the row above it follows a placeholder, as in ZipAR.
@@ -284,14 +288,14 @@ def _ready(groups: list[RedrawGroup], newest: set[int], columns: int, knobs: Kno
     if knobs.repair != "wavefront":
         return sorted(groups, key=lambda group: group.island[0])
 
-    def may(group: RedrawGroup) -> bool:
+    def may_advance(group: RedrawGroup) -> bool:
         place = group.island[0]
         row, column = divmod(place, columns)
         reach = min(columns, column + lead(knobs.redraw_window, columns))
         above = (i for other in groups if other.name == group.name for i in other.island if i // columns < row)
         return (place - 1 in newest and column > 0) or not any(i % columns < reach for i in above)
 
-    return sorted((group for group in groups if may(group)), key=lambda group: group.island[0])
+    return sorted((group for group in groups if may_advance(group)), key=lambda group: group.island[0])
 
 
 def _feed(sequence: Sequence, positions: list[int], values: list[int], start: int, columns: int) -> tuple[Rows, list[int]]:

@@ -83,16 +83,16 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
     name = "coupled gumbel" if matches_seed(knobs, exact=True) and knobs.refresh == "redraw" else knobs.refresh
     needs_probs = name.startswith("reuse") or name == "coupled maximal"
     neighbours.check_start(knobs)
-    if needs_probs and not neighbours.exact(knobs):
+    if needs_probs and not neighbours.is_exact(knobs):
         raise BadKnob(f"relax={knobs.relax} does not work with refresh={knobs.refresh}. Set refresh=coupled gumbel, or redraw.")
 
     def refresh(window: WindowState, first: int, knobs: Knobs) -> tuple[Tensor, Tensor | None]:
         """The chosen refresh; coupled gumbel instead of one that needs exact verdicts while a rule is relaxed."""
-        return REFRESHES["coupled gumbel" if needs_probs and not neighbours.exact(knobs) else name](window, first, knobs)
+        return REFRESHES["coupled gumbel" if needs_probs and not neighbours.is_exact(knobs) else name](window, first, knobs)
 
     relaxed = neighbours.RelaxedWindow(sequence, knobs, noise)
-    for step in speculative_jacobi(sequence, knobs, noise, refresh, needs_probs, relaxed.rule, neighbours.exact):
-        if not neighbours.exact(knobs):
+    for step in speculative_jacobi(sequence, knobs, noise, refresh, needs_probs, relaxed.rule, neighbours.is_exact):
+        if not neighbours.is_exact(knobs):
             relaxed.relaxed.meter.commit(len(step.tokens))
             step.trace = replace(step.trace, deviation=relaxed.relaxed.meter.trace())
         yield step
@@ -100,12 +100,12 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
 
 def is_exact(knobs: Knobs) -> bool:
     """False for relaxed rules, and for the published reuse rule unless the seed is matched."""
-    return neighbours.exact(knobs) and (knobs.refresh != "reuse published" or knobs.verify == MATCH)
+    return neighbours.is_exact(knobs) and (knobs.refresh != "reuse published" or knobs.verify == MATCH)
 
 
 def why(knobs: Knobs) -> str:
     """The badge's sentence."""
-    if not neighbours.exact(knobs):
+    if not neighbours.is_exact(knobs):
         return neighbours.why(knobs)
     if knobs.verify == MATCH:
         return "Exact: every token equals plain decoding's token for this seed."

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Preset, Rows, Sequence, Step
-from engine.decoding.foreseen import BOTH, Foreseen, foreseen
+from engine.decoding.foreseen import BOTH, Foreseen, predicted_probs
 from engine.decoding.initializers import WINDOW
 from engine.decoding.policy import check_start, matches_seed, not_exact
 from engine.decoding.windows import Refresh, coupled_gumbel, coupled_maximal, redraw, speculative_jacobi
@@ -54,7 +54,7 @@ DEPTH = Knob("depth", "k_h", 5, 1, 8, 1, help="Drafts at once in the first row."
 # --- verified ---------------------------------------------------------------------------------------------------------
 
 
-def verified(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: SpatialDrafter) -> Iterator[Step]:
+def decode_verified(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: SpatialDrafter) -> Iterator[Step]:
     """The window of SJD++, whose new slots the heads fill."""
     name = "coupled gumbel" if matches_seed(knobs, exact=True) else knobs.refresh
     filler = Foreseen(sequence, noise, drafter.start(sequence), knobs)
@@ -64,31 +64,31 @@ def verified(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: SpatialDra
 # --- as published -----------------------------------------------------------------------------------------------------
 
 
-def published(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: SpatialDrafter) -> Iterator[Step]:
+def decode_published(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: SpatialDrafter) -> Iterator[Step]:
     """Drafts a row, corrects it in some passes, and commits it in one more; each step is a row, or a part of the first one."""
     heads = drafter.start(sequence)
     rows, columns, iteration = sequence.forward(NO_DRAFT), sequence.layout.reach, 1
     heads.observe(0, rows)
-    yield _final(sequence, rows, [], noise, 1)
+    yield _final_step(sequence, rows, [], noise, 1)
     while not sequence.done:
         n = sequence.length
         stop = min(n + knobs.depth, columns) if n < columns else columns * (n // columns + 1)
         slots, none = range(n, stop), torch.empty(0, dtype=torch.int64, device=sequence.device)
-        draft_probs = foreseen(heads, sequence, slots, none, knobs.foresee).to(noise.dtype) if slots else rows.p[:0]
+        draft_probs = predicted_probs(heads, sequence, slots, none, knobs.foresee).to(noise.dtype) if slots else rows.p[:0]
         tokens = draw(draft_probs, noise.uniform(INITIAL, n, len(slots), iteration)) if slots else none
         rounds = min(1, knobs.rounds) if n < columns else knobs.rounds
         stayed = torch.ones(len(slots), dtype=torch.bool, device=sequence.device)
         for _ in range(rounds if slots else 0):
             rows = sequence.forward(Draft(tokens, q=draft_probs))
-            tokens, draft_probs, stayed = corrected(rows.p[:-1], draft_probs, tokens, noise, n, iteration)
+            tokens, draft_probs, stayed = correct_each(rows.p[:-1], draft_probs, tokens, noise, n, iteration)
             iteration += 1
         rows = sequence.forward(Draft(tokens, q=draft_probs))
         heads.observe(n, rows)
-        yield _final(sequence, rows, stayed.tolist(), noise, 1 + (rounds if slots else 0))
+        yield _final_step(sequence, rows, stayed.tolist(), noise, 1 + (rounds if slots else 0))
         iteration += 1
 
 
-def corrected(p: Tensor, q: Tensor, tokens: Tensor, noise: Noise, n: int, iteration: int) -> tuple[Tensor, Tensor, Tensor]:
+def correct_each(p: Tensor, q: Tensor, tokens: Tensor, noise: Noise, n: int, iteration: int) -> tuple[Tensor, Tensor, Tensor]:
     """Speculative sampling of every draft int64 [m] for itself: the tokens that stay or replace them, their distributions [m, V], which
     are p, and which of them stayed, bool [m]."""
     count = len(tokens)
@@ -97,7 +97,7 @@ def corrected(p: Tensor, q: Tensor, tokens: Tensor, noise: Noise, n: int, iterat
     return torch.where(stayed, tokens, drawn), p, stayed
 
 
-def _final(sequence: Sequence, rows: Rows, stayed: list[bool], noise: Noise, passes: int) -> Step:
+def _final_step(sequence: Sequence, rows: Rows, stayed: list[bool], noise: Noise, passes: int) -> Step:
     """The step of a pass over final tokens: commits them, and a draw from the distribution after them."""
     n, size = sequence.length, len(stayed)
     token = draw(rows.p[size:], noise.uniform(DRAW, n + size, 1, 0)).item()
@@ -113,9 +113,9 @@ def _final(sequence: Sequence, rows: Rows, stayed: list[bool], noise: Noise, pas
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: SpatialDrafter) -> Iterator[Step]:
     """Yields one Step per pass if verified, else one per row."""
     if is_exact(knobs):
-        return verified(sequence, knobs, noise, drafter)
+        return decode_verified(sequence, knobs, noise, drafter)
     check_start(knobs, False, "mode=published", "mode=verified")
-    return published(sequence, knobs, noise, drafter)
+    return decode_published(sequence, knobs, noise, drafter)
 
 
 def is_exact(knobs: Knobs) -> bool:

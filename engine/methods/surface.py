@@ -17,7 +17,7 @@ import torch
 from engine.core import NO_DRAFT, VERIFY, Backbone, Candidate, Case, Chosen, Draft, Knob, Knobs, Method, Sequence, Step
 from engine.decoding.head_drafts import HEADS, propose
 from engine.decoding.policy import matches_seed
-from engine.decoding.verdict import shown, step_over
+from engine.decoding.verdict import shown_draft, step_over
 from engine.drafters.mesh_heads import HeadsByKind
 from engine.mesh.next_vertices import NextVertices
 from engine.noise import Noise
@@ -46,7 +46,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: HeadsByKind 
             draft = Draft(tokens, q=Chosen(tokens, sequence.vocabulary, noise.dtype))
         elif guess is not None and (count := min(heads.depth, int(knobs.guessed), room)) > 0 and not sequence.done:
             draft = propose(guess(window.rows, window.a, count), sequence, BEST, noise, iteration, seeded, window.rows.host is not None)
-        step.draft = shown(sequence, draft.tokens)
+        step.draft = shown_draft(sequence, draft.tokens)
         yield step
 
 

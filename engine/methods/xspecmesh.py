@@ -26,7 +26,7 @@ from engine.core import NO_DRAFT, VERIFY, Backbone, Candidate, Case, Draft, Knob
 from engine.decoding import policy
 from engine.decoding.deviation import ALLOWED, Meter, acceptance_uniforms, chain_verdicts, is_limited, limit_of
 from engine.decoding.head_drafts import HEADS, propose
-from engine.decoding.verdict import WindowState, answer, committed, correct, is_fused, screen, shown, step_over
+from engine.decoding.verdict import WindowState, answer, commit_window, correct, is_fused, screen, shown_draft, step_over
 from engine.noise import ACCEPT, Noise
 from engine.rules import deviation, leading, more_probable_than, ratio, top_of, typical
 from engine.verify.request import Criterion, Verdict
@@ -81,11 +81,11 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
             window, step = step_over(sequence, draft, noise, iteration, seeded)
         elif is_limited(knobs):
             meter.begin(knobs, noise, n, iteration)
-            window, step = committed(sequence, within_budget(sequence.forward(draft), draft, knobs, meter, noise, n, iteration))
+            window, step = commit_window(sequence, within_budget(sequence.forward(draft), draft, knobs, meter, noise, n, iteration))
             meter.commit(len(step.tokens))
             step.trace = replace(step.trace, deviation=meter.trace())
         else:
-            window, step = committed(sequence, accepted(sequence.forward(draft), draft.tokens, knobs, noise, n, iteration))
+            window, step = commit_window(sequence, judge_relaxed(sequence.forward(draft), draft.tokens, knobs, noise, n, iteration))
         rows = window.rows
         iteration += 1
         if not sequence.done:
@@ -94,7 +94,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
             draft = NO_DRAFT
             if count > 0:
                 draft = propose(guess(rows, window.a, count), sequence, knobs, noise, iteration, seeded, rows.host is not None)
-            step.draft = shown(sequence, draft.tokens)
+            step.draft = shown_draft(sequence, draft.tokens)
         yield step
 
 
@@ -103,18 +103,18 @@ def replacement(rows: Rows, a: int, noise: Noise, n: int) -> int:
     return answer(rows, a, noise, n + a)
 
 
-def judged(rows: Rows, size: int, is_raw: bool) -> Tensor:
+def judged_probs(rows: Rows, size: int, is_raw: bool) -> Tensor:
     """The distributions [size, V] that a rule uses: softmax of the raw logits (eq. 3), or those that tokens are sampled from."""
     return torch.softmax(rows.logits[0, :size].float(), -1) if is_raw else rows.probs(0, size)
 
 
-def accepted(rows: Rows, tokens: Tensor, knobs: Knobs, noise: Noise, n: int, iteration: int) -> WindowState:
+def judge_relaxed(rows: Rows, tokens: Tensor, knobs: Knobs, noise: Noise, n: int, iteration: int) -> WindowState:
     """The verdicts of a rule that is not exact, on drafts int64 [m], with the rows that are still needed."""
     accepts, limit = RULES[knobs.accept]
     criterion = Criterion(accepts, float(knobs.values[limit]), knobs.judge == "raw")
     if is_fused(rows):
         return screen(rows, tokens, criterion, noise, n, iteration)
-    p = judged(rows, len(tokens), criterion.raw)
+    p = judged_probs(rows, len(tokens), criterion.raw)
     verdict = Verdict(accepts(p, tokens.to(p.device), torch.tensor(criterion.limit, dtype=torch.float64)))
     a = leading(verdict.accepted)
     rows = rows.first(a + 1)
@@ -127,7 +127,7 @@ def within_budget(rows: Rows, draft: Draft, knobs: Knobs, meter: Meter, noise: N
     tokens, p = draft.tokens.to(rows.place[0]), rows.p
     draft_probs = p[:0] if not size else draft.probs()
     accepts, limit = RULES[knobs.accept]
-    least, seen = torch.tensor(float(knobs.values[limit]), dtype=torch.float64), judged(rows, size, knobs.judge == "raw")
+    least, seen = torch.tensor(float(knobs.values[limit]), dtype=torch.float64), judged_probs(rows, size, knobs.judge == "raw")
     lenient = accepts(seen, tokens, least)
     strict, ratios = ratio(p[:size], draft_probs, tokens, noise.uniform(ACCEPT, n, size, iteration))
     by, a = meter.decide(
@@ -153,7 +153,7 @@ def total_variation(p: Tensor, q: Tensor, seen: Tensor, accepts: Callable[[Tenso
     return deviation(p, probs.index_add(0, drawn, accepted)).item()
 
 
-def likely(p: Tensor, tokens: Tensor, floor: Tensor) -> Tensor:
+def medusa_typical(p: Tensor, tokens: Tensor, floor: Tensor) -> Tensor:
     """Medusa's rule with its scale; shapes as in `typical`."""
     return typical(p, tokens, floor, TYPICAL_SCALE)
 
@@ -162,7 +162,7 @@ def likely(p: Tensor, tokens: Tensor, floor: Tensor) -> Tensor:
 RULES: dict[str, tuple[Callable[[Tensor, Tensor, Tensor], Tensor], str]] = {
     "threshold": (more_probable_than, "accept_probability"),
     "top k": (top_of, "accept_top"),
-    "typical": (likely, "typical_floor"),
+    "typical": (medusa_typical, "typical_floor"),
 }
 
 

@@ -78,14 +78,14 @@ REFRESH = Knob(
 # --- as published -----------------------------------------------------------------------------------------------------
 
 
-def published(sequence: Sequence, knobs: Knobs, noise: Noise) -> Iterator[Step]:
+def decode_published(sequence: Sequence, knobs: Knobs, noise: Noise) -> Iterator[Step]:
     """Commits one token of every active row per pass. State: tokens per row, the newest token of each, the first token being tried."""
     columns, count = sequence.layout.columns, sequence.layout.rows
     filled, newest = [0] * count, [0] * count
     tried: RowStart | None = None
     iteration = 0
     while not sequence.done:
-        begin = _beginning(filled, columns, knobs)
+        begin = _next_row(filled, columns, knobs)
         active = [row for row in range(count) if 0 < filled[row] < columns] + ([] if begin is None else [begin])
         positions = [row * columns + filled[row] for row in active]
         rows, index = predict(sequence, positions, [newest[begin - 1]] if begin else [])
@@ -111,7 +111,7 @@ def published(sequence: Sequence, knobs: Knobs, noise: Noise) -> Iterator[Step]:
         yield step
 
 
-def _beginning(filled: list[int], columns: int, knobs: Knobs) -> int | None:
+def _next_row(filled: list[int], columns: int, knobs: Knobs) -> int | None:
     """The row that begins (or tries to) in this pass: the first empty row, if the row above has enough tokens."""
     row = next((i for i, tokens in enumerate(filled) if tokens == 0), None)
     if row is None or row == 0:
@@ -168,7 +168,7 @@ class Stretch:
         return self.start + len(self.tokens)
 
 
-def verified(sequence: Sequence, knobs: Knobs, noise: Noise) -> Iterator[Step]:
+def decode_verified(sequence: Sequence, knobs: Knobs, noise: Noise) -> Iterator[Step]:
     """Verifies the first stretch and extends all stretches in each pass. State: the stretches in raster order; the first may be empty."""
     seeded, refresh = matches_seed(knobs, exact=True), REFRESHES[knobs.refresh]
     keep_probs = not seeded or knobs.refresh == "coupled maximal"
@@ -193,7 +193,7 @@ def verified(sequence: Sequence, knobs: Knobs, noise: Noise) -> Iterator[Step]:
             committed = sequence.commit(list(range(a)), token)
         step = step_of(window, committed)
         grown = [_extend(w, a + 1 if i == 0 else 0, growing[i], refresh, knobs, keep_probs) for i, w in enumerate(windows)]
-        stretches = _joined(grown, sequence.length, none, no_probs)
+        stretches = _join_stretches(grown, sequence.length, none, no_probs)
         step.draft = {
             "tokens": torch.cat([s.tokens for s in stretches]),
             "positions": [position for s in stretches for position in range(s.start, s.stop)],
@@ -217,16 +217,16 @@ def _plan(stretches: list[Stretch], layout: Any, knobs: Knobs) -> tuple[int | No
 
     def room(position: int, end: int) -> int:
         places = range(position, min(end, position + int(knobs.growth)))
-        return next((i for i, place in enumerate(places) if not allowed(place)), len(places))
+        return next((i for i, place in enumerate(places) if not may_draft(place)), len(places))
 
-    def allowed(position: int) -> bool:
+    def may_draft(position: int) -> bool:
         row, column = divmod(position, columns)
         if row >= min(layout.rows, first + knobs.rows):
             return False
         return row == first or (row <= below and counts[row - 1] >= min(columns, column + enough))
 
     begin = below * columns
-    begins = below > 0 and begin != last and allowed(begin)  # a stretch that ends with a row continues in the next row by itself
+    begins = below > 0 and begin != last and may_draft(begin)  # a stretch that ends with a row continues in the next row by itself
     starts = [s.start for s in stretches] + [begin] * begins
     ends = [*starts[1:], layout.rows * columns]
     stops = [s.stop for s in stretches] + [begin] * begins
@@ -291,11 +291,11 @@ def _extend(window: WindowState, first: int, more: int, refresh: Refresh, knobs:
     else:  # the token drawn after all drafts is committed: the rest is new
         tokens, draft_probs = window.tokens[:0], window.rows.p[:0] if keep_probs else None
     if more > 1:
-        tokens, draft_probs = _guessed(window, tokens, draft_probs, more - 1)
+        tokens, draft_probs = _add_guesses(window, tokens, draft_probs, more - 1)
     return Stretch(start, tokens[:length], draft_probs[:length] if keep_probs else None)
 
 
-def _guessed(window: WindowState, tokens: Tensor, draft_probs: Tensor | None, more: int) -> tuple[Tensor, Tensor | None]:
+def _add_guesses(window: WindowState, tokens: Tensor, draft_probs: Tensor | None, more: int) -> tuple[Tensor, Tensor | None]:
     """The stretch with `more` tokens added, drawn from the newest token's distribution, each with the noise of its own position."""
     size = len(window.tokens)
     scores = window.rows.scores[size:].expand(more, -1)
@@ -303,7 +303,7 @@ def _guessed(window: WindowState, tokens: Tensor, draft_probs: Tensor | None, mo
     return torch.cat([tokens, new]), None if draft_probs is None else torch.cat([draft_probs, window.rows.p[size:].expand(more, -1)])
 
 
-def _joined(stretches: list[Stretch], length: int, none: Tensor, no_probs: Tensor | None) -> list[Stretch]:
+def _join_stretches(stretches: list[Stretch], length: int, none: Tensor, no_probs: Tensor | None) -> list[Stretch]:
     """The stretches after `length` committed tokens: adjacent ones are joined, empty ones dropped; the first begins at `length`."""
     merged = [Stretch(length, none, no_probs)]
     for s in stretches:
@@ -324,9 +324,9 @@ def _joined(stretches: list[Stretch], length: int, none: Tensor, no_probs: Tenso
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
     """Yields one Step per pass."""
     if knobs.mode == "verified":
-        return verified(sequence, knobs, noise)
+        return decode_verified(sequence, knobs, noise)
     check_start(knobs, is_exact(knobs), f"mode=published with window={knobs.window}", "mode=verified")
-    return published(sequence, knobs, noise)
+    return decode_published(sequence, knobs, noise)
 
 
 def is_exact(knobs: Knobs) -> bool:

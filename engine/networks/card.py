@@ -24,7 +24,7 @@ KINDS = {dict: "an object", list: "a list", str: "a text", int: "a whole number"
 
 def has_card(folder: Path) -> bool:
     """True if a folder is a model folder. First restores a folder that a process left moved aside when it died during a swap."""
-    return (folder / CARD).exists() or (_recovered(folder) and (folder / CARD).exists())
+    return (folder / CARD).exists() or (_is_recovered(folder) and (folder / CARD).exists())
 
 
 def read_card(folder: Path) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def read_card(folder: Path) -> dict[str, Any]:
     return read_json(path)
 
 
-def _recovered(folder: Path) -> bool:
+def _is_recovered(folder: Path) -> bool:
     try:
         return recover(folder)
     except OSError:
@@ -75,13 +75,13 @@ def need(card: Mapping[str, Any], name: str, kind: type, folder: Path | None = N
             raise MissingWeights(f"{where} has no '{name}'. Restore it with git, or train the model again.")
         value = value[part]
     elements: Iterable[Any] = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    if not _is(value, kind) or (of is not None and not all(_is(each, of) for each in elements)):
+    if not _is_kind(value, kind) or (of is not None and not all(_is_kind(each, of) for each in elements)):
         wanted = KINDS[kind] + (f" with {KINDS[of]} at every place" if of else "")
         raise MissingWeights(f"'{name}' of {where} is {str(value)[:40]!r}, not {wanted}. Restore it with git, or train the model again.")
     return value
 
 
-def _is(value: Any, kind: type) -> bool:
+def _is_kind(value: Any, kind: type) -> bool:
     """True if a JSON value is of a kind: a boolean is not a number, and an integer is one."""
     if isinstance(value, bool):
         return kind is bool
@@ -118,7 +118,7 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def covered(folder: Path) -> list[Path]:
+def covered_files(folder: Path) -> list[Path]:
     """The files that a folder's card must list."""
     files = []
     for path in sorted(folder.iterdir()):
@@ -127,7 +127,7 @@ def covered(folder: Path) -> list[Path]:
         if path.is_file():
             files.append(path)
         elif path.is_dir() and not (path / CARD).exists():
-            files += covered(path)
+            files += covered_files(path)
     return files
 
 

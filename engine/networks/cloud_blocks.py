@@ -39,7 +39,7 @@ def block_contents(points: Tensor, slots: int = SLOTS) -> tuple[Tensor, Tensor]:
     count, many = points.shape[:2]
     owner, block, place, normal = _members(points)
     key = owner * BLOCKS + block
-    best, ids = _worth(key, normal, count * BLOCKS).view(count, BLOCKS).topk(slots)
+    best, ids = _importance(key, normal, count * BLOCKS).view(count, BLOCKS).topk(slots)
     ids = torch.where(best > 0, ids, BLOCKS).sort(1).values  # the empty ones last
     rows = torch.full((count, BLOCKS + 1), -1, dtype=torch.int64, device=points.device)
     rows.scatter_(1, ids, torch.arange(slots, device=points.device).expand(count, -1))
@@ -75,7 +75,7 @@ def _members(points: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return tuple(torch.cat(parts) for parts in zip(*members, strict=True))
 
 
-def _worth(key: Tensor, normal: Tensor, count: int) -> Tensor:
+def _importance(key: Tensor, normal: Tensor, count: int) -> Tensor:
     """The importance of each of `count` blocks, float [count]: more for many points, most where surfaces meet, since corners lie
     there; 0 without points. key: of each point's block int64 [M]."""
     held = torch.bincount(key, minlength=count).float()

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from transformers import Cache
 from transformers.cache_utils import CacheLayerMixin
 
-from engine.cache import FixedView, KVCache, Laid
+from engine.cache import FixedView, KVCache, PassRows
 from engine.networks.hosted_attention import NAME, whole_blocks
 from engine.networks.rows import RowSplit
 from engine.networks.trunk import Trunk
@@ -112,7 +112,7 @@ class RowEnds:
         rows = torch.arange(len(slots), device=slots.device).repeat_interleave(1 + ended.long())
         return rows, torch.cat([rows.new_zeros(1, dtype=torch.bool), rows[1:] == rows[:-1]])
 
-    def seen(self, mask: Tensor, past: Tensor, rows: Tensor, ends: Tensor) -> Tensor:
+    def place_mask(self, mask: Tensor, past: Tensor, rows: Tensor, ends: Tensor) -> Tensor:
         """The visibility of places bool [P, past + P], from that of rows [R, kept + R]. A row end is seen by all that see its token.
 
         past : the row of each place before the pass, int64. It, rows and ends may be on the host, the mask elsewhere
@@ -154,15 +154,15 @@ class RowEndCache:
         self._pass = rows.tolist()
         return rows, ends
 
-    def laid(self, slots: Tensor, visible: Tensor) -> Laid:
+    def begin_pass(self, slots: Tensor, visible: Tensor) -> PassRows:
         """Begins a pass; see KVCache."""
         rows, ends = self.expand(slots)
-        among = self.ends.seen(visible, rows[:0], rows, ends)
-        return Laid(rows, ends, self.ends.last(rows).nonzero().flatten(), self.ends.slots(slots, rows, ends), among)
+        among = self.ends.place_mask(visible, rows[:0], rows, ends)
+        return PassRows(rows, ends, self.ends.last(rows).nonzero().flatten(), self.ends.slots(slots, rows, ends), among)
 
-    def seen(self, mask: Tensor, rows: Tensor, ends: Tensor) -> Tensor:
+    def place_mask(self, mask: Tensor, rows: Tensor, ends: Tensor) -> Tensor:
         """The visibility of the places of a pass; see RowEnds."""
-        return self.ends.seen(mask, torch.tensor(self._rows, dtype=torch.int64), rows, ends)
+        return self.ends.place_mask(mask, torch.tensor(self._rows, dtype=torch.int64), rows, ends)
 
     def place(self, slots: Tensor, row: int) -> int:
         """The number of the first place of a row, in a pass over some slots."""
@@ -225,7 +225,7 @@ class HostedTrunk(PaddedTrunk):
         """[R] ids of the picture vocabulary -> [1, R, H]"""
         return self.hosted.embed(tokens)[None]
 
-    def ended(self, x: Tensor, ends: Tensor) -> Tensor:
+    def with_row_ends(self, x: Tensor, ends: Tensor) -> Tensor:
         """x [branches, P, H] with row ends where `ends` bool [P] says so."""
         return x if self.hosted.row_end is None else torch.where(ends[:, None], self.hosted.row_end, x)
 
@@ -242,9 +242,9 @@ class HostedTrunk(PaddedTrunk):
         if len(rows) > len(slots) and mask is None:
             mask = torch.ones(1, kv_cache.kept + 1, dtype=torch.bool, device=x.device)
         if mask is not None:
-            mask = kv_cache.seen(mask, rows, ends)
+            mask = kv_cache.place_mask(mask, rows, ends)
         last = kv_cache.ends.last(rows).nonzero().flatten()
-        x = self.ended(x[:, rows.to(x.device)], ends.to(x.device))
+        x = self.with_row_ends(x[:, rows.to(x.device)], ends.to(x.device))
         hidden = self._decode(x, kv_cache.ends.slots(slots, rows, ends).to(x.device), mask, kv_cache.below)
         return hidden[:, last.to(x.device)]
 
@@ -276,7 +276,7 @@ def kv_cache_for(hosted: Hosted, branches: int, rows: int) -> KVCache:
     return KVCache(*shape, hosted.decoder.device, hosted.decoder.dtype)
 
 
-def sliced(head: nn.Linear, ids: Tensor) -> nn.Linear:
+def slice_head(head: nn.Linear, ids: Tensor) -> nn.Linear:
     """The rows of a head that belong to some ids int64 [V]. The head of a whole vocabulary would cost as much as several layers."""
     return linear_of(*(None if each is None else each.detach()[ids].clone() for each in (head.weight, head.bias)))
 

@@ -17,7 +17,7 @@ SMALL = 0.02  # standard deviation
 DRAWN = frozenset((Tensor.normal_, Tensor.uniform_, nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_))
 
 
-def small(*shape: int) -> nn.Parameter:
+def small_normal(*shape: int) -> nn.Parameter:
     """A parameter [*shape] of normal numbers with standard deviation 0.02."""
     return nn.Parameter(nn.init.normal_(torch.empty(*shape), std=SMALL))
 

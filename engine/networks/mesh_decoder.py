@@ -24,10 +24,10 @@ from engine.cache import KVCache
 from engine.kernels.tree_attention import Chain, Visibility
 from engine.networks.attention import attend
 from engine.networks.cloud_blocks import BlockReader
-from engine.networks.initial import small
+from engine.networks.initial import small_normal
 from engine.networks.packing import count
 from engine.networks.rows import AdapterRows, RowSplit, adapter_hooks
-from engine.networks.transformer import causal
+from engine.networks.transformer import causal_mask
 
 COSINE_SCALE = 10.0
 FREQUENCIES = 8  # 2^0 .. 2^7, without pi
@@ -69,9 +69,9 @@ class CosineAttention(nn.Module):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Visibility) -> Tensor:
         """q, k, v [B, heads, R or S, d], q and k of length 1 -> [B, R, width]"""
-        return self.joined(attend(q, k, v, mask, COSINE_SCALE))
+        return self.join(attend(q, k, v, mask, COSINE_SCALE))
 
-    def joined(self, seen: Tensor) -> Tensor:
+    def join(self, seen: Tensor) -> Tensor:
         """[B, heads, R, d] -> [B, R, width]"""
         return self.out(seen.transpose(1, 2).flatten(2))
 
@@ -100,7 +100,7 @@ class CrossAttention(CosineAttention):
         super().__init__(width, heads)
         self.query = nn.Linear(width, width, bias=False)
         self.key_value = nn.Linear(width, 2 * width, bias=False)
-        self.memory = small(2, heads, memories, width // heads)
+        self.memory = small_normal(2, heads, memories, width // heads)
 
     def keys_values(self, condition: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values [B, heads, memories + C, d] of a condition [B, C, width]."""
@@ -159,10 +159,10 @@ class MeshDecoder(nn.Module):
 
     def __init__(self, s: MeshSettings):
         super().__init__()
-        self.tokens = small(s.vocabulary, s.width)
-        self.kinds = small(3, s.width)  # plain block, offset, patch start; the end has none
-        self.positions = small(s.length, s.width)
-        self.start = small(s.width)
+        self.tokens = small_normal(s.vocabulary, s.width)
+        self.kinds = small_normal(3, s.width)  # plain block, offset, patch start; the end has none
+        self.positions = small_normal(s.length, s.width)
+        self.start = small_normal(s.width)
         self.blocks = nn.ModuleList(MeshBlock(s) for _ in range(s.layers))
         self.norm = nn.LayerNorm(s.width)
         self.head = nn.Linear(s.width, s.vocabulary)
@@ -243,7 +243,7 @@ class PointEncoder(nn.Module):
         super().__init__()
         width, heads = s.encoder_width, s.encoder_width // (s.width // s.heads)
         self.features = s.features
-        self.queries = small(s.latents, width)
+        self.queries = small_normal(s.latents, width)
         self.points = nn.Linear(s.features, width)
         self.cross = EncoderBlock(width, heads, cross=True)
         self.blocks = nn.ModuleList(EncoderBlock(width, heads) for _ in range(s.encoder_blocks))
@@ -288,7 +288,7 @@ class CloudReading(NamedTuple):
     condition: Tensor
     added: Tensor | None
 
-    def embedded(self, table: Tensor, tokens: Tensor) -> Tensor:
+    def embed(self, table: Tensor, tokens: Tensor) -> Tensor:
         """Embeddings [B, L, width] of tokens int64 [B, L] from a table [V, width]."""
         x = table[tokens]
         if self.added is None:
@@ -296,7 +296,7 @@ class CloudReading(NamedTuple):
         rows = blocks_of(tokens)[..., None].expand(-1, -1, x.shape[-1])
         return x + self.added.gather(1, rows).to(x.dtype)
 
-    def only(self, chosen: list[int]) -> CloudReading:
+    def select(self, chosen: list[int]) -> CloudReading:
         """The reading of some of the clouds."""
         return CloudReading(self.condition[chosen], None if self.added is None else self.added[chosen])
 
@@ -345,7 +345,7 @@ class MeshModel(nn.Module):
         d = self.decoder
         start = d.start.expand(len(embedded), 1, -1)
         x = torch.cat([start, embedded + d.positions[: embedded.shape[1]]], 1)
-        return d(x, causal(x.shape[1], 0, x.device), d.keys_values(condition))
+        return d(x, causal_mask(x.shape[1], 0, x.device), d.keys_values(condition))
 
 
 def settings_of(weights: Mapping[str, Tensor]) -> MeshSettings:

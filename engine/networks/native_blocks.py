@@ -77,7 +77,7 @@ class QuickBlocks:
             run, begin = RunRows(x, kv_cache, split.mask, cos, sin, cross), split.layer
         return self.stack([run], updates, 0 if adapter_rows is None else adapter_rows.first, begin).view(x.shape)
 
-    def together(self, runs: Sequence[RunRows]) -> Tensor | None:
+    def run_together(self, runs: Sequence[RunRows]) -> Tensor | None:
         """Hidden states [rows, width] of a pass of several runs; None if one of them needs another kind of pass."""
         if any(self.hooks) or not all(run.can_run() for run in runs):
             return None

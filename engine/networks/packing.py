@@ -17,7 +17,7 @@ SCALE = ".scale"  # the suffix of the name of an integer matrix's scales
 LARGE = 4096  # elements; a smaller matrix stays in half precision
 
 
-def packed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def pack(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Tensors as they are stored: large matrices [..., R, C] as integers with scales [..., R, 1], all else in half precision."""
     stored: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
@@ -30,8 +30,8 @@ def packed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {k: v.contiguous().cpu() for k, v in stored.items()}
 
 
-def unpacked(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The float32 tensors of a file that `packed` made, or of any other file of tensors; raises ValueError if they cannot be weights."""
+def unpack(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The float32 tensors of a file that `pack` made, or of any other file of tensors; raises ValueError if they cannot be weights."""
     scales = {k + SCALE for k, v in stored.items() if v.dtype == torch.int8}
     tensors = {}
     for name, tensor in stored.items():
@@ -50,7 +50,7 @@ def unpacked(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return tensors
 
 
-def parts(folder: Path, name: str) -> list[Path]:
+def part_files(folder: Path, name: str) -> list[Path]:
     """The files NAME-1.safetensors, NAME-2... of a model's split weights."""
     return sorted(folder.glob(f"{name}-*.safetensors"))
 

@@ -22,11 +22,11 @@ from engine.layout import Layout
 from engine.mesh.bpt_tokens import TokenLevels
 from engine.networks.rows import AdapterRows, RowAdapter, RowSplit, adapter_hooks
 from engine.networks.static_step import Ahead, PassShape, Replays, Static, Waiting, is_static
-from engine.networks.transformer import causal
+from engine.networks.transformer import causal_mask
 from engine.networks.trunk import PassArguments, Trunk
 from engine.sampling import warp
 from engine.tree import depths, is_chain, visibility
-from engine.verify.choice import is_host, scored
+from engine.verify.choice import is_host, warped_scores
 from engine.verify.host import Allowed, HostRows, allowed_by, best_along
 
 HOST = torch.device("cpu")
@@ -78,14 +78,14 @@ class TransformerSequence:
         self._cached: list[int] | None = None  # positions of the cached tokens, cache row by cache row; None = a prefix, in order
         self._draft = DeviceIds(NO_DRAFT.tokens)
         self.adapter: RowAdapter | None = None  # of predictive rows
-        self.together: Callable[[PassArguments], tuple[Tensor, Tensor]] | None = None  # joins passes with those of other runs; None: alone
+        self.run_together: Callable[[PassArguments], tuple[Tensor, Tensor]] | None = None  # with other runs' passes; None: alone
         self._places: Tensor | None = None
         fixed = is_static(self.device) if static is None else static
         self._static = Static(trunk, kv_cache.below) if fixed and trunk.fixed and bias is None else None
         self._launch: Waiting | None = None  # a pass that may not have begun
         self._is_host: tuple[torch.dtype, bool] | None = None  # of the newest hidden states
         if self.prefix > 1:
-            mask = causal(self.prefix - 1, 0, self.device) if prefix_mask is None else prefix_mask
+            mask = causal_mask(self.prefix - 1, 0, self.device) if prefix_mask is None else prefix_mask
             with torch.no_grad():  # nothing is learned through a cache, and attention that learns takes longer
                 trunk.run(prefix[:, :-1], torch.arange(self.prefix - 1, device=self._slots_at), mask, kv_cache)
             kv_cache.keep(list(range(self.prefix - 1)))
@@ -114,25 +114,25 @@ class TransformerSequence:
             self.length,
             self.pending,
         )
-        self._begun()
+        self._begin_launch()
         count = draft.tokens.shape[0]
         control = count if draft.predictive is None else int((~draft.predictive).sum())
         parents = None if draft.parents is None else draft.parents.tolist()
         self._draft = DeviceIds(draft.tokens[:control])
         self._places = draft.positions  # of the nodes; None: after what is pending
-        self._launch = self._fixed(draft, parents, control)
+        self._launch = self._fixed_pass(draft, parents, control)
         if self._launch is not None:
             return self._rows(parents, None, lambda launch=self._launch: launch.start()[1])
         x = self._inputs(draft.tokens)
         slots, mask = self._slots(draft, parents, self._slots_at), self._mask(draft, parents, count)
-        if self.together is not None and control == count and not choose(self.device, x.dtype).is_triton:
-            hidden, logits = self.together(PassArguments(self.trunk, x, slots, mask, self.kv_cache))
-            return self._rows(parents, hidden, self._less(parents, logits))
+        if self.run_together is not None and control == count and not choose(self.device, x.dtype).is_triton:
+            hidden, logits = self.run_together(PassArguments(self.trunk, x, slots, mask, self.kv_cache))
+            return self._rows(parents, hidden, self._subtract_bias(parents, logits))
         if control == count:
             hidden = self.trunk.run(x, slots, mask, self.kv_cache)
         else:
             hidden = self._run_adapted(x, slots, mask, draft.shared_rows, control)
-        return self._rows(parents, hidden, self._less(parents, self.trunk.head(hidden)))
+        return self._rows(parents, hidden, self._subtract_bias(parents, self.trunk.head(hidden)))
 
     def _on_host(self, hidden: Tensor) -> bool:
         """True if numpy verifies the rows of hidden states: chosen once per run, because the choice costs more than some verdicts."""
@@ -140,7 +140,7 @@ class TransformerSequence:
             self._is_host = hidden.dtype, is_host(hidden.device, hidden.dtype)
         return self._is_host[1]
 
-    def _less(self, parents: list[int] | None, logits: Tensor) -> Tensor:
+    def _subtract_bias(self, parents: list[int] | None, logits: Tensor) -> Tensor:
         """Logits [C, R, V] of the pass, less what they lose by the bias. Predictive rows, the last ones, have no path yet and lose none."""
         if self.bias is None:
             return logits
@@ -149,7 +149,7 @@ class TransformerSequence:
         lost = lost if len(lost) == rows else F.pad(lost, (0, 0, 0, rows - len(lost)))
         return logits.float() - lost.to(logits.device)
 
-    def _begun(self) -> None:
+    def _begin_launch(self) -> None:
         """Begins the pass that waits, if there is one, before anything changes that it reads."""
         if self._launch is not None:
             self._launch.start()
@@ -161,7 +161,7 @@ class TransformerSequence:
         host = partial(self._host, *after) if hidden is not None and self._on_host(hidden) else None
         return Rows(logits, partial(self._warp, *after), hidden, partial(self._settings, *after), self._draft, self._launch, host)
 
-    def _fixed(self, draft: Draft, parents: list[int] | None, control: int) -> Waiting | None:
+    def _fixed_pass(self, draft: Draft, parents: list[int] | None, control: int) -> Waiting | None:
         """A pass in fixed shapes, which waits for its verdict; None for one that needs others: after the end of the prompt, or after a
         wavefront."""
         if self._static is None or self._cached is not None or len(self._newest) != 1:
@@ -169,10 +169,10 @@ class TransformerSequence:
         visible = draft.visible
         if visible is None:
             chain = parents is None or is_chain(parents)
-            visible = causal(len(draft.tokens) + 1, 0, HOST) if chain else visibility(parents)
+            visible = causal_mask(len(draft.tokens) + 1, 0, HOST) if chain else visibility(parents)
         slots, is_adapted = self._slots(draft, parents, HOST), control < len(draft.tokens)
         adapted = self.kv_cache.place(slots, 1 + control) if is_adapted else None
-        what = PassShape(self._newest[0], draft.tokens, self.kv_cache.laid(slots, visible.cpu()), adapted)
+        what = PassShape(self._newest[0], draft.tokens, self.kv_cache.begin_pass(slots, visible.cpu()), adapted)
         rules = partial(self._rules, parents, self._draft, self._state)
         return self._static.prepare(what, rules, self.adapter if is_adapted else None)
 
@@ -212,20 +212,20 @@ class TransformerSequence:
         """The visibility of the rows of a pass: a mask bool [R, kept + R], None = everything, a chain, or for the kernel sets of bits."""
         as_sets = self.trunk.takes_sets and not draft.shared_rows and choose(self.device, self.kv_cache.block.dtype).is_triton
         if self._cached is not None:
-            return self._scattered(draft, parents, count, as_sets)
+            return self._scattered_mask(draft, parents, count, as_sets)
         if draft.visible is None and (parents is None or is_chain(parents)):
             if count and as_sets:
-                return VisibleRows(packed(causal(count + 1, 0, self.device)), self.kv_cache.kept)
+                return VisibleRows(packed(causal_mask(count + 1, 0, self.device)), self.kv_cache.kept)
             if count and self.trunk.takes_chains and not draft.shared_rows:
                 return Chain(count + 1, self.kv_cache.kept)
-            return causal(count + 1, self.kv_cache.kept, self.device) if count else None
+            return causal_mask(count + 1, self.kv_cache.kept, self.device) if count else None
         tail = (draft.visible if draft.visible is not None else visibility(parents)).to(self.device)
         if as_sets:
             return VisibleRows(packed(tail), self.kv_cache.kept)
         past = torch.ones(count + 1, self.kv_cache.kept, dtype=torch.bool, device=self.device)
         return torch.cat([past, tail], 1)
 
-    def _scattered(self, draft: Draft, parents: list[int] | None, count: int, as_sets: bool) -> Visibility:
+    def _scattered_mask(self, draft: Draft, parents: list[int] | None, count: int, as_sets: bool) -> Visibility:
         """If the committed tokens are not a prefix, a row sees those at smaller positions, wherever they are in the cache."""
         assert draft.positions is not None or count == 0, "after a wavefront, drafts need explicit positions"
         if count == 0 and len(self.pending) == 1 and max(self._cached, default=-1) < self.pending[0]:
@@ -247,7 +247,7 @@ class TransformerSequence:
     def _warp(self, parents: list[int] | None, tokens: DeviceIds, state: Any, logits: Tensor, soft: bool = False) -> Tensor:
         """Scores of a pass over these tokens, which began in this grammar state. Distributions are lazy, so the commit may come first."""
         sampling, allowed = self._settings(parents, tokens, state, logits.shape[1])
-        return scored(logits, sampling.softened() if soft else sampling, allowed)
+        return warped_scores(logits, sampling.soften() if soft else sampling, allowed)
 
     def _host(self, parents: list[int] | None, tokens: DeviceIds, state: Any, logits: Tensor) -> HostRows:
         """The rows of that pass for a processor."""
@@ -255,14 +255,14 @@ class TransformerSequence:
             return HostRows(logits, self.sampling)
         states = self._states(parents, tokens, state)[: logits.shape[1]]
         if self._possible is None:
-            return HostRows(logits, self.sampling, allowed_by(torch.stack([self.grammar.allowed(each) for each in states])))
+            return HostRows(logits, self.sampling, allowed_by(torch.stack([self.grammar.allowed_ids(each) for each in states])))
         return HostRows(logits, self.sampling, [self._possible[self.grammar.mask_index(each)] for each in states])
 
     def _settings(self, parents: list[int] | None, tokens: DeviceIds, state: Any, count: int) -> tuple[Sampling, Tensor | None]:
         """The sampling, and the allowed ids bool [count, V] of the first rows of that pass; None without a grammar."""
         if self.grammar is None:
             return self.sampling, None
-        allowed = torch.stack([self.grammar.allowed(each) for each in self._states(parents, tokens, state)[:count]])
+        allowed = torch.stack([self.grammar.allowed_ids(each) for each in self._states(parents, tokens, state)[:count]])
         if len(allowed) < count:  # predictive rows have no grammar yet
             allowed = F.pad(allowed, (0, 0, 0, count - len(allowed)), value=True)
         return self.sampling, allowed.to(self.device)
@@ -311,7 +311,7 @@ class TransformerSequence:
 
     def probs_after(self, logits: Tensor, *paths: list[int]) -> Tensor:
         """Distributions [k, V] from guided logits [k, V], after the committed tokens and hypothetical paths, one per row or one for all."""
-        logits = self.biased(logits, *paths)
+        logits = self.biased_logits(logits, *paths)
         states = None if self.grammar is None else list(states_after(self.grammar, self._state, paths))
         if self._is_host is not None and self._is_host[1] and (states is None or self._possible is not None):
             possible = None if states is None else [self._possible[self.grammar.mask_index(each)] for each in states]
@@ -320,22 +320,22 @@ class TransformerSequence:
         allowed = None if states is None else torch.stack([self._allowed_in(state) for state in states])
         if allowed is not None and len(allowed) == 1:
             allowed = allowed[0]
-        return torch.softmax(scored(logits[None], self.sampling, allowed), -1)
+        return torch.softmax(warped_scores(logits[None], self.sampling, allowed), -1)
 
-    def biased(self, logits: Tensor, *paths: list[int]) -> Tensor:
+    def biased_logits(self, logits: Tensor, *paths: list[int]) -> Tensor:
         """Guided logits [k, V] less what they lose by the bias after hypothetical paths, one per row or one for all."""
         if self.bias is None:
             return logits
         lost = torch.stack([self.bias.loss(each) for each in states_after(self.bias, self._lost_in, paths)])
         return logits.float() - lost.to(logits.device)
 
-    def allowed(self, path: list[int]) -> Tensor | None:
+    def allowed_ids(self, path: list[int]) -> Tensor | None:
         """The ids allowed after a hypothetical path, bool [V]; None without a grammar."""
         return None if self.grammar is None else self._allowed_in(next(states_after(self.grammar, self._state, [path])))
 
     def _allowed_in(self, state: Any) -> Tensor:
         """The ids allowed in a state of the grammar, bool [V]."""
-        return self.grammar.allowed(state).to(self.device) if self.masks is None else self.masks[self.grammar.mask_index(state)]
+        return self.grammar.allowed_ids(state).to(self.device) if self.masks is None else self.masks[self.grammar.mask_index(state)]
 
     def state(self, path: list[int]) -> Hashable:
         """The states of the grammar and of the bias after a hypothetical path; None without either."""
@@ -345,7 +345,7 @@ class TransformerSequence:
     def commit(self, nodes: list[int], token: int) -> list[int]:
         """Keeps a path of the last pass and makes `token` pending; truncates at the end of sequence and at the limit."""
         assert self._cached is None, "the committed tokens are not a prefix; use commit_at"
-        self._begun()
+        self._begin_launch()
         new = [token]
         if nodes:
             drafted = self._draft.to_list()
@@ -374,7 +374,7 @@ class TransformerSequence:
         """Keeps what was pending and some nodes (of a chain, if they have no positions), and makes tokens at any positions pending. Not for
         a grammar or an end of sequence, which need a prefix."""
         assert self.end is None and self.grammar is self.bias is None, "a wavefront has no end of sequence, no grammar and no bias"
-        self._begun()
+        self._begin_launch()
         nodes, waiting = list(nodes), len(self.pending)
         if self._cached is None:
             self._cached = list(range(self.length - 1))
@@ -390,7 +390,7 @@ class TransformerSequence:
         """Drops the committed tokens from `length` on. Grammars cannot go back."""
         prefix = self._cached is None or self._cached[: max(0, length - 1)] == list(range(length - 1))
         assert prefix and self.grammar is self.bias is None and length <= self.length, "what is left must be a prefix, cached in order"
-        self._begun()
+        self._begin_launch()
         self._cached = None
         self.tokens = self.tokens[:length]
         self.kv_cache.rewind(self.prefix + length - 1)

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from engine.errors import BadOutput
 from engine.files import ASIDE, PART, clean, recover, refusal, whole_file, whole_folder, writers, writers_in
-from engine.networks.card import CARD, HASHES, covered, need, read_card, sha256
-from engine.networks.packing import packed, parts
+from engine.networks.card import CARD, HASHES, covered_files, need, read_card, sha256
+from engine.networks.packing import pack, part_files
 
 Entries = Mapping[str, Any]
 
@@ -29,7 +29,7 @@ def ship(
     stale: Collection[str] = (),
     base: Path | None = None,
 ) -> None:
-    """Writes weights as `packed` stores them, and adds to the card. Removes the parts of earlier, longer weights.
+    """Writes weights as `pack` stores them, and adds to the card. Removes the parts of earlier, longer weights.
 
     files : tensors by the name of their file; card : its new entries, or a function from the folder with its new files to the entries
     beside : writes more files into the folder that it gets; stale : names of files and folders to remove, because they no longer fit
@@ -67,7 +67,7 @@ def _write(
     known = read_card(new) if (new / CARD).exists() else {}
     hashes = dict(need(known, HASHES, dict, new, of=str)) if HASHES in known else {}
     copied = {name: _state(new / name) for name in hashes if (new / name).exists()}
-    longer = {path.name for stem in {n.rsplit("-", 1)[0] for n in files if "-" in n} for path in parts(new, stem)} - set(files)
+    longer = {path.name for stem in {n.rsplit("-", 1)[0] for n in files if "-" in n} for path in part_files(new, stem)} - set(files)
     for name in {*longer, *stale}:
         path = new / name
         if path.is_dir():
@@ -75,7 +75,7 @@ def _write(
         else:
             path.unlink(missing_ok=True)
     for name, tensors in files.items():
-        save_file(packed(tensors), str(new / name))
+        save_file(pack(tensors), str(new / name))
         (new / name).chmod(0o644)
     if beside is not None:
         beside(new)
@@ -93,7 +93,7 @@ def _state(path: Path) -> tuple[int, int, int]:
 def write_card(folder: Path, entries: Entries, known: Mapping[str, str] | None = None, to: Path | None = None) -> None:
     """Writes a card with the hash of every file that it must list. known : hashes of files that were not written here; if such a file
     has been damaged since, the new card must not record the damaged file's hash."""
-    names = {path.relative_to(folder).as_posix(): path for path in covered(folder)}
+    names = {path.relative_to(folder).as_posix(): path for path in covered_files(folder)}
     hashes = {name: (known or {}).get(name) or sha256(path) for name, path in names.items()}
     try:
         text = json.dumps(dict(entries) | {HASHES: hashes}, indent=1, ensure_ascii=False, allow_nan=False)

@@ -22,13 +22,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.cache import FixedView, KVCache, Laid
+from engine.cache import FixedView, KVCache, PassRows
 from engine.core import Sampling
 from engine.dispatch.choice import REFERENCE, choose, requested_kernel
 from engine.kernels.tree_attention import VisibleRows, fixed_mask, packed
 from engine.networks.rows import RowAdapter
 from engine.networks.trunk import Trunk
-from engine.verify.fixed import VerdictKind, columns, fixed_verdict, kind_of, unpacked
+from engine.verify.fixed import VerdictKind, columns, fixed_verdict, kind_of, unpack_verdict
 from engine.verify.request import Verdict, VerifyRequest
 
 ROWS = (1, 4, 8, 16, 32, 64, 128, 256)  # of a pass
@@ -46,13 +46,13 @@ def is_static(device: torch.device) -> bool:
 class PassShape:
     """The input of a pass.
 
-    pending : the first row's id; drafted : int64 [R-1], the ids of the others, anywhere; laid : where the rows are, on the host
+    pending : the first row's id; drafted : int64 [R-1], the ids of the others, anywhere; places : where the rows are, on the host
     adapted : the first place of a row that runs with an adapter, or None
     """
 
     pending: int
     drafted: Tensor
-    laid: Laid
+    places: PassRows
     adapted: int | None = None
 
 
@@ -78,12 +78,12 @@ def bucket(count: int, kept: int, capacity: int) -> Bucket | None:
 def pass_inputs(what: PassShape, kept: int, rows: int) -> Tensor:
     """All that the host says about a pass, int64 [rows, NAMED + words], filled up: the kept rows, the first place with an adapter, and id,
     row, end, last place and slot of each place; then its set."""
-    laid = what.laid
+    places = what.places
     known = torch.tensor([what.pending, *(what.drafted.tolist() if what.drafted.device.type == "cpu" else [-1] * len(what.drafted))])
     whole = [torch.full((rows,), number) for number in (kept, rows if what.adapted is None else what.adapted)]
-    columns = (*whole, known, laid.rows, laid.ends.long(), laid.last, laid.slots)
-    fill = rows - len(laid.slots)
-    visible = F.pad(laid.visible, (0, fill, 0, fill)) | torch.eye(rows, dtype=torch.bool)
+    columns = (*whole, known, places.rows, places.ends.long(), places.last, places.slots)
+    fill = rows - len(places.slots)
+    visible = F.pad(places.visible, (0, fill, 0, fill)) | torch.eye(rows, dtype=torch.bool)
     return torch.cat([torch.stack([F.pad(each, (0, rows - len(each))) for each in columns], 1), packed(visible)], 1)
 
 
@@ -110,7 +110,7 @@ def fixed_pass(
     ids = ids if drafted is None else torch.where(ids < 0, drafted, ids)
     x = trunk.embed(ids)[:, of].expand(branches, -1, -1)
     with nullcontext() if adapter is None else adapter.on_rows_from(first[0]):
-        hidden = trunk.run(trunk.ended(x, ends > 0), slots, mask, FixedView(block, at, span))[:, last]
+        hidden = trunk.run(trunk.with_row_ends(x, ends > 0), slots, mask, FixedView(block, at, span))[:, last]
     return hidden, trunk.head(hidden), ids
 
 
@@ -148,7 +148,7 @@ class Replays:
         key : stands for the function and for the shapes and types of its inputs
         """
         known = key in self._known
-        held, call = self._known[key] if known else self._held(function, inputs)
+        held, call = self._known[key] if known else self._bind(function, inputs)
         for place, tensor in zip(held, inputs, strict=True):
             sent = tensor.pin_memory() if self._captures and tensor.device.type == "cpu" else tensor
             place.copy_(sent, non_blocking=True)
@@ -157,7 +157,7 @@ class Replays:
             self._known[key] = held, call
         return call()
 
-    def _held(self, function: Callable[..., tuple[Tensor, ...]], inputs: tuple[Tensor, ...]) -> Any:
+    def _bind(self, function: Callable[..., tuple[Tensor, ...]], inputs: tuple[Tensor, ...]) -> Any:
         """The tensors that a call reads, and the call."""
         held = tuple(torch.zeros(each.shape, dtype=each.dtype, device=self.device) for each in inputs)
         return held, partial(function, *held)
@@ -182,7 +182,7 @@ class Static:
 
     def prepare(self, what: PassShape, rules: Rules, adapter: RowAdapter | None = None) -> Waiting | None:
         """A pass that waits for its verdict, or None if it fits into no bucket. adapter : of the rows that run with one"""
-        shape = bucket(len(what.laid.slots), self.kv_cache.kept, self.kv_cache.capacity)
+        shape = bucket(len(what.places.slots), self.kv_cache.kept, self.kv_cache.capacity)
         return None if shape is None else Waiting(self, what, shape, rules, adapter)
 
 
@@ -214,7 +214,7 @@ class Waiting:
         integers, floats, *rest = self._run(kind, request.draft_probs, masks, [columns(request, numbers, self._shape.rows)])
         p = rest.pop(0) if kind.store else None
         self.ahead = rest.pop() if rest else None
-        return unpacked(kind, integers, floats, p, self._shape.rows, len(request.positions))
+        return unpack_verdict(kind, integers, floats, p, self._shape.rows, len(request.positions))
 
     def _run(self, *request: Any) -> list[Tensor]:
         hidden, logits, *rest = self._begin(*request)

@@ -33,9 +33,9 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x [..., width]"""
-        return self.unweighted(x) * (self.weight * self.scale)
+        return self.normalize(x) * (self.weight * self.scale)
 
-    def unweighted(self, x: Tensor) -> Tensor:
+    def normalize(self, x: Tensor) -> Tensor:
         """x divided by its length, for inputs that are weighted later; without the factor sqrt(width)."""
         length = torch.hypot(torch.linalg.vector_norm(x, dim=-1, keepdim=True), self.floor)
         return x / length
@@ -61,7 +61,7 @@ class TransformerBlock(nn.Module):
         b, r, width = x.shape
         mixed = self.query_key_value(self.attention_norm(x)).view(b, r, 3, self.heads, -1)
         weight = torch.stack([self.query_norm.weight, self.key_norm.weight])[:, None] * self.query_norm.scale
-        pair = self.query_norm.unweighted(mixed[:, :, :2]) * weight.to(mixed.dtype)  # both at once: half the kernels
+        pair = self.query_norm.normalize(mixed[:, :, :2]) * weight.to(mixed.dtype)  # both at once: half the kernels
         turned = rotate(pair, cos, sin)
         q, k, v = turned[:, :, 0].transpose(1, 2), turned[:, :, 1].transpose(1, 2), mixed[:, :, 2].transpose(1, 2)
         if kv_cache is not None:
@@ -154,6 +154,6 @@ class TransformerDecoder(nn.Module):
         return self.norm(x)
 
 
-def causal(count: int, kept: int, device: torch.device) -> Tensor:
+def causal_mask(count: int, kept: int, device: torch.device) -> Tensor:
     """The causal mask of `count` rows after `kept` cached ones: bool [count, kept + count]."""
     return Chain(count, kept).dense(device)

@@ -25,7 +25,7 @@ class PassArguments:
     mask: Visibility
     kv_cache: KVCache
 
-    def alone(self) -> tuple[Tensor, Tensor]:
+    def run_alone(self) -> tuple[Tensor, Tensor]:
         """Its hidden states and logits, by a pass of its own."""
         hidden = self.trunk.run(self.x, self.slots, self.mask, self.kv_cache)
         return hidden, self.trunk.head(hidden)
@@ -53,7 +53,7 @@ class Trunk(Protocol):
         """[R] ids of the picture or mesh vocabulary -> [1 or branches, R, H]"""
         ...
 
-    def ended(self, x: Tensor, ends: Tensor) -> Tensor:
+    def with_row_ends(self, x: Tensor, ends: Tensor) -> Tensor:
         """x [branches, P, H] with row ends where `ends` bool [P] says so; x itself for a model whose rows have none."""
         return x
 
@@ -69,7 +69,7 @@ class Trunk(Protocol):
         """[branches, R, H] -> logits [branches, R, V]"""
         ...
 
-    def together(self, passes: Sequence[PassArguments]) -> list[tuple[Tensor, Tensor]] | None:
+    def run_together(self, passes: Sequence[PassArguments]) -> list[tuple[Tensor, Tensor]] | None:
         """Hidden states and logits of passes of several runs of this model, by one pass that reads the weights once; None if this model, or
         one of the passes, needs a pass of its own. Every row has the bits that it has in a pass of its own."""
         return None
@@ -87,14 +87,14 @@ class OwnTrunk(Trunk):
         """The rows of a run of this prompt in a pass of several, as the compiled call takes them."""
         ...
 
-    def together(self, passes: Sequence[PassArguments]) -> list[tuple[Tensor, Tensor]] | None:
+    def run_together(self, passes: Sequence[PassArguments]) -> list[tuple[Tensor, Tensor]] | None:
         """See Trunk."""
         quick = self.decoder.quick
-        hidden = None if quick is None else quick.together([each.trunk.rows(each) for each in passes])
-        return None if hidden is None else divided(hidden, self.head(hidden), passes)
+        hidden = None if quick is None else quick.run_together([each.trunk.rows(each) for each in passes])
+        return None if hidden is None else divide(hidden, self.head(hidden), passes)
 
 
-def divided(hidden: Tensor, logits: Tensor, passes: Sequence[PassArguments]) -> list[tuple[Tensor, Tensor]]:
+def divide(hidden: Tensor, logits: Tensor, passes: Sequence[PassArguments]) -> list[tuple[Tensor, Tensor]]:
     """The rows of a pass of several runs, hidden [rows, H] and logits [rows, V], as [branches, R, H] and [branches, R, V] of each run."""
     shapes = [each.x.shape[:2] for each in passes]
     counts = [branches * rows for branches, rows in shapes]

@@ -48,13 +48,13 @@ class FiniteScalarQuantizer(nn.Module):
         self.register_buffer("count", torch.tensor(levels, dtype=torch.float32), persistent=False)
         self.register_buffer("radix", torch.tensor(radix), persistent=False)
 
-    def bounded(self, latent: Tensor) -> Tensor:
+    def bound(self, latent: Tensor) -> Tensor:
         """The place of a latent among the levels before rounding, float [..., D] in -0.5..level-0.5."""
         return (torch.tanh(latent.float()) + 1) / 2 * (self.count - 1e-3) - 0.5 + 0.5e-3
 
     def digits(self, latent: Tensor) -> Tensor:
         """Rounded level numbers, float [..., D] in 0..level-1, with the straight-through gradient of the bounded latent."""
-        bounded = self.bounded(latent)
+        bounded = self.bound(latent)
         rounded = bounded.round().clamp(min=0).minimum(self.count - 1)
         return bounded + (rounded - bounded).detach()
 

@@ -170,7 +170,7 @@ def settings_of(shapes: Mapping[str, tuple[int, ...]], normalised: bool) -> VQGA
     return VQGANSettings(codes, width, shapes["widen.weight"][0], tuple(stages), blocks, attentive, normalised, placed)
 
 
-def built(settings: VQGANSettings, tensors: Mapping[str, Tensor]) -> PictureDecoder:
+def build_decoder(settings: VQGANSettings, tensors: Mapping[str, Tensor]) -> PictureDecoder:
     """The decoder with its weights, for inference, never allocated twice."""
     with torch.device("meta"):
         decoder = PictureDecoder(settings)

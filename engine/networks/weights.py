@@ -19,11 +19,11 @@ from engine import assets
 from engine.errors import MissingWeights
 from engine.networks.card import check_hash, hash_of, need, read_card, read_json, refuse_stale
 from engine.networks.initial import SkipInit
-from engine.networks.packing import packed, parts, split, unpacked
+from engine.networks.packing import part_files, split, unpack
 from engine.networks.shipping import ship
 
 __all__ = [
-    "MODELS", "built", "fill", "hash_of", "need", "packed", "parts", "read_card", "read_json", "read_parts", "read_tensors",
+    "MODELS", "build_network", "fill", "hash_of", "need", "part_files", "read_card", "read_json", "read_parts", "read_tensors",
     "refuse_stale", "ship", "split",
 ]  # fmt: skip
 
@@ -41,14 +41,14 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise MissingWeights(f"The weights file {path} is missing. Restore it with git, or train it: python launch.py train.")
     try:
         check_hash(path)
-        return unpacked(load_file(str(path)))
+        return unpack(load_file(str(path)))
     except (SafetensorError, OSError, ValueError) as e:
         raise MissingWeights(f"The weights file {path} is damaged ({e}). Restore it with git, or train it again.") from e
 
 
 def read_parts(folder: Path, name: str, expected: int) -> tuple[dict[str, Tensor], list[Path]]:
     """All tensors of split weights, and their files; raises MissingWeights if a file is absent or damaged."""
-    files = parts(folder, name)
+    files = part_files(folder, name)
     if len(files) != expected:
         raise MissingWeights(f"{folder} holds {len(files)} of {expected} {name} files. Restore them with git, or train: launch.py train.")
     tensors: dict[str, Tensor] = {}
@@ -66,7 +66,7 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
         raise MissingWeights(f"The weights in {path} belong to another model ({first}). Restore them with git.") from e
 
 
-def built(make: Callable[..., Network], settings: Mapping[str, Any], tensors: Mapping[str, Tensor], path: Path) -> Network:
+def build_network(make: Callable[..., Network], settings: Mapping[str, Any], tensors: Mapping[str, Tensor], path: Path) -> Network:
     """A network with a card's settings and its weights; raises MissingWeights if the settings are impossible or the weights do not fit.
 
     It is built without memory first, because a damaged card may ask for terabytes.

@@ -82,7 +82,7 @@ def gumbel_at(base: int, position: int, ids: np.ndarray) -> np.ndarray:
 def uniform_reference(base: int, positions: Tensor, slot: int = 0) -> Tensor:
     """Uniform numbers of positions, int64 [N] -> float64 [N] in (0, 1), computed where they are."""
     if positions.device.type != "cpu":
-        return unit_of(mix_of(keys_of(base, positions) + signed(slot)))
+        return unit_of(mix_of(keys_of(base, positions) + to_int64(slot)))
     return torch.from_numpy(unit(mix_array(keys(base, positions.numpy()) + np.uint64(slot))))
 
 
@@ -91,42 +91,42 @@ def uniform_reference(base: int, positions: Tensor, slot: int = 0) -> Tensor:
 
 def gumbel_elsewhere(base: int, positions: Tensor, vocabulary: int) -> Tensor:
     """Gumbel noise by PyTorch's operations on any device, which read nothing: the same bits, more slowly than numpy on a CPU."""
-    slots = torch.arange(1, vocabulary + 1, device=positions.device) * signed(GOLDEN)
+    slots = torch.arange(1, vocabulary + 1, device=positions.device) * to_int64(GOLDEN)
     return -torch.log(-torch.log(unit_of(mix_of(keys_of(base, positions)[:, None] + slots))))
 
 
-def signed(bits: int) -> int:
+def to_int64(bits: int) -> int:
     """64 bits as an int64."""
     return bits - (1 << 64) if bits >> 63 else bits
 
 
 def mix_of(x: Tensor) -> Tensor:
     """mix() of int64 that stand for 64 bits."""
-    x = (x ^ shifted(x, 30)) * signed(ONE)
-    x = (x ^ shifted(x, 27)) * signed(TWO)
-    return x ^ shifted(x, 31)
+    x = (x ^ shift_right(x, 30)) * to_int64(ONE)
+    x = (x ^ shift_right(x, 27)) * to_int64(TWO)
+    return x ^ shift_right(x, 31)
 
 
-def shifted(x: Tensor, count: int) -> Tensor:
+def shift_right(x: Tensor, count: int) -> Tensor:
     """The bits of int64 moved down, with zeros above."""
     return x >> count & (1 << 64 - count) - 1
 
 
 def keys_of(base: int, positions: Tensor) -> Tensor:
     """keys() as int64."""
-    return mix_of((positions + 1) * signed(GOLDEN) + signed(base))
+    return mix_of((positions + 1) * to_int64(GOLDEN) + to_int64(base))
 
 
 def unit_of(bits: Tensor) -> Tensor:
     """unit() of int64."""
-    return (shifted(bits, 12).double() + 0.5) * 2.0**-52
+    return (shift_right(bits, 12).double() + 0.5) * 2.0**-52
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------
 
 
 @triton.jit
-def mixed(x):
+def mix_tile(x):
     """mix() of a tile of uint64."""
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB
@@ -136,13 +136,13 @@ def mixed(x):
 @triton.jit
 def key_of(base, position):
     """The key of a position, uint64. base : int64, the same bits; position : int64"""
-    return mixed(base.to(tl.uint64, bitcast=True) + (position + 1).to(tl.uint64) * 0x9E3779B97F4A7C15)
+    return mix_tile(base.to(tl.uint64, bitcast=True) + (position + 1).to(tl.uint64) * 0x9E3779B97F4A7C15)
 
 
 @triton.jit
 def gumbel_of(key, columns):
     """Gumbel noise of the tokens `columns` int [B] under a key, float32 [B]."""
-    top = mixed(key + (columns + 1).to(tl.uint64) * 0x9E3779B97F4A7C15) >> 12
+    top = mix_tile(key + (columns + 1).to(tl.uint64) * 0x9E3779B97F4A7C15) >> 12
     near_one = top >= 0x8000000000000
     rest = 0xFFFFFFFFFFFFF - top
     x = (tl.where(near_one, rest, top).to(tl.float32) + 0.5) * 2.220446049250313e-16  # 1 - u where u > 1/2, else u
@@ -158,7 +158,7 @@ def _gumbel_kernel(base_at, positions_at, out_at, vocabulary, BLOCK: tl.constexp
     row, columns = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     key = key_of(tl.load(base_at), tl.load(positions_at + row))
     if BITS:
-        out = mixed(key + (columns + 1).to(tl.uint64) * 0x9E3779B97F4A7C15).to(tl.int64, bitcast=True)
+        out = mix_tile(key + (columns + 1).to(tl.uint64) * 0x9E3779B97F4A7C15).to(tl.int64, bitcast=True)
     else:
         out = gumbel_of(key, columns)
     tl.store(out_at + row * vocabulary + columns, out, columns < vocabulary)
@@ -168,13 +168,13 @@ def _gumbel_kernel(base_at, positions_at, out_at, vocabulary, BLOCK: tl.constexp
 def _uniform_kernel(base_at, positions_at, out_at, count, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     key = key_of(tl.load(base_at), tl.load(positions_at + at, at < count, 0))
-    top = mixed(key + tl.load(base_at + 1).to(tl.uint64)) >> 12
+    top = mix_tile(key + tl.load(base_at + 1).to(tl.uint64)) >> 12
     tl.store(out_at + at, (top.to(tl.float64) + 0.5) * 2.220446049250313e-16, at < count)
 
 
 def base_on(device: torch.device, base: int, *more: int) -> Tensor:
     """A base, and more numbers, as the int64 of the same bits on a device. They are arguments of a kernel there, so nothing is copied."""
-    numbers = [torch.full((1,), signed(each), dtype=torch.int64, device=device) for each in (base, *more)]
+    numbers = [torch.full((1,), to_int64(each), dtype=torch.int64, device=device) for each in (base, *more)]
     return torch.cat(numbers) if more else numbers[0]
 
 

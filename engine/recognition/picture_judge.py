@@ -18,7 +18,7 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engine.networks.weights import MODELS, built, need, read_card, read_tensors
+from engine.networks.weights import MODELS, build_network, need, read_card, read_tensors
 from engine.words.world import CANVAS, HUES, ObjectGroup, Scene, backgrounds
 
 FOLDER = MODELS / "judge"
@@ -178,4 +178,4 @@ def load(folder: Path = FOLDER) -> Judge:
     """The shipped judge; raises MissingWeights."""
     card = read_card(folder)
     path, names = folder / "judge.safetensors", need(card, "names", list, folder, of=str)
-    return built(partial(Judge, names), need(card, "judge.settings", dict, folder), read_tensors(path), path).eval()
+    return build_network(partial(Judge, names), need(card, "judge.settings", dict, folder), read_tensors(path), path).eval()

@@ -18,7 +18,7 @@ from torch import Tensor
 from engine.mesh.frame import SIDE, UP, centred
 from engine.mesh.read import Input, read
 from engine.mesh.rotation import rotation as around
-from engine.networks.weights import MODELS, built, need, read_card, read_tensors
+from engine.networks.weights import MODELS, build_network, need, read_card, read_tensors
 from engine.recognition.network import CloudNetwork, subsample
 
 FOLDER = MODELS / "upright"
@@ -99,7 +99,7 @@ def read_standing(path: Path | str, up: str = "auto") -> Input:
 def load(folder: Path = FOLDER) -> Upright:
     """The network of a folder; raises MissingWeights."""
     path = folder / "upright.safetensors"
-    return Upright(built(CloudNetwork, need(read_card(folder), "upright.settings", dict, folder), read_tensors(path), path))
+    return Upright(build_network(CloudNetwork, need(read_card(folder), "upright.settings", dict, folder), read_tensors(path), path))
 
 
 @cache

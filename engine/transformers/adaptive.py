@@ -23,7 +23,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from engine.core import NO_DRAFT, Chosen, Draft, Knob, Knobs, Method, Step
-from engine.decoding.verdict import drawn, step_over
+from engine.decoding.verdict import draw_plain, step_over
 from engine.errors import NotSupported
 from engine.methods import sjdpp
 from engine.methods.lookup import Index
@@ -246,7 +246,7 @@ def plain(sequence: CallerSequence, noise: Noise, pilot: Pilot, start: float) ->
     """One plain pass that began at `start`, followed by the probe if it is due."""
     n = sequence.length
     rows = sequence.forward(NO_DRAFT)
-    token, nats, top = drawn(rows, noise, n)
+    token, nats, top = draw_plain(rows, noise, n)
     if n:  # the first pass was the prompt's
         pilot.took("plain", pilot.clock() - start, 1, 1)
     due = pilot.wants_probe()

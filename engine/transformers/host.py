@@ -24,11 +24,11 @@ from engine.layout import Layout, Line, Raster
 from engine.networks.hosted import DRAFT_ROWS, PaddedTrunk, cache_over
 from engine.networks.rows import RowSplit
 from engine.networks.sequence import TransformerSequence
-from engine.networks.transformer import causal
+from engine.networks.transformer import causal_mask
 from engine.sampling import guide, warp
 from engine.transformers.attention import LAST, LayerVisibility, attention_of
 from engine.transformers.processors import CallerDistribution
-from engine.verify.choice import scored
+from engine.verify.choice import warped_scores
 
 Stop = Callable[[Tensor, Any], Tensor]  # a stopping criterion
 
@@ -97,7 +97,7 @@ class CallerTrunk(PaddedTrunk):
     def _prefill(self, x: Tensor, kv_cache: KVCache) -> Tensor:
         """The pass over a whole prompt, of which x [branches, P - 1, 1] lacks the last id; returns and keeps logits [branches, 1, V]."""
         slots = torch.arange(self.prefix, device=x.device)
-        mask = causal(self.prefix, 0, x.device) if self._padded else None  # None: causal, which transformers knows a faster way for
+        mask = causal_mask(self.prefix, 0, x.device) if self._padded else None  # None: causal, which transformers knows a faster way for
         self._first = self._pass(torch.cat([x, self._last], 1), slots, mask, kv_cache, last_only=self._last_only)[:, -1:]
         return self._first
 
@@ -150,7 +150,7 @@ class Path:
         """The ids with one more."""
         return (*state, token)
 
-    def allowed(self, state: tuple[int, ...]) -> Tensor:
+    def allowed_ids(self, state: tuple[int, ...]) -> Tensor:
         """Every id."""
         return torch.ones(self.vocabulary, dtype=torch.bool)
 
@@ -175,9 +175,9 @@ class CallerSequence(TransformerSequence):
         return rows
 
     def _warp(self, parents: list[int] | None, tokens: DeviceIds, state: Any, logits: Tensor, soft: bool = False) -> Tensor:
-        sampling = self.sampling.softened() if soft else self.sampling
+        sampling = self.sampling.soften() if soft else self.sampling
         if not self.model.reading.called:
-            return scored(logits, sampling, None)
+            return warped_scores(logits, sampling, None)
         scores = logits.float()
         if len(scores) > 1:
             scores = torch.log_softmax(scores, -1)  # as the caller's guidance does: some processors look at the size of scores

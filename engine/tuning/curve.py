@@ -66,7 +66,7 @@ def a_path(sequence: Sequenced, count: int, end: int | None) -> list[int]:
     """Tokens that may follow the committed ones, none of which ends the sequence."""
     path: list[int] = []
     for _ in range(count):
-        allowed = sequence.allowed(path)
+        allowed = sequence.allowed_ids(path)
         ids = [0] if allowed is None else [i for i in allowed.nonzero().flatten()[:2].tolist() if i != end]
         path.append(ids[0])
     return path

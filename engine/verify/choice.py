@@ -41,7 +41,7 @@ def settle(verdict: Verdict, accepted: Tensor, seeded: bool, drafts: Tensor | No
     return (settle_triton if choose(accepted.device).is_triton else settle_reference)(verdict, accepted, seeded, drafts)
 
 
-def scored(logits: Tensor, sampling: Sampling, allowed: Tensor | None) -> Tensor:
+def warped_scores(logits: Tensor, sampling: Sampling, allowed: Tensor | None) -> Tensor:
     """Scores [R, V] of raw logits [C, R, V], as `sampling.warp` gives them. allowed : bool [V] or [R, V], or None = all"""
     if not is_host(logits.device, logits.dtype) or not logits.numel():
         return warp(guide(logits.float(), sampling.guidance), sampling, allowed)

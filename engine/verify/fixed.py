@@ -78,7 +78,7 @@ def fixed_verdict(
     return torch.cat(integers), torch.cat(numbers), verdict.p if kind.store else None
 
 
-def unpacked(kind: VerdictKind, integers: Tensor, numbers: Tensor, p: Tensor | None, rows: int, count: int) -> Verdict:
+def unpack_verdict(kind: VerdictKind, integers: Tensor, numbers: Tensor, p: Tensor | None, rows: int, count: int) -> Verdict:
     """The verdicts of the first `count` rows of a pass of `rows`."""
     accepted, pair, answers, fresh, drawn, sound = integers.split([rows - 1, 2, rows, rows, rows, rows])
     chances, entropy, *parts = numbers.split([rows - 1, rows, *([rows - 1] * 2 if kind.has_draft_probs else [])])

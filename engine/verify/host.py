@@ -21,7 +21,7 @@ from torch import Tensor
 from engine.core import Chosen, Grammar, Sampling
 from engine.noise import ACCEPT, DRAW, RESIDUAL
 from engine.noise.kernel import gumbel_at
-from engine.verify.request import Recorded, checked
+from engine.verify.request import Recorded, check_pair
 
 if TYPE_CHECKING:
     from engine.noise import Noise
@@ -44,7 +44,7 @@ class HostRow:
 
     def __init__(self, logits: np.ndarray, allowed: Allowed | None, sampling: Sampling, out: np.ndarray | None = None):
         """logits : float32 [C, V]; allowed : the possible tokens, None: all; out : [V], for p, or None"""
-        scores = guided(logits if allowed is None else logits[:, allowed], sampling.guidance)
+        scores = guide(logits if allowed is None else logits[:, allowed], sampling.guidance)
         self.vocabulary, self.ids, self.top, self.out = logits.shape[1], None, np.maximum.reduce(scores, initial=-np.inf), out
         self.sound = bool(-np.inf < self.top < np.inf)
         if not self.sound:
@@ -60,7 +60,7 @@ class HostRow:
         if temperature != 1 and not is_late:
             scores, self.top = scores / temperature, self.top / temperature
         if is_filtered or allowed is not None:
-            places = filtered(scores, self.top, count, sampling.top_p) if is_filtered else np.flatnonzero(scores >= LEAST)
+            places = filtered_ids(scores, self.top, count, sampling.top_p) if is_filtered else np.flatnonzero(scores >= LEAST)
             scores, self.ids = scores[places], ids_of(places, allowed)
         if is_late:
             scores, self.top = scores / temperature, self.top / temperature
@@ -122,7 +122,7 @@ class HostRow:
         return row
 
 
-def guided(logits: np.ndarray, scale: float) -> np.ndarray:
+def guide(logits: np.ndarray, scale: float) -> np.ndarray:
     """Guidance on raw logits [C, ..., V], as `sampling.guide`."""
     if len(logits) == 1:
         return logits[0]
@@ -142,7 +142,7 @@ def candidates(scores: np.ndarray, count: int) -> np.ndarray:
     return (scores >= max(peaks[-count], LEAST)).nonzero()[0]
 
 
-def filtered(scores: np.ndarray, top: np.float32, count: int, share: float) -> np.ndarray:
+def filtered_ids(scores: np.ndarray, top: np.float32, count: int, share: float) -> np.ndarray:
     """The places, ascending, of the scores [V] that top-k (0: all) and then top-p keep; `top` is the greatest."""
     ids, total = candidates(scores, count or FEW), None
     if not count:
@@ -181,7 +181,7 @@ class HostRows:
         whole = allowed is None and sampling.temperature and not sampling.top_k and sampling.top_p >= 1
         self.shares = np.empty(self.logits.shape[1:], np.float32) if whole else None  # where every row has its p
         if whole:  # no token is left out, so all rows have the same operations: at once they cost less
-            scores = guided(self.logits, sampling.guidance)
+            scores = guide(self.logits, sampling.guidance)
             self.logits, self.sampling = (scores / np.float32(sampling.temperature))[None], Sampling()
 
     def row(self, i: int) -> HostRow:
@@ -196,17 +196,17 @@ class HostRows:
         values = [row.spread(row.p, 0.0) if row.sound else self._unsound for row in map(self.row, range(start, stop))]
         if self.shares is not None and all(row.sound for row in self.rows[start:stop]):
             return torch.from_numpy(self.shares[start:stop])
-        return self._stacked(values)
+        return self._stack(values)
 
     def scores(self, count: int) -> Tensor:
         """Warped scores of the first rows, float32 [count, V]; NaN in a row that is not sound."""
-        return self._stacked(row.spread(row.scores, -np.inf) if row.sound else self._unsound for row in map(self.row, range(count)))
+        return self._stack(row.spread(row.scores, -np.inf) if row.sound else self._unsound for row in map(self.row, range(count)))
 
     @property
     def _unsound(self) -> np.ndarray:
         return np.full(self.logits.shape[2], np.nan, np.float32)
 
-    def _stacked(self, values: Iterable[np.ndarray]) -> Tensor:
+    def _stack(self, values: Iterable[np.ndarray]) -> Tensor:
         rows = list(values)
         if len(rows) == 1:
             return torch.from_numpy(rows[0])[None]
@@ -244,7 +244,7 @@ class HostVerdict:
             a += 1
         row = rows.row(a)
         self.settled = a, self._after(a) if row.sound else -1
-        self.answers, self.fresh, self.drawn = (HostDraws(draw, size + 1) for draw in (self._answer, self._fresh, self._drawn))
+        self.answers, self.fresh, self.drawn = (HostDraws(draw, size + 1) for draw in (self._answer, self._fresh, self._draw))
 
     def _u(self, stream: int, i: int) -> float:
         return self.noise.number(stream, self.start + i, self.iteration)
@@ -262,7 +262,7 @@ class HostVerdict:
 
     def _row(self, i: int) -> HostRow:
         row = self.rows.row(i)
-        checked(i, 0 if row.sound else -1)
+        check_pair(i, 0 if row.sound else -1)
         return row
 
     def _answer(self, i: int) -> int:
@@ -272,7 +272,7 @@ class HostVerdict:
         row = self._row(i)
         return row.draw(row.p, self._u(DRAW, i))
 
-    def _drawn(self, i: int) -> int:
+    def _draw(self, i: int) -> int:
         row = self._row(i)
         if i == len(self.drafts) or not self.has_draft_probs:
             return row.draw(row.p, self._u(RESIDUAL, i))
@@ -282,7 +282,7 @@ class HostVerdict:
         """The token after `a` accepted drafts."""
         if self.seeded:
             return self._answer(a)
-        return self._fresh(a) if a == len(self.drafts) else self._drawn(a)
+        return self._fresh(a) if a == len(self.drafts) else self._draw(a)
 
     @cached_property
     def accepted(self) -> Tensor:

@@ -8,7 +8,7 @@ Mathematics, for row i of a pass with draft x drawn from q, and uniform numbers 
   answer: argmax(s + Gumbel noise of the position); fresh: inverse of p's sum at u'; drawn: inverse of max(0, p - q)'s sum at u''
 Then the verdict is settled: the first refusal a and the token after it: answer[a], drawn[a], or fresh[m] if nothing was refused.
 
-A row with NaN, or without any possible token, is not sound: its token is -1, and `checked` raises.
+A row with NaN, or without any possible token, is not sound: its token is -1, and `check_pair` raises.
 """
 
 from __future__ import annotations
@@ -106,10 +106,10 @@ def read_pair(pair: Tensor, drafted: DeviceIds | None = None) -> tuple[int, int]
 
     drafted : ids that the host will need, too
     """
-    return checked(*(pair.tolist() if drafted is None else drafted.to_list_with(pair)))
+    return check_pair(*(pair.tolist() if drafted is None else drafted.to_list_with(pair)))
 
 
-def checked(a: int, token: int) -> tuple[int, int]:
+def check_pair(a: int, token: int) -> tuple[int, int]:
     """The same two numbers; raises as `read_pair`."""
     if token < 0:
         raise FloatingPointError(f"row {a} of the pass, or one before it, has NaN among its scores or no possible token")

@@ -38,7 +38,7 @@ def scores_at(c_at, u_at, allowed_at, columns, vocabulary, guidance, divisor, PA
 
 
 @triton.jit
-def ordered(s):
+def ordered_bits(s):
     """uint32 that grow with float32."""
     bits = s.to(tl.int32, bitcast=True)
     return (bits ^ ((bits >> 31) | (-2147483647 - 1))).to(tl.uint32, bitcast=True)
@@ -48,14 +48,14 @@ def ordered(s):
 def _least_of_best(
     c_at, u_at, allowed_at, vocabulary, guidance, divisor, count, PAIR: tl.constexpr, MASKED: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """ordered() of the `count`-th largest score, uint32: eight bits per pass, from a histogram of those that share the bits before."""
+    """ordered_bits() of the `count`-th largest score, uint32: eight bits per pass, from a histogram of those that share the bits before."""
     lanes, digits = tl.arange(0, BLOCK), tl.arange(0, 256)
     prefix, above = tl.zeros([], tl.uint32), tl.zeros([], tl.int32)
     for step in range(4):
         tally = tl.zeros([256], tl.int32)
         for start in range(0, vocabulary, BLOCK):
             columns = start + lanes
-            bits = ordered(scores_at(c_at, u_at, allowed_at, columns, vocabulary, guidance, divisor, PAIR, MASKED))
+            bits = ordered_bits(scores_at(c_at, u_at, allowed_at, columns, vocabulary, guidance, divisor, PAIR, MASKED))
             # the bits above this digit agree: with none above it (step 0) the shift would be by 32, so it is made in two
             same = ((bits ^ prefix) >> 8 * (3 - step)) >> 8 == 0
             tally += tl.histogram((bits >> 8 * (3 - step) & 255).to(tl.int32), 256, same & (columns < vocabulary))
@@ -71,7 +71,7 @@ def _least_of_mass(
     c_at, u_at, allowed_at, vocabulary, guidance, divisor, top, least, share,
     PAIR: tl.constexpr, MASKED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The largest uint32 t for which the tokens with ordered(s) >= max(t, least) have this share of the mass exp(s - top) of all from
+    """The largest uint32 t for which the tokens with ordered_bits(s) >= max(t, least) have this share of the mass exp(s - top) of all from
     `least` on; 0 if there is none. Two bits per pass."""
     lanes = tl.arange(0, BLOCK)
     edge = tl.zeros([], tl.uint32)
@@ -83,7 +83,7 @@ def _least_of_mass(
         )  # fmt: skip
         for start in range(0, vocabulary, BLOCK):
             s = scores_at(c_at, u_at, allowed_at, start + lanes, vocabulary, guidance, divisor, PAIR, MASKED)
-            bits = ordered(s)
+            bits = ordered_bits(s)
             mass = tl.where(bits >= least, tl.exp(s - top), 0.0)
             m0 += mass  # all, added in the same order
             m1 += tl.where(bits >= t1, mass, 0.0)
@@ -96,7 +96,7 @@ def _least_of_mass(
 
 
 @triton.jit
-def _kept(
+def _score(
     c_at, u_at, allowed_at, columns, vocabulary, guidance, divisor, last_divisor, least, best,
     PAIR: tl.constexpr, MASKED: tl.constexpr, FILTER: tl.constexpr, GREEDY: tl.constexpr,
 ):  # fmt: skip
@@ -105,7 +105,7 @@ def _kept(
     if GREEDY:
         s = tl.where(columns == best, 0.0, float("-inf"))
     elif FILTER:
-        s = tl.div_rn(tl.where(ordered(s) >= least, s, float("-inf")), last_divisor)
+        s = tl.div_rn(tl.where(ordered_bits(s) >= least, s, float("-inf")), last_divisor)
     return s
 
 
@@ -165,7 +165,7 @@ def _verify_kernel(
     key = key_of(tl.load(base_at), tl.load(positions_at + row))
     for start in range(0, vocabulary, BLOCK):
         columns = start + lanes
-        s = _kept(c_at, u_at, allowed_at, columns, vocabulary, guidance, divisor, last_divisor, least, first, PAIR, MASKED, FILTER, GREEDY)
+        s = _score(c_at, u_at, allowed_at, columns, vocabulary, guidance, divisor, last_divisor, least, first, PAIR, MASKED, FILTER, GREEDY)
         share = tl.exp(s - top)
         mass += share
         heat += tl.where(share > 0, share * (s - top), 0.0)
@@ -183,7 +183,7 @@ def _verify_kernel(
     apart = tl.zeros([BLOCK], tl.float32)
     for start in range(0, vocabulary, BLOCK):
         columns = start + lanes
-        s = _kept(c_at, u_at, allowed_at, columns, vocabulary, guidance, divisor, last_divisor, least, first, PAIR, MASKED, FILTER, GREEDY)
+        s = _score(c_at, u_at, allowed_at, columns, vocabulary, guidance, divisor, last_divisor, least, first, PAIR, MASKED, FILTER, GREEDY)
         p = tl.exp(s - top) * scale
         fresh_sum += tl.sum(p.to(tl.float64), 0)
         if STORE:
@@ -203,7 +203,7 @@ def _verify_kernel(
     fresh_tile, left_tile = tl.full([], -1, tl.int32), tl.full([], -1, tl.int32)
     for start in range(0, vocabulary, BLOCK):
         columns = start + lanes
-        s = _kept(c_at, u_at, allowed_at, columns, vocabulary, guidance, divisor, last_divisor, least, first, PAIR, MASKED, FILTER, GREEDY)
+        s = _score(c_at, u_at, allowed_at, columns, vocabulary, guidance, divisor, last_divisor, least, first, PAIR, MASKED, FILTER, GREEDY)
         p = tl.exp(s - top) * scale
         more = tl.sum(p.to(tl.float64), 0)
         reached = (fresh_tile < 0) & (fresh_run + more >= fresh_target)
@@ -218,12 +218,12 @@ def _verify_kernel(
 
     # 6. the token inside that tile
     columns = tl.maximum(fresh_tile, 0) + lanes
-    s = _kept(c_at, u_at, allowed_at, columns, vocabulary, guidance, divisor, last_divisor, least, first, PAIR, MASKED, FILTER, GREEDY)
+    s = _score(c_at, u_at, allowed_at, columns, vocabulary, guidance, divisor, last_divisor, least, first, PAIR, MASKED, FILTER, GREEDY)
     p = tl.exp(s - top) * scale
     fresh = _crossing(p.to(tl.float64), fresh_base, fresh_target, columns, vocabulary)
     tl.store(integers_at + rows + row, tl.where(sound, fresh, -1).to(tl.int64))
     columns = tl.maximum(left_tile, 0) + lanes
-    s = _kept(c_at, u_at, allowed_at, columns, vocabulary, guidance, divisor, last_divisor, least, first, PAIR, MASKED, FILTER, GREEDY)
+    s = _score(c_at, u_at, allowed_at, columns, vocabulary, guidance, divisor, last_divisor, least, first, PAIR, MASKED, FILTER, GREEDY)
     p = tl.exp(s - top) * scale
     if DRAFT_PROBS:
         q = tl.load(q_at + columns, columns < probs_width, 0.0)
@@ -234,7 +234,7 @@ def _verify_kernel(
 
     # 7. the verdict on the draft
     x = tl.load(tokens_at + row, row < drafts, 0)
-    s = _kept(
+    s = _score(
         c_at, u_at, allowed_at, x + tl.zeros([1], tl.int64), vocabulary, guidance, divisor, last_divisor, least, first,
         PAIR, MASKED, FILTER, GREEDY,
     )  # fmt: skip

@@ -23,11 +23,11 @@ from engine import memory
 from engine.core import ANY_SUIT, Prompt, Sampling
 from engine.errors import NotSupported, TooLittleMemory
 from engine.layout import Raster
-from engine.machine import facts
+from engine.machine import machine_facts
 from engine.methods import METHODS
 from engine.networks.hosted import DRAFT_ROWS, Hosted, HostedTrunk, head_width, kv_cache_for
 from engine.networks.sequence import TransformerSequence
-from engine.networks.transformer import causal
+from engine.networks.transformer import causal_mask
 from engine.run import generate
 from engine.tuning.alternate import timed
 from research.bench.rows import Row, check_csv, publish
@@ -81,7 +81,7 @@ class Sized:
         limit = layout.rows * layout.columns
         x = self.hosted.embed(torch.arange(PROMPT, device=self.device))[None]
         return TransformerSequence(
-            HostedTrunk(self.hosted, (0,)), x, causal(PROMPT - 1, 0, self.device), kv_cache_for(self.hosted, 1, PROMPT + limit),
+            HostedTrunk(self.hosted, (0,)), x, causal_mask(PROMPT - 1, 0, self.device), kv_cache_for(self.hosted, 1, PROMPT + limit),
             vocabulary=self.vocabulary, limit=limit, layout=layout, sampling=self.sampling, static=self.static,
         )  # fmt: skip
 
@@ -92,7 +92,7 @@ def bench(plan: GpuBench) -> list[Row]:
         raise NotSupported("bench gpu needs an NVIDIA GPU, and PyTorch sees none here. Run it on a machine that has one.")
     check_csv(plan.csv)
     device = torch.device("cuda")
-    stamp = facts() | {"gpu": torch.cuda.get_device_name(device), "dtype": "bfloat16", "prompt_tokens": PROMPT}
+    stamp = machine_facts() | {"gpu": torch.cuda.get_device_name(device), "dtype": "bfloat16", "prompt_tokens": PROMPT}
     return publish(rows(plan, SIZES, device, torch.bfloat16), readable, stamp, plan.csv)
 
 

@@ -20,7 +20,7 @@ from engine.dispatch.choice import NATIVE, REFERENCE, VARIABLE
 from engine.errors import NotSupported
 from engine.kernels.cpu.library import native_choice
 from engine.loading import model_columns
-from engine.machine import facts
+from engine.machine import machine_facts
 from engine.methods import find
 from engine.run import generate
 from engine.tuning.curve import probe_prompt
@@ -58,7 +58,7 @@ def bench(path: Path | None, tries: int = 3) -> list[Row]:
     if choice.name != NATIVE:
         raise NotSupported(f"There is nothing to compare: the passes run by PyTorch's operations. {choice.reason}")
     rows = (row for model in MODELS for row in of_model(*model, tries))
-    return publish(rows, readable, facts() | {"clock": "processor" if torch.get_num_threads() == 1 else "wall"}, path)
+    return publish(rows, readable, machine_facts() | {"clock": "processor" if torch.get_num_threads() == 1 else "wall"}, path)
 
 
 @torch.inference_mode()

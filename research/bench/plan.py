@@ -17,7 +17,7 @@ from engine.errors import BadKnob, BadPrompt, NotSupported
 from engine.machine import device_of
 from engine.mesh.frame import UP
 from engine.methods import AUTO, METHODS, PLAIN, find, names
-from engine.sampling import RANGES, changed
+from engine.sampling import RANGES, with_values
 from engine.tuning.auto import resolve as resolve_auto
 from engine.tuning.prepare import prepared
 
@@ -54,7 +54,7 @@ class Model:
         """Raises NotSupported for an unknown backbone or a missing device, BadPrompt for sampling out of range."""
         resolve(self.backbone)
         device_of(self.device)
-        changed(Sampling(), self.sampling)
+        with_values(Sampling(), self.sampling)
 
     def load(self, dtype: str | None = None) -> Backbone:
         """Loads the backbone, in `dtype` if there is one, with its fastest number of threads."""
@@ -62,7 +62,7 @@ class Model:
 
     def sampling_of(self, backbone: Backbone) -> Sampling:
         """Returns the backbone's sampling with the plan's overrides."""
-        return changed(backbone.sampling, self.sampling)
+        return with_values(backbone.sampling, self.sampling)
 
 
 @dataclass(frozen=True, kw_only=True)

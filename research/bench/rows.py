@@ -16,7 +16,7 @@ import numpy as np
 from engine.core import Backbone, Sampling
 from engine.errors import BadFile, BadOutput
 from engine.loading import model_columns
-from engine.machine import facts
+from engine.machine import machine_facts
 from engine.run import Run, speedup
 
 Row = dict[str, Any]
@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 def experiment(backbone: Backbone, sampling: Sampling, **more: Any) -> Row:
     """Returns the columns that describe an experiment: machine, commit, weights, dtype, device, sampling, and `more`."""
-    return facts() | model_columns(backbone) | of_sampling(sampling) | more
+    return machine_facts() | model_columns(backbone) | of_sampling(sampling) | more
 
 
 def of_sampling(sampling: Sampling) -> Row:

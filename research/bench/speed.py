@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from engine.core import Backbone, Prompt, Step
-from engine.diagnostics import per_token, reached
+from engine.diagnostics import accepted_and_examined, per_token
 from engine.loading import model_columns
 from engine.methods import find
 from engine.run import Run, generate
@@ -160,7 +160,7 @@ def by_place(steps: list[Step]) -> list[float]:
     Empty if drafts after a rejected one can be accepted too: then there is no order."""
     accepted, verified = np.zeros(PLACES, dtype=int), np.zeros(PLACES, dtype=int)
     for step in steps:
-        counts = reached(step)
+        counts = accepted_and_examined(step)
         if counts is None:
             return []
         accepted[: counts[0]] += 1
@@ -177,7 +177,7 @@ def plausibility(backbone: Backbone, prompts: list[Prompt], runs: list[list[Run]
 
 def likelihood(backbone: Backbone, prompt: Prompt, run: Run) -> tuple[float, float, float]:
     """Returns the numbers of `plausibility` for one finished run: mean, impossible share, deviation. prompt : must have a sampling"""
-    unfiltered = replace(prompt, sampling=replace(prompt.sampling.softened(), top_k=0, top_p=1.0))
+    unfiltered = replace(prompt, sampling=replace(prompt.sampling.soften(), top_k=0, top_p=1.0))
     result = run.tokens, run.positions
     impossible = (log_probabilities(backbone, prompt, *result) == -torch.inf).float().mean().item()
     log_probs = log_probabilities(backbone, unfiltered, *result)

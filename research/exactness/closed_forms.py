@@ -205,7 +205,7 @@ def _blocks(toy: Toy, path: tuple[int, ...], knobs: Mapping[str, Any]) -> Iterat
     stop = n if n == 0 else min(n + knobs["depth"], columns) if n < columns else columns * (n // columns + 1)
     sequence, states = _replayed(toy, path)
     none = torch.empty(0, dtype=torch.int64)
-    q = spatial.foreseen(states, sequence, range(n, stop), none, knobs["foresee"]) if stop > n else none
+    q = spatial.predicted_probs(states, sequence, range(n, stop), none, knobs["foresee"]) if stop > n else none
     shares: Counter[tuple[int, ...]] = Counter()
     for drafts in product(range(toy.vocabulary), repeat=stop - n):
         drawn = [q[j, x].item() for j, x in enumerate(drafts)]

@@ -219,7 +219,7 @@ class ToySequence:
         if allowed is not None:  # predictive rows come after the others and have no grammar yet
             count = logits.shape[1]
             allowed = F.pad(allowed[:count], (0, 0, 0, max(0, count - len(allowed))), value=True)
-        return warp(guide(logits, self.sampling.guidance), self.sampling.softened() if soft else self.sampling, allowed)
+        return warp(guide(logits, self.sampling.guidance), self.sampling.soften() if soft else self.sampling, allowed)
 
     def _allowed(self, newest: list[int]) -> Tensor | None:
         """The ids that the grammar allows after each of these tokens, bool [N, V]; None without a grammar."""
@@ -231,11 +231,11 @@ class ToySequence:
         """Distributions [k, V] from guided logits, after hypothetical paths."""
         return torch.softmax(warp(logits, self.sampling, self._allowed([self._last(path) for path in paths])), -1)
 
-    def biased(self, logits: Tensor, *paths: list[int]) -> Tensor:
+    def biased_logits(self, logits: Tensor, *paths: list[int]) -> Tensor:
         """The logits: there is no bias."""
         return logits
 
-    def allowed(self, path: list[int]) -> Tensor | None:
+    def allowed_ids(self, path: list[int]) -> Tensor | None:
         """The ids allowed after a hypothetical path, bool [V]; None without a grammar."""
         mask = self._allowed([self._last(path)])
         return None if mask is None else mask[0]

@@ -132,7 +132,7 @@ def _probs_of_the_first_guess(right: Any, p: Tensor, q: Tensor, *rest: Any) -> t
 
 def _residual_of_fresh_probs() -> list[Patch]:
     """Algorithm 1, lines 10 to 12 as printed: the residual uses a distribution that the network computes after the rejection."""
-    right, dual = verdict.correct, cross_regression.dual
+    right, dual = verdict.correct, cross_regression.dual_draft
     sequences: list[Any] = []
 
     def remembering(tokens: Tensor, ahead: int, sequence: Any, *rest: Any) -> Draft:
@@ -148,12 +148,12 @@ def _residual_of_fresh_probs() -> list[Patch]:
             draft_probs = torch.cat([draft_probs[:a], torch.softmax(guided, -1), draft_probs[a + 1 :]])
         return right(rows, draft_probs, answers, a, size, random, n, iteration)
 
-    return [(cross_regression, "dual", CallRecorder(remembering)), (verdict, "correct", correct)]
+    return [(cross_regression, "dual_draft", CallRecorder(remembering)), (verdict, "correct", correct)]
 
 
 def _new_drafts_verified_at_once() -> list[Patch]:
     """Algorithm 1, lines 3 to 6 as printed: control rows read noise after the carried drafts, and verify the drafts that replace it."""
-    refill, dual, energy = cross_regression.refill, cross_regression.dual, cross_regression.energy_scan
+    refill, dual, energy = cross_regression.refill, cross_regression.dual_draft, cross_regression.energy_scan
     seen: dict[str, Any] = {"carried": 0}
 
     def buffered(logits: Tensor, tokens: Tensor, draft_probs: Tensor, sequence: Any, *rest: Any) -> tuple[Tensor, Tensor]:
@@ -193,7 +193,7 @@ def _new_drafts_verified_at_once() -> list[Patch]:
 
     return [
         (cross_regression, "refill", buffered),
-        (cross_regression, "dual", CallRecorder(remembering)),
+        (cross_regression, "dual_draft", CallRecorder(remembering)),
         (cross_regression, "energy_scan", judged),
         (toy.TableStream, "start", CallRecorder(started)),
         (toy.ToySequence, "forward", CallRecorder(watched)),
@@ -220,10 +220,10 @@ TABLE: dict[str, Patches] = {
     "lookup: first draft unverified": around(_first_draft_unverified, (verdict, "judge")),
     "surface: first draft unverified": around(_first_draft_unverified, (verdict, "judge")),
     "lookahead: first node unverified": around(_first_node_unverified, (lookahead, "verify")),
-    "lookahead: rows of the other branch": around(_rows_of_the_other_branch, (lookahead, "both")),
+    "lookahead: rows of the other branch": around(_rows_of_the_other_branch, (lookahead, "draft_of")),
     "wavefront: q of another warp": around(_with_probs_of_another_warp, (WAVES, "coupled gumbel"), (WAVES, "coupled maximal")),
     "wavefront: carried with new q": around(lambda right, *arguments: (right(*arguments)[0], None), (WAVES, "carry")),
-    "wavefront: guesses said to be uniform": around(_guesses_said_to_be_uniform, (zipar, "_guessed")),
+    "wavefront: guesses said to be uniform": around(_guesses_said_to_be_uniform, (zipar, "_add_guesses")),
     "wavefront: rows do not wait": instead(lambda window, columns: 1, (zipar, "lead")),
     "wavefront: the newest of a row is not cached": around(newest_not_cached, COMMIT_AT),
     "spatial: q of one direction": _filled_with(
@@ -234,9 +234,9 @@ TABLE: dict[str, Patches] = {
     "spatial: said to be uniform": _filled_with(
         lambda filler, slots, drafts, draft_probs: torch.full_like(draft_probs, 1 / draft_probs.shape[-1])
     ),
-    "spatial: reads the other direction": around(lambda right, *arguments: right(*arguments[:-1], "rows"), (spatial, "foreseen")),
+    "spatial: reads the other direction": around(lambda right, *arguments: right(*arguments[:-1], "rows"), (spatial, "predicted_probs")),
     "spatial: residual is p": instead(lambda p, q: p, (spatial, "residual")),
-    "spatial: q of the first guess": around(_probs_of_the_first_guess, (spatial, "corrected")),
+    "spatial: q of the first guess": around(_probs_of_the_first_guess, (spatial, "correct_each")),
     "mulo: stale cache": around(  # as with `stale_kv` on, where it is off
         lambda right, sequence, coarser, knobs, noise: right(sequence, coarser, Knobs(knobs.values | {"stale_kv": "on"}), noise),
         (mulo, "_blocks"),

@@ -94,7 +94,7 @@ def _borrowing(change: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Patches:
     def borrowed(p: Tensor, tokens: Tensor, neighbours: Tensor, most: Tensor) -> Tensor:
         return change(p[neighbours[tokens]].cumsum(-1), p[tokens], most)
 
-    return instead(borrowed, (rules, "_borrowed"))
+    return instead(borrowed, (rules, "_borrowed_mass"))
 
 
 def _refused_neighbours_struck(whole: bool) -> Patches:
@@ -201,7 +201,7 @@ TABLE: dict[str, Patches] = {
     "tree: parents missing": around(_parents_missing, (growth.Tree, "draft")),
     "tree: drawn nodes ranked by their tokens": _ranked_by_tokens,
     "tree: controller sees the draft": around(_controller_sees_the_draft, (trees, "grow")),
-    "tree: a level pays by the sum of its nodes": instead(_level_pays_by_its_sum, (growth, "pays")),
+    "tree: a level pays by the sum of its nodes": instead(_level_pays_by_its_sum, (growth, "is_worth_expanding")),
     "tree: siblings' distributions not conditional": instead(
         lambda draft_probs, tokens, parents, drawn: draft_probs, (growth, "sibling_probs")
     ),
@@ -222,9 +222,9 @@ TABLE: dict[str, Patches] = {
     "lantern: refused table struck": _refused_neighbours_struck(True),
     "budget: ignored": instead(_budget_ignored, (Meter, "share")),
     "budget: the coin is the verdict's": instead(_coin_of_the_verdict, (neighbours, "acceptance_uniforms")),
-    "gsd: one rank higher": instead(lambda half: [0, *range(1 - half, 0), *range(1, half + 1)], (gsd, "beside")),
+    "gsd: one rank higher": instead(lambda half: [0, *range(1 - half, 0), *range(1, half + 1)], (gsd, "group_offsets")),
     "gsd: the distribution of the draft alone": instead(
-        lambda above, below, chosen: (above * chosen).sum(-1) / below[:, 0], (gsd, "grouped")
+        lambda above, below, chosen: (above * chosen).sum(-1) / below[:, 0], (gsd, "group_ratio")
     ),
     "iteration in the noise": instead(_iteration_in_the_noise, (noise.Noise, "gumbel")),
     "noise without the iteration": around(

@@ -138,7 +138,7 @@ class CheckpointTeacher(Teacher):
         rows, ends = where.expand(slots)
         past = where.expand(torch.arange(mask.shape[1] - len(mask), device=x.device))[0]  # the rows before are a prefix
         x = torch.where(ends[:, None], self.hosted.row_end.detach().to(x.dtype), x[:, rows])
-        hidden = self._decode(prompts, x, where.slots(slots, rows, ends), where.seen(mask, past, rows, ends), kv_cache)
+        hidden = self._decode(prompts, x, where.slots(slots, rows, ends), where.place_mask(mask, past, rows, ends), kv_cache)
         return hidden[:, where.last(rows)]
 
     def _decode(self, prompts: Tensor, x: Tensor, slots: Tensor, mask: Tensor, kv_cache: Any) -> Tensor:

@@ -209,7 +209,7 @@ def acceptance(network: FeatureDrafter, teacher: Teacher, rows: list[Recorded], 
     for row in rows:
         if len(row.tokens) <= depth:
             continue
-        allowed = teacher.allowed(row.tokens[:-1].tolist())
+        allowed = teacher.allowed_ids(row.tokens[:-1].tolist())
         guided = guide(teacher.head(row.hidden[:, 1:].to(network.bias.device).float()), teacher.sampling.guidance)
         p = torch.softmax(warp(guided, teacher.sampling, allowed), -1)
         for level, logits in enumerate(chains(network, teacher, row, depth)):

@@ -166,7 +166,7 @@ class HeadStudent(nn.Module):
             reading = self._read[0](points)
             condition = reading.condition
             start = d.start.expand(len(tokens), 1, -1)
-            x = torch.cat([start, reading.embedded(d.table(), tokens[:, :-1].clamp(min=0)) + d.positions[: tokens.shape[1] - 1]], 1)
+            x = torch.cat([start, reading.embed(d.table(), tokens[:, :-1].clamp(min=0)) + d.positions[: tokens.shape[1] - 1]], 1)
             mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).tril_()
         with torch.set_grad_enabled(self.adapted and torch.is_grad_enabled()):
             return d(x, mask, [block.cross_attention.keys_values(condition) for block in d.blocks]), condition

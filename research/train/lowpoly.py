@@ -35,7 +35,7 @@ from engine.errors import BadKnob
 from engine.mesh.bpt_tokens import BPT, tokenize
 from engine.networks.cloud_blocks import CONTENTS
 from engine.networks.mesh_decoder import BLOCKS, OFFSETS, MeshModel, MeshSettings, budget_bucket, describe
-from engine.networks.weights import hash_of, parts, read_card, read_tensors, ship, split
+from engine.networks.weights import hash_of, part_files, read_card, read_tensors, ship, split
 from research.train import loop
 from research.train.decision import Measure, prepare, target, trained
 from research.train.later_tokens import DEPTH, KINDS, PAD, cross_entropies, head_logits, labels_behind, some_places, top_1, weighted
@@ -181,7 +181,7 @@ class Trainee(nn.Module):
         table = d.table() + self.digits @ self.digits_in
         reading = self.model.read(points, budgets)
         condition = reading.condition
-        hidden = self.model.training_hidden(condition, reading.embedded(table, tokens[:, :-1].clamp(min=0)))
+        hidden = self.model.training_hidden(condition, reading.embed(table, tokens[:, :-1].clamp(min=0)))
         out = d.head.weight + self.digits @ self.digits_out
 
         seen = [x.detach() for x in (hidden, condition, out)] if self.apart else [hidden, condition, out]
@@ -291,7 +291,7 @@ def main(options: LowpolyOptions) -> None:
         warm_steps=200 if device == "cuda" else 40,  # a CPU makes few steps before it is stopped and resumed
     )
     control = options.later is not None  # starts from random weights: the shipped ones have learned from their heads
-    if not training.resume(options.fresh) and not options.fresh and not control and parts(lowpoly.FOLDER, "model"):
+    if not training.resume(options.fresh) and not options.fresh and not control and part_files(lowpoly.FOLDER, "model"):
         shipped = lowpoly.load_model()
         if replace(shipped.settings, contents=settings.contents) == settings:  # readers that are new begin
             training.warm_start(unfolded(shipped) | shipped_heads(trainee), read_card(lowpoly.FOLDER)["model"])
@@ -363,7 +363,7 @@ def write_weights(folder: Path, training: Training, trainee: Trainee, preset: st
     taught = {k: v for k, v in training.summary(preset, "lowpoly").items() if k != "curve"}  # the curve belongs to the model
 
     def entries(new: Path) -> dict[str, Any]:
-        fits = {"backbone": hash_of(parts(new, "model"))}
+        fits = {"backbone": hash_of(part_files(new, "model"))}
         return card | {"heads": {name: {"settings": trainee.heads[name[6:]].settings} | fits | taught for name in heads}}
 
     adapted = [name for kind in KINDS for name in (f"heads_{kind}_lora.safetensors", f"lora_{kind}")]  # trained on the previous weights

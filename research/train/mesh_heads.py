@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from engine.backbones import lowpoly
 from engine.drafters.mesh_heads import MeshHeads
 from engine.errors import BadKnob
-from engine.networks.weights import hash_of, parts, read_tensors, ship
+from engine.networks.weights import hash_of, part_files, read_tensors, ship
 from research.train import imported_mesh_heads
 from research.train.decision import prepare, target, trained
 from research.train.head_lessons import (
@@ -127,12 +127,12 @@ def train_stage(
 
 def of_start(options: HeadOptions) -> str:
     """Returns what names the checkpoints of heads for other weights than the shipped ones, "" for those."""
-    return f"-{hash_of(parts(options.base, 'model'))[:12]}" if options.start else ""
+    return f"-{hash_of(part_files(options.base, 'model'))[:12]}" if options.start else ""
 
 
 def shipped_row(name: str, folder: Path) -> dict[str, Any] | None:
     """Returns the card's entry for the heads in a model's folder, None if there are none for its weights."""
-    base = hash_of(parts(folder, "model"))
+    base = hash_of(part_files(folder, "model"))
     known = lowpoly.read_card(folder).get("heads", {}).get(name)
     return known if known is not None and known.get("backbone", base) == base else None
 
@@ -142,7 +142,7 @@ def ship_stage(
 ) -> None:
     """Writes the heads and, in stage two, the adapter with its divergence from the plain backbone."""
     known = lowpoly.read_card(folder).get("heads", {})
-    row = {"settings": pupil.heads.settings, "backbone": hash_of(parts(folder, "model"))} | training.summary(preset, "mesh-heads")
+    row = {"settings": pupil.heads.settings, "backbone": hash_of(part_files(folder, "model"))} | training.summary(preset, "mesh-heads")
     if adapted:
         row["divergence"] = divergence(folder, pupil, unseen, device)
 

@@ -37,7 +37,7 @@ from engine.backbones.looks import Looks, picture_name
 from engine.backbones.pictogram import TEXT_SLOTS, PictogramModel
 from engine.errors import BadKnob
 from engine.networks.vq import FACTOR, PictureTokenizer
-from engine.networks.weights import parts, read_card, read_parts, split
+from engine.networks.weights import part_files, read_card, read_parts, split
 from engine.networks.weights import ship as ship_files
 from engine.words.emoji_objects import OBJECTS
 from engine.words.looks import MOST, Look, anonymous
@@ -257,7 +257,7 @@ def main(options: PictogramOptions) -> None:
         warm_steps=50, weight_decay=0.05, muon="decoder.", average=0.997,
         schedule=schedule,
     )  # fmt: skip
-    if not training.resume(options.fresh) and not options.fresh and parts(pictogram.FOLDER, "decoder"):
+    if not training.resume(options.fresh) and not options.fresh and part_files(pictogram.FOLDER, "decoder"):
         training.warm_start(matching_words(names), read_card(pictogram.FOLDER)["decoder"])
     drilled = end_of_drills(training.step, shipped_decoder()) if lessons.even else 0
     scenes = Scenes(tokenizer, words, device, lessons)
@@ -298,7 +298,7 @@ def main(options: PictogramOptions) -> None:
 
 def shipped_decoder() -> dict[str, Any]:
     """Returns the card's entry for the shipped decoder, empty if there is none."""
-    return read_card(pictogram.FOLDER).get("decoder", {}) if parts(pictogram.FOLDER, "decoder") else {}
+    return read_card(pictogram.FOLDER).get("decoder", {}) if part_files(pictogram.FOLDER, "decoder") else {}
 
 
 def end_of_drills(step: int, shipped: dict[str, Any]) -> int:

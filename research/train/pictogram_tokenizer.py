@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.networks.packing import unpacked
+from engine.networks.packing import unpack
 from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.words.world import CANVAS, Scene
 from research.train import lessons as lessons_options
@@ -101,7 +101,7 @@ def signal_to_noise(picture: Tensor, target: Tensor) -> Tensor:
 def tokens_hash(path: Path) -> str:
     """Returns a short hash of the unpacked encoder in a tokenizer's file, which determines the tokens of a picture."""
     digest = hashlib.sha256()
-    for name, tensor in sorted(unpacked(load_file(str(path))).items()):
+    for name, tensor in sorted(unpack(load_file(str(path))).items()):
         if name.startswith("encoder."):
             digest.update(f"{name} {tuple(tensor.shape)}".encode() + tensor.numpy().tobytes())
     return digest.hexdigest()[:16]

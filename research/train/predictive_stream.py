@@ -23,7 +23,7 @@ import torch
 from numpy.random import PCG64, Generator
 from torch import Tensor, nn
 
-from engine.drafters.predictive_stream import folder_of, fresh, is_trained, layers_of, read_stream, write_adapter
+from engine.drafters.predictive_stream import folder_of, is_trained, layers_of, new_adapter, read_stream, write_adapter
 from engine.networks.weights import read_card, ship
 from engine.sampling import draw, guide, residual, warp
 from research.train.decision import Measure, prepare, target, trained
@@ -75,7 +75,7 @@ class StreamStudent(nn.Module):
 
     def __init__(self, teacher: Teacher, causal: bool):
         super().__init__()
-        self.lora = fresh(teacher.trunk, teacher.linear, RANK, ALPHA)
+        self.lora = new_adapter(teacher.trunk, teacher.linear, RANK, ALPHA)
         self.causal = causal
         self._teacher = [teacher]  # never trained, not part of the state
 
@@ -110,7 +110,7 @@ class StreamStudent(nn.Module):
     def _targets(self, hidden: Tensor, rows: list[Recorded], places: Tensor) -> Tensor:
         """Returns the distributions [B, R, V] that decoding would draw from after the tokens at some places."""
         teacher = self._teacher[0]
-        rules = [teacher.allowed(row.tokens.tolist()) for row in rows]
+        rules = [teacher.allowed_ids(row.tokens.tolist()) for row in rows]
         allowed = None if rules[0] is None else torch.stack([rule[places] for rule in rules])
         return warp(self._guided(hidden, len(rows)), teacher.sampling, allowed).softmax(-1)
 

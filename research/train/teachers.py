@@ -18,7 +18,7 @@ from engine.backbones.pictogram import TEXT_SLOTS, text_mask
 from engine.cache import KVCache
 from engine.layout import Layout, Line, Raster
 from engine.networks.mesh_decoder import CloudReading
-from engine.networks.transformer import causal
+from engine.networks.transformer import causal_mask
 from engine.networks.vq import FACTOR
 from engine.sampling import draw, guide, warp
 from engine.words.looks import Look
@@ -113,9 +113,9 @@ class Teacher(ABC):
 
     def mask(self, count: int) -> Tensor:
         """Returns the attention mask of the first `count` rows, prefix included: bool [count, count]. Causal by default."""
-        return causal(count, 0, self.final_norm[0].device)
+        return causal_mask(count, 0, self.final_norm[0].device)
 
-    def allowed(self, tokens: list[int]) -> Tensor | None:
+    def allowed_ids(self, tokens: list[int]) -> Tensor | None:
         """Returns the ids that may follow each token, bool [L, V]; None without a grammar."""
         return None
 
@@ -252,14 +252,14 @@ class MeshTeacher(Teacher):
         sequences = generate_together(self.backbone, prompts, rng)
         tokens = padded([torch.tensor(row) for row in sequences]).to(self.table.device)
         reading = self._read(prompts)
-        embedded = reading.embedded(self.table, tokens.clamp(min=0)[:, :-1])
+        embedded = reading.embed(self.table, tokens.clamp(min=0)[:, :-1])
         hidden = self.model.training_hidden(reading.condition, embedded).half().cpu()
         rows = zip(prompts.cpu(), sequences, hidden, strict=True)
         return [Recorded(cloud, torch.tensor(row), states[None, : len(row)].clone()) for cloud, row, states in rows]
 
     def embed(self, prompts: Tensor, tokens: Tensor) -> Tensor:
         """Returns the tokens' rows of the table, with what the clouds add to them, without their positions."""
-        return self._read(prompts).embedded(self.table, tokens)
+        return self._read(prompts).embed(self.table, tokens)
 
     def prefix(self, prompts: Tensor) -> Tensor:
         """Returns the start vector."""
@@ -279,13 +279,13 @@ class MeshTeacher(Teacher):
         """Returns a line."""
         return Line()
 
-    def allowed(self, tokens: list[int]) -> Tensor:
+    def allowed_ids(self, tokens: list[int]) -> Tensor:
         """Returns the ids that BPT's grammar allows after each token."""
         grammar = lowpoly.MaskedGrammar(None)
         state, masks = grammar.start, []
         for token in tokens:
             state = grammar.next(state, token)
-            masks.append(grammar.allowed(state))
+            masks.append(grammar.allowed_ids(state))
         return torch.stack(masks).to(self.table.device)
 
 

@@ -17,7 +17,7 @@ from engine.backbones import lowpoly
 from engine.backbones.pictogram import Pictogram, PictogramModel, load
 from engine.drafters.feature_draft import NAME, FeatureDrafter, weights_file
 from engine.drafters.mesh_heads import MeshHeads
-from engine.drafters.predictive_stream import folder_of, fresh, write_adapter
+from engine.drafters.predictive_stream import folder_of, new_adapter, write_adapter
 from engine.mesh.bpt_tokens import BPT
 from engine.networks.mesh_decoder import MeshModel, MeshSettings
 from engine.networks.mesh_decoder import describe as describe_model
@@ -74,7 +74,7 @@ def picto_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     ship(folder, weights, card)
     backbone = load(str(folder))
-    stream = fresh(backbone.model.decoder, ("query_key_value", "attention_out", "gate_up", "feed_out"), 4, 8.0)
+    stream = new_adapter(backbone.model.decoder, ("query_key_value", "attention_out", "gate_up", "feed_out"), 4, 8.0)
     spread(stream, 0.05)
     write_adapter(folder_of(folder), stream, "pictogram", backbone.weights_hash, 8.0)
     return folder

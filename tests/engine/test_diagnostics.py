@@ -73,7 +73,7 @@ def test_a_trace_plays_again_as_the_steps_it_came_from() -> None:
     assert [step.trace.tree for step in again] == [no_tree, tree]
     assert again[1].trace.round.energy.tolist() == [-1.0, 0.5] and again[1].trace.round.accepted == 1
     assert again[0].trace.deviation is None and again[1].trace.deviation == DeviationTrace(0.125, 0.25)
-    assert again[0].trace.told == {"accepted", "accept_probability", "depth", "tree", "round"}  # the columns of the file, nan and all
+    assert again[0].trace.known_fields == {"accepted", "accept_probability", "depth", "tree", "round"}  # every column, nan or not
     twice = arrays(again)
     assert all(np.array_equal(values, twice[name], equal_nan=values.dtype.kind == "f") for name, values in trace.items())
 

@@ -17,7 +17,7 @@ from engine.core import Backbone, Knobs, Method, Prompt, Sequence, Step
 from engine.dispatch.choice import REFERENCE, VARIABLE
 from engine.errors import BadPrompt, NotSupported
 from engine.kernels.cpu.library import built, native
-from engine.many import USUAL, EndedRun, generate_many, usual
+from engine.many import USUAL, EndedRun, default_at_once, generate_many
 from engine.methods import find
 from engine.networks.trunk import PassArguments
 from engine.noise import Noise
@@ -96,7 +96,7 @@ class Counter:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, trunk: type):
         self.sizes: list[int] = []
-        plain = trunk.together
+        plain = trunk.run_together
 
         def counted(own: Any, requests: list[PassArguments]) -> Any:
             results = plain(own, requests)
@@ -104,7 +104,7 @@ class Counter:
                 self.sizes.append(len(requests))
             return results
 
-        monkeypatch.setattr(trunk, "together", counted)
+        monkeypatch.setattr(trunk, "run_together", counted)
 
 
 # --- equality ---------------------------------------------------------------------------------------------------------
@@ -188,9 +188,9 @@ def test_the_seconds_of_the_runs_are_shares_of_the_time(pictures: Backbone) -> N
 
 
 def test_many_at_once_are_usual_where_passes_are_joined(pictures: Backbone, meshes: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [usual(each) for each in (pictures, meshes)] == [USUAL if built()[0] else 1] * 2
+    assert [default_at_once(each) for each in (pictures, meshes)] == [USUAL if built()[0] else 1] * 2
     monkeypatch.setenv(VARIABLE, REFERENCE)
-    assert [usual(load(name)) for name in ("pictogram", "lowpoly")] == [1, 1] and usual(Toy()) == 1
+    assert [default_at_once(load(name)) for name in ("pictogram", "lowpoly")] == [1, 1] and default_at_once(Toy()) == 1
 
 
 def test_fewer_than_one_at_once_is_refused_before_anything_begins() -> None:
@@ -251,7 +251,7 @@ def test_what_goes_wrong_in_a_joined_pass_is_raised_in_its_runs(pictures: Backbo
     def broken(own: Any, requests: list[PassArguments]) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(pictogram._PictogramTrunk, "together", broken)
+    monkeypatch.setattr(pictogram._PictogramTrunk, "run_together", broken)
     ended = many(pictures, "ar", captions(pictures, 3), at_once=2)
     assert [type(each.error) for each in ended[:2]] == [ZeroDivisionError] * 2
     assert ended[2].error is None and ended[2].run.finished  # the last one is alone

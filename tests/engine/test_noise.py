@@ -148,5 +148,5 @@ def test_other_devices_make_the_same_bits_by_pytorch_s_operations(base: int) -> 
     at = torch.tensor([0, 1, 4095, 2**31, 2**40])
     assert torch.equal(kernel.gumbel_elsewhere(base, at, 1000), kernel.gumbel_reference(base, at, 1000))
     for slot in (0, 3, 2**63 + 1):
-        ours = kernel.unit_of(kernel.mix_of(kernel.keys_of(base, at) + kernel.signed(slot)))
+        ours = kernel.unit_of(kernel.mix_of(kernel.keys_of(base, at) + kernel.to_int64(slot)))
         assert torch.equal(ours, kernel.uniform_reference(base, at, slot))

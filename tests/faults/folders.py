@@ -57,7 +57,7 @@ def redrawn(model: nn.Module, seed: int) -> dict[str, torch.Tensor]:
 def stream(folder: Path, backbone: Backbone, name: str) -> None:
     """A predictive stream for the weights of a folder."""
     paths = {path.rsplit(".", 1)[-1] for path, layer in backbone.model.decoder.named_modules() if isinstance(layer, nn.Linear)}
-    adapter = predictive_stream.fresh(backbone.model.decoder, tuple(sorted(paths & set(LAYERS[name])) or sorted(paths)[:1]), 2, 4.0)
+    adapter = predictive_stream.new_adapter(backbone.model.decoder, tuple(sorted(paths & set(LAYERS[name])) or sorted(paths)[:1]), 2, 4.0)
     predictive_stream.write_adapter(predictive_stream.folder_of(folder), adapter, name, backbone.weights_hash, 4.0)
 
 

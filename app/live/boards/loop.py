@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from engine.core import Step
-from engine.diagnostics import reached
+from engine.diagnostics import accepted_and_examined
 from engine.run import Run
 
 PLACES = 16  # places of a draft whose acceptance is counted
@@ -48,7 +48,7 @@ class Setting:
             self.deviation += deviation
             self.measured += 1
         if step.drafted and self.ordered:
-            counts = reached(step)
+            counts = accepted_and_examined(step)
             self.ordered = counts is not None
             if counts:
                 self.accepted[: counts[0]] += 1

@@ -53,7 +53,7 @@ class Board(Growth):
         super().add(step)
         count = len(at)
         self.verdict[at] = np.frombuffer(bytes(self.trail.verdict[-count:]), np.uint8)
-        for name in self.known.keys() & step.trace.told:
+        for name in self.known.keys() & step.trace.known_fields:
             self.known[name][at] = self.trail.series[name][-count:]
         if step.draft and step.draft.get("scale"):
             if not self.scale:

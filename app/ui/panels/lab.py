@@ -14,7 +14,7 @@ from app.ui.method_menu import title_of
 from app.ui.panels import PLOT, canvas, panel, to_text
 from app.ui.panels.runs import changed
 from engine.core import Backbone
-from engine.machine import facts
+from engine.machine import machine_facts
 from engine.methods import find
 
 LEAST = 4  # passes of a setting before it is a point of the curve
@@ -71,7 +71,7 @@ def waiting(text: str) -> dict[str, Any]:
 
 def made_with(backbone: Backbone, seed: int) -> dict[str, str]:
     """Caption of a figure, besides the settings."""
-    machine = facts()
+    machine = machine_facts()
     return {
         "model": f"{backbone.name} ({backbone.weights_hash or 'no hash'}, {backbone.dtype})",
         "first seed": str(seed),

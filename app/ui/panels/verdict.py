@@ -98,7 +98,7 @@ def with_fit(line: Mapping[str, Any], fits: Fit) -> dict[str, Any]:
 
 def _added(run: Run) -> str:
     """Sentence on the words that a seed added to a prompt; "" if nothing."""
-    words = run.backbone.added(run.prompt)
+    words = run.backbone.added_words(run.prompt)
     return f"No background in the prompt, so this seed chose “{words}”." if words else ""
 
 

@@ -13,7 +13,7 @@ from app.live.stream import Throttle, updates
 from engine.core import Backbone
 from engine.errors import BadOutput
 from engine.files import write_text
-from engine.machine import facts
+from engine.machine import machine_facts
 
 PATIENCE = 30.0  # seconds: a model that would take longer shows no example
 TRIED = 4  # steps that this is judged by
@@ -49,7 +49,7 @@ def keep(file: Path, values: dict[str, Any]) -> None:
 
 def key(backbone: Backbone, inputs: dict[str, Any]) -> str:
     """A name that changes with the model, its type of numbers, the machine, the code and the example."""
-    parts = [backbone.name, backbone.weights_hash, backbone.dtype, str(backbone.device), facts(), inputs]
+    parts = [backbone.name, backbone.weights_hash, backbone.dtype, str(backbone.device), machine_facts(), inputs]
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:24]
 
 

@@ -17,7 +17,7 @@ from app.ui.tabs.speeds import seen
 from engine.backbones import MESHES, PICTURES
 from engine.converting import convert, look
 from engine.errors import BadFile, ForetokenError
-from engine.machine import facts
+from engine.machine import machine_facts
 from engine.memory import free, size_text
 from engine.networks.weights import MODELS
 
@@ -66,7 +66,7 @@ def cards(place: TabContext) -> list[Card]:
 
 def machine() -> dict[str, str]:
     """Facts about this machine that speeds depend on."""
-    about, room = facts(), free("cpu")
+    about, room = machine_facts(), free("cpu")
     return {
         "Processor": str(about["processor"]),
         "Graphics card": str(about["cuda"] or "none that PyTorch sees"),

@@ -129,7 +129,7 @@ def test_a_pass_of_several_runs_loses_it_too() -> None:
         alone, joined = quick.start(prompt), quick.start(prompt)
         if "joined" not in quick.capabilities:
             pytest.skip("no compiled blocks here")
-        joined.together = lambda request: request.trunk.together([request])[0]
+        joined.run_together = lambda request: request.trunk.run_together([request])[0]
         torch.testing.assert_close(joined.forward(NO_DRAFT).p, alone.forward(NO_DRAFT).p)
         plain = quick.start(replace(prompt, sampling=replace(SAMPLING, adherence=0.0)))
         assert not torch.allclose(plain.forward(NO_DRAFT).p, alone.forward(NO_DRAFT).p)

@@ -321,7 +321,7 @@ def test_what_is_allowed_is_what_a_distribution_can_say(case: Case) -> None:
     path = tokens_of(sequence, 2, 1)
     for behind in ([], path[:1], path):
         probs = sequence.probs_after(torch.zeros(1, sequence.vocabulary, device=sequence.device), behind)[0]
-        allowed = sequence.allowed(behind)
+        allowed = sequence.allowed_ids(behind)
         assert torch.equal(probs > 0, torch.ones_like(probs, dtype=torch.bool) if allowed is None else allowed)
 
 

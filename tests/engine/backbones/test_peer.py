@@ -17,7 +17,7 @@ from transformers import Qwen3Config, Qwen3Model
 from engine.backbones.pictogram import TEXT_SLOTS, Pictogram, text_mask
 from engine.core import Prompt, Sampling
 from engine.methods import METHODS
-from engine.networks.transformer import causal
+from engine.networks.transformer import causal_mask
 from engine.run import generate
 from engine.sampling import guide
 from tests.engine.backbones import tiny
@@ -71,7 +71,7 @@ def guided_logits(backbone: Pictogram, prompt: Prompt, tokens: list[int]) -> Ten
     known, before = prefix.shape[1], prefix.shape[1] - 1
     drawn = (model.token_table()[torch.tensor([tokens[:-1]])] + model.gist(words, side)).expand(2, -1, -1)
     x = torch.cat([prefix, drawn], 1)
-    mask = causal(x.shape[1], 0, x.device)
+    mask = causal_mask(x.shape[1], 0, x.device)
     mask[:known, :known] = text_mask(known, x.device, before)
     slots = torch.arange(x.shape[1])[None].expand(2, -1)
     x = model.decoder.with_places(x, *(table[slots] for table in model.rotary(side, widths)))

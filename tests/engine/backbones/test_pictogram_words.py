@@ -53,9 +53,9 @@ def test_a_caption_without_a_background_gets_one_from_its_seed() -> None:
 
 def test_a_seed_says_which_background_it_took() -> None:
     model, prompt = tiny.looking(), Prompt("two red cats", seed=3)
-    assert model.added(prompt).split() == list(model._placed(model._said(prompt), 3)[3:]) != []
-    assert len({model.added(Prompt("two red cats", seed=seed)) for seed in range(50)}) > 10
-    assert model.added(Prompt("two red cats on red", seed=3)) == "" == tiny.pictogram().added(prompt)
+    assert model.added_words(prompt).split() == list(model._placed(model._said(prompt), 3)[3:]) != []
+    assert len({model.added_words(Prompt("two red cats", seed=seed)) for seed in range(50)}) > 10
+    assert model.added_words(Prompt("two red cats on red", seed=3)) == "" == tiny.pictogram().added_words(prompt)
 
 
 @torch.inference_mode()  # as in a run: the looks that a model has kept may be of one

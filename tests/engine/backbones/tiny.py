@@ -154,7 +154,7 @@ class Unlike:
         """The last two tokens."""
         return (*state[-1:], token)
 
-    def allowed(self, state: tuple[int, ...]) -> torch.Tensor:
+    def allowed_ids(self, state: tuple[int, ...]) -> torch.Tensor:
         """All ids but these."""
         allowed = torch.ones(self.vocabulary, dtype=torch.bool)
         allowed[list(state)] = False

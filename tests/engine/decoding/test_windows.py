@@ -9,7 +9,7 @@ from torch import Tensor
 
 from engine.core import Draft, Prompt, Rows, Sampling, Sequence
 from engine.decoding.initializers import INIT, Initializer
-from engine.decoding.scales import Coarser, sharper
+from engine.decoding.scales import Coarser, sharpen
 from engine.errors import BadKnob, NotSupported
 from engine.methods import METHODS, find
 from engine.noise import Noise
@@ -90,10 +90,10 @@ def test_up_sampled_tokens_have_the_distribution_that_the_small_picture_gives() 
     sequence = Toy(rows=2, columns=4, seed=4).start(Prompt(seed=1999))
     filler = Initializer(sequence, Noise(1999, 3))
     _, draft_probs = filler.fill(torch.empty(0, dtype=torch.int64), None, 2, "up-sampled", 0, seeded=False)
-    assert filler.counted() == 1 and filler.counted() == 0  # one token at a quarter of the size, made once
+    assert filler.take_pass_count() == 1 and filler.take_pass_count() == 0  # one token at a quarter of the size, made once
     coarser = Coarser(sequence, Noise(1999, 3), 1)
     coarser.draft(1, 0)
-    assert torch.equal(sharper(coarser.probs(0, 1))[:2], draft_probs)
+    assert torch.equal(sharpen(coarser.probs(0, 1))[:2], draft_probs)
 
 
 def test_up_sampled_needs_a_smaller_size() -> None:

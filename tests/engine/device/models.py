@@ -23,7 +23,7 @@ from engine.backbones.pictogram import Pictogram
 from engine.core import Backbone, Method, Prompt
 from engine.drafters.feature_draft import NetworkFeatures
 from engine.drafters.mesh_heads import SHORT, BoundHeads, HeadsByKind, MeshHeads
-from engine.drafters.predictive_stream import PredictiveStream, fresh
+from engine.drafters.predictive_stream import PredictiveStream, new_adapter
 from engine.drafters.spatial_heads import NetworkHeads
 from engine.mesh.bpt_tokens import BPT
 from engine.methods import METHODS, PRESETS, find
@@ -64,7 +64,7 @@ def feature_draft(place: Place) -> NetworkFeatures:
 def stream(decoder: nn.Module, place: Place) -> PredictiveStream:
     """A random adapter of predictive rows from the second layer on."""
     torch.manual_seed(7)
-    lora = fresh(decoder, LAYERS, 4, 8.0, 1)
+    lora = new_adapter(decoder, LAYERS, 4, 8.0, 1)
     for up in lora.up:
         nn.init.normal_(up, std=0.2)
     return PredictiveStream(place(lora.requires_grad_(False)), True)

@@ -19,8 +19,8 @@ from engine.kernels.cpu.library import native
 from engine.layout import Raster
 from engine.methods import METHODS
 from engine.networks.sequence import TransformerSequence
-from engine.networks.transformer import causal
-from engine.networks.weights import built, read_card, read_tensors, ship
+from engine.networks.transformer import causal_mask
+from engine.networks.weights import build_network, read_card, read_tensors, ship
 from engine.run import generate
 from engine.tree import path
 from tests.engine.backbones import tiny
@@ -169,13 +169,13 @@ def test_the_shipped_drafter_is_the_trained_network() -> None:
     """On a CPU its block and its products are compiled functions, where they can be."""
     card = read_card(FOLDER)
     settings = card[NAME]["settings"]
-    plain = built(FeatureDrafter, settings, read_tensors(weights_file(FOLDER)), FOLDER).eval()
+    plain = build_network(FeatureDrafter, settings, read_tensors(weights_file(FOLDER)), FOLDER).eval()
     quick = read_drafter(weights_file(FOLDER), card, CPU).network
     heads, width = settings["heads"], settings["width"]
     embedded, features = torch.randn(2, 2, 5, width, generator=torch.Generator().manual_seed(0)).unbind()
     cos, sin = plain.rotary(Raster(16, 16), 5)
     with torch.inference_mode():
-        caches, mask = [KVCache(1, 2, heads, 9, width // heads, CPU, torch.float32) for _ in range(2)], causal(5, 0, CPU)
+        caches, mask = [KVCache(1, 2, heads, 9, width // heads, CPU, torch.float32) for _ in range(2)], causal_mask(5, 0, CPU)
         outputs = [each(embedded, features, cos, sin, mask, kv_cache) for each, kv_cache in zip((plain, quick), caches, strict=True)]
     torch.testing.assert_close(outputs[1], outputs[0], atol=1e-4, rtol=1e-4)
     assert (quick.decoder.quick is not None) == (native() is not None)

@@ -16,7 +16,7 @@ from torch import nn
 
 from engine.backbones.pictogram import Pictogram
 from engine.core import NO_DRAFT, Draft, Prompt
-from engine.drafters.predictive_stream import PredictiveStream, RowLora, folder_of, fresh, read_adapter, write_adapter
+from engine.drafters.predictive_stream import PredictiveStream, RowLora, folder_of, new_adapter, read_adapter, write_adapter
 from engine.errors import MissingWeights
 from tests.engine.backbones import tiny
 
@@ -28,7 +28,7 @@ PROMPT = Prompt(text="two red cats on a table", seed=5)
 def random_lora(backbone: Pictogram, skipped: int = 0, std: float = 0.3) -> RowLora:
     """An adapter that changes much."""
     torch.manual_seed(7)
-    lora = fresh(backbone.model.decoder, LAYERS, 4, 8.0, skipped)
+    lora = new_adapter(backbone.model.decoder, LAYERS, 4, 8.0, skipped)
     for up in lora.up:
         nn.init.normal_(up, std=std)
     return lora.requires_grad_(False)
@@ -80,7 +80,7 @@ def test_control_rows_are_the_frozen_model_to_the_last_bit() -> None:
     backbone = tiny.pictogram()
     worn, plain, zero = (backbone.start(PROMPT) for _ in range(3))
     PredictiveStream(random_lora(backbone), True).start(worn)
-    PredictiveStream(fresh(backbone.model.decoder, LAYERS, 4, 8.0), True).start(zero)
+    PredictiveStream(new_adapter(backbone.model.decoder, LAYERS, 4, 8.0), True).start(zero)
     draft = dual([1, 5, 9], [1, 5, 9, 3], 0)
     rows, same = worn.forward(draft), zero.forward(draft)
     assert torch.equal(rows.logits[:, :4], same.logits[:, :4])
@@ -100,7 +100,7 @@ def test_twins_are_one_row_below_the_adapter(name: str, drafts: list[int], guess
     """Computing them once changes nothing but the number of rows, and what is kept is what plain decoding keeps."""
     backbone, decoder, prompt = PROMPT_OF[name]()
     torch.manual_seed(7)
-    lora = fresh(decoder, ALL_LAYERS, 4, 8.0, 1)
+    lora = new_adapter(decoder, ALL_LAYERS, 4, 8.0, 1)
     for up in lora.up:
         nn.init.normal_(up, std=0.3)
     twice, once, plain = (backbone.start(prompt) for _ in range(3))
@@ -249,7 +249,7 @@ def test_a_foreign_adapter_is_refused_with_a_sentence(tmp_path: Path, changes: d
 def test_an_adapter_of_another_shape_is_refused(tmp_path: Path) -> None:
     wide = tiny.PictogramModel((4, 4, 2), len(tiny.WORDS), layers=3, width=48, heads=2, inner=64)
     for number, (layers, skipped, word) in enumerate([(LAYERS[:1], 2, "does not fit"), (LAYERS[:1], 0, "adapts a layer 48 -> 144")]):
-        lora = fresh(wide.decoder, layers, 4, 8.0, skipped)
+        lora = new_adapter(wide.decoder, layers, 4, 8.0, skipped)
         if skipped == 0:
             lora.paths, lora.down, lora.up = lora.paths[:2], lora.down[:2], lora.up[:2]
         backbone = backbone_with(stored(tmp_path / str(number), lora))

@@ -87,7 +87,7 @@ def test_the_tokens_and_the_trace_are_those_of_the_references(
     theirs, ours = runs
     assert [(s.tokens, s.positions) for s in ours] == [(s.tokens, s.positions) for s in theirs]
     for mine, other in zip(ours, theirs, strict=True):
-        assert mine.trace.told | {"top"} == other.trace.told | {"top"}  # which kernels do not tell
+        assert mine.trace.known_fields | {"top"} == other.trace.known_fields | {"top"}  # which kernels do not tell
         for name in ("entropy", "accept_probability", *(["top"] if way == NATIVE else [])):
             if (value := getattr(other.trace, name)) is not None:
                 near(name, torch.as_tensor(getattr(mine.trace, name)), torch.as_tensor(value), 1e-4, 1e-5)

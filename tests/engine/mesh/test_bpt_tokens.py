@@ -398,7 +398,7 @@ def test_the_states_allow_what_the_table_says(canonical, table):
     state = grammar.start
     for token, name in zip(tokens, names):
         assert grammar.name(state) == name
-        assert letters(grammar.allowed(state)) == table[name]
+        assert letters(grammar.allowed_ids(state)) == table[name]
         seen.add(name)
         state = grammar.next(state, token)
     assert seen == set(table) and grammar.accepts(tokens)
@@ -407,7 +407,7 @@ def test_the_states_allow_what_the_table_says(canonical, table):
 
 def test_masks_are_shared_and_read_only():
     grammar = BPTGrammar()
-    mask = grammar.allowed(grammar.start)
+    mask = grammar.allowed_ids(grammar.start)
     assert mask.base is grammar.masks and mask.shape == (5121,) and mask.dtype == bool
     with pytest.raises(ValueError, match="read-only"):
         mask[0] = False
@@ -422,7 +422,7 @@ def test_random_walks_make_meshes_within_the_budget(canonical, budget):
     for _ in range(200):
         state, tokens = grammar.start, []
         while not grammar.ended(state):
-            allowed = np.flatnonzero(grammar.allowed(state))
+            allowed = np.flatnonzero(grammar.allowed_ids(state))
             must_end = len(tokens) > 80 and EOS in allowed
             tokens.append(EOS if must_end else int(rng.choice(allowed)))
             state = grammar.next(state, tokens[-1])
@@ -435,8 +435,8 @@ def test_random_walks_make_meshes_within_the_budget(canonical, budget):
 def test_a_spent_budget_leaves_only_the_end():
     grammar = BPTGrammar(budget=2)
     state = grammar.walk([B, O1, O2, O3])
-    assert letters(grammar.allowed(state)) == "BOSE"
-    assert letters(grammar.allowed(grammar.next(state, O4))) == "E"
+    assert letters(grammar.allowed_ids(state)) == "BOSE"
+    assert letters(grammar.allowed_ids(grammar.next(state, O4))) == "E"
     assert grammar.name(grammar.next(state, O4)) == "q4"
     with pytest.raises(BadPrompt, match="budget of 0"):
         BPTGrammar(budget=0)
@@ -451,7 +451,7 @@ def test_next_is_total_and_pure():
             continue
         following = grammar.next(state, token)
         assert grammar.next(state, token) == following and grammar.name(following).startswith("q")
-        assert grammar.allowed(following).any()
+        assert grammar.allowed_ids(following).any()
         state = following
     assert grammar.next(state, 10**7) == state
     assert not grammar.accepts([B, O1, O2, O3, 10**7, EOS]) and not grammar.accepts([-1, EOS])

@@ -11,7 +11,7 @@ from engine.core import Knobs, Prompt
 from engine.errors import NotSupported
 from engine.methods import METHODS
 from engine.methods.cross_regression import METHOD
-from engine.rules import CONSISTENT, LITERAL, after_energy, energy, ramp, ratio, smoothed
+from engine.rules import CONSISTENT, LITERAL, after_energy, energy, ramp, ratio, smooth
 from engine.run import Run, generate
 from research.exactness.toy import Toy, ToySequence
 
@@ -30,14 +30,14 @@ def test_averages_are_the_paper_s_with_its_correction() -> None:
     for k, e in enumerate(energies.tolist(), 1):
         rho = beta * rho + (1 - beta) * e  # algorithm 2, lines 4 and 5
         expected.append(rho / (1 - beta**k))
-    assert smoothed(energies, beta).tolist() == pytest.approx(expected)
-    assert torch.equal(smoothed(energies, 0.0), energies)
-    assert len(smoothed(energies[:0], beta)) == 0
+    assert smooth(energies, beta).tolist() == pytest.approx(expected)
+    assert torch.equal(smooth(energies, 0.0), energies)
+    assert len(smooth(energies[:0], beta)) == 0
 
 
 def test_an_impossible_token_poisons_no_average_and_is_never_accepted() -> None:
-    smooth = smoothed(torch.tensor([-torch.inf, 1.0, 1.0], dtype=torch.float64), 0.5)
-    assert smooth.isfinite().all()
+    averages = smooth(torch.tensor([-torch.inf, 1.0, 1.0], dtype=torch.float64), 0.5)
+    assert averages.isfinite().all()
     tokens, u = torch.tensor([3, 3, 3]), torch.full((3,), 1e-9, dtype=torch.float64)
     accepted, _, _ = energy(P, Q, tokens, u, 0.0, 16.0, 3, CONSISTENT)
     assert accepted.tolist() == [False, True, True]

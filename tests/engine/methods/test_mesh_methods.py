@@ -93,7 +93,7 @@ def test_the_best_guess_is_the_best_of_the_distribution() -> None:
     logits = torch.randn(12, sequence.vocabulary, generator=torch.Generator().manual_seed(2))
     path: list[int] = []
     for row in logits:
-        guess = best_guess(row, sequence.allowed(path))
+        guess = best_guess(row, sequence.allowed_ids(path))
         assert torch.equal(guess, sequence.probs_after(row[None], path).argmax(-1))
         path.append(guess.item())
 

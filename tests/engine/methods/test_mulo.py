@@ -14,7 +14,7 @@ from engine.decoding.scales import Coarser
 from engine.errors import NotSupported
 from engine.kernels.pooled_mass import pooled_mass
 from engine.methods import METHODS, mulo, zipar
-from engine.methods.mulo import expanded, islands
+from engine.methods.mulo import dilate, islands
 from engine.noise import DRAFTER, Noise
 from engine.rules import NEAR, REFUSED, STAYED
 from engine.run import Run, generate
@@ -202,9 +202,9 @@ def test_refusals_spread_inside_the_block() -> None:
     """Worked trace H.6: a block of 2x8, l = 1, (0, 3) refused."""
     refused = torch.zeros(2, 8, dtype=torch.bool)
     refused[0, 3] = True
-    assert expanded(refused, 1).nonzero().tolist() == [[0, 2], [0, 3], [0, 4], [1, 2], [1, 3], [1, 4]]
-    assert torch.equal(expanded(refused, 0), refused)
-    assert expanded(refused, 8).all()
+    assert dilate(refused, 1).nonzero().tolist() == [[0, 2], [0, 3], [0, 4], [1, 2], [1, 3], [1, 4]]
+    assert torch.equal(dilate(refused, 0), refused)
+    assert dilate(refused, 8).all()
 
 
 def test_islands_do_not_touch() -> None:

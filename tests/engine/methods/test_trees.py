@@ -8,7 +8,7 @@ from torch import Tensor
 
 from engine.core import NO_DRAFT, Knobs, Prompt, Sampling
 from engine.decoding import neighbours
-from engine.decoding.growth import Tree, TreeSize, grow, rank, turn
+from engine.decoding.growth import Tree, TreeSize, drawn_acceptance, grow, rank
 from engine.decoding.trees import Cycle
 from engine.errors import NotSupported
 from engine.layout import Raster
@@ -263,11 +263,11 @@ def test_a_tree_has_no_more_nodes_than_candidates() -> None:
 
 def test_neighbours_of_a_controller() -> None:
     marks = {at: Mark(at, 5, 0.0) for at in range(12)}
-    assert adt_tree.beside(marks, At(12), knobs()).depth == 11
-    assert adt_tree.beside(marks, At(12), knobs(tree_init="above")).depth == 4
-    assert adt_tree.beside(marks, At(8), knobs()).depth == 7  # the end of the row above stands in for the left neighbour
-    assert adt_tree.beside(marks, At(5), knobs(tree_init="above")).depth == 4  # nothing above the first row
-    assert adt_tree.beside({}, At(5), knobs()) is None
+    assert adt_tree.starting_mark(marks, At(12), knobs()).depth == 11
+    assert adt_tree.starting_mark(marks, At(12), knobs(tree_init="above")).depth == 4
+    assert adt_tree.starting_mark(marks, At(8), knobs()).depth == 7  # the end of the row above stands in for the left neighbour
+    assert adt_tree.starting_mark(marks, At(5), knobs(tree_init="above")).depth == 4  # nothing above the first row
+    assert adt_tree.starting_mark({}, At(5), knobs()) is None
 
 
 def test_a_flock_is_weighted_by_rows_and_rounded_half_up() -> None:
@@ -279,13 +279,13 @@ def test_a_flock_is_weighted_by_rows_and_rounded_half_up() -> None:
 
 
 def test_a_random_shape_stays_inside_the_intervals() -> None:
-    shapes = [adt_tree.anything(Mark(1, 1, 1.0), knobs(), Noise(seed, 8), 5, 1) for seed in range(200)]
+    shapes = [adt_tree.random_mark(Mark(1, 1, 1.0), knobs(), Noise(seed, 8), 5, 1) for seed in range(200)]
     assert {s.depth for s in shapes} == set(range(1, 10)) and {s.width for s in shapes} == set(range(4, 14))
 
 
 def test_the_chances_of_siblings_fall_and_add_up_to_less_than_one() -> None:
     for peak in (0.05, 0.5, 0.95, 1.0):
-        chances = [turn(peak, place) for place in range(20)]
+        chances = [drawn_acceptance(peak, place) for place in range(20)]
         assert chances[0] == peak and chances == sorted(chances, reverse=True) and sum(chances) <= 1
 
 

@@ -9,13 +9,13 @@ from torch.nn import functional as F
 
 from engine.networks import attention
 from engine.networks.attention import ROWS, attend
-from engine.networks.transformer import causal
+from engine.networks.transformer import causal_mask
 
 MASKS = {  # rows, keys and the mask
     "everything": (70, 37, None),
-    "one block": (90, 90, causal(90, 0, torch.device("cpu"))),
-    "many blocks": (2 * ROWS + 41, 2 * ROWS + 41, causal(2 * ROWS + 41, 0, torch.device("cpu"))),
-    "after a prefix": (ROWS + 3, ROWS + 60, causal(ROWS + 3, 57, torch.device("cpu"))),
+    "one block": (90, 90, causal_mask(90, 0, torch.device("cpu"))),
+    "many blocks": (2 * ROWS + 41, 2 * ROWS + 41, causal_mask(2 * ROWS + 41, 0, torch.device("cpu"))),
+    "after a prefix": (ROWS + 3, ROWS + 60, causal_mask(ROWS + 3, 57, torch.device("cpu"))),
     "scattered": (
         ROWS + 9,
         200,
@@ -69,6 +69,6 @@ def test_inference_float32_and_masks_of_a_batch_use_the_kernel_of_pytorch() -> N
     assert not attention.by_blocks(q.detach(), v.detach(), None)
     with torch.no_grad():
         assert not attention.by_blocks(q, v, None)
-    mask = causal(4, 0, torch.device("cpu"))
+    mask = causal_mask(4, 0, torch.device("cpu"))
     plain = [x.detach().float() for x in (q, k, v)]
     assert torch.equal(attend(*plain, mask, 0.5), F.scaled_dot_product_attention(*plain, attn_mask=mask, scale=0.5))

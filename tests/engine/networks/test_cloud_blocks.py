@@ -84,7 +84,7 @@ def test_a_reader_that_begins_tells_nothing_and_then_only_of_blocks() -> None:
     assert torch.equal(model.read(points).table(table), table)
     torch.nn.init.normal_(model.reader.straight.weight, std=0.1)
     reading = model.read(points)
-    assert torch.equal(reading.table(table), reading.embedded(table, torch.arange(len(table))[None])[0])
+    assert torch.equal(reading.table(table), reading.embed(table, torch.arange(len(table))[None])[0])
     shift = reading.table(table) - table
     block = block_contents(points)[0][0, 0].item()
     changed = shift.abs().sum(1) > 0
@@ -99,7 +99,7 @@ def test_weights_without_a_reader_read_as_before() -> None:
     reading = model.read(points)
     assert torch.equal(reading.condition, model.encoder(points)) and reading.added is None
     table = model.decoder.table()
-    assert reading.table(table) is table and torch.equal(reading.embedded(table, torch.tensor([[3, 700]]))[0], table[[3, 700]])
+    assert reading.table(table) is table and torch.equal(reading.embed(table, torch.tensor([[3, 700]]))[0], table[[3, 700]])
 
 
 def test_the_readings_of_some_clouds_are_theirs() -> None:
@@ -107,7 +107,7 @@ def test_the_readings_of_some_clouds_are_theirs() -> None:
     torch.nn.init.normal_(model.reader.straight.weight, std=0.1)
     points = torch.rand(3, 300, 6, generator=torch.Generator().manual_seed(3)) * 2 - 1
     all_of_them, last = model.read(points), model.read(points[2:])
-    some = all_of_them.only([2])
+    some = all_of_them.select([2])
     assert isinstance(some, CloudReading)
     torch.testing.assert_close(some.condition, last.condition)
     torch.testing.assert_close(some.added, last.added)

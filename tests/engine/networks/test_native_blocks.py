@@ -15,14 +15,14 @@ from engine.backbones.pictogram import Pictogram
 from engine.cache import FixedView, KVCache
 from engine.core import Draft, Prompt, Sampling, Sequence
 from engine.dispatch.choice import VARIABLE
-from engine.drafters.predictive_stream import RowLora, fresh
+from engine.drafters.predictive_stream import RowLora, new_adapter
 from engine.kernels.cpu.blocks import NativeLinear, RunRows
 from engine.kernels.cpu.library import native
 from engine.kernels.tree_attention import Chain, VisibleRows, packed
 from engine.networks.mesh_decoder import MeshDecoder, MeshSettings
 from engine.networks.native_blocks import quick_linear, quicken
 from engine.networks.rows import AdapterRows, RowSplit
-from engine.networks.transformer import TransformerDecoder, causal
+from engine.networks.transformer import TransformerDecoder, causal_mask
 from tests.engine.backbones import tiny
 from tests.engine.kernels.cpu.test_blocks import both, needs_native
 
@@ -47,10 +47,10 @@ def passes(network: TransformerDecoder, dtype: torch.dtype = torch.float32) -> C
 
     def run(count: int, fork: RowSplit | None = None, mask: Tensor | None = None, adapter_rows: AdapterRows | None = None) -> Tensor:
         kv_cache = KVCache(3, 2, 4, 20, 16, x.device, dtype)
-        network(x[:, :3], cos[:3], sin[:3], causal(3, 0, x.device), kv_cache)
+        network(x[:, :3], cos[:3], sin[:3], causal_mask(3, 0, x.device), kv_cache)
         kv_cache.keep([0, 1, 2])
         rows = slice(3, 3 + count)
-        seen = causal(count, 3, x.device) if mask is None else mask
+        seen = causal_mask(count, 3, x.device) if mask is None else mask
         return network(x[:, rows], cos[rows], sin[rows], seen, kv_cache, fork, None, adapter_rows)
 
     return run
@@ -64,7 +64,7 @@ def test_a_chain_is_its_mask(quick: bool) -> None:
         quicken(network)
     run = passes(network)
     for count in (2, 5, ROWS):
-        assert torch.equal(run(count, mask=Chain(count, 3)), run(count, mask=causal(count, 3, torch.device("cpu"))))
+        assert torch.equal(run(count, mask=Chain(count, 3)), run(count, mask=causal_mask(count, 3, torch.device("cpu"))))
     whole = torch.ones(ROWS, 3 + ROWS, dtype=torch.bool)  # a mutant: a row that sees what comes after it
     assert not torch.equal(run(ROWS, mask=whole), run(ROWS, mask=Chain(ROWS, 3)))
 
@@ -75,7 +75,7 @@ LAYERS = ("query_key_value", "attention_out", "gate_up", "feed_out", "out", "que
 def adapter(network: nn.Module, rank: int, first: int = 0, layers: tuple[str, ...] = LAYERS) -> RowLora:
     """A frozen adapter of some layers of the blocks from number `first` on, the same for networks of one shape."""
     torch.manual_seed(2)
-    lora = fresh(network, layers, rank, alpha=1.5 * rank, first=first).requires_grad_(False)
+    lora = new_adapter(network, layers, rank, alpha=1.5 * rank, first=first).requires_grad_(False)
     for up in lora.up:
         nn.init.normal_(up, std=0.1)
     return lora
@@ -134,7 +134,7 @@ def test_rows_with_an_adapter_have_the_same_bits_in_every_pass(dtype: torch.dtyp
 def test_a_fork_is_the_plain_one_also_where_its_rows_wear_an_adapter(layer: int) -> None:
     plain, quick = decoder(), decoder()
     quicken(quick)
-    fork = RowSplit(layer, torch.tensor([0, 1, 2, 1, 2]), causal(5, 3, torch.device("cpu")))
+    fork = RowSplit(layer, torch.tensor([0, 1, 2, 1, 2]), causal_mask(5, 3, torch.device("cpu")))
     loras = [adapter(network, 3, layer) for network in (quick, plain)]
     assert quick.quick is not None and plain.quick is None and plain.state_dict().keys() == quick.state_dict().keys()
     torch.testing.assert_close(*(passes(network)(3, fork) for network in (quick, plain)), atol=1e-5, rtol=1e-4)
@@ -167,7 +167,7 @@ def test_gradients_and_passes_without_a_cache_run_as_before() -> None:
         plain, quick = decoder(), decoder()
         quicken(quick)
         x, angles = torch.randn(2, 5, 64, requires_grad=True), torch.randn(5, 16)
-        ours, theirs = (network(x, angles.cos(), angles.sin(), causal(5, 0, x.device)) for network in (quick, plain))
+        ours, theirs = (network(x, angles.cos(), angles.sin(), causal_mask(5, 0, x.device)) for network in (quick, plain))
         assert torch.equal(ours, theirs)
         ours.sum().backward()
         assert x.grad is not None
@@ -177,7 +177,7 @@ def test_gradients_and_passes_without_a_cache_run_as_before() -> None:
 def test_caches_and_masks_of_other_kinds_run_as_before() -> None:
     network = decoder()
     quicken(network)
-    x, mask = torch.randn(1, 4, 64), causal(4, 0, torch.device("cpu"))
+    x, mask = torch.randn(1, 4, 64), causal_mask(4, 0, torch.device("cpu"))
     kv_cache = KVCache(3, 1, 4, 64, 16, x.device, torch.float32)
     view = FixedView(kv_cache.block, torch.arange(4), 4)
     assert RunRows(x, kv_cache, mask).can_run() and RunRows(x, kv_cache, None).can_run()
@@ -199,7 +199,7 @@ def test_a_mesh_decoder_wears_an_adapter(layer: int | None) -> None:
         lora = adapter(network, 5, layer or 0)
         torch.manual_seed(4)
         x, looked = torch.randn(1, 7, 32), network.keys_values(torch.randn(1, 6, 32))
-        kv_cache, mask = KVCache(3, 1, 2, 20, 16, x.device, torch.float32), causal(7, 0, x.device)
+        kv_cache, mask = KVCache(3, 1, 2, 20, 16, x.device, torch.float32), causal_mask(7, 0, x.device)
         fork = None if layer is None else RowSplit(layer, torch.tensor([0, 1, 2, 3, 1, 2, 3]), mask)
         below, low = (x, mask) if fork is None else (x[:, :4], mask[:4, :4])
         bare, worn = (network(below, low, looked, kv_cache, fork, each) for each in (None, AdapterRows(lora, 4)))

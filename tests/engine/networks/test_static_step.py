@@ -85,12 +85,12 @@ def test_fillers_are_seen_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three rows in a bucket of four and of sixty-four: what else is written makes no difference."""
     sequence = begun(near("pictogram"), monkeypatch)
     block, kept_rows, draft = sequence.kv_cache.block, sequence.kv_cache.kept, torch.tensor([4, 1])
-    laid = sequence.kv_cache.laid(torch.arange(kept_rows, kept_rows + 3), torch.ones(3, 3, dtype=torch.bool).tril())
+    places = sequence.kv_cache.begin_pass(torch.arange(kept_rows, kept_rows + 3), torch.ones(3, 3, dtype=torch.bool).tril())
     outputs = []
     for rows in (4, 64):
         block[:, :, :, :, kept_rows:] = 7.0
         hidden, *_ = fixed_pass(
-            sequence.trunk, block, pass_inputs(PassShape(2, draft, laid), kept_rows, rows), torch.zeros(rows).long(), block.shape[4]
+            sequence.trunk, block, pass_inputs(PassShape(2, draft, places), kept_rows, rows), torch.zeros(rows).long(), block.shape[4]
         )
         outputs.append(hidden[:, :3])
     torch.testing.assert_close(*outputs, atol=1e-5, rtol=1e-5)

@@ -11,7 +11,7 @@ from engine.kernels.cpu.blocks import RunRows
 from engine.kernels.cpu.library import built, native
 from engine.networks.mesh_decoder import MeshDecoder, MeshSettings
 from engine.networks.native_blocks import quicken
-from engine.networks.transformer import TransformerDecoder, causal
+from engine.networks.transformer import TransformerDecoder, causal_mask
 
 pytestmark = [pytest.mark.usefixtures("inference"), pytest.mark.skipif(built()[0] is None, reason=str(built()[1]))]
 half = pytest.param(torch.bfloat16, marks=pytest.mark.skipif(native(torch.bfloat16) is None, reason="no native products in bfloat16 here"))
@@ -42,7 +42,7 @@ def masks() -> list[Tensor | None]:
     """Visibility of the rows of each run: chains, everything, and a tree."""
     tree = torch.rand(9, 49) > 0.3
     tree[:, 0] = True
-    return [None, causal(5, 0, torch.device("cpu")), tree, None]
+    return [None, causal_mask(5, 0, torch.device("cpu")), tree, None]
 
 
 def copies(originals: list[KVCache]) -> list[KVCache]:
@@ -73,7 +73,7 @@ def test_a_pass_of_pictures(dtype: torch.dtype, threads: int) -> None:
     rows = [(torch.randn(branches, count, WIDTH), *torch.randn(2, count, HEAD)) for branches, count, _ in RUNS]
     alone = [decoder.quick(x, mask, kv_cache, cos, sin) for (x, cos, sin), mask, kv_cache in zip(rows, seen, single, strict=True)]
     brought = [RunRows(x, kv_cache, mask, cos, sin) for (x, cos, sin), mask, kv_cache in zip(rows, seen, joined, strict=True)]
-    assert_same_bits(decoder.quick.together(brought), alone, joined, single)
+    assert_same_bits(decoder.quick.run_together(brought), alone, joined, single)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -89,7 +89,7 @@ def test_a_pass_of_meshes_over_conditions_of_their_own(threads: int) -> None:
     alone = [decoder.quick(x, mask, kv_cache, condition_kv=own) for x, mask, own, kv_cache in zip(rows, seen, looked, single, strict=True)]
     crossed = [decoder.quick.cross_kv(each) for each in looked]
     brought = [RunRows(x, kv_cache, mask, cross=own) for x, kv_cache, mask, own in zip(rows, joined, seen, crossed, strict=True)]
-    assert_same_bits(decoder.quick.together(brought), alone, joined, single)
+    assert_same_bits(decoder.quick.run_together(brought), alone, joined, single)
 
 
 def test_a_hook_or_a_pass_of_another_kind_is_not_joined() -> None:
@@ -98,8 +98,8 @@ def test_a_hook_or_a_pass_of_another_kind_is_not_joined() -> None:
     kv_cache = caches(torch.float32)[0]
     x, turned = torch.randn(2, 1, WIDTH), torch.randn(2, 1, HEAD)
     brought = RunRows(x, kv_cache, None, *turned)
-    assert decoder.quick.together([brought, RunRows(x.double(), kv_cache, None, *turned)]) is None
+    assert decoder.quick.run_together([brought, RunRows(x.double(), kv_cache, None, *turned)]) is None
     handle = decoder.blocks[0].attention_out.register_forward_hook(lambda *_: None)
-    assert decoder.quick.together([brought]) is None
+    assert decoder.quick.run_together([brought]) is None
     handle.remove()
-    assert decoder.quick.together([brought]) is not None
+    assert decoder.quick.run_together([brought]) is not None

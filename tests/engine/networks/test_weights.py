@@ -18,7 +18,7 @@ from engine.backbones import lowpoly, pictogram
 from engine.drafters.resampler import read_resampler
 from engine.errors import BadOutput, MissingWeights
 from engine.networks import shipping
-from engine.networks.card import covered, sha256
+from engine.networks.card import covered_files, sha256
 from engine.networks.shipping import sign
 from engine.networks.weights import MODELS, read_card, read_tensors, ship
 from engine.recognition import picture_judge as judge
@@ -245,9 +245,9 @@ def test_a_file_that_its_card_does_not_name_is_refused(tmp_path: Path) -> None:
 def test_every_shipped_file_stands_on_a_card_with_its_hash() -> None:
     for card in MODELS.rglob("card.json"):
         named = read_card(card.parent)["sha256"]
-        assert named == {path.relative_to(card.parent).as_posix(): sha256(path) for path in covered(card.parent)}
+        assert named == {path.relative_to(card.parent).as_posix(): sha256(path) for path in covered_files(card.parent)}
     files = {path for path in MODELS.rglob("*") if path.is_file()}
-    assert files == {p for card in MODELS.rglob("card.json") for p in (card, *covered(card.parent))}
+    assert files == {p for card in MODELS.rglob("card.json") for p in (card, *covered_files(card.parent))}
 
 
 @pytest.mark.parametrize(("option", "kind"), lowpoly.ADAPTERS.items())

@@ -39,7 +39,7 @@ def filled(request: VerifyRequest, kind: fixed.VerdictKind, question: VerifyRequ
     table = fixed.columns(question, numbers, ROWS).to(DEVICE)
     logits = torch.cat([request.logits.to(DEVICE), more], 1)
     out = fixed.fixed_verdict(kind, logits, drafts, table, None if draft_probs is None else draft_probs.to(DEVICE), masks)
-    return fixed.unpacked(kind, *out, ROWS, count)
+    return fixed.unpack_verdict(kind, *out, ROWS, count)
 
 
 def there(request: VerifyRequest) -> VerifyRequest:

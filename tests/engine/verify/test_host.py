@@ -14,7 +14,7 @@ from engine.dispatch.choice import NATIVE, REFERENCE, TRITON, VARIABLE
 from engine.noise import ACCEPT, DRAW, RESIDUAL, Noise
 from engine.noise import kernel as noise
 from engine.sampling import guide, warp
-from engine.verify.choice import is_host, scored
+from engine.verify.choice import is_host, warped_scores
 from engine.verify.host import allowed_by, best_along
 from research.bench.kernel_cases import window
 from tests.engine.kernels.near import near
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("inference")
 @pytest.mark.parametrize("name", CASES)
 def test_scores_are_those_of_pytorch_s_operations(name: str) -> None:
     request = CASES[name]
-    ours = scored(request.logits, request.sampling, request.allowed)
+    ours = warped_scores(request.logits, request.sampling, request.allowed)
     theirs = warp(guide(request.logits.float(), request.sampling.guidance), request.sampling, request.allowed)
     assert torch.equal(ours.isinf(), theirs.isinf())
     near("scores", ours.nan_to_num(neginf=0), theirs.nan_to_num(neginf=0), 1e-6, 1e-6)
@@ -50,7 +50,7 @@ def test_the_answer_is_that_of_the_scores_and_the_noise_of_a_run() -> None:
     """Methods that draw by PyTorch, and those whose draws come with their verdicts, agree in every bit."""
     for name in ("R63-V1000-guided-grammar", "R7-V5121-BPT", "R1-V131072-float16", "R7-V1000-top-p"):
         request = CASES[name]
-        loud = scored(request.logits, request.sampling, request.allowed)
+        loud = warped_scores(request.logits, request.sampling, request.allowed)
         loud += Noise(5, loud.shape[-1]).gumbel(START, len(loud))
         assert torch.equal(loud.argmax(-1), host_verdict(request).answers[:])
 
@@ -80,7 +80,7 @@ def test_the_best_tokens_of_a_chain_obey_the_grammar_along_it(budget: int | None
     logits = torch.randn(8, 5121, generator=torch.Generator().manual_seed(3))
     path = []
     for row in logits:
-        path.append(row.masked_fill(~grammar.allowed(state), -torch.inf).argmax().item())
+        path.append(row.masked_fill(~grammar.allowed_ids(state), -torch.inf).argmax().item())
         state = grammar.next(state, path[-1])
     assert best_along(logits, allowed_by(grammar.masks), grammar, grammar.start).tolist() == path != logits.argmax(-1).tolist()
 
@@ -115,4 +115,4 @@ def test_the_reference_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None
         assert is_host(cpu, torch.float32) == wanted
     monkeypatch.setenv(VARIABLE, REFERENCE)
     request = CASES["R7-V1000-top-p"]
-    assert torch.equal(scored(request.logits, request.sampling, None), warp(request.logits[0], request.sampling))
+    assert torch.equal(warped_scores(request.logits, request.sampling, None), warp(request.logits[0], request.sampling))

@@ -12,7 +12,7 @@ from torch import Tensor
 from engine.core import Sampling
 from engine.noise import ACCEPT, DRAW, RESIDUAL, Noise
 from engine.verify.reference import settle_reference, verify_reference
-from engine.verify.request import Verdict, VerifyRequest, checked
+from engine.verify.request import Verdict, VerifyRequest, check_pair
 from engine.verify.triton import settle_triton, verify_triton
 from research.bench.kernel_cases import window
 from tests.engine.kernels.near import DEVICE, near, needs_triton, ties
@@ -151,7 +151,7 @@ def test_nan_is_refused(value: float, sampling: Sampling, way: Way) -> None:
     assert sure[0] == never[0] == [True, False, True]
     assert never[1][0] == 0 and never[1][1] >= 0  # the row after the refusal does not matter
     with pytest.raises(FloatingPointError, match="NaN"):
-        checked(*sure[1])
+        check_pair(*sure[1])
 
 
 @every_way

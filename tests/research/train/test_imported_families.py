@@ -16,7 +16,7 @@ from engine.backbones.janus import Janus
 from engine.backbones.picture_checkpoint import PictureCheckpoint
 from engine.converting import convert
 from engine.core import NO_DRAFT, Backbone, Draft, Prompt, Sampling
-from engine.drafters.predictive_stream import RowLora, fresh
+from engine.drafters.predictive_stream import RowLora, new_adapter
 from engine.errors import BadFile, BadKnob, BadPrompt, MissingWeights, NotSupported
 from engine.methods import METHODS
 from engine.run import generate
@@ -107,7 +107,7 @@ def test_predictive_rows_are_trained_as_they_are_decoded(family: str, tmp_path: 
     before it, which has an end of its own, runs without the adapter."""
     one = teacher_of(family, tmp_path, monkeypatch)
     row = one.generate(one.questions(2, False)[:1], Generator(PCG64(0)))[0]
-    lora = fresh(one.trunk, one.linear, 4, 8.0)
+    lora = new_adapter(one.trunk, one.linear, 4, 8.0)
     for up in lora.up:
         torch.nn.init.normal_(up, std=0.3)
     width, start, guesses = 5, 3, torch.tensor([3, 1, 4, 1, 5])  # its first and its last row end a row of the picture

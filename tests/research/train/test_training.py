@@ -16,7 +16,7 @@ from torch import nn
 from app.cli import main
 from engine.backbones import lowpoly, pictogram
 from engine.errors import BadFile, BadKnob, BadOutput, MissingWeights, NotSupported
-from engine.networks.weights import hash_of, parts, read_card, ship
+from engine.networks.weights import hash_of, part_files, read_card, ship
 from research.train import RECIPES, feature_draft, loop
 from research.train.decision import Measure, may_ship, obstacle, prepare, target
 from research.train.loop import RecipeOptions, Training
@@ -316,7 +316,7 @@ def test_a_drafter_that_is_stale_is_refused_and_trained_anew(tmp_path: Path, mon
 def test_what_is_shipped_was_trained_for_the_shipped_weights() -> None:
     """Drafters, streams and heads of other weights would be refused when they are used."""
     for module, name in ((pictogram, "decoder"), (lowpoly, "model")):
-        base = hash_of([*([module.FOLDER / "tokenizer.safetensors"] if name == "decoder" else []), *parts(module.FOLDER, name)])
+        base = hash_of([*([module.FOLDER / "tokenizer.safetensors"] if name == "decoder" else []), *part_files(module.FOLDER, name)])
         card, stream = read_card(module.FOLDER), read_card(module.FOLDER / "predictive_stream")
         rows = [card["feature_draft"], *card.get("heads", {}).values(), *([card["spatial_heads"]] if "spatial_heads" in card else [])]
         assert {row["backbone"] for row in rows} == {stream["base"]["weights_hash"]} == {base}

@@ -16,7 +16,7 @@ from engine.kernels.cpu import library as module
 from engine.kernels.cpu.library import built, native, native_choice
 from engine.networks.mesh_decoder import MeshDecoder, MeshSettings
 from engine.networks.native_blocks import quicken
-from engine.networks.transformer import TransformerDecoder, causal
+from engine.networks.transformer import TransformerDecoder, causal_mask
 
 pytestmark = pytest.mark.usefixtures("inference")
 missing = "" if built()[0] else built()[1]
@@ -63,7 +63,7 @@ class Case:
 
 def window(count: int) -> Tensor:
     """A mask of a pass that also hides some of the kept rows."""
-    mask = causal(count, KEPT, torch.device("cpu"))
+    mask = causal_mask(count, KEPT, torch.device("cpu"))
     mask[:, 3:9] = False
     return mask
 
