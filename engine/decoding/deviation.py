@@ -1,14 +1,14 @@
 """The deviation of a relaxed rule's output from the model's distribution: a meter that all relaxed methods share, and its budget.
 
-Paper: none. The knob of a paper (LANTERN's δ, XSpecMesh's δ, Θ, a group's width) bounds what one token may gain, not the deviation of the
-output. `allowed_deviation` bounds that: the mean over the committed tokens of the total variation distance between the distribution that
-a token was drawn from, given all before it, and the model's.
+Paper: none. A paper's knob (LANTERN's δ, XSpecMesh's δ, Θ, a group's width) bounds what one token may gain, not the deviation of the
+output. `allowed_deviation` bounds the output: the mean, over the committed tokens, of the total variation distance between the
+distribution that the token was drawn from, given everything before it, and the model's distribution.
 
 A relaxed rule would give a token the distribution o where the model has p, with the deviation d = TV(o, p). What the budget still allows
 is r = budget * (tokens so far + 1) - (deviations so far). The relaxed rule decides with probability s = min(1, r / d), else the exact rule
 does. So the token has the distribution s o + (1 - s) p and the deviation s d <= r, and the mean never exceeds the budget, whatever the
-run does. d and s depend on p and on the draft's distribution, never on its value; otherwise neither rule would give what it says.
-By the chain rule, a whole run of T tokens lies within T times the budget of plain decoding.
+run does. d and s depend on p and on the draft's distribution, never on its value; otherwise neither rule would give its own distribution.
+By the chain rule, the distribution of a run of T tokens is within T times the budget of plain decoding's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from engine.trace import DeviationTrace
 
 ALLOWED = Knob(
     "allowed_deviation", "", 1.0, 0, 1, 0.005,
-    help="Budget: the most that tokens may deviate from the model's distribution, as mean total variation distance. 1: no limit. 0: exact.",
+    help="Budget: largest mean total variation distance between the tokens' distribution and the model's. 1: no limit. 0: exact.",
 )  # fmt: skip
 
 METERED = 0.25  # the share of passes measured when there is no limit; with a limit, every pass is measured
@@ -32,9 +32,9 @@ _DUE, _COIN = 1, 4  # slots of the schedule's noise
 
 
 class Meter:
-    """The deviations of one run's committed tokens, and the share of the relaxed rule in the next one.
+    """The deviations of one run's committed tokens, and the relaxed rule's share in the next token.
 
-    tokens, total : the committed tokens of measured passes, and the sum of their deviations; a token that no rule decided has none
+    tokens, total : the committed tokens of measured passes, and the sum of their deviations; 0 for a token that no rule decided
     is_due   : whether this pass is measured
     latest   : the mean deviation of the newest pass; nan if not measured. strength : the mean share of the relaxed rule in it
     """
@@ -43,7 +43,7 @@ class Meter:
         self.tokens, self.total, self.is_due = 0, 0.0, False
         self.latest = self.strength = float("nan")
         self._limit = 1.0
-        self._slots: list[float] = []  # of the pass: the deviation of each token in order
+        self._slots: list[float] = []  # of this pass: the deviation of each token, in order
         self._shares: list[float] = []
 
     @property
@@ -58,10 +58,10 @@ class Meter:
         return self.is_due
 
     def share(self, deviation: float, again: bool = False) -> float:
-        """The share of the relaxed rule in the decision on the next token, where it alone would deviate by `deviation`.
+        """The share of the relaxed rule in the decision on the next token, if the rule alone would deviate by `deviation`.
 
-        again : the decision is on the same token as the last one, on its next sibling in a tree. The deviations of a token's siblings add
-        up, which is never less than that of the token.
+        again : the decision is about the same token as the last one: its next sibling in a tree. The sum of the siblings' deviations is
+        never less than the token's deviation.
         """
         if not again:
             self._slots.append(0.0)
@@ -74,9 +74,9 @@ class Meter:
         return share
 
     def decide(self, relaxed: Tensor, exact: Tensor, deviation: Callable[[int], float], uniforms: Tensor) -> tuple[list[bool], int]:
-        """Which rule decides on each draft of a chain, True for the relaxed one, up to the first refused; and how many are accepted.
+        """The rule that decides on each draft of a chain up to the first refused one, True: the relaxed rule; and the number accepted.
 
-        relaxed, exact : bool [m], the verdicts of both rules; deviation : (draft) -> that of the relaxed rule; uniforms : [m] in (0, 1)
+        relaxed, exact : bool [m], the verdicts of both rules; deviation : (draft) -> the relaxed rule's deviation; uniforms : [m] in (0, 1)
         """
         verdicts, by = torch.stack([exact, relaxed]).tolist(), []
         for draft, coin in enumerate(uniforms.tolist()):
@@ -97,7 +97,7 @@ class Meter:
         self.strength = sum(self._shares) / len(self._shares) if self._shares else float("nan")
 
     def trace(self) -> DeviationTrace:
-        """For the Step: the run's mean, the deviation of this pass, and the share of the relaxed rule."""
+        """The record for the Step: the run's mean, this pass's deviation and the relaxed rule's share."""
         return DeviationTrace(self.mean, self.latest, self.strength)
 
 
@@ -112,7 +112,7 @@ def acceptance_uniforms(noise: Noise, position: int, count: int, iteration: int)
 
 
 def chain_verdicts(by: list[bool], a: int, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Of `Meter.decide`, for all drafts [m] as in `like`: which are accepted, and which the relaxed rule decided."""
+    """The result of `Meter.decide` for all drafts [m] of `like`: True where accepted, and True where the relaxed rule decided."""
     m = len(like)
     accepted = torch.arange(m, device=like.device) < a
     return accepted, torch.tensor([*by, *[False] * (m - len(by))], dtype=torch.bool, device=like.device)

@@ -1,4 +1,4 @@
-"""Slots of a window that row and column heads fill.
+"""Window slots filled by row and column heads.
 
 Paper: SSD, Xiang et al., arXiv 2606.20543. The heads are engine/drafters/spatial_heads.py.
 """
@@ -12,18 +12,18 @@ from engine.decoding.initializers import Initializer
 from engine.drafters.spatial_heads import SpatialGuess
 from engine.noise import Noise
 
-BOTH = "rows and columns"  # what heads read; or one of the two
+BOTH = "rows and columns"  # the directions that heads read; or one of the two
 
 
 class Foreseen(Initializer):
-    """Fills window slots from the heads. `knobs.foresee` says what they read."""
+    """Fills window slots from the heads. `knobs.foresee` selects the directions that they read."""
 
     def __init__(self, sequence: Sequence, noise: Noise, heads: SpatialGuess, knobs: Knobs):
         super().__init__(sequence, noise)
         self.heads, self.knobs = heads, knobs
 
     def observe(self, start: int, rows: Rows) -> None:
-        """Keeps a pass, and shows it to the heads."""
+        """Keeps a pass and gives it to the heads."""
         super().observe(start, rows)
         self.heads.observe(start, rows)
 
@@ -36,6 +36,6 @@ class Foreseen(Initializer):
 
 
 def predicted_probs(heads: SpatialGuess, sequence: Sequence, slots: range, drafts: Tensor, foresee: str) -> Tensor:
-    """The distributions [N, V] that the heads give some slots. drafts : int64 [k], the tokens after the committed ones"""
+    """The distributions [N, V] that the heads predict for slots. drafts : int64 [k], the tokens after the committed ones"""
     rows = foresee != "columns" or slots.start < sequence.layout.reach
     return sequence.probs_after(heads.guess(slots, drafts, rows, foresee != "rows"), [])

@@ -1,24 +1,24 @@
 """Growth of a draft tree, level by level, from a drafter's distributions.
 
 Drawn children are verified exactly (`multi_round`) if every verified node is a draw from the distribution that its verification assumes. So
-a node must not be kept or dropped because of its own token, nor because of tokens whose distributions depend on it: those of its later
-siblings, of its descendants and of theirs. Call these nodes, with the node itself, the *shadow* of the node. All that is decided while a
-tree grows follows one rule:
+a node must not be kept or dropped because of its own token, nor because of tokens whose distributions depend on it: the
+tokens of its later siblings, of its descendants and of those siblings' descendants. Call these nodes, with the node itself, the *shadow* of
+the node. Every decision while a tree grows follows one rule:
 
     A decision about a node reads only the tokens of nodes that outrank it.
 
-Rank: a node outranks the nodes of lower score, and of equal score those that come later (by level, then by parent, then by place among the
-siblings: an order that no token changes). The rule is enough, and it holds.
+Rank: a node outranks the nodes of lower score, and later nodes of equal score (by level, then by parent, then by place among the
+siblings: an order that no token changes). The rule is sufficient, and the code keeps it.
 
-Enough. No node of v's shadow outranks v: a child's score is its parent's plus the log of a probability, and the scores of siblings fall. So
-whether v is verified is a function of tokens outside its shadow. The distribution of a node's token depends on its ancestors and its
-earlier siblings, and for a node outside the shadow those are outside, too. Hence, with all tokens outside the shadow fixed, v's token
-still has the drafter's distribution after v's path, without the earlier siblings. With u the parent and v1, v2, ... its children: fix all
-tokens but those below u. This settles whether v1 is verified, and its token still has the assumed distribution. If v1 is accepted, the
-same holds below v1, where more is fixed. If it is refused, fix the tokens of v1 and below it as well: this settles whether v2 is verified,
-and so on. So every round of `multi_round` has its premise, and the output has the model's distribution, whatever is fixed.
+Sufficient. No node of v's shadow outranks v: a child's score is its parent's plus the log of a probability, and the scores of siblings
+fall. So whether v is verified is a function of tokens outside its shadow. The distribution of a node's token depends on its ancestors and
+its earlier siblings; if the node is outside the shadow, so are they. Hence, with all tokens outside the shadow fixed, v's token still has
+the drafter's distribution after v's path, without the earlier siblings. With u the parent and v1, v2, ... its children: fix all tokens but
+those below u. This settles whether v1 is verified, and its token still has the assumed distribution. If v1 is accepted, the same holds
+below v1, where more is fixed. If it is refused, fix the tokens of v1 and below it as well: this settles whether v2 is verified, and so on.
+So every round of `multi_round` has its premise, and the output has the model's distribution, whatever is fixed.
 
-It holds. By induction over levels, where a parent outranks its child:
+The code keeps it. By induction over levels, where a parent outranks its child:
 - score: from the distributions at the ancestors; for a drawn child, `drawn_acceptance` reads the parent's distribution and the place, not
   the token
 - which kind of children a node has, how many are possible (filters, grammar): from the node's own path, and they do not outrank it
@@ -28,7 +28,7 @@ It holds. By induction over levels, where a parent outranks its child:
 - which nodes of a level are expanded (`best_of_level`), and which nodes of the tree are verified (`verified_nodes`): from the node's own
   score and from how many nodes outrank it
 - `depth`, `width`, `nodes`, the two thresholds and the room before the limit: from committed tokens and earlier passes. Schedules also see
-  how large earlier trees were, and with that tokens that were drawn and refused, but the next tree has noise of its own
+  how large earlier trees were, and with that tokens that were drawn and refused, but the next tree has its own noise
 The token of a chosen child is a function of its path, and its distribution is one-hot: the rule covers it, whatever kinds are mixed. With
 match seed any tree will do, because the verdict is equality with plain decoding's draws.
 """
@@ -49,7 +49,7 @@ from engine.tree import best, children, restrict
 
 DEPTH = Knob("depth", "d", 5, 1, 12, 1, help="Number of levels of the tree.")
 WIDTH = Knob("width", "k", 10, 1, 40, 1, help="Number of nodes expanded per level, and of children per node.")
-NODES = Knob("nodes", "N", 60, 1, 128, 1, help="Number of nodes verified per pass: the best of those grown.")
+NODES = Knob("nodes", "N", 60, 1, 128, 1, help="Number of nodes verified per pass: the best of the grown tree.")
 CHILDREN = Knob(
     "children", "", "auto", choices=("auto", "sampled", "deterministic"),
     help="deterministic: the most probable children, as published. sampled: drawn children. auto: per node, the kind more likely to be "
@@ -82,7 +82,7 @@ class Tree:
 
     probs   : [N, V], the distribution of each node given its path and its earlier siblings; None if no node was drawn
     drawn  : whether each node was drawn
-    passes : of the drafter
+    passes : number of drafter passes
     """
 
     tokens: list[int]
@@ -93,7 +93,7 @@ class Tree:
     shape: TreeSize | None
 
     def draft(self) -> Draft:
-        """The Draft for a pass. Its ids stay on the host, where they are needed again."""
+        """The tree as the Draft of a pass. Its ids stay on the host, where they are needed again."""
         if not self.tokens:
             return NO_DRAFT
         return Draft(torch.tensor(self.tokens), parents=torch.tensor(self.parents), q=self.probs)
@@ -121,13 +121,13 @@ def grow(
     """A tree of at most `room` levels, reduced to its best `shape.nodes` nodes. logits : [V], guided, after the prefix
 
     The score of a chosen child is its parent's score plus log q of its token (equation 3). For a drawn child, log q is replaced by the
-    log of the probability that it is reached and accepted, which does not depend on the token. Every decision keeps to the rule above.
+    log of the probability that it is reached and accepted, which does not depend on the token. Every decision follows the rule above.
     """
     tokens: list[int] = []
     parents: list[int] = []
     scores: list[float] = []
     drawn: list[bool] = []
-    bases: list[Tensor] = []  # of each level [F, V]
+    bases: list[Tensor] = []  # the distributions of each level [F, V]
     base_of: list[int] = []
     number = {-1: -1}  # the drafter's index of each expanded node
     frontier, levels, passes = [-1], min(shape.depth, room), 1
@@ -193,8 +193,8 @@ def path_of(tokens: list[int], parents: list[int], node: int) -> list[int]:
 
 
 def drawn_acceptance(peak: float, place: int) -> float:
-    """The probability that the drawn sibling number `place`, from 0, is reached and accepted; `peak` is the drafter's greatest probability
-    at the parent. Measured on pictogram at temperatures 0.6 and 1: the first sibling is accepted with about this probability, whatever
+    """The probability that drawn sibling number `place` (from 0) is reached and accepted; `peak` is the drafter's greatest probability at
+    the parent. Measured on pictogram at temperatures 0.6 and 1: the first sibling is accepted with about this probability, whatever
     token was drawn, and a later one 0.7 times as often."""
     return peak if place == 0 else (1 - peak) * (1 - LATER * peak) ** (place - 1) * LATER * peak
 
@@ -207,12 +207,12 @@ def is_worth_expanding(level: list[int], parents: list[int], scores: list[float]
 
 
 def best_of_level(level: list[int], scores: list[float], shape: TreeSize) -> list[int]:
-    """The nodes of a level that are expanded, in order of index."""
+    """The nodes of a level to expand, in order of index."""
     return sorted(sorted(level, key=lambda node: (-scores[node], node))[: shape.width])
 
 
 def verified_nodes(parents: list[int], scores: list[float], shape: TreeSize) -> list[int]:
-    """The nodes that are verified, at least one: the best by score."""
+    """The nodes to verify, at least one: the best by score."""
     nodes = best(parents, scores, shape.nodes)
     return [node for node in nodes if math.exp(scores[node]) >= shape.least_node] or nodes[:1]
 
@@ -242,8 +242,9 @@ def weights(noise: Noise, position: int, shape: torch.Size, iteration: int, leve
 def proposals(
     probs: Tensor, logits: Tensor, shape: TreeSize, kind: str, draw_weights: Callable[[], Tensor]
 ) -> tuple[list[bool], Tensor, Tensor]:
-    """For nodes with these distributions and guided logits [F, V]: which nodes draw their children, the keys [F, V] whose greatest are
-    taken (0: impossible), and the acceptance probability of a chosen child [F, V]. draw_weights : see `weights`."""
+    """Proposes children for nodes with these distributions and guided logits [F, V]. Returns True for the nodes that draw their children,
+    the keys [F, V], of which the greatest are taken (0: impossible), and the acceptance probability of a chosen child [F, V].
+    draw_weights : see `weights`."""
     gains = rank(probs, logits)
     sampled = drawn_at(probs, shape, kind)
     if not any(sampled):
@@ -258,8 +259,8 @@ def rank(probs: Tensor, logits: Tensor) -> Tensor:
 
 
 def drawn_at(probs: Tensor, shape: TreeSize, kind: str) -> list[bool]:
-    """Which nodes draw their children. auto: those where k draws are more likely to contain an accepted token than the k most probable
-    tokens are to contain the model's draw. Both are estimated from the drafter's distribution before anything is drawn."""
+    """True for each node that draws its children. auto: where k draws are more likely to contain an accepted token than the k most
+    probable tokens are to contain the model's draw. Both are estimated from the drafter's distribution before anything is drawn."""
     if kind != "auto":
         return [kind == "sampled"] * len(probs)
     count = min(shape.width, probs.shape[-1])

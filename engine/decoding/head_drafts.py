@@ -1,4 +1,4 @@
-"""Chains of drafts from the heads of a mesh: a token of each head, under the grammar after the earlier ones.
+"""Chains of drafts from mesh heads: one token per head, under the grammar after the earlier tokens.
 
 Paper: XSpecMesh, Chen et al., arXiv 2507.23777, section 3.4 for the trees. The heads are engine/drafters/mesh_heads.py.
 """
@@ -16,14 +16,14 @@ from engine.sampling import draw, draw_gumbel, one_hot
 
 HEADS = Knob(
     "heads", "", "cross-attention", choices=("cross-attention", "multilayer"), live=False,
-    help="cross-attention: the paper's heads, which attend to the point cloud. multilayer: those of its ablation, smaller and faster.",
+    help="cross-attention: the paper's heads, which attend to the point cloud. multilayer: the heads of its ablation, smaller and faster.",
 )  # fmt: skip
 PRUNED = 1e-5  # paths of the tree with less weight are pruned (section 3.4)
 
 
 def propose(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int, seeded: bool, on_host: bool = False) -> Draft:
     """A chain drawn from the heads' logits [count, V], each token under the grammar after the earlier ones, with its true distribution.
-    on_host : the sequence knows `best_along`"""
+    on_host : use `best_along` of the sequence"""
     if knobs.drafts == "most probable" and on_host and (tokens := sequence.best_along(logits)) is not None:
         return Draft(tokens, q=Chosen(tokens, sequence.vocabulary, noise.dtype))
     n, count = sequence.length, len(logits)
@@ -76,7 +76,8 @@ def best_guess(logits: Tensor, allowed: Tensor | None) -> Tensor:
 
 
 def best_of(probs: Tensor, k: int) -> Tensor:
-    """A distribution [1, V] cut to its k best tokens. A path of the unpruned tree, drawn by its weight, has it at every depth."""
+    """A distribution [1, V] cut to its k best tokens. A path of the unpruned tree, drawn by weight, has this distribution at every
+    depth."""
     values, ids = probs.topk(k, -1)
     return torch.zeros_like(probs).scatter_(-1, ids, values / values.sum(-1, keepdim=True))
 
@@ -84,7 +85,7 @@ def best_of(probs: Tensor, k: int) -> Tensor:
 class PathTree:
     """The pruned tree of a pass: `count` levels of the k best tokens of each head, without leaves of low weight (section 3.4).
 
-    A path is drawn by its weight, token by token: the weight of a token is the sum over the remaining leaves below it.
+    A path is drawn by weight, token by token: a token's weight is the sum over the remaining leaves below it.
     """
 
     def __init__(self, logits: Tensor, sequence: Sequence, count: int, k: int):
@@ -92,7 +93,7 @@ class PathTree:
         self.vocabulary = logits.shape[-1]
         leaves = torch.ones(1, dtype=logits.dtype, device=logits.device)
         paths: list[list[int]] = [[]]  # one path to each state of the grammar
-        states = torch.zeros(1, dtype=torch.int64)  # of every node of the level, as an index into `paths`
+        states = torch.zeros(1, dtype=torch.int64)  # the state of every node of the level, as an index into `paths`
         for j in range(count):
             probs = torch.cat([sequence.probs_after(logits[j : j + 1], path) for path in paths])
             values, ids = best_of(probs, k).topk(k)  # [states, k]

@@ -13,7 +13,7 @@ from engine.sampling import draw, draw_gumbel
 WINDOW = Knob("window", "W", 16, 1, 256, 1, "log", "Tokens per pass: the pending token and the drafts after it.")
 INIT = Knob(
     "init", "", "sample left", choices=("random", "repeat left", "repeat above", "sample left", "sample above", "up-sampled"),
-    help="How new window slots are filled: uniformly, with a neighbour's token, by a draw from a neighbour's distribution, or by "
+    help="How new window slots are filled: uniformly, with a neighbour's token, from a neighbour's distribution, or by "
     "up-sampling the same picture, generated at the model's smallest size one row ahead.",
     label="First guesses",
     words={
@@ -32,8 +32,8 @@ class Initializer:
         self.enlarged: Enlarged | None = None  # the picture at a smaller size, created on first use
 
     def observe(self, start: int, rows: Rows) -> None:
-        """Keeps a pass whose row i is the distribution of position start+i. An older one is kept for what this one does not have, as far
-        back as a neighbour can be, so that few passes hold memory."""
+        """Keeps a pass whose row i is the distribution of position start+i. Older passes are kept only for positions that newer ones lack,
+        and only as far back as a neighbour can be, to save memory."""
         back, end, older = start - self.sequence.layout.reach, start + rows.count, []
         for each in self.passes:
             first, last, rows_before = each
@@ -44,13 +44,14 @@ class Initializer:
     def fill(
         self, tokens: Tensor, draft_probs: Tensor | None, size: int, init: str, iteration: int, seeded: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Extends a window to `size` tokens; returns tokens [size] and distributions [size, V] (new slots only, if `draft_probs` is None).
+        """Extends a window to `size` tokens; returns tokens [size] and distributions [size, V] (of new slots only if `draft_probs` is
+        None).
 
         tokens : int64 [k], at positions length .. length+k-1; draft_probs : [k, V], or None if the method keeps none
         seeded : draw by Gumbel-argmax with the position's noise, so that the draft can agree with `match seed`
         Each new token comes with the distribution it was drawn from.
         """
-        count = tokens.shape[0]  # `len` of a tensor is a function of Python
+        count = tokens.shape[0]  # `len` of a tensor is a slow Python function
         start, missing = self.sequence.length + count, size - count
         if missing <= 0:
             return tokens, draft_probs
@@ -65,7 +66,7 @@ class Initializer:
     def _initial_probs(self, start: int, missing: int, tokens: Tensor, init: str, iteration: int) -> Tensor:
         """The distributions of the empty slots [missing, V], or [1, V] if all of them have the same."""
         if init == "sample left" and all(self.sequence.layout.left(position) is not None for position in range(start, start + missing)):
-            # of the newest token: nearer neighbours are empty themselves
+            # the newest token's distribution: nearer neighbours are empty themselves
             return self._probs_of_slot(start, start, tokens, init, iteration)[None]
         return torch.stack([self._probs_of_slot(position, start, tokens, init, iteration) for position in range(start, start + missing)])
 

@@ -2,7 +2,7 @@
 
 Paper: LANTERN, Jang et al., arXiv 2410.03355 (additive, δ); LANTERN++, Park et al., arXiv 2502.06352 (multiplicative, λ).
 Idea: codes that are close in the codebook look nearly the same. A draft x is accepted with probability min(1, mass(x) / q(x)). Its mass
-is p(x) plus the probability of its nearest neighbours, as many as add at most δ, or at most λ p(x). At temperature 0 it is accepted if
+is p(x) plus the probability of its nearest neighbours, limited to δ in all, or to λ p(x). At temperature 0 it is accepted if
 this mass makes it the most probable token.
 Exactness: none. δ bounds what one x borrows, not the deviation of the output, because every x borrows the same mass; on flat
 distributions a δ of 0.05 already accepts nearly everything. λ is a bound per token: none is accepted more than (1 + λ) times too often.
@@ -89,7 +89,7 @@ def neighbours(codebook: Tensor, count: int, distance: str, tokens: Tensor | Non
     """The nearest codes of each code, nearest first, without itself: codebook [V, e] -> int64 [V, count], or [N, count] for N tokens."""
     places = codebook.float() if codebook.dtype != torch.float64 else codebook
     if distance == "cosine":
-        places = F.normalize(places, dim=-1)  # on the sphere, raw distances order as cosines do
+        places = F.normalize(places, dim=-1)  # on the sphere, distances and cosines give the same order
     ids = []
     for some in (torch.arange(len(places), device=places.device) if tokens is None else tokens).split(CHUNK):
         far = torch.cdist(places[some], places)
@@ -126,33 +126,33 @@ class Relaxed:
         return self.tables[key]
 
     def share(self, mass: Mass, p: Tensor, probs: Tensor, place: int) -> float:
-        """Share of the rule in the verification of a node's sibling, drawn from `probs` [V]; place : how many were refused before it."""
+        """The rule's share in the verification of a sibling drawn from `probs` [V]; place : the number of siblings refused before it."""
         return self.meter.share(total_variation(p, probs, mass), again=place > 0)
 
 
 def total_variation(p: Tensor, q: Tensor, mass: Mass) -> float:
-    """The deviation of the rule's output from p [V], if one draft is drawn from q [V] (one-hot for a chosen one)."""
+    """The deviation of the rule's output from p [V], if one draft is drawn from q [V] (one-hot for a chosen draft)."""
     drawn = q.nonzero().flatten()
     masses = torch.zeros_like(p).index_copy_(0, drawn, mass(p, drawn).to(p))
     return deviation(p, after_one_draw(p, q, masses)).item()
 
 
 def borrowed_mass(p: Tensor, tokens: Tensor, table: Tensor, most: float, multiplied: bool) -> Tensor:
-    """The mass [m] of tokens int64 [m] under distributions [m or 1, V], by the kernel: additive, or multiplied by the token's own."""
+    """The mass [m] of tokens int64 [m] under distributions [m or 1, V], by the kernel: the additive or the multiplicative rule."""
     own = probability_of(p.expand(len(tokens), -1), tokens)
     return pooled_mass(p, tokens, table[tokens], most * own if multiplied else torch.full_like(own, most))
 
 
 class RelaxedWindow:
-    """The same rule for the drafts of a Jacobi window, which are draws from known distributions. It replaces the acceptance rule of
-    speculative sampling in one run; the residual stays exact."""
+    """The relaxed rule for a Jacobi window, whose drafts are draws from known distributions. In one run it replaces the acceptance rule of
+    speculative sampling; the residual stays exact."""
 
     def __init__(self, sequence: Sequence, knobs: Knobs, noise: Noise):
         self.sequence, self.knobs, self.noise = sequence, knobs, noise
         self.relaxed, self.iteration = Relaxed(sequence), 0
 
     def rule(self, knobs: Knobs) -> Rule | None:
-        """`ratio` while a rule is relaxed; None: nothing replaces speculative sampling."""
+        """`ratio` while a rule is relaxed; None: speculative sampling."""
         return None if knobs.relax == "off" else self.ratio
 
     def ratio(self, p: Tensor, q: Tensor, tokens: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:

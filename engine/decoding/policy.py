@@ -1,4 +1,4 @@
-"""The policy of all methods for `verify: match seed`, which promises the tokens of plain decoding with the same seed.
+"""The policy for `verify: match seed`, which promises plain decoding's tokens for the same seed; all methods share it.
 
 The promise needs an exact rule, so a run that begins without one is refused. A knob moved later takes effect at once: if the rule is no
 longer exact, the match ends and the badge says so. If the rule becomes exact again, the seed is matched again.
@@ -20,7 +20,7 @@ def matches_seed(knobs: Knobs, exact: bool) -> bool:
 def check_start(knobs: Knobs, exact: bool, setting: str, remedy: str) -> None:
     """Raises BadKnob if a run would begin with match seed and a rule that is not exact.
 
-    setting : what is not exact, for instance "relax=additive"; remedy : what to set instead, for instance "relax=off"
+    setting : the setting that is not exact, for instance "relax=additive"; remedy : what to set instead, for instance "relax=off"
     """
     if knobs.verify == MATCH and not exact:
         raise BadKnob(f"match seed needs an exact rule; {setting} is not. Set {remedy}, or verify=residual.")

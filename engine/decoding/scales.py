@@ -16,14 +16,14 @@ from engine.layout import fine_rows
 from engine.noise import DRAFTER, Noise
 from engine.sampling import draw
 
-SHARPNESS = 4.0  # of drafts in a window: an unlikely draft harms those near it more than its own acceptance gains
+SHARPNESS = 4.0  # exponent for drafts in a window: an unlikely draft harms its neighbours more than its own acceptance gains
 
 
 class Coarser:
-    """A coarser picture drafted for a sequence: its tokens so far, row by row, and the passes it took."""
+    """A coarser picture drafted for a sequence: its tokens so far, row by row, and the number of passes."""
 
     def __init__(self, sequence: Sequence, noise: Noise, size: int, training_free: bool = False):
-        """size: of the coarser picture, one of the sequence's scales; training_free: use the resampler without trained networks."""
+        """size: the coarser picture's, one of the sequence's scales; training_free: use the resampler without trained networks."""
         self.noise, self.size, self.fine = noise, size, sequence.layout
         self.resampler = sequence.resampler.training_free if training_free else sequence.resampler
         self.sequence = sequence.at_scale(size)
@@ -101,8 +101,8 @@ class Enlarged:
     """Distributions of the tokens of a sequence, from the same picture at the model's smallest size.
 
     The small picture is generated one row at a time, when the first token under that row is requested. Before that, the fine tokens so far,
-    drafts included, are down-sampled and replace the small rows above, so that it continues the picture that was really drawn. A
-    distribution depends only on tokens before its own positions, as verification requires. It is sharpened, and does not change once given.
+    drafts included, are down-sampled and replace the small rows above, so that it continues the real picture. A
+    distribution depends only on tokens before its own positions, as verification requires. It is sharpened and never changes later.
     """
 
     def __init__(self, sequence: Sequence, noise: Noise):
@@ -142,7 +142,7 @@ class Enlarged:
 def scales_of(sequence: Sequence, wanted: str) -> tuple[int, ...]:
     """The smaller sizes of a sequence's model, ascending; raises NotSupported if there is none.
 
-    wanted : the method or setting that needs them, for the message
+    wanted : the method or setting that needs smaller sizes, for the message
     """
     if not sequence.scales:
         raise NotSupported(

@@ -26,9 +26,9 @@ from engine.tree import children, depths
 
 @dataclass(frozen=True)
 class Cycle:
-    """The data of a cycle that a schedule may use. Its verdict is over, so nothing of it says anything about the next tree's draws.
+    """The data of a finished cycle that a schedule may use: none of it depends on the next tree's draws.
 
-    start : position of the first token that the tree drafted; levels, nodes : of the tree as built; passes : of the drafter;
+    start : position of the first token that the tree drafted; levels, nodes : size of the tree as built; passes : drafter passes;
     accepted : number of drafts accepted; committed : number of tokens committed
     """
 
@@ -54,7 +54,7 @@ class Schedule(Protocol):
 
 
 class Fixed:
-    """A schedule that always uses the knobs."""
+    """A schedule that always returns the shape set by the knobs."""
 
     def next(self, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int) -> TreeSize:
         """The shape set by the knobs."""
@@ -101,9 +101,9 @@ def verify(
     rows: Rows, tree: Tree, noise: Noise, n: int, iteration: int, seeded: bool, mass: Mass | None,
     metered: neighbours.Relaxed | None = None,
 ) -> tuple[list[int], int, list[float] | None]:  # fmt: skip
-    """The accepted path, the token after it, and the acceptance probability of each node on the path; None: its p.
+    """The accepted path, the token after it, and the acceptance probability of each node on the path; None: the node's p.
 
-    metered : the rule whose mass it is, if its meter measures this pass
+    metered : the rule that gives the mass, if its meter measures this pass
     """
     if seeded or (tree.probs is None and mass is None):
         path, token = walk(tree.parents, tree.tokens, answers(rows, tree, noise, n, iteration, seeded))
@@ -114,7 +114,7 @@ def verify(
         tokens = torch.tensor([tree.tokens[node] for node in nodes], device=left.device)
         if mass is not None and neighbours.is_sure(left):
             which, left, ratios = first_above(left, rows.soft[at + 1], tokens, mass)
-            if metered is not None:  # a token other than the model's only one deviates by 1
+            if metered is not None:  # p is one-hot: any other token deviates by 1
                 other = float(which >= 0 and left[tokens[which]].item() == 0)
                 if acceptance_uniforms(noise, n + len(path), 1, iteration).item() >= metered.meter.share(other):
                     which, left, ratios = first_above(left, left, tokens, probability)
@@ -152,8 +152,8 @@ def probs_below(rows: Rows, node: int) -> Tensor:
 def step_of(
     rows: Rows, tree: Tree, path: list[int], chances: list[float] | None, n: int, committed: list[int], deviation: DeviationTrace | None
 ) -> Step:
-    """The Step of a pass, with the tree that it verified. p and q of a node: its probability under the model given its path, and under the
-    drafter when it was drawn."""
+    """The Step of a pass, with the verified tree. p and q of a node: its probability under the model given its path, and under the drafter
+    when it was drawn."""
     p = rows.p[[parent + 1 for parent in tree.parents], tree.tokens]
     q = torch.ones_like(p) if tree.probs is None else tree.probs[list(range(len(tree.tokens))), tree.tokens]
     levels, width = max(depths(tree.parents), default=0), None if tree.shape is None else tree.shape.width

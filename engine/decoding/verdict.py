@@ -29,8 +29,8 @@ class WindowState:
     q k + (1 - sum q k) r, which must then be carried. (d) With k = min(1, r/q) and a redraw from r's residual, that distribution is r.
 
     start  : the position of the first draft; row i of the pass is the distribution of position start+i, i = 0..m
-    tokens : int64 [m]; draft_probs : [m, V] or None (match seed keeps none unless the refresh needs them)
-    verdict : independent verdicts (also meaningful after the first rejection), and what a kernel has drawn for every row already
+    tokens : int64 [m]; draft_probs : [m, V] or None (under match seed only if the refresh needs them)
+    verdict : independent verdicts (also meaningful after the first rejection), and a kernel's draws for every row
     a, token : the length of the accepted prefix, and the token after it
     """
 
@@ -55,7 +55,7 @@ class WindowState:
         return self.verdict.ratios
 
 
-# (p [m, V], q [m, V], tokens int64 [m], u [m]) -> accepted bool [m] and what u was compared with [m]
+# (p [m, V], q [m, V], tokens int64 [m], u [m]) -> accepted bool [m] and the thresholds that u was compared with [m]
 Rule = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
@@ -75,7 +75,7 @@ def verify(
 
 
 def correct(rows: Rows, draft_probs: Tensor | None, answers: Tensor | None, a: int, size: int, noise: Noise, n: int, iteration: int) -> int:
-    """The token after the accepted prefix: the seeded answer, a draw from the residual, or a draw from the last row."""
+    """Returns the token after the accepted prefix: the seeded answer, a draw from the residual, or a draw from the last row."""
     if answers is not None:
         return answers[a].item()
     if a == size:
@@ -102,9 +102,9 @@ def judge(
     rule: Rule | None = None,
     store: bool = True,
 ) -> WindowState:
-    """Verifies a window and finds the token after the accepted prefix: on a GPU in one kernel, with one read: two numbers and the drafts.
+    """Verifies a window and finds the token after the accepted prefix: on a GPU by one kernel, with one read of two numbers and the drafts.
 
-    store : whether the distributions will be needed; if not, a kernel does not write them
+    store : the distributions will be needed; if False, a kernel does not write them
     """
     if rule is None and rows.host is not None:
         verdict = HostVerdict(rows.host, tokens, draft_probs, noise, n, iteration, seeded)
@@ -125,7 +125,7 @@ def judge(
 
 
 def screen(rows: Rows, tokens: Tensor, criterion: Criterion, noise: Noise, n: int, iteration: int) -> WindowState:
-    """The same by a rule that looks at the model's distributions alone, for rows that the kernel verifies. The token after the accepted
+    """Verifies a window by a rule on the model's distributions alone, for rows that the kernel verifies. The token after the accepted
     drafts is the row's answer."""
     size = len(tokens)
     verdict = verify_fused(rows, tokens, None, noise, list(range(n, n + size + 1)), iteration, True, not criterion.raw, criterion)
@@ -137,7 +137,7 @@ def screen(rows: Rows, tokens: Tensor, criterion: Criterion, noise: Noise, n: in
 
 
 def settle(rows: Rows, verdict: Verdict, seeded: bool) -> tuple[int, int]:
-    """The first refusal and the token after it, in one read together with the drafts."""
+    """Reads the first refusal and the token after it, together with the drafts, in one transfer."""
     pair = choice.settle(verdict, verdict.accepted, seeded) if verdict.pair is None else verdict.pair
     return read_pair(pair, rows.drafted)
 
@@ -151,9 +151,9 @@ def verify_fused(
     rows: Rows, tokens: Tensor, draft_probs: Tensor | None, noise: Noise, positions: list[int], iteration: int, seeded: bool,
     store: bool = True, criterion: Criterion | None = None,
 ) -> Verdict:  # fmt: skip
-    """Verdicts and draws of rows at these positions, by the kernel. With `store` the rows have their distributions from then on.
+    """Verdicts and draws of rows at these positions, by the kernel. With `store` the rows keep their distributions.
 
-    A pass in fixed shapes that waits for this request begins with it, and gives what it has settled, by the criterion if there is one.
+    A pass in fixed shapes that waits for this request starts now and returns its own settled verdict, by the criterion if there is one.
     """
     at = torch.tensor(positions)
     uniforms = noise.host_uniforms((ACCEPT, DRAW, RESIDUAL), at, iteration)
@@ -170,10 +170,10 @@ def verify_fused(
 
 
 def draw_plain(rows: Rows, noise: Noise, n: int) -> tuple[int, Values, Values | None]:
-    """The token of plain decoding from the last row of a pass, the entropy [1] of its distribution, and the greatest probability [1] or
-    None where the distribution is not stored.
+    """Draws plain decoding's token from the last row of a pass. Returns the token, its distribution's entropy [1], and the greatest
+    probability [1] or None.
 
-    On a GPU a kernel draws it, so that the distribution is never stored.
+    On a GPU a kernel draws the token, so the distribution is never stored.
     """
     if rows.host is None and not is_fused(rows):
         return draw_gumbel(rows.scores, noise.gumbel(n, 1)).item(), entropy(rows.p[:1]), rows.p[:1].amax(-1)
@@ -192,7 +192,7 @@ def step_over(
     """One step of a method that drafts chains: a pass over the draft, its verdict, the committed tokens. Arguments as in `judge`.
 
     draft  : without distributions only if the seed is matched
-    levels : False for windows, whose drafts do not stand on each other: the trace has no depth
+    levels : False for windows, whose drafts have no levels: the trace has no depth
     """
     draft_probs = draft.q if draft.tokens.shape[0] else torch.empty(0, sequence.vocabulary, dtype=noise.dtype, device=sequence.device)
     rows = sequence.forward(draft)
@@ -200,14 +200,13 @@ def step_over(
 
 
 def commit_window(sequence: Sequence, window: WindowState, levels: bool = True) -> tuple[WindowState, Step]:
-    """Commits what a window's verdict accepted, and the token after it; the window, and the Step that records both. levels : see
-    `step_over`"""
+    """Commits the accepted drafts of a window and the token after them. Returns the window and its Step. levels : see `step_over`"""
     tokens = sequence.commit(list(range(window.a)), window.token)
     return window, step_of(window, tokens, **({"depth": levels_of(window.a, tokens)} if levels else {}))
 
 
 def step_of(window: WindowState, tokens: list[int], **more: Any) -> Step:
-    """The Step of a window of which these tokens were committed. more : other fields of the trace"""
+    """The Step of a window after its tokens were committed. more : other fields of the trace"""
     rows, k, size = window.rows, len(tokens), window.tokens.shape[0]
     nats, _, top, acceptance = window.verdict.recorded
     if acceptance is None:
@@ -223,7 +222,7 @@ def describe(
     """The Step of a pass that accepted `a` of `drafted` drafts in order and then drew one token.
 
     probs  : [k, V], from position n on, at least one per committed token, or None if their entropies [k] are given
-    top    : the greatest probabilities [k], if no distributions are given and they are known
+    top    : the greatest probabilities [k], if known without the distributions
     chance : acceptance probabilities of the drafts in order, at least as many as were committed
     more   : other fields of the trace
     """
@@ -240,12 +239,12 @@ def levels_of(a: int, committed: list[int]) -> list[int]:
 
 
 def chances(rows: Rows, tokens: Tensor, ratios: Tensor | None, k: int) -> Tensor:
-    """The acceptance probability of each of the first `k` drafts: its ratio cut at 1, or p if acceptance is equality."""
+    """The acceptance probability of each of the first `k` drafts: its ratio, at most 1, or p if acceptance is equality."""
     k = min(k, len(tokens))
     return probability_of(rows.probs(0, k), tokens[:k]) if ratios is None else ratios[:k].clamp(max=1)
 
 
 def shown_draft(sequence: Sequence, tokens: Tensor | list[int]) -> dict[str, Any]:
-    """The drafts of a chain after the committed tokens, for `Step.draft`."""
+    """A chain of drafts after the committed tokens, in the form of `Step.draft`."""
     n = sequence.length
     return {"tokens": tokens, "positions": list(range(n, n + len(tokens))), "status": "draft"}

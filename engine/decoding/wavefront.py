@@ -7,11 +7,11 @@ from torch import Tensor
 
 from engine.core import NO_DRAFT, Draft, Rows, Sequence
 
-WHOLE = 256  # the window that waits for the whole row above, however long
+WHOLE = 256  # the window that waits for the whole row above, whatever its length
 
 
 def lead(window: float, columns: int) -> int:
-    """The number of tokens in the row above with which a row may begin, 1..columns."""
+    """The number of tokens that the row above needs before a row may begin, 1..columns."""
     return columns if window >= WHOLE else min(columns, int(window))
 
 
@@ -22,7 +22,7 @@ def predict(sequence: Sequence, positions: list[int], newest_above: list[int]) -
     Most positions follow a pending token to their left. A row that begins may have none: then a placeholder is the input, which no
     other token attends to and which is never committed.
 
-    newest_above : the newest token of the row above the one that begins, [1]; used only if a row begins
+    newest_above : the newest token of the row above a beginning row, [1]; used only if a row begins
     """
     inputs = sequence.pending
     before = [position - 1 for position in positions]

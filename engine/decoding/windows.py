@@ -15,7 +15,7 @@ from engine.decoding.verdict import Rule, WindowState, shown_draft, step_over
 from engine.noise import DRAW, RESIDUAL, Noise
 from engine.sampling import draw, draw_gumbel, residual
 
-# (window, first, knobs) -> the new tokens from `first` on, and their distributions; None = those that the pass just computed
+# (window, first, knobs) -> the new tokens from `first` on, and their distributions; None = the distributions that the pass just computed
 Refresh = Callable[[WindowState, int, Knobs], tuple[Tensor, Tensor | None]]
 
 
@@ -47,9 +47,9 @@ def speculative_jacobi(
 ) -> Iterator[Step]:
     """The loop of SJD, SJD++ and GSD. State: the window's tokens and the distributions they were drawn from (None if not needed).
 
-    needs_probs : whether the refresh needs the distributions
+    needs_probs : the refresh needs the distributions
     rule       : the acceptance rule under given knobs; None: speculative sampling, which a GPU verifies in the pass
-    exact      : whether the rule is exact under given knobs
+    exact      : True if the rule is exact under given knobs
     filler     : fills new slots; None: from neighbours, as `knobs.init` says
     """
     tokens = torch.empty(0, dtype=torch.int64, device=sequence.device)

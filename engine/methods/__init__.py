@@ -1,4 +1,4 @@
-"""The table of methods and presets. A new method needs one file and one line here."""
+"""The methods and presets, by name. A new method needs one file and one line here."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ METHODS: dict[str, Method] = {
 PRESETS: dict[str, tuple[str, Mapping[str, float | str]]] = {  # name: method, knobs
     preset.name: (method.name, preset.knobs) for method in METHODS.values() for preset in method.presets
 }
-AUTO = "auto"  # the choice that engine/tuning/auto.py resolves; "auto:NAME,KNOB=VALUE,..." is what it was resolved to
+AUTO = "auto"  # resolved by engine/tuning/auto.py, to a name of the form "auto:NAME,KNOB=VALUE,..."
 
 
 def names() -> list[str]:
-    """All methods, then all presets."""
+    """The names of all methods, then of all presets."""
     return [*METHODS, *(preset.name for method in METHODS.values() for preset in method.presets)]
 
 
 def find(name: str) -> tuple[Method, dict[str, float | str]]:
     """The method of a name or preset, with the preset's knobs; raises NotSupported with the closest name.
 
-    "auto:sjdpp,window=16" is sjdpp with this knob: what `auto` was resolved to.
+    A resolved `auto` has a name such as "auto:sjdpp,window=16": sjdpp with this knob.
     """
     if name.startswith(f"{AUTO}:"):
         return _resolve(name)
@@ -77,23 +77,23 @@ def find(name: str) -> tuple[Method, dict[str, float | str]]:
 
 
 def _parts(name: str) -> tuple[str, dict[str, str]]:
-    """The method or preset, and the knobs, of a name that auto was resolved to."""
+    """Splits a resolved `auto` into the method or preset, and its knobs."""
     own, *pairs = name.removeprefix(f"{AUTO}:").split(",")
     return own, dict(pair.partition("=")[::2] for pair in pairs)
 
 
 def _resolve(name: str) -> tuple[Method, dict[str, float | str]]:
-    """The method and all knobs of a name that auto was resolved to; raises NotSupported or BadKnob."""
+    """The method and all knobs of a resolved `auto`; raises NotSupported or BadKnob."""
     own, knobs = _parts(name)
     if own.startswith(f"{AUTO}:"):
-        raise NotSupported(f"'{name[:40]}' names no method. Write {AUTO}, or the name of a method.")
+        raise NotSupported(f"'{name[:40]}' is not a method. Write {AUTO} or the name of a method.")
     method, preset = find(own)
     KnobArray(method.knobs, knobs)
     return method, preset | {k.name: k.to_value(k.to_number(knobs[k.name])) for k in method.knobs if k.name in knobs}
 
 
 def title(name: str) -> str:
-    """The title of a method or preset, or of what auto was resolved to: "SJD++ (published)", "auto: SJD++, window 16"."""
+    """The title of a method, a preset or a resolved `auto`: "SJD++ (published)", "auto: SJD++, window 16"."""
     if name.startswith(f"{AUTO}:"):
         method, knobs = find(name)[0], _parts(name)[1]
         named = {k.name: k for k in method.knobs}

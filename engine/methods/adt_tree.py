@@ -1,12 +1,12 @@
-"""ADT-Tree: the depth and width of the next tree are those of a neighbouring token's tree, one step deeper if that was fully accepted.
+"""ADT-Tree: the next tree has the depth and width of a neighbouring token's tree, one step deeper if that tree was fully accepted.
 
 Paper: ADT-Tree, section IV, equations 2 and 6 to 8; TokenFlock is its initialisation from all tokens within a radius.
 Idea: acceptance varies over a picture but changes slowly, so the tree that produced the neighbouring token predicts a good depth. If at
 least a share β of its levels was accepted, the next tree is deeper and narrower, else shallower and wider.
 Exactness: the same as EAGLE-2's tree. Shapes and thresholds depend on earlier passes only, never on the tree that is being verified.
-Deviations: no code is public, so we follow the text. Where it is silent: the left neighbour of the first token of a row is the end of the
-row above; without a neighbour the shape is the initial one; β is compared with the neighbour's own acceptance; depth is the number of
-levels, and acceptance does not count the bonus token. At depth 1 only `nodes` limits the width. With β = 1 the paper's controller
+Deviations: no code is public, so we follow the text. Where the text says nothing: the left neighbour of the first token of a row is the end
+of the row above; without a neighbour the shape is the initial one; β is compared with the neighbour's own acceptance; depth is the number
+of levels, and acceptance does not count the bonus token. At depth 1 only `nodes` limits the width. With β = 1 the paper's controller
 settles where a whole tree is accepted every second time, which is not the fastest point. So our default is another controller,
 `throughput`: a tree grows while the expected tokens outweigh the cost of rows and levels. These costs are a line fitted to the cost curve
 of a machine (`doctor` measures it; the defaults are those of a CPU with two cores). The preset `adt_tree_published` is the paper's.
@@ -33,12 +33,16 @@ CONTROLLER = Knob(
 _ADJACENT, _THROUGHPUT = ("controller", "adjacent"), ("controller", "throughput")
 START = Knob(
     "tree_init", "", "left", choices=("left", "above", "random", "flock"), when=_ADJACENT,
-    help="Tree that the next shape starts from: a neighbour's, a random one, or the mean within a radius (TokenFlock).",
+    help="Where the next shape starts: a neighbour's tree, a random shape, or the mean within a radius (TokenFlock).",
     label="The next tree begins as", words={"flock": "mean of the trees nearby"},
 )  # fmt: skip
 RADIUS = Knob("radius", "", 3, 1, 8, 1, help="Distance in tokens within which trees are averaged.", when=("tree_init", "flock"))
-BASE_DEPTH = Knob("base_depth", "d~", 0, 0, 12, 1, help="Depth that a next tree is adapted from, 0: that of tree_init.", when=_ADJACENT)
-BASE_WIDTH = Knob("base_width", "k~", 0, 0, 40, 1, help="Width that a next tree is adapted from, 0: that of tree_init.", when=_ADJACENT)
+BASE_DEPTH = Knob(
+    "base_depth", "d~", 0, 0, 12, 1, help="Depth that the next tree is adapted from; 0: taken from tree_init.", when=_ADJACENT
+)
+BASE_WIDTH = Knob(
+    "base_width", "k~", 0, 0, 40, 1, help="Width that the next tree is adapted from; 0: taken from tree_init.", when=_ADJACENT
+)
 FULL = Knob("deepen_above", "β", 1.0, 0.1, 1, 0.05, help="Accepted share of levels from which the next tree is deeper.", when=_ADJACENT)
 DEPTH_STEP = Knob("depth_step", "l_d", 1, 0, 3, 1, help="Change of the depth, in levels.", when=_ADJACENT)
 WIDTH_STEP = Knob("width_step", "l_k", 3, 0, 15, 1, help="Change of the width, in nodes.", when=_ADJACENT)
@@ -49,13 +53,13 @@ WIDTH_HIGH = Knob("width_below", "", 14, 2, 41, 1, help="Exclusive upper bound o
 ROW_COST = Knob("row_cost", "", 0.05, 0, 1, 0.005, help="Cost of one more row in a pass, relative to a pass of one row.", when=_THROUGHPUT)
 LEVEL_COST = Knob("level_cost", "", 0.25, 0, 2, 0.01, help="Cost of a drafter pass, relative to a model pass of one row.", when=_THROUGHPUT)
 
-FIRST_DEPTH, FIRST_WIDTH = 5, 10  # of the first tree (the paper's EAGLE-2 baseline)
+FIRST_DEPTH, FIRST_WIDTH = 5, 10  # size of the first tree (the paper's EAGLE-2 baseline)
 MEMORY = 0.95  # decay of the sums of tokens and costs
 
 
 @dataclass(frozen=True)
 class Mark:
-    """The tree of the cycle that committed a token. accepted : share of the levels, 0 to 1"""
+    """The size of the tree whose cycle committed a token. accepted : accepted share of its levels, 0 to 1"""
 
     depth: float
     width: float
@@ -63,7 +67,7 @@ class Mark:
 
 
 class Adjacent:
-    """The paper's controller. `marks` holds the tree that produced each committed token, by position."""
+    """The paper's controller. `marks` maps each committed position to the tree that produced its token."""
 
     def __init__(self) -> None:
         self.marks: dict[int, Mark] = {}
@@ -79,7 +83,7 @@ class Adjacent:
         return TreeSize(depth, width, min(knobs.nodes, width + (depth - 1) * width**2))  # eq. 5
 
     def observe(self, cycle: Cycle) -> None:
-        """Stores the tree with each token it committed."""
+        """Stores the tree's mark for each token that it committed."""
         mark = Mark(cycle.shape.depth, cycle.shape.width, cycle.accepted / max(1, cycle.levels))
         self.marks |= dict.fromkeys(range(cycle.start, cycle.start + cycle.committed), mark)
 
@@ -121,7 +125,7 @@ def random_mark(known: Mark | None, knobs: Knobs, noise: Noise, position: int, i
 
 
 def adapt(known: Mark, knobs: Knobs) -> tuple[int, int]:
-    """Equation 2: deeper and narrower, or shallower and wider; table V: from fixed values if the knobs name some."""
+    """Equation 2: deeper and narrower, or shallower and wider; table V: starting from fixed values if the knobs set them."""
     sign = 1 if known.accepted >= knobs.deepen_above else -1
     depth, width = knobs.base_depth or int(known.depth), knobs.base_width or int(known.width)
     return depth + sign * knobs.depth_step, width - sign * knobs.width_step
@@ -167,7 +171,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: FeatureDraft
 
 _TINY = {"controller": "adjacent", "depth_below": 4, "width_above": 0, "width_below": 3, "width_step": 1, "nodes": 5, "width": 2}
 _STRIP = {"rows": 2, "columns": 2}
-# A level pays or not by the second sibling's token, and three nodes hold either that sibling or the best path's next token.
+# The second sibling's token would decide whether a level pays; three nodes have room for that sibling or for the best path's next token.
 _FEW = {"controller": "throughput", "depth_below": 4, "width": 2, "nodes": 3, "row_cost": 0.0, "level_cost": 0.48}
 _UNEVEN = {"rows": 5, "columns": 1, "guidance": 4.0, "uneven": True}
 

@@ -1,6 +1,6 @@
 """Plain autoregressive decoding.
 
-Paper: every one of them; it is the baseline.
+Paper: none; it is the baseline of every paper.
 Idea: one pass, one token. The token is drawn by Gumbel-argmax with noise that depends on (seed, position). This is a draw from the
 model's distribution, and every other method can reproduce the same tokens (`verify: match seed`).
 Exactness: by definition.
@@ -31,7 +31,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
 METHOD = Method(
     name=PLAIN,
     title="Plain decoding",
-    about="One token at a time: the speed that all others are compared with.",
+    about="One token at a time: the baseline for every speed-up.",
     decode=decode,
     knobs=(),
     paper="the baseline",

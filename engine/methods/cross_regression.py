@@ -6,7 +6,7 @@ predictive rows (the same weights with an adapter), which read the drafts follow
 A prefix of the drafts is accepted by log ratios. Drafts that were not reached are carried or redrawn, and are the next pass's input.
 Exactness: at Θ = 0 and β = 0 with the consistent rule, always: every draft keeps the full distribution it was drawn from, which depends on
 earlier positions only, and the residual is taken from it (speculative sampling). Θ > 0 accepts with min(1, exp(Θ sqrt(k/γ)) p/q), which
-gives another distribution; β > 0 mixes in the energies of earlier drafts. The paper's literal rule is not exact at any setting.
+changes the distribution; β > 0 mixes in the energies of earlier drafts. The paper's literal rule is not exact at any setting.
 Deviations: u is uniform in (0, 1) and Θ = -τ is a tolerance, the only reading in which 0 is exact and larger values accept more, as in the
 paper's tables. A pass verifies only drafts that it has read (algorithm 1 also verifies the new ones, whose rows read the old buffer).
 Residuals use the cached distribution, not a new one. A full acceptance adds a token from the last row. A pass has γ predictive rows, so
@@ -64,8 +64,8 @@ SMOOTHING = Knob(
 
 MASK = Knob(
     "mask", "", "causal", choices=("causal", "both ways"), live=False,
-    help="Which predictive rows one of them sees. causal: earlier ones, with the model's adapter. both ways: all, with the adapter that "
-    "was trained for it, if the model has one.",
+    help="Which predictive rows each of them sees. causal: earlier ones, with the model's adapter. both ways: all, with the adapter "
+    "trained for this, if the model has one.",
 )  # fmt: skip
 
 RULES: dict[str, EnergyRule] = {"consistent": CONSISTENT, "paper": LITERAL}
@@ -103,11 +103,11 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
 
 
 def with_mask(drafter: Any, knobs: Knobs) -> Any:
-    """The stream that sees as the knob `mask` says; raises NotSupported if the model has none."""
-    if knobs.mask == "causal" or not drafter.causal:  # a model's only adapter may look both ways: then it is the one
+    """The stream with the visibility that the knob `mask` sets; raises NotSupported if the model has none."""
+    if knobs.mask == "causal" or not drafter.causal:  # a model's only adapter may be the one that sees both ways
         return drafter
     if drafter.both_ways is None:
-        raise NotSupported("mask=both ways needs an adapter of its own. Train it: python launch.py train predictive-stream --both-ways.")
+        raise NotSupported("mask=both ways needs its own adapter. Train it: python launch.py train predictive-stream --both-ways.")
     return drafter.both_ways
 
 
@@ -115,7 +115,7 @@ def dual_draft(tokens: Tensor, ahead: int, sequence: Sequence, noise: Noise, ite
     """The Draft of a pass of both streams: the drafts int64 [m] as control rows, then `ahead` predictive rows that read them and noise.
 
     A control row attends to earlier control rows. A predictive row attends to committed tokens and to earlier (or all) predictive rows.
-    The row at position i gives the distribution of position i + 1. The Draft holds no q, because noise has none.
+    The row at position i gives the distribution of position i + 1. The Draft has no q, because noise has none.
     """
     if ahead == 0:
         return Draft(tokens) if len(tokens) else NO_DRAFT
@@ -132,8 +132,8 @@ def dual_draft(tokens: Tensor, ahead: int, sequence: Sequence, noise: Noise, ite
 
 @lru_cache(maxsize=256)
 def shape_of(m: int, ahead: int, causal: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Of a pass of both streams: parents, positions after the committed tokens, what is visible, and which rows are predictive. Nobody
-    changes them, so passes of one shape share them."""
+    """The shape of a pass of both streams: parents, positions after the committed tokens, visibility, and which rows are predictive.
+    Passes of one shape share these tensors, because nothing changes them."""
     with torch.inference_mode(False):
         visible = torch.zeros(1 + m + ahead, 1 + m + ahead, dtype=torch.bool)
         visible[:, 0] = True
@@ -157,7 +157,7 @@ def refill(
     u = noise.uniform(DRAFTER, n, count, iteration)
     path_tokens: list[int] = tokens[:reused].tolist()
     new = [draft_probs[:reused]] if reused else []  # lemma b: a draft kept regardless of its value has the distribution it was drawn from
-    # a distribution depends on earlier drafts through the grammar state, which these predict
+    # earlier drafts change a distribution through the grammar state, which these predict
     guess = [] if sequence.state(path_tokens) is None else best_of(logits).tolist()
     while (start := len(path_tokens)) < count:
         paths = [path_tokens + guess[start:j] for j in range(start, count)]
@@ -226,7 +226,7 @@ def why(knobs: Knobs) -> str:
     if knobs.rule == "paper":
         reason = "the rule as printed accepts where p >= q, or nearly so, and the residual does not restore the lost probability"
     elif knobs.energy_tolerance > 0:
-        reason = f"a draft is accepted even if its log p lies up to Θ = {knobs.energy_tolerance:g} nats below log q"
+        reason = f"a draft is accepted even if its log p is up to Θ = {knobs.energy_tolerance:g} nats below log q"
     else:
         reason = f"with β = {knobs.energy_smoothing:g} the energies of earlier drafts influence the acceptance of a draft"
     return policy.not_exact(knobs, f"{reason}{limit_of(knobs)}.")

@@ -4,14 +4,15 @@ Paper: EAGLE-2: Faster Inference of Language Models with Dynamic Draft Trees, Li
 LANTERN (arXiv 2410.03355) and ADT-Tree, section III, equations 1 and 3 to 5.
 Idea: the drafter grows a tree level by level, expanding the `width` nodes of highest score, and the best `nodes` of all are verified
 at once. Verification goes down the tree as long as it accepts a child.
-Exactness: always, unless a relaxed rule is on. Chosen children: the model's draw at a node does not depend on the tree, so a child that
-equals it only saves a pass. Sampled children: drawn without replacement from the drafter's distribution, verified one after another
+Exactness: always, unless a relaxed rule is on. Chosen children: the model's draw at a node does not depend on the tree, so a child
+equal to it only saves a pass. Sampled children: drawn without replacement from the drafter's distribution, verified one after another
 (`multi_round`). The value of a drawn token must not decide whether it is kept. Here the score of a drawn node depends on its place among
 its siblings (`drawn_acceptance`: the probability that it is reached and accepted), never on its token, and only nodes of higher rank
 decide about it: none of those depends on its token. The proof is in engine/decoding/growth.py.
 Deviations: the published trees have chosen children also above temperature 0, where the model's draw from a flat distribution rarely equals
 one of them. `sampled` draws the children, and `auto` chooses at every node, from the drafter's distribution alone, the kind more likely to
-be accepted. Depth is the number of levels (the public code makes one more than it says). The first pass of a run proposes nothing.
+be accepted. Depth is the number of levels (the public code builds one more than its setting says). The first pass of a run proposes
+nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ KNOBS = (DEPTH, WIDTH, NODES, CHILDREN, *neighbours.KNOBS, VERIFY)
 _SMALL = {"depth": 2, "width": 2, "nodes": 5}
 _LOAN_AT_0 = {"depth": 2, "width": 3, "nodes": 9, "relax": "additive", "added_mass": 0.0, "neighbour_share": 0.4}
 _SQUARE = {"rows": 2, "columns": 2}
-_FOUR = {"rows": 2, "columns": 2, "vocabulary": 4, "sharpness": 1.2}  # flat enough that auto chooses both kinds
+_FOUR = {"rows": 2, "columns": 2, "vocabulary": 4, "sharpness": 1.2}  # flat enough for auto to choose both kinds
 _LINE = {"rows": 1, "columns": 3, "vocabulary": 5, "guidance": 1.0, "temperature": 0.7}
 
 

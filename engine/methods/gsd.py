@@ -1,14 +1,15 @@
 """GSD, grouped speculative decoding: a draft is verified together with tokens of similar appearance and probability.
 
 Paper: Grouped Speculative Decoding for Autoregressive Image Generation, arXiv 2508.07747; the public code.
-Idea: SJD with another acceptance ratio: P(G) / Q(G), the group's probability under the model over that under the draft distribution. The
-group G holds those of the tokens next to the draft in the model's ranking whose probability and code are close to the draft's.
-Exactness: none, unless the group is the draft alone. Groups overlap and depend on p, and after a refusal the residual is that of single
+Idea: SJD with another acceptance ratio: P(G) / Q(G), the group's probability under the model divided by its probability under the draft
+distribution. Of the tokens next to the draft in the model's ranking, the group G contains those with a probability and a code close to
+the draft's.
+Exactness: none, unless the group is the draft alone. Groups overlap and depend on p, and after a refusal the residual is taken from single
 tokens, so no bound is known. The output of one draft has a closed form, q min(1, P(G) / Q(G)) plus the residual for the rest, and
 `verify` tests it. The deviation meter measures the deviation, and `allowed_deviation` limits it (engine/decoding/deviation.py).
 Deviations: the window of ranks is cut at both ends of the ranking; the public code falls back to the plain ratio at one of them. For ids
 above 10,000 the public code silently ignores the distance; here all ids are picture tokens. The distance is one minus the cosine, 0 to 2,
-which fits the paper's threshold; the text does not name it.
+which fits the paper's threshold; the text does not define the distance.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ def group_offsets(half: int) -> list[int]:
 def group(p: Tensor, order: Tensor, ranks: Tensor, codes: Tensor, half: int, gap: float, far: float) -> tuple[Tensor, Tensor]:
     """The tokens next to each draft in the ranking of its row, int64 [m, k], the draft first, and which are in its group, bool [m, k].
 
-    p, order : [m or 1, V], a distribution and its tokens from the least probable on; ranks : int64 [m], of the drafts
-    codes    : [V, e], of length 1. The draft is always in its group.
+    p, order : [m or 1, V], a distribution and its tokens, least probable first; ranks : int64 [m], of the drafts
+    codes    : [V, e], unit vectors. The draft is always in its group.
     """
     count, vocabulary = len(ranks), p.shape[-1]
     at = ranks[:, None] + torch.tensor(group_offsets(half), device=p.device)
@@ -62,7 +63,8 @@ def group(p: Tensor, order: Tensor, ranks: Tensor, codes: Tensor, half: int, gap
 
 
 def group_mask(p: Tensor, members: Tensor, inside: Tensor, codes: Tensor, gap: float, far: float) -> Tensor:
-    """Which of the tokens next to each draft, int64 [m, k], are in its group, bool [m, k]; inside : those that exist, bool [m, k]."""
+    """True for the tokens next to each draft, int64 [m, k], that are in its group, bool [m, k]; inside : True where they exist, bool [m,
+    k]."""
     count = len(members)
     chances = p.expand(count, -1).gather(1, members)
     close = (chances - chances[:, :1]).abs() < gap
@@ -129,7 +131,7 @@ class Grouped:
         return group_ratio(above, below, chosen)
 
     def total_variation(self, p: Tensor, q: Tensor) -> float:
-        """TV(output of one draft, p), exact, for distributions [1, V]: computed over every token that could have been drawn."""
+        """TV(output of one draft, p), exact, for distributions [1, V]: summed over every token that could have been drawn."""
         order = p.argsort(dim=-1, stable=True)
         ratios = self._ratios(p, q, order, torch.arange(p.shape[-1], device=p.device))
         ratios = torch.zeros_like(ratios).index_copy_(0, order[0], ratios)
@@ -154,7 +156,7 @@ def is_exact(knobs: Knobs) -> bool:
 def why(knobs: Knobs) -> str:
     """The sentence of the badge."""
     if is_exact(knobs):
-        return "Exact: every group is the draft alone, and that is speculative Jacobi decoding."
+        return "Exact: every group is the draft alone, which is speculative Jacobi decoding."
     return not_exact(knobs, f"a draft is verified together with up to {2 * knobs.half_width - 1} similar tokens{limit_of(knobs)}.")
 
 

@@ -52,7 +52,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
             step = describe(n, committed, a, size, rows.probs(0, k), chances(rows, tokens, None, k))
             step.draft_forwards = initializer.take_pass_count()
             step.draft = {"tokens": answered[a + 1 :], "positions": list(range(n + a + 1, n + size + 1)), "status": "draft"}
-            tokens = answers[a + 1 :]  # computed after the old drafts: drafts again
+            tokens = answers[a + 1 :]  # computed after the old drafts, so they are drafts again
             iteration += 1
             yield step
 
@@ -60,7 +60,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
 METHOD = Method(
     name="jacobi",
     title="Jacobi",
-    about="Guesses a window of tokens, and keeps those that the model then gives itself.",
+    about="Guesses a window of tokens and keeps those that the model then draws itself.",
     decode=decode,
     knobs=(WINDOW, INIT, VERIFY),
     paper="Santilli et al. 2023",

@@ -1,14 +1,14 @@
-"""Lookahead decoding: a Jacobi window of several levels makes n-grams, and those that begin with the newest token are verified.
+"""Lookahead decoding: a Jacobi window of several levels produces n-grams, and those that begin with the newest token are verified.
 
 Paper: Break the Sequential Dependency of LLM Inference Using Lookahead Decoding, Fu et al., arXiv 2402.02057 (a training-free baseline of
 Cross-Regression, tables 3 and 14).
-Idea: one pass has two branches. The lookahead branch holds W columns of N - 1 guesses each; a guess sees the first guesses of the columns
+Idea: one pass has two branches. The lookahead branch has W columns of N - 1 guesses each; a guess sees the first guesses of the columns
 before its own and the guesses above it in its column. The model's answer below each column ends an n-gram, which is put into a pool. The
-verification branch holds the pool's n-grams that begin with the newest token, as a tree.
+verification branch has the pool's n-grams that begin with the newest token, as a tree.
 Exactness: always. The tree is a function of earlier passes. A token is committed only if it is the model's own draw in its true context.
 Deviations: the answers of the lookahead branch are the most probable tokens, as in the published code with sampling, so the n-grams do not
-depend on the draws that verify them. All levels begin with random tokens; the published code fills them one by one. The pool holds no
-n-grams of the prompt. N-grams with equal beginnings share nodes.
+depend on the draws that verify them. All levels begin with random tokens; the published code fills them one by one. The pool contains
+no n-grams of the prompt. N-grams with equal beginnings share nodes.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from engine.decoding.trees import step_of, verify
 from engine.noise import INITIAL, Noise
 from engine.tree import depths
 
-COLUMNS = Knob("columns", "W", 8, 1, 32, 1, "log", "Columns of the lookahead branch: n-grams that a pass makes.", live=False)
-LENGTH = Knob("length", "N", 4, 2, 8, 1, "linear", "Tokens of an n-gram, with the one that it begins with.", live=False)
+COLUMNS = Knob("columns", "W", 8, 1, 32, 1, "log", "Columns of the lookahead branch: n-grams produced per pass.", live=False)
+LENGTH = Knob("length", "N", 4, 2, 8, 1, "linear", "Tokens of an n-gram, the first one included.", live=False)
 CANDIDATES = Knob(
-    "candidates", "G", 8, 1, 32, 1, "log", "Most n-grams that a pass verifies: the newest of those that fit.", label="Guesses per place"
+    "candidates", "G", 8, 1, 32, 1, "log", "Most n-grams verified per pass: the newest that match.", label="Guesses per place"
 )
 
 Guesses = list[list[int]]  # by level, then by column
@@ -39,12 +39,12 @@ class NgramPool:
     """The n-grams of earlier passes by their first token, the newest last."""
 
     def __init__(self, most: int):
-        """most : n-grams that are kept for a first token"""
+        """most : the largest number of n-grams kept per first token"""
         self.most = most
         self.after: dict[int, list[tuple[int, ...]]] = {}
 
     def add(self, first: int, rest: tuple[int, ...]) -> None:
-        """Adds an n-gram; one that is known becomes the newest."""
+        """Adds an n-gram; a known one becomes the newest."""
         known = self.after.setdefault(first, [])
         if rest in known:
             known.remove(rest)
@@ -95,7 +95,8 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
 def draft_of(tree: Tree, guesses: Guesses, wide: int) -> Draft:
     """The Draft of a pass: the tree, then the first `wide` columns of the lookahead branch, level by level.
 
-    The first level is a chain after the pending token, every other guess a child of the one above it: so its place and what it sees follow.
+    The first level is a chain after the pending token; every other guess is a child of the guess above it, which sets its position and
+    what it sees.
     """
     tokens, parents = list(tree.tokens), list(tree.parents)
     for level, row in enumerate(guesses):
@@ -106,7 +107,8 @@ def draft_of(tree: Tree, guesses: Guesses, wide: int) -> Draft:
 
 
 def learn(pool: NgramPool, guesses: Guesses, answers: list[int]) -> Guesses:
-    """Puts the n-gram of every column that has an answer into the pool. Returns the next guesses: a level up, the answers the last one."""
+    """Puts the n-gram of every column that has an answer into the pool. Returns the next guesses: each level moves up by one, and the
+    answers become the last level."""
     for column, answer in enumerate(answers):
         first, *rest = (row[column] for row in guesses)
         pool.add(first, (*rest, answer))
@@ -118,7 +120,7 @@ _SMALL = {"columns": 3, "length": 3, "candidates": 3}
 METHOD = Method(
     name="lookahead",
     title="Lookahead",
-    about="Guesses ahead in several columns, and checks the runs that begin with the newest token.",
+    about="Guesses ahead in several columns and checks the runs that start with the newest token.",
     decode=decode,
     knobs=(COLUMNS, LENGTH, CANDIDATES, VERIFY),
     paper="Lookahead Decoding, Fu et al., arXiv 2402.02057",

@@ -28,7 +28,7 @@ MATCHED = Knob(
 
 
 class Index:
-    """The last place where every run of up to `longest` tokens ended: one entry per run, `longest` writes per added token."""
+    """Where each run of up to `longest` tokens last ended: one entry per run, `longest` writes per added token."""
 
     def __init__(self, longest: int):
         self.longest = longest
@@ -75,14 +75,14 @@ def continuation(index: Index, knobs: Knobs, sequence: Sequence, dtype: torch.dt
 METHOD = Method(
     name="lookup",
     title="Prompt lookup",
-    about="Copies what followed the last time the same tokens occurred; the model checks the copy.",
+    about="Copies what followed these tokens last time; the model checks the copy.",
     decode=decode,
     knobs=(DRAFTED, MATCHED, VERIFY),
     paper="Prompt Lookup Decoding, Saxena, 2023",
     exact=lambda knobs: True,
     why=lambda knobs: "Exact: a draft is fixed by the tokens so far and accepted with its probability under the model.",
     baseline=True,
-    drafts_past_end=False,  # nothing followed an end
+    drafts_past_end=False,  # nothing follows the end token
     cases=(
         Case("PLD-EXACT", "same distribution", {"drafted": 3}, mutants=("lookup: first draft unverified",)),
         Case("SEED-EXACT", "same tokens", {"verify": "match seed"}, mutants=("iteration in the noise",)),

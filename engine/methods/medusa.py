@@ -1,15 +1,15 @@
-"""Medusa on pictures: each of several heads foresees one of the next tokens from one state; their guesses make a tree.
+"""Medusa on pictures: each of several heads predicts one of the next tokens from one state; their guesses make a tree.
 
 Paper: Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding Heads, Cai et al., arXiv 2401.10774; a baseline of
 Cross-Regression (tables 3 and 14).
-Idea: head d reads the model's last state and gives a distribution of the token d places ahead. No head knows what another one guessed, so
+Idea: head d reads the model's last state and gives a distribution of the token d places ahead. No head knows another head's guess, so
 a level of the tree costs no pass of a drafter: every node of a level has the same distribution. The tree of the best combinations is
 verified at once, and the longest accepted path is committed.
 Exactness: always, unless a relaxed rule is on, for the reasons of EAGLE-2 (engine/methods/eagle.py): the tree is the same but for its
 distributions. Medusa's own rule for temperatures above 0, typical acceptance, is a rule of `xspecmesh`.
 Deviations: the heads are the row heads of SSD (engine/drafters/spatial_heads.py): one network for all distances, which reads the newest
-token beside the state that predicted it. The tree grows by the heads' probabilities at every pass; the paper's has a fixed shape, chosen on
-a calibration set.
+token together with the state that predicted it. The tree grows by the heads' probabilities at every pass; the paper's has a fixed shape,
+chosen on a calibration set.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class Heads:
         self.heads = heads
 
     def start(self, sequence: Sequence) -> Ahead:
-        """For one run."""
+        """Starts the heads for one run."""
         return Ahead(sequence, self.heads.start(sequence))
 
 
 class Ahead:
-    """One run. A node's distribution depends on its level alone.
+    """One run of the heads. A node's distribution depends on its level alone.
 
-    probs : [REACH, V], the heads' guided logits of the tokens after the newest one; levels : of every node that was grown since `root`
+    probs : [REACH, V], the heads' guided logits of the tokens after the newest one; levels : the level of every node grown since `root`
     """
 
     def __init__(self, sequence: Sequence, guess: SpatialGuess):
@@ -52,7 +52,7 @@ class Ahead:
         self.logits, self.levels = torch.empty(0), []
 
     def root(self, hidden: Tensor, tokens: list[int]) -> Tensor:
-        """Shows the states [branches, k, H] that predicted the newest tokens to the heads. Returns the first head's logits [V]."""
+        """Gives the heads the states [branches, k, H] that predicted the newest tokens. Returns the first head's logits [V]."""
         n = self.sequence.length
         self.guess.saw_states(n - len(tokens), hidden)
         none = torch.empty(0, dtype=torch.int64, device=hidden.device)
@@ -60,7 +60,8 @@ class Ahead:
         return self.logits[0]
 
     def expand(self, parents: list[int], tokens: list[int]) -> Tensor:
-        """Grows nodes after earlier ones, -1: the root. Returns the logits [k, V] of the tokens after them, whatever the nodes are."""
+        """Grows nodes after earlier ones, -1: the root. Returns the logits [k, V] of the tokens after them, which depend on the level
+        only."""
         grown = [1 + (0 if parent < 0 else self.levels[parent]) for parent in parents]
         self.levels += grown
         return self.logits[grown]

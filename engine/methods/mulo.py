@@ -3,7 +3,7 @@
 Paper: Multi-Scale Local Speculative Decoding for Image Generation, arXiv 2601.05149: algorithm 1, equations 5, 9 and 10.
 Idea: at half or a quarter of the size the same model needs a fourth or a sixteenth of the tokens. Some rows are generated at that size
 and up-sampled to a block of drafts. One pass gives the distributions of the whole block. A draft stays if its neighbourhood in the
-codebook has a probability above τ. Refused drafts, and those within l of one, are redrawn; the rest of the block stays. Then the block is
+codebook has a probability above τ. Refused drafts, and drafts within l of them, are redrawn; the rest of the block stays. Then the block is
 down-sampled into the small picture, so that the next rows continue the real picture.
 Exactness: only at τ = 1: then every token is redrawn in its true context, which is plain decoding, token for token. Below that, drafts
 that the model would almost never draw may stay, and nothing bounds the deviation. τ = 0 and l = 0 give the up-sampled draft.
@@ -11,10 +11,9 @@ Deviations: a redrawn token attends to exactly the tokens before it, because dra
 the next one (one pass per redrawn token). The paper does not mention their cache; `stale_kv` leaves it as the verification pass wrote it.
 Islands of repair are redrawn in parallel, one token of each per pass, without attending to each other; they use that cache too. An island
 that ends a row continues in the next, since the last token of a row predicts the first of the next row. The paper redraws in parallel with
-ZipAR: `repair = wavefront` redraws the rows of each island that way; a row that begins before the end of the one above follows the draft
-that stands there. Parallel drafting is a wavefront
-over the rows of a block. Draft tokens are the up-sampler's most probable ones. k is a share of the vocabulary, because the paper's 1,000
-neighbours are for 16,384 codes.
+ZipAR: `repair = wavefront` redraws the rows of each island that way; a row that begins before the end of the row above follows the draft
+at that end. Parallel drafting is a wavefront over the rows of a block. Draft tokens are the up-sampler's most probable ones. k is a share
+of the vocabulary, because the paper's 1,000 neighbours are for 16,384 codes.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ LEAST = Knob(
     label="Keep a draft above",
 )  # fmt: skip
 RADIUS = Knob("radius", "l", 3, 0, 8, 1, help="Distance around a refused draft within which drafts are redrawn.")
-FACTOR = Knob("factor", "r", "2", choices=("2", "4"), live=False, help="Scale factor between the picture and the drafted one, per side.")
+FACTOR = Knob("factor", "r", "2", choices=("2", "4"), live=False, help="Scale factor between the picture and its draft, per side.")
 BLOCK = Knob("block_rows", "", 1, 1, 8, 1, help="Rows of the small picture per block.")
 AHEAD = Knob(
     "draft_window", "s", WHOLE, 1, WHOLE, 1, "log",
@@ -60,7 +59,7 @@ UP_SAMPLER = Knob(
 )  # fmt: skip
 REPAIR = Knob(
     "repair", "", "in order", choices=("in order", "islands", "wavefront"), live=False,
-    help="in order: one redrawn token per pass. islands: groups that do not touch are redrawn in parallel. wavefront: so are the rows of a "
+    help="in order: one redrawn token per pass. islands: groups that do not touch are redrawn in parallel. wavefront: also the rows of a "
     "group, each behind the row above (ZipAR, as published).",
 )  # fmt: skip
 BEHIND = Knob(
@@ -79,7 +78,7 @@ STALE = Knob(
 class DraftedRows:
     """Drafts of some rows after the verification pass.
 
-    start : position of the first; tokens : int64 [L]; mass, entropies : [L], of the distributions of that pass
+    start : position of the first draft; tokens : int64 [L]; mass, entropies : [L], under the distributions of that pass
     verdicts : int64 [L], STAYED, REFUSED or NEAR; todo : places in the block to redraw, ascending
     """
 
@@ -99,7 +98,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
     if size not in scales:
         known = ", ".join(map(str, scales))
         raise NotSupported(
-            f"factor = {factor} drafts at {size} pixels, and the smaller sizes of this model are {known}. Choose another factor."
+            f"factor = {factor} drafts at {size} pixels; the smaller sizes of this model are {known}. Choose another factor."
         )
     coarser = Coarser(sequence, noise, size, knobs.up_sampler == "training-free")
     try:
@@ -182,7 +181,7 @@ def islands(todo: list[int], columns: int) -> list[list[int]]:
     return list(by_label.values())
 
 
-Repaired = tuple[list[int], dict[int, tuple[int, float]]]  # positions committed by a pass; of those redrawn: token, entropy
+Repaired = tuple[list[int], dict[int, tuple[int, float]]]  # positions committed by a pass; token and entropy of each redrawn position
 
 
 def _draw(rows: Rows, row: int, position: int, noise: Noise) -> tuple[int, float]:
@@ -226,11 +225,11 @@ def _positions(sequence: Sequence, committed: list[int]) -> list[int]:
 
 
 def _scattered_repairs(sequence: Sequence, rows: Rows, at: int, block: DraftedRows, knobs: Knobs, noise: Noise) -> Iterator[Repaired]:
-    """Repairs on the cache of the verification pass: every group of places that may advance does so by one token per pass.
+    """Repairs on the cache of the verification pass: every group that may advance does so by one token per pass.
 
     In a wavefront the groups are rows of islands. A row that begins before the end of the row above it follows a placeholder, as in ZipAR.
-    A kept draft is committed with its cache, except those whose row is needed again: the one before a redrawn place and the last of the
-    block. These are committed, and fed again, when their row is needed.
+    Kept drafts are committed with their cache, except where their row is needed again: before a redrawn place and at the end of the
+    block. These drafts are fed again and committed when their row is needed.
     """
     last = len(block.tokens) - 1
     again = set(block.todo)
@@ -264,14 +263,14 @@ def _scattered_repairs(sequence: Sequence, rows: Rows, at: int, block: DraftedRo
 
 @dataclass
 class RedrawGroup:
-    """Places that are redrawn one after another. island : those that are left, ascending; name : groups of one name wait for each other"""
+    """Places that are redrawn one after another. island : the remaining places, ascending; name : groups of one name wait for each other"""
 
     island: list[int]
     name: int
 
 
 def _groups(todo: list[int], columns: int, knobs: Knobs) -> list[RedrawGroup]:
-    """The places of a block by what may be redrawn in parallel: all in one group, islands, or the rows of islands."""
+    """The places of a block in groups that may be redrawn in parallel: one group, islands, or the rows of islands."""
     if knobs.repair == "in order":
         return [RedrawGroup(list(todo), 0)] if todo else []
     regions = islands(todo, columns)
@@ -301,8 +300,8 @@ def _ready(groups: list[RedrawGroup], newest: set[int], columns: int, knobs: Kno
 def _feed(sequence: Sequence, positions: list[int], values: list[int], start: int, columns: int) -> tuple[Rows, list[int]]:
     """One pass for `positions`, ascending: its rows, and of each position the index of the row that predicts it.
 
-    A position at the beginning of a row may follow a token that is not drawn yet, or that an earlier pass has read. Then what stands there
-    now is a placeholder, which no other token attends to.
+    A position at the beginning of a row may follow a token that is not drawn yet, or that an earlier pass has read. Then the current
+    token there serves as a placeholder, which no other token attends to.
     """
     inputs = sequence.pending
     held = [position - 1 for position in positions if position - 1 not in inputs]
@@ -319,7 +318,7 @@ def _feed(sequence: Sequence, positions: list[int], values: list[int], start: in
 def _describe(
     positions: list[int], picture: Tensor, notes: dict[int, tuple[int, float, float]], shown: dict, drafted: int, passes: int
 ) -> Step:
-    """The Step of a pass. Every token has the verdict on its draft, whichever pass of the block commits it."""
+    """The Step of a pass. Each token is recorded with the verdict on its draft, in whichever pass it is committed."""
     verdict, mass, nats = (list(values) for values in zip(*(notes[position] for position in positions), strict=True))
     trace = Trace([v == STAYED for v in verdict], verdict, accept_probability=mass, entropy=nats)
     status = ["draft"] * len(shown["tokens"]) if drafted else ["checked"] * len(shown["tokens"])
@@ -348,7 +347,7 @@ _SQUARE = {"rows": 4, "columns": 4}
 METHOD = Method(
     name="mulo",
     title="MuLo-SD",
-    about="Draws the picture small, enlarges it, and repairs what the model refuses.",
+    about="Draws the picture small, enlarges it and repairs what the model refuses.",
     decode=decode,
     knobs=(LEAST, RADIUS, FACTOR, BLOCK, AHEAD, UP_SAMPLER, REPAIR, BEHIND, STALE, ADDED, SHARE, DISTANCE, VERIFY),
     paper="MuLo-SD, arXiv 2601.05149",

@@ -38,7 +38,7 @@ def _case(init: str, *mutants: str) -> Case:
 METHOD = Method(
     name="sjd",
     title="SJD",
-    about="Draws a window of tokens at once, and keeps a draw as often as the model would have made it.",
+    about="Draws a window of tokens at once and keeps each draw with the model's own probability.",
     decode=decode,
     knobs=(WINDOW, INIT, VERIFY),
     paper="SJD, Teng et al., arXiv 2410.01699",

@@ -9,7 +9,7 @@ Exactness: with `redraw`, `reuse mixture`, `coupled maximal`, `coupled gumbel` a
 `match seed`. The published rule keeps a token because of its value, then treats it as a fresh draw, which sharpens the distribution;
 `verify` detects this. `reuse mixture` keeps the same tokens and carries their true distribution.
 Deviations: the paper's rule is the choice `reuse published`, labelled not exact. The default refresh couples by Gumbel noise, which works
-in both verification modes; maximal coupling was within a tenth of its speed, either way, at windows up to 24. LANTERN's rule (`relax`)
+in both verification modes; maximal coupling was within 10 % of its speed at windows up to 24. LANTERN's rule (`relax`)
 can replace the acceptance rule of speculative sampling, with the refreshes that do not use verdicts.
 """
 
@@ -49,7 +49,7 @@ def reuse_mixture(window: WindowState, first: int, knobs: Knobs) -> tuple[Tensor
 
 
 def initialise(window: WindowState, first: int, knobs: Knobs) -> tuple[Tensor, Tensor | None]:
-    """No refinement (figure 12): nothing is kept, so that the next pass verifies tokens drawn like those of empty slots."""
+    """No refinement (figure 12): nothing is kept, so the next pass verifies tokens drawn as for empty slots."""
     return window.tokens[:0], None if window.draft_probs is None else window.draft_probs[:0]
 
 
@@ -87,7 +87,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         raise BadKnob(f"relax={knobs.relax} does not work with refresh={knobs.refresh}. Set refresh=coupled gumbel, or redraw.")
 
     def refresh(window: WindowState, first: int, knobs: Knobs) -> tuple[Tensor, Tensor | None]:
-        """The chosen refresh; coupled gumbel instead of one that needs exact verdicts while a rule is relaxed."""
+        """The chosen refresh; while a rule is relaxed, coupled gumbel replaces a refresh that needs exact verdicts."""
         return REFRESHES["coupled gumbel" if needs_probs and not neighbours.is_exact(knobs) else name](window, first, knobs)
 
     relaxed = neighbours.RelaxedWindow(sequence, knobs, noise)
@@ -122,7 +122,7 @@ def _case(refresh: str, *mutants: str, claim: str = "same distribution", name: s
 _LENDING = {"window": 2, "init": "random", "relax": "additive", "added_mass": 0.3, "neighbour_share": 0.4}
 _LINE = {"rows": 1, "columns": 3, "vocabulary": 5, "guidance": 1.0}
 
-WINDOWS, SHORT = (4, 8, 12, 16, 24, 32, 48, 64), (4,)  # that auto tries: of pictures, and of meshes
+WINDOWS, SHORT = (4, 8, 12, 16, 24, 32, 48, 64), (4,)  # windows that auto tries: for pictures, and for meshes
 METHOD = Method(
     name="sjdpp",
     title="SJD++",
@@ -139,7 +139,7 @@ METHOD = Method(
             {"refresh": "reuse published", "reuse_ratio": 0.5},
         ),
         Preset(
-            "mulo_jacobi", "The window of SJD++ starts from a small picture, enlarged; the model checks every token.",
+            "mulo_jacobi", "The window of SJD++ starts from an enlarged small picture; the model checks every token.",
             {"init": "up-sampled", "window": 32}, title="MuLo-SD with SJD++", needs=frozenset({"raster", "at_scale"}),
         ),
     ),

@@ -1,13 +1,14 @@
-"""Spatially speculative decoding: small heads foresee the rest of a row from the row above and from its newest token.
+"""Spatially speculative decoding: small heads predict the rest of a row from the row above and from its newest token.
 
 Paper: SSD: Spatially Speculative Decoding Accelerates Autoregressive Image Generation, Xiang et al., arXiv 2606.20543.
 Idea: heads on the frozen model (engine/drafters/spatial_heads.py) draft a whole row at once, because what is above a token says nearly as
-much of it as what is to its left. As published, a few passes correct the row: each pass asks every draft by speculative sampling, whatever
-happened to the drafts before it, and draws a refused one from its residual; then the row is final. Verified, the heads fill the new slots
-of a window that runs on into the rows below, in raster order. Drafts that were not reached stay in the window, redrawn as in SJD++.
-Exactness: verified, always. A draft's distribution depends on tokens before it only, whether a head drew it or the last pass, so
+much about it as what is to its left. As published, a few passes correct the row: each pass tests every draft by speculative sampling,
+whatever happened to the drafts before it, and replaces a refused draft from its residual; then the row is final. Verified, the heads fill
+the new slots of a window that continues into the rows below, in raster order. Drafts that were not reached stay in the window, redrawn as
+in SJD++.
+Exactness: verified, always. A draft's distribution depends only on the tokens before it, whether a head or the last pass drew it, so
 speculative sampling against it is exact (`WindowState` has the argument). As published it is not: a draft is accepted by the distribution
-after drafts that were refused. With as many passes as a row has tokens it would be, because each pass makes one more token right.
+after drafts that were refused. With as many passes as a row has tokens it would be exact, because each pass makes one more token right.
 Deviations: the first token of a block is drawn from the model's own distribution, which the pass before it has computed. The first row is
 drafted in blocks of `depth`, which one pass corrects. Rows are drafted one at a time, not two. As published, the heads read the row above
 alone, or the newest token alone in the first row; `foresee` lets them read both.
@@ -37,7 +38,7 @@ MODE = Knob(
 )  # fmt: skip
 FORESEE = Knob(
     "foresee", "", BOTH, choices=(BOTH, "rows", "columns"),
-    help="What the heads read: rows: the newest token of the row. columns: the row above. The first row starts from its newest token.",
+    help="What the heads read. rows: the newest token of the row. columns: the row above. The first row always uses its newest token.",
     label="Look ahead along",
 )  # fmt: skip
 REFRESHES: dict[str, Refresh] = {"coupled gumbel": coupled_gumbel, "coupled maximal": coupled_maximal, "redraw": redraw}
@@ -48,7 +49,7 @@ REFRESH = Knob(
     words={"coupled gumbel": "same dice again", "coupled maximal": "keep where possible", "redraw": "guess again"},
 )  # fmt: skip
 ROUNDS = Knob("rounds", "r", 2, 0, 8, 1, help="Passes that correct a row before it is final.", when=("mode", "published"))
-DEPTH = Knob("depth", "k_h", 5, 1, 8, 1, help="Drafts at once in the first row.", when=("mode", "published"))
+DEPTH = Knob("depth", "k_h", 5, 1, 8, 1, help="Drafts per pass in the first row.", when=("mode", "published"))
 
 
 # --- verified ---------------------------------------------------------------------------------------------------------
@@ -89,8 +90,8 @@ def decode_published(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Sp
 
 
 def correct_each(p: Tensor, q: Tensor, tokens: Tensor, noise: Noise, n: int, iteration: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Speculative sampling of every draft int64 [m] for itself: the tokens that stay or replace them, their distributions [m, V], which
-    are p, and which of them stayed, bool [m]."""
+    """Speculative sampling of each draft int64 [m] independently: the tokens that stay or replace drafts, their distributions p [m, V], and
+    which drafts stayed, bool [m]."""
     count = len(tokens)
     stayed, _ = ratio(p, q, tokens, noise.uniform(ACCEPT, n, count, iteration))
     drawn = draw(residual(p, q), noise.uniform(RESIDUAL, n, count, iteration))
@@ -136,7 +137,7 @@ _ROWS = {"mode": "published", "depth": 1}
 METHOD = Method(
     name="spatial",
     title="SSD",
-    about="Small heads foresee the row from the row above; the model checks the window.",
+    about="Small heads predict a row from the row above; the model checks the window.",
     decode=decode,
     knobs=(MODE, WINDOW, FORESEE, REFRESH, ROUNDS, DEPTH, VERIFY),
     paper="SSD, Xiang et al., arXiv 2606.20543; verified: ours",
@@ -147,7 +148,7 @@ METHOD = Method(
     common=_SMALL,
     presets=(
         Preset(
-            "spatial_published", "A whole row is foreseen from the row above, corrected in two passes, and final.",
+            "spatial_published", "Predicts a whole row from the row above and corrects it in two passes.",
             {"mode": "published", "foresee": "columns"},
         ),
     ),

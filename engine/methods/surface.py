@@ -1,8 +1,8 @@
 """Surface drafts: the vertices that close the surface of a mesh, and steps that repeat an earlier part of it.
 
 Paper: none, ours. The heads are those of XSpecMesh, arXiv 2507.23777.
-Idea: on a closed surface every edge has two faces, and many parts of a mesh are others, moved. So committed tokens often say what the next
-vertices are; engine/mesh/next_vertices.py has the rules. Where they say nothing, heads guess, if the model has them.
+Idea: on a closed surface every edge has two faces, and many parts of a mesh are moved copies of others. So committed tokens often
+determine the next vertices; engine/mesh/next_vertices.py has the rules. Elsewhere heads guess, if the model has them.
 Exactness: always. A draft is a function of the committed tokens and of hidden states, so its distribution is one-hot: it is accepted with
 probability p(x), and after a rejection the residual is p without x. A mesh with an open edge only has fewer drafts accepted.
 Deviations: none.
@@ -50,12 +50,12 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: HeadsByKind 
         yield step
 
 
-_TOY = {"rows": 1, "columns": 6}  # long enough for steps that repeat
+_TOY = {"rows": 1, "columns": 6}  # long enough for repeated steps
 _ALONE = {"guessed": 0}
 
 
 def candidates(backbone: Backbone) -> list[Candidate]:
-    """Without heads, and with each kind of heads that the model has."""
+    """The method without heads, and with each kind of heads that the model has."""
     kinds = backbone.drafter("mesh_heads").kinds if "mesh_heads" in backbone.capabilities else ()
     alone: list[Candidate] = [("surface", {"drafted": drafted, "guessed": 0}) for drafted in (4, 6)]
     return alone + [("surface", {"heads": kind, "drafted": 2 * depth, "guessed": depth}) for kind in kinds for depth in (2, 3, 4)]
@@ -64,7 +64,7 @@ def candidates(backbone: Backbone) -> list[Candidate]:
 METHOD = Method(
     name="surface",
     title="Surface drafts",
-    about="Foresees the vertices that close the surface, and parts that repeat; the model checks them.",
+    about="Predicts the vertices that close the surface, and repeated parts; the model checks them.",
     decode=decode,
     knobs=(DRAFTED, GUESSED, HEADS, VERIFY),
     paper="ours",

@@ -109,7 +109,7 @@ def judged_probs(rows: Rows, size: int, is_raw: bool) -> Tensor:
 
 
 def judge_relaxed(rows: Rows, tokens: Tensor, knobs: Knobs, noise: Noise, n: int, iteration: int) -> WindowState:
-    """The verdicts of a rule that is not exact, on drafts int64 [m], with the rows that are still needed."""
+    """Judges drafts int64 [m] by a rule that is not exact; the window has only the rows that are still needed."""
     accepts, limit = RULES[knobs.accept]
     criterion = Criterion(accepts, float(knobs.values[limit]), knobs.judge == "raw")
     if is_fused(rows):
@@ -122,7 +122,7 @@ def judge_relaxed(rows: Rows, tokens: Tensor, knobs: Knobs, noise: Noise, n: int
 
 
 def within_budget(rows: Rows, draft: Draft, knobs: Knobs, meter: Meter, noise: Noise, n: int, iteration: int) -> WindowState:
-    """The verdicts on a draft by the rule as far as the budget allows, else by speculative sampling; each with its own replacement."""
+    """Judges a draft by the rule as far as the budget allows, else by speculative sampling; each has its own replacement."""
     size = len(draft.tokens)
     tokens, p = draft.tokens.to(rows.place[0]), rows.p
     draft_probs = p[:0] if not size else draft.probs()
@@ -146,7 +146,7 @@ def within_budget(rows: Rows, draft: Draft, knobs: Knobs, meter: Meter, noise: N
 
 
 def total_variation(p: Tensor, q: Tensor, seen: Tensor, accepts: Callable[[Tensor, Tensor, Tensor], Tensor], least: Tensor) -> float:
-    """The deviation from p [V] if a draft from q [V] is accepted by its place in `seen` [V], else replaced by a draw from p."""
+    """The deviation from p [V] if a draft from q [V] is accepted by the rule under `seen` [V], else replaced by a draw from p."""
     drawn = q.nonzero().flatten()
     accepted = accepts(seen.expand(len(drawn), -1), drawn, least).to(q) * q[drawn]
     probs = (1 - accepted.sum()) * p.to(q)
@@ -167,7 +167,7 @@ RULES: dict[str, tuple[Callable[[Tensor, Tensor, Tensor], Tensor], str]] = {
 
 
 def is_exact(knobs: Knobs) -> bool:
-    """True for speculative sampling, also where the budget allows nothing else."""
+    """True for speculative sampling, and where the budget allows nothing else."""
     return knobs.accept == "residual" or knobs.allowed_deviation == 0
 
 
@@ -177,9 +177,9 @@ def _why(knobs: Knobs) -> str:
     if knobs.accept == "threshold":
         least = f"δ = {knobs.accept_probability:g}"
         return policy.not_exact(
-            knobs, f"every draft above {least} is accepted, whatever it was drawn from; this favours probable tokens{limit_of(knobs)}."
+            knobs, f"every draft above {least} is accepted, however it was drawn; this favours probable tokens{limit_of(knobs)}."
         )
-    return policy.not_exact(knobs, f"the rule '{knobs.accept}' accepts probable drafts, whatever they were drawn from{limit_of(knobs)}.")
+    return policy.not_exact(knobs, f"the rule '{knobs.accept}' accepts probable drafts, however they were drawn{limit_of(knobs)}.")
 
 
 _EXACT = {"accept": "residual"}

@@ -1,4 +1,4 @@
-"""ZipAR: several rows of a picture grow at once, each a few tokens behind the row above; as published, or verified.
+"""ZipAR: several rows of a picture grow at once, each a few tokens behind the row above; published or verified form.
 
 Paper: ZipAR: Parallel Auto-regressive Image Generation through Spatial Locality, He et al., arXiv 2412.04062 (ICML 2025).
 Idea: a token depends mostly on its left and upper neighbours, so a row may begin when the row above has `window` tokens. One pass then
@@ -12,8 +12,8 @@ plain decoding, token for token. `verify` tests all three.
 Deviations: the first row is not a special case (the public code decodes it alone). The window decides when a row begins; from then on the
 row advances in every pass. A row whose left neighbour in raster order is missing begins after a placeholder, the newest token of the row
 above, because the models here have no row-end token. The adaptive window stops waiting at `window`; the paper has no such limit.
-Verified, a row may gain several drafts per pass (`growth`): one from its own distribution, the others from that of their left neighbour, to
-be redrawn in later passes as in SJD. A row that gains one draft per pass can commit no more than that, however many rows wait below it.
+Verified, a row may gain several drafts per pass (`growth`): one from its own distribution, the others from their left neighbour's, to be
+redrawn in later passes as in SJD. A row that gains one draft per pass can commit no more than that, however many rows wait below it.
 """
 
 from __future__ import annotations
@@ -39,15 +39,23 @@ MODE = Knob(
     "mode", "", "published", choices=("published", "verified"), live=False,
     help="published: the tokens of a wavefront are final. verified: they are drafts, and the output has plain decoding's distribution.",
 )  # fmt: skip
-WINDOW = Knob("window", "s", 8, 1, WHOLE, 1, "log", "A row begins when the row above has this many tokens; 256 waits for the whole row.")
+WINDOW = Knob("window", "s", 8, 1, WHOLE, 1, "log", "A row starts when the row above has this many tokens; 256 waits for the whole row.")
 ROWS = Knob("rows", "", 32, 1, 256, 1, "log", "Largest number of rows of the picture that grow at once.")
 ADAPTIVE = Knob(
     "adaptive", "", "off", choices=("off", "on"),
     when=("mode", "published"),
-    help="A row begins as soon as its first token stays the same, between least_window and window tokens behind the row above.",
+    help="A row starts once its first token stays the same, between least_window and window tokens behind the row above.",
 )  # fmt: skip
 LEAST_WINDOW = Knob(
-    "least_window", "s_min", 4, 1, 256, 1, "log", "The window from which the adaptive window tries to begin.", when=("adaptive", "on")
+    "least_window",
+    "s_min",
+    4,
+    1,
+    256,
+    1,
+    "log",
+    "The window at which the adaptive window first tries to start a row.",
+    when=("adaptive", "on"),
 )
 
 
@@ -79,7 +87,7 @@ REFRESH = Knob(
 
 
 def decode_published(sequence: Sequence, knobs: Knobs, noise: Noise) -> Iterator[Step]:
-    """Commits one token of every active row per pass. State: tokens per row, the newest token of each, the first token being tried."""
+    """Commits one token of every active row per pass. State: tokens per row, the newest token of each, the first token on trial."""
     columns, count = sequence.layout.columns, sequence.layout.rows
     filled, newest = [0] * count, [0] * count
     tried: RowStart | None = None
@@ -138,7 +146,8 @@ class RowStart:
 
 
 def _try_again(p: Tensor, fresh: int, tried: RowStart | None, noise: Noise, position: int, iteration: int) -> RowStart:
-    """The adaptive window: x has distribution p_k. With one more column it stays with probability min(1, p_(k+1)/p_k), else is redrawn."""
+    """The adaptive window: x has distribution p_k. With one more column x stays with probability min(1, p_(k+1)/p_k), else it is
+    redrawn."""
     if tried is None:
         return RowStart(fresh, p, False)
     token = torch.tensor([tried.token], device=p.device)
@@ -153,9 +162,9 @@ def _try_again(p: Tensor, fresh: int, tried: RowStart | None, noise: Noise, posi
 
 @dataclass
 class Stretch:
-    """Consecutive drafts. The first stretch begins after the committed tokens; every other one at the beginning of a row, after a gap.
+    """Consecutive drafts. The first stretch begins after the committed tokens; every other stretch begins a row, after a gap.
 
-    tokens : int64 [m], at positions start .. start+m-1; draft_probs : [m, V], the distributions they were drawn from, or None if not needed
+    tokens : int64 [m], at positions start .. start+m-1; draft_probs : [m, V], their distributions, or None if not needed
     """
 
     start: int
@@ -164,7 +173,7 @@ class Stretch:
 
     @property
     def stop(self) -> int:
-        """The first position after it."""
+        """The first position after the stretch."""
         return self.start + len(self.tokens)
 
 
@@ -204,9 +213,9 @@ def decode_verified(sequence: Sequence, knobs: Knobs, noise: Noise) -> Iterator[
 
 
 def _plan(stretches: list[Stretch], layout: Any, knobs: Knobs) -> tuple[int | None, list[int]]:
-    """Where a new stretch begins, if one does, and by how many tokens each stretch may grow (the new one comes last).
+    """The start of a new stretch, or None, and the number of tokens by which each stretch may grow (the new one comes last).
 
-    The plan depends on positions and never on tokens, so that what is drafted where does not depend on token values.
+    The plan depends on positions and never on token values, so the choice of drafted positions does not either.
     """
     columns = layout.columns
     enough = lead(knobs.window, columns)
@@ -226,7 +235,7 @@ def _plan(stretches: list[Stretch], layout: Any, knobs: Knobs) -> tuple[int | No
         return row == first or (row <= below and counts[row - 1] >= min(columns, column + enough))
 
     begin = below * columns
-    begins = below > 0 and begin != last and may_draft(begin)  # a stretch that ends with a row continues in the next row by itself
+    begins = below > 0 and begin != last and may_draft(begin)  # a stretch that ends with a row continues in the next row anyway
     starts = [s.start for s in stretches] + [begin] * begins
     ends = [*starts[1:], layout.rows * columns]
     stops = [s.stop for s in stretches] + [begin] * begins
@@ -234,7 +243,7 @@ def _plan(stretches: list[Stretch], layout: Any, knobs: Knobs) -> tuple[int | No
 
 
 def _counts(stretches: list[Stretch], columns: int, rows: int) -> list[int]:
-    """Tokens per row for the first `rows` rows, committed ones and drafts."""
+    """Tokens per row, committed or drafted, in the first `rows` rows."""
     counts = [min(columns, max(0, stretches[0].start - row * columns)) for row in range(rows)]
     for s in stretches:
         for position in range(s.start, s.stop):
@@ -268,9 +277,9 @@ def _wavefront(sequence: Sequence, stretches: list[Stretch]) -> tuple[Draft, lis
 
 
 def _judge(rows: Rows, at: int, s: Stretch, noise: Noise, iteration: int, seeded: bool) -> WindowState:
-    """A stretch with the distributions just computed for its positions and the next one, and its verdict, which is not settled.
+    """A stretch with the distributions just computed for its positions and the next one, and its verdict, not yet settled.
 
-    Only the first stretch is verified with them; in the others they serve the coupling.
+    Only the first stretch is verified with them; the others use them for the coupling.
     """
     stop = at + len(s.tokens) + 1
     own = Rows(rows.logits[:, at:stop], lambda _: rows.scores[at:stop])
@@ -350,7 +359,7 @@ _VERIFIED = {"mode": "verified", "window": 1}
 METHOD = Method(
     name="zipar",
     title="ZipAR",
-    about="Starts the next row of the picture before the one above is finished.",
+    about="Starts the next row of the picture before the row above is finished.",
     decode=decode,
     knobs=(MODE, WINDOW, ROWS, GROWTH, ADAPTIVE, LEAST_WINDOW, REFRESH, VERIFY),
     paper="ZipAR, He et al., arXiv 2412.04062; verified: ours",
@@ -360,7 +369,7 @@ METHOD = Method(
     common=_VERIFIED,
     presets=(
         Preset(
-            "zipar_verified", "The rows begin early as in ZipAR, and the model checks what they hold.",
+            "zipar_verified", "Rows start early as in ZipAR, and the model checks their tokens.",
             {"mode": "verified", "window": 4, "rows": 2, "growth": 8},
         ),
     ),

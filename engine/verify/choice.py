@@ -1,6 +1,6 @@
 """The choice of the implementation that verifies a pass: Triton on a GPU, numpy on a processor, else the reference.
 
-No other file knows more than one of them.
+No other file imports more than one of them.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ def is_kernel(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 def verify(request: VerifyRequest) -> Verdict:
-    """Verdicts and draws of a pass. Nothing is read by the host of a GPU."""
+    """Verdicts and draws of a pass. On a GPU the host reads nothing."""
     return (verify_triton if is_kernel(request.logits.device, request.logits.dtype) else verify_reference)(request)
 
 
 def settle(verdict: Verdict, accepted: Tensor, seeded: bool, drafts: Tensor | None = None) -> Tensor:
     """The first refusal a and the token after it, int64 [2] on the device.
 
-    accepted : bool [m], the verdicts, or those of another rule; seeded : the token is the answer of row a
-    drafts   : int64 [], how many of the m are verdicts on drafts, if the rest fill up a pass in fixed shapes; None: all
+    accepted : bool [m], the verdicts, or another rule's verdicts; seeded : the token is the answer of row a
+    drafts   : int64 [], the number of the m verdicts that belong to drafts, in a pass in fixed shapes; None: all
     """
     return (settle_triton if choose(accepted.device).is_triton else settle_reference)(verdict, accepted, seeded, drafts)
 

@@ -1,8 +1,8 @@
 """A verdict as a function of tensors of fixed shapes, so that it can follow a pass inside one CUDA graph (engine/networks/static_step.py).
 
-What the host says about it stands beside what it says about the pass, in the same int64 tensor: uniform numbers as their bits, positions,
-numbers of grammar masks, how many drafts there are. A pass is filled up with rows that belong to nobody, and so is the verdict: all rows
-but the last count as drafts, and `settle` is told how many of them are.
+Its inputs from the host share one int64 tensor with the inputs of the pass: uniform numbers as their bits, positions, numbers of grammar
+masks, the number of drafts. A pass is padded with filler rows, and so is its verdict: all rows but the last count as drafts, and `settle`
+gets the true number of drafts.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from engine.core import Sampling
 from engine.verify.choice import settle, verify
 from engine.verify.request import Verdict, VerifyRequest
 
-COLUMNS = 7  # of `columns`: three uniform numbers, position, mask, number of drafts, limit
+COLUMNS = 7  # columns: three uniform numbers, position, mask, number of drafts, limit
 
 
 @dataclass(frozen=True)
 class VerdictKind:
-    """Kind of computation of a verdict, without its numbers: a part of the key of a graph."""
+    """The computation that a verdict needs, without its numbers: part of a graph's key."""
 
     sampling: Sampling
     base: int
@@ -42,9 +42,9 @@ def kind_of(request: VerifyRequest, sampling: Sampling) -> VerdictKind:
 
 
 def columns(request: VerifyRequest, masks: list[int], rows: int) -> Tensor:
-    """All that the host says about a verdict, int64 [rows, COLUMNS], filled up.
+    """The host's inputs of a verdict, int64 [rows, COLUMNS], padded.
 
-    masks : of each row of the pass the number of its mask
+    masks : the mask number of each row of the pass
     """
     fill = rows - len(request.positions)
     limit = torch.tensor([0.0 if request.criterion is None else request.criterion.limit], dtype=torch.float64)
@@ -61,7 +61,7 @@ def fixed_verdict(
     logits : [branches, R, V]; drafts : int64 [R-1]; inputs : see `columns`; draft_probs : [R-1, V], None; masks : bool [M, V], None = all
     """
     uniforms, (positions, row_of, count) = inputs[:, :3].view(torch.float64).T, inputs[:, 3:6].unbind(1)
-    positions, drafts = positions.contiguous(), drafts.contiguous()  # kernels read them as they lie
+    positions, drafts = positions.contiguous(), drafts.contiguous()  # kernels read them without strides
     allowed = None if masks is None else masks[row_of]
     store = kind.store or (kind.accepts is not None and not kind.raw)
     request = VerifyRequest(

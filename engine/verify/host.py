@@ -1,7 +1,7 @@
-"""Verdicts on a processor, by numpy: a row is computed alone, and only when something of it is asked for.
+"""Verdicts on a processor, by numpy: each row is computed alone, and only when something reads it.
 
-Between two passes the weights have gone through the caches, and then an operation of numpy costs a quarter of PyTorch's. A row has the same
-bits in every pass, whatever the number of rows. Only what a grammar and the filters leave is exponentiated, drawn and given noise.
+Between two passes the weights have flushed the caches, and then a numpy operation costs a quarter of PyTorch's. A row has the same bits in
+every pass, whatever the number of rows. Only the tokens that the grammar and the filters leave are exponentiated, drawn and given noise.
 
 Mathematics: request.py. The k-th largest score is at least the k-th largest of the maxima of parts of the row, so only the few scores from
 there on are sorted.
@@ -26,7 +26,7 @@ from engine.verify.request import Recorded, check_pair
 if TYPE_CHECKING:
     from engine.noise import Noise
 
-PARTS = 16  # of a row, whose maxima bound its k-th largest score
+PARTS = 16  # parts of a row; their maxima bound its k-th largest score
 FEW = 128  # scores that top-p sorts first, before it sorts all
 LEAST = np.finfo(np.float32).min
 
@@ -37,8 +37,8 @@ Allowed = slice | np.ndarray  # ids of the vocabulary, ascending
 class HostRow:
     """One row of a pass.
 
-    sound  : False for a row that cannot be drawn from; then there is nothing else
-    ids    : int64 [K], ascending: the tokens that the grammar and the filters leave; None: all of them
+    sound  : False for a row that cannot be drawn from; then the rest is missing
+    ids    : int64 [K], ascending: the tokens that the grammar and the filters leave; None: all
     scores : float32 [K], warped; top : the greatest
     """
 
@@ -68,7 +68,7 @@ class HostRow:
 
     @cached_property
     def p(self) -> np.ndarray:
-        """The probabilities of the tokens that are left, float32 [K]; with them come entropy and the greatest probability."""
+        """The probabilities of the remaining tokens, float32 [K]; also computes the entropy and the greatest probability."""
         gap = self.scores - self.top
         shares = np.exp(gap, out=self.out)
         total = float(np.add.reduce(shares))
@@ -80,7 +80,7 @@ class HostRow:
         return shares
 
     def probability(self, token: int) -> float:
-        """p of a token."""
+        """The probability of a token."""
         p = self.p
         if self.ids is None:
             return float(p[token])
@@ -88,7 +88,7 @@ class HostRow:
         return float(p[at]) if at < len(p) and self.ids[at] == token else 0.0
 
     def residual(self, token: int, draft_probs: np.ndarray | None) -> np.ndarray:
-        """max(0, p - q) of the tokens that are left, not normalised; p where nothing remains. draft_probs : [V], None: one-hot"""
+        """max(0, p - q) of the remaining tokens, not normalised; p where nothing remains. draft_probs : [V], None: one-hot"""
         if draft_probs is None:
             left = self.p.copy()
             left[token if self.ids is None else self.ids == token] = 0
@@ -110,11 +110,11 @@ class HostRow:
         return self.token(int((self.scores + gumbel_at(noise.base, position, self.ids).astype(np.float32)).argmax()))
 
     def token(self, place: int) -> int:
-        """The token at a place among those that are left."""
+        """The id of the remaining token at a place."""
         return place if self.ids is None else int(self.ids[place])
 
     def spread(self, values: np.ndarray, elsewhere: float) -> np.ndarray:
-        """Values [K] of the tokens that are left, as a whole row [V]."""
+        """Values [K] of the remaining tokens, spread over a whole row [V]."""
         if self.ids is None:
             return values
         row = np.full(self.vocabulary, elsewhere, np.float32)
@@ -158,7 +158,7 @@ def filtered_ids(scores: np.ndarray, top: np.float32, count: int, share: float) 
 def least_kept(best: np.ndarray, count: int, share: float, total: np.float32 | None) -> np.float32:
     """The smallest score that top-k (0: all) and then top-p keep, as in `sampling.warp`.
 
-    best : descending, with all that can be kept; total : the sum of e^(score - best[0]) of all tokens, None: of those that top-k keeps
+    best : descending, with all scores that can be kept; total : the sum of e^(score - best[0]) over all tokens; None: over top-k's
     """
     if 0 < count < len(best):
         while count < len(best) and best[count] == best[count - 1]:
@@ -179,8 +179,8 @@ class HostRows:
         self.logits, self.sampling, self.allowed = logits.detach().float().numpy(), sampling, allowed
         self.rows: list[HostRow | None] = [None] * logits.shape[1]
         whole = allowed is None and sampling.temperature and not sampling.top_k and sampling.top_p >= 1
-        self.shares = np.empty(self.logits.shape[1:], np.float32) if whole else None  # where every row has its p
-        if whole:  # no token is left out, so all rows have the same operations: at once they cost less
+        self.shares = np.empty(self.logits.shape[1:], np.float32) if whole else None  # storage for every row's p
+        if whole:  # no token is left out, so all rows need the same operations, which cost less together
             scores = guide(self.logits, sampling.guidance)
             self.logits, self.sampling = (scores / np.float32(sampling.temperature))[None], Sampling()
 
@@ -224,7 +224,8 @@ class HostDraws:
 
 
 class HostVerdict:
-    """The verdict on a window: what a run reads of `Verdict`, each on first use; chances, entropies and `top` are in `recorded` alone.
+    """The verdict on a window: the members of `Verdict` that a run reads, computed on first use. `recorded` alone has chances, entropies
+    and top.
 
     settled : the first refusal and the token after it, which is -1 if a row up to there is not sound
     """

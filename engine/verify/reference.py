@@ -12,7 +12,7 @@ from engine.verify.request import ACCEPT, FRESH, RESIDUAL, Verdict, VerifyReques
 
 
 def verify_reference(request: VerifyRequest) -> Verdict:
-    """The same from the engine's own functions, in plain PyTorch."""
+    """Verdicts and draws of a pass, in plain PyTorch."""
     size = len(request.tokens)
     scores = warp(guide(request.logits.float(), request.sampling.guidance), request.sampling, request.allowed)
     p = torch.softmax(scores, -1)
@@ -35,7 +35,7 @@ def settle_reference(verdict: Verdict, accepted: Tensor, seeded: bool, drafts: T
     row = torch.arange(len(verdict.sound), device=accepted.device)
     size = len(accepted) if drafts is None else drafts
     a = (accepted & (row[: len(accepted)] < size)).long().cumprod(0).sum()
-    answer, fresh, drawn = (  # an index would be read by the host
+    answer, fresh, drawn = (  # the host would have to read an index
         each.gather(0, a[None])[0] for each in (verdict.answers, verdict.fresh, verdict.drawn)
     )
     token = answer if seeded else torch.where(a == size, fresh, drawn)

@@ -26,11 +26,11 @@ ACCEPT, FRESH, RESIDUAL = range(3)  # rows of the uniform numbers
 
 @dataclass(frozen=True)
 class Criterion:
-    """A rule that looks at the model's distributions alone. The token after the accepted drafts is then the row's answer.
+    """A rule on the model's distributions alone. The token after the accepted drafts is then the row's answer.
 
-    accepts : (p [m, V], drafts int64 [m], limit []) -> accepted bool [m], by operations that read nothing; a function of a module, since
-              it stands for itself in the key of a graph
-    limit   : its one number, which may change between passes
+    accepts : (p [m, V], drafts int64 [m], limit []) -> accepted bool [m], by operations that the host need not read; a module's
+              function, because it is part of a graph's key
+    limit   : the rule's number, which may change between passes
     raw     : p is the softmax of the raw logits, else the distribution that tokens are drawn from
     """
 
@@ -41,11 +41,11 @@ class Criterion:
 
 @dataclass(frozen=True)
 class VerifyRequest:
-    """Drafts and random numbers of a pass; its rows, unless the pass waits for this request and adds them itself (`fixed`).
+    """Drafts and random numbers of a pass, and its rows, unless the pass waits for this request and adds them itself (`fixed`).
 
     tokens    : int64 [m], m < R; draft_probs : the distributions they were drawn from [m, V], or None: then x must be the answer
-    uniforms  : float64 [3, R] in (0, 1): of acceptance, fresh draws and residual draws
-    base      : of the stream of Gumbel noise; positions : int64 [R], of the rows' tokens
+    uniforms  : float64 [3, R] in (0, 1): for acceptance, fresh draws and residual draws
+    base      : of the stream of Gumbel noise; positions : int64 [R], the positions of the rows' tokens
     seeded    : acceptance is equality with the answer
     store     : p is stored
     criterion : the rule instead of speculative sampling or equality, or None; only `fixed` applies it
@@ -96,7 +96,7 @@ class Verdict:
 
     @property
     def recorded(self) -> Recorded:
-        """Entropies, probabilities of the drafts, the greatest ones, and chances of acceptance, at least up to the first refusal."""
+        """Entropies, draft probabilities, greatest probabilities and acceptance probabilities, at least up to the first refusal."""
         acceptance = self.chances if self.chances is None or self.ratios is None else self.ratios.clamp(max=1)
         return self.entropy, self.chances, self.top, acceptance
 
@@ -104,13 +104,13 @@ class Verdict:
 def read_pair(pair: Tensor, drafted: DeviceIds | None = None) -> tuple[int, int]:
     """The one read of a step: (a, token) from the device; raises FloatingPointError if the row had NaN or no possible token.
 
-    drafted : ids that the host will need, too
+    drafted : ids that the host will need too
     """
     return check_pair(*(pair.tolist() if drafted is None else drafted.to_list_with(pair)))
 
 
 def check_pair(a: int, token: int) -> tuple[int, int]:
-    """The same two numbers; raises as `read_pair`."""
+    """Returns the two numbers; raises as `read_pair`."""
     if token < 0:
-        raise FloatingPointError(f"row {a} of the pass, or one before it, has NaN among its scores or no possible token")
+        raise FloatingPointError(f"row {a} of the pass, or a row before it, has NaN among its scores or no possible token")
     return a, token

@@ -1,11 +1,11 @@
 """Verdict in one Triton kernel, from raw logits to tokens, and a small second kernel that settles them.
 
-The mathematics is that of request.py. The bits of s are put into an order in which they grow with s. The k-th largest is found by its
+request.py has the mathematics. The bits of s are reordered so that they grow with s. The k-th largest is found by its
 digits of eight bits, from histograms of counts. The top-p threshold is the largest t for which the tokens with s >= t have the wanted
 mass: it is found by its digits of two bits, from sums. Both are exact. Sums have one order, and no float is added atomically: the same
 input gives the same bits.
 
-Fewest bytes: C R V logits once, m V of q, R V of p where they are stored. A program has a row and reads it again from the second-level
+Fewest bytes: C R V logits once, m V of q, R V of p where they are stored. A program reads its row again from the second-level
 cache: 4 times without filters, 4 more with top-k, 16 more with top-p.
 """
 
@@ -20,7 +20,7 @@ from engine.rules import matches
 from engine.verify.request import Verdict, VerifyRequest
 
 WIDEST = 2048  # columns of a tile
-REGISTERS = 128  # a thread may use, said explicitly: left alone, the assembler takes fewer and spills some
+REGISTERS = 128  # per thread, set explicitly: by default the assembler takes fewer and spills some
 
 
 @triton.jit
@@ -48,7 +48,8 @@ def ordered_bits(s):
 def _least_of_best(
     c_at, u_at, allowed_at, vocabulary, guidance, divisor, count, PAIR: tl.constexpr, MASKED: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """ordered_bits() of the `count`-th largest score, uint32: eight bits per pass, from a histogram of those that share the bits before."""
+    """ordered_bits() of the `count`-th largest score, uint32: eight bits per pass, from a histogram of the scores that share the higher
+    bits."""
     lanes, digits = tl.arange(0, BLOCK), tl.arange(0, 256)
     prefix, above = tl.zeros([], tl.uint32), tl.zeros([], tl.int32)
     for step in range(4):
@@ -56,10 +57,10 @@ def _least_of_best(
         for start in range(0, vocabulary, BLOCK):
             columns = start + lanes
             bits = ordered_bits(scores_at(c_at, u_at, allowed_at, columns, vocabulary, guidance, divisor, PAIR, MASKED))
-            # the bits above this digit agree: with none above it (step 0) the shift would be by 32, so it is made in two
+            # the bits above this digit agree; at step 0 one shift would be by 32, so there are two
             same = ((bits ^ prefix) >> 8 * (3 - step)) >> 8 == 0
             tally += tl.histogram((bits >> 8 * (3 - step) & 255).to(tl.int32), 256, same & (columns < vocabulary))
-        more = tl.sum(tally, 0) - tl.cumsum(tally, 0)  # those with a greater digit
+        more = tl.sum(tally, 0) - tl.cumsum(tally, 0)  # scores with a greater digit
         digit = tl.max(tl.where(above + more + tally >= count, digits, 0), 0)
         above += tl.sum(tl.where(digits == digit, more, 0), 0)
         prefix += digit.to(tl.uint32) << 8 * (3 - step)
@@ -71,8 +72,8 @@ def _least_of_mass(
     c_at, u_at, allowed_at, vocabulary, guidance, divisor, top, least, share,
     PAIR: tl.constexpr, MASKED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The largest uint32 t for which the tokens with ordered_bits(s) >= max(t, least) have this share of the mass exp(s - top) of all from
-    `least` on; 0 if there is none. Two bits per pass."""
+    """The largest uint32 t for which the tokens with ordered_bits(s) >= max(t, least) have this share of the mass exp(s - top) of all
+    tokens from `least` on; 0 if there is none. Two bits per pass."""
     lanes = tl.arange(0, BLOCK)
     edge = tl.zeros([], tl.uint32)
     for step in range(16):
@@ -268,7 +269,7 @@ def _settle_kernel(
 
 
 def block_of(vocabulary: int) -> int:
-    """The columns of a tile."""
+    """The number of columns in a tile."""
     return max(16, min(WIDEST, power_of_two(vocabulary)))
 
 
@@ -293,10 +294,10 @@ def flags_of(request: VerifyRequest) -> dict[str, bool]:
 
 
 def verify_triton(request: VerifyRequest) -> Verdict:
-    """The kernel's result."""
+    """Verdicts and draws of a pass, by the kernel."""
     logits, sampling, size = request.logits, request.sampling, len(request.tokens)
     rows, vocabulary, device = logits.shape[1], logits.shape[2], logits.device
-    assert logits.stride(-1) == 1, f"the logits of a row must lie side by side, and their stride is {logits.stride(-1)}"
+    assert logits.stride(-1) == 1, f"the logits of a row must be contiguous, and their stride is {logits.stride(-1)}"
     flags = flags_of(request)
     integers = torch.empty(5, rows, dtype=torch.int64, device=device)
     numbers = torch.empty(4, rows, dtype=torch.float32, device=device)
@@ -322,7 +323,7 @@ def verify_triton(request: VerifyRequest) -> Verdict:
 
 
 def settle_triton(verdict: Verdict, accepted: Tensor, seeded: bool, drafts: Tensor | None = None) -> Tensor:
-    """The kernel's first refusal and token, int64 [2]."""
+    """The first refusal and the token after it, int64 [2], by the kernel."""
     out = torch.empty(2, dtype=torch.int64, device=accepted.device)
     size = len(accepted)
     _settle_kernel[(1,)](

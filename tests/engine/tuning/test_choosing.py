@@ -75,7 +75,7 @@ def test_what_it_took_is_a_name_that_finds_the_method_and_its_knobs() -> None:
     ("name", "error", "sentence"),
     [
         ("auto:sjdp", NotSupported, "Did you mean 'sjdpp'"),
-        ("auto:auto:sjdpp", NotSupported, "names no method"),
+        ("auto:auto:sjdpp", NotSupported, "is not a method"),
         ("auto:sjdpp,window=9999", BadKnob, "out of range"),
         ("auto:sjdpp,windows=9", BadKnob, "no knob"),
         ("auto", NotSupported, "There is no method 'auto'"),
