@@ -30,7 +30,7 @@ def arrays(steps: Items[Step]) -> dict[str, np.ndarray]:
     """The whole trace of a run; `replay` reads it back.
 
     One value per committed token, in the order of commitment: tokens, positions (int32), step (int32, the step that committed it) and
-    those of PER_TOKEN (float32, nan = not recorded).
+    the fields of PER_TOKEN (float32, nan = not recorded).
     One value per step: step_tokens, step_drafted, step_forwards, step_draft_forwards (int32), step_seconds (float64), step_exact
     (bool), knob_NAME (float32, or text for a choice) and, if the method records them, step_NAME of PER_STEP (float32, nan = not recorded).
     One value per node of the verified trees, one tree after another: tree_tokens, tree_parents (int32, -1 = the prefix; numbered
@@ -132,8 +132,8 @@ class Candidate(NamedTuple):
 
 
 def accepted_and_examined(step: Step) -> tuple[int, int] | None:
-    """Numbers of drafts of a Step accepted before the first rejected one, and examined for that; for a tree, of levels.
-    None if drafts after a rejected one can be accepted too: then there is no order."""
+    """The number of drafts of a Step accepted before the first rejected one, and the number examined; for a tree, levels are counted.
+    None if drafts after a rejected one can be accepted too, because then they have no order."""
     verdicts = per_token(step, "accepted") == 1
     accepted = int(verdicts.cumprod().sum())
     if step.trace.accepted is None or verdicts.sum() > accepted:
@@ -143,7 +143,7 @@ def accepted_and_examined(step: Step) -> tuple[int, int] | None:
 
 
 def candidates(step: Step) -> list[list[Candidate]]:
-    """For each token of a step, the candidates that its draft tree held at that place: siblings, in the order they were verified."""
+    """For each token of a step, the candidates of its draft tree at that place: siblings, in the order of verification."""
     tree = step.trace.tree
     if tree is None:
         return [[] for _ in step.tokens]

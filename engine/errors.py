@@ -2,7 +2,7 @@
 
 
 class ForetokenError(Exception):
-    """The base of all errors whose message is meant for the user; the command line exits with code 2."""
+    """The base of all errors with a message for the user; the command line exits with code 2."""
 
 
 class BadPrompt(ForetokenError):
@@ -30,7 +30,7 @@ class BadOutput(ForetokenError):
 
 
 class BadFile(ForetokenError):
-    """A file cannot be read, is damaged or holds nothing usable."""
+    """A file cannot be read, is damaged or contains nothing usable."""
 
 
 class TooLittleMemory(ForetokenError):

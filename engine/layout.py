@@ -33,7 +33,7 @@ class Raster:
 
 
 def fine_rows(coarse: Raster, fine: Raster, first: int, stop: int) -> tuple[int, int]:
-    """The rows of a finer raster that lie in coarser rows first..stop-1: the first one, and one past the last."""
+    """The rows of a finer raster within coarser rows first..stop-1: the first row, and one past the last."""
     return -(-first * fine.rows // coarse.rows), -(-stop * fine.rows // coarse.rows)
 
 
@@ -52,7 +52,7 @@ class Line:
         return position - 1 if position else None
 
     def above(self, position: int) -> int | None:
-        """None, always."""
+        """None: a line has no rows above."""
         return None
 
 

@@ -16,7 +16,7 @@ import torch
 from engine.assets import checkout
 from engine.errors import NotSupported
 
-DEVICES = ("auto", "cpu", "cuda")  # what a command can be told
+DEVICES = ("auto", "cpu", "cuda")  # values of --device
 
 
 def processor() -> str:
@@ -31,7 +31,7 @@ def device_of(name: str = "auto", sees_cuda: Callable[[], bool] | None = None) -
     """The device of PyTorch of this name; "auto" is cuda where PyTorch sees it, else cpu.
 
     sees_cuda : whether there is a CUDA device (None: as PyTorch says)
-    Raises NotSupported for a device that PyTorch does not know, and for cuda where there is none: it never falls back.
+    Raises NotSupported for a device that PyTorch does not know, and for cuda where there is none; never falls back.
     """
     sees_cuda = sees_cuda or torch.cuda.is_available
     if name == "auto":
@@ -49,7 +49,7 @@ def device_of(name: str = "auto", sees_cuda: Callable[[], bool] | None = None) -
 def commit() -> str:
     """The commit this code runs from, or "unknown" outside a checkout."""
     folder = checkout()
-    if folder is None:  # an installed wheel may lie inside an unrelated repository
+    if folder is None:  # an installed wheel may be inside an unrelated repository
         return "unknown"
     command = ["git", "rev-parse", "--short", "HEAD"]
     try:
@@ -71,7 +71,7 @@ def has_fast_bfloat16() -> bool:
 
 def keep_freed_memory() -> bool:
     """Returns whether the C library now keeps all freed memory for later use; only glibc can. By default it returns large blocks to the
-    system, which clears them before the next use: that was a fifth of a training step on a CPU."""
+    system, which clears them before the next use; that took a fifth of a training step on a CPU."""
     if platform.libc_ver()[0] != "glibc":
         return False
     trim_threshold, most_mapped = -1, -4  # M_TRIM_THRESHOLD and M_MMAP_MAX in malloc.h

@@ -1,11 +1,11 @@
 """Several runs of one model at once: `generate_many` joins their passes, so that the weights are read once for all of them.
 
-Each run keeps its own prompt, noise, cache and trace, and its method runs as it is: in a greenlet, which stops where the method asks for a
-pass. They move one after another in the order of their places. When every run waits for its pass, the passes are computed as one
-(`Trunk.run_together`), and the runs go on. The place of a run that has ended goes to the next prompt.
+Each run keeps its own prompt, noise, cache and trace, and its method runs as it is: in a greenlet, which pauses where the method requests a
+pass. They advance one after another, in the order of their places. When every run waits for its pass, the passes are computed as one
+(`Trunk.run_together`), and the runs continue. When a run has ended, the next prompt gets its place.
 
-A run has the tokens that it has alone, because a row of a joined pass has the bits of a row alone. Passes that a model does not join are
-computed one by one; the capability "joined" says that it joins most of them.
+A run yields the same tokens as alone, because a row of a joined pass has the same bits as alone. Passes that a model does not join are
+computed one by one; the capability "joined" means that it joins most of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from engine.networks.sequence import TransformerSequence
 from engine.networks.trunk import PassArguments
 from engine.run import Run
 
-USUAL = 16  # runs at once: the most that was measured, and the fastest (docs/batch.md)
+USUAL = 16  # simultaneous runs: the largest number measured, and the fastest (docs/batch.md)
 Passed = tuple[Tensor, Tensor]  # hidden states and logits of a pass
 Watch = Callable[[int, Run], object]
 
@@ -34,8 +34,8 @@ Watch = Callable[[int, Run], object]
 class EndedRun:
     """A run that has ended.
 
-    index : of its prompt; run : with tokens, steps and totals; `run.seconds` is its share of the time
-    error : what ended it early, None if nothing did
+    index : of its prompt; run : the run; its `seconds` are its share of the time
+    error : the exception that ended it early, or None
     """
 
     index: int
@@ -44,7 +44,7 @@ class EndedRun:
 
 
 def default_at_once(backbone: Backbone) -> int:
-    """Number of simultaneous runs that pays on a model: one where passes are not joined."""
+    """The number of simultaneous runs that is worth its cost on a model: one where passes are not joined."""
     return USUAL if "joined" in backbone.capabilities else 1
 
 
@@ -58,17 +58,17 @@ def generate_many(
     name: str = "",
     watch: Watch | None = None,
 ) -> Iterator[EndedRun]:
-    """Begins runs of all prompts, of which at most `at_once` advance together; yields each when it has ended.
+    """Runs all prompts, at most `at_once` together; yields each run when it has ended.
 
     prompts : read one by one, when a place is free
-    at_once : None = as many as usually pay
-    watch   : called with the index and the run after every step; it may stop the run. What it raises ends all runs
-    The rest is as for `generate`. What goes wrong in a run ends only this run. Raises BadPrompt for fewer than one at once, and
+    at_once : None = the number that is usually fastest
+    watch   : called with the index and the run after every step; it may stop the run. An exception from it ends all runs
+    The rest is as for `generate`. An error in a run ends only this run. Raises BadPrompt for fewer than one at once, and
     NotSupported or BadKnob with the first prompt.
     """
     at_once = default_at_once(backbone) if at_once is None else at_once
     if at_once < 1:
-        raise BadPrompt(f"{at_once} runs at once are too few. Give 1 or more.")
+        raise BadPrompt(f"{at_once} runs at once are too few. Use 1 or more.")
 
     def begin(prompt: Prompt) -> Run:
         return Run(backbone, method, prompt, knobs or {}, drafter, None, name)
@@ -87,7 +87,7 @@ def _ended_runs(
                 places.append(_Place(following[0], begin(following[1]), watch))
             if not places:
                 return
-            with torch.inference_mode():  # of this thread, so of all runs: none may end it for another
+            with torch.inference_mode():  # the mode belongs to the thread, so to all runs: no run may end it for another
                 for place in places:
                     place.advance()
                 if all(place.request is not None for place in places):
@@ -111,13 +111,13 @@ class _Place:
         self.index, self.run, self.watch = index, run, watch
         self.request: PassArguments | None = None
         self.error: Exception | None = None
-        self._result: Passed | Exception | None = None  # what became of it
+        self._result: Passed | Exception | None = None  # its outcome
         self._spent, self._since = 0.0, 0.0
         self._greenlet, self._hub = greenlet(self._work), getcurrent()
         run.clock, run.began = self._clock, self._join
 
     def advance(self) -> None:
-        """Lets the run move until it waits for a pass or has ended; not a run that waits already."""
+        """Advances the run until it waits for a pass or has ended; does nothing if it already waits."""
         while self.request is None and not self._greenlet.dead:
             self._since = time.perf_counter()
             self._greenlet.switch()
@@ -142,7 +142,7 @@ class _Place:
             for _ in self.run:
                 if self.watch is not None:
                     self._hub.switch()
-        except Exception as e:  # it belongs to this run alone; who asked for the run gets it
+        except Exception as e:  # it concerns this run alone, and its caller gets it
             self.error = e
 
     def _join(self, sequence: object) -> None:
@@ -182,6 +182,6 @@ def _compute_alone(place: _Place) -> None:
     start = time.perf_counter()
     try:
         result: Passed | Exception = place.request.run_alone()
-    except Exception as e:  # raised in the run that asked for it
+    except Exception as e:  # raised in the run that requested it
         result = e
     place.take(result, time.perf_counter() - start)

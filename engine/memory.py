@@ -1,7 +1,7 @@
 """Memory that a model needs, estimated before it is loaded: weights, key/value cache, distributions of a pass, noise, picture decoder.
 
-`check` is what an adapter calls once it knows its configuration. An operating system that runs out of memory ends a process without a
-word, so a model that does not fit is refused beforehand, and the sentence says what would fit.
+An adapter calls `check` once it knows its configuration. An operating system that runs out of memory kills a process without a message,
+so a model that does not fit is refused beforehand, with a sentence on what would fit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from engine.noise.kernel import KEPT
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
 WINDOW = 32  # drafts of a pass that an estimate assumes
-DECODER_CHANNELS, DECODER_COPIES = 128, 8  # of a picture decoder's last layers: float32 numbers of a pixel, and buffers alive at once
+DECODER_CHANNELS, DECODER_COPIES = 128, 8  # a picture decoder's last layers: float32 numbers per pixel, and buffers alive at once
 GROUP = Path("/sys/fs/cgroup")  # the memory limit of a container
 
 
@@ -29,7 +29,7 @@ class Size:
     """The numbers of a configuration that memory depends on.
 
     parameters : numbers of the weights that stay loaded, picture decoder included
-    layers, heads, width : of the key/value cache; `heads` are those of keys, `width` is that of one
+    layers, heads, width : of the key/value cache; `heads` counts key heads, `width` is one head's
     slots      : rows of the cache in one branch: prompt, sequence and drafts
     vocabulary : logits of a row, after the head is cut to legal ids
     pixels     : of the picture that is decoded at the end; 0 without a decoder
@@ -48,7 +48,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Need:
-    """Bytes, by what they are for."""
+    """Bytes by purpose."""
 
     weights: int
     cache: int
@@ -58,7 +58,7 @@ class Need:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The sum of all bytes."""
         return self.weights + self.cache + self.passes + self.noise + self.picture
 
     def __str__(self) -> str:
@@ -69,8 +69,8 @@ class Need:
 def need(size: Size, dtype: str, window: int = WINDOW) -> Need:
     """The bytes of a run in this dtype.
 
-    A row of a pass holds its logits in the dtype and in float32 for every branch, then scores, p, q and the sorted values and indices of
-    top-p, all of the vocabulary's width. The noise is that of a run on a CPU; a GPU makes it where it is needed.
+    A row of a pass has its logits in the dtype and in float32 for every branch, then scores, p, q and the sorted values and indices of
+    top-p, all of the vocabulary's width. The noise is counted for a run on a CPU; a GPU computes it where needed.
     """
     each = BYTES[dtype]
     row = size.vocabulary * (size.branches * (each + 4) + 3 * 4 + 4 + 8)
@@ -86,7 +86,7 @@ def need(size: Size, dtype: str, window: int = WINDOW) -> Need:
 def check(name: str, size: Size, device: str | torch.device, dtype: str, window: int = WINDOW, room: int | None = None) -> Need:
     """The bytes of a run; raises TooLittleMemory, with what would fit, if the device has less.
 
-    name : of the model, for the message; room : free bytes (default: those of the device; unknown on some systems, then nothing is refused)
+    name : of the model, for the message; room : free bytes (default: the device's; where these are unknown, nothing is refused)
     """
     wanted = need(size, dtype, window)
     here = free(device) if room is None else room
@@ -125,7 +125,7 @@ def size_text(count: int) -> str:
 
 
 def free(device: str | torch.device = "cpu") -> int | None:
-    """Free bytes of a device; None where the system does not say. On a CPU, the lower of the machine's and the container's."""
+    """Free bytes of a device; None where the system does not report them. On a CPU, the lower of the machine's and the container's."""
     target = torch.device(device)
     if target.type == "cuda":
         return torch.cuda.mem_get_info(target)[0]

@@ -11,14 +11,14 @@ from torch import Tensor
 
 from engine.sampling import entropy, residual
 
-STAYED, REFUSED, NEAR = range(3)  # of a draft, in methods that repair; NEAR: redrawn because a draft near it was refused
+STAYED, REFUSED, NEAR = range(3)  # verdicts on drafts, in methods that repair; NEAR: redrawn because a draft near it was refused
 
 
 def ratio(p: Tensor, q: Tensor, tokens: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
     """Speculative sampling (Leviathan et al. 2023, Chen et al. 2023): accept x with probability min(1, p(x) / q(x)).
 
     p, q : [N, V]; tokens : int64 [N], drawn from q; u : [N] in (0, 1).
-    Returns accepted bool [N] and the ratio p(x)/q(x) [N] (not cut at 1). The comparison is strict, so p(x) = 0 is never accepted.
+    Returns accepted bool [N] and the ratio p(x)/q(x) [N] (may exceed 1). The comparison is strict, so p(x) = 0 is never accepted.
     """
     at = tokens[:, None]
     r = p.gather(1, at).squeeze(1) / q.gather(1, at).squeeze(1)
@@ -108,7 +108,7 @@ def smooth(energies: Tensor, smoothing: float) -> Tensor:
 
 
 def average_weights(count: int, smoothing: float) -> Tensor:
-    """The weights of the averages, float64 [m, m]: row k holds those of E_1..E_k."""
+    """The weights of the moving averages, float64 [m, m]: row k has the weights of E_1..E_k."""
     place = torch.arange(count)
     weights = (smoothing ** (place[:, None] - place).clamp(min=0).double()).tril()
     return weights / weights.sum(-1, keepdim=True)
@@ -150,12 +150,14 @@ def walk(parents: list[int], tokens: list[int], answers: list[int]) -> tuple[lis
     return path, answers[at + 1]
 
 
-Mass = Callable[[Tensor, Tensor], Tensor]  # distribution [V], tokens int64 [m] -> the mass of each [m]
-Share = Callable[[Tensor, Tensor, int], float]  # distribution [V], a sibling's own [V], its place -> the share of the relaxed rule, 0 to 1
+Mass = Callable[[Tensor, Tensor], Tensor]  # distribution [V], tokens int64 [m] -> each token's mass [m]
+Share = Callable[
+    [Tensor, Tensor, int], float
+]  # distribution [V], a sibling's distribution [V], its place -> the relaxed rule's share, 0 to 1
 
 
 def probability(p: Tensor, tokens: Tensor) -> Tensor:
-    """p(x), the mass under an exact rule. p [V], int64 [m] -> [m]."""
+    """p(x), the mass in an exact rule. p [V], int64 [m] -> [m]."""
     return p[tokens]
 
 
@@ -167,7 +169,7 @@ def multi_round(
     Sibling j is accepted with probability min(1, mass(p, x) / q_j(x)); if refused, p becomes the residual of p and q_j. With the exact
     mass the output has distribution p. A chosen child is one-hot: it is accepted with probability p(x) and removed from p if refused.
     p : [V]; tokens : int64 [b]; probs : [b, V], conditional on the earlier siblings; u : b numbers in (0, 1)
-    share : how much of the mass's acceptance probability counts, the rest being that of p; None: all of it.
+    share : weight of the mass's acceptance probability, against p's own; None: 1.
     Returns the accepted sibling (-1: none), the remaining distribution [V], and the acceptance probability of each sibling verified.
     """
     chances: list[float] = []
@@ -189,7 +191,7 @@ def multi_round(
 
 
 def additive_mass(p: Tensor, tokens: Tensor, neighbours: Tensor, most: float) -> Tensor:
-    """LANTERN (Jang et al., arXiv 2410.03355): x borrows the probability of its nearest neighbours, at most δ in all. Not exact.
+    """LANTERN (Jang et al., arXiv 2410.03355): x borrows the probability of its nearest neighbours, at most δ in total. Not exact.
 
     p : [V]; tokens : int64 [m]; neighbours : int64 [V, k], nearest first, without the token itself; most : δ. Returns [m].
     """
@@ -210,7 +212,7 @@ def _borrowed_mass(p: Tensor, tokens: Tensor, neighbours: Tensor, most: Tensor) 
 
 
 def longest(masses: Tensor, most: Tensor) -> Tensor:
-    """The sum [m] of as many of the first masses [m, k] as do not exceed `most` [m]."""
+    """The largest sum [m] of leading masses [m, k] that does not exceed `most` [m]."""
     run = masses.cumsum(-1)
     return torch.where(run <= most[:, None], run, 0).amax(-1)
 
@@ -218,8 +220,8 @@ def longest(masses: Tensor, most: Tensor) -> Tensor:
 def first_above(p: Tensor, soft: Tensor, tokens: Tensor, mass: Mass) -> tuple[int, Tensor, list[float]]:
     """LANTERN at temperature 0: the first sibling that is the model's token, or becomes it with the probability of its neighbours.
 
-    p : [V], one-hot; soft : [V], the distribution whose best token p holds; tokens : int64 [b]. A sibling becomes the model's token if its
-    mass exceeds the probability of every token; the neighbours it borrows from have less than their sum. Returns the same as
+    p : [V], one-hot; soft : [V], the distribution whose best token has p = 1; tokens : int64 [b]. A sibling becomes the model's token if
+    its mass exceeds the probability of every token; the neighbours it borrows from have less than their sum. Returns the same as
     `multi_round`; the remaining distribution is p.
     """
     wins = (p[tokens] > 0) | (mass(soft, tokens) > soft.max())
@@ -229,7 +231,7 @@ def first_above(p: Tensor, soft: Tensor, tokens: Tensor, mass: Mass) -> tuple[in
 
 
 def after_one_draw(p: Tensor, q: Tensor, mass: Tensor) -> Tensor:
-    """The output distribution of one draft from q, accepted with min(1, mass(x) / q(x)), else replaced by a draw from the exact residual.
+    """The output distribution if one draft from q is accepted with min(1, mass(x) / q(x)), else replaced by a draw from the exact residual.
     [..., V] x3 -> [..., V]."""
     accepted = torch.minimum(q, mass)
     left = residual(p, q)

@@ -1,4 +1,4 @@
-"""Runs: `generate` begins one, `race` interleaves several by their clocks, `Run` has the iterator, live knobs and totals."""
+"""Runs: `generate` starts a run, `race` interleaves several by their clocks, and `Run` has the iterator, live knobs and totals."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class Run:
         self.tokens: list[int] = []
         self.positions: list[int] = []
         self.seconds = 0.0
-        self.counts = {"forwards": 0, "draft_forwards": 0, "drafted": 0}  # of all steps
+        self.counts = {"forwards": 0, "draft_forwards": 0, "drafted": 0}  # over all steps
         self.clock: Callable[[], float] = time.perf_counter
         self.began: Callable[[Sequence], None] | None = None  # called with the sequence, before the method
         self.stopped = self.finished = False
         self.sequence: Sequence | None = None
         self._current = Knobs({})
-        self._seen: Mapping[str, float | str] | None = None  # the live values that `_current` was made of
+        self._seen: Mapping[str, float | str] | None = None  # the live values behind `_current`
         self._is_exact = True  # under them
         self._decode: Iterator[Step] | None = None
 
@@ -55,7 +55,7 @@ class Run:
         return self
 
     def __next__(self) -> Step:
-        if torch.is_inference_mode_enabled():  # as in `finish`: beginning and ending the mode costs more than a draw
+        if torch.is_inference_mode_enabled():  # as in `finish`: entering and leaving the mode costs more than a draw
             return self._next()
         with torch.inference_mode():
             return self._next()
@@ -86,7 +86,7 @@ class Run:
         return step
 
     def _read_knobs(self) -> None:
-        """Gives the method the live values, if any has changed since the step before."""
+        """Gives the method the live values, if any has changed since the previous step."""
         seen = self.live.snapshot()
         if seen is not self._seen:
             self._seen = seen
@@ -140,12 +140,12 @@ class Run:
 
     @property
     def made_with(self) -> dict[str, str | None]:
-        """The dtype and the device of the model that makes the steps."""
+        """The dtype and the device of the model that computes the steps."""
         return {"dtype": self.backbone.dtype, "device": str(self.backbone.device)}
 
     @property
     def machine(self) -> dict[str, Any]:
-        """Facts about the machine that makes the steps, see engine/machine.py."""
+        """Facts about the machine that computes the steps, see engine/machine.py."""
         return machine_facts()
 
     @property
@@ -172,8 +172,8 @@ class Run:
 
 
 def drafter_for(method: Method, backbone: Backbone) -> Any:
-    """The drafter of a method, if it is one of the backbone's capabilities, else None: a method that does not need it goes without. For a
-    method that names several, a mapping of those that there are."""
+    """The drafter of a method, or None if the backbone lacks that capability and the method does not need it. For a method with several
+    drafters, a mapping of the available ones."""
     drafters = {name: backbone.drafter(name) for name in method.drafters if name in backbone.capabilities}
     return drafters if len(method.drafters) > 1 else next(iter(drafters.values()), None)
 
@@ -187,17 +187,17 @@ def generate(
     buffer: np.ndarray | None = None,
     name: str = "",
 ) -> Run:
-    """Begins a run.
+    """Starts a run.
 
     knobs  : values by name; the rest are the backbone's recommended values, or the defaults
     buffer : memory for the live values (may be shared)
-    name   : of the preset in use (default: the method's name)
+    name   : name of the preset in use (default: the method's name)
     """
     return Run(backbone, method, prompt, knobs or {}, drafter, buffer, name)
 
 
 class Timed(Protocol):
-    """Anything timed: a Run, or a generation by other code."""
+    """Anything with a time: a Run, or a generation by other code."""
 
     seconds: float
     tokens: Sized

@@ -12,10 +12,10 @@ from torch import Tensor
 from engine.core import Sampling
 from engine.errors import BadPrompt
 
-RANGES = {  # of the values a user may set
+RANGES = {  # ranges of the values that a user may set
     "temperature": (0, 5), "top_k": (0, 10**6), "top_p": (0.01, 1), "guidance": (0, 20), "adherence": (0, 200),
 }  # fmt: skip
-FEW = 64  # how many scores top-p sorts first, before it sorts all
+FEW = 64  # the number of scores that top-p sorts first, before it sorts all
 
 
 def with_values(sampling: Sampling, values: Mapping[str, float]) -> Sampling:
@@ -64,7 +64,7 @@ def _least_kept(scores: Tensor, k: int, mass: float) -> Tensor:
 
     Top-p keeps the most probable of the k best until their probabilities, normalised among the k, reach `mass`; at least one, and
     all ties of the last. A few of the largest scores are sorted first, and all only if a row needs more: same result, less sorting. A GPU
-    sorts all at once, because the host would wait for the answer to that question.
+    sorts all at once, because the host would have to wait to know.
     """
     if mass >= 1:
         return scores.topk(k, -1).values[..., -1:]
@@ -102,7 +102,7 @@ def draw(p: Tensor, u: Tensor) -> Tensor:
 
 
 def _drawn_of_one(p: Tensor, u: Tensor) -> Tensor:
-    """The same from one distribution [V] on a CPU: numpy's functions give the same bits, and each costs a quarter of PyTorch's."""
+    """`draw` from one distribution [V] on a CPU: numpy's functions give the same bits at a quarter of PyTorch's cost."""
     cumulated = p.numpy().cumsum(dtype=np.float64)
     places = cumulated.searchsorted(u.numpy() * cumulated[-1])
     return torch.from_numpy(np.minimum(places, len(cumulated) - 1))

@@ -18,7 +18,7 @@ class TreeTrace:
     tokens, parents : one per node; parent -1 = the prefix
     path            : the accepted nodes
     p, q            : per node, the probability of its token under the model and the drafter (q is 1 if chosen, not drawn)
-    levels          : of the tree as built
+    levels          : number of levels of the tree as built
     width           : the most children a node could have; None if no tree was requested
     """
 
@@ -33,7 +33,7 @@ class TreeTrace:
 
 @dataclass(frozen=True)
 class RoundTrace:
-    """The energies of all drafts of a pass, the thresholds they had to reach, and how many drafts were accepted."""
+    """The energies of all drafts of a pass, their thresholds, and the number of accepted drafts."""
 
     energy: Values
     threshold: Values
@@ -44,7 +44,7 @@ class RoundTrace:
 class DeviationTrace:
     """Deviation of a relaxed rule's output from the model's distribution, in total variation distance.
 
-    mean : of the run's measured tokens so far; latest : of those of this pass; strength : the share of the relaxed rule in this pass's
+    mean : over the run's measured tokens so far; latest : over this pass's tokens; strength : the relaxed rule's share in this pass's
     decisions, 0 to 1. nan: not measured
     """
 
@@ -56,10 +56,10 @@ class DeviationTrace:
 @dataclass(slots=True)
 class Trace:
     """Records of a Step. The first nine fields hold one value per committed token, or fewer: then the last tokens have none.
-    Nobody changes a trace; making a frozen one would take several times as long, in every step.
+    Do not change a trace: it is not frozen only because that would make its creation several times slower, in every step.
 
-    accepted : whether the token was a draft; verdict : STAYED, REFUSED or NEAR (engine/rules.py), for methods that repair
-    accept_probability : the chance of accepting the draft; entropy : of the distribution the token was verified with, in nats
+    accepted : True if the token was a draft; verdict : STAYED, REFUSED or NEAR (engine/rules.py), for methods that repair
+    accept_probability : of the draft; entropy : of the distribution that the token was verified with, in nats
     top : the probability of that distribution's most probable token; None where a kernel decides without storing the distribution
     depth, parent : the token's level in the draft tree (0: after the accepted path) and its parent node
     energy, threshold : of the draft at the token's position

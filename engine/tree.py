@@ -25,7 +25,7 @@ def path(parents: list[int], node: int) -> list[int]:
 
 
 def visibility(parents: list[int]) -> Tensor:
-    """The attention mask of a pass: bool [N+1, N+1], row and column 0 the pending token. A node attends to its ancestors and itself."""
+    """The attention mask of a pass: bool [N+1, N+1]; row and column 0 are the pending token. A node attends to its ancestors and itself."""
     visible = np.eye(len(parents) + 1, dtype=bool)
     for node, parent in enumerate(parents):
         visible[node + 1] |= visible[parent + 1]
@@ -53,8 +53,8 @@ def closure(parents: list[int], chosen: list[int]) -> list[int]:
 def best(parents: list[int], scores: list[float], count: int) -> list[int]:
     """The `count` nodes of greatest score, ancestors included, in order of index; all nodes if there are fewer.
 
-    A node is ranked by the least score on its path, and an earlier node wins a tie. So no node is kept without its parent (EAGLE-2's
-    top-k can do that when a forced token costs nothing), and no node is displaced by its own descendants.
+    A node is ranked by the least score on its path, and an earlier node wins a tie. So no node is kept without its parent (as can happen
+    with EAGLE-2's top-k when a forced token costs nothing), and no node is displaced by its own descendants.
     """
     least: list[float] = []
     for node, parent in enumerate(parents):

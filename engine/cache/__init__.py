@@ -12,10 +12,10 @@ from engine.cache.keep import keep_rows
 
 @dataclass(frozen=True)
 class PassRows:
-    """The rows that a cache keeps for the rows of a pass: its *places*, one for each row, or more (engine/networks/hosted.py).
+    """The cache rows of a pass, its *places*: one or more for each row (engine/networks/hosted.py).
 
-    rows : int64 [P], of each place its row; ends : bool [P], the places that are no row's own; last : int64 [R], of each row its last place
-    slots : int64 [P]; visible : bool [P, P], what places see of each other; all on the host
+    rows : int64 [P], the row of each place; ends : bool [P], True for row ends; last : int64 [R], the last place of each row
+    slots : int64 [P]; visible : bool [P, P], True where a place sees another; all on the host
     """
 
     rows: Tensor
@@ -60,20 +60,20 @@ class KVCache:
 
     @property
     def below(self) -> KVCache:
-        """The cache that holds the places."""
+        """The cache that contains the places."""
         return self
 
     def begin_pass(self, slots: Tensor, visible: Tensor) -> PassRows:
-        """Begins a pass over rows at some slots int64 [R] that see each other as `visible` bool [R, R] says; other caches add places."""
+        """Begins a pass over rows at slots int64 [R] with visibility `visible` bool [R, R]; other caches may add places."""
         own = torch.arange(len(slots))
         return PassRows(own, torch.zeros(len(slots), dtype=torch.bool), own, slots, visible)
 
     def place(self, slots: Tensor, row: int) -> int:
-        """The number of a row in a pass over some slots; other caches may add rows of their own."""
+        """The number of a row's place in a pass over some slots; other caches may add places."""
         return row
 
     def keep(self, rows: list[int]) -> None:
-        """Keeps rows of the last pass, numbered from its first, in this order; discards the rest."""
+        """Keeps rows of the last pass, numbered from its first row, in this order; discards the rest."""
         if rows != list(range(len(rows))):  # a chain needs no move
             keep_rows(self.block, self.kept, torch.tensor(rows, device=self.block.device))
         self.kept += len(rows)
@@ -85,12 +85,12 @@ class KVCache:
 
 
 class FixedView:
-    """A cache as a pass in fixed shapes sees it: where it writes is a tensor, and it reads all rows up to a fixed one.
+    """The cache for a pass in fixed shapes: a tensor gives the rows to write, and the pass reads all rows up to a fixed one.
 
-    block : the cache's; at : int64 [R], the rows that the pass writes, some of them after the last that anybody keeps
+    block : the cache's; at : int64 [R], the rows that the pass writes, some of them after the last row ever kept
     """
 
-    kept = 0  # no host knows which rows are kept: the mask does
+    kept = 0  # only the mask knows which rows are kept
 
     def __init__(self, block: Tensor, at: Tensor, end: int):
         self.block, self.at, self.end = block, at, end

@@ -3,8 +3,8 @@
 Mathematics: block[..., start + i, :] = block[..., start + rows[i], :] for i = 0..k-1, with all reads before all writes. A chain moves
 nothing and launches nothing.
 
-Fewest bytes: each accepted row of each layer is read and written once, 2 x (layers x 2 x branches x heads x k x width). A program has a
-head's rows and a slice of the width; it loads all of them before it stores any.
+Fewest bytes: each accepted row of each layer is read and written once, 2 x (layers x 2 x branches x heads x k x width). A program moves
+a slice of one head's rows; it loads all of them before it stores any.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _keep_rows_kernel(block_at, rows_at, start, count, stride, width, ROWS: tl.c
 
 
 def keep_rows_triton(block: Tensor, start: int, rows: Tensor) -> None:
-    """The same by the kernel."""
+    """Moves the rows in place, by the kernel."""
     layers, kinds, branches, heads, capacity, width = block.shape
     grid = (layers * kinds * branches * heads, triton.cdiv(width, SLICE))
     size = capacity * width

@@ -1,4 +1,4 @@
-"""The protocols of a model and of one run of it: Backbone and Sequence, with the state machines that bound a run's tokens."""
+"""The protocols of a model (Backbone) and of one run of it (Sequence), with the state machines that constrain a run's tokens."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class Grammar(Protocol):
-    """Which tokens may follow, as a state machine of pure functions, so that drafts can be masked along a hypothetical path.
+    """The tokens that may follow, as a state machine of pure functions, so that drafts can be masked along a hypothetical path.
 
-    masks : bool [M, V], the distinct answers of `allowed`, if they are few: a GPU then keeps them and is sent their numbers; else None
+    masks : bool [M, V], the distinct results of `allowed_ids`, if they are few: a GPU keeps them and gets only their numbers; else None
     """
 
     start: Any
@@ -33,11 +33,11 @@ class Grammar(Protocol):
         ...
 
     def allowed_ids(self, state: Any) -> Tensor:
-        """The ids that may come next, bool [V]; at least one."""
+        """The ids that may come next, bool [V], at least one of them True."""
         ...
 
     def mask_index(self, state: Any) -> int:
-        """By grammars with `masks`: the row of a state."""
+        """For grammars with `masks`: the row of a state."""
         ...
 
 
@@ -56,7 +56,7 @@ class Bias(Protocol):
 
 
 class Resampler(Protocol):
-    """Converts tokens between two scales. Its weights are shared by all runs.
+    """Converts tokens between two scales. All runs share its weights.
 
     training_free : the same resampler without trained parts; itself if it has none
     """
@@ -73,7 +73,7 @@ class Resampler(Protocol):
     def down(self, tokens: Tensor, fine: Raster, coarse: Raster, first: int, stop: int) -> Tensor:
         """The coarser tokens int64 [(stop - first) * coarse.columns] of coarser rows first..stop-1.
 
-        tokens : int64, at least the finer rows down to the last one that lies in them
+        tokens : int64, at least the finer rows down to the last one needed
         """
         ...
 
@@ -91,9 +91,9 @@ class Sequence(Protocol):
     sampling: Sampling
     codebook: Tensor | None  # by capability "codebook": [V, e], the code vector of each id; else None
     condition: Tensor | None  # by capability "condition": [C, H], features of the prompt, for drafters that attend to it; else None
-    masks: Tensor | None  # the distinct masks of its grammar, bool [M, V], on the device; None without a grammar, or if they are many
+    masks: Tensor | None  # the distinct masks of its grammar, bool [M, V], on the device; None without a grammar, or if there are many
     levels: Any  # by capability "vertices": how ids spell the vertices of a mesh (TokenLevels in engine/mesh/bpt_tokens.py); else None
-    adapter: Any  # by capability "predictive_stream": the weights of predictive rows; the drafter sets it when it starts
+    adapter: Any  # by capability "predictive_stream": the weights of predictive rows, set by the drafter when it starts
 
     def forward(self, draft: Draft) -> Rows:
         """One pass over the pending token and the nodes; their cache entries are kept until commit or the next forward."""
@@ -101,16 +101,17 @@ class Sequence(Protocol):
 
     def commit(self, nodes: list[int], token: int) -> list[int]:
         """Keeps the cache entries of `nodes` (a path) and makes `token` pending. Only this method cuts at the end of the sequence and at
-        the length limit. Returns the committed tokens: those of the nodes, then `token`, after the cut."""
+        the length limit. Returns the committed tokens after the cut: the nodes' tokens, then `token`."""
         ...
 
     def probs_after(self, logits: Tensor, *paths: list[int]) -> Tensor:
-        """Distributions [k, V] of raw guided logits [k, V] after hypothetical paths, one path per row or one for all. Applies the same
-        warp and grammar as a pass; for drafters."""
+        """Distributions [k, V] of raw guided logits [k, V] after hypothetical paths, one path per row or one for all. For drafters: applies
+        the same warp and grammar as a pass."""
         ...
 
     def biased_logits(self, logits: Tensor, *paths: list[int]) -> Tensor:
-        """Raw guided logits [k, V] less the bias after hypothetical paths, one path per row or one for all: what `probs_after` warps."""
+        """Raw guided logits [k, V] minus the bias after hypothetical paths, one path per row or one for all: the input of `probs_after`'s
+        warp."""
         ...
 
     def allowed_ids(self, path: list[int]) -> Tensor | None:
@@ -122,7 +123,7 @@ class Sequence(Protocol):
         ...
 
     def mask_index(self, path: list[int]) -> int:
-        """With `masks`: the row of those that may follow a hypothetical path."""
+        """With `masks`: the row that applies after a hypothetical path."""
         ...
 
     def probs_by_mask(self, logits: Tensor) -> Tensor:
@@ -132,7 +133,7 @@ class Sequence(Protocol):
     @property
     def pending(self) -> list[int]:
         """By capability "wavefront": committed positions that are not in the cache, ascending; [-1] before the first token. The first K
-        rows of a pass belong to them: the row of position i is the distribution of position i+1."""
+        rows of a pass are theirs: the row of position i is the distribution of position i+1."""
         ...
 
     def commit_at(self, positions: list[int], tokens: list[int], nodes: Iterable[int] = ()) -> None:
@@ -166,7 +167,7 @@ ANY_SUIT: Suits = MappingProxyType({})  # for a model that keeps the methods' de
 class Backbone(Protocol):
     """A model: weights, tokenizer, renderer. It does not depend on any method. Other code uses only these members.
 
-    Backbones are children of it. The defaults are of a model that reads any words and has no drafter, and whose sequences are equally long.
+    Backbones subclass it. The defaults describe a model that reads any words, has no drafter, and has sequences of equal length.
     """
 
     name: str
@@ -174,9 +175,9 @@ class Backbone(Protocol):
     sampling: Sampling  # defaults
     suits: Suits = ANY_SUIT  # knob values that work better on this model than the methods' defaults
     device: torch.device
-    dtype: str  # of the passes: "float32", "bfloat16" or "float64"
+    dtype: str  # number type of the passes: "float32", "bfloat16" or "float64"
     card: Mapping[str, Any] = MappingProxyType({})  # its training and its measurements; empty without a card
-    weights_hash: str | None = None  # of all its files; None if it has none
+    weights_hash: str | None = None  # a hash of all its files; None if it has none
     parameters: int  # number of trained parameters
     vocabulary: int  # number of tokens
     end: int | None = None  # the id that ends a sequence; None if all sequences are equally long
@@ -192,7 +193,7 @@ class Backbone(Protocol):
         return ""
 
     def unknown_words(self, text: str) -> dict[str, list[str]]:
-        """The unknown words of a text, each with up to three known words that are nearest in meaning or spelling."""
+        """The unknown words of a text, each with up to three known words nearest in meaning or spelling."""
         return {}
 
     def start(self, prompt: Prompt) -> Sequence:
@@ -200,7 +201,7 @@ class Backbone(Protocol):
         ...
 
     def drafter(self, name: str) -> Any:
-        """By the capability of that name: the drafter, loaded once. Raises NotSupported if there is none."""
+        """By the capability of this name: the drafter, loaded once. Raises NotSupported if there is none."""
         raise NotSupported(f"{self.name} has no drafter '{name}'. Choose a method that needs none.")
 
     def render(self, tokens: list[int], positions: list[int], final: bool, size: int | None = None) -> Any:
@@ -209,6 +210,6 @@ class Backbone(Protocol):
         ...
 
     def sketch(self, grid: np.ndarray, rows: range, fine: bool) -> np.ndarray:
-        """By the capability "sketch": some rows of tokens of a growing picture, uint8 [pixels of the rows, W, 3], so that a change costs
-        its neighbourhood only. grid: int [rows, columns], -1 = missing; fine: by the decoder of finished pictures"""
+        """By capability "sketch": the pixels of some token rows of a growing picture, uint8 [pixels of the rows, W, 3], so that a change
+        costs only its neighbourhood. grid: int [rows, columns], -1 = missing; fine: use the decoder of finished pictures"""
         ...

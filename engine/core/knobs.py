@@ -28,10 +28,10 @@ class Knob:
     live: bool = True  # False: read only when the run starts
     when: tuple[str, ...] = ()  # another knob, then the choices of it that enable this one; () = always enabled
     label: str = ""  # its name on the page; "" = the name in words
-    words: Mapping[str, str] = field(default_factory=dict, hash=False)  # by choice: what it is called on the page, if not by its name
+    words: Mapping[str, str] = field(default_factory=dict, hash=False)  # by choice: its label on the page, if not its name
 
     def to_number(self, value: float | str) -> float:
-        """The number that stores a value; raises BadKnob with the range or the choices."""
+        """Converts a value to the number that stores it; raises BadKnob with the range or the choices."""
         if self.choices:
             names = {c.replace("-", " ").replace("_", " "): i for i, c in enumerate(self.choices)}
             key = str(value).strip().lower().replace("-", " ").replace("_", " ")
@@ -53,7 +53,7 @@ class Knob:
         return not self.choices and float(self.step).is_integer() and float(self.low).is_integer()
 
     def to_value(self, number: float) -> float | str:
-        """The value of a stored number: the name of a choice, an int if the step is whole, else a float."""
+        """Converts a stored number to its value: the name of a choice, an int if the step is whole, else a float."""
         if self.choices:
             return self.choices[int(number)]
         return int(number) if self.is_whole else float(number)
@@ -88,7 +88,7 @@ class KnobArray:
         return dict(self.snapshot())
 
     def snapshot(self) -> Mapping[str, float | str]:
-        """The same, and the same mapping until one of them changes. It must not be written to."""
+        """The current values by name, in the same mapping until one of them changes. Read-only."""
         numbers = self.numbers.tobytes()
         if numbers != self._read[0]:
             values = np.frombuffer(numbers)  # another process may write meanwhile
@@ -97,7 +97,7 @@ class KnobArray:
 
 
 class Knobs:
-    """The values a method reads, as attributes: one snapshot per step, written by Run before it advances the method."""
+    """The values that a method reads, as attributes: one snapshot per step, taken by Run before it advances the method."""
 
     def __init__(self, values: Mapping[str, float | str]):
         self.take(values)
@@ -105,7 +105,7 @@ class Knobs:
     def take(self, values: Mapping[str, float | str]) -> None:
         """Replaces all values."""
         self.values = dict(values)
-        self.__dict__ = {"values": self.values} | self.values  # a plain attribute is found faster than by a function
+        self.__dict__ = {"values": self.values} | self.values  # plain attributes are faster than __getattr__
 
     if TYPE_CHECKING:
 

@@ -20,7 +20,7 @@ class Step:
 
     tokens, positions : committed in this step, each position once in a run
     draft             : drafts that may be shown but are not committed: {"tokens", "positions", "scale", "status"}
-    drafted           : nodes verified in this step; forwards, draft_forwards: target passes and all other passes
+    drafted           : nodes verified in this step; forwards, draft_forwards: passes of the target, all other passes
     trace             : data for diagnostics
     seconds, exact, knobs are set by Run
     """
@@ -51,7 +51,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Preset:
-    """Knobs of a method under a name of their own."""
+    """Knobs of a method under their own name."""
 
     name: str
     about: str  # one sentence for a person who does not know the paper
@@ -65,15 +65,15 @@ Candidate = tuple[str, dict[str, float | str]]  # the name of a method or preset
 
 @dataclass(frozen=True)
 class Method:
-    """All that is known of a method: menus, documentation, `verify`, `bench` and `auto` read it here.
+    """The description of a method, which menus, documentation, `verify`, `bench` and `auto` read.
 
     exact, why     : whether the output has the model's distribution with these knobs, and why (not): one sentence for the badge
-    drafters       : names for the backbone's `drafter(name)`, of those that are among its capabilities
+    drafters       : names for the backbone's `drafter(name)`; those among its capabilities are loaded
     common         : exact knobs, for the claims that every method must meet
-    drafts_past_end: False if no draft can follow a drafted end of the sequence, so that the mutant that forgets it changes nothing
-    baseline       : whether no paper here proposes it
-    candidates     : what `auto` may try on a backbone that has what the method needs; all of it exact. By default nothing
-    unmeasured     : the name (its own or a preset's) that `auto` takes for a model without recorded tokens; "" = never
+    drafts_past_end: False if no draft can follow a drafted end of the sequence; then the mutant that forgets the end changes nothing
+    baseline       : True if no paper here proposes it
+    candidates     : exact settings that `auto` may try on a backbone with the method's needs; by default none
+    unmeasured     : the name (the method's or a preset's) that `auto` takes for a model without recorded tokens; "" = never
     """
 
     name: str

@@ -18,10 +18,10 @@ class Sampling:
     top_p: float = 1.0  # 1 = off
     guidance: float = 1.0  # u + g (c - u); 1 = conditional only
     temperature_last: bool = False  # True: top-k and top-p filter before the temperature is applied (BPT's order)
-    adherence: float = 0.0  # meshes: nats that a vertex loses for each unit of distance from the points (engine/backbones/adherence.py)
+    adherence: float = 0.0  # meshes: nats that a vertex loses per unit of distance from the points (engine/backbones/adherence.py)
 
     def soften(self) -> Sampling:
-        """The same settings, with temperature 1 instead of 0."""
+        """Returns the settings with temperature 1 instead of 0."""
         return replace(self, temperature=self.temperature or 1.0)
 
 

@@ -14,7 +14,7 @@ from engine.core.prompts import Sampling
 
 
 class DeviceIds:
-    """Ids that may be on a GPU. The host waits when it reads something there, so it reads them once, and together with something else."""
+    """Ids that may be on a GPU. Each read makes the host wait, so it reads them once, together with other numbers."""
 
     def __init__(self, tokens: Tensor):
         """tokens : int64 [N]"""
@@ -22,13 +22,13 @@ class DeviceIds:
         self._read: list[int] | None = None
 
     def to_list(self) -> list[int]:
-        """The same on the host."""
+        """The ids as a list on the host."""
         if self._read is None:
             self._read = self.tokens.tolist()
         return self._read
 
     def set_host(self, ids: list[int]) -> None:
-        """Takes what somebody else has read, at least those that will be asked for."""
+        """Sets ids that were already read, at least those that will be needed."""
         self._read = ids
 
     def to_list_with(self, more: Tensor) -> list[int]:
@@ -43,9 +43,9 @@ class DeviceIds:
 
 
 class Launch(Protocol):
-    """A pass that begins when something of it is needed, so that what is asked about its rows before can go along with it.
+    """A pass that starts when one of its results is needed, so that earlier requests about its rows can run with it.
 
-    count : its rows; place : device and type of its results; ahead : see `Rows`, after a verdict
+    count : number of rows; place : device and type of the results; ahead : see `Rows`, after a verdict
     """
 
     count: int
@@ -68,10 +68,10 @@ class Rows:
     scores : [N+1, V] float32 (float64 on the toy): guided, masked and warped, not normalised; argmax(scores + Gumbel noise) draws from p
     p      : [N+1, V], softmax of scores: the distributions used both to verify and to sample
     hidden : [branches, N+1, H], the last hidden states, or None
-    settings : (number of rows) -> the sampling and the allowed ids bool [rows, V] or None, which are all that the warp depends on: for
-        kernels that go from logits to tokens; None if there is no such function
+    settings : (number of rows) -> the sampling and the allowed ids bool [rows, V] or None, the only inputs of the warp: for kernels that
+        go from logits to tokens; None if there is no such function
     drafted : the ids of the draft's nodes
-    launch : the pass, if it may still wait for a question about its rows
+    launch : the pass, if it may still wait for a request about its rows
     host : (logits) -> the rows for a processor, each computed when it is needed (engine/verify/host.py); None elsewhere
     """
 
@@ -85,10 +85,10 @@ class Rows:
         launch: Launch | None = None,
         host: Callable[[Tensor], Any] | None = None,
     ):
-        """logits : or a function that computes them on first use; hidden : with a launch, its own"""
+        """logits : a tensor, or a function that computes it on first use; hidden : with a launch, the launch's"""
         self._logits, self._hidden = logits, hidden
         if isinstance(logits, Tensor):
-            self.__dict__["logits"] = logits  # found without the property's lock
+            self.__dict__["logits"] = logits  # avoids the property's lock
         self.drafted = DeviceIds(NO_DRAFT.tokens) if drafted is None else drafted
         self._warp, self.settings, self.launch = warp, settings, launch
         self.make_host = host
@@ -118,11 +118,11 @@ class Rows:
 
     @property
     def ahead(self) -> Tensor | None:
-        """A drafter's result, computed inside the pass from the row after the accepted drafts; None if it has not."""
+        """A drafter's result, computed inside the pass from the row after the accepted drafts; None if the pass computes none."""
         return None if self.launch is None else self.launch.ahead
 
     def set_probs(self, p: Tensor) -> None:
-        """Takes distributions [N+1, V] that a kernel has computed from these logits, so that they are not computed again."""
+        """Sets the distributions [N+1, V] that a kernel has computed from these logits."""
         self.__dict__["p"] = p
 
     @cached_property
@@ -152,17 +152,17 @@ class Rows:
         return torch.softmax(self.scores[start:stop], -1) if self.host is None else self.host.probs(start, min(stop, self.count))
 
     def first(self, count: int) -> Rows:
-        """The first rows alone: those that are verified, if the rest only propose."""
+        """The first rows alone, which are verified if the rest only propose."""
         hidden = None if self.hidden is None else self.hidden[:, :count]
         rows = Rows(self.logits[:, :count], self._warp, hidden, self.settings, self.drafted)
         rows.__dict__ |= {name: self.__dict__[name][:count] for name in ("scores", "p", "soft") if name in self.__dict__}
-        rows.__dict__["host"] = self.host  # which computes the first rows alone, too
+        rows.__dict__["host"] = self.host  # computes the first rows alone
         return rows
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """The distributions of tokens that were chosen, not drawn: one-hot, and made only where somebody reads them. tokens : int64 [N]"""
+    """The distributions of tokens that were chosen, not drawn: one-hot, and built only when read. tokens : int64 [N]"""
 
     tokens: Tensor
     vocabulary: int
@@ -181,7 +181,7 @@ class Draft:
     tokens     : int64 [N], ids 0..V-1 of the output vocabulary in use
     parents    : int64 [N] or None; -1 = after the prefix; None = a chain; siblings in the order drawn
     q          : the distribution each token was drawn from, [N, V] or Chosen, for a sibling conditional on the earlier ones;
-                 None = chosen deterministically (one-hot)
+                 None = chosen, not drawn (one-hot)
     positions  : int64 [N] or None = length + depth - 1 (a child of the prefix has depth 1)
     visible    : bool [N+1, N+1] or None = ancestors; row and column 0 are the pending token. With K pending tokens: [N+K, N+K], and
                  the first K rows and columns. A row never attends to cached or pending tokens at larger positions than its own

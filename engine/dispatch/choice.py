@@ -42,14 +42,14 @@ def requested_kernel() -> str:
 
 
 def choose(device: torch.device | str, dtype: torch.dtype = torch.float32) -> KernelChoice:
-    """The implementation for tensors of a device and type; raises NotSupported if FORETOKEN_KERNELS asks for what cannot run here."""
+    """The implementation for tensors of a device and type; raises NotSupported if FORETOKEN_KERNELS names one that cannot run here."""
     wanted = requested_kernel()
     return _choose(torch.device(device), dtype, wanted, version(), wanted != REFERENCE and is_interpreted())
 
 
 @lru_cache(maxsize=256)
 def _choose(device: torch.device, dtype: torch.dtype, wanted: str, triton: str | None, interpreted: bool) -> KernelChoice:
-    """The same by all that it depends on: a step asks several times."""
+    """`choose` as a function of everything it depends on, cached, because a step calls it several times."""
     if wanted == REFERENCE:
         return KernelChoice(REFERENCE, f"{VARIABLE}={REFERENCE}.")
     if dtype not in COMPUTED:

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 try:
     import triton
     import triton.language as tl
-except ImportError:  # no wheel for this system; a kernel is then never launched, see engine/dispatch/choice.py
+except ImportError:  # no wheel for this system; then no kernel is ever launched, see engine/dispatch/choice.py
     triton, tl = SimpleNamespace(jit=lambda function: function, cdiv=lambda a, b: -(-a // b)), None
 
-LAUNCH = {"enable_fp_fusion": False}  # of kernels that are compared with PyTorch's products and sums; Triton's own default has changed
+LAUNCH = {"enable_fp_fusion": False}  # for kernels compared with PyTorch's products and sums; Triton changed its default
 
 
 def version() -> str | None:
@@ -19,7 +19,7 @@ def version() -> str | None:
 
 
 def is_interpreted() -> bool:
-    """True if kernels were defined under TRITON_INTERPRET=1: they then run on tensors of the processor, slowly, for tests."""
+    """True if kernels were defined under TRITON_INTERPRET=1: then they run slowly on CPU tensors, for tests."""
     return tl is not None and bool(triton.knobs.runtime.interpret)
 
 

@@ -3,8 +3,9 @@
 Paper: EAGLE, Li et al., arXiv 2401.15077: the drafter's row t reads the token x[t+1] together with the model's last hidden state f[t] and
 predicts the state f[t+1]; the model's own output layer turns that into the logits of x[t+2]. Token and feature are shifted by one.
 Deviations: both inputs are normalised, because the embeddings and states of our models differ greatly in length. The drafter has no rows
-for the prompt, and for meshes no cross-attention to the points: every state it reads has seen the prompt in all layers of the model
-and, for pictures, every embedding contains the gist of the caption. So one block serves all backbones, and a tree level costs one block.
+for the prompt, and for meshes no cross-attention to the points: in every layer of the model, each state that it reads has attended
+to the prompt and, for pictures, every embedding includes a summary of the caption. So one block serves all backbones, and a tree level
+costs one block.
 """
 
 from __future__ import annotations
@@ -29,25 +30,25 @@ from engine.networks.transformer import RMSNorm, TransformerDecoder, rotary_tabl
 from engine.networks.weights import build_network, need, read_tensors, refuse_stale
 from engine.sampling import guide
 
-NAME = "feature_draft"  # the capability, the stem of the weights file, and the key in the card
-FIELD = 16.0  # rotary coordinates of a picture run from 0 to this along each side, at every size
-SEEN = 512  # rows after the committed ones that a pass in fixed shapes may name
+NAME = "feature_draft"  # name of the capability, of the weights file's stem and of the card's entry
+FIELD = 16.0  # the range of a picture's rotary coordinates along each side, at every size
+SEEN = 512  # rows after the committed ones that a pass in fixed shapes may refer to
 ROOM = 512  # nodes that fit into the cache after the longest sequence: the widest tree has 11 levels of 40
 
 
 class FeatureGrowth(Protocol):
-    """One run of a drafter. It owns a cache of the committed tokens, followed by the nodes that were grown since.
+    """One run of a drafter. It owns a cache of the committed tokens, followed by the nodes grown since then.
 
     The drafter handles both branches of a guidance pair itself, as the backbone does: the same tokens go into both, and it returns guided
-    logits. They are raw, that is without grammar, temperature and filters; `Sequence.probs_after` makes a distribution of them.
+    logits. The logits are raw, without grammar, temperature and filters; `Sequence.probs_after` turns them into a distribution.
     """
 
     def root(self, hidden: Tensor, tokens: list[int]) -> Tensor:
         """Adds the newest committed tokens, in order, and forgets the nodes of the previous cycle.
 
         hidden : [branches, k, H], for each token the model's last hidden state in the row that predicted it: row 0 of a pass and the rows
-        of the accepted nodes. tokens : k, the accepted ones and the one after them. A drafter must never keep rows that it computed
-        from states of its own. The first call of a run passes the first token; anything else about the prompt the drafter reads from the
+        of the accepted nodes. tokens : k, the accepted tokens and the token after them. A drafter must never keep rows computed from its
+        own states. The first call of a run passes the first token; the drafter reads everything else about the prompt from the
         sequence at the start.
         Returns the guided logits [V] of the token after the newest one.
         """
@@ -56,15 +57,15 @@ class FeatureGrowth(Protocol):
     def expand(self, parents: list[int], tokens: list[int]) -> Tensor:
         """Grows nodes, each after an earlier one, in one pass: a node sees the committed tokens, its ancestors and itself.
 
-        parents : for each node the number of its parent; nodes are numbered in the order in which they were grown since `root`, and -1 is
-        the root. A node reads its token together with the drafter's own state of its parent.
+        parents : each node's parent, numbered in the order of growth since `root`; -1 is the root. A node reads its token together with
+        the drafter's own state of its parent.
         Returns the guided logits [k, V] of the tokens after the nodes.
         """
         ...
 
 
 class FeatureDraft(Protocol):
-    """The result of a backbone's `drafter("feature_draft")`: weights, shared by all runs."""
+    """The result of a backbone's `drafter("feature_draft")`: weights that all runs share."""
 
     def start(self, sequence: Sequence) -> FeatureGrowth:
         """Starts a run. It needs no closing."""
@@ -74,7 +75,7 @@ class FeatureDraft(Protocol):
 class FeatureDrafter(nn.Module):
     """Maps a token's embedding and a feature to the next feature, with one block. The output layer is the backbone's own.
 
-    width, heads : those of the backbone's hidden states; inner : of the feed-forward part
+    width, heads : of the backbone's hidden states; inner : of the feed-forward part
     """
 
     def __init__(self, width: int, heads: int, inner: int):
@@ -83,7 +84,7 @@ class FeatureDrafter(nn.Module):
         self.token_norm, self.feature_norm = RMSNorm(width), RMSNorm(width)
         self.mix = nn.Linear(2 * width, width, bias=False)
         self.decoder = TransformerDecoder(1, width, heads, inner)
-        self.bias = nn.Parameter(torch.zeros(width))  # the final norm of a mesh model has one
+        self.bias = nn.Parameter(torch.zeros(width))  # a mesh model's final norm has an offset
 
     def forward(
         self, embedded: Tensor, features: Tensor, cos: Tensor, sin: Tensor, mask: Tensor, kv_cache: KVCache | None = None
@@ -103,13 +104,13 @@ class FeatureDrafter(nn.Module):
 
 
 class NetworkFeatures:
-    """A trained drafter for trees: weights, shared by all runs."""
+    """A trained drafter for trees: weights that all runs share."""
 
     def __init__(self, network: FeatureDrafter):
         self.network = network.eval()
 
     def start(self, sequence: TransformerSequence) -> NetworkGrowth:
-        """For one run."""
+        """Starts a run."""
         return NetworkGrowth(self.network, sequence)
 
 
@@ -117,7 +118,7 @@ class NetworkGrowth:
     """One run of `NetworkFeatures`. The cache keeps the committed tokens, followed by the nodes grown since `root`, until the next `root`.
 
     states : [branches, 1 + nodes, H], the predicted features of the root and of every node
-    trails : for every node the numbers of its ancestors and its own
+    trails : for every node, the numbers of its ancestors and its own number
     """
 
     def __init__(self, network: FeatureDrafter, sequence: TransformerSequence):
@@ -149,8 +150,8 @@ class NetworkGrowth:
         return logits
 
     def _rows(self, tokens: list[int], features: Tensor, places: list[int], trails: list[list[int]]) -> tuple[Tensor, Tensor]:
-        """One pass over k rows, whose keys and values stay: features [branches, k, H], positions of the tokens, and the rows after the
-        committed ones that each sees -> states [branches, k, H], guided logits [k, V]."""
+        """One pass over k rows, whose keys and values are kept: features [branches, k, H], positions of the tokens, and the visible rows
+        after the committed ones -> states [branches, k, H], guided logits [k, V]."""
         visible = torch.zeros(len(tokens), self.kv_cache.kept - self.committed + len(tokens), dtype=torch.bool)
         for row, trail in zip(visible, trails, strict=True):
             row[trail] = True
@@ -168,7 +169,7 @@ class NetworkGrowth:
         return states, guide(self.trunk.head(states).float(), self.guidance)
 
     def _run_fixed(self, tokens: list[int], features: Tensor, places: list[int], visible: Tensor) -> tuple[Tensor, Tensor] | None:
-        """The same in fixed shapes, if the run has them and this pass fits."""
+        """A pass over the same inputs in fixed shapes, or None if the run has none or this pass does not fit."""
         count, kept = len(tokens), self.kv_cache.kept
         shape = None if self.replays is None else bucket(count, kept, self.kv_cache.capacity)
         if shape is None or kept - self.committed + shape.rows > SEEN:
@@ -176,7 +177,7 @@ class NetworkGrowth:
         fill = shape.rows - count
         wide = F.pad(visible, (0, SEEN - visible.shape[1], 0, fill))
         for i in range(count, shape.rows):
-            wide[i, kept - self.committed + i] = True  # no row may be blind
+            wide[i, kept - self.committed + i] = True  # every row must see something
         columns = [[self.committed] * shape.rows, [kept] * shape.rows, [*tokens, *[0] * fill], [*places, *[0] * fill]]
         inputs = torch.cat([torch.tensor(columns).T, packed(wide)], 1)
         states, logits = self.replays.call(
@@ -187,8 +188,8 @@ class NetworkGrowth:
     def fixed_pass(self, span: int, inputs: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
         """States and guided logits of a pass in fixed shapes, as in engine/networks/static_step.py.
 
-        inputs : int64 [R, 4 + words], of each row how many rows are committed and how many the cache keeps, its token and its position, and
-        the set of rows after the committed ones that it sees; features : [branches, R, H]
+        inputs : int64 [R, 4 + words], for each row: the number of committed rows and of kept rows, its token, its position, and the set of
+        rows after the committed ones that it sees; features : [branches, R, H]
         """
         committed, kept, tokens, places = inputs[:, :4].unbind(1)
         view = FixedView(self.kv_cache.block, kept + torch.arange(len(inputs), device=inputs.device), span)

@@ -1,8 +1,8 @@
 """Decoding heads that predict the next tokens of a mesh from one hidden state.
 
 Paper: XSpecMesh, section 3.2: head d attends from the hidden state to the condition by cross-attention and predicts the token d places
-after the next one; the multilayer heads of its ablation are those of Medusa, Cai et al., arXiv 2401.10774.
-Deviations: all heads are evaluated together, and only on the row that is used, the one that predicted the newest token. The paper
+after the next one; the multilayer heads of its ablation come from Medusa, Cai et al., arXiv 2401.10774.
+Deviations: all heads are evaluated together, and only on the row that predicted the newest token, because only that row is used. The paper
 evaluates them on every row and discards all but one. Keys and values of the condition are computed once per run.
 """
 
@@ -22,9 +22,9 @@ from engine.networks.initial import small_normal
 from engine.networks.mesh_decoder import COSINE_SCALE
 from engine.networks.sequence import TransformerSequence
 
-EPSILON = 1e-5  # of the norm of the hidden state
-NO_LENGTH = 1e-12  # a query is divided by its length, or by this
-SHORT = {"cross-attention": "cross", "multilayer": "mlp"}  # kinds by their names in the interface, and in the names of files
+EPSILON = 1e-5  # epsilon of the hidden state's norm
+NO_LENGTH = 1e-12  # the least length that a query is divided by
+SHORT = {"cross-attention": "cross", "multilayer": "mlp"}  # the kinds: names in the interface, and in file names
 
 
 class MeshHeads(nn.Module):
@@ -32,8 +32,8 @@ class MeshHeads(nn.Module):
 
     kind  : "cross" (attention to the condition, then a gated residual layer) or "mlp" (the residual layer alone)
     tied  : the output layer is the backbone's own; else every head has its own
-    Layers read the normalised hidden state, and their last matrices start at zero: at first a head passes on a fifth of the hidden
-    state. The full state would predict a wrong token with near certainty, and unlearning that takes minutes.
+    Layers read the normalised hidden state, and their last matrices start at zero: at first a head outputs a fifth of the hidden
+    state. The full state would predict a wrong token with near certainty, which takes minutes to unlearn.
     """
 
     def __init__(self, depth: int, width: int, heads: int, vocabulary: int, kind: str = "cross", tied: bool = True):
@@ -92,7 +92,7 @@ class MeshHeads(nn.Module):
 
 
 class HostHeads:
-    """The features of heads for one row on a CPU, in numpy: a call of numpy costs a quarter of one of PyTorch. `MeshHeads.features` is the
+    """The features of heads for one row on a CPU, in numpy: a numpy call costs a quarter of a PyTorch call. `MeshHeads.features` is the
     reference."""
 
     def __init__(self, heads: MeshHeads):
@@ -139,9 +139,9 @@ class BoundHeads:
         self.host = HostHeads(heads) if on_host else None
 
     def start(self, sequence: TransformerSequence) -> Callable[[Rows, int, int], Tensor]:
-        """For one run: a pass, one of its rows, count -> logits [count, V]; row j is for the token j + 2 places after the row's own input.
-        The heads compute in float32, whatever the backbone does. A pass in fixed shapes computes all of them with its verdict, for the row
-        after the accepted drafts; then no other row may be asked for."""
+        """Starts a run. Returns a function: a pass, one of its rows, count -> logits [count, V]; row j predicts the token j + 2 places
+        after the row's input. The heads compute in float32, whatever the backbone's type. A pass in fixed shapes computes all heads with
+        its verdict, for the row after the accepted drafts; then no other row may be requested."""
         condition_kv, host = self.heads.keys_values(sequence.condition[None].float()), self.host
         laid = None if condition_kv is None or host is None else tuple(_array(each[:, 0]) for each in condition_kv)
 
@@ -165,7 +165,7 @@ class HeadsByKind:
     """The heads that were trained for a backbone, by kind: the drafter that a method gets."""
 
     def __init__(self, kinds: list[str], read: Callable[[str], BoundHeads], owner: str):
-        """kinds : those that exist; read : loads the heads of one kind; owner : the backbone's name, for the error message."""
+        """kinds : the existing kinds; read : loads the heads of one kind; owner : the backbone's name, for the error message."""
         self.kinds, self._read, self._owner = kinds, read, owner
         self._loaded: dict[str, BoundHeads] = {}
 

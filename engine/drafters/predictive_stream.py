@@ -28,17 +28,17 @@ from engine.networks.weights import need, read_card, read_json, read_tensors
 from engine.sampling import guide
 
 LARGEST_RANK = 4096
-BLOCKS = ("blocks", "layers")  # what a trunk calls its list of layers: ours, and those of transformers
+BLOCKS = ("blocks", "layers")  # names of a trunk's list of layers: in our trunks, and in transformers
 PREFIX = "base_model.model."  # the prefix of every name in peft's files
-# Options of peft that single rows cannot have: another formula, other weights, or other strengths by layer.
+# Options of peft that do not work for single rows: another formula, other weights, or other strengths by layer.
 FOREIGN = ("use_dora", "modules_to_save", "rank_pattern", "alpha_pattern", "lora_bias", "alora_invocation_tokens", "target_parameters")
 
 
 class Stream(Protocol):
-    """The result of a backbone's `drafter("predictive_stream")`: weights, shared by all runs.
+    """The result of a backbone's `drafter("predictive_stream")`: weights that all runs share.
 
     causal : a predictive row sees earlier predictive rows only, not later ones
-    both_ways : another stream of the same weights, whose predictive rows also see later ones; None if none is trained
+    both_ways : the stream for the same weights whose predictive rows also see later ones; None if none is trained
     """
 
     causal: bool
@@ -48,7 +48,7 @@ class Stream(Protocol):
         """Starts a run: from now on predictive rows of the sequence run with the adapter.
 
         Returns a function: the rows of a pass and the number of the first predictive one -> guided logits [R, V] of the predictive rows.
-        They are raw, that is without grammar, temperature and filters; `Sequence.probs_after` makes distributions of them.
+        The logits are raw, without grammar, temperature and filters; `Sequence.probs_after` turns them into distributions.
         """
         ...
 
@@ -66,7 +66,7 @@ class RowLora(nn.Module):
         self._layers = [trunk.get_submodule(path) for path in shapes]  # a list, which keeps them out of parameters and state
 
     def pairs(self) -> Iterator[tuple[nn.Module, Tensor, Tensor]]:
-        """Each layer with its A and B."""
+        """Each adapted layer with its A and B."""
         return zip(self._layers, self.down, self.up, strict=True)
 
     @contextmanager
@@ -90,7 +90,7 @@ class RowLora(nn.Module):
 
 
 class PredictiveStream:
-    """An adapter with its visibility: the drafter that a method gets."""
+    """An adapter and its visibility: the drafter that a method gets."""
 
     def __init__(self, lora: RowLora, causal: bool, both_ways: PredictiveStream | None = None):
         self.lora, self.causal, self.both_ways = lora.eval(), causal, both_ways
@@ -127,7 +127,7 @@ def layers_of(trunk: nn.Module) -> int:
 
 
 def folder_of(weights: Path, both_ways: bool = False) -> Path:
-    """The adapter's folder next to a model's weights, or that of the one whose predictive rows also see later ones."""
+    """The folder, next to a model's weights, of the adapter, or of the adapter whose predictive rows also see later ones."""
     return weights / ("predictive_stream_both_ways" if both_ways else "predictive_stream")
 
 
@@ -136,7 +136,7 @@ def is_trained(weights: Path | None, both_ways: bool = False) -> bool:
     if weights is None:
         return False
     folder = folder_of(weights, both_ways)
-    has_card(folder)  # restores it if a process died while replacing it; one written by peft has no card
+    has_card(folder)  # restores it after an interrupted replacement; a folder written by peft has no card
     return (folder / "adapter_config.json").exists()
 
 
@@ -160,8 +160,8 @@ def write_adapter(folder: Path, lora: RowLora, base: str, weights_hash: str | No
 
 
 def read_adapter(weights: Path | None, trunk: nn.Module, base: str, weights_hash: str | None) -> PredictiveStream:
-    """The adapter that was trained for these weights, with the one that sees both ways if there is one; raises MissingWeights if there is
-    none, or if one was trained for others."""
+    """The adapter trained for these weights, with the adapter that sees both ways, if present; raises MissingWeights if there is none, or
+    if one was trained for other weights."""
     if weights is None or not is_trained(weights):
         raise MissingWeights(f"{base} has no predictive_stream. Train it: python launch.py train predictive-stream --backbone {base}.")
     stream = read_stream(folder_of(weights), trunk, base, weights_hash)
@@ -204,7 +204,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def scale_of(config: dict[str, Any]) -> float:
-    """s of s B A x."""
+    """The factor s of s B A x."""
     return config["lora_alpha"] / (math.sqrt(config["r"]) if config.get("use_rslora") else config["r"])
 
 
@@ -213,7 +213,7 @@ def read_pairs(folder: Path, rank: int, trunk: nn.Module) -> dict[str, tuple[Ten
     Reads safetensors only: peft's other format can run code."""
     path = folder / "adapter_model.safetensors"
     if not path.exists() and (folder / "adapter_model.bin").exists():
-        raise _unusable(folder, "is an adapter_model.bin, which can run code and is not read; only adapter_model.safetensors is")
+        raise _unusable(folder, "is an adapter_model.bin, which could run code. Only adapter_model.safetensors is read")
     tensors, layers = read_tensors(path), dict(trunk.named_modules())
     paths = sorted({key.removeprefix(PREFIX).rsplit(".lora_", 1)[0] for key in tensors})
     expected = {f"{PREFIX}{path}.lora_{half}.weight" for path in paths for half in "AB"}
@@ -234,7 +234,7 @@ def _check_pair(folder: Path, path: str, down: Tensor, up: Tensor, rank: int, la
         raise _unusable(folder, f"adapts a layer {down.shape[1]} -> {len(up)} at {path}, which is {own} here")
     for tensor, shape in ((down, (rank, down.shape[1])), (up, (len(up), rank))):
         if tuple(tensor.shape) != shape:
-            raise _unusable(folder, f"has a tensor {list(tensor.shape)} where its rank {rank} asks for {list(shape)}")
+            raise _unusable(folder, f"has a tensor {list(tensor.shape)} where its rank {rank} needs {list(shape)}")
 
 
 def _unusable(folder: Path, what: str) -> MissingWeights:

@@ -1,4 +1,4 @@
-"""Resampling between two scales of one picture: distributions of finer tokens given coarser ones, and coarser tokens of finished ones.
+"""Resampling between two scales of one picture: distributions of finer tokens given coarser tokens, and coarser tokens from finer ones.
 
 Paper: MuLo-SD, section 3.2 (U_r and D_r): an up-sampler makes high-resolution drafts from low-resolution tokens, and a down-sampler
 brings the committed tokens back to the drafter's scale. There are two kinds of up-sampler. The training-free one decodes the tokens,
@@ -27,12 +27,12 @@ from engine.networks.vq import PictureTokenizer
 from engine.networks.weights import build_network, need, read_tensors
 
 CONTEXT = 2  # coarser rows above the requested ones that go through the tokenizer with them
-FACTORS = ("2", "4", "8")  # between two scales, as keys of a card
+FACTORS = ("2", "4", "8")  # between two scales, as a card's keys
 SPREADS = {2: 0.12, 4: 0.2}  # s by factor, fitted on held-out scenes with the shipped tokenizer
 
 
 class PictureResampler:
-    """Decodes, resizes and encodes: needs a tokenizer and no training. spreads : s by factor."""
+    """Decodes, resizes and encodes: needs a tokenizer but no training. spreads : s by factor."""
 
     def __init__(self, tokenizer: PictureTokenizer, spreads: Mapping[int, float] | None = None):
         self.tokenizer, self.spreads = tokenizer, {**SPREADS, **(spreads or {})}
@@ -40,7 +40,7 @@ class PictureResampler:
 
     @property
     def training_free(self) -> Resampler:
-        """Itself."""
+        """The resampler itself."""
         return self
 
     def up(self, tokens: Tensor, coarse: Raster, fine: Raster, first: int, stop: int) -> Tensor:
@@ -60,7 +60,7 @@ class PictureResampler:
         return self.tokenizer.encode(small)[0, min(first, CONTEXT) :].flatten()
 
     def band(self, tokens: Tensor, coarse: Raster, first: int, stop: int) -> Tensor:
-        """int64 [rows, columns]: the requested rows, some above, and the last row again in place of the unknown one below."""
+        """int64 [rows, columns]: the requested rows, some rows above, and the last row again in place of the unknown row below."""
         rows = tokens[: stop * coarse.columns].view(stop, coarse.columns)[max(0, first - CONTEXT) :]
         return rows if stop == coarse.rows else torch.cat([rows, rows[-1:]])
 
@@ -95,7 +95,7 @@ class _Residual(nn.Module):
 
 
 class UpSampler(nn.Module):
-    """Coarser tokens -> logits of the finer ones, `factor` times as many along a side, with row-causal convolutions and pixel shuffles.
+    """Coarser tokens -> logits of the finer tokens, `factor` times as many per side, with row-causal convolutions and pixel shuffles.
 
     codebook : [V, D], the decoder's input for every token; similar codes start with similar inputs
     """
@@ -161,7 +161,7 @@ def read_resampler(folder: Path | None, card: Mapping[str, Any], tokenizer: Pict
 
 
 def _by_factor(known: Mapping[str, Any], name: str, kind: type, folder: Path | None) -> dict[int, Any]:
-    """An entry of the resampler's part of the card, by the factor between two scales; raises MissingWeights."""
+    """An entry of the resampler's part of the card, keyed by the factor between two scales; raises MissingWeights."""
     values = need(known, name, dict, folder, of=kind) if name in known else {}
     wrong = [factor for factor, value in values.items() if factor not in FACTORS or (kind is float and not value > 0)]
     if wrong:
@@ -172,7 +172,7 @@ def _by_factor(known: Mapping[str, Any], name: str, kind: type, folder: Path | N
 
 
 def refuse_other_tokens(card: Mapping[str, Any], row: str, folder: Path) -> None:
-    """Raises MissingWeights if an entry of pictogram's card was trained on the tokens of another tokenizer than the card's."""
+    """Raises MissingWeights if an entry of pictogram's card was trained on another tokenizer's tokens."""
     rows = (card.get(each) for each in (row, "tokenizer"))
     trained, here = (each.get("tokens") if isinstance(each, Mapping) else None for each in rows)
     if trained is not None and here is not None and trained != here:

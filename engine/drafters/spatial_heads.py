@@ -1,10 +1,10 @@
-"""Row and column heads: the distribution of a token of a picture from what is known to its left and above it.
+"""Row and column heads: the distribution of a picture token from the known tokens to its left and above it.
 
 Paper: SSD: Spatially Speculative Decoding Accelerates Autoregressive Image Generation, Xiang et al., arXiv 2606.20543: small networks read
-the last hidden state of a token, and its embedding, and predict the state of the tokens to its right and of those below it. The model's
+the last hidden state of a token, and its embedding, and predict the states of the tokens to its right and below it. The model's
 own output layer turns a state into a distribution.
-Deviations: one network reads both directions, with the direction as an input, because a token has a neighbour above and a newest one to its
-left. From above it reads two tokens, the second to the right of the first. It predicts the state after the model's last norm. Where the
+Deviations: one network reads both directions, with the direction as an input, because a token has a neighbour above and a newest token to
+its left. From above it reads two tokens, side by side. It predicts the state after the model's last norm. Where the
 output layer is affine, guidance may come before it: then the states of the two branches are mixed first, and the heads run once.
 """
 
@@ -29,16 +29,16 @@ from engine.networks.transformer import RMSNorm
 from engine.networks.weights import build_network, need, read_tensors, refuse_stale
 from engine.sampling import guide
 
-NAME = "spatial_heads"  # the capability, the stem of the weights file, and the key in the card
-REACH = 8  # the greatest distance, in positions, from which the row is predicted
+NAME = "spatial_heads"  # name of the capability, of the weights file's stem and of the card's entry
+REACH = 8  # the greatest distance, in positions, of a prediction along the row
 
 
 @dataclass(frozen=True)
 class Around:
-    """Where the inputs of some slots lie: positions whose state and token are known.
+    """The positions of the inputs of some slots, all with known state and token.
 
     above    : int64 [N, 2], the position above each slot and the one after that; not read where `has_above` is false
-    newest   : the newest position with a state, which is the input to the left; -1: there is none
+    newest   : the newest position with a state, the input to the left; -1: none
     distance : int64 [N], from there to the slot: 0 = not read, 1..reach in the same row, reach + 1..2 reach from an earlier row
     """
 
@@ -51,8 +51,8 @@ class Around:
     def of(
         slots: range, newest: int, layout: Layout, reach: int, rows: bool = True, columns: bool = True, known: int | None = None
     ) -> Around:
-        """Of consecutive slots, all after `newest`. rows, columns : whether the inputs to the left, and those above, are read; known : the
-        last position above that may be read; None: newest"""
+        """The inputs of consecutive slots, all after `newest`. rows, columns : read the inputs to the left, and above; known : the last
+        position above that may be read; None: newest"""
         slot = torch.arange(slots.start, slots.stop)
         wide = layout.reach
         above = slot - wide
@@ -68,21 +68,21 @@ class SpatialGuess(Protocol):
     """One run of row and column heads."""
 
     def observe(self, start: int, rows: Rows) -> None:
-        """Takes a pass whose row i predicted position start+i. Its hidden states are read when they are needed."""
+        """Takes a pass whose row i predicted position start+i. Reads its hidden states when they are needed."""
         ...
 
     def saw_states(self, start: int, hidden: Tensor) -> None:
-        """Takes the states [branches, k, H] that predicted the positions from start on: of a tree, those of the accepted path."""
+        """Takes the states [branches, k, H] that predicted the positions from start on; in a tree, the states of the accepted path."""
         ...
 
     def guess(self, slots: range, drafts: Tensor, rows: bool = True, columns: bool = True) -> Tensor:
-        """Guided logits [N, V] of consecutive slots, from the states of passes and from tokens: the committed ones, and `drafts`, int64
-        [k], which follow them. Grammar, temperature and filters are not applied."""
+        """Guided logits [N, V] of consecutive slots, from the states of passes and from tokens: the committed tokens, then `drafts`,
+        int64 [k]. Grammar, temperature and filters are not applied."""
         ...
 
 
 class SpatialDrafter(Protocol):
-    """The result of a backbone's `drafter("spatial_heads")`: weights, shared by all runs. reach : see REACH"""
+    """The result of a backbone's `drafter("spatial_heads")`: weights that all runs share. reach : see REACH"""
 
     reach: int
 
@@ -95,7 +95,7 @@ class SpatialHeads(nn.Module):
     """Maps states and embeddings around a slot to the state that predicts it. The output layer is the backbone's own.
 
     width : of the backbone's hidden states; inner : of the feed-forward part; reach : see REACH
-    guided : whether it reads and predicts mixed states, u + g (c - u), instead of those of the guidance pair
+    guided : True if it reads and predicts mixed states, u + g (c - u), instead of the guidance pair's
     """
 
     def __init__(self, width: int, inner: int, reach: int = REACH, guided: bool = False):
@@ -126,13 +126,13 @@ class SpatialHeads(nn.Module):
 
 
 class NetworkHeads:
-    """Trained row and column heads: weights, shared by all runs."""
+    """Trained row and column heads: weights that all runs share."""
 
     def __init__(self, network: SpatialHeads):
         self.network, self.reach = network.eval(), network.reach
 
     def start(self, sequence: TransformerSequence) -> SpatialRun:
-        """For one run."""
+        """Starts a run."""
         return SpatialRun(sequence, self.reach, Reader(self.network, sequence))
 
 
@@ -161,7 +161,7 @@ Heads = Callable[[Around, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 class SpatialRun:
-    """One run: the newest state of every position, from the passes that were seen.
+    """One run: the newest state of every position, from the passes observed.
 
     states : [branches, positions, H]
     """
@@ -173,13 +173,13 @@ class SpatialRun:
         self._waiting: tuple[int, Rows] | None = None
 
     def observe(self, start: int, rows: Rows) -> None:
-        """Takes a pass, whose states are copied when they are needed: on a GPU it may wait for its verdict."""
+        """Takes a pass and copies its states when they are needed: on a GPU it may still wait for its verdict."""
         self._take()
         self._waiting = start, rows
         self.newest = start + rows.count - 1
 
     def saw_states(self, start: int, hidden: Tensor) -> None:
-        """Takes states [branches, k, H] at once."""
+        """Takes states [branches, k, H] and copies them at once."""
         self._take()
         self._keep(start, hidden)
         self.newest = start + hidden.shape[1] - 1

@@ -1,6 +1,6 @@
 """Softmax attention, with a backward pass for bfloat16 on a CPU, where PyTorch's own is slow.
 
-PyTorch's kernel also computes the hidden half of a mask, in small products: a training step spent half of its time there. Here rows are
+PyTorch's kernel also computes the hidden half of a mask, in small products, which took half the time of a training step. Here rows are
 processed in blocks. A block is multiplied only with the keys up to the last one that it sees, and its probabilities are stored for the
 backward pass. Both passes are PyTorch operators, so a compiled model calls them directly, for any number of rows.
 """
@@ -15,13 +15,13 @@ from torch import Tensor
 
 from engine.kernels.tree_attention import Chain, Visibility, VisibleRows, tree_attention
 
-ROWS = 128  # of a block; 64 and 96 are slower
+ROWS = 128  # rows of a block; 64 and 96 are slower
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Visibility = None, scale: float | None = None) -> Tensor:
     """Returns softmax(scale q k^T) v, [..., R, d], from q [..., R, d] and k, v [..., S, d].
 
-    mask : bool [R, S], what the rows of a pass see, or None (everything); every row sees something. scale : None = 1 / sqrt(d)
+    mask : bool [R, S], the keys that each row sees, or None (all); every row sees at least one. scale : None = 1 / sqrt(d)
     """
     mask = mask.dense(q.device) if isinstance(mask, Chain) else mask
     if not isinstance(mask, VisibleRows) and by_blocks(q, v, mask):
@@ -38,8 +38,8 @@ def by_blocks(q: Tensor, v: Tensor, mask: Tensor | None) -> bool:
 
 
 def _blocks(rows: int, keys: int, mask: Tensor | None) -> Iterator[tuple[slice, int, int]]:
-    """Yields for each block its rows, the number of leading keys that all of them see, and the number of keys up to the last one that any
-    of them sees."""
+    """Yields for each block its rows, the number of leading keys that all of its rows see, and the number of keys up to the last one that
+    any of them sees."""
     for first in range(0, rows, ROWS):
         block = slice(first, min(rows, first + ROWS))
         if mask is None:

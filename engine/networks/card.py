@@ -23,7 +23,7 @@ KINDS = {dict: "an object", list: "a list", str: "a text", int: "a whole number"
 
 
 def has_card(folder: Path) -> bool:
-    """True if a folder is a model folder. First restores a folder that a process left moved aside when it died during a swap."""
+    """True if a folder is a model folder. First restores a folder that an interrupted swap left moved aside."""
     return (folder / CARD).exists() or (_is_recovered(folder) and (folder / CARD).exists())
 
 
@@ -82,14 +82,14 @@ def need(card: Mapping[str, Any], name: str, kind: type, folder: Path | None = N
 
 
 def _is_kind(value: Any, kind: type) -> bool:
-    """True if a JSON value is of a kind: a boolean is not a number, and an integer is one."""
+    """True if a JSON value is of a kind: an integer is a number, a boolean is not."""
     if isinstance(value, bool):
         return kind is bool
     return isinstance(value, int | float) if kind is float else isinstance(value, kind)
 
 
 def refuse_stale(path: Path, row: Any, weights_hash: str | None, recipe: str) -> None:
-    """Raises MissingWeights for a file if the card says that it was trained for weights with another hash."""
+    """Raises MissingWeights for a file if its card names another hash of the weights it was trained for."""
     made_for = row.get("backbone") if isinstance(row, Mapping) else None
     if made_for is not None and weights_hash is not None and made_for != weights_hash:
         raise MissingWeights(
@@ -132,8 +132,8 @@ def covered_files(folder: Path) -> list[Path]:
 
 
 def check_hash(path: Path) -> None:
-    """Raises ValueError if a file is not the one that its card describes. Files are not checked if the card has no hashes, nor are files
-    in a subfolder that the card does not list."""
+    """Raises ValueError if a file is not the one that its card describes. Files are not checked if the card has no hashes, or if they
+    are in a subfolder that the card does not list."""
     for folder in (path.parent, path.parent.parent):
         if not (folder / CARD).is_file():
             continue

@@ -1,13 +1,13 @@
-"""Contents of the blocks of a point cloud, from which lowpoly reads coordinates.
+"""The contents of a point cloud's blocks, from which lowpoly reads coordinates.
 
-A vertex is a block (8 per axis) and an offset in it (16 per axis; `bpt_tokens.py`). A few condition vectors for a whole cloud cannot hold
-where every plane lies, to the cell. So each block that has points gets its *contents*: how many points lie at each cell along each axis,
-and of these the ones whose normal points along the axis, there or back; and coarse maps of the points in two and three dimensions. A plane
-is one high bin; a vertex lies where three of them meet. Contents reach `MARGIN` cells into the neighbours, since a plane on a border falls
+A vertex is a block (8 per axis) and an offset in it (16 per axis; `bpt_tokens.py`). A few condition vectors for a whole cloud cannot encode
+the position of every plane to the cell. So each block with points gets its *contents*: the number of points in each cell along each axis,
+the number of these whose normal points along the axis, either way, and coarse maps of the points in two and three dimensions. A plane is
+one high bin; a vertex is where three of them meet. Contents reach `MARGIN` cells into the neighbours, since a plane on a border falls
 to either side.
 
-`BlockReader` turns contents into a vector that is added to the block's embedding: when the decoder has named a block, it reads what lies
-there, and names the offset. (The same vectors as 160 more rows of the condition were tried too: after 1,300 steps the decoder did not
+`BlockReader` turns contents into a vector that is added to the block's embedding: when the decoder has named a block, it reads the
+contents and names the offset. (The same vectors as 160 more rows of the condition were tried too: after 1,300 steps the decoder did not
 notice when they came from another cloud.)
 """
 
@@ -33,9 +33,9 @@ USUAL = 1024.0  # counts are scaled to a cloud with this many points
 
 
 def block_contents(points: Tensor, slots: int = SLOTS) -> tuple[Tensor, Tensor]:
-    """The blocks of clouds [B, N, 6] (xyz in -1..1, unit normals or zeros) that hold points, in the order of their ids, int64 [B, slots],
-    -1 where there are no more; and their contents float32 [B, slots, CONTENTS]. A cloud in more blocks loses flat ones and those with few
-    points."""
+    """The blocks of clouds [B, N, 6] (xyz in -1..1, unit normals or zeros) that contain points, in the order of their ids, int64 [B,
+    slots], -1 where there are no more; and their contents float32 [B, slots, CONTENTS]. A cloud in more blocks loses the flat ones and the
+    ones with few points."""
     count, many = points.shape[:2]
     owner, block, place, normal = _members(points)
     key = owner * BLOCKS + block
@@ -55,8 +55,8 @@ def block_contents(points: Tensor, slots: int = SLOTS) -> tuple[Tensor, Tensor]:
 
 
 def _members(points: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Each point in each block that it is in or near: cloud and block int64 [M], place in cells of the block, -MARGIN..CELLS + MARGIN,
-    float [M, 3], and normal [M, 3]."""
+    """One entry for each point and each block that it is in or near: cloud and block int64 [M], place in cells of the block,
+    -MARGIN..CELLS + MARGIN, float [M, 3], and normal [M, 3]."""
     cells = ((points[..., :3] + 1) * (PER_AXIS * CELLS / 2)).flatten(0, 1)
     normals = points[..., 3:].flatten(0, 1)
     owners = torch.arange(len(points), device=points.device).repeat_interleave(points.shape[1])
@@ -76,8 +76,8 @@ def _members(points: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def _importance(key: Tensor, normal: Tensor, count: int) -> Tensor:
-    """The importance of each of `count` blocks, float [count]: more for many points, most where surfaces meet, since corners lie
-    there; 0 without points. key: of each point's block int64 [M]."""
+    """The importance of each of `count` blocks, float [count]: more for many points, most where surfaces meet, since corners are
+    there; 0 without points. key : each point's block, int64 [M]."""
     held = torch.bincount(key, minlength=count).float()
     pairs = torch.stack([normal[:, a] * normal[:, b] for a, b in ((0, 0), (1, 1), (2, 2), (0, 1), (1, 2), (2, 0))], 1)
     spread = torch.zeros(count, 6, device=key.device).index_add_(0, key, pairs)
@@ -87,7 +87,7 @@ def _importance(key: Tensor, normal: Tensor, count: int) -> Tensor:
 
 
 def _features(place: Tensor, normal: Tensor) -> tuple[Tensor, Tensor]:
-    """The numbers of a block that a point adds to, int64 [M, 14], and how much, [M, 14]."""
+    """The entries of a block's contents that each point adds to, int64 [M, 14], and the amounts, [M, 14]."""
     bins = (place + MARGIN).floor().long().clamp(0, BINS - 1)
     coarse = bins // COARSE
     along = [bins + BINS * (3 * torch.arange(3, device=bins.device) + kind) for kind in range(3)]
@@ -114,7 +114,7 @@ class BlockReader(nn.Module):
             nn.init.zeros_(layer.weight)
 
     def forward(self, points: Tensor) -> Tensor:
-        """points [B, N, 6] -> to add to the embeddings of blocks [B, BLOCKS + 1, width], of which the last is 0."""
+        """points [B, N, 6] -> vectors to add to the blocks' embeddings [B, BLOCKS + 1, width], the last of which is 0."""
         with torch.no_grad():
             ids, contents = block_contents(points.float())
         contents = contents.to(self.straight.weight.dtype)

@@ -1,14 +1,14 @@
-"""A decoder of transformers as the trunk of a TransformerSequence: its layers and weights, our cache.
+"""A decoder of the transformers library as the trunk of a TransformerSequence: its layers and weights, our cache.
 
-`Hosted` is what an adapter declares: the decoder, how a picture token goes in, how logits come out, and which token ends a row of the
-picture. `HostedTrunk` is that for one run: it knows how far each guidance row is padded and how wide the picture is.
+An adapter declares a `Hosted`: the decoder, the input of a picture token, the output head, and the token that ends a row of the picture.
+`HostedTrunk` is a `Hosted` for one run, with the padding of each guidance row and the width of the picture.
 
-The cache is ours, because a cache of transformers can drop a suffix but cannot keep one path of a tree. Masks and positions are explicit,
+The cache is ours, because the library's can drop a suffix but cannot keep one path of a tree. Masks and positions are explicit,
 since a node's depth in a tree is not the length of the cache. Attention is ours too, and on a CPU so are the linear layers of a loaded
 checkpoint (hosted_attention.py, engine/kernels/cpu/steady_linear.py): a row has the same bits in a pass of one row and in a window.
 
 Methods see tokens of the picture only. A row end is never drafted, sampled or counted: it is computed in the pass of the token before it,
-and that token's logits are those after the row end. A pass therefore has one row more for each row end in it, and none of its own.
+and that token's logits are taken after the row end. So a pass has one more row for each row end, and row ends need no extra pass.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ DRAFT_ROWS = 256  # rows of the cache after the longest sequence, for the drafts
 
 
 class KVCacheLayer(CacheLayerMixin):
-    """One layer of a cache of ours, with the interface of a transformers cache layer.
+    """One layer of our cache, with the interface of a transformers cache layer.
 
-    whole : its keys come in whole blocks, beyond the visible ones, as our attention takes them; False: the visible ones alone
+    whole : return keys in whole blocks, beyond the visible ones, as our attention needs; False: only the visible ones
     """
 
     def __init__(self, kv_cache: KVCache | FixedView, layer: int, whole: bool = True):
@@ -67,7 +67,7 @@ class KVCacheLayer(CacheLayerMixin):
 
 
 def cache_over(kv_cache: KVCache | FixedView, layers: int, whole: bool = True) -> Cache:
-    """A cache of ours as a cache of transformers; see KVCacheLayer."""
+    """Wraps our cache as a transformers cache; see KVCacheLayer."""
     return Cache(layers=[KVCacheLayer(kv_cache, layer, whole) for layer in range(layers)])
 
 
@@ -75,11 +75,11 @@ def cache_over(kv_cache: KVCache | FixedView, layers: int, whole: bool = True) -
 class Hosted:
     """The parts of a checkpoint that all of its runs share.
 
-    decoder : a decoder of transformers without its head: LlamaModel, Qwen3Model, Emu3TextModel, ...
+    decoder : a transformers decoder without its head: LlamaModel, Qwen3Model, Emu3TextModel, ...
     embed   : ids of the picture vocabulary int64 [R] -> inputs of the decoder [R, H]
     head    : hidden states [branches, R, H] -> logits of the picture vocabulary [branches, R, V]
     row_end : the input [H] of the token that ends every row of the picture but the last; None: rows have no end
-    place   : positions int64 [branches, R] -> `position_ids` of the decoder; None: the same (rotary positions along one axis)
+    place   : positions int64 [branches, R] -> `position_ids` of the decoder; None: unchanged (rotary positions along one axis)
     """
 
     decoder: nn.Module
@@ -89,14 +89,14 @@ class Hosted:
     place: Callable[[Tensor], Tensor] | None = None
 
     def __post_init__(self) -> None:
-        """Gives the decoder our attention, whatever it was loaded with."""
+        """Sets our attention in the decoder, whatever attention it was loaded with."""
         self.decoder.set_attn_implementation(NAME)
 
 
 @dataclass(frozen=True)
 class RowEnds:
-    """Where row ends are. A *row* is one that a method knows; a *place* is a row of the decoder. A row has one place, or two if it has an
-    end.
+    """The places of row ends. A *row* is a row as methods count them; a *place* is a row of the decoder. A row has one place, or two if it
+    has an end.
 
     first : rows of the prompt; columns : tokens in a row of the picture; limit : tokens of the picture
     """
@@ -106,14 +106,15 @@ class RowEnds:
     limit: int
 
     def expand(self, slots: Tensor) -> tuple[Tensor, Tensor]:
-        """Of the places of rows at some slots: the row of each int64 [P], and which of them are row ends bool [P]."""
+        """The row of each place int64 [P], for rows at some slots, and True for each place that is a row end, bool [P]."""
         at = slots - self.first
         ended = (at >= 0) & (at < self.limit - 1) & (at % self.columns == self.columns - 1)
         rows = torch.arange(len(slots), device=slots.device).repeat_interleave(1 + ended.long())
         return rows, torch.cat([rows.new_zeros(1, dtype=torch.bool), rows[1:] == rows[:-1]])
 
     def place_mask(self, mask: Tensor, past: Tensor, rows: Tensor, ends: Tensor) -> Tensor:
-        """The visibility of places bool [P, past + P], from that of rows [R, kept + R]. A row end is seen by all that see its token.
+        """The visibility of places bool [P, past + P], from the visibility of rows [R, kept + R]. A row end is visible wherever its token
+        is.
 
         past : the row of each place before the pass, int64. It, rows and ends may be on the host, the mask elsewhere
         """
@@ -125,22 +126,22 @@ class RowEnds:
         return visible
 
     def slots(self, slots: Tensor, rows: Tensor, ends: Tensor) -> Tensor:
-        """The slots of places, int64 [P]: row ends take part in the count."""
+        """The slots of places, int64 [P], row ends counted."""
         before = (slots - self.first).clamp(min=0) // self.columns  # row ends before each row
         return (slots + before)[rows] + ends
 
     def last(self, rows: Tensor) -> Tensor:
-        """Which places are the last of their rows, bool [P]: their hidden states predict the next token of the picture."""
+        """True for each place that is the last of its row, bool [P]: its hidden state predicts the next token of the picture."""
         return torch.cat([rows[1:] != rows[:-1], rows.new_ones(1, dtype=torch.bool)])
 
 
 class RowEndCache:
-    """A cache in which some rows are followed by the row of a row end (see RowEnds). From outside it looks as if there were none."""
+    """A cache in which some rows are followed by a row end (see RowEnds). Its interface hides the row ends."""
 
     def __init__(self, kv_cache: KVCache, ends: RowEnds):
         self.below, self.ends = kv_cache, ends
-        self._rows: list[int] = []  # of each kept place, its row
-        self._pass: list[int] = []  # of each place of the last pass, its row in the pass
+        self._rows: list[int] = []  # the row of each kept place
+        self._pass: list[int] = []  # the row, in the pass, of each place of the last pass
         self.kept, self.branches = 0, kv_cache.branches
 
     @property
@@ -149,7 +150,7 @@ class RowEndCache:
         return self.below.capacity
 
     def expand(self, slots: Tensor) -> tuple[Tensor, Tensor]:
-        """Begins a pass over slots on the host; see RowEnds. The results are there, too."""
+        """Begins a pass over slots on the host; see RowEnds. The results are on the host, too."""
         rows, ends = self.ends.expand(slots)
         self._pass = rows.tolist()
         return rows, ends
@@ -186,24 +187,24 @@ class RowEndCache:
 
 
 class PaddedTrunk(Trunk):
-    """A decoder of transformers for one run, whose guidance rows may begin with padding. It holds no cache, so closing a run frees the
-    cache."""
+    """A transformers decoder for one run, whose guidance rows may begin with padding. It has no reference to the cache, so closing a run
+    frees the cache."""
 
     takes_splits = False
 
     def __init__(self, padding: Sequence[int], device: torch.device):
-        """padding : of each guidance row, how many rows at its beginning are no part of the prompt"""
+        """padding : the number of padding rows before the prompt, for each guidance row"""
         self.padding = torch.tensor(padding, device=device)[:, None]
         self._padded = any(padding)
 
     def _positions(self, slots: Tensor) -> Tensor:
-        """The positions of slots, int64 [1 or branches, R]: those of a prompt begin at 0."""
+        """The positions of slots, int64 [1 or branches, R]; a prompt begins at 0."""
         return (slots - self.padding).clamp(min=0) if self._padded else slots[None]
 
     def _without_padding(self, mask: Tensor, written: Tensor) -> Tensor:
-        """The visibility of each guidance row bool [1 or branches, R, S], from that of all bool [R, S].
+        """The visibility of each guidance row bool [1 or branches, R, S], from the visibility bool [R, S] that all share.
 
-        written : int64 [R], the rows of the cache that the pass writes: a row of padding sees itself, since there is nothing else
+        written : int64 [R], the rows of the cache that the pass writes: a padding row sees itself, because it sees nothing else
         """
         if not self._padded:
             return mask[None]
@@ -237,7 +238,7 @@ class HostedTrunk(PaddedTrunk):
         assert mask is not None or x.shape[1] == 1, "transformers reads a missing mask as a causal one"
         if not isinstance(kv_cache, RowEndCache):
             return self._decode(x, slots.to(x.device), mask, kv_cache)
-        slots = slots.cpu()  # what follows decides how many rows there are
+        slots = slots.cpu()  # the number of rows depends on their values
         rows, ends = kv_cache.expand(slots)
         if len(rows) > len(slots) and mask is None:
             mask = torch.ones(1, kv_cache.kept + 1, dtype=torch.bool, device=x.device)
@@ -291,5 +292,5 @@ def linear_of(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
 
 
 def head_width(config: object) -> int:
-    """The width of an attention head: that of the configuration, or the width divided by the number of heads."""
+    """The width of an attention head: from the configuration, or the width divided by the number of heads."""
     return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

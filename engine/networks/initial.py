@@ -1,7 +1,7 @@
-"""Initial weights of a network, and construction without them where weights are read from files at once.
+"""Initial weights of networks, and construction without them where weights are read from files.
 
-Networks are made on the device without memory first, to compare their shapes with a file's. PyTorch has arithmetic there in Python only,
-and imports its compiler with it, which takes 1.5 s at every start. So constructors do no arithmetic: they fill weights in place.
+Networks are first built on the meta device, to compare their shapes with a file's. Arithmetic there makes PyTorch import its compiler,
+which takes 1.5 s at every start. So constructors do no arithmetic: they fill weights in place.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The network of BPT: point cloud -> mesh tokens. One class serves the public checkpoint and the small lowpoly model.
 
-Paper: Scaling Mesh Generation via Compressive Tokenization (BPT), Weng et al., arXiv 2411.07025; the point encoder is that of
+Paper: Scaling Mesh Generation via Compressive Tokenization (BPT), Weng et al., arXiv 2411.07025; the point encoder is from
 Michelangelo, Zhao et al., arXiv 2306.17115.
 `PointEncoder` turns points into a short list of condition vectors. `MeshDecoder` predicts block, offset and end tokens. Each of its
 blocks attends to the sequence so far, then to the condition, and ends with a feed-forward layer. Queries and keys are normalised, and
@@ -32,7 +32,7 @@ from engine.networks.transformer import causal_mask
 COSINE_SCALE = 10.0
 FREQUENCIES = 8  # 2^0 .. 2^7, without pi
 BLOCKS, OFFSETS = 512, 4096  # ids 0..511 plain blocks, 512..4607 offsets, 4608..5119 patch starts, 5120 the end
-ENCODED = 1024  # points that the encoder of a model with a reader of blocks gets: the first ones
+ENCODED = 1024  # the number of first points that the encoder gets in a model with a block reader
 BUDGETS = 9  # face budgets that the model accepts: 0 = none, then powers of two from 16
 
 
@@ -52,7 +52,7 @@ class MeshSettings:
     encoder_blocks: int = 2
     latents: int = 65
     budgets: int = BUDGETS  # 0: the model accepts no face budget
-    contents: int = 0  # numbers per block of the cloud that the model reads; 0: it reads no blocks
+    contents: int = 0  # numbers per block of the cloud that the model reads; 0: it has no block reader
 
 
 class CosineAttention(nn.Module):
@@ -147,7 +147,7 @@ class MeshBlock(nn.Module):
 
 
 class ConditionKV(list[tuple[Tensor, Tensor]]):
-    """Keys and values of a condition for every block. compiled : their form for compiled blocks, made once per run"""
+    """Keys and values of a condition for every block. compiled : the same for compiled blocks, made once per run"""
 
     compiled: Any = None
 
@@ -155,7 +155,7 @@ class ConditionKV(list[tuple[Tensor, Tensor]]):
 class MeshDecoder(nn.Module):
     """Embeddings, blocks, final norm and head. Row 0 of a sequence is the start vector; row i+1 is token i and predicts token i+1."""
 
-    quick: Callable[..., Tensor | None] | None = None  # all blocks and the last norm in one call, or None for a pass that it does not know
+    quick: Callable[..., Tensor | None] | None = None  # all blocks and the last norm in one call, or None for an unsupported pass
 
     def __init__(self, s: MeshSettings):
         super().__init__()
@@ -282,7 +282,7 @@ class CloudReading(NamedTuple):
     """The output of a model's encoder for some clouds.
 
     condition : [B, C, width]
-    added     : to the embeddings of blocks [B, BLOCKS + 1, width], the last of which is 0; None if nothing
+    added     : vectors added to the blocks' embeddings [B, BLOCKS + 1, width], the last of which is 0; None without a block reader
     """
 
     condition: Tensor
@@ -297,15 +297,15 @@ class CloudReading(NamedTuple):
         return x + self.added.gather(1, rows).to(x.dtype)
 
     def select(self, chosen: list[int]) -> CloudReading:
-        """The reading of some of the clouds."""
+        """The readings of the chosen clouds."""
         return CloudReading(self.condition[chosen], None if self.added is None else self.added[chosen])
 
     def table(self, table: Tensor) -> Tensor:
-        """The embeddings of all ids [V, width] in sequences of the first cloud."""
+        """The embeddings of all ids [V, width] for the first cloud."""
         if self.added is None:
             return table
         out, added, start = table.clone(), self.added[0, :BLOCKS].to(table.dtype), BLOCKS + OFFSETS
-        out[:BLOCKS] += added  # the ids that `blocks_of` gives a block
+        out[:BLOCKS] += added  # the ids for which `blocks_of` returns a block
         out[start : start + BLOCKS] += added
         return out
 
@@ -370,5 +370,5 @@ def settings_of(weights: Mapping[str, Tensor]) -> MeshSettings:
 
 
 def describe(settings: MeshSettings) -> dict[str, int]:
-    """Settings as entries of a card; without those that do not apply."""
+    """The settings that apply, as entries of a card."""
     return {name: value for name, value in asdict(settings).items() if name != "contents" or value}

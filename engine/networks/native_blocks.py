@@ -1,7 +1,7 @@
-"""The blocks of our own decoders by one compiled call, where it is chosen: a pass of pictogram instead of 1,060 operations.
+"""The blocks of our own decoders in one compiled call, where native kernels are chosen: it replaces 1,060 operations of a pictogram pass.
 
-`quicken` prepares a decoder. Its layers, their weights and their hooks stay as they are, so adapters and recipes do not notice. A pass that
-the call does not know (gradients, sets of bits instead of a mask, no cache, a hook, an adapter that is being trained) runs as before.
+`quicken` prepares a decoder. Its layers, weights and hooks do not change, so adapters and recipes work as before. A pass that the
+call does not support (gradients, sets of bits instead of a mask, no cache, a hook, an adapter that is being trained) runs as before.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from engine.networks.transformer import RMSNorm, TransformerDecoder
 
 
 def quicken(decoder: TransformerDecoder | MeshDecoder, dtype: torch.dtype = torch.float32) -> None:
-    """Prepares a decoder on a CPU for passes without gradients: one call where it is chosen, else packed layers, else nothing. Later
+    """Prepares a decoder on a CPU for passes without gradients: one compiled call where possible, else packed layers, else nothing. Later
     changes of a weight have no effect."""
     first = decoder.blocks[0]
     heads, width = heads_of(first), decoder.norm.weight.numel()
@@ -41,7 +41,7 @@ def quicken(decoder: TransformerDecoder | MeshDecoder, dtype: torch.dtype = torc
 
 
 def quick_linear(layer: nn.Linear) -> nn.Linear:
-    """A float32 layer on a CPU for passes without gradients: native, packed, or as it is."""
+    """A float32 layer on a CPU for passes without gradients: native, packed or unchanged."""
     if native() is not None:
         return NativeLinear(layer)
     return PackedLinear(layer) if can_pack() else layer
@@ -51,7 +51,7 @@ class QuickBlocks:
     """All blocks of a decoder and its last norm in one call."""
 
     def __init__(self, decoder: TransformerDecoder | MeshDecoder, heads: int, dtype: torch.dtype):
-        """dtype : of the products"""
+        """dtype : the number type of the products"""
         self.stack = Stack([weights_of(block) for block in decoder.blocks], norm_of(decoder.norm), heads, dtype)
         self.hooks = [module._forward_hooks for module in (*decoder.blocks.modules(), decoder.norm)]  # empty, or filled later
 
@@ -59,8 +59,9 @@ class QuickBlocks:
         self, x: Tensor, mask: Visibility, kv_cache: KVCache | None, cos: Tensor | None = None, sin: Tensor | None = None,
         condition_kv: list[tuple[Tensor, Tensor]] | None = None, split: RowSplit | None = None, adapter_rows: AdapterRows | None = None,
     ) -> Tensor | None:  # fmt: skip
-        """Hidden states [B, R, width] after the last norm, or None for a pass that the call does not know; writes the rows' keys and values
-        into the cache. condition_kv : keys and values of the condition for every block, of a mesh's network"""
+        """Hidden states [B, R, width] after the last norm, or None for a pass that the call does not support; writes the rows' keys and
+        values
+        into the cache. condition_kv : in a mesh network, keys and values of the condition for every block"""
         cross = None if condition_kv is None else self.cross_kv(condition_kv)
         run = RunRows(x, kv_cache, mask, cos, sin, cross)
         if any(self.hooks) or (cross is None) != (condition_kv is None) or not run.can_run():
@@ -78,14 +79,14 @@ class QuickBlocks:
         return self.stack([run], updates, 0 if adapter_rows is None else adapter_rows.first, begin).view(x.shape)
 
     def run_together(self, runs: Sequence[RunRows]) -> Tensor | None:
-        """Hidden states [rows, width] of a pass of several runs; None if one of them needs another kind of pass."""
+        """Hidden states [rows, width] of a joint pass of several runs; None if one of them needs another kind of pass."""
         if any(self.hooks) or not all(run.can_run() for run in runs):
             return None
         return self.stack(runs)
 
     @staticmethod
     def cross_kv(condition_kv: list[tuple[Tensor, Tensor]]) -> CrossKV | None:
-        """Keys and values of a condition as the call takes them; None if it does not know them."""
+        """Keys and values of a condition in the form that the call takes; None if it does not support them."""
         cross_kv = condition_kv.compiled if isinstance(condition_kv, ConditionKV) else None
         if cross_kv is None and can_cross(condition_kv):
             cross_kv = CrossKV(list(condition_kv))
@@ -95,7 +96,8 @@ class QuickBlocks:
 
 
 def updates_of(stack: Stack, adapter_rows: AdapterRows) -> Updates | None:
-    """An adapter as the call takes it; None for one that it does not know. It is made once, so the adapter must not be trained any more."""
+    """An adapter in the form that the call takes; None if unsupported. It is converted once, so the adapter must not be trained
+    afterwards."""
     adapter = adapter_rows.adapter
     if adapter.updates is None or adapter.updates.stack is not stack:
         pairs = list(adapter.pairs())
@@ -106,12 +108,12 @@ def updates_of(stack: Stack, adapter_rows: AdapterRows) -> Updates | None:
 
 
 def is_frozen(weight: Tensor) -> bool:
-    """True if an adapter's weight is one that the call takes."""
+    """True if the call supports an adapter's weight."""
     return weight.dtype == torch.float32 and weight.device.type == "cpu" and not weight.requires_grad
 
 
 def norm_of(norm: RMSNorm | nn.LayerNorm) -> RowNorm:
-    """A norm, as the call computes it."""
+    """A norm in the form that the call takes."""
     if isinstance(norm, nn.LayerNorm):
         return RowNorm("LAYER_NORM", norm.weight.detach(), norm.bias.detach(), norm.eps)
     return RowNorm("ROOT_MEAN_SQUARE", (norm.weight * norm.scale).detach(), None, float(norm.floor))
@@ -123,7 +125,7 @@ def heads_of(block: transformer.TransformerBlock | mesh_decoder.MeshBlock) -> in
 
 
 def weights_of(block: transformer.TransformerBlock | mesh_decoder.MeshBlock) -> BlockWeights:
-    """The weights of a block, as the call takes them."""
+    """The weights of a block in the form that the call takes."""
     if isinstance(block, transformer.TransformerBlock):
         query, key = norm_of(block.query_norm), norm_of(block.key_norm)
         heads = QKNorm(block.query_norm.weight.numel() ** -0.5, query.weight, key.weight, query.constant)

@@ -18,7 +18,7 @@ LARGE = 4096  # elements; a smaller matrix stays in half precision
 
 
 def pack(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors as they are stored: large matrices [..., R, C] as integers with scales [..., R, 1], all else in half precision."""
+    """Converts tensors for storage: large matrices [..., R, C] to integers with scales [..., R, 1], all others to half precision."""
     stored: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         if tensor.ndim in (2, 3) and tensor.numel() >= LARGE:
@@ -31,7 +31,7 @@ def pack(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def unpack(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The float32 tensors of a file that `pack` made, or of any other file of tensors; raises ValueError if they cannot be weights."""
+    """The float32 tensors of a file that `pack` wrote, or of any other tensor file; raises ValueError if they cannot be weights."""
     scales = {k + SCALE for k, v in stored.items() if v.dtype == torch.int8}
     tensors = {}
     for name, tensor in stored.items():
@@ -69,5 +69,5 @@ def split(tensors: Mapping[str, Tensor], name: str) -> dict[str, dict[str, Tenso
 
 
 def count(names: Iterable[str], prefix: str) -> int:
-    """The number of numbered parts: 1 + the largest number after a prefix of names, 0 without any."""
+    """The number of numbered parts: 1 + the largest number after a prefix of the names; 0 if there is none."""
     return 1 + max((int(name.removeprefix(prefix).split(".")[0]) for name in names if name.startswith(prefix)), default=-1)

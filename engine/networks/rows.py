@@ -1,4 +1,4 @@
-"""Rows of a pass that differ from the others: those that run with an adapter, and those that split at a layer."""
+"""Special rows of a pass: rows that run with an adapter, and rows that split at a layer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class RowAdapter(Protocol):
     updates: Any  # its form for compiled blocks, made once; None before
 
     def pairs(self) -> Iterator[tuple[nn.Module, Tensor, Tensor]]:
-        """The layers that it changes, each with A [rank, in] and B [out, rank]: y += scale B A x."""
+        """The adapted layers, each with A [rank, in] and B [out, rank]: y += scale B A x."""
         ...
 
     def on_rows_from(self, first: int | Tensor) -> AbstractContextManager[None]:
@@ -40,7 +40,7 @@ class RowSplit:
 
 @dataclass(frozen=True)
 class AdapterRows:
-    """An adapter of some rows of a pass: those from number `first` on. With a RowSplit, they are numbered as above it."""
+    """An adapter for the rows of a pass from number `first` on; with a RowSplit, rows are numbered as above the split."""
 
     adapter: RowAdapter
     first: int

@@ -33,7 +33,7 @@ HOST = torch.device("cpu")
 
 
 class TransformerSequence:
-    """One run on one prompt: cache, pending token, warp. All of `prefix` has been fed except its last row, which is pending."""
+    """One run on one prompt: cache, pending token, warp. All rows of `prefix` are in the cache except the last, which is pending."""
 
     scales: tuple[int, ...] = ()  # a subclass may support smaller sizes
 
@@ -57,10 +57,10 @@ class TransformerSequence:
         static: bool | None = None,
     ):
         """prefix : [branches, P, H] embeddings; prefix_mask : bool [P-1, P-1] or None (causal). end : the end-of-sequence id.
-        bias : what the logits of a pass lose; needed by a sampling with adherence, else NotSupported is raised.
-        condition : [C, H] for drafters to read, or None. codebook : [V, e], the vector of each id, or None.
+        bias : a penalty on the logits; a sampling with adherence needs one, else NotSupported is raised.
+        condition : [C, H] for drafters, or None. codebook : [V, e], the vector of each id, or None.
         levels : how ids spell vertices, or None.
-        static : whether passes have fixed shapes; None: on a GPU (static_step.py)"""
+        static : True if passes have fixed shapes; None: on a GPU only (static_step.py)"""
         if sampling.adherence and bias is None:
             raise NotSupported("Only models that read points have adherence. Set it to 0.")
         self.trunk, self.kv_cache = trunk, kv_cache
@@ -68,12 +68,12 @@ class TransformerSequence:
         self.vocabulary, self.limit, self.layout, self.sampling, self.end = vocabulary, limit, layout, sampling, end
         self.grammar, self.condition, self.codebook, self.levels = grammar, condition, codebook, levels
         self._state = grammar.start if grammar else None  # after the committed tokens
-        self.bias, self._lost_in = bias, bias.start if bias else None  # what it loses by: the bias's state after the committed tokens
+        self.bias, self._lost_in = bias, bias.start if bias else None  # the bias's state after the committed tokens
         self.device = prefix.device
         self.prefix = prefix.shape[1]
         self.tokens: list[int] = []
         self.done = limit == 0
-        self._prompt_end, self._newest = prefix[:, -1:], []  # tokens of what is pending; none: the end of the prompt
+        self._prompt_end, self._newest = prefix[:, -1:], []  # the pending tokens; none: the end of the prompt
         self.pending = [-1]  # committed positions that are not in the cache, ascending; -1: the end of the prompt
         self._cached: list[int] | None = None  # positions of the cached tokens, cache row by cache row; None = a prefix, in order
         self._draft = DeviceIds(NO_DRAFT.tokens)
@@ -86,18 +86,18 @@ class TransformerSequence:
         self._is_host: tuple[torch.dtype, bool] | None = None  # of the newest hidden states
         if self.prefix > 1:
             mask = causal_mask(self.prefix - 1, 0, self.device) if prefix_mask is None else prefix_mask
-            with torch.no_grad():  # nothing is learned through a cache, and attention that learns takes longer
+            with torch.no_grad():  # no gradient goes through a cache, and attention with gradients takes longer
                 trunk.run(prefix[:, :-1], torch.arange(self.prefix - 1, device=self._slots_at), mask, kv_cache)
             kv_cache.keep(list(range(self.prefix - 1)))
 
     @property
     def replays(self) -> Replays | None:
-        """For the drafter of a run whose passes have fixed shapes; None: it has none."""
+        """The replays of a run whose passes have fixed shapes, for its drafter; None for other runs."""
         return None if self._static is None else self._static.replays
 
     def look_ahead(self, ahead: Ahead) -> None:
-        """For a drafter that reads the hidden state after the accepted drafts: passes in fixed shapes compute this, if they have a verdict,
-        and give it to `Rows.ahead`."""
+        """Sets a drafter's computation on the hidden state after the accepted drafts: passes in fixed shapes with a verdict run it and put
+        the result into `Rows.ahead`."""
         if self._static is not None:
             self._static.ahead = ahead
 
@@ -119,7 +119,7 @@ class TransformerSequence:
         control = count if draft.predictive is None else int((~draft.predictive).sum())
         parents = None if draft.parents is None else draft.parents.tolist()
         self._draft = DeviceIds(draft.tokens[:control])
-        self._places = draft.positions  # of the nodes; None: after what is pending
+        self._places = draft.positions  # the nodes' positions; None: directly after the pending token
         self._launch = self._fixed_pass(draft, parents, control)
         if self._launch is not None:
             return self._rows(parents, None, lambda launch=self._launch: launch.start()[1])
@@ -141,7 +141,7 @@ class TransformerSequence:
         return self._is_host[1]
 
     def _subtract_bias(self, parents: list[int] | None, logits: Tensor) -> Tensor:
-        """Logits [C, R, V] of the pass, less what they lose by the bias. Predictive rows, the last ones, have no path yet and lose none."""
+        """Logits [C, R, V] of the pass, minus the bias. Predictive rows, the last ones, have no path yet and no bias."""
         if self.bias is None:
             return logits
         rows = logits.shape[1]
@@ -150,7 +150,7 @@ class TransformerSequence:
         return logits.float() - lost.to(logits.device)
 
     def _begin_launch(self) -> None:
-        """Begins the pass that waits, if there is one, before anything changes that it reads."""
+        """Starts the waiting pass, if there is one, before its inputs change."""
         if self._launch is not None:
             self._launch.start()
         self._launch = None
@@ -162,7 +162,7 @@ class TransformerSequence:
         return Rows(logits, partial(self._warp, *after), hidden, partial(self._settings, *after), self._draft, self._launch, host)
 
     def _fixed_pass(self, draft: Draft, parents: list[int] | None, control: int) -> Waiting | None:
-        """A pass in fixed shapes, which waits for its verdict; None for one that needs others: after the end of the prompt, or after a
+        """A pass in fixed shapes, which waits for its verdict; None if the shapes do not fit: after the end of the prompt, or after a
         wavefront."""
         if self._static is None or self._cached is not None or len(self._newest) != 1:
             return None
@@ -177,7 +177,7 @@ class TransformerSequence:
         return self._static.prepare(what, rules, self.adapter if is_adapted else None)
 
     def _inputs(self, drafted: Tensor) -> Tensor:
-        """The inputs of what is pending and of drafts int64 [N]: [branches, K + N, H]."""
+        """The inputs of the pending rows and of drafts int64 [N]: [branches, K + N, H]."""
         branches = self.kv_cache.branches
         if not self._newest:
             nodes = [self.trunk.embed(drafted.to(self.device)).expand(branches, -1, -1)] if len(drafted) else []
@@ -187,8 +187,8 @@ class TransformerSequence:
         return self.trunk.embed(ids).expand(branches, -1, -1)
 
     def _run_adapted(self, x: Tensor, slots: Tensor, mask: Tensor, shared_rows: int, control: int) -> Tensor:
-        """Hidden states of a pass whose rows after what is pending and `control` drafts run with the adapter; the first
-        `shared_rows` of them share the lower layers of drafts."""
+        """Hidden states of a pass whose rows after the pending rows and `control` drafts run with the adapter; the first `shared_rows` of
+        them share the lower layers of drafts."""
         waiting, split = len(self.pending), None
         adapter_rows = AdapterRows(self.adapter, self.kv_cache.place(slots, waiting + control))
         if shared_rows and self.adapter.first_layer and self.trunk.takes_splits:
@@ -209,7 +209,7 @@ class TransformerSequence:
         return torch.tensor([base, *(base + d for d in depths(parents))], device=device)
 
     def _mask(self, draft: Draft, parents: list[int] | None, count: int) -> Visibility:
-        """The visibility of the rows of a pass: a mask bool [R, kept + R], None = everything, a chain, or for the kernel sets of bits."""
+        """The visibility of the rows of a pass: a mask bool [R, kept + R], None (everything), a chain, or sets of bits for the kernel."""
         as_sets = self.trunk.takes_sets and not draft.shared_rows and choose(self.device, self.kv_cache.block.dtype).is_triton
         if self._cached is not None:
             return self._scattered_mask(draft, parents, count, as_sets)
@@ -226,10 +226,11 @@ class TransformerSequence:
         return torch.cat([past, tail], 1)
 
     def _scattered_mask(self, draft: Draft, parents: list[int] | None, count: int, as_sets: bool) -> Visibility:
-        """If the committed tokens are not a prefix, a row sees those at smaller positions, wherever they are in the cache."""
+        """The visibility if the committed tokens are not a prefix: a row sees tokens at smaller positions, wherever they are in the
+        cache."""
         assert draft.positions is not None or count == 0, "after a wavefront, drafts need explicit positions"
         if count == 0 and len(self.pending) == 1 and max(self._cached, default=-1) < self.pending[0]:
-            return None  # a prefix after all, as in plain decoding
+            return None  # still a prefix, as in plain decoding
         waiting = len(self.pending)
         at = torch.tensor([*self.pending, *([] if count == 0 else draft.positions.tolist())])
         before = torch.cat([torch.full((self.prefix,), -1), torch.tensor(self._cached, dtype=torch.int64), at[:waiting]])
@@ -245,12 +246,12 @@ class TransformerSequence:
         return torch.cat([past, own, nodes], 1).to(self.device)
 
     def _warp(self, parents: list[int] | None, tokens: DeviceIds, state: Any, logits: Tensor, soft: bool = False) -> Tensor:
-        """Scores of a pass over these tokens, which began in this grammar state. Distributions are lazy, so the commit may come first."""
+        """Scores of a pass over these tokens, started in this grammar state. Distributions are lazy, so the commit may come first."""
         sampling, allowed = self._settings(parents, tokens, state, logits.shape[1])
         return warped_scores(logits, sampling.soften() if soft else sampling, allowed)
 
     def _host(self, parents: list[int] | None, tokens: DeviceIds, state: Any, logits: Tensor) -> HostRows:
-        """The rows of that pass for a processor."""
+        """The rows of a pass for the processor."""
         if self.grammar is None:
             return HostRows(logits, self.sampling)
         states = self._states(parents, tokens, state)[: logits.shape[1]]
@@ -259,7 +260,7 @@ class TransformerSequence:
         return HostRows(logits, self.sampling, [self._possible[self.grammar.mask_index(each)] for each in states])
 
     def _settings(self, parents: list[int] | None, tokens: DeviceIds, state: Any, count: int) -> tuple[Sampling, Tensor | None]:
-        """The sampling, and the allowed ids bool [count, V] of the first rows of that pass; None without a grammar."""
+        """The sampling, and the allowed ids bool [count, V] of the first rows of a pass; None without a grammar."""
         if self.grammar is None:
             return self.sampling, None
         allowed = torch.stack([self.grammar.allowed_ids(each) for each in self._states(parents, tokens, state)[:count]])
@@ -269,7 +270,7 @@ class TransformerSequence:
 
     def best_along(self, logits: Tensor) -> Tensor | None:
         """The most probable tokens int64 [N] of logits [N, V] for a chain after the committed tokens, each under the grammar after the
-        earlier ones, by numpy; None if it cannot."""
+        earlier ones, by numpy; None if numpy cannot."""
         if self.bias is not None or logits.dtype != torch.float32 or logits.device.type != "cpu":
             return None
         if self.grammar is None:
@@ -279,7 +280,7 @@ class TransformerSequence:
     def _rules(
         self, parents: list[int] | None, tokens: DeviceIds, state: Any, count: int
     ) -> tuple[Sampling, Tensor | None, list[int]] | None:
-        """For a verdict in fixed shapes: sampling, the table of masks, and of each row its mask; None if there is no table."""
+        """The rules for a verdict in fixed shapes: sampling, the table of masks, and each row's mask number; None if there is no table."""
         if self.grammar is None:
             return self.sampling, None, [0] * count
         states = self._states(parents, tokens, state)[:count]
@@ -291,12 +292,12 @@ class TransformerSequence:
 
     @cached_property
     def masks(self) -> Tensor | None:
-        """The grammar's table of masks on the device; None if it has none, or there is no grammar."""
+        """The grammar's table of masks on the device; None without a table or a grammar."""
         return None if self.grammar is None or self.grammar.masks is None else self.grammar.masks.to(self.device)
 
     @cached_property
     def _possible(self) -> list[Allowed] | None:
-        """The ids that each mask leaves, for numpy."""
+        """The ids that each mask allows, for numpy."""
         return None if self.masks is None or self.device.type != "cpu" else allowed_by(self.masks)
 
     def mask_index(self, path: list[int]) -> int:
@@ -323,7 +324,7 @@ class TransformerSequence:
         return torch.softmax(warped_scores(logits[None], self.sampling, allowed), -1)
 
     def biased_logits(self, logits: Tensor, *paths: list[int]) -> Tensor:
-        """Guided logits [k, V] less what they lose by the bias after hypothetical paths, one per row or one for all."""
+        """Guided logits [k, V] minus the bias after hypothetical paths, one per row or one for all."""
         if self.bias is None:
             return logits
         lost = torch.stack([self.bias.loss(each) for each in states_after(self.bias, self._lost_in, paths)])
@@ -371,8 +372,8 @@ class TransformerSequence:
         return new
 
     def commit_at(self, positions: list[int], tokens: list[int], nodes: Iterable[int] = ()) -> None:
-        """Keeps what was pending and some nodes (of a chain, if they have no positions), and makes tokens at any positions pending. Not for
-        a grammar or an end of sequence, which need a prefix."""
+        """Keeps the pending rows and some nodes (of a chain, if they have no positions), and makes tokens at any positions pending. Does
+        not support a grammar or an end of sequence, which need a prefix."""
         assert self.end is None and self.grammar is self.bias is None, "a wavefront has no end of sequence, no grammar and no bias"
         self._begin_launch()
         nodes, waiting = list(nodes), len(self.pending)
@@ -387,9 +388,11 @@ class TransformerSequence:
         self._newest = tokens
 
     def rewind(self, length: int) -> None:
-        """Drops the committed tokens from `length` on. Grammars cannot go back."""
+        """Drops the committed tokens from `length` on. Does not support grammars."""
         prefix = self._cached is None or self._cached[: max(0, length - 1)] == list(range(length - 1))
-        assert prefix and self.grammar is self.bias is None and length <= self.length, "what is left must be a prefix, cached in order"
+        assert prefix and self.grammar is self.bias is None and length <= self.length, (
+            "the remaining tokens must be a prefix, cached in order"
+        )
         self._begin_launch()
         self._cached = None
         self.tokens = self.tokens[:length]
@@ -412,7 +415,7 @@ def states_along(machine: Grammar | Bias, parents: list[int] | None, tokens: Dev
 
 
 def states_after(machine: Grammar | Bias, begin: Any, paths: Iterable[list[int]]) -> Iterator[Any]:
-    """The states of a machine after paths from a state. A path that goes on where the one before ended is not walked again."""
+    """The states of a machine after paths from a state. A path that extends the previous one is not walked again from its start."""
     state, known = begin, []
     for path in paths:
         if path[: len(known)] != known:
@@ -427,7 +430,7 @@ def split_rows(mask: Tensor, waiting: int, control: int, shared_rows: int, layer
     """Prepares a pass in which, below a layer, predictive rows share the rows of drafts. Returns the rows below that layer int64 [R'],
     their visibility mask bool [R', kept + R'], and the split.
 
-    mask : bool [R, kept + R] of all rows: `waiting` pending ones, `control` drafts, then the predictive ones. The first
+    mask : bool [R, kept + R] of all rows: `waiting` pending rows, `control` drafts, then the predictive rows. The first
     `shared_rows` predictive rows share the rows of the first drafts.
     """
     first, count, device = waiting + control, len(mask), mask.device

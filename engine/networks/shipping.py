@@ -1,4 +1,5 @@
-"""Writes trained weights into a model folder: builds a new folder next to it, then swaps once, so a kill never leaves a mixture."""
+"""Writes trained weights into a model folder: builds a new folder next to it, then swaps once, so that a killed process never leaves a
+mixture."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def ship(
     """Writes weights as `pack` stores them, and adds to the card. Removes the parts of earlier, longer weights.
 
     files : tensors by the name of their file; card : its new entries, or a function from the folder with its new files to the entries
-    beside : writes more files into the folder that it gets; stale : names of files and folders to remove, because they no longer fit
+    beside : (folder) -> None, writes more files into it; stale : names of files and folders to remove, because they no longer fit
     base : the model folder to copy first, if `folder` is new
 
     All or nothing: raises BadOutput, and leaves the folder as it was, if numbers are not finite, the files cannot be written, or
@@ -85,14 +86,14 @@ def _write(
 
 
 def _state(path: Path) -> tuple[int, int, int]:
-    """A file's metadata that change when it is written."""
+    """The metadata of a file that change when it is written."""
     stat = path.stat()
     return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
 def write_card(folder: Path, entries: Entries, known: Mapping[str, str] | None = None, to: Path | None = None) -> None:
-    """Writes a card with the hash of every file that it must list. known : hashes of files that were not written here; if such a file
-    has been damaged since, the new card must not record the damaged file's hash."""
+    """Writes a card with the hash of every file that it must list. known : hashes of files that were not written here: if such a file
+    was damaged since, the card must not record the damaged file's hash."""
     names = {path.relative_to(folder).as_posix(): path for path in covered_files(folder)}
     hashes = {name: (known or {}).get(name) or sha256(path) for name, path in names.items()}
     try:
@@ -103,7 +104,7 @@ def write_card(folder: Path, entries: Entries, known: Mapping[str, str] | None =
 
 
 def sign(folder: Path, **entries: Any) -> None:
-    """Adds entries to a card, and the current hash of each file: for a folder that was assembled by hand."""
+    """Adds entries to a card, and the current hash of each file: for a folder assembled by hand."""
     recover(folder)
     with whole_file(folder / CARD) as part:
         write_card(folder, read_card(folder) | entries, to=part)

@@ -1,13 +1,13 @@
 """A pass in fixed shapes, so that a GPU can replay it as one CUDA graph instead of launching every operation again.
 
-The host says in one small tensor what a pass is: how many rows of the cache are kept, and of each row its id, its slot and what it sees
-of the other rows. Everything else follows on the device: embeddings, mask, trunk, head. The shapes are a bucket's: rows are filled to 1,
-4, 8, 16, ... with rows that see only themselves and what is kept, and the cache is read up to a power of two. What the fillers write lies
-after the last row that anybody keeps.
+The host describes a pass in one small tensor: the number of kept rows in the cache, and for each row its id, its slot and the rows that it
+sees. The device computes everything else: embeddings, mask, trunk, head. The shapes come in buckets: rows are padded to 1, 4, 8, 16, ...
+with fillers that see only themselves and the kept rows, and the cache is read up to a power of two. Fillers write after the last row that
+is ever kept.
 
 `fixed_pass` is that computation, a function of tensors that changes nothing but the cache. `Static` runs it for a sequence: on a GPU it
-captures a graph for each bucket, and elsewhere, for tests, it calls the function. The results of a graph lie in memory that its next replay
-overwrites, so a pass hands out copies. A drafter's passes can be replayed too (engine/drafters/feature_draft.py).
+captures a graph for each bucket, and elsewhere, for tests, it calls the function. The next replay of a graph overwrites its results,
+so a pass returns copies. A drafter's passes can be replayed too (engine/drafters/feature_draft.py).
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from engine.verify.request import Verdict, VerifyRequest
 
 ROWS = (1, 4, 8, 16, 32, 64, 128, 256)  # of a pass
 LEAST_SPAN = 512  # rows of the cache that a pass reads, at least
-NAMED = 7  # numbers of a place that precede its set
-WARMED = 2  # calls before a capture: libraries allocate what they need in the first
+NAMED = 7  # numbers of a place before its set
+WARMED = 2  # calls before a capture: in the first, libraries allocate their memory
 
 
 def is_static(device: torch.device) -> bool:
-    """True if passes on a device have fixed shapes: on an NVIDIA GPU, unless FORETOKEN_KERNELS asks for the reference."""
+    """True if passes on a device have fixed shapes: on an NVIDIA GPU, unless FORETOKEN_KERNELS is `reference`."""
     return device.type == "cuda" and requested_kernel() != REFERENCE
 
 
@@ -46,7 +46,7 @@ def is_static(device: torch.device) -> bool:
 class PassShape:
     """The input of a pass.
 
-    pending : the first row's id; drafted : int64 [R-1], the ids of the others, anywhere; places : where the rows are, on the host
+    pending : the first row's id; drafted : int64 [R-1], the other ids, on any device; places : the rows' places, on the host
     adapted : the first place of a row that runs with an adapter, or None
     """
 
@@ -58,14 +58,14 @@ class PassShape:
 
 @dataclass(frozen=True)
 class Bucket:
-    """The shapes of a pass: places, and rows of the cache that it reads."""
+    """The shapes of a pass: the number of places, and of cache rows that it reads."""
 
     rows: int
     span: int
 
 
 def bucket(count: int, kept: int, capacity: int) -> Bucket | None:
-    """The smallest bucket for `count` places after `kept` rows of a cache; None if none fits into it."""
+    """The smallest bucket for `count` places after `kept` rows of a cache; None if there is none."""
     rows = next((rows for rows in ROWS if rows >= count), None)
     if rows is None or kept + rows > capacity:
         return None
@@ -76,8 +76,8 @@ def bucket(count: int, kept: int, capacity: int) -> Bucket | None:
 
 
 def pass_inputs(what: PassShape, kept: int, rows: int) -> Tensor:
-    """All that the host says about a pass, int64 [rows, NAMED + words], filled up: the kept rows, the first place with an adapter, and id,
-    row, end, last place and slot of each place; then its set."""
+    """The host's description of a pass, int64 [rows, NAMED + words], padded: the kept rows, the first place with an adapter, then the id,
+    row, end, last place, slot and set of each place."""
     places = what.places
     known = torch.tensor([what.pending, *(what.drafted.tolist() if what.drafted.device.type == "cpu" else [-1] * len(what.drafted))])
     whole = [torch.full((rows,), number) for number in (kept, rows if what.adapted is None else what.adapted)]
@@ -95,11 +95,11 @@ def words(rows: int) -> int:
 def fixed_pass(
     trunk: Trunk, block: Tensor, inputs: Tensor, drafted: Tensor | None, span: int, adapter: RowAdapter | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Hidden states [branches, R, H], logits [branches, R, V] and ids int64 [R] of the rows of a pass, whose keys and values are written
-    into the cache.
+    """Runs a pass and writes its keys and values into the cache. Returns hidden states [branches, R, H], logits [branches, R, V] and ids
+    int64 [R].
 
     block : the cache's; inputs : int64 [R, NAMED + words], see `pass_inputs`; drafted : int64 [R], the ids that the host does not know
-    (-1); None: it knows all
+    (-1 in `inputs`); None: it knows all
     """
     rows, branches = len(inputs), block.shape[2]
     kept, first, ids, of, ends, last, slots = inputs[:, :NAMED].unbind(1)
@@ -118,7 +118,7 @@ class Graph:
     """A captured call of a function without arguments. Its results are the same tensors at every replay."""
 
     def __init__(self, function: Callable[[], tuple[Tensor, ...]], pool: Any):
-        """pool : of memory, shared by the graphs of a run; they never run at the same time"""
+        """pool : the memory pool that the graphs of a run share; they never run at the same time"""
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
@@ -135,7 +135,7 @@ class Graph:
 
 
 class Replays:
-    """Functions of tensors that are called in fixed shapes on one device: on a GPU a graph for each key, elsewhere plain calls."""
+    """Calls functions of tensors in fixed shapes on one device: on a GPU as one graph per key, elsewhere directly."""
 
     def __init__(self, device: torch.device):
         self.device, self._captures = device, device.type == "cuda"
@@ -143,9 +143,9 @@ class Replays:
         self._known: dict[Hashable, tuple[tuple[Tensor, ...], Callable[[], tuple[Tensor, ...]]]] = {}
 
     def call(self, key: Hashable, function: Callable[..., tuple[Tensor, ...]], *inputs: Tensor) -> tuple[Tensor, ...]:
-        """The results of a function of some tensors, which may be anywhere.
+        """The results of a function of some tensors, which may be on any device.
 
-        key : stands for the function and for the shapes and types of its inputs
+        key : identifies the function and the shapes and types of its inputs
         """
         known = key in self._known
         held, call = self._known[key] if known else self._bind(function, inputs)
@@ -158,21 +158,21 @@ class Replays:
         return call()
 
     def _bind(self, function: Callable[..., tuple[Tensor, ...]], inputs: tuple[Tensor, ...]) -> Any:
-        """The tensors that a call reads, and the call."""
+        """The tensors that a call reads, and the call bound to them."""
         held = tuple(torch.zeros(each.shape, dtype=each.dtype, device=self.device) for each in inputs)
         return held, partial(function, *held)
 
 
-# (hidden states [branches, R, H] of a pass, the row int64 [] after its accepted drafts) -> what a drafter reads of them, a tensor
+# (hidden states [branches, R, H] of a pass, the row int64 [] after its accepted drafts) -> the tensor that a drafter reads
 Ahead = Callable[[Tensor, Tensor], Tensor]
-# (number of rows) -> sampling, the table of grammar masks bool [M, V] or None = all, and of each row its number in it; None: no such table
+# (number of rows) -> sampling, the table of grammar masks bool [M, V] or None = all, and each row's mask number; None: no such table
 Rules = Callable[[int], tuple[Sampling, Tensor | None, list[int]] | None]
 
 
 class Static:
     """The passes of one run in fixed shapes. Its drafter may use the same `replays`, so that graphs share their memory.
 
-    ahead : what a drafter computes after a verdict, inside the pass; None: nothing
+    ahead : a drafter's computation after a verdict, inside the pass, or None
     """
 
     def __init__(self, trunk: Trunk, kv_cache: KVCache):
@@ -181,13 +181,13 @@ class Static:
         self.ahead: Ahead | None = None
 
     def prepare(self, what: PassShape, rules: Rules, adapter: RowAdapter | None = None) -> Waiting | None:
-        """A pass that waits for its verdict, or None if it fits into no bucket. adapter : of the rows that run with one"""
+        """A pass that waits for its verdict, or None if no bucket fits. adapter : the adapter of its adapted rows"""
         shape = bucket(len(what.places.slots), self.kv_cache.kept, self.kv_cache.capacity)
         return None if shape is None else Waiting(self, what, shape, rules, adapter)
 
 
 class Waiting:
-    """A pass that has not begun: see `Launch` in engine/core/rows.py. It begins before the cache changes."""
+    """A pass that has not started: see `Launch` in engine/core/rows.py. It starts before the cache changes."""
 
     def __init__(self, static: Static, what: PassShape, shape: Bucket, rules: Rules, adapter: RowAdapter | None):
         self.count = 1 + len(what.drafted)
@@ -198,14 +198,14 @@ class Waiting:
         self._found: list[Tensor] = []
 
     def start(self) -> tuple[Tensor, Tensor]:
-        """Hidden states and logits of the rows; the pass begins without a verdict if it has not begun."""
+        """Hidden states and logits of the rows; starts the pass without a verdict if it has not started."""
         if self._begin is not None:
             self._run(None, None, None, [])
         hidden, logits = (each[:, : self.count] for each in self._found)
         return hidden, logits
 
     def verdict(self, request: VerifyRequest) -> Verdict | None:
-        """The verdicts of a pass that begins now; None if it has begun, or if the grammar has no table of masks."""
+        """Starts the pass and returns its verdicts; None if it has already started, or if the grammar has no table of masks."""
         rules = None if self._begin is None else self._rules(len(request.positions))
         if rules is None:
             return None
@@ -218,7 +218,7 @@ class Waiting:
 
     def _run(self, *request: Any) -> list[Tensor]:
         hidden, logits, *rest = self._begin(*request)
-        self._found, self._begin = [hidden, logits], None  # the cache is not held by results that somebody keeps
+        self._found, self._begin = [hidden, logits], None  # results that somebody keeps must not keep the cache alive
         return rest
 
 
@@ -226,7 +226,7 @@ def _begin(
     static: Static, what: PassShape, shape: Bucket, adapter: RowAdapter | None,
     kind: VerdictKind | None, draft_probs: Tensor | None, masks: Tensor | None, more: list[Tensor],
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """Begins a pass; the results are those of `_fixed_step`. more : what the host says about its verdict, see `columns`"""
+    """Starts a pass; returns the results of `_fixed_step`. more : the host's inputs of the verdict, see `columns`"""
     rows, drafted = shape.rows, what.drafted
     is_known = drafted.device.type == "cpu"
     inputs = [torch.cat([pass_inputs(what, static.kv_cache.kept, rows), *more], 1)]
@@ -241,7 +241,7 @@ def _fixed_step(
     trunk: Trunk, block: Tensor, span: int, adapter: RowAdapter | None, kind: VerdictKind | None, masks: Tensor | None, ahead: Ahead | None,
     is_known: bool, inputs: Tensor, *drafts: Tensor,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """Hidden states and logits of a pass, and of a verdict its integers, its numbers, p if it is stored, and what a drafter makes of it.
+    """Hidden states and logits of a pass; then, with a verdict, its integers, its numbers, p if stored, and the drafter's result.
 
     drafts : the ids of the drafts, unless they are known, and their distributions, if the verdict needs them
     """

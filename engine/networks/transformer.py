@@ -21,8 +21,8 @@ from engine.networks.rows import AdapterRows, RowSplit, adapter_hooks
 class RMSNorm(nn.Module):
     """Root-mean-square norm over the last axis: x / sqrt(mean(x^2) + eps) * weight.
 
-    Computed with a vector norm and a hypotenuse: four kernels instead of the nine of PyTorch's own norm on a CPU. The pass of one token
-    is mostly such overhead.
+    Computed with a vector norm and a hypotenuse: four kernels on a CPU instead of the nine of PyTorch's norm. Such overhead dominates
+    the pass of one token.
     """
 
     def __init__(self, width: int, eps: float = 1e-6):
@@ -36,7 +36,7 @@ class RMSNorm(nn.Module):
         return self.normalize(x) * (self.weight * self.scale)
 
     def normalize(self, x: Tensor) -> Tensor:
-        """x divided by its length, for inputs that are weighted later; without the factor sqrt(width)."""
+        """Returns x divided by its length, for inputs that are weighted later; without the factor sqrt(width)."""
         length = torch.hypot(torch.linalg.vector_norm(x, dim=-1, keepdim=True), self.floor)
         return x / length
 
@@ -75,8 +75,8 @@ class TransformerBlock(nn.Module):
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotary position: x [B, R, ..., heads, d], cos and sin [R, d] or [B, R, d] (the two halves of d are the two parts of each pair).
 
-    The halves are rotated apart and concatenated once. When compiled for training, a concatenation in the middle cannot be vectorised; this
-    form made the whole step a quarter shorter.
+    The halves are rotated separately and concatenated once. A concatenation in the middle cannot be vectorised when compiled for training;
+    this form made the whole step a quarter shorter.
     """
     half = x.shape[-1] // 2
     shape = (*cos.shape[:-1], *[1] * (x.ndim - 3), -1)
@@ -98,11 +98,11 @@ def rotary_table(coordinates: Tensor, width: int, base: float = 100.0) -> tuple[
 class TransformerDecoder(nn.Module):
     """A stack of blocks and a final norm.
 
-    Rotary positions tell a row only the distance to what it sees. In a flat area of a picture that leaves open where in an object the row
-    is. So each row of a `placed` decoder also gets its own place, computed from the cos and sin of its queries and keys.
+    Rotary positions give a row only its distance to what it sees, which in a flat area of a picture does not locate the row in an object.
+    So each row of a `placed` decoder also gets its own place, computed from the cos and sin of its queries and keys.
     """
 
-    quick: Callable[..., Tensor | None] | None = None  # all blocks and the last norm in one call, or None for a pass that it does not know
+    quick: Callable[..., Tensor | None] | None = None  # all blocks and the last norm in one call, or None for an unsupported pass
 
     def __init__(self, layers: int, width: int, heads: int, inner: int, placed: bool = False):
         super().__init__()
@@ -139,7 +139,7 @@ class TransformerDecoder(nn.Module):
     ) -> Tensor:
         """Hidden states [B, R, width] after the final norm; writes the rows' keys and values into the cache, if there is one.
 
-        places : [R, width], of the rows, where they are known already
+        places : [R, width], the rows' places if already computed
         """
         x = self.with_places(x, cos, sin) if places is None else x + places
         if self.quick is not None and (hidden := self.quick(x, mask, kv_cache, cos, sin, None, split, adapter_rows)) is not None:

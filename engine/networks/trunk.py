@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PassArguments:
-    """A pass that a run asks for: the arguments of `Trunk.run`."""
+    """A pass that a run requests: the arguments of `Trunk.run`."""
 
     trunk: Trunk
     x: Tensor
@@ -26,19 +26,19 @@ class PassArguments:
     kv_cache: KVCache
 
     def run_alone(self) -> tuple[Tensor, Tensor]:
-        """Its hidden states and logits, by a pass of its own."""
+        """Runs the pass alone; returns its hidden states and logits."""
         hidden = self.trunk.run(self.x, self.slots, self.mask, self.kv_cache)
         return hidden, self.trunk.head(hidden)
 
 
 class Trunk(Protocol):
-    """A model with one prompt. A class that subclasses this has the members that it does not define.
+    """A model with one prompt; subclasses override the members that differ.
 
     takes_sets  : its attention is `tree_attention`; on a GPU it gets sets of bits instead of a mask
-    takes_chains : it is told that a pass is a chain, instead of getting the mask of one
+    takes_chains : for a chain it gets a `Chain` instead of a mask
     takes_splits : its `run` takes a RowSplit; else shared rows run through all layers separately
     takes_adapters : its `run` takes an adapter of rows; else its layers get hooks during the pass
-    reads_slots : it looks at slots on the host, and gets them there, so that it need not wait for a GPU
+    reads_slots : it reads slots on the host, and gets them there, so that it need not wait for a GPU
     fixed       : its `run` depends on slots, mask and cache through tensors alone, so passes can have fixed shapes (static_step.py)
     """
 
@@ -54,7 +54,7 @@ class Trunk(Protocol):
         ...
 
     def with_row_ends(self, x: Tensor, ends: Tensor) -> Tensor:
-        """x [branches, P, H] with row ends where `ends` bool [P] says so; x itself for a model whose rows have none."""
+        """x [branches, P, H] with row ends where `ends` bool [P] says so; x itself for a model without row ends."""
         return x
 
     def run(
@@ -70,8 +70,8 @@ class Trunk(Protocol):
         ...
 
     def run_together(self, passes: Sequence[PassArguments]) -> list[tuple[Tensor, Tensor]] | None:
-        """Hidden states and logits of passes of several runs of this model, by one pass that reads the weights once; None if this model, or
-        one of the passes, needs a pass of its own. Every row has the bits that it has in a pass of its own."""
+        """Hidden states and logits of the passes of several runs of this model, computed in one pass that reads the weights once; None if
+        this model, or one of the passes, does not support that. Every row has the same bits as in a separate pass."""
         return None
 
 
@@ -84,7 +84,7 @@ class OwnTrunk(Trunk):
         self.decoder, self.takes_chains = decoder, decoder.quick is not None
 
     def rows(self, arguments: PassArguments) -> Any:
-        """The rows of a run of this prompt in a pass of several, as the compiled call takes them."""
+        """The rows of this run for a joint pass, in the form that the compiled call takes."""
         ...
 
     def run_together(self, passes: Sequence[PassArguments]) -> list[tuple[Tensor, Tensor]] | None:
@@ -95,7 +95,7 @@ class OwnTrunk(Trunk):
 
 
 def divide(hidden: Tensor, logits: Tensor, passes: Sequence[PassArguments]) -> list[tuple[Tensor, Tensor]]:
-    """The rows of a pass of several runs, hidden [rows, H] and logits [rows, V], as [branches, R, H] and [branches, R, V] of each run."""
+    """Divides the rows of a joint pass, hidden [rows, H] and logits [rows, V], into [branches, R, H] and [branches, R, V] for each run."""
     shapes = [each.x.shape[:2] for each in passes]
     counts = [branches * rows for branches, rows in shapes]
     both = zip(hidden.split(counts), logits.split(counts), shapes, strict=True)

@@ -38,7 +38,7 @@ class VQResidual(nn.Module):
 
 
 class FiniteScalarQuantizer(nn.Module):
-    """Latents [..., D] <-> codes. `levels[d]` values a channel, evenly spaced in -1..1; V = product of levels."""
+    """Latents [..., D] <-> codes. `levels[d]` values per channel, evenly spaced in -1..1; V = product of levels."""
 
     def __init__(self, levels: tuple[int, ...]):
         super().__init__()
@@ -134,7 +134,8 @@ class PictureTokenizer(nn.Module):
         return (self.preview_decoder if preview else self.decoder)(latent)
 
     def decode_rows(self, tokens: Tensor, rows: range, preview: bool = False) -> Tensor:
-        """Some rows of a picture, [B, 3, 8 * len(rows), 8w], from all of its tokens int64 [B, h, w]; decodes only what is within reach."""
+        """Some rows of a picture, [B, 3, 8 * len(rows), 8w], from all of its tokens int64 [B, h, w]; decodes only the tokens within
+        reach."""
         halo = reach(self.preview_decoder if preview else self.decoder)
         first = max(0, rows.start - halo)
         picture = self.decode(tokens[:, first : rows.stop + halo], preview)

@@ -1,8 +1,8 @@
-"""The picture decoder of VQGAN: codes -> picture. LlamaGen, Chameleon and their relatives differ in widths and in what a code is.
+"""The picture decoder of VQGAN: codes -> picture. LlamaGen, Chameleon and their relatives differ in widths and in the form of a code.
 
-Paper: Taming Transformers for High-Resolution Image Synthesis, Esser et al., arXiv 2012.09841. A code's vector is widened, passes two
-residual blocks with an attention between them, and then one stage for each doubling of the size. Encoders are not here: generation has
-no use for them. Sizes are read from the weights (`settings_of`), which have our names.
+Paper: Taming Transformers for High-Resolution Image Synthesis, Esser et al., arXiv 2012.09841. A code's vector is widened and
+passes two residual blocks with attention between them, then one stage for each doubling of the size. Encoders are absent: generation does
+not use them. Sizes are read from the weights (`settings_of`), under our names for them.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ GROUPS, EPS = 32, 1e-6  # of the group norms
 class VQGANSettings:
     """The shape of a decoder.
 
-    codes, width : of the codebook
+    codes, width : the size of the codebook
     latent       : channels that a code's vector is widened to
     stages       : channels of each stage, from the smallest picture to the whole one
     blocks       : residual blocks of a stage
-    attentive    : whether the first stage has attention
-    normalised   : whether only the direction of a code's vector counts
-    placed       : whether every norm is scaled and shifted by the codes at its place (MoVQ, arXiv 2209.09002)
+    attentive    : the first stage has attention
+    normalised   : only the direction of a code's vector counts
+    placed       : every norm is scaled and shifted by the codes at its place (MoVQ, arXiv 2209.09002)
     """
 
     codes: int
@@ -42,7 +42,7 @@ class VQGANSettings:
 
 
 class PixelNorm(nn.GroupNorm):
-    """A group norm that does not look at the codes."""
+    """A group norm that ignores the codes."""
 
     def __init__(self, channels: int):
         super().__init__(GROUPS, channels, EPS)
@@ -62,7 +62,7 @@ class PlacedNorm(nn.Module):
 
     def forward(self, x: Tensor, vectors: Tensor) -> Tensor:
         """x [B, C, h, w], vectors [B, D, rows, columns]"""
-        size = x.shape[-2:]  # a 1x1 convolution of the small grid, enlarged, is that of the enlarged grid
+        size = x.shape[-2:]  # convolving 1x1 before enlarging gives the same result as after it
         scale, shift = (F.interpolate(part(vectors), size=size, mode="nearest") for part in (self.scale, self.shift))
         return torch.addcmul(shift, self.base(x), scale)
 
@@ -157,7 +157,7 @@ class PictureDecoder(nn.Module):
 
 
 def settings_of(shapes: Mapping[str, tuple[int, ...]], normalised: bool) -> VQGANSettings:
-    """The settings of a decoder from the shapes of its weights, by our names; raises KeyError or IndexError if they are none."""
+    """The settings of a decoder from the shapes of its weights, by our names; raises KeyError or IndexError if they are not a decoder's."""
     stages = []
     while f"stages.{len(stages)}.residuals.0.second.weight" in shapes:
         stages.append(shapes[f"stages.{len(stages)}.residuals.0.second.weight"][0])
@@ -171,7 +171,7 @@ def settings_of(shapes: Mapping[str, tuple[int, ...]], normalised: bool) -> VQGA
 
 
 def build_decoder(settings: VQGANSettings, tensors: Mapping[str, Tensor]) -> PictureDecoder:
-    """The decoder with its weights, for inference, never allocated twice."""
+    """The decoder with its weights, for inference; weights are not allocated twice."""
     with torch.device("meta"):
         decoder = PictureDecoder(settings)
     decoder.load_state_dict(tensors, assign=True)

@@ -1,7 +1,7 @@
 """Folders of shipped weights: compact safetensors, each file below 10 MB, and card.json with their origin.
 
-Everything that is read is checked: every file against its hash on the card, every number for being finite, every shape against the
-network. packing.py defines how weights are stored, card.py the card, and shipping.py how a folder is written.
+Everything that is read is checked: every file against its hash on the card, every shape against the network; every number
+must be finite. packing.py defines the storage of weights, card.py the card, and shipping.py writes folders.
 """
 
 from __future__ import annotations
@@ -67,9 +67,10 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def build_network(make: Callable[..., Network], settings: Mapping[str, Any], tensors: Mapping[str, Tensor], path: Path) -> Network:
-    """A network with a card's settings and its weights; raises MissingWeights if the settings are impossible or the weights do not fit.
+    """A network with the settings of a card and its weights; raises MissingWeights if the settings are impossible or the weights do not
+    fit.
 
-    It is built without memory first, because a damaged card may ask for terabytes.
+    It is first built on the meta device, because a damaged card may ask for terabytes.
     """
     try:
         for name, value in settings.items():

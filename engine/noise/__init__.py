@@ -20,19 +20,19 @@ DRAW, ACCEPT, RESIDUAL, INITIAL, DRAFTER, SCHEDULE = range(6)
 
 
 def is_made_there(device: torch.device, dtype: torch.dtype) -> bool:
-    """True if a device makes its numbers itself: a GPU does, and is sent nothing."""
+    """True if a device computes its own random numbers, as a GPU does."""
     return choose(device, dtype).is_triton
 
 
 def number(base: int, position: int, slot: int = 0) -> float:
-    """The uniform number of a position, by Python's integers."""
+    """The uniform number of a position, computed with Python integers."""
     return ((mix(mix((base + (position + 1) * GOLDEN) & MASK) + slot & MASK) >> 12) + 0.5) * 2.0**-52
 
 
 class Noise:
     """All randomness of one run. Uniforms are float64 in (0, 1); the Gumbel rows that were used last are kept, up to `KEPT` bytes.
 
-    root : the number that every key is made of
+    root : the number that all keys derive from
     """
 
     def __init__(self, seed: int, vocabulary: int, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32):
@@ -57,7 +57,7 @@ class Noise:
         return self.host_uniform(stream, start, count, iteration, slot).to(self.device)
 
     def host_uniform(self, stream: int, start: int, count: int, iteration: int, slot: int = 0) -> Tensor:
-        """The same on the host, for code that sends several to the device at once."""
+        """u for positions start .. start+count-1, float64 [count] on the host, for code that sends several to the device at once."""
         base = self._key(stream, iteration)
         if count <= 8:  # Python integers beat numpy's call overhead on short windows
             return torch.tensor([number(base, start + i, slot) for i in range(count)], dtype=torch.float64)
@@ -69,7 +69,7 @@ class Noise:
         return torch.stack([uniform_reference(self._key(stream, iteration), positions) for stream in streams])
 
     def number(self, stream: int, position: int, iteration: int) -> float:
-        """u of one position."""
+        """The uniform number of one position."""
         return number(self._key(stream, iteration), position)
 
     def gumbel_row(self, position: int) -> np.ndarray:
@@ -80,7 +80,7 @@ class Noise:
 
     def gumbel(self, start: int, count: int) -> Tensor:
         """Standard Gumbel noise of positions start .. start+count-1, [count, V]. The counter has no iteration: a position keeps its
-        noise for the whole run. This couples draws and makes `match seed` possible. On a GPU it is computed there, whenever asked for."""
+        noise for the whole run. This couples draws and makes `match seed` possible. On a GPU it is computed there at each request."""
         if self._is_made_there:
             return gumbel(self.base, torch.arange(start, start + count, device=self.device), self.vocabulary, self.dtype)
         missing = [i for i in range(start, start + count) if i not in self._gumbel]

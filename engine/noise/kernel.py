@@ -3,8 +3,8 @@
 Mathematics. mix(x) is the finaliser of SplitMix64 (Steele, Lea and Flood, 2014), G the golden ratio in 64 bits; all sums are modulo
 2^64. A run, a stream and an iteration give a base (`engine/noise.py`). Position i has the key mix(base + (i + 1) G). Its uniform number
 of a slot is ((mix(key + slot) >> 12) + 1/2) 2^-52; its Gumbel noise for token v is -log(-log u), with u from mix(key + (v + 1) G).
-The device computes the logarithms in float32. A large Gumbel number comes from u near 1, where float32 has no digits left; so -log u is
-there computed from 1 - u, which is exact in integers.
+The device computes the logarithms in float32. A large Gumbel number comes from u near 1, where float32 has no digits left; there -log u
+is computed from 1 - u, which is exact in integers.
 
 Fewest bytes: 4 N V written, nothing read. `verify` computes the noise where it needs it and writes nothing.
 """
@@ -22,9 +22,9 @@ MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
 ONE, TWO = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 BLOCK = 1024
-MIXING = (np.uint64(30), np.uint64(ONE)), (np.uint64(27), np.uint64(TWO))  # numpy's numbers, because they are made more slowly than used
+MIXING = (np.uint64(30), np.uint64(ONE)), (np.uint64(27), np.uint64(TWO))  # numpy's random numbers, which cost more to make than to store
 LAST_SHIFT, UNUSED_BITS = np.uint64(31), np.uint64(12)
-KEPT = 2**28  # bytes of Gumbel noise that a run keeps on the host; what is dropped is made again, with the same bits
+KEPT = 2**28  # bytes of Gumbel noise that a run keeps on the host; dropped noise is computed again, with the same bits
 
 
 # --- reference --------------------------------------------------------------------------------------------------------
@@ -38,7 +38,7 @@ def mix(x: int) -> int:
 
 
 def mix_array(x: np.ndarray) -> np.ndarray:
-    """The same on uint64 arrays, in place."""
+    """The finaliser of SplitMix64 on uint64 arrays, in place."""
     for shift, factor in MIXING:
         x ^= x >> shift
         x *= factor
@@ -52,7 +52,7 @@ def keys(base: int, positions: np.ndarray) -> np.ndarray:
 
 
 def unit(bits: np.ndarray) -> np.ndarray:
-    """64 bits to a float64 in the open unit interval: the top 52 bits plus a half."""
+    """Converts 64 bits to a float64 in the open unit interval: the top 52 bits plus a half."""
     numbers = (bits >> UNUSED_BITS) + 0.5
     numbers *= 2.0**-52
     return numbers
@@ -72,7 +72,7 @@ def gumbel_at(base: int, position: int, ids: np.ndarray) -> np.ndarray:
     bits = ids.view(np.uint64) * np.uint64(GOLDEN)
     bits += np.uint64(mix((base + (position + 1) * GOLDEN) & MASK) + GOLDEN & MASK)
     numbers = unit(mix_array(bits))
-    logarithm = torch.from_numpy(numbers).log_  # numpy's has other bits
+    logarithm = torch.from_numpy(numbers).log_  # numpy's logarithm has other bits
     for _ in range(2):
         logarithm()
         np.negative(numbers, numbers)
@@ -86,7 +86,7 @@ def uniform_reference(base: int, positions: Tensor, slot: int = 0) -> Tensor:
     return torch.from_numpy(unit(mix_array(keys(base, positions.numpy()) + np.uint64(slot))))
 
 
-# PyTorch has no arithmetic on uint64, so elsewhere than on a CPU the same bits are those of int64: products wrap, and shifts are masked.
+# PyTorch has no arithmetic on uint64, so other devices than a CPU use int64 with the same bits: products wrap, and shifts are masked.
 
 
 def gumbel_elsewhere(base: int, positions: Tensor, vocabulary: int) -> Tensor:
@@ -96,7 +96,7 @@ def gumbel_elsewhere(base: int, positions: Tensor, vocabulary: int) -> Tensor:
 
 
 def to_int64(bits: int) -> int:
-    """64 bits as an int64."""
+    """Reinterprets 64 bits as an int64."""
     return bits - (1 << 64) if bits >> 63 else bits
 
 
@@ -108,7 +108,7 @@ def mix_of(x: Tensor) -> Tensor:
 
 
 def shift_right(x: Tensor, count: int) -> Tensor:
-    """The bits of int64 moved down, with zeros above."""
+    """Shifts the bits of int64 down, with zeros above."""
     return x >> count & (1 << 64 - count) - 1
 
 
@@ -173,13 +173,14 @@ def _uniform_kernel(base_at, positions_at, out_at, count, BLOCK: tl.constexpr):
 
 
 def base_on(device: torch.device, base: int, *more: int) -> Tensor:
-    """A base, and more numbers, as the int64 of the same bits on a device. They are arguments of a kernel there, so nothing is copied."""
+    """A base, and more numbers, as int64 with the same bits on a device, written by a kernel from its arguments, so that nothing is
+    copied."""
     numbers = [torch.full((1,), to_int64(each), dtype=torch.int64, device=device) for each in (base, *more)]
     return torch.cat(numbers) if more else numbers[0]
 
 
 def gumbel_triton(base: int, positions: Tensor, vocabulary: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """The noise by the kernel; as int64, the bits it comes from."""
+    """The noise, by the kernel; as int64, the bits that it comes from."""
     out = torch.empty(len(positions), vocabulary, dtype=dtype, device=positions.device)
     where = base_on(positions.device, base)
     if len(positions):
