@@ -16,7 +16,7 @@ import torch
 from app.batch.folder import BatchFolder, Row, failed_row, with_entry
 from app.batch.inputs import BatchInput
 from app.batch.plan import BatchPlan
-from app.runs.history import placed, write_run
+from app.runs.history import to_input_frame, write_run
 from engine.core import Backbone, Prompt
 from engine.errors import ForetokenError
 from engine.many import EndedRun, generate_many
@@ -118,7 +118,7 @@ class Maker:
         """Size of a mesh and its distance from the input."""
         result: Any = run.result()
         report = quality(result.vertices, result.faces)
-        distances = distance((placed(result.vertices, shape), result.faces), shape.reference)
+        distances = distance((to_input_frame(result.vertices, shape), result.faces), shape.reference)
         numbers = {name: report[name] for name in ("faces", "vertices", "watertight")}
         return numbers | {name: round(float(distances[name]), 5) for name in ("chamfer", "hausdorff")}
 

@@ -141,23 +141,26 @@ def best_seed(work: MeshWork, prompt: Any) -> tuple[Any, dict[str, Any] | None]:
 
 def shrinkwrap(work: MeshWork, run: Any, shape: Any, folder: Path) -> dict[str, Any]:
     """Writes the mesh with its vertices moved to the points, in all formats; returns its columns."""
-    from app.runs.history import placed
-    from app.runs.mesh_files import wrapped, write_shrinkwrapped
+    from app.runs.history import to_input_frame
+    from app.runs.mesh_files import shrinkwrapped_vertices, write_shrinkwrapped
     from engine.mesh.distance import distance
 
     start = time.perf_counter()
-    vertices = wrapped(run)
+    vertices = shrinkwrapped_vertices(run)
     seconds = time.perf_counter() - start
     for form in work.formats:
         write_shrinkwrapped(run, vertices, shape, folder / f"shrinkwrapped.{form}")
-    return {"chamfer": distance((placed(vertices, shape), run.result().faces), shape.reference)["chamfer"], "seconds": round(seconds, 4)}
+    return {
+        "chamfer": distance((to_input_frame(vertices, shape), run.result().faces), shape.reference)["chamfer"],
+        "seconds": round(seconds, 4),
+    }
 
 
 def one_mesh(work: MeshWork, path: Path, shape: Any, out: Path | None) -> dict[str, Any]:
     """Generates one mesh; prints its summary unless --json, and returns it. out: the folder of the copy."""
     import torch
 
-    from app.runs.history import deliver, placed
+    from app.runs.history import deliver, to_input_frame
     from engine.core import Prompt
     from engine.mesh.distance import distance
     from engine.mesh.fit import fit_of
@@ -174,7 +177,7 @@ def one_mesh(work: MeshWork, path: Path, shape: Any, out: Path | None) -> dict[s
         print(complaint, file=sys.stderr)
     result = run.result()
     measures = quality(result.vertices, result.faces)
-    gaps = distance((placed(result.vertices, shape), result.faces), shape.reference)
+    gaps = distance((to_input_frame(result.vertices, shape), result.faces), shape.reference)
     line = report(run, folder) | {"input": str(path), "notes": shape.notes, "rendering_seconds": round(rendering, 4)}
     line |= {k: measures[k] for k in ("faces", "vertices", "watertight")} | {k: gaps[k] for k in ("chamfer", "hausdorff", "floor")}
     fits = fit_of(gaps)

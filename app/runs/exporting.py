@@ -33,7 +33,7 @@ def write(folders: Sequence[Path], out: Path, kind: str) -> Path:
     are_meshes = [run.prompt.points is not None for run in runs]
     if any(are_meshes) != all(are_meshes):
         raise NotSupported("A picture and a mesh cannot stand side by side. Give two runs of one kind.")
-    boards = [played((MeshBoard if are_meshes[0] else Board)(run)) for run in runs]
+    boards = [play_to_end((MeshBoard if are_meshes[0] else Board)(run)) for run in runs]
     if len(boards) > len(race_files.SIDES):
         return write_several(boards, runs, out, kind)
     if kind == ".html":
@@ -82,7 +82,7 @@ def points_of(run: FinishedRun) -> np.ndarray:
     return points[:: -(-len(points) // SHOWN)].astype(np.float32)
 
 
-def played(board: Growth) -> Growth:
+def play_to_end(board: Growth) -> Growth:
     """The board at the end of its run."""
     for step in board.run:
         board.add(step)
@@ -94,7 +94,7 @@ def write_page(boards: Sequence[Any], run: FinishedRun, out: Path) -> Path:
     the model read, not the input."""
     every = set(range(len(boards)))
     if isinstance(boards[0], MeshBoard):
-        view, order = mesh.build(mesh.encode({name: mesh.Side.waiting("") for name in mesh.SIDES})), replay_page.MESHES
+        view, order = mesh.build(mesh.encode({name: mesh.Side.empty("") for name in mesh.SIDES})), replay_page.MESHES
         parts = {"verdict": verdict.build(elem_id="mesh-verdict"), "viewer": view, "replay": replay.build("mesh-replay")}
         parts |= race_panels.MESHES.build()
         values = mesh_side.draw_race(boards, points_of(run), every) | {"verdict": verdict.encode(*pair(boards), mesh_side.WORDS)}

@@ -90,7 +90,7 @@ def save(run: Run, folder: Path | None = None, shape: Input | None = None, forma
     files.clean(root)
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{file_name(run)}-{run.prompt.seed}"
     placed_at: list[Path] = []
-    with as_sentence(root), files.whole_folder(root, name, lambda part: placed_at.append(_name(part, root, name))) as part:
+    with as_sentence(root), files.whole_folder(root, name, lambda part: placed_at.append(_move_into_place(part, root, name))) as part:
         write_run(run, part, shape, formats)
     return placed_at[0]
 
@@ -166,21 +166,27 @@ def write_mesh(run: Run, mesh: Mesh, folder: Path, settings: dict[str, Any], sha
     if not len(mesh.faces):
         return
     for suffix in formats:
-        write(folder / f"result.{suffix}", placed(mesh.vertices, shape), mesh.faces, metadata=settings, shift=shape and shape.frame.shift)
+        write(
+            folder / f"result.{suffix}",
+            to_input_frame(mesh.vertices, shape),
+            mesh.faces,
+            metadata=settings,
+            shift=shape and shape.frame.shift,
+        )
     soup = run.backbone.render(run.tokens, run.positions, False)
     trace = arrays(run.steps)
     accepted = trace.get("accepted", np.full(len(run.tokens), np.nan, np.float32))
     accepted = np.where(trace["step_drafted"][trace["step"]] > 0, accepted, np.nan)  # a step without drafts has no acceptance
     write(
         folder / "acceptance.glb",
-        placed(soup.vertices, shape),
+        to_input_frame(soup.vertices, shape),
         soup.faces,
         acceptance_colours(per_face(soup.parser.faces, accepted)),
         settings,
     )
 
 
-def placed(vertices: np.ndarray, shape: Input | None) -> np.ndarray:
+def to_input_frame(vertices: np.ndarray, shape: Input | None) -> np.ndarray:
     """Vertices [V, 3] in the coordinates of the input, from those of the model's frame."""
     return vertices if shape is None else shape.frame.from_model(vertices)
 
@@ -196,7 +202,7 @@ def acceptance_colours(share: np.ndarray) -> np.ndarray:
     return colours
 
 
-def _name(part: Path, root: Path, name: str) -> Path:
+def _move_into_place(part: Path, root: Path, name: str) -> Path:
     """Renames a finished folder; adds a number if the name is taken, even by a run that ends at the same moment."""
     for number in range(SAME_SECOND):
         target = root / (name if number == 0 else f"{name}-{number}")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from app.runs.history import MESH_FORMATS, as_sentence, describe, file_name, placed, write_mesh, write_settings
+from app.runs.history import MESH_FORMATS, as_sentence, describe, file_name, to_input_frame, write_mesh, write_settings
 from engine.backbones.lowpoly import Mesh
 from engine.mesh.read import Input
 from engine.mesh.repair import repair
@@ -46,14 +46,14 @@ def write_files(run: Run, shape: Input, folder: Path) -> dict[str, Path]:
         write_mesh(run, mesh, folder, settings, shape, MESH_FORMATS)
         write_repaired(mesh, folder / REPAIRED, settings, shape)
         write_settings(settings, folder / "run.json")
-        for name, (_, written, ending) in FILES.items():
-            path = folder / written
+        for name, (_, file, ending) in FILES.items():
+            path = folder / file
             if path.exists():
                 paths[name] = path.rename(folder / f"{stem}-{file_name(run)}-{run.prompt.seed}{ending}")
     return paths
 
 
-def wrapped(run: Run) -> np.ndarray:
+def shrinkwrapped_vertices(run: Run) -> np.ndarray:
     """The vertices [V, 3] of a run's mesh, moved to the points that it was made of, in the model's frame."""
     mesh, points = run.result(), run.prompt.points
     assert points is not None, "a mesh is made of points"
@@ -61,10 +61,10 @@ def wrapped(run: Run) -> np.ndarray:
 
 
 def write_shrinkwrapped(run: Run, vertices: np.ndarray, shape: Input, path: Path) -> Path:
-    """Writes a run's mesh with these vertices of `wrapped`, in the format of the path's suffix; raises BadOutput if the disk refuses."""
+    """Writes a run's mesh with shrinkwrapped vertices, in the format of the path's suffix; raises BadOutput if the disk refuses."""
     settings = {**describe(run, shape), "shrinkwrap": "vertices moved to the points of the input after decoding"}
     with as_sentence(path.parent):
-        write(path, placed(vertices, shape), run.result().faces, metadata=settings, shift=shape.frame.shift)
+        write(path, to_input_frame(vertices, shape), run.result().faces, metadata=settings, shift=shape.frame.shift)
     return path
 
 
@@ -75,4 +75,4 @@ def write_repaired(mesh: Mesh, path: Path, settings: Mapping[str, Any], shape: I
     repaired = repair(mesh.vertices, mesh.faces)
     if repaired.mends:
         report = {"repair": f"{repaired.text}. {repaired.compared}."}
-        write(path, placed(repaired.vertices, shape), repaired.faces, metadata={**settings, **report})
+        write(path, to_input_frame(repaired.vertices, shape), repaired.faces, metadata={**settings, **report})

@@ -15,7 +15,7 @@ from PIL import Image
 
 from app.live.boards.mesh import MeshBoard
 from app.runs import race_files
-from app.runs.race_files import FAST, PLAIN, Colours, sheet_at, stepped, times, write_film, write_frames
+from app.runs.race_files import FAST, PLAIN, Colours, sheet_at, step_count_at, times, write_film, write_frames
 from engine.mesh.bpt_tokens import BPT
 from engine.mesh.picture import View, pictures
 from engine.mesh.rotation import rotation
@@ -42,16 +42,16 @@ def draw_race(
 
     colours : of the newest faces of each board; turns : with the turntable; wanted : once it says False, raises Unwanted
     """
-    whole = [grown(board, len(board.run.steps), None) for board in boards]
-    race = [grown(board, stepped(board, now), colour) for now in times(boards, FRAMES) for board, colour in zip(boards, colours)]
-    around = [turned(whole[0], 360.0 * number / TURNS) for number in range(TURNS if turns else 0)]
+    whole = [view_after(board, len(board.run.steps), None) for board in boards]
+    race = [view_after(board, step_count_at(board, now), colour) for now in times(boards, FRAMES) for board, colour in zip(boards, colours)]
+    around = [rotate(whole[0], 360.0 * number / TURNS) for number in range(TURNS if turns else 0)]
     images = pictures([*whole, *race, *around], SIDE, behind=True, wanted=wanted)
     first, last = len(whole), len(whole) + len(race)
     frames = [images[at : at + len(boards)] for at in range(first, last, len(boards))]
     return RaceFrames(images[:first], frames, images[last:])
 
 
-def grown(board: MeshBoard, steps: int, colour: tuple[int, int, int] | None) -> View:
+def view_after(board: MeshBoard, steps: int, colour: tuple[int, int, int] | None) -> View:
     """A mesh after some steps. colour: of the faces that the last of them completed, None = they look like the others"""
     count = int((board.step < steps).sum())  # faces come in the order of their steps
     corners = (board.faces[:count].astype(np.float32) + 0.5) / BPT.cells * 2 - 1
@@ -61,7 +61,7 @@ def grown(board: MeshBoard, steps: int, colour: tuple[int, int, int] | None) -> 
     return View(corners.reshape(-1, 3), np.arange(3 * count).reshape(-1, 3), shades)
 
 
-def turned(view: View, degrees: float) -> View:
+def rotate(view: View, degrees: float) -> View:
     """A mesh that is turned about the vertical."""
     return View(view.vertices @ rotation(degrees).T.astype(np.float32), view.faces, view.colours)
 
@@ -75,8 +75,8 @@ def write_race(race: RaceFrames, boards: Sequence[MeshBoard], titles: Sequence[s
 
 def frames(race: RaceFrames, boards: Sequence[MeshBoard], titles: Sequence[str], colours: Colours) -> Iterator[Image.Image]:
     """The frames of a race with their words, the last board of `race` first."""
-    for now, shown in zip(times(boards, FRAMES), race.race, strict=True):
-        yield sheet_at(boards, [Image.fromarray(picture) for picture in reversed(shown)], titles, now, colours)
+    for now, row in zip(times(boards, FRAMES), race.race, strict=True):
+        yield sheet_at(boards, [Image.fromarray(picture) for picture in reversed(row)], titles, now, colours)
 
 
 def write_turntable(race: RaceFrames, path: Path) -> Path:

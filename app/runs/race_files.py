@@ -38,7 +38,7 @@ ACROSS = {4: 2}  # pictures per row, by their number; else all
 Colours = Sequence[tuple[int, int, int]]
 
 
-def enlarged(picture: np.ndarray, side: int = 0) -> Image.Image:
+def enlarge(picture: np.ndarray, side: int = 0) -> Image.Image:
     """A picture LARGER times as large, or with this side."""
     whole = Image.fromarray(picture)
     size = (side, side) if side else (whole.width * LARGER, whole.height * LARGER)
@@ -47,13 +47,13 @@ def enlarged(picture: np.ndarray, side: int = 0) -> Image.Image:
 
 def write_large(board: Board, settings: dict[str, Any], path: Path) -> Path:
     """Writes the finished picture LARGER times as large, with its settings."""
-    enlarged(board.final()).save(path, pnginfo=history.text_of(settings))
+    enlarge(board.final()).save(path, pnginfo=history.text_of(settings))
     return path
 
 
 def write_both(boards: Sequence[Board], titles: Sequence[str], settings: dict[str, Any], path: Path) -> Path:
     """Writes both finished pictures side by side, LARGER times as large, with their names and times."""
-    pictures = [enlarged(board.final()) for board in boards]
+    pictures = [enlarge(board.final()) for board in boards]
     sheet_at(boards, pictures, titles).save(path, pnginfo=history.text_of(settings))
     return path
 
@@ -72,9 +72,9 @@ def write_film(frames: Iterator[Image.Image], path: Path, count: int) -> Path:
 
 def frames(boards: Sequence[Board], titles: Sequence[str], count: int, colours: Colours = ()) -> Iterator[Image.Image]:
     """Yield `count` frames of the race, evenly over the clock of the slowest side; the last one is its end."""
-    whole = [enlarged(board.final(), SIDE) for board in boards]
+    whole = [enlarge(board.final(), SIDE) for board in boards]
     for now in times(boards, count):
-        pictures = [uncovered(board, picture, now) for board, picture in zip(boards, whole, strict=True)]
+        pictures = [uncover(board, picture, now) for board, picture in zip(boards, whole, strict=True)]
         yield sheet_at(boards, pictures, titles, now, colours)
 
 
@@ -104,36 +104,36 @@ def write_frames(frames: Sequence[Image.Image], path: Path, hold: float = 0.0) -
     quantized = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     each = round(1000 * SECONDS / len(frames))
     lasts = [each] * (len(frames) - 1) + [round(1000 * hold) or each]
-    first, *others = changes(quantized)
+    first, *others = frame_changes(quantized)
     first.save(path, save_all=True, append_images=others, duration=lasts, loop=0, transparency=CLEAR, disposal=1, optimize=False)
     return path
 
 
-def changes(images: Sequence[Image.Image]) -> Iterator[Image.Image]:
+def frame_changes(images: Sequence[Image.Image]) -> Iterator[Image.Image]:
     """The frames of a GIF, CLEAR where one is as the frame before. Pillow does the same with `optimize`, more slowly."""
     before = None
     for frame in images:
         now = np.asarray(frame)
-        shown = Image.fromarray(now if before is None else np.where(now == before, np.uint8(CLEAR), now), "P")
-        shown.putpalette(frame.getpalette())
-        yield shown
+        changed = Image.fromarray(now if before is None else np.where(now == before, np.uint8(CLEAR), now), "P")
+        changed.putpalette(frame.getpalette())
+        yield changed
         before = now
 
 
-def uncovered(board: Board, picture: Image.Image, seconds: float) -> Image.Image:
+def uncover(board: Board, picture: Image.Image, seconds: float) -> Image.Image:
     """The finished picture as far as its tokens were committed after some seconds of its run's clock."""
     known = np.zeros(board.rows * board.columns, np.uint8)
-    known[board.run.positions[: committed(board, seconds)]] = 255
+    known[board.run.positions[: token_count_at(board, seconds)]] = 255
     mask = Image.fromarray(known.reshape(board.rows, board.columns)).resize(picture.size, Image.Resampling.NEAREST)
     return Image.composite(picture, Image.new("RGB", picture.size, COVER), mask)
 
 
-def committed(board: Growth, seconds: float) -> int:
+def token_count_at(board: Growth, seconds: float) -> int:
     """Number of tokens that a run had committed after some seconds of its clock."""
-    return sum(len(step.tokens) for step in board.run.steps[: stepped(board, seconds)])
+    return sum(len(step.tokens) for step in board.run.steps[: step_count_at(board, seconds)])
 
 
-def stepped(board: Growth, seconds: float) -> int:
+def step_count_at(board: Growth, seconds: float) -> int:
     """Number of steps that a run had made after some seconds of its clock."""
     if seconds >= board.run.seconds:
         return len(board.run.steps)
@@ -157,12 +157,12 @@ def sheet(pictures: Sequence[Image.Image], titles: Sequence[str], captions: Sequ
         page.paste(picture, (left, top))
         line = top + high + band // 2
         room = wide - pen.textlength(words, font) - gap
-        pen.text((left, line), fitting(title, lambda text: pen.textlength(text, font), room), fill=colour, font=font, anchor="lm")
+        pen.text((left, line), shorten(title, lambda text: pen.textlength(text, font), room), fill=colour, font=font, anchor="lm")
         pen.text((left + wide, line), words, fill=MUTED, font=font, anchor="rm")
     return page
 
 
-def fitting(text: str, length: Callable[[str], float], room: float) -> str:
+def shorten(text: str, length: Callable[[str], float], room: float) -> str:
     """A text, cut until it has room. length: of a text, in the same unit"""
     cut = len(text)
     while cut and length(text if cut == len(text) else f"{text[:cut].rstrip()}…") > room:
@@ -174,5 +174,5 @@ def sheet_at(
     boards: Sequence[Growth], pictures: Sequence[Image.Image], titles: Sequence[str], now: float = math.inf, colours: Colours = ()
 ) -> Image.Image:
     """A sheet of the runs after some seconds of the race, each with its own time and tokens."""
-    captions = [f"{min(now, board.run.seconds):.2f} s · {committed(board, now):,} tokens" for board in boards]
+    captions = [f"{min(now, board.run.seconds):.2f} s · {token_count_at(board, now):,} tokens" for board in boards]
     return sheet(pictures, titles, captions, colours)

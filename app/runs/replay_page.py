@@ -17,7 +17,7 @@ import gradio as gr
 from app.live.stream import Growth
 from app.ui.method_menu import title_of
 from app.ui.panels import canvas
-from app.ui.panels.made import made_with
+from app.ui.panels.captions import made_with
 from app.ui.style import header, theme
 from engine.core import PLAIN
 
@@ -67,53 +67,53 @@ class PageText(NamedTuple):
     """Text of the page outside its panels.
 
     title : the prompt, or the name of the input; line : seed, size and the sides in a few words
-    made  : of each side its title and how it was made, see panels/made.py; settings : of one side, as in run.json; whose : which one
+    made  : of each side its title and how it was made, see panels/captions.py; settings : of one side, as in run.json; whose : which one
     """
 
     title: str
     line: str
-    made: Sequence[tuple[str, Mapping[str, str]]]
+    captions: Sequence[tuple[str, Mapping[str, str]]]
     settings: Mapping[str, Any]
     whose: str = "the right side"
 
 
 def page(rows: Sequence[Sequence[gr.HTML]], values: Mapping[str, Any], text: PageText) -> str:
     """The file's text. rows: the panels from top to bottom; values: what they show, by their ids"""
-    html = [beside(row) if is_picture(row) else "".join(map(place, row)) for row in rows]
-    every = [panel for row in rows for panel in row]
+    html = [sides_html(row) if are_sides(row) else "".join(map(panel_html, row)) for row in rows]
+    panels = [panel for row in rows for panel in row]
     written = script_text(text.settings)
     return PAGE.format(
-        policy=POLICY, title=escape(text.title), line=escape(text.line), style=f"{theme.css()}\n{own('player.css')}",
+        policy=POLICY, title=escape(text.title), line=escape(text.line), style=f"{theme.css()}\n{own_file('player.css')}",
         header=header.TEMPLATE.replace('<span class="ft-loaded"></span>', '<span class="ft-loaded">A recorded race</span>'),
-        panels="\n".join(html), made="".join(side(*each) for each in text.made), settings=written, whose=escape(text.whose),
+        panels="\n".join(html), made="".join(facts_html(*each) for each in text.captions), settings=written, whose=escape(text.whose),
         coded=base64.b64encode(json.dumps(text.settings, indent=1, ensure_ascii=False).encode()).decode("ascii"),
-        player=own("player.js"), scripts="\n".join(map(boot, every)), values=script_text(values),
+        player=own_file("player.js"), scripts="\n".join(map(boot_script, panels)), values=script_text(values),
     )  # fmt: skip
 
 
-def is_picture(row: Sequence[gr.HTML]) -> bool:
+def are_sides(row: Sequence[gr.HTML]) -> bool:
     """True if these are the sides of a race, which stand side by side."""
     return row[0].elem_id.startswith("canvas-")
 
 
-def beside(row: Sequence[gr.HTML]) -> str:
+def sides_html(row: Sequence[gr.HTML]) -> str:
     """The sides of a race in one row."""
     several = row[0].elem_id == f"canvas-{canvas.LANES[0]}"
     kind = f'class="ft-lanes-row" style="--lanes: {len(row)}"' if several else 'class="ft-sides"'
-    return f"<div {kind}>{''.join(map(place, row))}</div>"
+    return f"<div {kind}>{''.join(map(panel_html, row))}</div>"
 
 
-def own(name: str) -> str:
+def own_file(name: str) -> str:
     """A file of this folder."""
     return (OWN / name).read_text(encoding="utf-8")
 
 
-def place(panel: gr.HTML) -> str:
+def panel_html(panel: gr.HTML) -> str:
     """The element of a panel."""
     return f'<div id="{panel.elem_id}" class="{" ".join(panel.elem_classes)}">{panel.html_template}</div>'
 
 
-def boot(panel: gr.HTML) -> str:
+def boot_script(panel: gr.HTML) -> str:
     """The script of a panel, with its value before the first one that it is shown."""
     first = script_text(panel.value)
     return (
@@ -121,7 +121,7 @@ def boot(panel: gr.HTML) -> str:
     )
 
 
-def side(title: str, facts: Mapping[str, str]) -> str:
+def facts_html(title: str, facts: Mapping[str, str]) -> str:
     """Facts of a side, as a list."""
     lines = "".join(f"<div><dt>{escape(name.capitalize())}</dt><dd>{escape(text)}</dd></div>" for name, text in facts.items() if text)
     return f'<section><h4>{escape(title)}</h4><dl class="ft-facts">{lines}</dl></section>'
@@ -138,7 +138,7 @@ PICTURES = ("verdict", ("left", "right"), "replay", "overlay")  # from top to bo
 MESHES = ("verdict", "viewer", "replay")
 LANES = (canvas.LANES, "viewer", "replay")  # of a race of several runs of either kind
 WITHOUT_VALUES = ("replay", "overlay")
-SAID = ("prompt", "method")  # above the panels, and above the list
+SHOWN_ABOVE = ("prompt", "method")  # above the panels, and above the list
 
 
 def write(
@@ -146,15 +146,15 @@ def write(
 ) -> Path:  # fmt: skip
     """Writes a race as a file. names: PICTURES, MESHES or LANES; parts, values: the panels and what they show, by these names. A panel
     that has nothing to show is left out."""
-    shown = {name: value for name, value in values.items() if name in parts and value and value.get("state") != "empty"}
-    here = {*shown, *WITHOUT_VALUES} & parts.keys()
-    placed = [row if isinstance(row, tuple) else (row,) for row in names]
-    placed += [(name,) for name in parts if not any(name in row for row in placed)]
-    rows = [tuple(name for name in row if name in here) for row in placed]
+    shown_values = {name: value for name, value in values.items() if name in parts and value and value.get("state") != "empty"}
+    present = {*shown_values, *WITHOUT_VALUES} & parts.keys()
+    layout_names = [row if isinstance(row, tuple) else (row,) for row in names]
+    layout_names += [(name,) for name in parts if not any(name in row for row in layout_names)]
+    rows = [tuple(name for name in row if name in present) for row in layout_names]
     layout = [[parts[name] for name in row] for row in rows if row]
-    if costs := shown.get("verdict", {}).get("costs"):  # of the page that drew it
-        shown["verdict"] = {name: text for name, text in shown["verdict"].items() if text != costs}
-    path.write_text(page(layout, {parts[name].elem_id: value for name, value in shown.items()}, text), encoding="utf-8")
+    if costs := shown_values.get("verdict", {}).get("costs"):  # of the page that drew it
+        shown_values["verdict"] = {name: text for name, text in shown_values["verdict"].items() if text != costs}
+    path.write_text(page(layout, {parts[name].elem_id: value for name, value in shown_values.items()}, text), encoding="utf-8")
     return path
 
 
@@ -163,5 +163,5 @@ def page_text(boards: Sequence[Growth], title: str, settings: Mapping[str, Any])
     runs = [board.run for board in reversed(boards)]
     sides = " against ".join("plain decoding" if run.name == PLAIN and len(runs) > 1 else title_of(run.name) for run in reversed(runs))
     size = f", {runs[0].prompt.size} px" if runs[0].prompt.size and runs[0].prompt.points is None else ""
-    facts = [(title_of(run.name), {name: text for name, text in made_with(run).items() if name not in SAID}) for run in runs]
+    facts = [(title_of(run.name), {name: text for name, text in made_with(run).items() if name not in SHOWN_ABOVE}) for run in runs]
     return PageText(title or "A race", f"{sides}. Seed {runs[0].prompt.seed}{size}, {runs[0].backbone.name}.", facts, settings)

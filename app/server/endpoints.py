@@ -141,7 +141,7 @@ class Endpoints:
         if not len(result.faces):
             raise BadPrompt(NO_FACES)
         file = self.new_file(caller, f"foretoken-{name}-{wanted.seed}.glb")
-        write(file, history.placed(result.vertices, shape), result.faces, metadata=history.describe(board.run, shape))
+        write(file, history.to_input_frame(result.vertices, shape), result.faces, metadata=history.describe(board.run, shape))
         numbers = quality(result.vertices, result.faces)
         yield file_payload(file), summary(board) | {key: numbers[key] for key in ("faces", "vertices", "watertight")}
 

@@ -11,7 +11,7 @@ from app.live.boards.mesh import MeshBoard
 from app.live.stream import pair
 from app.ui.method_menu import left_badge, run_badge, title_of
 from app.ui.panels import canvas, mesh, to_text, verdict
-from app.ui.panels.made import bpt_words
+from app.ui.panels.captions import bpt_words
 from app.ui.panels.race import RaceFrame
 from app.ui.race_panels import MESHES
 from engine.run import Run
@@ -66,7 +66,7 @@ def draw_race(boards: Sequence[MeshBoard], points: np.ndarray, changed: set[int]
         mark = (run_badge if board is boards[0] else left_badge)(board.run) if board.count else None
         sides[name] = side_of(board, title_of(board.run.name), mark, course_of(board) if over and board.count else None)
     fast = boards[0]
-    courses = MESHES.drawn(frame_of(boards)) if 0 in changed and fast.count else {}
+    courses = MESHES.live_values(frame_of(boards)) if 0 in changed and fast.count else {}
     line = {} if over else {"verdict": verdict.encode(*pair(boards), WORDS)}
     return {"viewer": mesh.encode(sides, points), **line, **courses}
 

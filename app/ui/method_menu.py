@@ -42,11 +42,11 @@ def choices_for(capabilities: frozenset[str]) -> list[tuple[str, str]]:
     return [(title_of(name), name) for name in names() if find(name)[0].needs <= capabilities and name != PLAIN]
 
 
-def cards(offered: Sequence[tuple[str, str]], suits: Suits = ANY_SUIT, speedups: Mapping[str, float] | None = None) -> list[dict[str, Any]]:
+def cards(menu: Sequence[tuple[str, str]], suits: Suits = ANY_SUIT, speedups: Mapping[str, float] | None = None) -> list[dict[str, Any]]:
     """The cards of these (title, name), group by group: exact ones, relaxed ones, baselines. speedups: by method, over plain decoding, as
     measured on this machine"""
     listed: list[dict[str, Any]] = []
-    for title, name in offered:
+    for title, name in menu:
         method, values_at_start = start_values(name, suits)
         exact = knob_panel.badge(method, values_at_start)["exact"]
         group = BASELINES if method.baseline else GROUPS[exact]
@@ -89,16 +89,16 @@ def badge(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """Badge of a method with these knobs: exact or not, why, and a short summary."""
     method = find(name)[0]
     state = knob_panel.badge(method, values)
-    word, shown = "exact" if state["exact"] else "not exact", title_of(name)
+    word, title = "exact" if state["exact"] else "not exact", title_of(name)
     return {
         "exact": state["exact"],
         "word": word,
         "why": explain(state["why"]),
-        "summary": [shown, word, *(each for each in foremost(method, values) if each not in shown)],  # auto's title has its knobs
+        "summary": [title, word, *(each for each in first_number(method, values) if each not in title)],  # auto's title has its knobs
     }
 
 
-def foremost(method: Method, values: Mapping[str, Any]) -> list[str]:
+def first_number(method: Method, values: Mapping[str, Any]) -> list[str]:
     """The first number of a method, in words: ["window 16"]; [] if it has none."""
     first = next((knob for knob in method.knobs if not knob.choices), None)
     return [] if first is None else [f"{knob_panel.label(first).lower()} {values.get(first.name, first.default):g}"]

@@ -26,7 +26,7 @@ def draw_race(boards: Sequence[Board], changed: set[int], patches: Patches, ends
             shown = board.picture(beside=boards)
             panels["right" if which == 0 else "left"] = canvas.encode(board, shown, scales, side, title_of(board.run.name), badge, boards)
     if 0 in changed and boards[0].count:
-        panels |= PICTURES.drawn(frame_of(boards, patches))
+        panels |= PICTURES.live_values(frame_of(boards, patches))
     if ends or not all(board.run.finished for board in boards):
         panels["verdict"] = verdict.encode(*pair(boards))
     return panels

@@ -5,5 +5,5 @@ from __future__ import annotations
 from app.ui.panels import odds, quality, runs, trace, tree
 from app.ui.panels.race import RacePanels
 
-PICTURES = RacePanels("", (odds.PANEL, runs.of(runs.PICTURES), trace.PANEL, tree.PANEL))
-MESHES = RacePanels("mesh-", (quality.PANEL, runs.of(runs.MESHES), trace.PANEL, tree.PANEL))
+PICTURES = RacePanels("", (odds.PANEL, runs.panel_for(runs.PICTURES), trace.PANEL, tree.PANEL))
+MESHES = RacePanels("mesh-", (quality.PANEL, runs.panel_for(runs.MESHES), trace.PANEL, tree.PANEL))

@@ -23,7 +23,7 @@ def ask(text: str) -> dict:
     """Parse a line like "plain=40 accelerated=90 ghost=8 state=done points=1"."""
     words = dict(pair.split("=") for pair in text.split())
     shown = {n: side(n, int(words[n]), int(words.get("ghost", 0)), words.get("state", "running")) for n in mesh.SIDES if n in words}
-    return mesh.encode(shown or {"accelerated": Side.waiting("XSpecMesh", "Press Generate.")}, cloud() if "points" in words else None)
+    return mesh.encode(shown or {"accelerated": Side.empty("XSpecMesh", "Press Generate.")}, cloud() if "points" in words else None)
 
 
 def grow() -> Iterator[tuple[dict, dict]]:

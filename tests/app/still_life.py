@@ -84,4 +84,4 @@ def side(name: str, count: int, ghosts: int = 0, state: str = "running") -> Side
 
 def waiting() -> dict:
     """The panel before the first run."""
-    return mesh.encode({"plain": Side.waiting("Plain decoding", "One token at a time."), "accelerated": Side.waiting("XSpecMesh")})
+    return mesh.encode({"plain": Side.empty("Plain decoding", "One token at a time."), "accelerated": Side.empty("XSpecMesh")})

@@ -26,7 +26,7 @@ FETCHED = "performance.getEntriesByType('resource').filter((each) => each.name.i
 @pytest.fixture(scope="module")
 def tables():
     """The recorded tables."""
-    return {each["name"]: each for each in bench_rows.recorded(assets.benches())}
+    return {each["name"]: each for each in bench_rows.read_tables(assets.benches())}
 
 
 def test_every_recorded_row_with_a_speed_is_a_point(tables):
@@ -46,7 +46,7 @@ def test_every_recorded_row_with_a_speed_is_a_point(tables):
 
 def form_of(point, backbone, declared) -> dict:
     """The values of the form for the settings of a point."""
-    form, wished = restoring.run({"ask": {"settings": point}}, backbone, knobs.encode("settings", declared), declared)
+    form, wished = restoring.from_run({"ask": {"settings": point}}, backbone, knobs.encode("settings", declared), declared)
     assert wished is None  # the input stays as it is
     return form
 
@@ -93,7 +93,7 @@ def test_a_benchmark_has_the_rows_of_the_command(picto, tmp_path):
     append_csv(tmp_path / "again.csv", bench.rows)
     written = bench.write(tmp_path / "rows.csv")
     assert written.read_text() == (tmp_path / "again.csv").read_text()
-    again = bench_rows.recorded(tmp_path)[-1]
+    again = bench_rows.read_tables(tmp_path)[-1]
     assert again["columns"] == bench_rows.table("x", bench.rows)["columns"] and again["rows"][0]["cells"][0] == "Plain decoding"
     assert bench.command.endswith("--methods sjd,sjdpp_published --count 2 --size 64")
 
@@ -101,7 +101,7 @@ def test_a_benchmark_has_the_rows_of_the_command(picto, tmp_path):
 def test_a_row_is_called_as_people_read_it():
     names = {"A plain in float32": "Plain decoding in float32", "A plain": "Plain decoding", "lookup drafted=2": "Prompt lookup drafted=2"}
     names |= {"auto:xspecmesh_exact,heads=multilayer,depth=3": "auto: XSpecMesh, multilayer, depth 3", "B MLP": "B MLP"}
-    assert {name: bench_rows.titled(name) for name in names} == names
+    assert {name: bench_rows.expand_title(name) for name in names} == names
 
 
 def test_a_benchmark_that_is_stopped_keeps_the_complete_prompts(picto):
@@ -117,7 +117,7 @@ def test_a_benchmark_that_is_stopped_keeps_the_complete_prompts(picto):
         pass
     assert bench.stopped and bench.done == 3 + 6 + 1
     assert bench.rows[0]["prompts"] == 1
-    assert bench_tab.ended(bench)["state"] == "stopped" and "1 complete prompt" in bench_tab.ended(bench)["detail"]
+    assert bench_tab.end_panel(bench)["state"] == "stopped" and "1 complete prompt" in bench_tab.end_panel(bench)["detail"]
 
 
 def test_a_benchmark_of_meshes_has_the_rows_of_the_command(low, tmp_path, monkeypatch):
@@ -137,7 +137,7 @@ def test_a_benchmark_of_meshes_has_the_rows_of_the_command(low, tmp_path, monkey
     assert form_of(table["rows"][1]["point"]["settings"], low, mesh_requests.settings(low.sampling))["method"] == "xspecmesh"
     assert bench.write(tmp_path / "rows.csv").read_text().count("\n") == 4
     assert bench.command.endswith("bench mesh --methods xspecmesh,lookup --count 2 --faces 8")
-    assert bench_tab.ended(bench)["detail"] == "15 runs on 2 clouds."
+    assert bench_tab.end_panel(bench)["detail"] == "15 runs on 2 clouds."
 
 
 def test_what_is_ticked_is_checked(picto):

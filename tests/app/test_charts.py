@@ -18,7 +18,7 @@ from app.live.stream import Trail
 from app.runs.history import save
 from app.ui.panels import canvas, trace, tree
 from app.ui.panels import odds as odds_panel
-from app.ui.panels.made import bpt_words, made_with
+from app.ui.panels.captions import bpt_words, made_with
 from engine.core import Knob, Sampling, Step
 from engine.diagnostics import replay
 from engine.mesh.bpt_tokens import BPT

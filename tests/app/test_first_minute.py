@@ -9,7 +9,7 @@ import pytest
 
 from app.requests import validation as asked
 from app.requests.sides import start_values
-from app.ui.method_menu import badge, cards, choices, foremost, speed_words, title_of, with_auto
+from app.ui.method_menu import badge, cards, choices, first_number, speed_words, title_of, with_auto
 from app.ui.panels.methods import TEMPLATE
 from app.ui.tabs import example, vocabulary
 from app.ui.tabs.speeds import speedups
@@ -35,9 +35,13 @@ def test_cards_stand_in_their_groups_with_what_was_measured(picto) -> None:
     assert not any(card["exact"] for card in shown if card["group"].startswith("Relaxed")) and "ft-cards" in TEMPLATE
     assert badge("auto:sjdpp,window=16", {"window": 16})["summary"] == ["Fastest here (SJD++, window 16)", "exact"]
     assert badge("auto:sjdpp,window=16", {"window": 5})["summary"][2:] == ["window 5"]  # moved since
-    assert speed_words(None) == "" and foremost(find("sjdpp")[0], {"window": 5}) == ["window 5"] and foremost(find("ar")[0], {}) == []
-    assert foremost(find("adt_tree_lantern")[0], {"nodes": 60}) == ["nodes 60"]  # not a knob that acts in another mode only
-    assert [word.split()[0] for word in foremost(find("gsd")[0], {})] == ["window"] and foremost(find("mulo")[0], {})[0].startswith("keep")
+    assert (
+        speed_words(None) == "" and first_number(find("sjdpp")[0], {"window": 5}) == ["window 5"] and first_number(find("ar")[0], {}) == []
+    )
+    assert first_number(find("adt_tree_lantern")[0], {"nodes": 60}) == ["nodes 60"]  # not a knob that acts in another mode only
+    assert [word.split()[0] for word in first_number(find("gsd")[0], {})] == ["window"] and first_number(find("mulo")[0], {})[0].startswith(
+        "keep"
+    )
 
 
 def test_speeds_are_medians_over_plain_decoding(tmp_path, monkeypatch) -> None:

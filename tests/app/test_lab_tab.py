@@ -133,17 +133,17 @@ def tab(picto) -> LabTab:
 
 
 def test_presets_are_what_they_say(tab):
-    name, values, messages = tab.values_of(SAME, "sjd", tab.pictures)
+    name, values, messages = tab.preset_values(SAME, "sjd", tab.pictures)
     assert (name, values["verify"], messages) == ("sjd", "match seed", [])
-    assert tab.values_of(SAME, "zipar", tab.pictures)[0] == FAVOURITE  # ZipAR as published has no same picture
-    name, values, messages = tab.values_of(FASTEST, "sjdpp", tab.pictures)
+    assert tab.preset_values(SAME, "zipar", tab.pictures)[0] == FAVOURITE  # ZipAR as published has no same picture
+    name, values, messages = tab.preset_values(FASTEST, "sjdpp", tab.pictures)
     method, _ = find(name)
-    assert tab.shown("nobody", tab.pictures, name, values)[1]["name"] == name and "fastest exact method" in messages[0]["text"]
+    assert tab.apply_change("nobody", tab.pictures, name, values)[1]["name"] == name and "fastest exact method" in messages[0]["text"]
     assert method.exact(Knobs(KnobArray(method.knobs, values).read()))
-    name, values, _ = tab.values_of("sjdpp_published", "sjdpp", tab.pictures)
+    name, values, _ = tab.preset_values("sjdpp_published", "sjdpp", tab.pictures)
     assert name == "sjdpp_published" and values["refresh"] == "reuse published"
     with pytest.raises(NotSupported):
-        tab.values_of("nobody", "sjdpp", tab.pictures)
+        tab.preset_values("nobody", "sjdpp", tab.pictures)
 
 
 def test_a_broken_snapshot_is_a_sentence(tab):
@@ -184,7 +184,7 @@ def test_the_example_is_a_loop_whose_charts_have_something_to_show(picto, tmp_pa
     assert lab_example.read(None, picto) == {}
     monkeypatch.setattr(example, "PATIENCE", float("inf"))  # however busy the machine is
     loop = lab_example.read(tmp_path, picto)
-    assert (loop["state"], loop["pictures"], loop["example"]) == ("stopped", 6, lab_example.SAID) and loop["plain"] > 0
+    assert (loop["state"], loop["pictures"], loop["example"]) == ("stopped", 6, lab_example.NOTE) and loop["plain"] > 0
     assert len(loop["settings"]) == 6 and len(loop["curve"]) == 3  # the windows lie on a line
     assert {t["letter"] for t in loop["turned"]} >= {"W", "δ"} and loop["settings"][0]["shares"]
     monkeypatch.setattr(lab_example, "run", lambda backbone: pytest.fail("it is run once"))

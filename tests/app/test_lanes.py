@@ -57,7 +57,7 @@ def test_what_a_page_sends_stands_in_for_its_boards(boards, asked):
         assert (each.final() == made.final()).all() and (each.rows, each.columns) == (8, 8)
         assert each.run.seconds == made.run.seconds and each.run.positions == list(made.trail.positions)
         for now in (0.0, 0.3, 1.0, 99.0):
-            assert race_files.committed(each, now) == race_files.committed(made, now)
+            assert race_files.token_count_at(each, now) == race_files.token_count_at(made, now)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_four_pictures_stand_in_two_rows_and_a_long_title_is_cut():
     tile = Image.new("RGB", (race_files.SIDE, race_files.SIDE))
     page = race_files.sheet([tile] * 4, ["x" * 200] * 4, ["1 s"] * 4, race_files.LANES)
     assert page.size == (2 * 400 + 16, 2 * (384 + 16 + 46))
-    assert race_files.fitting("abcdef", len, 4) == "abc…" and race_files.fitting("abc", len, 4) == "abc"
+    assert race_files.shorten("abcdef", len, 4) == "abc…" and race_files.shorten("abc", len, 4) == "abc"
 
 
 def test_meshes_that_a_page_sends_have_their_faces(low):

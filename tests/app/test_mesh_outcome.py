@@ -47,7 +47,7 @@ def test_only_a_mesh_that_fits_is_celebrated(boards):
 
 def test_the_table_tells_faces_holes_and_fit(boards):
     shape = read(CHAIR)
-    outcome = mesh_outcome.measured(boards, shape)
+    outcome = mesh_outcome.measure(boards, shape)
     race = runs.encode(runs.MESHES, mesh_outcome.rows(boards, outcome, shape), [[1.0], [4.0]], {})
     right, left = race["rows"]
     assert race["kind"] == "mesh" and (right["prompt"], left["fit"]) == ("chair.ply", None)
@@ -60,7 +60,7 @@ def test_settings_of_a_run_fill_the_form_or_only_the_left_side(boards, low):
     panel, declared = mesh_tab.settings_panel(own), meshes.settings(own)
 
     def restore(settings: object, side: str = "right"):
-        return restoring.run({"ask": {"settings": settings, "side": side}}, low, panel, declared)
+        return restoring.from_run({"ask": {"settings": settings, "side": side}}, low, panel, declared)
 
     form, wished = restore(saved)
     assert wished == ("chair.ply", "y") and (form["seed"], form["method"]) == (7, "xspecmesh")

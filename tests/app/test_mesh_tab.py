@@ -90,9 +90,9 @@ def test_quality_stands_beside_its_floor_and_tokens_without_a_face_are_counted(l
     assert rows["Holes"]["cells"][0]["text"] == str(measured.repair.holes)
     assert rows["Winding"]["cells"][0]["good"] is measured.repair.winding_consistent
     assert any(line.startswith("Repair of Plain decoding: ") for line in shown["notes"])
-    assert f"{board.dangling} of {measured.tokens} tokens" in quality_table.spent(measured)
+    assert f"{board.dangling} of {measured.tokens} tokens" in quality_table.token_sentence(measured)
     empty = quality_table.measure(MeshBoard(run_without_a_face(low, [BPT.eos], finished=True)), "fast", read(CHAIR))
-    assert "1 of 1 tokens owns no face" in quality_table.spent(empty)
+    assert "1 of 1 tokens owns no face" in quality_table.token_sentence(empty)
     assert quality_table.encode([empty]) is None
     cells = [row["cells"][1]["text"] for row in quality_table.encode([measured, empty])["rows"]]
     assert cells.count("–") == len(quality_table.ROWS) - 1
@@ -111,7 +111,7 @@ def test_the_verdict_compares_seconds_of_a_token_where_lengths_differ(low):
 
 
 def test_the_favourite_comes_first_and_is_not_seeded_where_its_rule_is_not_exact(low):
-    names = [name for _, name in mesh_tab.offered(choices(low))]
+    names = [name for _, name in mesh_tab.favourite_first(choices(low))]
     assert names[:2] == ["xspecmesh", "xspecmesh_exact"] and {"lookup", "sjdpp", "jacobi"} <= set(names) and "ar" not in names
     assert "verify" not in start_values("xspecmesh")[1]
     assert start_values("lookup")[1]["verify"] == "match seed"

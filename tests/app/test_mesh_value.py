@@ -14,7 +14,7 @@ from app.ui.panels.mesh import Side
 from tests.app.boards import numbers
 from tests.app.still_life import cloud, side, waiting
 
-SIDE = {"accelerated": Side.waiting("XSpecMesh")}
+SIDE = {"accelerated": Side.empty("XSpecMesh")}
 
 
 def mesh_value(count: int) -> dict:

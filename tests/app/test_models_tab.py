@@ -16,7 +16,7 @@ from playwright.sync_api import expect
 from app.server import studio
 from app.ui.tabs import cards, model_cards, models_tab, speeds
 from app.ui.tabs.cards import Card, TrainingCurve, abilities, methods
-from app.ui.tabs.speeds import Speed, of_model, seen, speed
+from app.ui.tabs.speeds import Speed, runs_of_model, saved_runs, speed
 from engine.backbones import imported
 from engine.converting import convert
 from engine.drafters.feature_draft import weights_file
@@ -69,13 +69,13 @@ def test_speeds_come_from_finished_runs_of_this_processor(tmp_path: Path) -> Non
     run_folder(tmp_path, "7", weights="other", totals={"tokens_per_second": 9000.0})
     (run_folder(tmp_path, "8") / "run.json").write_text("{")
     (run_folder(tmp_path, "9") / "run.json").write_text("{}")
-    runs = of_model(seen(tmp_path), "janus", "abc")
+    runs = runs_of_model(saved_runs(tmp_path), "janus", "abc")
     assert [each.folder.name for each in runs] == ["4", "3", "2", "1"]
     assert speed(runs) == Speed(4, 60.0, "sjdpp", 120.0)
 
 
 def test_without_runs_nothing_is_claimed(tmp_path: Path) -> None:
-    assert seen(tmp_path / "nowhere") == [] and speed([]) is None
+    assert saved_runs(tmp_path / "nowhere") == [] and speed([]) is None
     assert model_cards.speed_text(None) == "not yet measured here"
     assert model_cards.speed_text(Speed(1, 50.0)) == "50 tokens/s plain (1 run here)"
     assert "120 tokens/s with SJD++ (4 runs here)" in model_cards.speed_text(Speed(4, 60.0, "sjdpp", 120.0))
@@ -85,7 +85,7 @@ def test_only_the_newest_runs_are_read(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(speeds, "NEWEST", 2)
     for i in range(5):
         run_folder(tmp_path, str(i))
-    assert [each.folder.name for each in seen(tmp_path)] == ["4", "3"]
+    assert [each.folder.name for each in saved_runs(tmp_path)] == ["4", "3"]
 
 
 # --- cards ------------------------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def test_the_methods_on_a_card_are_those_that_the_model_runs(picto, picto_folder
 
 
 def test_a_card_leads_to_its_tab_and_shows_commands_in_a_fold_only(picto_folder: Path) -> None:
-    card = cards.shipped("pictogram", picto_folder, [], True)
+    card = cards.shipped_card("pictogram", picto_folder, [], True)
     html = model_cards.card_html(card)
     seen = re.sub(r"<details.*?</details>", "", html)
     assert "launch.py" not in seen and 'data-tab="Image"' in seen and "python launch.py image" in html
@@ -123,7 +123,7 @@ def test_an_imported_model_shows_its_newest_pictures_and_its_speed(checkpoint: P
     for i in range(4):
         run_folder(data / "runs", str(i), weights=weights)
     run_folder(data / "runs", "9", weights="another Janus")
-    card = cards.brought(imported()[0], seen(data / "runs"), weights)
+    card = cards.imported_card(imported()[0], saved_runs(data / "runs"), weights)
     assert card.state == "in use" and card.speed == Speed(4, 50.0)
     assert [path.parent.name for path in card.pictures] == ["3", "2", "1"]
     html = model_cards.card_html(card)
@@ -133,7 +133,7 @@ def test_an_imported_model_shows_its_newest_pictures_and_its_speed(checkpoint: P
 
 def test_an_imported_model_of_meshes_names_its_recipe(data: Path, tmp_path: Path) -> None:
     list(convert(Path(save_bpt(tmp_path / "Tiny-BPT.pt"))))
-    lacks = {lack.title: lack.command for lack in cards.brought(imported()[0], [], None).lacks}
+    lacks = {lack.title: lack.command for lack in cards.imported_card(imported()[0], [], None).lacks}
     assert lacks["XSpecMesh"] == "python launch.py train mesh-heads --backbone Tiny-BPT"
     assert not any(command for method, command in lacks.items() if "XSpecMesh" not in method)
 
@@ -141,7 +141,7 @@ def test_an_imported_model_of_meshes_names_its_recipe(data: Path, tmp_path: Path
 def test_a_damaged_card_is_a_sentence(checkpoint: Path, data: Path) -> None:
     list(convert(checkpoint))
     (imported()[0] / "card.json").write_text("{")
-    html = model_cards.card_html(cards.brought(imported()[0], [], None))
+    html = model_cards.card_html(cards.imported_card(imported()[0], [], None))
     assert "card.json is not JSON" in html and str(data) not in html and "models remove Tiny-Janus" in html
 
 

@@ -147,17 +147,19 @@ def test_the_verdict_of_a_run_that_goes_or_was_stopped(picto):
 
 
 def test_notices_are_sentences():
-    assert notice.unknown("pictogram", {}) == []
-    message = notice.unknown("pictogram", {"camle": ["camel"], "xyzzy": []})[0]
+    assert notice.unknown_words("pictogram", {}) == []
+    message = notice.unknown_words("pictogram", {"camle": ["camel"], "xyzzy": []})[0]
     assert message["text"] == "pictogram does not know 'camle', 'xyzzy', so it leaves those words out." and message["instead"] == {
         "camle": ["camel"]
     }
-    assert notice.unknown("pictogram", {}, "Nothing to draw.")[0]["text"] == "Nothing to draw."
-    assert notice.place(0) == []
-    assert "number 2" in notice.place(2)[0]["text"]
-    message = [notice.place(2, seconds)[0]["text"].split("end, ")[1] for seconds in (0.2, 12.4, 119, 150)]
-    assert "Replay plays the race" in notice.place(2, 12, replays=True)[0]["text"]
-    assert not any("Replay" in notice.place(2, seconds, replays)[0]["text"] for seconds, replays in ((12, False), (3, True), (None, True)))
+    assert notice.unknown_words("pictogram", {}, "Nothing to draw.")[0]["text"] == "Nothing to draw."
+    assert notice.queue_place(0) == []
+    assert "number 2" in notice.queue_place(2)[0]["text"]
+    message = [notice.queue_place(2, seconds)[0]["text"].split("end, ")[1] for seconds in (0.2, 12.4, 119, 150)]
+    assert "Replay plays the race" in notice.queue_place(2, 12, replays=True)[0]["text"]
+    assert not any(
+        "Replay" in notice.queue_place(2, seconds, replays)[0]["text"] for seconds, replays in ((12, False), (3, True), (None, True))
+    )
     assert message == ["in about 1 second.", "in about 12 seconds.", "in about 119 seconds.", "in about 2 minutes."]
 
 

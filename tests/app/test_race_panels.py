@@ -34,8 +34,8 @@ def build(elem_id):
     return panel("toy", None, '<p class="toy"></p>', elem_id=elem_id, folder=Path(__file__).parent)
 
 
-PANEL = RacePanel("toy", build, {"state": "empty"}, drawn=lambda frame: {"state": frame.state, "steps": frame.fast.count},
-                  ended=lambda frame: {"state": "done", "made": frame.made["seed"]})
+PANEL = RacePanel("toy", build, {"state": "empty"}, live_value=lambda frame: {"state": frame.state, "steps": frame.fast.count},
+                  end_value=lambda frame: {"state": "done", "made": frame.caption["seed"]})
 """
 TOY_JS = """
 const word = element.querySelector(".toy");
@@ -75,18 +75,18 @@ def test_a_panel_of_two_files_and_a_line_is_on_the_page_in_the_frames_and_in_the
         tab.wire()
     on_page = {each["props"].get("elem_id"): each["props"] for each in page.get_config_file()["components"]}
     assert "steps" in on_page["toy"]["js_on_load"] and '"toy"' in on_page["live"]["js_on_load"]
-    assert listed.idle()["toy"] == {"state": "empty"}  # at the start of a run
+    assert listed.idle_values()["toy"] == {"state": "empty"}  # at the start of a run
     method, values = find("sjd")
     prompt = Prompt("a red apple", seed=5, size=64)
     board, request = Board(generate(picto, method, prompt, values)), RaceRequest(picto, prompt, {})
     for step in board.run:
         board.add(step)
         assert subject.draw([board], {0}, request)["toy"] == {"state": "done" if board.run.finished else "running", "steps": board.count}
-    ended = subject.ended([board])
+    ended = subject.end_panels([board])
     assert ended["toy"] == {"state": "done", "made": "5"} and {"odds", "right"} <= ended.keys()
     text = tab.common_files(EndedRace(1, [board], ended, "", request), "race")["html"](tmp_path / "race.html").read_text(encoding="utf-8")
     assert 'boot("toy"' in text and 'boot("trace"' in text and 'boot("runs"' not in text
 
 
 def test_a_new_run_leaves_the_table_of_runs_alone():
-    assert "runs" not in race_panels.PICTURES.idle() and "quality" in race_panels.MESHES.idle()
+    assert "runs" not in race_panels.PICTURES.idle_values() and "quality" in race_panels.MESHES.idle_values()

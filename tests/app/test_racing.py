@@ -36,7 +36,7 @@ def test_a_larger_file_waits_for_the_end_of_a_run(sessions, tmp_path):
 
     sessions.wait_until_free = ends
     offers, mistakes = write_files(sessions, tmp_path, {"gif": write}, number)
-    assert delays == [decoder.GIVES_WAY] and (tmp_path / "gif").read_text() == "done"
+    assert delays == [decoder.LONGEST_WAIT] and (tmp_path / "gif").read_text() == "done"
     assert list(offers) == ["gif"] and mistakes == []
 
 

@@ -26,24 +26,24 @@ HELP = "The file's axis that points up. Click the picture that stands upright. A
 
 def build(elem_id: str) -> gr.HTML:
     """The buttons; they have no pictures while there is no input."""
-    return panel("axes", empty(), TEMPLATE.format(help=HELP), {"SIDE": str(SIDE)}, before=("tiles",), elem_id=elem_id)
+    return panel("axes", empty_value(), TEMPLATE.format(help=HELP), {"SIDE": str(SIDE)}, before=("tiles",), elem_id=elem_id)
 
 
-def empty() -> dict[str, Any]:
+def empty_value() -> dict[str, Any]:
     """The value without an input."""
     return {"up": AUTO, "taken": "", "pictures": {name: "" for name in UP}}
 
 
-def encode(points: np.ndarray, taken: str, up: str) -> dict[str, Any]:
+def encode(points: np.ndarray, current: str, up: str) -> dict[str, Any]:
     """The panel's value.
 
     points : [N, 6], positions and normals with the axis `taken` of the file up; up : what was chosen, an axis or AUTO
     """
-    back = np.array(UP[taken], np.float64)
+    back = np.array(UP[current], np.float64)
     chosen = points[np.linspace(0, len(points) - 1, min(len(points), 4 * DOTS)).astype(int)]
     pictures = {}
     for name, rotation in UP.items():
         turn = (np.array(rotation, np.float64) @ back.T).T
         turned = np.concatenate([chosen[:, :3] @ turn, chosen[:, 3:] @ turn], 1)
         pictures[name] = to_text(dots(turned, DOTS))
-    return {"up": up, "taken": taken, "pictures": pictures}
+    return {"up": up, "taken": current, "pictures": pictures}

@@ -77,10 +77,10 @@ def build(side: str, title: str, empty: str) -> gr.HTML:
         "COUNTERS": json.dumps(COUNTERS),
         "SIDES": json.dumps({"plain": race_files.PLAIN, "fast": race_files.FAST, **dict(zip(LANES, race_files.LANES, strict=True))}),
     }
-    return panel("canvas", waiting(side, title, empty), TEMPLATE, constants, elem_id=f"canvas-{side}")
+    return panel("canvas", empty_value(side, title, empty), TEMPLATE, constants, elem_id=f"canvas-{side}")
 
 
-def waiting(side: str, title: str, text: str) -> dict[str, Any]:
+def empty_value(side: str, title: str, text: str) -> dict[str, Any]:
     """The value of the panel without a picture."""
     return {"state": "empty", "side": side, "title": title, "text": text}
 
@@ -114,7 +114,7 @@ def encode(
         "scales": scales,
         "missing": missing(board.trail, board.run.method.title) | ({} if (board.top > 0).any() else LATER),
         "energies": {n: to_text(board.known[n]) for n in ("energy", "threshold") if n in board.trail.trace_names},
-        "candidates": to_text(of_positions(board)) if "tree" in board.trail.trace_names else "",
+        "candidates": to_text(candidate_rows(board)) if "tree" in board.trail.trace_names else "",
         "tokens": to_text(board.token),
         "draft": to_text(board.draft_mask().astype(np.uint8)),
         "kinds": sorted(set(board.trail.verdict)),
@@ -146,7 +146,7 @@ def state(board: Board) -> str:
 
 def scales(boards: list[Board]) -> dict[str, float]:
     """The upper ends of the continuous maps over all sides."""
-    entropy, depth = (_greatest(boards, name) for name in ("entropy", "depth"))
+    entropy, depth = (_maxima(boards, name) for name in ("entropy", "depth"))
     return {
         "probability": 1.0,
         "top": 1.0,
@@ -156,7 +156,7 @@ def scales(boards: list[Board]) -> dict[str, float]:
     }
 
 
-def _greatest(boards: list[Board], name: str) -> list[float]:
+def _maxima(boards: list[Board], name: str) -> list[float]:
     """The greatest value of a series on each board, without boards that have none."""
     return [float(np.nanmax(b.known[name])) for b in boards if b.count and not np.isnan(b.known[name]).all()]
 
@@ -166,7 +166,7 @@ def missing(trail: Trail, title: str) -> dict[str, str]:
     return {name: f"{title} {why}" for name, (entry, why) in MISSING.items() if entry not in trail.trace_names}
 
 
-def of_positions(board: Board) -> np.ndarray:
+def candidate_rows(board: Board) -> np.ndarray:
     """float32 [*]: each position's candidates, one after another: position, count, then token, p and q of each candidate."""
     pairs = zip(board.trail.positions, board.trail.candidates, strict=True)
     return np.array(

@@ -20,8 +20,8 @@ TEMPLATE = '<div class="ft-clouds" role="group" aria-label="Examples"></div>'
 
 def build(clouds: Mapping[str, np.ndarray], elem_id: str) -> gr.HTML:
     """The buttons. clouds: points and unit normals [N, 6] by name, +Y up. The value is the name of the chosen one, "" = none."""
-    drawn = json.dumps([{"name": name, "dots": to_text(dots(points))} for name, points in clouds.items()])
-    return panel("clouds", "", TEMPLATE, {"SIDE": str(SIDE), "CLOUDS": drawn}, before=("tiles",), elem_id=elem_id)
+    tiles = json.dumps([{"name": name, "dots": to_text(dots(points))} for name, points in clouds.items()])
+    return panel("clouds", "", TEMPLATE, {"SIDE": str(SIDE), "CLOUDS": tiles}, before=("tiles",), elem_id=elem_id)
 
 
 def dots(points: np.ndarray, most: int = DOTS) -> np.ndarray:

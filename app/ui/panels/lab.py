@@ -12,7 +12,7 @@ from app.live.boards.loop import KnobChange, LoopBoard, Setting
 from app.live.boards.picture import Board
 from app.ui.method_menu import title_of
 from app.ui.panels import PLOT, canvas, panel, to_text
-from app.ui.panels.runs import changed
+from app.ui.panels.runs import changed_knobs
 from engine.core import Backbone
 from engine.machine import machine_facts
 from engine.methods import find
@@ -64,7 +64,7 @@ def build(elem_id: str) -> gr.HTML:
     return panel("lab", dict(IDLE), TEMPLATE.format(counters=cells, charts=charts), before=PLOT, elem_id=elem_id)
 
 
-def waiting(text: str) -> dict[str, Any]:
+def waiting_value(text: str) -> dict[str, Any]:
     """The stage before the first step."""
     return {"state": "running", "said": text}
 
@@ -81,7 +81,7 @@ def made_with(backbone: Backbone, seed: int) -> dict[str, str]:
 
 
 def encode(
-    board: LoopBoard, picture: Board | None, plain: float | None, identity: str, made: dict[str, str], state: str = "running"
+    board: LoopBoard, picture: Board | None, plain: float | None, identity: str, caption: dict[str, str], state: str = "running"
 ) -> dict[str, Any]:
     """Everything the script draws.
 
@@ -95,7 +95,7 @@ def encode(
         "state": state,
         "id": identity,
         "plain": plain,
-        "made": made,
+        "made": caption,
         "clock": board.clock,
         "pictures": board.pictures,
         "picture": canvas.data_url(picture.picture(), lossless=False) if picture else None,
@@ -121,7 +121,7 @@ def setting(each: Setting, board: LoopBoard) -> dict[str, Any]:
         "title": title_of(each.name),
         "name": each.name,
         "knobs": each.knobs,
-        "changed": changed(each.name, each.knobs, {}),
+        "changed": changed_knobs(each.name, each.knobs, {}),
         "exact": each.exact,
         "tokens": each.tokens,
         "passes": each.passes,

@@ -122,7 +122,7 @@ class Side:
     course: Mapping[str, str] | None = None
 
     @classmethod
-    def waiting(cls, title: str, text: str = "") -> Side:
+    def empty(cls, title: str, text: str = "") -> Side:
         """A side without a mesh."""
         return cls(title=title, state="empty", text=text)
 

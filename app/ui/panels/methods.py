@@ -19,6 +19,6 @@ TEMPLATE = """
 """
 
 
-def build(chosen: str, cards: Sequence[dict[str, Any]], elem_id: str) -> gr.HTML:
+def build(name: str, cards: Sequence[dict[str, Any]], elem_id: str) -> gr.HTML:
     """The menu. cards: as method_menu.cards makes them"""
-    return panel("methods", chosen, TEMPLATE, {"CARDS": json.dumps(list(cards))}, elem_id=elem_id)
+    return panel("methods", name, TEMPLATE, {"CARDS": json.dumps(list(cards))}, elem_id=elem_id)

@@ -19,7 +19,7 @@ def build(elem_id: str) -> gr.HTML:
     return panel("notice", [], TEMPLATE, before=("prompt",), elem_id=elem_id)
 
 
-def unknown(name: str, words: Mapping[str, list[str]], warning: str = "") -> list[dict[str, Any]]:
+def unknown_words(name: str, words: Mapping[str, list[str]], warning: str = "") -> list[dict[str, Any]]:
     """One notice about the words that a model does not know, each with known ones that take its place when they are clicked.
 
     warning : the model's own sentence, if it can draw nothing of the prompt
@@ -47,7 +47,7 @@ def notes(lines: Iterable[str]) -> list[dict[str, str]]:
     return [{"kind": "note", "text": line} for line in lines]
 
 
-def place(ahead: int, seconds: float | None = None, replays: bool = False) -> list[dict[str, str]]:
+def queue_place(ahead: int, seconds: float | None = None, replays: bool = False) -> list[dict[str, str]]:
     """The place in the queue of users who share this machine; nothing if nobody is ahead.
 
     seconds : of the wait, None = not known; replays : the page shows a race that can be played while waiting
@@ -68,8 +68,8 @@ def duration(seconds: float) -> str:
     return f"{whole} second{'' if whole == 1 else 's'}"
 
 
-def taken(ahead: int, seconds: float | None = None) -> list[dict[str, str]]:
-    """Notice that the machine is in use, with the place in line that a visitor would get; none if it is free. seconds: as in `place`"""
+def busy_machine(ahead: int, seconds: float | None = None) -> list[dict[str, str]]:
+    """Notice that the machine is in use, with the place in line that a visitor would get; [] if it is free"""
     if ahead < 1:
         return []
     when = "when it ends" if seconds is None else f"in about {duration(seconds)}"

@@ -32,7 +32,7 @@ def build(elem_id: str = "odds") -> gr.HTML:
     return panel("odds", dict(IDLE), TEMPLATE, constants, before=PATCHES, elem_id=elem_id)
 
 
-def encode(board: Board, choices: Odds, patches: Patches, made: Mapping[str, str]) -> dict[str, Any]:
+def encode(board: Board, choices: Odds, patches: Patches, caption: Mapping[str, str]) -> dict[str, Any]:
     """Everything the script draws.
 
     tokens : int32 [positions * top]; p : float32, theirs; own, drawn : of each position the committed token and its probability
@@ -43,7 +43,7 @@ def encode(board: Board, choices: Odds, patches: Patches, made: Mapping[str, str
         "state": "done",
         "about": "The most probable tokens at this place, given the tokens before it. Framed: what the model did draw.",
         "title": board.run.method.title,
-        "made": dict(made),
+        "made": dict(caption),
         "columns": board.columns,
         "top": choices.tokens.shape[1],
         "tokens": to_text(choices.tokens),
@@ -55,13 +55,13 @@ def encode(board: Board, choices: Odds, patches: Patches, made: Mapping[str, str
     }
 
 
-def ended(frame: RaceFrame) -> dict[str, Any] | None:
+def end_value(frame: RaceFrame) -> dict[str, Any] | None:
     """The value of a finished race, which its map of top-1 probabilities shares; None if the run was stopped, or its model is elsewhere."""
     choices = odds(frame.fast.run) if frame.here else None
     if choices is None:
         return None
     frame.fast.top = choices.p[:, 0]
-    return encode(frame.fast, choices, frame.patches, frame.made)
+    return encode(frame.fast, choices, frame.patches, frame.caption)
 
 
-PANEL = RacePanel("odds", build, IDLE, ELSEWHERE, ended=ended)
+PANEL = RacePanel("odds", build, IDLE, ELSEWHERE, end_value=end_value)

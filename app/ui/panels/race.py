@@ -16,7 +16,7 @@ import gradio as gr
 from app.live.boards.patches import Patches
 from app.live.stream import Growth
 from app.ui.panels.canvas import state
-from app.ui.panels.made import made_with
+from app.ui.panels.captions import made_with
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class RaceFrame:
         return state(self.fast)
 
     @cached_property
-    def made(self) -> dict[str, str]:
+    def caption(self) -> dict[str, str]:
         """Settings of the right run."""
         return made_with(self.fast.run)
 
@@ -55,7 +55,7 @@ class RacePanel:
     """One panel below a race.
 
     build : makes it, for an id; idle : its value without a run, and elsewhere : the same where runs are decoded in another process
-    drawn : its value of a frame while the right run goes on; ended : its value of a finished race, None = nothing to show
+    live_value : of a frame while the right run goes on; end_value : of a finished race, None = nothing to show
     stays : a new run leaves its value as it is
     """
 
@@ -63,8 +63,8 @@ class RacePanel:
     build: Callable[[str], gr.HTML]
     idle: Any = None
     elsewhere: Any = None
-    drawn: Callable[[RaceFrame], Any] | None = None
-    ended: Callable[[RaceFrame], Any] | None = None
+    live_value: Callable[[RaceFrame], Any] | None = None
+    end_value: Callable[[RaceFrame], Any] | None = None
     stays: bool = False
 
 
@@ -84,15 +84,15 @@ class RacePanels:
                 panels[each.name].value = each.elsewhere
         return panels
 
-    def idle(self, here: bool = True) -> dict[str, Any]:
+    def idle_values(self, here: bool = True) -> dict[str, Any]:
         """The values at the start of a run."""
         return {p.name: p.idle if here or p.elsewhere is None else p.elsewhere for p in self.entries if not p.stays}
 
-    def drawn(self, frame: RaceFrame) -> dict[str, Any]:
+    def live_values(self, frame: RaceFrame) -> dict[str, Any]:
         """The values of a frame."""
-        return {each.name: each.drawn(frame) for each in self.entries if each.drawn}
+        return {each.name: each.live_value(frame) for each in self.entries if each.live_value}
 
-    def ended(self, frame: RaceFrame) -> dict[str, Any]:
+    def end_values(self, frame: RaceFrame) -> dict[str, Any]:
         """The values that only a finished race has."""
-        values = {each.name: each.ended(frame) for each in self.entries if each.ended}
+        values = {each.name: each.end_value(frame) for each in self.entries if each.end_value}
         return {name: value for name, value in values.items() if value is not None}

@@ -93,7 +93,7 @@ def build(kind: RunsTable) -> gr.HTML:
     )
 
 
-def of(kind: RunsTable) -> RacePanel:
+def panel_for(kind: RunsTable) -> RacePanel:
     """The table as a panel below a race, which keeps the runs before."""
     return RacePanel("runs", lambda elem_id: build(kind), stays=True)
 
@@ -132,7 +132,7 @@ def row(entry: RunRow, seconds: Sequence[float], suits: Suits) -> dict[str, Any]
     return {
         "thumbnail": entry.thumbnail,
         "title": title_of(run.name),
-        "changed": changed(run.name, settings["knobs"], suits),
+        "changed": changed_knobs(run.name, settings["knobs"], suits),
         "moved": len(settings["moves"]),
         "prompt": settings["prompt"],
         "seed": run.prompt.seed,
@@ -151,7 +151,7 @@ def row(entry: RunRow, seconds: Sequence[float], suits: Suits) -> dict[str, Any]
     }
 
 
-def changed(name: str, knobs: Mapping[str, Any], suits: Suits) -> str:
+def changed_knobs(name: str, knobs: Mapping[str, Any], suits: Suits) -> str:
     """The knobs that differ from the method's initial values."""
     method, start = start_values(name, suits)
     usual = {knob.name: start.get(knob.name, knob.default) for knob in method.knobs}

@@ -39,7 +39,7 @@ def build(elem_id: str = "trace") -> gr.HTML:
     return panel("trace", dict(IDLE), TEMPLATE, {"VERDICTS": VERDICTS_TEXT}, before=CHART, elem_id=elem_id)
 
 
-def encode(trail: Trail, method: Method, state: str, limit: int, made: Mapping[str, str] | None = None) -> dict[str, Any]:
+def encode(trail: Trail, method: Method, state: str, limit: int, caption: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Everything the script draws, as numbers and base64: arrays with one entry per committed token, in the order of commitment.
 
     verdict : uint8, 1..4; position, step : int32; chance, entropy, energy, threshold : float32, nan = not known; the last two only if
@@ -51,7 +51,7 @@ def encode(trail: Trail, method: Method, state: str, limit: int, made: Mapping[s
         "state": state,
         "about": about(trail, method),
         "title": method.title,
-        "made": dict(made or {}),
+        "made": dict(caption or {}),
         "limit": limit,
         "verdict": to_text(np.frombuffer(bytes(trail.verdict), np.uint8)),
         "position": to_text(np.array(trail.positions, np.int32)),
@@ -103,9 +103,9 @@ def deviation_words(deviation: float | None) -> str:
     return f"deviation from plain decoding {deviation:.3f}"
 
 
-def drawn(frame: RaceFrame) -> dict[str, Any]:
+def live_value(frame: RaceFrame) -> dict[str, Any]:
     """The value of a race."""
-    return encode(frame.fast.trail, frame.fast.run.method, frame.state, frame.limit, frame.made)
+    return encode(frame.fast.trail, frame.fast.run.method, frame.state, frame.limit, frame.caption)
 
 
-PANEL = RacePanel("trace", build, IDLE, drawn=drawn)
+PANEL = RacePanel("trace", build, IDLE, live_value=live_value)

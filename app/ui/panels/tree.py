@@ -35,7 +35,7 @@ def build(elem_id: str = "tree") -> gr.HTML:
 
 
 def encode(
-    trail: Trail, method: Method, state: str, patches: Patches | None = None, made: Mapping[str, str] | None = None,
+    trail: Trail, method: Method, state: str, patches: Patches | None = None, caption: Mapping[str, str] | None = None,
     words: Callable[[int], str] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Everything the script draws, as numbers and base64.
@@ -52,7 +52,7 @@ def encode(
         "state": state,
         "about": "Each box is a drafted token, below the token it follows. Good: the framed path is long.",
         "title": method.title,
-        "made": dict(made or {}),
+        "made": dict(caption or {}),
         "p": to_text(np.array(tree.p, np.float32)),
         "sheet": data_url(patches.sheet(tree.tokens), lossless=True) if patches and patches.is_available else "",
         "words": [words(token) for token in tree.tokens] if words else [],
@@ -64,9 +64,9 @@ def encode(
     }
 
 
-def drawn(frame: RaceFrame) -> dict[str, Any]:
+def live_value(frame: RaceFrame) -> dict[str, Any]:
     """The value of a race."""
-    return encode(frame.fast.trail, frame.fast.run.method, frame.state, frame.patches, frame.made, frame.words)
+    return encode(frame.fast.trail, frame.fast.run.method, frame.state, frame.patches, frame.caption, frame.words)
 
 
-PANEL = RacePanel("tree", build, IDLE, drawn=drawn)
+PANEL = RacePanel("tree", build, IDLE, live_value=live_value)

@@ -21,11 +21,11 @@ def example(elem_id: str) -> gr.HTML:
     return unseen("example", elem_id, {})
 
 
-def offered(elem_id: str) -> gr.HTML:
+def menu_cards(elem_id: str) -> gr.HTML:
     """Gives menus their cards once their model is loaded. Its value: cards, as method_menu.cards makes them, by the menus' ids"""
-    return unseen("offered", elem_id, {})
+    return unseen("menu_cards", elem_id, {})
 
 
-def wanted(elem_id: str) -> gr.HTML:
+def wanted_settings(elem_id: str) -> gr.HTML:
     """Its value becomes the settings that another part of the page wants to have here."""
-    return unseen("wanted", elem_id, None)
+    return unseen("wanted_settings", elem_id, None)

@@ -71,7 +71,7 @@ def encode(fast: Growth, plain: Growth | None, words: Words = PICTURE, seconds: 
         live = _pace(fast, plain) or READY
         return {"state": "running", "headline": "", "live": live, "detail": "Each side runs on its own clock."}
     if fast.run.stopped:
-        return {"state": "stopped", "headline": "Stopped", "detail": f"{_kept(fast, plain)} {words.kept}"}
+        return {"state": "stopped", "headline": "Stopped", "detail": f"{_token_counts(fast, plain)} {words.kept}"}
     if fast.run.backbone.warning(fast.run.prompt.text or ""):  # said above the picture too; a background alone is no success
         return {"state": "done", "headline": "Nothing it knows to draw", "detail": NOTHING, "tone": "even"}
     if plain is None:
@@ -79,11 +79,11 @@ def encode(fast: Growth, plain: Growth | None, words: Words = PICTURE, seconds: 
         return {
             "state": "done",
             "headline": f"{seconds:.2f} s",
-            "detail": f"Turn on 'Compare' to see the speed-up. {_added(fast.run)}".rstrip(),
+            "detail": f"Turn on 'Compare' to see the speed-up. {_background_sentence(fast.run)}".rstrip(),
         }
     repeated = seconds if seconds and len(seconds[0]) > 1 and len(seconds) > 1 else ()
     line = {"state": "done", **_speed(fast, plain, repeated), **agreement(fast, plain)}
-    return line | {"detail": f"{line['detail']} {_added(fast.run)}".rstrip()}
+    return line | {"detail": f"{line['detail']} {_background_sentence(fast.run)}".rstrip()}
 
 
 def with_fit(line: Mapping[str, Any], fits: Fit) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def with_fit(line: Mapping[str, Any], fits: Fit) -> dict[str, Any]:
     return fitted | {"headline": POOR, "tone": "even", "detail": f"{line['headline']}. {line['detail']}"}
 
 
-def _added(run: Run) -> str:
+def _background_sentence(run: Run) -> str:
     """Sentence on the words that a seed added to a prompt; "" if nothing."""
     words = run.backbone.added_words(run.prompt)
     return f"No background in the prompt, so this seed chose “{words}”." if words else ""
@@ -119,7 +119,7 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds:.2f} s"
 
 
-def _kept(fast: Growth, plain: Growth | None) -> str:
+def _token_counts(fast: Growth, plain: Growth | None) -> str:
     right = len(fast.run.tokens)
     return f"Kept: {len(plain.run.tokens):,} tokens on the left, {right:,} on the right." if plain else f"Kept: {right:,} tokens."
 

@@ -54,19 +54,19 @@ NAMES = {
 SUBJECTS = {"auto": ", auto against fixed choices", "trees": ", trees and the dual stream"}  # of a table, by a word of its file's name
 
 
-def recorded(folder: Path) -> list[dict[str, Any]]:
+def read_tables(folder: Path) -> list[dict[str, Any]]:
     """The tables of a folder's CSV files: pictures, meshes, others; of each kind the one with most methods, then rows, first; or []."""
     tables, methods = [], {}
     for path in sorted(folder.glob("*.csv")):
         with path.open(newline="", encoding="utf-8") as file:
-            rows = [{name: parsed(text) for name, text in row.items()} for row in csv.DictReader(file)]
+            rows = [{name: parse_cell(text) for name, text in row.items()} for row in csv.DictReader(file)]
         if rows:
             tables.append(table(path.stem, rows))
             methods[path.stem] = len({str(row.get("method")).split()[0] for row in rows})  # without swept values
     return sorted(tables, key=lambda each: (KINDS.index(each["kind"]), -methods[each["name"]], -len(each["rows"])))
 
 
-def parsed(text: str) -> Any:
+def parse_cell(text: str) -> Any:
     """The value of a CSV cell as the benchmarks write it: JSON for lists and numbers, "" for nothing, else text."""
     if text in ("True", "False"):
         return text == "True"
@@ -80,7 +80,7 @@ def table(name: str, rows: list[Row], title: str = "") -> dict[str, Any]:
     """A table of rows. name : of its file; title : replaces the one that its rows suggest"""
     timed = [row for row in rows if row.get("speedup")]
     if not timed:
-        return other(name, rows)
+        return table_without_speeds(name, rows)
     first = timed[0]
     kind = "image" if first.get("log_probability") else "mesh"
     prompts = "1 prompt" if first.get("prompts") == 1 else f"{first.get('prompts')} prompts"
@@ -89,7 +89,7 @@ def table(name: str, rows: list[Row], title: str = "") -> dict[str, Any]:
     subject = ("Pictures" if kind == "image" else "Meshes") + about
     dtypes = " and ".join(dict.fromkeys(str(row["dtype"]) for row in timed))
     machine = f"{first['processor']}, {dtypes} on {first['device']}"
-    made = {key: str(first.get(key, "")) for key in MACHINE}
+    machine_facts = {key: str(first.get(key, "")) for key in MACHINE}
     sampling = ", ".join(f"{key.replace('_', ' ')} {first[key]}" for key in SAMPLING if key != "adherence" or first.get(key))
     return {
         "name": name,
@@ -101,7 +101,7 @@ def table(name: str, rows: list[Row], title: str = "") -> dict[str, Any]:
         "columns": [*COLUMNS, LAST[kind]],
         "numeric": [False, False, True, True, True, True],
         "rows": [line(kind, row) for row in timed],
-        "made": {"model": str(first["backbone"]), "inputs": what, "seeds": str(first["seeds"]), "sampling": sampling, **made},
+        "made": {"model": str(first["backbone"]), "inputs": what, "seeds": str(first["seeds"]), "sampling": sampling, **machine_facts},
     }
 
 
@@ -110,7 +110,7 @@ def times(repeats: int) -> str:
     return "twice" if repeats == 1 else f"{2 * repeats} times"
 
 
-def other(name: str, rows: list[Row]) -> dict[str, Any]:
+def table_without_speeds(name: str, rows: list[Row]) -> dict[str, Any]:
     """A table without speeds, as it stands in its file."""
     heads = list(rows[0])
     numeric = [all(isinstance(row[head], int | float) and not isinstance(row[head], bool) for row in rows) for head in heads]
@@ -129,7 +129,7 @@ def other(name: str, rows: list[Row]) -> dict[str, Any]:
 
 def cell(value: Any) -> str:
     """A cell as it stands in its file, but a median with its quartiles as everywhere."""
-    return spread(value, 2) if isinstance(value, list) else str(value)
+    return with_quartiles(value, 2) if isinstance(value, list) else str(value)
 
 
 def line(kind: str, row: Row) -> dict[str, Any]:
@@ -140,8 +140,8 @@ def line(kind: str, row: Row) -> dict[str, Any]:
     middle = cost[0] if isinstance(cost, list) else cost
     return {
         "cells": [
-            title, "exact" if exact else "not exact", spread(row["step_compression"], 2), spread(cost, 1),
-            spread(row["speedup"], 2, "×"), spread(quality, 3 if kind == "image" else 2),
+            title, "exact" if exact else "not exact", with_quartiles(row["step_compression"], 2), with_quartiles(cost, 1),
+            with_quartiles(row["speedup"], 2, "×"), with_quartiles(quality, 3 if kind == "image" else 2),
         ],
         "order": [title.lower(), str(not exact), row["step_compression"][0], middle, row["speedup"][0], quality[0]],
         "point": point(kind, row, title, quality),
@@ -160,14 +160,14 @@ def point(kind: str, row: Row, title: str, quality: list[float]) -> dict[str, An
         "y": quality[0],
         "quartiles": quality[1:],
         "compression": row["step_compression"][0],
-        "knobs": in_words(row["knobs"]),
+        "knobs": knobs_in_words(row["knobs"]),
         "settings": None if plain else settings(kind, row),
     }
 
 
 def settings(kind: str, row: Row) -> dict[str, Any]:
     """The settings of a row, as a run's own; without a prompt and a seed, which stay as they are on the page."""
-    name = named(row)
+    name = method_name(row)
     return {
         "backbone": row["backbone"],
         "method": find(name)[0].name,
@@ -179,7 +179,7 @@ def settings(kind: str, row: Row) -> dict[str, Any]:
     }
 
 
-def named(row: Row) -> str:
+def method_name(row: Row) -> str:
     """The method or preset of a row; a swept one's label goes on behind it."""
     return str(row["method"]).split(" ")[0]
 
@@ -187,23 +187,25 @@ def named(row: Row) -> str:
 def label(row: Row) -> str:
     """The name of a row as people read it."""
     if row.get("row"):
-        return str(row["row"]).removeprefix("sweep: ").capitalize() if str(row["row"]).startswith("sweep") else titled(str(row["row"]))
-    return titled(str(row["method"]))
+        return (
+            str(row["row"]).removeprefix("sweep: ").capitalize() if str(row["row"]).startswith("sweep") else expand_title(str(row["row"]))
+        )
+    return expand_title(str(row["method"]))
 
 
-def titled(text: str) -> str:
+def expand_title(text: str) -> str:
     """A label with the title of the method that it begins with, if it does."""
     name, _, rest = text.replace(PLAIN_ROW, PLAIN, 1).partition(" ")
     known = name in METHODS or name in PRESETS or name.startswith(f"{AUTO}:")
     return f"{title_of(name)} {rest}".strip() if known else text
 
 
-def in_words(knobs: Mapping[str, Any]) -> str:
+def knobs_in_words(knobs: Mapping[str, Any]) -> str:
     """Knobs as text."""
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in knobs.items())
 
 
-def spread(numbers: list[float] | float, digits: int, unit: str = "") -> str:
+def with_quartiles(numbers: list[float] | float, digits: int, unit: str = "") -> str:
     """A median with its quartiles in brackets; a number alone if there are none."""
     middle, low, high = numbers if isinstance(numbers, list) else (numbers, numbers, numbers)
     text = f"{middle:.{digits}f}{unit}" + (f" ({low:.{digits}f} to {high:.{digits}f})" if low != high else "")

@@ -17,7 +17,7 @@ from app.ui.panels import kinds, live, notice, plane, progress
 from app.ui.tab_context import TabContext
 from app.ui.tabs import bench_rows, subject
 from app.ui.tabs.engine_queue import LATEST, EngineQueue
-from app.ui.tabs.saving import keep
+from app.ui.tabs.saving import try_save
 from app.ui.tabs.subject import LabSubject
 from engine import assets
 from engine.core import Backbone, Knob
@@ -50,7 +50,7 @@ def settings_panel(work: LabSubject, local: bool) -> dict[str, Any]:
     return knob_panel.encode(f"bench-{work.kind}", settings(work, local), words=subject.panel_words(work))
 
 
-def ticked(work: LabSubject) -> list[str]:
+def default_methods(work: LabSubject) -> list[str]:
     """The methods that are ticked at first."""
     return [name for name in FIRST[work.kind] if name in dict(map(reversed, work.menu))]
 
@@ -75,7 +75,7 @@ class BenchTab:
         self.sessions, self.runner = place.studio.sessions, place.studio.runner
         self.queue = EngineQueue(self.sessions, self.prefix, IDLE)
         self.backbone, self.mesh, self.local = place.studio.backbone, place.studio.mesh, place.studio.local
-        self.recorded = bench_rows.recorded(assets.benches())
+        self.recorded = bench_rows.read_tables(assets.benches())
         with gr.Row(elem_classes="ft-main"):
             with gr.Column(elem_classes="ft-settings", scale=0, min_width=288):
                 self._build_settings()
@@ -94,7 +94,7 @@ class BenchTab:
         self.kind = kinds.build("bench-kind")
         gr.HTML("<h2>Methods</h2>", elem_classes="ft-heading")
         self.methods = gr.CheckboxGroup(
-            list(first.menu), value=ticked(first), label="Methods", show_label=False, container=False,
+            list(first.menu), value=default_methods(first), label="Methods", show_label=False, container=False,
             elem_id="bench-methods", elem_classes="ft-ticks", interactive=True,
         )  # fmt: skip
         gr.HTML("<h2>Inputs</h2>", elem_classes="ft-heading")
@@ -110,10 +110,10 @@ class BenchTab:
     def switch(self, kind: object) -> tuple[Any, ...]:
         """Shows the methods and the settings of the other kind."""
         try:
-            work = subject.of(kind, self.backbone, self.mesh)
+            work = subject.for_kind(kind, self.backbone, self.mesh)
         except ForetokenError as e:
             return kinds.PICTURES, gr.skip(), gr.skip(), notice.error(e)
-        return gr.skip(), gr.CheckboxGroup(list(work.menu), value=ticked(work)), settings_panel(work, self.local), []
+        return gr.skip(), gr.CheckboxGroup(list(work.menu), value=default_methods(work)), settings_panel(work, self.local), []
 
     # --- the benchmark --------------------------------------------------------------------------------------------
 
@@ -122,14 +122,14 @@ class BenchTab:
         visitor = request.session_hash
 
         def measure(number: int) -> Iterator[dict[str, Any]]:
-            work = subject.of(kind, self.backbone, self.mesh)
+            work = subject.for_kind(kind, self.backbone, self.mesh)
             names = chosen_methods(methods, work.backbone)
-            chosen = validation.knobs(values, settings(work, self.local))
-            yield from self.measured(visitor, number, work, names, int(chosen[work.series]), work.size_in(chosen))
+            values_read = validation.knobs(values, settings(work, self.local))
+            yield from self.measure_rows(visitor, number, work, names, int(values_read[work.series]), work.size_in(values_read))
 
         yield from self.queue.hold(visitor, ticket, measure)
 
-    def measured(
+    def measure_rows(
         self, visitor: str, number: int, work: LabSubject, names: list[str], count: int, size: int | None
     ) -> Iterator[dict[str, Any]]:  # fmt: skip
         """Measures, and shows the rows of every complete prompt."""
@@ -137,14 +137,14 @@ class BenchTab:
         benchmarks = importlib.import_module(BENCHMARKS)  # brings transformers, which takes seconds
         kind = benchmarks.PictureBenchmark if work.kind == kinds.PICTURES else benchmarks.MeshBenchmark
         bench = kind(work.backbone, names, count, size, lambda runs: self.sessions.hold(visitor, number, runs), self.runner)
-        identity, shown = secrets.token_hex(8), 0
+        identity, complete = secrets.token_hex(8), 0
         for turn in bench:
-            update = {"verdict": going(bench, turn.kind, turn.input if turn.counted else None)}
-            if bench.complete != shown:
-                shown = bench.complete
+            update = {"verdict": progress_panel(bench, turn.kind, turn.input if turn.counted else None)}
+            if bench.complete != complete:
+                complete = bench.complete
                 update["plane"] = self.table(bench, identity)
             yield update
-        yield {"verdict": ended(bench)}
+        yield {"verdict": end_panel(bench)}
         if bench.rows and self.sessions.is_present(visitor):
             self.queue.leave(visitor, self.offer(visitor, bench))
 
@@ -157,23 +157,25 @@ class BenchTab:
 
     def offer(self, visitor: str, bench: Any) -> dict[str, Any]:
         """The download of the rows."""
-        file, lost = keep("download", lambda: bench.write(self.sessions.folder(visitor) / "foretoken-bench.csv"))
+        file, lost = try_save("download", lambda: bench.write(self.sessions.folder(visitor) / "foretoken-bench.csv"))
         button = gr.DownloadButton(value=str(file), interactive=True) if file else gr.DownloadButton(interactive=False)
         return {"csv": button, "messages": notice.error(*lost)}
 
 
-def going(bench: Any, name: str, which: int | None) -> dict[str, Any]:
+def progress_panel(bench: Any, name: str, which: int | None) -> dict[str, Any]:
     """The bar during a benchmark. which : the number of the prompt, None = a run that is not counted"""
     where = f"{bench.thing} {which + 1} of {bench.count}" if which is not None else "a first run that is not counted"
-    left = f"About {duration(bench.left)} left." if bench.left is not None else ""
-    return progress.encode(f"{title_of(name)}, {where}", bench.done, bench.of, f"Run {min(bench.done + 1, bench.of)} of {bench.of}. {left}")
+    remaining = f"About {duration(bench.left)} left." if bench.left is not None else ""
+    return progress.encode(
+        f"{title_of(name)}, {where}", bench.done, bench.of, f"Run {min(bench.done + 1, bench.of)} of {bench.of}. {remaining}"
+    )
 
 
-def ended(bench: Any) -> dict[str, Any]:
+def end_panel(bench: Any) -> dict[str, Any]:
     """The bar after a benchmark."""
     complete = bench.complete
     if bench.stopped:
-        ended = f"1 complete {bench.thing} is" if complete == 1 else f"{complete} complete {bench.thing}s are"
-        detail = f"{ended} shown." if complete else f"No {bench.thing} was complete, so there are no rows."
+        count = f"1 complete {bench.thing} is" if complete == 1 else f"{complete} complete {bench.thing}s are"
+        detail = f"{count} shown." if complete else f"No {bench.thing} was complete, so there are no rows."
         return progress.encode("Stopped", bench.done, bench.of, detail, "stopped")
     return progress.encode("Measured", bench.of, bench.of, f"{bench.of} runs on {complete} {bench.thing}s.", "done")

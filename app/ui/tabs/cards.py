@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from app.ui.method_menu import title_of
-from app.ui.tabs.speeds import SavedRun, Speed, of_model, speed
+from app.ui.tabs.speeds import SavedRun, Speed, runs_of_model, speed
 from engine.backbones import DRAFTERS, imported
 from engine.backbones.trained import trained_in
 from engine.checkpoints.families import FAMILIES, ModelFamily
@@ -105,7 +105,7 @@ class Card:
     tab: str = ""
 
 
-def shipped(name: str, folder: Path, runs: Iterable[SavedRun], in_use: bool, loaded: Backbone | None = None) -> Card:
+def shipped_card(name: str, folder: Path, runs: Iterable[SavedRun], in_use: bool, loaded: Backbone | None = None) -> Card:
     """The card of pictogram or lowpoly in a folder. loaded : the model itself, if it is loaded; else its files say what it can do"""
     about, command, tab = ABOUT[name]
     state, sample = "in use" if in_use else "ready", name
@@ -115,18 +115,18 @@ def shipped(name: str, folder: Path, runs: Iterable[SavedRun], in_use: bool, loa
         return Card(name, about, "damaged", "", "", None, (), (), f"python launch.py train {name}", sample, damage=str(e))
     able = loaded.capabilities if loaded else abilities(folder, MESHES if "model" in card else PICTURES, len(card.get("sides", ())) > 1)
     works, lacks = methods(able, name)
-    known = drawn(card)
+    trained_on = knowledge(card)
     count = f"{counted(loaded.parameters)} parameters, " if loaded else ""
     return Card(
-        name, f"{about} {known}".strip(), state, f"{count}{size_of(folder)}", str(card.get("licence", "not stated")),
-        speed(of_model(runs, name)), works, lacks, command, sample,
+        name, f"{about} {trained_on}".strip(), state, f"{count}{size_of(folder)}", str(card.get("licence", "not stated")),
+        speed(runs_of_model(runs, name)), works, lacks, command, sample,
         sizes=", ".join(f"{8 * side} px" for side in card.get("sides", ()) if isinstance(side, int)),
         curves=tuple(curves(card)), trained=training(card), data=str(card.get("data", "")), words=tuple(sorted(card.get("words", ()))),
         tab=tab,
     )  # fmt: skip
 
 
-def brought(folder: Path, runs: Sequence[SavedRun], in_use: str | None) -> Card:
+def imported_card(folder: Path, runs: Sequence[SavedRun], in_use: str | None) -> Card:
     """The card of an imported model. in_use : the hash of the loaded weights"""
     try:
         card = read_card(folder)
@@ -134,7 +134,7 @@ def brought(folder: Path, runs: Sequence[SavedRun], in_use: str | None) -> Card:
         return Card(folder.name, "", "damaged", "", "", None, (), (), f"python launch.py models remove {folder.name}", damage=str(e))
     family = family_named(str(card.get("name")))
     weights = card.get("weights_hash")
-    mine = of_model(runs, str(card.get("name")), weights)
+    mine = runs_of_model(runs, str(card.get("name")), weights)
     meshes = family is not None and family.reads == "points"
     makes = family.makes if family else str(card.get("makes", ""))
     base, recipes = (MESHES, IMPORTED_MESHES) if meshes else (PICTURES, IMPORTED)
@@ -153,9 +153,9 @@ def brought(folder: Path, runs: Sequence[SavedRun], in_use: str | None) -> Card:
     )  # fmt: skip
 
 
-def brought_cards(runs: Sequence[SavedRun], in_use: str | None, mesh: Path) -> list[Card]:
+def imported_cards(runs: Sequence[SavedRun], in_use: str | None, mesh: Path) -> list[Card]:
     """The cards of all imported models. in_use : the hash of the loaded weights; mesh : the folder of the Mesh tab's model"""
-    cards = [(folder, brought(folder, runs, in_use)) for folder in imported()]
+    cards = [(folder, imported_card(folder, runs, in_use)) for folder in imported()]
     return [replace(card, state="in use") if folder == mesh and not card.damage else card for folder, card in cards]
 
 
@@ -196,7 +196,7 @@ def methods(able: frozenset[str], name: str, recipes: tuple[str, ...] | None = N
     return tuple(works), tuple(lacks)
 
 
-def drawn(card: Mapping[str, Any]) -> str:
+def knowledge(card: Mapping[str, Any]) -> str:
     """Knowledge of a shipped model, as a sentence."""
     families = card.get("families")
     if isinstance(families, list):
@@ -216,13 +216,13 @@ def curves(card: Mapping[str, Any]) -> Iterable[TrainingCurve]:
     """The curves of a card that a person can read."""
     for section, number, title, more in CURVES:
         rows = card.get(section, {}).get("curve", ()) if isinstance(card.get(section), Mapping) else ()
-        points = [(row.get("minutes"), first_of(row.get(number))) for row in rows if isinstance(row, Mapping)]
+        points = [(row.get("minutes"), first_number(row.get(number))) for row in rows if isinstance(row, Mapping)]
         known = tuple((float(at), value) for at, value in points if isinstance(at, int | float) and value is not None)
         if len(known) > 1:
             yield TrainingCurve(title, known, more)
 
 
-def first_of(value: Any) -> float | None:
+def first_number(value: Any) -> float | None:
     """A number, or the first of a list of numbers."""
     if isinstance(value, list):
         value = value[0] if value else None

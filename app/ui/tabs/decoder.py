@@ -12,15 +12,15 @@ from app.live.session import Sessions
 from app.live.stream import RaceCosts, Shown, Throttle, updates
 from app.live.worker import LocalRunner, RemoteRunner
 from app.requests.sides import Sides
-from app.ui.tabs.saving import keep
+from app.ui.tabs.saving import try_save
 from engine.core import Backbone, Prompt
 from engine.errors import BadOutput
 from engine.run import Run
 
-GIVES_WAY = 20.0  # seconds that a larger file waits for the end of a run, which would be less than half as fast alongside it
+LONGEST_WAIT = 20.0  # seconds that a larger file waits for the end of a run, which would be less than half as fast alongside it
 
 
-class Raced(NamedTuple):
+class DecodedRace(NamedTuple):
     """A finished race: the boards, the right one first; the seconds of every run of each side; where the page's time went."""
 
     boards: list[Any]
@@ -72,7 +72,7 @@ class TabRuns:
                 yield {"verdict": outcome}
                 if not self.repeat(visitor, number, backbone, prompt, sides, seconds):
                     break
-        return Raced(boards, seconds, costs)
+        return DecodedRace(boards, seconds, costs)
 
     def repeat(self, visitor: str, number: int, backbone: Backbone, prompt: Prompt, sides: Sides, seconds: list[list[float]]) -> bool:
         """Runs every side once more, one after the other, and notes its seconds; False if the visitor has stopped it."""
@@ -96,10 +96,10 @@ def write_files(
     """
     offers, mistakes = {}, []
     for name, write in writers.items():
-        sessions.wait_until_free(GIVES_WAY)
+        sessions.wait_until_free(LONGEST_WAIT)
         if not sessions.shows(visitor, tab, ticket):
             return {}, []
-        file, lost = keep(name, lambda name=name, write=write: write(path_of(name)))
+        file, lost = try_save(name, lambda name=name, write=write: write(path_of(name)))
         offers |= {name: gr.DownloadButton(value=str(file), interactive=True)} if file else {}
         mistakes += lost
     return offers, mistakes

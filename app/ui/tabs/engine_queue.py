@@ -68,12 +68,12 @@ class EngineQueue:
         self.ticket = gr.Number(0, visible="hidden", elem_id=f"{self.prefix}ticket")  # sent with the request that it belongs to
 
     @property
-    def between(self) -> dict[str, Component]:
+    def controls(self) -> dict[str, Component]:
         """The components that change between runs."""
         return {"go": self.go, "cancel": self.cancel, "line": self.line, "clock": self.clock}
 
     @property
-    def left(self) -> dict[str, Component]:
+    def results(self) -> dict[str, Component]:
         """The components that a run leaves something for."""
         return {"messages": self.messages, **self.offers}
 
@@ -87,18 +87,20 @@ class EngineQueue:
         updates. run : the generator, given the ticket and the fields; screen : gets all that it shows; seed, keep : the field of `inputs`
         that gets a new seed unless the box is ticked
         """
-        between, left = list(self.between.values()), list(self.left.values())
+        between, outputs = list(self.controls.values()), list(self.results.values())
         self.seed_at = inputs.index(seed) if seed is not None else None
-        enter, first, entered = (self.enter, [keep], [self.ticket, seed]) if seed is not None else (self.enter_turn, [], [self.ticket])
-        starts = gr.on(asking, enter, [*first, *inputs], entered, trigger_mode="once", **DIRECT)
+        enter, first, ticket_outputs = (
+            (self.enter, [keep], [self.ticket, seed]) if seed is not None else (self.enter_turn, [], [self.ticket])
+        )
+        starts = gr.on(asking, enter, [*first, *inputs], ticket_outputs, trigger_mode="once", **DIRECT)
         ran = starts.success(self.with_fields(run), self.ticket, screen, **ENGINE)
         late = {"trigger_mode": "multiple", **DIRECT}  # the event of an abandoned wait may still be running
-        starts.success(self.show_entered, None, [*between, *left], js=BEHIND, **late)
+        starts.success(self.show_entered, None, [*between, *outputs], js=BEHIND, **late)
         ran.then(self.restore, None, between, **late)
         ran.failure(self.restore, None, between, **late)
         self.cancel.click(self.stop, None, between, **DIRECT)
         self.clock.tick(self.tell_place, None, between, **DIRECT)
-        return ran.success(self.deliver, None, left, **late)
+        return ran.success(self.deliver, None, outputs, **late)
 
     def with_fields(self, decode: Callable) -> Callable:
         """The generator of a ticket: `decode` with the fields that came with it."""
@@ -121,39 +123,39 @@ class EngineQueue:
         if waits := self.waits_for(visitor):
             self.sessions.want(visitor, self.prefix)
             parked = {"go": gr.Button(visible=False), "cancel": gr.Button(visible=True), "line": notice.hint(waits)}
-            return self._entered(visitor, {**parked, "clock": gr.Timer(active=False)}), gr.skip()
+            return self._queue_updates(visitor, {**parked, "clock": gr.Timer(active=False)}), gr.skip()
         self.sessions.want(visitor, "")
-        values, changed = list(fields), gr.skip()
+        values, new_seed = list(fields), gr.skip()
         try:
             if not validation.flag(keep):
-                changed = values[self.seed_at] = secrets.randbelow(LARGEST_SEED)
+                new_seed = values[self.seed_at] = secrets.randbelow(LARGEST_SEED)
         except ForetokenError as e:
-            return self._entered(visitor, {"messages": notice.error(e)}), gr.skip()
+            return self._queue_updates(visitor, {"messages": notice.error(e)}), gr.skip()
         number = self.enter_turn(request, *values)
-        return number, changed if number else gr.skip()
+        return number, new_seed if number else gr.skip()
 
     def enter_turn(self, request: gr.Request, *fields: object) -> int:
         """The number of a new ticket, 0 if the visitor has a run; what the page shows then is left for `show_entered`."""
         visitor = request.session_hash
         number = self.sessions.enter(visitor, self.prefix, fields=fields)
         if number is None:
-            return self._entered(visitor, {"messages": notice.error(BadPrompt(GOING))})
+            return self._queue_updates(visitor, {"messages": notice.error(BadPrompt(GOING))})
         self.sessions.take_results(visitor, self.prefix)  # of a run whose page did not wait
         buttons = {"go": gr.Button(visible=False), "cancel": gr.Button(visible=True), "clock": gr.Timer(active=True)}
         notices = {"line": self.place_of(visitor), "messages": self.hints(visitor)}
         withdrawn = {name: gr.DownloadButton(interactive=False) for name in self.offers}
-        return self._entered(visitor, {**buttons, **notices, **withdrawn, "runs": True}, number)
+        return self._queue_updates(visitor, {**buttons, **notices, **withdrawn, "runs": True}, number)
 
-    def _entered(self, visitor: str, shown: Mapping[str, Any], number: int = 0) -> int:
-        self.sessions.leave_results(visitor, f"{self.prefix}entered", shown)
+    def _queue_updates(self, visitor: str, updates: Mapping[str, Any], number: int = 0) -> int:
+        self.sessions.leave_results(visitor, f"{self.prefix}entered", updates)
         return number
 
     def show_entered(self, request: gr.Request) -> tuple[Any, ...]:
         """Updates that `enter` queued for the page; none for a run that has ended, because it may have queued an error since."""
         visitor = request.session_hash
-        shown = self.sessions.take_results(visitor, f"{self.prefix}entered")
-        over = shown.pop("runs", False) and not self.sessions.is_busy(visitor, self.prefix)
-        return fill(self.between | self.left, {} if over else shown)
+        updates = self.sessions.take_results(visitor, f"{self.prefix}entered")
+        over = updates.pop("runs", False) and not self.sessions.is_busy(visitor, self.prefix)
+        return fill(self.controls | self.results, {} if over else updates)
 
     def tell_place(self, request: gr.Request) -> tuple[Any, ...]:
         """Updates the visitor's place in the queue; restores the buttons if their ticket is gone."""
@@ -169,11 +171,11 @@ class EngineQueue:
         if self.sessions.wants(visitor, self.prefix):
             return gr.skip(), gr.skip()
         ahead, seconds = self.sessions.ahead()
-        return notice.taken(ahead, seconds), gr.Timer(active=ahead > 0)
+        return notice.busy_machine(ahead, seconds), gr.Timer(active=ahead > 0)
 
     def place_of(self, visitor: str) -> list[dict[str, str]]:
         """The notice of a visitor's place in the queue."""
-        return notice.place(self.sessions.place(visitor), self.sessions.wait(visitor), self.replays)
+        return notice.queue_place(self.sessions.place(visitor), self.sessions.wait(visitor), self.replays)
 
     # --- during a run, and behind it ------------------------------------------------------------------------------
 
@@ -200,7 +202,7 @@ class EngineQueue:
             self.sessions.end(visitor, number)
 
     def leave(self, visitor: str, values: Mapping[str, Any]) -> None:
-        """Leaves values of `left` for the page, and under "boards" what more is made of behind it."""
+        """Leaves values of `results` for the page, and under "boards" what more is made of behind it."""
         self.sessions.leave_results(visitor, self.prefix, values)
 
     def deliver(self, request: gr.Request) -> Any:
@@ -208,7 +210,7 @@ class EngineQueue:
         results = self.sessions.take_results(request.session_hash, self.prefix)
         if boards := results.pop("boards", None):
             self.sessions.leave_results(request.session_hash, f"{self.prefix}boards", {"boards": boards})
-        values = fill(self.left, results)
+        values = fill(self.results, results)
         return values if len(values) > 1 else values[0]
 
     def take_boards(self, visitor: str) -> Any:

@@ -32,11 +32,11 @@ def read(folder: Path, backbone: Backbone, inputs: dict[str, Any], make: Callabl
     except (OSError, ValueError):  # not there yet, or damaged
         values = make()
     if values:
-        keep(file, values)
+        save(file, values)
     return values
 
 
-def keep(file: Path, values: dict[str, Any]) -> None:
+def save(file: Path, values: dict[str, Any]) -> None:
     """Writes an example, in place of those of other models; without room for it, it is run again at the next start."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

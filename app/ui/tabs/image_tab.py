@@ -25,11 +25,11 @@ from app.ui.panels import bar, canvas, notice, overlay, runs, unseen, verdict, w
 from app.ui.picture_side import draw_race, frame_of
 from app.ui.tab_context import TabContext
 from app.ui.tabs import example, restoring, vocabulary
-from app.ui.tabs.decoder import Raced
+from app.ui.tabs.decoder import DecodedRace
 from app.ui.tabs.engine_queue import DIRECT, LATEST, fill
-from app.ui.tabs.method_form import filled
+from app.ui.tabs.method_form import form_updates
 from app.ui.tabs.race import EndedRace, Files, RaceOutcome, RaceRequest, RaceTab
-from app.ui.tabs.saving import keep
+from app.ui.tabs.saving import try_save
 from app.ui.tabs.speeds import speedups
 from engine.core import PLAIN, Backbone, Prompt
 from engine.errors import ForetokenError
@@ -43,13 +43,13 @@ def build(context: TabContext) -> None:
     RaceTab(context, PictureRace(context)).wire()
 
 
-def unknown(backbone: Backbone, text: object) -> list[dict[str, Any]]:
+def unknown_notice(backbone: Backbone, text: object) -> list[dict[str, Any]]:
     """A notice of the words that a model does not know, among the first of a prompt that is being typed: it may be very long."""
     if not isinstance(text, str):
         return []
-    asked_for = " ".join(word[:LONGEST_WORD] for word in text[:LONGEST_PROMPT].split()[:LOOKED_UP])
-    warning = backbone.warning(asked_for) if asked_for else ""
-    return notice.unknown(backbone.name, backbone.unknown_words(asked_for), warning=warning)
+    typed = " ".join(word[:LONGEST_WORD] for word in text[:LONGEST_PROMPT].split()[:LOOKED_UP])
+    warning = backbone.warning(typed) if typed else ""
+    return notice.unknown_words(backbone.name, backbone.unknown_words(typed), warning=warning)
 
 
 class PictureRace:
@@ -138,13 +138,13 @@ class PictureRace:
         """The prompt."""
         return [self.prompt]
 
-    def asking(self) -> list[Callable]:
+    def submit_events(self) -> list[Callable]:
         """The end of typing."""
         return [self.prompt.submit]
 
     def look_up(self, text: object) -> list[dict[str, Any]]:
         """A notice of the words that the model does not know."""
-        return unknown(self.backbone, text)
+        return unknown_notice(self.backbone, text)
 
     # --- the first sight of the page ------------------------------------------------------------------------------
 
@@ -155,8 +155,8 @@ class PictureRace:
             return {}
         prompt = read_prompt(EXAMPLES[0], 7, {"values": {}}, self.backbone)
         sides = [(self.favourite, start_values(self.favourite, self.suits)[1]), (PLAIN, {})]
-        asked_for = {"prompt": prompt.text, "seed": prompt.seed, "size": prompt.size, "sides": sides}
-        values = example.read(folder, self.backbone, asked_for, lambda: self._race_once(prompt, sides))
+        inputs = {"prompt": prompt.text, "seed": prompt.seed, "size": prompt.size, "sides": sides}
+        values = example.read(folder, self.backbone, inputs, lambda: self._race_once(prompt, sides))
         return {tab.panels[name].elem_id: value for name, value in values.items()}
 
     def _race_once(self, prompt: Prompt, sides: Sides) -> dict[str, Any]:
@@ -169,7 +169,7 @@ class PictureRace:
             pass
         if not all(board.run.finished for board in boards):
             return {}
-        values = draw_race(boards, {0, 1}, self.patches) | self.ended(boards)
+        values = draw_race(boards, {0, 1}, self.patches) | self.end_panels(boards)
         values["verdict"] |= {"costs": f"An example, drawn on this machine: “{prompt.text}”. Generate draws yours."}
         return values
 
@@ -179,16 +179,16 @@ class PictureRace:
         """Fills the form, or only the left side, from the settings of a run."""
         try:
             declared = settings(self.backbone)
-            values, _ = restoring.run(value, self.backbone, knob_panel.encode("settings", declared), declared)
+            values, _ = restoring.from_run(value, self.backbone, knob_panel.encode("settings", declared), declared)
         except ForetokenError as e:
             return fill(self.restored, {"messages": notice.error(e)})
-        return fill(self.restored, filled(values))
+        return fill(self.restored, form_updates(values))
 
     def recall(self, value: object) -> tuple[Any, ...]:
         """Fills the form as it was when this browser last had it; what no longer fits is left out."""
         declared = settings(self.backbone)
-        values = restoring.form(value, self.backbone, knob_panel.encode("settings", declared), declared, self.favourite)
-        return fill(self.restored, filled(values) | {"ready": restoring.READY})
+        values = restoring.from_memory(value, self.backbone, knob_panel.encode("settings", declared), declared, self.favourite)
+        return fill(self.restored, form_updates(values) | {"ready": restoring.READY})
 
     # --- the race -------------------------------------------------------------------------------------------------
 
@@ -197,11 +197,11 @@ class PictureRace:
         prompt = read_prompt(fields[0], seed, values, self.backbone)
         return RaceRequest(self.backbone, prompt, validation.knobs(values, settings(self.backbone)))
 
-    def waiting(self, tab: RaceTab, request: RaceRequest, left: str | None, right: str) -> dict[str, Any]:
+    def empty_panels(self, tab: RaceTab, request: RaceRequest, left: str | None, right: str) -> dict[str, Any]:
         """Both sides without a picture."""
         return {
-            "left": canvas.waiting("plain", *side_words(left, self.right_words)),
-            "right": canvas.waiting("fast", title_of(right), self.right_words),
+            "left": canvas.empty_value("plain", *side_words(left, self.right_words)),
+            "right": canvas.empty_value("fast", title_of(right), self.right_words),
             "verdict": {"state": "running", "live": verdict.READY},
         }
 
@@ -209,20 +209,20 @@ class PictureRace:
         """The panels of the changed boards and the line above them."""
         return draw_race(boards, changed, self.patches, ends)
 
-    def outcome(self, tab: RaceTab, raced: Raced, request: RaceRequest) -> Generator[dict[str, Any], None, RaceOutcome]:
+    def outcome(self, tab: RaceTab, raced: DecodedRace, request: RaceRequest) -> Generator[dict[str, Any], None, RaceOutcome]:
         """The speed-up, and the probabilities at every place."""
         boards = raced.boards
         line = verdict.encode(*pair(boards), seconds=raced.seconds) | {"costs": verdict.costs_in_words(boards, raced.costs)}
         yield from ()
-        return RaceOutcome({**self.ended(boards), "verdict": line}, [runs.picture(board) for board in boards])
+        return RaceOutcome({**self.end_panels(boards), "verdict": line}, [runs.picture(board) for board in boards])
 
     def without_result(self, board: Board) -> dict[str, Any]:
         """Nothing: the line above the pictures has said it."""
         return {}
 
-    def ended(self, boards: Sequence[Board]) -> dict[str, Any]:
+    def end_panels(self, boards: Sequence[Board]) -> dict[str, Any]:
         """The panels that only a finished race fills, and the picture whose maps they complete."""
-        values = self.below.ended(frame_of(boards, self.patches, self.is_here))
+        values = self.below.end_values(frame_of(boards, self.patches, self.is_here))
         return values and {"right": draw_race(boards, {0}, self.patches)["right"], **values}
 
     # --- files ----------------------------------------------------------------------------------------------------
@@ -231,13 +231,13 @@ class PictureRace:
         """Offers the picture of a run and saves the run in the history; if the disk refuses one, the other is still written."""
         run = board.run
 
-        def offered() -> Path:
+        def write_picture() -> Path:
             file = tab.path_of(visitor, run, ".png")
             history.picture_with_settings(run.result(), history.describe(run), file)
             return file
 
-        file, lost = keep("download", offered)
-        _, unkept = keep("history", lambda: tab.studio.run_store.save(run))
+        file, lost = try_save("download", write_picture)
+        _, unkept = try_save("history", lambda: tab.studio.run_store.save(run))
         offer = gr.DownloadButton(value=str(file), interactive=True) if file else gr.DownloadButton(interactive=False)
         return {"download": offer, "messages": notice.error(*lost, *unkept)}
 
@@ -246,13 +246,13 @@ class PictureRace:
         boards = ended.boards
         if not all(board.run.finished for board in boards):
             return None
-        shown = boards[::-1]
-        titles = [title_of(board.run.name) for board in shown]
+        left_to_right = boards[::-1]
+        titles = [title_of(board.run.name) for board in left_to_right]
         settings_of_run = history.describe(boards[0].run)
         own = {
             "large": lambda file: race_files.write_large(boards[0], settings_of_run, file),
-            "both": lambda file: race_files.write_both(shown, titles, settings_of_run, file),
-            "gif": lambda file: race_files.write_race(shown, titles, file),
-            "mp4": lambda file: race_files.write_race(shown, titles, file),
+            "both": lambda file: race_files.write_both(left_to_right, titles, settings_of_run, file),
+            "gif": lambda file: race_files.write_race(left_to_right, titles, file),
+            "mp4": lambda file: race_files.write_race(left_to_right, titles, file),
         }
         return Files(own | tab.common_files(ended, boards[0].run.prompt.text or ""))

@@ -21,7 +21,7 @@ MOVES: tuple[dict[str, float | str], ...] = (  # the knobs of one picture after 
     {"relax": "additive", "added_mass": 0.1}, {"relax": "additive", "added_mass": 0.3}, {"relax": "additive", "added_mass": 0.6},
     {}, {"window": 4}, {"window": 8},
 )  # fmt: skip
-SAID = "An example, measured on this machine. Start the loop, then move a knob."
+NOTE = "An example, measured on this machine. Start the loop, then move a knob."
 
 
 def read(folder: Path | None, backbone: Backbone) -> dict[str, Any]:
@@ -40,21 +40,21 @@ def run(backbone: Backbone) -> dict[str, Any]:
         pass
     if not plain.run.finished:
         return {}
-    board, shown = LoopBoard(), plain
-    for number, moved in enumerate(MOVES):
-        shown = drawn(backbone, Prompt(EXAMPLES[number % len(EXAMPLES)], seed=SEED + number, size=size), moved, board)
+    board, picture = LoopBoard(), plain
+    for number, knobs in enumerate(MOVES):
+        picture = draw_picture(backbone, Prompt(EXAMPLES[number % len(EXAMPLES)], seed=SEED + number, size=size), knobs, board)
     facts = lab.made_with(backbone, SEED)
-    value = lab.encode(board, shown, plain.run.totals["tokens_per_second"], "example", facts, "stopped")
-    return value | {"kind": kinds.PICTURES, "example": SAID}
+    value = lab.encode(board, picture, plain.run.totals["tokens_per_second"], "example", facts, "stopped")
+    return value | {"kind": kinds.PICTURES, "example": NOTE}
 
 
-def drawn(backbone: Backbone, prompt: Prompt, moved: Mapping[str, float | str], board: LoopBoard) -> Board:
+def draw_picture(backbone: Backbone, prompt: Prompt, knobs: Mapping[str, float | str], board: LoopBoard) -> Board:
     """A picture of the loop, drawn with these knobs moved."""
     start = start_values(FAVOURITE, backbone.suits)[1] | {"verify": "residual"}  # a relaxed rule cannot match the seed
-    (run,) = LocalRunner().start(backbone, prompt, [(FAVOURITE, start | moved)])
-    growing = Board(run)
+    (run,) = LocalRunner().start(backbone, prompt, [(FAVOURITE, start | knobs)])
+    picture = Board(run)
     for step in run:
-        growing.add(step)
+        picture.add(step)
         board.add(run, step)
-    board.finish(run, thumbnail(growing.final()))
-    return growing
+    board.finish(run, thumbnail(picture.final()))
+    return picture

@@ -40,8 +40,8 @@ NAP = 0.05  # seconds, so that a slow tempo can be ended
 SAME, FASTEST = "Same picture", "Exact, fastest"
 SEEDED = "match seed"
 NO_SEED = "This rule may differ from plain decoding, so Check is now “same odds as plain”."
-MADE_WAY = "Someone else is waiting for the machine, so the loop has stopped. Start it again to get in line."
-FOUND = "{}: the fastest exact method measured on this machine."
+STOPPED = "Someone else is waiting for the machine, so the loop has stopped. Start it again to get in line."
+FASTEST_IS = "{}: the fastest exact method measured on this machine."
 # A Lab that shows a loop keeps it; "none" is a page that asked for no examples.
 IS_EMPTY = """() => [(document.querySelector("#lab-stage .ft-lab")?.dataset.state ?? "empty") === "empty"
   && sessionStorage.getItem("foretoken-race") !== "none"]"""
@@ -75,7 +75,7 @@ class LabTab:
                 self.stage = lab.build("lab-stage")
         self.panels = {"verdict": self.stage, "viewer": self.viewer}  # this tab's line above the results is the stage itself
         self.live = live.build(self.panels, "lab-live")
-        self.wanted = unseen.wanted("lab-wanted")
+        self.wanted = unseen.wanted_settings("lab-wanted")
         self.tab, self.is_empty = place.tab, gr.Checkbox(False, visible="hidden", elem_id="lab-is-empty")
         self.shown_first = lab_example.read(place.studio.examples, place.studio.backbone)
 
@@ -96,12 +96,14 @@ class LabTab:
         with gr.Row(elem_classes="ft-chips ft-presets"):
             titles = {SAME: SAME, FASTEST: FASTEST} | {name: title_of(name) for name in PRESETS}
             self.presets = {
-                key: gr.Button(title, size="sm", elem_classes="ft-chip", elem_id=f"lab-preset-{i}", visible=self.has(key, self.pictures))
+                key: gr.Button(
+                    title, size="sm", elem_classes="ft-chip", elem_id=f"lab-preset-{i}", visible=self.has_preset(key, self.pictures)
+                )
                 for i, (key, title) in enumerate(titles.items())
             }
         first = self.pictures.favourite
         self.form.build_method(list(self.pictures.menu), first)
-        self.cards = unseen.offered("lab-cards")
+        self.cards = unseen.menu_cards("lab-cards")
         method, start = start_values(first, self.suits)
         self.form.knobs.value = self.panel_of(first, method, start)
         gr.HTML("<h2>Loop</h2>", elem_classes="ft-heading")
@@ -115,28 +117,28 @@ class LabTab:
         self.method, self.knobs, self.badge, self.messages = self.form.method, self.form.knobs, self.form.badge, self.queue.messages
         inputs = [self.method, self.knobs, self.settings, self.prompt, self.seed, self.kind, self.tiles]
         self.queue.wire([self.queue.go.click, self.prompt.submit], self.run, inputs, self.live)
-        shown = [self.method, self.knobs, self.badge, self.messages]
-        self.knobs.input(self.move, [self.knobs, self.kind], shown[1:], **LATEST)
-        self.method.input(self.change, [self.method, self.knobs, self.kind], shown, **LATEST)
+        outputs = [self.method, self.knobs, self.badge, self.messages]
+        self.knobs.input(self.move, [self.knobs, self.kind], outputs[1:], **LATEST)
+        self.method.input(self.change, [self.method, self.knobs, self.kind], outputs, **LATEST)
         self.settings.input(self.tune, [self.settings, self.kind], self.messages, **LATEST)
-        self.wanted.input(self.recall, [self.wanted, self.kind], shown, **LATEST)
+        self.wanted.input(self.recall, [self.wanted, self.kind], outputs, **LATEST)
         names = ("kind", "prompt", "table", "tiles", "method", "knobs", "badge", "cards", "settings", "stage", "viewer", "messages")
         self.switched = {name: getattr(self, name) for name in names} | self.presets
         self.kind.input(self.switch, self.kind, list(self.switched.values()), **LATEST)
         if self.shown_first:
             self.tab.select(self.greet, self.is_empty, self.stage, js=IS_EMPTY, **DIRECT)
         for key, button in self.presets.items():
-            button.click(self.pressing(key), [self.method, self.kind], shown, **DIRECT)
+            button.click(self.preset_handler(key), [self.method, self.kind], outputs, **DIRECT)
 
     def greet(self, is_empty: object) -> Any:
         """Shows the example to who opens the tab for the first time."""
         return self.shown_first if is_empty is True else gr.skip()
 
-    def pressing(self, key: str) -> Callable[..., tuple[Any, ...]]:
+    def preset_handler(self, key: str) -> Callable[..., tuple[Any, ...]]:
         """The handler of a preset's button."""
 
         def press(name: object, kind: object, request: gr.Request) -> tuple[Any, ...]:
-            return self.preset(key, name, kind, request)
+            return self.choose_preset(key, name, kind, request)
 
         return press
 
@@ -144,9 +146,9 @@ class LabTab:
 
     def subject(self, kind: object) -> LabSubject:
         """Subject that the page asks to loop on; raises BadPrompt, MissingWeights."""
-        return self.pictures if kind == kinds.PICTURES else subject.of(kind, self.backbone, self.mesh)
+        return self.pictures if kind == kinds.PICTURES else subject.for_kind(kind, self.backbone, self.mesh)
 
-    def has(self, key: str, work: LabSubject) -> bool:
+    def has_preset(self, key: str, work: LabSubject) -> bool:
         """True if a subject's model supports a preset."""
         return key in (SAME, FASTEST) or find(key)[0].needs <= work.backbone.capabilities
 
@@ -171,7 +173,7 @@ class LabTab:
             "viewer": NO_MESH,
             "messages": [],
         }
-        presets: dict[str, Any] = {key: gr.Button(visible=self.has(key, work)) for key in self.presets}
+        presets: dict[str, Any] = {key: gr.Button(visible=self.has_preset(key, work)) for key in self.presets}
         presets[SAME] = gr.Button(SAME if are_pictures else "Same mesh")
         return fill(self.switched, values | presets)
 
@@ -206,7 +208,7 @@ class LabTab:
         loop.set(name=name, knobs=values)
         self.sessions.move(visitor, method.name, values, work.backbone.name, 0)
 
-    def shown(
+    def apply_change(
         self, visitor: str, work: LabSubject, name: str, values: Mapping[str, Any], notices: list[dict[str, Any]] | None = None
     ) -> tuple[Any, ...]:
         """Method, knobs, badge and messages after a change, which the loop takes too."""
@@ -220,21 +222,21 @@ class LabTab:
         try:
             work = self.subject(kind)
             panel = self.form.chosen_knobs(name, before, work.backbone.suits)
-            updates = self.shown(request.session_hash, work, str(name), panel["values"])
+            updates = self.apply_change(request.session_hash, work, str(name), panel["values"])
         except ForetokenError as e:
             return gr.skip(), gr.skip(), gr.skip(), notice.error(e)
         return updates[0], updates[1] | {"left": panel["left"]}, *updates[2:]
 
-    def preset(self, key: str, name: object, kind: object, request: gr.Request) -> tuple[Any, ...]:
+    def choose_preset(self, key: str, name: object, kind: object, request: gr.Request) -> tuple[Any, ...]:
         """Shows a preset: one of the table of methods, the same picture as plain decoding, or the fastest exact method."""
         try:
             work = self.subject(kind)
-            chosen, values, notices = self.values_of(key, name, work)
-            return self.shown(request.session_hash, work, chosen, values, notices)
+            preset, values, notices = self.preset_values(key, name, work)
+            return self.apply_change(request.session_hash, work, preset, values, notices)
         except ForetokenError as e:
             return gr.skip(), gr.skip(), gr.skip(), notice.error(e)
 
-    def values_of(self, key: str, name: object, work: LabSubject) -> tuple[str, Mapping[str, Any], list[dict[str, Any]]]:
+    def preset_values(self, key: str, name: object, work: LabSubject) -> tuple[str, Mapping[str, Any], list[dict[str, Any]]]:
         """(method or preset, knobs, messages) of a preset's button. name : the method that is chosen now"""
         suits = work.backbone.suits
         if key == SAME:
@@ -243,11 +245,11 @@ class LabTab:
             return next((start[0].name, start[1], []) for _, start in offers if start[1].get("verify") == SEEDED)
         if key != FASTEST:
             return key, start_values(key, suits)[1], []
-        taken = resolve(work.backbone, to_stderr_once)
-        method, values = start_values(taken, suits)
+        fastest = resolve(work.backbone, to_stderr_once)
+        method, values = start_values(fastest, suits)
         if method.name == PLAIN:
             return work.favourite, {}, notice.hint(NOTHING_FASTER)
-        return method.name, values, notice.hint(FOUND.format(title_of(taken)))
+        return method.name, values, notice.hint(FASTEST_IS.format(title_of(fastest)))
 
     def recall(self, value: object, kind: object, request: gr.Request) -> tuple[Any, ...]:
         """Brings a snapshot back."""
@@ -256,7 +258,7 @@ class LabTab:
                 raise BadKnob("The snapshot arrived incomplete. Keep it again.")
             work = self.subject(kind)
             name, method = validation.method(value.get("name"), work.backbone)
-            return self.shown(request.session_hash, work, name, validation.knobs({"values": value.get("knobs")}, method.knobs))
+            return self.apply_change(request.session_hash, work, name, validation.knobs({"values": value.get("knobs")}, method.knobs))
         except ForetokenError as e:
             return gr.skip(), gr.skip(), gr.skip(), notice.error(e)
 
@@ -281,20 +283,20 @@ class LabTab:
         """The generator of one loop."""
         visitor = request.session_hash
 
-        def going(number: int) -> Iterator[dict[str, Any]]:
+        def decode(number: int) -> Iterator[dict[str, Any]]:
             work = self.subject(kind)
             chosen, method = validation.method(name, work.backbone)
             knob_values = validation.knobs(knobs, method.knobs)
             loop = Loop(chosen, knob_values, validation.knobs(values, settings(work)), work.thing(text, cloud), validation.seed(seed), work)
             self.loops[visitor] = loop
             try:
-                yield from self.endless(visitor, number, loop)
+                yield from self.loop_forever(visitor, number, loop)
             finally:
                 self.loops.pop(visitor, None)
 
-        yield from self.queue.hold(visitor, ticket, going)
+        yield from self.queue.hold(visitor, ticket, decode)
 
-    def endless(self, visitor: str, number: int, loop: Loop) -> Iterator[dict[str, Any]]:
+    def loop_forever(self, visitor: str, number: int, loop: Loop) -> Iterator[dict[str, Any]]:
         """Makes one after another until the visitor stops it, or until somebody waits."""
         board, throttle, work = LoopBoard(), Throttle(), loop.work
         stage = LoopView(board, secrets.token_hex(8), lab.made_with(work.backbone, loop.seed), work.kind)
@@ -315,7 +317,7 @@ class LabTab:
             board.finish(run, thumbnail(growing.final()) if isinstance(growing, Board) else "")
             yield stage.show(growing)
             if self.sessions.waiting():
-                self.queue.leave(visitor, {"messages": notice.hint(MADE_WAY)})
+                self.queue.leave(visitor, {"messages": notice.hint(STOPPED)})
                 break
         yield stage.show(None) if board.samples else {"verdict": lab.IDLE | {"kind": work.kind}}
 
@@ -323,16 +325,16 @@ class LabTab:
         """Shows how far plain decoding is, at the size of the loop; returns its tokens a second, None if the visitor has stopped it."""
         work, (_, _, prompt) = loop.work, loop.take(0)
         waiting = {"kind": work.kind}
-        yield {"verdict": lab.waiting("Plain decoding first, for comparison") | waiting, "viewer": NO_MESH}
+        yield {"verdict": lab.waiting_value("Plain decoding first, for comparison") | waiting, "viewer": NO_MESH}
         (run,), throttle = self.decoder.start(visitor, number, work.backbone, prompt, [(PLAIN, {})], work.warm), Throttle()
         for _ in self.decoder.runner.race([run]):
             if throttle.ready():
-                yield {"verdict": lab.waiting(f"Plain decoding first, for comparison: {len(run.tokens):,} tokens") | waiting}
+                yield {"verdict": lab.waiting_value(f"Plain decoding first, for comparison: {len(run.tokens):,} tokens") | waiting}
                 throttle.finish()
         return run.totals["tokens_per_second"] if run.finished else None
 
     def wait(self, run: Run, until: float) -> float:
         """Waits until a time of the monotonic clock, or until the run is stopped; returns the time."""
-        while (left := until - time.monotonic()) > 0 and not run.stopped:
-            time.sleep(min(left, NAP))
+        while (remaining := until - time.monotonic()) > 0 and not run.stopped:
+            time.sleep(min(remaining, NAP))
         return time.monotonic()

@@ -21,7 +21,7 @@ from engine.core import Knob, Prompt
 
 CHANGING, STAYING = "one after another", "one, new seeds"
 TEMPI = {"as fast as it goes": 0.0, "5 steps a second": 0.2, "1 step a second": 1.0}  # least seconds of a step
-NO_MESH = mesh.encode({"accelerated": mesh.Side.waiting("The mesh grows here", "Choose a cloud and start the loop.")})
+NO_MESH = mesh.encode({"accelerated": mesh.Side.empty("The mesh grows here", "Choose a cloud and start the loop.")})
 
 
 def settings(work: LabSubject) -> tuple[Knob, ...]:
@@ -90,9 +90,9 @@ class LoopView:
         state = "running" if growing else "stopped"
         self.last = growing or self.last
         picture = growing if isinstance(growing, Board) else None
-        shown = {"verdict": lab.encode(self.board, picture, self.plain, self.identity, self.facts, state) | {"kind": self.kind}}
+        panels = {"verdict": lab.encode(self.board, picture, self.plain, self.identity, self.facts, state) | {"kind": self.kind}}
         if not isinstance(self.last, MeshBoard) or not self.last.count:
-            return shown
+            return panels
         run = self.last.run
         side = mesh_side.side_of(self.last, title_of(run.name), run_badge(run))
-        return shown | {"viewer": mesh.encode({"accelerated": side}, subject.shown_points(run.prompt))}
+        return panels | {"viewer": mesh.encode({"accelerated": side}, subject.shown_points(run.prompt))}

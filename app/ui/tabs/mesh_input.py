@@ -33,7 +33,7 @@ AGAIN = "Files are lost when the page is reloaded. Drop yours again to continue 
 WITHOUT = "These settings are of a run on {}, which the file does not contain. Drop that file too to repeat it; until then the input is {}."
 
 
-class Given(NamedTuple):
+class VisitorInput(NamedTuple):
     """A visitor's input, the file it was read from, the axis that is up, and the name of a file that was refused after it."""
 
     path: Path
@@ -42,7 +42,7 @@ class Given(NamedTuple):
     refused: str = ""
 
 
-def axis(own: Given) -> dict[str, Any]:
+def axis_value(own: VisitorInput) -> dict[str, Any]:
     """The value of the up-axis panel for an input."""
     return axes.encode(own.shape.points, own.shape.frame.up, own.up)
 
@@ -67,12 +67,12 @@ def example_clouds() -> dict[str, np.ndarray]:
     return {name: np.concatenate([cloud.points, cloud.normals], 1) for name, cloud in raw.items()}
 
 
-def example_name(own: Given | None) -> str:
+def example_name(own: VisitorInput | None) -> str:
     """The name of the example that a visitor works on; "" for their own file."""
     return own.path.stem if own is not None and own.path.parent == EXAMPLES else ""
 
 
-def stays(own: Given) -> list[dict[str, Any]]:
+def refusal_notice(own: VisitorInput) -> list[dict[str, Any]]:
     """A notice if the newest file could not be read."""
     return notice.hint(STAYS.format(own.refused, own.shape.name)) if own.refused else []
 
@@ -110,7 +110,7 @@ class MeshInput:
         announced = self.file.upload(self.announce, self.file, messages, **(DIRECT | {"preprocess": True}))
         dropped = announced.then(self.drop, [self.file, *sides], [*outputs, self.file], **waits)
         turned = self.axis.input(self.turn, [self.axis, *sides], outputs, trigger_mode="always_last", **READING)
-        between = list(self.queue.between.values())
+        between = list(self.queue.controls.values())
         for read_one in (dropped, turned):
             read_one.then(self.resume, self.resumed, [self.resumed, *between], **DIRECT)
 
@@ -156,7 +156,7 @@ class MeshInput:
         try:
             up = validation.axis(value)
         except ForetokenError as e:
-            return fill(self.table, {"axis": axis(current), "messages": notice.error(e)})
+            return fill(self.table, {"axis": axis_value(current), "messages": notice.error(e)})
         self.sessions.begin_reading(visitor, current.shape.name, WAIT)
         try:
             return fill(self.table, self.take(visitor, current.path, up, name, other))
@@ -176,28 +176,28 @@ class MeshInput:
         """Reads a file and shows its points; if it cannot be read, only the message changes. name, other: the sides' methods"""
         before, known = self.sessions.input_of(visitor), self.sessions.is_present(visitor)
         try:
-            chosen, left = validation.method(name)[0], validation.method(other)[0]
+            right, left = validation.method(name)[0], validation.method(other)[0]
             self.check_idle(visitor)
             shape = read(path, up) if path.parent == EXAMPLES else read_upload(path, up)
             self.check_idle(visitor)
         except ForetokenError as e:
             if before is not None and isinstance(e, BadFile):
                 self.sessions.set_input(visitor, before._replace(refused=path.name))
-            back = {"axis": axis(before)} if before else {}
+            back = {"axis": axis_value(before)} if before else {}
             return {"tiles": example_name(before), "messages": notice.error(e), **back}
         if known and not self.sessions.is_present(visitor):
             return {}  # they left while it was read, so nothing of theirs may be kept
-        self.sessions.set_input(visitor, current := Given(path, shape, up))
+        self.sessions.set_input(visitor, current := VisitorInput(path, shape, up))
         sides = {
-            "plain": mesh.Side.waiting(*side_words(left, self.right_words)),
-            "accelerated": mesh.Side.waiting(title_of(chosen), self.right_words),
+            "plain": mesh.Side.empty(*side_words(left, self.right_words)),
+            "accelerated": mesh.Side.empty(title_of(right), self.right_words),
         }
         viewer = mesh.encode(sides, shown_points(shape))
         return {
-            "live": live.Screen().show(viewer=viewer, verdict=self.queue.idle, **race_panels.MESHES.idle()),
+            "live": live.Screen().show(viewer=viewer, verdict=self.queue.idle, **race_panels.MESHES.idle_values()),
             "notes": describe(shape),
             "tiles": example_name(current),
-            "axis": axis(current),
+            "axis": axis_value(current),
             "messages": [],
         }
 
@@ -206,12 +206,12 @@ class MeshInput:
 
         memory: the form as the browser remembers it; is_shown: the view shows the last race from before a reload
         """
-        had = memory if isinstance(memory, Mapping) else {}
-        example = had.get("tiles") if had.get("tiles") in ORDER else FIRST
+        remembered = memory if isinstance(memory, Mapping) else {}
+        example = remembered.get("tiles") if remembered.get("tiles") in ORDER else FIRST
         values = self.take(visitor, EXAMPLES / f"{example}.ply", "auto", name, other)
         if is_shown:
             values.pop("live", None)
-        if had.get("tiles") == "" and "notes" in values:
+        if remembered.get("tiles") == "" and "notes" in values:
             values["messages"] = notice.hint(AGAIN.format(f"{example}.ply"))
         return values
 
@@ -240,4 +240,4 @@ class MeshInput:
     def hints_of(self, visitor: str) -> list[dict[str, Any]]:
         """Says which input a run uses if the newest one could not be read."""
         current = self.sessions.input_of(visitor)
-        return stays(current) if current else []
+        return refusal_notice(current) if current else []

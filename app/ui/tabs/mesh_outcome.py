@@ -16,7 +16,7 @@ from app.ui.mesh_side import FLAT, WORDS, without_a_face
 from app.ui.panels import notice, runs, verdict
 from app.ui.tabs import quality_table
 from app.ui.tabs.quality_table import MeasuredSide
-from app.ui.tabs.saving import keep
+from app.ui.tabs.saving import try_save
 from engine.mesh.fit import Fit, fit_of
 from engine.mesh.read import Input
 
@@ -28,7 +28,7 @@ class MeshOutcome(NamedTuple):
     fit: Fit | None
 
 
-def measured(boards: Sequence[MeshBoard], shape: Input) -> MeshOutcome:
+def measure(boards: Sequence[MeshBoard], shape: Input) -> MeshOutcome:
     """Measures the meshes of a race. boards: the right one first"""
     fast = boards[0]
     sides = [quality_table.measure(b, "fast" if b is fast else "plain", shape) for b in reversed(boards) if b.count]
@@ -61,8 +61,8 @@ def rows(boards: Sequence[MeshBoard], outcome: MeshOutcome, shape: Input) -> lis
 def offers(fast: MeshBoard, shape: Input, folder: Path, run_store: RunStore, notices: list[dict[str, str]]) -> dict[str, Any]:
     """Writes the downloads and the run's history; returns the values of the buttons and the messages. If the disk refuses one, the other
     is still written. notices: to keep on the page"""
-    files, lost = keep("downloads", lambda: write_files(fast.run, shape, folder))
-    _, unkept = keep("history", lambda: run_store.save(fast.run, shape))
+    files, lost = try_save("downloads", lambda: write_files(fast.run, shape, folder))
+    _, unkept = try_save("history", lambda: run_store.save(fast.run, shape))
     paths: Mapping[str, Path] = files or {}
     buttons = {name: gr.DownloadButton(value=str(paths.get(name, "")) or None, interactive=name in paths) for name in FILES}
     return {"messages": [*notices, *notice.error(*lost, *unkept)], **buttons}

@@ -34,5 +34,5 @@ def with_seed(name: object, knobs: object, backbone: Backbone) -> dict[str, Any]
         values = seeded(method, unchecked)
     except BadKnob:
         return None
-    left = knobs.get("left", {}) if isinstance(knobs, Mapping) else {}
-    return knob_panel.encode(str(name), method.knobs, values) | {"left": left}
+    left_behind = knobs.get("left", {}) if isinstance(knobs, Mapping) else {}
+    return knob_panel.encode(str(name), method.knobs, values) | {"left": left_behind}

@@ -15,7 +15,7 @@ from app.requests.limits import LARGEST_SEED
 from app.requests.meshes import FAVOURITE, WARM_STEPS, read_prompt, settings
 from app.requests.sides import start_values
 from app.runs import replay_page
-from app.runs.mesh_files import FILES, wrapped, write_shrinkwrapped
+from app.runs.mesh_files import FILES, shrinkwrapped_vertices, write_shrinkwrapped
 from app.runs.mesh_pictures import draw_race, write_race, write_turntable
 from app.ui import knobs as knob_panel
 from app.ui import mesh_side, race_panels
@@ -24,10 +24,10 @@ from app.ui.method_menu import PLAIN_SIDE, badge, cards, choices, choices_for, s
 from app.ui.panels import axes, bar, mesh, notice, runs, unseen, verdict
 from app.ui.tab_context import TabContext
 from app.ui.tabs import mesh_outcome, mesh_seeds, quality_table, restoring
-from app.ui.tabs.decoder import GIVES_WAY, Raced
+from app.ui.tabs.decoder import LONGEST_WAIT, DecodedRace
 from app.ui.tabs.engine_queue import DIRECT, ENGINE, LATEST, fill
-from app.ui.tabs.mesh_input import MeshInput, shown_points, stays
-from app.ui.tabs.method_form import filled
+from app.ui.tabs.mesh_input import MeshInput, refusal_notice, shown_points
+from app.ui.tabs.method_form import form_updates
 from app.ui.tabs.race import EndedRace, Files, RaceOutcome, RaceRequest, RaceTab
 from app.ui.tabs.speeds import speedups
 from engine.backbones.lowpoly import Lowpoly
@@ -61,7 +61,7 @@ def settings_panel(sampling: Sampling) -> dict[str, Any]:
     return knob_panel.encode("settings", settings(sampling), words={"face_budget": {0: "off"}})
 
 
-def offered(menu: list[tuple[str, str]]) -> list[tuple[str, str]]:
+def favourite_first(menu: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """The methods and presets of the menu, the favourite first."""
     return sorted(menu, key=lambda choice: not choice[1].startswith(FAVOURITE))
 
@@ -117,17 +117,17 @@ class MeshRace:
 
     def build_settings(self, tab: RaceTab) -> None:
         """The methods, what the model is told besides, and the left side."""
-        menu = offered(choices_for(frozenset({"mesh_heads"})))
+        menu = favourite_first(choices_for(frozenset({"mesh_heads"})))
         tab.form.build_method(menu, FIRST_METHOD, sheet=True)
-        self.cards = unseen.offered("mesh-cards")
+        self.cards = unseen.menu_cards("mesh-cards")
         gr.HTML("<h2>Mesh</h2>", elem_classes="ft-heading")
         tab.form.settings = knob_panel.build(settings_panel(Lowpoly.sampling), "mesh-settings")
         tab.form.build_left(menu)
 
     def build_views(self, tab: RaceTab) -> dict[str, gr.HTML]:
         """The view of both meshes."""
-        accelerated = mesh.Side.waiting(title_of(FIRST_METHOD), self.right_words)
-        return {"viewer": mesh.build(mesh.encode({"plain": mesh.Side.waiting(*PLAIN_SIDE), "accelerated": accelerated}))}
+        accelerated = mesh.Side.empty(title_of(FIRST_METHOD), self.right_words)
+        return {"viewer": mesh.build(mesh.encode({"plain": mesh.Side.empty(*PLAIN_SIDE), "accelerated": accelerated}))}
 
     def build_below(self, tab: RaceTab) -> None:
         """The files."""
@@ -149,7 +149,7 @@ class MeshRace:
         menu = form.parts(("method", "knobs", "badge", "settings", "other")) | {"cards": self.cards}
         self.filling = parts | menu | {"messages": messages, "ready": tab.ready}
         self.restored = self.filling | self.input.table
-        self.menus_of = lambda backbone, found, values: self.menus(tab, backbone, found, values)
+        self.menus_of = lambda backbone, menu, values: self.menus(tab, backbone, menu, values)
         shown = [*self.input.table.values(), tab.queue.line, tab.queue.clock]
         opened = self.context.tab.select(self.open, [form.method, form.other, memory, self.shown], shown, js=REMEMBERED, **DIRECT)
         opened.then(self.load, None, list(self.filling.values()), **DIRECT)
@@ -159,7 +159,7 @@ class MeshRace:
         """None: the input is the visitor's."""
         return []
 
-    def asking(self) -> list[Callable]:
+    def submit_events(self) -> list[Callable]:
         """The end of the wait for a file."""
         return [self.input.resumed.change]
 
@@ -198,18 +198,18 @@ class MeshRace:
 
     def load(self, request: gr.Request) -> tuple[Any, ...]:
         """Loads the model for a visitor who has just opened the tab, and fills the form as their browser remembers it."""
-        left = self.sessions.take_results(request.session_hash, OPENED)
-        if not left:
+        visit = self.sessions.take_results(request.session_hash, OPENED)
+        if not visit:
             return fill(self.filling, {})
         try:
             backbone = self.model.get()
         except ForetokenError as e:
-            return fill(self.filling, {"messages": [*left["said"], *notice.error(e)], "ready": restoring.READY})
+            return fill(self.filling, {"messages": [*visit["said"], *notice.error(e)], "ready": restoring.READY})
         own = backbone.sampling
-        menu = with_auto(offered(choices(backbone)), backbone)
-        form = restoring.form(left["form"], backbone, settings_panel(own), settings(own), menu[0][1])
+        menu = with_auto(favourite_first(choices(backbone)), backbone)
+        form = restoring.from_memory(visit["form"], backbone, settings_panel(own), settings(own), menu[0][1])
         values = self.menus_of(backbone, menu, form)
-        return fill(self.filling, values | {"messages": [*left["said"], *values["messages"]], "ready": restoring.READY})
+        return fill(self.filling, values | {"messages": [*visit["said"], *values["messages"]], "ready": restoring.READY})
 
     def menus(self, tab: RaceTab, backbone: Backbone, menu: list[tuple[str, str]], form: Mapping[str, Any]) -> dict[str, Any]:
         """Updates of the form for a loaded model. menu: its methods; form: the values that the browser remembers, others: defaults"""
@@ -234,11 +234,11 @@ class MeshRace:
         try:
             backbone = self.model.get()
             own = backbone.sampling
-            updates, wished = restoring.run(value, backbone, settings_panel(own), settings(own))
-            changed = self.input.wish(request.session_hash, wished.name, wished.up, updates["method"], other) if wished else {}
+            updates, origin = restoring.from_run(value, backbone, settings_panel(own), settings(own))
+            changed = self.input.wish(request.session_hash, origin.name, origin.up, updates["method"], other) if origin else {}
         except ForetokenError as e:
             return fill(self.restored, {"messages": notice.error(e)})
-        return fill(self.restored, filled(updates) | changed)
+        return fill(self.restored, form_updates(updates) | changed)
 
     # --- the race -------------------------------------------------------------------------------------------------
 
@@ -251,11 +251,11 @@ class MeshRace:
         prompt = read_prompt(own.shape, seed, values, backbone.sampling)
         return RaceRequest(backbone, prompt, validation.knobs(values, settings(backbone.sampling)), own.shape, shown_points(own.shape))
 
-    def waiting(self, tab: RaceTab, request: RaceRequest, left: str | None, right: str) -> dict[str, Any]:
+    def empty_panels(self, tab: RaceTab, request: RaceRequest, left: str | None, right: str) -> dict[str, Any]:
         """The view with the points alone."""
         sides = {
-            "plain": mesh.Side.waiting(*side_words(left, self.right_words)) if left else None,
-            "accelerated": mesh.Side.waiting(title_of(right), self.right_words),
+            "plain": mesh.Side.empty(*side_words(left, self.right_words)) if left else None,
+            "accelerated": mesh.Side.empty(title_of(right), self.right_words),
         }
         viewer = mesh.encode(sides, request.points)
         return {"viewer": viewer, "verdict": {"state": "running", "live": verdict.READY}}
@@ -264,12 +264,12 @@ class MeshRace:
         """The view, its charts and the line above it."""
         return mesh_side.draw_race(boards, request.points, changed)
 
-    def outcome(self, tab: RaceTab, raced: Raced, request: RaceRequest) -> Generator[dict[str, Any], None, RaceOutcome]:
+    def outcome(self, tab: RaceTab, raced: DecodedRace, request: RaceRequest) -> Generator[dict[str, Any], None, RaceOutcome]:
         """The measured meshes."""
         yield {"verdict": MEASURING}
-        boards, measurements = raced.boards, mesh_outcome.measured(raced.boards, request.shape)
+        boards, measurements = raced.boards, mesh_outcome.measure(raced.boards, request.shape)
         line = mesh_outcome.summary(boards, measurements, raced.seconds) | {"costs": verdict.costs_in_words(boards, raced.costs)}
-        panels = {"verdict": line, "quality": quality_table.encode(measurements.sides), **self.below.ended(mesh_side.frame_of(boards))}
+        panels = {"verdict": line, "quality": quality_table.encode(measurements.sides), **self.below.end_values(mesh_side.frame_of(boards))}
         return RaceOutcome(panels, mesh_outcome.rows(boards, measurements, request.shape))
 
     def without_result(self, board: MeshBoard) -> dict[str, Any]:
@@ -281,7 +281,7 @@ class MeshRace:
     def offers(self, tab: RaceTab, visitor: str, board: MeshBoard, request: RaceRequest) -> dict[str, Any]:
         """Writes the downloads and the run's history."""
         folder, current = tab.sessions.folder(visitor) / "mesh", tab.sessions.input_of(visitor)
-        notices = stays(current) if current is not None else []
+        notices = refusal_notice(current) if current is not None else []
         return mesh_outcome.offers(board, request.shape, folder, tab.studio.run_store, notices)
 
     def files(self, tab: RaceTab, ended: EndedRace, visitor: str) -> Files | None:
@@ -289,21 +289,21 @@ class MeshRace:
         boards, shape = ended.boards, ended.request.shape
         if not len(boards[0].faces):
             return None
-        tab.sessions.wait_until_free(GIVES_WAY)
+        tab.sessions.wait_until_free(LONGEST_WAIT)
         fast, titles = boards[0].run, [title_of(board.run.name) for board in boards]
         writers: dict[str, Callable] = {
-            "shrinkwrapped": lambda path: write_shrinkwrapped(fast, wrapped(fast), shape, path),
+            "shrinkwrapped": lambda path: write_shrinkwrapped(fast, shrinkwrapped_vertices(fast), shape, path),
             **tab.common_files(ended, shape.name),
         }
         try:
-            drawn = draw_race(boards, wanted=lambda: tab.sessions.shows(visitor, self.prefix, ended.ticket))
+            frames = draw_race(boards, wanted=lambda: tab.sessions.shows(visitor, self.prefix, ended.ticket))
         except Unwanted:  # they left, or race again
             return None
         except NotSupported as e:
             return Files(writers, notices=notice.hint(f"There are no pictures of the meshes: {e}"))
         writers |= {
-            "race": lambda path: write_race(drawn, boards, titles, path),
-            "mp4": lambda path: write_race(drawn, boards, titles, path),
-            "turntable": lambda path: write_turntable(drawn, path),
+            "race": lambda path: write_race(frames, boards, titles, path),
+            "mp4": lambda path: write_race(frames, boards, titles, path),
+            "turntable": lambda path: write_turntable(frames, path),
         }
-        return Files(writers, {"runs": runs.with_thumbnails(ended.race, drawn.thumbnails)})
+        return Files(writers, {"runs": runs.with_thumbnails(ended.race, frames.thumbnails)})

@@ -142,7 +142,7 @@ class MethodForm:
         return memory
 
 
-def filled(values: Mapping[str, Any]) -> dict[str, Any]:
+def form_updates(values: Mapping[str, Any]) -> dict[str, Any]:
     """The updates of the form, of the badge and of the messages for the form's new values."""
-    shown = {"badge": badge(values["knobs"]["name"], values["knobs"]["values"])} if "knobs" in values else {}
-    return {**values, **shown, "messages": []}
+    badges = {"badge": badge(values["knobs"]["name"], values["knobs"]["values"])} if "knobs" in values else {}
+    return {**values, **badges, "messages": []}

@@ -36,18 +36,18 @@ def card_html(card: Card) -> str:
     if card.damage:
         body = f'<p class="ft-model-about">{escape(without_paths(card.damage))}</p>{command_html("Fix it", card.command)}'
         return f'<article class="ft-model" data-model="{escape(card.name)}">{head}{body}</div></article>'
-    facts = {"Size": card.size, "Makes": card.sizes, "Speed here": speed_text(card.speed), "Licence": brief(card.licence)} | dict(
+    facts = {"Size": card.size, "Makes": card.sizes, "Speed here": speed_text(card.speed), "Licence": first_sentence(card.licence)} | dict(
         card.facts
     )
     rows = "".join(f"<div><dt>{escape(key)}</dt><dd>{escape(value)}</dd></div>" for key, value in facts.items() if value)
     return (
         f'<article class="ft-model" data-model="{escape(card.name)}">{picture_html(card)}{head}'
         f'<p class="ft-model-about">{escape(card.about)}</p><dl class="ft-facts">{rows}</dl>'
-        f"{methods_html(card)}{used_html(card)}{folds_html(card)}</div></article>"
+        f"{methods_html(card)}{usage_html(card)}{folds_html(card)}</div></article>"
     )
 
 
-def brief(licence: str) -> str:
+def first_sentence(licence: str) -> str:
     """The first sentence of a licence; the fold has all of it."""
     return licence.removeprefix("Weights: ").split(". ")[0].rstrip(".")
 
@@ -68,7 +68,7 @@ def speed_text(speed: Speed | None) -> str:
 def picture_html(card: Card) -> str:
     """The model's picture: the shipped one, the newest results here, or a frame that says that there is none yet."""
     if card.sample and (path := SAMPLES / f"{card.sample}.svg").is_file():
-        return f'<div class="ft-model-picture"><img alt="Three results of {escape(card.name)}" src="{inline(path)}"></div>'
+        return f'<div class="ft-model-picture"><img alt="Three results of {escape(card.name)}" src="{data_url(path)}"></div>'
     if card.pictures:
         shown = "".join(f'<img alt="A result of {escape(card.name)}" src="{thumbnail(path)}">' for path in card.pictures)
         return f'<div class="ft-model-picture" data-count="{len(card.pictures)}">{shown}</div>'
@@ -76,7 +76,7 @@ def picture_html(card: Card) -> str:
 
 
 @lru_cache(maxsize=8)
-def inline(path: Path) -> str:
+def data_url(path: Path) -> str:
     """A shipped drawing as a data URL."""
     return f"data:image/svg+xml;base64,{base64.b64encode(path.read_bytes()).decode('ascii')}"
 
@@ -107,7 +107,7 @@ def lack_html(lack: Lack) -> str:
     return f"<p><b>{escape(lack.title)}</b> needs {escape(lack.needs)}.</p>"
 
 
-def used_html(card: Card) -> str:
+def usage_html(card: Card) -> str:
     """The tab that runs a model that is loaded, to click; of another model, how it comes into use."""
     if card.state != "in use" and card.command:
         return f'<p class="ft-use">{KEEPS} To use {escape(card.name)}, end it and start it with this model: see “In a terminal”.</p>'
@@ -150,7 +150,7 @@ def fold(title: str, content: str, kind: str = "") -> str:
 def curve_html(curve: TrainingCurve) -> str:
     """A small plot of a number during training, with its first and last values."""
     times, values = [at for at, _ in curve.points], [value for _, value in curve.points]
-    across, up = spread(times, 6, CHART[0] - 6), spread(values, CHART[1] - 8, 10)
+    across, up = rescale(times, 6, CHART[0] - 6), rescale(values, CHART[1] - 8, 10)
     points = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(across, up, strict=True))
     change = f"{values[0]:.3g} to {values[-1]:.3g} in {times[-1]:.0f} minutes"
     label = escape(f"{curve.title}: {change}; {'more' if curve.more_is_better else 'less'} is better")
@@ -160,7 +160,7 @@ def curve_html(curve: TrainingCurve) -> str:
     )
 
 
-def spread(values: Sequence[float], first: float, last: float) -> list[float]:
+def rescale(values: Sequence[float], first: float, last: float) -> list[float]:
     """Values mapped so that the lowest lies at `first` and the highest at `last`."""
     low, high = min(values), max(values)
     return [first + (last - first) * (value - low) / ((high - low) or 1) for value in values]

@@ -12,8 +12,8 @@ import gradio as gr
 from app.sentences import without_paths
 from app.ui.tab_context import TabContext
 from app.ui.tabs import model_cards
-from app.ui.tabs.cards import Card, brought_cards, families, shipped
-from app.ui.tabs.speeds import seen
+from app.ui.tabs.cards import Card, families, imported_cards, shipped_card
+from app.ui.tabs.speeds import saved_runs
 from engine.backbones import MESHES, PICTURES
 from engine.converting import convert, look
 from engine.errors import BadFile, ForetokenError
@@ -30,17 +30,17 @@ LONGEST_PATH = 4096
 def build(place: TabContext) -> None:
     """Builds the tab."""
     with gr.Column(elem_classes="ft-about"):
-        shown = gr.HTML(page(place), elem_id="models")
+        cards_panel = gr.HTML(page(place), elem_id="models")
         if place.studio.local:
             with gr.Column(elem_classes="ft-add"):
-                _build_import(place, shown)
+                _build_import(place, cards_panel)
         elif not place.studio.limits.shared:
             gr.HTML(f'<section><h2>Add a model</h2><p class="ft-words">{IN_A_TERMINAL} <code>{COMMAND}</code></p></section>')
         gr.HTML(f"<section><h2>What can be added</h2>{model_cards.families_html(families())}</section>")
         storage = {"Runs are kept in": "the folder that the terminal shows at the start"} if place.studio.limits.runs else {}
         about = f'<p class="ft-words">{place.studio.limits.privacy}</p>'
         gr.HTML(f"<section><h2>This machine</h2>{model_cards.facts_html(machine() | storage)}{about}</section>")
-    place.tab.select(lambda: page(place), None, shown, **DIRECT)
+    place.tab.select(lambda: page(place), None, cards_panel, **DIRECT)
 
 
 DIRECT: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
@@ -53,14 +53,14 @@ def page(place: TabContext) -> str:
 
 def cards(place: TabContext) -> list[Card]:
     """A card for each model: the loaded one first, then those that ship, then the imported ones."""
-    runs, backbone = seen(place.studio.run_store.folder), place.studio.backbone
+    runs, backbone = saved_runs(place.studio.run_store.folder), place.studio.backbone
     loaded = backbone.name == PICTURES
     folder = place.studio.weights if loaded and place.studio.weights else MODELS / PICTURES
-    own = shipped(PICTURES, folder, runs, loaded, backbone if loaded else None)
+    own = shipped_card(PICTURES, folder, runs, loaded, backbone if loaded else None)
     own_mesh = place.studio.mesh.name.partition(":")[0] == MESHES
     mesh_folder = place.studio.mesh.folder if own_mesh else MODELS / MESHES
-    meshes = [shipped(MESHES, mesh_folder, runs, own_mesh)] if (mesh_folder / "card.json").exists() else []
-    mine = brought_cards(runs, None if loaded else backbone.weights_hash, place.studio.mesh.folder)
+    meshes = [shipped_card(MESHES, mesh_folder, runs, own_mesh)] if (mesh_folder / "card.json").exists() else []
+    mine = imported_cards(runs, None if loaded else backbone.weights_hash, place.studio.mesh.folder)
     return sorted([own, *meshes, *mine], key=lambda card: card.state != "in use")
 
 
@@ -79,7 +79,7 @@ def machine() -> dict[str, str]:
 # --- import -----------------------------------------------------------------------------------------------------------
 
 
-def _build_import(place: TabContext, shown: gr.HTML) -> None:
+def _build_import(place: TabContext, cards_panel: gr.HTML) -> None:
     """The fields of an import and their handlers."""
     gr.HTML("<section><h2>Add a model</h2></section>")
     with gr.Row(elem_classes="ft-import"):
@@ -87,25 +87,25 @@ def _build_import(place: TabContext, shown: gr.HTML) -> None:
             label="Folder or file of a checkpoint", placeholder="A folder or file on this machine, such as ~/Downloads/Janus-Pro-1B",
             show_label=False, container=False, elem_id="import-path", scale=1, max_lines=1, max_length=LONGEST_PATH,
         )  # fmt: skip
-        what = gr.Button("What is it?", elem_id="import-look", scale=0, min_width=120)
-        go = gr.Button("Import", variant="primary", elem_id="import-go", scale=0, min_width=120)
+        describe_button = gr.Button("What is it?", elem_id="import-look", scale=0, min_width=120)
+        import_button = gr.Button("Import", variant="primary", elem_id="import-go", scale=0, min_width=120)
     status = gr.HTML("", elem_id="import-told")
     gr.HTML(
         '<p class="ft-words">Reads safetensors and PyTorch files without running anything in them, and downloads nothing.</p>'
         + model_cards.fold("In a terminal", f'<p class="ft-use"><code>{COMMAND}</code></p>')
     )
-    what.click(describe, path, status, preprocess=False, **DIRECT)
+    describe_button.click(describe, path, status, preprocess=False, **DIRECT)
     settings: dict[str, Any] = {"concurrency_id": "importing", "concurrency_limit": 1, "show_progress": "hidden"}
-    going = gr.on([go.click, path.submit], add, path, status, preprocess=False, api_visibility="private", **settings)
-    going.then(lambda: page(place), None, shown, **DIRECT)
+    importing = gr.on([import_button.click, path.submit], add, path, status, preprocess=False, api_visibility="private", **settings)
+    importing.then(lambda: page(place), None, cards_panel, **DIRECT)
 
 
 def path_of(text: object) -> Path:
     """The path that a visitor wrote; raises BadFile for none."""
-    written = text.strip().strip("'\"") if isinstance(text, str) else ""
-    if not 0 < len(written) <= LONGEST_PATH or any(c == "\0" or "\ud800" <= c <= "\udfff" for c in written):
+    path = text.strip().strip("'\"") if isinstance(text, str) else ""
+    if not 0 < len(path) <= LONGEST_PATH or any(c == "\0" or "\ud800" <= c <= "\udfff" for c in path):
         raise BadFile("This is not the path of a file or folder. Enter the path of the checkpoint.")
-    return Path(written).expanduser()
+    return Path(path).expanduser()
 
 
 def describe(text: object) -> str:
@@ -121,11 +121,11 @@ def add(text: object) -> Iterator[str]:
     try:
         path = path_of(text)
         checkpoint = look(path)
-        shown = -1
+        last_percent = -1
         for progress in convert(path):
             percent = 100 * progress.done // max(1, progress.total)
-            if percent != shown:
-                shown = percent
+            if percent != last_percent:
+                last_percent = percent
                 yield message(str(checkpoint), percent)
         yield message(
             f"{checkpoint.name} is imported.\n{model_cards.KEEPS} End it and start it with this one: {START} {checkpoint.name}", 100

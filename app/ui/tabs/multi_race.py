@@ -14,13 +14,12 @@ import gradio as gr
 
 from app.live.session import Sessions
 from app.runs import mesh_pictures, race_files, replay_page, video
-from app.runs import uploaded_runs as sent
 from app.runs.replay_page import PageText
-from app.runs.uploaded_runs import UploadedRun
+from app.runs.uploaded_runs import UploadedRun, read_runs
 from app.ui.panels import canvas, mesh, notice, replay, runs
 from app.ui.panels import lanes as lanes_panel
 from app.ui.tabs.engine_queue import DIRECT
-from app.ui.tabs.saving import keep
+from app.ui.tabs.saving import try_save
 from engine.errors import BadPrompt, ForetokenError
 from engine.methods import METHODS
 
@@ -69,26 +68,28 @@ class Lanes:
         kind = value.get("make") if isinstance(value, Mapping) else None
         if kind not in self.kinds:
             raise BadPrompt(f"A race has no file of this kind; there are {', '.join(self.kinds)}.")
-        lanes = sent.read_runs(value, self.meshes)
+        lanes = read_runs(value, self.meshes)
         path = folder / f"foretoken-race-of-{len(lanes)}.{kind}"
         if kind == "html":
             parts = self.views | {"replay": self.replay}
-            return keep("file", lambda: write_page(lanes, parts, value, path))
+            return try_save("file", lambda: write_page(lanes, parts, value, path))
         words, colours = [lane.words for lane in lanes], race_files.LANES[: len(lanes)]
-        return keep("file", lambda: mesh_pictures.write_any(lanes, words, path, self.meshes, colours))
+        return try_save("file", lambda: mesh_pictures.write_any(lanes, words, path, self.meshes, colours))
 
 
 def write_page(lanes: Sequence[UploadedRun], parts: Mapping[str, gr.HTML], value: Mapping[str, Any], path: Path) -> Path:
     """Writes a race as an HTML file that plays it. parts: the panels of the page, by name; value: what the page has sent"""
-    shown = {name: {**lane.value, "side": name, "title": lane.title, "about": lane.about} for name, lane in zip(NAMES, lanes, strict=False)}
+    values = {
+        name: {**lane.value, "side": name, "title": lane.title, "about": lane.about} for name, lane in zip(NAMES, lanes, strict=False)
+    }
     if "viewer" in parts:
         points = value["lanes"][0].get("points")
-        shown = {"viewer": {"state": "done", "sides": shown, "points": points if isinstance(points, str) else ""}}
+        values = {"viewer": {"state": "done", "sides": values, "points": points if isinstance(points, str) else ""}}
     prompts = {str(lane.settings.get("prompt") or "") for lane in lanes}
     title = prompts.pop() if len(prompts) == 1 else ""
     lines = [(lane.words, facts(lane.settings, bool(title))) for lane in lanes]
     texts = PageText(title or f"A race of {len(lanes)} runs", "Each run on its own clock.", lines, lanes[0].settings, FIRST)
-    return replay_page.write(path, replay_page.LANES, parts, shown, texts)
+    return replay_page.write(path, replay_page.LANES, parts, values, texts)
 
 
 def facts(settings: Mapping[str, Any], shared: bool) -> dict[str, str]:

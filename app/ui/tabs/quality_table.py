@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from app.live.boards.mesh import MeshBoard
-from app.runs.history import placed
+from app.runs.history import to_input_frame
 from app.runs.mesh_files import FILES
 from app.ui.method_menu import title_of
 from engine.mesh.distance import distance
@@ -48,17 +48,17 @@ def measure(board: MeshBoard, side: str, shape: Input) -> MeasuredSide:
     """Measures a run's mesh in the coordinates of its input."""
     mesh = board.run.result()
     report = repair(mesh.vertices, mesh.faces)
-    numbers = quality(mesh.vertices, mesh.faces) | distance((placed(mesh.vertices, shape), mesh.faces), shape.reference)
-    tokens, came = len(board.run.tokens), len(mesh.parser.faces)
+    numbers = quality(mesh.vertices, mesh.faces) | distance((to_input_frame(mesh.vertices, shape), mesh.faces), shape.reference)
+    tokens, parsed = len(board.run.tokens), len(mesh.parser.faces)
     counts = numbers | {"holes": report.holes}
-    return MeasuredSide(title_of(board.run.name), side, counts, report, tokens, len(mesh.parser.dangling()), came - len(mesh.faces))
+    return MeasuredSide(title_of(board.run.name), side, counts, report, tokens, len(mesh.parser.dangling()), parsed - len(mesh.faces))
 
 
 def encode(sides: list[MeasuredSide]) -> dict[str, Any] | None:
     """The panel's value, all of it text; None if no side has a face."""
     if not any(side.numbers["faces"] for side in sides):
         return None
-    notes = [FLOOR_HELP, *map(spent, sides), *map(mended, sides)]
+    notes = [FLOOR_HELP, *map(token_sentence, sides), *map(repair_sentence, sides)]
     return {
         "heads": [{"title": s.title, "side": s.side} for s in sides],
         "rows": [_row(sides, *row) for row in ROWS],
@@ -88,15 +88,15 @@ def _number(value: float | None) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
 
 
-def mended(side: MeasuredSide) -> str:
+def repair_sentence(side: MeasuredSide) -> str:
     """Possible repairs, and where the repaired mesh is; "" without faces."""
     if not side.numbers["faces"]:
         return ""
-    offered = f" “{FILES['repaired'][0]}” is the repaired mesh; the other files stay as generated." if side.side == "fast" else ""
-    return f"Repair of {side.title}: {side.repair.text}." + (f" {side.repair.compared}.{offered}" if side.repair.mends else "")
+    file_note = f" “{FILES['repaired'][0]}” is the repaired mesh; the other files stay as generated." if side.side == "fast" else ""
+    return f"Repair of {side.title}: {side.repair.text}." + (f" {side.repair.compared}.{file_note}" if side.repair.mends else "")
 
 
-def spent(side: MeasuredSide) -> str:
+def token_sentence(side: MeasuredSide) -> str:
     """A sentence about the tokens that no face shows; "" without tokens."""
     if not side.tokens:
         return ""

@@ -23,7 +23,7 @@ from app.runs.race_files import write_folders
 from app.ui.panels import live, notice, replay, runs, verdict
 from app.ui.panels.race import RacePanels
 from app.ui.tab_context import TabContext
-from app.ui.tabs.decoder import Raced, TabRuns, write_files
+from app.ui.tabs.decoder import DecodedRace, TabRuns, write_files
 from app.ui.tabs.engine_queue import LATEST, EngineQueue, fill
 from app.ui.tabs.method_form import MethodForm
 from app.ui.tabs.multi_race import Lanes
@@ -108,14 +108,14 @@ class RaceSubject(Protocol):
     # the subject's own handlers; its fields besides the form, and events that ask for a run besides the button's
     def wire(self, tab: RaceTab) -> None: ...
     def fields(self) -> list[Component]: ...
-    def asking(self) -> list[Callable]: ...
+    def submit_events(self) -> list[Callable]: ...
 
     # a checked request, and the panels of its race: before the first step (left : its method, None = not compared), of boards of which some
     # changed (ends : the last picture is also the end of the race), at its end, and after a race without a token
     def read(self, visitor: str, fields: Sequence[object], seed: object, values: object) -> RaceRequest: ...
-    def waiting(self, tab: RaceTab, request: RaceRequest, left: str | None, right: str) -> dict[str, Any]: ...
+    def empty_panels(self, tab: RaceTab, request: RaceRequest, left: str | None, right: str) -> dict[str, Any]: ...
     def draw(self, boards: Sequence[Any], changed: set[int], request: RaceRequest, ends: bool = True) -> dict[str, Any]: ...
-    def outcome(self, tab: RaceTab, raced: Raced, request: RaceRequest) -> Generator[dict[str, Any], None, RaceOutcome]: ...
+    def outcome(self, tab: RaceTab, raced: DecodedRace, request: RaceRequest) -> Generator[dict[str, Any], None, RaceOutcome]: ...
     def without_result(self, board: Any) -> dict[str, Any]: ...
 
     # the files that are offered at once, with the messages; and the larger ones, None if there are none or the visitor has left
@@ -174,7 +174,7 @@ class RaceTab:
         """Connects the handlers."""
         form, messages = self.form, self.queue.messages
         inputs = [*self.subject.fields(), form.seed, form.method, form.knobs, form.settings, form.compare, form.other, form.other_knobs]
-        asking = [self.queue.go.click, *self.subject.asking()]
+        asking = [self.queue.go.click, *self.subject.submit_events()]
         delivered = self.queue.wire(asking, self.run, inputs, self.live, form.seed, form.keep)
         self.filing = self.late | {"runs": self.runs, "messages": messages}
         delivered.success(self.write_more, None, list(self.filing.values()), **self.subject.filing)
@@ -198,7 +198,9 @@ class RaceTab:
     def race(self, visitor: str, number: int, request: RaceRequest, sides: Sides) -> Iterator[dict[str, Any]]:
         """Races two methods and shows both, repeats them without showing, and leaves the files. number : the ticket's"""
         subject, times = self.subject, times_of(request.chosen)
-        yield subject.below.idle(self.is_here) | subject.waiting(self, request, sides[1][0] if len(sides) > 1 else None, sides[0][0])
+        yield subject.below.idle_values(self.is_here) | subject.empty_panels(
+            self, request, sides[1][0] if len(sides) > 1 else None, sides[0][0]
+        )
 
         def draw(boards: Sequence[Any], changed: set[int]) -> dict[str, Any]:
             return subject.draw(boards, changed, request, times == 1)

@@ -27,7 +27,7 @@ READY = "<i></i>"  # settings that come back wait until the tab has this on the 
 OTHER = "This run was made by {}, and the page has {}. Start the studio with that model."
 
 
-class Wished(NamedTuple):
+class WishedInput(NamedTuple):
     """The input of a mesh's run: the file's name and the axis that was up."""
 
     name: str
@@ -39,14 +39,16 @@ def remember(form: Iterable[str]) -> str:
     return f"(...values) => [Object.fromEntries({json.dumps(list(form))}.map((name, i) => [name, values[i]]))]"
 
 
-def run(value: object, backbone: Backbone, panel: dict[str, Any], declared: tuple[Knob, ...]) -> tuple[dict[str, Any], Wished | None]:
+def from_run(
+    value: object, backbone: Backbone, panel: dict[str, Any], declared: tuple[Knob, ...]
+) -> tuple[dict[str, Any], WishedInput | None]:
     """The form's new values for what the runs panel asks: a run's settings for the whole form, or for the left side only. And the input of
     a mesh's run, None if there is none to take.
 
     panel : the value of the settings panel, whose values are replaced; declared : its knobs, the settings besides a method's. Raises
     ForetokenError for what is not a run of this model's.
     """
-    run_settings, is_left = _settings(value)
+    run_settings, is_left = _requested_settings(value)
     source, meshes = run_settings.get("input"), "mesh" in backbone.capabilities
     if (source is not None) != meshes or not isinstance(source, Mapping | None):
         raise BadFile(A_PICTURE if meshes else A_MESH)
@@ -57,18 +59,18 @@ def run(value: object, backbone: Backbone, panel: dict[str, Any], declared: tupl
         return {"compare": True, "other": name, "other_knobs": knobs}, None
     checks = {"seed": validation.seed} if meshes else {"seed": validation.seed, "prompt": validation.text}
     fields = {key: check(run_settings[key]) for key, check in checks.items() if key in run_settings}  # a row of a benchmark has neither
-    settings = panel | {"values": validation.knobs({"values": _chosen(run_settings, declared)}, declared)}
-    wished = Wished(validation.text(run_settings["prompt"]), brief(source.get("up"))) if meshes and "prompt" in run_settings else None
-    return {**fields, "method": name, "knobs": knobs, "settings": settings}, wished
+    settings = panel | {"values": validation.knobs({"values": _settings_values(run_settings, declared)}, declared)}
+    origin = WishedInput(validation.text(run_settings["prompt"]), brief(source.get("up"))) if meshes and "prompt" in run_settings else None
+    return {**fields, "method": name, "knobs": knobs, "settings": settings}, origin
 
 
-def _settings(value: object) -> tuple[Mapping[str, Any], bool]:
+def _requested_settings(value: object) -> tuple[Mapping[str, Any], bool]:
     """The settings that the runs panel asks for, and whether they are for the left side; raises BadFile if they are none."""
-    wish = value.get("ask") if isinstance(value, Mapping) else None
-    run_settings = wish.get("settings") if isinstance(wish, Mapping) else None
+    request = value.get("ask") if isinstance(value, Mapping) else None
+    run_settings = request.get("settings") if isinstance(request, Mapping) else None
     if not isinstance(run_settings, Mapping) or not isinstance(run_settings.get("method"), str):
         raise BadFile(NOT_OURS)
-    return run_settings, wish.get("side") == "left"
+    return run_settings, request.get("side") == "left"
 
 
 def _method(run_settings: Mapping[str, Any], backbone: Backbone) -> tuple[str, dict[str, Any]]:
@@ -78,7 +80,7 @@ def _method(run_settings: Mapping[str, Any], backbone: Backbone) -> tuple[str, d
     return name, knob_panel.encode(name, method.knobs, validation.knobs({"values": run_settings.get("knobs")}, method.knobs))
 
 
-def _chosen(run_settings: Mapping[str, Any], declared: tuple[Knob, ...]) -> dict[str, Any]:
+def _settings_values(run_settings: Mapping[str, Any], declared: tuple[Knob, ...]) -> dict[str, Any]:
     """The values of the settings panel for some settings: of their sampling, and the size of what they made."""
     names, sampling, size = {knob.name for knob in declared}, run_settings.get("sampling"), run_settings.get("size")
     chosen = {name: value for name, value in sampling.items() if name in names} if isinstance(sampling, Mapping) else {}
@@ -90,7 +92,7 @@ def _chosen(run_settings: Mapping[str, Any], declared: tuple[Knob, ...]) -> dict
     return chosen
 
 
-def form(value: object, backbone: Backbone, panel: dict[str, Any], declared: tuple[Knob, ...], auto: str = "") -> dict[str, Any]:
+def from_memory(value: object, backbone: Backbone, panel: dict[str, Any], declared: tuple[Knob, ...], auto: str = "") -> dict[str, Any]:
     """The form's values as a browser remembers them; those that are wrong, or another version's, are left out.
 
     panel : the value of the settings panel, whose values are replaced; declared : its knobs

@@ -7,10 +7,10 @@ from typing import TypeVar
 
 from engine.errors import BadOutput
 
-Kept = TypeVar("Kept")
+Saved = TypeVar("Kept")
 
 
-def keep(what: str, write: Callable[[], Kept]) -> tuple[Kept | None, list[BadOutput]]:
+def try_save(what: str, write: Callable[[], Saved]) -> tuple[Saved | None, list[BadOutput]]:
     """The result of `write` and no error; or None and the error of the disk. what: the name of what is written, for the message."""
     try:
         return write(), []

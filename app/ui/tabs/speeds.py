@@ -38,16 +38,16 @@ class Speed:
     fast: float | None = None
 
 
-def seen(runs: Path) -> list[SavedRun]:
+def saved_runs(runs: Path) -> list[SavedRun]:
     """The finished runs of this processor, newest first; damaged ones are left out."""
     if not runs.is_dir():
         return []
     newest = sorted((path for path in runs.iterdir() if (path / SETTINGS).is_file()), key=lambda path: path.name, reverse=True)
-    runs_read = (of_run(path) for path in newest[:NEWEST])
-    return [each for each in runs_read if each is not None]
+    summaries = (read_run(path) for path in newest[:NEWEST])
+    return [each for each in summaries if each is not None]
 
 
-def of_run(folder: Path) -> SavedRun | None:
+def read_run(folder: Path) -> SavedRun | None:
     """Summary of a run; None if it is damaged, was stopped, or was made by another processor."""
     try:
         settings = read_settings(folder)
@@ -60,7 +60,7 @@ def of_run(folder: Path) -> SavedRun | None:
         return None
 
 
-def of_model(runs: Iterable[SavedRun], name: str, weights: str | None = None) -> list[SavedRun]:
+def runs_of_model(runs: Iterable[SavedRun], name: str, weights: str | None = None) -> list[SavedRun]:
     """The runs of one model. weights : its hash; None = any of this name"""
     return [each for each in runs if each.backbone == name and (weights is None or each.weights == weights)]
 
@@ -85,6 +85,6 @@ def speed(runs: Sequence[SavedRun]) -> Speed | None:
 
 def speedups(runs: Path, name: str, weights: str | None) -> dict[str, float]:
     """By method, how many times as fast as plain decoding it was here. {} without a run of plain decoding."""
-    rates = medians(of_model(seen(runs), name, weights))
+    rates = medians(runs_of_model(saved_runs(runs), name, weights))
     plain = rates.pop(PLAIN, None)
     return {method: value / plain for method, value in rates.items()} if plain else {}

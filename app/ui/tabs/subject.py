@@ -19,7 +19,7 @@ from app.requests.meshes import EXAMPLES, FIRST, ORDER
 from app.sentences import brief
 from app.ui.method_menu import choices
 from app.ui.panels.kinds import KINDS, MESHES, PICTURES
-from app.ui.tabs.mesh_tab import offered
+from app.ui.tabs.mesh_tab import favourite_first
 from engine.core import Backbone, Knob, Prompt, Sampling
 from engine.errors import BadPrompt
 from engine.mesh.read import read
@@ -67,7 +67,7 @@ class LabSubject:
         return str(cloud) if cloud in ORDER else FIRST  # the page's text becomes a path
 
 
-def of(kind: object, backbone: Backbone, mesh: Lazy) -> LabSubject:
+def for_kind(kind: object, backbone: Backbone, mesh: Lazy) -> LabSubject:
     """The subject that a page asks for. Raises BadPrompt for another word, MissingWeights without the model of meshes."""
     if not isinstance(kind, str) or kind not in KINDS:
         raise BadPrompt(f"There is no kind {brief(kind)}. Choose pictures or meshes.")
@@ -90,7 +90,7 @@ def pictures(backbone: Backbone) -> LabSubject:
 
 def meshes(backbone: Backbone) -> LabSubject:
     """Meshes of the example clouds."""
-    menu = tuple(offered(choices(backbone)))
+    menu = tuple(favourite_first(choices(backbone)))
 
     def prompt(thing: str, seed: int, faces: int | None, sampling: Sampling) -> Prompt:
         points = read(EXAMPLES / f"{thing}.ply").points

@@ -21,7 +21,7 @@ from app.runs.finished import FinishedRun, grid
 from app.runs.mesh_pictures import RaceFrames
 from app.runs.replay_page import script_text
 from app.ui.panels import canvas
-from app.ui.panels.made import made_with
+from app.ui.panels.captions import made_with
 from engine.errors import BadFile, NotSupported
 from engine.mesh.read import read
 from tests.app.boards import CHAIR, board_of, mesh_run, picture_run
@@ -46,7 +46,7 @@ def meshes(low, tmp_path_factory) -> list[Path]:
 
 def test_a_saved_picture_comes_back_without_its_model(picto, tmp_path):
     saved = board_of(picture_run(picto, "sjdpp", 3, WORDS, window=8))
-    back = exporting.played(Board(FinishedRun.open(history.save(saved.run, tmp_path))))
+    back = exporting.play_to_end(Board(FinishedRun.open(history.save(saved.run, tmp_path))))
     assert back.run.finished and back.ended and back.run.totals == pytest.approx(saved.run.totals)
     assert (back.verdict == saved.verdict).all() and (back.token == saved.token).all() and (back.step == saved.step).all()
     assert (back.final() == saved.final()).all() and (back.rows, back.columns, back.factor) == (8, 8, 8)
@@ -58,7 +58,7 @@ def test_a_saved_picture_comes_back_without_its_model(picto, tmp_path):
 
 def test_a_saved_mesh_comes_back_without_its_model(low, meshes):
     board = board_of(mesh_run(low, "xspecmesh", size=40))
-    back = exporting.played(MeshBoard(FinishedRun.open(meshes[0])))
+    back = exporting.play_to_end(MeshBoard(FinishedRun.open(meshes[0])))
     assert len(back.faces) and (back.records == board.records).all()
 
 
@@ -147,7 +147,7 @@ def test_an_mp4_has_the_frames_of_the_race(pictures, tmp_path):
 
     path = exporting.write(pictures, tmp_path / "race.mp4", ".mp4")
     assert count_frames_and_secs(str(path)) == (144, pytest.approx(race_files.SECONDS + race_files.HOLD))
-    boards = [exporting.played(Board(FinishedRun.open(folder))) for folder in reversed(pictures)]
+    boards = [exporting.play_to_end(Board(FinishedRun.open(folder))) for folder in reversed(pictures)]
     wanted = {i: np.asarray(each).astype(int) for i, each in enumerate(race_files.frames(boards, ["Plain decoding", "SJD++"], 12))}
     high, wide = (side + side % 2 for side in wanted[0].shape[:2])
     with closing(read_frames(str(path))) as frames:
@@ -166,7 +166,7 @@ def test_an_mp4_has_the_frames_of_the_race(pictures, tmp_path):
 def test_an_mp4_of_meshes_has_their_frames(meshes, tmp_path):
     from imageio_ffmpeg import count_frames_and_secs
 
-    boards = [exporting.played(MeshBoard(FinishedRun.open(folder))) for folder in meshes]
+    boards = [exporting.play_to_end(MeshBoard(FinishedRun.open(folder))) for folder in meshes]
     blank = np.zeros((mesh_pictures.SIDE, mesh_pictures.SIDE, 3), np.uint8)
     drawn = RaceFrames([blank, blank], [[blank, blank]] * mesh_pictures.FRAMES, [blank])
     path = mesh_pictures.write_race(drawn, boards, ["XSpecMesh", "Plain decoding"], tmp_path / "race.mp4")

@@ -21,11 +21,11 @@ def race(low) -> list[MeshBoard]:
 def test_a_mesh_after_some_steps_has_the_faces_of_those_steps(race):
     board = race[0]
     half = len(board.run.steps) // 2
-    view = mesh_pictures.grown(board, half, race_files.FAST)
+    view = mesh_pictures.view_after(board, half, race_files.FAST)
     assert len(view.faces) == (board.step < half).sum() > 0
     fresh = (view.colours == race_files.FAST).all(1)
     assert (fresh == (board.step[: len(view.faces)] == half - 1)).all()
-    whole = mesh_pictures.grown(board, len(board.run.steps), race_files.FAST)
+    whole = mesh_pictures.view_after(board, len(board.run.steps), race_files.FAST)
     assert len(whole.faces) == len(board.faces) and not (whole.colours == race_files.FAST).all(1).any()
     assert np.abs(whole.vertices).max() < 1
 

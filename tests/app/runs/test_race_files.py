@@ -36,7 +36,7 @@ def test_both_sides_stand_in_one_picture(boards, tmp_path):
     for number, board in enumerate(boards):
         left = gap + number * (256 + gap)
         part = shown[gap : gap + 256, left : left + 256]
-        assert (part == np.asarray(race_files.enlarged(board.final()))).all()
+        assert (part == np.asarray(race_files.enlarge(board.final()))).all()
 
 
 def test_the_gif_shows_each_side_on_its_own_clock(boards, tmp_path):
@@ -55,7 +55,7 @@ def test_the_gif_shows_each_side_on_its_own_clock(boards, tmp_path):
 
 @pytest.mark.parametrize(("seconds", "count"), [(0.0, 0), (0.05, 0), (0.1 + 1e-9, 1), (3.2 + 1e-9, 32), (99.0, 64)])
 def test_a_time_of_the_clock_is_a_number_of_tokens(boards, seconds, count):
-    assert race_files.committed(boards[0], seconds) == count
+    assert race_files.token_count_at(boards[0], seconds) == count
 
 
 def test_a_gif_shows_every_frame_as_it_was_given(tmp_path: Path) -> None:
