@@ -1,11 +1,11 @@
-"""Text for people: shortened values, durations, and paths of this machine removed."""
+"""Text for users: shortened values, durations, paths of this machine removed."""
 
 from __future__ import annotations
 
 import re
 
 SHOWN = 40  # characters of a wrong value that a message shows
-# A path on this machine: a drive letter or nothing, then two or more names after slashes. The user recognises the last name.
+# A path on this machine: an optional drive letter, then two or more names after slashes. The last name is enough for the user.
 PATH = re.compile(r"(?<![\w.:/\\])(?:[A-Za-z]:|~)?(?:[/\\][^\s/\\:;,()\"']+)+[/\\]([^\s/\\:;,()\"']+)[/\\]?")
 
 

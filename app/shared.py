@@ -1,4 +1,4 @@
-"""State that the page and the API of one studio share: models, visitors, runs and limits."""
+"""State shared by the page and the API of a studio: models, visitors, runs and limits."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from engine.files import home
 
 @dataclass(frozen=True)
 class StudioState:
-    """One studio.
+    """A studio.
 
-    backbone, mesh : the picture model and the mesh model; weights : the folder of the picture model, None = the shipped one
+    backbone, mesh : picture model and mesh model; weights : folder of the picture model, None = the shipped one
     examples       : folder of the race that a new page shows; None = a new page is empty
     local          : only this machine can open the page, so visitors may name folders
-    run_store      : finished runs on disk; runner : decodes, in this process or another
+    run_store      : finished runs on disk; runner : decodes in this process or in another
     """
 
     backbone: Backbone

@@ -1,1 +1,1 @@
-"""A finished run: its folder, its files, what is read back from them."""
+"""Finished runs: writing, reading and exporting them."""

@@ -1,4 +1,4 @@
-"""Saved runs as one file that replays them: HTML, GIF or MP4."""
+"""Export of saved runs to one file that replays them: HTML, GIF or MP4."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from app.ui.method_menu import PLAIN_SIDE, run_badge, title_of
 from app.ui.panels import canvas, mesh, overlay, replay, verdict
 from engine.errors import NotSupported
 
-SHOWN = 4096  # most points of a cloud in the view
+SHOWN = 4096  # maximum number of points in the view
 
 
 def write(folders: Sequence[Path], out: Path, kind: str) -> Path:
-    """Writes the runs of one to four folders as a file of a kind: ".html", ".gif" or ".mp4". Of two, the right one comes first; more
-    stand in their order.
+    """Writes the runs of one to four folders to a file. kind : ".html", ".gif" or ".mp4". Two runs: the right side first; more: from left
+    to right.
 
-    Raises BadFile for damaged folders, NotSupported for a picture beside a mesh, and where nothing can be drawn or encoded.
+    Raises BadFile for damaged folders, NotSupported for a mix of pictures and meshes, and where nothing can be drawn or encoded.
     """
     runs = [FinishedRun.open(folder) for folder in folders]
     are_meshes = [run.prompt.points is not None for run in runs]
     if any(are_meshes) != all(are_meshes):
-        raise NotSupported("A picture and a mesh cannot stand side by side. Give two runs of one kind.")
+        raise NotSupported("Pictures and meshes cannot be in one race. Give runs of one kind.")
     boards = [play_to_end((MeshBoard if are_meshes[0] else Board)(run)) for run in runs]
     if len(boards) > len(race_files.SIDES):
         return write_several(boards, runs, out, kind)
@@ -42,7 +42,7 @@ def write(folders: Sequence[Path], out: Path, kind: str) -> Path:
 
 
 def write_several(boards: Sequence[Growth], runs: Sequence[FinishedRun], out: Path, kind: str) -> Path:
-    """The file of three or four runs."""
+    """Writes the file of three or four runs."""
     meshes, names, colours = runs[0].prompt.points is not None, canvas.LANES[: len(runs)], race_files.LANES[: len(runs)]
     titles = [title_of(run.name) for run in runs]
     if kind == ".html":
@@ -55,7 +55,7 @@ def write_several(boards: Sequence[Growth], runs: Sequence[FinishedRun], out: Pa
 def lanes_of_pictures(
     boards: Sequence[Board], runs: Sequence[FinishedRun], titles: Mapping[str, str]
 ) -> tuple[dict[str, gr.HTML], dict[str, Any]]:
-    """The panels of several pictures, and what they show. titles: by the names of the lanes"""
+    """Panels of several pictures, and their values. titles : by lane name"""
     scales = canvas.scales(list(boards))
     values = {
         name: canvas.encode(board, board.final(boards), scales, name, title, run_badge(run), boards)
@@ -67,7 +67,7 @@ def lanes_of_pictures(
 def lanes_of_meshes(
     boards: Sequence[MeshBoard], runs: Sequence[FinishedRun], titles: Mapping[str, str]
 ) -> tuple[dict[str, gr.HTML], dict[str, Any]]:
-    """The same of meshes."""
+    """Panels of several meshes, and their values. titles : by lane name"""
     sides = {
         name: mesh_side.side_of(board, title, run_badge(run), mesh_side.course_of(board))
         for (name, title), board, run in zip(titles.items(), boards, runs, strict=True)
@@ -77,21 +77,21 @@ def lanes_of_meshes(
 
 
 def points_of(run: FinishedRun) -> np.ndarray:
-    """The points that a mesh was made of, as many as a view shows."""
+    """Input points of a mesh, at most SHOWN of them."""
     points = run.prompt.points.numpy()
     return points[:: -(-len(points) // SHOWN)].astype(np.float32)
 
 
 def play_to_end(board: Growth) -> Growth:
-    """The board at the end of its run."""
+    """Adds all steps of its run to a board; returns the board."""
     for step in board.run:
         board.add(step)
     return board
 
 
 def write_page(boards: Sequence[Any], run: FinishedRun, out: Path) -> Path:
-    """The HTML file of one or two runs, the right one first. The quality of meshes is not in it: the folder of a run holds the points that
-    the model read, not the input."""
+    """Writes the HTML file of one or two runs, the right one first. It lacks the quality of meshes, because a run's folder contains the
+    points that the model read, not the input."""
     every = set(range(len(boards)))
     if isinstance(boards[0], MeshBoard):
         view, order = mesh.build(mesh.encode({name: mesh.Side.empty("") for name in mesh.SIDES})), replay_page.MESHES

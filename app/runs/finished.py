@@ -1,6 +1,6 @@
-"""A finished run from its folder: settings, steps and result. The model that made it is not needed, and not loaded.
+"""Reads a finished run from its folder: settings, steps and result, without loading the model that made it.
 
-Replay, restore, export and the endpoint read runs here and nowhere else; app/runs/history.py writes them.
+Replay, restore, export and the endpoint all read runs here; app/runs/history.py writes them.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from engine.run import Run, generate
 LARGEST = 100_000  # steps
 WHOLE = ("tokens", "positions", "step_tokens", "step_drafted", "step_forwards", "step_draft_forwards")
 NEEDED = (*WHOLE, "step_seconds", "step_exact")
-NO_TRACE = "{} holds no trace of a run ({}). Give the trace.npz of a saved run."
-TOO_LARGE = "{} holds {} of arrays; a trace can have at most {}. Give the trace of a shorter run."
-UNREADABLE = "{} cannot be read ({}). Give the run's own folder, with all of its files."
+NO_TRACE = "{} is not the trace of a run ({}). Give the trace.npz of a saved run."
+TOO_LARGE = "{} contains {} of arrays; the limit is {}. Give the trace of a shorter run."
+UNREADABLE = "{} cannot be read ({}). Give the complete folder of the run."
 REASONS = (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, EOFError, BadZipFile, NotImplementedError, RuntimeError,
            MemoryError, zlib.error)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class AbsentModel(Backbone):
-    """The model that made a run, as far as the run's folder knows it. picture : the finished one; None: a mesh"""
+    """The model that made a run, as recorded in the run's folder. picture : the finished picture, None for a mesh"""
 
     name: str
-    weights_hash: str | None = field()  # not that of a class
+    weights_hash: str | None = field()  # required: no class default
     dtype: str
     device: str
     sampling: Sampling
@@ -59,9 +59,9 @@ class AbsentModel(Backbone):
 
 
 class FinishedRun(Run):
-    """A run whose steps are those of a trace; `next` gives one after the other, as if they had just been made.
+    """A run that replays the steps of a trace: `next` returns them one by one.
 
-    folder : its own; settings : of its run.json
+    folder : the run's folder; settings : content of its run.json
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any], prompt: Prompt, trace: Mapping[str, np.ndarray], picture: Any = None):
@@ -78,17 +78,17 @@ class FinishedRun(Run):
 
     @classmethod
     def open(cls, folder: Path) -> FinishedRun:
-        """The run of a folder, before its first step. Raises BadFile for a damaged folder, and for a run that was stopped."""
+        """Opens the run of a folder, before its first step. Raises BadFile for a damaged folder or a stopped run."""
         settings, trace = read_settings(folder), read_trace(folder / TRACE)
         picture = read_picture(folder / PICTURE) if settings.get("input") is None else None
         try:
             if not settings["finished"]:
-                raise BadFile(f"The run in {folder} was stopped before its end. Take a finished one.")
+                raise BadFile(f"The run in {folder} was stopped before its end. Choose a finished run.")
             return cls(folder, settings, prompt_of(folder, settings), trace, picture)
         except ForetokenError:
             raise
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as e:
-            raise BadFile(f"{folder / SETTINGS} or its {TRACE} is damaged ({type(e).__name__}: {e}). Take another run.") from e
+            raise BadFile(f"{folder / SETTINGS} or its {TRACE} is damaged ({type(e).__name__}: {e}). Choose another run.") from e
 
     def __next__(self) -> Step:
         step = next(self._steps, None)
@@ -101,24 +101,24 @@ class FinishedRun(Run):
 
     @property
     def made_with(self) -> dict[str, str | None]:
-        """The dtype and the device of the model that made the steps."""
+        """Dtype and device of the model that made the run."""
         return {"dtype": self.settings["dtype"], "device": self.settings["device"]}
 
     @property
     def machine(self) -> dict[str, Any]:
-        """The machine that made the steps."""
+        """The machine that made the run."""
         return {"processor": "an unknown machine", "threads": "?", "torch": "?", "commit": ""} | dict(self.settings["machine"])
 
 
 def with_exact_knobs(step: Step, method: Method) -> Step:
-    """A step with its knobs at their original values: a trace stores them as float32."""
+    """Copy of a step with its knobs converted back from the float32 of a trace."""
     kinds = {knob.name: knob for knob in method.knobs}
     values = {name: value if isinstance(value, str) else kinds[name].to_value(float(f"{value:.7g}")) for name, value in step.knobs.items()}
     return replace(step, knobs=values)
 
 
 def grid(shape: tuple[int, ...], count: int) -> tuple[int, int]:
-    """Rows and columns of `count` tokens, each a square, that fill a picture [H, W, 3]; raises ValueError if they do not."""
+    """Rows and columns of `count` square tokens that fill a picture [H, W, 3]; raises ValueError if there are none."""
     columns = round(math.sqrt(count * shape[1] / shape[0]))
     if not columns or count % columns or shape[0] * columns != shape[1] * (count // columns):
         raise ValueError(f"{count} tokens do not fill a picture of {shape[1]} x {shape[0]} pixels")
@@ -128,7 +128,7 @@ def grid(shape: tuple[int, ...], count: int) -> tuple[int, int]:
 def repeat(folder: Path, backbone: Backbone) -> Run:
     """Repeats a saved run, moved knobs included, and returns it finished; the same weights give the same tokens.
 
-    folder : the run's; backbone : the model that made it, loaded. Raises BadFile for damaged files or another model's run.
+    folder : the run's; backbone : the model that made it. Raises BadFile for damaged files or a run of another model.
     """
     settings = read_settings(folder)
     try:
@@ -142,9 +142,9 @@ def repeat(folder: Path, backbone: Backbone) -> Run:
         for move in settings["moves"]:
             turns.setdefault(int(move["step"]), {})[move["name"]] = move["value"]
         count = int(settings["steps"])
-        limit = None if settings["finished"] else count  # a run that was stopped ends at the same step
+        limit = None if settings["finished"] else count  # a stopped run stops at the same step again
     except (KeyError, TypeError, ValueError, AttributeError) as e:
-        raise BadFile(f"{folder / SETTINGS} is damaged ({type(e).__name__}: {e}). Take another run.") from e
+        raise BadFile(f"{folder / SETTINGS} is damaged ({type(e).__name__}: {e}). Choose another run.") from e
     while limit is None or len(run.steps) < limit:
         run.set(**turns.get(len(run.steps), {}))
         if next(run, None) is None:
@@ -154,29 +154,29 @@ def repeat(folder: Path, backbone: Backbone) -> Run:
 
 
 def _model(name: str, weights: str | None, dtype: str | None) -> str:
-    return f"{name} ({weights or 'no hash'}, {dtype or 'its own dtype'})"
+    return f"{name} ({weights or 'no hash'}, {dtype or 'unknown dtype'})"
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """The content of a run's run.json; raises BadFile."""
+    """Content of a run's run.json; raises BadFile."""
     path = folder / SETTINGS
     try:
         settings = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as e:
         raise BadFile(f"{path} cannot be read ({e}). Give the folder of a saved run.") from e
     if not isinstance(settings, dict):
-        raise BadFile(f"{path} holds no settings of a run. Give the folder of a saved run.")
+        raise BadFile(f"{path} does not contain the settings of a run. Give the folder of a saved run.")
     return settings | {"backbone": today(str(settings["backbone"]))} if "backbone" in settings else settings
 
 
 def prompt_of(folder: Path, settings: Mapping[str, Any]) -> Prompt:
-    """The prompt of a saved run; the points of a mesh's prompt are in a file."""
+    """The prompt of a saved run; reads the points of a mesh from their file."""
     sampling, points, text = Sampling(**settings["sampling"]), None, settings["prompt"]
     if not all(isinstance(value, int | float) for value in vars(sampling).values()):
-        raise ValueError("its sampling holds something else than numbers")
+        raise ValueError("a sampling value is not a number")
     if settings["input"] is not None:
         try:
             with (folder / POINTS).open("rb") as raw, np.load(raw) as stored:
@@ -187,7 +187,7 @@ def prompt_of(folder: Path, settings: Mapping[str, Any]) -> Prompt:
 
 
 def read_picture(path: Path) -> np.ndarray:
-    """uint8 [H, W, 3]: the finished picture; raises BadFile."""
+    """The finished picture, uint8 [H, W, 3]; raises BadFile."""
     try:
         with Image.open(path) as picture:
             return np.asarray(picture.convert("RGB"))
@@ -196,7 +196,7 @@ def read_picture(path: Path) -> np.ndarray:
 
 
 def read_trace(path: Path, most: int | None = None) -> dict[str, np.ndarray]:
-    """The arrays of a trace that fit together; raises BadFile. most : bytes of arrays, None = any number"""
+    """The arrays of a trace; raises BadFile unless they fit together. most : limit in bytes, None = no limit"""
     name = plain(path.name)
     try:
         if most is not None:

@@ -1,4 +1,4 @@
-"""Finished runs on disk: result, trace and settings in one folder, written whole or not at all, with all that repeating the run needs."""
+"""Writes finished runs: result, trace and settings in one folder, complete or not at all, with everything needed to repeat the run."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from engine.run import Run
 MESH_FORMATS = ("glb", "obj", "ply", "stl")
 UNKNOWN = (150, 152, 156)  # colour of a face whose tokens had no drafts
 SETTINGS, TRACE, PICTURE, POINTS = "run.json", "trace.npz", "result.png", "points.npz"
-TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EACCES)  # errors of a rename to a name that is taken
-SAME_SECOND = 1000  # most runs of one method and seed in one second
+TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EACCES)  # errors when the new name exists
+SAME_SECOND = 1000  # maximum number of runs of one method and seed in one second
 
 
 # --- what a run was ---------------------------------------------------------------------------------------------------
 
 
 def describe(run: Run, shape: Input | None = None) -> dict[str, Any]:
-    """The content of run.json: everything needed to repeat a run, and its totals. shape: the cloud or mesh that was its prompt.
+    """The content of run.json: everything needed to repeat a run, and its totals. shape : the cloud or mesh of its prompt.
 
-    knobs : all values in the first step; moves : {"step", "name", "value"} for each change of a knob, from that step on
+    knobs : all values at the first step; moves : {"step", "name", "value"} for each change, effective from that step
     """
     prompt = run.prompt
     sampling = prompt.sampling or run.backbone.sampling
@@ -67,7 +67,7 @@ def describe(run: Run, shape: Input | None = None) -> dict[str, Any]:
 
 
 def moves(steps: list[Step]) -> list[dict[str, Any]]:
-    """Every change of a knob during a run: {"step": the first one with the new value, "name", "value"}."""
+    """Changes of knobs during a run: {"step": first step with the new value, "name", "value"}."""
     changes = []
     for number, (before, step) in enumerate(pairwise(steps), start=1):
         changed = [name for name, value in step.knobs.items() if before.knobs[name] != value]
@@ -79,11 +79,11 @@ def moves(steps: list[Step]) -> list[dict[str, Any]]:
 
 
 def save(run: Run, folder: Path | None = None, shape: Input | None = None, formats: tuple[str, ...] = ("glb",)) -> Path:
-    """Writes a run's folder (result, trace.npz, run.json) into `folder` or the user's runs; returns its path.
+    """Writes a run's folder (result, trace.npz, run.json) into `folder`, None = the user's runs; returns its path.
 
     A picture is result.png. A mesh is result.* in each of `formats`, in the position, size and axes of `shape`, and acceptance.glb with
-    one colour per face; a run without faces writes none of these. points.npz holds the model's input points. Raises BadOutput if the
-    disk refuses, and then leaves nothing on it.
+    one colour per face; a run without faces writes none of these. points.npz contains the model's input points. Raises BadOutput if
+    the disk refuses, and then leaves no files.
     """
     root = folder or home() / "runs"
     check_writable(root)
@@ -96,13 +96,13 @@ def save(run: Run, folder: Path | None = None, shape: Input | None = None, forma
 
 
 def file_name(run: Run) -> str:
-    """The name of a run's method in the names of files: letters, digits and hyphens."""
+    """Name of a run's method for file names: letters, digits, hyphens, dots and underscores."""
     return re.sub(r"[^\w.]+", "-", run.name)
 
 
 def deliver(run: Run, out: Path | None, shape: Input | None = None, formats: tuple[str, ...] = ("glb",)) -> tuple[Path, str]:
-    """Writes a run into the history and, if the user named a folder, into that too. Returns the folder with the requested files, and an
-    error message if the history could not be written. Raises BadOutput only if the result could be written nowhere."""
+    """Writes a run into the history and, if given, into the folder `out`. Returns the folder with the requested files and, if the history
+    could not be written, an error message. Raises BadOutput if the requested files cannot be written."""
     if out is None:
         return save(run, None, shape, formats), ""
     check_writable(out)
@@ -143,25 +143,25 @@ def write_run(run: Run, folder: Path, shape: Input | None, formats: tuple[str, .
 
 
 def write_settings(settings: dict[str, Any], path: Path) -> None:
-    """run.json."""
+    """Writes run.json."""
     path.write_text(json.dumps(settings, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def picture_with_settings(picture: np.ndarray, settings: dict[str, Any], path: Path) -> None:
-    """Writes a PNG with the settings in it; raises BadOutput if the disk refuses."""
+    """Writes a PNG that contains the settings; raises BadOutput if the disk refuses."""
     with as_sentence(path):
         Image.fromarray(picture).save(path, pnginfo=text_of(settings))
 
 
 def text_of(settings: dict[str, Any]) -> PngInfo:
-    """A PNG's text chunk "foretoken", which holds the settings as JSON."""
+    """Settings as JSON in the PNG text chunk "foretoken"."""
     info = PngInfo()
     info.add_text("foretoken", json.dumps(settings, ensure_ascii=False))
     return info
 
 
 def write_mesh(run: Run, mesh: Mesh, folder: Path, settings: dict[str, Any], shape: Input | None, formats: tuple[str, ...]) -> None:
-    """Writes result.* and acceptance.glb into a folder; adds to the settings how many tokens own no face."""
+    """Writes result.* and acceptance.glb into a folder; adds the number of tokens without a face to the settings."""
     settings["tokens_without_face"] = len(mesh.parser.dangling())
     if not len(mesh.faces):
         return
@@ -187,12 +187,12 @@ def write_mesh(run: Run, mesh: Mesh, folder: Path, settings: dict[str, Any], sha
 
 
 def to_input_frame(vertices: np.ndarray, shape: Input | None) -> np.ndarray:
-    """Vertices [V, 3] in the coordinates of the input, from those of the model's frame."""
+    """Transforms vertices [V, 3] from the model's frame to the coordinates of the input."""
     return vertices if shape is None else shape.frame.from_model(vertices)
 
 
 def acceptance_colours(share: np.ndarray) -> np.ndarray:
-    """uint8 [F, 3]: a viridis colour for the accepted share, 0 to 1, of each face's tokens; gray where it is nan."""
+    """uint8 [F, 3]: viridis colours of the accepted share, 0 to 1, of each face's tokens; gray where it is nan."""
     from plotly.colors import sample_colorscale  # slow to load, and only meshes need it
 
     known = ~np.isnan(share)
@@ -203,7 +203,7 @@ def acceptance_colours(share: np.ndarray) -> np.ndarray:
 
 
 def _move_into_place(part: Path, root: Path, name: str) -> Path:
-    """Renames a finished folder; adds a number if the name is taken, even by a run that ends at the same moment."""
+    """Renames a finished folder; adds a number if the name exists, even if another run takes it at the same moment."""
     for number in range(SAME_SECOND):
         target = root / (name if number == 0 else f"{name}-{number}")
         try:
@@ -213,11 +213,11 @@ def _move_into_place(part: Path, root: Path, name: str) -> Path:
         except OSError as e:
             if e.errno not in TAKEN or not target.exists():
                 raise
-    raise BadOutput(f"{root} already holds a thousand runs named {name}. Delete some.")
+    raise BadOutput(f"{root} already contains a thousand runs named {name}. Delete some.")
 
 
 def check_writable(folder: Path) -> None:
-    """Makes the folder; raises BadOutput if it cannot be made or written to."""
+    """Creates the folder; raises BadOutput if it cannot be created or written to."""
     with as_sentence(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -226,7 +226,7 @@ def check_writable(folder: Path) -> None:
 
 @contextmanager
 def as_sentence(where: Path) -> Iterator[None]:
-    """Turns an OSError inside into BadOutput."""
+    """Converts an OSError inside into BadOutput."""
     try:
         yield
     except ForetokenError:

@@ -1,4 +1,4 @@
-"""The files in which a finished mesh can be downloaded."""
+"""Downloads of a finished mesh."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from engine.mesh.write import write
 from engine.run import Run
 
 REPAIRED = "repaired.glb"
-FILES = {  # name: (label of the button, name of the written file, ending of the download's name)
+FILES = {  # name: (label of the button, written file, ending of the download's name)
     "glb": ("GLB", "result.glb", ".glb"),
     "coloured": ("GLB, coloured", "acceptance.glb", "-accepted.glb"),
     "repaired": ("GLB, repaired", REPAIRED, "-repaired.glb"),
@@ -31,10 +31,10 @@ FILES = {  # name: (label of the button, name of the written file, ending of the
 
 
 def write_files(run: Run, shape: Input, folder: Path) -> dict[str, Path]:
-    """Writes a run's mesh, in the position, size and axes of its input, and its settings; returns the written files by name. The repaired
-    mesh is a file of its own, and is left out where there is nothing to repair.
+    """Writes a run's settings and its mesh, in the position, size and axes of its input; returns the files by name. The repaired mesh is
+    a separate file, omitted if there is nothing to repair.
 
-    folder : the visitor's; files of an earlier run in it are replaced. Raises BadOutput if the disk refuses.
+    folder : the visitor's; earlier files are deleted. Raises BadOutput if the disk refuses.
     """
     settings = describe(run, shape)
     stem = re.sub(r"[^\w-]+", "-", Path(shape.name).stem, flags=re.ASCII).strip("-") or "mesh"
@@ -54,9 +54,9 @@ def write_files(run: Run, shape: Input, folder: Path) -> dict[str, Path]:
 
 
 def shrinkwrapped_vertices(run: Run) -> np.ndarray:
-    """The vertices [V, 3] of a run's mesh, moved to the points that it was made of, in the model's frame."""
+    """Vertices [V, 3] of a run's mesh, moved onto its input points, in the model's frame."""
     mesh, points = run.result(), run.prompt.points
-    assert points is not None, "a mesh is made of points"
+    assert points is not None, "meshes need points"
     return shrinkwrapped(mesh.vertices, mesh.faces, points.cpu().numpy())
 
 
@@ -69,7 +69,7 @@ def write_shrinkwrapped(run: Run, vertices: np.ndarray, shape: Input, path: Path
 
 
 def write_repaired(mesh: Mesh, path: Path, settings: Mapping[str, Any], shape: Input) -> None:
-    """Writes the mesh as trimesh mends it, with the report in its settings; nothing if there is nothing to mend."""
+    """Writes the mesh repaired by trimesh, with the report in its settings; writes nothing if there is nothing to repair."""
     if not len(mesh.faces):
         return
     repaired = repair(mesh.vertices, mesh.faces)

@@ -1,6 +1,6 @@
-"""Pictures of a finished race of meshes: a thumbnail of each side, the race as a GIF and as an MP4, and a turntable.
+"""Pictures of a finished race of meshes: thumbnails, the race as GIF and MP4, and a turntable.
 
-They are drawn off screen by engine/mesh/picture.py in one process, behind everything else on the machine.
+engine/mesh/picture.py draws them off screen in one process of low priority.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CLAY = (201, 211, 224)
 
 @dataclass(frozen=True)
 class RaceFrames:
-    """thumbnails : uint8 [SIDE, SIDE, 3] of each board; race : frames of the boards, [FRAMES][boards]; turns : of the accelerated mesh"""
+    """thumbnails : uint8 [SIDE, SIDE, 3] per board; race : frames [FRAMES][boards]; turns : frames of the accelerated mesh"""
 
     thumbnails: list[np.ndarray]
     race: list[list[np.ndarray]]
@@ -38,9 +38,9 @@ class RaceFrames:
 def draw_race(
     boards: Sequence[MeshBoard], colours: Colours = (FAST, PLAIN), turns: bool = True, wanted: Callable[[], bool] | None = None
 ) -> RaceFrames:
-    """The pictures of a race, the right board first; raises NotSupported where nothing can be drawn off screen.
+    """Draws the pictures of a race; raises NotSupported where nothing can be drawn off screen.
 
-    colours : of the newest faces of each board; turns : with the turntable; wanted : once it says False, raises Unwanted
+    boards : the right one first; colours : of each board's newest faces; turns : with the turntable; wanted : once False, raises Unwanted
     """
     whole = [view_after(board, len(board.run.steps), None) for board in boards]
     race = [view_after(board, step_count_at(board, now), colour) for now in times(boards, FRAMES) for board, colour in zip(boards, colours)]
@@ -52,8 +52,8 @@ def draw_race(
 
 
 def view_after(board: MeshBoard, steps: int, colour: tuple[int, int, int] | None) -> View:
-    """A mesh after some steps. colour: of the faces that the last of them completed, None = they look like the others"""
-    count = int((board.step < steps).sum())  # faces come in the order of their steps
+    """View of a mesh after some steps. colour : of the faces completed by the last step, None = like the others"""
+    count = int((board.step < steps).sum())  # faces are in the order of their steps
     corners = (board.faces[:count].astype(np.float32) + 0.5) / BPT.cells * 2 - 1
     shades = np.full((count, 3), CLAY, np.uint8)
     if colour is not None and not (steps == len(board.run.steps) and board.ended):
@@ -62,34 +62,34 @@ def view_after(board: MeshBoard, steps: int, colour: tuple[int, int, int] | None
 
 
 def rotate(view: View, degrees: float) -> View:
-    """A mesh that is turned about the vertical."""
+    """A view turned about the vertical axis."""
     return View(view.vertices @ rotation(degrees).T.astype(np.float32), view.faces, view.colours)
 
 
 def write_race(race: RaceFrames, boards: Sequence[MeshBoard], titles: Sequence[str], path: Path, colours: Colours = ()) -> Path:
-    """Writes the race as a GIF or an MP4, by the path's ending: every side on its own clock, the right one last. titles, colours: of the
-    boards. Raises NotSupported without an encoder."""
+    """Writes the race as a GIF or an MP4, by the path's suffix, each side on its own clock, the last board leftmost. titles, colours : per
+    board. Raises NotSupported without an encoder."""
     order = boards[::-1], titles[::-1], colours[::-1]
     return write_film(frames(race, *order), path, FRAMES)
 
 
 def frames(race: RaceFrames, boards: Sequence[MeshBoard], titles: Sequence[str], colours: Colours) -> Iterator[Image.Image]:
-    """The frames of a race with their words, the last board of `race` first."""
+    """Yields the captioned frames of a race, the last board of `race` first."""
     for now, row in zip(times(boards, FRAMES), race.race, strict=True):
         yield sheet_at(boards, [Image.fromarray(picture) for picture in reversed(row)], titles, now, colours)
 
 
 def write_turntable(race: RaceFrames, path: Path) -> Path:
-    """Writes the accelerated mesh as a GIF that turns once about the vertical."""
+    """Writes a GIF of the accelerated mesh turning once about the vertical axis."""
     return write_frames([Image.fromarray(picture) for picture in race.turns], path)
 
 
 def write_any(boards: Sequence[Any], titles: Sequence[str], path: Path, meshes: bool, colours: Colours = ()) -> Path:
-    """Writes a race of pictures or meshes as a GIF or an MP4, by the path's ending. boards : from left to right
+    """Writes a race of pictures or meshes as a GIF or an MP4, by the path's suffix. boards : from left to right
 
     Raises NotSupported without an encoder, and for meshes where nothing can be drawn off screen.
     """
     if not meshes:
         return race_files.write_race(boards, titles, path, colours)
-    boards, titles, colours = boards[::-1], titles[::-1], colours[::-1]  # files of meshes have the first one last
+    boards, titles, colours = boards[::-1], titles[::-1], colours[::-1]  # meshes: the first board is rightmost
     return write_race(draw_race(boards, colours or (FAST, PLAIN), turns=False), boards, titles, path, colours)

@@ -1,4 +1,4 @@
-// Starts the panels of a race in a file of its own, as Gradio starts them on the studio's page. No server answers their events.
+// Starts the panels of a replay file as Gradio starts them on the studio's page. There is no server to answer their events.
 const boot = (id, value, run) => run(document.getElementById(id), { value }, () => {}, () => {});
 
 function show(values) {
@@ -6,7 +6,7 @@ function show(values) {
   document.documentElement.dataset.shown = "true";
 }
 
-{ // the system's theme, until the button chooses another
+{ // follows the system's theme until the button is pressed
   const system = window.matchMedia("(prefers-color-scheme: dark)"), button = document.querySelector(".ft-theme");
   const put = (dark) => {
     document.body.classList.toggle("dark", dark);

@@ -1,5 +1,5 @@
-"""Files of a finished race for people: the picture four times as large, both sides in one picture, the race as a GIF and as an MP4, and
-the folders of its runs."""
+"""Downloads of a finished race: the picture enlarged four times, both sides in one picture, the race as GIF and MP4, and the folders of
+its runs."""
 
 from __future__ import annotations
 
@@ -26,52 +26,52 @@ MP4 = ".mp4"
 SIDE = 384  # pixels of a picture in a GIF
 FRAMES = 36  # of a GIF
 SIDES = ("right", "left")
-RATE = 24  # frames a second of an MP4
-COLOURS, CLEAR = 192, 255  # of a GIF; the number of what stays as it was
-SECONDS, HOLD = 4.0, 2.0  # that a GIF plays, and that its last frame stays
-BAND, GAP = 46, 16  # pixels under and between pictures that are SIDE wide
+RATE = 24  # frames per second of an MP4
+COLOURS, CLEAR = 192, 255  # of a GIF; palette index of unchanged pixels
+SECONDS, HOLD = 4.0, 2.0  # duration of a GIF, and of its last frame
+BAND, GAP = 46, 16  # pixels below and between pictures SIDE pixels wide
 PAGE, COVER, MUTED = (12, 16, 22), (28, 36, 48), (148, 161, 181)
-PLAIN, FAST = (86, 180, 233), (230, 159, 0)  # the sides' colours, Okabe and Ito's
-LANES = (FAST, PLAIN, (0, 158, 115), (240, 228, 66))  # those of a race of several
-ACROSS = {4: 2}  # pictures per row, by their number; else all
+PLAIN, FAST = (86, 180, 233), (230, 159, 0)  # colours of the sides, from Okabe and Ito
+LANES = (FAST, PLAIN, (0, 158, 115), (240, 228, 66))  # colours of a race of up to four runs
+ACROSS = {4: 2}  # pictures per row by number of pictures; default: one row
 
 Colours = Sequence[tuple[int, int, int]]
 
 
 def enlarge(picture: np.ndarray, side: int = 0) -> Image.Image:
-    """A picture LARGER times as large, or with this side."""
+    """Resizes a picture to LARGER times its size, or to a square of `side` pixels."""
     whole = Image.fromarray(picture)
     size = (side, side) if side else (whole.width * LARGER, whole.height * LARGER)
     return whole.resize(size, Image.Resampling.LANCZOS)
 
 
 def write_large(board: Board, settings: dict[str, Any], path: Path) -> Path:
-    """Writes the finished picture LARGER times as large, with its settings."""
+    """Writes the finished picture, enlarged LARGER times, with its settings."""
     enlarge(board.final()).save(path, pnginfo=history.text_of(settings))
     return path
 
 
 def write_both(boards: Sequence[Board], titles: Sequence[str], settings: dict[str, Any], path: Path) -> Path:
-    """Writes both finished pictures side by side, LARGER times as large, with their names and times."""
+    """Writes both finished pictures side by side, enlarged LARGER times, with titles and times."""
     pictures = [enlarge(board.final()) for board in boards]
     sheet_at(boards, pictures, titles).save(path, pnginfo=history.text_of(settings))
     return path
 
 
 def write_race(boards: Sequence[Board], titles: Sequence[str], path: Path, colours: Colours = ()) -> Path:
-    """Writes the race as a GIF or, with more frames, as an MP4, by the path's ending: every side on its own clock, in SECONDS for the
-    slowest. Raises NotSupported without an encoder. colours: see `sheet`"""
+    """Writes the race as a GIF or MP4, by the path's suffix, each side on its own clock; the slowest takes SECONDS. Raises NotSupported
+    without an encoder. colours : see `sheet`"""
     count = round(RATE * SECONDS) if path.suffix.lower() == MP4 else FRAMES
     return write_film(frames(boards, titles, count, colours), path, count)
 
 
 def write_film(frames: Iterator[Image.Image], path: Path, count: int) -> Path:
-    """Writes `count` frames that play in SECONDS, as a GIF or an MP4; the last one stays for HOLD."""
+    """Writes `count` frames as a GIF or MP4 of SECONDS; the last one stays for HOLD seconds."""
     return write_mp4(frames, path, count / SECONDS, HOLD) if path.suffix.lower() == MP4 else write_frames(list(frames), path, HOLD)
 
 
 def frames(boards: Sequence[Board], titles: Sequence[str], count: int, colours: Colours = ()) -> Iterator[Image.Image]:
-    """Yield `count` frames of the race, evenly over the clock of the slowest side; the last one is its end."""
+    """Yields `count` frames of the race, evenly spaced over the time of the slowest side."""
     whole = [enlarge(board.final(), SIDE) for board in boards]
     for now in times(boards, count):
         pictures = [uncover(board, picture, now) for board, picture in zip(boards, whole, strict=True)]
@@ -79,14 +79,14 @@ def frames(boards: Sequence[Board], titles: Sequence[str], count: int, colours: 
 
 
 def times(boards: Sequence[Growth], count: int) -> list[float]:
-    """Clock in seconds at each of `count` frames of a race; the last one is the end of the slowest run."""
+    """Time in seconds of each of `count` frames of a race; the last is the end of the slowest run."""
     longest = max(board.run.seconds for board in boards)
     return [longest * number / count for number in range(1, count + 1)]
 
 
 def write_folders(runs: Sequence[Run], path: Path, shape: Input | None = None) -> Path:
-    """Writes the folder of every run, with its trace and its settings, into one ZIP: `launch.py export` reads them. runs: the right one
-    first; shape: the cloud or mesh of their prompt"""
+    """Writes the folders of all runs, with traces and settings, into one ZIP for `launch.py export`. runs : the right one first; shape :
+    cloud or mesh of their prompt"""
     with TemporaryDirectory() as root, ZipFile(path, "w", ZIP_DEFLATED) as file:
         for side, run in zip(SIDES, runs, strict=False):
             folder = Path(root) / f"{side}-{history.file_name(run)}-{run.prompt.seed}"
@@ -98,9 +98,9 @@ def write_folders(runs: Sequence[Run], path: Path, shape: Input | None = None) -
 
 
 def write_frames(frames: Sequence[Image.Image], path: Path, hold: float = 0.0) -> Path:
-    """Writes frames as a GIF of SECONDS that repeats. hold: seconds that the last one stays, 0 = as long as the others"""
+    """Writes frames as a repeating GIF of SECONDS. hold : seconds of the last frame, 0 = as long as the others"""
     palette = frames[-1].quantize(COLOURS)
-    palette.putpalette([*palette.getpalette()[: 3 * COLOURS], *chain(*LANES, MUTED)])  # a title is small, but it has its side's colour
+    palette.putpalette([*palette.getpalette()[: 3 * COLOURS], *chain(*LANES, MUTED)])  # titles are small but need exact colours
     quantized = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     each = round(1000 * SECONDS / len(frames))
     lasts = [each] * (len(frames) - 1) + [round(1000 * hold) or each]
@@ -110,7 +110,7 @@ def write_frames(frames: Sequence[Image.Image], path: Path, hold: float = 0.0) -
 
 
 def frame_changes(images: Sequence[Image.Image]) -> Iterator[Image.Image]:
-    """The frames of a GIF, CLEAR where one is as the frame before. Pillow does the same with `optimize`, more slowly."""
+    """Yields the frames of a GIF with CLEAR at unchanged pixels. Pillow's `optimize` does the same more slowly."""
     before = None
     for frame in images:
         now = np.asarray(frame)
@@ -121,7 +121,7 @@ def frame_changes(images: Sequence[Image.Image]) -> Iterator[Image.Image]:
 
 
 def uncover(board: Board, picture: Image.Image, seconds: float) -> Image.Image:
-    """The finished picture as far as its tokens were committed after some seconds of its run's clock."""
+    """The finished picture with only the tokens committed after some seconds of its run's clock."""
     known = np.zeros(board.rows * board.columns, np.uint8)
     known[board.run.positions[: token_count_at(board, seconds)]] = 255
     mask = Image.fromarray(known.reshape(board.rows, board.columns)).resize(picture.size, Image.Resampling.NEAREST)
@@ -129,21 +129,21 @@ def uncover(board: Board, picture: Image.Image, seconds: float) -> Image.Image:
 
 
 def token_count_at(board: Growth, seconds: float) -> int:
-    """Number of tokens that a run had committed after some seconds of its clock."""
+    """Number of tokens committed after some seconds of a run's clock."""
     return sum(len(step.tokens) for step in board.run.steps[: step_count_at(board, seconds)])
 
 
 def step_count_at(board: Growth, seconds: float) -> int:
-    """Number of steps that a run had made after some seconds of its clock."""
+    """Number of steps finished after some seconds of a run's clock."""
     if seconds >= board.run.seconds:
         return len(board.run.steps)
     return int(np.searchsorted(np.cumsum([step.seconds for step in board.run.steps]), seconds, side="right"))
 
 
 def sheet(pictures: Sequence[Image.Image], titles: Sequence[str], captions: Sequence[str], colours: Colours = ()) -> Image.Image:
-    """Pictures of one size side by side, four in two rows, each over a line with its title and its caption.
+    """Draws pictures of one size side by side, four in two rows, each above its title and caption.
 
-    colours : of the titles; without them the last picture is the accelerated one
+    colours : of the titles; default: the last picture is the accelerated one
     """
     wide, high = pictures[0].size
     unit = wide / SIDE
@@ -163,7 +163,7 @@ def sheet(pictures: Sequence[Image.Image], titles: Sequence[str], captions: Sequ
 
 
 def shorten(text: str, length: Callable[[str], float], room: float) -> str:
-    """A text, cut until it has room. length: of a text, in the same unit"""
+    """Shortens a text until it fits. length : returns the length of a text, in the unit of `room`"""
     cut = len(text)
     while cut and length(text if cut == len(text) else f"{text[:cut].rstrip()}…") > room:
         cut -= 1
@@ -173,6 +173,6 @@ def shorten(text: str, length: Callable[[str], float], room: float) -> str:
 def sheet_at(
     boards: Sequence[Growth], pictures: Sequence[Image.Image], titles: Sequence[str], now: float = math.inf, colours: Colours = ()
 ) -> Image.Image:
-    """A sheet of the runs after some seconds of the race, each with its own time and tokens."""
+    """Sheet of the runs after some seconds of the race, captioned with times and token counts."""
     captions = [f"{min(now, board.run.seconds):.2f} s · {token_count_at(board, now):,} tokens" for board in boards]
     return sheet(pictures, titles, captions, colours)

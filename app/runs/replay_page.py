@@ -1,6 +1,6 @@
-"""A finished race as one HTML file that plays it: the panels of the studio's page with their scripts, their style sheet and their values.
+"""Writes a finished race as an HTML file that replays it: the studio's panels with their scripts, style sheet and values.
 
-The file needs no server, no network and no model: its own policy forbids every request.
+The file needs no server, network or model; its content security policy forbids all requests.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ show({values});
 class PageText(NamedTuple):
     """Text of the page outside its panels.
 
-    title : the prompt, or the name of the input; line : seed, size and the sides in a few words
-    made  : of each side its title and how it was made, see panels/captions.py; settings : of one side, as in run.json; whose : which one
+    title : the prompt, or the name of the input; line : summary of the sides, seed and size
+    made  : title and caption of each side, see panels/captions.py; settings : run.json of one side; whose : which side
     """
 
     title: str
@@ -78,7 +78,7 @@ class PageText(NamedTuple):
 
 
 def page(rows: Sequence[Sequence[gr.HTML]], values: Mapping[str, Any], text: PageText) -> str:
-    """The file's text. rows: the panels from top to bottom; values: what they show, by their ids"""
+    """The HTML file. rows : panels from top to bottom; values : their values by id"""
     html = [sides_html(row) if are_sides(row) else "".join(map(panel_html, row)) for row in rows]
     panels = [panel for row in rows for panel in row]
     written = script_text(text.settings)
@@ -92,29 +92,29 @@ def page(rows: Sequence[Sequence[gr.HTML]], values: Mapping[str, Any], text: Pag
 
 
 def are_sides(row: Sequence[gr.HTML]) -> bool:
-    """True if these are the sides of a race, which stand side by side."""
+    """True if a row contains the sides of a race."""
     return row[0].elem_id.startswith("canvas-")
 
 
 def sides_html(row: Sequence[gr.HTML]) -> str:
-    """The sides of a race in one row."""
+    """HTML of the sides of a race in one row."""
     several = row[0].elem_id == f"canvas-{canvas.LANES[0]}"
     kind = f'class="ft-lanes-row" style="--lanes: {len(row)}"' if several else 'class="ft-sides"'
     return f"<div {kind}>{''.join(map(panel_html, row))}</div>"
 
 
 def own_file(name: str) -> str:
-    """A file of this folder."""
+    """Text of a file in this folder."""
     return (OWN / name).read_text(encoding="utf-8")
 
 
 def panel_html(panel: gr.HTML) -> str:
-    """The element of a panel."""
+    """HTML element of a panel."""
     return f'<div id="{panel.elem_id}" class="{" ".join(panel.elem_classes)}">{panel.html_template}</div>'
 
 
 def boot_script(panel: gr.HTML) -> str:
-    """The script of a panel, with its value before the first one that it is shown."""
+    """Script of a panel, with its initial value."""
     first = script_text(panel.value)
     return (
         f"<script>\nboot({json.dumps(panel.elem_id)}, {first}, (element, props, trigger, watch) => {{\n{panel.js_on_load}\n}});\n</script>"
@@ -122,44 +122,44 @@ def boot_script(panel: gr.HTML) -> str:
 
 
 def facts_html(title: str, facts: Mapping[str, str]) -> str:
-    """Facts of a side, as a list."""
+    """HTML list of facts about a side."""
     lines = "".join(f"<div><dt>{escape(name.capitalize())}</dt><dd>{escape(text)}</dd></div>" for name, text in facts.items() if text)
     return f'<section><h4>{escape(title)}</h4><dl class="ft-facts">{lines}</dl></section>'
 
 
 def script_text(value: Any) -> str:
-    """A value as a literal inside a script element: nothing in it can end the element."""
+    """A value as a JSON literal that cannot end the script element around it."""
     return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
 
 
 # --- a race -----------------------------------------------------------------------------------------------------------
 
-PICTURES = ("verdict", ("left", "right"), "replay", "overlay")  # from top to bottom; the others follow in their order
+PICTURES = ("verdict", ("left", "right"), "replay", "overlay")  # from top to bottom; other panels follow
 MESHES = ("verdict", "viewer", "replay")
-LANES = (canvas.LANES, "viewer", "replay")  # of a race of several runs of either kind
+LANES = (canvas.LANES, "viewer", "replay")  # a race of several runs
 WITHOUT_VALUES = ("replay", "overlay")
-SHOWN_ABOVE = ("prompt", "method")  # above the panels, and above the list
+SHOWN_ABOVE = ("prompt", "method")  # shown above the panels, and above the list
 
 
 def write(
     path: Path, names: Sequence[str | tuple[str, ...]], parts: Mapping[str, gr.HTML], values: Mapping[str, Any], text: PageText
 ) -> Path:  # fmt: skip
-    """Writes a race as a file. names: PICTURES, MESHES or LANES; parts, values: the panels and what they show, by these names. A panel
-    that has nothing to show is left out."""
+    """Writes a race to a file, without its empty panels. names : PICTURES, MESHES or LANES; parts, values : panels and their values by
+    these names"""
     shown_values = {name: value for name, value in values.items() if name in parts and value and value.get("state") != "empty"}
     present = {*shown_values, *WITHOUT_VALUES} & parts.keys()
     layout_names = [row if isinstance(row, tuple) else (row,) for row in names]
     layout_names += [(name,) for name in parts if not any(name in row for row in layout_names)]
     rows = [tuple(name for name in row if name in present) for row in layout_names]
     layout = [[parts[name] for name in row] for row in rows if row]
-    if costs := shown_values.get("verdict", {}).get("costs"):  # of the page that drew it
+    if costs := shown_values.get("verdict", {}).get("costs"):  # of the studio's page, not of the race
         shown_values["verdict"] = {name: text for name, text in shown_values["verdict"].items() if text != costs}
     path.write_text(page(layout, {parts[name].elem_id: value for name, value in shown_values.items()}, text), encoding="utf-8")
     return path
 
 
 def page_text(boards: Sequence[Growth], title: str, settings: Mapping[str, Any]) -> PageText:
-    """Text of the page about a race. boards: the right one first; settings: of its run"""
+    """Texts of the page of a race. boards : the right one first; settings : of its run"""
     runs = [board.run for board in reversed(boards)]
     sides = " against ".join("plain decoding" if run.name == PLAIN and len(runs) > 1 else title_of(run.name) for run in reversed(runs))
     size = f", {runs[0].prompt.size} px" if runs[0].prompt.size and runs[0].prompt.points is None else ""

@@ -1,4 +1,4 @@
-"""Storage of a studio's finished runs; when there are too many, the oldest are deleted."""
+"""Storage of a studio's finished runs, which deletes the oldest when there are too many."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.run import Run
 
 
 class StoredRun(NamedTuple):
-    """A finished run on the disk: its folder, its age as the time of its settings, its size in bytes."""
+    """A finished run on disk: its folder, the modification time of its settings, its size in bytes."""
 
     folder: Path
     written: float
@@ -22,10 +22,10 @@ class StoredRun(NamedTuple):
 
 
 class RunStore:
-    """The runs of one studio. A run is written beside the others and gets its name when it is whole, so none in progress is ever here.
+    """The runs of a studio. A run gets its final name once it is completely written, so all runs here are complete.
 
-    folder : of the runs
-    limits : `runs` and `run_bytes`; with 0 runs nothing is written
+    folder : contains the runs
+    limits : `runs` and `run_bytes`; with 0 runs nothing is stored
     """
 
     def __init__(self, folder: Path, limits: Limits):
@@ -33,7 +33,7 @@ class RunStore:
         self._lock = threading.Lock()
 
     def save(self, run: Run, shape: Input | None = None) -> Path | None:
-        """Saves a run and returns its folder, None if this studio stores none; raises BadOutput. shape: the cloud or mesh of its prompt"""
+        """Saves a run; returns its folder, or None if this studio stores no runs. Raises BadOutput. shape : input of a mesh"""
         if not self.limits.runs:
             return None
         folder = history.save(run, self.folder, shape=shape)
@@ -41,7 +41,7 @@ class RunStore:
         return folder
 
     def prune(self, newest: Path | None = None) -> list[Path]:
-        """Deletes the oldest runs until the rest is within the limits; returns their folders. newest: never deleted"""
+        """Deletes the oldest runs until the limits are met; returns their folders. newest : never deleted"""
         with self._lock:
             runs = self.runs()
             size = sum(run.size for run in runs)
@@ -56,12 +56,12 @@ class RunStore:
             return gone
 
     def runs(self) -> list[StoredRun]:
-        """The finished runs, the oldest first. Folders that hold no settings of a run are somebody else's."""
+        """The finished runs, oldest first. Folders without run.json are ignored."""
         runs = []
         for settings in self.folder.glob(f"[!.]*/{history.SETTINGS}"):
             try:
                 size = sum(each.stat().st_size for each in settings.parent.iterdir())
                 runs.append(StoredRun(settings.parent, settings.stat().st_mtime, size))
-            except OSError:  # another process deletes it
+            except OSError:  # another process is deleting it
                 continue
         return sorted(runs, key=lambda run: (run.written, run.folder.name))

@@ -1,6 +1,6 @@
-"""Finished runs that a page sends back from its own memory, for the files of a race of several: the server keeps none of them.
+"""Finished runs that a browser sends back to export a race of several runs; the server does not store them.
 
-What comes is JSON of a visitor's, so everything that a file is made of is checked.
+They are untrusted JSON, so everything that goes into a file is checked.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from engine.core import Step
 from engine.errors import BadPrompt
 
 FEWEST, MOST = 2, 4  # runs of a race
-LONGEST = 16 * 2**20  # bytes of what a page sends of one run
-LARGEST = 4096  # pixels of a side
+LONGEST = 16 * 2**20  # bytes of one uploaded run
+LARGEST = 4096  # pixels along a side
 WORDS = 200  # characters of a title
 INCOMPLETE = "The chosen runs arrived incomplete ({}). Choose them again."
 REASONS = (KeyError, TypeError, ValueError, AttributeError, IndexError, OSError, binascii.Error, Image.DecompressionBombError)
@@ -31,12 +31,12 @@ REASONS = (KeyError, TypeError, ValueError, AttributeError, IndexError, OSError,
 
 @dataclass(frozen=True)
 class UploadedRun:
-    """One run of a race. It stands in for a board and its run wherever files are written.
+    """An uploaded run of a race, used in place of a board and its run to write files.
 
-    title, about : its method, and what the other runs do not share with it; value : what the panel of its kind draws
-    settings : as in run.json; seconds, steps, positions : of the run; of the steps only seconds and number of tokens are known
+    title, about : its method, and how it differs from the other runs; value : the value of its panel
+    settings : as in run.json; seconds, steps, positions : of the run; steps have only seconds and a token count
     rows, columns, picture : of a picture, uint8 [H, W, 3]
-    faces, step : of a mesh, uint8 [F, 3, 3], corners in 0..127, and int64 [F], which step completed each
+    faces, step : of a mesh, uint8 [F, 3, 3], corners in 0..127, and int64 [F], the step that completed each face
     """
 
     title: str
@@ -55,12 +55,12 @@ class UploadedRun:
 
     @property
     def run(self) -> UploadedRun:
-        """Itself."""
+        """Itself: it is both the board and its run."""
         return self
 
     @property
     def words(self) -> str:
-        """Title and difference in one line."""
+        """Title and differences in one line."""
         return f"{self.title} · {self.about}" if self.about else self.title
 
     def final(self) -> np.ndarray | None:
@@ -69,7 +69,7 @@ class UploadedRun:
 
 
 def read_runs(value: object, meshes: bool) -> list[UploadedRun]:
-    """The runs that a page has sent; raises BadPrompt."""
+    """Reads the runs uploaded by a page; raises BadPrompt."""
     entries = value.get("lanes") if isinstance(value, Mapping) else None
     if not isinstance(entries, Sequence) or not FEWEST <= len(entries) <= MOST:
         raise BadPrompt(INCOMPLETE.format(f"a race has {FEWEST} to {MOST} runs"))
@@ -97,7 +97,7 @@ def _picture(value: Mapping[str, Any]) -> dict[str, Any]:
         pixels = np.asarray(picture.convert("RGB"))
     positions, clock = _numbers(course["position"], "<i4"), _numbers(course["end"], "<f4")
     if min(rows, columns) < 1 or rows * columns != len(positions) or (np.sort(positions) != np.arange(len(positions))).any():
-        raise ValueError("not every position once")
+        raise ValueError("positions are not a permutation")
     course = _course(clock, np.arange(1, len(clock) + 1))
     return course | {"positions": positions.tolist(), "rows": rows, "columns": columns, "picture": pixels}
 
@@ -107,7 +107,7 @@ def _shape(value: Mapping[str, Any]) -> dict[str, Any]:
     faces, step = records["corners"], steps_of(records)
     clock, tokens = _numbers(value["course"]["seconds"], "<f4"), _numbers(value["course"]["tokens"], "<i4")
     if (faces >= CELLS).any() or (np.diff(step) < 0).any() or (step >= len(clock)).any():
-        raise ValueError("faces that are none")
+        raise ValueError("invalid faces")
     return _course(clock, tokens) | {"faces": faces, "step": step}
 
 
@@ -116,7 +116,7 @@ def _numbers(text: str, kind: Any) -> np.ndarray:
 
 
 def _course(clock: np.ndarray, tokens: np.ndarray) -> dict[str, Any]:
-    """A run's course. clock, tokens : [S], its seconds and its number of tokens after every step"""
+    """Seconds and steps of a run. clock, tokens : [S], seconds and token count after each step"""
     seconds, counts = np.diff(clock.astype(float), prepend=0.0), np.diff(tokens, prepend=0)
     if not len(clock) or clock.shape != tokens.shape or not np.isfinite(clock).all() or (seconds < 0).any() or (counts < 0).any():
         raise ValueError("no course")

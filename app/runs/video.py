@@ -1,4 +1,4 @@
-"""MP4 files, written by the encoder that the package imageio-ffmpeg brings. The package is an extra: nothing else needs it."""
+"""Writes MP4 files with the encoder of the optional package imageio-ffmpeg."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from PIL import Image
 
 from engine.errors import BadOutput, NotSupported
 
-MISSING = "MP4 needs the package imageio-ffmpeg, which brings an encoder. Install it: python -m pip install imageio-ffmpeg"
-EVEN = 2  # the encoder stores colours for blocks of this many pixels
+MISSING = "MP4 needs the package imageio-ffmpeg. Install it: python -m pip install imageio-ffmpeg"
+EVEN = 2  # sides must be multiples of this: colours are stored per block
 
 
 def is_there() -> bool:
@@ -24,11 +24,11 @@ def is_there() -> bool:
 def write_mp4(frames: Iterable[Image.Image], path: Path, rate: float, hold: float) -> Path:
     """Writes frames of one size as an MP4 (H.264), which every browser plays.
 
-    rate : frames a second; hold : seconds that the last frame stays. Raises NotSupported without the encoder, BadOutput if it fails.
+    rate : frames per second; hold : seconds of the last frame. Raises NotSupported without the encoder, BadOutput if it fails.
     """
     if not is_there():
         raise NotSupported(f"{MISSING}.")
-    from imageio_ffmpeg import write_frames  # looks for its encoder
+    from imageio_ffmpeg import write_frames  # slow: looks for the encoder
 
     pictures = iter(frames)
     first = last = next(pictures)
@@ -52,5 +52,5 @@ def write_mp4(frames: Iterable[Image.Image], path: Path, rate: float, hold: floa
 
 
 def pixels(picture: Image.Image, size: tuple[int, int]) -> np.ndarray:
-    """uint8 [H, W, 3], contiguous: a picture of at most this size, at its top left."""
+    """The pixels of a picture, padded at the right and bottom to a size: uint8 [H, W, 3], contiguous."""
     return np.ascontiguousarray(picture.crop((0, 0, *size)).convert("RGB"))

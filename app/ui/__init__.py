@@ -1,4 +1,4 @@
-"""The tabs of the page. A new tab needs one file and one line here; the page imports nothing else by name."""
+"""The tabs of the page. A new tab needs one file and one line here."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Builds controls from the engine's Knob declarations: one panel shows sliders and menus for any list of knobs.
+"""Builds sliders and menus from the engine's Knob declarations.
 
-A slider moves over `stops`, the list of values it can take, so a logarithmic knob needs no special code in the browser and
-always shows its real value. The panel's value holds declarations and values; a move sends it back whole.
+A slider moves over `stops`, the list of its possible values, so the browser needs no special code for logarithmic knobs and always
+shows the real value. The panel's value contains declarations and values; moving a knob sends all of it back.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def encode(
     values: Mapping[str, float | str] | None = None,
     words: Mapping[str, Mapping[float, str]] | None = None,
 ) -> dict[str, Any]:
-    """The panel's value for some knobs. Its declarations are a text, because the browser copies a field's value again and again.
+    """The panel's value for some knobs. Declarations are one JSON string, because the browser copies the value often.
 
-    name: of their owner; values: those that differ from the defaults; words: by knob, text that replaces some numbers
+    name : of the knobs' owner; values : values that differ from the defaults; words : by knob, texts shown in place of some numbers
     """
     knobs = tuple(knobs)
     own_values, texts = values or {}, words or {}
@@ -42,7 +42,7 @@ def encode(
         "name": name,
         "declarations": json.dumps([declare(k) | {"words": {f"{n:g}": text for n, text in texts.get(k.name, {}).items()}} for k in knobs]),
         "values": {k.name: own_values.get(k.name, k.default) for k in knobs},
-        "left": {},  # by owner, the values that were left behind for another one
+        "left": {},  # by owner, its values when another owner was chosen
     }
 
 
@@ -63,20 +63,20 @@ def declare(knob: Knob) -> dict[str, Any]:
 
 
 def label(knob: Knob) -> str:
-    """The name of a knob in words."""
+    """Label of a knob."""
     return knob.label or knob.name.replace("_", " ").capitalize()
 
 
 def explanation(knob: Knob) -> str:
-    """Help text of a knob, with its name on the command line where the page's label is another one."""
+    """Help text of a knob, with its name on the command line if the label differs."""
     return f"{knob.help} On the command line: {knob.name}." if knob.help and knob.label else knob.help
 
 
 def stops(knob: Knob) -> list[float]:
-    """The values a slider can take, ascending, both ends and the default among them."""
+    """Values that a slider can take, ascending, including both ends and the default."""
     if knob.scale == "log":
-        first = max(knob.low, knob.step)  # log scales have no zero; a knob that allows it gets it as an extra stop
-        doublings = first * 2.0 ** np.arange(math.floor(math.log2(knob.high / first)) + 1)  # usual widths of a pass
+        first = max(knob.low, knob.step)  # a log scale has no zero, so zero is an extra stop
+        doublings = first * 2.0 ** np.arange(math.floor(math.log2(knob.high / first)) + 1)  # common widths of a pass
         values = [knob.low, *np.geomspace(first, knob.high, LOG_STOPS), *doublings]
     else:
         values = np.arange(knob.low, knob.high + knob.step / 2, knob.step)
@@ -86,6 +86,6 @@ def stops(knob: Knob) -> list[float]:
 
 
 def badge(method: Method, values: Mapping[str, float | str]) -> dict[str, Any]:
-    """Exactness of these settings, with the method's explanation."""
+    """Exactness of a method with these knob values, and its explanation."""
     knobs = Knobs({k.name: values.get(k.name, k.default) for k in method.knobs})
     return {"exact": method.exact(knobs), "why": method.why(knobs)}

@@ -1,4 +1,4 @@
-"""Panels of the Mesh tab for a run: a board's side of the view, its charts, and the line above them."""
+"""Values of the Mesh tab's panels for a race: the view, the charts, and the line above them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.ui.panels.race import RaceFrame
 from app.ui.race_panels import MESHES
 from engine.run import Run
 
-SPAN = 128  # the number of tokens of a mesh is not known before, so the trace is drawn over a multiple of this
+SPAN = 128  # the token count of a mesh is not known in advance, so the trace axis ends at a multiple of this
 WORDS = verdict.Words("The downloads contain the accelerated mesh.")
 MEASURING = {"state": "running", "live": "Measuring the meshes", "detail": "Their quality, and how well they fit the input."}
 FLAT = {"state": "done", "tone": "bad", "headline": "The mesh has no area", "detail": "All of its faces are flat. Try another seed."}
@@ -28,7 +28,7 @@ def token_count(run: Run) -> str:
 
 
 def without_a_face(run: Run) -> dict[str, Any]:
-    """The line above the view for a run without a face: what happened, and what to try."""
+    """The line above the view for a run without faces: what happened, and what to try."""
     if run.stopped and not run.finished:
         detail = f"It had {token_count(run)}. Let it run longer before you cancel."
         return {"state": "stopped", "headline": "Stopped before the first face", "detail": detail}
@@ -39,15 +39,14 @@ def without_a_face(run: Run) -> dict[str, Any]:
 
 
 def side_of(board: MeshBoard, title: str, badge: Mapping[str, Any] | None, course: Mapping[str, str] | None = None) -> mesh.Side:
-    """A board's side of the view. course: of a finished run, for its replay"""
+    """Side of the view for a board. course : of a finished run, for the replay"""
     faces = board.records
     empty = f"No faces in {token_count(board.run)}." if board.ended and not len(faces) else ""
     return mesh.Side(faces, board.ghosts, title, canvas.state(board), badge, board.run.totals, empty, course)
 
 
 def course_of(board: MeshBoard) -> dict[str, str]:
-    """When a run committed what, as base64: the clock in seconds (float32), passes and tokens (int32) after every step, and what it had
-    drafted, see MeshBoard.guesses."""
+    """Course of a run, as base64: seconds (float32), passes and tokens (int32) after each step, and its drafts, see MeshBoard.guesses."""
     steps = board.run.steps
     return {
         "seconds": to_text(np.cumsum([step.seconds for step in steps]).astype(np.float32)),
@@ -58,8 +57,8 @@ def course_of(board: MeshBoard) -> dict[str, str]:
 
 
 def draw_race(boards: Sequence[MeshBoard], points: np.ndarray, changed: set[int]) -> dict[str, Any]:
-    """The values of the view of both boards, the right one first, of the line above it while they grow, and of the charts of the
-    accelerated one if it changed."""
+    """Values of the view, of the line above it during the race, and of the charts if the accelerated board changed. boards : the right
+    one first"""
     over = all(board.ended for board in boards)
     sides = {}
     for name, board in zip(("accelerated", "plain"), boards, strict=False):
@@ -72,5 +71,5 @@ def draw_race(boards: Sequence[MeshBoard], points: np.ndarray, changed: set[int]
 
 
 def frame_of(boards: Sequence[MeshBoard]) -> RaceFrame:
-    """A race of meshes as its panels see it."""
+    """Input of the panels for a race of meshes."""
     return RaceFrame(boards, -(-len(boards[0].trail.positions) // SPAN) * SPAN, words=bpt_words)

@@ -1,4 +1,4 @@
-"""Assembles the page: the header and the tabs of TABS. The server gives it the page and what a studio shares."""
+"""Builds the page: the header and the tabs of TABS."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.ui.tab_context import TabContext
 
 
 def build(page: gr.Blocks, studio: StudioState) -> None:
-    """Builds header, tabs and the note on privacy inside the page's context."""
+    """Builds the header, the tabs and the privacy note inside the page's context."""
     header.build(studio.backbone, studio.mesh)
     with gr.Tabs(elem_id="tabs"):
         for name, module in TABS.items():

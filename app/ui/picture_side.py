@@ -1,4 +1,4 @@
-"""Panels of the Image tab for a race."""
+"""Values of the Image tab's panels for a race."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from app.ui.race_panels import PICTURES
 
 
 def draw_race(boards: Sequence[Board], changed: set[int], patches: Patches, ends: bool = True) -> dict[str, Any]:
-    """The values of the panels of the changed boards, the right one first, and of the line above them. ends: the last picture is also the
-    end of the run"""
+    """Values of the panels of the changed boards, and of the line above them. boards : the right one first; ends : the last picture also
+    ends the race"""
     scales = canvas.scales(list(boards))
     panels = {}
     for which in sorted(changed, reverse=True):
@@ -33,5 +33,5 @@ def draw_race(boards: Sequence[Board], changed: set[int], patches: Patches, ends
 
 
 def frame_of(boards: Sequence[Board], patches: Patches, here: bool = True) -> RaceFrame:
-    """A race of pictures as its panels see it. here: the model is in this process"""
+    """Input of the panels for a race of pictures. here : the model is in this process"""
     return RaceFrame(boards, len(boards[0].verdict), patches, here=here)

@@ -1,4 +1,4 @@
-"""Context of a tab."""
+"""Arguments of a tab's `build`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.shared import StudioState
 
 @dataclass(frozen=True)
 class TabContext:
-    """One tab of a studio's page."""
+    """A tab, its page, and the studio that they belong to."""
 
     page: gr.Blocks
     tab: gr.Tab

@@ -68,5 +68,5 @@ def test_points_are_int16_with_or_without_normals():
 def test_a_corner_outside_the_lattice_is_a_bug():
     board = side("plain", 3)
     board.faces["corners"] += 128
-    with pytest.raises(AssertionError, match=r"corners lie in 0\.\.127"):
+    with pytest.raises(AssertionError, match=r"corners must be in 0\.\.127"):
         mesh.encode({"plain": board})

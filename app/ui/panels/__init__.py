@@ -1,7 +1,7 @@
-"""Live panels: each a pair of files, encode(...) in .py and drawing in .js.
+"""Live panels. Each is a pair of files: the .py encodes a value, the .js draws it.
 
-A panel is a gr.HTML with a constant template that its script fills; the script draws once when it loads and again whenever the
-value changes. User text never enters a template: it is part of the value and is set as textContent.
+A panel is a gr.HTML with a constant template that its script fills when it loads and whenever the value changes. User text never
+enters a template: it is part of the value and set as textContent.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import gradio as gr
 import numpy as np
 
 FOLDER = Path(__file__).parent
-CHART = ("chart", "chart_export")  # the scripts that all charts share
-PATCHES = (*CHART, "patches")  # of the charts that draw tokens of a picture
-PLOT = (*CHART, "plot")  # of the charts that Plotly draws
-# next to Gradio's other scripts; "" in a version that brings none
+CHART = ("chart", "chart_export")  # scripts shared by all charts
+PATCHES = (*CHART, "patches")  # of charts that show patches of a picture
+PLOT = (*CHART, "plot")  # of charts drawn by Plotly
+# Gradio's own copy; "" if its version has none
 PLOTLY = next((each.name for each in (Path(gr.__file__).parent / "templates/frontend/assets").glob("PlotlyPlot-*.js")), "")
 
 
@@ -29,7 +29,7 @@ def panel(
 ) -> gr.HTML:  # fmt: skip
     """A panel drawn by `<name>.js`.
 
-    constants: replacements for the script's __NAMES__; before: other scripts that the panel's own needs, in order; folder: of its own
+    constants : replace __NAMES__ in the script; before : scripts that it needs, in order; folder : contains the panel's script
     """
     paths = [*(FOLDER / f"{each}.js" for each in ("common", *before)), folder / f"{name}.js"]
     script = "\n".join(path.read_text(encoding="utf-8") for path in paths)
@@ -40,5 +40,5 @@ def panel(
 
 
 def to_text(values: np.ndarray) -> str:
-    """The bytes of an array as base64: Gradio compares lists number by number, but strings at once."""
+    """Bytes of an array as base64, because Gradio compares strings faster than lists of numbers."""
     return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode("ascii")

@@ -1,4 +1,4 @@
-"""Six small pictures of the input, one for each axis that may be up, to click. A seventh button lets a network decide."""
+"""Buttons to choose the up axis: six small pictures of the input, and Auto, which lets a network decide."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ TEMPLATE = """
   <div class="ft-axes-grid" role="group" aria-label="Up axis of the file"></div>
 </div>
 """
-HELP = "The file's axis that points up. Click the picture that stands upright. Auto: a network decides."
+HELP = "The file's axis that points up. Click the picture that is upright. Auto: a network decides."
 
 
 def build(elem_id: str) -> gr.HTML:
-    """The buttons; they have no pictures while there is no input."""
+    """Builds the buttons, without pictures."""
     return panel("axes", empty_value(), TEMPLATE.format(help=HELP), {"SIDE": str(SIDE)}, before=("tiles",), elem_id=elem_id)
 
 
 def empty_value() -> dict[str, Any]:
-    """The value without an input."""
+    """The panel's value without an input."""
     return {"up": AUTO, "taken": "", "pictures": {name: "" for name in UP}}
 
 
 def encode(points: np.ndarray, current: str, up: str) -> dict[str, Any]:
     """The panel's value.
 
-    points : [N, 6], positions and normals with the axis `taken` of the file up; up : what was chosen, an axis or AUTO
+    points : [N, 6], positions and normals; current : the axis of the file that is up in them; up : the choice, an axis or AUTO
     """
     back = np.array(UP[current], np.float64)
     chosen = points[np.linspace(0, len(points) - 1, min(len(points), 4 * DOTS)).astype(int)]

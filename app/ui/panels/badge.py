@@ -1,4 +1,4 @@
-"""Words below a method: exact or not, and why. The script also sends them to the line of controls."""
+"""Text below a method: exact or not, and why. The script also sends it to the line of controls."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ TEMPLATE = '<p class="ft-exact"><span class="ft-badge"></span> <span class="ft-b
 
 
 def build(value: dict[str, Any], elem_id: str) -> gr.HTML:
-    """The words. value: as method_menu.badge makes it"""
+    """Builds the text. value : from method_menu.badge"""
     return panel("badge", value, TEMPLATE, elem_id=elem_id)

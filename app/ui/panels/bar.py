@@ -1,6 +1,6 @@
-"""The line of controls below the prompt or the cloud: a picture's size, the method in a few words, and what the model can draw.
+"""The line of controls below the prompt or the cloud: picture size, a summary of the method, and what the model can draw.
 
-It works in the browser: the size is a knob of the settings, which the line only shows in another form, and the method opens the settings.
+It works in the browser. The size buttons set a knob of the settings panel; the summary opens the settings.
 """
 
 from __future__ import annotations
@@ -20,5 +20,5 @@ TEMPLATE = """
 
 
 def build(settings: str, elem_id: str = "bar", words: bool = True) -> gr.HTML:
-    """The line. settings: the id of the panel with the knob `size`; words: there are sizes and words to choose from"""
+    """Builds the line. settings : id of the panel with the knob `size`; words : with sizes and vocabulary"""
     return panel("bar", {"settings": settings}, TEMPLATE.format(WORDS if words else ""), elem_id=elem_id)

@@ -1,4 +1,4 @@
-"""A picture that grows token by token, under a map of what became of each token."""
+"""A picture that grows token by token, with a map of data about each token over it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from app.live.stream import Trail
 from app.runs import race_files
 from app.ui.panels import panel, to_text
 
-LANES = ("lane1", "lane2", "lane3", "lane4")  # the sides of a race of several
-QUALITY = 82  # of the JPEG while a picture grows; the last one is lossless
-LIGHTLY = 2  # of zlib's levels: a third of the time of the usual 6 for a fifth more bytes
+LANES = ("lane1", "lane2", "lane3", "lane4")  # sides of a race of up to four runs
+QUALITY = 82  # of JPEGs while a picture grows; the final picture is lossless
+LIGHTLY = 2  # zlib level: a third of the time of the default 6, a fifth more bytes
 VIRIDIS = (
     (68, 1, 84), (72, 26, 108), (71, 47, 125), (65, 68, 135), (57, 86, 140), (49, 104, 142), (42, 120, 142), (35, 136, 142),
     (31, 152, 139), (34, 168, 132), (53, 183, 121), (84, 197, 104), (122, 209, 81), (165, 219, 54), (210, 226, 27),
@@ -31,16 +31,16 @@ VERDICTS = {
     1: ("not drafted", (153, 153, 153)), 2: ("rejected", (213, 94, 0)), 3: ("accepted", (0, 158, 115)),
     4: ("redrawn next to a rejected one", (204, 121, 167)),
 }  # fmt: skip
-MISSING = {  # map: the trace entry it needs, and what is shown for a method without that entry
+MISSING = {  # map: (the trace entry it needs, reason shown for a method without it)
     "accepted": ("accepted", "verifies no drafts"),
     "probability": ("accept_probability", "verifies no drafts"),
     "depth": ("depth", "records no depth"),
     "entropy": ("entropy", "records no entropy"),
 }
-LATER = {"top": "known when the run has ended"}  # maps that a growing picture lacks
-VERDICTS_TEXT = json.dumps({kind: {"name": name, "colour": colour} for kind, (name, colour) in VERDICTS.items()})  # as scripts read them
-DEEPEST = 254  # the map shows greater depths like this one
-SHALLOW = 4.0  # least depth at the end of the colour scale
+LATER = {"top": "known when the run has ended"}  # maps missing while a picture grows
+VERDICTS_TEXT = json.dumps({kind: {"name": name, "colour": colour} for kind, (name, colour) in VERDICTS.items()})  # as JSON for scripts
+DEEPEST = 254  # greater depths are clipped
+SHALLOW = 4.0  # minimum upper end of the depth scale
 COUNTERS = {
     "seconds": ("seconds", "Time of the model and the method, without drawing on the screen."),
     "tokens_per_second": ("tokens / s", "Tokens committed per second of this time."),
@@ -70,7 +70,7 @@ TEMPLATE = """
 
 
 def build(side: str, title: str, empty: str) -> gr.HTML:
-    """One side of the comparison. side: "plain", "fast" or one of LANES, which sets its colour."""
+    """Builds one side of the comparison. side : "plain", "fast" or one of LANES, which sets its colour"""
     constants = {
         "VIRIDIS": json.dumps(VIRIDIS),
         "VERDICTS": VERDICTS_TEXT,
@@ -81,7 +81,7 @@ def build(side: str, title: str, empty: str) -> gr.HTML:
 
 
 def empty_value(side: str, title: str, text: str) -> dict[str, Any]:
-    """The value of the panel without a picture."""
+    """The panel's value without a picture."""
     return {"state": "empty", "side": side, "title": title, "text": text}
 
 
@@ -91,8 +91,8 @@ def encode(
 ) -> dict[str, Any]:  # fmt: skip
     """Everything the script draws, as numbers and base64.
 
-    Maps are uint8 [rows*columns], 0 = nothing to show; verdicts are 1..4, depths are stored plus 1, the others as 1..255 from 0 to their
-    scale. scales: the upper end of each map, shared by both sides so that their colours are comparable. beside: see Board.file
+    Maps are uint8 [rows*columns], 0 = no data; verdicts are 1..4, depths are stored plus 1, other values are scaled to 1..255.
+    scales : upper end of each map, shared by both sides to make their colours comparable; beside : see Board.file
     """
     return {
         "state": state(board),
@@ -125,8 +125,8 @@ def encode(
 
 
 def course(board: Board) -> dict[str, str]:
-    """When a finished run committed its tokens, in the order of commitment: their positions (int32), and after the step of each the run's
-    clock (float32, in seconds) and its passes so far (int32)."""
+    """Course of a finished run, one entry per token in the order of commitment: position (int32), and the run's time (float32, seconds)
+    and passes (int32) after the token's step."""
     step = np.array(board.trail.step)
     ends = np.cumsum([each.seconds for each in board.run.steps])
     passes = np.cumsum([each.forwards for each in board.run.steps])
@@ -145,29 +145,29 @@ def state(board: Board) -> str:
 
 
 def scales(boards: list[Board]) -> dict[str, float]:
-    """The upper ends of the continuous maps over all sides."""
+    """Upper ends of the continuous maps, over all sides."""
     entropy, depth = (_maxima(boards, name) for name in ("entropy", "depth"))
     return {
         "probability": 1.0,
         "top": 1.0,
         "depth": max([SHALLOW, *depth]),
-        "entropy": math.ceil(max(entropy, default=1.0) * 2 + 1e-6) / 2,  # rounded up to halves, so that the colours do not flicker
+        "entropy": math.ceil(max(entropy, default=1.0) * 2 + 1e-6) / 2,  # rounded up to halves to keep the colours from flickering
         "step": float(max([1, *(b.count - 1 for b in boards)])),
     }
 
 
 def _maxima(boards: list[Board], name: str) -> list[float]:
-    """The greatest value of a series on each board, without boards that have none."""
+    """Maximum of a series on each board that has it."""
     return [float(np.nanmax(b.known[name])) for b in boards if b.count and not np.isnan(b.known[name]).all()]
 
 
 def missing(trail: Trail, title: str) -> dict[str, str]:
-    """The maps that a run has no data for, with the reason in a few words."""
+    """Maps that a run has no data for, with the reasons."""
     return {name: f"{title} {why}" for name, (entry, why) in MISSING.items() if entry not in trail.trace_names}
 
 
 def candidate_rows(board: Board) -> np.ndarray:
-    """float32 [*]: each position's candidates, one after another: position, count, then token, p and q of each candidate."""
+    """Candidates of all positions, float32 [*]: for each position the position, the count, then token, p and q per candidate."""
     pairs = zip(board.trail.positions, board.trail.candidates, strict=True)
     return np.array(
         [x for position, nodes in pairs if nodes for x in (position, len(nodes), *chain.from_iterable(nodes))],
@@ -176,19 +176,19 @@ def candidate_rows(board: Board) -> np.ndarray:
 
 
 def levels(depth: np.ndarray) -> np.ndarray:
-    """uint8: depths 0, 1, 2, ... become 1, 2, 3, ..., nan becomes 0."""
+    """Depths 0, 1, 2, ... as uint8 1, 2, 3, ...; nan becomes 0."""
     return np.where(np.isnan(depth), 0, 1 + np.clip(np.nan_to_num(depth), 0, DEEPEST)).astype(np.uint8)
 
 
 def quantize(values: np.ndarray, high: float) -> np.ndarray:
-    """uint8: 0..high becomes 1..255, nan becomes 0."""
+    """Values 0..high as uint8 1..255; nan becomes 0."""
     unknown = np.isnan(values)
     level = 1 + np.clip(np.where(unknown, 0, values) / high, 0, 1) * 254
     return np.where(unknown, 0, level.round()).astype(np.uint8)
 
 
 def data_url(picture: np.ndarray, lossless: bool) -> str:
-    """A picture uint8 [H, W, 3] as a data: URL; PNG if lossless, else JPEG, which takes less time."""
+    """A picture, uint8 [H, W, 3], as a data: URL: PNG if lossless, else JPEG, which is faster."""
     kind = "PNG" if lossless else "JPEG"
     file = io.BytesIO()
     Image.fromarray(picture).save(file, kind, **({"compress_level": LIGHTLY} if lossless else {"quality": QUALITY}))

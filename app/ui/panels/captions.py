@@ -1,4 +1,4 @@
-"""Captions of charts: the settings of a run below a saved chart (model, method, knobs, seed, machine), and the words for mesh tokens."""
+"""Captions of saved charts (model, method, knobs, seed, machine), and descriptions of mesh tokens."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from engine.run import Run
 
 
 def made_with(run: Run) -> dict[str, str]:
-    """The lines, by name. Knobs are those of the first step; moves during the run are in the chart."""
+    """Lines of a run's caption, by name. Knobs have their values at the first step; the chart shows later moves."""
     machine, prompt = run.machine, run.prompt
     sampling = prompt.sampling or run.backbone.sampling
     knobs = run.steps[0].knobs if run.steps else run.live.read()
@@ -24,7 +24,7 @@ def made_with(run: Run) -> dict[str, str]:
 
 
 def bpt_words(token: int) -> str:
-    """The part of a mesh that a token stands for: "block x y z", "offset x y z", "new patch x y z" or "end"."""
+    """Meaning of a mesh token: "block x y z", "offset x y z", "new patch, block x y z" or "end of the mesh"."""
     if token == BPT.eos:
         return "end of the mesh"
     if token >= BPT.special:
@@ -35,7 +35,7 @@ def bpt_words(token: int) -> str:
 
 
 def _digits(number: int, base: int) -> str:
-    """The place on each axis (x y z) that an id of a level stands for."""
+    """Coordinates "x y z" that the id of a level encodes."""
     parts = [number // base**2, number // base % base, number % base]
     placed = dict(zip(BPT.axes, parts, strict=True))
     return " ".join(str(placed[axis]) for axis in range(3))

@@ -1,4 +1,4 @@
-"""Example clouds as buttons, each with a small picture of its points in the colours of the mesh panel."""
+"""Buttons of the example clouds, with small pictures of their points in the colours of the mesh panel."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from app.ui.panels import panel, to_text
 
 DOTS = 800  # points of a picture
-SIDE = 128  # cells along a side of it
+SIDE = 128  # cells along a side of a picture
 YAW, PITCH = 0.62, 0.36  # the initial view of the mesh panel
 GRAY = (0.60, 0.66, 0.74)
 
@@ -19,13 +19,13 @@ TEMPLATE = '<div class="ft-clouds" role="group" aria-label="Examples"></div>'
 
 
 def build(clouds: Mapping[str, np.ndarray], elem_id: str) -> gr.HTML:
-    """The buttons. clouds: points and unit normals [N, 6] by name, +Y up. The value is the name of the chosen one, "" = none."""
+    """Builds the buttons; the value is the chosen name, "" = none. clouds : points and unit normals [N, 6] by name, +Y up"""
     tiles = json.dumps([{"name": name, "dots": to_text(dots(points))} for name, points in clouds.items()])
     return panel("clouds", "", TEMPLATE, {"SIDE": str(SIDE), "CLOUDS": tiles}, before=("tiles",), elem_id=elem_id)
 
 
 def dots(points: np.ndarray, most: int = DOTS) -> np.ndarray:
-    """uint8 [D, 5]: across, down, red, green, blue of the points [N, 6] that face the viewer, at most `most`, the farthest first."""
+    """Points that face the viewer as dots, uint8 [D, 5]: x, y, red, green, blue; farthest first, at most `most`. points : [N, 6]"""
     sine, cosine = np.sin([YAW, PITCH]), np.cos([YAW, PITCH])
     back = np.array([sine[0] * cosine[1], sine[1], cosine[0] * cosine[1]])
     right = np.array([cosine[0], 0.0, -sine[0]])

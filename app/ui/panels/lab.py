@@ -1,4 +1,4 @@
-"""The stage of the Lab tab: the picture that grows, its numbers, and the charts of what the knobs do."""
+"""The stage of the Lab tab: the growing picture, its numbers, and charts of the knobs' effects."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from engine.core import Backbone
 from engine.machine import machine_facts
 from engine.methods import find
 
-LEAST = 4  # passes of a setting before it is a point of the curve
+LEAST = 4  # passes before a setting appears on the curve
 COUNTERS = (
     ("tokens_per_second", "tokens / s", "Tokens committed per second of the clock, with these knobs."),
-    ("speedup", "× plain", "The same, relative to plain decoding, which ran once at the start."),
+    ("speedup", "× plain", "Speed relative to plain decoding, which ran once at the start."),
     ("compression", "tokens / pass", "The mean number of tokens that one pass commits."),
     ("deviation", "deviation", "Mean total variation distance from the model's distribution: 0 is exact, 1 is entirely different."),
-    ("pictures", "pictures", "Finished pictures of this loop."),
+    ("pictures", "pictures", "Pictures finished in this loop."),
 )
-CHARTS = {  # name: (title, what it shows)
+CHARTS = {  # name: (title, explanation)
     "course": ("Over time", "Dashed: you moved a knob. Good: high above, low below."),
-    "curve": ("Speed against deviation", "A point for every setting you have tried. It grows as you play: move δ, τ, β or Θ."),
-    "places": ("Acceptance by place", "Where the bars are low, drafting that far ahead does not pay: a smaller window costs nothing."),
+    "curve": ("Speed against deviation", "One point per setting that you have tried. Move δ, τ, β or Θ to add more."),
+    "places": ("Acceptance by place", "Where the bars are low, drafting that far ahead does not pay off; a smaller window does as well."),
 }
 CHART = """
   <section class="ft-chart" data-chart="{name}">
@@ -47,9 +47,9 @@ TEMPLATE = """
     </div>
   </div>
   <ol class="ft-lab-how">
-    <li><b>Start the loop.</b> One picture or mesh follows another, and each pass counts for its own knobs.</li>
-    <li><b>Keep snapshot A, then move a knob.</b> The speed, the deviation and the accepted places change before your eyes.</li>
-    <li><b>Keep snapshot B and go back and forth.</b> The keys A and B bring the snapshots back.</li>
+    <li><b>Start the loop.</b> Pictures or meshes follow one another; each pass counts towards the knobs it ran with.</li>
+    <li><b>Keep snapshot A, then move a knob.</b> Watch the speed, the deviation and the acceptance change.</li>
+    <li><b>Keep snapshot B and switch between them.</b> The keys A and B restore the snapshots.</li>
   </ol>
   {charts}
 </section>
@@ -58,7 +58,7 @@ IDLE = {"state": "empty", "said": "Start the loop, then move a knob."}
 
 
 def build(elem_id: str) -> gr.HTML:
-    """The stage."""
+    """Builds the stage."""
     cells = "".join(f'<div data-key="{key}" title="{help_text}"><dt>{label}</dt><dd>–</dd></div>' for key, label, help_text in COUNTERS)
     charts = "".join(CHART.format(name=name, title=title, about=about) for name, (title, about) in CHARTS.items())
     return panel("lab", dict(IDLE), TEMPLATE.format(counters=cells, charts=charts), before=PLOT, elem_id=elem_id)
@@ -70,7 +70,7 @@ def waiting_value(text: str) -> dict[str, Any]:
 
 
 def made_with(backbone: Backbone, seed: int) -> dict[str, str]:
-    """Caption of a figure, besides the settings."""
+    """Caption of a figure, without the settings."""
     machine = machine_facts()
     return {
         "model": f"{backbone.name} ({backbone.weights_hash or 'no hash'}, {backbone.dtype})",
@@ -85,9 +85,9 @@ def encode(
 ) -> dict[str, Any]:
     """Everything the script draws.
 
-    time, speed, compression, deviation : float32, of every stretch of the course; nan = not known
-    turned : moved knobs; settings : all, oldest first; curve : the numbers of those that one knob tells apart; now : of the newest
-    picture : a data: URL, None = as before; plain : tokens a second of plain decoding
+    time, speed, compression, deviation : float32 per sample, nan = unknown
+    turned : moved knobs; settings : all, oldest first; curve : numbers of settings that differ in one knob; now : number of the latest
+    picture : a data: URL, None = unchanged; plain : tokens per second of plain decoding
     """
     samples = board.samples
     share = [s.deviation / s.measured if s.measured else math.nan for s in samples]
@@ -114,7 +114,7 @@ def encode(
 
 
 def setting(each: Setting, board: LoopBoard) -> dict[str, Any]:
-    """A setting and what it did."""
+    """A setting and its measurements."""
     deviation = each.mean_deviation
     return {
         "number": each.number,
@@ -135,7 +135,7 @@ def setting(each: Setting, board: LoopBoard) -> dict[str, Any]:
 
 
 def in_words(turned: KnobChange, now: Setting | None) -> dict[str, Any]:
-    """A moved knob: the symbol on its slider, its values as text, and when."""
+    """A moved knob: its symbol, its values as text, and the time."""
     if turned.name == "method":
         return {"time": turned.time, "letter": "", "before": title_of(str(turned.before)), "after": title_of(str(turned.after))}
     letters = {k.name: k.symbol for k in find(now.name)[0].knobs} if now else {}

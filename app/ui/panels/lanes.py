@@ -1,6 +1,6 @@
-"""The line above a race of two to four runs that were chosen in the table of runs: what they share, and the files of that race.
+"""The line above a race of two to four runs chosen in the table of runs: what the runs have in common, and downloads.
 
-The browser has all that such a race needs; only its files are made by the server, from what the page sends back.
+The browser replays the race from its own memory; the server only makes the files, from data that the page sends back.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ TEMPLATE = """
 
 
 def build(elem_id: str, last: str, views: Sequence[str], file: str, kinds: Sequence[str]) -> gr.HTML:
-    """The line. last: in the window's storage, the key of the race that is shown; views: the ids of the panels that show the lanes, one for
-    each lane or one for all; file: the id of the button that brings a file; kinds: of FILES that can be made here"""
+    """Builds the line. last : storage key of the race on display; views : ids of the panels of the lanes, one per lane or one for all;
+    file : id of the download button; kinds : the FILES that can be made here"""
     buttons = "".join(f'<button type="button" data-make="{kind}">{FILES[kind]}</button>' for kind in kinds)
     constants = {"NAMES": json.dumps(LANES), "VIEWS": json.dumps(views), "LAST": json.dumps(f"{last}-lanes"), "FILE": json.dumps(file)}
     return panel("lanes", None, TEMPLATE.format(files=buttons), constants, elem_id=elem_id)

@@ -1,7 +1,7 @@
-"""The one output of a run: it brings every panel that changed its new value.
+"""The only output of a run: it passes new values on to the panels that changed.
 
-An output of its own for every panel would be slow: for each that stays as it is, Gradio rebuilds the component. A tab's panels are
-therefore one value here, and the script hands the parts on. A part has a number, so that a panel is drawn only if it changed.
+With one output per panel, Gradio would rebuild even unchanged components, which is slow. Here all panels of a tab share one value, and
+the script distributes its parts. Each part has a number, so only changed panels are redrawn.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from app.ui.panels.unseen import unseen
 
 
 def build(panels: Mapping[str, Component], elem_id: str) -> gr.HTML:
-    """The output. panels: by the names that `Screen` is given, the panels that it fills"""
+    """Builds the output. panels : the panels to fill, by the names used in `Screen.show`"""
     ids = json.dumps({name: part.elem_id for name, part in panels.items()})
     return unseen("live", elem_id, {}, {"PANELS": ids})
 
 
 class Screen:
-    """State of one visitor's panels, as far as it was set here."""
+    """Values of a visitor's panels that were set during one event."""
 
     def __init__(self) -> None:
         self.parts: dict[str, dict[str, Any]] = {}
 
     def show(self, **values: Any) -> dict[str, Any]:
-        """The output's value after these panels changed."""
+        """Sets the values of panels; returns the value of the output."""
         now = time.time_ns()
         self.parts |= {name: {"number": now, "value": value} for name, value in values.items()}
         return dict(self.parts)

@@ -1,8 +1,8 @@
 """Two meshes that grow face by face under one camera, coloured by how each face was generated.
 
-A value always holds the whole state, so a tab that was opened late or lost an update needs no earlier values. Updates are still small:
-each face is 18 bytes, a multiple of 3, so the base64 text of more faces begins with the text of fewer, and Gradio sends only the end
-of a text that grew. The script, too, decodes only that end. A finished run also has its course, from which the panel replays it.
+Each value contains the whole state, so a tab that opens late or misses an update needs no earlier values. Updates are still small:
+a face takes 18 bytes, a multiple of 3, so adding faces only appends to the base64 text, and Gradio sends only the new end, which is
+all that the script decodes. The value of a finished run also has its course, from which the panel replays it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from app.ui.panels.canvas import COUNTERS, VIRIDIS
 
 SCRIPTS = ("mesh_camera", "mesh_drawing", "mesh_replay")  # mesh.js needs them
 SIDES = ("plain", "accelerated")
-CELLS = 128  # corner q of a face lies at (q + 0.5) / CELLS * 2 - 1 in the box [-1, 1]
+CELLS = 128  # corner q of a face is at (q + 0.5) / CELLS * 2 - 1 in the box [-1, 1]
 FARTHEST = 32767  # 1.0 as an int16
 
 CIVIDIS = (
@@ -36,16 +36,16 @@ INFERNO = (
 EARLY_TO_LATE = ((0, 92, 158), (52, 133, 194), (124, 176, 216), (201, 211, 219), (242, 205, 136), (236, 166, 56), (214, 122, 8))
 MAPS = {
     "plain": ("Clay", "The shape alone.", ()),
-    "accepted": ("Accepted drafts", "The share of a face's tokens that were drafted and accepted.", VIRIDIS),
-    "step": ("Step", "The step of the method that completed the face; neighbouring steps differ in brightness.", EARLY_TO_LATE),
-    "depth": ("Draft depth", "How many tokens ahead of the finished part the face's last token was drafted.", CIVIDIS),
-    "probability": ("Acceptance probability", "The mean probability that the drafts of a face's tokens are accepted.", VIRIDIS),
+    "accepted": ("Accepted drafts", "Share of the face's tokens that were drafted and accepted.", VIRIDIS),
+    "step": ("Step", "The step that completed the face; successive steps differ in brightness.", EARLY_TO_LATE),
+    "depth": ("Draft depth", "How far ahead, in tokens, the face's last token was drafted.", CIVIDIS),
+    "probability": ("Acceptance probability", "Mean acceptance probability of the drafts of the face's tokens.", VIRIDIS),
     "top": (
         "Certainty (top-1)",
-        "How certain the model was: the probability of its most probable token, the mean over a face.",
+        "How certain the model was: the probability of its most probable token, averaged over the face.",
         INFERNO,
     ),
-    "entropy": ("Uncertainty (entropy)", "How undecided the model was: the mean entropy over a face's tokens, in nats.", INFERNO),
+    "entropy": ("Uncertainty (entropy)", "How undecided the model was: mean entropy over the face's tokens, in nats.", INFERNO),
 }
 COUNTER_FORMATS = {"seconds": ".2f", "tokens_per_second": ",.1f", "forwards": ",.0f", "step_compression": ".2f"}
 MODES = {"shaded": "Shaded", "wireframe": "Wireframe", "both": "Both", "points": "Points"}
@@ -66,7 +66,7 @@ TEMPLATE = """
 <section class="ft-mesh" data-state="empty">
   <div class="ft-mesh-frame">
     <canvas tabindex="0" role="application" aria-roledescription="3D view" aria-label="No mesh yet"
-      aria-description="Arrow keys turn it, with shift they move it, plus and minus zoom, 0 resets the view, f fills the screen."></canvas>
+      aria-description="Arrow keys rotate, with Shift they move, plus and minus zoom, 0 resets the view, f is full screen."></canvas>
     <div class="ft-mesh-sides">{sides}</div>
     <p class="ft-mesh-note" role="status"></p>
     <div class="ft-mesh-actions">{actions}</div>
@@ -89,7 +89,7 @@ TEMPLATE = """
 
 
 def _template(names: Sequence[str]) -> str:
-    """The HTML of the empty panel: the sides over one canvas, the counters, and the bar of display options."""
+    """HTML of the empty panel: sides over one canvas, counters, and display options."""
     modes = "".join(f'<button type="button" data-mode="{name}">{label}</button>' for name, label in MODES.items())
     maps = "".join(f'<option value="{name}">{label}</option>' for name, (label, _, _) in MAPS.items())
     cells = "".join(f'<div data-key="{key}" title="{text}"><dt>{label}</dt><dd>–</dd></div>' for key, (label, text) in COUNTERS.items())
@@ -105,11 +105,11 @@ def _template(names: Sequence[str]) -> str:
 
 @dataclass
 class Side:
-    """Display of one run. Faces never change once they are here; new ones are appended.
+    """Display of one run. Faces never change; new ones are appended.
 
-    faces : FACE [F], see app/live/boards/mesh.py, +y up; ghost : uint8 [G, 3, 3], faces of the draft, which may still be rejected
+    faces : FACE [F], see app/live/boards/mesh.py, +y up; ghost : uint8 [G, 3, 3], drafted faces, which may still be rejected
     state : empty, running, done or stopped; badge : {"exact": bool, "why": str}; text : shown in an empty view
-    counters : by the names of canvas.COUNTERS; others are left out; course : of a finished run, see mesh_side.course_of
+    counters : by the names of canvas.COUNTERS; others are ignored; course : of a finished run, see mesh_side.course_of
     """
 
     faces: np.ndarray = field(default_factory=lambda: np.zeros(0, FACE))
@@ -128,7 +128,7 @@ class Side:
 
 
 def build(value: Mapping[str, Any] | None, elem_id: str = "mesh", names: Sequence[str] = SIDES) -> gr.HTML:
-    """The panel. value: from `encode`, of two waiting sides; None: it is drawn when it gets one. names: of the sides that it can show"""
+    """Builds the panel. value : from `encode`, or None = drawn once there is a value; names : of the possible sides"""
     constants = {
         "MAPS": json.dumps({name: {"help": text, "stops": stops} for name, (_, text, stops) in MAPS.items()}),
         "CELLS": str(CELLS),
@@ -145,11 +145,11 @@ def build(value: Mapping[str, Any] | None, elem_id: str = "mesh", names: Sequenc
 def encode(sides: Mapping[str, Side | None], points: np.ndarray | None = None, names: Sequence[str] = SIDES) -> dict[str, Any]:
     """Everything the script draws, as numbers and base64.
 
-    sides  : by name, "plain" and "accelerated" unless there are others; where one is missing or None the other fills the panel
+    sides  : by name; if one is missing or None, the others fill the panel
     points : float [N, 3] or [N, 6], the input cloud in [-1, 1] and, if known, its unit normals
     """
     shown = {name: sides[name] for name in names if sides.get(name) is not None}
-    assert shown, f"at least one side of {', '.join(names)} is shown"
+    assert shown, f"at least one side of {', '.join(names)} is needed"
     states = {side.state for side in shown.values()}
     return {
         "state": next((s for s in ("running", "stopped", "done") if s in states), "empty"),
@@ -160,7 +160,7 @@ def encode(sides: Mapping[str, Side | None], points: np.ndarray | None = None, n
 
 def _side(side: Side) -> dict[str, Any]:
     totals = side.counters or {}
-    assert (side.faces["corners"] < CELLS).all(), f"corners lie in 0..{CELLS - 1}"
+    assert (side.faces["corners"] < CELLS).all(), f"corners must be in 0..{CELLS - 1}"
     counters = {name: f"{totals[name]:{form}}" for name, form in COUNTER_FORMATS.items() if name in totals}
     return {
         "title": side.title,
@@ -175,7 +175,7 @@ def _side(side: Side) -> dict[str, Any]:
 
 
 def _int16(points: np.ndarray) -> np.ndarray:
-    assert points.ndim == 2 and points.shape[1] in (3, 6), f"points are [N, 3] or [N, 6], not {points.shape}"
-    numbers = np.zeros((len(points), 6))  # a zero normal is unknown
+    assert points.ndim == 2 and points.shape[1] in (3, 6), f"points must be [N, 3] or [N, 6], not {points.shape}"
+    numbers = np.zeros((len(points), 6))  # zero = unknown normal
     numbers[:, : points.shape[1]] = np.clip(np.nan_to_num(points), -1, 1) * FARTHEST
     return numbers.round().astype("<i2")

@@ -1,4 +1,4 @@
-"""The menu of methods as cards in groups. Its value is the name of the chosen one."""
+"""Menu of methods, as cards in groups; its value is the chosen name."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ TEMPLATE = """
 
 
 def build(name: str, cards: Sequence[dict[str, Any]], elem_id: str) -> gr.HTML:
-    """The menu. cards: as method_menu.cards makes them"""
+    """Builds the menu. cards : from method_menu.cards"""
     return panel("methods", name, TEMPLATE, {"CARDS": json.dumps(list(cards))}, elem_id=elem_id)

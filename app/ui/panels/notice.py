@@ -1,4 +1,4 @@
-"""Notices for the user: words that the model does not know, the place in the queue, errors and what to do about them."""
+"""Notices for the user: unknown words, the place in the queue, errors."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import gradio as gr
 from app.sentences import without_paths
 from app.ui.panels import panel
 
-LONG = 10.0  # seconds of a wait that is worth a replay
+LONG = 10.0  # seconds of a wait during which a replay is suggested
 TEMPLATE = '<div class="ft-notices" role="status"></div>'
 
 
 def build(elem_id: str) -> gr.HTML:
-    """A strip of notices that takes no room while it is empty."""
+    """Builds a strip of notices that takes no space while empty."""
     return panel("notice", [], TEMPLATE, before=("prompt",), elem_id=elem_id)
 
 
 def unknown_words(name: str, words: Mapping[str, list[str]], warning: str = "") -> list[dict[str, Any]]:
-    """One notice about the words that a model does not know, each with known ones that take its place when they are clicked.
+    """Notice of the words that a model does not know, with known words to replace them by a click.
 
-    warning : the model's own sentence, if it can draw nothing of the prompt
+    warning : the model's own message, if it can draw nothing in the prompt
     """
     if not words and not warning:
         return []
@@ -33,35 +33,35 @@ def unknown_words(name: str, words: Mapping[str, list[str]], warning: str = "") 
 
 
 def error(*mistakes: Exception) -> list[dict[str, str]]:
-    """A notice per error with the engine's message, but without this machine's folders."""
+    """A notice per error, without paths of this machine."""
     return [{"kind": "error", "text": without_paths(str(mistake))} for mistake in mistakes]
 
 
 def hint(text: str) -> list[dict[str, str]]:
-    """A hint."""
+    """A notice with a hint."""
     return [{"kind": "hint", "text": text}]
 
 
 def notes(lines: Iterable[str]) -> list[dict[str, str]]:
-    """Details in small print."""
+    """Notices in small print."""
     return [{"kind": "note", "text": line} for line in lines]
 
 
 def queue_place(ahead: int, seconds: float | None = None, replays: bool = False) -> list[dict[str, str]]:
-    """The place in the queue of users who share this machine; nothing if nobody is ahead.
+    """Notice of the visitor's place in the queue; [] if nobody is ahead.
 
-    seconds : of the wait, None = not known; replays : the page shows a race that can be played while waiting
+    seconds : expected wait, None = unknown; replays : the page shows a race that can be replayed meanwhile
     """
     if ahead < 1:
         return []
     runs = "one other run ends" if ahead == 1 else f"{ahead} other runs end"
     when = "" if seconds is None else f", in about {duration(seconds)}"
-    meanwhile = " Replay plays the race below until then." if replays and (seconds or 0.0) >= LONG else ""
+    meanwhile = " Replay plays the race below in the meantime." if replays and (seconds or 0.0) >= LONG else ""
     return [{"kind": "hint", "text": f"You are number {ahead} in line: your run starts when {runs}{when}.{meanwhile}"}]
 
 
 def duration(seconds: float) -> str:
-    """A time that was estimated, in words: whole seconds, from two minutes on whole minutes."""
+    """An estimated time in words: whole seconds, or whole minutes from two minutes on."""
     if seconds >= 120:
         return f"{round(seconds / 60)} minutes"
     whole = max(1, round(seconds))

@@ -1,4 +1,4 @@
-"""The distribution at the place that is pointed at: the most probable tokens as patches, their probabilities, and which one was drawn."""
+"""Distribution at the place under the pointer: the most probable tokens as patches, their probabilities, and the token that was drawn."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ TEMPLATE = """
   <figure><canvas></canvas></figure>
 </section>
 """
-IDLE = {"state": "empty", "about": "After a run, point at its picture to see what else the model could have drawn there."}
-ELSEWHERE = {"state": "empty", "about": "Not available here: runs are decoded in another process, which keeps the distributions."}
+IDLE = {"state": "empty", "about": "After a run, point at the picture to see what else the model could have drawn there."}
+ELSEWHERE = {"state": "empty", "about": "Not available here: another process decodes, so the distributions are not at hand."}
 
 
 def build(elem_id: str = "odds") -> gr.HTML:
-    """The panel below the pictures."""
+    """Builds the panel."""
     constants = {"SHEET": json.dumps([PLAIN, SIDE])}
     return panel("odds", dict(IDLE), TEMPLATE, constants, before=PATCHES, elem_id=elem_id)
 
@@ -35,8 +35,8 @@ def build(elem_id: str = "odds") -> gr.HTML:
 def encode(board: Board, choices: Odds, patches: Patches, caption: Mapping[str, str]) -> dict[str, Any]:
     """Everything the script draws.
 
-    tokens : int32 [positions * top]; p : float32, theirs; own, drawn : of each position the committed token and its probability
-    sheet : the patches of the tokens in `known`, "" if the model draws none
+    tokens : int32 [positions * top]; p : float32, their probabilities; own, drawn : committed token and its probability per position
+    sheet : patches of the tokens in `known`, "" if the model has no patches
     """
     known = np.unique(np.concatenate([choices.tokens.ravel(), board.token]))
     return {
@@ -56,7 +56,7 @@ def encode(board: Board, choices: Odds, patches: Patches, caption: Mapping[str, 
 
 
 def end_value(frame: RaceFrame) -> dict[str, Any] | None:
-    """The value of a finished race, which its map of top-1 probabilities shares; None if the run was stopped, or its model is elsewhere."""
+    """Value of a finished race; also sets its map of top-1 probabilities. None if the run was stopped or decoded in another process."""
     choices = odds(frame.fast.run) if frame.here else None
     if choices is None:
         return None

@@ -1,4 +1,4 @@
-"""The bar that chooses the map over the pictures and its opacity. It works in the browser only and sends nothing to the server."""
+"""Bar that chooses the map over the pictures and its opacity. It works entirely in the browser."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from app.ui.panels import panel
 from app.ui.panels.canvas import VERDICTS_TEXT, VIRIDIS
 
 MAPS = {
-    "accepted": ("Accepted or rejected", "Outcome of each token's draft."),
-    "probability": ("Acceptance probability", "The probability that the token's draft is accepted."),
-    "depth": ("Draft depth", "How many tokens ahead of the finished part the accepted token was drafted."),
+    "accepted": ("Accepted or rejected", "Whether each token's draft was accepted."),
+    "probability": ("Acceptance probability", "Probability that the token's draft is accepted."),
+    "depth": ("Draft depth", "How far ahead, in tokens, the accepted token was drafted."),
     "entropy": ("Uncertainty (entropy)", "How undecided the model was: the entropy of its distribution, in nats."),
-    "pass": ("This pass", "The tokens that the newest pass committed; point at a token to see those of its pass."),
-    "top": ("Top-1 probability", "How probable the most probable token is at each place. Near 1, a draft is easy to guess."),
-    "step": ("Step", "The step of the method that committed the token."),
+    "pass": ("This pass", "Tokens committed by the latest pass. Point at a token to see all tokens of its pass."),
+    "top": ("Top-1 probability", "Probability of the most probable token at each place. Near 1, the token is easy to guess."),
+    "step": ("Step", "The step that committed the token."),
 }
 TEMPLATE = """
 <div class="ft-overlay-bar">
@@ -35,7 +35,7 @@ TEMPLATE = """
 
 
 def build() -> gr.HTML:
-    """The bar below the pictures."""
+    """Builds the bar below the pictures."""
     constants = {
         "MAPS": json.dumps(MAPS),
         "VERDICTS": VERDICTS_TEXT,

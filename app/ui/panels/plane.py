@@ -1,4 +1,4 @@
-"""The plane of speed and fidelity, and the table below it: of recorded benchmarks, and of the one that is measured here."""
+"""Chart of speed against fidelity, with its table, for recorded benchmarks and the one measured on the page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import gradio as gr
 
 from app.ui.panels import PLOT, panel
 
-HERE = "here"  # the table that is measured on the page
+HERE = "here"  # name of the table measured on the page
 TEMPLATE = """
 <section class="ft-chart ft-plane" data-state="empty">
   <header>
@@ -29,6 +29,6 @@ TEMPLATE = """
 
 
 def build(tables: Sequence[Mapping[str, Any]], elem_id: str = "plane") -> gr.HTML:
-    """The panel. tables : the recorded ones, see app/ui/tabs/bench_rows.py; its value is the table measured here, None = none yet"""
+    """Builds the panel; its value is the table measured on the page, None = none yet. tables : recorded, see app/ui/tabs/bench_rows.py"""
     constants = {"TABLES": json.dumps(list(tables)), "HERE": json.dumps(HERE)}
     return panel("plane", None, TEMPLATE, constants, before=("asking", *PLOT), elem_id=elem_id)

@@ -1,4 +1,4 @@
-"""Progress of a long run: a bar, the current task, and the time left."""
+"""Progress of a long run: a bar, the current task and the remaining time."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ TEMPLATE = """
 
 
 def build(idle: dict[str, Any], elem_id: str) -> gr.HTML:
-    """The bar. idle : its value before the first run"""
+    """Builds the bar. idle : its value before the first run"""
     return panel("progress", idle, TEMPLATE, elem_id=elem_id)
 
 
 def encode(text: str, done: int, of: int, detail: str = "", state: str = "running") -> dict[str, Any]:
-    """The value. state : empty (no bar), running, done or stopped"""
+    """The panel's value. state : empty (no bar), running, done or stopped"""
     return {"state": state, "text": text, "done": done, "of": of, "detail": detail}

@@ -1,4 +1,4 @@
-"""The table of the finished meshes, which app/ui/tabs/quality_table.py fills; hidden while nothing is finished."""
+"""Table of the quality of finished meshes, filled by app/ui/tabs/quality_table.py; hidden while empty."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ TEMPLATE = """
 
 
 def build(elem_id: str) -> gr.HTML:
-    """The panel."""
+    """Builds the table."""
     return panel("quality", None, TEMPLATE, elem_id=elem_id)
 
 
-PANEL = RacePanel("quality", build)  # its value needs the input, which the tab has
+PANEL = RacePanel("quality", build)  # the tab sets its value, which needs the input

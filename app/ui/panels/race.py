@@ -1,7 +1,7 @@
-"""A panel below a race: how it is built, its value without a run, and what it draws of one.
+"""Panels below a race: how they are built, and their values without, during and after a run.
 
-The tables in `app/ui/race_panels.py` list those of each tab. What a race needs of a panel follows from its entry: its place on the
-page, its reset, its values while a run goes on and at its end, and its place in the HTML replay.
+`app/ui/race_panels.py` lists the panels of each tab. From these entries follow the layout of the page, the reset of panels, their
+values during and after a run, and their place in the HTML replay.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from app.ui.panels.captions import made_with
 
 @dataclass(frozen=True)
 class RaceFrame:
-    """A race as its panels see it.
+    """Input of the panels of a race.
 
-    boards  : the right one first, which has a step; limit : tokens of a whole run
-    patches : draws the tokens of a picture; words : says what a token of a mesh stands for
-    here    : the model is in this process, so that it can be asked once more
+    boards  : the right one first, which has a step; limit : tokens of a complete run
+    patches : draws the tokens of a picture; words : describes a token of a mesh
+    here    : the model is in this process, so it can run again
     """
 
     boards: Sequence[Growth]
@@ -41,12 +41,12 @@ class RaceFrame:
 
     @property
     def state(self) -> str:
-        """The state of the right run, as panels name it."""
+        """State of the right run: running, done or stopped."""
         return state(self.fast)
 
     @cached_property
     def caption(self) -> dict[str, str]:
-        """Settings of the right run."""
+        """Caption of the right run, see captions.py."""
         return made_with(self.fast.run)
 
 
@@ -54,9 +54,9 @@ class RaceFrame:
 class RacePanel:
     """One panel below a race.
 
-    build : makes it, for an id; idle : its value without a run, and elsewhere : the same where runs are decoded in another process
-    live_value : of a frame while the right run goes on; end_value : of a finished race, None = nothing to show
-    stays : a new run leaves its value as it is
+    build : builds it, given an id; idle : value without a run; elsewhere : the same where another process decodes
+    live_value : value during the right run; end_value : value after the race, None = nothing to show
+    stays : a new run keeps its value
     """
 
     name: str
@@ -70,13 +70,13 @@ class RacePanel:
 
 @dataclass(frozen=True)
 class RacePanels:
-    """The panels of a tab, from top to bottom. prefix : of their ids"""
+    """The panels of a tab, from top to bottom. prefix : of the ids"""
 
     prefix: str
     entries: tuple[RacePanel, ...]
 
     def build(self, here: bool = True) -> dict[str, gr.HTML]:
-        """The panels by name, with their values without a run."""
+        """Builds the panels, by name, with their values without a run."""
         panels = {}
         for each in self.entries:
             panels[each.name] = each.build(f"{self.prefix}{each.name}")
@@ -85,14 +85,14 @@ class RacePanels:
         return panels
 
     def idle_values(self, here: bool = True) -> dict[str, Any]:
-        """The values at the start of a run."""
+        """Values at the start of a run, by panel."""
         return {p.name: p.idle if here or p.elsewhere is None else p.elsewhere for p in self.entries if not p.stays}
 
     def live_values(self, frame: RaceFrame) -> dict[str, Any]:
-        """The values of a frame."""
+        """Values during a race, by panel."""
         return {each.name: each.live_value(frame) for each in self.entries if each.live_value}
 
     def end_values(self, frame: RaceFrame) -> dict[str, Any]:
-        """The values that only a finished race has."""
+        """Values after a race, by panel, of the panels that have any."""
         values = {each.name: each.end_value(frame) for each in self.entries if each.end_value}
         return {name: value for name, value in values.items() if value is not None}

@@ -1,4 +1,4 @@
-"""The bar that plays a finished race again, each side on its own clock. It works in the browser, from the trace: no model runs."""
+"""Bar that replays a finished race, each side on its own clock. It works in the browser, without a model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TEMPLATE = """
   <button type="button" data-do="play" aria-label="Play the race again">Replay</button>
   <button type="button" data-do="back" aria-label="One step back">‹</button>
   <input class="ft-control" type="range" min="0" max="1000" value="1000" aria-label="Time of the race">
-  <button type="button" data-do="on" aria-label="One step on">›</button>
+  <button type="button" data-do="on" aria-label="One step forward">›</button>
   <select aria-label="Speed of the replay">{speeds}</select>
   <output></output>
 </div>
@@ -20,7 +20,7 @@ TEMPLATE = """
 
 
 def build(elem_id: str = "replay") -> gr.HTML:
-    """The bar below the pictures, hidden until a run has ended."""
+    """Builds the bar, hidden until a run has ended."""
     chosen = {"0.25": " selected"}
     speeds = "".join(f'<option value="{rate}"{chosen.get(rate, "")}>{label}</option>' for rate, label in SPEEDS.items())
     return panel("replay", None, TEMPLATE.format(speeds=speeds), elem_id=elem_id)

@@ -1,4 +1,4 @@
-"""The runs that this browser remembers: one row a run, with what repeats it. The browser keeps them; the server keeps none of it here."""
+"""Table of the runs stored in this browser, with the settings to repeat each; the server stores none of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from engine.core import Suits
 from engine.mesh.read import Input
 
 THUMBNAIL = 96  # pixels
-MOST = 4  # runs that race at a time
+MOST = 4  # maximum number of runs in a race
 TEMPLATE = """
 <section class="ft-runs" hidden>
   <header><h3>Runs</h3><button type="button" data-do="race" hidden></button>
@@ -44,10 +44,10 @@ TEMPLATE = """
 class RunsTable(NamedTuple):
     """Differences between the tables of the tabs.
 
-    name : of the kind of run; elem_id : the panel's; prompt : the title of the column of prompts; search : the empty search field's text
-    last : in the window's storage, the key of the race that is shown
-    lanes, sides : the id of the panel that races chosen runs; where a race's panels have the run of each row, the right one first
-    columns : title and row entry of the columns that only this kind has; ready : what must be on the page before settings are restored
+    name : kind of run; elem_id : of the panel; prompt : title of the prompt column; search : placeholder of the search field
+    last : storage key of the race on display
+    lanes : id of the panel that races chosen runs; sides : paths to the value of each row's run in the race's panels, the right one first
+    columns : (title, row entry) of columns that only this kind has; ready : selector that must match before settings are restored
     """
 
     name: str
@@ -73,7 +73,7 @@ MESHES = RunsTable(
 
 
 class RunRow(NamedTuple):
-    """A run for the table. more : entries of its row that only its kind has"""
+    """A run for the table. more : row entries that only its kind has"""
 
     board: Growth
     thumbnail: str
@@ -82,7 +82,7 @@ class RunRow(NamedTuple):
 
 
 def build(kind: RunsTable) -> gr.HTML:
-    """The table under the stage, hidden while it is empty."""
+    """Builds the table, hidden while empty."""
     return panel(
         "runs",
         None,
@@ -94,22 +94,22 @@ def build(kind: RunsTable) -> gr.HTML:
 
 
 def panel_for(kind: RunsTable) -> RacePanel:
-    """The table as a panel below a race, which keeps the runs before."""
+    """The table as a panel below a race; a new run keeps its value."""
     return RacePanel("runs", lambda elem_id: build(kind), stays=True)
 
 
 def picture(board: Board) -> RunRow:
-    """A picture's run."""
+    """Row of a picture."""
     return RunRow(board, thumbnail(board.final()))
 
 
 def mesh(board: MeshBoard, shape: Input, more: Mapping[str, Any]) -> RunRow:
-    """A mesh's run. Its thumbnail comes later, see `with_thumbnails`."""
+    """Row of a mesh; its thumbnail follows later, see `with_thumbnails`."""
     return RunRow(board, "", shape, more)
 
 
 def encode(kind: RunsTable, entries: Sequence[RunRow], seconds: Sequence[Sequence[float]], suits: Suits) -> dict[str, Any]:
-    """A race for the table: a row for each side, the right one first. seconds: of every run of each side"""
+    """A race for the table, one row per side, the right one first. seconds : of all runs of each side"""
     boards = [entry.board for entry in entries]
     times = [float(np.median(each)) / max(1, len(board.run.tokens)) for board, each in zip(boards, seconds, strict=True)]
     rows = [row(entry, each, suits) for entry, each in zip(entries, seconds, strict=True)]
@@ -120,12 +120,12 @@ def encode(kind: RunsTable, entries: Sequence[RunRow], seconds: Sequence[Sequenc
 
 
 def with_thumbnails(race: str, pictures: Sequence[np.ndarray]) -> dict[str, Any]:
-    """The thumbnails of a race that is in the table, in the order of its rows. race: its id"""
+    """Thumbnails for a race in the table, in the order of its rows. race : its id"""
     return {"thumbnails": [thumbnail(picture) for picture in pictures], "race": race}
 
 
 def row(entry: RunRow, seconds: Sequence[float], suits: Suits) -> dict[str, Any]:
-    """One run: what the table shows, and its settings."""
+    """Table row of a run, with its settings."""
     board, run, totals = entry.board, entry.board.run, entry.board.run.totals
     settings = history.describe(run, entry.shape)
     low, middle, high = quartiles(seconds)
@@ -152,7 +152,7 @@ def row(entry: RunRow, seconds: Sequence[float], suits: Suits) -> dict[str, Any]
 
 
 def changed_knobs(name: str, knobs: Mapping[str, Any], suits: Suits) -> str:
-    """The knobs that differ from the method's initial values."""
+    """Knobs that differ from the method's initial values, as text."""
     method, start = start_values(name, suits)
     usual = {knob.name: start.get(knob.name, knob.default) for knob in method.knobs}
     declared = {knob.name: knob for knob in method.knobs}
@@ -162,7 +162,7 @@ def changed_knobs(name: str, knobs: Mapping[str, Any], suits: Suits) -> str:
 
 
 def thumbnail(picture: np.ndarray | Image.Image, side: int = THUMBNAIL) -> str:
-    """A picture as a small JPEG, a data: URL. side : most pixels of one"""
+    """A picture as a small JPEG in a data: URL. side : maximum width and height in pixels"""
     small = Image.fromarray(picture) if isinstance(picture, np.ndarray) else picture.convert("RGB")
     small.thumbnail((side, side))
     return data_url(np.asarray(small), lossless=False)

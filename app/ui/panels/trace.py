@@ -1,5 +1,5 @@
-"""The trace of a run, token by token: energies and thresholds if the method has them, else acceptance probabilities; entropies; and moved
-knobs."""
+"""Trace of a run, token by token: energies and thresholds if the method has them, else acceptance probabilities; also entropies and
+moved knobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.ui.panels.race import RaceFrame, RacePanel
 from engine.core import Knob, Method
 from engine.diagnostics import to_numbers
 
-IMPOSSIBLE = -30.0  # the energy of an impossible token
+IMPOSSIBLE = -30.0  # energy shown for an impossible token
 TEMPLATE = """
 <section class="ft-chart" data-state="empty">
   <header><h3>Trace</h3><p class="ft-about-chart"></p><output></output></header>
@@ -35,15 +35,15 @@ IDLE = {
 
 
 def build(elem_id: str = "trace") -> gr.HTML:
-    """The panel below the results."""
+    """Builds the panel."""
     return panel("trace", dict(IDLE), TEMPLATE, {"VERDICTS": VERDICTS_TEXT}, before=CHART, elem_id=elem_id)
 
 
 def encode(trail: Trail, method: Method, state: str, limit: int, caption: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Everything the script draws, as numbers and base64: arrays with one entry per committed token, in the order of commitment.
 
-    verdict : uint8, 1..4; position, step : int32; chance, entropy, energy, threshold : float32, nan = not known; the last two only if
-    the method records energies, and then `last` is its newest pass with all drafts. limit : tokens of a whole run; made : see made.py
+    verdict : uint8, 1..4; position, step : int32; chance, entropy, energy, threshold : float32, nan = unknown; the last two, and
+    `last` with all drafts of the latest pass, only if the method records energies. limit : tokens of a complete run
     """
     energies = "energy" in trail.trace_names
     series = {name: np.array(values, np.float32) for name, values in trail.series.items()}
@@ -67,7 +67,7 @@ def encode(trail: Trail, method: Method, state: str, limit: int, caption: Mappin
 
 
 def about(trail: Trail, method: Method) -> str:
-    """A description of the upper chart."""
+    """Description of the upper chart."""
     strip = "The strip shows the outcome of each token."
     if "energy" in trail.trace_names:
         return f"Energy of each draft (log p/q) above the threshold: accepted. {strip} Healthy: dots above the line, few crosses."
@@ -77,7 +77,7 @@ def about(trail: Trail, method: Method) -> str:
 
 
 def newest(trail: Trail) -> dict[str, Any] | None:
-    """The newest pass: energy and threshold of all its drafts, and how many were accepted. None without energies."""
+    """The latest pass: energy and threshold of its drafts, and the number accepted; None without energies."""
     if trail.round is None:
         return None
     drafts = {name: to_text(finite(to_numbers(getattr(trail.round, name)))) for name in ("energy", "threshold")}
@@ -85,26 +85,26 @@ def newest(trail: Trail) -> dict[str, Any] | None:
 
 
 def finite(values: np.ndarray) -> np.ndarray:
-    """float32, with IMPOSSIBLE in place of anything below it; nan stays."""
+    """Values as float32, at least IMPOSSIBLE; nan stays."""
     return np.maximum(values, IMPOSSIBLE, dtype=np.float32)
 
 
 def in_words(move: Move, knobs: Iterable[Knob]) -> dict[str, Any]:
-    """A moved knob: the symbol on its slider, its values as text, and the number of tokens committed before it took effect."""
+    """A moved knob: its symbol, its values as text, and the number of tokens committed before it took effect."""
     letters = {k.name: k.symbol or k.name.replace("_", " ") for k in knobs}
     before, after = (v if isinstance(v, str) else f"{v:g}" for v in (move.before, move.after))
     return {"letter": letters[move.name], "before": before, "after": after, "token": move.token}
 
 
 def deviation_words(deviation: float | None) -> str:
-    """The measured deviation as text; "" if the method has none or has measured nothing yet."""
+    """The measured deviation as text; "" if there is none."""
     if deviation is None or math.isnan(deviation):
         return ""
     return f"deviation from plain decoding {deviation:.3f}"
 
 
 def live_value(frame: RaceFrame) -> dict[str, Any]:
-    """The value of a race."""
+    """Value during and after a race."""
     return encode(frame.fast.trail, frame.fast.run.method, frame.state, frame.limit, frame.caption)
 
 

@@ -1,4 +1,4 @@
-"""The newest draft tree with its accepted path, and the depth and width of all trees of the run."""
+"""The latest draft tree with its accepted path, and the depth and width of all trees of the run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ IDLE = {"state": "empty", "about": "Methods that draft trees (EAGLE-2, ADT-Tree,
 
 
 def build(elem_id: str = "tree") -> gr.HTML:
-    """The panel below the trace. It is a single line for a method without trees."""
+    """Builds the panel; it is a single line for a method without trees."""
     constants = {"ACCEPTED": json.dumps(VERDICTS[3][1]), "SHEET": json.dumps([PLAIN, SIDE])}
     return panel("tree", dict(IDLE), TEMPLATE, constants, before=PATCHES, elem_id=elem_id)
 
@@ -40,17 +40,17 @@ def encode(
 ) -> dict[str, Any]:  # fmt: skip
     """Everything the script draws, as numbers and base64.
 
-    tokens, parents : int32 [N] of the newest tree, parent -1 = the prefix; path : the accepted nodes; behind : tokens before the tree
-    p : float32 [N], the model's probability of each; depth, width, accepted : int32, of every tree of the run
-    patches : draws the tokens of a picture; words : says what a token of a mesh stands for; made : see made.py
+    tokens, parents : int32 [N] of the latest tree, parent -1 = the prefix; path : accepted nodes; behind : number of tokens before the tree
+    p : float32 [N], the model's probabilities; depth, width, accepted : int32, one entry per tree of the run
+    patches : draws the tokens of a picture; words : describes a token of a mesh
     """
     if trail.tree is None:
-        waiting = "tree" in trail.trace_names  # its first pass has none yet
+        waiting = "tree" in trail.trace_names  # there is none before the first pass ends
         return IDLE if waiting else {"state": "empty", "about": f"{method.title} drafts no trees. EAGLE-2, ADT-Tree and LANTERN do."}
     tree, shapes = trail.tree, np.array(trail.shapes, np.int32)
     return {
         "state": state,
-        "about": "Each box is a drafted token, below the token it follows. Good: the framed path is long.",
+        "about": "Each box is a drafted token, below its predecessor. Good: a long framed path.",
         "title": method.title,
         "made": dict(caption or {}),
         "p": to_text(np.array(tree.p, np.float32)),
@@ -65,7 +65,7 @@ def encode(
 
 
 def live_value(frame: RaceFrame) -> dict[str, Any]:
-    """The value of a race."""
+    """Value during and after a race."""
     return encode(frame.fast.trail, frame.fast.run.method, frame.state, frame.patches, frame.caption, frame.words)
 
 

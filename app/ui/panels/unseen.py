@@ -1,4 +1,4 @@
-"""Panels that are never seen: the script of each hands its value on to other panels, or asks for it."""
+"""Invisible panels whose scripts pass their values on to other panels."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from app.ui.panels import panel
 
 
 def unseen(name: str, elem_id: str, value: Any, constants: Mapping[str, str] | None = None) -> gr.HTML:
-    """A panel without a look, whose script is `<name>.js`."""
+    """Builds an invisible panel with the script `<name>.js`."""
     classes = ["ft-panel", "ft-unseen"]
     return panel(name, value, "<i hidden></i>", dict(constants or {}), elem_id=elem_id, elem_classes=classes)
 
 
 def example(elem_id: str) -> gr.HTML:
-    """Brings a finished race to a page that has none. Its value: the panels' values at the end by their ids, sent once the page is there"""
+    """Shows a finished race on a page that has none. Its value : final values of the panels by id"""
     return unseen("example", elem_id, {})
 
 
 def menu_cards(elem_id: str) -> gr.HTML:
-    """Gives menus their cards once their model is loaded. Its value: cards, as method_menu.cards makes them, by the menus' ids"""
+    """Fills menus once their model is loaded. Its value : cards, see method_menu.cards, by menu id"""
     return unseen("menu_cards", elem_id, {})
 
 
 def wanted_settings(elem_id: str) -> gr.HTML:
-    """Its value becomes the settings that another part of the page wants to have here."""
+    """Receives settings that another part of the page wants to apply here."""
     return unseen("wanted_settings", elem_id, None)

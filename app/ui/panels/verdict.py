@@ -1,4 +1,4 @@
-"""One line above the results: which side is faster and by how much, and whether the two results are the same."""
+"""The line above the results: which side is faster, by how much, and whether the results are equal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ IDLE = {
 
 
 class Words(NamedTuple):
-    """The texts that differ between tabs."""
+    """Texts that differ between tabs."""
 
     kept: str = "The download contains the picture on the right."
 
@@ -40,39 +40,39 @@ PICTURE = Words()
 READY = "Getting ready"
 NOTHING = "The model does not know anything in this prompt, so the picture is only a background."
 POOR = "The mesh does not match its input"
-SMALLER = ("window", "depth")  # knobs that make a pass wide
+SMALLER = ("window", "depth")  # knobs that widen a pass
 
 
 def build(idle: Mapping[str, Any] = IDLE, elem_id: str = "verdict") -> gr.HTML:
-    """The line above the results. idle: its value before the first run."""
+    """Builds the line. idle : its value before the first run"""
     return panel("verdict", dict(idle), TEMPLATE, elem_id=elem_id)
 
 
 def costs_in_words(boards: Sequence[Growth], costs: RaceCosts) -> str:
-    """Where the time of a race on the page went."""
+    """Breakdown of the time that a race took on the page."""
     clocks = sum(board.run.seconds for board in boards)
     rest = max(0.0, costs.whole - clocks - costs.drawing - costs.sending)
     parts = f"{costs.drawing:.2f} s of drawing, {costs.sending:.2f} s of sending, {rest:.2f} s of bookkeeping"
-    return f"On the page {costs.whole:.2f} s: {clocks:.2f} s on the clocks, {parts}."
+    return f"Total {costs.whole:.2f} s: {clocks:.2f} s on the clocks, {parts}."
 
 
 def quartiles(seconds: Sequence[float]) -> tuple[float, float, float]:
-    """The lower quartile, the median and the upper quartile."""
+    """Lower quartile, median and upper quartile."""
     low, middle, high = np.percentile(seconds, (25, 50, 75))
     return float(low), float(middle), float(high)
 
 
 def encode(fast: Growth, plain: Growth | None, words: Words = PICTURE, seconds: Sequence[Sequence[float]] | None = None) -> dict[str, Any]:
-    """The line for two boards, or for one without a comparison. It reports a slower run as plainly as a faster one.
+    """Value of the line for two boards, or for one without a comparison.
 
-    seconds : of the runs of each side, if they were repeated
+    seconds : of all runs of each side, if they were repeated
     """
     if not fast.ended or not (plain is None or plain.ended):
         live = _pace(fast, plain) or READY
         return {"state": "running", "headline": "", "live": live, "detail": "Each side runs on its own clock."}
     if fast.run.stopped:
         return {"state": "stopped", "headline": "Stopped", "detail": f"{_token_counts(fast, plain)} {words.kept}"}
-    if fast.run.backbone.warning(fast.run.prompt.text or ""):  # said above the picture too; a background alone is no success
+    if fast.run.backbone.warning(fast.run.prompt.text or ""):  # a background alone is no success
         return {"state": "done", "headline": "Nothing it knows to draw", "detail": NOTHING, "tone": "even"}
     if plain is None:
         seconds = fast.run.totals["seconds"]
@@ -87,7 +87,7 @@ def encode(fast: Growth, plain: Growth | None, words: Words = PICTURE, seconds: 
 
 
 def with_fit(line: Mapping[str, Any], fits: Fit) -> dict[str, Any]:
-    """The line with how well a mesh fits its input; only a good match is celebrated."""
+    """Adds the fit of a mesh to the line; the headline is positive only for a good match."""
     fitted = {**line, "fit": fits.text, "fits": fits.verdict}
     if fits.verdict == "good" or line["state"] != "done":
         return fitted
@@ -97,7 +97,7 @@ def with_fit(line: Mapping[str, Any], fits: Fit) -> dict[str, Any]:
 
 
 def _background_sentence(run: Run) -> str:
-    """Sentence on the words that a seed added to a prompt; "" if nothing."""
+    """Sentence about the background that the seed added to the prompt; "" if none."""
     words = run.backbone.added_words(run.prompt)
     return f"No background in the prompt, so this seed chose “{words}”." if words else ""
 
@@ -111,7 +111,7 @@ def _pace(fast: Growth, plain: Growth | None) -> str:
 
 
 def _rate(board: Growth) -> float:
-    """Tokens per second so far; the other totals of a run go through all of its steps."""
+    """Tokens per second so far, without the slower loop over all steps in `totals`."""
     return len(board.run.tokens) / board.run.seconds if board.run.seconds else 0.0
 
 
@@ -125,10 +125,10 @@ def _token_counts(fast: Growth, plain: Growth | None) -> str:
 
 
 def _speed(fast: Growth, plain: Growth, seconds: Sequence[Sequence[float]] = ()) -> dict[str, Any]:
-    """The speed-up: seconds of the plain run over seconds of the accelerated one, both finished.
+    """Headline and details of the speed-up: seconds of the plain run over seconds of the accelerated run, both finished.
 
-    For results of different lengths it compares seconds per token, and says so. With repeated runs it compares medians, and calls sides
-    equally fast if the quartiles of the speed-up lie on both sides of 1.
+    Results of different lengths are compared by seconds per token. Repeated runs are compared by medians; the sides count as equally
+    fast if the quartiles of the speed-up include 1.
     """
     ours, theirs = fast.run.totals, plain.run.totals
     other = "plain decoding" if plain.run.method.name == PLAIN else "the left side"
@@ -160,7 +160,7 @@ def _speed(fast: Growth, plain: Growth, seconds: Sequence[Sequence[float]] = ())
 
 
 def agreement(fast: Growth, plain: Growth) -> dict[str, Any]:
-    """Number of equal tokens, in words; {} unless the method guarantees that all are."""
+    """Number of equal tokens as text; {} unless the method guarantees equality."""
     seeded = all(b.run.method.name == PLAIN or b.run.fixed.get("verify") == "match seed" for b in (fast, plain))
     if not seeded or not fast.run.exact or not plain.run.exact:
         return {}

@@ -1,4 +1,4 @@
-"""Words that a model can draw, as buttons that write the prompt. It works in the browser."""
+"""Drawer of the words that a model knows, as buttons that add them to the prompt."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ TEMPLATE = """
 
 
 def build(groups: Sequence[dict[str, Any]], prompt: str, elem_id: str = "words") -> gr.HTML:
-    """The drawer, closed at first. groups: as app.ui.tabs.vocabulary makes them; prompt: the id of the field that it writes"""
+    """Builds the drawer, initially closed. groups : from app.ui.tabs.vocabulary; prompt : id of the prompt field"""
     return panel("words", None, TEMPLATE, {"GROUPS": json.dumps(list(groups), ensure_ascii=False), "PROMPT": json.dumps(prompt)},
                  before=("prompt",), elem_id=elem_id)  # fmt: skip

@@ -1,4 +1,4 @@
-"""The top of the page: the name, the loaded models, and the switch between dark and light."""
+"""Header of the page: name, loaded models, and the switch between dark and light."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ TEMPLATE = """
 
 
 def build(backbone: Backbone, mesh: Lazy) -> gr.HTML:
-    """The header."""
+    """Builds the header."""
     names = " and ".join([backbone.name] + [mesh.name] * mesh.is_present)
     return panel("header", {"loaded": f"{names} on {backbone.device}"}, TEMPLATE, before=("asking", "drop", "tabs"), elem_id="header")

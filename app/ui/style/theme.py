@@ -1,4 +1,4 @@
-"""The look of the page: fonts that ship with Gradio (nothing is fetched), colours that colour-blind users can tell apart."""
+"""Theme of the page: fonts that ship with Gradio, and colours that colour-blind users can distinguish."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from urllib.parse import quote
 
 import gradio as gr
 
-ICON = Path(__file__).with_name("icon.svg")  # of the browser's tab, and of the window when the page is installed
+ICON = Path(__file__).with_name("icon.svg")  # of the browser tab, and of the installed app
 HEAD = f"""<meta name="color-scheme" content="dark light"><meta name="theme-color" content="#0c1016">
 <link rel="icon" href="data:image/svg+xml,{quote(ICON.read_text(encoding="utf-8"))}">
 <script>
-document.querySelector("meta[name=viewport]")?.setAttribute("content", "width=device-width, initial-scale=1"); // Gradio's forbids to zoom
+document.querySelector("meta[name=viewport]")?.setAttribute("content", "width=device-width, initial-scale=1"); // Gradio's forbids zooming
 const chosen = localStorage.getItem("foretoken-theme"), dark = matchMedia("(prefers-color-scheme: dark)").matches;
 if (chosen ? chosen === "dark" : dark) document.documentElement.style.background = "#0c1016";
 </script>
-"""  # the right colour from the first paint on; the header's script does the rest
+"""  # sets the background before the first paint; the header's script does the rest
 
 WEIGHTS = (400, 700)  # the font files of other weights lack most letters
 
 
 def theme() -> gr.themes.Base:
-    """Gradio's theme, set from the page's own variables (studio.css), so that each colour is defined once."""
+    """Gradio theme based on the page's own variables (studio.css), so each colour is defined once."""
     base = gr.themes.Base(
         primary_hue="teal",
         neutral_hue="slate",

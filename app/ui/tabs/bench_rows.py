@@ -1,12 +1,12 @@
-"""The rows of benchmarks as the Bench tab shows them: recorded tables, and rows that were measured here.
+"""Tables of the Bench tab: recorded benchmarks, and rows measured on the page.
 
 A table is plain data for the browser:
-name, title, about : what it is called, and what was measured on which machine
+name, title, about : its name, title, and a description of the measurement and the machine
 kind               : "image" or "mesh", the tab that its settings belong to; "other" for a table without speeds
-axes               : the titles of the plane, and whether a greater y is better; None without speeds
-columns, numeric   : the heads of the table, and which of them hold numbers
-rows               : {"cells": texts, "order": what each cell is sorted by, "point": see `point`}
-made               : what a figure of it says below itself
+axes               : titles of the chart, and whether a greater y is better; None without speeds
+columns, numeric   : headings, and whether a column is numeric
+rows               : {"cells": texts, "order": sort key of each cell, "point": see `point`}
+made               : caption of a figure
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from engine.methods import AUTO, METHODS, PRESETS, find
 from engine.methods import title as title_of
 
 Row = Mapping[str, Any]
-PLAIN_ROW = "A plain"  # what `bench mesh` calls plain decoding
+PLAIN_ROW = "A plain"  # plain decoding in tables of `bench mesh`
 SPEED = "Speed-up over plain decoding (×)"
 AXES = {
     "image": {
@@ -30,14 +30,14 @@ AXES = {
         "y": "How plausible the model finds its picture (log p per token)",
         "better": "up",
         "line": "plain decoding",
-        "good": "Up and right is better. The height of an exact method differs from that of plain decoding only by chance.",
+        "good": "Up and right is better. The height of exact methods differs from plain decoding only by chance.",
     },
     "mesh": {
         "x": SPEED,
         "y": "Distance from the input (× its floor; less is closer)",
         "better": "down",
         "line": "plain decoding",
-        "good": "Up and right is better. The floor is the input's distance from itself, so 1 is as close as a mesh can be. "
+        "good": "Up and right is better. The floor is the input's distance from itself, so 1 is as close as a mesh can get. "
         "MLP and cross-attention are draft heads; LoRA: with their adapter; PTS: pruned trees with this many tokens per level; "
         "best guesses: the most probable drafts.",
     },
@@ -51,23 +51,23 @@ NAMES = {
     "kernels": "GPU kernels, compiled",
     "epyc-cpu": "PyTorch or compiled functions: AMD EPYC",
 }
-SUBJECTS = {"auto": ", auto against fixed choices", "trees": ", trees and the dual stream"}  # of a table, by a word of its file's name
+SUBJECTS = {"auto": ", auto against fixed choices", "trees": ", trees and the dual stream"}  # addition to a table's title, by a word of its file name
 
 
 def read_tables(folder: Path) -> list[dict[str, Any]]:
-    """The tables of a folder's CSV files: pictures, meshes, others; of each kind the one with most methods, then rows, first; or []."""
+    """Reads a folder's CSV files as tables: pictures, meshes, others; in each kind, most methods first, then most rows."""
     tables, methods = [], {}
     for path in sorted(folder.glob("*.csv")):
         with path.open(newline="", encoding="utf-8") as file:
             rows = [{name: parse_cell(text) for name, text in row.items()} for row in csv.DictReader(file)]
         if rows:
             tables.append(table(path.stem, rows))
-            methods[path.stem] = len({str(row.get("method")).split()[0] for row in rows})  # without swept values
+            methods[path.stem] = len({str(row.get("method")).split()[0] for row in rows})  # ignores swept values
     return sorted(tables, key=lambda each: (KINDS.index(each["kind"]), -methods[each["name"]], -len(each["rows"])))
 
 
 def parse_cell(text: str) -> Any:
-    """The value of a CSV cell as the benchmarks write it: JSON for lists and numbers, "" for nothing, else text."""
+    """Value of a CSV cell written by a benchmark: a list or number in JSON, a truth value, or text."""
     if text in ("True", "False"):
         return text == "True"
     try:
@@ -77,7 +77,7 @@ def parse_cell(text: str) -> Any:
 
 
 def table(name: str, rows: list[Row], title: str = "") -> dict[str, Any]:
-    """A table of rows. name : of its file; title : replaces the one that its rows suggest"""
+    """Builds a table from rows. name : of the file; title : replaces the default title"""
     timed = [row for row in rows if row.get("speedup")]
     if not timed:
         return table_without_speeds(name, rows)
@@ -106,12 +106,12 @@ def table(name: str, rows: list[Row], title: str = "") -> dict[str, Any]:
 
 
 def times(repeats: int) -> str:
-    """Number of times each method decoded each input."""
+    """How often each method decoded each input, in words."""
     return "twice" if repeats == 1 else f"{2 * repeats} times"
 
 
 def table_without_speeds(name: str, rows: list[Row]) -> dict[str, Any]:
-    """A table without speeds, as it stands in its file."""
+    """Table without speeds, with the columns of its file."""
     heads = list(rows[0])
     numeric = [all(isinstance(row[head], int | float) and not isinstance(row[head], bool) for row in rows) for head in heads]
     return {
@@ -128,12 +128,12 @@ def table_without_speeds(name: str, rows: list[Row]) -> dict[str, Any]:
 
 
 def cell(value: Any) -> str:
-    """A cell as it stands in its file, but a median with its quartiles as everywhere."""
+    """Text of a cell; a list is a median with its quartiles."""
     return with_quartiles(value, 2) if isinstance(value, list) else str(value)
 
 
 def line(kind: str, row: Row) -> dict[str, Any]:
-    """A row with a speed, and its point."""
+    """Table row with a speed, and its point."""
     cost = row.get("milliseconds_per_pass") or row["milliseconds_per_step"]
     quality = row["log_probability"] if kind == "image" else row["chamfer_over_floor"]
     title, exact = label(row), row["exact"] is True
@@ -149,8 +149,8 @@ def line(kind: str, row: Row) -> dict[str, Any]:
 
 
 def point(kind: str, row: Row, title: str, quality: list[float]) -> dict[str, Any]:
-    """Point of a row in the plane: x, its interval, y with its quartiles, the kind of mark, and the settings to load (None for plain
-    decoding, which is what everything is compared with)."""
+    """Point of a row in the chart: x with its interval, y with its quartiles, the kind of mark, and the settings to load (None for plain
+    decoding)."""
     plain = row["method"] == PLAIN
     return {
         "title": title,
@@ -166,7 +166,7 @@ def point(kind: str, row: Row, title: str, quality: list[float]) -> dict[str, An
 
 
 def settings(kind: str, row: Row) -> dict[str, Any]:
-    """The settings of a row, as a run's own; without a prompt and a seed, which stay as they are on the page."""
+    """Settings of a row in the form of run.json, without prompt and seed, which the page keeps."""
     name = method_name(row)
     return {
         "backbone": row["backbone"],
@@ -180,12 +180,12 @@ def settings(kind: str, row: Row) -> dict[str, Any]:
 
 
 def method_name(row: Row) -> str:
-    """The method or preset of a row; a swept one's label goes on behind it."""
+    """Method or preset of a row, without the label of a sweep."""
     return str(row["method"]).split(" ")[0]
 
 
 def label(row: Row) -> str:
-    """The name of a row as people read it."""
+    """Label of a row."""
     if row.get("row"):
         return (
             str(row["row"]).removeprefix("sweep: ").capitalize() if str(row["row"]).startswith("sweep") else expand_title(str(row["row"]))
@@ -194,19 +194,19 @@ def label(row: Row) -> str:
 
 
 def expand_title(text: str) -> str:
-    """A label with the title of the method that it begins with, if it does."""
+    """Replaces a method name at the start of a label with the method's title."""
     name, _, rest = text.replace(PLAIN_ROW, PLAIN, 1).partition(" ")
     known = name in METHODS or name in PRESETS or name.startswith(f"{AUTO}:")
     return f"{title_of(name)} {rest}".strip() if known else text
 
 
 def knobs_in_words(knobs: Mapping[str, Any]) -> str:
-    """Knobs as text."""
+    """Knob values as text."""
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in knobs.items())
 
 
 def with_quartiles(numbers: list[float] | float, digits: int, unit: str = "") -> str:
-    """A median with its quartiles in brackets; a number alone if there are none."""
+    """A median with its quartiles in brackets, or a single number."""
     middle, low, high = numbers if isinstance(numbers, list) else (numbers, numbers, numbers)
     text = f"{middle:.{digits}f}{unit}" + (f" ({low:.{digits}f} to {high:.{digits}f})" if low != high else "")
     return text.replace("-", "−")

@@ -1,4 +1,4 @@
-"""The Bench tab: recorded measurements, the plane of speed and fidelity, and a benchmark that is run here."""
+"""The Bench tab: recorded benchmarks, a chart of speed against fidelity, and a benchmark of this machine."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from engine import assets
 from engine.core import Backbone, Knob
 from engine.errors import BadKnob, ForetokenError
 
-BENCHMARKS = "research.bench.on_page"  # found by name, as the commands of research/ are
-FIRST = {  # the methods that are ticked at first
+BENCHMARKS = "research.bench.on_page"  # imported by name, because app does not import research
+FIRST = {  # methods ticked initially
     kinds.PICTURES: ("sjdpp", "sjd", "zipar_verified"),
     kinds.MESHES: ("xspecmesh", "xspecmesh_exact", "sjdpp"),
 }
-MOST, MOST_ON_LOAN = 40, 8  # prompts: on a machine of one's own, and on one that strangers share
+MOST, MOST_ON_LOAN = 40, 8  # maximum number of prompts: on a private machine, and on a shared one
 IDLE = progress.encode("Measure this machine", 0, 0, "Each method runs twice on every input, alternating with plain decoding.", "empty")
 NONE = "This installation has no recorded tables. Measure one here."
 
@@ -39,24 +39,24 @@ def build(place: TabContext) -> None:
 
 
 def settings(work: LabSubject, local: bool) -> tuple[Knob, ...]:
-    """Settings of a measurement, besides the methods."""
+    """Settings of a benchmark, without the methods."""
     most = MOST if local else MOST_ON_LOAN
-    count = Knob(work.series, "", 4, 1, most, 1, help=f"Held-out {work.series}. More of them give a narrower interval.", live=False)
+    count = Knob(work.series, "", 4, 1, most, 1, help=f"Held-out {work.series}. More of them narrow the interval.", live=False)
     return (count,) if work.size is None else (count, work.size)
 
 
 def settings_panel(work: LabSubject, local: bool) -> dict[str, Any]:
-    """The value of the settings panel."""
+    """Value of the settings panel."""
     return knob_panel.encode(f"bench-{work.kind}", settings(work, local), words=subject.panel_words(work))
 
 
 def default_methods(work: LabSubject) -> list[str]:
-    """The methods that are ticked at first."""
+    """Methods ticked initially."""
     return [name for name in FIRST[work.kind] if name in dict(map(reversed, work.menu))]
 
 
 def chosen_methods(value: object, backbone: Backbone) -> list[str]:
-    """The names of the ticked methods; raises NotSupported or BadKnob."""
+    """Names of the ticked methods; raises NotSupported or BadKnob."""
     if not isinstance(value, list) or not value:
         raise BadKnob("No method is ticked. Tick at least one.")
     known = {name for _, name in choices(backbone)}
@@ -67,7 +67,7 @@ def chosen_methods(value: object, backbone: Backbone) -> list[str]:
 
 
 class BenchTab:
-    """The components of the tab and their handlers."""
+    """Components of the tab and their handlers."""
 
     prefix = "bench-"
 
@@ -85,7 +85,7 @@ class BenchTab:
                 self.plane = plane.build(self.recorded)
                 if not self.recorded:
                     gr.HTML(f'<p class="ft-words">{NONE}</p>')
-        self.panels = {"verdict": self.going, "plane": self.plane}  # the bar is this tab's line above the results
+        self.panels = {"verdict": self.going, "plane": self.plane}  # this tab's line above the results is the progress bar
         self.queue.offers = {"csv": self.csv}
         self.live = live.build(self.panels, "bench-live")
 
@@ -108,7 +108,7 @@ class BenchTab:
         self.kind.input(self.switch, self.kind, [self.kind, self.methods, self.settings, self.queue.messages], **LATEST)
 
     def switch(self, kind: object) -> tuple[Any, ...]:
-        """Shows the methods and the settings of the other kind."""
+        """Shows the methods and settings of the other kind."""
         try:
             work = subject.for_kind(kind, self.backbone, self.mesh)
         except ForetokenError as e:
@@ -118,7 +118,7 @@ class BenchTab:
     # --- the benchmark --------------------------------------------------------------------------------------------
 
     def run(self, ticket: object, methods: object, values: object, kind: object, request: gr.Request) -> Iterator[dict[str, Any]]:
-        """The generator of one benchmark."""
+        """Runs a benchmark; yields values of panels."""
         visitor = request.session_hash
 
         def measure(number: int) -> Iterator[dict[str, Any]]:
@@ -132,9 +132,9 @@ class BenchTab:
     def measure_rows(
         self, visitor: str, number: int, work: LabSubject, names: list[str], count: int, size: int | None
     ) -> Iterator[dict[str, Any]]:  # fmt: skip
-        """Measures, and shows the rows of every complete prompt."""
+        """Measures, and shows the rows after each complete prompt."""
         yield {"verdict": progress.encode("Preparing", 0, 1, f"Reading the {work.series}.")}
-        benchmarks = importlib.import_module(BENCHMARKS)  # brings transformers, which takes seconds
+        benchmarks = importlib.import_module(BENCHMARKS)  # imports transformers, which takes seconds
         kind = benchmarks.PictureBenchmark if work.kind == kinds.PICTURES else benchmarks.MeshBenchmark
         bench = kind(work.backbone, names, count, size, lambda runs: self.sessions.hold(visitor, number, runs), self.runner)
         identity, complete = secrets.token_hex(8), 0
@@ -149,22 +149,22 @@ class BenchTab:
             self.queue.leave(visitor, self.offer(visitor, bench))
 
     def table(self, bench: Any, identity: str) -> dict[str, Any]:
-        """The table of the prompts that are complete."""
+        """Table of the complete prompts."""
         size = f", {bench.rows[0]['size']} px" if "size" in bench.rows[0] else ""
         title = f"Measured here: {bench.complete} of {bench.count} {bench.thing}s{size}"
         rows = bench_rows.table(plane.HERE, bench.rows, title)
         return {**rows, "id": identity, "about": f"{rows['about']} {bench.command}"}
 
     def offer(self, visitor: str, bench: Any) -> dict[str, Any]:
-        """The download of the rows."""
+        """Offers the rows as a download."""
         file, lost = try_save("download", lambda: bench.write(self.sessions.folder(visitor) / "foretoken-bench.csv"))
         button = gr.DownloadButton(value=str(file), interactive=True) if file else gr.DownloadButton(interactive=False)
         return {"csv": button, "messages": notice.error(*lost)}
 
 
 def progress_panel(bench: Any, name: str, which: int | None) -> dict[str, Any]:
-    """The bar during a benchmark. which : the number of the prompt, None = a run that is not counted"""
-    where = f"{bench.thing} {which + 1} of {bench.count}" if which is not None else "a first run that is not counted"
+    """Progress bar during a benchmark. which : number of the prompt, None = a warm-up run"""
+    where = f"{bench.thing} {which + 1} of {bench.count}" if which is not None else "warm-up run, not counted"
     remaining = f"About {duration(bench.left)} left." if bench.left is not None else ""
     return progress.encode(
         f"{title_of(name)}, {where}", bench.done, bench.of, f"Run {min(bench.done + 1, bench.of)} of {bench.of}. {remaining}"
@@ -172,7 +172,7 @@ def progress_panel(bench: Any, name: str, which: int | None) -> dict[str, Any]:
 
 
 def end_panel(bench: Any) -> dict[str, Any]:
-    """The bar after a benchmark."""
+    """Progress bar after a benchmark."""
     complete = bench.complete
     if bench.stopped:
         count = f"1 complete {bench.thing} is" if complete == 1 else f"{complete} complete {bench.thing}s are"

@@ -1,6 +1,6 @@
-"""Facts about a model, as plain data: the Models tab draws them.
+"""Facts about models, as plain data for the Models tab.
 
-They come from the card of a shipped model or the card that the import wrote, and from the runs that were saved here.
+They come from the card that ships with a model or that the import wrote, and from the runs saved on this machine.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from engine.memory import size_text
 from engine.methods import METHODS
 from engine.networks.weights import read_card
 
-PICTURES = frozenset({"raster", "wavefront", "text", "codebook", "hidden"})  # what every picture model can do
+PICTURES = frozenset({"raster", "wavefront", "text", "codebook", "hidden"})  # capabilities of every picture model
 MESHES = frozenset({"mesh", "points", "condition", "hidden"})
-CURVES = (  # section of the card, number in its curve, what it is, whether more is better
+CURVES = (  # section of the card, number in its curve, title, whether more is better
     ("decoder", "nats_held_out_16", "Held-out loss, nats per token", False),
     ("model", "nats_boxes", "Held-out loss, nats per token", False),
     ("tokenizer", "psnr_128", "Picture tokenizer, PSNR in dB", True),
     ("feature_draft", "acceptance", "Tree drafter, share of drafts accepted", True),
     ("spatial_heads", "acceptance", "Row and column heads, share of drafts accepted", True),
 )
-RECIPES = {  # capability: what the method needs, and the recipe that makes it
+RECIPES = {  # capability: what the method needs, and the recipe that trains it
     "feature_draft": ("a drafter trained for this model", "feature-draft"),
     "predictive_stream": ("an adapter trained for this model", "predictive-stream"),
     "mesh_heads": ("draft heads trained for this model", "mesh-heads"),
@@ -43,23 +43,23 @@ RECIPES = {  # capability: what the method needs, and the recipe that makes it
     "wavefront": ("a model that can commit tokens out of order", ""),
     "hidden": ("the model's hidden states", ""),
 }
-ELSEWHERE = {"mesh_heads": "a mesh model"}  # what a method needs where its recipe does not run
-TRAINABLE = {  # model: recipes that exist for it
+ELSEWHERE = {"mesh_heads": "a mesh model"}  # what a method needs if its recipe cannot run
+TRAINABLE = {  # recipes by model
     "pictogram": ("feature-draft", "predictive-stream", "spatial-heads"),
     "lowpoly": ("feature-draft", "predictive-stream", "mesh-heads"),
 }
-ABOUT = {  # of the models that ship: what it makes, the command that uses it, and the tab that does
+ABOUT = {  # shipped models: description, command, tab
     "pictogram": ("Draws scenes of emoji from a sentence.", "python launch.py image", "Image"),
     "lowpoly": ("Turns a point cloud or a mesh into a mesh of few triangles.", "python launch.py mesh", "Mesh"),
 }
-IMPORTED = ("feature-draft", "predictive-stream", "spatial-heads")  # recipes that run on imported picture models
-IMPORTED_MESHES = ("mesh-heads",)  # and on imported models of meshes
+IMPORTED = ("feature-draft", "predictive-stream", "spatial-heads")  # recipes for imported picture models
+IMPORTED_MESHES = ("mesh-heads",)  # recipes for imported mesh models
 MOST_PICTURES = 3
 
 
 @dataclass(frozen=True)
 class Lack:
-    """A method that does not work yet, what it needs, and the command that makes it ("" = none)."""
+    """A method that does not work yet, what it needs, and the command that trains it ("" = none)."""
 
     title: str
     needs: str
@@ -68,7 +68,7 @@ class Lack:
 
 @dataclass(frozen=True)
 class TrainingCurve:
-    """A number during training: (minutes, value), and whether more is better."""
+    """A measurement during training: points (minutes, value), and whether more is better."""
 
     title: str
     points: tuple[tuple[float, float], ...]
@@ -77,11 +77,11 @@ class TrainingCurve:
 
 @dataclass(frozen=True)
 class Card:
-    """One model.
+    """Card of a model.
 
-    about    : what it makes, one sentence; state : "in use", "ready" or "imported"; sample : name of a shipped picture, or ""
-    pictures : results of runs here; speed : None if it was not run here; works, lacks : methods; curves : of its training
-    tab      : which uses the model if it is loaded
+    about    : one sentence; state : "in use", "ready", "imported" or "damaged"; sample : name of a shipped picture, or ""
+    pictures : results of runs here; speed : None = not run here; works, lacks : methods; curves : of its training
+    tab      : the tab that uses the model
     """
 
     name: str
@@ -106,7 +106,7 @@ class Card:
 
 
 def shipped_card(name: str, folder: Path, runs: Iterable[SavedRun], in_use: bool, loaded: Backbone | None = None) -> Card:
-    """The card of pictogram or lowpoly in a folder. loaded : the model itself, if it is loaded; else its files say what it can do"""
+    """Card of pictogram or lowpoly in a folder. loaded : the loaded model; None = its files show its capabilities"""
     about, command, tab = ABOUT[name]
     state, sample = "in use" if in_use else "ready", name
     try:
@@ -127,7 +127,7 @@ def shipped_card(name: str, folder: Path, runs: Iterable[SavedRun], in_use: bool
 
 
 def imported_card(folder: Path, runs: Sequence[SavedRun], in_use: str | None) -> Card:
-    """The card of an imported model. in_use : the hash of the loaded weights"""
+    """Card of an imported model. in_use : hash of the loaded weights"""
     try:
         card = read_card(folder)
     except ForetokenError as e:
@@ -154,13 +154,13 @@ def imported_card(folder: Path, runs: Sequence[SavedRun], in_use: str | None) ->
 
 
 def imported_cards(runs: Sequence[SavedRun], in_use: str | None, mesh: Path) -> list[Card]:
-    """The cards of all imported models. in_use : the hash of the loaded weights; mesh : the folder of the Mesh tab's model"""
+    """Cards of all imported models. in_use : hash of the loaded weights; mesh : folder of the Mesh tab's model"""
     cards = [(folder, imported_card(folder, runs, in_use)) for folder in imported()]
     return [replace(card, state="in use") if folder == mesh and not card.damage else card for folder, card in cards]
 
 
 def families() -> tuple[ModelFamily, ...]:
-    """The families that can be imported."""
+    """Model families that can be imported."""
     from engine.backbones import BACKBONES
 
     return tuple(family for family in FAMILIES if family.name in BACKBONES)
@@ -170,15 +170,15 @@ def families() -> tuple[ModelFamily, ...]:
 
 
 def abilities(folder: Path, base: frozenset[str], has_scales: bool = False) -> frozenset[str]:
-    """Capabilities of the model in a folder, by the files of drafters next to its weights. has_scales : it has several sizes"""
+    """Capabilities of the model in a folder, given the drafter files next to its weights. has_scales : it has several sizes"""
     heads = {"mesh_heads"} if any(folder.glob("heads_*.safetensors")) else set()
     return base | trained_in(folder) | heads | ({"at_scale"} if has_scales else set())
 
 
 def methods(able: frozenset[str], name: str, recipes: tuple[str, ...] | None = None) -> tuple[tuple[str, ...], tuple[Lack, ...]]:
-    """The methods that work on a model, and those that lack something, with the recipe where there is one for it.
+    """The methods that work on a model, and those that lack something, with the command that trains it.
 
-    recipes : those that exist for it; None: those of a shipped model with this name
+    recipes : available recipes; None = those of the shipped model of this name
     """
     recipes = TRAINABLE.get(name, ()) if recipes is None else recipes
     works, lacks = [], []
@@ -197,7 +197,7 @@ def methods(able: frozenset[str], name: str, recipes: tuple[str, ...] | None = N
 
 
 def knowledge(card: Mapping[str, Any]) -> str:
-    """Knowledge of a shipped model, as a sentence."""
+    """What a shipped model knows, as a sentence."""
     families = card.get("families")
     if isinstance(families, list):
         return f"It was trained on {', '.join(map(str, families))}."
@@ -208,12 +208,12 @@ def knowledge(card: Mapping[str, Any]) -> str:
 
 
 def size_of(folder: Path) -> str:
-    """Bytes of the files in a model's folder."""
+    """Size of a model's folder, as text."""
     return size_text(sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()))
 
 
 def curves(card: Mapping[str, Any]) -> Iterable[TrainingCurve]:
-    """The curves of a card that a person can read."""
+    """Training curves of a card."""
     for section, number, title, more in CURVES:
         rows = card.get(section, {}).get("curve", ()) if isinstance(card.get(section), Mapping) else ()
         points = [(row.get("minutes"), first_number(row.get(number))) for row in rows if isinstance(row, Mapping)]
@@ -223,14 +223,14 @@ def curves(card: Mapping[str, Any]) -> Iterable[TrainingCurve]:
 
 
 def first_number(value: Any) -> float | None:
-    """A number, or the first of a list of numbers."""
+    """A number, or the first number of a list; None for anything else."""
     if isinstance(value, list):
         value = value[0] if value else None
     return float(value) if isinstance(value, int | float) else None
 
 
 def training(card: Mapping[str, Any]) -> str:
-    """Training of the main network, as a sentence."""
+    """Training effort and command of the main network; "" if unknown."""
     for section in ("decoder", "model"):
         row = card.get(section)
         if isinstance(row, Mapping) and "steps" in row:

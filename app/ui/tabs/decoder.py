@@ -1,4 +1,4 @@
-"""Decodes the sides of a race on a ticket, shows them, and writes the files that are made of it behind the page."""
+"""Decodes the sides of a race for a ticket, shows them, and writes larger files in the background."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from engine.core import Backbone, Prompt
 from engine.errors import BadOutput
 from engine.run import Run
 
-LONGEST_WAIT = 20.0  # seconds that a larger file waits for the end of a run, which would be less than half as fast alongside it
+LONGEST_WAIT = 20.0  # seconds that a larger file waits for a run to end, because writing would slow it to less than half its speed
 
 
 class DecodedRace(NamedTuple):
-    """A finished race: the boards, the right one first; the seconds of every run of each side; where the page's time went."""
+    """A decoded race: boards, the right one first; seconds of all runs of each side; breakdown of the time."""
 
     boards: list[Any]
     seconds: list[list[float]]
@@ -29,16 +29,16 @@ class DecodedRace(NamedTuple):
 
 
 class TabRuns:
-    """The runs of one tab."""
+    """Decodes the runs of a tab."""
 
     def __init__(self, sessions: Sessions, runner: LocalRunner | RemoteRunner):
         self.sessions, self.runner = sessions, runner
         self._warmed: set[tuple[Any, ...]] = set()
 
     def start(self, visitor: str, number: int, backbone: Backbone, prompt: Prompt, sides: Sides, steps: int = 1) -> list[Run]:
-        """A run for every side, registered for the visitor's sliders and Cancel.
+        """Starts a run per side, connected to the visitor's sliders and Cancel.
 
-        number : the ticket's; steps : unmeasured ones before the first run of these settings
+        number : of the ticket; steps : warm-up steps before the first run with these settings
         """
         for each, values in sides:
             shape = (backbone.name, each, prompt.size, tuple(sorted(values.items())))
@@ -53,9 +53,9 @@ class TabRuns:
         self, visitor: str, number: int, backbone: Backbone, prompt: Prompt, sides: Sides, board_of: Callable[[Run], Shown],
         draw: Callable[[list[Shown], set[int]], dict[str, Any]], times: int = 1, steps: int = 1,
     ) -> Iterator[dict[str, Any]]:  # fmt: skip
-        """Races the sides, shows them, then repeats them without showing. Returns a Raced.
+        """Races the sides and shows them, then repeats the runs without drawing. Returns a DecodedRace.
 
-        number : the ticket's; draw : the panels of boards of which some changed; times : runs of every side; steps : unmeasured ones
+        number : of the ticket; draw : values of panels, given the boards and which changed; times : runs per side; steps : for warm-up
         """
         boards = [board_of(run) for run in self.start(visitor, number, backbone, prompt, sides, steps)]
         costs = RaceCosts()
@@ -75,7 +75,7 @@ class TabRuns:
         return DecodedRace(boards, seconds, costs)
 
     def repeat(self, visitor: str, number: int, backbone: Backbone, prompt: Prompt, sides: Sides, seconds: list[list[float]]) -> bool:
-        """Runs every side once more, one after the other, and notes its seconds; False if the visitor has stopped it."""
+        """Runs each side once more, one after the other, and appends its seconds; False if the visitor stopped it."""
         again = self.runner.start(backbone, prompt, sides)
         self.sessions.hold(visitor, number, again)
         self.runner.finish(again)
@@ -89,10 +89,10 @@ class TabRuns:
 def write_files(
     sessions: Sessions, tab: str, visitor: str, ticket: int, writers: Mapping[str, Callable[[Path], Path]], path_of: Callable[[str], Path]
 ) -> tuple[dict[str, Any], list[BadOutput]]:
-    """Writes the larger files of a race, and returns the offers of those that the disk took, and its errors. A file waits until no run
-    is in progress, but not for ever. Nothing is written, and nothing offered, once the page is closed or shows another race.
+    """Writes the larger files of a race; returns buttons for those that were written, and the disk's errors. Each file waits up to
+    LONGEST_WAIT for the engine to be free. Stops and offers nothing once the page is closed or shows another race.
 
-    tab, ticket : the race's; writers : by name of the offer; path_of : where the file of a name lies
+    tab, ticket : of the race; writers : by name of the button; path_of : path of a file by name
     """
     offers, mistakes = {}, []
     for name, write in writers.items():

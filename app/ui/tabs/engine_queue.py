@@ -1,8 +1,8 @@
-"""A tab's place in the queue: Generate, Cancel, messages, the ticket of a run, and what a run leaves for the page.
+"""A tab's access to the engine: Generate, Cancel, messages, tickets, and the results of a run.
 
-One generator drives a run: it holds the engine's only slot, and one yield updates every panel that changed. Everything else
-(knobs, Cancel, the place in the queue) bypasses Gradio's queue, where a handler would wait until the run is over. What a run leaves
-(downloads, messages) is fetched by a second handler: Gradio prepares every output at every yield.
+One generator drives a run: it occupies the engine's only slot, and each yield updates all changed panels. Everything else (knobs,
+Cancel, the place in the queue) bypasses Gradio's queue, where handlers would wait for the run to end. A second handler fetches the
+results (downloads, messages), because Gradio processes every output of the generator at each yield.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from app.requests.limits import LARGEST_SEED
 from app.ui.panels import live, notice, verdict
 from engine.errors import BadPrompt, ForetokenError
 
-# "preprocess": Gradio's own checks would end an event between the ticket and the run; app/requests turns wrong values into messages
-# "show_progress_on": the browser copies all that a component holds which shows progress, hidden or not, at each update of any event
+# "preprocess": Gradio's checks could end an event between ticket and run; app/requests converts invalid values to messages
+# "show_progress_on": the browser copies the value of a component with progress, even if hidden, at each update of any event
 DIRECT = {"queue": False, "show_progress": "hidden", "show_progress_on": [], "api_visibility": "private", "preprocess": False}
 LATEST = DIRECT | {"trigger_mode": "always_last"}
-# The page holds a request back for 60 ms that would reach the server before the run, which was asked for first
+# Delays a request by 60 ms, so that it reaches the server after the run that was requested before it
 BEHIND = "() => new Promise((go) => setTimeout(() => go([]), 60))"
-# "multiple": a second wait may begin while Gradio still holds the event of one that was given up
+# "multiple": a new wait may begin while Gradio still runs the event of an abandoned one
 ENGINE = DIRECT | {"queue": True, "concurrency_id": "engine", "concurrency_limit": 1, "trigger_mode": "multiple"}
 READING = DIRECT | {"queue": True, "concurrency_id": "reading", "concurrency_limit": 1}
 
 
 def fill(parts: Mapping[str, Component], values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The return value of a handler with these outputs: a value for each named one, no change for the others."""
-    assert values.keys() <= parts.keys(), f"not among the outputs: {values.keys() - parts.keys()}"
+    """Return value of a handler with these outputs: the named values, no change for other outputs."""
+    assert values.keys() <= parts.keys(), f"not outputs: {values.keys() - parts.keys()}"
     return tuple(values.get(name, gr.skip()) for name in parts)
 
 
 class EngineQueue:
-    """The components and handlers with which a tab asks for the engine.
+    """Components and handlers through which a tab uses the engine.
 
-    prefix  : of the ids of its components, and the tab's name among the visits
-    idle    : what the line above the results says when a run has failed
-    replays : the tab shows a race that can be played while a visitor waits
-    offers  : the components that are updated after a run, by name, besides `messages`
-    waits_for, hints : for a visitor, what a run must wait for before it takes its place in line (a sentence, "" = nothing), and notices
-                       to show while it waits and goes
+    prefix  : of the ids of its components; also names the tab in the sessions
+    idle    : value of the line above the results after an error
+    replays : the tab shows a race that can be replayed while a visitor waits
+    offers  : components updated after a run, by name, in addition to `messages`
+    waits_for, hints : for a visitor, what a run must wait for before it is queued (a sentence, "" = nothing), and notices to show
+                       while it waits and runs
     """
 
     def __init__(self, sessions: Sessions, prefix: str, idle: Mapping[str, Any] = verdict.IDLE, replays: bool = False):
@@ -55,37 +55,37 @@ class EngineQueue:
         self.hints: Callable[[str], list[dict[str, Any]]] = lambda visitor: []
 
     def build_buttons(self, start: str = "Generate", stop: str = "Cancel") -> None:
-        """The button that starts a run, replaced during it by the one that stops it."""
+        """Builds the button that starts a run and the one that replaces it during the run."""
         look = {"scale": 0, "min_width": 132, "elem_classes": "ft-go"}
         self.go = gr.Button(start, variant="primary", elem_id=f"{self.prefix}generate", **look)
         self.cancel = gr.Button(stop, variant="stop", elem_id=f"{self.prefix}cancel", visible=False, **look)
 
     def build_notices(self) -> None:
-        """Error messages and the place in the queue."""
+        """Builds the error messages and the notice of the place in the queue."""
         self.messages = notice.build(f"{self.prefix}messages")
         self.line = notice.build(f"{self.prefix}line")
         self.clock = gr.Timer(1.0, active=False)
-        self.ticket = gr.Number(0, visible="hidden", elem_id=f"{self.prefix}ticket")  # sent with the request that it belongs to
+        self.ticket = gr.Number(0, visible="hidden", elem_id=f"{self.prefix}ticket")  # sent with the run's request
 
     @property
     def controls(self) -> dict[str, Component]:
-        """The components that change between runs."""
+        """Components that change when a run starts or ends."""
         return {"go": self.go, "cancel": self.cancel, "line": self.line, "clock": self.clock}
 
     @property
     def results(self) -> dict[str, Component]:
-        """The components that a run leaves something for."""
+        """Components that a run updates when it ends."""
         return {"messages": self.messages, **self.offers}
 
     def wire(
         self, asking: list[Callable], run: Callable, inputs: list[Component], screen: Component,
         seed: Component | None = None, keep: Component | None = None,
     ) -> Any:  # fmt: skip
-        """Connects what starts and stops a run, and returns the event behind it.
+        """Connects the events that start and stop a run; returns the event after its end.
 
-        The fields go with the request for a ticket, not with the run: the browser copies what a queued event was given at each of its
-        updates. run : the generator, given the ticket and the fields; screen : gets all that it shows; seed, keep : the field of `inputs`
-        that gets a new seed unless the box is ticked
+        The fields are sent with the request for a ticket, not with the run, because the browser copies the inputs of a queued event at
+        each update. run : generator, given the ticket and the fields; screen : its output; seed, keep : the field of `inputs` that gets
+        a new seed unless the box is ticked
         """
         between, outputs = list(self.controls.values()), list(self.results.values())
         self.seed_at = inputs.index(seed) if seed is not None else None
@@ -94,7 +94,7 @@ class EngineQueue:
         )
         starts = gr.on(asking, enter, [*first, *inputs], ticket_outputs, trigger_mode="once", **DIRECT)
         ran = starts.success(self.with_fields(run), self.ticket, screen, **ENGINE)
-        late = {"trigger_mode": "multiple", **DIRECT}  # the event of an abandoned wait may still be running
+        late = {"trigger_mode": "multiple", **DIRECT}  # the event of an abandoned wait may still run
         starts.success(self.show_entered, None, [*between, *outputs], js=BEHIND, **late)
         ran.then(self.restore, None, between, **late)
         ran.failure(self.restore, None, between, **late)
@@ -103,7 +103,7 @@ class EngineQueue:
         return ran.success(self.deliver, None, outputs, **late)
 
     def with_fields(self, decode: Callable) -> Callable:
-        """The generator of a ticket: `decode` with the fields that came with it."""
+        """Returns a generator that calls `decode` with the fields sent with its ticket."""
 
         def run(ticket: object, request: gr.Request) -> Iterator[dict[str, Any]]:
             fields = self.sessions.fields(request.session_hash, validation.ticket(ticket))
@@ -117,8 +117,8 @@ class EngineQueue:
     # --- before a run ---------------------------------------------------------------------------------------------
 
     def enter(self, request: gr.Request, keep: object, *fields: object) -> tuple[Any, ...]:
-        """Takes a ticket (0: there is none), and a new seed if the old one is not kept. The rest of what changes on the page is left for
-        `show_entered`, because the page needs long to take that in, and its run would begin behind it."""
+        """Returns a ticket (0 = none), and a new seed unless the old one is locked. Other updates are queued for `show_entered`: they take
+        the page so long that they would delay the run."""
         visitor = request.session_hash
         if waits := self.waits_for(visitor):
             self.sessions.want(visitor, self.prefix)
@@ -135,12 +135,12 @@ class EngineQueue:
         return number, new_seed if number else gr.skip()
 
     def enter_turn(self, request: gr.Request, *fields: object) -> int:
-        """The number of a new ticket, 0 if the visitor has a run; what the page shows then is left for `show_entered`."""
+        """Returns the number of a new ticket, 0 if the visitor has a run; queues the page's updates for `show_entered`."""
         visitor = request.session_hash
         number = self.sessions.enter(visitor, self.prefix, fields=fields)
         if number is None:
             return self._queue_updates(visitor, {"messages": notice.error(BadPrompt(GOING))})
-        self.sessions.take_results(visitor, self.prefix)  # of a run whose page did not wait
+        self.sessions.take_results(visitor, self.prefix)  # discards results that no page fetched
         buttons = {"go": gr.Button(visible=False), "cancel": gr.Button(visible=True), "clock": gr.Timer(active=True)}
         notices = {"line": self.place_of(visitor), "messages": self.hints(visitor)}
         withdrawn = {name: gr.DownloadButton(interactive=False) for name in self.offers}
@@ -151,7 +151,7 @@ class EngineQueue:
         return number
 
     def show_entered(self, request: gr.Request) -> tuple[Any, ...]:
-        """Updates that `enter` queued for the page; none for a run that has ended, because it may have queued an error since."""
+        """Returns the updates that `enter` queued; none for a run that has already ended, because it may have queued an error since."""
         visitor = request.session_hash
         updates = self.sessions.take_results(visitor, f"{self.prefix}entered")
         over = updates.pop("runs", False) and not self.sessions.is_busy(visitor, self.prefix)
@@ -167,22 +167,22 @@ class EngineQueue:
         return gr.skip(), gr.skip(), self.place_of(visitor), gr.skip() if ahead else gr.Timer(active=False)
 
     def notice_of_place(self, visitor: str) -> tuple[Any, Any]:
-        """The line for a visitor who does not wait, and whether the clock goes on: it shows when the machine is free."""
+        """Notice for a visitor who is not waiting, and whether the timer continues, to show when the machine becomes free."""
         if self.sessions.wants(visitor, self.prefix):
             return gr.skip(), gr.skip()
         ahead, seconds = self.sessions.ahead()
         return notice.busy_machine(ahead, seconds), gr.Timer(active=ahead > 0)
 
     def place_of(self, visitor: str) -> list[dict[str, str]]:
-        """The notice of a visitor's place in the queue."""
+        """Notice of a visitor's place in the queue."""
         return notice.queue_place(self.sessions.place(visitor), self.sessions.wait(visitor), self.replays)
 
-    # --- during a run, and behind it ------------------------------------------------------------------------------
+    # --- during and after a run -------------------------------------------------------------------------------
 
     def hold(self, visitor: str, ticket: object, race: Callable[[int], Iterator[dict[str, Any]]]) -> Iterator[dict[str, dict[str, Any]]]:
-        """The generator of one run, holding the engine with a ticket; when the visitor stops it, the committed tokens stay.
+        """Runs a race in the engine's slot and yields its updates; if the visitor stops it, the committed tokens remain.
 
-        race : with the ticket's number, yields the new values of panels by name
+        race : given the ticket's number, yields new values of panels by name
         """
         number, screen = validation.ticket(ticket), live.Screen()
         if not self.sessions.begin(visitor, number):
@@ -202,11 +202,11 @@ class EngineQueue:
             self.sessions.end(visitor, number)
 
     def leave(self, visitor: str, values: Mapping[str, Any]) -> None:
-        """Leaves values of `results` for the page, and under "boards" what more is made of behind it."""
+        """Queues values of `results` for the page, and under "boards" the race from which larger files are written."""
         self.sessions.leave_results(visitor, self.prefix, values)
 
     def deliver(self, request: gr.Request) -> Any:
-        """Updates that the finished run queued for the page. Gradio would take a tuple of one as the value itself."""
+        """Returns the updates that the finished run queued. A single one is not a tuple, because Gradio would show it as the value."""
         results = self.sessions.take_results(request.session_hash, self.prefix)
         if boards := results.pop("boards", None):
             self.sessions.leave_results(request.session_hash, f"{self.prefix}boards", {"boards": boards})
@@ -214,17 +214,17 @@ class EngineQueue:
         return values if len(values) > 1 else values[0]
 
     def take_boards(self, visitor: str) -> Any:
-        """Boards of the last run for larger files; None without any, or if another handler has taken them."""
+        """Takes the last race, to write larger files; None if there is none or another handler took it."""
         return self.sessions.take_results(visitor, f"{self.prefix}boards").get("boards")
 
     def restore(self, request: gr.Request) -> tuple[Any, ...]:
-        """Restores the buttons between runs, unless the visitor has already requested the next one."""
+        """Restores the buttons after a run, unless the visitor has already requested the next one."""
         if self.sessions.is_busy(request.session_hash, self.prefix) or self.sessions.wants(request.session_hash, self.prefix):
             return (gr.skip(),) * 4
         return gr.Button(visible=True), gr.Button(visible=False), [], gr.Timer(active=False)
 
     def stop(self, request: gr.Request) -> tuple[Any, ...]:
-        """Ends the run, which keeps its committed tokens, or the wait for it."""
+        """Stops the run, keeping its committed tokens, or the wait for it."""
         self.sessions.want(request.session_hash, "")
         self.sessions.stop(request.session_hash)
         return self.restore(request)

@@ -1,4 +1,4 @@
-"""A finished race for a page that has none yet. It is run once on this machine, when the studio starts, and kept for the next start."""
+"""Example race for a new page. It is run once on this machine when the studio starts, and stored for later starts."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from engine.errors import BadOutput
 from engine.files import write_text
 from engine.machine import machine_facts
 
-PATIENCE = 30.0  # seconds: a model that would take longer shows no example
-TRIED = 4  # steps that this is judged by
+PATIENCE = 30.0  # seconds; slower models show no example
+TRIED = 4  # steps from which the duration is estimated
 
 
 def read(folder: Path, backbone: Backbone, inputs: dict[str, Any], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The values of the panels by their names; {} for a model without a hash, because another model's example would look like its own.
+    """Values of the example's panels, by name; {} for a model without a hash, whose examples could not be told from another model's.
 
-    inputs : everything that the example depends on besides the model; make : runs it, and returns {} if it would take too long
+    inputs : everything else that the example depends on; make : runs it, and returns {} if it would take too long
     """
     if backbone.weights_hash is None:
         return {}
@@ -37,7 +37,7 @@ def read(folder: Path, backbone: Backbone, inputs: dict[str, Any], make: Callabl
 
 
 def save(file: Path, values: dict[str, Any]) -> None:
-    """Writes an example, in place of those of other models; without room for it, it is run again at the next start."""
+    """Stores an example in place of older ones; if the disk refuses, the next start runs it again."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         for old in file.parent.glob("*.json"):
@@ -48,13 +48,13 @@ def save(file: Path, values: dict[str, Any]) -> None:
 
 
 def key(backbone: Backbone, inputs: dict[str, Any]) -> str:
-    """A name that changes with the model, its type of numbers, the machine, the code and the example."""
+    """Hash of the model, its dtype, the machine, the code's commit and the inputs."""
     parts = [backbone.name, backbone.weights_hash, backbone.dtype, str(backbone.device), machine_facts(), inputs]
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:24]
 
 
 def race(boards: list[Board]) -> Iterator[set[int]]:
-    """Runs both sides to their end; stops at once if the second, plain decoding, would take too long."""
+    """Runs all sides to their end; stops early if the last one, plain decoding, would take too long."""
     first = boards[-1]
     for changed in updates(boards, Throttle()):
         if not first.ended and first.count >= TRIED and first.run.seconds / first.count * len(first.verdict) > PATIENCE:

@@ -1,4 +1,4 @@
-"""The tab that turns a prompt into two pictures, by two methods."""
+"""The Image tab: draws a prompt with two methods."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from app.ui.tabs.speeds import speedups
 from engine.core import PLAIN, Backbone, Prompt
 from engine.errors import ForetokenError
 
-LOOKED_UP = 40  # words of a prompt that are looked up while the user types; more than a model reads
+LOOKED_UP = 40  # words looked up while the user types; more than a model reads
 LONGEST_WORD = 40  # characters
 
 
@@ -44,7 +44,7 @@ def build(context: TabContext) -> None:
 
 
 def unknown_notice(backbone: Backbone, text: object) -> list[dict[str, Any]]:
-    """A notice of the words that a model does not know, among the first of a prompt that is being typed: it may be very long."""
+    """Notice of the unknown words at the start of a prompt that is being typed."""
     if not isinstance(text, str):
         return []
     typed = " ".join(word[:LONGEST_WORD] for word in text[:LONGEST_PROMPT].split()[:LOOKED_UP])
@@ -53,7 +53,7 @@ def unknown_notice(backbone: Backbone, text: object) -> list[dict[str, Any]]:
 
 
 class PictureRace:
-    """Pictures as the subject of a race."""
+    """The race of pictures."""
 
     kind, prefix, idle, replays, warm, board = runs.PICTURES, "", verdict.IDLE, True, 1, Board
     right_words = "Many tokens at a time, each one verified."
@@ -79,7 +79,7 @@ class PictureRace:
     # --- parts ----------------------------------------------------------------------------------------------------
 
     def build_request(self, tab: RaceTab) -> None:
-        """The prompt, its seed, the words that can be drawn, and examples."""
+        """Builds the prompt, the seed, the vocabulary and the examples."""
         with gr.Row(elem_classes="ft-ask"):
             self.prompt = tab.form.prompt = gr.Textbox(
                 EXAMPLES[0], label="Prompt", placeholder="Describe what to draw", lines=1, max_lines=1, elem_id="prompt",
@@ -90,14 +90,14 @@ class PictureRace:
             bar.build("settings")
             tab.form.build_seed()
         words.build(vocabulary.groups(self.backbone), "prompt")
-        with gr.Column(elem_classes="ft-said"):  # one message at a time, where the examples stand
+        with gr.Column(elem_classes="ft-said"):  # messages replace the examples
             with gr.Row(elem_classes="ft-chips"):
                 self.chips = [gr.Button(text, size="sm", elem_classes="ft-chip") for text in EXAMPLES]
             self.hints = notice.build("hints")
             tab.queue.build_notices()
 
     def build_settings(self, tab: RaceTab) -> None:
-        """The methods, what the model is told besides, and the left side."""
+        """Builds the methods, the settings and the left side."""
         menu = with_auto(choices(self.backbone), self.backbone)
         self.favourite = menu[0][1]
         speeds = speedups(tab.studio.run_store.folder, self.backbone.name, self.backbone.weights_hash)
@@ -107,20 +107,20 @@ class PictureRace:
         tab.form.build_left(menu)
 
     def build_views(self, tab: RaceTab) -> dict[str, gr.HTML]:
-        """Both pictures."""
+        """Builds both pictures."""
         with gr.Row(elem_classes="ft-sides"):
             left = canvas.build("plain", *PLAIN_SIDE)
             return {"left": left, "right": canvas.build("fast", title_of(self.favourite), self.right_words)}
 
     def build_below(self, tab: RaceTab) -> None:
-        """The overlay's controls and the files."""
+        """Builds the overlay's controls and the downloads."""
         self.around = {"overlay": overlay.build()}
         tab.build_files()
 
     def wire(self, tab: RaceTab) -> None:
-        """Connects the prompt, the table of runs and the memory of the form."""
+        """Connects the prompt, the table of runs and the stored form."""
         self.prompt.change(self.look_up, self.prompt, self.hints, **LATEST)
-        # what was wrong with the prompt before goes at once, by the browser: a late answer would wipe a newer message
+        # the browser removes old errors at once: a late answer of the server could remove a newer message
         self.prompt.change(None, None, tab.queue.messages, js="() => [[]]", **DIRECT)
         for chip in self.chips:
             chip.click(lambda text=chip.value: text, None, self.prompt, **DIRECT)
@@ -135,21 +135,21 @@ class PictureRace:
             self.context.page.load(lambda: first, None, shown, **DIRECT)
 
     def fields(self) -> list[Component]:
-        """The prompt."""
+        """The prompt field."""
         return [self.prompt]
 
     def submit_events(self) -> list[Callable]:
-        """The end of typing."""
+        """Enter in the prompt field."""
         return [self.prompt.submit]
 
     def look_up(self, text: object) -> list[dict[str, Any]]:
-        """A notice of the words that the model does not know."""
+        """Notice of the words that the model does not know."""
         return unknown_notice(self.backbone, text)
 
-    # --- the first sight of the page ------------------------------------------------------------------------------
+    # --- example of a new page ----------------------------------------------------------------------------------
 
     def _example(self, tab: RaceTab) -> dict[str, Any]:
-        """The panels of a finished race by their ids, for a page that has none; {} without a folder to keep it in, or for a slow model."""
+        """Values of the example race's panels, by id; {} without a folder for examples, or for a slow model."""
         folder = tab.studio.examples
         if folder is None:
             return {}
@@ -160,7 +160,7 @@ class PictureRace:
         return {tab.panels[name].elem_id: value for name, value in values.items()}
 
     def _race_once(self, prompt: Prompt, sides: Sides) -> dict[str, Any]:
-        """The values of the panels after a race that nobody watches; {} if it would take too long."""
+        """Values of the panels after the example race; {} if it would take too long."""
         here = LocalRunner()
         for side in sides:
             here.warm(self.backbone, prompt, side)
@@ -170,10 +170,10 @@ class PictureRace:
         if not all(board.run.finished for board in boards):
             return {}
         values = draw_race(boards, {0, 1}, self.patches) | self.end_panels(boards)
-        values["verdict"] |= {"costs": f"An example, drawn on this machine: “{prompt.text}”. Generate draws yours."}
+        values["verdict"] |= {"costs": f"An example drawn on this machine: “{prompt.text}”. Press Generate to draw yours."}
         return values
 
-    # --- settings that come back ----------------------------------------------------------------------------------
+    # --- restored settings ----------------------------------------------------------------------------------------
 
     def restore_run(self, value: object) -> tuple[Any, ...]:
         """Fills the form, or only the left side, from the settings of a run."""
@@ -185,7 +185,7 @@ class PictureRace:
         return fill(self.restored, form_updates(values))
 
     def recall(self, value: object) -> tuple[Any, ...]:
-        """Fills the form as it was when this browser last had it; what no longer fits is left out."""
+        """Fills the form as this browser stored it, without values that no longer fit."""
         declared = settings(self.backbone)
         values = restoring.from_memory(value, self.backbone, knob_panel.encode("settings", declared), declared, self.favourite)
         return fill(self.restored, form_updates(values) | {"ready": restoring.READY})
@@ -193,12 +193,12 @@ class PictureRace:
     # --- the race -------------------------------------------------------------------------------------------------
 
     def read(self, visitor: str, fields: Sequence[object], seed: object, values: object) -> RaceRequest:
-        """Checks a request for pictures."""
+        """Checks a request for a race of pictures."""
         prompt = read_prompt(fields[0], seed, values, self.backbone)
         return RaceRequest(self.backbone, prompt, validation.knobs(values, settings(self.backbone)))
 
     def empty_panels(self, tab: RaceTab, request: RaceRequest, left: str | None, right: str) -> dict[str, Any]:
-        """Both sides without a picture."""
+        """Values of both sides without a picture."""
         return {
             "left": canvas.empty_value("plain", *side_words(left, self.right_words)),
             "right": canvas.empty_value("fast", title_of(right), self.right_words),
@@ -206,29 +206,29 @@ class PictureRace:
         }
 
     def draw(self, boards: Sequence[Board], changed: set[int], request: RaceRequest, ends: bool = True) -> dict[str, Any]:
-        """The panels of the changed boards and the line above them."""
+        """Values of the changed panels and of the line above them."""
         return draw_race(boards, changed, self.patches, ends)
 
     def outcome(self, tab: RaceTab, raced: DecodedRace, request: RaceRequest) -> Generator[dict[str, Any], None, RaceOutcome]:
-        """The speed-up, and the probabilities at every place."""
+        """Speed-up of the race, and the values that only its end has."""
         boards = raced.boards
         line = verdict.encode(*pair(boards), seconds=raced.seconds) | {"costs": verdict.costs_in_words(boards, raced.costs)}
         yield from ()
         return RaceOutcome({**self.end_panels(boards), "verdict": line}, [runs.picture(board) for board in boards])
 
     def without_result(self, board: Board) -> dict[str, Any]:
-        """Nothing: the line above the pictures has said it."""
+        """{}: the line above the pictures is enough."""
         return {}
 
     def end_panels(self, boards: Sequence[Board]) -> dict[str, Any]:
-        """The panels that only a finished race fills, and the picture whose maps they complete."""
+        """Values of the panels that need a finished race, and of the picture, whose maps they complete."""
         values = self.below.end_values(frame_of(boards, self.patches, self.is_here))
         return values and {"right": draw_race(boards, {0}, self.patches)["right"], **values}
 
     # --- files ----------------------------------------------------------------------------------------------------
 
     def offers(self, tab: RaceTab, visitor: str, board: Board, request: RaceRequest) -> dict[str, Any]:
-        """Offers the picture of a run and saves the run in the history; if the disk refuses one, the other is still written."""
+        """Offers the picture as a download and saves the run; if the disk refuses one, the other is still written."""
         run = board.run
 
         def write_picture() -> Path:
@@ -242,7 +242,7 @@ class PictureRace:
         return {"download": offer, "messages": notice.error(*lost, *unkept)}
 
     def files(self, tab: RaceTab, ended: EndedRace, visitor: str) -> Files | None:
-        """The larger files of a race that came to its end."""
+        """Larger files of a finished race; None for a stopped one."""
         boards = ended.boards
         if not all(board.run.finished for board in boards):
             return None

@@ -158,5 +158,5 @@ def test_the_page_says_that_the_distributions_stay_in_the_worker(picto, low, awa
             context = TabContext(page, tab, StudioState(picto, Lazy("lowpoly", tmp_path, lambda: low), Sessions(), runner=runner))
             race_tab = RaceTab(context, PictureRace(context))
         about[name] = race_tab.panels["odds"].value["about"]
-    assert "point at its picture" in about["here"]
+    assert "point at the picture" in about["here"]
     assert "decoded in another process" in about["away"] and "point at" not in about["away"]

@@ -75,12 +75,12 @@ def test_what_cannot_be_replayed_is_a_sentence(picto, pictures, meshes, tmp_path
     for name in ("run.json", "result.png", "trace.npz"):
         (broken / name).write_bytes((pictures[0] / name).read_bytes())
     (broken / "trace.npz").write_bytes(b"PK nothing")
-    with pytest.raises(BadFile, match=r"trace\.npz holds no trace of a run"):
+    with pytest.raises(BadFile, match=r"trace\.npz is not the trace of a run"):
         FinishedRun.open(broken)
     np.savez(broken / "trace.npz", tokens=np.zeros(64, np.int32))
-    with pytest.raises(BadFile, match=r"trace\.npz holds no trace of a run"):
+    with pytest.raises(BadFile, match=r"trace\.npz is not the trace of a run"):
         FinishedRun.open(broken)
-    with pytest.raises(NotSupported, match="cannot stand side by side"):
+    with pytest.raises(NotSupported, match="cannot be in one race"):
         exporting.write([pictures[0], meshes[0]], tmp_path / "both.html", ".html")
 
 

@@ -143,14 +143,14 @@ def test_a_damaged_trace_is_a_sentence(folder, tmp_path, damage):
     with np.load(folder / "trace.npz") as stored:
         arrays = DAMAGES[damage](dict(stored))
     np.savez_compressed(tmp_path / "trace.npz", **arrays)
-    with pytest.raises(BadFile, match=r"trace.npz holds no trace of a run"):
+    with pytest.raises(BadFile, match=r"trace.npz is not the trace of a run"):
         read_trace(tmp_path / "trace.npz", replaying.BYTES)
 
 
 @pytest.mark.parametrize("content", [b"", b"nothing of the kind", b"PK\x05\x06" + b"\0" * 18, b"\x93NUMPY"])
 def test_another_file_is_a_sentence(client, tmp_path, content):
     (tmp_path / "other.npz").write_bytes(content)
-    with pytest.raises(AppError, match=r"other.npz holds no trace of a run"):
+    with pytest.raises(AppError, match=r"other.npz is not the trace of a run"):
         client.predict(trace=handle_file(str(tmp_path / "other.npz")), api_name="/replay")
 
 
