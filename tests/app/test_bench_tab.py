@@ -69,7 +69,7 @@ def test_a_mesh_point_fits_the_mesh_tab_of_its_model(tables, low):
     assert form["method"] == "xspecmesh" and form["knobs"]["values"]["accept"] == "residual" and "seed" not in form
     with pytest.raises(BadFile, match="lowpoly_lora"):
         form_of(points["E exact"]["settings"], low, declared)
-    with pytest.raises(BadFile, match="holds no settings"):
+    with pytest.raises(BadFile, match="does not contain the settings"):
         form_of("nonsense", low, declared)
 
 

@@ -104,7 +104,7 @@ def test_the_files_show_every_run_on_its_own_clock(boards, asked, tmp_path):
     text = page.read_text(encoding="utf-8")
     assert all(f'boot("canvas-lane{n}"' in text for n in (1, 2, 3)) and 'boot("canvas-lane4"' not in text
     assert "Settings of the first run" in text and text.count("<h4>") == 3
-    with pytest.raises(BadPrompt, match="A race has no file of this kind"):
+    with pytest.raises(BadPrompt, match="Unknown file type for a race"):
         lanes.make({**asked, "make": "exe"}, tmp_path)
     if video.is_there():
         assert lanes.make({**asked, "make": "mp4"}, tmp_path)[0].stat().st_size > 1000

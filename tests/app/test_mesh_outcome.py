@@ -67,6 +67,6 @@ def test_settings_of_a_run_fill_the_form_or_only_the_left_side(boards, low):
     assert form["settings"]["values"]["face_budget"] == 8 and form["settings"]["declarations"] == panel["declarations"]
     left, wished = restore(saved, "left")
     assert wished is None and (left["compare"], left["other"]) == (True, "xspecmesh")
-    for wrong, sentence in (({}, "no settings"), (saved | {"input": None}, "made a picture"), (saved | {"backbone": "bpt"}, "made by bpt")):
+    for wrong, sentence in (({}, "not contain"), (saved | {"input": None}, "made a picture"), (saved | {"backbone": "bpt"}, "made by bpt")):
         with pytest.raises(BadFile, match=sentence):
             restore(wrong)

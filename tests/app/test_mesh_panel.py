@@ -199,7 +199,7 @@ def test_drafts_are_pink_and_go_away(open_panel):
     page = open_panel()
     show(page, "plain=210 accelerated=420 ghost=9")
     assert fact(page, "ghosts") == "18"
-    assert "draft, not yet accepted" in page.inner_text("#mesh .ft-legend")
+    assert "draft, not yet checked" in page.inner_text("#mesh .ft-legend")
     assert pinkish(pixels(page)[40:]) > 500
     redrawn(page, lambda: page.click("#mesh [data-show=ghost]"))
     assert pinkish(pixels(page)[40:]) < 20
@@ -230,7 +230,7 @@ def test_the_meshes_wipe_over_each_other(open_panel):
 def test_hands_keys_and_wheel_move_the_camera(open_panel):
     page = open_panel()
     show(page, "plain=300 accelerated=634 state=done")
-    assert page.inner_text("#mesh [data-side=plain] .ft-readout") == "Drag to turn, scroll to zoom, right-drag to move"
+    assert page.inner_text("#mesh [data-side=plain] .ft-readout") == "Drag to rotate, scroll to zoom, right-drag to move"
     canvas = page.locator("#mesh canvas")
     places = [fact(page, "camera")]
 

@@ -73,7 +73,7 @@ def test_the_larger_files_of_a_race_come_behind_it(open_mesh):
     page.locator(ROWS).first.get_by_role("button", name="Show and replay").click()
     page.wait_for_function(f"{FACES.format('accelerated')} === {faces}")
     expect(page.locator("#mesh-quality table")).to_be_visible()
-    drawn, failed = "#mesh-download-race:not([disabled])", "#mesh-messages p:has-text('no pictures of the meshes')"
+    drawn, failed = "#mesh-download-race:not([disabled])", "#mesh-messages p:has-text('could not be drawn')"
     page.wait_for_selector(f"{drawn}, {failed}", timeout=DRAWN)
     names = {"html": ".html", "shrinkwrapped": "-shrinkwrapped.glb"}
     if page.locator(drawn).count():

@@ -92,7 +92,7 @@ def test_quality_stands_beside_its_floor_and_tokens_without_a_face_are_counted(l
     assert any(line.startswith("Repair of Plain decoding: ") for line in shown["notes"])
     assert f"{board.dangling} of {measured.tokens} tokens" in quality_table.token_sentence(measured)
     empty = quality_table.measure(MeshBoard(run_without_a_face(low, [BPT.eos], finished=True)), "fast", read(CHAIR))
-    assert "1 of 1 tokens owns no face" in quality_table.token_sentence(empty)
+    assert "1 of 1 tokens is part of no face" in quality_table.token_sentence(empty)
     assert quality_table.encode([empty]) is None
     cells = [row["cells"][1]["text"] for row in quality_table.encode([measured, empty])["rows"]]
     assert cells.count("–") == len(quality_table.ROWS) - 1
@@ -217,7 +217,7 @@ def tried_seed(seed: int, chamfer: float | None) -> TriedSeed:
 def test_what_is_said_of_seeds_names_the_nearest_and_the_middle_one():
     sentence = mesh_seeds.best_of([tried_seed(7, 4.0), tried_seed(8, None), tried_seed(9, 1.0)])
     assert sentence.startswith("Best of seeds 7 to 9: seed 9 (75% closer than a typical one).")
-    assert "most others give no mesh" in mesh_seeds.best_of([tried_seed(7, None), tried_seed(8, None), tried_seed(9, 1.0)])
+    assert "most others gave no mesh" in mesh_seeds.best_of([tried_seed(7, None), tried_seed(8, None), tried_seed(9, 1.0)])
 
 
 def test_an_exact_method_makes_the_mesh_of_the_seed_and_keeps_its_other_knobs(low):

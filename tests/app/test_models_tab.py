@@ -113,8 +113,8 @@ def test_a_card_leads_to_its_tab_and_shows_commands_in_a_fold_only(picto_folder:
     seen = re.sub(r"<details.*?</details>", "", html)
     assert "launch.py" not in seen and 'data-tab="Image"' in seen and "python launch.py image" in html
     other = model_cards.card_html(replace(card, state="ready"))
-    assert "data-tab" not in other and f"To use {card.name}, end it and start it with this model" in other
-    assert "end it and start it" not in html
+    assert "data-tab" not in other and f"To use {card.name}, restart it with this model" in other
+    assert "restart it" not in html
 
 
 def test_an_imported_model_shows_its_newest_pictures_and_its_speed(checkpoint: Path, data: Path) -> None:
@@ -234,7 +234,7 @@ def test_a_checkpoint_is_imported_in_the_page(open_page, served, checkpoint: Pat
     page.click("#import-look")
     page.wait_for_selector(".ft-told:visible >> text=0.3 million parameters")
     page.click("#import-go")
-    page.wait_for_selector(".ft-told >> text=My-Janus is imported")
+    page.wait_for_selector(".ft-told >> text=My-Janus has been imported")
     page.wait_for_selector('.ft-model[data-model="My-Janus"] >> text=No picture yet')
     assert (served.home / "models" / "My-Janus" / "model.safetensors").exists()
     shutil.rmtree(served.home / "models")

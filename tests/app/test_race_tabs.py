@@ -92,7 +92,7 @@ def test_a_dropped_file_a_folder_and_a_link_bring_the_settings_back(open_tab, op
         expect(other.part("seed", "input")).to_have_value(str(seed))
 
     def expect_refusal() -> None:
-        other.part("messages", "p[data-kind=error]:has-text('holds no settings of a run')").wait_for()
+        other.part("messages", "p[data-kind=error]:has-text('does not contain the settings of a run')").wait_for()
 
     (result,) = folder.glob("result.*")
     drop(page, result.name, result.read_bytes())

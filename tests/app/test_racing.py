@@ -41,7 +41,7 @@ def test_a_larger_file_waits_for_the_end_of_a_run(sessions, tmp_path):
 
 
 def test_a_run_without_end_does_not_keep_a_file(sessions, tmp_path, monkeypatch):
-    monkeypatch.setattr(decoder, "GIVES_WAY", 0.01)
+    monkeypatch.setattr(decoder, "LONGEST_WAIT", 0.01)
     number = sessions.enter("a")
     assert sessions.begin("a", number)
     offers, _ = write_files(sessions, tmp_path, {"gif": lambda path: path}, number)

@@ -161,5 +161,5 @@ def test_runs_of_several_visitors_all_end(shipped):
         thread.join()
     memory = f"{before / 2**20:.0f} to {shipped.resident() / 2**20:.0f} MiB"
     print(f"\n{VISITORS} visitors at a time: {dict(count)}, a visit {median(seconds):.2f} s, longest {max(seconds):.2f} s, memory {memory}")
-    assert count == dict.fromkeys(("picture", "mesh", "cancelled", "abandoned", "fidgeting"), VISITORS * ROUNDS)
+    assert count == dict.fromkeys(("picture", "mesh", "cancel_run", "close_page", "fidgeting"), VISITORS * ROUNDS)
     assert not bug_in(shipped.log.read_text(errors="replace"))

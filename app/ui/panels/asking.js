@@ -1,5 +1,5 @@
-// Settings that a person drops on the page or opens with its address go to the tab of their kind, which may not have been opened yet.
-// They wait in the window's storage until that tab's table of runs takes them.
+// Settings dropped on the page or contained in its address go to the tab of their kind, which may not have been opened yet.
+// They wait in sessionStorage until that tab's table of runs takes them.
 const ASKED = "foretoken-asked-";
 const tabsOf = () => [...document.querySelectorAll("#tabs [role=tab]")];
 const openKind = () => tabsOf().find((tab) => tab.getAttribute("aria-selected") === "true")?.textContent.trim().toLowerCase();
@@ -12,13 +12,13 @@ function askFor(settings) {
   emit("asked");
 }
 
-function askedFor(kind) { // and takes them
+function askedFor(kind) { // and removes them
   const text = sessionStorage.getItem(ASKED + kind);
   sessionStorage.removeItem(ASKED + kind);
   return text && JSON.parse(text);
 }
 
-function takeLink() { // true if the page's address brought settings
+function takeLink() { // true if the page's address contains settings
   const coded = new URLSearchParams(location.search).get("run");
   if (!coded) return false;
   history.replaceState(null, "", location.pathname);
@@ -26,12 +26,12 @@ function takeLink() { // true if the page's address brought settings
     const text = atob(coded.replaceAll("-", "+").replaceAll("_", "/"));
     askFor(JSON.parse(new TextDecoder().decode(Uint8Array.from(text, (c) => c.charCodeAt(0)))) || {});
   } catch {
-    askFor({}); // the server says what is wrong
+    askFor({}); // the server reports the error
   }
   return true;
 }
 
-function whenThere(selector, act) { // once the page has an element; "" = at once
+function whenThere(selector, act) { // once the page has the element; "" = immediately
   if (!selector || document.querySelector(selector)) return act();
   const watcher = new MutationObserver(() => {
     if (!document.querySelector(selector)) return;

@@ -1,4 +1,4 @@
-// Small pictures of the input in six orientations. A press writes the axis and triggers "input"; they are disabled during a run.
+// Small pictures of the input in six orientations. A click sets the axis and triggers "input"; disabled during a run.
 const box = element.querySelector(".ft-axes"), grid = box.querySelector(".ft-axes-grid"), auto = box.querySelector(".ft-auto");
 const DOT = 3; // diameter, in cells of the picture
 let running = false;
@@ -17,7 +17,7 @@ function axis(name) {
   return button;
 }
 
-const drawn = {}; // by axis, the picture that is there
+const drawn = {}; // the current picture, by axis
 function draw() {
   const v = props.value;
   if (!v) return;

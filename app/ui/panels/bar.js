@@ -1,4 +1,4 @@
-// The line of controls. Other panels say what is chosen ("foretoken:knobs", "foretoken:summary"); this one shows it, and opens the settings.
+// The line of controls. Shows the choices sent by other panels ("foretoken:knobs", "foretoken:summary"), and opens the settings.
 const bar = element.querySelector(".ft-controls"), sizes = bar.querySelector("[data-part=sizes]");
 const button = (name) => bar.querySelector(`[data-do=${name}]`);
 const KEPT = "foretoken-settings";
@@ -9,7 +9,7 @@ function openSettings(open, kept = true) {
   if (main) main.dataset.settings = open ? "open" : "closed";
   button("settings").setAttribute("aria-expanded", open);
   if (kept) localStorage.setItem(KEPT, open ? "open" : "closed");
-  window.dispatchEvent(new Event("resize")); // charts and canvases take their new width
+  window.dispatchEvent(new Event("resize")); // charts and canvases adapt their width
 }
 
 const isOpen = () => scope.querySelector(".ft-main")?.dataset.settings === "open";
@@ -44,14 +44,14 @@ scope.addEventListener("foretoken:summary", ({ detail }) => {
   button("settings").setAttribute("aria-label", `Method and settings: ${detail.words.join(", ")}`);
 });
 scope.addEventListener("foretoken:running", ({ detail }) => { for (const each of sizes?.children ?? []) each.disabled = detail; });
-document.addEventListener("click", ({ target }) => { // a phone's sheet is closed by its button, or by a tap next to it
+document.addEventListener("click", ({ target }) => { // on a phone, the sheet's button or a tap outside closes it
   const outside = narrow.matches && isOpen() && !target.closest(".ft-settings, .ft-summary") && target.isConnected;
   if (!scope.contains(target)) return;
   if (target.closest(".ft-sheet")) shut();
   else if (outside) openSettings(false);
 });
 scope.addEventListener("foretoken:close-words", () => openWords(false));
-function shut() { // and back to the button
+function shut() { // and focuses the button
   openSettings(false);
   button("settings").focus();
 }
@@ -59,7 +59,7 @@ button("settings").addEventListener("click", () => {
   openSettings(!isOpen());
   if (narrow.matches && isOpen()) scope.querySelector(".ft-sheet")?.focus();
 });
-scope.addEventListener("keydown", (event) => { // Escape closes what is open before it cancels a run
+scope.addEventListener("keydown", (event) => { // Escape first closes the settings or the words, then cancels a run
   if (event.key !== "Escape" || event.defaultPrevented) return;
   const sheet = narrow.matches && isOpen() && event.target.closest(".ft-settings"), drawer = event.target.closest(".ft-words-drawer");
   if (!sheet && !drawer) return;
@@ -68,7 +68,7 @@ scope.addEventListener("keydown", (event) => { // Escape closes what is open bef
   else openWords(false);
 });
 button("words")?.addEventListener("click", () => openWords(button("words").getAttribute("aria-expanded") !== "true"));
-requestAnimationFrame(() => { // once the other panels of the tab are there
+requestAnimationFrame(() => { // after the other panels of the tab
   openSettings(!narrow.matches && localStorage.getItem(KEPT) === "open", false);
   emit("ask-summary");
   emit("ask-knobs");

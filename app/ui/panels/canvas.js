@@ -7,16 +7,16 @@ const part = (name) => card.querySelector(name);
 const picture = part(".ft-picture"), veil = part(".ft-veil"), overlay = part(".ft-overlay");
 const frame = part(".ft-frame"), cursor = part(".ft-cursor"), readout = part(".ft-readout");
 const others = part(".ft-candidates");
-const REJECTED = 2, ACCEPTED = 3, REDRAWN = 4; // in VERDICTS
+const REJECTED = 2, ACCEPTED = 3, REDRAWN = 4; // keys of VERDICTS
 const SIDES = __SIDES__;
-const inPair = () => ["fast", "plain"].includes(props.value.side); // else it is one of several
+const inPair = () => ["fast", "plain"].includes(props.value.side); // else a race of several runs
 const drafts = (v) => v.side === "fast" || (v.side !== "plain" && !v.missing.accepted);
 const mask = part(".ft-mask"), other = part(".ft-other"), wipe = part(".ft-wipe");
-const FADE = 24; // tokens of a replay whose verdict is still seen
+const FADE = 24; // number of latest tokens whose verdicts a replay shows
 const view = { map: "accepted", opacity: 0.35, at: null, kept: false, held: false, wiped: false };
-let course = null; // of a finished run: when it committed which position
-let decoded = {}; // the arrays of the value that is shown
-let drawn = 0; // pictures decode out of order; only a newer one may replace an older one
+let course = null; // of a finished run, see course() in canvas.py
+let decoded = {}; // arrays of the current value
+let drawn = 0; // images may finish loading out of order; a newer one must stay
 let asked = 0;
 
 function colour(level) {
@@ -46,7 +46,7 @@ function paint(canvas, levels, colourOf) {
 function drawOverlay() {
   const v = props.value;
   overlay.style.opacity = v.state === "running" || view.kept || view.held ? view.opacity : 0;
-  // The plain side drafts nothing: maps about drafts would only grey it out.
+  // The plain side drafts nothing, so maps about drafts would only grey it out.
   const silent = v.side === "plain" && ["accepted", "probability", "depth"].includes(view.map);
   overlay.hidden = !v.maps || silent || !inPair() || Boolean(v.missing[view.map]);
   if (overlay.hidden) return;
@@ -54,7 +54,7 @@ function drawOverlay() {
   else paint(overlay, view.map === "pass" ? passOf(view.at) : decoded[view.map], colours[view.map] || colour);
 }
 
-// Outcome of each token: rejected ones have a cross and redrawn ones a stroke, so that they can be told apart without colours.
+// Verdict of each token: a cross if rejected, a stroke if redrawn, so that verdicts differ without colours.
 function paintVerdicts(levels) {
   const { columns, rows } = props.value, cell = Math.max(4, Math.round(512 / columns)), pen = overlay.getContext("2d");
   overlay.width = columns * cell;
@@ -78,7 +78,7 @@ function paintVerdicts(levels) {
   });
 }
 
-// The tokens of one pass: that of a position, else the newest.
+// Tokens of one pass: the pass of a position, else the latest.
 function passOf(position) {
   const { steps } = decoded, chosen = position !== null && steps[position] >= 0 ? steps[position] : steps.reduce((a, b) => Math.max(a, b), -1);
   return Uint8Array.from(steps, (step) => Number(step === chosen && step >= 0));
@@ -95,7 +95,7 @@ async function drawPicture(address) {
   emit("picture", { side: props.value.side, title: props.value.title, picture });
 }
 
-// Replay: hides what was not yet committed at a time, and marks what was committed last. time null: the finished picture.
+// Replay: hides tokens not yet committed at a time, and marks the latest ones. time null: the finished picture.
 function replay(time) {
   if (!course) return;
   const v = props.value, count = time === null ? course.end.length : course.end.filter((end) => end <= time).length;
@@ -131,7 +131,7 @@ function clear() {
   course = null;
 }
 
-const SURE = 0.05; // nats: an entropy below it has one likely token
+const SURE = 0.05; // nats; below this entropy, one token is likely
 const formats = {
   seconds: (n) => n.toFixed(2),
   tokens_per_second: (n) => n.toFixed(n < 10 ? 1 : 0),
@@ -139,7 +139,7 @@ const formats = {
   step_compression: (n) => n.toFixed(2),
 };
 
-function drawTitle() { // an empty side says what it will be drawn with
+function drawTitle() { // an empty side shows the chosen method
   const v = props.value;
   const chosen = v.state === "empty" && scope.foretokenTitles?.[v.side === "fast" ? "right" : "left"];
   part("h3").textContent = chosen || v.title;
@@ -160,7 +160,7 @@ function drawCounters(totals) {
   }
 }
 
-// The candidates by position, from a flat list of [position, count, token, p, q, token, p, q, ...].
+// Candidates by position, from a flat list of [position, count, token, p, q, token, p, q, ...].
 function candidatesOf(flat) {
   const found = {};
   for (let i = 0; i < flat.length; i += 2 + 3 * flat[i + 1]) {
@@ -174,7 +174,7 @@ function drawReadout() {
   cursor.hidden = at === null || !v.maps || at >= v.limit;
   others.replaceChildren();
   if (cursor.hidden) {
-    readout.textContent = v.about || (v.maps && v.side === "fast" ? "Point at a picture, or at the trace, to read a token." : "");
+    readout.textContent = v.about || (v.maps && v.side === "fast" ? "Point at a picture or at the trace to inspect a token." : "");
     return;
   }
   const row = Math.floor(at / v.columns), column = at % v.columns;
@@ -182,7 +182,7 @@ function drawReadout() {
   const place = `row ${row + 1}, column ${column + 1}`;
   const verdict = decoded.accepted[at];
   if (!verdict) {
-    readout.textContent = `${place} · ${decoded.draft[at] ? "drafted, not yet accepted" : "not drawn yet"}`;
+    readout.textContent = `${place} · ${decoded.draft[at] ? "drafted, not yet checked" : "not drawn yet"}`;
     return;
   }
   const said = [`token ${decoded.tokens[at]}`, place];
@@ -207,7 +207,7 @@ function drawCandidates(at) {
   const taken = candidates.findIndex(([token]) => token === decoded.tokens[at]);
   const chips = candidates.map(([token, p, q], i) => {
     const chip = node("b", `${token} · p ${p.toFixed(2)}${q < 1 ? ` · q ${q.toFixed(2)}` : ""}`);
-    chip.title = `The model gives token ${token} probability ${p.toFixed(3)}; ` + (q < 1 ? `the drafter drew it with probability ${q.toFixed(3)}.` : "the drafter chose it.");
+    chip.title = `The model gives token ${token} probability ${p.toFixed(3)}; ` + (q < 1 ? `the drafter sampled it with probability ${q.toFixed(3)}.` : "the drafter chose it.");
     chip.dataset.taken = decoded.accepted[at] === ACCEPTED && i === taken;
     return chip;
   });
@@ -278,7 +278,7 @@ frame.addEventListener("pointermove", (event) => {
 });
 frame.addEventListener("pointerleave", () => emit("point", null));
 window.addEventListener("foretoken:point", (event) => {
-  view.at = event.columns && event.columns !== props.value?.columns ? null : event.detail; // a place in a picture of another size
+  view.at = event.columns && event.columns !== props.value?.columns ? null : event.detail; // a position in a picture of another size
   drawReadout();
   if (view.map === "pass") drawOverlay();
 });

@@ -1,20 +1,20 @@
-// Shared by the charts. It comes before their scripts.
+// Shared by the charts; included before their scripts.
 const numbers = (text, Kind) => new Kind(bytes(text).buffer);
 const css = ([r, g, b]) => `rgb(${r} ${g} ${b})`;
 const FONT = '11px "IBM Plex Sans", system-ui, sans-serif';
 const COLOURS = ["page", "text", "muted", "line", "line-strong", "raised", "surface", "plain", "fast", "fast-text", "accent", "good", "bad"];
 
-// The page's colours, of the theme that is shown.
+// The page's colours in the current theme.
 const coloursOf = (style) => Object.fromEntries(COLOURS.map((name) => [name, style.getPropertyValue(`--ft-${name}`).trim()]));
 
-// Surface of a chart: a pen that works in CSS pixels, the size, and the colours.
+// Surface of a chart: a pen in CSS pixels, the size, the colours.
 function paper(pen, width, height, style) {
   pen.font = FONT;
   pen.textBaseline = "middle";
   return { pen, width, height, ...coloursOf(style) };
 }
 
-// A cleared canvas at screen resolution.
+// Clears a canvas and sets it to screen resolution.
 function sheet(canvas) {
   const box = canvas.getBoundingClientRect(), ratio = window.devicePixelRatio || 1, pen = canvas.getContext("2d");
   canvas.width = Math.round(box.width * ratio);
@@ -29,7 +29,7 @@ function write(pen, text, x, y, colour, align = "left") {
   pen.fillText(text, x, y);
 }
 
-// A line through points [x, y]; null is a gap.
+// A line through points [x, y]; null makes a gap.
 function trail(pen, points, colour, { width = 1.25, dash = [] } = {}) {
   pen.beginPath();
   let down = false;
@@ -54,8 +54,8 @@ function ticksOf(low, high, count = 5) {
 
 const round = (number, digits = 3) => String(+number.toFixed(digits)).replace("-", "−");
 
-// A pair of axes in a box {left, right, top, bottom}: titles with units, ticks, light lines. x and y: {range, title, ticks, text}.
-// Returns the functions that place a value. Without `ticks` an axis has round numbers.
+// Draws axes in a box {left, right, top, bottom}, with titles, ticks and grid lines. x and y: {range, title, ticks, text}.
+// Returns functions that map values to pixels. Default ticks are round numbers.
 function axes(page, box, x, y) {
   const { pen } = page, [x0, x1] = x.range, [y0, y1] = y.range;
   const clamp = (value, low, high) => Math.min(Math.max(low, high), Math.max(Math.min(low, high), value));
@@ -75,14 +75,14 @@ function axes(page, box, x, y) {
   return [across, up];
 }
 
-// Draws again whenever a canvas changes its size or the page its colours.
+// Redraws when a canvas changes its size or the page its colours.
 function follow(canvases, draw) {
   const watcher = new ResizeObserver(draw);
   canvases.forEach((canvas) => watcher.observe(canvas));
   new MutationObserver(draw).observe(document.body, { attributes: true, attributeFilter: ["class"] });
 }
 
-// Makes a canvas readable by keyboard: arrows go from entry to entry, Home and End to the ends, Escape leaves, Enter acts.
+// Makes a canvas accessible by keyboard: arrows move between entries, Home and End go to the ends, Escape leaves, Enter acts.
 // reading: {count(), at(), go(index or null), say(index), act(index)}
 function readable(canvas, label, reading) {
   canvas.tabIndex = 0;

@@ -1,6 +1,6 @@
-// Charts as files. It follows chart.js in the scripts that draw charts.
+// Export of charts; included after chart.js.
 
-// A pen with the methods that the charts use, which writes SVG instead of pixels.
+// A pen with the canvas methods used by the charts, which writes SVG.
 class SvgPen {
   constructor() {
     Object.assign(this, { parts: [], path: "", dash: [], fillStyle: "#000", strokeStyle: "#000", lineWidth: 1, textAlign: "left", globalAlpha: 1, font: FONT });
@@ -47,10 +47,10 @@ class SvgPen {
 const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
 const MARGIN = 16, LINE = 15, EXPORT_SCALE = 2;
 
-// Settings behind a chart, as lines of text: {model: ..., method: ..., knobs: ..., seed: ..., machine: ...}.
+// Caption of a chart as lines of text, from {model: ..., method: ..., knobs: ..., seed: ..., machine: ...}.
 const linesOf = (made) => Object.entries(made).filter(([, text]) => text !== "" && text !== null && text !== undefined).map(([name, text]) => `${name}: ${text}`);
 
-// Breaks a text into lines that fit a width.
+// Breaks a text into lines of at most a width.
 function wrapped(pen, text, width) {
   const lines = [""];
   for (const word of text.split(" ")) {
@@ -64,7 +64,7 @@ function wrapped(pen, text, width) {
 const metadata = (found) => `<title>${escaped(found.title)}</title><metadata>${escaped(JSON.stringify({ ...found.made, ...found.more }))}</metadata>`;
 
 // The buttons SVG, PNG and CSV in a chart's header. chart(): {name, title, figures: [{title, width, height, draw(page)}], rows: [header, ...], made, more}
-// made stands below the picture, in the SVG's metadata and in the CSV; more only in the last two; pictures: what makes the first two of Plotly's charts
+// made: caption, also in the SVG's metadata and the CSV; more: only in these two; pictures: makes SVG and PNG of Plotly's charts
 function exports(header, chart, pictures = {}) {
   const style = () => getComputedStyle(header);
   const layout = (pen, found) => {

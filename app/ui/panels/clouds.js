@@ -1,4 +1,4 @@
-// Buttons with small pictures of point clouds. A press writes the name and triggers "input"; they are disabled during a run.
+// Buttons with small pictures of point clouds. A click sets the name and triggers "input"; disabled during a run.
 const box = element.querySelector(".ft-clouds");
 const DOT = 2.6; // diameter, in cells of the picture
 

@@ -1,4 +1,4 @@
-// Before every panel's own script. Its value may come from Gradio, or from a "foretoken:show" event, whichever is newer.
+// Included before every panel's script. The value comes from Gradio or from a "foretoken:show" event, whichever is newer.
 const gradio = { props, watch };
 let told;
 props = new Proxy(gradio.props, {
@@ -16,15 +16,15 @@ window.addEventListener("foretoken:show", (event) => {
   redraws.forEach((draw) => draw());
 });
 
-// Where the panels of a tab, or of a race of several runs, speak to each other; what concerns the page goes to the window.
+// Events between the panels of a tab, or of a race of several runs, use this element; events of the page use the window.
 const scope = element.closest(".ft-lanes, [role=tabpanel]") || window;
 const emit = (name, detail, to = window) => to.dispatchEvent(new CustomEvent(`foretoken:${name}`, { detail }));
 const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-// The pixels of a picture that came as a data: address.
+// Bitmap of a picture in a data: URL.
 const bitmapOf = (address) => createImageBitmap(new Blob([bytes(address.split(",")[1])], { type: address.slice(5).split(";")[0] }));
 const node = (tag, text = "", more = {}) => Object.assign(document.createElement(tag), { textContent: text }, more);
 
-function swatch(colour, text, kind = "") { // an entry of a legend
+function swatch(colour, text, kind = "") { // entry of a legend
   const item = node("span"), mark = node("i", "", { className: kind });
   mark.style.setProperty("--mark", colour);
   item.append(mark, text);
@@ -46,5 +46,5 @@ function save(blob, name) {
 }
 
 const quoted = (cell) => (/[",\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell);
-const inert = (cell) => (/^[=+@\t\r]/.test(cell) ? `'${cell}` : cell); // a spreadsheet must not take a text for a formula
+const inert = (cell) => (/^[=+@\t\r]/.test(cell) ? `'${cell}` : cell); // keeps spreadsheets from reading text as a formula
 const csvLine = (row) => row.map((cell) => quoted(typeof cell === "number" ? String(cell) : inert(cell ?? ""))).join(",");

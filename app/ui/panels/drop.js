@@ -1,9 +1,9 @@
-// A file of a run that is dropped anywhere on the page gives its settings back; it is read here and is not sent. A cloud or a mesh of
-// another program's goes to the Mesh tab, which sends it.
-const ZONE = ".ft-drop"; // takes files as input
-const SHAPES = [".ply", ".obj", ".glb", ".gltf", ".stl", ".off", ".xyz", ".txt", ".csv", ".asc", ".pts", ".xyzn", ".xyzrgb", ".npy", ".npz", ".pcd"]; // what can be a cloud or a mesh
+// A file of a run dropped anywhere on the page restores its settings; it is read in the browser and not uploaded. Any other cloud or
+// mesh goes to the Mesh tab, which uploads it.
+const ZONE = ".ft-drop"; // accepts files itself
+const SHAPES = [".ply", ".obj", ".glb", ".gltf", ".stl", ".off", ".xyz", ".txt", ".csv", ".asc", ".pts", ".xyzn", ".xyzrgb", ".npy", ".npz", ".pcd"]; // possible clouds or meshes
 
-const pngText = (view) => { // the text chunk "foretoken" of a PNG
+const pngText = (view) => { // text chunk "foretoken" of a PNG
   const latin = new TextDecoder("latin1"), utf = new TextDecoder();
   for (let at = 8; at + 12 <= view.byteLength;) {
     const size = view.getUint32(at), kind = latin.decode(new Uint8Array(view.buffer, at + 4, 4));
@@ -19,7 +19,7 @@ const pngText = (view) => { // the text chunk "foretoken" of a PNG
   return null;
 };
 
-// The object with the settings anywhere in a GLB's JSON.
+// Finds the settings object anywhere in a GLB's JSON.
 function within(value, depth = 0) {
   if (typeof value !== "object" || value === null || depth > 8) return null;
   if (typeof value.method === "string" && typeof value.knobs === "object") return value;
@@ -30,7 +30,7 @@ function within(value, depth = 0) {
   return null;
 }
 
-const pageText = (text) => text.match(/<script type="application\/json" id="foretoken-settings">(.*?)<\/script>/s)?.[1]; // of a replay
+const pageText = (text) => text.match(/<script type="application\/json" id="foretoken-settings">(.*?)<\/script>/s)?.[1]; // from an HTML replay
 
 async function settingsIn(file) {
   const buffer = await file.slice(0, 64 * 2 ** 20).arrayBuffer(), view = new DataView(buffer);
@@ -41,7 +41,7 @@ async function settingsIn(file) {
   return within(JSON.parse(pageText(text) || text));
 }
 
-async function namesIn(folder) { // a browser lists a folder in parts
+async function namesIn(folder) { // browsers list a folder in batches
   const reader = folder.createReader(), all = [];
   for (;;) {
     const some = await new Promise((done, fail) => reader.readEntries(done, fail));
@@ -64,7 +64,7 @@ const until = (find) => new Promise((done) => {
 
 async function openShape(file) {
   tabsOf().find((tab) => tab.textContent.trim() === "Mesh").click();
-  await until(() => document.querySelector("#mesh-notes")?.textContent.trim()); // the tab has its first example: the file comes behind it
+  await until(() => document.querySelector("#mesh-notes")?.textContent.trim()); // after the tab has loaded its first example
   const input = await until(() => document.querySelector("#mesh-file input[type=file]")), carried = new DataTransfer();
   carried.items.add(file);
   input.files = carried.files;
@@ -86,7 +86,7 @@ document.addEventListener("drop", async (event) => {
   try {
     file = await fileOf(event.dataTransfer.items[0]);
     settings = file && (await settingsIn(file));
-  } catch { /* not a file of ours: the server says so */ }
+  } catch { /* not a file of a run: the server reports it */ }
   if (!settings && SHAPES.some((ending) => file?.name.toLowerCase().endsWith(ending))) return openShape(file);
   askFor(settings || {});
 });

@@ -1,4 +1,4 @@
-// A page that has shown no race of its own, and is about to show none, gets the example.
+// Shows the example on a page that has no race and is about to show none.
 watch("value", () => {
   const told = Object.entries(props.value || {});
   const own = sessionStorage.getItem("foretoken-race") || new URLSearchParams(location.search).has("run");

@@ -1,4 +1,4 @@
-// The page follows the system's theme until the user has chosen another one in this browser.
+// Follows the system's theme until the user has chosen one in this browser.
 const system = window.matchMedia("(prefers-color-scheme: dark)");
 const button = element.querySelector(".ft-theme");
 element.querySelector(".ft-loaded").textContent = props.value.loaded;
@@ -18,23 +18,23 @@ const follow = () => put(localStorage.getItem("foretoken-theme") ? localStorage.
 system.addEventListener("change", follow);
 follow();
 
-document.addEventListener("keydown", (event) => { // Ctrl+Enter presses Generate on the open tab; in the prompt Gradio does that
+document.addEventListener("keydown", (event) => { // Ctrl+Enter presses Generate on the open tab; in the prompt, Gradio handles it
   if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || event.target.closest("#prompt")) return;
   const button = [...document.querySelectorAll("button.ft-go.primary")].find((b) => b.offsetParent && !b.disabled);
   if (!button) return;
   event.preventDefault();
   const field = event.target.closest("input, textarea");
-  field?.blur(); // a typed number takes effect when its field loses the focus
+  field?.blur(); // a number takes effect when its field loses focus
   button.click();
   field?.focus();
 });
 
-// Escape cancels the run of the open tab; the focus stays where it was when Generate and Cancel take each other's place.
+// Escape cancels the run of the open tab. The focus follows when Generate and Cancel replace each other.
 const seen = (selector) => [...document.querySelectorAll(selector)].find((b) => b.offsetParent && !b.disabled);
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && !event.defaultPrevented && !document.querySelector("dialog[open]")) seen("button.ft-go.stop")?.click();
 });
-let pressed = false; // the focus was on one of the two buttons
+let pressed = false; // whether one of the two buttons had the focus
 document.addEventListener("focusin", (event) => { pressed = event.target.matches?.("button.ft-go") ?? false; });
 new MutationObserver(() => {
   if (pressed && (document.activeElement === document.body || !document.activeElement?.offsetParent)) seen("button.ft-go")?.focus();

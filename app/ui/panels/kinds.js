@@ -1,4 +1,4 @@
-// Two buttons: pictures or meshes. A press is the value, and triggers "input"; they are disabled during a run.
+// Two buttons: pictures or meshes. A click sets the value and triggers "input"; disabled during a run.
 const buttons = [...element.querySelectorAll("button")];
 
 function draw() {

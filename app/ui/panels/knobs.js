@@ -1,8 +1,8 @@
-// Sliders and menus for knobs. A move writes the value and triggers "input"; knobs that are not live are disabled during a run.
+// Sliders and menus for knobs. A move sets the value and triggers "input"; knobs that are not live are disabled during a run.
 const box = element.querySelector(".ft-knobs");
-let shown = ""; // the owner of the shown controls
+let shown = ""; // owner of the current controls
 let running = false;
-let declared = { text: "[]", knobs: [] }; // the declarations as they come, and as they are read
+let declared = { text: "[]", knobs: [] }; // declarations as JSON, and parsed
 
 function declarations() {
   const text = props.value?.declarations ?? "[]";
@@ -28,7 +28,7 @@ function tellOthers() {
   if (props.value) emit("knobs", { panel: __OWN__, ...props.value, declarations: declarations() });
 }
 
-// Another panel shows one of these knobs in its own form.
+// Another panel may show one of these knobs too.
 window.addEventListener("foretoken:ask-knobs", tellOthers);
 window.addEventListener("foretoken:set", ({ detail }) => {
   if (detail.panel !== __OWN__) return;
@@ -84,13 +84,13 @@ function row(knob) {
 function rest() {
   for (const line of box.querySelectorAll(".ft-knob")) {
     const live = line.dataset.live === "true";
-    const { loops } = props.value; // the next run of a loop takes every knob as it is then
+    const { loops } = props.value; // the next run of a loop uses all current knobs
     line.querySelector(".ft-control").disabled = running && !live && !loops;
     line.querySelector("em").textContent = !running ? "" : live ? "live" : loops ? "next picture" : "next run";
   }
 }
 
-// Hides knobs that have no effect under the current choice of another knob, which comes before them.
+// Hides knobs without effect under the current value of an earlier knob.
 function choose() {
   const line = (name) => box.querySelector(`[data-knob="${name}"]`);
   for (const knob of declarations()) {

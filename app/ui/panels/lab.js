@@ -1,9 +1,9 @@
-// The stage of the Lab tab. Draws the value that app/ui/panels/lab.py encodes; keeps the snapshots A and B in the browser.
+// The stage of the Lab tab. Draws values from app/ui/panels/lab.py; keeps the snapshots A and B in the browser.
 const box = element.querySelector(".ft-lab");
 const picture = box.querySelector(".ft-lab-canvas"), film = box.querySelector(".ft-film"), shelf = box.querySelector(".ft-snapshots");
 const NAMES = ["A", "B"];
 const kept = {}; // snapshots: name -> a setting
-let shown = {}; // the arrays of the value
+let shown = {}; // arrays of the value
 let asked = 0;
 
 const value = () => props.value || {};
@@ -62,7 +62,7 @@ function courseOf(page) {
   const v = value(), { time, speed, deviation } = shown, end = Math.max(4, v.clock || 0), x = [...time], unmeasured = [...deviation].every(Number.isNaN);
   const turned = turnsOf(page, end), plain = v.plain ? [level(v.plain, page.plain)] : [];
   const said = v.plain ? [note("plain decoding", page.plain, { x: 1, xanchor: "right", y: v.plain, yref: "y", yanchor: "bottom", bgcolor: page.page, yshift: 2 })] : [];
-  if (unmeasured) said.push(note("This method does not measure its deviation.", page.muted, { x: 0.02, y: 0.2, xanchor: "left" }));
+  if (unmeasured) said.push(note("This method does not measure deviation.", page.muted, { x: 0.02, y: 0.2, xanchor: "left" }));
   return {
     data: [
       { name: "speed", x, y: [...speed], customdata: x.map((_, i) => i), hovertext: x.map((_, i) => sayCourse(i).join("<br>")), line: { color: page.fast, width: 2 } },
@@ -80,7 +80,7 @@ function courseOf(page) {
   };
 }
 
-// A line where a knob moved; moves of a drag share a label.
+// A line where a knob moved; moves during a drag share a label.
 function turnsOf(page, end) {
   const groups = [], moves = value().turned || [];
   for (const { time, letter, before, after } of moves) {
@@ -88,17 +88,17 @@ function turnsOf(page, end) {
     if (group && time - group.end < 70 * (end / page.width)) Object.assign(group, { after, end: time });
     else groups.push({ letter, before, after, at: time, end: time });
   }
-  const free = [-Infinity, -Infinity], annotations = []; // of both rows of labels
+  const free = [-Infinity, -Infinity], annotations = []; // of the two rows of labels
   for (const { letter, before, after, at } of groups) {
     const text = `${letter} ${before} → ${after}`.trim(), row = free.findIndex((until) => until < at);
-    if (row < 0) continue; // no room: pointing at the line says it
+    if (row < 0) continue; // no room; shown when pointing at the line
     annotations.push(note(text, page.accent, { x: at, xref: "x", y: 1, xanchor: at > 0.85 * end ? "right" : "left", yanchor: "bottom", yshift: 28 - 14 * row }));
     free[row] = at + (text.length * LETTER + 8) * (end / page.width);
   }
   return { shapes: moves.map(({ time }) => upright(time, page.accent)), annotations };
 }
 
-// Knobs that were moved in a stretch of the course.
+// Knobs moved during a sample.
 function movedIn(i) {
   const from = i ? shown.time[i - 1] : -1, found = (value().turned || []).filter(({ time }) => time >= from && time < shown.time[i]);
   return found.map(({ letter, before, after }) => `${letter} ${before} → ${after}`.trim());
@@ -147,7 +147,7 @@ function placesOf(page) {
     name: `snapshot ${name}`, x: places(kept[name]?.shares || []), y: kept[name]?.shares || [], visible: Boolean(kept[name]),
     line: { color: { A: page.plain, B: page.fast }[name], width: 2, dash: name === "A" ? "dash" : "solid" },
   }));
-  const orderless = !shares.length && now.passes > 2 ? [note(`${now.title} accepts its drafts in no order.`, page.muted, { x: 0.5, y: 0.5 })] : [];
+  const orderless = !shares.length && now.passes > 2 ? [note(`${now.title} does not accept drafts in order.`, page.muted, { x: 0.5, y: 0.5 })] : [];
   return {
     data: [
       { type: "bar", name: "these knobs", x: places(shares), y: shares, customdata: shares.map((_, i) => i), hovertext: shares.map((_, i) => sayPlace(i).join("<br>")), textposition: "none", marker: { color: page.accent }, width: 0.72 },
@@ -156,7 +156,7 @@ function placesOf(page) {
     layout: {
       xaxis: axis(page, { title: { text: "Place in the draft (1 = next token)" }, range: [0.5, count + 0.5], dtick: count > 10 ? 2 : 1, tick0: 1 }),
       yaxis: axis(page, { range: [0, 1], tickformat: ".0%", dtick: 0.25 }),
-      annotations: [above(page, "Accepted, of those reached"), ...orderless],
+      annotations: [above(page, "Accepted share of drafts reached"), ...orderless],
     },
   };
 }
@@ -179,7 +179,7 @@ function back(name) {
 }
 
 function drawSnapshots() {
-  for (const name of NAMES) { // of this loop: with what was measured since
+  for (const name of NAMES) { // of this loop: updates the measurements
     const now = kept[name] && kept[name].id === value().id ? setting(kept[name].number) : null;
     if (now) kept[name] = { ...now, id: value().id };
   }
@@ -190,7 +190,7 @@ function drawSnapshots() {
       line.innerHTML = '<button type="button" data-do="back"></button><span></span><button type="button" data-do="keep">Keep</button>';
       const [take, put] = line.querySelectorAll("button");
       take.textContent = name;
-      take.title = `Bring snapshot ${name} back (key ${name})`;
+      take.title = `Restore snapshot ${name} (key ${name})`;
       put.setAttribute("aria-label", `Keep these knobs as snapshot ${name}`);
       take.addEventListener("click", () => back(name));
       put.addEventListener("click", () => keep(name));
@@ -206,7 +206,7 @@ function drawSnapshots() {
   }
 }
 
-// --- all of it ---------------------------------------------------------------------------------------------------------
+// --- stage -----------------------------------------------------------------------------------------------------------
 
 const CHARTS = {
   course: { figure: courseOf, height: 480, count: () => shown.time?.length || 0, say: sayCourse },

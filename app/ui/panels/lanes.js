@@ -1,16 +1,16 @@
-// A race of chosen runs in place of the last race: gives every lane its run, and says what the runs share. Its bar of replay is of its own.
+// Shows a race of chosen runs in place of the last race, with one run per lane, what they have in common, and a replay bar.
 const NAMES = __NAMES__, VIEWS = __VIEWS__, LAST = __LAST__;
 const COUNT = { 2: "Two", 3: "Three", 4: "Four" };
 const SAID = { prompt: (r) => r.prompt, seed: (r) => `seed ${r.seed}`, size: (r) => (r.size && !r.settings.input ? `${r.size} px` : "") };
 const head = element.querySelector(".ft-lanes-head"), part = (name) => head.querySelector(name);
 const stage = element.closest(".ft-stage"), tab = element.closest("[role=tabpanel]");
-let racing = []; // the lanes as they are shown: {title, about, value, points, settings}
-let opener = null; // what had the focus before
+let racing = []; // the current lanes: {title, about, value, points, settings}
+let opener = null; // the element that had the focus
 
 const give = (panel, value) => emit("show", { panel, value });
 const tell = (text) => { part(".ft-lanes-said").textContent = text; };
 
-// Settings that all runs share, and each run's own ones.
+// Settings common to all runs, and those that differ.
 function compare(rows) {
   const words = (r) => Object.values(SAID).map((say) => say(r)), all = rows.map(words);
   const same = all[0].map((word, i) => all.every((each) => each[i] === word));
@@ -28,7 +28,7 @@ function open({ lanes, list, play }) {
   part(".ft-lanes-shared").textContent = shared.join(" · ");
   tell("");
   sessionStorage.setItem(LAST, JSON.stringify(list));
-  emit("running", true, scope); // the bar forgets the race before
+  emit("running", true, scope); // the replay bar forgets the previous race
   const shown = racing.map(({ value, title, about }, i) => ({ ...value, side: NAMES[i], title, about }));
   if (VIEWS.length > 1) VIEWS.forEach((view, i) => give(view, shown[i] || { state: "empty", side: NAMES[i], title: "", text: "" }));
   else give(VIEWS[0], { state: "done", sides: Object.fromEntries(shown.map((each, i) => [NAMES[i], each])), points: racing[0].points });
@@ -48,13 +48,13 @@ function close() {
 }
 
 function make(kind) {
-  tell("The file is being made.");
+  tell("Making the file.");
   for (const each of head.querySelectorAll("[data-make]")) each.disabled = true;
   props.value = { make: kind, lanes: racing, number: Date.now() };
   trigger("input");
 }
 
-function made() { // the button has the file, or the page has said why there is none
+function made() { // the button has the file, or the page shows the error
   tell("");
   for (const each of head.querySelectorAll("[data-make]")) each.disabled = false;
   const button = document.getElementById(__FILE__), file = button?.querySelector("button, a") || button;

@@ -1,4 +1,4 @@
-// Hands the parts of its value on to the panels whose parts are new.
+// Passes new parts of its value on to their panels.
 const PANELS = __PANELS__;
 const drawn = {};
 

@@ -1,4 +1,4 @@
-// Gives menus of methods their cards, once the model is known: its value is the cards by the menus' ids.
+// Fills menus of methods once the model is known; the value is the cards by menu id.
 function tell() {
   for (const [panel, cards] of Object.entries(props.value || {})) emit("cards", { panel, cards });
 }

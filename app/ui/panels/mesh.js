@@ -1,27 +1,27 @@
-// Two growing meshes under one camera, in one WebGL 2 context. The value is what app/ui/panels/mesh.py encodes.
-// This part has the texts and the input handling; mesh_camera.js and mesh_drawing.js come before it in the same script.
-// A face is one instance of three corners: its 18 received bytes become 20 aligned ones, which go to the GPU unchanged.
+// Two growing meshes under one camera, in one WebGL 2 context. Draws values from app/ui/panels/mesh.py.
+// This file handles texts and input; mesh_camera.js, mesh_drawing.js and mesh_replay.js are included before it.
+// A face is one instance of three corners. Its 18 bytes are aligned to 20 and go to the GPU unchanged.
 const MAPS = __MAPS__;
 const SIDES = __SIDES__;
-// fresh: the first of the newest faces; low, deepest, last and heat are extremes over all faces
+// fresh: index of the first new face; low, deepest, last and heat: extremes over all faces
 const EMPTY = { text: "", count: 0, fresh: 0, low: Infinity, deepest: 1, last: 1, heat: 1, changed: true };
 
 const root = element.querySelector(".ft-mesh"), part = (name) => root.querySelector(name);
 const canvas = part("canvas"), select = part("select"), legend = part(".ft-legend"), note = part(".ft-mesh-note");
-// points: null = until there are faces; wipe: where the left mesh ends over the right one, null = side by side
+// points: null = shown until there are faces; wipe: position of the slider between the meshes, null = side by side
 const view = { mode: "shaded", map: "plain", points: null, ghost: true, wipe: null };
 const wipe = part("[data-wipe]"), range = part(".ft-mesh-wipe input");
 const wiped = () => view.wipe !== null && shown.length === 2;
 const empty = () => ({ ...EMPTY, data: new Uint8Array(STRIDE * 256) });
-// faces; those of the open draft; in a replay, those that were just rejected, and how many faces are there (null: no replay)
+// faces; drafted faces; in a replay, faces just rejected, and the number of faces shown (null: no replay)
 const sides = Object.fromEntries(SIDES.map((name) => [name, { faces: empty(), ghost: empty(), refused: empty(), hover: -1, upto: null }]));
 const shownFaces = (name) => sides[name].upto ?? sides[name].faces.count;
 const cloud = { text: "", count: 0, low: Infinity };
-let shown = []; // names of the sides that are there, from left to right
+let shown = []; // names of the sides, from left to right
 let renderer = null, asked = false;
 const ROUGH_EVERY = 100, REST = 600; // milliseconds
-let waiting = 0, resting = 0, finesAt = 0; // the timers of a rough and of a fine picture; when fine ones may be drawn again
-const pointers = new Map(); // those that are down, each with its last event
+let waiting = 0, resting = 0, finesAt = 0; // timers of a coarse and a fine frame; time from which fine frames are allowed
+const pointers = new Map(); // pressed pointers, with their last events
 
 // ---------------------------------------------------------------- data
 
@@ -80,7 +80,7 @@ const hasFaces = () => shown.some((name) => shownFaces(name));
 const cloudShown = () => cloud.count > 0 && (view.points ?? (!hasFaces() && !shown.some((name) => sides[name].faces.count)));
 const hottest = () => Math.max(...shown.map((name) => sides[name].faces.heat));
 const share = (level) => level / (__UNKNOWN__ - 1);
-const deepest = () => Math.max(...shown.map((name) => sides[name].faces.deepest)); // of both sides, so that their colours are comparable
+const deepest = () => Math.max(...shown.map((name) => sides[name].faces.deepest)); // over all sides, so that colours are comparable
 const counted = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
 
 function drawWords(name) {
@@ -96,7 +96,7 @@ function drawWords(name) {
   drawCounters(name, side.counters);
 }
 
-function drawTitle(name) { // an empty side says what it will be drawn with
+function drawTitle(name) { // an empty side shows the chosen method
   const side = props.value.sides[name];
   const chosen = side?.state === "empty" && scope.foretokenTitles?.[name === "plain" ? "left" : "right"];
   if (side) part(`.ft-mesh-sides [data-side=${name}] h3`).textContent = chosen || side.title;
@@ -109,7 +109,7 @@ function drawCounters(name, counters) {
 function drawReadout() {
   for (const name of shown) {
     const { faces, hover } = sides[name], said = [], untouched = turning.allowed && name === shown[0] && hasFaces();
-    const hint = untouched ? "Drag to turn, scroll to zoom, right-drag to move" : "";
+    const hint = untouched ? "Drag to rotate, scroll to zoom, right-drag to move" : "";
     if (hover >= 0) {
       const { accepted, depth, tokens, step, entropy, probability, top } = read(faces, hover);
       said.push(`face ${(hover + 1).toLocaleString("en")}`);
@@ -149,7 +149,7 @@ function drawLegend() {
   const both = `linear-gradient(90deg, ${shown.map(stripe).join(", ")})`;
   const moving = root.dataset.state === "running" || Boolean(root.dataset.replayed);
   if (view.map === "plain" && moving && hasFaces()) items.push(swatch(both, "newest faces"));
-  if (root.dataset.ghosts > 0) items.push(swatch("var(--ft-mesh-ghost)", "draft, not yet accepted"));
+  if (root.dataset.ghosts > 0) items.push(swatch("var(--ft-mesh-ghost)", "draft, not yet checked"));
   if (root.dataset.refused > 0) items.push(swatch("repeating-linear-gradient(-45deg, var(--ft-mesh-refused) 0 3px, transparent 3px 5px)", "rejected"));
   legend.replaceChildren(...items);
 }
@@ -209,7 +209,7 @@ function tellCounts() {
 
 // ---------------------------------------------------------------- input
 
-let elsewhere = 0; // when the page was last scrolled by a wheel outside the view
+let elsewhere = 0; // time of the last wheel event outside the view
 
 function touch(move) {
   turning.allowed = false;
@@ -220,7 +220,7 @@ function touch(move) {
 
 const reset = () => touch(() => Object.assign(camera, HOME));
 
-function point(event) { // the face under the pointer, by its ray
+function point(event) { // the face under the pointer
   const box = canvas.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
   boxes().forEach(([left, top, width, height], i) => {
     const open = !wiped() || (i === 0) === (x < left + width * view.wipe);
@@ -258,13 +258,13 @@ canvas.addEventListener("contextmenu", (event) => event.preventDefault());
 canvas.addEventListener("dblclick", reset);
 window.addEventListener("wheel", (event) => { if (event.target !== canvas) elsewhere = event.timeStamp; }, { passive: true });
 canvas.addEventListener("wheel", (event) => {
-  if (event.timeStamp - elsewhere < 250) { // a scroll of the page that passes over the view
+  if (event.timeStamp - elsewhere < 250) { // the page is being scrolled past the view
     elsewhere = event.timeStamp;
     return;
   }
   event.preventDefault();
   const notch = Math.max(-60, Math.min(60, event.deltaY * (event.deltaMode ? 20 : 1)));
-  touch(() => zoom(Math.exp(notch * (event.ctrlKey ? 0.01 : 0.002)))); // a pinch on a touchpad arrives as a wheel event with ctrl
+  touch(() => zoom(Math.exp(notch * (event.ctrlKey ? 0.01 : 0.002)))); // a pinch on a touchpad is a wheel event with ctrl
 }, { passive: false });
 
 const ARROWS = { ArrowLeft: [1, 0], ArrowRight: [-1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
@@ -283,7 +283,7 @@ canvas.addEventListener("keydown", (event) => {
 const actions = {
   reset,
   save() {
-    paint(); // the drawing buffer exists only until the browser has shown it
+    paint(); // the drawing buffer is lost once the browser has shown it
     canvas.toBlob((blob) => save(blob, "foretoken-mesh.png"));
   },
   fullscreen: () => (document.fullscreenElement ? document.exitFullscreen() : root.requestFullscreen()),
@@ -307,19 +307,19 @@ scope.addEventListener("foretoken:running", putOffFine);
 function begin() {
   renderer = createRenderer();
   root.dataset.context = renderer ? "ok" : "none";
-  note.textContent = renderer ? "" : "This browser does not support WebGL 2, so meshes cannot be drawn here. The numbers are complete.";
+  note.textContent = renderer ? "" : "This browser does not support WebGL 2, so meshes cannot be drawn here. All numbers are still shown.";
   ask();
 }
 
 canvas.addEventListener("webglcontextlost", (event) => {
-  event.preventDefault(); // without this the context is never restored
+  event.preventDefault(); // otherwise the context is never restored
   renderer = null;
   root.dataset.context = "lost";
-  note.textContent = "The browser lost the 3D view. It comes back by itself.";
+  note.textContent = "The browser lost the 3D view and will restore it shortly.";
 });
 canvas.addEventListener("webglcontextrestored", begin);
 new ResizeObserver(ask).observe(canvas);
 new MutationObserver(ask).observe(document.body, { attributes: true, attributeFilter: ["class"] });
-if (props.value) begin(); // a view without a value is drawn when it gets one
+if (props.value) begin(); // a view without a value waits for one
 watch("value", draw);
 draw();

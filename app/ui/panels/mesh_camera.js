@@ -1,4 +1,4 @@
-// The camera of both views: its position, its movement by the user, and what its rays hit. One script with mesh_drawing.js and mesh.js.
+// The camera of both views: position, movement by the user, and faces hit by rays. Included before mesh_drawing.js and mesh.js.
 const FIELD_OF_VIEW = 0.5, HOME = { yaw: 0.62, pitch: 0.36, distance: 5.7, x: 0, y: -0.1, z: 0 };
 const camera = { ...HOME };
 
@@ -10,7 +10,7 @@ function lens(aspect) {
   const { yaw, pitch } = camera;
   const back = [Math.sin(yaw) * Math.cos(pitch), Math.sin(pitch), Math.cos(yaw) * Math.cos(pitch)];
   const right = [Math.cos(yaw), 0, -Math.sin(yaw)], up = cross(back, right);
-  const distance = camera.distance * Math.max(1, 0.94 / aspect); // farther away in a narrow view
+  const distance = camera.distance * Math.max(1, 0.94 / aspect); // greater in a narrow view
   const eye = add([camera.x, camera.y, camera.z], back, distance), tan = Math.tan(FIELD_OF_VIEW / 2);
   const near = Math.max(0.1 * distance, distance - 3), far = distance + 6, depth = -(far + near) / (far - near);
   const rows = [right.map((x) => x / (tan * aspect)), up.map((x) => x / tan), back.map((x) => x * depth), back.map((x) => -x)];
@@ -26,7 +26,7 @@ function orbit(across, down) {
   camera.pitch = Math.max(-1.45, Math.min(1.5, camera.pitch + down));
 }
 
-function pan(across, down) { // in heights of the view
+function pan(across, down) { // in view heights
   const { right, up, tan } = lens(1), scale = 2 * tan * camera.distance;
   const to = add(add([camera.x, camera.y, camera.z], right, -across * scale), up, down * scale).map((x) => Math.max(-2, Math.min(2, x)));
   Object.assign(camera, { x: to[0], y: to[1], z: to[2] });
@@ -38,7 +38,7 @@ function zoom(factor) {
 
 const still = window.matchMedia("(prefers-reduced-motion: reduce)");
 const turning = { allowed: true, angle: 0, before: null };
-function turn(now) { // one slow turn around a finished, untouched mesh, if drawing does not slow the run
+function turn(now) { // turns once around a finished, untouched mesh, unless drawing would slow a run
   const idle = turning.allowed && turning.angle < 2 * Math.PI && root.dataset.state === "done" && root.isConnected;
   if (!idle || still.matches || !renderer || renderer.software) return;
   const step = Math.min(now - (turning.before ?? now), 50) * 2e-4;

@@ -1,7 +1,7 @@
-// Drawing: shaders, WebGL, and the timing of frames. One script with mesh_camera.js and mesh.js.
+// Shaders, WebGL, and the timing of frames. Included between mesh_camera.js and mesh.js.
 const STRIDE = 20; // bytes of a face on the GPU: three times (x, y, z, accepted | depth | tokens), the step, (entropy, probability, top, 0)
-const SHADOW = 96, REACH = 1.5; // pixels of the picture from above, and how far it reaches from the middle
-const NARROW = 560; // CSS pixels below which the two views stand on top of each other
+const SHADOW = 96, REACH = 1.5; // pixels of the view from above, and its extent from the centre
+const NARROW = 560; // width in CSS pixels below which the views are stacked
 
 // ---------------------------------------------------------------- shaders
 
@@ -27,14 +27,14 @@ void main() {
   if (map == 0 && gl_InstanceID >= fresh) albedo = mix(albedo, glow, .6);
   lift = gl_InstanceID == hover ? 1. : 0.;
   gl_Position = kind == 3 ? vec4(at.xz / REACH, 0, 1) : camera * vec4(at, 1);
-  gl_Position.z += (kind == 0 ? behind ? 2.5e-3 : 0. : -4e-4) * gl_Position.w; // a far side must not show at the edge it shares
+  gl_Position.z += (kind == 0 ? behind ? 2.5e-3 : 0. : -4e-4) * gl_Position.w; // back faces must not show at shared edges
   gl_PointSize = size;
 }`, `
 flat in vec3 normal, albedo; flat in float lift; in vec3 at, edge;
 uniform vec3 eye, right, up, back, line; uniform int kind, map, taps; uniform float ground, width, opacity, drama, stripes; uniform sampler2D above;
 out vec4 colour;
 vec3 linear(vec3 c) { return c * c * (c * .3 + .7); }
-float cover() { // how much of the sky right above is hidden by faces; sampled beside a wall, not inside it
+float cover() { // how much of the sky above is hidden by faces; sampled next to a wall, not inside it
   float hidden = 0.;
   for (int i = 0; i < taps; i++) {
     float way = float(i) * 2.4, far = .13 * sqrt((float(i) + .5) / float(taps));
@@ -46,7 +46,7 @@ float cover() { // how much of the sky right above is hidden by faces; sampled b
 void main() {
   vec3 slope = fwidth(edge), near = smoothstep(slope * max(width - .75, 0.), slope * (width + .75), edge);
   float stroke = width > 0. ? 1. - min(min(near.x, near.y), near.z) : 0.;
-  if (stripes > 0. && mod(gl_FragCoord.x + gl_FragCoord.y, stripes) < stripes * .4) discard; // rejected ones differ without colours, too
+  if (stripes > 0. && mod(gl_FragCoord.x + gl_FragCoord.y, stripes) < stripes * .4) discard; // rejected drafts differ without colours too
   if (kind == 3) { colour = vec4(exp(-2.4 * (at.y - ground)), at.y * .5 + .5, 0, 1); return; }
   if (kind == 2) {
     float far = length(gl_PointCoord - .5) * 2., soft = fwidth(far);
@@ -59,7 +59,7 @@ void main() {
     if (colour.a < .01) discard;
     return;
   }
-  vec3 sight = normalize(eye - at); // the lamps move with the camera
+  vec3 sight = normalize(eye - at); // lights move with the camera
   vec3 key = normalize(-.5 * right + .72 * up + .62 * back), fill = normalize(.85 * right + .05 * up + .5 * back);
   float sky = .5 + .5 * normal.y, lamp = max(dot(normal, key), 0.), side = max(dot(normal, fill), 0.);
   float light = mix(.16, .46, sky) + .78 * lamp + .16 * side;
@@ -93,7 +93,7 @@ const BACKDROP = [FLAT, `
 in vec2 uv; uniform vec3 inner, outer; uniform float aspect; out vec4 colour;
 void main() {
   float far = length((uv - vec2(.5, .56)) * vec2(min(aspect, 1.4), 1.));
-  float grain = fract(sin(dot(gl_FragCoord.xy, vec2(12.9898, 78.233))) * 43758.5453) - .5; // hides the bands of a soft gradient
+  float grain = fract(sin(dot(gl_FragCoord.xy, vec2(12.9898, 78.233))) * 43758.5453) - .5; // hides banding in soft gradients
   colour = vec4(mix(inner, outer, smoothstep(0., .85, far)) + grain / 255., 1);
 }`];
 const BLUR = [FLAT, `
@@ -114,7 +114,7 @@ void main() {
   float mark = (1. - smoothstep(width - .5, width + .5, min(far.x, far.y))) * (1. - smoothstep(.7, 2.9, length(at)));
   float inside = 1. - smoothstep(.85, 1., max(abs(at.x), abs(at.y)) / REACH);
   float dark = texture(picture, at / (REACH * 2.) + .5).r * strength * inside;
-  float lines = mark * .8 * (1. - dark), all = lines + dark; // the shadow lies over the lines
+  float lines = mark * .8 * (1. - dark), all = lines + dark; // the shadow covers the lines
   colour = vec4((grid * lines + shadow * dark) / max(all, 1e-3), all * opacity);
 }`];
 
@@ -140,7 +140,7 @@ function program(gl, [vertex, fragment]) {
     const { name, type } = gl.getActiveUniform(made, i);
     places[name] = { at: gl.getUniformLocation(made, name), whole: type === gl.INT || type === gl.SAMPLER_2D };
   }
-  return (values) => { // uses the program with these uniforms; the others keep theirs
+  return (values) => { // uses the program with these uniforms; others keep their values
     gl.useProgram(made);
     for (const [name, value] of Object.entries(values)) {
       if (!places[name]) continue;
@@ -168,7 +168,7 @@ function target(gl) {
   return { texture, buffer };
 }
 
-function lookUp(gl) { // one row of 256 colours for each map but "plain"
+function lookUp(gl) { // one row of 256 colours per map except "plain"
   const rows = Object.values(MAPS).map((map) => map.stops).filter((stops) => stops.length);
   const data = rows.flatMap((stops) => Array.from({ length: 256 }, (_, i) => {
     const at = (i / 255) * (stops.length - 1), low = Math.min(Math.floor(at), stops.length - 2);
@@ -186,7 +186,7 @@ function buffer(gl, stride, attributes, divisor) { // attributes: [size, type, n
     gl.vertexAttribPointer(i, size, type, normalized, stride, offset);
     gl.vertexAttribDivisor(i, divisor);
   });
-  return (data) => { // binds it, with new contents if there are any
+  return (data) => { // binds the buffer, with new contents if given
     gl.bindVertexArray(array);
     if (!data) return;
     gl.bindBuffer(gl.ARRAY_BUFFER, store);
@@ -209,7 +209,7 @@ function createRenderer() {
   const software = /swiftshader|llvmpipe|basic render/i.test(debug ? gl.getParameter(debug.UNMASKED_RENDERER_WEBGL) : "");
   for (const mesh of SIDES.flatMap((name) => [sides[name].faces, sides[name].ghost, sides[name].refused])) mesh.changed = true;
   cloud.changed = true;
-  let lowest = null; // the ground for which the shadows were cast
+  let lowest = null; // ground level of the current shadows
 
   function flat(kind, count) {
     gl.bindVertexArray(nothing);
@@ -223,7 +223,7 @@ function createRenderer() {
     return changed;
   }
 
-  function lookFromAbove(name, low) { // closeness to the ground, which is blurred into a soft shadow, and height
+  function lookFromAbove(name, low) { // renders closeness to the ground, blurred into a soft shadow, and height
     const { above, shadow } = own[name];
     gl.viewport(0, 0, SHADOW, SHADOW);
     gl.bindFramebuffer(gl.FRAMEBUFFER, above.buffer);
@@ -232,7 +232,7 @@ function createRenderer() {
     gl.enable(gl.BLEND);
     gl.blendEquation(gl.MAX);
     gl.bindTexture(gl.TEXTURE_2D, lut);
-    faces({ kind: 3, ground: low, width: 0, above: 0 }); // the texture it draws to must not be one that it reads
+    faces({ kind: 3, ground: low, width: 0, above: 0 }); // a texture must not be read while it is the target
     gl.drawArraysInstanced(gl.TRIANGLES, 0, 3, shownFaces(name));
     gl.blendEquation(gl.FUNC_ADD);
     gl.disable(gl.BLEND);
@@ -260,7 +260,7 @@ function createRenderer() {
     if (view.mode === "shaded" || view.mode === "both") pass(0, { width: view.mode === "both" ? 0.35 * ratio : 0 });
     gl.enable(gl.BLEND);
     if (view.mode === "points") pass(2);
-    if (view.mode === "wireframe") { // faces behind show through faintly
+    if (view.mode === "wireframe") { // hidden faces show through faintly
       gl.colorMask(false, false, false, false);
       pass(0);
       gl.colorMask(true, true, true, true);
@@ -288,7 +288,7 @@ function createRenderer() {
     gl.drawArrays(gl.POINTS, 0, cloud.count);
   }
 
-  function drawSide(name, box, open, colours, ratio) { // open: the part of its box that is not wiped over
+  function drawSide(name, box, open, colours, ratio) { // open: the visible part of the box
     const [, , width, height] = box, look = { ...lens(width / height), ...colours, ground: lowest };
     gl.viewport(...box);
     gl.scissor(...open);
@@ -298,7 +298,7 @@ function createRenderer() {
     flat(gl.TRIANGLES, 3);
     gl.enable(gl.BLEND);
     gl.bindTexture(gl.TEXTURE_2D, own[name].shadow.texture);
-    const opacity = Math.max(0, Math.min(1, camera.pitch * 12 + 0.4)); // seen from below, the ground would hide the mesh
+    const opacity = Math.max(0, Math.min(1, camera.pitch * 12 + 0.4)); // from below, the ground would hide the mesh
     floor({ ...look, ground: lowest - 0.004, picture: 0, width: 0.5 * ratio, opacity });
     flat(gl.TRIANGLE_STRIP, 4);
     gl.disable(gl.BLEND);
@@ -307,7 +307,7 @@ function createRenderer() {
     if (cloudShown()) drawCloud(look, height);
   }
 
-  function drawAll() { // false if there is nothing to draw on
+  function drawAll() { // false without a visible canvas
     const ratio = software ? (rough() ? 0.5 : 1) : Math.min(window.devicePixelRatio || 1, 2), colours = readColours();
     const [width, height] = [canvas.clientWidth, canvas.clientHeight].map((pixels) => Math.round(pixels * ratio));
     if (!width || !height || gl.isContextLost()) return false;
@@ -337,7 +337,7 @@ function createRenderer() {
   return { software, drawAll };
 }
 
-function readColours() { // the uniforms of these names, from the style sheet
+function readColours() { // colours of the style sheet, as uniforms
   const style = getComputedStyle(root), read = (name) => style.getPropertyValue(`--ft-${name}`).trim();
   const hex = (name) => [1, 3, 5].map((i) => parseInt(read(name).slice(i, i + 2), 16) / 255);
   const names = ["clay", "unknown", "line", "wire", "inner", "outer", "grid", "shadow", "cloud", "ghost", "refused"];
@@ -352,11 +352,11 @@ function boxes() { // [x, y, width, height] of each view in CSS pixels, y from t
   if (wiped()) return shown.map(() => [0, 0, width, height]);
   if (width >= NARROW) return shown.map((_, i) => [(i * width) / n, 0, width / n, height]);
   if (n < 3) return shown.map((_, i) => [0, (i * height) / n, width, height / n]);
-  const half = width / 2, high = height / 2; // two rows of two; the third of three has a row of its own
+  const half = width / 2, high = height / 2; // two rows of two; with three views, the third has its own row
   return shown.map((_, i) => [(i % 2) * half, Math.floor(i / 2) * high, n === 3 && i === 2 ? width : half, high]);
 }
 
-// Without a GPU, the CPU is for the run while there is one, and then for what tells its result: half the pixels each way until all is told.
+// Without a GPU, leaves the CPU to the run and then to its results: half the resolution until these are complete.
 const going = () => renderer.software && root.dataset.state === "running";
 const rough = () => renderer.software && (going() || pointers.size > 0 || performance.now() < finesAt);
 function ask() {

@@ -1,12 +1,12 @@
-// Replays a finished run from its course: the faces that were there at a time, the open draft, and what of the draft before was rejected.
-// One script with mesh_camera.js, mesh_drawing.js and mesh.js.
+// Replays a finished run from its course: the faces at a time, the current draft, and the rejected part of the previous draft.
+// Included before mesh.js.
 const RECORD = __RECORD__;
-const courses = {}; // by side, of the runs that are shown
+const courses = {}; // of the current runs, by side
 
 function endReplay(name, course) {
   const side = sides[name], of = (text, Kind) => new Kind(bytes(text).buffer);
   if (side.upto !== null) {
-    side.faces.changed = true; // its shadow is that of fewer faces
+    side.faces.changed = true; // its shadow changes with fewer faces
     empties(side.ghost);
   }
   side.upto = null;
@@ -21,7 +21,7 @@ function empties(mesh) {
   Object.assign(mesh, EMPTY, { changed: true });
 }
 
-// Tells the bar of the replay when each token was committed.
+// Sends the replay bar the time of each token.
 function tellCourse(name) {
   const course = courses[name];
   if (!course || !course.tokens.length) return;
@@ -32,7 +32,7 @@ function tellCourse(name) {
 
 const stepOf = (records, at) => records[at + 12] | (records[at + 13] << 8) | (records[at + 14] << 16);
 
-// The draft's faces of one step: all that wait, or those that never came.
+// Drafted faces of a step: all of them, or only those never accepted.
 function draftsOf(records, step, rejected) {
   const chosen = [];
   for (let at = 0; at < records.length; at += RECORD) {
@@ -44,7 +44,7 @@ function draftsOf(records, step, rejected) {
 function replaySide(name, time) {
   const side = sides[name], course = courses[name];
   const steps = course.seconds.filter((second) => second <= time).length, { faces } = side;
-  const upto = (step) => { // faces that the steps before this one completed; they come in the order of their steps
+  const upto = (step) => { // number of faces completed before a step; faces are in the order of steps
     let count = 0;
     while (count < faces.count && read(faces, count).step < step) count++;
     return count;

@@ -1,8 +1,8 @@
-// The menu of methods: the chosen card as a button, and all cards behind it. A choice is the value, and triggers "input".
+// The menu of methods: the chosen card as a button that opens all cards. A click sets the value and triggers "input".
 let cards = __CARDS__;
 const box = element.querySelector(".ft-pick"), button = box.querySelector(".ft-picked"), list = box.querySelector(".ft-cards");
 const of = (name) => cards.find((card) => card.name === name);
-// Which side of a race this menu is for: an empty side bears the title of what it will be drawn with.
+// The side of a race that this menu is for; an empty side shows the title of its method.
 const SIDE = { method: "right", other: "left" }[__OWN__.replace(/^mesh-/, "")];
 
 function fill(place, card) {
@@ -75,7 +75,7 @@ box.addEventListener("keydown", (event) => {
     open(true);
   }
 });
-window.addEventListener("foretoken:cards", ({ detail }) => { // those of a model that was loaded behind the page
+window.addEventListener("foretoken:cards", ({ detail }) => { // of a model loaded in the background
   if (detail.panel !== __OWN__) return;
   cards = detail.cards;
   fillList();

@@ -1,7 +1,7 @@
-// Notices for the user: unknown words, the place in the queue, errors and what to do about them.
+// Notices for the user: unknown words, the place in the queue, errors.
 const box = element.querySelector(".ft-notices");
 
-// A known word that takes the place of an unknown one in the prompt.
+// Button that replaces an unknown word of the prompt with a known one.
 function replacement(word, known) {
   const take = () => {
     const text = promptField("prompt").value, at = text.toLowerCase().indexOf(word);

@@ -1,10 +1,10 @@
-// The distribution at one place of the accelerated picture. Draws the value that app/ui/panels/odds.py encodes.
+// Distribution at one place of the accelerated picture. Draws values from app/ui/panels/odds.py.
 const card = element.querySelector(".ft-odds"), canvas = card.querySelector("canvas"), output = card.querySelector("output");
-let shown = {}; // the arrays of the value
-let at = null; // the position that is pointed at
+let shown = {}; // arrays of the value
+let at = null; // position under the pointer
 let toldPlace = () => {};
 
-// The bars of a place: the most probable tokens, the drawn one if it is not among them, and the rest.
+// Bars of a place: the most probable tokens, the drawn one if not among them, and the rest.
 function barsOf(place) {
   const { top } = props.value, own = shown.own[place];
   const bars = Array.from({ length: top }, (_, i) => ({ token: shown.tokens[place * top + i], p: shown.p[place * top + i] })).filter(({ p }) => p > 0);
@@ -41,7 +41,7 @@ function drawOdds(page, place = at ?? 0) {
 function redraw() {
   if (props.value?.state !== "done") return;
   if (canvas.getBoundingClientRect().width) drawOdds(sheet(canvas));
-  output.textContent = at === null ? "The first place; point at another in the picture." : where(at);
+  output.textContent = at === null ? "The first place. Point at the picture to choose another." : where(at);
   toldPlace();
 }
 
@@ -60,7 +60,7 @@ function draw() {
 }
 
 window.addEventListener("foretoken:point", ({ detail }) => {
-  if (detail === null || props.value?.state !== "done" || detail >= shown.own.length || !element.offsetParent) return; // the last one stays
+  if (detail === null || props.value?.state !== "done" || detail >= shown.own.length || !element.offsetParent) return; // keeps the last place
   at = detail;
   redraw();
 });

@@ -23,7 +23,7 @@ TEMPLATE = """
 </section>
 """
 IDLE = {"state": "empty", "about": "After a run, point at the picture to see what else the model could have drawn there."}
-ELSEWHERE = {"state": "empty", "about": "Not available here: another process decodes, so the distributions are not at hand."}
+ELSEWHERE = {"state": "empty", "about": "Not available here: runs are decoded in another process, which keeps the distributions."}
 
 
 def build(elem_id: str = "odds") -> gr.HTML:

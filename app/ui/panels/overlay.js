@@ -1,13 +1,13 @@
-// The bar that chooses the map and its opacity; the canvases listen to its events on the window.
+// The bar that chooses the map and its opacity; canvases listen to its events on the window.
 const MAPS = __MAPS__;
 const VERDICTS = __VERDICTS__;
 const GRADIENT = __GRADIENT__;
 const select = element.querySelector("select"), range = element.querySelector("input"), legend = element.querySelector(".ft-legend");
 let scales = { probability: 1 };
-let missing = {}; // of the newest run: map -> why it has none
-let kinds = []; // kinds of verdicts in it
+let missing = {}; // of the latest run: map -> why it has no data
+let kinds = []; // kinds of verdicts in the latest run
 const STROKES = { 2: "ft-crossed", 4: "ft-struck" }; // kinds with a mark in the map, see canvas.js
-const USUAL = 3; // kinds that every method may have; the legend shows the others only when they occur
+const USUAL = 3; // kinds always in the legend; others appear only if they occur
 
 for (const [name, [label]] of Object.entries(MAPS)) select.add(new Option(label, name));
 
@@ -33,13 +33,13 @@ function drawLegend() {
   }
   if (select.value === "pass") {
     const marks = [["fast", "accelerated"], ["plain", "left side"]].map(([side, text]) => swatch(`var(--ft-${side})`, text));
-    legend.replaceChildren(...marks, "committed by the newest pass, or by the pass of the token under the pointer");
+    legend.replaceChildren(...marks, "committed by the latest pass, or by the pass of the token under the pointer");
     return;
   }
   const bar = node("b");
   bar.style.background = GRADIENT;
   const high = scales[select.value];
-  const whole = { step: [1, high + 1], depth: [1, high] }[select.value]; // the page counts steps from 1
+  const whole = { step: [1, high + 1], depth: [1, high] }[select.value]; // steps are shown from 1
   const [from, to] = high === undefined ? ["", ""] : whole || [0, high.toFixed(1)];
   const own = select.value === "depth" ? [swatch(`rgb(${VERDICTS[1].colour})`, "the model's own")] : [];
   legend.replaceChildren(...own, String(from), bar, String(to));
@@ -68,7 +68,7 @@ function grip(on) {
   tell();
 }
 
-select.addEventListener("change", () => press(keep, true)); // who chooses a map wants to see it
+select.addEventListener("change", () => press(keep, true)); // choosing a map also shows it
 range.addEventListener("input", () => press(keep, true));
 for (const button of [keep, wipe]) button.addEventListener("click", () => press(button, !pressed(button)));
 hold.addEventListener("pointerdown", () => grip(true));

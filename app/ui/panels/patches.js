@@ -1,4 +1,4 @@
-// The patches of tokens, in one picture. It comes before the scripts of the charts that draw them.
+// Patches of tokens, in one picture. Included before the scripts of charts that draw them.
 const [IN_ROW, SIDE] = __SHEET__;
 const patches = { address: "", image: null };
 

@@ -1,12 +1,12 @@
-// Speed against fidelity, a point for each setting, and the table of the same rows. Draws tables of app/ui/tabs/bench_rows.py.
+// Chart of speed against fidelity, one point per setting, and its table. Draws tables from app/ui/tabs/bench_rows.py.
 const TABLES = __TABLES__, HERE = __HERE__;
 const card = element.querySelector(".ft-plane"), output = card.querySelector("output");
 const select = card.querySelector("select"), load = card.querySelector("[data-do=load]");
 const head = card.querySelector("thead"), body = card.querySelector("tbody");
-const MARKS = { plain: ["square", "plain"], exact: ["circle", "good"], relaxed: ["diamond", "bad"] }; // form and colour
+const MARKS = { plain: ["square", "plain"], exact: ["circle", "good"], relaxed: ["diamond", "bad"] }; // shape and colour
 const NAMES = { plain: "plain decoding", exact: "exact: the same distribution", relaxed: "relaxed: another distribution" };
 const TABS = { image: "Image", mesh: "Mesh" };
-let sorted = null; // [column, direction] of the table
+let sorted = null; // [column, direction]
 
 const all = () => [...TABLES, ...(props.value ? [{ ...props.value, name: HERE }] : [])];
 const table = () => all().find((each) => each.name === select.value) || all()[0];
@@ -22,13 +22,13 @@ function rangeOf(values, least) {
   return [low - room, high + room];
 }
 
-// The points that no other one beats in both directions.
+// Points that no other point beats in both directions.
 function frontier(found, better) {
   const sign = better === "up" ? 1 : -1;
   return found.filter((p) => !found.some((other) => other.x > p.x && other.y * sign >= p.y * sign)).sort((a, b) => a.x - b.x);
 }
 
-// The points whose names hide no other name or point, the foremost first. across, up: pixels of a point
+// Points whose names cover no other name or point; the best points first. across, up: pixels of a point
 function named(found, foremost, across, up) {
   const placed = [], near = (p, q, wide, low, high) => Math.abs(across(p) - across(q)) < wide && up(q) - up(p) > low && up(q) - up(p) < high;
   for (const p of [...foremost, ...found.filter((each) => !foremost.includes(each))]) {
@@ -72,7 +72,7 @@ function planeOf(page) {
 
 function tell(at = plane.at()) {
   const point = points()[at];
-  if (!point) output.textContent = "Point at a setting, or use the arrow keys, to read it. A click or Enter loads it.";
+  if (!point) output.textContent = "Point at a setting or use the arrow keys to inspect it. Click or press Enter to load it.";
   load.hidden = !point?.settings;
   load.textContent = `Load into the ${TABS[table()?.kind] || ""} tab`;
   for (const row of body.rows) row.dataset.chosen = Boolean(point) && row.dataset.title === point.title;
@@ -84,7 +84,7 @@ function redraw() {
   tell();
 }
 
-// Loads the settings of a point into its tab; of an unopened tab only when it is there.
+// Loads the settings of a point into its tab, once that tab is open.
 function loads(point) {
   if (point?.settings) askFor(point.settings);
 }
@@ -109,7 +109,7 @@ function line(row) {
   tr.dataset.title = point?.title || "";
   row.cells.forEach((text, i) => {
     const td = node("td", "", { className: shown.numeric[i] ? "" : "text" }), isBadge = point && shown.columns[i] === "Exact";
-    const [middle, ...rest] = point && i ? text.split(" (") : [text]; // a median, and its quartiles in small print
+    const [middle, ...rest] = point && i ? text.split(" (") : [text]; // median, with its quartiles in small print
     td.append(isBadge ? node("span", text, { className: "ft-badge" }) : middle);
     if (isBadge) td.firstChild.dataset.exact = text === "exact";
     else if (rest.length) td.append(node("small", ` (${rest.join(" (")}`));
@@ -153,7 +153,7 @@ function draw() {
 
 const plane = plot(card, {
   figure: planeOf, stays: true, count: () => points().length, say: (i) => say(points()[i]), act: (i) => loads(points()[i]), went: tell,
-  name: () => `Plane of speed and fidelity with ${points().length} settings`,
+  name: () => `Chart of speed and fidelity with ${points().length} settings`,
   file: () => {
     const shown = table(), knobs = Object.fromEntries(points().filter((p) => p.knobs).map((p) => [p.title, p.knobs]));
     const rows = [[...shown.columns, "Knobs"], ...shown.rows.map((row) => [...row.cells, row.point?.knobs || ""])];
@@ -162,7 +162,7 @@ const plane = plot(card, {
 });
 load.addEventListener("click", () => loads(points()[plane.at()]));
 select.addEventListener("change", choose);
-(element.closest("[role=tabpanel]") || window).addEventListener("foretoken:kind", ({ detail }) => { // shows a table of what is to be measured
+(element.closest("[role=tabpanel]") || window).addEventListener("foretoken:kind", ({ detail }) => { // shows a table of the kind to be measured
   const found = all().find((each) => each.kind === detail);
   if (!found || table().kind === detail) return;
   select.value = found.name;

@@ -1,15 +1,15 @@
-// Charts that Plotly draws. Its script comes with Gradio, and is fetched when the first chart is seen. It follows chart.js and chart_export.js.
+// Charts drawn by Plotly, whose script ships with Gradio and loads with the first visible chart. Included after chart.js and chart_export.js.
 const BESIDE = [...document.scripts].find((script) => script.src.includes("/assets/"))?.src ?? document.baseURI;
 const plotly = () => (window.foretokenPlotly ??= import(new URL(__PLOTLY__, BESIDE).href).then(() => window.Plotly));
-const LETTER = 6.5, LABEL = 16; // pixels: about the width of a letter, and the height of a label
-const REST = 200; // milliseconds between two drawings
+const LETTER = 6.5, LABEL = 16; // approximate width of a letter and height of a label, in pixels
+const REST = 200; // milliseconds between redraws
 const CONFIG = { displayModeBar: false, doubleClick: false };
 
 const axis = (page, more) => ({
   gridcolor: page.line, linecolor: page["line-strong"], tickcolor: page["line-strong"], tickfont: { color: page.muted }, title: { font: { color: page.text }, standoff: 10 },
   zeroline: false, fixedrange: true, hoverformat: "", ...more,
 });
-// A text at a place of the paper or the axes: what a vertical axis measures stands above it, lying.
+// A text at a position on the paper or the axes; titles of vertical axes are above them, horizontal.
 const note = (text, colour, more) => ({ text, font: { color: colour }, showarrow: false, xref: "paper", yref: "paper", ...more });
 const above = (page, text, y = 1) => note(text, page.text, { x: 0, y, xanchor: "left", yanchor: "bottom", xshift: -44, yshift: 8 });
 const rule = (colour, more) => ({ type: "line", layer: "below", line: { color: colour, width: 1, dash: "dash" }, ...more });
@@ -17,7 +17,7 @@ const upright = (x, colour, more) => rule(colour, { x0: x, x1: x, yref: "paper",
 const level = (y, colour, more) => rule(colour, { y0: y, y1: y, xref: "paper", x0: 0, x1: 1, ...more });
 const legendOnly = (name, more) => ({ name, x: [null], y: [null], mode: "lines", ...more });
 
-// The room that Plotly's legend takes below a chart: it has columns as wide as its widest entry if one row is too narrow.
+// Height of Plotly's legend below a chart; if one row is too narrow, its columns are as wide as the widest entry.
 function legendRoom(data, width) {
   const wides = data.filter((trace) => trace.name && trace.visible !== false).map((trace) => trace.name.length * LETTER + 50), room = width - 60;
   const fits = wides.reduce((sum, wide) => sum + wide, 0) < room, columns = Math.max(1, Math.floor(room / Math.max(...wides)));
@@ -34,7 +34,7 @@ function styled(page, { data, layout }, size) {
   return { data: data.map((trace) => ({ type: "scatter", mode: "lines", hoverinfo: trace.customdata ? "text" : "skip", ...trace })), layout: { ...base, ...layout } };
 }
 
-// A chart in a card. What can be read has its entry's index as customdata and its words as hovertext.
+// A chart in a card. Inspectable marks have the entry's index as customdata and its text as hovertext.
 // chart: {count(), say(index), name(), figure(page with its width and colours): {data, layout} or null, act(index), went(index or null), file(): see exports}
 function plot(card, chart) {
   const box = card.querySelector(".ft-plot"), output = card.querySelector("output");
@@ -42,7 +42,7 @@ function plot(card, chart) {
 
   const pageOf = (width) => ({ width, ...coloursOf(getComputedStyle(box)) });
 
-  function point() { // the label of the entry that is read
+  function point() { // the label of the current entry
     if (!known) return;
     const curve = box.data.findIndex((trace) => trace.customdata?.includes(at));
     if (at === null || curve < 0) window.Plotly.Fx.unhover(box);
@@ -66,14 +66,14 @@ function plot(card, chart) {
     if (going) return void (again = true);
     going = true;
     const Plotly = await plotly().catch(() => null);
-    if (!Plotly) return void (box.textContent = "This version of Gradio brings no Plotly, so there is no chart.");
+    if (!Plotly) return void (box.textContent = "This version of Gradio does not include Plotly, so there is no chart.");
     const { data, layout } = styled(page, figure, { width: box.clientWidth, height: box.clientHeight });
     layout.margin.b += legendRoom(data, page.width);
     await Plotly.react(box, data, layout, CONFIG);
     if (!known) listen();
     if (at !== null) point();
     box.dataset.drawn = Number(box.dataset.drawn || 0) + 1;
-    setTimeout(() => { // a loop brings values faster than anybody reads them
+    setTimeout(() => { // values arrive faster than anyone can read
       going = false;
       if (again) { again = false; draw(); }
     }, REST);

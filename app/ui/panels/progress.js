@@ -1,4 +1,4 @@
-// The bar of a long run. It also tells the other panels of its tab whether a run is in progress.
+// Progress bar of a long run. Also tells the other panels of its tab whether a run is in progress.
 const box = element.querySelector(".ft-going"), bar = box.querySelector(".ft-going-bar");
 
 function draw() {

@@ -1,4 +1,4 @@
-// Writes into the prompt as a person would: Gradio hears of it, and the model's words are looked up.
+// Sets the prompt as if typed, so that Gradio notices and looks up its words.
 function promptField(id) {
   return document.querySelector(`#${id} textarea, #${id} input`);
 }

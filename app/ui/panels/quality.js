@@ -1,4 +1,4 @@
-// The table of the finished meshes. Draws the value that app/ui/tabs/quality_table.py encodes; null: nothing is finished.
+// Table of the finished meshes. Draws values from app/ui/tabs/quality_table.py; null: nothing is finished.
 const box = element.querySelector(".ft-quality-box"), table = box.querySelector("table"), notes = box.querySelector(".ft-spent");
 
 function head(v) {

@@ -1,11 +1,11 @@
-// Plays the race again. The panels of the tab say when their tokens were committed ("foretoken:course"); this bar says what time it is.
+// Replays a race. The panels of the tab send the times of their tokens ("foretoken:course"); this bar sends the current time.
 const bar = element.querySelector(".ft-replay"), range = bar.querySelector("input"), output = bar.querySelector("output");
 const part = (name) => bar.querySelector(`[data-do=${name}]`);
-const courses = {}; // by side, the clock after every token
+const courses = {}; // time of each token, by side
 const main = () => courses.fast || courses.lane1;
 let time = null; // seconds; null: the finished race
 let running = false;
-let began = null; // of the animation: its frame's time, and the race's
+let began = null; // of the animation: frame time, and race time
 
 const longest = () => Math.max(...Object.values(courses).map((end) => end.at(-1)));
 const ends = () => [...new Set(Object.values(courses).flatMap((end) => [...end]))].sort((a, b) => a - b);
@@ -36,7 +36,7 @@ function frame(stamp) {
 function play() {
   if (began !== null) return pause();
   began = { time: time ?? 0, stamp: null };
-  if (still) return step(1); // motion was declined: step instead
+  if (still) return step(1); // the user prefers reduced motion
   requestAnimationFrame(frame);
 }
 
@@ -64,7 +64,7 @@ scope.addEventListener("foretoken:course", ({ detail }) => {
   if (main()) show(null);
 });
 scope.addEventListener("foretoken:running", ({ detail }) => {
-  const begins = detail && !running; // said again with every update of a run
+  const begins = detail && !running; // repeated with every update of a run
   running = detail;
   if (begins) {
     began = null;

@@ -1,8 +1,8 @@
-// The table of runs of one kind. It keeps every race with the values of all panels, so that it can be shown and replayed without the server.
+// Table of runs of one kind. Stores each race with the values of all panels, so that it can be shown and replayed without the server.
 const KIND = __KIND__;
 const box = element.querySelector(".ft-runs"), body = box.querySelector("tbody"), status = box.querySelector(".ft-runs-said");
 const search = box.querySelector("input");
-const LAST = KIND.last; // in the window's storage: the race that is shown
+const LAST = KIND.last; // sessionStorage key of the race on display
 const changes = (r) => [r.changed, r.moved ? `${r.moved} knob${r.moved === 1 ? "" : "s"} moved` : ""].filter(Boolean).join(", ");
 const COLUMNS = [
   ["Run", (r) => r.title], ["Changed", (r) => changes(r) || "–"],
@@ -15,7 +15,7 @@ const COLUMNS = [
 ];
 const TEXT = new Set(["Run", "Changed", KIND.prompt, "Exact", "Fit"]);
 let races = [];
-let picked = []; // runs for a race of several: [id of its race, number of its row]
+let picked = []; // runs chosen for a race: [id of the race, number of the row]
 
 const said = (text) => { status.textContent = text; };
 const named = (race) => race.rows.map((r) => `${r.title} ${r.changed} ${r.prompt} ${r.seed}`).join(" ").toLowerCase();
@@ -33,7 +33,7 @@ function ask(settings, side) {
   trigger("input");
 }
 
-// Shows a race as it was when it ended: every panel gets its value back.
+// Shows a stored race: restores the values of all panels.
 function show(race) {
   for (const [panel, value] of Object.entries(race.parts)) {
     if (panel !== __OWN__) emit("show", { panel, value });
@@ -42,7 +42,7 @@ function show(race) {
   sessionStorage.setItem(LAST, race.id);
 }
 
-// Value of the panel of a row's run, if the run has finished.
+// Panel value of a row's run, if it has finished.
 function sideOf(race, i) {
   const value = KIND.sides[i]?.reduce((found, name) => found?.[name], race.parts);
   return race.rows[i].finished && value?.course ? value : null;
@@ -63,7 +63,7 @@ function showPicked() {
   begin.textContent = `Race ${picked.length} runs`;
 }
 
-// Races chosen runs, each on its own clock, unless one of them is gone. play: at once
+// Races the chosen runs, unless one has been deleted. play: start immediately
 function start(list, play) {
   const found = list.map(([id, i]) => [races.find((race) => race.id === id), i]);
   if (found.length < 2 || !found.every(([race, i]) => race?.rows[i] && sideOf(race, i))) return;
@@ -90,7 +90,7 @@ async function copy(text, what) {
     const area = node("textarea", "", { value: text });
     document.body.append(area);
     area.select();
-    said(document.execCommand("copy") ? `${what} copied.` : `The browser refuses to copy. ${text}`);
+    said(document.execCommand("copy") ? `${what} copied.` : `The browser does not allow copying. ${text}`);
     area.remove();
   }
 }
@@ -106,7 +106,7 @@ function line(race, r, i) {
   first.append(view);
   tr.append(first);
   for (const [name, of] of COLUMNS) {
-    if (name === "Changed") continue; // under the method
+    if (name === "Changed") continue; // shown below the method
     const td = node("td", of(r), { className: TEXT.has(name) ? "text" : "" });
     td.dataset.column = name;
     if (name === "Run" && changes(r)) td.append(node("small", changes(r)));
@@ -187,12 +187,12 @@ window.addEventListener("foretoken:show", async ({ detail }) => {
   try {
     await keepRace(race);
   } catch (wrong) {
-    said(`The browser has no room for more runs (${wrong?.name}). Delete some.`);
+    said(`The browser cannot store more runs (${wrong?.name}). Delete some.`);
   }
   await load();
 });
 
-// Thumbnails that were drawn after the race.
+// Thumbnails drawn after the race.
 watch("value", async () => {
   const { race: id, thumbnails } = props.value || {}, race = thumbnails && races.find((each) => each.id === id);
   if (!race) return;
@@ -201,7 +201,7 @@ watch("value", async () => {
   await load();
 });
 
-// Settings that were dropped on the page or came with its address, once the tab has what it needs for them.
+// Restores settings dropped on the page or in its address, once the tab is ready.
 function takeAsked() {
   const settings = askedFor(KIND.name);
   if (settings) whenThere(KIND.ready, () => ask(settings, "right"));
@@ -214,7 +214,7 @@ window.addEventListener("foretoken:asked", takeAsked);
   await load();
   if (linked) return;
   const lanes = JSON.parse(sessionStorage.getItem(`${LAST}-lanes`) || "[]");
-  const last = races.find((race) => race.id === sessionStorage.getItem(LAST)); // of this window, before a reload
+  const last = races.find((race) => race.id === sessionStorage.getItem(LAST)); // shown in this window before a reload
   if (last) show(last);
   start(lanes, false);
 })();

@@ -1,10 +1,10 @@
-// The runs of this browser, in its own database: the rows of the table, and the panels' values, from which a race is shown again.
-const LIMIT = 100; // races of a kind; the oldest go first
+// Runs stored in this browser's IndexedDB: rows of the table, and the panels' values to show a race again.
+const LIMIT = 100; // maximum number of races per kind; the oldest are deleted first
 const opened = new Promise((done) => {
   const asked = indexedDB.open("foretoken", 1);
   asked.onupgradeneeded = () => asked.result.createObjectStore("races", { keyPath: "id" });
   asked.onsuccess = () => done(asked.result);
-  asked.onerror = () => done(null); // a private window may have none: then the runs last as long as the page
+  asked.onerror = () => done(null); // a private window may have no database; then runs last as long as the page
 });
 const memory = new Map();
 
@@ -18,7 +18,7 @@ async function transact(mode, act) {
   });
 }
 
-const kindOfRace = (race) => race.kind || "image"; // the first version kept only pictures
+const kindOfRace = (race) => race.kind || "image"; // the first version stored only pictures
 
 async function allRaces(kind) {
   const found = (await transact("readonly", (races) => races.getAll())) || [...memory.values()];

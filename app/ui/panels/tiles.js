@@ -1,4 +1,4 @@
-// Buttons with small pictures of points. dots: [across, down, red, green, blue] of each, as text
+// Buttons with small pictures of points. dots: [x, y, red, green, blue] per point, as base64
 function paintDots(canvas, text, diameter) {
   const dots = bytes(text), pen = canvas.getContext("2d");
   canvas.width = canvas.height = __SIDE__;

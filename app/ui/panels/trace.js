@@ -1,16 +1,16 @@
-// The trace of the accelerated run. Draws the value that app/ui/panels/trace.py encodes.
+// Trace of the accelerated run. Draws values from app/ui/panels/trace.py.
 const VERDICTS = __VERDICTS__;
-const ACCEPTED = 3, REJECTED = 2, REDRAWN = 4; // in VERDICTS
+const ACCEPTED = 3, REJECTED = 2, REDRAWN = 4; // keys of VERDICTS
 const card = element.querySelector(".ft-chart"), output = card.querySelector("output"), legend = card.querySelector(".ft-legend");
 const [run, last] = ["run", "last"].map((name) => card.querySelector(`[data-chart=${name}]`));
 const [course, pass] = [run, last].map((figure) => figure.querySelector("canvas"));
 const LEFT = 46, RIGHT = 12, NEAR = 84; // pixels; moves of a knob closer than NEAR share a label
-let shown = {}; // the arrays of the value
-let at = null; // the token that is pointed at, in the order of commitment
-let draft = null; // the draft of the newest pass that is pointed at
+let shown = {}; // arrays of the value
+let at = null; // token under the pointer, in the order of commitment
+let draft = null; // draft of the latest pass under the pointer
 let toldCourse = () => {}, toldPass = () => {};
 
-// The ends of the energy axis: they enclose nearly all energies, and zero.
+// Ends of the energy axis, which enclose nearly all energies, and zero.
 function ends(energies, thresholds) {
   const known = [...energies, ...thresholds].filter((e) => !Number.isNaN(e)).sort((a, b) => a - b);
   if (!known.length) return [-4, 1];
@@ -20,7 +20,7 @@ function ends(energies, thresholds) {
 
 const inside = (value, [low, high]) => Math.min(high, Math.max(low, value));
 
-// Marks of drafts: a dot if accepted, a cross if rejected, so that they can be told apart without colours.
+// Mark of a draft: a dot if accepted, a cross if rejected, so that verdicts differ without colours.
 function mark(pen, x, y, verdict, faint = false) {
   pen.globalAlpha = faint ? 0.35 : 1;
   pen.beginPath();
@@ -40,13 +40,13 @@ function mark(pen, x, y, verdict, faint = false) {
   pen.globalAlpha = 1;
 }
 
-// One energy scale for both charts: that of all drafts of the run and of its newest pass.
+// One energy scale for both charts, over all drafts of the run and of its latest pass.
 function energyRange() {
   const last = props.value.last, of = (name) => (last ? numbers(last[name], Float32Array) : []);
   return ends([...shown.energy, ...of("energy")], [...shown.threshold, ...of("threshold")]);
 }
 
-const SCALE = { energy: "Energy log p/q of the draft (nats)", chance: "Chance that the draft is accepted (0 to 1)" };
+const SCALE = { energy: "Energy log p/q of the draft (nats)", chance: "Acceptance probability of the draft (0 to 1)" };
 
 function drawMoves(page, placeOf) {
   const groups = [];
@@ -78,7 +78,7 @@ function drawCourse(page, pointed = at) {
   const heights = energies ? s.energy : s.chance;
   s.verdict.forEach((verdict, i) => {
     pen.fillStyle = css(VERDICTS[verdict].colour);
-    pen.fillRect(placeOf(i) - half / 2, strip - 4, half, 8); // what became of every token
+    pen.fillRect(placeOf(i) - half / 2, strip - 4, half, 8); // verdict of every token
     if (!Number.isNaN(heights[i])) mark(pen, placeOf(i), up(heights[i]), verdict);
   });
   const most = Math.max(1, Math.ceil(s.entropy.reduce((a, b) => (b > a ? b : a), 0)));
@@ -139,7 +139,7 @@ function redraw() {
   toldPass();
 }
 
-let upto = Infinity; // tokens that a replay shows
+let upto = Infinity; // number of tokens shown in a replay
 
 function draw() {
   const v = props.value;
@@ -153,9 +153,9 @@ function draw() {
       shown[name] = numbers(v[name], kinds[name] || Float32Array).subarray(0, upto);
     }
     shown.order = new Map(Array.from(shown.position, (position, i) => [position, i]));
-    if (v.last) last.querySelector("figcaption").textContent = `Newest pass: ${v.last.accepted} of ${v.last.drafts} drafts accepted (shaded)`;
+    if (v.last) last.querySelector("figcaption").textContent = `Latest pass: ${v.last.accepted} of ${v.last.drafts} drafts accepted (shaded)`;
     if (!v.last || draft >= v.last.drafts) draft = null;
-    run.querySelector("figcaption").textContent = "Tokens in the order in which they were committed";
+    run.querySelector("figcaption").textContent = "Tokens in the order of commitment";
   }
   card.dataset.tokens = shown.verdict?.length || 0;
   card.dataset.moves = v.moves?.length || 0;

@@ -1,14 +1,14 @@
-// The newest draft tree and the shapes of all trees. Draws the value that app/ui/panels/tree.py encodes.
+// The latest draft tree and the shapes of all trees. Draws values from app/ui/panels/tree.py.
 const ACCEPTED = css(__ACCEPTED__);
 const card = element.querySelector(".ft-chart"), output = card.querySelector("output");
 const [last, shapes] = ["last", "shapes"].map((name) => card.querySelector(`[data-chart=${name}]`));
 const [icicle, courses] = [last, shapes].map((figure) => figure.querySelector("canvas"));
-let boxes = []; // of the icicle, one per node: left, top, width, height, and its description
-let at = null; // the node that is pointed at, in the order of the boxes
-let turn = null; // the tree that is pointed at
+let boxes = []; // of the icicle chart, one per node: left, top, width, height, description
+let at = null; // node under the pointer, in the order of the boxes
+let turn = null; // tree under the pointer
 let toldIcicle = () => {}, toldShapes = () => {};
 
-// The depth, the children and the number of leaves below every node; a leaf counts itself.
+// Depth, children and number of leaves of each node; a leaf counts itself.
 function measured(parents) {
   const nodes = Array.from(parents, (parent) => ({ parent, children: [], leaves: 0, depth: 0 }));
   nodes.forEach((node, i) => {
@@ -22,7 +22,7 @@ function measured(parents) {
   return nodes;
 }
 
-// A token in its box: its patch of picture, else in words or as a number, if there is room.
+// Draws a token in its box: its patch, else its description or number, if there is room.
 function drawToken(page, box, node, taken) {
   const v = props.value, { pen } = page, side = Math.floor(Math.min(box.high - 8, box.wide - 3, 40));
   if (patches.image && v.sheet) {
@@ -91,7 +91,7 @@ function drawShapes(page, pointed = turn) {
 
 function captions() {
   const v = props.value, [depth, wide] = trees(), page = getComputedStyle(card);
-  last.querySelector("figcaption").textContent = `Newest tree: ${numbers(v.tokens, Int32Array).length} tokens on ${Math.max(0, ...boxes.map((b) => Math.round((b.y - 30) / b.high)))} levels, ${v.path.length} accepted`;
+  last.querySelector("figcaption").textContent = `Latest tree: ${numbers(v.tokens, Int32Array).length} tokens on ${Math.max(0, ...boxes.map((b) => Math.round((b.y - 30) / b.high)))} levels, ${v.path.length} accepted`;
   shapes.querySelector("figcaption").replaceChildren(
     `${depth.length} trees: `, swatch(page.getPropertyValue("--ft-fast"), `depth, now ${depth.at(-1)}`, "stroke"),
     swatch(page.getPropertyValue("--ft-muted"), `width, now ${wide.at(-1)}`, "stroke dashed"), swatch(ACCEPTED, "levels accepted"),
@@ -136,7 +136,7 @@ courses.addEventListener("pointermove", (event) => {
   goTree(i >= 0 && i < trees()[0].length ? i : null);
 });
 courses.addEventListener("pointerleave", () => goTree(null));
-const treeName = () => (props.value.state === "empty" ? "No tree yet" : last.querySelector("figcaption").textContent || "Newest tree");
+const treeName = () => (props.value.state === "empty" ? "No tree yet" : last.querySelector("figcaption").textContent || "Latest tree");
 const shapesName = () => (props.value.state === "empty" ? "No trees yet" : `${trees()[0].length} trees`);
 toldIcicle = readable(icicle, treeName, { count: () => boxes.length, at: () => at, go, say: (i) => boxes[i].said });
 toldShapes = readable(courses, shapesName, { count: () => (props.value.depth ? trees()[0].length : 0), at: () => turn, go: goTree, say: sayTree });

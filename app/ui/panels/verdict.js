@@ -1,4 +1,4 @@
-// The line above the results. It also tells the other panels of its tab whether a run is in progress.
+// The line above the results. Also tells the other panels of its tab whether a run is in progress.
 const box = element.querySelector(".ft-verdict");
 const write = (name, text) => {
   const part = box.querySelector(name);

@@ -1,4 +1,4 @@
-// Words that a model can draw. A click continues the prompt: after a number, a size or a relation comes an object; an object alone starts over.
+// Words that a model can draw. A click adds a word to the prompt: an object continues after a number, size or relation, else it starts over.
 const GROUPS = __GROUPS__;
 const PROMPT = __PROMPT__;
 const drawer = element.querySelector(".ft-words-drawer"), place = drawer.querySelector(".ft-word-groups");
@@ -14,7 +14,7 @@ function continued(text, kind, item) {
   const open = ends(before, relations) || ends(before, counts) || ends(before, sizes) || /\b(a|an|the)$/.test(before);
   if (kind !== "object") return open && before ? `${before} ${item.written}` : item.written;
   if (!open) return `${item.article} ${item.written}`;
-  const bare = ends(before, sizes) ? before.replace(/\s*\S+$/, "") : before; // "two small" wants a plural, too
+  const bare = ends(before, sizes) ? before.replace(/\s*\S+$/, "") : before; // "two small" needs a plural too
   if (ends(bare, counts)) return `${before} ${item.plural}`;
   return ends(before, relations) ? `${before} ${item.article} ${item.written}` : `${before} ${item.written}`;
 }

@@ -51,7 +51,7 @@ NAMES = {
     "kernels": "GPU kernels, compiled",
     "epyc-cpu": "PyTorch or compiled functions: AMD EPYC",
 }
-SUBJECTS = {"auto": ", auto against fixed choices", "trees": ", trees and the dual stream"}  # addition to a table's title, by a word of its file name
+SUBJECTS = {"auto": ", auto against fixed choices", "trees": ", trees and the dual stream"}  # by a word of the file name
 
 
 def read_tables(folder: Path) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""A short loop for a Lab that has none yet: what its charts look like, measured on this machine. It is run once, as the example race is."""
+"""Example loop for a new Lab tab, measured once on this machine like the example race."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.ui.tabs import example
 from engine.core import PLAIN, Backbone, Prompt
 
 SEED = 7
-MOVES: tuple[dict[str, float | str], ...] = (  # the knobs of one picture after the other; the numbers that stay are those of the last
+MOVES: tuple[dict[str, float | str], ...] = (  # the knobs of each picture; the counters show the last
     {"relax": "additive", "added_mass": 0.1}, {"relax": "additive", "added_mass": 0.3}, {"relax": "additive", "added_mass": 0.6},
     {}, {"window": 4}, {"window": 8},
 )  # fmt: skip
@@ -25,7 +25,7 @@ NOTE = "An example, measured on this machine. Start the loop, then move a knob."
 
 
 def read(folder: Path | None, backbone: Backbone) -> dict[str, Any]:
-    """The value of the stage; {} without a folder to keep it in, or for a slow model."""
+    """Value of the stage; {} without a folder for examples, or for a slow model."""
     if folder is None:
         return {}
     inputs = {"prompts": EXAMPLES, "seed": SEED, "method": FAVOURITE, "moves": MOVES}
@@ -33,7 +33,7 @@ def read(folder: Path | None, backbone: Backbone) -> dict[str, Any]:
 
 
 def run(backbone: Backbone) -> dict[str, Any]:
-    """The stage after a loop that nobody watches; {} if it would take too long."""
+    """Value of the stage after the example loop; {} if it would take too long."""
     size = min(backbone.sizes, default=None)
     plain = Board(LocalRunner().start(backbone, Prompt(EXAMPLES[0], seed=SEED, size=size), [(PLAIN, {})])[0])
     for _ in example.race([plain]):
@@ -49,7 +49,7 @@ def run(backbone: Backbone) -> dict[str, Any]:
 
 
 def draw_picture(backbone: Backbone, prompt: Prompt, knobs: Mapping[str, float | str], board: LoopBoard) -> Board:
-    """A picture of the loop, drawn with these knobs moved."""
+    """Draws a picture of the loop. knobs : replace the method's initial values"""
     start = start_values(FAVOURITE, backbone.suits)[1] | {"verify": "residual"}  # a relaxed rule cannot match the seed
     (run,) = LocalRunner().start(backbone, prompt, [(FAVOURITE, start | knobs)])
     picture = Board(run)

@@ -1,4 +1,4 @@
-"""The Lab tab: pictures or meshes without end, while somebody moves the knobs and sees what each of them costs and gains."""
+"""The Lab tab: decodes pictures or meshes in a loop while the user moves knobs and watches their effects."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from engine.run import Run
 from engine.tuning.auto import resolve
 from engine.tuning.prepare import to_stderr_once
 
-NAP = 0.05  # seconds, so that a slow tempo can be ended
+NAP = 0.05  # seconds; lets Stop interrupt a slow tempo
 SAME, FASTEST = "Same picture", "Exact, fastest"
 SEEDED = "match seed"
 NO_SEED = "This rule may differ from plain decoding, so Check is now “same odds as plain”."
-STOPPED = "Someone else is waiting for the machine, so the loop has stopped. Start it again to get in line."
-FASTEST_IS = "{}: the fastest exact method measured on this machine."
-# A Lab that shows a loop keeps it; "none" is a page that asked for no examples.
+STOPPED = "Someone else is waiting for the machine, so the loop has stopped. Start it again to join the queue."
+FASTEST_IS = "{}: the fastest exact method as measured on this machine."
+# A Lab that already shows a loop keeps it; "none" marks a page that wants no examples.
 IS_EMPTY = """() => [(document.querySelector("#lab-stage .ft-lab")?.dataset.state ?? "empty") === "empty"
   && sessionStorage.getItem("foretoken-race") !== "none"]"""
 NOTHING_FASTER = "No exact method is faster than plain decoding on this machine."
@@ -54,7 +54,7 @@ def build(place: TabContext) -> None:
 
 
 class LabTab:
-    """The components of the tab and their handlers. loops : by visitor, the loop in progress"""
+    """Components of the tab and their handlers. loops : the running loops, by visitor"""
 
     prefix = "lab-"
 
@@ -73,7 +73,7 @@ class LabTab:
             with gr.Column(elem_classes="ft-stage"):
                 self.viewer = mesh.build(NO_MESH, "lab-view")
                 self.stage = lab.build("lab-stage")
-        self.panels = {"verdict": self.stage, "viewer": self.viewer}  # this tab's line above the results is the stage itself
+        self.panels = {"verdict": self.stage, "viewer": self.viewer}  # this tab's line above the results is the stage
         self.live = live.build(self.panels, "lab-live")
         self.wanted = unseen.wanted_settings("lab-wanted")
         self.tab, self.is_empty = place.tab, gr.Checkbox(False, visible="hidden", elem_id="lab-is-empty")
@@ -131,11 +131,11 @@ class LabTab:
             button.click(self.preset_handler(key), [self.method, self.kind], outputs, **DIRECT)
 
     def greet(self, is_empty: object) -> Any:
-        """Shows the example to who opens the tab for the first time."""
+        """Shows the example when the tab is opened for the first time."""
         return self.shown_first if is_empty is True else gr.skip()
 
     def preset_handler(self, key: str) -> Callable[..., tuple[Any, ...]]:
-        """The handler of a preset's button."""
+        """Returns the handler of a preset's button."""
 
         def press(name: object, kind: object, request: gr.Request) -> tuple[Any, ...]:
             return self.choose_preset(key, name, kind, request)
@@ -145,7 +145,7 @@ class LabTab:
     # --- pictures or meshes ---------------------------------------------------------------------------------------
 
     def subject(self, kind: object) -> LabSubject:
-        """Subject that the page asks to loop on; raises BadPrompt, MissingWeights."""
+        """Subject of the loop, by kind; raises BadPrompt, MissingWeights."""
         return self.pictures if kind == kinds.PICTURES else subject.for_kind(kind, self.backbone, self.mesh)
 
     def has_preset(self, key: str, work: LabSubject) -> bool:
@@ -153,7 +153,7 @@ class LabTab:
         return key in (SAME, FASTEST) or find(key)[0].needs <= work.backbone.capabilities
 
     def switch(self, kind: object) -> tuple[Any, ...]:
-        """Shows the methods, the settings and the examples of the other kind."""
+        """Shows the methods, settings and examples of the other kind."""
         try:
             work = self.subject(kind)
         except ForetokenError as e:
@@ -180,12 +180,12 @@ class LabTab:
     # --- knobs ----------------------------------------------------------------------------------------------------
 
     def panel_of(self, name: str, method: Method, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The panel of a method's knobs; all can be moved during a loop."""
+        """Value of the panel of a method's knobs; all can be moved during a loop."""
         return knob_panel.encode(name, method.knobs, values) | {"loops": True}
 
     def move(self, value: object, kind: object, request: gr.Request) -> tuple[Any, ...]:
-        """Takes moved knobs: the live ones for the next step, all of them for the next picture. A rule that is relaxed cannot match the
-        seed, so that is switched off then, instead of an end of the loop."""
+        """Applies moved knobs: live ones at the next step, others at the next picture. A relaxed rule cannot match the seed, so `verify` is
+        then changed instead of stopping the loop."""
         name = value.get("name") if isinstance(value, Mapping) else value
         try:
             work = self.subject(kind)
@@ -201,7 +201,7 @@ class LabTab:
         return panel, badge(name, values), notices
 
     def use(self, visitor: str, work: LabSubject, name: str, method: Method, values: Mapping[str, float | str]) -> None:
-        """Gives a visitor's loop a method and its knobs, if there is one on this subject."""
+        """Applies a method and its knobs to the visitor's loop, if one runs on this subject."""
         loop = self.loops.get(visitor)
         if loop is None or loop.work.kind != work.kind:
             return
@@ -211,7 +211,7 @@ class LabTab:
     def apply_change(
         self, visitor: str, work: LabSubject, name: str, values: Mapping[str, Any], notices: list[dict[str, Any]] | None = None
     ) -> tuple[Any, ...]:
-        """Method, knobs, badge and messages after a change, which the loop takes too."""
+        """Applies a change to the loop; returns method, knobs, badge and messages."""
         name, method = validation.method(name, work.backbone)
         panel = self.panel_of(name, method, values)
         self.use(visitor, work, name, method, validation.knobs(panel, method.knobs))
@@ -228,7 +228,7 @@ class LabTab:
         return updates[0], updates[1] | {"left": panel["left"]}, *updates[2:]
 
     def choose_preset(self, key: str, name: object, kind: object, request: gr.Request) -> tuple[Any, ...]:
-        """Shows a preset: one of the table of methods, the same picture as plain decoding, or the fastest exact method."""
+        """Applies a preset: one from the table of methods, the same picture as plain decoding, or the fastest exact method."""
         try:
             work = self.subject(kind)
             preset, values, notices = self.preset_values(key, name, work)
@@ -237,7 +237,7 @@ class LabTab:
             return gr.skip(), gr.skip(), gr.skip(), notice.error(e)
 
     def preset_values(self, key: str, name: object, work: LabSubject) -> tuple[str, Mapping[str, Any], list[dict[str, Any]]]:
-        """(method or preset, knobs, messages) of a preset's button. name : the method that is chosen now"""
+        """(method or preset, knobs, messages) of a preset's button. name : the current method"""
         suits = work.backbone.suits
         if key == SAME:
             seeded = [validation.method(name, work.backbone)[1].name, work.favourite, *(other for _, other in work.menu)]
@@ -252,7 +252,7 @@ class LabTab:
         return method.name, values, notice.hint(FASTEST_IS.format(title_of(fastest)))
 
     def recall(self, value: object, kind: object, request: gr.Request) -> tuple[Any, ...]:
-        """Brings a snapshot back."""
+        """Restores a snapshot."""
         try:
             if not isinstance(value, Mapping):
                 raise BadKnob("The snapshot arrived incomplete. Keep it again.")
@@ -263,7 +263,7 @@ class LabTab:
             return gr.skip(), gr.skip(), gr.skip(), notice.error(e)
 
     def tune(self, value: object, kind: object, request: gr.Request) -> Any:
-        """Takes another tempo at once, other prompts and another size for the next picture."""
+        """Applies a new tempo at once, new prompts and a new size at the next picture."""
         try:
             work = self.subject(kind)
             chosen = validation.knobs(value, settings(work))
@@ -280,7 +280,7 @@ class LabTab:
         self, ticket: object, name: object, knobs: object, values: object, text: object, seed: object, kind: object, cloud: object,
         request: gr.Request,
     ) -> Iterator[dict[str, Any]]:  # fmt: skip
-        """The generator of one loop."""
+        """Runs a loop; yields values of panels."""
         visitor = request.session_hash
 
         def decode(number: int) -> Iterator[dict[str, Any]]:
@@ -297,7 +297,7 @@ class LabTab:
         yield from self.queue.hold(visitor, ticket, decode)
 
     def loop_forever(self, visitor: str, number: int, loop: Loop) -> Iterator[dict[str, Any]]:
-        """Makes one after another until the visitor stops it, or until somebody waits."""
+        """Decodes pictures or meshes until the visitor stops the loop or another visitor waits."""
         board, throttle, work = LoopBoard(), Throttle(), loop.work
         stage = LoopView(board, secrets.token_hex(8), lab.made_with(work.backbone, loop.seed), work.kind)
         stage.plain = yield from self.plain_speed(visitor, number, loop)
@@ -322,7 +322,7 @@ class LabTab:
         yield stage.show(None) if board.samples else {"verdict": lab.IDLE | {"kind": work.kind}}
 
     def plain_speed(self, visitor: str, number: int, loop: Loop) -> Generator[dict[str, Any], None, float | None]:
-        """Shows how far plain decoding is, at the size of the loop; returns its tokens a second, None if the visitor has stopped it."""
+        """Runs plain decoding at the loop's size and shows its progress; returns tokens per second, None if stopped."""
         work, (_, _, prompt) = loop.work, loop.take(0)
         waiting = {"kind": work.kind}
         yield {"verdict": lab.waiting_value("Plain decoding first, for comparison") | waiting, "viewer": NO_MESH}
@@ -334,7 +334,7 @@ class LabTab:
         return run.totals["tokens_per_second"] if run.finished else None
 
     def wait(self, run: Run, until: float) -> float:
-        """Waits until a time of the monotonic clock, or until the run is stopped; returns the time."""
+        """Waits until a time of the monotonic clock, or until the run is stopped; returns the current time."""
         while (remaining := until - time.monotonic()) > 0 and not run.stopped:
             time.sleep(min(remaining, NAP))
         return time.monotonic()

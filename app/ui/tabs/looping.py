@@ -1,4 +1,4 @@
-"""State of a Lab loop: settings, inputs of the next run, display."""
+"""A Lab loop: settings, inputs of the next run, display."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from app.ui.tabs.subject import LabSubject
 from engine.core import Knob, Prompt
 
 CHANGING, STAYING = "one after another", "one, new seeds"
-TEMPI = {"as fast as it goes": 0.0, "5 steps a second": 0.2, "1 step a second": 1.0}  # least seconds of a step
+TEMPI = {"as fast as it goes": 0.0, "5 steps a second": 0.2, "1 step a second": 1.0}  # minimum seconds per step
 NO_MESH = mesh.encode({"accelerated": mesh.Side.empty("The mesh grows here", "Choose a cloud and start the loop.")})
 
 
 def settings(work: LabSubject) -> tuple[Knob, ...]:
-    """Knobs of the loop: inputs, tempo, size."""
+    """Settings of the loop: inputs, tempo, size."""
     turn = Knob(
-        work.series, "", CHANGING, choices=(CHANGING, STAYING), help="One after another: the examples in turn, yours first.", live=False
+        work.series, "", CHANGING, choices=(CHANGING, STAYING), help="One after another: yours, then the examples in turn.", live=False
     )
     tempo = Knob(
-        "tempo", "", next(iter(TEMPI)), choices=tuple(TEMPI), help="Waits between the steps. The clock does not count them.", live=True
+        "tempo", "", next(iter(TEMPI)), choices=tuple(TEMPI), help="Pauses between steps. The clock does not count them.", live=True
     )
     return (turn, tempo) if work.size is None else (turn, tempo, work.size)
 
 
 def settings_panel(work: LabSubject) -> dict[str, Any]:
-    """The value of the settings panel."""
+    """Value of the settings panel."""
     return knob_panel.encode(f"lab-{work.kind}", settings(work), words=subject.panel_words(work)) | {"loops": True}
 
 
 @dataclass
 class Loop:
-    """Inputs of the next picture or mesh of a visitor's loop. Handlers write it, the generator reads it between two of them.
+    """Inputs of a visitor's loop, written by handlers and read by the generator before each picture or mesh.
 
-    first : the prompt or the cloud that comes first
+    first : the first prompt or cloud
     """
 
     name: str
@@ -56,27 +56,27 @@ class Loop:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, number: int) -> tuple[str, Mapping[str, float | str], Prompt]:
-        """The method, its knobs and the prompt of a picture or a mesh. number : from 0"""
+        """Method, knobs and prompt of a picture or mesh. number : from 0"""
         with self.lock:
             others = [thing for thing in self.work.things if thing != self.first]
             turn = [self.first, *others] if self.chosen[self.work.series] == CHANGING else [self.first]
             return self.name, self.knobs, self.work.prompt(turn[number % len(turn)], self.seed + number, self.chosen)
 
     def set(self, **values: Any) -> None:
-        """Changes name, knobs or chosen."""
+        """Sets `name`, `knobs` or `chosen`."""
         with self.lock:
             for name, value in values.items():
                 setattr(self, name, value)
 
     @property
     def pause(self) -> float:
-        """Least seconds of a step."""
+        """Minimum seconds per step."""
         return TEMPI[str(self.chosen["tempo"])]
 
 
 @dataclass
 class LoopView:
-    """Display of a loop. facts : its settings; plain : tokens per second of plain decoding, None = not known; last : made last"""
+    """Display of a loop. facts : caption; plain : tokens per second of plain decoding, None = unknown; last : the latest board"""
 
     board: LoopBoard
     identity: str
@@ -86,7 +86,7 @@ class LoopView:
     last: Growth | None = None
 
     def show(self, growing: Growth | None) -> dict[str, Any]:
-        """The values of the panels. growing : what is made now, None = the loop has ended"""
+        """Values of the panels. growing : the current board, None = the loop has ended"""
         state = "running" if growing else "stopped"
         self.last = growing or self.last
         picture = growing if isinstance(growing, Board) else None

@@ -1,5 +1,5 @@
-"""The input of the Mesh tab: an example or a visitor's own file, read, described and shown; what a new visitor finds, and what Generate
-waits for."""
+"""Input of the Mesh tab: reads, describes and shows an example or a visitor's file; also the first input of a new visitor, and the
+wait of Generate for a file."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from engine.mesh.formats import ply
 from engine.mesh.formats.source import Source
 from engine.mesh.read import READERS, Input, read, sample
 
-SHOWN = 4096  # most points in the view
+SHOWN = 4096  # maximum number of points in the view
 STILL = "Reading {}; your run starts right after."
-BUSY = "A run is in progress. Cancel it, or choose again when it has ended."
+BUSY = "A run is in progress. Cancel it, or choose again after it ends."
 STAYS = "{} could not be read, so this is still {}."
-AGAIN = "Files are lost when the page is reloaded. Drop yours again to continue with it; until then the input is {}."
-WITHOUT = "These settings are of a run on {}, which the file does not contain. Drop that file too to repeat it; until then the input is {}."
+AGAIN = "Reloading the page has discarded your file. Drop it again to continue with it; until then the input is {}."
+WITHOUT = "This run used {}, which is not included in the file. Drop that input too to repeat the run; until then the input is {}."
 
 
 class VisitorInput(NamedTuple):
-    """A visitor's input, the file it was read from, the axis that is up, and the name of a file that was refused after it."""
+    """A visitor's input: its file, the up axis, and the name of a later file that could not be read."""
 
     path: Path
     shape: Input
@@ -43,12 +43,12 @@ class VisitorInput(NamedTuple):
 
 
 def axis_value(own: VisitorInput) -> dict[str, Any]:
-    """The value of the up-axis panel for an input."""
+    """Value of the up-axis panel for an input."""
     return axes.encode(own.shape.points, own.shape.frame.up, own.up)
 
 
 def describe(shape: Input) -> list[dict[str, str]]:
-    """Notices: what was read, and one line for everything that was cleaned or guessed."""
+    """Notices about an input: its type and size, and what was cleaned or guessed."""
     if shape.surface is None:
         what = f"{shape.name}: a point cloud of {len(shape.points):,} points."
     else:
@@ -57,30 +57,30 @@ def describe(shape: Input) -> list[dict[str, str]]:
 
 
 def shown_points(shape: Input) -> np.ndarray:
-    """The points [N, 6] that the view shows of an input."""
+    """Sample [N, 6] of an input's points for the view."""
     return sample(shape, min(SHOWN, len(shape.points)))
 
 
 def example_clouds() -> dict[str, np.ndarray]:
-    """The points and normals of the examples, [N, 6] by name, not cleaned: cleaning all would delay the page."""
+    """Points and normals of the examples, [N, 6] by name; not cleaned, which would delay the page."""
     raw = {name: ply.read(Source(EXAMPLES / f"{name}.ply")) for name in ORDER}
     return {name: np.concatenate([cloud.points, cloud.normals], 1) for name, cloud in raw.items()}
 
 
 def example_name(own: VisitorInput | None) -> str:
-    """The name of the example that a visitor works on; "" for their own file."""
+    """Name of a visitor's example; "" for their own file."""
     return own.path.stem if own is not None and own.path.parent == EXAMPLES else ""
 
 
 def refusal_notice(own: VisitorInput) -> list[dict[str, Any]]:
-    """A notice if the newest file could not be read."""
+    """Notice that the newest file could not be read; [] if it could."""
     return notice.hint(STAYS.format(own.refused, own.shape.name)) if own.refused else []
 
 
 class MeshInput:
-    """The components of the input and their handlers. right_words : what an empty right side says
+    """Components of the input and their handlers. right_words : text of an empty right side
 
-    table : the components that a new input changes, by name, the panels among them
+    table : components that a new input changes, by name, including the panels
     """
 
     def __init__(self, queue: EngineQueue, right_words: str):
@@ -88,20 +88,20 @@ class MeshInput:
         self.table: dict[str, Component] = {}
 
     def build_choice(self) -> None:
-        """The drop zone and the examples."""
+        """Builds the drop zone and the examples."""
         kinds = ", ".join(kind[1:].upper() for kind in READERS)
         with gr.Column(elem_classes="ft-own", scale=0, min_width=288):
-            # No `file_types`: a file of another kind gets our own message, and phones would hide kinds that they do not know.
+            # No `file_types`: other files get our own message, and phones would hide files of unknown types.
             self.file = gr.File(label="A point cloud or a mesh", show_label=False, elem_id="mesh-file", elem_classes="ft-drop", height=58)
             gr.HTML(f"<p>{kinds}</p>", elem_classes="ft-kinds", apply_default_css=False)
         self.tiles = clouds.build(example_clouds(), "mesh-examples")
 
     def build_waiting(self) -> None:
-        """Counter of the runs that waited for a file."""
+        """Builds a hidden counter of runs that waited for a file; its change starts such a run."""
         self.resumed = gr.Number(0, visible="hidden", elem_id="mesh-resumed")
 
     def wire(self, method: Component, other: Component, screen: Component) -> None:
-        """Connects the examples, the drop zone and the axis. method, other : the menus of the sides; screen : gets all that panels show"""
+        """Connects the examples, the drop zone and the axis. method, other : menus of the sides; screen : output of all panels"""
         messages = self.queue.messages
         self.table = {"live": screen, "notes": self.notes, "tiles": self.tiles, "axis": self.axis, "messages": messages}
         outputs, sides = list(self.table.values()), [method, other]
@@ -115,24 +115,24 @@ class MeshInput:
             read_one.then(self.resume, self.resumed, [self.resumed, *between], **DIRECT)
 
     def pick(self, example: object, name: object, other: object, request: gr.Request) -> tuple[Any, ...]:
-        """Takes an example as input."""
-        known = example in ORDER  # the page's text becomes a path
+        """Uses an example as input."""
+        known = example in ORDER  # the text becomes part of a path
         return fill(self.table, self.take(request.session_hash, EXAMPLES / f"{example}.ply", "auto", name, other) if known else {})
 
     def announce(self, file: object, request: gr.Request) -> Any:
-        """Announces that a file will be read; until then the visitor cannot generate from the one before."""
+        """Announces that a file will be read; Generate waits for it."""
         visitor = request.session_hash
         try:
             name = validation.upload(file).name
         except ForetokenError as e:
             return notice.error(e)
         if self.sessions.is_busy(visitor, self.queue.prefix):
-            return gr.skip()  # it will be refused
+            return gr.skip()  # `drop` will refuse it
         self.sessions.begin_reading(visitor, name, WAIT)
         return notice.hint(f"Reading {name}. This can take up to {SECONDS:.0f} seconds.")
 
     def drop(self, file: object, name: object, other: object, request: gr.Request) -> tuple[Any, ...]:
-        """Takes the visitor's own file as input and empties the drop zone."""
+        """Uses the visitor's file as input and empties the drop zone."""
         visitor = request.session_hash
         own = self.sessions.new_folder(visitor)
         try:
@@ -164,7 +164,7 @@ class MeshInput:
             self.sessions.end_reading(visitor)
 
     def resume(self, count: object, request: gr.Request) -> tuple[Any, ...]:
-        """Starts the run that waited for a file, if there is one; without the file it does not start."""
+        """Starts the run that waited for a file, unless the file could not be read."""
         visitor = request.session_hash
         current = self.sessions.input_of(visitor)
         if self.sessions.wants(visitor, self.queue.prefix) and not self.sessions.reading(visitor) and current and not current.refused:
@@ -173,7 +173,7 @@ class MeshInput:
         return gr.skip(), *self.queue.restore(request)
 
     def take(self, visitor: str, path: Path, up: str, name: object, other: object) -> dict[str, Any]:
-        """Reads a file and shows its points; if it cannot be read, only the message changes. name, other: the sides' methods"""
+        """Reads a file and shows its points; on an error only the message changes. name, other : methods of the sides"""
         before, known = self.sessions.input_of(visitor), self.sessions.is_present(visitor)
         try:
             right, left = validation.method(name)[0], validation.method(other)[0]
@@ -186,7 +186,7 @@ class MeshInput:
             back = {"axis": axis_value(before)} if before else {}
             return {"tiles": example_name(before), "messages": notice.error(e), **back}
         if known and not self.sessions.is_present(visitor):
-            return {}  # they left while it was read, so nothing of theirs may be kept
+            return {}  # the visitor left in the meantime, so nothing may be stored
         self.sessions.set_input(visitor, current := VisitorInput(path, shape, up))
         sides = {
             "plain": mesh.Side.empty(*side_words(left, self.right_words)),
@@ -202,9 +202,9 @@ class MeshInput:
         }
 
     def take_first(self, visitor: str, memory: object, is_shown: bool, name: object, other: object) -> dict[str, Any]:
-        """Input for a new visitor: the example that this browser had last, else the first.
+        """Sets the input of a new visitor: the last example in this browser, else the first.
 
-        memory: the form as the browser remembers it; is_shown: the view shows the last race from before a reload
+        memory : the form stored in the browser; is_shown : the view shows the last race from before a reload
         """
         remembered = memory if isinstance(memory, Mapping) else {}
         example = remembered.get("tiles") if remembered.get("tiles") in ORDER else FIRST
@@ -216,28 +216,28 @@ class MeshInput:
         return values
 
     def wish(self, visitor: str, name: str, up: str, method: object, other: object) -> dict[str, Any]:
-        """The updates for the input of a run that comes back: an example or the visitor's file if it is that one, else a notice."""
+        """Sets the input of a restored run if it is an example or the visitor's file; otherwise returns a notice."""
         current = self.sessions.input_of(visitor)
         example = name.removesuffix(".ply")
         is_here = current is not None and current.shape.name == name
         if is_here and current.shape.frame.up == up:
             return {}
-        if is_here or example in ORDER:  # the text of a file becomes a path
+        if is_here or example in ORDER:  # untrusted text becomes part of a path
             return self.take(visitor, current.path if is_here else EXAMPLES / f"{example}.ply", validation.axis(up), method, other)
         now = current.shape.name if current is not None else f"{FIRST}.ply"
         return {"messages": notice.hint(without_paths(WITHOUT.format(brief(name), now)))}
 
     def check_idle(self, visitor: str) -> None:
-        """Raises BadPrompt while the visitor waits or has a run on this tab: its input must not change."""
+        """Raises BadPrompt if the visitor has a waiting or running run on this tab, whose input must not change."""
         if self.sessions.is_busy(visitor, self.queue.prefix):
             raise BadPrompt(BUSY)
 
     def waits_for(self, visitor: str) -> str:
-        """Why a run does not begin: it waits for a file that is being read, and that the page does not show yet."""
+        """Message that a run waits for a file; "" if no file is being read."""
         name = self.sessions.reading(visitor)
         return STILL.format(name) if name else ""
 
     def hints_of(self, visitor: str) -> list[dict[str, Any]]:
-        """Says which input a run uses if the newest one could not be read."""
+        """Notice of the input in use if the newest file could not be read."""
         current = self.sessions.input_of(visitor)
         return refusal_notice(current) if current else []

@@ -1,4 +1,4 @@
-"""Outcome of a run of the Mesh tab: measured meshes, files, the verdict with the fit, and the rows of the table of runs."""
+"""Results of a race of meshes: measurements, files, the verdict with the fit, and the rows of the table of runs."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from engine.mesh.read import Input
 
 
 class MeshOutcome(NamedTuple):
-    """sides : the measured boards, the left one first; fit : of the accelerated mesh, None if it has no area"""
+    """sides : measured boards, the left one first; fit : of the accelerated mesh, None if it has no area"""
 
     sides: list[MeasuredSide]
     fit: Fit | None
 
 
 def measure(boards: Sequence[MeshBoard], shape: Input) -> MeshOutcome:
-    """Measures the meshes of a race. boards: the right one first"""
+    """Measures the meshes of a race. boards : the right one first"""
     fast = boards[0]
     sides = [quality_table.measure(b, "fast" if b is fast else "plain", shape) for b in reversed(boards) if b.count]
     return MeshOutcome(sides, fit_of(sides[-1].numbers) if len(fast.faces) else None)
 
 
 def summary(boards: Sequence[MeshBoard], outcome: MeshOutcome, seconds: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """The line above the view. A mesh that is empty, has no area or does not match its input is not celebrated."""
+    """The line above the view, with warnings for a mesh that is empty, has no area or does not match its input."""
     fast = boards[0]
     if not len(fast.faces):
         return without_a_face(fast.run)
@@ -47,7 +47,7 @@ def summary(boards: Sequence[MeshBoard], outcome: MeshOutcome, seconds: Sequence
 
 
 def rows(boards: Sequence[MeshBoard], outcome: MeshOutcome, shape: Input) -> list[runs.RunRow]:
-    """The race for the table of runs, the right side first."""
+    """Rows of the table of runs, the right side first."""
     entries = []
     for board in boards:
         side = next((s for s in outcome.sides if (s.side == "fast") == (board is boards[0])), None)
@@ -59,8 +59,8 @@ def rows(boards: Sequence[MeshBoard], outcome: MeshOutcome, shape: Input) -> lis
 
 
 def offers(fast: MeshBoard, shape: Input, folder: Path, run_store: RunStore, notices: list[dict[str, str]]) -> dict[str, Any]:
-    """Writes the downloads and the run's history; returns the values of the buttons and the messages. If the disk refuses one, the other
-    is still written. notices: to keep on the page"""
+    """Writes the downloads and saves the run; returns updates of the buttons and messages. If the disk refuses one, the other is still
+    written. notices : to keep on the page"""
     files, lost = try_save("downloads", lambda: write_files(fast.run, shape, folder))
     _, unkept = try_save("history", lambda: run_store.save(fast.run, shape))
     paths: Mapping[str, Path] = files or {}

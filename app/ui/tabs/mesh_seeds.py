@@ -1,4 +1,4 @@
-"""The choice of a seed on the Mesh tab: several are decoded together, and the one whose mesh lies nearest is taken."""
+"""Choice of a seed on the Mesh tab: several seeds are decoded together, and the mesh nearest to the input wins."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from engine.nearest import TriedSeed, nearest, seeded
 
 TRIED = 8  # seeds
 BEST = "Best of seeds {} to {}: seed {} ({}). Press Generate to make it."
-OTHER = " The chosen method draws a different mesh; plain decoding and the exact methods draw this one."
-NONE = "None of the {} seeds from {} on gives a mesh of this input. Try another seed, or more points with outward normals."
+OTHER = " The selected method makes a different mesh; plain decoding and the exact methods make this one."
+NONE = "None of the {} seeds from {} gives a mesh of this input. Try another seed, or more points with outward normals."
 
 
 def best_of(tried: list[TriedSeed]) -> str:
-    """Message on the tried seeds, at least one of them with a mesh."""
+    """Message about the tried seeds, of which at least one gave a mesh."""
     best, middle = nearest(tried), median(math.inf if each.chamfer is None else each.chamfer for each in tried)
-    others = "most others give no mesh" if math.isinf(middle) else f"{1 - best.chamfer / middle:.0%} closer than a typical one"
+    others = "most others gave no mesh" if math.isinf(middle) else f"{1 - best.chamfer / middle:.0%} closer than a typical one"
     return BEST.format(tried[0].seed, tried[-1].seed, best.seed, others)
 
 
 def with_seed(name: object, knobs: object, backbone: Backbone) -> dict[str, Any] | None:
-    """The panel of a method's knobs when it makes the mesh that plain decoding makes of a seed; None if it draws another one."""
+    """Panel value with knobs for the same mesh as plain decoding with the seed; None if the method cannot make it."""
     _, method = validation.method(name, backbone)
     unchecked = {knob: value for knob, value in validation.knobs(knobs, method.knobs).items() if knob != VERIFY.name}
     try:

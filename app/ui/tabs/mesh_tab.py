@@ -37,17 +37,17 @@ from engine.methods import METHODS
 from engine.nearest import nearest, try_seeds
 from engine.sandbox import Unwanted
 
-FIRST_METHOD = "xspecmesh_exact"  # until the model is loaded: an impatient click must not get another distribution
+FIRST_METHOD = "xspecmesh_exact"  # until the model is loaded; exact, so that an early click gets the same distribution
 IDLE = {
     "state": "empty",
     "headline": "Same model, same points. How much faster?",
     "detail": "Left: the usual way, one token per pass. Right: several tokens guessed and checked in one pass. Press Generate.",
 }
-NO_HEADS = "{} has no draft heads on this machine, so XSpecMesh is not in the menu."
+NO_HEADS = "{} has no draft heads on this machine, so XSpecMesh is not available."
 NO_INPUT = "There is no input yet. Pick an example or drop a file."
 LOADING = "Loading {}. You can already choose an input."
-OPENED = "opened"  # under this name a visitor's form waits for the model
-# the form as the browser keeps it, and whether the view shows the last race from before a reload
+OPENED = "opened"  # key of a visitor's form that waits for the model
+# the form stored in the browser, and whether the view shows the last race from before a reload
 REMEMBERED = "(name, other, kept, shown) => [name, other, kept, Boolean(sessionStorage.getItem('foretoken-race-mesh'))]"
 
 
@@ -57,24 +57,24 @@ def build(context: TabContext) -> None:
 
 
 def settings_panel(sampling: Sampling) -> dict[str, Any]:
-    """The value of the settings panel."""
+    """Value of the settings panel."""
     return knob_panel.encode("settings", settings(sampling), words={"face_budget": {0: "off"}})
 
 
 def favourite_first(menu: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The methods and presets of the menu, the favourite first."""
+    """The menu with the favourite method and its presets first."""
     return sorted(menu, key=lambda choice: not choice[1].startswith(FAVOURITE))
 
 
 class MeshRace:
-    """Meshes as the subject of a race."""
+    """The race of meshes."""
 
     kind, prefix, idle, replays, warm, board = runs.MESHES, "mesh-", IDLE, False, WARM_STEPS, MeshBoard
     right_words = "Several tokens at a time, each one verified."
     form_names, key = restoring.MESH, "foretoken-mesh-form"
     suits = Lowpoly.suits  # known before the model is loaded
     now: Mapping[str, str] = {name: label for name, (label, _, _) in FILES.items()}
-    late: Mapping[str, tuple[str, str]] = {  # of a race, made behind the page: (label, ending of the file)
+    late: Mapping[str, tuple[str, str]] = {  # written in the background: (label, ending of the file)
         "shrinkwrapped": ("Shrinkwrapped", "-shrinkwrapped.glb"),
         "html": ("HTML replay", ".html"),
         "race": ("Race GIF", "-race.gif"),
@@ -83,7 +83,7 @@ class MeshRace:
         "folders": ("Trace (ZIP)", "-runs.zip"),
     }
     buttons = ("mesh-download-", 100)
-    # one at a time: a process that draws takes some hundred megabytes
+    # one at a time: the drawing process takes some hundred megabytes
     filing = DIRECT | {"queue": True, "concurrency_id": "drawing", "concurrency_limit": 1, "trigger_mode": "multiple"}
     page, below = replay_page.MESHES, race_panels.MESHES
     around: Mapping[str, gr.HTML] = {}
@@ -95,7 +95,7 @@ class MeshRace:
     # --- parts ----------------------------------------------------------------------------------------------------
 
     def build_request(self, tab: RaceTab) -> None:
-        """The input, its up axis, the seed and the notes."""
+        """Builds the input, its up axis, the seed and the notes."""
         self.sessions = tab.sessions
         self.input = MeshInput(tab.queue, self.right_words)
         tab.queue.waits_for, tab.queue.hints = self.input.waits_for, self.input.hints_of
@@ -111,12 +111,12 @@ class MeshRace:
                     f"Best of {mesh_seeds.TRIED}", size="sm", elem_id="mesh-best", elem_classes="ft-dice", scale=0, min_width=88,
                     visible=isinstance(tab.studio.runner, LocalRunner),
                 )  # fmt: skip
-        with gr.Column(elem_classes="ft-said ft-noted"):  # one message at a time, next to the notes on the input
+        with gr.Column(elem_classes="ft-said ft-noted"):  # messages are next to the notes on the input
             self.input.notes = notice.build("mesh-notes")
             tab.queue.build_notices()
 
     def build_settings(self, tab: RaceTab) -> None:
-        """The methods, what the model is told besides, and the left side."""
+        """Builds the methods, the settings and the left side."""
         menu = favourite_first(choices_for(frozenset({"mesh_heads"})))
         tab.form.build_method(menu, FIRST_METHOD, sheet=True)
         self.cards = unseen.menu_cards("mesh-cards")
@@ -125,22 +125,22 @@ class MeshRace:
         tab.form.build_left(menu)
 
     def build_views(self, tab: RaceTab) -> dict[str, gr.HTML]:
-        """The view of both meshes."""
+        """Builds the view of both meshes."""
         accelerated = mesh.Side.empty(title_of(FIRST_METHOD), self.right_words)
         return {"viewer": mesh.build(mesh.encode({"plain": mesh.Side.empty(*PLAIN_SIDE), "accelerated": accelerated}))}
 
     def build_below(self, tab: RaceTab) -> None:
-        """The files."""
-        words = "<p>The accelerated mesh, in the position, size and axes of the input:</p>"
+        """Builds the downloads."""
+        words = "<p>Downloads of the accelerated mesh, in the position, size and axes of the input:</p>"
         gr.HTML(words, elem_classes="ft-kinds", apply_default_css=False)
         tab.build_files()
         self.shown = gr.Checkbox(False, visible="hidden", elem_id="mesh-shown")
         self.input.build_waiting()
 
     def wire(self, tab: RaceTab) -> None:
-        """Connects the input, the choice of a seed, the table of runs, the model and the memory of the form."""
+        """Connects the input, the choice of a seed, the table of runs, the model and the stored form."""
         form, messages = tab.form, tab.queue.messages
-        self.choosing = form.parts(("seed", "keep", "knobs", "badge")) | {"messages": messages}  # what the choice of a seed changes
+        self.choosing = form.parts(("seed", "keep", "knobs", "badge")) | {"messages": messages}  # outputs of the choice of a seed
         asking = [form.seed, form.settings, form.method, form.knobs]
         self.best.click(self.choose_seed, asking, list(self.choosing.values()), **ENGINE | {"trigger_mode": "once"})
         self.input.wire(form.method, form.other, tab.live)
@@ -156,16 +156,16 @@ class MeshRace:
         tab.runs.input(self.restore_run, [tab.runs, form.method, form.other], list(self.restored.values()), **LATEST)
 
     def fields(self) -> list[Component]:
-        """None: the input is the visitor's."""
+        """No fields: the session stores the input."""
         return []
 
     def submit_events(self) -> list[Callable]:
-        """The end of the wait for a file."""
+        """The end of a wait for a file."""
         return [self.input.resumed.change]
 
     def choose_seed(self, seed: object, values: object, name: object, knobs: object, request: gr.Request) -> tuple[Any, ...]:
-        """Decodes several seeds of the visitor's input together, and puts the one with the nearest mesh into the field. A method that can
-        make the mesh of a seed is told to."""
+        """Decodes several seeds of the visitor's input together, and enters the one with the nearest mesh. Sets the method's knobs to match
+        the seed, if it can."""
         visitor = request.session_hash
         try:
             current = self.sessions.input_of(visitor)
@@ -187,7 +187,7 @@ class MeshRace:
     # --- the model and the form -----------------------------------------------------------------------------------
 
     def open(self, name: object, other: object, memory: object, shown: object, request: gr.Request) -> tuple[Any, ...]:
-        """Takes an example as input when a visitor first opens the tab; the model is loaded behind it."""
+        """Sets an example as input when a visitor first opens the tab; `load` follows."""
         visitor, queue = request.session_hash, self.input.queue
         line = (gr.skip(), gr.skip()) if self.sessions.is_busy(visitor, self.prefix) else queue.notice_of_place(visitor)
         if self.sessions.input_of(visitor) is not None:
@@ -197,7 +197,7 @@ class MeshRace:
         return *fill(self.input.table, values | {"messages": notice.hint(LOADING.format(self.model.name))}), *line
 
     def load(self, request: gr.Request) -> tuple[Any, ...]:
-        """Loads the model for a visitor who has just opened the tab, and fills the form as their browser remembers it."""
+        """Loads the model after a visitor has opened the tab, and fills the form as their browser stored it."""
         visit = self.sessions.take_results(request.session_hash, OPENED)
         if not visit:
             return fill(self.filling, {})
@@ -212,7 +212,7 @@ class MeshRace:
         return fill(self.filling, values | {"messages": [*visit["said"], *values["messages"]], "ready": restoring.READY})
 
     def menus(self, tab: RaceTab, backbone: Backbone, menu: list[tuple[str, str]], form: Mapping[str, Any]) -> dict[str, Any]:
-        """Updates of the form for a loaded model. menu: its methods; form: the values that the browser remembers, others: defaults"""
+        """Updates of the form for a loaded model. menu : its methods; form : values stored in the browser, others get defaults"""
         name = form.get("method", menu[0][1])
         method, start = start_values(name, self.suits)
         values = form["knobs"]["values"] if "knobs" in form else start
@@ -230,7 +230,7 @@ class MeshRace:
         }
 
     def restore_run(self, value: object, name: object, other: object, request: gr.Request) -> tuple[Any, ...]:
-        """Fills the form, or only the left side, from the settings of a run, and takes its input if it is at hand."""
+        """Fills the form, or only the left side, from the settings of a run, and sets its input if available."""
         try:
             backbone = self.model.get()
             own = backbone.sampling
@@ -243,7 +243,7 @@ class MeshRace:
     # --- the race -------------------------------------------------------------------------------------------------
 
     def read(self, visitor: str, fields: Sequence[object], seed: object, values: object) -> RaceRequest:
-        """Checks a request for meshes of the visitor's input."""
+        """Checks a request for a race of meshes."""
         own = self.sessions.input_of(visitor)
         if own is None:
             raise BadPrompt(NO_INPUT)
@@ -252,7 +252,7 @@ class MeshRace:
         return RaceRequest(backbone, prompt, validation.knobs(values, settings(backbone.sampling)), own.shape, shown_points(own.shape))
 
     def empty_panels(self, tab: RaceTab, request: RaceRequest, left: str | None, right: str) -> dict[str, Any]:
-        """The view with the points alone."""
+        """Values of the view with only the points."""
         sides = {
             "plain": mesh.Side.empty(*side_words(left, self.right_words)) if left else None,
             "accelerated": mesh.Side.empty(title_of(right), self.right_words),
@@ -261,11 +261,11 @@ class MeshRace:
         return {"viewer": viewer, "verdict": {"state": "running", "live": verdict.READY}}
 
     def draw(self, boards: Sequence[MeshBoard], changed: set[int], request: RaceRequest, ends: bool = True) -> dict[str, Any]:
-        """The view, its charts and the line above it."""
+        """Values of the view, its charts and the line above it."""
         return mesh_side.draw_race(boards, request.points, changed)
 
     def outcome(self, tab: RaceTab, raced: DecodedRace, request: RaceRequest) -> Generator[dict[str, Any], None, RaceOutcome]:
-        """The measured meshes."""
+        """Measurements of the finished meshes."""
         yield {"verdict": MEASURING}
         boards, measurements = raced.boards, mesh_outcome.measure(raced.boards, request.shape)
         line = mesh_outcome.summary(boards, measurements, raced.seconds) | {"costs": verdict.costs_in_words(boards, raced.costs)}
@@ -273,19 +273,19 @@ class MeshRace:
         return RaceOutcome(panels, mesh_outcome.rows(boards, measurements, request.shape))
 
     def without_result(self, board: MeshBoard) -> dict[str, Any]:
-        """Cause, and advice."""
+        """Cause and advice."""
         return {"verdict": without_a_face(board.run)}
 
     # --- files ----------------------------------------------------------------------------------------------------
 
     def offers(self, tab: RaceTab, visitor: str, board: MeshBoard, request: RaceRequest) -> dict[str, Any]:
-        """Writes the downloads and the run's history."""
+        """Writes the downloads and saves the run."""
         folder, current = tab.sessions.folder(visitor) / "mesh", tab.sessions.input_of(visitor)
         notices = refusal_notice(current) if current is not None else []
         return mesh_outcome.offers(board, request.shape, folder, tab.studio.run_store, notices)
 
     def files(self, tab: RaceTab, ended: EndedRace, visitor: str) -> Files | None:
-        """The files of a race with faces, and its thumbnails."""
+        """Larger files and thumbnails of a race; None if the mesh has no faces."""
         boards, shape = ended.boards, ended.request.shape
         if not len(boards[0].faces):
             return None
@@ -297,10 +297,10 @@ class MeshRace:
         }
         try:
             frames = draw_race(boards, wanted=lambda: tab.sessions.shows(visitor, self.prefix, ended.ticket))
-        except Unwanted:  # they left, or race again
+        except Unwanted:  # the visitor left or started another race
             return None
         except NotSupported as e:
-            return Files(writers, notices=notice.hint(f"There are no pictures of the meshes: {e}"))
+            return Files(writers, notices=notice.hint(f"The meshes could not be drawn: {e}"))
         writers |= {
             "race": lambda path: write_race(frames, boards, titles, path),
             "mp4": lambda path: write_race(frames, boards, titles, path),

@@ -1,7 +1,7 @@
-"""The form of a tab: the method with its knobs, the left side, the seed, and how the browser remembers them.
+"""The form of a tab: the method with its knobs, the left side, the seed, and their storage in the browser.
 
-The left side is plain decoding or any other method with knobs of its own. The form is filled from a row of the table of runs, from a
-dropped file, from a link, or from what this browser remembers.
+The left side is plain decoding or another method with its own knobs. The form can be filled from a row of the table of runs, a dropped
+file, a link, or the browser's storage.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Choices = list[tuple[str, str]]  # (title, name) of methods and presets
 
 
 class MethodForm:
-    """The components of the form and their handlers.
+    """Components of the form and their handlers.
 
-    prefix : of their ids; suits : the knob values that suit the model; model : its name, whose runs the knobs steer: a run of another tab
-    may be in progress
+    prefix : of their ids; suits : the knob values that suit the model; model : its name, because the knobs must not steer a run of
+    another tab
     """
 
     def __init__(self, sessions: Sessions, prefix: str, suits: Suits, model: str):
@@ -43,9 +43,9 @@ class MethodForm:
     # --- parts ----------------------------------------------------------------------------------------------------
 
     def build_method(self, choices: Choices, favourite: str, speedups: Mapping[str, float] | None = None, sheet: bool = False) -> None:
-        """The menu of methods with a card for every one, the badge and the knobs of the chosen one.
+        """Builds the menu of methods, and the badge and knobs of the selected one.
 
-        speedups : by method, over plain decoding on this machine; sheet : on a phone the settings are a sheet, which a button closes
+        speedups : by method, over plain decoding on this machine; sheet : adds a button that closes the settings on a phone
         """
         close = '<button type="button" class="ft-sheet">Done</button>' if sheet else ""
         gr.HTML(f"{close}<h2>Method</h2>", elem_classes="ft-heading")
@@ -55,18 +55,18 @@ class MethodForm:
         self.knobs = knob_panel.build(knob_panel.encode(favourite, method.knobs, values), f"{self.prefix}knobs")
 
     def build_left(self, choices: Choices) -> None:
-        """The checkbox for a left side, its menu of methods and its knobs. choices : the methods besides plain decoding"""
+        """Builds the checkbox, menu and knobs of the left side. choices : methods other than plain decoding"""
         gr.HTML("<h2>Left side</h2>", elem_classes="ft-heading")
         self.compare = gr.Checkbox(True, label="Compare", elem_id=f"{self.prefix}compare", elem_classes="ft-check", interactive=True)
         self.other = methods.build(PLAIN, self.left_cards(choices), f"{self.prefix}other")
         self.other_knobs = knob_panel.build(knob_panel.encode(PLAIN, ()), f"{self.prefix}other-knobs")
 
     def left_cards(self, choices: Choices) -> list[dict[str, Any]]:
-        """The cards of the left side's menu."""
+        """Cards of the left side's menu."""
         return cards([(PLAIN_SIDE[0], PLAIN), *choices], self.suits)
 
     def build_seed(self) -> None:
-        """The seed, a button that rolls another one, and a checkbox that keeps it."""
+        """Builds the seed, a button for a random seed, and a checkbox that locks it."""
         with gr.Row(elem_classes="ft-seed") as self.seed_row:
             limits = {"minimum": 0, "maximum": LARGEST_SEED}
             self.seed = gr.Number(7, label="Seed", precision=0, elem_id=f"{self.prefix}seed", scale=1, min_width=90, **limits)
@@ -80,7 +80,7 @@ class MethodForm:
         return {name: getattr(self, name) for name in names}
 
     def wire(self, messages: gr.HTML) -> None:
-        """Connects the handlers. messages : where it is said what is wrong"""
+        """Connects the handlers. messages : panel for errors"""
         self.knobs.input(self.move, self.knobs, [self.badge, messages], **LATEST)
         self.method.input(self.choose, [self.method, self.knobs], [self.knobs, self.badge, messages], **LATEST)
         self.dice.click(lambda: secrets.randbelow(LARGEST_SEED), None, self.seed, **DIRECT)
@@ -90,7 +90,7 @@ class MethodForm:
     # --- handlers -------------------------------------------------------------------------------------------------
 
     def choose(self, name: object, before: object = None) -> tuple[Any, ...]:
-        """Shows the knobs of a method or a preset. before : the panel's value, which knows how each method was left"""
+        """Shows the knobs of a method or preset. before : the panel's value, with the last values of each method"""
         try:
             value = self.chosen_knobs(name, before)
         except ForetokenError as e:
@@ -103,29 +103,29 @@ class MethodForm:
         return value, notices
 
     def chosen_knobs(self, name: object, before: object = None, suits: Suits | None = None) -> dict[str, Any]:
-        """The panel of a method's knobs: as they were when the visitor left it, else its initial values. Raises NotSupported. suits : of
-        another model than the tab's"""
+        """Panel value of a method's knobs: their last values, else the initial ones. Raises NotSupported. suits : of a model other than
+        the tab's"""
         validation.method(name)
         method, values = start_values(str(name), self.suits if suits is None else suits)
         known: dict[str, Any] = {}
         if isinstance(before, Mapping) and isinstance(before.get("left"), Mapping) and isinstance(before.get("name"), str):
             known = {**before["left"], before["name"]: before.get("values")}
-        with suppress(BadKnob):  # what the page remembers may be another version's
+        with suppress(BadKnob):  # the page may remember values of another version
             values = validation.knobs({"values": known[name]}, method.knobs) if name in known else values
         return knob_panel.encode(str(name), method.knobs, values) | {"left": known}
 
     def move(self, value: object, request: gr.Request) -> tuple[Any, ...]:
-        """Writes a moved knob into the visitor's run and updates the badge."""
+        """Applies moved knobs to the visitor's run and updates the badge."""
         if notices := self.steer(value, request.session_hash, side=0):
             return gr.skip(), notices
         return badge(value["name"], value["values"]), gr.skip()
 
     def move_other(self, value: object, request: gr.Request) -> Any:
-        """Writes a moved knob into the visitor's run on the left."""
+        """Applies moved knobs to the visitor's left run."""
         return self.steer(value, request.session_hash, side=1)
 
     def steer(self, value: object, visitor: str, side: int) -> list[dict[str, str]]:
-        """Writes the knobs of a panel into one of the visitor's runs; returns a notice if they are wrong."""
+        """Applies the knobs of a panel to one of the visitor's runs; returns a notice if they are invalid."""
         try:
             _, method = validation.method(value.get("name") if isinstance(value, Mapping) else value)
             self.sessions.move(visitor, method.name, validation.knobs(value, method.knobs), self.model, side)
@@ -133,16 +133,16 @@ class MethodForm:
             return notice.error(e)
         return []
 
-    # --- settings that come back ----------------------------------------------------------------------------------
+    # --- stored form ----------------------------------------------------------------------------------------------
 
     def remember(self, key: str, form: Mapping[str, Component]) -> gr.BrowserState:
-        """Keeps the form in the browser whenever it changes; returns what it keeps. key : the name in the browser's storage"""
-        memory = gr.BrowserState({}, storage_key=key, secret="foretoken")  # not secret: the key only has to outlive the server
+        """Stores the form in the browser whenever it changes; returns the stored state. key : name in the browser's storage"""
+        memory = gr.BrowserState({}, storage_key=key, secret="foretoken")  # constant, so that stored forms survive a restart of the server
         gr.on([part.change for part in form.values()], None, list(form.values()), memory, js=restoring.remember(form), **DIRECT)
         return memory
 
 
 def form_updates(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The updates of the form, of the badge and of the messages for the form's new values."""
+    """Updates of the form, the badge and the messages for new values."""
     badges = {"badge": badge(values["knobs"]["name"], values["knobs"]["values"])} if "knobs" in values else {}
     return {**values, **badges, "messages": []}

@@ -1,4 +1,4 @@
-"""Cards of models as HTML. Everything on a card may come from a file of somebody else, so all of it is escaped."""
+"""Model cards as HTML. Their content may come from untrusted files, so all of it is escaped."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from engine.checkpoints.families import ModelFamily
 
 SAMPLES = Path(__file__).with_name("samples")
 THUMBNAIL = 160  # pixels
-CHART = (300, 84)  # of a curve, in its own units
-KEEPS = "The studio keeps the models that it was started with."
+CHART = (300, 84)  # width and height of a curve's plot
+KEEPS = "The studio uses the models that it was started with."
 STATES = {"in use": "In use", "ready": "Ready", "imported": "Imported", "damaged": "Damaged"}
 
 
 def cards_html(cards: Iterable[Card]) -> str:
-    """The cards, side by side where there is room."""
+    """Model cards in a grid."""
     return f'<div class="ft-models">{"".join(map(card_html, cards))}</div>'
 
 
 def card_html(card: Card) -> str:
-    """One card."""
+    """A model card."""
     state = f'<span class="ft-state" data-state="{escape(card.state)}">{STATES[card.state]}</span>'
     head = f'<div class="ft-model-body"><header><h3>{escape(card.name)}</h3>{state}</header>'
     if card.damage:
@@ -48,12 +48,12 @@ def card_html(card: Card) -> str:
 
 
 def first_sentence(licence: str) -> str:
-    """The first sentence of a licence; the fold has all of it."""
+    """First sentence of a licence; a fold below shows all of it."""
     return licence.removeprefix("Weights: ").split(". ")[0].rstrip(".")
 
 
 def speed_text(speed: Speed | None) -> str:
-    """Speed of a model here, as a sentence."""
+    """Speed of a model on this machine, as text."""
     if speed is None:
         return "not yet measured here"
     runs = f"{speed.runs} run{'s' * (speed.runs > 1)} here"
@@ -66,24 +66,24 @@ def speed_text(speed: Speed | None) -> str:
 
 
 def picture_html(card: Card) -> str:
-    """The model's picture: the shipped one, the newest results here, or a frame that says that there is none yet."""
+    """The model's picture: a shipped sample, the latest results here, or a placeholder."""
     if card.sample and (path := SAMPLES / f"{card.sample}.svg").is_file():
         return f'<div class="ft-model-picture"><img alt="Three results of {escape(card.name)}" src="{data_url(path)}"></div>'
     if card.pictures:
         shown = "".join(f'<img alt="A result of {escape(card.name)}" src="{thumbnail(path)}">' for path in card.pictures)
         return f'<div class="ft-model-picture" data-count="{len(card.pictures)}">{shown}</div>'
-    return '<div class="ft-model-picture"><p>No picture yet. The first one made with it appears here.</p></div>'
+    return '<div class="ft-model-picture"><p>No picture yet. The first result appears here.</p></div>'
 
 
 @lru_cache(maxsize=8)
 def data_url(path: Path) -> str:
-    """A shipped drawing as a data URL."""
+    """A shipped sample as a data: URL."""
     return f"data:image/svg+xml;base64,{base64.b64encode(path.read_bytes()).decode('ascii')}"
 
 
 @lru_cache(maxsize=64)
 def thumbnail(path: Path) -> str:
-    """A result as a small data URL; "" if the file has gone or is damaged."""
+    """Thumbnail of a result as a data: URL; "" if the file is missing or damaged."""
     try:
         with Image.open(path) as picture:
             return small(picture, THUMBNAIL)
@@ -92,7 +92,7 @@ def thumbnail(path: Path) -> str:
 
 
 def methods_html(card: Card) -> str:
-    """The methods that work, as chips, and a fold with what the others need."""
+    """The methods that work, as chips, and a fold with the needs of the others."""
     if not card.works and not card.lacks:
         return ""
     chips = "".join(f'<li class="ft-works">{escape(title)}</li>' for title in card.works)
@@ -108,9 +108,9 @@ def lack_html(lack: Lack) -> str:
 
 
 def usage_html(card: Card) -> str:
-    """The tab that runs a model that is loaded, to click; of another model, how it comes into use."""
+    """Button that opens the tab of a loaded model; for other models, how to load them."""
     if card.state != "in use" and card.command:
-        return f'<p class="ft-use">{KEEPS} To use {escape(card.name)}, end it and start it with this model: see “In a terminal”.</p>'
+        return f'<p class="ft-use">{KEEPS} To use {escape(card.name)}, restart it with this model: see “In a terminal”.</p>'
     if card.state != "in use" or not card.tab:
         return ""
     return f'<p class="ft-use"><button type="button" class="ft-link" data-tab="{card.tab}">Open the {card.tab} tab</button></p>'
@@ -122,13 +122,13 @@ def command_html(label: str, command: str) -> str:
 
 
 def terminal_html(card: Card) -> str:
-    """The commands for a model and for what its methods need: for who prefers a terminal, so they lie in a fold."""
+    """Terminal commands that use a model and train what its methods need."""
     commands = {"Use it": card.command} | {f"Train what {lack.title} needs": lack.command for lack in card.lacks}
     return "".join(command_html(label, command) for label, command in commands.items())
 
 
 def folds_html(card: Card) -> str:
-    """Details, folded."""
+    """Folds with details."""
     effort, _, command = card.trained.partition(": ")
     training = "".join(map(curve_html, card.curves))
     training += f'<p class="ft-small">{escape(effort)}: <code>{escape(command)}</code></p>' if card.trained else ""
@@ -143,12 +143,12 @@ def folds_html(card: Card) -> str:
 
 
 def fold(title: str, content: str, kind: str = "") -> str:
-    """A line that opens; title and kind are our own text, content is HTML."""
+    """A line that opens to show content. title : plain text; content : HTML; kind : CSS class"""
     return f'<details class="ft-fold {kind}"><summary>{escape(title)}</summary><div>{content}</div></details>'
 
 
 def curve_html(curve: TrainingCurve) -> str:
-    """A small plot of a number during training, with its first and last values."""
+    """Small plot of a measurement during training, with its first and last values."""
     times, values = [at for at, _ in curve.points], [value for _, value in curve.points]
     across, up = rescale(times, 6, CHART[0] - 6), rescale(values, CHART[1] - 8, 10)
     points = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(across, up, strict=True))
@@ -161,7 +161,7 @@ def curve_html(curve: TrainingCurve) -> str:
 
 
 def rescale(values: Sequence[float], first: float, last: float) -> list[float]:
-    """Values mapped so that the lowest lies at `first` and the highest at `last`."""
+    """Values mapped linearly, the lowest to `first` and the highest to `last`."""
     low, high = min(values), max(values)
     return [first + (last - first) * (value - low) / ((high - low) or 1) for value in values]
 
@@ -170,7 +170,7 @@ def rescale(values: Sequence[float], first: float, last: float) -> list[float]:
 
 
 def families_html(families: Sequence[ModelFamily]) -> str:
-    """The families that can be imported, a row each."""
+    """List of the model families that can be imported."""
     rows = "".join(
         f"<li><h4>{escape(each.title)}</h4><p>{escape(each.makes[:1].upper() + each.makes[1:])}. Weights: {escape(each.source)}. "
         f"<span>Licence: {escape(each.licence)}.</span></p></li>"
@@ -180,6 +180,6 @@ def families_html(families: Sequence[ModelFamily]) -> str:
 
 
 def facts_html(facts: dict[str, str]) -> str:
-    """Names and values, in a row where there is room."""
+    """List of names and values."""
     rows = "".join(f"<div><dt>{escape(key)}</dt><dd>{escape(value)}</dd></div>" for key, value in facts.items() if value)
     return f'<dl class="ft-facts ft-machine">{rows}</dl>'

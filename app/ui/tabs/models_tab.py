@@ -1,4 +1,4 @@
-"""The Models tab: a card for each model on this machine, what else can be imported, and the import of a local checkpoint."""
+"""The Models tab: cards of the models on this machine, importable families, and the import of a local checkpoint."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from engine.machine import machine_facts
 from engine.memory import free, size_text
 from engine.networks.weights import MODELS
 
-IN_A_TERMINAL = "This studio can be reached from other machines, so it reads no folders. Import in a terminal of its own machine:"
+IN_A_TERMINAL = "Other machines can reach this studio, so it does not read folders. Import in a terminal on its machine:"
 START = "python launch.py --backbone"
 COMMAND = "python launch.py models import PATH"
 LONGEST_PATH = 4096
@@ -37,7 +37,7 @@ def build(place: TabContext) -> None:
         elif not place.studio.limits.shared:
             gr.HTML(f'<section><h2>Add a model</h2><p class="ft-words">{IN_A_TERMINAL} <code>{COMMAND}</code></p></section>')
         gr.HTML(f"<section><h2>What can be added</h2>{model_cards.families_html(families())}</section>")
-        storage = {"Runs are kept in": "the folder that the terminal shows at the start"} if place.studio.limits.runs else {}
+        storage = {"Runs are stored in": "the folder shown in the terminal at startup"} if place.studio.limits.runs else {}
         about = f'<p class="ft-words">{place.studio.limits.privacy}</p>'
         gr.HTML(f"<section><h2>This machine</h2>{model_cards.facts_html(machine() | storage)}{about}</section>")
     place.tab.select(lambda: page(place), None, cards_panel, **DIRECT)
@@ -47,12 +47,12 @@ DIRECT: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibi
 
 
 def page(place: TabContext) -> str:
-    """The cards as they are now: runs and imports of this session count."""
+    """HTML of the current cards, including recent runs and imports."""
     return model_cards.cards_html(cards(place))
 
 
 def cards(place: TabContext) -> list[Card]:
-    """A card for each model: the loaded one first, then those that ship, then the imported ones."""
+    """Cards of all models: loaded models first, then shipped, then imported ones."""
     runs, backbone = saved_runs(place.studio.run_store.folder), place.studio.backbone
     loaded = backbone.name == PICTURES
     folder = place.studio.weights if loaded and place.studio.weights else MODELS / PICTURES
@@ -69,7 +69,7 @@ def machine() -> dict[str, str]:
     about, room = machine_facts(), free("cpu")
     return {
         "Processor": str(about["processor"]),
-        "Graphics card": str(about["cuda"] or "none that PyTorch sees"),
+        "Graphics card": str(about["cuda"] or "none found by PyTorch"),
         "Free memory": size_text(room) if room is not None else "",
         "Fast bfloat16": "yes" if about["fast_bfloat16"] else "no",
         "PyTorch": str(about["torch"]),
@@ -80,7 +80,7 @@ def machine() -> dict[str, str]:
 
 
 def _build_import(place: TabContext, cards_panel: gr.HTML) -> None:
-    """The fields of an import and their handlers."""
+    """Builds the fields of an import and connects their handlers."""
     gr.HTML("<section><h2>Add a model</h2></section>")
     with gr.Row(elem_classes="ft-import"):
         path = gr.Textbox(
@@ -91,7 +91,7 @@ def _build_import(place: TabContext, cards_panel: gr.HTML) -> None:
         import_button = gr.Button("Import", variant="primary", elem_id="import-go", scale=0, min_width=120)
     status = gr.HTML("", elem_id="import-told")
     gr.HTML(
-        '<p class="ft-words">Reads safetensors and PyTorch files without running anything in them, and downloads nothing.</p>'
+        '<p class="ft-words">Reads safetensors and PyTorch files without executing code in them, and downloads nothing.</p>'
         + model_cards.fold("In a terminal", f'<p class="ft-use"><code>{COMMAND}</code></p>')
     )
     describe_button.click(describe, path, status, preprocess=False, **DIRECT)
@@ -101,7 +101,7 @@ def _build_import(place: TabContext, cards_panel: gr.HTML) -> None:
 
 
 def path_of(text: object) -> Path:
-    """The path that a visitor wrote; raises BadFile for none."""
+    """The path that a visitor entered; raises BadFile for an invalid one."""
     path = text.strip().strip("'\"") if isinstance(text, str) else ""
     if not 0 < len(path) <= LONGEST_PATH or any(c == "\0" or "\ud800" <= c <= "\udfff" for c in path):
         raise BadFile("This is not the path of a file or folder. Enter the path of the checkpoint.")
@@ -109,7 +109,7 @@ def path_of(text: object) -> Path:
 
 
 def describe(text: object) -> str:
-    """Description of a checkpoint, or the reason why it cannot be imported."""
+    """Description of a checkpoint, or the reason why it cannot be imported, as HTML."""
     try:
         return message(str(look(path_of(text))))
     except ForetokenError as e:
@@ -117,7 +117,7 @@ def describe(text: object) -> str:
 
 
 def add(text: object) -> Iterator[str]:
-    """Imports a checkpoint: what it is, how far it is, and the command that uses it."""
+    """Imports a checkpoint; yields its description, the progress, and finally the command that uses it."""
     try:
         path = path_of(text)
         checkpoint = look(path)
@@ -127,20 +127,18 @@ def add(text: object) -> Iterator[str]:
             if percent != last_percent:
                 last_percent = percent
                 yield message(str(checkpoint), percent)
-        yield message(
-            f"{checkpoint.name} is imported.\n{model_cards.KEEPS} End it and start it with this one: {START} {checkpoint.name}", 100
-        )
+        yield message(f"{checkpoint.name} has been imported.\n{model_cards.KEEPS} Restart it with this one: {START} {checkpoint.name}", 100)
     except ForetokenError as e:
         yield complaint(e)
 
 
 def message(text: str, percent: int | None = None) -> str:
-    """Lines of text, the first one bold, with a progress bar."""
+    """Lines of text as HTML, the first one bold, with an optional progress bar."""
     first, *rest = (escape(without_paths(line.strip())) for line in text.splitlines())
     bar = f'<progress max="100" value="{percent}" aria-label="Import">{percent} %</progress>' if percent is not None else ""
     return f'<div class="ft-told" role="status"><b>{first}</b>{"".join(f"<span>{line}</span>" for line in rest)}{bar}</div>'
 
 
 def complaint(error: ForetokenError) -> str:
-    """An error, without this machine's folders."""
+    """An error as HTML, without paths of this machine."""
     return f'<div class="ft-told" data-kind="error" role="status"><span>{escape(without_paths(str(error)))}</span></div>'

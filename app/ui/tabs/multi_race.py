@@ -1,7 +1,7 @@
-"""A race of two to four finished runs in place of the last race: its panels, and the files that are made of it.
+"""A race of two to four finished runs, shown in place of the last race: panels and downloads.
 
-The runs are chosen in the table of runs, and the browser plays them from its own memory. The server makes only the files, from what the
-page sends back, and keeps none of it.
+The runs are chosen in the table of runs, and the browser replays them from its own memory. The server only makes the files, from data
+that the page sends back, and stores none of it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from engine.errors import BadPrompt, ForetokenError
 from engine.methods import METHODS
 
 NAMES = canvas.LANES
-# one at a time, because a GIF or a video holds its frames; not behind the pictures of runs, which may take minutes on a busy machine
+# one at a time, because all frames are in memory; not queued behind pictures of runs, which may take minutes on a busy machine
 MAKING = DIRECT | {"queue": True, "concurrency_id": "race", "concurrency_limit": 1, "trigger_mode": "once"}
 FIRST = "the first run"
 
 
 class Lanes:
-    """The panels of such a race in a tab of a kind, hidden until the table of runs asks for them."""
+    """Panels of a race of several runs, hidden until the table of runs starts one. kind : pictures or meshes"""
 
     def __init__(self, kind: runs.RunsTable):
         self.kind, self.meshes = kind, kind is runs.MESHES
@@ -50,7 +50,7 @@ class Lanes:
             return {name: canvas.build(name, "", "") for name in NAMES}
 
     def wire(self, sessions: Sessions, messages: gr.HTML) -> None:
-        """Connects the buttons of the files. messages: where it is said why there is none"""
+        """Connects the download buttons. messages : panel for errors"""
 
         def make(value: object, request: gr.Request) -> tuple[Any, Any]:
             try:
@@ -64,10 +64,10 @@ class Lanes:
         event.then(None, None, None, js=script)
 
     def make(self, value: object, folder: Path) -> tuple[Path | None, list[ForetokenError]]:
-        """The file that a page asks for, or why the disk refuses it; raises ForetokenError for what no file can be made of."""
+        """Makes the requested file; returns its path, or None and the disk's error. Raises ForetokenError for an invalid request."""
         kind = value.get("make") if isinstance(value, Mapping) else None
         if kind not in self.kinds:
-            raise BadPrompt(f"A race has no file of this kind; there are {', '.join(self.kinds)}.")
+            raise BadPrompt(f"Unknown file type for a race. Choose one of {', '.join(self.kinds)}.")
         lanes = read_runs(value, self.meshes)
         path = folder / f"foretoken-race-of-{len(lanes)}.{kind}"
         if kind == "html":
@@ -78,7 +78,7 @@ class Lanes:
 
 
 def write_page(lanes: Sequence[UploadedRun], parts: Mapping[str, gr.HTML], value: Mapping[str, Any], path: Path) -> Path:
-    """Writes a race as an HTML file that plays it. parts: the panels of the page, by name; value: what the page has sent"""
+    """Writes a race as an HTML file that replays it. parts : panels of the page, by name; value : data sent by the page"""
     values = {
         name: {**lane.value, "side": name, "title": lane.title, "about": lane.about} for name, lane in zip(NAMES, lanes, strict=False)
     }
@@ -93,7 +93,7 @@ def write_page(lanes: Sequence[UploadedRun], parts: Mapping[str, gr.HTML], value
 
 
 def facts(settings: Mapping[str, Any], shared: bool) -> dict[str, str]:
-    """Settings of a run, in lines by name. shared: its prompt stands in the title"""
+    """Settings of a run as text, by name. shared : its prompt is in the title"""
     knobs, machine = (settings[name] if isinstance(settings.get(name), Mapping) else {} for name in ("knobs", "machine"))
     name, size = str(settings.get("method", "")), settings.get("size")
     entries = {

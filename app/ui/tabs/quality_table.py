@@ -1,4 +1,4 @@
-"""The quality of the finished meshes, side by side: defects of each mesh, trimesh's repair report, and its distance from the input."""
+"""Table of the quality of finished meshes: defects, trimesh's repair report, and the distance from the input."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from engine.mesh.repair import Repair, repair
 
 
 class MeasuredSide(NamedTuple):
-    """One side: its title, its name ("plain" or "fast", which sets its colour), its measurements, and what its tokens became."""
+    """A side: title, name ("plain" or "fast", which sets its colour), measurements, repair report and token counts."""
 
     title: str
     side: str
@@ -24,10 +24,10 @@ class MeasuredSide(NamedTuple):
     repair: Repair
     tokens: int
     dangling: int
-    dropped: int  # faces of the tokens that are not in the mesh
+    dropped: int  # faces that were decoded but are not in the mesh
 
 
-ROWS = (  # name, label, what it means
+ROWS = (  # name, label, explanation
     ("faces", "Faces", "Triangles of the mesh."),
     ("vertices", "Vertices", "Corners of the faces; equal positions count once."),
     ("watertight", "Watertight", "Every edge has exactly two faces, so the surface has no holes."),
@@ -36,12 +36,12 @@ ROWS = (  # name, label, what it means
     ("components", "Pieces", "Parts that share no vertex."),
     ("degenerate", "Degenerate faces", "Faces with zero height."),
     ("open_edges_percent", "Open edges", "Edges with only one face."),
-    ("chamfer", "Chamfer distance", "Mean distance from mesh to input plus that from input to mesh; the input's longest side is 1.9."),
+    ("chamfer", "Chamfer distance", "Mean distance from mesh to input, plus that from input to mesh; the input's longest side is 1.9."),
     ("hausdorff", "Hausdorff distance", "The largest of these distances."),
 )
 WORDS = {"watertight": ("yes", "no"), "winding_consistent": ("consistent", "mixed")}
 FLOORS = {"chamfer": "floor", "hausdorff": "floor_hausdorff"}
-FLOOR_HELP = "Floor: the same distance between two samples of the input itself, about what a perfect mesh would have."
+FLOOR_HELP = "Floor: the same distance between two samples of the input itself, about what a perfect mesh would reach."
 
 
 def measure(board: MeshBoard, side: str, shape: Input) -> MeasuredSide:
@@ -55,7 +55,7 @@ def measure(board: MeshBoard, side: str, shape: Input) -> MeasuredSide:
 
 
 def encode(sides: list[MeasuredSide]) -> dict[str, Any] | None:
-    """The panel's value, all of it text; None if no side has a face."""
+    """Value of the panel, as text; None if no side has a face."""
     if not any(side.numbers["faces"] for side in sides):
         return None
     notes = [FLOOR_HELP, *map(token_sentence, sides), *map(repair_sentence, sides)]
@@ -72,7 +72,7 @@ def _row(sides: list[MeasuredSide], name: str, label: str, help_: str) -> dict[s
 
 
 def _cell(name: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """A cell: its text, and whether that is good (None: neither)."""
+    """A cell: text, and whether it is good (None = neither)."""
     value = numbers[name]
     if not numbers["faces"] and name != "faces":
         return {"text": "–", "good": None}
@@ -82,14 +82,14 @@ def _cell(name: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _number(value: float | None) -> str:
-    """A count with commas, a distance with four decimals, "" for None."""
+    """A number as text: counts with commas, distances with four decimals, "" for None."""
     if value is None:
         return ""
     return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
 
 
 def repair_sentence(side: MeasuredSide) -> str:
-    """Possible repairs, and where the repaired mesh is; "" without faces."""
+    """Sentence about possible repairs and the repaired mesh; "" without faces."""
     if not side.numbers["faces"]:
         return ""
     file_note = f" “{FILES['repaired'][0]}” is the repaired mesh; the other files stay as generated." if side.side == "fast" else ""
@@ -97,11 +97,11 @@ def repair_sentence(side: MeasuredSide) -> str:
 
 
 def token_sentence(side: MeasuredSide) -> str:
-    """A sentence about the tokens that no face shows; "" without tokens."""
+    """Sentence about tokens that are not part of a face; "" without tokens."""
     if not side.tokens:
         return ""
-    owns = "owns" if side.dangling == 1 else "own"
-    text = f"{side.title}: {side.dangling:,} of {side.tokens:,} tokens {owns} no face (the end token, and unfinished patches)"
+    owns = "is" if side.dangling == 1 else "are"
+    text = f"{side.title}: {side.dangling:,} of {side.tokens:,} tokens {owns} part of no face (the end token, and unfinished patches)"
     if not side.dangling:
         text = f"{side.title}: every token became part of a face"
     if not side.dropped:

@@ -1,7 +1,7 @@
-"""The tab that races two methods: on the left plain decoding or another method, on the right the chosen one.
+"""A tab that races two methods: the chosen one on the right, plain decoding or another method on the left.
 
-A subject says what differs between pictures and meshes: image_tab.py and mesh_tab.py. The queue, the form and the decoder are objects of
-their own, which the Lab and the Bench use too.
+A subject defines what differs between pictures and meshes: image_tab.py and mesh_tab.py. The Lab and the Bench reuse the queue, the
+form and the decoder.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from engine.run import Run
 class RaceRequest(NamedTuple):
     """A checked request.
 
-    chosen : the settings besides the methods' knobs; shape, points : the cloud or mesh of the prompt, and what a view shows of it
+    chosen : settings other than the methods' knobs; shape, points : the cloud or mesh of the prompt, and its points in the view
     """
 
     backbone: Backbone
@@ -46,8 +46,8 @@ class RaceRequest(NamedTuple):
 
 
 class EndedRace(NamedTuple):
-    """Ended race, from which files are written in the background: its ticket; the boards, the right one first; the panels
-    that only its end could fill; its id in the table of runs; its request."""
+    """An ended race, from which files are written in the background: ticket; boards, the right one first; values of the panels
+    that need its end; id in the table of runs; request."""
 
     ticket: int
     boards: Sequence[Any]
@@ -57,14 +57,14 @@ class EndedRace(NamedTuple):
 
 
 class RaceOutcome(NamedTuple):
-    """Additions at the end of a race: the panels that only it can fill, and the rows of the table of runs, the right side first."""
+    """Results of a race: values of the panels that need its end, and rows of the table of runs, the right side first."""
 
     panels: dict[str, Any]
     rows: Sequence[runs.RunRow]
 
 
 class Files(NamedTuple):
-    """Writers of the larger files of a race, the panels that change with them, and notices."""
+    """Writers of the larger files of a race, values of panels that change with them, and notices."""
 
     writers: Mapping[str, Callable[[Path], Path]]
     panels: Mapping[str, Any] = MappingProxyType({})
@@ -74,12 +74,12 @@ class Files(NamedTuple):
 class RaceSubject(Protocol):
     """Subject of a race tab.
 
-    kind, prefix : of the table of runs, and of the ids; idle : what the line above the results says first; replays : see EngineQueue
-    suits, model_name : of its model; right_words : what an empty right side says
-    now, late  : of the files, the labels by name, and the endings of the late ones; buttons : their ids and least width
-    filing     : the event that makes the late files
-    board, warm : shows a run; unmeasured steps before the first run of a method
-    page, around : the first rows of the HTML replay, and panels in it that no run fills; below : the panels below the race
+    kind, prefix : of the table of runs, and of the ids; idle : initial value of the line above the results; replays : see EngineQueue
+    suits, model_name : of its model; right_words : text of an empty right side
+    now, late  : labels of the immediate files by name; (label, ending) of the late files; buttons : id prefix and minimum width
+    filing     : event options for making the late files
+    board, warm : shows a run; warm-up steps before the first run of a method
+    page, around : first rows of the HTML replay, and panels in it without values; below : panels below the race
     """
 
     kind: runs.RunsTable
@@ -99,32 +99,32 @@ class RaceSubject(Protocol):
     around: Mapping[str, gr.HTML]
     below: RacePanels
 
-    # the parts above the stage, and next to it; the results, each panel by its name; the files and what stands around them
+    # build the parts above the stage, the settings, the results by panel name, and the downloads
     def build_request(self, tab: RaceTab) -> None: ...
     def build_settings(self, tab: RaceTab) -> None: ...
     def build_views(self, tab: RaceTab) -> dict[str, gr.HTML]: ...
     def build_below(self, tab: RaceTab) -> None: ...
 
-    # the subject's own handlers; its fields besides the form, and events that ask for a run besides the button's
+    # connect own handlers; fields other than the form; events that start a run besides the button
     def wire(self, tab: RaceTab) -> None: ...
     def fields(self) -> list[Component]: ...
     def submit_events(self) -> list[Callable]: ...
 
-    # a checked request, and the panels of its race: before the first step (left : its method, None = not compared), of boards of which some
-    # changed (ends : the last picture is also the end of the race), at its end, and after a race without a token
+    # a checked request, and values of panels: before the first step (left : method, None = not compared), for changed boards (ends : the
+    # last picture also ends the race), after the race, and after a race without tokens
     def read(self, visitor: str, fields: Sequence[object], seed: object, values: object) -> RaceRequest: ...
     def empty_panels(self, tab: RaceTab, request: RaceRequest, left: str | None, right: str) -> dict[str, Any]: ...
     def draw(self, boards: Sequence[Any], changed: set[int], request: RaceRequest, ends: bool = True) -> dict[str, Any]: ...
     def outcome(self, tab: RaceTab, raced: DecodedRace, request: RaceRequest) -> Generator[dict[str, Any], None, RaceOutcome]: ...
     def without_result(self, board: Any) -> dict[str, Any]: ...
 
-    # the files that are offered at once, with the messages; and the larger ones, None if there are none or the visitor has left
+    # updates with the immediate files and messages; larger files, None if there are none or the visitor has left
     def offers(self, tab: RaceTab, visitor: str, board: Any, request: RaceRequest) -> dict[str, Any]: ...
     def files(self, tab: RaceTab, ended: EndedRace, visitor: str) -> Files | None: ...
 
 
 class RaceTab:
-    """The components of the tab and their handlers."""
+    """Components of the tab and their handlers."""
 
     def __init__(self, context: TabContext, subject: RaceSubject):
         self.context, self.studio, self.subject = context, context.studio, subject
@@ -153,7 +153,7 @@ class RaceTab:
         self.panels = {**views, "verdict": line, **below}
 
     def build_files(self) -> None:
-        """The buttons of the files; a file that needs what is not installed says so, where the visitor could install it."""
+        """Builds the download buttons; if MP4 is not installed, its button explains how to install it, unless the page is shared."""
         prefix, width = self.subject.buttons
         labels = {**self.subject.now, **{name: label for name, (label, _) in self.subject.late.items()}}
         with gr.Row(elem_classes="ft-files"):
@@ -161,13 +161,13 @@ class RaceTab:
                 look = {"size": "sm", "elem_id": f"{prefix}{name}", "scale": 0, "min_width": width}
                 if name != "mp4" or video.is_there():
                     self.queue.offers[name] = gr.DownloadButton(label, interactive=False, **look)
-                elif not self.studio.limits.shared:  # the visitor is at home on this machine
+                elif not self.studio.limits.shared:  # the visitor can install packages on this machine
                     button = gr.Button(label, **look)
                     button.click(lambda: gr.Button(video.MISSING, interactive=False), None, button, **LATEST)
 
     @property
     def late(self) -> dict[str, Component]:
-        """The buttons of the larger files."""
+        """Buttons of the larger files."""
         return {name: button for name, button in self.queue.offers.items() if name in self.subject.late}
 
     def wire(self) -> None:
@@ -185,7 +185,7 @@ class RaceTab:
     # --- the run --------------------------------------------------------------------------------------------------
 
     def run(self, ticket: object, *fields: object) -> Iterator[dict[str, Any]]:
-        """The generator of one race. fields : the subject's own, those of the form, and Gradio's request"""
+        """Runs a race; yields values of panels. fields : of the subject, of the form, and Gradio's request"""
         *own, seed, name, knobs, values, compare, other, other_knobs, request = fields
         visitor = request.session_hash
 
@@ -196,7 +196,7 @@ class RaceTab:
         yield from self.queue.hold(visitor, ticket, race)
 
     def race(self, visitor: str, number: int, request: RaceRequest, sides: Sides) -> Iterator[dict[str, Any]]:
-        """Races two methods and shows both, repeats them without showing, and leaves the files. number : the ticket's"""
+        """Races two methods, repeats the runs without drawing, and offers the files. number : of the ticket"""
         subject, times = self.subject, times_of(request.chosen)
         yield subject.below.idle_values(self.is_here) | subject.empty_panels(
             self, request, sides[1][0] if len(sides) > 1 else None, sides[0][0]
@@ -215,13 +215,13 @@ class RaceTab:
         outcome = yield from subject.outcome(self, raced, request)
         table = runs.encode(subject.kind, outcome.rows, raced.seconds, subject.suits)
         self.queue.leave(visitor, {"boards": EndedRace(number, boards, outcome.panels, table["id"], request)})
-        yield {**outcome.panels, "runs": table}  # the page need not wait for the disk
+        yield {**outcome.panels, "runs": table}  # before writing to disk
         self.queue.leave(visitor, subject.offers(self, visitor, boards[0], request))
 
     # --- files ----------------------------------------------------------------------------------------------------
 
     def write_more(self, request: gr.Request) -> tuple[Any, ...]:
-        """Writes the larger files once the page shows the result; a disk that refuses costs only these."""
+        """Writes the larger files after the page shows the result; a disk error affects only these."""
         visitor = request.session_hash
         ended = self.queue.take_boards(visitor)
         files = self.subject.files(self, ended, visitor) if ended else None
@@ -235,11 +235,11 @@ class RaceTab:
         return fill(self.filing, {**files.panels, **offers, **({"messages": notices} if notices else {})})
 
     def path_of(self, visitor: str, run: Run, ending: str) -> Path:
-        """Where a file of a run lies among the visitor's."""
+        """Path of a run's file in the visitor's folder."""
         return self.sessions.folder(visitor) / f"foretoken-{history.file_name(run)}-{run.prompt.seed}{ending}"
 
     def common_files(self, ended: EndedRace, title: str) -> dict[str, Callable[[Path], Path]]:
-        """Writers of the HTML replay and the archive of the runs. title : of the replay"""
+        """Writers of the HTML replay and of the archive of runs. title : of the replay"""
         boards, request = ended.boards, ended.request
 
         def write_page(path: Path) -> Path:

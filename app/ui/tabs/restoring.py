@@ -1,6 +1,6 @@
-"""Fills the form from the settings of a run, or as this browser last had it.
+"""Fills the form from the settings of a run, or as this browser stored it.
 
-What comes is JSON that a visitor's browser read from a file, a link or its own memory, so everything is checked.
+The settings are untrusted JSON from a file, a link or the browser's storage, so everything is checked.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from engine.errors import BadFile, ForetokenError
 from engine.methods import AUTO, PRESETS
 
 PICTURE = ("prompt", "seed", "method", "knobs", "settings", "compare", "other", "other_knobs")  # the Image tab's form
-MESH = ("seed", "method", "knobs", "settings", "compare", "other", "other_knobs")  # the Mesh tab's, besides its input
-NOT_OURS = "This file holds no settings of a run. Drop a PNG, a GLB or a run.json that Foretoken has written, or the folder of a run."
-A_MESH = "These settings made a mesh, so the Image tab cannot use them. Set them in the Mesh tab."
-A_PICTURE = "These settings made a picture, so the Mesh tab cannot use them. Set them in the Image tab."
-READY = "<i></i>"  # settings that come back wait until the tab has this on the page; see panels/runs.py
-OTHER = "This run was made by {}, and the page has {}. Start the studio with that model."
+MESH = ("seed", "method", "knobs", "settings", "compare", "other", "other_knobs")  # the Mesh tab's, without its input
+NOT_OURS = "This file does not contain the settings of a run. Drop a PNG, GLB or run.json written by Foretoken, or the folder of a run."
+A_MESH = "These settings made a mesh, so the Image tab cannot use them. Load them in the Mesh tab."
+A_PICTURE = "These settings made a picture, so the Mesh tab cannot use them. Load them in the Image tab."
+READY = "<i></i>"  # settings are restored once the page has this; see panels/runs.py
+OTHER = "This run was made by {}, but the page uses {}. Start the studio with that model."
 
 
 class WishedInput(NamedTuple):
-    """The input of a mesh's run: the file's name and the axis that was up."""
+    """Input of a run of a mesh: the file's name and its up axis."""
 
     name: str
     up: str
 
 
 def remember(form: Iterable[str]) -> str:
-    """The script that turns the form's values into one, without asking the server."""
+    """JavaScript that packs the form's values into one object, without a request to the server."""
     return f"(...values) => [Object.fromEntries({json.dumps(list(form))}.map((name, i) => [name, values[i]]))]"
 
 
 def from_run(
     value: object, backbone: Backbone, panel: dict[str, Any], declared: tuple[Knob, ...]
 ) -> tuple[dict[str, Any], WishedInput | None]:
-    """The form's new values for what the runs panel asks: a run's settings for the whole form, or for the left side only. And the input of
-    a mesh's run, None if there is none to take.
+    """New values of the form for a request of the runs panel: a run's settings for the whole form, or for the left side only. Also
+    returns the input of a mesh, or None.
 
-    panel : the value of the settings panel, whose values are replaced; declared : its knobs, the settings besides a method's. Raises
-    ForetokenError for what is not a run of this model's.
+    panel : value of the settings panel, whose values are replaced; declared : the panel's knobs. Raises ForetokenError unless the
+    settings are of a run of this model.
     """
     run_settings, is_left = _requested_settings(value)
     source, meshes = run_settings.get("input"), "mesh" in backbone.capabilities
@@ -65,7 +65,7 @@ def from_run(
 
 
 def _requested_settings(value: object) -> tuple[Mapping[str, Any], bool]:
-    """The settings that the runs panel asks for, and whether they are for the left side; raises BadFile if they are none."""
+    """The requested settings, and whether they are for the left side; raises BadFile if there are none."""
     request = value.get("ask") if isinstance(value, Mapping) else None
     run_settings = request.get("settings") if isinstance(request, Mapping) else None
     if not isinstance(run_settings, Mapping) or not isinstance(run_settings.get("method"), str):
@@ -74,14 +74,14 @@ def _requested_settings(value: object) -> tuple[Mapping[str, Any], bool]:
 
 
 def _method(run_settings: Mapping[str, Any], backbone: Backbone) -> tuple[str, dict[str, Any]]:
-    """The method or preset of some settings, and the panel of its knobs."""
-    preset = run_settings.get("preset")  # what auto took on another day may not be in the menu: then it is a method with its knobs
+    """Method or preset of some settings, and the panel value of its knobs."""
+    preset = run_settings.get("preset")  # a former choice of auto may be missing from the menu: then use the method
     name, method = validation.method(preset if preset in PRESETS else run_settings["method"], backbone)
     return name, knob_panel.encode(name, method.knobs, validation.knobs({"values": run_settings.get("knobs")}, method.knobs))
 
 
 def _settings_values(run_settings: Mapping[str, Any], declared: tuple[Knob, ...]) -> dict[str, Any]:
-    """The values of the settings panel for some settings: of their sampling, and the size of what they made."""
+    """Values of the settings panel for some settings: sampling and size."""
     names, sampling, size = {knob.name for knob in declared}, run_settings.get("sampling"), run_settings.get("size")
     chosen = {name: value for name, value in sampling.items() if name in names} if isinstance(sampling, Mapping) else {}
     is_size = isinstance(size, int) and not isinstance(size, bool)
@@ -93,10 +93,10 @@ def _settings_values(run_settings: Mapping[str, Any], declared: tuple[Knob, ...]
 
 
 def from_memory(value: object, backbone: Backbone, panel: dict[str, Any], declared: tuple[Knob, ...], auto: str = "") -> dict[str, Any]:
-    """The form's values as a browser remembers them; those that are wrong, or another version's, are left out.
+    """Values of the form as stored in the browser, without invalid or outdated ones.
 
-    panel : the value of the settings panel, whose values are replaced; declared : its knobs
-    auto  : what auto takes now; a method that it took before is left out, because the menu has it no more
+    panel : value of the settings panel, whose values are replaced; declared : its knobs
+    auto  : the current choice of auto; an earlier choice is ignored, because it is no longer in the menu
     """
     remembered = value if isinstance(value, Mapping) else {}
     updates: dict[str, Any] = {}

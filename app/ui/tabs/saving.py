@@ -1,4 +1,4 @@
-"""Saves what a run made: if the disk is full or read-only, only that file is lost, with a message."""
+"""Saves results of a run: if the disk is full or read-only, only that file is lost, with a message."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Saved = TypeVar("Kept")
 
 
 def try_save(what: str, write: Callable[[], Saved]) -> tuple[Saved | None, list[BadOutput]]:
-    """The result of `write` and no error; or None and the error of the disk. what: the name of what is written, for the message."""
+    """Calls `write`; returns its result and no error, or None and the disk's error. what : target named in the message"""
     try:
         return write(), []
     except BadOutput as e:
         return None, [BadOutput(f"The run was not saved to the {what}: {e}")]
     except OSError as e:
-        return None, [BadOutput(f"The run was not saved to the {what}: the disk refused ({e.strerror or e}). Free some space, run again.")]
+        return None, [BadOutput(f"The run was not saved to the {what}: disk error ({e.strerror or e}). Free some space and run again.")]

@@ -1,4 +1,4 @@
-"""Speeds of the models on this machine, from the runs that were saved here: nothing is measured for the page."""
+"""Speeds of the models on this machine, from its saved runs; nothing is measured here."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from engine.core import PLAIN
 from engine.errors import BadFile
 from engine.machine import processor
 
-NEWEST = 200  # runs that are read; older ones say little about the machine as it is now
+NEWEST = 200  # number of runs read; older ones say little about the current speed
 
 
 @dataclass(frozen=True)
 class SavedRun:
-    """A saved run: its folder, the model that made it, the method, and tokens per second."""
+    """A saved run: folder, model, method, and tokens per second."""
 
     folder: Path
     backbone: str
@@ -30,7 +30,7 @@ class SavedRun:
 
 @dataclass(frozen=True)
 class Speed:
-    """Tokens per second of a model here: the median of plain decoding (None if it was not run), and of its fastest method."""
+    """Median tokens per second of a model on this machine: of plain decoding (None = not run), and of its fastest method."""
 
     runs: int
     plain: float | None
@@ -39,7 +39,7 @@ class Speed:
 
 
 def saved_runs(runs: Path) -> list[SavedRun]:
-    """The finished runs of this processor, newest first; damaged ones are left out."""
+    """Finished runs made on this processor, newest first, without damaged ones."""
     if not runs.is_dir():
         return []
     newest = sorted((path for path in runs.iterdir() if (path / SETTINGS).is_file()), key=lambda path: path.name, reverse=True)
@@ -48,7 +48,7 @@ def saved_runs(runs: Path) -> list[SavedRun]:
 
 
 def read_run(folder: Path) -> SavedRun | None:
-    """Summary of a run; None if it is damaged, was stopped, or was made by another processor."""
+    """Summary of a saved run; None if it is damaged, was stopped, or was made on another processor."""
     try:
         settings = read_settings(folder)
         machine: Mapping[str, Any] = settings["machine"]
@@ -61,12 +61,12 @@ def read_run(folder: Path) -> SavedRun | None:
 
 
 def runs_of_model(runs: Iterable[SavedRun], name: str, weights: str | None = None) -> list[SavedRun]:
-    """The runs of one model. weights : its hash; None = any of this name"""
+    """Runs of a model. weights : its hash, None = any"""
     return [each for each in runs if each.backbone == name and (weights is None or each.weights == weights)]
 
 
 def medians(runs: Iterable[SavedRun]) -> dict[str, float]:
-    """Tokens per second by method, over some runs of one model."""
+    """Median tokens per second by method, over runs of one model."""
     by_method: dict[str, list[float]] = {}
     for each in runs:
         by_method.setdefault(each.method, []).append(each.tokens_per_second)
@@ -74,7 +74,7 @@ def medians(runs: Iterable[SavedRun]) -> dict[str, float]:
 
 
 def speed(runs: Sequence[SavedRun]) -> Speed | None:
-    """The speed that some runs of one model show; None without runs."""
+    """Speed of a model, given its runs; None without runs."""
     rates = medians(runs)
     if not rates:
         return None
@@ -84,7 +84,7 @@ def speed(runs: Sequence[SavedRun]) -> Speed | None:
 
 
 def speedups(runs: Path, name: str, weights: str | None) -> dict[str, float]:
-    """By method, how many times as fast as plain decoding it was here. {} without a run of plain decoding."""
+    """Speed-ups over plain decoding on this machine, by method; {} without a run of plain decoding."""
     rates = medians(runs_of_model(saved_runs(runs), name, weights))
     plain = rates.pop(PLAIN, None)
     return {method: value / plain for method, value in rates.items()} if plain else {}

@@ -1,4 +1,4 @@
-"""Subjects of the Lab tab and the Bench tab: pictures of prompts, or meshes of example clouds."""
+"""Subjects of the Lab and Bench tabs: pictures of prompts, or meshes of example clouds."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ Chosen = Mapping[str, float | str]  # the settings of a tab
 class LabSubject:
     """One of KINDS with its loaded model.
 
-    things    : what is drawn, by name: prompts, or example clouds; series : what a setting calls them
-    size      : the setting for the size of what is made, None = there is one size
-    favourite : the method that is chosen first; menu : (title, name) of all, it first
-    board     : shows a run; warm : unmeasured steps before the first run of a method
+    things    : inputs: prompts, or names of example clouds; series : name of the inputs in a setting
+    size      : setting of the output's size, None = only one size
+    favourite : initial method; menu : (title, name) of all methods
+    board     : shows a run; warm : warm-up steps before the first run of a method
     """
 
     kind: str
@@ -50,32 +50,32 @@ class LabSubject:
     _prompt: Callable[[str, int, int | None, Sampling], Prompt]
 
     def prompt(self, thing: str, seed: int, chosen: Chosen) -> Prompt:
-        """Prompt for a thing with a tab's settings."""
+        """Prompt of an input with a tab's settings."""
         return self._prompt(thing, seed, self.size_in(chosen), self.backbone.sampling)
 
     def size_in(self, chosen: Chosen) -> int | None:
-        """The size that a tab's settings ask for, None = the model's own."""
+        """Size in a tab's settings, None = the model's default."""
         if self.size is None:
             return None
         value = chosen[self.size.name]
         return int(value.split()[0]) if isinstance(value, str) else int(value) or None
 
     def thing(self, text: object, cloud: object) -> str:
-        """First thing to draw: the page's prompt or cloud. Raises BadPrompt."""
+        """First input of a loop: the page's prompt or cloud. Raises BadPrompt."""
         if self.kind == PICTURES:
             return validation.text(text)
-        return str(cloud) if cloud in ORDER else FIRST  # the page's text becomes a path
+        return str(cloud) if cloud in ORDER else FIRST  # the text becomes part of a path
 
 
 def for_kind(kind: object, backbone: Backbone, mesh: Lazy) -> LabSubject:
-    """The subject that a page asks for. Raises BadPrompt for another word, MissingWeights without the model of meshes."""
+    """Subject of a kind. Raises BadPrompt for an unknown kind, MissingWeights without the mesh model."""
     if not isinstance(kind, str) or kind not in KINDS:
-        raise BadPrompt(f"There is no kind {brief(kind)}. Choose pictures or meshes.")
+        raise BadPrompt(f"Unknown kind {brief(kind)}. Choose pictures or meshes.")
     return pictures(backbone) if kind == PICTURES else meshes(mesh.get())
 
 
 def pictures(backbone: Backbone) -> LabSubject:
-    """Pictures of the examples' prompts."""
+    """Pictures of the example prompts."""
     sizes, size = tuple(f"{s} px" for s in backbone.sizes), None
     if len(sizes) > 1:
         middle = min(sizes, key=lambda s: abs(int(s.split()[0]) - 128))
@@ -102,12 +102,12 @@ def meshes(backbone: Backbone) -> LabSubject:
 
 
 def panel_words(subject: LabSubject) -> dict[str, dict[float, str]] | None:
-    """Words for numbers of the settings: a budget of no faces is none."""
+    """Texts for numbers in the settings: a face budget of 0 is off."""
     return {"face_budget": {0: "off"}} if subject.kind == MESHES else None
 
 
 def shown_points(prompt: Prompt, most: int = 2048) -> Any:
-    """The points of a prompt that a view shows, [N, 6]; None for a picture."""
+    """Points of a prompt for the view, [N, 6]; None for a picture."""
     if prompt.points is None:
         return None
     return prompt.points[:: -(-len(prompt.points) // most)].numpy()

@@ -1,4 +1,4 @@
-"""Vocabulary of a model, as groups of words that a person can click."""
+"""Vocabulary of a model, as groups of words to click."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from engine.core import Backbone
 from engine.words.emoji_objects import KINDS, OBJECTS, plural
 from engine.words.world import COUNTS, PLACES, PLAIN, RELATIONS, SIZE_WORDS, words_of
 
-FEWEST = 3  # least objects of a group
+FEWEST = 3  # minimum number of objects in a group
 
 
 def groups(backbone: Backbone) -> list[dict[str, Any]]:
-    """Groups of items, most wanted first; [] for a model that accepts any word.
+    """Groups of items, most useful first; [] for a model that accepts any word.
 
-    kind : "object", "count", "size", "relation" or "place"; each item has the text that is shown and the one that is written, and an
-    object also its plural
+    kind : "object", "count", "size", "relation" or "place"; each item has the text on the button and the text for the prompt; objects
+    also have a plural
     """
     known = backbone.words
     if not known:
@@ -44,17 +44,17 @@ def groups(backbone: Backbone) -> list[dict[str, Any]]:
 
 
 def group(name: str, kind: str, items: list[dict[str, str]]) -> dict[str, Any]:
-    """One heading with its items."""
+    """A heading with its items."""
     return {"name": name[:1].upper() + name[1:], "kind": kind, "items": items}
 
 
 def thing(name: str) -> dict[str, str]:
-    """An object, with its emoji."""
+    """Item of an object, with its emoji."""
     return item(f"{OBJECTS[name].split()[0]} {name}", name) | {"plural": plural(name), "article": article(name)}
 
 
 def item(shown: str, written: str) -> dict[str, str]:
-    """A word to click."""
+    """Item of a word. shown : on the button; written : into the prompt"""
     return {"shown": shown, "written": written}
 
 

@@ -194,7 +194,7 @@ def test_the_input_of_a_run_that_comes_back_is_an_example_or_the_file_that_is_th
     assert tab.sessions.input_of("a").up == "z"
     for name in ("scan.ply", "../clouds/chair.ply", "/tmp/chair.ply"):
         (said,) = tab.subject.input.wish("a", name, "y", "xspecmesh", "ar")["messages"]
-        assert "which the file does not contain" in said["text"] and tab.sessions.input_of("a").shape.name == "table.ply"
+        assert "which is not included in the file" in said["text"] and tab.sessions.input_of("a").shape.name == "table.ply"
 
 
 # ---------------------------------------------------------------- files on the disk
