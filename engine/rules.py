@@ -92,8 +92,8 @@ def energy(
     """
     at = tokens[:, None]
     pairs = torch.cat([p.gather(1, at), q.gather(1, at)], 1).double()
-    probable, drawn = pairs.log().unbind(1)
-    levels = smooth(probable - drawn, smoothing)
+    probable, drafted = pairs.log().unbind(1)
+    levels = smooth(probable - drafted, smoothing)
     least = rule.threshold(ramp(levels, horizon), u.to(levels.device), tolerance)
     return (levels >= least) & (probable > -torch.inf), levels, least
 
@@ -234,8 +234,8 @@ def after_one_draw(p: Tensor, q: Tensor, mass: Tensor) -> Tensor:
     """The output distribution if one draft from q is accepted with min(1, mass(x) / q(x)), else replaced by a draw from the exact residual.
     [..., V] x3 -> [..., V]."""
     accepted = torch.minimum(q, mass)
-    left = residual(p, q)
-    return accepted + (1 - accepted.sum(-1, keepdim=True)) * left / left.sum(-1, keepdim=True)
+    rest = residual(p, q)
+    return accepted + (1 - accepted.sum(-1, keepdim=True)) * rest / rest.sum(-1, keepdim=True)
 
 
 def deviation(p: Tensor, probs: Tensor) -> Tensor:

@@ -47,7 +47,7 @@ class Run:
         self.stopped = self.finished = False
         self.sequence: Sequence | None = None
         self._current = Knobs({})
-        self._seen: Mapping[str, float | str] | None = None  # the live values behind `_current`
+        self._snapshot: Mapping[str, float | str] | None = None  # the live values behind `_current`
         self._is_exact = True  # under them
         self._decode: Iterator[Step] | None = None
 
@@ -87,10 +87,10 @@ class Run:
 
     def _read_knobs(self) -> None:
         """Gives the method the live values, if any has changed since the previous step."""
-        seen = self.live.snapshot()
-        if seen is not self._seen:
-            self._seen = seen
-            self._current.take({**seen, **self.fixed})
+        values = self.live.snapshot()
+        if values is not self._snapshot:
+            self._snapshot = values
+            self._current.take({**values, **self.fixed})
             self._is_exact = self.method.exact(self._current)
 
     def take(self, step: Step) -> None:

@@ -94,14 +94,14 @@ def draw(p: Tensor, u: Tensor) -> Tensor:
     """One token per row by inverting the cumulative distribution. p : [N, V], or [1, V] for all rows, need not be normalised; u : [N] in
     (0, 1) -> int64 [N]."""
     if p.shape[0] == 1 and p.device.type == "cpu" and p.dtype != torch.bfloat16:
-        return _drawn_of_one(p[0].detach(), u)
+        return _draw_from_one(p[0].detach(), u)
     cumulated = p.double().cumsum(-1)
     wanted = u.to(p.device) * cumulated[:, -1]
     places = torch.searchsorted(cumulated[0], wanted) if len(p) == 1 else torch.searchsorted(cumulated, wanted[:, None]).squeeze(-1)
     return places.clamp(max=p.shape[-1] - 1)
 
 
-def _drawn_of_one(p: Tensor, u: Tensor) -> Tensor:
+def _draw_from_one(p: Tensor, u: Tensor) -> Tensor:
     """`draw` from one distribution [V] on a CPU: numpy's functions give the same bits at a quarter of PyTorch's cost."""
     cumulated = p.numpy().cumsum(dtype=np.float64)
     places = cumulated.searchsorted(u.numpy() * cumulated[-1])
@@ -125,11 +125,11 @@ def one_hot(ids: Tensor, vocabulary: int, dtype: torch.dtype) -> Tensor:
 
 def residual(p: Tensor, q: Tensor) -> Tensor:
     """max(0, p - q) per row, not normalised; p itself where nothing is left (p = q up to rounding). [N, V] x2 -> [N, V]."""
-    left = (p - q).clamp_(min=0)
-    if len(left) == 1 and left.device.type == "cpu":
-        return p if left.sum() < 1e-12 else left
-    empty = left.sum(-1, keepdim=True) < 1e-12
-    return torch.where(empty, p, left)
+    rest = (p - q).clamp_(min=0)
+    if len(rest) == 1 and rest.device.type == "cpu":
+        return p if rest.sum() < 1e-12 else rest
+    empty = rest.sum(-1, keepdim=True) < 1e-12
+    return torch.where(empty, p, rest)
 
 
 def entropy(p: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from engine.core.backbones import ANY_SUIT, Backbone, Bias, Grammar, Resampler, 
 from engine.core.knobs import Knob, KnobArray, Knobs
 from engine.core.methods import PLAIN, VERIFY, Candidate, Case, Method, Preset, Step
 from engine.core.prompts import Prompt, Sampling
-from engine.core.rows import NO_DRAFT, Chosen, DeviceIds, Draft, Launch, Rows
+from engine.core.rows import NO_DRAFT, ChosenTokens, DeviceIds, Draft, Launch, Rows
 
 __all__ = [
     "ANY_SUIT",
@@ -21,7 +21,7 @@ __all__ = [
     "Bias",
     "Candidate",
     "Case",
-    "Chosen",
+    "ChosenTokens",
     "DeviceIds",
     "Draft",
     "Grammar",

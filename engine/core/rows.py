@@ -161,7 +161,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenTokens:
     """The distributions of tokens that were chosen, not drawn: one-hot, and built only when read. tokens : int64 [N]"""
 
     tokens: Tensor
@@ -180,7 +180,7 @@ class Draft:
 
     tokens     : int64 [N], ids 0..V-1 of the output vocabulary in use
     parents    : int64 [N] or None; -1 = after the prefix; None = a chain; siblings in the order drawn
-    q          : the distribution each token was drawn from, [N, V] or Chosen, for a sibling conditional on the earlier ones;
+    q          : the distribution each token was drawn from, [N, V] or ChosenTokens, for a sibling conditional on the earlier ones;
                  None = chosen, not drawn (one-hot)
     positions  : int64 [N] or None = length + depth - 1 (a child of the prefix has depth 1)
     visible    : bool [N+1, N+1] or None = ancestors; row and column 0 are the pending token. With K pending tokens: [N+K, N+K], and
@@ -193,7 +193,7 @@ class Draft:
 
     tokens: Tensor
     parents: Tensor | None = None
-    q: Tensor | Chosen | None = None
+    q: Tensor | ChosenTokens | None = None
     positions: Tensor | None = None
     visible: Tensor | None = None
     predictive: Tensor | None = None
@@ -201,7 +201,7 @@ class Draft:
 
     def probs(self) -> Tensor | None:
         """q as a tensor [N, V], or None."""
-        return self.q.dense() if isinstance(self.q, Chosen) else self.q
+        return self.q.dense() if isinstance(self.q, ChosenTokens) else self.q
 
 
 NO_DRAFT = Draft(torch.empty(0, dtype=torch.int64))

@@ -67,8 +67,8 @@ class Meter:
             self._slots.append(0.0)
         share = 1.0
         if self._limit < 1:
-            left = self._limit * (self.tokens + len(self._slots)) - self.total - sum(self._slots)
-            share = 1.0 if deviation <= max(0.0, left) else max(0.0, left) / deviation
+            rest = self._limit * (self.tokens + len(self._slots)) - self.total - sum(self._slots)
+            share = 1.0 if deviation <= max(0.0, rest) else max(0.0, rest) / deviation
         self._slots[-1] += share * deviation
         self._shares.append(share)
         return share

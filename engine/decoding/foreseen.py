@@ -15,7 +15,7 @@ from engine.noise import Noise
 BOTH = "rows and columns"  # the directions that heads read; or one of the two
 
 
-class Foreseen(Initializer):
+class HeadInitializer(Initializer):
     """Fills window slots from the heads. `knobs.foresee` selects the directions that they read."""
 
     def __init__(self, sequence: Sequence, noise: Noise, heads: SpatialGuess, knobs: Knobs):

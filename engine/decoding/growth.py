@@ -246,7 +246,7 @@ def proposals(
     the keys [F, V], of which the greatest are taken (0: impossible), and the acceptance probability of a chosen child [F, V].
     draw_weights : see `weights`."""
     gains = rank(probs, logits)
-    sampled = drawn_at(probs, shape, kind)
+    sampled = draws_children(probs, shape, kind)
     if not any(sampled):
         return sampled, gains, gains
     return sampled, torch.where(torch.tensor(sampled, device=probs.device)[:, None], probs * draw_weights(), gains), gains
@@ -258,7 +258,7 @@ def rank(probs: Tensor, logits: Tensor) -> Tensor:
     return torch.where(sure[:, None], torch.softmax(logits, -1).to(probs.dtype), probs)
 
 
-def drawn_at(probs: Tensor, shape: TreeSize, kind: str) -> list[bool]:
+def draws_children(probs: Tensor, shape: TreeSize, kind: str) -> list[bool]:
     """True for each node that draws its children. auto: where k draws are more likely to contain an accepted token than the k most
     probable tokens are to contain the model's draw. Both are estimated from the drafter's distribution before anything is drawn."""
     if kind != "auto":

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.core import Chosen, Draft, Knob, Knobs, Sequence
+from engine.core import ChosenTokens, Draft, Knob, Knobs, Sequence
 from engine.noise import DRAFTER, Noise
 from engine.sampling import draw, draw_gumbel, one_hot
 
@@ -25,7 +25,7 @@ def propose(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, iter
     """A chain drawn from the heads' logits [count, V], each token under the grammar after the earlier ones, with its true distribution.
     on_host : use `best_along` of the sequence"""
     if knobs.drafts == "most probable" and on_host and (tokens := sequence.best_along(logits)) is not None:
-        return Draft(tokens, q=Chosen(tokens, sequence.vocabulary, noise.dtype))
+        return Draft(tokens, q=ChosenTokens(tokens, sequence.vocabulary, noise.dtype))
     n, count = sequence.length, len(logits)
     u = noise.uniform(DRAFTER, n, count, iteration)
     if sequence.masks is not None and sequence.device.type != "cpu" and knobs.drafts != "tree pruned":
@@ -62,9 +62,9 @@ def at_once(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, u: T
             tokens = draw(probs, u[:, None].expand(-1, kinds).flatten())
     path: list[int] = []
     chosen: list[int] = []
-    for j, drawn in enumerate(tokens.view(count, kinds).tolist()):
+    for j, tokens_by_mask in enumerate(tokens.view(count, kinds).tolist()):
         chosen.append(sequence.mask_index(path))
-        path.append(drawn[chosen[j]])
+        path.append(tokens_by_mask[chosen[j]])
     probs = probs.unflatten(0, (count, kinds))
     return Draft(torch.tensor(path), q=torch.stack([probs[j, mask] for j, mask in enumerate(chosen)]))
 

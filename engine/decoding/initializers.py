@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from engine.core import Knob, Rows, Sequence
-from engine.decoding.scales import Enlarged
+from engine.decoding.scales import EnlargedPicture
 from engine.noise import INITIAL, Noise
 from engine.sampling import draw, draw_gumbel
 
@@ -29,7 +29,7 @@ class Initializer:
     def __init__(self, sequence: Sequence, noise: Noise):
         self.sequence, self.noise = sequence, noise
         self.passes: list[tuple[int, int, Rows]] = []  # first position, one past the last, rows; newest first
-        self.enlarged: Enlarged | None = None  # the picture at a smaller size, created on first use
+        self.enlarged: EnlargedPicture | None = None  # the picture at a smaller size, created on first use
 
     def observe(self, start: int, rows: Rows) -> None:
         """Keeps a pass whose row i is the distribution of position start+i. Older passes are kept only for positions that newer ones lack,
@@ -57,11 +57,11 @@ class Initializer:
             return tokens, draft_probs
         new = self._initial_probs(start, missing, tokens, init, iteration)
         if seeded:
-            drawn = draw_gumbel(new.log(), self.noise.gumbel(start, missing))
+            new_tokens = draw_gumbel(new.log(), self.noise.gumbel(start, missing))
         else:
-            drawn = draw(new, self.noise.uniform(INITIAL, start, missing, iteration))
+            new_tokens = draw(new, self.noise.uniform(INITIAL, start, missing, iteration))
         new = new.expand(missing, -1)
-        return torch.cat([tokens, drawn]), new if draft_probs is None else torch.cat([draft_probs, new])
+        return torch.cat([tokens, new_tokens]), new if draft_probs is None else torch.cat([draft_probs, new])
 
     def _initial_probs(self, start: int, missing: int, tokens: Tensor, init: str, iteration: int) -> Tensor:
         """The distributions of the empty slots [missing, V], or [1, V] if all of them have the same."""
@@ -74,7 +74,7 @@ class Initializer:
         """The distribution [V] of one empty slot; uniform where there is no neighbour."""
         layout, v = self.sequence.layout, self.sequence.vocabulary
         if init == "up-sampled":
-            self.enlarged = self.enlarged or Enlarged(self.sequence, self.noise)
+            self.enlarged = self.enlarged or EnlargedPicture(self.sequence, self.noise)
             return self.enlarged.probs(position, tokens, iteration)
         neighbour = layout.above(position) if init.endswith("above") else layout.left(position)
         if init == "random" or neighbour is None or start == 0:

@@ -98,7 +98,7 @@ def neighbours(codebook: Tensor, count: int, distance: str, tokens: Tensor | Non
     return torch.cat(ids)
 
 
-class Relaxed:
+class RelaxedRule:
     """The relaxed rule of one run: its neighbour tables, and the deviation meter."""
 
     def __init__(self, sequence: Sequence):
@@ -132,8 +132,8 @@ class Relaxed:
 
 def total_variation(p: Tensor, q: Tensor, mass: Mass) -> float:
     """The deviation of the rule's output from p [V], if one draft is drawn from q [V] (one-hot for a chosen draft)."""
-    drawn = q.nonzero().flatten()
-    masses = torch.zeros_like(p).index_copy_(0, drawn, mass(p, drawn).to(p))
+    support = q.nonzero().flatten()
+    masses = torch.zeros_like(p).index_copy_(0, support, mass(p, support).to(p))
     return deviation(p, after_one_draw(p, q, masses)).item()
 
 
@@ -149,7 +149,7 @@ class RelaxedWindow:
 
     def __init__(self, sequence: Sequence, knobs: Knobs, noise: Noise):
         self.sequence, self.knobs, self.noise = sequence, knobs, noise
-        self.relaxed, self.iteration = Relaxed(sequence), 0
+        self.relaxed, self.iteration = RelaxedRule(sequence), 0
 
     def rule(self, knobs: Knobs) -> Rule | None:
         """`ratio` while a rule is relaxed; None: speculative sampling."""

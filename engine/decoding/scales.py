@@ -19,7 +19,7 @@ from engine.sampling import draw
 SHARPNESS = 4.0  # exponent for drafts in a window: an unlikely draft harms its neighbours more than its own acceptance gains
 
 
-class Coarser:
+class CoarsePicture:
     """A coarser picture drafted for a sequence: its tokens so far, row by row, and the number of passes."""
 
     def __init__(self, sequence: Sequence, noise: Noise, size: int, training_free: bool = False):
@@ -97,7 +97,7 @@ def sharpen(probs: Tensor) -> Tensor:
     return torch.softmax(SHARPNESS * probs.clamp(min=1e-12).log(), -1)
 
 
-class Enlarged:
+class EnlargedPicture:
     """Distributions of the tokens of a sequence, from the same picture at the model's smallest size.
 
     The small picture is generated one row at a time, when the first token under that row is requested. Before that, the fine tokens so far,
@@ -108,7 +108,7 @@ class Enlarged:
     def __init__(self, sequence: Sequence, noise: Noise):
         """Raises NotSupported if the sequence has no smaller size."""
         self.sequence = sequence
-        self.coarser = Coarser(sequence, noise, scales_of(sequence, "init = up-sampled")[0])
+        self.coarser = CoarsePicture(sequence, noise, scales_of(sequence, "init = up-sampled")[0])
         self.row_probs: list[Tensor] = []  # [N, V] by small row
         self._counted = 0
 

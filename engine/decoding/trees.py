@@ -53,7 +53,7 @@ class Schedule(Protocol):
         ...
 
 
-class Fixed:
+class FixedSchedule:
     """A schedule that always returns the shape set by the knobs."""
 
     def next(self, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int) -> TreeSize:
@@ -68,7 +68,7 @@ def tree_decoding(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Featu
     """The loop of all tree methods. State: the tree to be verified next, the drafter's growth, the deviation meter."""
     neighbours.check_start(knobs)
     growth = drafter.start(sequence)
-    relaxed = neighbours.Relaxed(sequence)
+    relaxed = neighbours.RelaxedRule(sequence)
     tree, iteration = NO_TREE, 0
     while not sequence.done:
         n = sequence.length
@@ -99,7 +99,7 @@ def tree_decoding(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Featu
 
 def verify(
     rows: Rows, tree: Tree, noise: Noise, n: int, iteration: int, seeded: bool, mass: Mass | None,
-    metered: neighbours.Relaxed | None = None,
+    metered: neighbours.RelaxedRule | None = None,
 ) -> tuple[list[int], int, list[float] | None]:  # fmt: skip
     """The accepted path, the token after it, and the acceptance probability of each node on the path; None: the node's p.
 
@@ -109,27 +109,27 @@ def verify(
         path, token = walk(tree.parents, tree.tokens, answers(rows, tree, noise, n, iteration, seeded))
         return path, token, None
     below, path, chances, at = children(tree.parents), [], [], -1
-    left = probs_below(rows, at)
+    rest = probs_below(rows, at)
     while nodes := below[at + 1]:
-        tokens = torch.tensor([tree.tokens[node] for node in nodes], device=left.device)
-        if mass is not None and neighbours.is_sure(left):
-            which, left, ratios = first_above(left, rows.soft[at + 1], tokens, mass)
+        tokens = torch.tensor([tree.tokens[node] for node in nodes], device=rest.device)
+        if mass is not None and neighbours.is_sure(rest):
+            which, rest, ratios = first_above(rest, rows.soft[at + 1], tokens, mass)
             if metered is not None:  # p is one-hot: any other token deviates by 1
-                other = float(which >= 0 and left[tokens[which]].item() == 0)
+                other = float(which >= 0 and rest[tokens[which]].item() == 0)
                 if acceptance_uniforms(noise, n + len(path), 1, iteration).item() >= metered.meter.share(other):
-                    which, left, ratios = first_above(left, left, tokens, probability)
+                    which, rest, ratios = first_above(rest, rest, tokens, probability)
         else:
-            probs = one_hot_rows(tokens, left) if tree.probs is None else tree.probs[nodes]
+            probs = one_hot_rows(tokens, rest) if tree.probs is None else tree.probs[nodes]
             u = [noise.host_uniform(ACCEPT, n + len(path), 1, iteration, node).item() for node in nodes]
             share = None if metered is None else partial(metered.share, mass)
-            which, left, ratios = multi_round(left, tokens, probs, u, mass or probability, share)
+            which, rest, ratios = multi_round(rest, tokens, probs, u, mass or probability, share)
         if which < 0:
             break
         at = nodes[which]
         path.append(at)
         chances.append(ratios[-1])
-        left = probs_below(rows, at)
-    return path, draw(left[None], noise.uniform(DRAW, n + len(path), 1, iteration)).item(), chances
+        rest = probs_below(rows, at)
+    return path, draw(rest[None], noise.uniform(DRAW, n + len(path), 1, iteration)).item(), chances
 
 
 def answers(rows: Rows, tree: Tree, noise: Noise, n: int, iteration: int, seeded: bool) -> list[int]:
@@ -157,12 +157,12 @@ def step_of(
     p = rows.p[[parent + 1 for parent in tree.parents], tree.tokens]
     q = torch.ones_like(p) if tree.probs is None else tree.probs[list(range(len(tree.tokens))), tree.tokens]
     levels, width = max(depths(tree.parents), default=0), None if tree.shape is None else tree.shape.width
-    probable, drawn = torch.stack([p, q]).tolist()  # one read
+    probable, draft_odds = torch.stack([p, q]).tolist()  # one read
     chances = [probable[node] for node in path] if chances is None else chances
     return describe(
         n, committed, len(path), len(tree.tokens), rows.p[[0, *(node + 1 for node in path)]], chances,
         depth=levels_of(len(path), committed), parent=[-1, *path][: len(committed)], deviation=deviation,
-        tree=TreeTrace(tree.tokens, tree.parents, path, probable, drawn, levels, width),
+        tree=TreeTrace(tree.tokens, tree.parents, path, probable, draft_odds, levels, width),
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.core import NO_DRAFT, Chosen, Draft, Rows, Sequence, Step
+from engine.core import NO_DRAFT, ChosenTokens, Draft, Rows, Sequence, Step
 from engine.noise import ACCEPT, DRAW, RESIDUAL, Noise
 from engine.rules import leading, matches, probability_of, ratio
 from engine.sampling import draw, draw_gumbel, entropy, residual
@@ -80,11 +80,11 @@ def correct(rows: Rows, draft_probs: Tensor | None, answers: Tensor | None, a: i
         return answers[a].item()
     if a == size:
         return draw(rows.p[size:], noise.uniform(DRAW, n + size, 1, iteration)).item()
-    left = residual(rows.p[a : a + 1], draft_probs[a : a + 1])
-    return draw(left, noise.uniform(RESIDUAL, n + a, 1, iteration)).item()
+    rest = residual(rows.p[a : a + 1], draft_probs[a : a + 1])
+    return draw(rest, noise.uniform(RESIDUAL, n + a, 1, iteration)).item()
 
 
-def answer(rows: Rows, row: int, noise: Noise, position: int) -> int:
+def plain_answer(rows: Rows, row: int, noise: Noise, position: int) -> int:
     """The draw of plain decoding from a row, with the noise of a position."""
     if rows.host is not None and rows.host.row(row).sound:
         return rows.host.row(row).answer(noise, position)
@@ -94,7 +94,7 @@ def answer(rows: Rows, row: int, noise: Noise, position: int) -> int:
 def judge(
     rows: Rows,
     tokens: Tensor,
-    draft_probs: Tensor | Chosen | None,
+    draft_probs: Tensor | ChosenTokens | None,
     noise: Noise,
     n: int,
     iteration: int,
@@ -110,7 +110,7 @@ def judge(
         verdict = HostVerdict(rows.host, tokens, draft_probs, noise, n, iteration, seeded)
         rows.drafted.set_host(verdict.drafts)
         return WindowState(rows, tokens, draft_probs, noise, n, iteration, verdict, *check_pair(*verdict.settled))
-    size, draft_probs = len(tokens), draft_probs.dense() if isinstance(draft_probs, Chosen) else draft_probs
+    size, draft_probs = len(tokens), draft_probs.dense() if isinstance(draft_probs, ChosenTokens) else draft_probs
     if not is_fused(rows):
         tokens = tokens.to(rows.place[0])
         verdict = verify(rows, tokens, draft_probs, noise, n, iteration, seeded, rule)

@@ -26,10 +26,10 @@ def predict(sequence: Sequence, positions: list[int], newest_above: list[int]) -
     """
     inputs = sequence.pending
     before = [position - 1 for position in positions]
-    held = [position for position in before if position not in inputs]
+    placeholders = [position for position in before if position not in inputs]
     draft = NO_DRAFT
-    if held:
-        draft = Draft(torch.tensor(newest_above), parents=torch.full((len(held),), -1), positions=torch.tensor(held))
+    if placeholders:
+        draft = Draft(torch.tensor(newest_above), parents=torch.full((len(placeholders),), -1), positions=torch.tensor(placeholders))
     rows = sequence.forward(draft)
-    index = [[*inputs, *held].index(position) for position in before]
+    index = [[*inputs, *placeholders].index(position) for position in before]
     return rows, torch.tensor(index, device=sequence.device)

@@ -87,10 +87,10 @@ def speculative_jacobi(
 def coupled_maximal(window: WindowState, first: int, knobs: Knobs) -> tuple[Tensor, None]:
     """Keeps a draft with probability min(1, p/q), else draws from the residual. Its distribution becomes p, and no coupling keeps more
     drafts (lemma d)."""
-    if (drawn := window.verdict.drawn) is not None:
-        accepted, drawn = window.accepted[first:], drawn[first:]
-        return torch.cat([torch.where(accepted, window.tokens[first:], drawn[:-1]), drawn[-1:]]), None
+    if (replacements := window.verdict.drawn) is not None:
+        accepted, replacements = window.accepted[first:], replacements[first:]
+        return torch.cat([torch.where(accepted, window.tokens[first:], replacements[:-1]), replacements[-1:]]), None
     p, start, iteration = window.rows.p[first:], window.start + first, window.iteration
-    left = torch.cat([residual(p[:-1], window.draft_probs[first:]), p[-1:]])
-    drawn = draw(left, window.noise.uniform(RESIDUAL, start, len(p), iteration))
-    return torch.cat([torch.where(window.accepted[first:], window.tokens[first:], drawn[:-1]), drawn[-1:]]), None
+    rest = torch.cat([residual(p[:-1], window.draft_probs[first:]), p[-1:]])
+    replacements = draw(rest, window.noise.uniform(RESIDUAL, start, len(p), iteration))
+    return torch.cat([torch.where(window.accepted[first:], window.tokens[first:], replacements[:-1]), replacements[-1:]]), None

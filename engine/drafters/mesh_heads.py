@@ -76,8 +76,8 @@ class MeshHeads(nn.Module):
         if condition_kv is not None:
             queries = torch.bmm(read * self.norm_weight[:depth], self.query[:depth])
             q = F.normalize(queries.view(depth, b, r, self.heads, -1).transpose(2, 3), dim=-1)
-            seen = attend(q, *(each[:depth] for each in condition_kv), scale=COSINE_SCALE)
-            attended = torch.bmm(seen.transpose(2, 3).reshape(depth, b * r, width), self.cross_out[:depth])
+            by_head = attend(q, *(each[:depth] for each in condition_kv), scale=COSINE_SCALE)
+            attended = torch.bmm(by_head.transpose(2, 3).reshape(depth, b * r, width), self.cross_out[:depth])
             x, read = x + attended, read + attended
         x = x + torch.bmm(F.silu(torch.bmm(read, self.up[:depth])), self.down[:depth])
         return x.view(depth, b, r, width)

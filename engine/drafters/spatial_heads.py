@@ -34,7 +34,7 @@ REACH = 8  # the greatest distance, in positions, of a prediction along the row
 
 
 @dataclass(frozen=True)
-class Around:
+class SlotInputs:
     """The positions of the inputs of some slots, all with known state and token.
 
     above    : int64 [N, 2], the position above each slot and the one after that; not read where `has_above` is false
@@ -50,7 +50,7 @@ class Around:
     @staticmethod
     def of(
         slots: range, newest: int, layout: Layout, reach: int, rows: bool = True, columns: bool = True, known: int | None = None
-    ) -> Around:
+    ) -> SlotInputs:
         """The inputs of consecutive slots, all after `newest`. rows, columns : read the inputs to the left, and above; known : the last
         position above that may be read; None: newest"""
         slot = torch.arange(slots.start, slots.stop)
@@ -61,7 +61,7 @@ class Around:
         far = slot - newest
         crosses = slot // wide != newest // wide
         distance = torch.where((far <= reach) & (newest >= 0) & rows, far + reach * crosses, 0)
-        return Around(torch.stack([above, above + 1], -1).clamp(0, max(0, known)), has_above, newest, distance)
+        return SlotInputs(torch.stack([above, above + 1], -1).clamp(0, max(0, known)), has_above, newest, distance)
 
 
 class SpatialGuess(Protocol):
@@ -71,7 +71,7 @@ class SpatialGuess(Protocol):
         """Takes a pass whose row i predicted position start+i. Reads its hidden states when they are needed."""
         ...
 
-    def saw_states(self, start: int, hidden: Tensor) -> None:
+    def observe_states(self, start: int, hidden: Tensor) -> None:
         """Takes the states [branches, k, H] that predicted the positions from start on; in a tree, the states of the accepted path."""
         ...
 
@@ -143,7 +143,7 @@ class Reader:
         self.network, self.trunk = network, sequence.trunk
         self.branches, self.guidance = sequence.kv_cache.branches, sequence.sampling.guidance
 
-    def __call__(self, around: Around, above: Tensor, above_tokens: Tensor, left: Tensor, left_token: Tensor) -> Tensor:
+    def __call__(self, around: SlotInputs, above: Tensor, above_tokens: Tensor, left: Tensor, left_token: Tensor) -> Tensor:
         """above [branches, N, 2, H], above_tokens int64 [N, 2], left [branches, H], left_token int64 [1] -> guided logits [N, V]"""
         count, device = len(above_tokens), above.device
         tokens = torch.cat([above_tokens.flatten(), left_token])
@@ -157,7 +157,7 @@ class Reader:
         return guide(self.trunk.head(states).float(), self.guidance)
 
 
-Heads = Callable[[Around, Tensor, Tensor, Tensor, Tensor], Tensor]
+Heads = Callable[[SlotInputs, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 class SpatialRun:
@@ -178,7 +178,7 @@ class SpatialRun:
         self._waiting = start, rows
         self.newest = start + rows.count - 1
 
-    def saw_states(self, start: int, hidden: Tensor) -> None:
+    def observe_states(self, start: int, hidden: Tensor) -> None:
         """Takes states [branches, k, H] and copies them at once."""
         self._take()
         self._keep(start, hidden)
@@ -206,7 +206,7 @@ class SpatialRun:
         first = max(0, slots.start - self.sequence.layout.reach)
         committed = torch.tensor(self.sequence.tokens[first:n], dtype=torch.int64, device=self.sequence.device)
         tokens = torch.cat([committed, drafts.to(committed.device)])
-        around = Around.of(slots, newest, self.sequence.layout, self.reach, rows, columns, known)
+        around = SlotInputs.of(slots, newest, self.sequence.layout, self.reach, rows, columns, known)
         where = (around.above - first).clamp(min=0)
         left = max(0, newest)
         above = self.states[:, around.above.flatten().to(self.states.device)].unflatten(1, (len(slots), 2))

@@ -66,7 +66,7 @@ class Mark:
     accepted: float
 
 
-class Adjacent:
+class AdjacentSchedule:
     """The paper's controller. `marks` maps each committed position to the tree that produced its token."""
 
     def __init__(self) -> None:
@@ -138,7 +138,7 @@ def clip(depth: int, width: int, knobs: Knobs) -> tuple[int, int]:
     return depth, max(1, min(width, knobs.nodes))
 
 
-class Throughput:
+class ThroughputSchedule:
     """The controller that maximises tokens per cost, where a pass of one row costs 1. The rate is the run's tokens per cost so far.
 
     A node is added if its acceptance probability exceeds the rate times the cost of its row; a level, if the sum over the nodes above it
@@ -165,7 +165,7 @@ class Throughput:
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: FeatureDraft) -> Iterator[Step]:
     """Yields one Step per pass."""
-    schedule: Schedule = Throughput() if knobs.controller == "throughput" else Adjacent()
+    schedule: Schedule = ThroughputSchedule() if knobs.controller == "throughput" else AdjacentSchedule()
     return tree_decoding(sequence, knobs, noise, drafter, schedule)
 
 

@@ -22,14 +22,14 @@ from collections.abc import Iterator
 from engine.core import VERIFY, Case, Knobs, Method, Preset, Sequence, Step
 from engine.decoding import neighbours, trees
 from engine.decoding.growth import CHILDREN, DEPTH, NODES, WIDTH
-from engine.decoding.trees import Fixed, tree_decoding
+from engine.decoding.trees import FixedSchedule, tree_decoding
 from engine.drafters.feature_draft import FeatureDraft
 from engine.noise import Noise
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: FeatureDraft) -> Iterator[Step]:
     """Yields one Step per pass."""
-    return tree_decoding(sequence, knobs, noise, drafter, Fixed())
+    return tree_decoding(sequence, knobs, noise, drafter, FixedSchedule())
 
 
 KNOBS = (DEPTH, WIDTH, NODES, CHILDREN, *neighbours.KNOBS, VERIFY)

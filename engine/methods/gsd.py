@@ -79,7 +79,7 @@ def group_ratio(above: Tensor, below: Tensor, chosen: Tensor) -> Tensor:
     return (above * chosen).sum(-1) / (below * chosen).sum(-1)
 
 
-class Grouped:
+class GroupRule:
     """The rule of one run: the codes, and the deviation meter."""
 
     def __init__(self, sequence: Sequence, knobs: Knobs, noise: Noise):
@@ -141,7 +141,7 @@ class Grouped:
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
     """Yields one Step per pass: SJD's loop with another ratio."""
     check_start(knobs, is_exact(knobs), f"half_width={knobs.half_width}", "half_width=0")
-    groups = Grouped(sequence, knobs, noise)
+    groups = GroupRule(sequence, knobs, noise)
     for step in speculative_jacobi(sequence, knobs, noise, redraw, rule=lambda knobs: groups.ratio, exact=is_exact):
         groups.meter.commit(len(step.tokens))
         step.trace = replace(step.trace, deviation=groups.meter.trace())

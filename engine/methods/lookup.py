@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from engine.core import NO_DRAFT, VERIFY, Case, Chosen, Draft, Knob, Knobs, Method, Sequence, Step
+from engine.core import NO_DRAFT, VERIFY, Case, ChosenTokens, Draft, Knob, Knobs, Method, Sequence, Step
 from engine.decoding.policy import matches_seed
 from engine.decoding.verdict import step_over
 from engine.noise import Noise
@@ -69,7 +69,7 @@ def continuation(index: Index, knobs: Knobs, sequence: Sequence, dtype: torch.dt
     if not tokens:
         return NO_DRAFT
     ids = torch.tensor(tokens, dtype=torch.int64, device=sequence.device)
-    return Draft(ids, q=Chosen(ids, sequence.vocabulary, dtype))
+    return Draft(ids, q=ChosenTokens(ids, sequence.vocabulary, dtype))
 
 
 METHOD = Method(

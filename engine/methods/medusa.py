@@ -23,25 +23,25 @@ from torch import Tensor
 from engine.core import VERIFY, Case, Knobs, Method, Sequence, Step
 from engine.decoding import growth, neighbours, trees
 from engine.decoding.growth import CHILDREN, NODES, WIDTH
-from engine.decoding.trees import Fixed, tree_decoding
+from engine.decoding.trees import FixedSchedule, tree_decoding
 from engine.drafters.spatial_heads import REACH, SpatialDrafter, SpatialGuess
 from engine.noise import Noise
 
 DEPTH = replace(growth.DEPTH, symbol="D", high=REACH, help="Number of heads: levels of the tree.")
 
 
-class Heads:
+class HeadDrafter:
     """The row heads as a drafter of trees."""
 
     def __init__(self, heads: SpatialDrafter):
         self.heads = heads
 
-    def start(self, sequence: Sequence) -> Ahead:
+    def start(self, sequence: Sequence) -> HeadGrowth:
         """Starts the heads for one run."""
-        return Ahead(sequence, self.heads.start(sequence))
+        return HeadGrowth(sequence, self.heads.start(sequence))
 
 
-class Ahead:
+class HeadGrowth:
     """One run of the heads. A node's distribution depends on its level alone.
 
     probs : [REACH, V], the heads' guided logits of the tokens after the newest one; levels : the level of every node grown since `root`
@@ -54,7 +54,7 @@ class Ahead:
     def root(self, hidden: Tensor, tokens: list[int]) -> Tensor:
         """Gives the heads the states [branches, k, H] that predicted the newest tokens. Returns the first head's logits [V]."""
         n = self.sequence.length
-        self.guess.saw_states(n - len(tokens), hidden)
+        self.guess.observe_states(n - len(tokens), hidden)
         none = torch.empty(0, dtype=torch.int64, device=hidden.device)
         self.logits, self.levels = self.guess.guess(range(n, n + REACH), none, columns=False), []
         return self.logits[0]
@@ -69,7 +69,7 @@ class Ahead:
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: SpatialDrafter) -> Iterator[Step]:
     """Yields one Step per pass."""
-    return tree_decoding(sequence, knobs, noise, Heads(drafter), Fixed())
+    return tree_decoding(sequence, knobs, noise, HeadDrafter(drafter), FixedSchedule())
 
 
 _SMALL = {"depth": 2, "width": 2, "nodes": 5}

@@ -31,7 +31,7 @@ from torch.nn import functional as F
 from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
 from engine.decoding.neighbours import ADDED, DISTANCE, SHARE, neighbours
 from engine.decoding.policy import check_start, not_exact
-from engine.decoding.scales import Coarser, scales_of
+from engine.decoding.scales import CoarsePicture, scales_of
 from engine.decoding.wavefront import WHOLE, lead
 from engine.errors import NotSupported
 from engine.kernels.pooled_mass import pooled_mass
@@ -100,14 +100,14 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         raise NotSupported(
             f"factor = {factor} drafts at {size} pixels; the smaller sizes of this model are {known}. Choose another factor."
         )
-    coarser = Coarser(sequence, noise, size, knobs.up_sampler == "training-free")
+    coarser = CoarsePicture(sequence, noise, size, knobs.up_sampler == "training-free")
     try:
         yield from _blocks(sequence, coarser, knobs, noise)
     finally:
         coarser.close()
 
 
-def _blocks(sequence: Sequence, coarser: Coarser, knobs: Knobs, noise: Noise) -> Iterator[Step]:
+def _blocks(sequence: Sequence, coarser: CoarsePicture, knobs: Knobs, noise: Noise) -> Iterator[Step]:
     """Algorithm 1. State: the picture so far (with kept drafts), and the kept drafts that are committed with the next pass."""
     coarse, fine = coarser.layout, sequence.layout
     picture = torch.zeros(sequence.limit, dtype=torch.int64, device=sequence.device)
@@ -234,7 +234,7 @@ def _scattered_repairs(sequence: Sequence, rows: Rows, at: int, block: DraftedRo
     last = len(block.tokens) - 1
     again = set(block.todo)
     fed = {i for i in range(last + 1) if i not in again and (i + 1 in again or i == last)}
-    kept = [i for i in range(last + 1) if i not in again and i not in fed]
+    committed_drafts = [i for i in range(last + 1) if i not in again and i not in fed]
     columns = sequence.layout.columns
     waiting = _groups(block.todo, columns, knobs)
     values = list(block.tokens)  # by place: the draft, or the token that was drawn instead
@@ -246,16 +246,16 @@ def _scattered_repairs(sequence: Sequence, rows: Rows, at: int, block: DraftedRo
             index = [at + place for place in places]
         else:
             rows, index = _feed(sequence, [block.start + place for place in places], values, block.start, columns)
-        drawn = {place: _draw(rows, row, block.start + place, noise) for place, row in zip(places, index, strict=True)}
-        for place, (token, _) in drawn.items():
+        draws = {place: _draw(rows, row, block.start + place, noise) for place, row in zip(places, index, strict=True)}
+        for place, (token, _) in draws.items():
             values[place] = token
         newest, waiting = set(places), [group for group in waiting if group.island]
         due = fed & {group.island[0] - 1 for group in _ready(waiting, newest, columns, knobs)} if waiting else fed
         fed = fed - due
         new = sorted({*places, *due})
-        nodes = kept if first_pass else []
+        nodes = committed_drafts if first_pass else []
         sequence.commit_at([block.start + i for i in new], [values[i] for i in new], nodes)
-        yield [block.start + i for i in [*nodes, *new]], {block.start + i: token for i, token in drawn.items()}
+        yield [block.start + i for i in [*nodes, *new]], {block.start + i: token for i, token in draws.items()}
         if not waiting:
             return
         first_pass = False
@@ -304,14 +304,14 @@ def _feed(sequence: Sequence, positions: list[int], values: list[int], start: in
     token there serves as a placeholder, which no other token attends to.
     """
     inputs = sequence.pending
-    held = [position - 1 for position in positions if position - 1 not in inputs]
-    assert all((position + 1) % columns == 0 for position in held), held
+    placeholders = [position - 1 for position in positions if position - 1 not in inputs]
+    assert all((position + 1) % columns == 0 for position in placeholders), placeholders
     draft = NO_DRAFT
-    if held:
-        nodes = torch.tensor([values[position - start] for position in held], dtype=torch.int64, device=sequence.device)
-        draft = Draft(nodes, parents=torch.full((len(held),), -1), positions=torch.tensor(held))
+    if placeholders:
+        nodes = torch.tensor([values[position - start] for position in placeholders], dtype=torch.int64, device=sequence.device)
+        draft = Draft(nodes, parents=torch.full((len(placeholders),), -1), positions=torch.tensor(placeholders))
     rows = sequence.forward(draft)
-    order = [*inputs, *held]
+    order = [*inputs, *placeholders]
     return rows, [order.index(position - 1) for position in positions]
 
 

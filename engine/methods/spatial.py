@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Preset, Rows, Sequence, Step
-from engine.decoding.foreseen import BOTH, Foreseen, predicted_probs
+from engine.decoding.foreseen import BOTH, HeadInitializer, predicted_probs
 from engine.decoding.initializers import WINDOW
 from engine.decoding.policy import check_start, matches_seed, not_exact
 from engine.decoding.windows import Refresh, coupled_gumbel, coupled_maximal, redraw, speculative_jacobi
@@ -58,7 +58,7 @@ DEPTH = Knob("depth", "k_h", 5, 1, 8, 1, help="Drafts per pass in the first row.
 def decode_verified(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: SpatialDrafter) -> Iterator[Step]:
     """The window of SJD++, whose new slots the heads fill."""
     name = "coupled gumbel" if matches_seed(knobs, exact=True) else knobs.refresh
-    filler = Foreseen(sequence, noise, drafter.start(sequence), knobs)
+    filler = HeadInitializer(sequence, noise, drafter.start(sequence), knobs)
     return speculative_jacobi(sequence, knobs, noise, REFRESHES[name], name == "coupled maximal", filler=filler)
 
 
@@ -94,8 +94,8 @@ def correct_each(p: Tensor, q: Tensor, tokens: Tensor, noise: Noise, n: int, ite
     which drafts stayed, bool [m]."""
     count = len(tokens)
     stayed, _ = ratio(p, q, tokens, noise.uniform(ACCEPT, n, count, iteration))
-    drawn = draw(residual(p, q), noise.uniform(RESIDUAL, n, count, iteration))
-    return torch.where(stayed, tokens, drawn), p, stayed
+    replacements = draw(residual(p, q), noise.uniform(RESIDUAL, n, count, iteration))
+    return torch.where(stayed, tokens, replacements), p, stayed
 
 
 def _final_step(sequence: Sequence, rows: Rows, stayed: list[bool], noise: Noise, passes: int) -> Step:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import torch
 
-from engine.core import NO_DRAFT, VERIFY, Backbone, Candidate, Case, Chosen, Draft, Knob, Knobs, Method, Sequence, Step
+from engine.core import NO_DRAFT, VERIFY, Backbone, Candidate, Case, ChosenTokens, Draft, Knob, Knobs, Method, Sequence, Step
 from engine.decoding.head_drafts import HEADS, propose
 from engine.decoding.policy import matches_seed
 from engine.decoding.verdict import shown_draft, step_over
@@ -43,7 +43,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: HeadsByKind 
         draft = NO_DRAFT
         if known := vertices.continuation(min(int(knobs.drafted), room)):
             tokens = torch.tensor(known, dtype=torch.int64, device=sequence.device)
-            draft = Draft(tokens, q=Chosen(tokens, sequence.vocabulary, noise.dtype))
+            draft = Draft(tokens, q=ChosenTokens(tokens, sequence.vocabulary, noise.dtype))
         elif guess is not None and (count := min(heads.depth, int(knobs.guessed), room)) > 0 and not sequence.done:
             draft = propose(guess(window.rows, window.a, count), sequence, BEST, noise, iteration, seeded, window.rows.host is not None)
         step.draft = shown_draft(sequence, draft.tokens)

@@ -26,7 +26,7 @@ from engine.core import NO_DRAFT, VERIFY, Backbone, Candidate, Case, Draft, Knob
 from engine.decoding import policy
 from engine.decoding.deviation import ALLOWED, Meter, acceptance_uniforms, chain_verdicts, is_limited, limit_of
 from engine.decoding.head_drafts import HEADS, propose
-from engine.decoding.verdict import WindowState, answer, commit_window, correct, is_fused, screen, shown_draft, step_over
+from engine.decoding.verdict import WindowState, commit_window, correct, is_fused, plain_answer, screen, shown_draft, step_over
 from engine.noise import ACCEPT, Noise
 from engine.rules import deviation, leading, more_probable_than, ratio, top_of, typical
 from engine.verify.request import Criterion, Verdict
@@ -100,7 +100,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
 
 def replacement(rows: Rows, a: int, noise: Noise, n: int) -> int:
     """The token after the accepted drafts if the rule is not exact: drawn from p itself, not from a residual (algorithm 1, line 9)."""
-    return answer(rows, a, noise, n + a)
+    return plain_answer(rows, a, noise, n + a)
 
 
 def judged_probs(rows: Rows, size: int, is_raw: bool) -> Tensor:
@@ -127,13 +127,13 @@ def within_budget(rows: Rows, draft: Draft, knobs: Knobs, meter: Meter, noise: N
     tokens, p = draft.tokens.to(rows.place[0]), rows.p
     draft_probs = p[:0] if not size else draft.probs()
     accepts, limit = RULES[knobs.accept]
-    least, seen = torch.tensor(float(knobs.values[limit]), dtype=torch.float64), judged_probs(rows, size, knobs.judge == "raw")
-    lenient = accepts(seen, tokens, least)
+    least, rule_probs = torch.tensor(float(knobs.values[limit]), dtype=torch.float64), judged_probs(rows, size, knobs.judge == "raw")
+    lenient = accepts(rule_probs, tokens, least)
     strict, ratios = ratio(p[:size], draft_probs, tokens, noise.uniform(ACCEPT, n, size, iteration))
     by, a = meter.decide(
         lenient,
         strict,
-        lambda i: total_variation(p[i], draft_probs[i], seen[i], accepts, least),
+        lambda i: total_variation(p[i], draft_probs[i], rule_probs[i], accepts, least),
         acceptance_uniforms(noise, n, size, iteration),
     )
     verdicts, relaxed = chain_verdicts(by, a, lenient)
@@ -145,12 +145,12 @@ def within_budget(rows: Rows, draft: Draft, knobs: Knobs, meter: Meter, noise: N
     return WindowState(rows, tokens, draft_probs, noise, n, iteration, verdict, a, token)
 
 
-def total_variation(p: Tensor, q: Tensor, seen: Tensor, accepts: Callable[[Tensor, Tensor, Tensor], Tensor], least: Tensor) -> float:
-    """The deviation from p [V] if a draft from q [V] is accepted by the rule under `seen` [V], else replaced by a draw from p."""
-    drawn = q.nonzero().flatten()
-    accepted = accepts(seen.expand(len(drawn), -1), drawn, least).to(q) * q[drawn]
+def total_variation(p: Tensor, q: Tensor, rule_probs: Tensor, accepts: Callable[[Tensor, Tensor, Tensor], Tensor], least: Tensor) -> float:
+    """The deviation from p [V] if a draft from q [V] is accepted by the rule under `rule_probs` [V], else replaced by a draw from p."""
+    support = q.nonzero().flatten()
+    accepted = accepts(rule_probs.expand(len(support), -1), support, least).to(q) * q[support]
     probs = (1 - accepted.sum()) * p.to(q)
-    return deviation(p, probs.index_add(0, drawn, accepted)).item()
+    return deviation(p, probs.index_add(0, support, accepted)).item()
 
 
 def medusa_typical(p: Tensor, tokens: Tensor, floor: Tensor) -> Tensor:

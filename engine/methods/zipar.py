@@ -257,22 +257,22 @@ def _wavefront(sequence: Sequence, stretches: list[Stretch]) -> tuple[Draft, lis
     A node attends to the pending token and every earlier draft. Before each later stretch comes a placeholder, which no other node
     attends to.
     """
-    tokens, positions, held, first_rows = [], [], [], [0]
+    tokens, positions, placeholders, first_rows = [], [], [], [0]
     for i, s in enumerate(stretches):
         if i:
             above = stretches[i - 1]
             newest = above.tokens[-1:] if len(above.tokens) else torch.tensor(sequence.tokens[-1:], device=sequence.device)
             first_rows.append(len(positions) + 1)
-            held.append(len(positions) + 1)
+            placeholders.append(len(positions) + 1)
             tokens.append(newest)
             positions.append(s.start - 1)
         tokens.append(s.tokens)
         positions += range(s.start, s.stop)
-    if not held:
+    if not placeholders:
         return Draft(torch.cat(tokens)), first_rows
     visible = torch.ones(len(positions) + 1, len(positions) + 1, dtype=torch.bool).tril()
-    visible[:, held] = False
-    visible[held, held] = True
+    visible[:, placeholders] = False
+    visible[placeholders, placeholders] = True
     return Draft(torch.cat(tokens), positions=torch.tensor(positions, dtype=torch.int64), visible=visible), first_rows
 
 

@@ -54,15 +54,15 @@ def _attend_by_blocks(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> t
     """q [N, R, d], scaled; k, v [N, S, d] -> attention [N, R, d], and the probabilities of all blocks one after another, [N * R * S]."""
     batch, rows, keys = len(q), q.shape[1], k.shape[1]
     out, probs, used = q.new_empty(batch, rows, v.shape[-1]), q.new_empty(batch * rows * keys), 0
-    for block, clear, seen in _blocks(rows, keys, mask):
-        count = batch * (block.stop - block.start) * seen
-        block_probs = probs[used : used + count].view(batch, -1, seen)
+    for block, clear, visible in _blocks(rows, keys, mask):
+        count = batch * (block.stop - block.start) * visible
+        block_probs = probs[used : used + count].view(batch, -1, visible)
         used += count
-        scores = torch.bmm(q[:, block], k[:, :seen].transpose(1, 2))
-        if clear < seen:
-            scores[..., clear:].masked_fill_(~mask[block, clear:seen], -torch.inf)
+        scores = torch.bmm(q[:, block], k[:, :visible].transpose(1, 2))
+        if clear < visible:
+            scores[..., clear:].masked_fill_(~mask[block, clear:visible], -torch.inf)
         torch.softmax(scores, -1, out=block_probs)
-        out[:, block] = torch.bmm(block_probs, v[:, :seen])
+        out[:, block] = torch.bmm(block_probs, v[:, :visible])
     return out, probs
 
 
@@ -77,16 +77,16 @@ def _backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
     batch, rows, keys = len(q), q.shape[1], k.shape[1]
     grad_q, used = torch.empty_like(q), 0
     grad_k, grad_v = (torch.zeros(x.shape, dtype=torch.float32) for x in (k, v))
-    for block, _, seen in _blocks(rows, keys, mask):
-        count = batch * (block.stop - block.start) * seen
-        block_probs = probs[used : used + count].view(batch, -1, seen)
+    for block, _, visible in _blocks(rows, keys, mask):
+        count = batch * (block.stop - block.start) * visible
+        block_probs = probs[used : used + count].view(batch, -1, visible)
         used += count
         own = grad[:, block]
-        grad_v[:, :seen] += torch.bmm(block_probs.transpose(1, 2), own)
-        change = torch.bmm(own, v[:, :seen].transpose(1, 2))
+        grad_v[:, :visible] += torch.bmm(block_probs.transpose(1, 2), own)
+        change = torch.bmm(own, v[:, :visible].transpose(1, 2))
         torch._softmax_backward_data(change, block_probs, -1, change.dtype, grad_input=change)
-        grad_q[:, block] = torch.bmm(change, k[:, :seen])
-        grad_k[:, :seen] += torch.bmm(change.transpose(1, 2), q[:, block])
+        grad_q[:, block] = torch.bmm(change, k[:, :visible])
+        grad_k[:, :visible] += torch.bmm(change.transpose(1, 2), q[:, block])
     return grad_q, grad_k.to(k.dtype), grad_v.to(v.dtype)
 
 

@@ -78,12 +78,12 @@ def _members(points: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def _importance(key: Tensor, normal: Tensor, count: int) -> Tensor:
     """The importance of each of `count` blocks, float [count]: more for many points, most where surfaces meet, since corners are
     there; 0 without points. key : each point's block, int64 [M]."""
-    held = torch.bincount(key, minlength=count).float()
+    counts = torch.bincount(key, minlength=count).float()
     pairs = torch.stack([normal[:, a] * normal[:, b] for a, b in ((0, 0), (1, 1), (2, 2), (0, 1), (1, 2), (2, 0))], 1)
     spread = torch.zeros(count, 6, device=key.device).index_add_(0, key, pairs)
     total = spread[:, :3].sum(1).clamp(min=1e-6)
     flat = ((spread[:, :3] ** 2).sum(1) + 2 * (spread[:, 3:] ** 2).sum(1)) / total**2  # 1: all normals on one line
-    return held.sqrt() * torch.where(total > 1e-3, 1 + FLAT - flat, 1.0)
+    return counts.sqrt() * torch.where(total > 1e-3, 1 + FLAT - flat, 1.0)
 
 
 def _features(place: Tensor, normal: Tensor) -> tuple[Tensor, Tensor]:

@@ -71,9 +71,9 @@ class CosineAttention(nn.Module):
         """q, k, v [B, heads, R or S, d], q and k of length 1 -> [B, R, width]"""
         return self.join(attend(q, k, v, mask, COSINE_SCALE))
 
-    def join(self, seen: Tensor) -> Tensor:
+    def join(self, heads: Tensor) -> Tensor:
         """[B, heads, R, d] -> [B, R, width]"""
-        return self.out(seen.transpose(1, 2).flatten(2))
+        return self.out(heads.transpose(1, 2).flatten(2))
 
 
 class SelfAttention(CosineAttention):

@@ -21,13 +21,13 @@ from engine.kernels.tree_attention import Chain, Visibility, VisibleRows, packed
 from engine.layout import Layout
 from engine.mesh.bpt_tokens import TokenLevels
 from engine.networks.rows import AdapterRows, RowAdapter, RowSplit, adapter_hooks
-from engine.networks.static_step import Ahead, PassShape, Replays, Static, Waiting, is_static
+from engine.networks.static_step import LookAhead, PassShape, Replays, StaticPasses, WaitingPass, is_static
 from engine.networks.transformer import causal_mask
 from engine.networks.trunk import PassArguments, Trunk
 from engine.sampling import warp
 from engine.tree import depths, is_chain, visibility
 from engine.verify.choice import is_host, warped_scores
-from engine.verify.host import Allowed, HostRows, allowed_by, best_along
+from engine.verify.host import AllowedIds, HostRows, allowed_by, best_along
 
 HOST = torch.device("cpu")
 
@@ -81,8 +81,8 @@ class TransformerSequence:
         self.run_together: Callable[[PassArguments], tuple[Tensor, Tensor]] | None = None  # with other runs' passes; None: alone
         self._places: Tensor | None = None
         fixed = is_static(self.device) if static is None else static
-        self._static = Static(trunk, kv_cache.below) if fixed and trunk.fixed and bias is None else None
-        self._launch: Waiting | None = None  # a pass that may not have begun
+        self._static = StaticPasses(trunk, kv_cache.below) if fixed and trunk.fixed and bias is None else None
+        self._launch: WaitingPass | None = None  # a pass that may not have begun
         self._is_host: tuple[torch.dtype, bool] | None = None  # of the newest hidden states
         if self.prefix > 1:
             mask = causal_mask(self.prefix - 1, 0, self.device) if prefix_mask is None else prefix_mask
@@ -95,7 +95,7 @@ class TransformerSequence:
         """The replays of a run whose passes have fixed shapes, for its drafter; None for other runs."""
         return None if self._static is None else self._static.replays
 
-    def look_ahead(self, ahead: Ahead) -> None:
+    def look_ahead(self, ahead: LookAhead) -> None:
         """Sets a drafter's computation on the hidden state after the accepted drafts: passes in fixed shapes with a verdict run it and put
         the result into `Rows.ahead`."""
         if self._static is not None:
@@ -161,7 +161,7 @@ class TransformerSequence:
         host = partial(self._host, *after) if hidden is not None and self._on_host(hidden) else None
         return Rows(logits, partial(self._warp, *after), hidden, partial(self._settings, *after), self._draft, self._launch, host)
 
-    def _fixed_pass(self, draft: Draft, parents: list[int] | None, control: int) -> Waiting | None:
+    def _fixed_pass(self, draft: Draft, parents: list[int] | None, control: int) -> WaitingPass | None:
         """A pass in fixed shapes, which waits for its verdict; None if the shapes do not fit: after the end of the prompt, or after a
         wavefront."""
         if self._static is None or self._cached is not None or len(self._newest) != 1:
@@ -296,7 +296,7 @@ class TransformerSequence:
         return None if self.grammar is None or self.grammar.masks is None else self.grammar.masks.to(self.device)
 
     @cached_property
-    def _possible(self) -> list[Allowed] | None:
+    def _possible(self) -> list[AllowedIds] | None:
         """The ids that each mask allows, for numpy."""
         return None if self.masks is None or self.device.type != "cpu" else allowed_by(self.masks)
 
@@ -307,8 +307,8 @@ class TransformerSequence:
     def probs_by_mask(self, logits: Tensor) -> Tensor:
         """Distributions [k, M, V] from guided logits [k, V], under every mask."""
         scores = logits.float()[:, None].expand(-1, len(self.masks), -1).flatten(0, 1)
-        found = torch.softmax(warp(scores, self.sampling, self.masks.repeat(len(logits), 1)), -1)
-        return found.unflatten(0, (len(logits), -1))
+        probs = torch.softmax(warp(scores, self.sampling, self.masks.repeat(len(logits), 1)), -1)
+        return probs.unflatten(0, (len(logits), -1))
 
     def probs_after(self, logits: Tensor, *paths: list[int]) -> Tensor:
         """Distributions [k, V] from guided logits [k, V], after the committed tokens and hypothetical paths, one per row or one for all."""
@@ -351,9 +351,9 @@ class TransformerSequence:
         if nodes:
             drafted = self._draft.to_list()
             new = [*[drafted[i] for i in nodes], token]
-        left = self.limit - len(self.tokens)
-        if len(new) > left:
-            new = new[:left]
+        room = self.limit - len(self.tokens)
+        if len(new) > room:
+            new = new[:room]
         if self.end in new:
             new = new[: new.index(self.end) + 1]
         self.kv_cache.keep([0, *[i + 1 for i in nodes[: len(new) - 1]]] if nodes else [0])

@@ -5,9 +5,9 @@ sees. The device computes everything else: embeddings, mask, trunk, head. The sh
 with fillers that see only themselves and the kept rows, and the cache is read up to a power of two. Fillers write after the last row that
 is ever kept.
 
-`fixed_pass` is that computation, a function of tensors that changes nothing but the cache. `Static` runs it for a sequence: on a GPU it
-captures a graph for each bucket, and elsewhere, for tests, it calls the function. The next replay of a graph overwrites its results,
-so a pass returns copies. A drafter's passes can be replayed too (engine/drafters/feature_draft.py).
+`fixed_pass` is that computation, a function of tensors that changes nothing but the cache. `StaticPasses` runs it for a sequence: on a GPU
+it captures a graph for each bucket, and elsewhere, for tests, it calls the function. The next replay of a graph overwrites its results, so
+a pass returns copies. A drafter's passes can be replayed too (engine/drafters/feature_draft.py).
 """
 
 from __future__ import annotations
@@ -148,28 +148,28 @@ class Replays:
         key : identifies the function and the shapes and types of its inputs
         """
         known = key in self._known
-        held, call = self._known[key] if known else self._bind(function, inputs)
-        for place, tensor in zip(held, inputs, strict=True):
+        buffers, call = self._known[key] if known else self._bind(function, inputs)
+        for place, tensor in zip(buffers, inputs, strict=True):
             sent = tensor.pin_memory() if self._captures and tensor.device.type == "cpu" else tensor
             place.copy_(sent, non_blocking=True)
         if not known:
             call = Graph(call, self._pool) if self._captures else call
-            self._known[key] = held, call
+            self._known[key] = buffers, call
         return call()
 
     def _bind(self, function: Callable[..., tuple[Tensor, ...]], inputs: tuple[Tensor, ...]) -> Any:
         """The tensors that a call reads, and the call bound to them."""
-        held = tuple(torch.zeros(each.shape, dtype=each.dtype, device=self.device) for each in inputs)
-        return held, partial(function, *held)
+        buffers = tuple(torch.zeros(each.shape, dtype=each.dtype, device=self.device) for each in inputs)
+        return buffers, partial(function, *buffers)
 
 
 # (hidden states [branches, R, H] of a pass, the row int64 [] after its accepted drafts) -> the tensor that a drafter reads
-Ahead = Callable[[Tensor, Tensor], Tensor]
+LookAhead = Callable[[Tensor, Tensor], Tensor]
 # (number of rows) -> sampling, the table of grammar masks bool [M, V] or None = all, and each row's mask number; None: no such table
 Rules = Callable[[int], tuple[Sampling, Tensor | None, list[int]] | None]
 
 
-class Static:
+class StaticPasses:
     """The passes of one run in fixed shapes. Its drafter may use the same `replays`, so that graphs share their memory.
 
     ahead : a drafter's computation after a verdict, inside the pass, or None
@@ -178,18 +178,18 @@ class Static:
     def __init__(self, trunk: Trunk, kv_cache: KVCache):
         self.trunk, self.kv_cache = trunk, kv_cache
         self.replays = Replays(kv_cache.block.device)
-        self.ahead: Ahead | None = None
+        self.ahead: LookAhead | None = None
 
-    def prepare(self, what: PassShape, rules: Rules, adapter: RowAdapter | None = None) -> Waiting | None:
+    def prepare(self, what: PassShape, rules: Rules, adapter: RowAdapter | None = None) -> WaitingPass | None:
         """A pass that waits for its verdict, or None if no bucket fits. adapter : the adapter of its adapted rows"""
         shape = bucket(len(what.places.slots), self.kv_cache.kept, self.kv_cache.capacity)
-        return None if shape is None else Waiting(self, what, shape, rules, adapter)
+        return None if shape is None else WaitingPass(self, what, shape, rules, adapter)
 
 
-class Waiting:
+class WaitingPass:
     """A pass that has not started: see `Launch` in engine/core/rows.py. It starts before the cache changes."""
 
-    def __init__(self, static: Static, what: PassShape, shape: Bucket, rules: Rules, adapter: RowAdapter | None):
+    def __init__(self, static: StaticPasses, what: PassShape, shape: Bucket, rules: Rules, adapter: RowAdapter | None):
         self.count = 1 + len(what.drafted)
         self.place = static.kv_cache.block.device, static.kv_cache.block.dtype
         self.ahead: Tensor | None = None
@@ -223,7 +223,7 @@ class Waiting:
 
 
 def _begin(
-    static: Static, what: PassShape, shape: Bucket, adapter: RowAdapter | None,
+    static: StaticPasses, what: PassShape, shape: Bucket, adapter: RowAdapter | None,
     kind: VerdictKind | None, draft_probs: Tensor | None, masks: Tensor | None, more: list[Tensor],
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Starts a pass; returns the results of `_fixed_step`. more : the host's inputs of the verdict, see `columns`"""
@@ -238,7 +238,8 @@ def _begin(
 
 
 def _fixed_step(
-    trunk: Trunk, block: Tensor, span: int, adapter: RowAdapter | None, kind: VerdictKind | None, masks: Tensor | None, ahead: Ahead | None,
+    trunk: Trunk, block: Tensor, span: int, adapter: RowAdapter | None, kind: VerdictKind | None, masks: Tensor | None,
+    ahead: LookAhead | None,
     is_known: bool, inputs: Tensor, *drafts: Tensor,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Hidden states and logits of a pass; then, with a verdict, its integers, its numbers, p if stored, and the drafter's result.

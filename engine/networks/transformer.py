@@ -66,8 +66,8 @@ class TransformerBlock(nn.Module):
         q, k, v = turned[:, :, 0].transpose(1, 2), turned[:, :, 1].transpose(1, 2), mixed[:, :, 2].transpose(1, 2)
         if kv_cache is not None:
             k, v = kv_cache.write(layer, k, v)
-        seen = attend(q.to(k.dtype), k, v, mask).to(mixed.dtype)  # the cache may be rounded where the network is not
-        x = x + self.attention_out(seen.transpose(1, 2).reshape(b, r, width))
+        attended = attend(q.to(k.dtype), k, v, mask).to(mixed.dtype)  # the cache may be rounded where the network is not
+        x = x + self.attention_out(attended.transpose(1, 2).reshape(b, r, width))
         gate, up = self.gate_up(self.feed_norm(x)).chunk(2, -1)
         return x + self.feed_out(F.silu(gate) * up)
 

@@ -98,5 +98,5 @@ def divide(hidden: Tensor, logits: Tensor, passes: Sequence[PassArguments]) -> l
     """Divides the rows of a joint pass, hidden [rows, H] and logits [rows, V], into [branches, R, H] and [branches, R, V] for each run."""
     shapes = [each.x.shape[:2] for each in passes]
     counts = [branches * rows for branches, rows in shapes]
-    both = zip(hidden.split(counts), logits.split(counts), shapes, strict=True)
-    return [(h.unflatten(0, shape), scores.unflatten(0, shape)) for h, scores, shape in both]
+    parts = zip(hidden.split(counts), logits.split(counts), shapes, strict=True)
+    return [(h.unflatten(0, shape), scores.unflatten(0, shape)) for h, scores, shape in parts]

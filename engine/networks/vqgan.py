@@ -97,8 +97,8 @@ class ImageAttention(nn.Module):
         """x [B, C, h, w], vectors [B, D, rows, columns]"""
         y = self.norm(x, vectors)
         q, k, v = (part(y).flatten(2).transpose(1, 2) for part in (self.query, self.key, self.value))
-        seen = F.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None])[:, 0]
-        return x + self.out(seen.transpose(1, 2).view_as(x))
+        attended = F.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None])[:, 0]
+        return x + self.out(attended.transpose(1, 2).view_as(x))
 
 
 class DecoderStage(nn.Module):

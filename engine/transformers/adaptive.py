@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from engine.core import NO_DRAFT, Chosen, Draft, Knob, Knobs, Method, Step
+from engine.core import NO_DRAFT, ChosenTokens, Draft, Knob, Knobs, Method, Step
 from engine.decoding.verdict import draw_plain, step_over
 from engine.errors import NotSupported
 from engine.methods import sjdpp
@@ -236,7 +236,7 @@ def decode(sequence: CallerSequence, knobs: Knobs, noise: Noise, drafter: Pilot)
                 yield plain(sequence, noise, pilot, start)
             continue
         ids = torch.tensor(tokens, dtype=torch.int64, device=sequence.device)
-        _, step = step_over(sequence, Draft(ids, q=Chosen(ids, sequence.vocabulary, noise.dtype)), noise, iteration, False)
+        _, step = step_over(sequence, Draft(ids, q=ChosenTokens(ids, sequence.vocabulary, noise.dtype)), noise, iteration, False)
         pilot.record.add_drafted(step.tokens, length)
         pilot.took("lookup", pilot.clock() - start, len(tokens) + 1, len(step.tokens))
         yield step

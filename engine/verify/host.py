@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.core import Chosen, Grammar, Sampling
+from engine.core import ChosenTokens, Grammar, Sampling
 from engine.noise import ACCEPT, DRAW, RESIDUAL
 from engine.noise.kernel import gumbel_at
 from engine.verify.request import Recorded, check_pair
@@ -31,7 +31,7 @@ FEW = 128  # scores that top-p sorts first, before it sorts all
 LEAST = np.finfo(np.float32).min
 
 
-Allowed = slice | np.ndarray  # ids of the vocabulary, ascending
+AllowedIds = slice | np.ndarray  # ids of the vocabulary, ascending
 
 
 class HostRow:
@@ -42,7 +42,7 @@ class HostRow:
     scores : float32 [K], warped; top : the greatest
     """
 
-    def __init__(self, logits: np.ndarray, allowed: Allowed | None, sampling: Sampling, out: np.ndarray | None = None):
+    def __init__(self, logits: np.ndarray, allowed: AllowedIds | None, sampling: Sampling, out: np.ndarray | None = None):
         """logits : float32 [C, V]; allowed : the possible tokens, None: all; out : [V], for p, or None"""
         scores = guide(logits if allowed is None else logits[:, allowed], sampling.guidance)
         self.vocabulary, self.ids, self.top, self.out = logits.shape[1], None, np.maximum.reduce(scores, initial=-np.inf), out
@@ -90,11 +90,11 @@ class HostRow:
     def residual(self, token: int, draft_probs: np.ndarray | None) -> np.ndarray:
         """max(0, p - q) of the remaining tokens, not normalised; p where nothing remains. draft_probs : [V], None: one-hot"""
         if draft_probs is None:
-            left = self.p.copy()
-            left[token if self.ids is None else self.ids == token] = 0
+            rest = self.p.copy()
+            rest[token if self.ids is None else self.ids == token] = 0
         else:
-            left = np.maximum(self.p - (draft_probs if self.ids is None else draft_probs[self.ids]), 0)
-        return self.p if left.sum() < 1e-12 else left
+            rest = np.maximum(self.p - (draft_probs if self.ids is None else draft_probs[self.ids]), 0)
+        return self.p if rest.sum() < 1e-12 else rest
 
     def draw(self, weights: np.ndarray, u: float) -> int:
         """The token at which the running sum of weights [K] reaches u times their sum."""
@@ -174,7 +174,7 @@ def least_kept(best: np.ndarray, count: int, share: float, total: np.float32 | N
 class HostRows:
     """The rows of a pass, each computed when it is needed."""
 
-    def __init__(self, logits: Tensor, sampling: Sampling, allowed: Sequence[Allowed] | None = None):
+    def __init__(self, logits: Tensor, sampling: Sampling, allowed: Sequence[AllowedIds] | None = None):
         """logits : [C, R, V]; allowed : the possible tokens of each of the first rows; None, and in other rows: all"""
         self.logits, self.sampling, self.allowed = logits.detach().float().numpy(), sampling, allowed
         self.rows: list[HostRow | None] = [None] * logits.shape[1]
@@ -231,7 +231,8 @@ class HostVerdict:
     """
 
     def __init__(
-        self, rows: HostRows, tokens: Tensor, draft_probs: Tensor | Chosen | None, noise: Noise, start: int, iteration: int, seeded: bool
+        self, rows: HostRows, tokens: Tensor, draft_probs: Tensor | ChosenTokens | None, noise: Noise, start: int, iteration: int,
+        seeded: bool,
     ):  # fmt: skip
         """As `decoding.verdict.judge`: row i is the distribution of position start+i."""
         self.rows, self.drafts, self.noise, self.start, self.iteration = rows, tokens.tolist(), noise, start, iteration
@@ -306,7 +307,7 @@ class HostVerdict:
         return [row.entropy for row in rows], chances, [row.peak for row in rows], acceptance
 
 
-def best_along(logits: Tensor, allowed: Sequence[Allowed], grammar: Grammar, state: Any) -> Tensor:
+def best_along(logits: Tensor, allowed: Sequence[AllowedIds], grammar: Grammar, state: Any) -> Tensor:
     """The most probable tokens int64 [N] of logits float32 [N, V] for a chain, each under the grammar after the earlier ones.
 
     allowed : the ids that each mask of the grammar leaves
@@ -319,19 +320,19 @@ def best_along(logits: Tensor, allowed: Sequence[Allowed], grammar: Grammar, sta
     return torch.tensor(tokens)
 
 
-def ids_of(places: np.ndarray, allowed: Allowed | None) -> np.ndarray:
+def ids_of(places: np.ndarray, allowed: AllowedIds | None) -> np.ndarray:
     """The ids of places among the allowed ones."""
     if isinstance(allowed, slice):
         return places + allowed.start if allowed.start else places
     return places if allowed is None else allowed[places]
 
 
-def allowed_by(masks: Tensor) -> list[Allowed]:
+def allowed_by(masks: Tensor) -> list[AllowedIds]:
     """The ids that each of the masks bool [M, V] leaves: a slice, which copies nothing, where they follow each other."""
     return [as_slice(mask) for mask in masks.numpy()]
 
 
-def as_slice(mask: np.ndarray) -> Allowed:
+def as_slice(mask: np.ndarray) -> AllowedIds:
     """The ids where a mask bool [V] is True, as a slice if they follow each other."""
     first = int(mask.argmax())
     last = first + np.count_nonzero(mask)

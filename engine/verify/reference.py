@@ -17,14 +17,14 @@ def verify_reference(request: VerifyRequest) -> Verdict:
     scores = warp(guide(request.logits.float(), request.sampling.guidance), request.sampling, request.allowed)
     p = torch.softmax(scores, -1)
     answers = draw_gumbel(scores, gumbel_reference(request.base, request.positions, p.shape[-1]).to(scores.dtype))
-    ratios, deviations, left = None, None, p
+    ratios, deviations, rest = None, None, p
     if request.draft_probs is not None:
         accepted, ratios = ratio(p[:size], request.draft_probs, request.tokens, request.uniforms[ACCEPT, :size])
         deviations = deviation(p[:size], request.draft_probs)
-        left = torch.cat([residual(p[:size], request.draft_probs), p[size:]])
+        rest = torch.cat([residual(p[:size], request.draft_probs), p[size:]])
     if request.draft_probs is None or request.seeded:
         accepted = matches(request.tokens, answers[:size])
-    fresh, drawn = draw(p, request.uniforms[FRESH]), draw(left, request.uniforms[RESIDUAL])
+    fresh, drawn = draw(p, request.uniforms[FRESH]), draw(rest, request.uniforms[RESIDUAL])
     chances, sound = probability_of(p[:size], request.tokens), ~p.isnan().any(-1)
     p, nats = p if request.store else None, entropy(p)
     return Verdict(accepted, ratios, answers, fresh, drawn, chances, deviations, nats, p, sound)

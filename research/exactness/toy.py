@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.core import Backbone, Draft, Prompt, Rows, Sampling
-from engine.drafters.spatial_heads import Around, SpatialRun
+from engine.drafters.spatial_heads import SlotInputs, SpatialRun
 from engine.layout import Raster, fine_rows
 from engine.mesh.bpt_tokens import TokenLevels
 from engine.sampling import guide, warp
@@ -476,7 +476,7 @@ class TableAround:
     def start(self, sequence: ToySequence) -> SpatialRun:
         """For one run."""
 
-        def guess(around: Around, above: Tensor, above_tokens: Tensor, left: Tensor, left_token: Tensor) -> Tensor:
+        def guess(around: SlotInputs, above: Tensor, above_tokens: Tensor, left: Tensor, left_token: Tensor) -> Tensor:
             """Guided logits [N, V]."""
             looked = torch.einsum("bnkh,khv->bnv", above, self.read[:2])
             looked = looked + self.heard[0][above_tokens[:, 0]] + self.heard[1][above_tokens[:, 1]]

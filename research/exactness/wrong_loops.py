@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from engine import noise, rules, sampling
-from engine.core import Chosen, Draft, Knobs
+from engine.core import ChosenTokens, Draft, Knobs
 from engine.decoding import head_drafts, verdict
-from engine.decoding.foreseen import Foreseen
+from engine.decoding.foreseen import HeadInitializer
 from engine.methods import cross_regression, jacobi, lookahead, mulo, sjd, sjdpp, spatial, xspecmesh, zipar
 from research.exactness import toy
 from research.exactness.mutation import CallRecorder, Patch, Patches, around, instead
@@ -27,7 +27,7 @@ def _first_draft_unverified(
     """Takes the first draft of every pass."""
     window = right(rows, tokens, draft_probs, noise, n, iteration, seeded, *more)
     if len(tokens) and not window.a:
-        window.a, dense = 1, draft_probs.dense() if isinstance(draft_probs, Chosen) else draft_probs
+        window.a, dense = 1, draft_probs.dense() if isinstance(draft_probs, ChosenTokens) else draft_probs
         window.token = verdict.correct(rows, dense, window.verdict.answers, 1, len(tokens), noise, n, iteration)
     return window
 
@@ -111,7 +111,9 @@ def _filled_with(probs: Callable[[Any, range, Tensor, Tensor], Tensor]) -> Patch
     """Fills new slots as ever, and says that they were drawn from `probs` of the filler, the slots, the drafts before them and
     their distributions."""
 
-    def fill(right: Any, self: Foreseen, tokens: Tensor, draft_probs: Tensor | None, size: int, *rest: Any) -> tuple[Tensor, Tensor | None]:
+    def fill(
+        right: Any, self: HeadInitializer, tokens: Tensor, draft_probs: Tensor | None, size: int, *rest: Any
+    ) -> tuple[Tensor, Tensor | None]:
         slot_tokens, filled = right(self, tokens, draft_probs, size, *rest)
         start = self.sequence.length
         slots = range(start + len(tokens), start + size)
@@ -119,7 +121,7 @@ def _filled_with(probs: Callable[[Any, range, Tensor, Tensor], Tensor]) -> Patch
             return slot_tokens, filled
         return slot_tokens, torch.cat([draft_probs, probs(self, slots, tokens, filled[len(tokens) :])])
 
-    return around(fill, (Foreseen, "fill"))
+    return around(fill, (HeadInitializer, "fill"))
 
 
 def _probs_of_the_first_guess(right: Any, p: Tensor, q: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:

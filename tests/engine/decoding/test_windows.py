@@ -9,7 +9,7 @@ from torch import Tensor
 
 from engine.core import Draft, Prompt, Rows, Sampling, Sequence
 from engine.decoding.initializers import INIT, Initializer
-from engine.decoding.scales import Coarser, sharpen
+from engine.decoding.scales import CoarsePicture, sharpen
 from engine.errors import BadKnob, NotSupported
 from engine.methods import METHODS, find
 from engine.noise import Noise
@@ -91,7 +91,7 @@ def test_up_sampled_tokens_have_the_distribution_that_the_small_picture_gives() 
     filler = Initializer(sequence, Noise(1999, 3))
     _, draft_probs = filler.fill(torch.empty(0, dtype=torch.int64), None, 2, "up-sampled", 0, seeded=False)
     assert filler.take_pass_count() == 1 and filler.take_pass_count() == 0  # one token at a quarter of the size, made once
-    coarser = Coarser(sequence, Noise(1999, 3), 1)
+    coarser = CoarsePicture(sequence, Noise(1999, 3), 1)
     coarser.draft(1, 0)
     assert torch.equal(sharpen(coarser.probs(0, 1))[:2], draft_probs)
 
@@ -103,7 +103,7 @@ def test_up_sampled_needs_a_smaller_size() -> None:
 
 def test_the_small_picture_counts_as_draft_passes_and_its_cache_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
     closed = []
-    monkeypatch.setattr(Coarser, "close", lambda self: closed.append(self))
+    monkeypatch.setattr(CoarsePicture, "close", lambda self: closed.append(self))
     method, preset = find("mulo_jacobi")
     run = generate(Toy(rows=4, columns=4), method, Prompt(seed=3), preset | {"window": 5}).finish()
     assert [s.draft_forwards for s in run.steps] == [1] + [0] * (len(run.steps) - 1)
@@ -113,9 +113,9 @@ def test_the_small_picture_counts_as_draft_passes_and_its_cache_is_freed(monkeyp
 def test_the_small_picture_goes_on_with_what_was_really_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row of it is drawn when it is needed, behind small rows that are those of the tokens that stand above it by then."""
     followed = []
-    follow = Coarser.follow
+    follow = CoarsePicture.follow
     monkeypatch.setattr(
-        Coarser, "follow", lambda self, picture, *rows: (followed.append((picture.tolist(), rows)), follow(self, picture, *rows))
+        CoarsePicture, "follow", lambda self, picture, *rows: (followed.append((picture.tolist(), rows)), follow(self, picture, *rows))
     )
     method, preset = find("mulo_jacobi")
     run = generate(Toy(rows=6, columns=2), method, Prompt(seed=3), preset | {"window": 3}).finish()

@@ -10,11 +10,11 @@ from torch.nn import functional as F
 
 from engine.backbones.pictogram import Pictogram
 from engine.core import NO_DRAFT, Draft, Prompt
-from engine.drafters.spatial_heads import NAME, Around, NetworkHeads, SpatialHeads, read_heads, weights_file
+from engine.drafters.spatial_heads import NAME, NetworkHeads, SlotInputs, SpatialHeads, read_heads, weights_file
 from engine.errors import MissingWeights
 from engine.layout import Raster
 from engine.methods import METHODS
-from engine.methods.medusa import Heads
+from engine.methods.medusa import HeadDrafter
 from engine.networks.weights import read_card, ship
 from engine.run import generate
 from engine.sampling import guide
@@ -42,22 +42,22 @@ def able() -> Pictogram:
 
 
 def test_a_slot_looks_at_the_row_above_and_at_the_newest_token_within_reach() -> None:
-    around = Around.of(range(6, 11), 5, Raster(4, 4), 3)
+    around = SlotInputs.of(range(6, 11), 5, Raster(4, 4), 3)
     assert around.above.tolist() == [[2, 3], [3, 4], [4, 5], [5, 5], [5, 5]]  # of the last two, nothing is read
     assert around.has_above.tolist() == [True, True, True, False, False]
     assert around.distance.tolist() == [1, 2, 3 + 3, 0, 0]  # position 8 is in the next row; 9 is too far away
 
 
 def test_the_first_row_has_nothing_above_and_the_first_slot_nothing_at_all() -> None:
-    first = Around.of(range(0, 2), -1, Raster(4, 4), 3)
+    first = SlotInputs.of(range(0, 2), -1, Raster(4, 4), 3)
     assert not first.has_above.any() and first.distance.tolist() == [0, 0]
-    second = Around.of(range(1, 4), 0, Raster(4, 4), 3)
+    second = SlotInputs.of(range(1, 4), 0, Raster(4, 4), 3)
     assert not second.has_above.any() and second.distance.tolist() == [1, 2, 3]
 
 
 @pytest.mark.parametrize("rows, columns", [(True, True), (True, False), (False, True)])
 def test_either_direction_can_be_left_out(rows: bool, columns: bool) -> None:
-    around = Around.of(range(6, 8), 5, Raster(4, 4), 3, rows, columns)
+    around = SlotInputs.of(range(6, 8), 5, Raster(4, 4), 3, rows, columns)
     assert around.has_above.tolist() == [columns] * 2 and (around.distance > 0).tolist() == [rows] * 2
 
 
@@ -104,7 +104,7 @@ def test_drafts_and_their_states_are_read_too() -> None:
 def test_a_head_of_medusa_knows_the_newest_token_and_no_guess() -> None:
     """The state and the token that a level reads are those after a path that a tree committed; nodes of a level have one distribution."""
     sequence = tiny.pictogram().start(PROMPT)
-    ahead, other = Heads(NetworkHeads(network())).start(sequence), NetworkHeads(network()).start(sequence)
+    ahead, other = HeadDrafter(NetworkHeads(network())).start(sequence), NetworkHeads(network()).start(sequence)
     with torch.inference_mode():
         rows = sequence.forward(NO_DRAFT)
         sequence.commit([], 3)
@@ -114,7 +114,7 @@ def test_a_head_of_medusa_knows_the_newest_token_and_no_guess() -> None:
         first = ahead.root(rows.hidden[:, [0, 2, 3]], [5, 6, 7])
         second = ahead.expand([-1, -1], [1, 2])
         third = ahead.expand([0, 1, 1], [1, 1, 2])
-        other.saw_states(1, rows.hidden[:, [0, 2, 3]])
+        other.observe_states(1, rows.hidden[:, [0, 2, 3]])
         wanted = other.guess(range(4, 7), torch.empty(0, dtype=torch.int64), columns=False)
     assert torch.equal(first, wanted[0]) and torch.equal(second, wanted[[1, 1]]) and torch.equal(third, wanted[[2, 2, 2]])
     assert (first - second[0]).abs().max() > 1e-3

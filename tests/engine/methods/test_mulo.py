@@ -10,7 +10,7 @@ from torch import Tensor
 
 from engine.core import NO_DRAFT, Backbone, Prompt, Rows
 from engine.decoding.neighbours import neighbours
-from engine.decoding.scales import Coarser
+from engine.decoding.scales import CoarsePicture
 from engine.errors import NotSupported
 from engine.kernels.pooled_mass import pooled_mass
 from engine.methods import METHODS, mulo, zipar
@@ -60,7 +60,7 @@ def test_every_position_once_for_any_knobs(rows: int, columns: int, repair: dict
 def test_where_all_stays_it_is_the_up_sampled_draft(repair: dict[str, Any]) -> None:
     toy = Toy(rows=4, columns=4)
     run = generate(toy, MULO, Prompt(seed=5), {"least_mass": 0, "radius": 0, "block_rows": 2} | repair).finish()
-    coarser = Coarser(toy.start(Prompt(seed=5)), Noise(5, 3), 2)
+    coarser = CoarsePicture(toy.start(Prompt(seed=5)), Noise(5, 3), 2)
     coarser.draft(2, 0)
     assert run.in_order == coarser.probs(0, 2).argmax(-1).tolist()
     assert run.totals["forwards"] == 1 and run.totals["draft_forwards"] == 4
@@ -70,7 +70,7 @@ def test_parallel_drafting_is_a_wavefront_over_the_small_picture(monkeypatch: py
     """Its passes; each token has the distribution of a wavefront's context: ZipAR's own loop gives the same tokens under the same noise."""
     toy, prompt = Toy(rows=8, columns=8), Prompt(seed=3)
     for window in (1, 2, 3):
-        coarser = Coarser(toy.start(prompt), Noise(3, 3), 4)
+        coarser = CoarsePicture(toy.start(prompt), Noise(3, 3), 4)
         drafted = coarser.draft(4, 0, window)
         assert coarser.passes == 4 + 3 * window and coarser.tokens == drafted and coarser.sequence.length == 1
         small = toy.at_scale(4)
@@ -78,7 +78,7 @@ def test_parallel_drafting_is_a_wavefront_over_the_small_picture(monkeypatch: py
         monkeypatch.setattr(zipar, "_gumbel", lambda noise, at: torch.cat([noise.uniform(DRAFTER, place, 1, 0) for place in at]))
         run = generate(small, METHODS["zipar"], prompt, {"window": window}).finish()
         assert drafted == run.in_order and run.totals["forwards"] == coarser.passes
-    plain_drafts, whole = (Coarser(toy.start(prompt), Noise(3, 3), 4) for _ in range(2))
+    plain_drafts, whole = (CoarsePicture(toy.start(prompt), Noise(3, 3), 4) for _ in range(2))
     assert plain_drafts.draft(4, 0) == whole.draft(4, 0, 4) and whole.passes == 16
 
 
@@ -94,7 +94,7 @@ def test_the_up_sampler_can_be_one_without_training(monkeypatch: pytest.MonkeyPa
 
 def test_after_a_wavefront_drafting_goes_on_in_the_whole_context() -> None:
     toy, prompt = Toy(rows=8, columns=8), Prompt(seed=3)
-    ahead, plain_drafts = (Coarser(toy.start(prompt), Noise(3, 3), 4) for _ in range(2))
+    ahead, plain_drafts = (CoarsePicture(toy.start(prompt), Noise(3, 3), 4) for _ in range(2))
     ahead.draft(2, 0, 1)
     plain_drafts.draft(2, 0)
     same = torch.zeros(64, dtype=torch.int64)
@@ -106,14 +106,14 @@ def test_after_a_wavefront_drafting_goes_on_in_the_whole_context() -> None:
 def test_a_block_goes_down_again_before_the_next_one_is_drawn() -> None:
     """The coarse rows that a later block continues are those of what was committed."""
     toy, seen = Toy(rows=4, columns=4), []
-    right = Coarser.follow
+    right = CoarsePicture.follow
 
-    def follow(self: Coarser, picture: Tensor, first: int, stop: int) -> None:
+    def follow(self: CoarsePicture, picture: Tensor, first: int, stop: int) -> None:
         right(self, picture, first, stop)
         seen.append((picture.clone(), list(self.tokens), self.sequence.length))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Coarser, "follow", follow)
+        patch.setattr(CoarsePicture, "follow", follow)
         run = generate(toy, MULO, Prompt(seed=1), {"least_mass": 1}).finish()
     picture, tokens, _ = seen[0]
     assert len(seen) == 1 and picture[:8].tolist() == run.tokens[:8]

@@ -13,7 +13,7 @@ from engine.decoding.trees import Cycle
 from engine.errors import NotSupported
 from engine.layout import Raster
 from engine.methods import METHODS, adt_tree
-from engine.methods.adt_tree import Adjacent, Mark, flock
+from engine.methods.adt_tree import AdjacentSchedule, Mark, flock
 from engine.noise import Noise
 from engine.rules import (
     additive_mass,
@@ -235,7 +235,7 @@ def knobs(**values: float | str) -> Knobs:
 
 def steered(accept: bool, steps: int, **values: float | str) -> list[TreeSize]:
     """The shapes of a controller whose trees are always, or never, accepted in full; one token is committed each time."""
-    controller, shapes = Adjacent(), []
+    controller, shapes = AdjacentSchedule(), []
     for n in range(1, steps):
         shape = controller.next(At(n, 1, 99), knobs(**values), Noise(0, 8), n)
         shapes.append(shape)
@@ -302,7 +302,7 @@ def test_a_tree_grows_where_it_is_worth_its_cost() -> None:
 
 
 def test_the_schedule_counts_tokens_and_what_they_cost() -> None:
-    schedule, wanted = adt_tree.Throughput(), knobs(row_cost=0.1, level_cost=0.3)
+    schedule, wanted = adt_tree.ThroughputSchedule(), knobs(row_cost=0.1, level_cost=0.3)
     for n in range(200):
         shape = schedule.next(At(n), wanted, Noise(0, 8), n)
         schedule.observe(Cycle(n, shape, levels=2, nodes=4, passes=2, accepted=2, committed=3))

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from engine.backbones.lowpoly import MaskedGrammar
-from engine.core import Chosen
+from engine.core import ChosenTokens
 from engine.dispatch.choice import NATIVE, REFERENCE, TRITON, VARIABLE
 from engine.noise import ACCEPT, DRAW, RESIDUAL, Noise
 from engine.noise import kernel as noise
@@ -59,7 +59,7 @@ def test_chosen_drafts_are_those_of_one_hot_distributions() -> None:
     request = window(9, 1000, BPT)
     best = rows_of(request).probs(0, 8).argmax(-1)  # some are accepted
     for tokens in (best, request.tokens):
-        chosen = Chosen(tokens, 1000, torch.float32)
+        chosen = ChosenTokens(tokens, 1000, torch.float32)
         chosen_request = replace(request, tokens=tokens)
         ours, theirs = host_verdict(chosen_request, chosen), host_verdict(replace(chosen_request, draft_probs=chosen.dense()))
         for field in ("accepted", "ratios", "answers", "fresh", "drawn"):
