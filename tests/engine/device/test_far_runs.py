@@ -33,8 +33,8 @@ SMALL = {"window": 5, "depth": 2, "width": 2, "nodes": 4, "horizon": 3, "drafted
 COUNT = 4  # steps of a run
 
 SETTLED = {"core/rows.py: DeviceIds.to_list_with": 1}  # the goal
-GROWN = {"decoding/growth.py: families": 2, "decoding/growth.py: drawn_at": 2}  # once a level: the host lays the tree out
-DEEPER = {"decoding/growth.py: families": 4, "decoding/growth.py: drawn_at": 4}  # trees that choose their depth
+GROWN = {"decoding/growth.py: families": 2, "decoding/growth.py: draws_children": 2}  # once a level: the host lays the tree out
+DEEPER = {"decoding/growth.py: families": 4, "decoding/growth.py: draws_children": 4}  # trees that choose their depth
 SIBLINGS = {"rules.py: multi_round": 6, "decoding/trees.py: verify": 1}  # one after another, each on what the last one left
 ANSWERED = {"decoding/trees.py: answers": 1}  # instead, where the whole tree is answered at once
 TOLD = {"decoding/trees.py: step_of": 1}  # the probabilities of the nodes, for the panels
@@ -49,11 +49,11 @@ READS: dict[str, dict[str, int]] = {
     "sjd": SETTLED,
     "sjdpp": SETTLED,
     "sjdpp_published": SETTLED,
-    "gsd": SETTLED | METERED | {"methods/gsd.py: Grouped.total_variation": 1},
+    "gsd": SETTLED | METERED | {"methods/gsd.py: GroupRule.total_variation": 1},
     "lookup": SETTLED,
     "surface": SETTLED | HEADS,
     "lookahead": ANSWERED | TOLD | {"methods/lookahead.py: decode": 1},
-    "zipar": {"methods/zipar.py: published": 1},
+    "zipar": {"methods/zipar.py: decode_published": 1},
     "zipar_verified": CHAIN,
     "xspecmesh": SETTLED | HEADS,
     "xspecmesh_exact": SETTLED | HEADS,
@@ -68,7 +68,11 @@ READS: dict[str, dict[str, int]] = {
     "mulo": {"methods/mulo.py: _draw": 2, "methods/mulo.py: _describe": 1},
     "mulo_jacobi": SETTLED,
     "spatial": SETTLED,
-    "spatial_published": {"methods/spatial.py: _final": 1, "methods/spatial.py: published": 1, "core/rows.py: DeviceIds.to_list": 1},
+    "spatial_published": {
+        "methods/spatial.py: _final_step": 1,
+        "methods/spatial.py: decode_published": 1,
+        "core/rows.py: DeviceIds.to_list": 1,
+    },
 }
 GRAMMAR = {"core/rows.py: DeviceIds.to_list": 1}  # drafts are read before the pass, because the host runs the grammar
 
