@@ -1,4 +1,4 @@
-"""Starts Foretoken on a machine that has nothing but Python: prepares .venv next to this file, then hands over to app.cli.
+"""Starts Foretoken on a machine with only Python: prepares .venv next to this file, then runs app.cli.
 
 usage: python launch.py [--torch cpu|cuda|skip] [--latest] [--dry-run] [COMMAND ...]
 
@@ -33,12 +33,12 @@ OLDEST = (3, 11)
 ENTERED = "--entered"  # the first argument when launch.py has started itself again with the Python of .venv
 TORCH_CHOICES = ("cpu", "cuda", "skip")
 LOG = ".venv-install.log"  # pip's output, next to .venv
-SHOWN = 20  # lines of it after a failure
+SHOWN = 20  # lines of it printed after a failure
 CONSTRAINTS = "constraints.txt"  # the tested versions; .ci/constraints.py writes it
-# An extra index, never the only one, and tried once: if it cannot be reached, pip uses the ordinary index alone.
+# An extra index, tried once: if it cannot be reached, pip uses only the default index.
 CPU_INDEX = ("--extra-index-url", "https://download.pytorch.org/whl/cpu", "--timeout", "15", "--retries", "0")
 
-Pip = Sequence[str]  # the arguments of one call of pip
+Pip = Sequence[str]  # the arguments of one pip call
 
 
 class Plan(NamedTuple):
@@ -92,7 +92,7 @@ def decide(
 
 
 def split_arguments(argv: Sequence[str]) -> tuple[dict[str, str], list[str], str]:
-    """The launcher's options, the command for app.cli, and an error message if the options are invalid."""
+    """(launcher options, command for app.cli, error message or "")."""
     options: dict[str, str] = {}
     rest = list(argv)
     while rest and rest[0].split("=")[0] in ("--torch", "--latest", "--dry-run", "-h", "--help"):
@@ -119,7 +119,7 @@ def read_stamp(text: str) -> dict:
 def install_steps(torch: str, before: str, extras: Sequence[str], pyproject: str, latest: bool) -> tuple[tuple[Pip, ...], ...]:
     """The pip calls: PyTorch first and alone, so that its index applies to nothing else; then the build tools; then the project, editable.
 
-    The build uses the setuptools that was just installed: in isolation, pip would take the newest one, which is untested.
+    The build uses the setuptools just installed: in isolation, pip would use the newest, untested one.
     """
     versions = ("--upgrade",) if latest else ("-c", CONSTRAINTS)
     tools = (("install", *versions, *build_tools(pyproject)),)
@@ -131,7 +131,7 @@ def install_steps(torch: str, before: str, extras: Sequence[str], pyproject: str
         raise ValueError("pyproject.toml does not pin torch==")
     plain = ("install", *versions, pinned.group(1))
     steps = [(plain,)] if torch == "cuda" else [((*plain, *CPU_INDEX), plain)]
-    if before in ("cpu", "cuda") and before != torch:  # pip takes the same version from another index for installed
+    if before in ("cpu", "cuda") and before != torch:  # pip treats the same version from another index as installed
         steps.insert(0, (("uninstall", "-y", "torch"),))
     everything = ("--upgrade-strategy", "eager") if latest else ()
     project = f".[{','.join(extras)}]" if extras else "."
@@ -178,7 +178,7 @@ def say(sentence: str) -> None:
 
 
 def pip(arguments: Pip, folder: str) -> bool:
-    """Run the current Python's pip, with its output at the end of LOG; True if it succeeded."""
+    """Runs the current Python's pip and appends its output to LOG; True if it succeeded."""
     import subprocess
 
     with open(os.path.join(folder, LOG), "a", encoding="utf-8") as log:
@@ -188,7 +188,7 @@ def pip(arguments: Pip, folder: str) -> bool:
 
 
 def title_of(arguments: Pip) -> str:
-    """The purpose of a call of pip, for a person."""
+    """The purpose of a pip call, for messages."""
     if arguments[0] == "uninstall":
         return "removing the other build of PyTorch"
     torch = next((name for name in arguments if name.startswith("torch==")), "")
@@ -198,7 +198,7 @@ def title_of(arguments: Pip) -> str:
 
 
 def install_summary(output: str) -> str:
-    """The packages that pip's output says were installed, and the size of what was downloaded: "21 packages, 310 MB"."""
+    """Number of installed packages and size of the downloads, from pip's output: "21 packages, 310 MB"."""
     units = {"kB": 1e-3, "MB": 1.0, "GB": 1e3}
     size = sum(float(number) * units[unit] for number, unit in re.findall(r"Downloading .*\(([\d.]+) (kB|MB|GB)\)", output))
     installed = re.findall(r"^Successfully installed (.*)", output, re.MULTILINE)
@@ -226,7 +226,7 @@ def install(plan: Plan, folder: str, stamp: str) -> str:
     if importlib.util.find_spec("pip") is None and subprocess.call([sys.executable, "-m", "ensurepip"], stdout=2):
         return "pip cannot be added to .venv. On Debian or Ubuntu: apt install python3-venv; then delete .venv and start again."
     if plan.torch == "skip" and importlib.util.find_spec("torch") is None:  # checked first: other packages would install a PyTorch
-        return f"--torch skip leaves PyTorch to you, but .venv sees none. Install yours: {sys.executable} -m pip install torch"
+        return f"--torch skip leaves PyTorch to you, but .venv has none. Install yours: {sys.executable} -m pip install torch"
     log = os.path.join(folder, LOG)
     say(f"Installing what Foretoken needs into .venv; this takes some minutes, once. pip's output is in {LOG}.")
     open(log, "w").close()
@@ -235,8 +235,8 @@ def install(plan: Plan, folder: str, stamp: str) -> str:
         say(f"  {number} of {len(plan.steps)}: {title_of(attempts[0])} ...")
         if not any(pip(arguments, folder) for arguments in attempts):
             say("\n".join(read(log).splitlines()[-SHOWN:]))
-            way_out = " If a tested version does not fit this machine, add --latest." if CONSTRAINTS in attempts[-1] else ""
-            return f"Installing failed at 'pip {shlex.join(attempts[-1])}': pip gives the reason above. Start again to resume.{way_out}"
+            way_out = " If a tested version does not suit this machine, add --latest." if CONSTRAINTS in attempts[-1] else ""
+            return f"Installation failed at 'pip {shlex.join(attempts[-1])}'; see pip's message above. Start again to resume.{way_out}"
         say(f"          {install_summary(read(log)[before:])}, {time.monotonic() - began:.0f} s")
     importlib.invalidate_caches()  # so that this process finds what was just installed
     with open(stamp, "w", encoding="utf-8") as file:
@@ -245,7 +245,7 @@ def install(plan: Plan, folder: str, stamp: str) -> str:
 
 
 def enter(python: str, script: str, arguments: Sequence[str]) -> int:
-    """Restarts this file with another Python. Windows cannot replace a process, so there this one waits for the new one."""
+    """Restarts this file with another Python. Windows cannot replace a process, so there this process waits for the new one."""
     command = [python, script, ENTERED, *arguments]
     if os.name != "nt":
         os.execv(python, command)

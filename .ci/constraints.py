@@ -1,10 +1,10 @@
-"""Writes constraints.txt, the tested versions, from what is installed in .venv; --check says whether it is current.
+"""Writes constraints.txt, the tested versions, from the packages installed in .venv; --check tests if it is current.
 
 usage: .venv/bin/python .ci/constraints.py [--check]
 
-It pins everything that the project, its extras and its build need, directly or not, on every system and Python of ENVIRONMENTS. It leaves
-out PyTorch, which pyproject.toml pins, and packages that only some environments need (nvidia-*, triton, colorama), because the others
-could not install them.
+It pins all direct and indirect dependencies of the project, its extras and its build that every system and Python of ENVIRONMENTS needs.
+It omits PyTorch, which pyproject.toml pins, and packages that only some environments need (nvidia-*, triton, colorama), because the
+others could not install them.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ class NotInstalled(Exception):
 
 
 def requirements(pyproject: str) -> list[str]:
-    """All requirements in pyproject.toml: those of the build, the project and its extras but UNTESTED."""
+    """All requirements in pyproject.toml: of the build, the project and its extras except UNTESTED."""
     settings = tomllib.loads(pyproject)
     extras = [wanted for name, wanted in settings["project"]["optional-dependencies"].items() if name not in UNTESTED]
     return [*settings["build-system"]["requires"], *settings["project"]["dependencies"], *(r for extra in extras for r in extra)]
 
 
 def needed_versions(wanted: Iterable[str], environment: Mapping[str, str]) -> dict[str, str | None]:
-    """Versions by name of all packages that the requirements need in an environment; None = not installed, so its own needs are unknown."""
+    """Versions by name of all packages that the requirements need in an environment; None = not installed."""
     versions: dict[str, str | None] = {}
     seen: set[tuple[str, str]] = set()
-    waiting = [(requirement, "") for requirement in wanted]  # with the extra that asks for it
+    waiting = [(requirement, "") for requirement in wanted]  # (requirement, extra that adds it)
     while waiting:
         text, extra = waiting.pop()
         requirement = Requirement(text)
@@ -73,7 +73,7 @@ def needed_versions(wanted: Iterable[str], environment: Mapping[str, str]) -> di
 
 
 def pins(pyproject: str) -> dict[str, str]:
-    """Versions by name, sorted, of what every environment needs; raises NotInstalled."""
+    """Versions by name, sorted, of the packages that every environment needs; raises NotInstalled."""
     wanted = requirements(pyproject)
     first, *others = (needed_versions(wanted, environment) for environment in ENVIRONMENTS)
     everywhere = {name: version for name, version in first.items() if all(name in other for other in others)}
@@ -91,7 +91,7 @@ def read(text: str) -> dict[str, str]:
 
 
 def differences(written: Mapping[str, str], installed: Mapping[str, str]) -> list[str]:
-    """A phrase for each difference between constraints.txt and what is installed."""
+    """A phrase for each difference between constraints.txt and the installed packages."""
     names = sorted({*written, *installed})
     wrong = [(name, written.get(name), installed.get(name)) for name in names if written.get(name) != installed.get(name)]
     return [
@@ -104,7 +104,7 @@ def differences(written: Mapping[str, str], installed: Mapping[str, str]) -> lis
 
 def main(argv: list[str]) -> int:
     """Writes or checks; returns the exit code."""
-    parser = argparse.ArgumentParser(description="Writes constraints.txt from what is installed here.")
+    parser = argparse.ArgumentParser(description="Writes constraints.txt from the installed packages.")
     parser.add_argument("--check", action="store_true", help="change nothing; exit code 1 if the file is not current")
     options = parser.parse_args(argv)
     try:

@@ -1,8 +1,8 @@
-"""Prints lines of source by room with the ceilings in CONTRIBUTING.md, and words of the pages.
+"""Prints lines of source by room with the ceilings in CONTRIBUTING.md, and the word count of docs/.
 
 usage: .venv/bin/python .ci/sizes.py
 
-Lines are physical lines of Python, JavaScript, C and CSS that git tracks; a ceiling is raised in words, in CONTRIBUTING.md.
+Lines are physical lines of Python, JavaScript, C and CSS that git tracks. CONTRIBUTING.md says how a ceiling is raised.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def text(path: Path) -> str:
 
 
 def lines_by_room(files: list[Path]) -> Counter[str]:
-    """Lines of source of every folder, those in its folders included."""
+    """Lines of source per folder, including its subfolders."""
     lines: Counter[str] = Counter()
     for path in files:
         if path.suffix in SOURCES:

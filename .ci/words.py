@@ -20,7 +20,7 @@ CODE = ("app", "engine", "research", "launch.py")
 PRIVATE = ("found", "told", "said", "asked", "given", "kept", "made", "law", "laws", "worn", "apart", "twins", "coins", "luck")
 OPENINGS = re.compile(r'"""(?:What|How|Whether)\b')
 RATE = re.compile(r"\b(?:bits|drafts|kernels|launches|milliseconds|ms|nodes|places|reads|rows|[Tt]okens) a pass\b")  # for "per pass"
-LABELS = {"about", "help", "info", "label", "placeholder", "title", "why"}  # keyword arguments that a person reads
+LABELS = {"about", "help", "info", "label", "placeholder", "title", "why"}  # keyword arguments shown to users
 SAMPLE = 40
 
 
@@ -39,7 +39,7 @@ def prose(path: Path) -> Iterator[str]:
 
 
 def labels(path: Path) -> Iterator[str]:
-    """Labels, help texts and messages of errors in a Python file, with their expressions in braces."""
+    """Labels, help texts and error messages in a Python file, with their expressions in braces."""
     for node in ast.walk(ast.parse(text(path))):
         if isinstance(node, ast.keyword) and node.arg in LABELS:
             yield from sentence(node.value)
@@ -56,7 +56,7 @@ def sentence(node: ast.expr) -> Iterator[str]:
 
 
 def print_counts(files: list[Path]) -> None:
-    """Prints how often each word occurs in the code, and in all files with tests and documentation."""
+    """Prints how often each word occurs in the code and in all files."""
     readable = {path: text(path) for path in files if path.suffix in {".py", ".js", ".md"}}
     print(f"{'word':28}{'code':>6}{'all':>8}")
     patterns = {word: re.compile(rf"\b{word}\b") for word in PRIVATE} | {

@@ -1,8 +1,8 @@
-"""Command line: dispatch to a command, exit codes for errors.
+"""Command line: dispatches to a command and maps errors to exit codes.
 
 A bad value prints one sentence on stderr and exits with 2; Ctrl-C exits with 130; a bug keeps its traceback. With --json the last line of
-stdout is one JSON value. Each command is a file of app/commands/ with its own parser; those in RESEARCH are files of research/commands/,
-which are imported by name only.
+stdout is one JSON value. Each command is a file in app/commands/ with its own parser. Those in RESEARCH are files in research/commands/,
+imported only by name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COMMANDS = {
     "bench": "measure the speed of methods",
     "papers": "list the experiments of the five papers, or run one",
     "train": "run a training recipe",
-    "models": "list the models and whether their weights are here",
+    "models": "list, import and remove models",
     "export": "replay saved runs in one HTML file, a GIF or an MP4",
     "space": "make the folder of a Hugging Face Space",
     "doctor": "check this machine: versions, devices, browser, font",
@@ -74,7 +74,7 @@ def overview() -> str:
 
 
 def printable(text: str) -> str:
-    """The text with unpaired surrogates escaped, so that it can always be written; command lines may contain them."""
+    """The text with unpaired surrogates escaped, because command lines may contain them and they cannot be printed."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Limits on uploads and stored runs: for a page on one machine, and for a page that is open to strangers."""
+"""Limits on uploads and stored runs, for a local page and for a page that is open to strangers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Limits:
     """The limits of one studio.
 
     upload    : maximum bytes of an uploaded file
-    leftovers : seconds: interval at which Gradio deletes files that nobody fetched, and their minimum age
+    leftovers : seconds between Gradio's deletions of files that nobody fetched, and their minimum age in seconds
     idle      : seconds after which a visit expires if its page never reported that it closed
     waiting   : maximum requests in the queue; None = unlimited
     runs, run_bytes : maximum finished runs and their total bytes; the oldest are deleted first. 0 runs: none is stored

@@ -201,7 +201,7 @@ def test_failing_pip_is_one_sentence_and_leaves_no_stamp(tmp_path, monkeypatch, 
     stamp = tmp_path / "stamp.json"
     stamp.write_text("{}")
     sentence = launch.install(decide(), str(tmp_path), str(stamp))
-    assert "Installing failed at 'pip install -c constraints.txt torch==2.13.0'" in sentence
+    assert "Installation failed at 'pip install -c constraints.txt torch==2.13.0'" in sentence
     assert "add --latest" in sentence
     assert [tuple(call[:6]) for call in calls] == [CPU_TORCH, PLAIN_TORCH]  # the extra index, then without; nothing after
     assert not stamp.exists()

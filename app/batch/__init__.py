@@ -1,1 +1,1 @@
-"""Batches: a file or folder of inputs to a folder of results, each made once; on one machine or through Ray."""
+"""Batches: turn a file or folder of inputs into a folder of results, each made once; on one machine or through Ray."""

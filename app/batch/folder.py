@@ -1,7 +1,7 @@
-"""The folder of a batch on disk. Each result is a folder that is written atomically, with hashes of its files, so a kill loses nothing.
+"""The folder of a batch. Each result is a folder that is written atomically, with hashes of its files, so a kill loses nothing.
 
 DIR/batch.json    the settings, see plan.py
-DIR/results/*/    a folder per finished input: the files of a saved run, and row.json
+DIR/results/*/    a folder per finished input, with the files of a saved run and row.json
 DIR/results.csv   a row per input, see table.py
 DIR/sheet.jpg     see sheet.py
 """
@@ -25,7 +25,7 @@ from engine import files
 from engine.errors import BadOutput
 
 SETTINGS, RESULTS, ROW, LOCK = "batch.json", "results", "row.json", ".lock"
-SHOWN, HEX = 40, 12  # characters of a folder's name that are from the input and from its key
+SHOWN, HEX = 40, 12  # characters from the input and from its key in a folder's name
 
 Row = dict[str, Any]
 
@@ -37,7 +37,7 @@ class BatchFolder:
         self.root, self.results = root, root / RESULTS
 
     def open(self, plan: BatchPlan) -> BatchPlan:
-        """Creates the folder, or resumes in it. Returns the plan with the method that the batch began with. Raises BadOutput."""
+        """Creates the folder, or resumes in it; returns the plan with the method of the first start. Raises BadOutput."""
         check_writable(self.results)
         self.clean()
         if (earlier := stored_settings(self.root)) is not None:
@@ -47,7 +47,7 @@ class BatchFolder:
         return plan
 
     def clean(self) -> None:
-        """Deletes unfinished folders of dead processes of this machine."""
+        """Deletes unfinished folders of dead processes on this machine."""
         files.clean(self.root)
         files.clean(self.results)
 
@@ -57,7 +57,7 @@ class BatchFolder:
         return self.results / f"{words or 'input'}-{entry.key[:HEX]}"
 
     def finished_row(self, entry: BatchInput) -> Row | None:
-        """The row of a finished input, its other files unchecked; None if it is not finished."""
+        """The row of a finished input, without checking its other files; None if it is not finished."""
         try:
             row = json.loads((self.place(entry) / ROW).read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -65,7 +65,7 @@ class BatchFolder:
         return row if isinstance(row, dict) and row.get("hash") == entry.key else None
 
     def checked_row(self, entry: BatchInput) -> Row | None:
-        """Like `finished_row`, with all hashes checked. A damaged result is deleted, so that it is made again."""
+        """Like `finished_row`, but checks all hashes. A damaged result is deleted, so that it is made again."""
         row, place = self.finished_row(entry), self.place(entry)
         if row is not None and isinstance(row.get("files"), dict) and all(hash_of(place / n) == h for n, h in row["files"].items()):
             return row
@@ -75,7 +75,7 @@ class BatchFolder:
         return None
 
     def keep(self, entry: BatchInput, write: Callable[[Path], Row]) -> Row:
-        """Writes a result atomically; returns its row, or the row of another process that was first.
+        """Writes a result atomically; returns its row, or that of a process that finished it first.
 
         write : fills an empty folder and returns its row
         """
@@ -102,7 +102,7 @@ def stored_settings(root: Path) -> dict[str, Any] | None:
     except (OSError, ValueError) as e:
         raise BadOutput(f"{path} cannot be read ({e}). Choose another folder with --out.") from e
     if not (isinstance(settings, dict) and isinstance(settings.get("method"), str) and isinstance(settings.get("dtype"), str)):
-        raise BadOutput(f"{path} holds no settings of a batch. Choose another folder with --out.")
+        raise BadOutput(f"{path} contains no settings of a batch. Choose another folder with --out.")
     return settings
 
 
@@ -127,7 +127,7 @@ def hash_of(path: Path) -> str | None:
 
 @contextmanager
 def locked_batch(root: Path) -> Iterator[None]:
-    """Locks the batch against other processes of this machine; the system releases the lock of a killed one. Raises BadOutput."""
+    """Locks the batch against other processes on this machine; the system releases the lock of a killed one. Raises BadOutput."""
     with as_sentence(root):
         check_writable(root)
         handle = os.open(root / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
@@ -162,5 +162,5 @@ def failed_row(entry: BatchInput, error: str, attempts: int = 0) -> Row:
 
 
 def with_entry(row: Mapping[str, Any], entry: BatchInput) -> Row:
-    """A row with the fields of its input, whose number may differ from an earlier start's."""
+    """A row with its input's fields; the number may differ from an earlier start's."""
     return {**row, "number": entry.number, "input": entry.text, "seed": None if entry.problem else entry.seed}

@@ -1,7 +1,7 @@
-"""Inputs of a batch: one prompt or file each, from text, CSV, JSON lines or a folder, with seed and hash.
+"""Inputs of a batch: prompts or files, from text, CSV, JSON lines or a folder, each with seed and hash.
 
-A line that cannot be used becomes an entry with a problem: it gets a row among the results, and the other lines are made. Only an error
-that would hide other lines, such as an unclosed quote, rejects the whole file.
+An invalid line becomes an entry with a problem: it gets a row among the results, and the other lines are still made. Only an error that
+would hide other lines, such as an unclosed quote, rejects the whole file.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class BatchInput:
 
     number  : its line or its index in the folder, from 1; text : the prompt, or the file's name
     path    : of the cloud or mesh, None for a prompt
-    changes : size, faces and sampling that its line sets
+    changes : size, faces and sampling from its line
     key     : hash of these fields and the file's content, unique even among equal inputs
     problem : error sentence if it cannot be made, else ""
     """
@@ -62,7 +62,7 @@ class BatchInput:
 
 @dataclass(frozen=True)
 class Inputs:
-    """entries : in order; are_files : clouds and meshes, not prompts; unused : fields of the lines that no entry uses"""
+    """entries : in order; are_files : clouds and meshes, not prompts; unused : unknown fields of the lines"""
 
     entries: list[BatchInput]
     are_files: bool
@@ -73,7 +73,7 @@ Fields = Mapping[str, Any]
 
 
 def read_inputs(path: Path, seed: int = 0) -> Inputs:
-    """All inputs of a file or a folder. seed : of inputs without a seed; each further equal input gets the next one.
+    """All inputs of a file or a folder. seed : of inputs without one; each further equal input gets the next seed.
 
     Raises BadPrompt or BadFile for a file without inputs, a file that is not a list, and one that cannot be read or split into lines.
     """
@@ -91,7 +91,7 @@ def read_inputs(path: Path, seed: int = 0) -> Inputs:
 
 
 def text_of(path: Path) -> str:
-    """The text of a list, with "\\n" line ends; a byte that is not UTF-8 is a problem of its line. Raises BadFile."""
+    """The text of a list, with "\\n" line ends; a byte that is not UTF-8 becomes a problem of its line. Raises BadFile."""
     kind = path.suffix.lower()
     try:
         content = path.read_bytes()
@@ -122,7 +122,7 @@ def text_rows(text: str) -> Iterator[tuple[int, Fields]]:
 
 
 def json_rows(text: str) -> Iterator[tuple[int, Fields | str]]:
-    """Yield (number, fields or problem) of each line: a string, which is a prompt, or an object."""
+    """Yield (number, fields or problem) of each line, a JSON string (a prompt) or object."""
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
@@ -137,14 +137,14 @@ def json_rows(text: str) -> Iterator[tuple[int, Fields | str]]:
 
 
 def csv_rows(path: Path, text: str) -> Iterator[tuple[int, Fields | str]]:
-    """Yield (number, fields or problem) of each row, with field names from the first line. Raises BadFile without a column of inputs, and
-    for broken quotes, which would hide other rows."""
+    """Yield (number, fields or problem) of each row, with field names from the first line. Raises BadFile if there is no column of inputs,
+    and for broken quotes, which would hide other rows."""
     first = text.partition("\n")[0]
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(SEPARATORS, key=first.count), strict=True)
     try:
         names = [name.strip().lower() for name in next(reader, [])]
         if PROMPT not in names and FILE not in names:
-            raise BadFile(f"{path.name} has no column '{PROMPT}' or '{FILE}' in its first line. Name the column of the inputs so.")
+            raise BadFile(f"{path.name} has no column '{PROMPT}' or '{FILE}' in its first line. Name the column of the inputs that.")
         if twice := [name for name in dict.fromkeys(names) if name and names.count(name) > 1]:
             raise BadFile(f"{path.name} names the column '{twice[0]}' twice in its first line. Give each column a different name.")
         for values in reader:
@@ -168,7 +168,7 @@ def entries_of(lines: list[tuple[int, Fields | str]], folder: Path, seed: int, k
 
 
 def entry_of(number: int, fields: Fields | str, folder: Path, seed: int, kind: str, seen: Counter[tuple]) -> BatchInput:
-    """Entry of a line. seen : number of earlier equal entries, by content; updated"""
+    """Entry of a line. seen : number of earlier equal entries, by content; updated here"""
     if isinstance(fields, str):
         return BatchInput(number, "", problem=fields)
     text = str(fields.get(kind) or "")
@@ -190,7 +190,7 @@ def entry_of(number: int, fields: Fields | str, folder: Path, seed: int, kind: s
 
 
 def changes_of(fields: Fields) -> dict[str, float]:
-    """Size, faces and sampling that a line sets; raises BadPrompt for values that the options would reject."""
+    """Size, faces and sampling from a line; raises BadPrompt for values that the command's options would reject."""
     sizes = {name: whole(name, fields[name], 1, most) for name, most in SIZES.items() if fields.get(name) is not None}
     settings = {name: number(name, fields[name]) for name in SAMPLING if fields.get(name) is not None}
     with_values(Sampling(), settings)

@@ -1,4 +1,4 @@
-"""Makes results in this process: reads, decodes, renders and stores an input. Other modules see only its row."""
+"""Makes results in this process: reads, decodes, renders and stores each input. Other modules see only rows."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Maker:
         self.knobs = {**preset, **plan.knobs}
 
     def rows(self, entries: Iterable[BatchInput], at_once: int | None = None) -> Iterator[Row]:
-        """Yield rows in the order in which inputs finish. at_once : inputs that are decoded together; None: the fastest number"""
-        sources: list[tuple[BatchInput, Input | None] | None] = []  # None: it has ended
+        """Yield rows as inputs finish. at_once : inputs decoded together; None: the fastest number"""
+        sources: list[tuple[BatchInput, Input | None] | None] = []  # None: the run has ended
         ready: list[Row] = []  # of inputs that need no run
 
         def prompts() -> Iterator[Prompt]:
@@ -78,11 +78,11 @@ class Maker:
             return row_of_error(entry, e)
 
     def read_shape(self, entry: BatchInput) -> Input | None:
-        """Read the cloud or mesh of an input; None for a prompt."""
+        """Reads the cloud or mesh of an input; None for a prompt."""
         return None if entry.path is None else read_standing(entry.path, self.plan.up)
 
     def prompt(self, entry: BatchInput, shape: Input | None) -> Prompt:
-        """The model's prompt: settings of the input override those of the batch."""
+        """The model's prompt; the input's settings override the batch's."""
         own = dict(entry.changes)
         size = own.pop("size" if shape is None else "faces", self.plan.size)
         own.pop("faces" if shape is None else "size", None)
@@ -111,11 +111,11 @@ class Maker:
         return row | (self.mesh_columns(run, shape) if shape is not None else self.word_columns(entry.text))
 
     def word_columns(self, text: str) -> Row:
-        """Words of a prompt that the model does not know."""
+        """Column with the words of a prompt that the model does not know."""
         return {"unknown_words": " ".join(self.backbone.unknown_words(text))}
 
     def mesh_columns(self, run: Run, shape: Input) -> Row:
-        """Size of a mesh and its distance from the input."""
+        """Columns with a mesh's size and its distance from the input."""
         result: Any = run.result()
         report = quality(result.vertices, result.faces)
         distances = distance((to_input_frame(result.vertices, shape), result.faces), shape.reference)
@@ -132,7 +132,7 @@ def row_of_error(entry: BatchInput, error: Exception) -> Row:
 
 
 def _drain(rows: list[Row]) -> list[Row]:
-    """Return the rows and empty the list."""
+    """Empties the list; returns its rows."""
     copy = list(rows)
     rows.clear()
     return copy

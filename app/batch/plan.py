@@ -1,4 +1,4 @@
-"""Settings that all inputs of a batch share, stored with the results so that a later start resumes with the same ones."""
+"""Settings shared by all inputs of a batch, stored with the results so that a later start resumes with the same ones."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from engine.errors import BadOutput
 class BatchPlan:
     """Settings of a batch; all values can be written as JSON.
 
-    asked    : the text of --method; method : its meaning here, such as "auto:sjdpp,window=16"
-    knobs    : of the method, overriding its preset; sampling : values that differ from the model's
+    asked    : the text of --method; method : what it resolves to here, such as "auto:sjdpp,window=16"
+    knobs    : of the method, overriding its preset; sampling : overrides of the model's values
     size     : pixels, or the maximum number of faces; dtype : of the passes
     weights  : hash of the model's files
     up, formats : of meshes
@@ -37,12 +37,12 @@ class BatchPlan:
         return asdict(self) | {"knobs": dict(self.knobs), "sampling": dict(self.sampling), "formats": list(self.formats)}
 
 
-# Not compared: `auto` may take another method on another day, and the folder of a model may have moved.
+# Not compared: `auto` may choose another method on another day, and the folder of a model may have moved.
 COMPARED = ("backbone", "weights", "asked", "knobs", "sampling", "size", "up", "formats")
 
 
 def resume_plan(plan: BatchPlan, stored: Mapping[str, Any], where: str) -> BatchPlan:
-    """The plan with the method and the dtype of the stored one. Raises BadOutput if other settings differ.
+    """The plan with the stored method and dtype. Raises BadOutput if other settings differ.
 
     where : name of the folder in messages
     """
@@ -52,7 +52,7 @@ def resume_plan(plan: BatchPlan, stored: Mapping[str, Any], where: str) -> Batch
     for name in COMPARED:
         if own[name] != stored[name]:
             raise BadOutput(
-                f"{where} holds a batch with {name} = {stored[name]}, but this one has {own[name]}. Give the same settings to resume, or "
+                f"{where} has a batch with {name} = {stored[name]}, but this one has {own[name]}. Give the same settings to resume, or "
                 "choose another folder with --out."
             )
     return BatchPlan(**{**own, "formats": plan.formats, "method": str(stored["method"]), "dtype": str(stored["dtype"])})

@@ -1,4 +1,4 @@
-"""Progress of a batch on stderr: inputs done, inputs failed, time left."""
+"""Progress of a batch on stderr: inputs done, inputs failed, remaining time."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ SHOWN = 50  # characters of an input
 
 
 class ProgressLine:
-    """Counts rows. A terminal shows one line that is updated; a file or a pipe gets one line per row."""
+    """Counts rows and prints progress: one updated line on a terminal, one line per row to a file or pipe."""
 
     def __init__(self, total: int, done: int, out: TextIO | None = None, clock: Callable[[], float] = time.monotonic):
-        """done : number done before this start"""
+        """done : number of inputs finished before this start"""
         self.total, self.done, self.failed, self.rows = total, done, 0, 0
         self.out, self._clock = out or sys.stderr, clock
         self._began, self._width = clock(), 0
@@ -38,13 +38,13 @@ class ProgressLine:
         self.out.flush()
 
     def text(self) -> str:
-        """Progress in words."""
+        """Progress as text."""
         each = (self._clock() - self._began) / max(1, self.rows)
         remaining = self.total - self.done - self.failed
         more = f" · {each:.1f} s each · {duration(each * remaining)} left" if self.rows and remaining else ""
         return f"{self.done} of {self.total} done" + (f", {self.failed} failed" if self.failed else "") + more
 
     def end(self) -> None:
-        """Ends the updated line."""
+        """Finishes the updated line with a newline."""
         if self.out.isatty() and self._width:
             self.out.write("\n")

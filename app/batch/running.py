@@ -14,14 +14,15 @@ from app.batch.progress import ProgressLine
 PERIOD = 10.0  # seconds between two writes of the table
 UNTRIED = "It was not tried yet. Start the batch again."
 
-Make = Callable[[Sequence[BatchInput]], Iterable[Row]]  # yields the rows of some inputs, in any order
+Make = Callable[[Sequence[BatchInput]], Iterable[Row]]  # makes inputs and yields their rows, in any order
 
 
 @dataclass
 class Batch:
     """Inputs of a batch and their rows so far.
 
-    retries : further attempts after a failure; before : number of inputs done before this start
+
+    retries : further attempts after a failure; before : number of inputs finished before this start
     """
 
     folder: BatchFolder
@@ -32,7 +33,7 @@ class Batch:
     before: int = 0
 
     def find_unfinished(self) -> list[BatchInput]:
-        """Reads the finished results; returns the inputs that are still to be made."""
+        """Reads the finished results; returns the inputs to make."""
         waiting = []
         for entry in self.entries:
             if entry.problem:
@@ -73,7 +74,7 @@ class Batch:
                 last = self.clock()
 
     def table(self) -> list[Row]:
-        """A row per input; an input not yet tried counts as failed."""
+        """One row per input; an input not yet tried counts as failed."""
         return [self.rows.get(e.number) or with_entry(failed_row(e, UNTRIED), e) for e in self.entries]
 
     def write(self) -> None:

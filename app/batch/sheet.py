@@ -1,4 +1,4 @@
-"""Contact sheet of a batch: each result with its input below, on one or several pictures."""
+"""Contact sheet of a batch: each result with its input below, on one or more pages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUALITY = 88
 def write(rows: Sequence[Row], root: Path) -> list[Path]:
     """Writes the pages to a batch's folder, replacing earlier ones; returns their paths.
 
-    Raises NotSupported where meshes cannot be drawn off screen, BadOutput if the disk refuses.
+    Raises NotSupported where meshes cannot be drawn off screen, BadOutput if a page cannot be written.
     """
     pages = [rows[at : at + COLUMNS * ROWS] for at in range(0, len(rows), COLUMNS * ROWS)]
     names = ["sheet.jpg"] if len(pages) == 1 else [f"sheet-{number}.jpg" for number in range(1, len(pages) + 1)]

@@ -1,7 +1,7 @@
 """A batch through Ray Data: a pool of actors, each with a loaded model, over one machine or a cluster. Ray is an optional dependency.
 
-Ray hands out every input at least once: inputs of an actor that died are handed out again. Each result is stored once: an actor skips
-finished inputs, and the first of two equal results stays (see folder.py).
+Ray processes every input at least once: inputs of a dead actor are distributed again. Each result is stored once: an actor skips
+finished inputs, and the first of two equal results wins (see folder.py).
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from engine.errors import BadFile, ForetokenError, NotSupported
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = "local"  # Ray started by this command, on this machine
 AUTO = "auto"  # the cluster of this machine
-PATIENCE = 10.0  # seconds in which a cluster must answer; Ray itself would wait for minutes and could not be interrupted
+PATIENCE = 10.0  # seconds for a cluster to answer; Ray itself would wait for minutes, uninterruptibly
 NOT_THERE = "Ray cannot be used at {} ({}). Start it with `ray start --head`, or leave ADDRESS out."
 BLOCKS = 2000  # maximum number of parts; an actor gets one part at a time
-TRIES = 3  # retries of a part whose actor died; then its inputs have failed
+TRIES = 3  # retries of a part whose actor died; after that its inputs count as failed
 OURS = re.compile(rf"^{re.escape(errors.__name__)}\.(\w+): (.+)$", re.MULTILINE)  # the last line of a traceback of an actor
 KEEP = ("FORETOKEN_HOME", "FORETOKEN_KERNELS", "OMP_NUM_THREADS")  # environment variables passed on to actors
 
@@ -45,12 +45,12 @@ class ActorPool:
 
 
 class Worker:
-    """An actor: one loaded model, which decodes the inputs of a part together."""
+    """An actor with one loaded model. It decodes the inputs of a part together."""
 
     def __init__(self, plan: str, root: str, at_once: int = 1):
-        """plan : as JSON; root : the batch's folder, on a file system that this machine sees. Raises BadFile if it does not.
+        """plan : as JSON; root : the batch's folder; raises BadFile if this machine does not see it
 
-        at_once : inputs that are decoded together
+        at_once : inputs decoded together
         """
         from app.batch.making import Maker
 
@@ -67,7 +67,7 @@ class Worker:
 
 
 class Cluster:
-    """The pool of a batch; a context manager that ends a Ray that was started here."""
+    """The actors of a batch; a context manager that disconnects from Ray, or stops it if it was started here."""
 
     def __init__(self, address: str, plan: BatchPlan, folder: BatchFolder, actors: int | None = None, at_once: int = 1):
         """address : "local" or the address of a cluster; actors : None: see `pool`; at_once : inputs that an actor decodes together.
@@ -105,7 +105,7 @@ class Cluster:
         ray.shutdown()
 
     def rows(self, entries: Sequence[BatchInput]) -> Iterator[Row]:
-        """Yield the rows of inputs as their parts finish. An input whose actor died at every try has failed.
+        """Yield rows as their parts finish. An input whose actor died at every attempt counts as failed.
 
         Raises ForetokenError if an actor cannot start.
         """
@@ -168,7 +168,7 @@ def error_in(text: str) -> ForetokenError | None:
 
 
 def parts(entries: Sequence[BatchInput], at_once: int, actors: int) -> list[Sequence[BatchInput]]:
-    """The inputs in parts of at most `at_once`, smaller if some actors would get none."""
+    """Split the inputs into parts of at most `at_once`, smaller if some actors would get none."""
     size = max(1, min(at_once, -(-len(entries) // actors)))
     return [entries[i : i + size] for i in range(0, len(entries), size)]
 
@@ -179,10 +179,10 @@ def pool(resources: dict[str, float], inputs: int, actors: int | None) -> ActorP
     resources : of the cluster, as Ray counts them; actors : maximum set by the user, None: all that fit
     """
     gpus, cpus = int(resources.get("GPU", 0)), max(1, int(resources.get("CPU", 1)))
-    fit = gpus or cpus  # Ray would wait forever for more
+    fit = gpus or cpus  # for more, Ray would wait forever
     return ActorPool(max(1, min(fit, actors or fit, inputs)), 1, 1 if gpus else 0)
 
 
 def path_of_code() -> str:
-    """PYTHONPATH of the actors: this checkout or installation, then the present value."""
+    """PYTHONPATH of the actors: this checkout or installation, then the current value."""
     return os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -32,12 +32,12 @@ LOCAL = "local"
 
 def parser() -> CommandParser:
     """The parser of the command's options."""
-    p = CommandParser("batch", "Makes a picture of every prompt of a file, or a mesh of every cloud of a folder. A later start resumes.")
+    p = CommandParser("batch", "Makes a picture for each prompt in a file, or a mesh for each cloud in a folder. A later start resumes.")
     p.add_argument("input", type=file_path, help="prompts as text, CSV or JSON lines, or a folder of clouds and meshes")
     p.add_argument("--out", type=file_path, required=True, metavar="DIR", help="the folder of the results")
     p.add_argument("--method", default="auto", help="a method or preset, or auto: the fastest exact one here (auto)")
     add_knobs(p)
-    p.add_argument("--seed", type=check_seed, default=0, help="of inputs without one; each further equal input gets the next (0)")
+    p.add_argument("--seed", type=check_seed, default=0, help="seed of inputs without one; each further equal input gets the next (0)")
     add_size(p)
     p.add_argument("--faces", type=whole(1, MOST_FACES), help="maximum faces of a mesh (unlimited)")
     p.add_argument("--up", default="auto", help="the up axis of clouds: x, y, z or auto (a network decides); a negative one as --up=-x")
@@ -90,18 +90,18 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def check(options: argparse.Namespace, are_files: bool) -> None:
-    """Sets the default model; raises ForetokenError for options of the other kind of input, or of Ray without --ray."""
+    """Sets the default model; raises ForetokenError for options of the other kind of input, and for --actors without --ray."""
     own = parser()
     for name in ("size",) if are_files else ("faces", "up", "formats"):
         if getattr(options, name) != own.get_default(name):
-            own.error(f"{options.input.name} holds {'clouds' if are_files else 'prompts'}, which do not use --{name}")
+            own.error(f"{options.input.name} contains {'clouds' if are_files else 'prompts'}, which do not use --{name}")
     if options.actors is not None and options.ray is None:
         own.error("--actors belongs to --ray")
     options.backbone = options.backbone or (MESHES if are_files else PICTURES)
 
 
 def load_plan(options: argparse.Namespace, folder: Any, are_files: bool) -> tuple[Any, Any]:
-    """The plan of the batch, from an earlier start if there was one, and the loaded model. Raises ForetokenError if they do not fit."""
+    """(plan of the batch, which an earlier start may have set, loaded model). Raises ForetokenError if they do not match."""
     from app.batch.folder import stored_settings
     from app.batch.plan import BatchPlan
     from app.commands.mesh import check_up, formats_of
@@ -119,7 +119,7 @@ def load_plan(options: argparse.Namespace, folder: Any, are_files: bool) -> tupl
     backbone = load_backbone(options)
     if ("mesh" in backbone.capabilities) != are_files:
         outputs, inputs = ("meshes from clouds", "prompts") if not are_files else ("pictures from words", "clouds")
-        raise NotSupported(f"{backbone.name} makes {outputs}, and {options.input.name} holds {inputs}. Choose another --backbone.")
+        raise NotSupported(f"{backbone.name} makes {outputs}, and {options.input.name} contains {inputs}. Choose another --backbone.")
     with_values(backbone.sampling, sampling_of(options))
     _, knobs = method_of(options, backbone)
     name, path = resolve(options.backbone)

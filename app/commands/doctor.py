@@ -10,14 +10,14 @@ from app.commands.options import CommandParser, add_json
 from app.commands.report import print_json
 
 BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
-SHIPPED = ("pictogram", "lowpoly")  # the models whose passes are always measured; imported ones can take minutes to load
+SHIPPED = ("pictogram", "lowpoly")  # models whose passes are always measured; imported ones can take minutes to load
 
 
 def parser() -> CommandParser:
     """The parser of the command's options."""
     p = CommandParser(
         "doctor",
-        "Checks this machine: versions, devices, browser, font, and the cost of a pass by width.",
+        "Checks this machine: versions, devices, browser, font, and the cost per pass by width.",
     )
     p.add_argument("--again", action="store_true", help="measure the cost of passes again")
     p.add_argument("--model", action="append", default=[], metavar="NAME|PATH", help="measure this model too; may be repeated")
@@ -26,7 +26,7 @@ def parser() -> CommandParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints the facts for a person, and with --json as one line."""
+    """Prints the facts as text, and with --json also as one line."""
     options = parser().read(arguments)
     from app.commands.doctor_costs import cost_rows, table
     from engine.errors import ForetokenError
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def readable(report: Mapping[str, Any]) -> list[str]:
-    """The facts as lines for a person."""
+    """The facts as lines of text."""
     half = "multiplies" if report["fast_bfloat16"] else "does not multiply"
     lines = [
         ("System", f"{report['platform']}, Python {report['python']}"),
@@ -60,7 +60,7 @@ def readable(report: Mapping[str, Any]) -> list[str]:
         ("Compiled passes", report["native_functions"]),
         ("Browser", report["browser"] or "none; only the tests of the page need one"),
         ("Training font", report["font"]),
-        ("Commit", report["commit"] or "unknown: this is no checkout"),
+        ("Commit", report["commit"] or "unknown: this is not a checkout"),
     ]
     return [f"{name:16} {text}" for name, text in lines] + [""]
 

@@ -7,9 +7,10 @@ from typing import Any
 
 
 def cost_rows(models: Iterable[str], again: bool) -> list[dict[str, Any]]:
-    """Cost curves of models by dtype, with the fastest number of threads of each; measures those that are not stored.
+    """Cost curves of models by dtype, at the fastest number of threads of each; measures those that are not stored.
 
-    models : names or folders; a model that is missing or does not fit into memory gets a row with the error
+
+    models : names or folders; a model that is missing or too large for memory gets a row with the error
     again  : measure all of them
     """
     from engine.errors import ForetokenError
@@ -67,10 +68,10 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
         costs = "".join(f"{row['milliseconds'].get(str(width), float('nan')):8.2f}" for width in WIDTHS)
         lines.append(f"{label:31}{costs}")
         if row["beside"]:
-            lines.append("  milliseconds of a method besides the pass, or per pass of its drafter:")
+            lines.append("  milliseconds of a method in addition to the pass, or per pass of its drafter:")
             lines += [f"    {name.replace(',', ', '):52}{cost:8.2f}" for name, cost in row["beside"].items()]
         if row["disturbed"]:
-            lines.append("  other programs used the processor: do not trust these numbers; they will be measured again next time")
+            lines.append("  other programs used the processor, so these numbers are unreliable; the next start measures again")
         if row["auto"]:
             lines.append(f"  {title(row['auto'])}")
     return lines

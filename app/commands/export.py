@@ -1,4 +1,4 @@
-"""`launch.py export`: one to four saved runs as one HTML file that replays them, as a GIF or as an MP4. The model is not loaded."""
+"""`launch.py export`: replays one to four saved runs in an HTML file, a GIF or an MP4. It does not load the model."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def parser() -> CommandParser:
     """The parser of the command's options."""
     p = CommandParser(
         "export",
-        "Replays one to four saved runs in one file: HTML with scrubber, maps and charts (three or more: without charts), GIF or MP4.",
+        "Replays one to four saved runs in one file: HTML with scrubber, maps and charts (charts for up to two runs), GIF or MP4.",
     )
-    p.add_argument("run", type=file_path, metavar="RUN", help="the folder of a run, or its name in the history; with LEFT: the right side")
+    p.add_argument("run", type=file_path, metavar="RUN", help="the folder of a run, or its name in the history; with LEFT the right side")
     p.add_argument("left", type=file_path, nargs="*", metavar="LEFT", help="the run to compare with; three or four race in the order given")
     p.add_argument("--out", type=file_path, required=True, metavar="FILE", help=f"the file to write: {', '.join(FORMATS)}")
     add_json(p)
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     options = own.read(arguments)
     kind = options.out.suffix.lower()
     if kind not in FORMATS:
-        own.error(f"--out {options.out.name} has no known ending; choose one of {', '.join(FORMATS)}")
+        own.error(f"--out {options.out.name} has an unknown ending; choose one of {', '.join(FORMATS)}")
     if len(options.left) >= MOST:
         own.error(f"{1 + len(options.left)} runs are too many for one file; give at most {MOST}")
     from app.runs.exporting import write

@@ -70,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def check(backbone: Any, method: Any, prompt: Any, knobs: Mapping[str, Any]) -> None:
-    """Raises the errors of a run's first step, before any remark on the prompt is printed."""
+    """Raises the errors of a run's first step before anything about the prompt is printed."""
     from engine.run import generate
 
     run = generate(backbone, method, prompt, knobs)
@@ -79,7 +79,7 @@ def check(backbone: Any, method: Any, prompt: Any, knobs: Mapping[str, Any]) -> 
 
 
 def comment(backbone: Any, text: str) -> dict[str, list[str]]:
-    """Prints what the model cannot draw; returns the unknown words with their nearest known ones."""
+    """Prints what the model cannot draw; returns the unknown words with the nearest known ones."""
     unknown = backbone.unknown_words(text)
     if warning := backbone.warning(text):
         print(warning, file=sys.stderr)

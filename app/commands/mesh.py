@@ -1,4 +1,4 @@
-"""`launch.py mesh`: generates a mesh from a point cloud or another mesh, or one for every file of a folder."""
+"""`launch.py mesh`: generates a mesh from a point cloud or another mesh, or from each file in a folder."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def parser() -> CommandParser:
     add_run(p, "auto")
     p.add_argument("--faces", type=whole(1, MOST_FACES), help="maximum faces of the mesh (unlimited)")
     p.add_argument(
-        "--best-of", type=whole(1, MOST_SEEDS), default=1, metavar="N", help="try N seeds from --seed on, and take the nearest mesh (1)"
+        "--best-of", type=whole(1, MOST_SEEDS), default=1, metavar="N", help="try N seeds from --seed on and use the nearest mesh (1)"
     )
     p.add_argument("--up", default="auto", help="the input's up axis: x, y, z or auto (a network decides); a negative one as --up=-x")
     p.add_argument(
@@ -50,7 +50,7 @@ def parser() -> CommandParser:
 
 @dataclass(frozen=True)
 class MeshWork:
-    """Settings that all files of one command share."""
+    """Settings shared by all files of one command."""
 
     options: argparse.Namespace
     backbone: Any
@@ -61,7 +61,7 @@ class MeshWork:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Generates the meshes; returns 2 if a file of a folder could not be used."""
+    """Generates the meshes; returns 2 if a file in a folder could not be used."""
     options = parser().read(arguments)
     from app.requests.meshes import files_in
     from app.runs.history import check_writable, home
@@ -113,7 +113,7 @@ def formats_of(text: str) -> tuple[str, ...]:
 
 
 def own_name(path: Path, files: Sequence[Path]) -> str:
-    """Name of the output folder of a file: its stem, or with the suffix if another file has the same stem."""
+    """Name of a file's output folder: its stem, or its whole name if another file has the same stem."""
     return path.stem if [other.stem for other in files].count(path.stem) == 1 else path.name
 
 
@@ -125,7 +125,7 @@ def check_up(axis: str) -> None:
 
 
 def best_seed(work: MeshWork, prompt: Any) -> tuple[Any, dict[str, Any] | None]:
-    """The prompt with the seed of the nearest mesh, and the columns of the trials; None without --best-of."""
+    """(prompt with the seed of the nearest mesh, columns of the trials or None without --best-of)."""
     from dataclasses import replace
 
     from engine.nearest import nearest, try_seeds
@@ -140,7 +140,7 @@ def best_seed(work: MeshWork, prompt: Any) -> tuple[Any, dict[str, Any] | None]:
 
 
 def shrinkwrap(work: MeshWork, run: Any, shape: Any, folder: Path) -> dict[str, Any]:
-    """Writes the mesh with its vertices moved to the points, in all formats; returns its columns."""
+    """Writes the mesh with its vertices moved to the points, in all formats; returns the columns."""
     from app.runs.history import to_input_frame
     from app.runs.mesh_files import shrinkwrapped_vertices, write_shrinkwrapped
     from engine.mesh.distance import distance
@@ -157,7 +157,7 @@ def shrinkwrap(work: MeshWork, run: Any, shape: Any, folder: Path) -> dict[str, 
 
 
 def one_mesh(work: MeshWork, path: Path, shape: Any, out: Path | None) -> dict[str, Any]:
-    """Generates one mesh; prints its summary unless --json, and returns it. out: the folder of the copy."""
+    """Generates one mesh and returns its summary, printed unless --json. out: folder for a copy of the files"""
     import torch
 
     from app.runs.history import deliver, to_input_frame

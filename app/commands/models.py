@@ -28,7 +28,7 @@ def parser() -> CommandParser:
 def import_parser() -> CommandParser:
     """The parser of `models import`."""
     p = CommandParser(
-        "models import", "Adds a checkpoint: identifies it, checks names and shapes, writes safetensors. Nothing is downloaded."
+        "models import", "Adds a checkpoint: identifies it, checks names and shapes, writes safetensors. It downloads nothing."
     )
     p.add_argument("path", type=file_path, metavar="PATH", help="a folder, or a file: .safetensors, .bin, .pt, .pth, .ckpt")
     p.add_argument("--out", type=file_path, metavar="DIR", help="write to this folder (default: a folder with its name in the data folder)")
@@ -50,7 +50,7 @@ def custom_generate_parser() -> CommandParser:
     p = CommandParser(
         "models custom-generate", "Writes our methods as a folder that transformers loads: model.generate(custom_generate=DIR)."
     )
-    p.add_argument("folder", type=file_path, metavar="DIR", help="a new folder, named as people will type it on the hub")
+    p.add_argument("folder", type=file_path, metavar="DIR", help="a new folder, with the name that users will type for the hub")
     add_json(p)
     return p
 
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def rows() -> dict[str, dict[str, Any]]:
-    """JSON row of every model: shipped, imported, and families that can be imported."""
+    """JSON rows of all models: shipped, imported, and families that can be imported."""
     from engine.backbones import BACKBONES, imported, names
     from engine.checkpoints.families import FAMILIES
 
@@ -91,7 +91,7 @@ def rows() -> dict[str, dict[str, Any]]:
 
 
 def imported_row(folder: Path) -> dict[str, Any]:
-    """Row of an imported model; for a damaged card, the error."""
+    """Row of an imported model; the error if its card is damaged."""
     from engine.errors import ForetokenError
     from engine.networks.weights import read_card
 
@@ -104,7 +104,7 @@ def imported_row(folder: Path) -> dict[str, Any]:
 
 
 def row_of(name: str) -> dict[str, Any]:
-    """Row of a shipped model: if it is ready, and how to get it; for damaged weights, the error."""
+    """Row of a shipped model: whether it is ready and how to get it; the error if its weights are damaged."""
     from engine.backbones import BACKBONES
     from engine.errors import ForetokenError
     from engine.networks.weights import MODELS, read_card
@@ -142,7 +142,7 @@ def add(arguments: Sequence[str]) -> int:
     print(checkpoint)
     room = free("cpu")
     if room is not None and 2 * checkpoint.parameters > room:
-        print(f"  {size_text(room)} are free here, less than its weights need; you can import it and use it on a larger machine")
+        print(f"  Only {size_text(room)} of memory are free here, less than its weights need. You can import it for a larger machine.")
     folder = None
     if not options.look:
         for progress in convert(options.path, options.out):

@@ -35,7 +35,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def whole(low: int, high: int, named: str = "") -> Callable[[str], int]:
-    """Type of an option that is a whole number from low to high. named: the text for `high` in messages."""
+    """Option type for a whole number from low to high. named: text for `high` in messages"""
 
     def convert(text: str) -> int:
         value = whole_number(text)
@@ -49,7 +49,7 @@ def whole(low: int, high: int, named: str = "") -> Callable[[str], int]:
 
 
 def number(text: str) -> float:
-    """Type of an option that is a number."""
+    """Option type for a number."""
     value = decimal(text)
     if value is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number")
@@ -57,7 +57,7 @@ def number(text: str) -> float:
 
 
 def file_path(text: str) -> Path:
-    """Type of an option that names a file or folder."""
+    """Option type for a path of a file or folder."""
     if not text or "\0" in text:
         raise argparse.ArgumentTypeError(f"{text!r} is not the name of a file or folder")
     return Path(text)
@@ -72,12 +72,12 @@ def check_seed(text: str) -> int:
 
 
 def add_device(parser: CommandParser) -> None:
-    """--device."""
+    """Adds --device."""
     parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"], help="auto is cuda where PyTorch sees a GPU, else cpu")
 
 
 def add_model(parser: CommandParser, backbone: str = "pictogram") -> None:
-    """--backbone, --device and --dtype."""
+    """Adds --backbone, --device and --dtype."""
     parser.add_argument("--backbone", default=backbone, metavar="NAME|PATH", help=f"a model, or a folder of weights ({backbone})")
     add_device(parser)
     parser.add_argument(
@@ -89,7 +89,7 @@ def add_model(parser: CommandParser, backbone: str = "pictogram") -> None:
 
 
 def add_sampling(parser: CommandParser, guidance: bool = True, adherence: bool = False) -> None:
-    """--temperature, --top-k, --top-p, --guidance (pictures) and --adherence (meshes)."""
+    """Adds --temperature, --top-k, --top-p, --guidance (pictures) and --adherence (meshes)."""
     parser.add_argument("--temperature", type=number, help="randomness of the draws; 0: always the most probable token")
     parser.add_argument("--top-k", type=whole(0, 2**31 - 1), help="draw from the K most probable tokens; 0: all")
     parser.add_argument("--top-p", type=number, help="draw from the most probable tokens whose probabilities add up to P")
@@ -100,13 +100,13 @@ def add_sampling(parser: CommandParser, guidance: bool = True, adherence: bool =
 
 
 def add_knobs(parser: CommandParser) -> None:
-    """--set and --verify."""
+    """Adds --set and --verify."""
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="set a knob of the method; may be repeated")
     parser.add_argument("--verify", choices=["residual", "match-seed"], help="the method's verification mode")
 
 
 def add_run(parser: CommandParser, method: str) -> None:
-    """Options of a single run: --method, the knobs, --seed, --compare and --out."""
+    """Adds the options of a single run: --method, the knobs, --seed, --compare and --out."""
     parser.add_argument("--method", default=method, help=f"a method or preset, or auto: the fastest exact one here ({method})")
     add_knobs(parser)
     parser.add_argument("--seed", type=check_seed, default=0)
@@ -115,12 +115,12 @@ def add_run(parser: CommandParser, method: str) -> None:
 
 
 def add_json(parser: CommandParser) -> None:
-    """--json."""
+    """Adds --json."""
     parser.add_argument("--json", action="store_true", help="print one JSON value as the last line")
 
 
 def add_size(parser: CommandParser) -> None:
-    """--size of a picture."""
+    """Adds --size of a picture."""
     parser.add_argument("--size", type=whole(1, LARGEST_SIDE), metavar="PIXELS", help="side length of the picture (128)")
 
 
@@ -128,7 +128,7 @@ def add_size(parser: CommandParser) -> None:
 
 
 def load_backbone(options: argparse.Namespace) -> Any:
-    """Loads the backbone of --backbone, --device and --dtype, with the fastest threads and dtype here."""
+    """Loads the model of --backbone on --device, with the fastest threads and, for --dtype auto, the fastest dtype."""
     from engine.backbones import resolve
     from engine.tuning.prepare import prepared
 
@@ -143,11 +143,11 @@ def check_method(options: argparse.Namespace) -> None:
     if options.method != AUTO:
         knobs_of(options, *find(options.method))
     elif options.set:
-        raise BadKnob(f"{AUTO} chooses the knobs itself. Name a method to set them, such as --method sjdpp.")
+        raise BadKnob(f"{AUTO} chooses the knobs itself. To set them, name a method, such as --method sjdpp.")
 
 
 def method_of(options: argparse.Namespace, backbone: Any) -> tuple[Any, dict[str, Any]]:
-    """The method of --method and its knobs. Replaces `auto` in the options by the method that it takes here."""
+    """The method of --method and its knobs. Replaces `auto` in the options with its choice on this machine."""
     from engine.methods import AUTO, find
     from engine.tuning.auto import resolve
 
@@ -195,11 +195,11 @@ def knobs_of(options: argparse.Namespace, method: Any, preset: Mapping[str, Any]
 
 
 def changed_options(parser: CommandParser, options: argparse.Namespace) -> set[str]:
-    """Names of the options whose value differs from the default."""
+    """Names of the options that differ from their defaults."""
     return {name for name, value in vars(options).items() if value != parser.get_default(name)}
 
 
 def refuse_unused(parser: CommandParser, options: argparse.Namespace, used: Sequence[str], why: str) -> None:
-    """Raises ForetokenError for an option that this mode of the command does not use."""
+    """Raises ForetokenError for an option that a mode of the command does not use. why : the mode, in messages"""
     if unused := sorted(changed_options(parser, options) - set(used)):
         parser.error(f"{why} does not use --{unused[0].replace('_', '-')}")

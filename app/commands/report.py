@@ -12,7 +12,7 @@ from typing import Any
 
 
 def decode(options: argparse.Namespace, backbone: Any, method: Any, prompt: Any, knobs: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """One finished run and, with --compare, the columns of plain decoding."""
+    """(finished run, with --compare the columns of plain decoding)."""
     from engine.run import generate
 
     if options.compare:
@@ -21,7 +21,7 @@ def decode(options: argparse.Namespace, backbone: Any, method: Any, prompt: Any,
 
 
 def compare(backbone: Any, method: Any, prompt: Any, knobs: Mapping[str, Any], name: str) -> tuple[Any, dict[str, Any]]:
-    """A run and plain decoding, timed alternately; the speed-up compares seconds per token, as runs may differ in length."""
+    """Alternates a method with plain decoding; returns (run, columns). The speed-up compares seconds per token, as lengths may differ."""
     from statistics import median
 
     from engine.methods import METHODS, PLAIN
@@ -62,7 +62,7 @@ def report(run: Any, folder: Path) -> dict[str, Any]:
 
 
 def files_of(folder: Path) -> dict[str, str]:
-    """Files of a run by stem (result, trace, run); a second file with the same stem by its whole name."""
+    """Paths of a run's files by stem (result, trace, run); a second file with the same stem by its whole name."""
     files: dict[str, str] = {}
     for path in sorted(folder.iterdir()):
         files[path.name if path.stem in files else path.stem] = str(path)

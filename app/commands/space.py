@@ -1,4 +1,4 @@
-"""`launch.py space OUT`: makes the folder of a Hugging Face Space; docs/space.md has the commands that publish it."""
+"""`launch.py space OUT`: makes the folder of a Hugging Face Space; docs/space.md has the commands to publish it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def parser() -> CommandParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Makes the folder and prints the commands that publish it."""
+    """Makes the folder and prints the commands to publish it."""
     options = parser().read(arguments)
     from app.server.space_folder import make
 

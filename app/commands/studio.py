@@ -21,9 +21,9 @@ def parser() -> CommandParser:
     p.add_argument("--no-browser", action="store_true")
     p.add_argument("--data", type=file_path, metavar="FOLDER", help="where finished runs are stored (the user's data folder)")
     p.add_argument("--keep", type=whole(1, 1_000_000), metavar="RUNS", help="maximum stored runs; then the oldest are deleted (1000)")
-    p.add_argument("--mcp", action="store_true", help="also offers the endpoints as tools to MCP clients")
-    p.add_argument("--any-model", action="store_true", help="the images API answers to any model name, such as dall-e-3, and to any size")
-    p.add_argument("--root-path", type=root_path, metavar="PATH", help="the path under which a proxy serves the studio, such as /foretoken")
+    p.add_argument("--mcp", action="store_true", help="also offer the endpoints as tools to MCP clients")
+    p.add_argument("--any-model", action="store_true", help="let the images API accept any model name, such as dall-e-3, and any size")
+    p.add_argument("--root-path", type=root_path, metavar="PATH", help="path under which a proxy serves the studio, such as /foretoken")
     p.add_argument("--api-key-file", type=file_path, metavar="FILE", help="a text file with the key that requests under /v1 must carry")
     add_model(p)
     return p
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def root_path(text: str) -> str:
-    """Type of --root-path: a path that begins with a slash and does not end with one; "" for the root."""
+    """Option type for a path that begins with a slash; removes slashes at its end. "" is the root."""
     path = text.rstrip("/")
     if not text.startswith("/") or not ROOT_PATH.fullmatch(path):
         raise argparse.ArgumentTypeError(f"{text!r} is not a path such as /foretoken")

@@ -1,7 +1,7 @@
 """`launch.py test`: runs the tests. Without options the short suite, with --all everything; other options go to pytest.
 
-The suite runs as two halves at once. In the page's half a server, a browser and the tests wait for each other, so most of the time it
-leaves a core to the other half.
+The suite runs as two halves at once. In the page's half, a server, a browser and the tests wait for each other, so it usually leaves a
+core to the other half.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str], root: Path = ROOT) -> int:
 
 
 def _halves(options: Sequence[str], root: Path) -> int:
-    """Runs both halves: the page's in the foreground; the output of the other is printed at its end."""
+    """Runs both halves: the page's in the foreground; the other's output is printed at its end."""
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
         others, page = _start([*options, f"--ignore={PAGE}"], root, output), _start([*options, PAGE], root)
         try:

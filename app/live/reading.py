@@ -1,4 +1,4 @@
-"""Reads one uploaded file. It runs in a process of its own, so it imports no PyTorch, whose start takes longer than most readings."""
+"""Reads one uploaded file, in a separate process. It does not import PyTorch, which takes longer than reading most files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from engine.errors import BadFile
 from engine.mesh.read import Input, read
 
-FACES = 500_000  # of a mesh
+FACES = 500_000  # maximum of a mesh
 
 
 def read_small(path: Path, up: str) -> Input:

@@ -1,11 +1,11 @@
 """Each visitor's runs: a ticket for the engine, live knobs, stop, and cleanup on disconnect.
 
 One visitor uses the engine at a time. Gradio queues the generators; this module tracks the order, so that the page can show a visitor's
-place, and holds the handles through which a slider or the Cancel button reaches a run in progress.
+place, and stores the runs in progress, so that sliders and the Cancel button can reach them.
 
 A place in the queue is a ticket. Gradio may never start the generator of a ticket: it refused an input, the request was lost, or the
-page was closed. So nothing relies on that start. A ticket that is not used while the engine is free expires, a visitor who asks again
-gets a new ticket in exchange, and a run that shows no activity for long loses its own.
+page was closed. So tickets expire: an unused one while the engine is free, and that of a run without activity. A new request replaces
+the visitor's waiting ticket.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from engine.run import Run
 
 PATIENCE = 30.0  # seconds that the engine may be free before an unused ticket expires
 SILENCE = 600.0  # seconds without activity of a run before its ticket expires
-REMEMBERED = 20  # runs, from which the length of the next one is estimated
+REMEMBERED = 20  # runs from which the duration of the next one is estimated
 GOING = "Your last run is still in progress. Cancel it first."
-IDLE = 86_400.0  # seconds after which a visit ends if its page was never seen to close
+IDLE = 86_400.0  # seconds after which a visit expires if its page never reported that it closed
 
 
 @dataclass(eq=False)
 class Ticket:
-    """A place in the queue, then the right to use the engine. tab: the one that asked; seen: time of its last activity; requested, began,
-    held: times at which it was requested, took the engine, and had its first runs, one of them `first`; fields: values of the page."""
+    """A place in the queue, then the right to use the engine. tab: that requested it; seen: time of its last activity; requested, began,
+    held: times of the request, of taking the engine, and of its first runs; first: one of these runs; fields: values of the page."""
 
     number: int
     visitor: str
@@ -56,7 +56,7 @@ class Visit:
     seen: float
     folder: Path | None = None
     input: Any = None
-    reading: tuple[str, float] | None = None  # its name, and when the entry expires
+    reading: tuple[str, float] | None = None  # name of the file, and expiry time of the entry
     wants: str = ""  # the tab that starts a run when the file is read
     results: dict[str, dict[str, Any]] = field(default_factory=dict)  # by tab, updates that its last run queued for the page
     newest: dict[str, int] = field(default_factory=dict)  # by tab, the number of its newest ticket
@@ -66,11 +66,11 @@ class RunWatcher(Protocol):
     """Observer of every run: see app/server/metrics.py."""
 
     def count(self, runs: list[Run]) -> None:
-        """Runs have ended."""
+        """Called with runs that have ended."""
         ...
 
     def request(self, runs: list[Run], waited: float, first: float, lasted: float) -> None:
-        """A ticket with runs was given back. waited, first, lasted : seconds until it had the engine, its first token, its end"""
+        """Called when a ticket with runs is returned. waited, first, lasted : seconds until it had the engine, its first token, its end"""
         ...
 
 
@@ -79,7 +79,7 @@ class Sessions:
 
     clock  : monotonic, in seconds
     folder : parent of the visitors' folders
-    idle   : seconds after which a visit ends whose page was never seen to close
+    idle   : seconds after which a visit expires if its page never reported that it closed
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, folder: Path | str | None = None, idle: float = IDLE) -> None:
@@ -100,9 +100,9 @@ class Sessions:
     # --- the queue ------------------------------------------------------------------------------------------------
 
     def enter(self, visitor: str, tab: str = "", since: float | None = None, fields: Sequence[object] = ()) -> int | None:
-        """The number of a new ticket at the end of the queue, which replaces the visitor's waiting one. None if they have a run.
+        """Adds a ticket at the end of the queue, replacing the visitor's waiting one; returns its number. None if they have a run.
 
-        since : when the visitor asked, by the clock; None = now; fields : what they asked with, unchecked
+        since : time of the request, by the clock; None = now; fields : unchecked values of the request
         """
         with self._lock:
             self._expire()
@@ -122,15 +122,15 @@ class Sessions:
             return next((ticket.fields for ticket in self._line if (ticket.number, ticket.visitor) == (number, visitor)), None)
 
     def place(self, visitor: str) -> int:
-        """Number of runs before this visitor's; 0 if they do not wait."""
+        """Number of runs before this visitor's; 0 if they are not waiting."""
         with self._lock:
             self._expire()
             waiting = [ticket.visitor for ticket in self._line]
             return waiting.index(visitor) + (self._running is not None) if visitor in waiting else 0
 
     def wait(self, visitor: str) -> float | None:
-        """About how many seconds until this visitor's run begins, if all last as long as the median of the last ones; None if the visitor
-        does not wait or no run has ended yet."""
+        """Estimated seconds until this visitor's run begins, from the median of the last runs; None if the visitor is not waiting or no run
+        has ended yet."""
         with self._lock:
             ahead = self.place(visitor)
             if not ahead or not self._lasted:
@@ -141,7 +141,7 @@ class Sessions:
             return max(0.0, usual - (self._clock() - self._running.began)) + (ahead - 1) * usual
 
     def ahead(self) -> tuple[int, float | None]:
-        """Number of runs before one that is requested now, and estimated seconds until it begins, None if unknown."""
+        """(number of runs before a new request, estimated seconds until it begins or None)."""
         with self._lock:
             self._expire()
             count = len(self._line) + (self._running is not None)
@@ -151,17 +151,17 @@ class Sessions:
             return count, count * usual - (min(usual, self._clock() - running.began) if running else 0.0)
 
     def waiting(self) -> int:
-        """Number of visitors and of calls of other programs that wait for the engine; calls get their tickets when their turn comes."""
+        """Number of visitors and API calls that wait for the engine; calls get their tickets only when their turn comes."""
         with self._lock:
             self._expire()
             return max(len(self._line), self._queued())
 
     def count_also(self, queued: Callable[[], int]) -> None:
-        """Sets the function that counts the requests for the engine in Gradio's queue, with a ticket or without."""
+        """Sets the function that counts the requests for the engine in Gradio's queue, with or without a ticket."""
         self._queued = queued
 
     def running(self) -> int:
-        """1 while somebody has the engine, else 0."""
+        """1 while the engine is in use, else 0."""
         with self._lock:
             self._expire()
             return int(self._running is not None)
@@ -173,8 +173,8 @@ class Sessions:
     def begin(self, visitor: str, number: int) -> bool:
         """Takes the engine with a ticket; False if the ticket was given up, has expired or is another visitor's.
 
-        Gradio runs one generator at a time. So if another ticket still holds the engine, its generator was dropped and will not release
-        it: the engine is taken over.
+        Gradio runs one generator at a time. So if another ticket still has the engine, its generator was dropped and will not release
+        it: this ticket takes over.
         """
         with self._lock:
             self._expire()
@@ -195,7 +195,7 @@ class Sessions:
                 ticket.seen = self._clock()
 
     def is_busy(self, visitor: str, tab: str | None = None) -> bool:
-        """True while a visitor waits or has a run. tab: count only requests from this tab"""
+        """True while a visitor is waiting or has a run. tab: only for requests from this tab"""
         with self._lock:
             self._expire()
             tickets = [*self._line, *([self._running] if self._running else [])]
@@ -223,7 +223,7 @@ class Sessions:
     # --- the runs -------------------------------------------------------------------------------------------------
 
     def hold(self, visitor: str, number: int, runs: list[Run]) -> None:
-        """Keeps the handles of the runs that are about to start; stops them if the visitor has stopped or left."""
+        """Stores the runs that are about to start; stops them if the visitor has stopped or left."""
         with self._lock:
             ticket = self._ticket(visitor, number)
             before = ticket.runs if ticket is not None else []
@@ -231,7 +231,7 @@ class Sessions:
                 ticket.runs = runs
             if ticket is not None and ticket.first is None:
                 ticket.first, ticket.held = runs[0], self._clock()
-            if before and self._watcher is not None:  # they have ended, or these would not begin
+            if before and self._watcher is not None:  # they have ended, because others begin
                 self._watcher.count(before)
             if ticket is None or ticket.stopped:
                 for run in runs:
@@ -240,7 +240,7 @@ class Sessions:
     def move(
         self, visitor: str, method: str, values: Mapping[str, float | str], backbone: str | None = None, side: int | None = None
     ) -> None:
-        """Writes live knobs into the visitor's runs of a method, from the next step on. Raises BadKnob.
+        """Sets live knobs of the visitor's runs of a method, from the next step on. Raises BadKnob.
 
         backbone: only runs of the model with this name; side: only this one of the visitor's runs
         """
@@ -253,14 +253,14 @@ class Sessions:
                 run.set(**{name: value for name, value in values.items() if name in live})
 
     def stop(self, visitor: str) -> None:
-        """Ends the visitor's runs before their next step, or their wait; committed tokens stay."""
+        """Stops the visitor's runs before their next step and drops their waiting ticket; committed tokens stay."""
         with self._lock:
             self._line = [ticket for ticket in self._line if ticket.visitor != visitor]
             if self._running is not None and self._running.visitor == visitor:
                 self._stop_running()
 
     def close(self) -> None:
-        """Ends everything that waits or runs, before the studio ends."""
+        """Stops all runs and waiting tickets, before the studio ends."""
         with self._lock:
             self._line = []
             if self._running is not None:
@@ -270,11 +270,11 @@ class Sessions:
             self.leave(visitor)
 
     def wait_until_free(self, seconds: float) -> bool:
-        """True once no run is in progress; False if one still is after this many seconds."""
+        """Wait until no run is in progress; False if one still is after this many seconds."""
         with self._free:
             return self._free.wait_for(lambda: self._running is None, seconds)
 
-    # --- what belongs to a visitor --------------------------------------------------------------------------------
+    # --- a visitor's state ----------------------------------------------------------------------------------------
 
     def is_present(self, visitor: str) -> bool:
         """True until the visitor's page is closed."""
@@ -282,7 +282,7 @@ class Sessions:
             return visitor in self._visits
 
     def shows(self, visitor: str, tab: str, number: int) -> bool:
-        """True while a visitor's tab shows the run of this ticket: the page is open, and the tab has asked for no other run since."""
+        """True while a visitor's tab shows the run of this ticket: the page is open and the tab has not requested another run."""
         with self._lock:
             return visitor in self._visits and self._visits[visitor].newest.get(tab) == number
 
@@ -296,11 +296,11 @@ class Sessions:
             return visit.folder
 
     def new_folder(self, visitor: str) -> Path:
-        """A name among the visitor's files for a folder that holds one upload."""
+        """A new path among the visitor's files for the folder of one upload."""
         return self.folder(visitor) / f"upload-{secrets.token_hex(8)}"
 
     def set_input(self, visitor: str, value: Any) -> None:
-        """Keeps a visitor's input until they leave."""
+        """Stores a visitor's input until they leave."""
         with self._lock:
             self._visit(visitor).input = value
 
@@ -317,13 +317,13 @@ class Sessions:
                 self._visits[visitor].results.setdefault(tab, {}).update(values)
 
     def take_results(self, visitor: str, tab: str) -> dict[str, Any]:
-        """Take the updates that a tab's run queued; {} if there are none."""
+        """Removes and returns the updates that a tab's run queued; {} if there are none."""
         with self._lock:
             visit = self._visits.get(visitor)
             return visit.results.pop(tab, {}) if visit else {}
 
     def begin_reading(self, visitor: str, name: str, seconds: float) -> None:
-        """Records that a file is being read for a visitor; expires after this many seconds unless `end_reading` ends it before."""
+        """Records that a file is being read for a visitor, until `end_reading` or for this many seconds."""
         with self._lock:
             self._visit(visitor).reading = (name, self._clock() + seconds)
 
@@ -334,13 +334,13 @@ class Sessions:
                 self._visits[visitor].reading = None
 
     def want(self, visitor: str, tab: str) -> None:
-        """Records that a tab starts a run for the visitor when their file is read; "" = none does."""
+        """Records the tab that starts a run once the visitor's file has been read; "" = none."""
         with self._lock:
             if tab or visitor in self._visits:
                 self._visit(visitor).wants = tab
 
     def wants(self, visitor: str, tab: str) -> bool:
-        """True if the tab starts a run for the visitor when their file is read."""
+        """True if the tab starts a run once the visitor's file has been read."""
         with self._lock:
             return visitor in self._visits and bool(tab) and self._visits[visitor].wants == tab
 
@@ -353,7 +353,7 @@ class Sessions:
             return visit.reading[0]
 
     def leave(self, visitor: str) -> None:
-        """Handles a closed page: stops the runs, gives up the place, deletes the folder. The generator closes its runs itself."""
+        """Handles a closed page: stops the runs, drops the ticket, deletes the folder. The generator closes its runs itself."""
         with self._lock:
             self.stop(visitor)
             visit = self._visits.pop(visitor, None)
@@ -374,7 +374,7 @@ class Sessions:
         return ticket if ticket is not None and ticket.visitor == visitor else None
 
     def _report(self, ticket: Ticket) -> None:
-        """Tells the watcher of a ticket that is given back, unless it had no runs."""
+        """Reports a returned ticket to the watcher, unless it had no runs."""
         if self._watcher is None or not ticket.runs:
             return
         self._watcher.count(ticket.runs)
@@ -393,7 +393,7 @@ class Sessions:
         self._free.notify_all()
 
     def _expire(self) -> None:
-        """Drops tickets that nobody will use or return, and visits that were not seen for long."""
+        """Drops tickets that nobody will use or return, and visits without recent activity."""
         now = self._clock()
         if self._running is not None and now - self._running.seen > SILENCE:
             self._stop_running()

@@ -1,8 +1,9 @@
-"""Turns Steps into screen updates: only the latest picture is sent, but no number is lost.
+"""Turns Steps into screen updates: only the latest picture is sent, but every Step is recorded.
 
-Gradio has no back-pressure: it sends everything that is yielded, and a slow browser never catches up. So updates are throttled here,
-in one place, while every Step is still written to its board. Pictures are rendered between Steps, outside the clocks of the runs.
-Steps are written many at a time, when a picture is due: after a pass over the weights none of this code is in the processor's cache.
+
+Gradio has no back-pressure: it sends everything that is yielded, and a slow browser never catches up. So this module throttles the
+updates. Pictures are rendered between Steps, outside the clocks of the runs. Steps are recorded in batches when a picture is due,
+because a pass over the weights evicts this code from the processor's cache.
 """
 
 from __future__ import annotations
@@ -24,29 +25,29 @@ from engine.trace import RoundTrace, TreeTrace
 from engine.tree import children
 
 UPDATES_PER_SECOND = 12
-SHARE = 0.075  # of the time, for drawing and sending
-LATEST = 3  # updates by which the cost of the next is estimated
-UNKNOWN = array("f", [float("nan")])  # of a token
-PENDING, OWN, CORRECTED, ACCEPTED, REDRAWN = range(5)  # what became of a position
-OF_THE_MODEL = ("entropy", "top")  # entries of a trace that a token has without a draft, too
-REPAIRED = np.array([ACCEPTED, CORRECTED, REDRAWN], np.uint8)  # the same, indexed by a trace's "verdict": STAYED, REFUSED, NEAR of rules.py
+SHARE = 0.075  # maximum share of the time for drawing and sending
+LATEST = 3  # number of updates from which the cost of the next one is estimated
+UNKNOWN = array("f", [float("nan")])  # value of a token
+PENDING, OWN, CORRECTED, ACCEPTED, REDRAWN = range(5)  # verdict on a position
+OF_THE_MODEL = ("entropy", "top")  # trace entries that a token has even without a draft
+REPAIRED = np.array([ACCEPTED, CORRECTED, REDRAWN], np.uint8)  # verdicts indexed by a trace's "verdict": STAYED, REFUSED, NEAR of rules.py
 
 
 Shown = TypeVar("Shown", bound="Growth")
 
 
 class Throttle:
-    """Decides when the screen may be updated: once per period in the mean, and never so often that drawing and sending take more than a
-    share of the time. What a single update costs more than the others (the last picture of a side) delays none.
+    """Decides when the screen may be updated: once per period on average, with drawing and sending limited to a share of the time. A
+    single expensive update (the last picture of a side) does not delay the next one.
 
-    It is asked between steps only, so an update begins up to a step late; the next one then waits that much less, but at least half.
+    It is called only between steps, so an update begins up to a step late; the next wait is shorter by as much, at most by half.
     """
 
     def __init__(self, period: float = 1 / UPDATES_PER_SECOND, clock: Callable[[], float] = time.perf_counter, share: float = SHARE):
         self.period, self.clock, self.share = period, clock, share
-        self.cost = 0.0  # what an update takes in seconds, by the latest ones
+        self.cost = 0.0  # estimated seconds per update
         self.started = -float("inf")
-        self.late = 0.0  # by how much the newest update began later than it might have
+        self.late = 0.0  # delay of the newest update in seconds
         self._costs: deque[float] = deque(maxlen=LATEST)
 
     def ready(self) -> bool:
@@ -74,12 +75,12 @@ class RaceCosts:
         self.drawing = self.sending = self.whole = 0.0
 
     def record_drawing(self, since: float) -> None:
-        """Records a drawing that began at `since`; what follows until `record_sending` is sending."""
+        """Records a drawing that began at `since`; the time from now until `record_sending` counts as sending."""
         self._last = self._clock()
         self.drawing += self._last - since
 
     def record_sending(self) -> None:
-        """Records that what was drawn last is sent."""
+        """Records that the latest drawing has been sent."""
         now = self._clock()
         self.sending += now - self._last
         self.whole = now - self._begun
@@ -90,7 +91,7 @@ class RaceCosts:
 
 
 class Move(NamedTuple):
-    """A moved knob: its name, old and new value, the first step that used the new value, and the number of tokens committed before."""
+    """A moved knob: its name, old and new value, the first step with the new value, and the number of tokens committed before it."""
 
     name: str
     before: float | str
@@ -108,13 +109,14 @@ class TreeShape(NamedTuple):
 
 
 class Trail:
-    """Diagnostics of a run, in the order of commitment. It needs only Steps, so it works for a saved run too.
+    """Diagnostics of a run, in the order of commitment. It needs only Steps, so it also works for saved runs.
 
-    positions, step : int32, of every committed token; verdict : uint8, see `verdicts`
-    series : by name of SERIES, float32 of every committed token, nan = not known
-    candidates : of every committed token, the tokens that the draft tree had at its position
-    trace_names : names of all entries that occurred in the Steps' traces
-    tree, round : the newest of a Step's trace; behind : number of tokens before that tree; deviation : the newest mean
+
+    positions, step : int32 per committed token; verdict : uint8, see `verdicts`
+    series : by name of SERIES, float32 per committed token, nan = unknown
+    candidates : per committed token, the draft tree's tokens at its position
+    trace_names : names of all entries in the Steps' traces
+    tree, round : the newest in any Step's trace; behind : number of tokens before that tree; deviation : the newest mean
     """
 
     SERIES = ("accept_probability", "entropy", "top", "depth", "energy", "threshold")
@@ -166,7 +168,7 @@ class Trail:
 class Growth:
     """A run in progress: the Steps so far and the open draft. Subclasses decide what is shown.
 
-    count : Steps so far; draft : what the newest Step may show before it is committed; trail : what the diagnostics draw
+    count : Steps so far; draft : of the newest Step, shown before it is committed; trail : values for the diagnostics
     """
 
     def __init__(self, run: Run):
@@ -187,7 +189,7 @@ class Growth:
         return self.run.finished or self.run.stopped
 
     def shown_draft(self) -> tuple[list[int], list[int]]:
-        """Drafted tokens and their positions, to be shown although they are not committed; none once the run has ended."""
+        """Drafted tokens and their positions, shown before they are committed; none once the run has ended."""
         return ([], []) if self.ended else self.next_draft()
 
     def next_draft(self) -> tuple[list[int], list[int]]:
@@ -198,7 +200,7 @@ class Growth:
 
 
 def trace_values(step: Step, name: str) -> np.ndarray:
-    """float32 [tokens of the step]: an entry of its trace, nan where it has no value or there was no draft."""
+    """float32 [tokens of the step]: an entry of its trace, nan where it has no value or nothing was drafted."""
     if name not in OF_THE_MODEL and not step.drafted and step.trace.verdict is None:
         return np.full(len(step.tokens), np.nan, np.float32)
     return per_token(step, name)
@@ -215,7 +217,7 @@ def verdicts(step: Step) -> np.ndarray:
 
 
 def pair(boards: Sequence[Shown]) -> tuple[Shown, Shown | None]:
-    """The right board, and the left one if there is any."""
+    """The right board, and the left one or None."""
     return boards[0], boards[1] if len(boards) > 1 else None
 
 
@@ -226,8 +228,8 @@ def _as_list(values: Any) -> list[int]:
 def updates(
     boards: Sequence[Growth], throttle: Throttle, race: Callable[[Sequence[Run]], Iterator[tuple[int, Step]]] = race
 ) -> Iterator[set[int]]:
-    """Races the runs of the boards; yields the indices of changed boards as often as the throttle allows, and all of them at the end. The
-    boards have all Steps so far whenever it yields; between that they lag behind their runs.
+    """Races the runs of the boards; yields the indices of changed boards as often as the throttle allows, and all of them at the end. At
+    each yield the boards have all Steps so far; between yields they lag behind their runs.
 
     race : advances the runs and yields (index of the run, its step)
     """
@@ -249,11 +251,11 @@ def updates(
     yield set(range(len(boards)))
 
 
-@torch.inference_mode()  # to begin and to end the mode at every step would cost more than a draw
+@torch.inference_mode()  # entering and leaving the mode at every step would cost more than a draw
 def _until_due(
     steps: Iterator[tuple[int, Step]], boards: Sequence[Growth], throttle: Throttle
 ) -> tuple[set[int], list[tuple[int, Step]], bool]:
-    """Runs on until a picture is due or nothing is left: which boards moved, the Steps that wait to be written, and whether one is due."""
+    """Advance until a picture is due or all runs have ended; returns (changed boards, Steps not yet recorded, True if one is due)."""
     moved: set[int] = set()
     waiting: list[tuple[int, Step]] = []
     for which, step in steps:
@@ -261,7 +263,7 @@ def _until_due(
         if boards[which].count:
             waiting.append((which, step))
         else:
-            boards[which].add(step)  # it asks what a run forgets at its end
+            boards[which].add(step)  # at once, because it needs values that a run drops at its end
         if throttle.ready():
             return moved, waiting, True
     return moved, waiting, False

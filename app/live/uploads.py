@@ -1,6 +1,6 @@
 """Reads uploaded files for the page in a separate process, with limits on size, faces, time and memory.
 
-The command line reads larger files (engine/mesh/read.py has its limits); here all other visitors would wait.
+The command line reads larger files (engine/mesh/read.py has its limits); here they would keep other visitors waiting.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from engine.mesh.read import Input
 from engine.recognition.up import stand_up
 from engine.sandbox import Died, TookTooLong, run_sandboxed
 
-BYTES = 64 * 2**20  # of a file
-SECONDS = 30  # of a processor's work, for reading
-LONGEST = 90.0  # seconds for reading, on a machine that is busy
-MEMORY = 3 * 2**30  # bytes, for reading
-MODEST = 5  # of its priority, that reading gives up: a run of another visitor goes first, pictures of finished races come behind
+BYTES = 64 * 2**20  # maximum size of a file
+SECONDS = 30  # maximum processor time for reading
+LONGEST = 90.0  # maximum seconds for reading on a busy machine
+MEMORY = 3 * 2**30  # maximum bytes for reading
+MODEST = 5  # niceness of reading: below other visitors' runs, above the pictures of finished races
 WAIT = 180.0  # seconds that a file may wait to be read
 
 
@@ -32,11 +32,11 @@ def adopt(file: Path, folder: Path) -> Path:
 
 
 def read_upload(path: Path, up: str = "auto", work: int = SECONDS) -> Input:
-    """The input in an uploaded file; raises BadFile, also for a file that is too large for the page. work: of a processor, in seconds"""
+    """The input in an uploaded file; raises BadFile, also for a file that is too large for the page. work: seconds of processor time"""
     name = plain(path.name)
     size = path.stat().st_size if path.exists() else 0
     if size > BYTES:
-        raise BadFile(f"{name} holds {size_text(size)}; files on this page can have at most {size_text(BYTES)}. Make it smaller first.")
+        raise BadFile(f"{name} has {size_text(size)}; files on this page can have at most {size_text(BYTES)}. Make it smaller first.")
     try:
         shape = run_sandboxed(read_small, path, up, seconds=LONGEST, memory=MEMORY, work=work, nice=MODEST)
     except TookTooLong as e:

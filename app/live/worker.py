@@ -1,9 +1,10 @@
-"""Runners, which decode runs in this process, or on ZeroGPU in a worker process that is forked from it.
+"""Runners decode runs: in this process, or on ZeroGPU in a forked worker process.
 
-ZeroGPU calls a function in a forked process: arguments and results are pickled, so nothing that the page changes later would reach it. So
-the live knobs and the stop flag of every run lie in memory that both processes share, made before the fork; the worker sends the steps
-back, and a RemoteRun in this process takes them over as if it had made them. Pictures and meshes are drawn here, from a copy of the model
-on the processor.
+
+ZeroGPU calls a function in a forked process with pickled arguments and results, so later changes on the page would not reach it.
+Therefore the live knobs and the stop flag of every run are in memory that both processes share, allocated before the fork. The worker
+sends the steps back, and a RemoteRun in this process records them as if it had made them. Pictures and meshes are drawn here, from a
+copy of the model on the processor.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from engine.errors import ForetokenError
 from engine.methods import find
 from engine.run import Run, generate
 
-SLOTS, SIDES, NUMBERS = 16, 8, 64  # races at a time (the engine does one; others may be ending), runs of a race, numbers of a run
-STOP = NUMBERS - 1  # which number of a run is its stop flag
+SLOTS, SIDES, NUMBERS = 16, 8, 64  # races at a time (one runs, others may be ending), runs per race, numbers per run
+STOP = NUMBERS - 1  # index of a run's stop flag
 
-Sides = Sequence[tuple[str, Mapping[str, Any]]]  # (method or preset, knobs) of every run
+Sides = Sequence[tuple[str, Mapping[str, Any]]]  # (method or preset, knobs) per run
 
 
 class SharedNumbers:
-    """Numbers that this process and all that are forked from it see: float64 [SLOTS, SIDES, NUMBERS]. One process writes, one reads; a
-    number is written at once, and knobs do not depend on each other, so no lock is needed."""
+    """Numbers shared by this process and its forks: float64 [SLOTS, SIDES, NUMBERS]. One process writes and one reads. Each write is
+    atomic and knobs are independent, so no lock is needed."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, SLOTS * SIDES * NUMBERS * 8)
@@ -38,7 +39,7 @@ class SharedNumbers:
         self._taken = 0
 
     def take(self) -> int:
-        """A slot for a race, cleared. The oldest is used again."""
+        """Clear and return a slot for a race; the oldest slot is reused."""
         slot = self._taken % SLOTS
         self._taken += 1
         self.numbers[slot] = 0.0
@@ -47,7 +48,7 @@ class SharedNumbers:
 
 @dataclass(frozen=True)
 class Job:
-    """A race for the worker. It is pickled, so the model is a name. warm: unmeasured steps of every side before the race"""
+    """A race for the worker. It is pickled, so it names its model. warm: unmeasured steps of every side before the race"""
 
     model: str
     prompt: Prompt
@@ -66,11 +67,11 @@ class LayoutOnly:
         """Nothing to free."""
 
 
-ELSEWHERE = object()  # the drafter of a run that is decoded in another process, or was
+ELSEWHERE = object()  # drafter of a run that another process decodes or decoded
 
 
 class RemoteRun(Run):
-    """A run that another process decodes: it shows the steps that come from there. Moved knobs and stop go there through shared memory."""
+    """A run that another process decodes. It records the steps that arrive, and sends moved knobs and stop through shared memory."""
 
     def __init__(self, backbone: Backbone, name: str, prompt: Prompt, knobs: Mapping[str, Any], job: Job, side: int, shared: SharedNumbers):
         method = find(name)[0]
@@ -80,7 +81,7 @@ class RemoteRun(Run):
         self._made_with = super().made_with
 
     def begin(self, layout: Any, made_with: dict[str, str | None]) -> None:
-        """Takes the layout for the boards, and the dtype and device of the worker's model."""
+        """Sets the layout for the boards, and the dtype and device of the worker's model."""
         self.sequence = LayoutOnly(layout)
         self._made_with = made_with
 
@@ -110,7 +111,7 @@ class LocalRunner:
         return run.race(runs)
 
     def finish(self, runs: Sequence[Run]) -> None:
-        """Runs all to their ends, one after the other."""
+        """Finishes the runs, one after another."""
         for each in runs:
             each.finish()
 
@@ -127,8 +128,8 @@ class LocalRunner:
 class RemoteRunner:
     """Decodes in a worker process.
 
-    models : by name, the models as the worker uses them, loaded before it is forked
-    gpu    : makes of a generator function one that runs in the worker: spaces.GPU
+    models : the worker's models by name, loaded before the fork
+    gpu    : decorator that runs a generator function in the worker: spaces.GPU
     """
 
     def __init__(self, models: Mapping[str, Backbone], gpu: Callable[..., Any], seconds: int = 60):
@@ -145,7 +146,7 @@ class RemoteRunner:
         return [RemoteRun(backbone, name, prompt, knobs, job, i, self.shared) for i, (name, knobs) in enumerate(sides)]
 
     def race(self, runs: Sequence[Run]) -> Iterator[tuple[int, Step]]:
-        """Advances the remote runs by what the worker sends; raises what a run raised there."""
+        """Advances the remote runs by the worker's messages; raises the errors that its runs raised."""
         for kind, side, content in self._work(runs[0].job):
             if kind == "refused":
                 raise getattr(errors, content[0], ForetokenError)(content[1])
@@ -159,17 +160,17 @@ class RemoteRunner:
                 yield side, content
 
     def finish(self, runs: Sequence[Run]) -> None:
-        """Runs all to their ends."""
+        """Finishes the runs."""
         for _ in self.race(runs):
             pass
 
     def warm(self, *_: Any) -> None:
-        """Nothing: the worker is new for nearly every race, so it warms itself."""
+        """Does nothing: the worker is new for nearly every race, so it warms itself."""
 
 
 def decode(backbone: Backbone, job: Job, shared: SharedNumbers) -> Iterator[tuple[str, int, Any]]:
-    """The race of a job, in the worker. Yields ("begun", side, (layout, made with)), ("step", side, step), ("ended", side, (finished,
-    seconds)), and instead of an error of a person ("refused", 0, (its class, its sentence))."""
+    """Runs the race of a job in the worker. Yields ("begun", side, (layout, made with)), ("step", side, step), ("ended", side, (finished,
+    seconds)), and for a user error ("refused", 0, (its class, its sentence))."""
     runner = LocalRunner()
     try:
         for side in job.sides:
@@ -195,7 +196,7 @@ def decode(backbone: Backbone, job: Job, shared: SharedNumbers) -> Iterator[tupl
 
 
 def portable(value: Any) -> Any:
-    """A step, or a part of one, with every tensor as an array: a tensor of another process's GPU cannot be read here."""
+    """A step, or a part of one, with arrays for tensors: tensors on the worker's GPU cannot be read in this process."""
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu()
         return (value.float() if value.dtype == torch.bfloat16 else value).numpy()

@@ -1,11 +1,11 @@
-"""The largest values that a request may hold. Nothing is imported here, so that a parser of options can read them at once."""
+"""Limits on the values of a request. This module imports nothing, so that option parsers can load it quickly."""
 
 from __future__ import annotations
 
-LARGEST_SEED = 2**31 - 1  # of a page or the API: what a field of a browser holds exactly
-LARGEST_SEED_HERE = 2**63 - 1  # of the command line and of a batch
-LARGEST_SIDE = 4096  # pixels; a model refuses smaller ones that it does not make
+LARGEST_SEED = 2**31 - 1  # on the page and in the API; a browser's number field holds it exactly
+LARGEST_SEED_HERE = 2**63 - 1  # on the command line and in a batch
+LARGEST_SIDE = 4096  # pixels; models also refuse smaller sides that they do not support
 MOST_FACES = 10_000
-MOST_SEEDS = 64  # of which the nearest mesh is taken; engine/nearest.py has the same limit, but needs PyTorch
+MOST_SEEDS = 64  # seeds for the nearest mesh; engine/nearest.py has the same limit, but needs PyTorch
 LONGEST_PROMPT = 1000  # characters
 SAMPLING = ("temperature", "top_k", "top_p", "guidance", "adherence")

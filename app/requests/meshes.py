@@ -14,31 +14,31 @@ from engine.core import Knob, Prompt, Sampling
 from engine.errors import BadFile, BadPrompt
 from engine.mesh.read import READERS, Input
 
-FAVOURITE = "xspecmesh"  # the method of a request that names none
+FAVOURITE = "xspecmesh"  # the default method
 WARM_STEPS = 3  # the first pass of a method has no draft yet
 EXAMPLES = assets.clouds()
 ORDER = ("table", "chair", "house", "tree", "tower", "bottle", "barrel", "sword")  # of the examples
 FIRST = "chair"
 BUDGET = Knob(
-    "face_budget", "", 0, 0, 512, 8, "log", live=False, help="Most faces of the mesh. The model is told, and stops before it exceeds it."
+    "face_budget", "", 0, 0, 512, 8, "log", live=False, help="Maximum faces of the mesh. The model knows the limit and stops before it."
 )
 
 
 def settings(sampling: Sampling) -> tuple[Knob, ...]:
-    """The settings of a race besides the knobs of its methods, declared like them."""
+    """The settings of a race besides its methods' knobs, declared like knobs."""
     temperature = Knob(
         "temperature", "", sampling.temperature, 0, 2, 0.05, help="Randomness. 0: always the most probable token.", live=False
     )
     adherence = Knob(
         "adherence", "", sampling.adherence, 0, 100, 5, live=False,
-        help="How strongly corners keep to the points. 0: as the model would set them. 50 helps most when it misreads a shape.",
+        help="How strongly corners keep to the points. 0: the model decides alone. 50 helps most when it misreads a shape.",
         label="Keep to the points",
     )  # fmt: skip
     return temperature, adherence, BUDGET, REPEAT
 
 
 def read_prompt(shape: Input, seed: object, values: object, own: Sampling) -> Prompt:
-    """The Prompt that a client's fields describe; raises BadPrompt or BadKnob. own: the model's sampling, where a client has no field"""
+    """The Prompt that a client's fields describe; raises BadPrompt or BadKnob. own: the model's sampling, for values without a field"""
     chosen = validation.knobs(values, settings(own))
     sampling = replace(own, temperature=float(chosen["temperature"]), adherence=float(chosen["adherence"]))
     size = int(chosen["face_budget"]) or None
@@ -52,5 +52,5 @@ def files_in(folder: Path) -> list[Path]:
     except OSError as e:
         raise BadFile(f"Cannot read the folder {folder} ({e.strerror or e}). Give another.") from e
     if not files:
-        raise BadPrompt(f"{folder} holds no file that can be read ({', '.join(READERS)}). Give another folder.")
+        raise BadPrompt(f"{folder} has no readable file ({', '.join(READERS)}). Give another folder.")
     return files

@@ -9,9 +9,9 @@ from app.sentences import brief
 from engine.core import Backbone, Knob, Prompt, Sampling
 from engine.errors import BadPrompt
 
-FAVOURITE = "sjdpp"  # the method of a request that names none
+FAVOURITE = "sjdpp"  # the default method
 USUAL_SIZE = 256  # pixels: at 128 an object has four to eight tokens along a side, and looks coarse
-EXAMPLES = (  # looked at with several seeds: the page must not begin with a picture that comes out wrong
+EXAMPLES = (  # checked by eye with several seeds: the page must not open with a wrong picture
     "two foxes on snow",
     "a penguin beside a pumpkin",
     "a red apple on a blue background",
@@ -22,7 +22,7 @@ NO_SIZE = "size = {} is not a whole number of pixels. Leave it out for the defau
 
 
 def sampling_knobs(backbone: Backbone) -> tuple[Knob, Knob]:
-    """Guidance and temperature, declared like the knobs of a method so that one kind of panel shows both."""
+    """Guidance and temperature, declared as knobs, so that the knob panel can show them."""
     own = backbone.sampling
     return (
         Knob("guidance", "", own.guidance, 1, 10, 0.1, help="How strongly the picture follows the prompt.", live=False),
@@ -31,7 +31,7 @@ def sampling_knobs(backbone: Backbone) -> tuple[Knob, Knob]:
 
 
 def settings(backbone: Backbone) -> tuple[Knob, ...]:
-    """The settings of a race besides the knobs of its methods."""
+    """The settings of a race besides its methods' knobs."""
     sizes = tuple(f"{s} px" for s in backbone.sizes)
     if len(sizes) < 2:
         return (*sampling_knobs(backbone), REPEAT)

@@ -1,4 +1,4 @@
-"""The sides of a race: methods with their knobs, the accelerated one first, and how often each runs."""
+"""The sides of a race: methods with their knobs, the accelerated one first, and the number of runs."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from engine.errors import BadPrompt
 from engine.methods import AUTO, METHODS, find
 
 ONCE, OFTEN, TIMES = "once", "5 times", 5
-REPEAT = Knob("repeat", "", ONCE, choices=(ONCE, OFTEN), help=f"{OFTEN}: the median time of every side, and its quartiles.", live=False)
-NO_SETTINGS = "settings must hold names with numbers or words, not {}. Leave it out for the defaults."
+REPEAT = Knob("repeat", "", ONCE, choices=(ONCE, OFTEN), help=f"{OFTEN}: shows each side's median time and quartiles.", live=False)
+NO_SETTINGS = "settings must be an object of names with numbers or words, not {}. Leave it out for the defaults."
 
 Side = tuple[str, Mapping[str, Any]]  # (method or preset, knobs)
 Sides = Sequence[Side]
 
 
 def start_values(name: str, suits: Suits = ANY_SUIT) -> tuple[Method, dict[str, Any]]:
-    """A method and its initial knobs: what suits the model, a preset's own values, and "match seed" verification where that is exact, so
-    that both sides give the same tokens."""
+    """A method and its initial knobs: values that suit the model, the preset's values, and "match seed" verification where it is exact,
+    so that both sides yield the same tokens."""
     method, preset = find(name)
     values = {**suits.get(method.name, {}), **preset}
     if (name in METHODS or name.startswith(f"{AUTO}:")) and any(k.name == "verify" for k in method.knobs):
@@ -39,7 +39,7 @@ def checked_side(name: object, knobs: object, backbone: Backbone) -> Side:
 
 
 def checked_sides(backbone: Backbone, name: object, knobs: object, compare: object, other: object, other_knobs: object) -> list[Side]:
-    """The sides of a race; raises NotSupported, BadKnob or BadPrompt. compare : a left side is wanted, too"""
+    """The sides of a race; raises NotSupported, BadKnob or BadPrompt. compare : also race a left side"""
     sides = [checked_side(name, knobs, backbone)]
     return [*sides, checked_side(other, other_knobs, backbone)] if validation.flag(compare) else sides
 
@@ -52,7 +52,7 @@ def times_of(chosen: Mapping[str, Any]) -> int:
 def settings_and_knobs(
     settings: object, name: str, method: Method, declared: Sequence[Knob], backbone: Backbone
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The settings that are in `declared`, as a panel has them, and the values of all of the method's knobs; raises BadKnob."""
+    """(the settings in `declared`, in a panel's form, values of all knobs of the method); raises BadKnob."""
     if settings is not None and not isinstance(settings, Mapping):
         raise BadPrompt(NO_SETTINGS.format(brief(settings)))
     others, own = dict(settings or {}), {knob.name for knob in declared}

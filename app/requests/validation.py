@@ -1,7 +1,7 @@
 """Single values of a request: each becomes a checked value, or BadPrompt, BadKnob or NotSupported with a sentence.
 
 The page's handlers take raw values (`preprocess=False`), because Gradio's own checks would end an event before its handler could release
-what it holds.
+its ticket.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from engine.errors import BadKnob, BadPrompt, NotSupported
 from engine.mesh.frame import UP
 from engine.methods import AUTO, find
 
-LARGEST_NUMBER = 2**53  # up to here a float holds every whole number
-LONGEST_NAME = 100  # characters of what auto took, such as "auto:sjdpp,window=16"
+LARGEST_NUMBER = 2**53  # floats represent every whole number up to here
+LONGEST_NAME = 100  # characters of auto's choice, such as "auto:sjdpp,window=16"
 
 
 def seed(value: object) -> int:
@@ -39,14 +39,14 @@ def text(value: object) -> str:
     if len(value) > LONGEST_PROMPT:
         raise BadPrompt(f"The prompt has {len(value):,} characters; at most {LONGEST_PROMPT:,} are allowed. Shorten it.")
     if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in value):
-        raise BadPrompt("The prompt holds characters that are not text (NUL or an unpaired surrogate). Type it again.")
+        raise BadPrompt("The prompt contains characters that are not text (NUL or an unpaired surrogate). Type it again.")
     return value
 
 
 def upload(value: object) -> Path:
     """Path of the file that a visitor uploaded."""
     if not isinstance(value, str) or not value or "\0" in value:
-        raise BadPrompt("No file has come. Choose one again.")
+        raise BadPrompt("No file arrived. Choose one again.")
     return Path(value)
 
 
@@ -58,7 +58,7 @@ def flag(value: object) -> bool:
 
 
 def method(value: object, backbone: Backbone | None = None) -> tuple[str, Method]:
-    """(name of the method or preset, method) of a menu entry; raises NotSupported if there is no such entry or the model lacks a need."""
+    """(name of the method or preset, method) of a menu entry; raises NotSupported if it is unknown or the model lacks a capability."""
     if not isinstance(value, str):
         raise NotSupported(f"There is no method {brief(value)}. Choose one from the menu.")
     entry, _ = find(value if value.startswith(f"{AUTO}:") and len(value) <= LONGEST_NAME else brief(value))
@@ -68,7 +68,7 @@ def method(value: object, backbone: Backbone | None = None) -> tuple[str, Method
 
 
 def axis(value: object) -> str:
-    """The up axis of an input: the value of the page's panel, or a name. Raises BadPrompt."""
+    """The up axis of an input, from the page's panel or a name. Raises BadPrompt."""
     name = value.get("up") if isinstance(value, Mapping) else value
     if name != AUTO and name not in tuple(UP):
         raise BadPrompt(f"The up axis cannot be {brief(name)}. Choose one of the pictures.")
@@ -76,7 +76,7 @@ def axis(value: object) -> str:
 
 
 def knobs(value: object, declared: Iterable[Knob]) -> dict[str, float | str]:
-    """All values of a knob panel, in range; raises BadKnob."""
+    """All values of a knob panel, checked to be in range; raises BadKnob."""
     declared = tuple(declared)
     values = value.get("values") if isinstance(value, Mapping) else None
     if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
@@ -95,5 +95,5 @@ def knobs(value: object, declared: Iterable[Knob]) -> dict[str, float | str]:
 
 
 def ticket(value: object) -> int:
-    """The number of a ticket; for anything else 0, which is no ticket's number."""
+    """The number of a ticket; 0, which no ticket has, for anything else."""
     return value if isinstance(value, int) and not isinstance(value, bool) else 0

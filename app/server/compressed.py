@@ -1,7 +1,6 @@
-"""Cache of compressed answers: the page's document, which holds every panel's script, and Gradio's own scripts and styles.
+"""Cache of compressed responses: the page's document, which contains every panel's script, and Gradio's own scripts and styles.
 
-Gradio builds the document again for each visitor, which takes longer than anything else before the page can be used, and compresses
-each file each time.
+Gradio rebuilds the document for each visitor, the slowest step before the page can be used, and compresses each file every time.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 DOCUMENTS = ("/", "/config")
-FILES = ("/assets/", "/theme.css")  # beginnings of paths; such a file stays the same, whatever query a stranger puts behind its name
+FILES = ("/assets/", "/theme.css")  # path prefixes; these files ignore the query string
 LEVEL = 6  # zlib's
-# answers that are kept; visitors of one address differ in no header that a document depends on, but a link may hold a state of its own
+# maximum cached responses per kind; a link is never cached, because its query may contain a page state
 KEPT = {"document": 8, "file": 512, "link": 0}
-SMALL, LARGEST = 400, 4 * 2**20  # bytes: less is not compressed, more is not kept
-PARTLY = {"range", "if-none-match", "if-modified-since"}  # headers of requests that a whole answer would not suit
-# headers that no document depends on, and that differ between browsers; an answer is kept for all others as they are
+SMALL, LARGEST = 400, 4 * 2**20  # bytes: smaller responses are not compressed, larger ones not cached
+PARTLY = {"range", "if-none-match", "if-modified-since"}  # headers that ask for less than the whole file
+# headers that differ between browsers without changing the document; all others are part of the cache key
 HARMLESS = PARTLY | {
     "accept", "accept-encoding", "accept-language", "cache-control", "connection", "dnt", "pragma", "priority", "sec-ch-ua",
     "sec-ch-ua-mobile", "sec-ch-ua-platform", "sec-fetch-dest", "sec-fetch-mode", "sec-fetch-site", "sec-fetch-user",
@@ -29,7 +28,7 @@ HARMLESS = PARTLY | {
 
 
 class CacheKey(NamedTuple):
-    """Dependencies of an answer. kind : of KEPT; request : the address and, for a document, the headers; packed : gzip is taken"""
+    """Everything a response depends on. kind : a key of KEPT; request : path and, for a document, headers; packed : gzip is accepted"""
 
     kind: str
     request: tuple[object, ...]
@@ -37,8 +36,7 @@ class CacheKey(NamedTuple):
 
 
 class Compressed:
-    """ASGI middleware: keeps the latest answers. They depend on nothing but the request, as long as a page's configuration stays what it
-    was when it was launched."""
+    """ASGI middleware that caches the latest responses. A page's configuration is fixed at launch, so they depend on the request alone."""
 
     def __init__(self, app: ASGIApp):
         self.app = app
@@ -63,7 +61,7 @@ class Compressed:
             await send(dict(message))
 
     async def _answer(self, scope: Scope, receive: Receive, packed: bool) -> list[Message]:
-        """The application's whole answer as two messages, compressed unless it is small or is already."""
+        """The application's whole response as two messages, compressed unless it is small or already compressed."""
         messages: list[Message] = []
 
         async def listen(message: Message) -> None:
@@ -81,7 +79,7 @@ class Compressed:
 
 
 def key_of(scope: Scope) -> CacheKey | None:
-    """Cache key of a request; None if its answer is not cached."""
+    """Cache key of a request; None if its response is not cached."""
     if scope["type"] != "http" or scope["method"] != "GET":
         return None
     path, query, headers = scope["path"], scope["query_string"], Headers(scope=scope)
@@ -95,7 +93,7 @@ def key_of(scope: Scope) -> CacheKey | None:
 
 
 def _is_shareable(messages: list[Message]) -> bool:
-    """True if an answer fits every request with the same key."""
+    """True if a response fits every request with the same key."""
     start, content = messages
     own = "set-cookie" in Headers(raw=start["headers"])
     return start["status"] == 200 and not own and len(content["body"]) <= LARGEST

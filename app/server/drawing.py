@@ -1,4 +1,4 @@
-"""Draws the picture of a request in its turn, with previews on the way."""
+"""Draws one picture of an API request, with previews, while the request has the engine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.run import Run, speedup
 
 
 class Partial(NamedTuple):
-    """A preview: its number from 0, a file, and what is known of the run so far."""
+    """A preview: its number from 0, a file, and a summary of the run so far."""
 
     index: int
     file: bytes
@@ -23,7 +23,7 @@ class Partial(NamedTuple):
 
 
 class DrawnPicture(NamedTuple):
-    """The finished picture: a file, its side in pixels, and what is known of the run."""
+    """The finished picture: a file, its side in pixels, and a summary of the run."""
 
     file: bytes
     side: int
@@ -31,9 +31,9 @@ class DrawnPicture(NamedTuple):
 
 
 def draw(studio: StudioState, request: ImagesRequest, prompt: Prompt, caller: str, number: int) -> Iterator[Partial | DrawnPicture | None]:
-    """One picture, by the holder of the engine; None between its steps.
+    """Yield previews and the finished picture, and None after each step. The caller must have the engine.
 
-    caller, number : whose ticket it is. Raises Refused if the run was stopped.
+    caller, number : of the ticket. Raises Refused if the run was stopped.
     """
     sides = [(request.method, request.knobs), *([(PLAIN, {})] if request.compare else [])]
     if request.compare:  # the first pass of each shape also pays for allocations
@@ -56,12 +56,12 @@ def draw(studio: StudioState, request: ImagesRequest, prompt: Prompt, caller: st
 
 
 def previews_due(board: Board, partials: int) -> int:
-    """Number of previews due, at equal shares of the tokens; more than `partials` once all are committed."""
+    """Number of previews due, spaced evenly over the tokens; more than `partials` once all are committed."""
     return len(board.run.tokens) * (partials + 1) // len(board.verdict)
 
 
 def summary(run: Run, plain: Run | None = None) -> dict[str, Any]:
-    """Fields of a reply about a run. plain : the same prompt by plain decoding, for the speed-up"""
+    """Fields of a reply about a run. plain : the same prompt decoded plainly, for the speed-up"""
     totals = run.totals
     return {
         "method": run.name,

@@ -1,6 +1,6 @@
-"""The endpoints for other programs: /generate_image and /generate_mesh, named, typed and streaming.
+"""Endpoints for other programs: /generate_image and /generate_mesh, named, typed and streaming.
 
-Each yields (file or None, what is known of the run) several times a second, and the file with the last one. They share the engine, the
+Each yields (file or None, summary of the run) several times per second; the last update contains the file. They share the engine, the
 queue and the checks with the page. A wrong value ends a call with one sentence.
 """
 
@@ -36,12 +36,12 @@ from engine.mesh.read import Input
 from engine.mesh.write import write
 
 PERIOD = 0.25  # seconds between two updates
-READING = 10  # seconds of work for a file, during which the call holds the engine
+READING = 10  # seconds of processor time for reading a file, while the call occupies the engine
 KEPT = 8  # files kept per caller; the oldest are deleted first
-NO_FILE = "cloud must be a file that was sent with this call. Use gradio_client's handle_file."
+NO_FILE = "cloud must be a file uploaded with this call. Use gradio_client's handle_file."
 NOT_BEGUN = "The call waited too long and lost its place. Call again."
 NO_FACES = "The mesh has no faces. Choose another seed, or give points with normals that point outward."
-Update = tuple[dict[str, Any] | None, dict[str, Any]]  # (file, what is known of the run)
+Update = tuple[dict[str, Any] | None, dict[str, Any]]  # (file, summary of the run)
 
 
 def build(page: gr.Blocks, studio: StudioState) -> None:
@@ -71,17 +71,17 @@ def build(page: gr.Blocks, studio: StudioState) -> None:
         yield from api.answer(request.session_hash, lambda number: api.mesh(request.session_hash, number, cloud, method, seed, settings))
 
     for function in (generate_image, generate_mesh):
-        # Gradio reads an endpoint's types here; of a generator it wants those of what it yields
+        # Gradio reads an endpoint's types here; for a generator it expects the types of the yielded values
         function.__annotations__ |= {"return": tuple[dict, dict], "request": gr.Request}
         added = gr.api(function, concurrency_id="engine", concurrency_limit=1)
         declare_files(page.fns[added["id"]], "cloud" in function.__annotations__)
 
 
-EMPTY: dict[str, float | str] = {}  # the default of `settings`; nothing writes to it
+EMPTY: dict[str, float | str] = {}  # the default of `settings`, never modified
 
 
 def declare_files(endpoint: Any, takes_one: bool) -> None:
-    """Tells clients that the first result is a file, and where `takes_one`, that the first argument is: they send and fetch it."""
+    """Declares the first result, and with `takes_one` the first argument, as files, so that clients download and upload them."""
     for component in [endpoint.outputs[0], *endpoint.inputs[: int(takes_one)]]:
         component._api_info = FileData.model_json_schema()
 
@@ -93,7 +93,7 @@ class Endpoints:
         self.page, self.studio, self.sessions, self.runner = page, studio, studio.sessions, studio.runner
 
     def answer(self, caller: str, work: Callable[[int], Iterator[Update]]) -> Iterator[Update]:
-        """The updates of one call, which holds the engine; an error of a person is one sentence."""
+        """Yield the updates of one call while it has the engine; a user error becomes one sentence."""
         number = self.sessions.enter(caller, "api", arrival(self.page, caller))
         try:
             if number is None:
@@ -112,7 +112,7 @@ class Endpoints:
     def picture(
         self, caller: str, number: int, prompt: object, method: object, seed: object, size: object, settings: object
     ) -> Iterator[Update]:
-        """One picture."""
+        """Yield the updates of one picture."""
         backbone = self.studio.backbone
         declared = pictures.sampling_knobs(backbone)
         name, entry = validation.method(method, backbone)
@@ -127,7 +127,7 @@ class Endpoints:
         yield file_payload(file), summary(board)
 
     def mesh(self, caller: str, number: int, cloud: object, method: object, seed: object, settings: object) -> Iterator[Update]:
-        """One mesh."""
+        """Yield the updates of one mesh."""
         shape = self.take_input(caller, cloud)
         backbone = self.studio.mesh.get()
         name, entry = validation.method(method, backbone)
@@ -146,13 +146,13 @@ class Endpoints:
         yield file_payload(file), summary(board) | {key: numbers[key] for key in ("faces", "vertices", "watertight")}
 
     def start_run(self, caller: str, number: int, backbone: Backbone, prompt: Prompt, name: str, knobs: Mapping[str, Any]) -> Any:
-        """The run of a call, which its caller's leaving stops."""
+        """Starts the run of a call; it stops when its caller disconnects."""
         (run,) = self.runner.start(backbone, prompt, [(name, knobs)])
         self.sessions.hold(caller, number, [run])
         return run
 
     def take_input(self, caller: str, cloud: object) -> Input:
-        """The input in the file that came with a call, which is deleted."""
+        """Reads the uploaded file of a call and deletes it."""
         path = path_sent(cloud, NO_FILE)
         own = self.sessions.new_folder(caller)
         try:
@@ -172,8 +172,8 @@ class Endpoints:
 
 
 def path_sent(value: object, refusal: str) -> Path:
-    """Where the file is that came with a call. Gradio has not checked the path, so nothing passes but what lies where uploads are put;
-    raises BadFile with the refusal."""
+    """Path of a file uploaded with a call. Gradio has not checked the path, so only files in the upload folder are accepted; raises
+    BadFile with the refusal."""
     path = Path(str(value.get("path"))) if isinstance(value, Mapping) and isinstance(value.get("path"), str) else None
     if path is None or "\0" in str(path) or path.resolve() != path or path.parent.parent != Path(get_upload_folder()).resolve():
         raise BadFile(refusal)
@@ -189,5 +189,5 @@ def summary(board: Growth) -> dict[str, Any]:
 
 
 def file_payload(path: Path) -> dict[str, Any]:
-    """A file as clients know it."""
+    """A file in the form that clients expect."""
     return FileData(path=str(path), orig_name=path.name, size=path.stat().st_size).model_dump()

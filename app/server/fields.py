@@ -1,4 +1,4 @@
-"""Values in the JSON body of a request. Clients send numbers as text and whole numbers with a point; both are read where they are clear."""
+"""Values in the JSON body of a request. Clients send numbers as text and whole numbers with a decimal point; both are accepted."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from engine.decimals import decimal
 from engine.errors import BadKnob
 
 FLAGS = {"true": True, "false": False}
-LONGEST_INTEGER = 1000  # digits that are read exactly; Python refuses to read more than 4,300
+LONGEST_INTEGER = 1000  # digits parsed exactly; Python refuses more than 4,300
 MOST_FIELDS = 100
 NOT_AN_OBJECT = 'The body must be a JSON object with a prompt, such as {"prompt": "a red apple"}.'
-NOT_JSON = "The body holds {}, which JSON does not have. Send a finite number."
-TOO_MANY = "The body has {:,} fields; at most {} are read."
+NOT_JSON = "The body contains {}, which is not valid JSON. Send a finite number."
+TOO_MANY = "The body has {:,} fields; at most {} are allowed."
 NO_COUNT = "{} = {} is not a whole number from {:,} to {:,}."
 NO_FLAG = "{} must be true or false, not {}."
 
 
 class Numeral(float):
-    """A number of JSON that is too large for a float or an int: infinity, with the text that was sent."""
+    """A JSON number too large for a float or an int: infinity, with its original text."""
 
     text: str
 
     def __new__(cls, text: str) -> Numeral:
-        """text : its digits"""
+        """text : the number as sent"""
         numeral = super().__new__(cls, text)
         numeral.text = text
         return numeral
 
     def __str__(self) -> str:
-        """The text that was sent."""
+        """The original text."""
         return self.text
 
 
 def parse(body: bytes) -> dict[str, Any]:
-    """The object in a JSON body, without fields that are null or blank; raises Refused."""
+    """The object in a JSON body; raises Refused."""
     try:
         value = json.loads(body, parse_float=_float, parse_int=_int, parse_constant=_refuse)
     except (ValueError, RecursionError) as e:
@@ -65,14 +65,14 @@ def _refuse(name: str) -> NoReturn:
 
 
 def quote(value: object) -> str:
-    """A value as a message quotes it: text in quotes, true, false and null as in JSON, at most 40 characters."""
+    """A value for a message: text in quotes; true, false and null as in JSON; at most 40 characters."""
     if isinstance(value, bool) or value is None:
         return json.dumps(value)
     return f"'{brief(value)}'" if isinstance(value, str) else brief(value)
 
 
 def whole(name: str, value: object, low: int, high: int) -> int:
-    """The whole number from low to high that a field means; raises Refused."""
+    """Parse a field as a whole number from low to high; raises Refused."""
     parsed = decimal(value)
     if parsed is None or not low <= parsed <= high or parsed != int(parsed):
         raise Refused(NO_COUNT.format(name, quote(value), low, high), param=name, code="invalid_value")
@@ -80,7 +80,7 @@ def whole(name: str, value: object, low: int, high: int) -> int:
 
 
 def flag(name: str, value: object) -> bool:
-    """The truth value that a field means; raises Refused."""
+    """Parse a field as true or false; raises Refused."""
     parsed = FLAGS.get(value.strip().lower()) if isinstance(value, str) else value
     if not isinstance(parsed, bool):
         raise Refused(NO_FLAG.format(name, quote(value)), param=name, code="invalid_value")
@@ -88,7 +88,7 @@ def flag(name: str, value: object) -> bool:
 
 
 def setting(value: object, knob: Knob, name: str) -> float | str:
-    """The value of a knob that a field means; raises BadKnob. name : of the field"""
+    """Parse a field as the value of a knob; raises BadKnob. name : of the field"""
     parsed = decimal(value)
     if knob.choices:
         if isinstance(value, bool) and knob.choices == ("off", "on"):
@@ -106,10 +106,10 @@ def setting(value: object, knob: Knob, name: str) -> float | str:
 
 
 def non_blank(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that hold something: neither null nor, unless it is the prompt, blank text."""
+    """The fields that are neither null nor blank text; a blank prompt stays."""
     return {name: value for name, value in body.items() if value is not None and (name == "prompt" or not blank(value))}
 
 
 def blank(value: object) -> bool:
-    """True for text without a visible character."""
+    """True for text without visible characters."""
     return isinstance(value, str) and not value.strip()

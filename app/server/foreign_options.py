@@ -1,6 +1,6 @@
-"""Options that clients of other image servers send: those that mean a setting of ours, and those that change nothing here.
+"""Options that clients of other image servers send: aliases of our settings, and options that have no effect here.
 
-An option that cannot change the picture never fails a request; the answer names it in `foretoken.ignored`, with the reason.
+An option that cannot change the picture never fails a request; the reply lists it in `foretoken.ignored`, with the reason.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from app.server.fields import whole
 from app.server.refusals import Refused
 from engine.methods import METHODS
 
-ALIASES = {  # name of other servers: ours
+ALIASES = {  # name on other servers: our name
     "cfg": "guidance",
     "cfg_scale": "guidance",
     "guidance_scale": "guidance",
@@ -31,27 +31,27 @@ REASONS = {
     "moderation": "Nothing is moderated.",
     "negative_prompt": "The model reads no negative prompt; what it excludes may be drawn.",
     "quality": "There is one quality.",
-    "safety_identifier": "No account depends on it.",
+    "safety_identifier": "There are no accounts.",
     "style": "There is one style.",
-    "user": "No account depends on it.",
+    "user": "There are no accounts.",
     "num_inference_steps": "Pictures are decoded token by token; there are no diffusion steps.",
     "steps": "Pictures are decoded token by token; there are no diffusion steps.",
 }
-DESCRIBING = {"background": ("auto", "opaque"), "quality": ("auto", "standard")}  # values that describe what is made; not reported
+DESCRIBING = {"background": ("auto", "opaque"), "quality": ("auto", "standard")}  # values that are true here, so not reported
 UNKNOWN = "No setting has this name."
-SECOND = "'{}' is sent, too, and counts."
-LARGEST = 65_535  # pixels of a width or a height that is read
-CUTOFF = 0.8  # similarity from which an unknown name is taken for a slip
+SECOND = "'{}' was also sent and takes precedence."
+LARGEST = 65_535  # pixels: maximum width or height that is parsed
+CUTOFF = 0.8  # similarity from which an unknown name counts as a typo
 NO_SETTING = "There is no knob '{}' here. Did you mean '{}'?"
-NO_PICTURE = "{} is an input picture; pictures are drawn from the prompt alone here. Leave it out."
+NO_PICTURE = "{} is an input picture, but pictures are drawn from the prompt alone here. Leave it out."
 NOT_OF_METHOD = "{} has no knob '{}'. There are: {}."
 
 
 def rename(fields: dict[str, Any], knobs: Collection[str], ignored: dict[str, str]) -> dict[str, str]:
     """Renames options of other servers to ours, in place.
 
-    fields : what was sent; knobs : of the method, whose names are its own; ignored : gets those that another field outdoes
-    Returns the name that was sent by ours. Raises Refused for a width or a height that is no size.
+    fields : as sent; knobs : of the method, never renamed; ignored : receives options that another field overrides
+    Returns the sent names, by our names. Raises Refused for an invalid width or height.
     """
     names: dict[str, str] = {}
     for alias, name in ALIASES.items():
@@ -76,10 +76,10 @@ def rename(fields: dict[str, Any], knobs: Collection[str], ignored: dict[str, st
 
 
 def ignore(fields: dict[str, Any], known: Collection[str], method: str, knobs: Collection[str], ignored: dict[str, str]) -> None:
-    """Takes the options that change nothing out of the fields, and writes their reasons.
+    """Removes the options without effect from the fields and records the reasons in `ignored`.
 
-    known : the names that are read, the method's knobs among them; method : its name, for messages
-    Raises Refused for what would change the picture: an input picture, a knob of another method, and what looks like a slip of a name.
+    known : valid names, including the method's knobs; method : its name, for messages
+    Raises Refused for an option that would change the picture: an input picture, a knob of another method, or a likely typo.
     """
     for field in [*fields]:
         if field in known:

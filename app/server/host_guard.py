@@ -1,8 +1,8 @@
 """Refuses requests for another host, requests from another site, and bodies that are too large.
 
 A web page can point its own host name at this machine (DNS rebinding); the browser would then treat it as the same origin as the studio.
-The Host header reveals the name. So it must name this machine in a way that nobody else can redirect: loopback, the host that the
-studio was started for, or a name on the list of allowed hosts.
+The Host header reveals the name, so it must be one that nobody else can redirect: loopback, the host that the studio was started with,
+or an allowed host.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.server.refusals import Refused
 from engine.mesh.formats.source import plain
 
-EVERYWHERE = ("", "0.0.0.0", "::")  # hosts that mean all of a machine's addresses
-UPLOAD = "/upload"  # end of the path that files are uploaded to
-BODY = 2**20  # bytes of any other request
-ENVELOPE = 2**16  # bytes of a request around the uploaded file
-ABROAD = ("/proxy=", "/file=http:", "/file=https:")  # paths for which Gradio would fetch other URLs
+EVERYWHERE = ("", "0.0.0.0", "::")  # hosts that mean all addresses of this machine
+UPLOAD = "/upload"  # end of the upload path
+BODY = 2**20  # maximum bytes of any other request
+ENVELOPE = 2**16  # bytes of an upload request besides the file
+ABROAD = ("/proxy=", "/file=http:", "/file=https:")  # paths that make Gradio fetch other URLs
 WRONG_HOST = "'{}' is not a host of this studio. Open it by its own address, or start it with --allow-host {}."
 WRONG_ORIGIN = "Requests from {} are refused. Open the studio by its own address."
 TOO_LARGE = "A request can have at most {:,} bytes. Send a smaller file."
@@ -34,8 +34,8 @@ class HostGuard:
 
     host    : the host that the studio listens on
     allowed : other host names that requests may use; "*" allows all
-    largest : most bytes of an uploaded file
-    public  : anybody may use the page, under any name and from any site: it has no accounts that another site could abuse
+    largest : maximum bytes of an uploaded file
+    public  : anybody may use the page, under any name and from any site; there are no accounts to abuse
     """
 
     def __init__(self, app: ASGIApp, host: str, allowed: Iterable[str], largest: int, public: bool = False):
@@ -58,7 +58,7 @@ class HostGuard:
             await self._let_in(scope, headers, receive, send)
 
     def refusal(self, host: str, origin: str | None) -> str:
-        """Refusal of a request with these headers, in one sentence; "" if it is allowed."""
+        """One-sentence refusal of a request with these headers; "" if it is allowed."""
         name = hostname(f"//{host}")
         if not self.knows(name):
             label = plain(name or host)
@@ -68,7 +68,7 @@ class HostGuard:
         return ""
 
     def knows(self, name: str) -> bool:
-        """True for a host name that requests may use. Where it listens on all addresses, any IP address may: DNS cannot redirect it."""
+        """True for a host name that requests may use. A studio on all addresses accepts any IP address: DNS cannot redirect one."""
         if "*" in self.names or name in self.names:
             return True
         try:
@@ -97,7 +97,7 @@ class HostGuard:
 
 
 def answer(scope: Scope, sentence: str, status: int) -> Response:
-    """A refusal; that of OpenAI's images API in its form."""
+    """The response for a refusal, in OpenAI's form under /v1/."""
     if scope["path"].startswith("/v1/"):
         return JSONResponse(Refused(sentence).body(), status)
     return PlainTextResponse(sentence, status)

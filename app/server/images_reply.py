@@ -1,4 +1,4 @@
-"""Replies in the form of OpenAI's images API. What is ours is under "foretoken"."""
+"""Replies in the form of OpenAI's images API. Our own fields are under "foretoken"."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.core import Backbone
 
 
 def reply(pictures: Sequence[DrawnPicture], request: ImagesRequest) -> dict[str, Any]:
-    """The answer to a request that does not stream."""
+    """The reply to a request that does not stream."""
     return {
         "created": int(time.time()),
         "data": [{"b64_json": text_of(each.file), "foretoken": each.summary} for each in pictures],
@@ -35,7 +35,7 @@ def event_of(update: Partial | DrawnPicture, side: int, request: ImagesRequest) 
 
 
 def look_fields(request: ImagesRequest) -> dict[str, str]:
-    """OpenAI's fields on the look of a picture and on its file."""
+    """OpenAI's fields on a picture's background and file format."""
     return {"background": "opaque", "output_format": request.format.name}
 
 
@@ -55,18 +55,18 @@ def error_event(error: Mapping[str, Any]) -> bytes:
 
 
 def usage(tokens: int, words: int) -> dict[str, Any]:
-    """Tokens that were read and made. The models here read words, and every word of the prompt counts as one."""
+    """Numbers of input and output tokens. The models here read words, so each word of the prompt counts as one token."""
     details = {"image_tokens": 0, "text_tokens": words}
     return {"input_tokens": words, "input_tokens_details": details, "output_tokens": tokens, "total_tokens": words + tokens}
 
 
 def model_of(backbone: Backbone, name: str = "") -> dict[str, Any]:
-    """A model in OpenAI's list of models, with vLLM's `root`: the model that answers. name : another one that it answers to"""
+    """An entry of OpenAI's list of models, with vLLM's `root`: the model that answers. name : an alias of the model"""
     return {"id": name or backbone.name, "object": "model", "created": 0, "owned_by": "foretoken", "root": backbone.name}
 
 
 def size_of(side: int) -> str:
-    """The size of a square picture."""
+    """The size of a square picture, such as "128x128"."""
     return f"{side}x{side}"
 
 

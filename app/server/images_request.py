@@ -1,4 +1,4 @@
-"""A request for pictures: OpenAI's fields, ours, and those of other image servers, checked before the request takes its place."""
+"""A request for pictures: OpenAI's fields, ours, and other image servers' options, checked before the request joins the queue."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from engine.backbones.prompts import readable_text
 from engine.core import Backbone, Prompt
 from engine.decimals import decimal
 
-MOST = 10  # pictures of a request, as OpenAI has it
-MOST_PARTIALS = 16  # previews of a picture
+MOST = 10  # pictures per request, OpenAI's limit
+MOST_PARTIALS = 16  # previews per picture
 OWN = ("prompt", "model", "n", "size", "stream", "partial_images", "output_format", "output_compression", "response_format")
 OURS = ("method", "seed", "compare", "guidance", "temperature")
 SIZE = re.compile(r"(\d{1,5})(?:\s*[x×*]\s*(\d{1,5}))?", re.ASCII | re.IGNORECASE)
-NO_MODEL = "There is no model {} that makes pictures here. There is: {}."
+NO_MODEL = "There is no picture model {} here. There is: {}."
 NO_SIZE = "{} makes pictures of {}, not {}. Choose one of these, or 'auto'."
-NEAREST = "{} makes no pictures of {}; this one is {}."
+NEAREST = "{} cannot make pictures of {}; this one is {}."
 NO_VALUE = "{} = {} is not supported here. Choose one of: {}."
-ONE_STREAM = "A stream has one picture, not n = {}. Leave n out, or stream out."
-LAST_SEED = "{} pictures from seed {} need seeds beyond {:,}. Choose a smaller one."
-LOSSLESS = "PNG is not compressed with losses."
+ONE_STREAM = "A stream has one picture, not n = {}. Leave out n or stream."
+LAST_SEED = "{} pictures from seed {} need seeds above {:,}. Choose a smaller seed."
+LOSSLESS = "PNG is lossless."
 NO_STREAM = "Only a stream has previews."
 
 
 @dataclass(frozen=True)
 class ImagesRequest:
-    """prompts : one for each picture, which differ in their seeds; method, knobs : of all; partials : previews of a picture that is
-    streamed; compare : decode plainly, too, for the speed-up; format : of the files; notes : what the answer says of the request"""
+    """prompts : one per picture, with different seeds; method, knobs : of all pictures; partials : number of previews in a stream;
+    compare : also decode plainly, for the speed-up; format : of the files; notes : fields of the reply about the request"""
 
     prompts: tuple[Prompt, ...]
     method: str
@@ -53,9 +53,9 @@ class ImagesRequest:
 
 
 def read(body: Mapping[str, Any], backbone: Backbone, any_model: bool = False) -> ImagesRequest:
-    """The request in a JSON object; raises Refused with the field that is wrong.
+    """The request in a JSON object; raises Refused with the name of the invalid field.
 
-    any_model : answer to any model name, and to sizes that other models make
+    any_model : accept any model name, and sizes of other models
     """
     fields, ignored = non_blank(body), {}
     check_model(fields.pop("model", backbone.name), backbone, any_model)
@@ -89,7 +89,7 @@ def check_model(value: object, backbone: Backbone, any_model: bool) -> None:
 
 
 def count_and_seed(fields: dict[str, Any], names: Mapping[str, str]) -> tuple[int, int]:
-    """(pictures, seed of the first), taken out of the fields. names : that were sent, by ours"""
+    """Remove and return (number of pictures, first seed). names : the sent names, by our names"""
     count = whole(names.get("n", "n"), fields.pop("n", 1), 1, MOST)
     if "seed" not in fields:
         return count, secrets.randbelow(LARGEST_SEED - MOST)
@@ -100,13 +100,13 @@ def count_and_seed(fields: dict[str, Any], names: Mapping[str, str]) -> tuple[in
 
 
 def check_reply_form(value: object) -> None:
-    """Raises Refused for a form of answers that is not b64_json: no picture has an address here."""
+    """Raises Refused for any response_format but b64_json: pictures have no URLs here."""
     if value != "b64_json":
         raise Refused(NO_VALUE.format("response_format", quote(value), "b64_json"), param="response_format", code="invalid_value")
 
 
 def format_of(fields: dict[str, Any], ignored: dict[str, str]) -> PictureFormat:
-    """The format of the files, taken out of the fields; raises Refused for one that is not written here."""
+    """Remove the fields of the file format and return it; raises Refused for an unsupported one."""
     value = fields.pop("output_format", "png")
     entry = FORMATS.get(value.strip().lower()) if isinstance(value, str) else None
     if entry is None:
@@ -124,11 +124,11 @@ def format_of(fields: dict[str, Any], ignored: dict[str, str]) -> PictureFormat:
 def settings(
     fields: Mapping[str, Any], names: Mapping[str, str], name: str, method: Any, backbone: Backbone
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(guidance and temperature, knobs of the method) in what is left of the fields. name : of the method or preset"""
+    """(guidance and temperature, knobs of the method) in the remaining fields. name : of the method or preset"""
     sampling = pictures.sampling_knobs(backbone)
     declared = {knob.name: knob for knob in (*method.knobs, *sampling)}
     values: dict[str, float | str] = {}
-    for each, value in fields.items():  # one by one, so that the wrong one is named
+    for each, value in fields.items():  # one by one, so that an error names its field
         with concerning(names.get(each, each)):
             values[each] = setting(value, declared[each], names.get(each, each))
             declared[each].to_number(values[each])
@@ -137,15 +137,15 @@ def settings(
 
 
 def prompt_of(text: str, seed: int, size: int, sampling: Mapping[str, Any], backbone: Backbone) -> Prompt:
-    """One picture's prompt, as the page would have read it."""
+    """Prompt of one picture, read by the page's own checks."""
     chosen = dict(sampling) | ({"size": f"{size} px"} if len(backbone.sizes) > 1 else {})
     return pictures.read_prompt(text, seed, {"values": chosen}, backbone)
 
 
 def side(value: object, name: str, backbone: Backbone, replaced: dict[str, str] | None = None) -> int:
-    """The side of a picture in pixels, of "128x128", 128 or "auto".
+    """The side of a picture in pixels, from "128x128", 128 or "auto".
 
-    name : of the field; replaced : gets the name with the size that takes the place of one that the model does not make; None = refused
+    name : of the field; replaced : receives a note if the nearest size replaces an unsupported one; None = unsupported sizes are refused
     """
     if isinstance(value, str) and value.strip().lower() == "auto":
         return nearest(128, backbone)
@@ -162,12 +162,12 @@ def side(value: object, name: str, backbone: Backbone, replaced: dict[str, str] 
 
 
 def nearest(pixels: float, backbone: Backbone) -> int:
-    """The size of the model's pictures that is nearest to a side."""
+    """The model's picture size nearest to a number of pixels."""
     return min(backbone.sizes, key=lambda each: abs(each - pixels))
 
 
 def pixels_of(value: object) -> tuple[int, int] | None:
-    """(width, height) of a size in text, or of a whole number, which is a square's side; None for anything else."""
+    """(width, height) from a text such as "128x96", or from a whole number, the side of a square; None for anything else."""
     if (side := decimal(value)) is not None and 0 < side < 1e5 and side == int(side):
         return int(side), int(side)
     match = SIZE.fullmatch(value.strip()) if isinstance(value, str) else None

@@ -1,7 +1,7 @@
 """Prometheus metrics of the studio's runs since its start, under vLLM's names.
 
 Names and suffixes: vllm/v1/spec_decode/metrics.py and vllm/v1/metrics/loggers.py of vLLM 0.10. A draft is a step that verified drafts, a
-position is a place in the step's committed tokens, from 0. Every run counts, whoever asked for it: the page, an endpoint, or the API.
+position is a place in the step's committed tokens, from 0. Runs of the page, the endpoints and the API all count.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from engine.diagnostics import per_token
 from engine.run import Run
 
 MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
-POSITIONS = 64  # that have a counter of their own; a step of some methods commits hundreds of tokens
+POSITIONS = 64  # positions with their own counters; some methods commit hundreds of tokens per step
 QUICK = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0)  # bounds of buckets, in seconds
 LONG = (0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0)
 
 
-disable_created_metrics()  # else each number has a second one, the time of its birth, which vLLM does not have either
+disable_created_metrics()  # else each metric has a second one, its creation time, which vLLM omits too
 
 
 class Metrics:
-    """The counters of one studio. Each is written under a lock of its own, so several threads may."""
+    """The counters of one studio. Each has its own lock, so several threads may write."""
 
     def __init__(self, running: Callable[[], int], waiting: Callable[[], int]):
         self.registry = CollectorRegistry()
@@ -76,7 +76,7 @@ class Metrics:
                 self.places.labels(**labels, position=str(place)).inc(count)
 
     def request(self, runs: Sequence[Run], waited: float, first: float, lasted: float) -> None:
-        """Adds a request whose last runs these are. waited, first, lasted : seconds until it had the engine, its first token, its end"""
+        """Adds a request by its last runs. waited, first, lasted : seconds until it had the engine, its first token, its end"""
         labels = {"model_name": runs[0].backbone.name}
         self.ended.labels(**labels, finished_reason="stop" if all(run.finished for run in runs) else "abort").inc()
         self.queued.labels(**labels).observe(waited)
@@ -84,7 +84,7 @@ class Metrics:
         self.whole.labels(**labels).observe(lasted)
 
     def text(self) -> bytes:
-        """All of them as Prometheus reads them."""
+        """All metrics in Prometheus's text format."""
         return generate_latest(self.registry)
 
 

@@ -1,4 +1,4 @@
-"""The page, with the API and the metrics on the same port."""
+"""The Gradio page, with the images API and the metrics on the same port."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.shared import StudioState
 
 
 class Page(gr.Blocks):
-    """A page of Gradio's.
+    """A Gradio page with further routes.
 
     routes   : further routes of its server, matched before the page's own paths
     answer_unrouted : answers errors 404 and 405
@@ -28,10 +28,10 @@ class Page(gr.Blocks):
 
 
 def add_interfaces(page: Page, studio: StudioState, forget: Callable[[str], None], key: str, any_model: bool = False) -> None:
-    """Adds the API and the metrics to a page, inside its context.
+    """Adds the images API and the metrics to a page, inside its context.
 
-    forget    : frees what Gradio keeps of a caller
-    key       : that requests to the API must carry, "" = none
+    forget    : frees the state that Gradio stores for a caller
+    key       : required from requests to the API, "" = none
     any_model : the API answers to any model name
     """
     sessions = studio.sessions

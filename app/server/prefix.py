@@ -1,4 +1,4 @@
-"""A studio under a path of a proxy, such as https://example.org/foretoken/."""
+"""Serves a studio under a proxy's path, such as https://example.org/foretoken/."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ PREFIX = re.compile(r"(/[\w.~-]+)+", re.ASCII)
 
 
 class Prefix:
-    """ASGI middleware that removes the outer path from requests, for proxies that pass it on, and tells Gradio of a path that only the
-    header X-Forwarded-Prefix names.
+    """ASGI middleware that removes the outer path from requests, for proxies that pass it on, and passes a path from the header
+    X-Forwarded-Prefix to Gradio.
 
-    root_path : the outer path that the studio was started with, or a URL with it; "" = the header's counts
+    root_path : the outer path that the studio was started with, or a URL with it; "" = the header's path is used
     """
 
     def __init__(self, app: ASGIApp, root_path: str = ""):
@@ -31,14 +31,14 @@ class Prefix:
         scope = strip_prefix(scope, prefix)
         if prefix and not self.root:
             scope["headers"] = [*scope["headers"]]
-            # Gradio builds all of its addresses on this header, and reads no header with a path
+            # Gradio builds all URLs from this header, and reads no header with a path
             host = headers.get("x-forwarded-host", headers.get("host", "")).split(",")[0].strip()
             MutableHeaders(scope=scope)["x-forwarded-host"] = f"{host}{prefix}"
         await self.app(scope, receive, send)
 
 
 def strip_prefix(scope: Scope, prefix: str) -> Scope:
-    """A copy of a scope whose path does not begin with the prefix."""
+    """Copy of a scope without the prefix of its path."""
     path, raw = scope["path"], scope.get("raw_path")
     if not prefix or not f"{path}/".startswith(f"{prefix}/"):
         return dict(scope)

@@ -1,4 +1,4 @@
-"""Notes on a prompt in the answer: words that the model does not know, and warnings."""
+"""Notes on a prompt for the reply: words that the model does not know, and warnings."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ NEGATIONS = {
     "omit", "negative", "minus", "sans", "cannot", "don", "doesn", "didn", "isn", "aren",
     "wasn", "weren", "shouldn", "dont", "doesnt", "isnt", "arent",
 }  # fmt: skip
-NEGATED = "{} does not read {}: what the prompt excludes may be drawn."
+NEGATED = "{} does not understand {}, so it may draw what the prompt excludes."
 
 
 def prompt_notes(text: str, backbone: Backbone) -> dict[str, Any]:
-    """unknown_words : of the prompt, each with up to three known words that are nearest; warnings : sentences on what may come out wrong"""
+    """unknown_words : each with up to three nearest known words; warnings : sentences on what may come out wrong"""
     unknown = backbone.unknown_words(text)
     lost = [f"'{word}'" for word in unknown if word in NEGATIONS]
     negated = [NEGATED.format(backbone.name, ", ".join(lost))] if lost else []

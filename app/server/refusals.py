@@ -1,4 +1,4 @@
-"""Refusals: an error of a caller with what HTTP says about it, in the form that OpenAI's clients read."""
+"""Refusals: a caller's error with its HTTP status, in the form that OpenAI's clients read."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from app.sentences import without_paths
 from engine.errors import ForetokenError
 
 INVALID, OVERLOADED, OURS = "invalid_request_error", "rate_limit_error", "server_error"
-CLOSING = "The studio is being closed. Send the request again when it is back."
-BUG = "The studio failed in a way it should not. Its log has the details; report them."
+CLOSING = "The studio is shutting down. Send the request again when it is back."
+BUG = "This is a bug in the studio. Please report it with the details in its log."
 
 
 class ClientLeft(Exception):
-    """Nobody reads the answer any more."""
+    """The client has disconnected."""
 
 
 class Refused(ForetokenError):
-    """A request that is not answered.
+    """A refused request.
 
-    status : of HTTP; param : the field that is wrong; code : for programs; kind : OpenAI's "type"
+    status : of HTTP; param : the invalid field; code : for programs; kind : OpenAI's "type"
     """
 
     def __init__(self, sentence: str, status: int = 400, param: str | None = None, code: str | None = None, kind: str = INVALID):
@@ -29,13 +29,13 @@ class Refused(ForetokenError):
         self.status, self.param, self.code, self.kind = status, param, code, kind
 
     def body(self) -> dict[str, Any]:
-        """The body of the answer."""
+        """The body of the response."""
         return {"error": {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}}
 
 
 @contextmanager
 def concerning(param: str, code: str = "invalid_value") -> Iterator[None]:
-    """Says of an error inside which field it is about."""
+    """Adds the name of a field to an error raised inside."""
     try:
         yield
     except Refused:
@@ -45,5 +45,5 @@ def concerning(param: str, code: str = "invalid_value") -> Iterator[None]:
 
 
 def refusal_of(error: ForetokenError, param: str | None = None, code: str | None = None) -> Refused:
-    """An error of the engine as a refusal, without this machine's folders."""
+    """An engine error as a refusal, without paths of this machine."""
     return Refused(without_paths(str(error)), param=param, code=code)

@@ -1,7 +1,7 @@
-"""The endpoint /replay: the steps of a finished run, one after the other, from its trace. No model is needed, so it waits for none.
+"""The endpoint /replay: the steps of a finished run, in order, from its trace. It needs no model, so it does not wait for the engine.
 
 It yields {"step", "positions", "tokens", "accepted", "drafted", "passes", "draft_passes", "seconds", "exact", "knobs"} for each step, where
-`accepted` says for each token whether it was a draft (None: not recorded), and at last the totals of the run.
+`accepted` is true for each token that was a draft (None: not recorded), and finally the totals of the run.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from engine.core import Step
 from engine.diagnostics import per_token, replay
 from engine.errors import BadFile, BadPrompt, ForetokenError
 
-BYTES = 64 * 2**20  # of a trace's arrays
-NO_FILE = "trace must be a file that was sent with this call. Use gradio_client's handle_file."
+BYTES = 64 * 2**20  # maximum size of a trace's arrays
+NO_FILE = "trace must be a file uploaded with this call. Use gradio_client's handle_file."
 NO_RUN = "There is no run '{}' in this studio. Give the folder of a saved run, such as 20260101-120000-sjdpp-7."
-NOT_HERE = "This studio is used by others, so runs are not named. Send the run's trace.npz."
+NOT_HERE = "This studio is shared, so runs cannot be named. Send the run's trace.npz."
 NOTHING = "There is nothing to replay. Send a run's trace.npz, or name its folder."
 
 
@@ -57,7 +57,7 @@ def build(page: gr.Blocks, studio: StudioState) -> None:
 
 
 def locate(studio: StudioState, caller: str, trace: object, run: object) -> tuple[Path, bool]:
-    """(the trace of a call, whether it is a copy to be deleted with its folder); raises BadFile or BadPrompt."""
+    """(path of a call's trace, True if it is a copy to delete with its folder); raises BadFile or BadPrompt."""
     if trace:
         return adopt(path_sent(trace, NO_FILE), studio.sessions.new_folder(caller)), True
     if not run:
@@ -91,12 +91,12 @@ def events(arrays: dict[str, np.ndarray]) -> Iterator[dict[str, Any]]:
 
 
 def acceptance(step: Step) -> list[bool | None]:
-    """For each token of a step whether it was an accepted draft; None where the method recorded nothing."""
+    """For each token of a step, True if it was an accepted draft; None if the method recorded nothing."""
     return [None if np.isnan(each) else bool(each) for each in per_token(step, "accepted")]
 
 
 def totals(steps: list[Step]) -> dict[str, Any]:
-    """The sums of a run."""
+    """Totals of a run."""
     tokens, passes = sum(len(step.tokens) for step in steps), sum(step.forwards for step in steps)
     return {
         "steps": len(steps),

@@ -1,4 +1,4 @@
-"""The routes of OpenAI's images API, under /v1, and its answers to requests that no route takes."""
+"""The routes of OpenAI's images API under /v1, and the responses to requests without a route."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from engine.errors import ForetokenError
 GENERATIONS, MODELS = "/v1/images/generations", "/v1/models"
 NOWHERE = f"There is no {{}} {{}} here. The images API is under /v1: POST {GENERATIONS} and GET {MODELS}."
 NOT_ALLOWED = "{} is not allowed on {}. Send {}."
-GRADIO = ("/gradio_api/", "/assets/", "/static/", "/svelte/")  # beginnings of paths whose clients expect Gradio's answers
-GONE = 499  # nginx's status for a client that left; nobody reads it
+GRADIO = ("/gradio_api/", "/assets/", "/static/", "/svelte/")  # path prefixes whose clients expect Gradio's responses
+GONE = 499  # nginx's status for a disconnected client
 Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Queue(Protocol):
-    """Where a request waits for the engine, see app/server/turns.py."""
+    """Queue for the engine, see app/server/turns.py."""
 
     def follow(self, request: Request, work: Callable[[str, int], Iterator[Any]]) -> AsyncIterator[Any]:
-        """Yields what the work yields, without the Nones, once it is this request's turn."""
+        """Yield the work's updates, without the Nones, once it is this request's turn."""
         ...
 
 
 class ImagesApi:
-    """OpenAI's images API for one studio. It draws with the page's model, runner and queue.
+    """OpenAI's images API for one studio, with the page's model, runner and queue.
 
-    any_model : it answers to any model name
+    any_model : accept any model name
     """
 
     def __init__(self, studio: StudioState, turns: Queue, key: ApiKey, any_model: bool = False):
@@ -58,7 +58,7 @@ class ImagesApi:
         ]
 
     async def answer_unrouted(self, request: Request, error: HTTPException) -> Response:
-        """The answer to an error 404 or 405: in OpenAI's form if no route takes the path or the method, else Gradio's."""
+        """The response to an error 404 or 405: in OpenAI's form if there is no route for the path or method, else Gradio's."""
         if request.url.path.startswith(GRADIO) or error.detail != HTTPStatus(error.status_code).phrase:
             return JSONResponse({"detail": error.detail}, error.status_code, error.headers)
         answer = await self._answering(partial(refuse, error=error))(request)
@@ -66,7 +66,7 @@ class ImagesApi:
         return answer
 
     def _answering(self, handler: Handler) -> Handler:
-        """The handler behind the key; its refusals become answers."""
+        """Wrap a handler: check the API key first, and turn refusals into responses."""
 
         @wraps(handler)
         async def answer(request: Request) -> Response:
@@ -81,11 +81,11 @@ class ImagesApi:
         return answer
 
     async def models(self, request: Request) -> Response:
-        """All models that make pictures."""
+        """Response with the picture model."""
         return JSONResponse({"object": "list", "data": [images_reply.model_of(self.studio.backbone)]})
 
     async def model(self, request: Request) -> Response:
-        """One of them."""
+        """Response with one model by its name."""
         name = request.path_params["name"]
         if not name:
             return await self.models(request)
@@ -93,18 +93,18 @@ class ImagesApi:
         return JSONResponse(images_reply.model_of(self.studio.backbone, name))
 
     async def generations(self, request: Request) -> Response:
-        """Pictures from a prompt, in one answer or as a stream of events."""
+        """Pictures from a prompt, in one response or as a stream of events."""
         wanted = read(parse(await request.body()), self.studio.backbone, self.any_model)
         if wanted.stream:
             return await self._stream(request, wanted)
         pictures: list[DrawnPicture] = []
-        for number in range(len(wanted.prompts)):  # each takes its own turn, so that others come between
+        for number in range(len(wanted.prompts)):  # each queues separately, so that other requests run in between
             async with aclosing(self._updates(request, wanted, number)) as updates:
                 pictures += [update async for update in updates]
         return JSONResponse(images_reply.reply(pictures, wanted))
 
     async def _stream(self, request: Request, wanted: ImagesRequest) -> Response:
-        """The events of one picture. What is wrong before the first is an answer of its own."""
+        """Response that streams the events of one picture. An error before the first event raises instead."""
         updates = self._updates(request, wanted, 0)
         first = await anext(updates)
         side = wanted.prompts[0].size or self.studio.backbone.sizes[0]
@@ -121,7 +121,7 @@ class ImagesApi:
         return EventStream(events())
 
     async def _updates(self, request: Request, wanted: ImagesRequest, number: int) -> AsyncIterator[Any]:
-        """Yield the updates of one picture, in its turn; an error of the caller becomes Refused."""
+        """Yield the updates of one picture once it is its turn; a user error becomes Refused."""
         work = partial(draw, self.studio, wanted, wanted.prompts[number])
         async with aclosing(self.turns.follow(request, work)) as updates:
             try:
@@ -134,7 +134,7 @@ class ImagesApi:
 
 
 class EventStream(Response):
-    """Server-sent events. The iterator learns itself that the client has left, and ends."""
+    """Server-sent events. The iterator ends by itself when the client disconnects."""
 
     def __init__(self, events: AsyncIterator[bytes]):
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}, media_type="text/event-stream")
@@ -153,7 +153,7 @@ class EventStream(Response):
 
 
 async def refuse(request: Request, error: HTTPException) -> Response:
-    """Raises Refused, which names the paths there are, or the methods of this one."""
+    """Raises Refused with the valid paths, or with the methods that this path allows."""
     path = brief(request.url.path)
     if error.status_code == HTTPStatus.NOT_FOUND:
         raise Refused(NOWHERE.format(request.method, path), status=404, code="unknown_url")

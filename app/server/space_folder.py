@@ -1,4 +1,4 @@
-"""The folder that becomes a Hugging Face Space: code, shipped models, the README whose front matter configures the Space, requirements.
+"""The folder of a Hugging Face Space: code, shipped models, a README whose front matter configures the Space, requirements.
 
 Everything is copied from the checkout or generated from pyproject.toml and constraints.txt, so that the folder cannot differ from them.
 """
@@ -17,8 +17,8 @@ from engine import files
 from engine.assets import checkout
 from engine.errors import BadOutput, NotSupported
 
-LARGEST = 10 * 2**20  # bytes of a file that the hub takes without large-file storage
-CPU, ZERO = "cpu-basic", "zero-a10g"  # names of the hardware, as the hub calls it
+LARGEST = 10 * 2**20  # maximum bytes of a file without large-file storage on the hub
+CPU, ZERO = "cpu-basic", "zero-a10g"  # the hub's names for its hardware
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"  # else pip installs gigabytes of CUDA on a machine without a GPU
 CODE = (".py", ".js", ".css", ".svg", ".png", ".c", ".h", ".toml")
 FOLDERS = {
@@ -27,11 +27,11 @@ FOLDERS = {
     "research": CODE,
     "assets": (),
     "docs/bench": (".csv",),
-}  # with the endings that are copied, () = all
+}  # folder: endings of the files to copy, () = all
 SINGLE = ("launch.py", "pyproject.toml", "constraints.txt", "LICENSE", ".gitattributes")
-THUMBNAIL, WIDTH = "docs/studio.png", 1200  # the picture that links to the Space show, and its pixels
+THUMBNAIL, WIDTH = "docs/studio.png", 1200  # the picture shown with links to the Space, and its width in pixels
 SUMMARY = "Pictures and meshes, several tokens per pass, verified"  # the hub shows at most 60 characters
-PACKAGES = {  # of Debian: why
+PACKAGES = {  # Debian package: its purpose
     "libegl1": "draws meshes off screen",
     "libgl1": "the same",
     "libgl1-mesa-dri": "the same, without a GPU",
@@ -47,8 +47,8 @@ if __name__ == "__main__":
 TEXT = """
 # Foretoken
 
-Makes autoregressive picture and mesh generators fast, and shows why they are fast: drafts several tokens, verifies them in one pass of
-the model, and says for each method whether its output has the distribution of plain decoding.
+Makes autoregressive picture and mesh generators fast, and shows why they are fast: it drafts several tokens, verifies them in one pass of
+the model, and states for each method whether its output has the distribution of plain decoding.
 
 Both models are small and were trained from scratch on synthetic data. They run on the Space's processor.
 """
@@ -59,18 +59,18 @@ ENDPOINTS = """
 from gradio_client import Client, handle_file
 
 client = Client("{name}")
-picture, told = client.predict("two cats under a green balloon", api_name="/generate_image")
-mesh, told = client.predict(handle_file("chair.ply"), api_name="/generate_mesh")
+picture, summary = client.predict("two cats under a green balloon", api_name="/generate_image")
+mesh, summary = client.predict(handle_file("chair.ply"), api_name="/generate_mesh")
 ```
 """
-LACKING = "A Space is made from a checkout, and this is an installed package. Clone the repository and run: python launch.py space OUT"
-TAKEN = "{} is not empty. Name a folder that does not exist yet."
-TOO_LARGE = "{} holds {:.1f} MB; files of a Space hold at most 10 MB. Move it out of the checkout's assets."
+LACKING = "A Space needs a checkout, and this is an installed package. Clone the repository and run: python launch.py space OUT"
+TAKEN = "{} is not empty. Choose a folder that does not exist yet."
+TOO_LARGE = "{} has {:.1f} MB; a file of a Space may have at most 10 MB. Move it out of the checkout's assets."
 NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def make(out: Path, name: str = "", hardware: str = CPU) -> list[Path]:
-    """Writes the folder, whole or not at all; returns its files, relative to it.
+    """Writes the folder atomically; returns its files, relative to it.
 
     name : OWNER/NAME of the Space, for its thumbnail and its README; hardware : CPU or ZERO
     Raises BadOutput if the folder is not empty or cannot be written, NotSupported without a checkout or for a wrong name.
@@ -96,7 +96,7 @@ def make(out: Path, name: str = "", hardware: str = CPU) -> list[Path]:
 
 
 def files_to_copy(root: Path) -> Iterator[tuple[Path, Path]]:
-    """(path in the folder, source) of every file that is copied; raises BadOutput for one that is too large."""
+    """Yield (path in the folder, source) of every file to copy; raises BadOutput for one that is too large."""
     paths = [root / name for name in SINGLE]
     for folder, endings in FOLDERS.items():
         paths += sorted(path for path in (root / folder).rglob("*") if path.is_file() and (not endings or path.suffix in endings))
@@ -110,7 +110,7 @@ def files_to_copy(root: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def generate(root: Path, folder: Path, name: str, hardware: str) -> None:
-    """Writes the files that only a Space has."""
+    """Writes the files that exist only in a Space."""
     pyproject, constraints = ((root / each).read_text(encoding="utf-8") for each in ("pyproject.toml", "constraints.txt"))
     front = front_matter(pyproject, constraints, name, hardware)
     contents = {
@@ -126,7 +126,7 @@ def generate(root: Path, folder: Path, name: str, hardware: str) -> None:
 
 
 def front_matter(pyproject: str, constraints: str, name: str, hardware: str) -> str:
-    """The YAML at the top of the README. The hub installs the Gradio that it names, so it is the tested one."""
+    """The YAML at the top of the README. It names the tested Gradio version, which the hub installs."""
     project = tomllib.loads(pyproject)["project"]
     values = {
         "title": "Foretoken",
@@ -149,8 +149,8 @@ def front_matter(pyproject: str, constraints: str, name: str, hardware: str) -> 
 
 
 def requirements(pyproject: str, constraints: str, hardware: str = CPU) -> str:
-    """requirements.txt: what the project needs at run time, in the tested versions. Their own needs are left to pip: the hub installs
-    packages of its own beside them, which a version for everything would contradict."""
+    """requirements.txt: the project's direct dependencies in the tested versions. Indirect ones are not pinned: they could conflict with
+    packages that the hub installs."""
     tested = pins(constraints)
     lines = [f"--extra-index-url {CPU_INDEX}"] if hardware == CPU else ["spaces"]
     for wanted in tomllib.loads(pyproject)["project"]["dependencies"]:

@@ -1,7 +1,6 @@
-"""Serving on Hugging Face Spaces: the processor by default, ZeroGPU where the Space has it, and the limits for strangers.
+"""Serving on Hugging Face Spaces: on the processor, or on ZeroGPU where the Space has it, with the limits for strangers.
 
-Only the standard library is imported here before `serve` has imported the package `spaces`, which must come before anything that touches
-CUDA.
+`serve` imports the package `spaces` first, because it must come before anything that touches CUDA.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-PORT = 7860  # where a Space must answer
+PORT = 7860  # the port of a Space
 
 
 def serve() -> None:
@@ -25,10 +24,10 @@ def serve() -> None:
 
 
 def zero_gpu(environment: Mapping[str, str]) -> Callable[..., Any] | None:
-    """The decorator of functions that need ZeroGPU; None on any other hardware, where the package `spaces` would do nothing."""
+    """The decorator for functions that need ZeroGPU; None on other hardware."""
     if environment.get("SPACES_ZERO_GPU", "").lower() not in ("1", "t", "true"):
         return None
     try:
         return importlib.import_module("spaces").GPU
-    except ModuleNotFoundError:  # a folder that was made for a processor
+    except ModuleNotFoundError:  # the folder was made for a processor
         return None

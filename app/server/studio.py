@@ -42,7 +42,7 @@ from engine.tuning.prepare import prepared
 FIRST_PORT = 7860
 PORTS_TRIED = 100
 VISITORS = 100  # most visitors whose page state Gradio keeps
-FAREWELL = 20.0  # seconds that a run has to end when the studio is interrupted
+FAREWELL = 20.0  # seconds that a run may take to end when the studio is interrupted
 
 
 def build(
@@ -57,11 +57,11 @@ def build(
     any_model: bool = False,
     api_key: str = "",
 ) -> Page:
-    """The page for a loaded picture model and a mesh model that is loaded when it is needed (default: the shipped one).
+    """The page for a loaded picture model and a mesh model that is loaded when first needed (default: the shipped one).
 
-    local   : only this machine can open the page, so it may import models from folders that a visitor names
-    weights : the folder of the picture model (None: the shipped one), for its card
-    examples: where the race is kept that a new page shows (None: it shows none)
+    local   : only this machine can open the page, so visitors may import models from its folders
+    weights : folder of the picture model (None: the shipped one), for its card
+    examples: folder of the race that a new page shows (None: it shows none)
     run_store : stores finished runs (default: the user's runs), with the limits of the page; runner : decodes
     any_model: its images API answers to any model name; api_key : what its requests must carry, "" = nothing
     """
@@ -91,7 +91,7 @@ def queue_length(page: gr.Blocks) -> int:
 
 
 def forget(page: gr.Blocks, visitor: str) -> None:
-    """Frees what Gradio keeps of a closed page: a megabyte of its last values, which it would never free."""
+    """Frees Gradio's state of a closed page: a megabyte of its last values, which Gradio itself never frees."""
     state = page.state_holder
     with state.lock:
         state.session_data.pop(visitor, None)
@@ -99,7 +99,7 @@ def forget(page: gr.Blocks, visitor: str) -> None:
 
 
 def visitors(limits: Limits | None = None) -> Sessions:
-    """An empty set of visits, whose files are stored where Gradio can serve them."""
+    """New sessions, whose files are stored where Gradio can serve them."""
     return Sessions(folder=get_upload_folder(), idle=(limits or Limits()).idle)
 
 
@@ -128,7 +128,7 @@ def models_of(name: str, path: str | None) -> tuple[tuple[str, str | None], tupl
 
 
 def free_port(host: str, wanted: int) -> int:
-    """The first free port from the wanted one upwards; raises NotSupported if a hundred are taken."""
+    """The first free port from the wanted one upwards; raises NotSupported if a hundred are in use."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for port in range(wanted, min(wanted + PORTS_TRIED, 65536)):
         with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -150,8 +150,8 @@ def is_local(host: str) -> bool:
 
 
 def spare_core() -> int:
-    """Maximum threads of a pass in a server. One core is left to the server and the browser: a pass whose threads wait for a busy core is
-    slower than one with fewer threads."""
+    """Maximum threads of a pass in a server. One core stays free for the server and the browser: a pass with fewer threads is faster than
+    one whose threads wait for a busy core."""
     return max(1, (os.cpu_count() or 2) - 1)
 
 
@@ -177,14 +177,14 @@ def launch(
 
     backbone, path : the model of the Image tab or of the Mesh tab, by name or by folder; mesh_path : a folder for the Mesh tab only
     allowed_hosts  : host names that requests may use, besides loopback and `host`; "*" allows all
-    data, limits   : where finished runs are kept (default: the user's runs), and what the page may keep and take
+    data, limits   : folder of finished runs (default: the user's runs), and limits on stored runs and uploads
     gpu            : ZeroGPU's decorator, see app/live/worker.py
-    mcp            : the endpoints are tools for MCP clients, too; raises NotSupported without the package
+    mcp            : the endpoints are also tools for MCP clients; raises NotSupported without the package
     any_model      : the images API answers to any model name
     api_key        : what requests of the API must carry; "" = nothing
-    root_path      : the path under which a proxy serves the studio, such as "/foretoken"
+    root_path      : path under which a proxy serves the studio, such as "/foretoken"
     """
-    os.environ.setdefault("MPLBACKEND", "agg")  # else Gradio's first update asks which one is in use, which imports pyplot for seconds
+    os.environ.setdefault("MPLBACKEND", "agg")  # else Gradio's first update looks it up, which imports pyplot for seconds
     if mcp:
         check_installed()
     device = device_of(device)
@@ -238,9 +238,9 @@ def address(host: str, port: int) -> str:
 
 
 def storage_note(run_store: RunStore) -> str:
-    """Sentence on the storage of finished runs."""
+    """Sentence about the storage of finished runs."""
     if not run_store.limits.runs:
-        return "No run is kept."
+        return "Runs are not saved."
     size = run_store.limits.run_bytes / 2**30
     return f"Runs are saved in {run_store.folder}, at most {run_store.limits.runs:,} or {size:g} GiB; then the oldest are deleted."
 
@@ -257,7 +257,7 @@ def serve_page(
 ) -> str:
     """Serves a page from its own threads; returns its URL.
 
-    mcp : its endpoints are tools for MCP clients, too; root_path : under which a proxy serves it (None: $GRADIO_ROOT_PATH)
+    mcp : its endpoints are also tools for MCP clients; root_path : path under which a proxy serves it (None: $GRADIO_ROOT_PATH)
     """
     limits = limits or Limits()
     page.queue(default_concurrency_limit=4, api_open=False, max_size=limits.waiting)
@@ -267,7 +267,7 @@ def serve_page(
         server_name=host, server_port=port, inbrowser=open_browser, quiet=True, share=False, show_error=True, ssr_mode=False,
         theme=theme.theme(), css=theme.css(), head=theme.HEAD, footer_links=[], run_history=False, enable_monitoring=False,
         mcp_server=mcp, pwa=True, favicon_path=str(theme.ICON), prevent_thread_lock=True, max_file_size=limits.upload,
-        state_session_capacity=VISITORS, _frontend=False,  # else Gradio asks for its own page, and a busy machine lets it wait too long
+        state_session_capacity=VISITORS, _frontend=False,  # else Gradio requests its own page first, and can time out on a busy machine
         root_path=outer, app_kwargs={
             "middleware": [Middleware(Prefix, root_path=outer), guard, Middleware(Compressed)],
             "routes": list(page.routes),

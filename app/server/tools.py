@@ -1,4 +1,4 @@
-"""The named endpoints as tools for MCP clients: Gradio's own server, which is off unless it is asked for."""
+"""The named endpoints as tools for MCP clients, through Gradio's own MCP server; off by default."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ INSTALL = "--mcp needs the package mcp below version 2, which Gradio's server sp
 
 
 def check_installed() -> None:
-    """Raises NotSupported unless the package `mcp` is there in a version that Gradio's server can use."""
+    """Raises NotSupported unless the package `mcp` is installed in a version that Gradio's server can use."""
     if find_spec("mcp") is None or find_spec("mcp.server.lowlevel.helper_types") is None or find_spec("mcp.server.fastmcp") is None:
         raise NotSupported(INSTALL)
 
 
 def mend(server: Any) -> None:
-    """Makes Gradio's MCP server tell the results of an endpoint apart. Unless a client asks for progress, it takes several for one, and a
-    picture would come as the text of its path."""
+    """Makes Gradio's MCP server return several results of an endpoint separately. Otherwise, unless a client asks for progress, it merges
+    them, and a picture arrives as the text of its path."""
 
     async def results(job: Any) -> list[Any]:
         result = await asyncio.to_thread(job.result)

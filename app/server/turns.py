@@ -1,7 +1,7 @@
-"""A place in the queue for requests that do not come through the page.
+"""Queues requests that do not come through the page.
 
-Gradio's queue decides whose turn it is, so such a request stands in it, too: it pushes an event of its own, and what it asks for happens
-inside that event. Nothing else here knows Gradio's queue.
+Gradio's queue decides the order of runs, so such a request pushes its own event into it, and does its work inside that event. No other
+module of app/server touches Gradio's queue, except for its length.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from engine.errors import ForetokenError
 
 JOIN = "/gradio_api/queue/join"  # the path that Gradio's queue expects of a request
 TAB = "api"
-BUSY = "Too many requests wait for this machine. Try again later."
+BUSY = "Too many requests are waiting for this machine. Try again later."
 NOT_BEGUN = "The request waited too long and lost its place. Send it again."
 END = object()
 
 
 class Order:
-    """A request's work, and the updates that it waits for.
+    """A request's work and its updates.
 
-    work : with the caller's name and the number of the ticket, yields what the answer is made of, and None between
+    work : called with the caller's name and the ticket's number; yields updates, and None between them
     """
 
     def __init__(self, work: Callable[[str, int], Iterator[Any]]):
@@ -42,16 +42,16 @@ class Order:
         self._loop = asyncio.get_running_loop()
 
     def put(self, update: Any) -> None:
-        """Hands an update to the request, from another thread."""
-        with suppress(RuntimeError):  # the server's loop is closed: nobody waits
+        """Sends an update to the request, from another thread."""
+        with suppress(RuntimeError):  # the server's loop is closed: nobody is waiting
             self._loop.call_soon_threadsafe(self.updates.put_nowait, update)
 
 
 class Turns:
-    """Runs orders in the page's queue, one after the other with the runs of its visitors."""
+    """Runs orders one at a time in the page's queue, together with the runs of its visitors."""
 
     def __init__(self, page: gr.Blocks, sessions: Sessions, forget: Callable[[str], None]):
-        """forget : frees what Gradio keeps of a caller. It is called inside the page's context, where an event can be added."""
+        """forget : frees the state that Gradio stores for a caller. Call this inside the page's context, because it adds an event."""
         self.page, self.sessions, self._forget = page, sessions, forget
         self._orders: dict[str, Order] = {}
 
@@ -99,18 +99,18 @@ class Turns:
         raise ClientLeft
 
     async def _leave(self, order: Order) -> None:
-        """Gives back whatever the order still holds: its place, its run, its files."""
+        """Releases the order's place, run and files."""
         order.left.set()
         self._orders.pop(order.caller, None)
-        await self.page._queue.clean_events(session_hash=order.caller)  # its place, and else what Gradio would still say to nobody
+        await self.page._queue.clean_events(session_hash=order.caller)  # its place, and messages that nobody would read
         self.page._queue.pending_messages_per_session.pop(order.caller, None)
         await asyncio.to_thread(self.sessions.leave, order.caller)
         self._forget(order.caller)
 
     def _take(self, caller: str) -> None:
-        """The turn of a caller, in a thread of Gradio's."""
+        """Does the work of a caller's order, in one of Gradio's threads."""
         order = self._orders.pop(caller, None)
-        if order is None:  # it has left
+        if order is None:  # its client has left
             return
         try:
             self._work(order)
@@ -135,7 +135,7 @@ class Turns:
 
 
 def arrival(page: gr.Blocks, caller: str) -> float | None:
-    """When the call of an endpoint that has its turn now came, by `time.monotonic`; None if the caller has no turn."""
+    """Arrival time of the caller's active call, by `time.monotonic`; None if it has none."""
     turns = [event for job in page._queue.active_jobs for event in job or ()]
     times = [event.enqueue_time for event in turns if (event.session_hash, event.concurrency_id) == (caller, "engine")]
     return times[0] if times else None

@@ -1,4 +1,4 @@
-"""Boards of runs of the tiny models, for tests of what is shown and written of them."""
+"""Boards of the tiny models' runs, for tests of the display and of files."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ CHAIR = meshes.EXAMPLES / "chair.ply"
 
 
 def numbers(text: str, kind: Any = np.float32) -> np.ndarray:
-    """The array behind base64."""
+    """The array encoded in base64."""
     return np.frombuffer(base64.b64decode(text), kind)
 
 
 def picture_run(picto: Any, name: str, seed: int = 5, text: str = "a red apple", sampling: Sampling | None = None, **knobs: Any) -> Run:
-    """A run of a method or preset at 64 pixels that has not begun."""
+    """An unstarted run of a method or preset at 64 pixels."""
     method, values = find(name)
     return generate(picto, method, Prompt(text, seed=seed, size=64, sampling=sampling), values | knobs, name=name)
 
 
 def mesh_run(low: Any, name: str, seed: int = 7, size: int | None = 8, **knobs: Any) -> Run:
-    """A run of a method on the chair that has not begun."""
+    """An unstarted run of a method on the chair."""
     prompt = Prompt(points=torch.from_numpy(read(CHAIR).points), seed=seed, size=size)
     return generate(low, find(name)[0], prompt, knobs, name=name)
 
 
 def board_of(run: Run, steps: int | None = None, seconds: float | None = None) -> Any:
-    """The board of a run after some steps, or at its end. seconds : that every step is said to have taken, so that a time means a place"""
+    """Board of a run after some steps, or at its end. seconds : recorded time of every step, so that times map to steps"""
     board = (MeshBoard if run.prompt.points is not None else Board)(run)
     for step in run:
         step.seconds = step.seconds if seconds is None else seconds

@@ -32,18 +32,18 @@ ROOT = Path(__file__).resolve().parents[2]
 LEVELS = (5, 5, 5)
 MESH_TOKENS = 1024  # of a mesh that is not given a budget
 PATIENCE = 120_000  # milliseconds: a busy machine is slow, not wrong
-# every page is a visitor of its own, whose browser remembers nothing of the others; it does remember what it did before a reload
+# every page is a separate visitor, whose browser shares no state with others; its state survives a reload
 FRESH = """if (!sessionStorage.visited) {
   sessionStorage.visited = 1; localStorage.clear(); indexedDB.deleteDatabase('foretoken');
   localStorage.setItem('foretoken-settings', 'open'); localStorage.setItem('foretoken-theme', 'dark');
   sessionStorage.setItem('foretoken-race', 'none'); // so that no example is shown
 }"""
-ONE_PROCESS = "--process-per-site"  # of the browser, for all pages: they open an eighth sooner
+ONE_PROCESS = "--process-per-site"  # of the browser, shared by all pages, which then open 12 % faster
 
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """Tiny tensors on many threads only wait for each other, the more so on a busy machine."""
+    """Sets one thread: with tiny tensors, more threads mostly wait for each other."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -82,13 +82,13 @@ def picto_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def picto(picto_folder: Path) -> Pictogram:
-    """The backbone itself."""
+    """The tiny pictogram."""
     return load(str(picto_folder))
 
 
 @pytest.fixture(scope="session")
 def lowpoly_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same for meshes, with draft heads. Its meshes are nonsense, and long enough to be touched while they grow."""
+    """A folder of a tiny lowpoly with draft heads. Its meshes are nonsense, and long enough to change knobs while they grow."""
     torch.manual_seed(3)
     settings = MeshSettings(
         layers=4, width=64, heads=2, inner=128, length=MESH_TOKENS, memories=2, encoder_width=32, encoder_blocks=1, latents=9
@@ -108,7 +108,7 @@ def lowpoly_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def low(lowpoly_folder: Path) -> lowpoly.Lowpoly:
-    """That backbone itself."""
+    """The tiny lowpoly."""
     return lowpoly.load(str(lowpoly_folder))
 
 
@@ -121,16 +121,16 @@ class Served:
     log: Path
 
     def runs(self) -> list[Path]:
-        """The folders of the runs it has saved, oldest first."""
+        """Folders of its saved runs, oldest first."""
         return sorted((f for f in (self.home / "runs").glob("[0-9]*")), key=lambda f: f.stat().st_mtime)
 
 
 @contextmanager
 def serving(folder: Path, picto_folder: Path, lowpoly_folder: Path) -> Iterator[tuple[Served, subprocess.Popen]]:
-    """The real studio on a free port, in a process of its own. folder: where it keeps its files"""
+    """Serves the real studio on a free port, in a separate process. folder: for its files"""
     log = folder / "log.txt"
     folders = f"path={str(picto_folder)!r}, mesh_path={str(lowpoly_folder)!r}"
-    port = 20_000 + os.getpid() % 20_000  # two runs of the tests at the same moment must not find the same port free
+    port = 20_000 + os.getpid() % 20_000  # two test runs at the same time must not choose the same port
     command = f"from app.server.studio import launch; launch({folders}, port={port}, open_browser=False, dtype='float32')"
     own = {"FORETOKEN_HOME": str(folder / "home"), "GRADIO_TEMP_DIR": str(folder / "gradio"), "OMP_NUM_THREADS": "1"}
     own |= {"FORETOKEN_KERNELS": "reference"}  # slow enough for a run to be touched while it goes, with or without a compiler
@@ -152,7 +152,7 @@ def served(picto_folder: Path, lowpoly_folder: Path, tmp_path_factory: pytest.Te
 
 @pytest.fixture
 def visit(served: Served) -> Iterator[Callable[[], Visitor]]:
-    """A function that gives a new visitor without a browser."""
+    """A function that returns a new visitor without a browser."""
     visitors: list[Visitor] = []
 
     def one() -> Visitor:
@@ -166,7 +166,7 @@ def visit(served: Served) -> Iterator[Callable[[], Visitor]]:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator:
-    """A Chromium; where there is none the tests are skipped, but fail where CI is set."""
+    """A Chromium. Without one, tests are skipped, or fail if CI is set."""
     try:
         from playwright.sync_api import Error, expect, sync_playwright
     except ImportError as e:
@@ -182,14 +182,14 @@ def browser() -> Iterator:
 
 
 def lacking(reason: str) -> None:
-    """Skips with a reason; fails in CI, where a skipped test would pass for a passed one."""
+    """Skips with a reason; fails in CI, where a skipped test would look like a passed one."""
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)
 
 
 class Watched:
-    """A page that remembers what must not happen: errors, and requests beyond its address.
+    """A page that records what must not happen: errors, and requests to other addresses.
 
     script : runs before the page's own; alive : what is there once the page is
     """
@@ -239,9 +239,9 @@ def raced(browser, served: Served) -> Iterator:
 
 @pytest.fixture
 def open_page(context, served: Served) -> Iterator:
-    """A function that opens the studio as a new visitor; at the end nothing may have gone wrong on any of their pages."""
+    """A function that opens the studio as a new visitor. At the end no page may have recorded an error."""
     visits = []
-    before = len(served.log.read_text())  # the endpoints' tests ask for what Gradio refuses with a traceback
+    before = len(served.log.read_text())  # the endpoints' tests send requests that Gradio refuses with a traceback
 
     def visit(width: int = 1366, height: int = 1000):
         visits.append(Watched(context, served.address, width, height))

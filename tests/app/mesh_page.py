@@ -1,4 +1,4 @@
-"""A small page with the mesh panel, for a browser: it grows the still life without a model."""
+"""A small page with the mesh panel, which grows the still life without a model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ask(text: str) -> dict:
 
 
 def grow() -> Iterator[tuple[dict, dict]]:
-    """Both sides grow, with drafts ahead, and wait at half; at the end they stand still. The other tab's panel gets the same."""
+    """Grows both sides, with drafts ahead, and waits at half. The other tab's panel gets the same values."""
     goes_on.clear()
     for update in range(1, UPDATES + 1):
         state = "done" if update == UPDATES else "running"
@@ -43,7 +43,7 @@ goes_on = threading.Event()
 
 
 def page() -> gr.Blocks:
-    """A panel, a second one in a tab that nobody has opened yet, a line that says what to show, and a growth."""
+    """A panel, a second one in an unopened tab, a text field for commands, and a growing mesh."""
     with gr.Blocks(analytics_enabled=False, fill_width=True) as blocks:
         with gr.Tabs():
             with gr.Tab("First"):

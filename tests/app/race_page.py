@@ -1,4 +1,4 @@
-"""The two race tabs of a page in a browser: what a person does there, and what they see. Every wait is for something on the page."""
+"""The two race tabs of a page in a browser: a user's actions and views. Every wait is for something on the page."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ VIEW = "document.querySelector('#mesh .ft-mesh').dataset"
 FACES = "Number(" + VIEW + ".{}Faces)"
 SLIDE = "(input, value) => { input.value = value; input.dispatchEvent(new Event('input', { bubbles: true })); }"
 ROWS = "#runs tbody tr"
-LONG = "5 times"  # a race of so many repeats lasts on any machine
+LONG = "5 times"  # repeats, so that a race lasts on any machine
 
 
 def drag(slider: Any, value: float) -> None:
-    """Moves a slider to a value, as a drag does."""
+    """Moves a slider to a value, like a drag."""
     slider.evaluate(SLIDE, value)
 
 
@@ -30,12 +30,12 @@ def move(page: Any, panel: str, knob: str, stop: int) -> None:
 
 
 def choose(page: Any, panel: str, knob: str, choice: str) -> None:
-    """Takes a choice of a menu."""
+    """Selects an option of a menu."""
     page.locator(f"#{panel} .ft-knob[data-knob={knob}] select").select_option(choice)
 
 
 def take(page: Any, name: str, menu: str = "method") -> None:
-    """Takes the card of a method or preset and waits for its knobs; on a phone the cards of meshes lie in the sheet."""
+    """Selects the card of a method or preset and waits for its knobs; on a phone the cards for meshes are in the sheet."""
     in_a_sheet = menu.startswith("mesh-") and page.viewport_size["width"] < 768
     if in_a_sheet:
         page.click("#mesh-bar .ft-summary")
@@ -55,18 +55,18 @@ def start(page: Any, size: str = "256 px", sides: tuple[str, ...] = ("fast", "pl
 
 
 def cancel(page: Any, button: str = "#cancel") -> None:
-    """Clicks Cancel where it is, without waiting for a page at rest: it grows, and that wait would last for seconds."""
+    """Clicks Cancel without waiting for the page to settle: the page grows, so that wait would last for seconds."""
     page.locator(button).click(force=True, no_wait_after=True)
 
 
 def finish(page: Any, prefix: str = "") -> None:
-    """Waits for the end of a run, and for what is measured and written after it."""
+    """Waits for the end of a run and for its measurements and files."""
     page.wait_for_selector(f"#{prefix}generate")
     page.wait_for_selector(f"#{prefix}download{'-glb' if prefix else ''}:not([disabled])")
 
 
 def small(page: Any, prefix: str = "") -> None:
-    """A run of 64 pixels or of a few faces, to its end. It may be over before there is a Cancel."""
+    """Does a run of 64 pixels or of a few faces to its end. It may end before Cancel appears."""
     if prefix:
         move(page, "mesh-settings", "face_budget", 2)
     else:
@@ -92,7 +92,7 @@ def drop(page: Any, name: str, content: bytes) -> None:
 
 
 def drop_path(page: Any, path: Path) -> None:
-    """Drops a file or a folder of the disk on the page, as the system does."""
+    """Drops a file or folder on the page, as the system does."""
     system = page.context.new_cdp_session(page)
     carried = {"items": [], "files": [str(path)], "dragOperationsMask": 1}
     for kind in ("dragEnter", "dragOver", "drop"):
@@ -109,7 +109,7 @@ def pixels(page: Any, side: str, layer: str) -> np.ndarray:
 
 
 class RacePage:
-    """One of the two race tabs, for what is true of both.
+    """One of the two race tabs, for tests of both.
 
     things : prompts or examples of clouds; knob : a live one of the method that is taken, with a stop and what the page then shows
     """
@@ -121,12 +121,12 @@ class RacePage:
         self.size = {"image": "size", "mesh": "face_budget"}[kind]
 
     def open(self) -> RacePage:
-        """The same, opened and ready, with a method that does not depend on the machine."""
+        """Opens the tab with a method that does not depend on the machine; returns self."""
         self.show()
         if self.kind == "mesh":
             self.page.wait_for_selector("#mesh-notes p:has-text('chair.ply: a point cloud of 2,048 points')")
             self.page.wait_for_function(f"Number({VIEW}.points) === 2048")
-            self.page.wait_for_selector("#mesh-ready i", state="attached")  # the model is loaded, and the form stays as it is
+            self.page.wait_for_selector("#mesh-ready i", state="attached")  # the model is loaded, and the form is not reset
         take(self.page, self.method, f"{self.prefix}method")
         return self
 
@@ -140,11 +140,11 @@ class RacePage:
 
     @property
     def rows(self) -> Any:
-        """The rows of the table of runs."""
+        """Rows of the table of runs."""
         return self.part("runs", "tbody tr")
 
     def give(self, thing: str) -> None:
-        """Types a prompt, or takes an example."""
+        """Types a prompt, or selects an example."""
         if self.kind == "image":
             self.page.fill(PROMPT, thing)
         else:
@@ -152,24 +152,24 @@ class RacePage:
         self.sees(thing)
 
     def sees(self, thing: str) -> None:
-        """Waits for a prompt, or for what was read of an example."""
+        """Waits for a prompt, or for the loaded example."""
         if self.kind == "image":
             expect(self.page.locator(PROMPT)).to_have_value(thing)
         else:
             self.page.wait_for_selector(f"#mesh-notes p:has-text('{thing}.ply')")
 
     def seed(self, seed: int) -> None:
-        """Writes the seed."""
+        """Enters the seed."""
         self.page.fill(f"#{self.prefix}seed input", str(seed))
         self.page.press(f"#{self.prefix}seed input", "Tab")
 
     def size_readout(self) -> Any:
-        """The readout of a picture's size or of the most faces of a mesh: a locator and its text."""
+        """Locator of the readout of a picture's size or of a mesh's maximum faces."""
         knob = self.part("settings", f".ft-knob[data-knob={self.size}]")
         return knob.locator("select") if self.kind == "image" else knob.locator("output")
 
     def resize(self) -> None:
-        """Takes another size than that of a small run."""
+        """Selects another size than a small run's."""
         if self.kind == "image":
             choose(self.page, "settings", "size", "128 px")
         else:
@@ -186,12 +186,12 @@ class RacePage:
         expect(self.part("knobs", f".ft-knob[data-knob={name}] output")).to_have_text(shown)
 
     def wait_for_both(self) -> None:
-        """Waits until both sides have something."""
+        """Waits until both sides show tokens or faces."""
         count = {"image": (TOKENS, "plain", "fast"), "mesh": (FACES, "plain", "accelerated")}[self.kind]
         self.page.wait_for_function(" && ".join(f"{count[0].format(side)} > 0" for side in count[1:]))
 
     def begin(self, lasting: bool = True) -> None:
-        """A race that can be watched, until both sides have something. lasting : it is repeated, so that it lasts on any machine"""
+        """Starts a race and waits until both sides show something. lasting : repeat it, so that it lasts on any machine"""
         if self.kind == "image":
             choose(self.page, "settings", "size", "256 px")
         if lasting:
@@ -201,7 +201,7 @@ class RacePage:
         self.wait_for_both()
 
     def count(self) -> int:
-        """Tokens or faces of the right side."""
+        """Number of tokens or faces on the right side."""
         return self.page.evaluate(TOKENS.format("fast") if self.kind == "image" else FACES.format("accelerated"))
 
     def state(self) -> str:
@@ -209,7 +209,7 @@ class RacePage:
         return self.page.evaluate(STATE if self.kind == "image" else f"{VIEW}.state")
 
     def small(self) -> None:
-        """A run that ends soon, to its end."""
+        """Does a short run to its end."""
         small(self.page, self.prefix)
 
     def cancel(self) -> None:
@@ -217,5 +217,5 @@ class RacePage:
         cancel(self.page, f"#{self.prefix}cancel")
 
     def finish(self) -> None:
-        """Waits for its end."""
+        """Waits for the end of the run."""
         finish(self.page, self.prefix)

@@ -1,4 +1,4 @@
-"""A studio with the shipped models in a process of its own, and a Chromium that nobody watches: for tests and for docs/shots.py."""
+"""A studio with the shipped models in a separate process, and a headless Chromium, for tests and docs/shots.py."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Server(NamedTuple):
     log: Path
 
     def resident(self) -> int:
-        """Bytes of its memory in use; 0 where the system has no /proc."""
+        """Bytes of memory that it uses; 0 without /proc."""
         file = Path(f"/proc/{self.process}/statm")
         return int(file.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if file.exists() else 0
 
@@ -64,7 +64,7 @@ def studio() -> Iterator[Server]:
     with tempfile.TemporaryDirectory(prefix="foretoken-", ignore_cleanup_errors=True) as folder:
         log = Path(folder) / "log.txt"
         own = {"FORETOKEN_HOME": f"{folder}/home", "GRADIO_TEMP_DIR": f"{folder}/gradio"}
-        port = 40_000 + os.getpid() % 20_000  # the studio of the other tests begins elsewhere
+        port = 40_000 + os.getpid() % 20_000  # the studio of the other tests starts at another port
         code = f"from app.server.studio import launch; launch(port={port}, open_browser=False, dtype='float32')"
         with log.open("w") as file:
             process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=file, stderr=file, env=os.environ | own)
@@ -76,7 +76,7 @@ def studio() -> Iterator[Server]:
 
 
 def wait_for(process: subprocess.Popen, log: Path) -> str:
-    """The studio's address once it answers; fails with its last words if it does not."""
+    """The studio's address once it responds; fails with its last output if it does not."""
     deadline = time.monotonic() + START_LIMIT
     while time.monotonic() < deadline and process.poll() is None:
         address = re.search(r"http://\S+", log.read_text())
@@ -87,7 +87,7 @@ def wait_for(process: subprocess.Popen, log: Path) -> str:
 
 
 def answers(address: str) -> bool:
-    """True if the studio answers a request."""
+    """True if the studio responds to a request."""
     try:
         with urlopen(f"{address}/config", timeout=5) as response:
             return response.status == 200

@@ -1,4 +1,4 @@
-"""A table with a vase, a ball and a box: the meshes that the mesh panel's tests show."""
+"""A table with a vase, a ball and a box: meshes for the mesh panel's tests."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def lathe(profile: list[tuple[float, float]], x: float, z: float, sides: int = 1
 
 
 def still_life() -> np.ndarray:
-    """uint8 [F, 3, 3]: a table with a vase, a ball and a box, from the ground up as the tokens of a mesh come."""
+    """uint8 [F, 3, 3]: a table with a vase, a ball and a box, from the ground up, the order of a mesh's tokens."""
     legs = [box((x, -0.9, z), (x + 0.12, 0.0, z + 0.12), 2) for x in (-0.86, 0.74) for z in (-0.56, 0.44)]
     top = box((-0.94, 0.0, -0.64), (0.94, 0.1, 0.64), 3)
     vase = lathe([(0, 0.1), (0.16, 0.1), (0.27, 0.3), (0.24, 0.48), (0.11, 0.66), (0.1, 0.76), (0.18, 0.88)], -0.42, -0.08, 14)
@@ -66,7 +66,7 @@ def cloud(count: int = 2048) -> np.ndarray:
 
 
 def side(name: str, count: int, ghosts: int = 0, state: str = "running") -> Side:
-    """A side with the first faces of the still life; on the accelerated one three or so arrive in a step."""
+    """A side with the first faces of the still life; on the accelerated side about three arrive per step."""
     faces = still_life()
     noise = np.random.default_rng(5)
     tokens = noise.integers(2, 6, len(faces))

@@ -32,7 +32,7 @@ FIND = """async ([parts, options]) => (await axe.run(parts.length ? { include: p
   rule: id, impact, target: node.target.flat().join(" "), html: node.html.slice(0, 160),
   why: [...node.any, ...node.all, ...node.none].map((check) => check.message).join("; ")
 })))"""
-STILL = "*, *::before, *::after { transition: none !important; animation: none !important; }"  # no colour on its way to another one
+STILL = "*, *::before, *::after { transition: none !important; animation: none !important; }"  # no colour transitions
 
 
 @pytest.fixture(scope="session")
@@ -46,14 +46,14 @@ def script() -> str:
 
 
 class Audit:
-    """Looks at a page in its states, and remembers what is wrong with them."""
+    """Checks a page in its states and records the findings."""
 
     def __init__(self, page: Any):
         self.page = page
         self.wrong: list[str] = []
 
     def look(self, state: str, *parts: str, rules: dict[str, Any] = ALL) -> None:
-        """Everything in the dark, the colours in the light too. parts : what this state has changed (selectors); none: the whole page"""
+        """Checks everything in the dark theme, colours in the light one. parts : selectors of the changed parts; none: the whole page"""
         for dark, options in ((True, rules), (False, COLOURS)):
             self.page.evaluate("dark => document.body.classList.toggle('dark', dark)", dark)
             for fault in self.page.evaluate(FIND, [parts, options]):
@@ -63,7 +63,7 @@ class Audit:
                     )
 
     def end(self) -> None:
-        """Says all that was found, one line each."""
+        """Fails with all findings, one per line."""
         if self.wrong:
             pytest.fail("\n".join(self.wrong), pytrace=False)
 
@@ -78,7 +78,7 @@ class Audit:
 
 @pytest.fixture
 def audit(open_page: Callable, script: str) -> Iterator[Callable]:
-    """A function that opens the page to look at; at the end it says all that was found."""
+    """A function that opens the page to check; at the end the test fails with all findings."""
     audits: list[Audit] = []
 
     def begin(width: int = 1366, height: int = 1000) -> Audit:
@@ -96,7 +96,7 @@ def audit(open_page: Callable, script: str) -> Iterator[Callable]:
 
 @contextmanager
 def growing(page: Any, run: str, button: str) -> Iterator[None]:
-    """While a run is in progress; it is cancelled at the end."""
+    """Keeps a run in progress; cancels it at the end."""
     yield
     assert page.locator(run).get_attribute("data-state") == "running"
     cancel(page, button)
@@ -170,7 +170,7 @@ def test_the_first_page(browser: Any, served: Any, script: str) -> None:
 
 
 def test_the_mesh_tab(audit: Callable) -> None:
-    seen = audit(1024, 768)  # without a graphics card every pixel of a view that grows is dear
+    seen = audit(1024, 768)  # without a graphics card, large views draw slowly
     page = seen.page
     open_tab(page, "Mesh")
     page.wait_for_selector("#mesh-ready i", state="attached")

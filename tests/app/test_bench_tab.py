@@ -1,4 +1,4 @@
-"""The Bench tab: recorded tables, a benchmark that is measured on the page, and settings that go to the other tabs."""
+"""The Bench tab: recorded tables, a benchmark measured on the page, and settings sent to the other tabs."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def test_every_recorded_row_with_a_speed_is_a_point(tables):
 
 
 def form_of(point, backbone, declared) -> dict:
-    """The values of the form for the settings of a point."""
+    """Values of the form after loading the settings of a point."""
     form, wished = restoring.from_run({"ask": {"settings": point}}, backbone, knobs.encode("settings", declared), declared)
-    assert wished is None  # the input stays as it is
+    assert wished is None  # the input does not change
     return form
 
 
@@ -57,8 +57,8 @@ def test_a_recorded_point_fits_the_form(tables, picto):
     assert len(able) >= len(points) - 1  # all but spatial, because this model has no row and column heads
     for point in able:
         form = form_of(point["settings"], picto, settings(picto))
-        assert "prompt" not in form and "seed" not in form  # they stay as they are
-        assert form["knobs"]["values"].items() >= point["settings"]["knobs"].items()  # knobs that came later have their defaults
+        assert "prompt" not in form and "seed" not in form  # they do not change
+        assert form["knobs"]["values"].items() >= point["settings"]["knobs"].items()  # newer knobs have their defaults
         assert form["settings"]["values"]["guidance"] == point["settings"]["sampling"]["guidance"]
 
 
@@ -131,7 +131,7 @@ def test_a_benchmark_of_meshes_has_the_rows_of_the_command(low, tmp_path, monkey
     assert all(row["inputs"] == 2 and row["faces_allowed"] == 8 and row["speedup"] for row in bench.rows)
     runs = {name: of for name, of in bench.runs.items()}
     again = meshes.summary("xspecmesh", runs, bench.subjects, "ar")
-    assert {name: bench.rows[1][name] for name in again} == again  # distances that were measured before are the same
+    assert {name: bench.rows[1][name] for name in again} == again  # distances measured before do not change
     table = bench_rows.table("here", bench.rows, "Measured here")
     assert table["kind"] == "mesh" and [row["cells"][0] for row in table["rows"]] == ["Plain decoding", "XSpecMesh", "Prompt lookup"]
     assert form_of(table["rows"][1]["point"]["settings"], low, mesh_requests.settings(low.sampling))["method"] == "xspecmesh"
@@ -153,7 +153,7 @@ def test_what_is_ticked_is_checked(picto):
 
 
 def open_tab(page):
-    """The tab, with its plane drawn."""
+    """Opens the tab and waits for its chart."""
     page.get_by_role("tab", name="Bench", exact=True).click()
     page.wait_for_selector(f"{PLANE}[data-state=done][data-table=epyc-image]")
     page.wait_for_selector(f"{PLANE} .points path")
@@ -163,7 +163,7 @@ def open_tab(page):
 @pytest.mark.browser
 def test_the_plane_is_saved_with_what_it_was_made_from_and_a_point_loads_its_settings(open_page):
     page = open_page()
-    assert not page.evaluate(FETCHED)  # Plotly is fetched with the first chart
+    assert not page.evaluate(FETCHED)  # Plotly is loaded with the first chart
     open_tab(page)
     assert page.evaluate(FETCHED) == 1
     for kind, has in (("svg", ["<metadata>", "SJD++", "AMD EPYC", "How plausible"]), ("csv", ["# processor: AMD EPYC", "Speed-up"])):
@@ -178,7 +178,7 @@ def test_the_plane_is_saved_with_what_it_was_made_from_and_a_point_loads_its_set
     chart = page.locator("#plane .ft-plot")
     chart.focus()
     page.keyboard.press("End")
-    page.keyboard.press("ArrowLeft")  # the fastest point is of heads that this model does not have
+    page.keyboard.press("ArrowLeft")  # the fastest point uses heads that this model does not have
     summary = page.inner_text("#plane output")
     assert "95 % interval" in summary and chart.get_attribute("aria-valuetext") == summary
     title = summary.split(" · ")[0]

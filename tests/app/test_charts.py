@@ -1,4 +1,4 @@
-"""The values of the trace, tree and map panels of the Image tab, for runs and for recorded Steps."""
+"""Values of the trace, tree and map panels of the Image tab, for runs and for recorded Steps."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def trail_of(steps: Iterable[Step]) -> Trail:
 
 
 def energies() -> list[Step]:
-    """Three passes of a dual stream as it tells them: none, two of three and one of two drafts were accepted."""
+    """Traces of three passes of a dual stream: none, two of three and one of two drafts were accepted."""
     first = {"energy_tolerance": 0.0, "refresh": "carry"}
     levels, least = [0.5, -0.25, -np.inf], [-0.5, -0.7, -0.2]
     return [
@@ -107,7 +107,7 @@ def test_the_nodes_of_a_tree_are_patches_of_picture(picto):
     sheet = np.asarray(Image.open(io.BytesIO(base64.b64decode(value["sheet"].split(",")[1]))))
     nodes = shown.run.steps[-1].trace.tree
     assert sheet.shape == (SIDE, PLAIN * SIDE, 3) and np.allclose(numbers(value["p"]), nodes.p)
-    for node, token in enumerate(nodes.tokens):  # each is the middle of a picture of nothing else
+    for node, token in enumerate(nodes.tokens):  # each is the middle of a picture of copies
         alone = picto.sketch(np.full((5, 5), token), range(5), False)
         assert np.abs(sheet[:, node * SIDE : (node + 1) * SIDE].astype(int) - alone[16:24, 16:24]).max() <= 1
     assert (patches.of([nodes.tokens[0]])[0] == sheet[:, :SIDE]).all() and patches.of([]).shape == (0, SIDE, SIDE, 3)
@@ -174,7 +174,7 @@ def test_a_saved_run_is_drawn_like_the_run_itself(picto, tmp_path, name):
 
 
 def test_the_odds_of_a_picture_are_the_models_own(picto):
-    """Under plain decoding the distribution at every place is the one that the run itself drew from; its entropy is known from the run."""
+    """With plain decoding, the distribution at every position is the one that the run drew from; the run recorded its entropy."""
     shown = board(picto, "ar")
     probs = odds(shown.run)
     assert probs.tokens.shape == probs.p.shape == (64, TOP) and (np.diff(probs.p, axis=1) <= 0).all()
@@ -184,7 +184,7 @@ def test_the_odds_of_a_picture_are_the_models_own(picto):
     assert np.allclose(probs.p[among], probs.drawn[inside], atol=1e-6) and (probs.drawn[~inside] <= probs.p[~inside, -1] + 1e-6).all()
     entropy = shown.known["entropy"]
     sharp = probs.p[:, 0]
-    assert (entropy >= -np.log(np.maximum(sharp, 1e-9)) - 1e-3).all()  # the entropy is at least that of the likeliest token
+    assert (entropy >= -np.log(np.maximum(sharp, 1e-9)) - 1e-3).all()  # a lower bound: the most probable token's surprisal
     stopped = board(picto, "ar", 9)
     assert odds(stopped.run) is None
 

@@ -1,4 +1,4 @@
-"""A first minute: a finished race, one line of controls, words to click, messages that move nothing, the keyboard, a phone."""
+"""A new visitor's first minute: a finished race, one line of controls, words to click, messages, the keyboard, a phone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.requests import validation as asked
+from app.requests import validation
 from app.requests.sides import start_values
 from app.ui.method_menu import badge, cards, choices, first_number, speed_words, title_of, with_auto
 from app.ui.panels.methods import TEMPLATE
@@ -38,7 +38,7 @@ def test_cards_stand_in_their_groups_with_what_was_measured(picto) -> None:
     assert (
         speed_words(None) == "" and first_number(find("sjdpp")[0], {"window": 5}) == ["window 5"] and first_number(find("ar")[0], {}) == []
     )
-    assert first_number(find("adt_tree_lantern")[0], {"nodes": 60}) == ["nodes 60"]  # not a knob that acts in another mode only
+    assert first_number(find("adt_tree_lantern")[0], {"nodes": 60}) == ["nodes 60"]  # not a knob that acts only in another mode
     assert [word.split()[0] for word in first_number(find("gsd")[0], {})] == ["window"] and first_number(find("mulo")[0], {})[0].startswith(
         "keep"
     )
@@ -95,10 +95,10 @@ def test_a_newcomer_finds_a_finished_race(browser, served) -> None:
     assert page.locator("#canvas-fast .ft-card").get_attribute("data-tokens") != "0"
     assert "An example, drawn on this machine" in page.inner_text("#verdict .ft-costs")
     assert page.locator(".ft-settings").first.is_hidden()  # one line instead
-    assert not page.evaluate("document.body.classList.contains('dark')")  # as the system has it
+    assert not page.evaluate("document.body.classList.contains('dark')")  # as set in the system
     page.emulate_media(color_scheme="dark")
     page.wait_for_function("document.body.classList.contains('dark')")
-    page.click(".ft-theme")  # a choice stays
+    page.click(".ft-theme")  # a choice is remembered
     page.reload()
     page.wait_for_selector(".ft-theme:text-is('Dark')")
     page.click(".ft-summary[data-do=settings]")
@@ -164,7 +164,7 @@ def test_escape_cancels_and_the_focus_stays(open_page) -> None:
 
 @pytest.mark.browser
 def test_pictures_and_their_figures_are_seen_whole(open_page) -> None:
-    """With closed settings nobody scrolls to see both pictures and what they cost, and the right one ends where Generate does."""
+    """With closed settings, both pictures and their figures fit on the screen, and the right picture is aligned with Generate."""
     page = open_page(1440, 900)
     page.click(".ft-summary[data-do=settings]")
     page.wait_for_selector(".ft-settings >> nth=0", state="hidden")
@@ -177,7 +177,7 @@ def test_pictures_and_their_figures_are_seen_whole(open_page) -> None:
 
 @pytest.mark.browser
 def test_the_mesh_tab_has_one_line_of_controls(open_page) -> None:
-    """The method in a few words, which axis is up, the seed; the rest is behind the chip. A message moves nothing."""
+    """The method in a few words, the up axis, the seed; the rest is behind the chip. A message does not shift the page."""
     page = open_page(1440, 900)
     page.get_by_role("tab", name="Mesh", exact=True).click()
     page.wait_for_selector("#mesh-ready i", state="attached")
@@ -215,7 +215,7 @@ def test_a_phone_races_side_by_side_with_the_settings_in_a_sheet(open_page) -> N
     page.click("#bar button[data-size='64 px']")
     page.click("#generate")
     page.wait_for_selector(".ft-runs tbody tr")
-    for each in page.locator(".ft-runs tbody tr").first.locator("button, .ft-badge").all():  # nothing lies beside the screen
+    for each in page.locator(".ft-runs tbody tr").first.locator("button, .ft-badge").all():  # nothing overflows the screen
         box = each.bounding_box()
         assert box["x"] >= 0 and box["x"] + box["width"] <= 390
     assert page.evaluate("document.documentElement.scrollWidth") == 390
@@ -236,6 +236,6 @@ def test_what_auto_takes_is_the_first_card_and_says_what_it_is(picto) -> None:
     assert method is METHODS["sjdpp"] and values == {"window": 8, "verify": "match seed"}
     assert start_values("auto:xspecmesh_exact,depth=3")[1]["verify"] == "match seed"
     assert title_of("auto:sjdpp,window=8") == "Fastest here (SJD++, window 8)"
-    assert asked.method("auto:xspecmesh_exact,heads=multilayer,depth=4")[1] is METHODS["xspecmesh"]
+    assert validation.method("auto:xspecmesh_exact,heads=multilayer,depth=4")[1] is METHODS["xspecmesh"]
     with pytest.raises(NotSupported):
-        asked.method("auto:" * 30 + "sjdpp")
+        validation.method("auto:" * 30 + "sjdpp")

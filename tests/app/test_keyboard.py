@@ -1,4 +1,4 @@
-"""The page without a mouse, with a restless stomach and with other eyes: focus, order, motion, marks beside colours."""
+"""The page without a mouse, with reduced motion and for colour-blind users: focus, order, motion, marks besides colours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.app.race_page import choose, finish
 from tests.app.test_lanes import open_lanes
 
 pytestmark = pytest.mark.browser
-# Focuses everything on the page in turn, and tells what shows nothing of it, what is too small, and what is out of order.
+# Focuses every control in turn; reports those without a visible focus, too small, or out of order.
 ROUND = """() => {
   const words = (e) => (e.getAttribute("aria-label") || e.textContent).trim().slice(0, 30);
   const named = (e) => `${e.tagName.toLowerCase()}#${e.id || e.closest("[id]")?.id}.${e.className} ${words(e)}`;
@@ -43,8 +43,8 @@ CELLS = """(canvas) => {
 
 
 def round_of(page: Any) -> dict[str, Any]:
-    """Everything that can have the focus, by keyboard."""
-    page.keyboard.press("Tab")  # from now on the browser shows where the focus is
+    """All elements that the keyboard can focus."""
+    page.keyboard.press("Tab")  # from now on the browser shows the focus
     return page.evaluate(ROUND)
 
 
@@ -74,7 +74,7 @@ def test_focus_is_seen_and_targets_are_large_in_every_tab(open_page) -> None:
 
 
 def test_the_keyboard_goes_through_the_page_from_the_top(open_page) -> None:
-    """From the tabs to the prompt, to Generate, along the line of controls, to the examples."""
+    """Order: tabs, prompt, Generate, the line of controls, examples."""
     page = open_page()
     page.locator("#tabs [role=tab]").last.focus()
     order = []
@@ -119,9 +119,9 @@ def test_who_declines_motion_gets_none(browser, served) -> None:
       return [transitionDuration, animationDuration].some((all) => all.split(", ").some((each) => parseFloat(each) > 0));
     }).map((e) => e.className)""")
     assert moving == []
-    page.click("#replay [data-do=play]")  # one step, instead of a race that plays
+    page.click("#replay [data-do=play]")  # one step instead of a playing race
     page.wait_for_selector("#canvas-fast .ft-card[data-replayed]:not([data-replayed=''])")
     assert page.locator("#replay .ft-replay").get_attribute("data-playing") == "false"
-    page.get_by_role("tab", name="Lab", exact=True).click()  # a page that has examples has one here, too
+    page.get_by_role("tab", name="Lab", exact=True).click()  # a page with examples has one here too
     page.wait_for_selector("#lab-stage .ft-lab[data-state=stopped][data-example=true][data-pictures='6']")
     context.close()

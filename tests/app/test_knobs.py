@@ -32,8 +32,8 @@ def test_a_logarithmic_slider_gives_small_values_their_room():
     stops = knobs.stops(Knob("window", "W", 32, 1, 256, 1, "log"))
     assert stops[:8] == [1, 2, 3, 4, 5, 6, 7, 8]
     assert all(isinstance(s, int) for s in stops)
-    assert stops.index(16) > len(stops) / 5  # a linear slider would spend a sixteenth on it
-    assert {2**i for i in range(9)} <= set(stops)  # the shapes that passes come in
+    assert stops.index(16) > len(stops) / 5  # a linear slider would reserve a sixteenth for it
+    assert {2**i for i in range(9)} <= set(stops)  # the bucket sizes of passes
     assert knobs.stops(Knob("beam", "", 0, 0, 100, 1, "log"))[0] == 0
 
 
@@ -49,7 +49,7 @@ def test_the_papers_letter_and_the_knobs_nature_reach_the_page():
 
 
 def test_words_come_before_the_engines_names():
-    """Nobody has to know a paper to read a menu, and whoever knows it finds its word; no word is for a choice or preset that is gone."""
+    """Menus need no knowledge of a paper, but contain its terms; there are no words for removed choices or presets."""
     declared = [*(k for m in METHODS.values() for k in m.knobs), *meshes.settings(Sampling())]
     assert all(knob.words.keys() <= set(knob.choices) for knob in declared)
     assert all(not re.search("coupled|gumbel|residual|init", word) for k in declared for word in (k.label, *k.words.values()))

@@ -1,4 +1,4 @@
-"""The Lab tab: a loop of pictures whose knobs are moved, and what is counted of every setting."""
+"""The Lab tab: a loop of pictures whose knobs are moved, and the totals of every setting."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_every_setting_is_counted_apart(picto):
     assert [(t.name, t.before, t.after) for t in board.changes] == [
         ("relax", "off", "additive"), ("added_mass", 0.1, 0.2), ("added_mass", 0.2, 0.9)
     ]  # fmt: skip
-    assert board.curve() == [second.number, third.number]  # those that δ alone tells apart
+    assert board.curve() == [second.number, third.number]  # settings that differ only in δ
     value = lab.encode(board, picture, 100.0, "x", {})
     assert [s["deviation"] for s in value["settings"]] == [0.0, second.mean_deviation, third.mean_deviation]
     assert value["turned"][-1]["letter"] == "δ" and value["now"] == third.number
@@ -118,13 +118,13 @@ def test_the_next_picture_takes_what_was_moved(picto):
 
 
 def nothing() -> None:
-    """A model that is not there."""
+    """A missing model."""
     raise MissingWeights("The weights are not here.")
 
 
 @pytest.fixture
 def tab(picto) -> LabTab:
-    """The tab on a page that is not served."""
+    """The tab on an unserved page."""
     with gr.Blocks() as page, gr.Tabs(), gr.Tab("Lab") as own:
         missing = Lazy("lowpoly", assets.models() / "nowhere", nothing)
         tab = LabTab(TabContext(page, own, StudioState(picto, missing, Sessions())))
@@ -135,7 +135,7 @@ def tab(picto) -> LabTab:
 def test_presets_are_what_they_say(tab):
     name, values, messages = tab.preset_values(SAME, "sjd", tab.pictures)
     assert (name, values["verify"], messages) == ("sjd", "match seed", [])
-    assert tab.preset_values(SAME, "zipar", tab.pictures)[0] == FAVOURITE  # ZipAR as published has no same picture
+    assert tab.preset_values(SAME, "zipar", tab.pictures)[0] == FAVOURITE  # published ZipAR cannot match the picture
     name, values, messages = tab.preset_values(FASTEST, "sjdpp", tab.pictures)
     method, _ = find(name)
     assert tab.apply_change("nobody", tab.pictures, name, values)[1]["name"] == name and "fastest exact method" in messages[0]["text"]
@@ -185,13 +185,13 @@ def test_the_example_is_a_loop_whose_charts_have_something_to_show(picto, tmp_pa
     monkeypatch.setattr(example, "PATIENCE", float("inf"))  # however busy the machine is
     loop = lab_example.read(tmp_path, picto)
     assert (loop["state"], loop["pictures"], loop["example"]) == ("stopped", 6, lab_example.NOTE) and loop["plain"] > 0
-    assert len(loop["settings"]) == 6 and len(loop["curve"]) == 3  # the windows lie on a line
+    assert len(loop["settings"]) == 6 and len(loop["curve"]) == 3  # the windows are on a line
     assert {t["letter"] for t in loop["turned"]} >= {"W", "δ"} and loop["settings"][0]["shares"]
     monkeypatch.setattr(lab_example, "run", lambda backbone: pytest.fail("it is run once"))
     assert lab_example.read(tmp_path, picto) == loop
     monkeypatch.undo()
-    monkeypatch.setattr(example, "race", lambda boards: iter(()))  # as if plain decoding would take too long
-    assert lab_example.run(picto) == {}  # a slow model's Lab begins empty
+    monkeypatch.setattr(example, "race", lambda boards: iter(()))  # as if plain decoding took too long
+    assert lab_example.run(picto) == {}  # a slow model's Lab is empty at first
 
 
 # --- in a browser -----------------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def test_knobs_are_moved_while_the_loop_goes_on(open_page):
     move(page, "window", 3)
     page.wait_for_function("Number(document.querySelector('.ft-lab').dataset.settings) >= 2")
     assert int(page.locator(STAGE).get_attribute("data-turned")) >= 1
-    page.locator("#lab-knobs .ft-knob[data-knob=verify] select").select_option("residual")  # a fixed knob: the next picture takes it
+    page.locator("#lab-knobs .ft-knob[data-knob=verify] select").select_option("residual")  # a fixed knob: it applies to the next picture
     page.wait_for_function("Number(document.querySelector('.ft-lab').dataset.settings) >= 3")
     page.locator("[data-chart=curve] .ft-plot").focus()
     page.keyboard.press("Home")

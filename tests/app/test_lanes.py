@@ -1,4 +1,4 @@
-"""A race of several finished runs that were chosen in the table: it plays in the browser, and its files show what it shows."""
+"""A race of finished runs chosen in the table: it plays in the browser, and its files show the same."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.app.race_page import ROWS, drag, move, small, take
 from tests.app.test_mesh_tab import open_mesh as open_mesh
 
 ASK = "{} tbody tr >> nth={} >> css=[data-pick]"
-FASTEST = "document.querySelector('#{} select').value = '2'"  # of the speeds of a replay
+FASTEST = "document.querySelector('#{} select').value = '2'"  # speeds of a replay
 OPEN = "#lanes-race .ft-card[data-state=done]"
 
 
@@ -37,27 +37,27 @@ def lane(title: str, about: str, value: dict, method: str) -> dict:
 
 @pytest.fixture(scope="module")
 def boards(picto) -> list[Board]:
-    """Three finished pictures, each on a made-up clock."""
+    """Three finished pictures with artificial clocks."""
     names = {"ar": 0.125, "sjdpp": 0.0625, "jacobi": 0.25}
     return [board_of(picture_run(picto, name, seed=3), seconds=seconds) for name, seconds in names.items()]
 
 
 @pytest.fixture(scope="module")
-def asked(boards) -> dict:
-    """These as a page sends them."""
+def race(boards) -> dict:
+    """The lanes as a page sends them."""
     scales = canvas.scales(boards)
     values = [canvas.encode(each, each.picture(), scales, "fast", each.run.method.title, None) for each in boards]
     return {"lanes": [lane(each.run.method.title, "seed 3", value, each.run.name) for each, value in zip(boards, values, strict=True)]}
 
 
-def test_what_a_page_sends_stands_in_for_its_boards(boards, asked):
-    found = sent.read_runs(asked, meshes=False)
-    assert [each.words for each in found] == [f"{each.run.method.title} · seed 3" for each in boards]
-    for each, made in zip(found, boards, strict=True):
-        assert (each.final() == made.final()).all() and (each.rows, each.columns) == (8, 8)
-        assert each.run.seconds == made.run.seconds and each.run.positions == list(made.trail.positions)
+def test_what_a_page_sends_stands_in_for_its_boards(boards, race):
+    runs = sent.read_runs(race, meshes=False)
+    assert [each.words for each in runs] == [f"{each.run.method.title} · seed 3" for each in boards]
+    for each, board in zip(runs, boards, strict=True):
+        assert (each.final() == board.final()).all() and (each.rows, each.columns) == (8, 8)
+        assert each.run.seconds == board.run.seconds and each.run.positions == list(board.trail.positions)
         for now in (0.0, 0.3, 1.0, 99.0):
-            assert race_files.token_count_at(each, now) == race_files.token_count_at(made, now)
+            assert race_files.token_count_at(each, now) == race_files.token_count_at(board, now)
 
 
 @pytest.mark.parametrize(
@@ -77,16 +77,16 @@ def test_what_a_page_sends_stands_in_for_its_boards(boards, asked):
         lambda lanes: lanes[1]["value"]["course"].update(position=base64.b64encode(np.zeros(64, "<i4").tobytes()).decode()),
     ],
 )
-def test_what_is_no_race_is_a_sentence(asked, spoil):
-    wrong = copy.deepcopy(asked)
+def test_what_is_no_race_is_a_sentence(race, spoil):
+    wrong = copy.deepcopy(race)
     spoil(wrong["lanes"])
     with pytest.raises(BadPrompt, match=r"The chosen runs arrived incomplete \(.*\)\. Choose them again\."):
         sent.read_runs(wrong, meshes=False)
 
 
-def test_the_files_show_every_run_on_its_own_clock(boards, asked, tmp_path):
+def test_the_files_show_every_run_on_its_own_clock(boards, race, tmp_path):
     lanes = Lanes(runs.PICTURES)
-    path, lost = lanes.make({**asked, "make": "gif"}, tmp_path)
+    path, lost = lanes.make({**race, "make": "gif"}, tmp_path)
     assert path.name == "foretoken-race-of-3.gif" and lost == []
     with Image.open(path) as gif:
         gap, side = race_files.GAP, race_files.SIDE
@@ -99,15 +99,15 @@ def test_the_files_show_every_run_on_its_own_clock(boards, asked, tmp_path):
     for colour in race_files.LANES[:3]:
         assert (np.abs(titles - colour).max(axis=-1) == 0).any()  # each title has its colour
     ends = [np.s_[side - 20 : side, gap + n * (side + gap) + 4 : gap + n * (side + gap) + side - 4] for n in range(3)]
-    assert all((np.ptp(first[end].reshape(-1, 3), axis=0) == 0).all() for end in ends)  # nothing of their last rows is there
-    page, _ = lanes.make({**asked, "make": "html"}, tmp_path)
+    assert all((np.ptp(first[end].reshape(-1, 3), axis=0) == 0).all() for end in ends)  # their last rows are empty
+    page, _ = lanes.make({**race, "make": "html"}, tmp_path)
     text = page.read_text(encoding="utf-8")
     assert all(f'boot("canvas-lane{n}"' in text for n in (1, 2, 3)) and 'boot("canvas-lane4"' not in text
     assert "Settings of the first run" in text and text.count("<h4>") == 3
     with pytest.raises(BadPrompt, match="Unknown file type for a race"):
-        lanes.make({**asked, "make": "exe"}, tmp_path)
+        lanes.make({**race, "make": "exe"}, tmp_path)
     if video.is_there():
-        assert lanes.make({**asked, "make": "mp4"}, tmp_path)[0].stat().st_size > 1000
+        assert lanes.make({**race, "make": "mp4"}, tmp_path)[0].stat().st_size > 1000
 
 
 def test_four_pictures_stand_in_two_rows_and_a_long_title_is_cut():
@@ -120,9 +120,9 @@ def test_four_pictures_stand_in_two_rows_and_a_long_title_is_cut():
 def test_meshes_that_a_page_sends_have_their_faces(low):
     made = board_of(mesh_run(low, "xspecmesh", size=40))
     side = mesh_side.draw_race([made], np.zeros((4, 3), np.float32), {0})["viewer"]["sides"]["accelerated"]
-    found = sent.read_runs({"lanes": [lane("XSpecMesh", "", side, "xspecmesh")] * 2}, meshes=True)
-    assert len(made.faces) and (found[1].faces == made.faces).all() and (found[1].step == made.step).all()
-    assert len(found[1].run.steps) == len(made.run.steps) and found[0].words == "XSpecMesh"
+    runs = sent.read_runs({"lanes": [lane("XSpecMesh", "", side, "xspecmesh")] * 2}, meshes=True)
+    assert len(made.faces) and (runs[1].faces == made.faces).all() and (runs[1].step == made.step).all()
+    assert len(runs[1].run.steps) == len(made.run.steps) and runs[0].words == "XSpecMesh"
 
 
 def test_facts_say_only_what_the_settings_know():
@@ -135,7 +135,7 @@ def test_facts_say_only_what_the_settings_know():
 
 
 def choose_rows(page, table: str, *rows: int) -> None:
-    """Chooses rows of the table for a race."""
+    """Selects rows of the table for a race."""
     for row in rows:
         page.locator(ASK.format(table, row)).click()
 
@@ -148,7 +148,7 @@ def open_lanes(page) -> None:
 
 
 def replayed_counts(page) -> list[int]:
-    """Number of tokens each lane of the Image tab shows in a replay."""
+    """Number of tokens that each lane of the Image tab shows in a replay."""
     return [int(each) for each in page.locator(OPEN).evaluate_all("cards => cards.map((c) => c.dataset.replayed)")]
 
 
@@ -166,8 +166,8 @@ def test_three_and_four_chosen_runs_race_and_leave_as_files(open_page, tmp_path:
     expect(start).to_have_text("Race 3 runs")
     assert page.locator("#runs [data-pick][aria-pressed=true]").count() == 3
     page.evaluate(FASTEST.format("lanes-replay"))
-    asked = []
-    page.on("request", lambda r: asked.append(r.url))
+    urls = []
+    page.on("request", lambda r: urls.append(r.url))
     start.click()
     expect(page.locator(OPEN)).to_have_count(3)
     expect(page.locator("#lanes h2")).to_have_text("Three runs, each on its own clock")
@@ -179,7 +179,7 @@ def test_three_and_four_chosen_runs_race_and_leave_as_files(open_page, tmp_path:
     assert all(0 <= count <= 64 for count in seen) and len(set(seen)) > 1
     page.click("#lanes-replay [data-do=on]")
     assert sum(replayed_counts(page)) > sum(seen)
-    assert [url for url in asked if "heartbeat" not in url] == []  # the server was not asked
+    assert [url for url in urls if "heartbeat" not in url] == []  # no request to the server
     choose_rows(page, "#runs", 3)
     start.click()
     expect(page.locator(OPEN)).to_have_count(4)
@@ -219,7 +219,7 @@ def test_a_race_of_chosen_runs_ends_with_the_next_one(open_page):
     small(page)
     expect(page.locator("#canvas-fast")).to_be_visible()
     choose_rows(page, "#runs", 0, 1)
-    expect(page.locator("#runs [data-do=race]")).to_have_text("Race 4 runs")  # those of before are still chosen
+    expect(page.locator("#runs [data-do=race]")).to_have_text("Race 4 runs")  # earlier rows are still selected
     choose_rows(page, "#runs", 2)
     expect(page.locator("#runs [data-do=race]")).to_have_text("Race 3 runs")
     page.locator(ROWS).last.get_by_role("button", name="Delete").click()

@@ -1,4 +1,4 @@
-"""Visitors leave nothing on the server: no run, no cache, no file, and no growth of its memory."""
+"""Visitors leave nothing on the server: no runs, caches, files or memory growth."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from engine.networks.sequence import TransformerSequence
 from engine.run import Run
 from tests.app.visitor import Visitor, wait_until
 
-FIRST, LATER = 4, 12  # visitors before the first look, and behind it
+FIRST, LATER = 4, 12  # visitors before and after the first measurement
 TABS = ("image", "mesh")
 KINDS = (Run, Ticket, Visit, Growth, KVCache, TransformerSequence, Input)
 CHAIR = (meshes.EXAMPLES / "chair.ply").read_bytes()
@@ -39,10 +39,10 @@ def address(picto, low, tmp_path, monkeypatch) -> Iterator[tuple[str, Sessions]]
 
 
 def come_and_go(address: str, sessions: Sessions, tab: str) -> None:
-    """One visitor: a picture, or an upload and a mesh; a run that was not waited for; then the page is closed."""
+    """One visitor makes a picture, or an upload and a mesh, leaves another run unfinished, then closes the page."""
     with Visitor(address).present() as visitor:
         opening = visitor.handler("open", "mesh")
-        visitor.ask(opening, visitor.values(opening))  # every page shows an example once its tab is looked at
+        visitor.ask(opening, visitor.values(opening))  # every page shows an example once its tab is opened
         if tab == "mesh":
             visitor.upload("scan.ply", CHAIR)
         assert visitor.can_generate(tab)
@@ -52,13 +52,13 @@ def come_and_go(address: str, sessions: Sessions, tab: str) -> None:
 
 
 def object_counts() -> Counter:
-    """Number of objects of each kind that belongs to a visitor."""
+    """Number of live objects of each kind that belongs to a visitor."""
     gc.collect()
     return Counter(type(o).__name__ for o in gc.get_objects() if isinstance(o, KINDS))
 
 
 def resident() -> int:
-    """Bytes of this process that are in memory."""
+    """Resident memory of this process in bytes."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096
 

@@ -1,4 +1,4 @@
-"""The board of a growing mesh: what is known of every face, and the drafts."""
+"""The board of a growing mesh: its faces and drafts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def tokens_of_a_box() -> list[int]:
 
 
 def fake_run() -> SimpleNamespace:
-    """A run that has not ended."""
+    """An unfinished run."""
     return SimpleNamespace(finished=False, stopped=False, tokens=[], positions=[])
 
 

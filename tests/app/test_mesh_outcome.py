@@ -1,4 +1,4 @@
-"""The verdict on a finished race of meshes, and the return of a run's settings."""
+"""The verdict on a finished race of meshes, and restored settings of a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.app.boards import CHAIR, board_of, mesh_run
 
 @pytest.fixture(scope="module")
 def boards(low) -> list[MeshBoard]:
-    """A finished race, in which the right side is the faster."""
+    """Boards of a finished race whose right side is faster."""
     boards = []
     for name, seconds in (("xspecmesh", 1.0), ("ar", 4.0)):
         board = board_of(mesh_run(low, name))

@@ -1,4 +1,4 @@
-"""The mesh panel as a user sees it, on a small page that grows procedural meshes."""
+"""The mesh panel in a browser, on a small page that grows procedural meshes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def open_panel(browser, address: str) -> Iterator[Callable]:
-    """A function that opens the page; at the end there may have been no error and no request that left the machine."""
+    """A function that opens the page; at the end there must have been no errors and no requests to other machines."""
     visits = []
 
     def visit(script: str = "", width: int = 1366, height: int = 900, **options):
@@ -60,25 +60,25 @@ def open_panel(browser, address: str) -> Iterator[Callable]:
 
 
 def fact(page, name: str, panel: str = "mesh") -> str:
-    """A fact that the panel writes on itself."""
+    """Value of one of the panel's data attributes."""
     return page.locator(f"#{panel} .ft-mesh").get_attribute(f"data-{name}")
 
 
 def until(page, panel: str = "mesh", **facts: object) -> None:
-    """Waits until facts of the panel are so."""
+    """Waits until data attributes of the panel have these values."""
     wanted = "".join(f'[data-{name.replace("_", "-")}="{value}"]' for name, value in facts.items())
     page.wait_for_selector(f"#{panel} .ft-mesh{wanted}", state="attached")
 
 
 def redrawn(page, act: Callable[[], object]) -> None:
-    """Does something and waits until it has been drawn."""
+    """Does something and waits until the panel has redrawn."""
     before = int(fact(page, "drawn"))
     act()
     page.wait_for_function(f"Number(document.querySelector('#mesh .ft-mesh').dataset.drawn) > {before}")
 
 
 def show(page, text: str) -> None:
-    """Has the page show what a line asks for."""
+    """Sends a line to the page and waits until it shows it."""
     faces = dict(pair.split("=") for pair in text.split())
     page.fill("#line textarea, #line input", text)
     redrawn(page, lambda: page.press("#line textarea, #line input", "Enter"))
@@ -86,7 +86,7 @@ def show(page, text: str) -> None:
 
 
 def pixels(page) -> np.ndarray:
-    """float [H, W, 3] in 0..1: what stands on the canvas."""
+    """float [H, W, 3] in 0..1: pixels of the canvas."""
     page.mouse.move(5, 5)
     shot = Image.open(io.BytesIO(page.locator("#mesh canvas").screenshot()))
     return np.asarray(shot.convert("RGB"), float) / 255
@@ -98,7 +98,7 @@ def colourful(picture: np.ndarray) -> np.ndarray:
 
 
 def pinkish(picture: np.ndarray) -> int:
-    """Number of pixels have the hue of a draft."""
+    """Number of pixels with the hue of a draft."""
     red, green, blue = np.moveaxis(picture, -1, 0)
     return int(((red - green > 0.12) & (blue - green > 0.06)).sum())
 
@@ -244,7 +244,7 @@ def test_hands_keys_and_wheel_move_the_camera(open_panel):
     for key in ("ArrowLeft", "ArrowUp", "Shift+ArrowDown", "+", "-"):
         moves(lambda key=key: page.keyboard.press(key))
     yaw, pitch, distance, *target = np.array([place.split() for place in places], float).T
-    assert len(set(places)) >= len(places) - 1  # plus and minus undo each other
+    assert len(set(places)) >= len(places) - 1  # plus and minus cancel out
     assert set(yaw[:3]) == {0.62} and yaw[3] != 0.62 and pitch[4] > pitch[3]
     assert distance[2] < distance[1] and distance[6] < distance[5]
     assert any(np.ptp(way[:2]) for way in target)
@@ -278,7 +278,7 @@ def test_the_picture_can_be_saved_and_follows_the_theme(open_panel, tmp_path):
     assert page.locator("#mesh .ft-mesh-sides [data-side=plain]").is_hidden()
     saved = []
     for dark in (True, False):
-        page.evaluate("dark => document.body.classList.toggle('dark', !dark)", dark)  # so that the next line changes it
+        page.evaluate("dark => document.body.classList.toggle('dark', !dark)", dark)  # so that the next line is a change
         redrawn(page, lambda dark=dark: page.evaluate("dark => document.body.classList.toggle('dark', dark)", dark))
         with page.expect_download() as download:
             page.click("#mesh [data-do=save]")
@@ -326,7 +326,7 @@ def test_a_finished_mesh_turns_only_for_those_who_like_motion_and_until_it_is_to
     page.locator("#mesh canvas").focus()
     page.keyboard.press("0")
     page.wait_for_function(f"document.querySelector('#mesh .ft-mesh').dataset.camera === '{resting}'")
-    for _ in range(3):  # each one draws; none of them turns
+    for _ in range(3):  # each one redraws without turning
         redrawn(page, lambda: page.evaluate("document.body.classList.toggle('dark')"))
     assert fact(page, "camera") == resting
     calm = open_panel(WITH_A_CARD, reduced_motion="reduce")

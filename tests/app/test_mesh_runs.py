@@ -1,4 +1,4 @@
-"""Remains of a run on the Mesh tab: the table, the replay, the larger files, and the wait for a file."""
+"""Traces of a run on the Mesh tab: the table, the replay, the larger files, and the wait for a file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS = "#mesh-runs tbody tr"
 
 
 def at(page, thousandths: int) -> dict[str, int]:
-    """Moves the replay to a time; how many faces there are then."""
+    """Moves the replay to a time; returns the number of faces."""
     drag(page.locator("#mesh-replay input"), thousandths)
     return {name: page.evaluate(FACES.format(name)) for name in ("plain", "accelerated")}
 

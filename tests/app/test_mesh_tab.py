@@ -139,7 +139,7 @@ def test_the_menu_takes_the_cards_of_the_loaded_model(picto, low, tmp_path):
 
 
 def tab_with(mesh: Lazy, picto) -> RaceTab:
-    """A tab on a page of its own."""
+    """A tab on a separate page."""
     with gr.Blocks(analytics_enabled=False) as page, gr.Tabs(), gr.Tab("Mesh") as tab:
         context = TabContext(page, tab, StudioState(picto, mesh, Sessions()))
         race_tab = RaceTab(context, mesh_tab.MeshRace(context))
@@ -148,7 +148,7 @@ def tab_with(mesh: Lazy, picto) -> RaceTab:
 
 
 def open_values(tab: RaceTab) -> dict:
-    """The tab's values when it is opened."""
+    """Opens the tab; returns its values."""
     visitor = SimpleNamespace(session_hash="a")
     *first, line, clock = tab.subject.open("xspecmesh", "ar", {}, False, visitor)
     assert line == [] and not clock.active
@@ -210,7 +210,7 @@ def test_examples_are_small_clouds_with_normals_that_point_up(tmp_path):
 
 
 def tried_seed(seed: int, chamfer: float | None) -> TriedSeed:
-    """A seed and how far its mesh is."""
+    """A seed with the distance of its mesh."""
     return TriedSeed(seed, SimpleNamespace(), {"chamfer": chamfer})
 
 
@@ -234,10 +234,10 @@ def test_an_exact_method_makes_the_mesh_of_the_seed_and_keeps_its_other_knobs(lo
 
 @pytest.fixture
 def open_mesh(open_page):
-    """Opens the studio as a new visitor, on the Mesh tab with an example on the table."""
+    """Opens the studio as a new visitor, on the Mesh tab with an example loaded."""
 
     def visit(width: int = 1024, height: int = 768):
-        return RacePage(open_page(width, height), "mesh").open().page  # without a graphics card every pixel of a view that grows is dear
+        return RacePage(open_page(width, height), "mesh").open().page  # without a graphics card, large views draw slowly
 
     return visit
 
@@ -279,7 +279,7 @@ def test_from_an_example_to_a_file_with_the_keyboard(open_mesh, served, tmp_path
     assert len(mesh.faces) > 10
     sides = tree.frame.from_model(np.array([[-1, -1, -1], [1, 1, 1]]))
     assert (mesh.bounds[0] >= sides[0] - 1e-6).all() and (mesh.bounds[1] <= sides[1] + 1e-6).all()
-    page.click("[data-cloud=table]")  # another input: nothing of the last one stays
+    page.click("[data-cloud=table]")  # another input removes everything of the last one
     page.wait_for_function(f"{FACES.format('accelerated')} === 0")
     page.wait_for_selector("#mesh-quality .ft-quality-box", state="hidden")
 

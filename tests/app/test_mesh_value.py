@@ -18,13 +18,13 @@ SIDE = {"accelerated": Side.empty("XSpecMesh")}
 
 
 def mesh_value(count: int) -> dict:
-    """A value in which both sides have so many faces."""
+    """A value in which both sides have this many faces."""
     return mesh.encode({name: side(name, count) for name in mesh.SIDES}, cloud(64))
 
 
 def test_faces_travel_as_eighteen_bytes_each():
     shape, columns = np.arange(18, dtype=np.uint8).reshape(2, 3, 3), ("accepted", "depth", "tokens", "entropy", "probability", "top")
-    faces = records(shape, [7, 70_000], **{name: [i, 100 + i] for i, name in enumerate(columns)})  # the step is more than two bytes hold
+    faces = records(shape, [7, 70_000], **{name: [i, 100 + i] for i, name in enumerate(columns)})  # a step number above two bytes
     rows = numbers(mesh.encode({"accelerated": Side(faces)})["sides"]["accelerated"]["faces"], np.uint8).reshape(2, 18)
     assert (rows[:, :9].reshape(-1, 3, 3) == shape).all()
     assert rows[:, 9:12].tolist() == [[0, 1, 2], [100, 101, 102]] and rows[:, 15:].tolist() == [[3, 4, 5], [103, 104, 105]]
@@ -58,7 +58,7 @@ def test_counters_are_words_and_unknown_ones_are_left_out():
 
 def test_points_are_int16_with_or_without_normals():
     points = cloud(50)
-    points[0, 0] = 1.5  # outside the box: kept at its wall
+    points[0, 0] = 1.5  # outside the box: clipped to its wall
     full = numbers(mesh.encode(SIDE, points)["points"], "<i2").reshape(-1, 6) / 32767
     assert np.abs(full - np.clip(points, -1, 1)).max() < 1 / 32767
     bare = numbers(mesh.encode(SIDE, points[:, :3])["points"], "<i2").reshape(-1, 6)

@@ -28,7 +28,7 @@ from tests.engine.backbones.tiny_originals import save_bpt
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny Janus as transformers writes it."""
+    """A tiny Janus in the format of transformers."""
     folder = tmp_path_factory.mktemp("downloads") / "Tiny-Janus"
     tiny.janus_model().save_pretrained(folder)
     save_tokenizer(folder)
@@ -38,13 +38,13 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data folder of its own."""
+    """A separate data folder."""
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path))
     return tmp_path
 
 
 def run_folder(runs: Path, name: str, **changes: object) -> Path:
-    """A saved run of a Janus with 50 tokens a second."""
+    """A saved run of Janus at 50 tokens per second."""
     settings = {
         "backbone": "janus", "weights": "abc", "method": "ar", "preset": None, "finished": True,
         "totals": {"tokens_per_second": 50.0}, "machine": {"processor": processor()},
@@ -103,7 +103,7 @@ def test_methods_that_lack_something_name_the_recipe(tmp_path: Path) -> None:
 
 
 def test_the_methods_on_a_card_are_those_that_the_model_runs(picto, picto_folder: Path) -> None:
-    """The files beside the weights say the same as the loaded model."""
+    """The files next to the weights agree with the loaded model."""
     assert methods(abilities(picto_folder, cards.PICTURES, True), "pictogram") == methods(picto.capabilities, "pictogram")
 
 
@@ -175,7 +175,7 @@ def test_the_card_of_the_loaded_model_is_that_of_its_folder(picto, picto_folder:
 
 
 def components(page: gr.Blocks) -> set[str]:
-    """The element ids on a page."""
+    """Element ids on a page."""
     return {c["props"].get("elem_id") for c in page.get_config_file()["components"]}
 
 

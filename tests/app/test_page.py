@@ -48,7 +48,7 @@ def test_both_sides_grow_and_finish(open_page):
 
 
 def spread(page, side: str) -> float:
-    """The standard deviation of the pixels that a canvas shows: an empty one has none."""
+    """Standard deviation of a canvas's pixels; 0 if it is empty."""
     return page.locator(f"#canvas-{side} .ft-picture").evaluate(SPREAD)
 
 
@@ -93,13 +93,13 @@ def test_unknown_words_and_mistakes_are_said(open_page):
 
 
 def say(page, seed: str) -> None:
-    """Writes into the seed's field."""
+    """Types into the seed field."""
     page.fill("#seed input", seed)
     page.press("#seed input", "Tab")
 
 
 def expect_refusal(page, sentence: str) -> None:
-    """Presses Generate and waits for an error that says this, and for the button to come back."""
+    """Presses Generate and waits for this error and for the button to return."""
     page.click("#generate")
     page.wait_for_selector(f'#messages p[data-kind=error]:has-text("{sentence}")')
     page.wait_for_selector("#generate")
@@ -136,7 +136,7 @@ def test_a_preset_brings_its_knobs_and_its_badge(open_page):
     page.wait_for_selector("#badge .ft-badge[data-exact=false]")
     assert page.locator("#knobs .ft-knob[data-knob=refresh] select").input_value() == "reuse published"
     expect(page.locator("#knobs .ft-knob[data-knob=reuse_ratio]")).to_be_visible()
-    expect(page.locator("#knobs .ft-knob[data-knob=added_mass]")).to_be_hidden()  # acts where relax is additive only
+    expect(page.locator("#knobs .ft-knob[data-knob=added_mass]")).to_be_hidden()  # acts only with additive relaxation
     choose(page, "knobs", "relax", "additive")
     expect(page.locator("#knobs .ft-knob[data-knob=added_mass]")).to_be_visible()
     choose(page, "knobs", "relax", "off")
@@ -162,7 +162,7 @@ def test_a_tolerance_that_is_moved_is_marked_on_the_trace_and_ends_exactness(ope
     page.wait_for_selector("#canvas-fast .ft-badge[data-exact=false]")
     page.wait_for_function("Number(document.querySelector('#trace .ft-chart').dataset.moves) >= 2")
     assert page.evaluate(STATE) == "running"
-    cancel(page)  # the rest of the picture would show nothing new
+    cancel(page)  # the rest of the picture adds nothing
     finish(page)
     chart = page.locator("#trace .ft-chart")
     assert chart.get_attribute("data-tokens") == page.locator("#canvas-fast .ft-card").get_attribute("data-tokens")
@@ -183,7 +183,7 @@ def test_the_map_is_drawn_without_asking_the_server(raced):
     assert "of 64 · " in page.inner_text("#trace output")
     page.locator("#trace canvas").first.focus()
     page.keyboard.press("End")
-    assert page.inner_text("#trace output").startswith("number 64 of 64")  # what is pointed at can be read without a pointer, too
+    assert page.inner_text("#trace output").startswith("number 64 of 64")  # hover values can also be read without a pointer
     assert page.locator("#trace canvas").first.get_attribute("aria-valuetext") == page.inner_text("#trace output")
     assert page.inner_text("#odds output") == "row 8, column 8"
     assert "(drawn)" in page.locator("#odds canvas").get_attribute("aria-valuetext")
@@ -191,7 +191,7 @@ def test_the_map_is_drawn_without_asking_the_server(raced):
     assert not page.locator("#canvas-fast .ft-overlay").evaluate("c => c.hidden")
     page.select_option("#overlay select", "pass")
     marked = "c => Array.from(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).filter((x, i) => i % 4 === 3 && x).length"
-    assert 1 <= page.locator("#canvas-fast .ft-overlay").evaluate(marked) <= 16  # what one pass has committed
+    assert 1 <= page.locator("#canvas-fast .ft-overlay").evaluate(marked) <= 16  # tokens committed by one pass
     assert page.locator("#canvas-plain .ft-overlay").evaluate(marked) == 1
     depth = page.locator("#overlay option[value=depth]")
     assert (depth.get_attribute("disabled"), depth.inner_text()) == ("", "Draft depth (SJD++ records no depth)")

@@ -1,4 +1,4 @@
-"""The values that panels are sent: pure functions of boards."""
+"""Values sent to panels: pure functions of boards."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_encode_is_small_plain_data(picto):
 
 
 def test_a_small_draft_shows_through_until_its_tokens_are_committed(picto, monkeypatch):
-    """MuLo-SD: the block that was drafted at half the size stands enlarged where nothing is committed yet, dimmed as a draft."""
+    """MuLo-SD: the block drafted at half size is enlarged where nothing is committed yet, dimmed as a draft."""
     monkeypatch.setattr("app.live.boards.growing.FIRST_FINE", float("inf"))
     prompt, knobs = Prompt("a red apple", seed=5, size=128), {"least_mass": 0.005, "radius": 1, "block_rows": 2}
     shown = Board(generate(picto, find("mulo")[0], prompt, knobs))
@@ -58,7 +58,7 @@ def test_a_small_draft_shows_through_until_its_tokens_are_committed(picto, monke
             assert np.abs(picture[~where].astype(int) - own[~where]).max() <= 1 and (picture[where] != own[where]).any()
         seen |= set(value["kinds"])
     assert seen == {2, 3, 4} and not shown.draft_mask().any()
-    assert set(numbers(value["maps"]["accepted"], np.uint8)) == seen  # rejected, accepted, redrawn: and none that was nobody's draft
+    assert set(numbers(value["maps"]["accepted"], np.uint8)) == seen  # rejected, accepted, redrawn; every token had a draft
     assert (numbers(value["maps"]["probability"], np.uint8) > 0).all()
     assert (shown.picture() == shown.run.result()).all()
 
@@ -84,7 +84,7 @@ def test_scales_are_shared_and_plain_numbers(picto):
     scales = canvas.scales(both)
     assert scales["step"] == 8
     assert scales["entropy"] >= max(np.nanmax(b.known["entropy"]) for b in both)
-    assert {type(v) for v in scales.values()} == {float}  # numpy's own would reach the page as text
+    assert {type(v) for v in scales.values()} == {float}  # numpy's types would reach the page as text
     assert canvas.scales([]) == {"probability": 1.0, "top": 1.0, "depth": 4.0, "entropy": 1.5, "step": 1.0}
 
 
@@ -124,7 +124,7 @@ def test_only_a_good_match_is_celebrated():
     assert good == done | {"fit": "Good match.", "fits": "good"}
     foreign = verdict.with_fit(done, Fit("foreign", 9.0, "Poor match."))
     assert (foreign["headline"], foreign["tone"], foreign["fits"]) == (verdict.POOR, "even", "foreign")
-    assert foreign["detail"].startswith("7.1× faster. 1.0 s instead of 7.1 s")  # the speed is still told
+    assert foreign["detail"].startswith("7.1× faster. 1.0 s instead of 7.1 s")  # the speed is still shown
     fair = verdict.with_fit(done, Fit("fair", 3.0, "Rough match."))
     assert fair == done | {"fit": "Rough match.", "fits": "fair", "tone": "even"}
     assert verdict.with_fit(done | {"tone": "bad"}, Fit("fair", 3.0, "f"))["tone"] == "bad"

@@ -1,4 +1,4 @@
-"""A panel below a race is its two files and its line in the table of its tab: everything else follows from that."""
+"""A panel below a race needs only its two files and its entry in its tab's table."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ draw();
 
 @pytest.fixture
 def toy(tmp_path: Path) -> RacePanel:
-    """A panel of two files that are not part of the studio."""
+    """A panel whose two files are not part of the studio."""
     (tmp_path / "toy.py").write_text(TOY_PY, encoding="utf-8")
     (tmp_path / "toy.js").write_text(TOY_JS, encoding="utf-8")
     spec = importlib.util.spec_from_file_location("toy", tmp_path / "toy.py")
@@ -58,7 +58,7 @@ def toy(tmp_path: Path) -> RacePanel:
 
 @pytest.fixture
 def listed(toy, monkeypatch) -> RacePanels:
-    """The table of the Image tab with one line more."""
+    """The Image tab's table with one more entry."""
     table = RacePanels("", (*race_panels.PICTURES.entries, toy))
     for module in (race_panels, picture_side):
         monkeypatch.setattr(module, "PICTURES", table)

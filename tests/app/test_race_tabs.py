@@ -1,4 +1,4 @@
-"""Both race tabs in a real browser: Cancel, the table of runs, a reload, dropped files and links, the line of visitors."""
+"""Both race tabs in a real browser: Cancel, the table of runs, a reload, dropped files and links, the queue of visitors."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.app.race_page import RacePage, drop, drop_path
 
 pytestmark = pytest.mark.browser
 LIMITS = {"image": 1024, "mesh": MESH_TOKENS}  # tokens of a run
-DRAWN = 180_000  # milliseconds until a race is drawn, behind everything else on the machine
+DRAWN = 180_000  # milliseconds until a race is drawn, at low priority
 MANY = 250  # files in a folder
 
 
 @pytest.fixture(params=LIMITS)
 def open_tab(open_page: Callable, request: pytest.FixtureRequest) -> Callable[[], RacePage]:
     """A function that opens a tab as a new visitor."""
-    return lambda: RacePage(open_page(1024, 768), request.param).open()  # without a graphics card every pixel of a view is dear
+    return lambda: RacePage(open_page(1024, 768), request.param).open()  # without a graphics card, views draw slowly
 
 
 def test_cancel_keeps_the_part_that_is_there_and_the_other_tab_does_not_notice(open_tab, served):
@@ -63,7 +63,7 @@ def test_a_row_brings_its_settings_back_or_to_the_left_and_a_reload_loses_nothin
     tab.sees(own)
     expect(tab.size_readout()).to_have_js_property("value", size)
     tab.wait_for_knob()
-    if tab.kind == "mesh":  # what is still drawn would be cut off
+    if tab.kind == "mesh":  # drawing in progress would be cut off
         page.wait_for_selector("#mesh-download-race:not([disabled]), #mesh-messages p:has-text('no pictures')", timeout=DRAWN)
     settle(page)
     page.reload()  # the tab that was open
@@ -101,7 +101,7 @@ def test_a_dropped_file_a_folder_and_a_link_bring_the_settings_back(open_tab, op
     other.wait_for_knob()
     drop(page, "run.json", json.dumps(saved | {"seed": 6}).encode())
     comes(6)
-    drop(page, "run.json", json.dumps(saved | {"seed": 7}).encode())  # the next drop comes while this one is answered, and is not lost
+    drop(page, "run.json", json.dumps(saved | {"seed": 7}).encode())  # a drop during the previous one's response is not lost
     drop(page, "x.png", b"\x89PNG\r\n\x1a\n" + b"\0" * 40)
     expect_refusal()
     crowded = Path(shutil.copytree(folder, tmp_path / "crowded"))
@@ -123,14 +123,14 @@ def test_a_dropped_file_a_folder_and_a_link_bring_the_settings_back(open_tab, op
 
 
 def test_visitors_share_the_engine(open_tab):
-    """The second sees their place, gives up the wait, and comes to their turn once because the first cancels, once because they leave."""
+    """The second sees their place, cancels the wait, and gets the engine once when the first cancels, once when the first leaves."""
     first = open_tab()
     first.begin()
     second = open_tab()
     waits = second.part("line", "p:has-text('You are number 1 in line')")
     if second.kind == "mesh":  # a tab that is opened during a run
         second.part("line", "p:has-text('Yours would be number 1 in line')").wait_for()
-    second.give(second.things[1])  # a run of another visitor holds nobody's input
+    second.give(second.things[1])  # another visitor's run has a different input
     second.part("generate").click()
     waits.wait_for()
     second.cancel()
@@ -139,12 +139,12 @@ def test_visitors_share_the_engine(open_tab):
     second.resize()
     second.part("generate").click()
     waits.wait_for()
-    first.page.bring_to_front()  # Chromium draws a page behind another one about once a second
+    first.page.bring_to_front()  # Chromium draws a background page about once per second
     first.cancel()
     first.finish()
     expect(second.part("line", "p")).to_have_count(0)
     second.finish()
-    assert second.state() == "done" and (second.kind == "mesh" or second.count() == 256)  # what was asked for last
+    assert second.state() == "done" and (second.kind == "mesh" or second.count() == 256)  # the last request
     first.begin()
     second.part("generate").click()
     waits.wait_for()

@@ -1,4 +1,4 @@
-"""A page that strangers share: nobody reads what another one made, by any address, and nothing but results is served at all."""
+"""A public page: no address gives access to another visitor's files, and only results are served."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ CHAIR = (meshes.EXAMPLES / "chair.ply").read_bytes()
 
 
 def status(visitor: Visitor, path: str) -> int:
-    """The answer to a request for a file."""
+    """Status of a request for a file."""
     return visitor.http.get(f"/gradio_api/file={quote(path, safe='/%')}").status_code
 
 
 def uploads(served: Served) -> Path:
-    """The one folder that Gradio serves from."""
+    """The folder from which Gradio serves files."""
     return served.home.parent / "gradio"
 
 
 def files_of(text: str) -> list[str]:
-    """The files that an answer offers."""
+    """Files offered in a response."""
     return re.findall(r'"path":"([^"]+)"', text)
 
 
 @pytest.fixture
 def owner(visit) -> tuple[Visitor, list[str]]:
-    """A visitor who has made a picture and sent a cloud, and their files as only they were told them."""
+    """(visitor with a picture and an uploaded cloud, their files, known only to them)."""
     visitor = visit()
     replies = visitor.generate(prompt=SECRET)
     visitor.upload("scan.ply", CHAIR)
@@ -55,7 +55,7 @@ def test_the_name_of_a_visitors_folder_cannot_be_guessed(owner, visit, served):
     assert len(folders) >= 2 and all(re.fullmatch(r"foretoken-[0-9a-f]{32}", path.name) for path in folders)
     theirs = Path(owner[1][0]).parent
     assert theirs in folders and owned.session not in str(theirs)
-    if hasattr(theirs, "owner"):  # nor may another user of the machine look
+    if hasattr(theirs, "owner"):  # nor may another user of the machine read it
         assert theirs.stat().st_mode & 0o077 == 0
 
 
@@ -122,13 +122,13 @@ def test_what_a_visitor_made_is_gone_when_they_leave(visit, served):
 
 
 def listen(served: Served, session: str) -> str:
-    """Answers to a client that claims to be a session."""
+    """Responses to a client that claims to be a session."""
     with httpx.Client(base_url=served.address, timeout=30) as http:
         return events_of(http, "/gradio_api/queue/data", session_hash=session)
 
 
 def events_of(http: httpx.Client, path: str, **query: str) -> str:
-    """All that comes from an address until the server closes the connection; nothing if it breaks it off."""
+    """Everything that an address sends until the server closes the connection; nothing if it aborts."""
     try:
         return http.get(path, params=query).text
     except httpx.RemoteProtocolError:

@@ -22,8 +22,8 @@ from app.requests.meshes import EXAMPLES
 from tests.app.shipped import Server, studio
 from tests.app.visitor import QUICK, STRANGE, Visitor, bug_in
 
-PATIENCE = 120_000  # milliseconds until a run must have ended
-RUNS = 3  # of each kind whose times are printed; the first is not counted
+PATIENCE = 120_000  # maximum milliseconds of a run
+RUNS = 3  # runs of each kind; the first is not counted
 VISITORS, ROUNDS = 3, 2
 CLOCK = Path(__file__).with_name("page_clock.js").read_text(encoding="utf-8")
 COSTS = re.compile(
@@ -31,7 +31,7 @@ COSTS = re.compile(
 )
 RECEIVED = """[...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
   .reduce((sum, each) => sum + each.transferSize, 0)"""
-LAST_FILE = {"": "#folders", "mesh-": "#mesh-download-folders"}  # of a run, by the prefix of the tab's ids
+LAST_FILE = {"": "#folders", "mesh-": "#mesh-download-folders"}  # by the prefix of the tab's ids
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def shipped() -> Iterator[Server]:
 
 @contextmanager
 def timed_page(context, address: str) -> Iterator:
-    """A page that notes when it is ready, when a run is first seen, and when it ends."""
+    """A page that records when it is ready, when a run is first visible, and when it ends."""
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
     page.add_init_script(CLOCK)
@@ -54,11 +54,11 @@ def timed_page(context, address: str) -> Iterator:
 
 
 def race(page, prefix: str = "") -> dict[str, float]:
-    """Presses Generate and returns seconds: to the first pixels, to the result, and of the parts that the page names."""
+    """Presses Generate; returns the seconds to the first pixels, to the result, and of the parts that the page reports."""
     page.click(f"#{prefix}generate")
     page.wait_for_function("foretokenSeen.ended !== null")
     page.wait_for_selector(f"#{prefix}generate")
-    page.wait_for_selector(f"{LAST_FILE[prefix]}:not([disabled])", timeout=4 * PATIENCE)  # made behind all else; would slow the next run
+    page.wait_for_selector(f"{LAST_FILE[prefix]}:not([disabled])", timeout=4 * PATIENCE)  # encoded at low priority; would slow the next run
     seen = page.evaluate("foretokenSeen")
     parts = COSTS.search(page.inner_text(f"#{prefix}verdict .ft-costs"))
     assert parts, f"the page does not say where the time went: {seen}"
@@ -84,7 +84,7 @@ def test_the_times_of_the_page(browser, shipped):
         later = {"ready": page.evaluate("foretokenSeen.ready") / 1000, "kilobytes": page.evaluate(RECEIVED) / 1000}
         print_medians("page, first visit", [first])
         print_medians("page, again", [later])
-        assert first["ready"] > 0 and 100 < first["kilobytes"] > later["kilobytes"]  # the browser's cache does not come again
+        assert first["ready"] > 0 and 100 < first["kilobytes"] > later["kilobytes"]  # the browser cache is not filled again
         page.evaluate("document.querySelector(`#bar button[data-size='128 px']`).click()")
         print_medians("picture, 128 px", [race(page) for _ in range(RUNS + 1)][1:])
         page.get_by_role("tab", name="Mesh", exact=True).click()
@@ -95,23 +95,23 @@ def test_the_times_of_the_page(browser, shipped):
 
 
 def updates(visitor: Visitor, dice: random.Random) -> Iterator[str]:
-    """The lines of a picture's run."""
+    """Yield the lines of a picture's run."""
     return visitor.follow(visitor.handler("run"), visitor.inputs_for("image", QUICK["image"], seed=dice.randrange(1000)))
 
 
 def picture(visitor: Visitor, dice: random.Random) -> bool:
-    """A picture that is waited for."""
+    """Makes a picture and waits for it."""
     return visitor.can_generate("image")
 
 
 def mesh(visitor: Visitor, dice: random.Random) -> bool:
-    """A mesh of an uploaded file that is waited for."""
+    """Makes a mesh of an uploaded file and waits for it."""
     visitor.upload("chair.ply", (EXAMPLES / "chair.ply").read_bytes())
     return visitor.can_generate("mesh")
 
 
 def cancel_run(visitor: Visitor, dice: random.Random) -> bool:
-    """A picture that the visitor cancels at its first update."""
+    """Starts a picture and cancels it at its first update."""
     lines, stopped = [], False
     for line in updates(visitor, dice):
         lines.append(line)
@@ -121,7 +121,7 @@ def cancel_run(visitor: Visitor, dice: random.Random) -> bool:
 
 
 def close_page(visitor: Visitor, dice: random.Random) -> bool:
-    """A picture whose page is closed during the run."""
+    """Starts a picture and closes the page during the run."""
     following = updates(visitor, dice)
     for _ in zip(range(3), following, strict=False):
         pass
@@ -129,8 +129,8 @@ def close_page(visitor: Visitor, dice: random.Random) -> bool:
     return True
 
 
-def fidgeting(visitor: Visitor, dice: random.Random) -> bool:
-    """A picture during which anything else is asked for, with values of all kinds; afterwards the visitor can generate on both tabs."""
+def disturb(visitor: Visitor, dice: random.Random) -> bool:
+    """Sends random requests during a picture, with values of all kinds; afterwards the visitor can generate on both tabs."""
     quick = [i for i, h in visitor.handlers.items() if h["backend_fn"] and not h["queue"] and visitor.ends(i)]
     for _ in updates(visitor, dice):
         handler = dice.choice(quick)
@@ -145,7 +145,7 @@ def test_runs_of_several_visitors_all_end(shipped):
 
     def line(number: int) -> None:
         dice = random.Random(number)
-        for script in (picture, mesh, cancel_run, close_page, fidgeting) * ROUNDS:
+        for script in (picture, mesh, cancel_run, close_page, disturb) * ROUNDS:
             started = time.monotonic()
             with Visitor(shipped.address).present() as visitor:
                 ended = script(visitor.open_tab("mesh"), dice)
@@ -161,5 +161,5 @@ def test_runs_of_several_visitors_all_end(shipped):
         thread.join()
     memory = f"{before / 2**20:.0f} to {shipped.resident() / 2**20:.0f} MiB"
     print(f"\n{VISITORS} visitors at a time: {dict(count)}, a visit {median(seconds):.2f} s, longest {max(seconds):.2f} s, memory {memory}")
-    assert count == dict.fromkeys(("picture", "mesh", "cancel_run", "close_page", "fidgeting"), VISITORS * ROUNDS)
+    assert count == dict.fromkeys(("picture", "mesh", "cancel_run", "close_page", "disturb"), VISITORS * ROUNDS)
     assert not bug_in(shipped.log.read_text(errors="replace"))

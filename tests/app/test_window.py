@@ -1,4 +1,4 @@
-"""The page as an application: it can be installed as a window of its own, and a file that is dropped anywhere opens in the right tab."""
+"""The page as an application: it can be installed, and a file dropped anywhere opens in the right tab."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.app.race_page import drop
 
 
 def fetch(served: Served, path: str) -> tuple[str, bytes]:
-    """(kind, content) of an address."""
+    """(media type, content) of an address."""
     with urlopen(f"{served.address}{path}", timeout=60) as answer:
         return answer.headers["content-type"], answer.read()
 
@@ -49,7 +49,7 @@ def test_a_browser_would_install_it(open_page):
 @pytest.mark.browser
 def test_a_cloud_that_is_dropped_anywhere_opens_in_the_mesh_tab(open_page):
     page = open_page()
-    for name in ("scan.ply", "other.ply"):  # the tab was never opened, and was
+    for name in ("scan.ply", "other.ply"):  # with the tab unopened, and opened
         drop(page, name, Path(meshes.EXAMPLES / "tower.ply").read_bytes())
         page.wait_for_selector(f"#mesh-notes >> text={name}: a point cloud")
         assert page.get_by_role("tab", name="Mesh").get_attribute("aria-selected") == "true"

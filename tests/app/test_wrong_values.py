@@ -10,7 +10,7 @@ from random import Random
 import httpx
 import pytest
 
-from app.requests import validation as asked
+from app.requests import validation
 from app.requests.limits import LARGEST_SEED, LONGEST_PROMPT
 from engine.core import Knob
 from engine.errors import ForetokenError
@@ -18,8 +18,8 @@ from engine.methods import METHODS
 from tests.app.visitor import JUNK, STRANGE, bug_in
 
 DECLARED = (Knob("size", "", "64 px", choices=("64 px", "128 px")), Knob("heat", "", 1.0, 0, 2))
-EACH = 3  # strange values in the place of each value of the page
-REQUESTS = [  # what no page sends, as changes of a request
+EACH = 3  # strange values for each value of the page
+REQUESTS = [  # changes to a request that no page makes
     {"fn_index": -1}, {"fn_index": 10**6}, {"fn_index": "x"}, {"data": None}, {"data": "x"}, {"session_hash": None},
     {"session_hash": "../../x"}, {"session_hash": "x" * 10_000}, {"event_data": "x"}, {"event_data": {"a": []}}, {"trigger_id": -5},
     {"trigger_id": "x"},
@@ -33,23 +33,23 @@ ROOT = str(Path(__file__).resolve().parents[2])
 @pytest.mark.parametrize("value", [-1, 0.5, LARGEST_SEED + 1, 1e99, 10**400, float("nan"), float("inf"), "7", True, [], {}, "\ud800"])
 def test_a_wrong_seed_is_a_sentence(value):
     with pytest.raises(ForetokenError, match="Choose a whole number"):
-        asked.seed(value)
+        validation.seed(value)
 
 
 def test_good_seeds_are_taken_and_an_empty_field_is_zero():
-    assert [asked.seed(v) for v in (0, 7, 7.0, LARGEST_SEED, None, "")] == [0, 7, 7, LARGEST_SEED, 0, 0]
+    assert [validation.seed(v) for v in (0, 7, 7.0, LARGEST_SEED, None, "")] == [0, 7, 7, LARGEST_SEED, 0, 0]
 
 
 @pytest.mark.parametrize("value", ["a\x00b", "a \ud800", "\udc00", "x" * (LONGEST_PROMPT + 1), 7, ["a cat"], {}, True])
 def test_a_prompt_that_is_no_text_is_a_sentence(value):
     with pytest.raises(ForetokenError) as caught:
-        asked.text(value)
+        validation.text(value)
     str(caught.value).encode()  # it can be sent and printed
 
 
 def test_prompts_of_any_language_are_text():
     for text in ("a cat 🐱", "🐱🐶", "Äpfel", "リンゴ", "", "  ", "1"):
-        assert asked.text(text) == text
+        assert validation.text(text) == text
 
 
 @pytest.mark.parametrize("value", [*JUNK, {"values": {"size": "7 px"}}, {"values": {"heat": 3}}, {"values": {"heat": float("nan")}},
@@ -57,25 +57,25 @@ def test_prompts_of_any_language_are_text():
                                    {"values": {"heat": True}}, {"values": {"heat": None}}, {"values": {1: 1}}])  # fmt: skip
 def test_wrong_settings_are_a_sentence(value):
     with pytest.raises(ForetokenError):
-        asked.knobs(value, DECLARED)
+        validation.knobs(value, DECLARED)
 
 
 def test_settings_that_are_left_out_are_at_their_defaults():
-    assert asked.knobs({"values": {"heat": 2}}, DECLARED) == {"size": "64 px", "heat": 2.0}
-    assert asked.knobs({"values": {}}, DECLARED) == {"size": "64 px", "heat": 1.0}
+    assert validation.knobs({"values": {"heat": 2}}, DECLARED) == {"size": "64 px", "heat": 2.0}
+    assert validation.knobs({"values": {}}, DECLARED) == {"size": "64 px", "heat": 1.0}
 
 
 @pytest.mark.parametrize("value", JUNK)
 def test_a_wrong_method_is_a_sentence(value):
     with pytest.raises(ForetokenError) as caught:
-        asked.method(value)
+        validation.method(value)
     assert len(str(caught.value)) < 500
 
 
 def test_a_method_that_the_model_lacks_something_for_is_a_sentence(picto):
     with pytest.raises(ForetokenError, match="xspecmesh needs"):
-        asked.method("xspecmesh", picto)
-    assert asked.method("sjdpp", picto)[1] is METHODS["sjdpp"]
+        validation.method("xspecmesh", picto)
+    assert validation.method("sjdpp", picto)[1] is METHODS["sjdpp"]
 
 
 # ---------------------------------------------------------------- over HTTP
@@ -83,12 +83,12 @@ def test_a_method_that_the_model_lacks_something_for_is_a_sentence(picto):
 
 @pytest.mark.parametrize("junk", JUNK, ids=lambda v: repr(v)[:20])
 def test_junk_in_any_field_of_a_run_is_a_sentence_and_the_visitor_can_still_generate(visit, served, junk):
-    before = len(served.log.read_text())  # what other tests made the studio say does not count
+    before = len(served.log.read_text())  # ignore the output of other tests
     visitor = visit()
     for name in ("seed", "prompt", "method", "knobs", "settings", "compare"):
-        came = visitor.generate(**{name: junk})
+        response = visitor.generate(**{name: junk})
         fine = junk is True if name == "compare" else name == "seed" and junk in (None, "")
-        assert ('"kind":"error"' in came) != fine, f"{name} = {junk!r}: {came[-600:]}"
+        assert ('"kind":"error"' in response) != fine, f"{name} = {junk!r}: {response[-600:]}"
     visitor.generate(ticket=junk)
     assert visitor.can_generate()
     assert "Traceback" not in served.log.read_text()[before:]
@@ -100,27 +100,27 @@ def test_junk_to_any_handler_is_no_bug_and_the_visitor_can_still_generate(visit,
     visitor = visit().open_tab(tab)
     for number, handler in visitor.handlers.items():
         if visitor.tab_of(number) != tab or any(visitor.components[c]["type"] == "file" for c in handler["inputs"]):
-            continue  # Gradio itself looks at files
+            continue  # Gradio itself checks files
         if handler["api_visibility"] == "public":
-            continue  # an endpoint says with an error what is wrong
+            continue  # an endpoint reports what is wrong
         if not handler["backend_fn"]:
-            continue  # runs in the browser only, and Gradio refuses to call it
+            continue  # runs only in the browser; Gradio refuses to call it
         for junk in JUNK:
-            came = visitor.ask(number, [junk] * len(handler["inputs"]))
-            assert '"error":' not in came and '"success":false' not in came, f"{handler['api_name']}({junk!r}): {came[-500:]}"
+            response = visitor.ask(number, [junk] * len(handler["inputs"]))
+            assert '"error":' not in response and '"success":false' not in response, f"{handler['api_name']}({junk!r}): {response[-500:]}"
     assert visitor.can_generate(tab)
     assert "Traceback" not in served.log.read_text()[before:]
 
 
-def check(came: str, served, before: int) -> None:
-    """Nobody is told of the server's insides, and no error of ours was printed; Gradio prints its own for what no page sends."""
-    assert ROOT not in came and "Traceback" not in came, came[-1000:]
+def check(response: str, served, before: int) -> None:
+    """The response contains no server internals and no error of ours was printed; Gradio prints its own for invalid requests."""
+    assert ROOT not in response and "Traceback" not in response, response[-1000:]
     assert not bug_in(served.log.read_text()[before:])
 
 
 @pytest.mark.parametrize("tab", ["image", "mesh"])
 def test_a_strange_value_in_any_place_is_no_bug_and_the_visitor_can_still_generate(visit, served, tab):
-    """The other values are the page's own; also too few values, and too many."""
+    """The other values are the page's own. Also sends too few values, and too many."""
     before = len(served.log.read_text())
     visitor, sent = visit().open_tab(tab), 0
     for number, handler in visitor.handlers.items():

@@ -1,1 +1,1 @@
-"""The state of a run that a visitor's screen shows."""
+"""Display state of runs."""

@@ -1,4 +1,4 @@
-"""The pixels of a growing picture at a bounded cost: what changed is sketched, and now and then decoded finely."""
+"""Renders a growing picture at a bounded cost: changed rows are sketched, and occasionally decoded finely."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 from engine.core import Backbone
 
 MISSING = -1  # in a grid of tokens
-FINE_SHARE = 0.02  # of a run's time, for the fine decoder while the picture grows
-# rows beside a change that are drawn again: all that a sketch shows of it, and most of what the fine decoder does
+FINE_SHARE = 0.02  # maximum share of a run's time for the fine decoder while the picture grows
+# rows redrawn on each side of a change: all that it affects in a sketch, and most of it in the fine decoder, by `fine`
 BESIDE = {False: 2, True: 1}
 FIRST_FINE = 0.25  # seconds of a run before the first fine decoding
-FINER = 20  # how much more than a sketch the fine decoder is taken to cost, until it was timed
+FINER = 20  # assumed cost of the fine decoder relative to a sketch, until it has been timed
 
 
 class Growing:
-    """A picture drawn again and again from a grid of tokens, most of which stay.
+    """A picture redrawn repeatedly from a grid of tokens that changes little between draws.
 
-    Two pictures are kept: the sketch of every row that changed, and the newest fine picture. A token is shown finely if the fine picture
-    was made with it, else as sketched. A backbone without the capability "sketch" is decoded whole, and as often as the fine decoder is.
+    It stores two pictures: a sketch, always current, and the newest fine picture. A token is shown finely if it has not changed since the
+    fine picture, else as sketched. A backbone without the capability "sketch" is decoded whole, as rarely as the fine decoder runs.
     """
 
     def __init__(self, backbone: Backbone, size: int | None, shape: tuple[int, int], clock: Callable[[], float] = time.perf_counter):
@@ -32,7 +32,7 @@ class Growing:
         self._cost: float | None = None  # of a fine picture
 
     def draw(self, grid: np.ndarray, seconds: float) -> np.ndarray:
-        """uint8 [H, W, 3] of the tokens int64 [rows, columns], MISSING where there is none. seconds: of the run so far"""
+        """uint8 [H, W, 3]: the picture of a grid, int64 [rows, columns], MISSING where there is no token. seconds: of the run so far"""
         fine = self._may_be_fine(seconds)
         if "sketch" not in self.backbone.capabilities:
             return self._whole(grid, fine)
@@ -58,7 +58,7 @@ class Growing:
         return seconds >= FIRST_FINE and self._spent + (self._cost or 0.0) <= FINE_SHARE * seconds
 
     def _update(self, grid: np.ndarray, fine: bool) -> None:
-        """Draws the rows that changed since the last time, and those between them."""
+        """Redraws all rows from the first to the last that changed."""
         changed = np.flatnonzero((grid != self._tokens[fine]).any(1))
         if fine not in self._pixels:
             changed = np.arange(len(grid))
@@ -76,7 +76,7 @@ class Growing:
         self._pixels[fine], self._tokens[fine] = whole, grid.copy()
 
     def _whole(self, grid: np.ndarray, fine: bool) -> np.ndarray:
-        """The picture of a backbone that cannot sketch; while its share is spent, the last one."""
+        """The picture of a backbone that cannot sketch; the previous one while the share of time is used up."""
         if fine or False not in self._pixels:
             start, flat = self.clock(), grid.ravel()
             at = np.flatnonzero(flat != MISSING)

@@ -1,4 +1,4 @@
-"""A model that is loaded when it is first needed, so that the page opens before."""
+"""A model that is loaded when first needed, so that the page opens without waiting for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.core import Backbone
 
 
 class Lazy:
-    """One model for all visitors. A failure is not cached: weights that are trained later are found at the next try."""
+    """One model for all visitors. A failure is not cached, so weights that are trained later are found."""
 
     def __init__(self, name: str, folder: Path, read: Callable[[], Backbone]):
         self.name, self.folder = name, folder
@@ -20,11 +20,11 @@ class Lazy:
 
     @property
     def is_present(self) -> bool:
-        """True if the folder holds a model."""
+        """True if the folder contains a model."""
         return (self.folder / "card.json").exists()
 
     def get(self) -> Backbone:
-        """The model, loaded at the first call; raises MissingWeights."""
+        """The model, loaded on the first call; raises MissingWeights."""
         with self._lock:
             if self._loaded is None:
                 self._loaded = self._read()

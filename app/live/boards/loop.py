@@ -1,4 +1,4 @@
-"""Display of an endless loop of runs: every setting that was tried, and speed and deviation over time."""
+"""Display state of an endless loop of runs: every setting tried, and speed and deviation over time."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from engine.diagnostics import accepted_and_examined
 from engine.run import Run
 
 PLACES = 16  # places of a draft whose acceptance is counted
-SAMPLES = 300  # points of the course over time; when there are more, two become one
-SPAN = 0.25  # seconds of the runs' clocks in a point at first
-SETTINGS = 40  # settings that are remembered
-FILM = 10  # finished pictures
+SAMPLES = 300  # maximum samples over time; beyond that, pairs are merged
+SPAN = 0.25  # initial seconds per sample, on the runs' clocks
+SETTINGS = 40  # maximum settings remembered
+FILM = 10  # maximum finished pictures shown
 
 
 @dataclass
 class Setting:
-    """A method with certain knobs, and all that it did. deviation : sum over the measured passes; accepted, drafted : by place"""
+    """A method with its knobs, and totals of its steps. deviation : sum over the measured passes; accepted, drafted : by place"""
 
     number: int
     name: str
@@ -38,7 +38,7 @@ class Setting:
     drafted: np.ndarray = field(default_factory=lambda: np.zeros(PLACES, np.int64))
 
     def add(self, step: Step, seconds: float) -> None:
-        """Takes a Step that was made with these knobs."""
+        """Adds a Step made with these knobs."""
         self.tokens += len(step.tokens)
         self.passes += step.forwards
         self.seconds += seconds
@@ -56,20 +56,20 @@ class Setting:
 
     @property
     def mean_deviation(self) -> float:
-        """Total variation distance from the model's distribution, 0 for exact settings, nan if it was not measured."""
+        """Mean total variation distance from the model's distribution; 0 for exact settings, nan if not measured."""
         if self.exact:
             return 0.0
         return self.deviation / self.measured if self.measured else math.nan
 
     @property
     def shares(self) -> list[float]:
-        """The accepted share by place; [] without an order."""
+        """Acceptance rate by place; [] if drafts have no order."""
         return [float(k / n) for k, n in zip(self.accepted, self.drafted, strict=True) if n] if self.ordered else []
 
 
 @dataclass
 class LoopSample:
-    """A stretch of the course: its end on the clock in seconds, its tokens, passes and seconds, and its measured deviations."""
+    """A time span of the loop: its end on the clock in seconds, its tokens, passes and seconds, and its measured deviations."""
 
     end: float
     tokens: int = 0
@@ -79,7 +79,7 @@ class LoopSample:
     measured: int = 0
 
     def merge(self, other: LoopSample) -> None:
-        """Takes in the stretch that follows."""
+        """Adds the following span to this one."""
         self.end = other.end
         self.tokens += other.tokens
         self.passes += other.passes
@@ -89,7 +89,7 @@ class LoopSample:
 
 
 class KnobChange(NamedTuple):
-    """A moved knob: when on the clock, its name ("method" for another method), its old and new value."""
+    """A moved knob: time on the clock, its name ("method" for a new method), its old and new value."""
 
     time: float
     name: str
@@ -98,7 +98,7 @@ class KnobChange(NamedTuple):
 
 
 class LoopBoard:
-    """All runs of one loop, on one clock that adds up their own. film : (thumbnail, name, seconds) of the newest finished runs"""
+    """All runs of one loop, on a clock that sums their own. film : (thumbnail, name, seconds) of the newest finished runs"""
 
     def __init__(self) -> None:
         self.clock, self.span = 0.0, SPAN
@@ -110,7 +110,7 @@ class LoopBoard:
         self.now: Setting | None = None
 
     def add(self, run: Run, step: Step) -> None:
-        """Takes the next Step of the run in progress."""
+        """Adds the next Step of the run in progress."""
         self.clock += step.seconds
         self._enter(run.name, step.knobs)
         self.now.add(step, step.seconds)
@@ -125,13 +125,13 @@ class LoopBoard:
             self._thin()
 
     def finish(self, run: Run, thumbnail: str) -> None:
-        """Takes a finished run and its small picture, a data: URL; "" = it has none, as a mesh."""
+        """Adds a finished run and its thumbnail, a data: URL; "" for a mesh."""
         self.pictures += 1
         if thumbnail:
             self.film.append((thumbnail, run.name, run.seconds))
 
     def curve(self) -> list[int]:
-        """The numbers of the settings that differ from the newest in the knob alone that was moved last, in the order of its values."""
+        """Numbers of the settings that differ from the newest only in the knob moved last, in the order of its values."""
         knob = next((t.name for t in reversed(self.changes) if t.name in (self.now.knobs if self.now else {})), None)
         if knob is None or isinstance(self.now.knobs[knob], str):
             return []
@@ -156,7 +156,7 @@ class LoopBoard:
             del self.settings[next(iter(self.settings))]
 
     def _thin(self) -> None:
-        """Makes one stretch of every two."""
+        """Merges the samples in pairs."""
         self.span *= 2
         for first, second in zip(self.samples[::2], self.samples[1::2], strict=False):
             first.merge(second)
@@ -164,11 +164,11 @@ class LoopBoard:
 
 
 def deviation_of(step: Step) -> float:
-    """The total variation distance that a Step measured; 0 for an exact one, nan if it measured none."""
+    """Total variation distance of a Step; 0 for an exact one, nan if not measured."""
     if step.exact:
         return 0.0
     recorded = step.trace.deviation
     if recorded is None:
         return math.nan
-    value = recorded.mean if recorded.latest is None else recorded.latest  # a method that measures whole runs only says the mean
+    value = recorded.mean if recorded.latest is None else recorded.latest  # methods that measure whole runs record only the mean
     return float(value)

@@ -1,7 +1,7 @@
-"""A growing mesh: its faces, what became of the tokens of each, and the faces of the open draft.
+"""A growing mesh: its faces, the verdicts on their tokens, and the faces of the open draft.
 
 A face is complete with the last token of its newest vertex and never changes afterwards, so every Step only appends. A face is coloured
-by the tokens it owns. Every token except the dangling ones has exactly one owner.
+by the tokens it owns. Every token except the dangling ones belongs to exactly one face.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from engine.diagnostics import per_token
 from engine.mesh.bpt_tokens import TokenParser
 from engine.run import Run
 
-NOTHING_DRAFTED = 255  # of a face's shares and its depth; of entropy and top: not known
-ALL = 254  # of a share: all of it
-NATS = 6.0  # the entropy that is shown as ALL
-# A face as the page gets it. corners : (x, y, z) in cells; accepted : the share of its tokens that were accepted drafts, 0..ALL
-# depth : how many tokens ahead its last token was drafted, 0 = the model's own; tokens : how many it owns; step : that completed it, from 0
-# means over its tokens: the entropy, 0..NATS as 0..ALL; the probability that drafts are accepted; that of the most probable token
+NOTHING_DRAFTED = 255  # value of a face's shares and depth; as entropy or top: unknown
+ALL = 254  # a share of 1
+NATS = 6.0  # entropy shown as ALL
+# A face as sent to the page. corners : (x, y, z) in cells; accepted : share of its tokens that were accepted drafts, 0..ALL
+# depth : number of tokens that its last token was drafted ahead, 0 = the model's own; tokens : number owned; step : its Step, from 0
+# entropy, probability, top : means over its tokens, 0..ALL; entropy from 0..NATS, acceptance probability, largest token probability
 FACE = np.dtype([("corners", "u1", (3, 3)), ("accepted", "u1"), ("depth", "u1"), ("tokens", "u1"), ("step", "u1", 3),
                  ("entropy", "u1"), ("probability", "u1"), ("top", "u1")])  # fmt: skip
 
 
 def records(faces: np.ndarray | Sequence[Any], step: np.ndarray | Sequence[int] | int = 0, **known: Any) -> np.ndarray:
-    """FACE [F] of faces, uint8 [F, 3, 3], and the Steps that completed them. known : other columns; the rest is not known"""
+    """FACE [F] from faces, uint8 [F, 3, 3], and the Steps that completed them. known : other columns; the rest is unknown"""
     columns = np.full(len(faces) * FACE.itemsize, NOTHING_DRAFTED, np.uint8).view(FACE)
     columns["corners"] = np.asarray(faces, np.uint8).reshape(-1, 3, 3)
     columns["step"] = np.full(len(faces), step, "<u4").view(np.uint8).reshape(-1, 4)[:, :3]
@@ -44,22 +44,22 @@ def steps_of(faces: np.ndarray) -> np.ndarray:
 
 
 class MeshBoard(Growth):
-    """Everything that is shown of one mesh. Faces are in the order of their tokens, with duplicates and faces without an area."""
+    """Display state of one mesh. Faces are in the order of their tokens, including duplicates and faces without area."""
 
     def __init__(self, run: Run):
         super().__init__(run)
         self.parser = TokenParser()
-        self._depths: list[float] = []  # of each token: 0 = the model's own, k = accepted, drafted k ahead, nan = nothing was drafted
+        self._depths: list[float] = []  # per token: 0 = the model's own, k = accepted, drafted k ahead, nan = nothing was drafted
         self._records = bytearray()  # of FACE
-        self._drafts: list[tuple[list[int], list[int]]] = []  # of each Step, what it had drafted for the next
+        self._drafts: list[tuple[list[int], list[int]]] = []  # per Step, (tokens, positions) drafted for the next one
 
     def add(self, step: Step) -> None:
         """Takes the next Step; its tokens follow those before it."""
-        assert step.positions[0] == self.parser.length, "the tokens of a mesh come in their order"
+        assert step.positions[0] == self.parser.length, "the tokens of a mesh arrive in order"
         self._depths += depths(step)
         nats, chances, tops = (self.trail.series[name] for name in ("entropy", "accept_probability", "top"))
         super().add(step)
-        self._drafts.append(self.next_draft())  # though the run may have ended: Steps come late, see updates
+        self._drafts.append(self.next_draft())  # even after the end of the run: Steps arrive late, see `updates`
         for face in self.parser.extend(step.tokens):
             own = [self._depths[i] for i in face.owned]
             known = [depth for depth in own if depth == depth]
@@ -98,8 +98,8 @@ class MeshBoard(Growth):
         return np.array(visible, np.uint8).reshape(-1, 3, 3)
 
     def guesses(self) -> np.ndarray:
-        """FACE [G]: the faces that drafts of the run would have completed, the Step after which each was drafted, and in `accepted` 1 if
-        all of its tokens were then committed, else 0."""
+        """FACE [G]: the faces that the run's drafts would have completed. `step` is the Step after which each was drafted, `accepted` 1 if
+        all its tokens were then committed, else 0."""
         parser, faces, places, accepted = TokenParser(), [], [], []
         tokens = self.run.tokens
         for number, (step, (drafted, positions)) in enumerate(zip(self.run.steps, self._drafts, strict=True)):

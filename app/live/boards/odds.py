@@ -1,4 +1,4 @@
-"""The model's distribution at every place of a finished picture: the most probable tokens, and the probability of the drawn one."""
+"""The model's distribution at every position of a finished picture: the most probable tokens, and the committed token's probability."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import torch
 from engine.core import Draft
 from engine.run import Run
 
-TOP = 5  # tokens of a place
-LARGEST = 2**27  # numbers of a pass's distributions; a longer picture has none
+TOP = 5  # tokens per position
+LARGEST = 2**27  # maximum probabilities in one pass; larger pictures get no Odds
 
 
 @dataclass(frozen=True)
 class Odds:
-    """tokens : int32 [positions, TOP], most probable first; p : float32, theirs; drawn : float32 [positions], of the committed token"""
+    """tokens : int32 [positions, TOP], most probable first; p : float32, likewise; drawn : float32 [positions], probability of the
+    committed token"""
 
     tokens: np.ndarray
     p: np.ndarray
@@ -25,10 +26,10 @@ class Odds:
 
 @torch.inference_mode()
 def odds(run: Run) -> Odds | None:
-    """One pass over all tokens of a finished run. None if the run is not finished, or if the pass would be too large.
+    """Odds of a finished run, from one pass over all its tokens. None if the run is not finished, or if the pass would be too large.
 
-    p is the distribution that plain decoding draws from (guided and warped) after the tokens at smaller positions. A method that commits in
-    another order has drawn from a distribution that saw other tokens.
+    p is the distribution that plain decoding draws from (guided and warped), given the tokens at smaller positions. A method that commits
+    in another order drew from a distribution given other tokens.
     """
     count = len(run.tokens)
     if not run.finished or not count or count * run.backbone.vocabulary > LARGEST:

@@ -1,4 +1,4 @@
-"""The patch of picture that each token stands for."""
+"""Small pictures of single tokens."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import numpy as np
 
 from engine.core import Backbone
 
-BLOCK = 5  # a token is drawn in the middle of a block of itself: nothing else reaches its patch through the preview
-ACROSS = 16  # blocks in a row
-PLAIN, SIDE = 64, 8  # patches of a picture of patches: in a row, and pixels of each
+BLOCK = 5  # a token is drawn in the middle of a block of copies, so that no other token affects its patch
+ACROSS = 16  # blocks per row
+PLAIN, SIDE = 64, 8  # a sheet's patches per row, and pixels per side of a patch
 
 
 class Patches:
-    """Small pictures of tokens, drawn by the model's own preview when they are first asked for.
+    """Small pictures of tokens, drawn by the model's own preview when first needed.
 
-    They show a token among copies of itself: in a picture its neighbours change it. A model without the capability "sketch" has none.
+    A patch shows a token among copies of itself; in a picture its neighbours change it. Needs the capability "sketch".
     """
 
     def __init__(self, backbone: Backbone):
@@ -29,7 +29,7 @@ class Patches:
         return "sketch" in self.backbone.capabilities
 
     def of(self, tokens: Iterable[int]) -> np.ndarray:
-        """uint8 [tokens, 8, 8, 3]."""
+        """The patches of tokens: uint8 [tokens, 8, 8, 3]."""
         wanted = list(tokens)
         fresh = list(dict.fromkeys(token for token in wanted if token not in self._known))
         if fresh:
@@ -37,7 +37,7 @@ class Patches:
         return np.stack([self._known[token] for token in wanted]) if wanted else np.zeros((0, SIDE, SIDE, 3), np.uint8)
 
     def sheet(self, tokens: Iterable[int]) -> np.ndarray:
-        """uint8 [8 * rows, 8 * 64, 3]: the patches of tokens, one after another, PLAIN in a row."""
+        """uint8 [8 * rows, 8 * 64, 3]: the patches of tokens in order, PLAIN per row."""
         patches = self.of(tokens)
         rows = max(1, -(-len(patches) // PLAIN))
         sheet = np.zeros((rows * PLAIN, SIDE, SIDE, 3), np.uint8)

@@ -1,4 +1,4 @@
-"""A growing picture: what became of every position, and the drafts that are shown until they are committed."""
+"""A growing picture: the verdict on every position, and the drafts that are shown until they are committed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from engine.run import Run
 
 
 class Board(Growth):
-    """Everything that is shown of one picture: an entry for every position, filled Step by Step.
+    """Display state of one picture: an entry per position, filled Step by Step.
 
     verdict : uint8 [positions]; PENDING, OWN (the model's token where no draft was checked), CORRECTED (a draft was rejected),
               ACCEPTED, REDRAWN (next to a rejected one)
     token, step : int32 [positions], -1 = pending
-    known : by name of Trail.SERIES, float32 [positions], nan = not known; top : the same for the probability of the likeliest token
-    small : tokens by position of a draft at a smaller scale; scale : that scale in pixels, 0 = none
+    known : by name of Trail.SERIES, float32 [positions], nan = unknown; top : likewise, the probability of the most probable token
+    small : tokens by position, of a draft at a smaller scale; scale : that scale in pixels, 0 = none
     """
 
     def __init__(self, run: Run):
@@ -30,7 +30,7 @@ class Board(Growth):
         self._growing: Growing | None = None
         self._coarse: Growing | None = None
         self._final: np.ndarray | None = None
-        self._file: str | None = None  # the finished picture as the page gets it
+        self._file: str | None = None  # the finished picture as sent to the page
         self._allocate(0)
 
     def _allocate(self, positions: int) -> None:
@@ -43,7 +43,7 @@ class Board(Growth):
     def add(self, step: Step) -> None:
         """Writes a Step to its positions."""
         if not self.rows:
-            layout = self.run.sequence.layout  # a run that has made a step has a sequence
+            layout = self.run.sequence.layout  # exists after the first step
             self.rows, self.columns, self.factor = layout.rows, layout.columns, layout.factor
             self._allocate(self.rows * self.columns)
             self._growing = Growing(self.run.backbone, self.run.prompt.size, (self.rows, self.columns))
@@ -82,7 +82,7 @@ class Board(Growth):
 
     def picture(self, beside: Iterable[Board] = ()) -> np.ndarray:
         """uint8 [H, W, 3]: a cheap rendering of the picture so far with its drafts; the final decoding once the run has ended. A draft at
-        a smaller scale is shown enlarged until its tokens are committed. beside: other boards of the race, see `final`"""
+        a smaller scale is enlarged until its tokens are committed. beside: other boards of the race, see `final`"""
         if self.ended:
             return self.final(beside)
         tokens, positions = self.shown_draft()
@@ -99,7 +99,7 @@ class Board(Growth):
         return np.where(through[:, :, None], np.asarray(enlarged.resize(picture.shape[1::-1], Image.Resampling.BICUBIC)), picture)
 
     def final(self, beside: Iterable[Board] = ()) -> np.ndarray:
-        """The finished picture, decoded once; not at all if a board beside it has decoded the same tokens."""
+        """The finished picture, decoded once, or taken from another board of the race with the same tokens."""
         if self._final is None:
             same = (b._final for b in beside if b._final is not None and np.array_equal(b.token, self.token))
             picture = next(same, None)
@@ -107,7 +107,7 @@ class Board(Growth):
         return self._final
 
     def file(self, write: Callable[[np.ndarray], str], beside: Iterable[Board] = ()) -> str:
-        """The finished picture as `write` gives it, written once for all boards with the same picture."""
+        """The finished picture as returned by `write`, which is called once for all boards with the same picture."""
         if self._file is None:
             picture = self.final(beside)
             same = (b._file for b in beside if b._file is not None and b._final is picture)

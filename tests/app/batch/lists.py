@@ -1,4 +1,4 @@
-"""Lists of prompts, the command that makes them, and what it left."""
+"""Lists of prompts, the batch command, and its results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.batch import table
 from app.batch.folder import ROW
 
 ROOT = Path(__file__).resolve().parents[3]
-CODE = "import sys; from app import cli; sys.exit(cli.main(sys.argv[1:]))"  # the command in a process of its own
+CODE = "import sys; from app import cli; sys.exit(cli.main(sys.argv[1:]))"  # the command in a separate process
 CHAIR = ROOT / "assets" / "examples" / "clouds" / "chair.ply"
 PROMPTS = ["a red apple", "two cats", "a green balloon", "a dog and a tree", "a yellow star", "a red apple"]
 OPTIONS = ["--method", "sjdpp", "--set", "window=8", "--size", "64", "--dtype", "float32"]
@@ -37,12 +37,12 @@ def batch(path: Path, out: Path, *more: str) -> tuple[int, list[dict[str, str]]]
 
 
 def marks(out: Path) -> dict[str, tuple[int, int]]:
-    """Of each result when it was written and where: a result that is made again has another."""
+    """Modification time and inode per result; both differ once a result is made again."""
     stats = {path.parent.name: path.stat() for path in out.glob(f"results/[!.]*/{ROW}")}
     return {name: (stat.st_mtime_ns, stat.st_ino) for name, stat in stats.items()}
 
 
 def pixels(path: Path) -> bytes:
-    """Content of a picture; its file also says how long it took."""
+    """Pixels of a picture, because its file also contains the run's time."""
     with Image.open(path) as picture:
         return picture.tobytes()

@@ -1,4 +1,4 @@
-"""A batch that decodes several inputs together: the same files and rows as one after another, whatever goes wrong in some."""
+"""A batch that decodes several inputs together: the same files and rows as one at a time, even if some inputs fail."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_the_pictures_are_those_of_one_after_another(tmp_path: Path) -> None:
     assert shown[0] == shown[1]
     same = ("input", "seed", "status", "method", "tokens", "passes", "hash")
     assert [[row[name] for name in same] for row in alone] == [[row[name] for name in same] for row in together]
-    assert batch(path, tmp_path / "one", "--at-once", "2")[0] == 0  # how many at once is no setting of the results
+    assert batch(path, tmp_path / "one", "--at-once", "2")[0] == 0  # --at-once does not change the results
 
 
 def test_a_result_that_cannot_be_written_leaves_the_others_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

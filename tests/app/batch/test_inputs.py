@@ -1,4 +1,4 @@
-"""Inputs of a batch: every line is an entry, a bad one with a sentence; equal inputs differ in seed and key."""
+"""Inputs of a batch: every line is an entry, an invalid one with a sentence; equal inputs differ in seed and key."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_key_depends_on_all_that_a_line_says(tmp_path: Path) -> None:
     entries = read_inputs(write(tmp_path, "a.jsonl", "\n".join(lines))).entries
     assert len({entry.key for entry in entries}) == len(lines)
     again = read_inputs(write(tmp_path, "b.jsonl", "\n".join(['"new"', *lines]))).entries
-    assert [entry.key for entry in again[1:]] == [entry.key for entry in entries]  # a new line changes no other
+    assert [entry.key for entry in again[1:]] == [entry.key for entry in entries]  # a new line does not change the others
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
@@ -76,7 +76,7 @@ def test_a_bad_line_is_an_entry_with_a_sentence(name: str, content: bytes, sente
     good, bad = read_inputs(write(tmp_path, name, content)).entries
     assert (good.text, good.problem) == ("a red apple", "")
     assert sentence in bad.problem and bad.problem.endswith(".") and bad.key == ""
-    bad.text.encode()  # results.csv can hold it
+    bad.text.encode()  # results.csv can store it
 
 
 REFUSED = [
@@ -113,7 +113,7 @@ def test_a_folder_of_clouds(tmp_path: Path) -> None:
     assert [(e.text, e.path) for e in inputs.entries] == [(n, str((tmp_path / n).resolve())) for n in ("a.ply", "b.xyz")]
     before = inputs.entries[0].key
     write(tmp_path, "a.ply", "other")
-    assert read_inputs(tmp_path).entries[0].key != before  # what the file holds counts
+    assert read_inputs(tmp_path).entries[0].key != before  # the content decides
 
 
 def test_a_list_of_clouds_names_files_beside_it(tmp_path: Path) -> None:

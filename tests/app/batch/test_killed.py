@@ -16,19 +16,19 @@ from tests.app.batch import lists
 from tests.app.batch.lists import CODE, OPTIONS, ROOT, marks, rows_of
 
 COUNT, KILLS = 80, 4
-LIMIT = 300.0  # seconds that a start may take to its kill
+LIMIT = 300.0  # maximum seconds from a start to its kill
 WORDS = ("apple", "cat", "dog", "fish", "star", "tree", "balloon", "house")
 COLOURS = ("red", "blue", "green", "yellow", "white")
 
 
 def start(prompts: Path, out: Path) -> subprocess.Popen:
-    """The batch in a process of its own."""
+    """Starts the batch in a separate process."""
     command = [sys.executable, "-c", CODE, "batch", str(prompts), "--out", str(out), *OPTIONS, "--no-sheet"]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def kill(running: subprocess.Popen, out: Path, count: int, pause: float) -> None:
-    """Kills the batch when this many results are there and these seconds have passed, wherever it is then."""
+    """Kills the batch once there are this many results and this many more seconds have passed."""
     until = time.monotonic() + LIMIT
     while len(marks(out)) < count:
         assert running.poll() is None and time.monotonic() < until, f"It stood at {len(marks(out))} results: {running.returncode}"
@@ -39,13 +39,13 @@ def kill(running: subprocess.Popen, out: Path, count: int, pause: float) -> None
 
 
 def test_80_prompts_killed_four_times_are_80_results_each_made_once(tmp_path: Path, pytestconfig: pytest.Config) -> None:
-    """--moments repeats the moments of a run that failed."""
+    """--moments repeats the moments of a failed run."""
     seed = pytestconfig.getoption("moments") or random.randrange(1, 10**6)
     print(f"--moments={seed}")  # pytest shows it where the test fails
     moments = random.Random(seed)
     out = tmp_path / "out"
     scenes = [f"a {colour} {word}" for colour in COLOURS for word in WORDS]
-    prompts = lists.prompts(tmp_path, scenes * (COUNT // len(scenes)))  # equal lines differ in their seeds
+    prompts = lists.prompts(tmp_path, scenes * (COUNT // len(scenes)))  # equal lines get different seeds
     before: dict[str, tuple[int, int]] = {}
     for count in sorted(moments.choices(range(COUNT - 20), k=KILLS)):
         kill(start(prompts, out), out, count, moments.uniform(0.0, 0.3))

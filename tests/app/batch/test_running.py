@@ -1,4 +1,4 @@
-"""A batch on one machine: each input once, whatever stops it; failures are listed and tried again; damage is noticed."""
+"""A batch on one machine: it makes each input once despite interrupts, lists and retries failures, and notices damage."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_other_settings_do_not_mix(tmp_path: Path, capsys: pytest.CaptureFixture
     for other in (["--size", "128"], ["--set", "window=9"], ["--temperature", "0.5"], ["--method", "ar"]):
         changed = [*OPTIONS, *other] if other[0] != "--method" else [*other, "--size", "64"]
         assert cli.main(["batch", str(path), "--out", str(out), *changed, "--no-sheet"]) == 2
-        assert "holds a batch with" in capsys.readouterr().err
+        assert "has a batch with" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("settings", ["null", "[]", "{", "", '{"method": 3}'])
@@ -126,12 +126,12 @@ def test_settings_that_are_none_are_refused(settings: str, tmp_path: Path) -> No
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     with locked_batch(tmp_path), pytest.raises(BadOutput, match="Another process"), locked_batch(tmp_path):
         pass
-    with locked_batch(tmp_path):  # and after its end the next
+    with locked_batch(tmp_path):  # another process may start after its end
         assert (tmp_path / ".lock").exists()
 
 
 def test_the_first_result_stays(tmp_path: Path) -> None:
-    """Two workers that make the same input at once: the second one's result is thrown away, and both return the same row."""
+    """Two workers make the same input at once: the second result is discarded, and both return the same row."""
     folder = BatchFolder(tmp_path)
     plan = BatchPlan("toy", None, None, "float32", "ar", "ar", {}, {}, None, "auto", ("glb",))
     folder.open(plan)

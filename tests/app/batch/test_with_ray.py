@@ -1,4 +1,4 @@
-"""A batch through Ray: the pool's size, and two actors of which one is killed in the middle."""
+"""A batch through Ray: the size of the pool, and two actors, one of which is killed."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_an_actor_is_killed_and_nothing_is_lost_or_made_twice(at_once: str, tmp_
 
 
 def rows_before(out: Path):
-    """The processes that have made a result so far."""
+    """Processes that have made a result so far."""
     import json
 
     for path in out.glob("results/*/row.json"):

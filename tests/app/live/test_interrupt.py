@@ -11,7 +11,7 @@ import httpx
 from tests.app.conftest import serving
 from tests.app.visitor import Visitor
 
-LAST_WORDS = 60  # seconds that nobody should need
+LAST_WORDS = 60  # seconds, never needed in full
 
 
 def test_ctrl_c_in_a_run_ends_the_studio(tmp_path, picto_folder, lowpoly_folder):
@@ -20,7 +20,7 @@ def test_ctrl_c_in_a_run_ends_the_studio(tmp_path, picto_folder, lowpoly_folder)
         going = threading.Event()
 
         def watch() -> None:
-            with suppress(httpx.TransportError):  # the studio goes while it speaks
+            with suppress(httpx.TransportError):  # the studio ends during the response
                 for line in visitor.follow(visitor.handler("run"), visitor.inputs_for("image", {"size": "256 px"})):
                     if '"tokens"' in line:
                         going.set()

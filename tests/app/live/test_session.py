@@ -1,4 +1,4 @@
-"""Visitors: a fair queue of tickets, handles that reach only their own runs, complete cleanup, and nobody locked out."""
+"""Visitors: a fair queue of tickets, access only to their own runs, complete cleanup, and nobody locked out."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Clock:
 
 
 def begin(sessions: Sessions, visitor: str) -> int:
-    """A visitor with the engine; the number of their ticket."""
+    """Gives a visitor the engine; returns the number of their ticket."""
     number = sessions.enter(visitor)
     assert sessions.begin(visitor, number)
     return number
 
 
 def can_run(sessions: Sessions, visitor: str) -> bool:
-    """True if a visitor who asks now comes to a run, and gives the engine back."""
+    """True if a visitor gets the engine now and returns it."""
     number = sessions.enter(visitor)
     if number is None or not sessions.begin(visitor, number):
         return False
@@ -233,7 +233,7 @@ def test_what_a_visitor_gave_is_forgotten_with_them_and_after_a_day(tmp_path):
 
 
 class Run:
-    """The part of a run that sessions need."""
+    """The parts of a run that sessions use."""
 
     def __init__(self) -> None:
         self.stopped, self.closed = False, 0
@@ -250,13 +250,13 @@ class Run:
 
 
 class Story:
-    """Random events of some visitors, and what must be true behind each. Gradio starts what was asked for in order, one at a time, and
+    """Random events of some visitors, with checks after each. Gradio starts what was asked for in order, one at a time, and
     loses some of it."""
 
     def __init__(self, seed: int):
         self.random, self.clock = random.Random(seed), Clock()
         self.sessions = Sessions(self.clock)
-        self.queue: list[tuple[str, int]] = []  # what Gradio will start
+        self.queue: list[tuple[str, int]] = []  # requests that Gradio will start
         self.going: tuple[str, int] | None = None
         self.runs: list[Run] = []
         self.dropped: dict[int, list[Run]] = {}  # by the number of the ticket
@@ -308,12 +308,12 @@ class Story:
             assert all(run.stopped for run in self.runs)
 
     def lose(self, _: str) -> None:
-        """A generator that is never started."""
+        """Loses a generator before its start."""
         if self.queue:
             self.queue.pop(self.random.randrange(len(self.queue)))
 
     def drop(self, _: str) -> None:
-        """A generator that is neither continued nor closed."""
+        """Drops a generator without closing it."""
         if self.going:
             self.dropped[self.going[1]] = self.runs
         self.going, self.runs = None, []
@@ -340,7 +340,7 @@ class Story:
         assert set(self.sessions._begun) <= held, "a ticket that was given back is still kept"
 
     def end(self) -> None:
-        """Everybody is done: the line is empty, and each of them can run."""
+        """Ends all runs: the queue is empty, and each visitor can run."""
         self.finish("")
         while self.queue:
             self.start("")

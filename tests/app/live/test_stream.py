@@ -1,4 +1,4 @@
-"""Boards lose no number, and the throttle never drops the last picture."""
+"""Boards record every step, and the throttle never drops the last picture."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_steps_that_are_long_do_not_make_updates_rarer():
     times = iter([0.03 * i for i in range(1001)])  # a step takes 0.03 s, and a period of 0.1 s ends within one
     throttle = Throttle(0.1, lambda: next(times))
     assert 298 <= sum(throttle.ready() for _ in range(1001)) <= 302
-    times = iter([0.0, 5.0, 5.03, 5.06, 5.09])  # after a long step updates are not caught up with one by one
+    times = iter([0.0, 5.0, 5.03, 5.06, 5.09])  # after a long step, missed updates are not made up for
     throttle = Throttle(0.1, lambda: next(times))
     assert [throttle.ready() for _ in range(5)] == [True, True, False, True, False]
 
@@ -34,7 +34,7 @@ def test_throttle_takes_only_its_share_of_the_time():
     assert throttle.ready()
     now = 0.03
     throttle.finish()
-    now = 0.29  # a period is over, but drawing would take more than a tenth
+    now = 0.29  # the period is over, but drawing would exceed its share
     assert not throttle.ready()
     now = 0.31
     assert throttle.ready()
@@ -89,7 +89,7 @@ def test_an_ended_side_is_shown_once_more_while_the_other_goes_on(picto):
             boards[0].run.stop()
             break
     shown = [0 in changed for changed in list(runs)[:-1]]
-    assert sum(shown) <= 2  # its last picture, and no rendering again of what does not change
+    assert sum(shown) <= 2  # the last picture, without rendering unchanged ones again
 
 
 def test_verdicts_tell_drafts_from_the_models_own_tokens():
@@ -118,7 +118,7 @@ def test_a_partial_picture_shows_what_is_missing(picto):
 
 
 def test_only_what_changed_is_sketched_and_fine_pictures_take_a_share(picto, monkeypatch):
-    """Rows without a change are not decoded; the picture is what the whole would be; the fine decoder waits for its share."""
+    """Rows without a change are not decoded; the picture equals a whole rendering; the fine decoder waits for its share."""
     now, calls = 0.0, []
 
     def sketch(grid, rows, fine):
@@ -136,10 +136,10 @@ def test_only_what_changed_is_sketched_and_fine_pictures_take_a_share(picto, mon
         shown = growing.draw(grid, seconds)
     assert calls[0] == (False, range(16))  # the first is the whole picture
     assert [rows for fine, rows in calls[1:] if not fine] == [range(0, 4), range(0, 5), range(0, 5), range(1, 6), range(1, 6)]
-    assert [rows for fine, rows in calls if fine] == [range(16), range(1, 5)]  # at 0.3 s, and when 2 % of the run have paid for another
+    assert [rows for fine, rows in calls if fine] == [range(16), range(1, 5)]  # at 0.3 s, and again when 2 % of the run's time allow it
     coarse, fine = real(grid, range(16), False), real(grid, range(16), True)
     cell = np.s_[24:32, 8 * 12 : 8 * 13], np.s_[24:32, 8 * 13 : 8 * 14]
-    assert np.abs(shown[cell[0]].astype(int) - fine[cell[0]]).max() < 40  # its neighbour came later
+    assert np.abs(shown[cell[0]].astype(int) - fine[cell[0]]).max() < 40  # its neighbour changed later
     assert np.abs(shown[cell[1]].astype(int) - coarse[cell[1]]).max() <= 1
     assert (shown[64:] == coarse[64:]).all()
 

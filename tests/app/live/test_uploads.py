@@ -34,7 +34,7 @@ POINTS = "\n".join(" ".join(map(str, row)) for row in read(CHAIR).points[:300, :
 
 @pytest.fixture
 def tab(picto, low, tmp_path) -> RaceTab:
-    """A tab on a page of its own, with an example on the table."""
+    """A tab on a separate page, with an example loaded."""
     with gr.Blocks(analytics_enabled=False) as page, gr.Tabs(), gr.Tab("Mesh") as place:
         context = TabContext(
             page, place, StudioState(picto, Lazy("lowpoly", tmp_path, lambda: low), Sessions(folder=tmp_path / "visitors"))
@@ -46,7 +46,7 @@ def tab(picto, low, tmp_path) -> RaceTab:
 
 
 def file(folder: Path, name: str, content: str = POINTS) -> str:
-    """A file as Gradio keeps one that was sent."""
+    """A file where Gradio stores uploads."""
     path = folder / "sent" / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(content)
@@ -54,7 +54,7 @@ def file(folder: Path, name: str, content: str = POINTS) -> str:
 
 
 def drop_file(tab: RaceTab, path: str) -> dict:
-    """The page's values after a file that was dropped."""
+    """Drops a file; returns the page's values."""
     tab.subject.input.announce(path, VISITOR)
     *shown, zone = tab.subject.input.drop(path, "xspecmesh", "ar", VISITOR)
     assert zone is None
@@ -62,21 +62,21 @@ def drop_file(tab: RaceTab, path: str) -> dict:
 
 
 def asked_for(tab: RaceTab) -> dict:
-    """The page's values after Generate."""
+    """Presses Generate; returns the page's values."""
     ticket, seed = tab.queue.enter(VISITOR, True)
     names = ("go", "cancel", "line", "clock", "messages", *tab.queue.offers)
     return {"ticket": ticket, "seed": seed, **dict(zip(names, tab.queue.show_entered(VISITOR), strict=True))}
 
 
 def ran(tab: RaceTab, ticket: int) -> list[dict]:
-    """All the screens of a run of a few faces."""
+    """All updates of a run of a few faces."""
     knobs = knob_panel.encode("ar", ())
     chosen = {"values": {"face_budget": 8}}
     return list(tab.run(ticket, 7, "ar", knobs, chosen, False, "ar", knobs, VISITOR))
 
 
 def page_results(tab: RaceTab) -> dict:
-    """Results that a run leaves for the page."""
+    """Updates that a run queued for the page."""
     return dict(zip(("messages", *tab.queue.offers), tab.queue.deliver(VISITOR), strict=True))
 
 
@@ -175,9 +175,9 @@ def test_a_file_that_is_read_when_a_run_has_begun_changes_nothing(tab, tmp_path,
 
 def test_a_run_behind_a_refused_file_says_what_it_works_on(tab, tmp_path):
     assert "is damaged" in drop_file(tab, file(tmp_path, "bad.ply", "nothing"))["messages"][0]["text"]
-    asked = asked_for(tab)
-    assert asked["messages"] == [{"kind": "hint", "text": "bad.ply could not be read, so this is still chair.ply."}]
-    ran(tab, asked["ticket"])
+    values = asked_for(tab)
+    assert values["messages"] == [{"kind": "hint", "text": "bad.ply could not be read, so this is still chair.ply."}]
+    ran(tab, values["ticket"])
     assert "chair.ply" in page_results(tab)["messages"][0]["text"]
     drop_file(tab, file(tmp_path, "scan.xyz"))
     assert asked_for(tab)["messages"] == []
@@ -269,5 +269,5 @@ def test_a_file_that_is_too_large_is_refused_by_the_server(visit):
 def test_what_begins_a_run_is_not_shown_once_it_is_over(tab):
     assert not asked_for(tab)["go"].visible
     ticket, _ = tab.queue.enter(VISITOR, True)
-    tab.sessions.end("a", ticket)  # it has left an error for the page meanwhile
+    tab.sessions.end("a", ticket)  # it has queued an error for the page
     assert all(shown == gr.skip() for shown in tab.queue.show_entered(VISITOR))

@@ -1,4 +1,4 @@
-"""Runs in a forked worker, as ZeroGPU has them: the same steps, sliders and Cancel of the parent act in it, errors keep their sentence."""
+"""Runs in a forked worker, as on ZeroGPU: the same steps; the parent's sliders and Cancel act in it; errors keep their sentences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Saved runs as files that replay them: what they show is what the runs made, without the model, a server or a network."""
+"""Files that replay saved runs: they show what the runs made, without the model, a server or a network."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.app.boards import CHAIR, board_of, mesh_run, picture_run
 from tests.app.conftest import Watched
 from tests.app.race_page import drag
 
-LARGEST = 4_000_000  # bytes of a file that people send each other
+LARGEST = 4_000_000  # maximum bytes of a file to send to others
 WORDS = "a <b>red</b> apple & </script> “two” cats"
 
 
@@ -40,7 +40,7 @@ def pictures(picto, tmp_path_factory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def meshes(low, tmp_path_factory) -> list[Path]:
-    """The same of meshes."""
+    """The folders of two meshes, likewise."""
     return [history.save(mesh_run(low, name, size=40).finish(), tmp_path_factory.mktemp(name), read(CHAIR)) for name in ("xspecmesh", "ar")]
 
 
@@ -112,10 +112,10 @@ def test_the_command_writes_the_kind_of_its_ending(pictures, tmp_path, capsys, m
     assert line["bytes"] == page.stat().st_size < LARGEST and line["runs"] == [str(link), str(pictures[1])]
     assert cli.main(["export", str(pictures[0]), "--out", str(tmp_path / "race.gif")]) == 0
     with Image.open(tmp_path / "race.gif") as gif:
-        assert 10 < gif.n_frames <= race_files.FRAMES  # equal ones are one
+        assert 10 < gif.n_frames <= race_files.FRAMES  # equal runs are stored once
     capsys.readouterr()
     assert cli.main(["export", str(pictures[0]), "--out", str(tmp_path / "race.avi")]) == 2
-    assert "no known ending; choose one of .html, .gif, .mp4" in capsys.readouterr().err
+    assert "has an unknown ending; choose one of .html, .gif, .mp4" in capsys.readouterr().err
 
 
 def test_three_or_four_runs_race_in_one_file(picto, pictures, meshes, tmp_path, capsys):
@@ -156,7 +156,7 @@ def test_an_mp4_has_the_frames_of_the_race(pictures, tmp_path):
             if (number % 8 == 7 and number < 96) or number == 143:  # at these both show the same time
                 shown = np.frombuffer(frame, np.uint8).reshape(high, wide, 3)[: len(wanted[0])]
                 assert np.abs(shown - wanted[min(number // 8, 11)]).mean() < 4
-    with Image.open(pictures[0] / "result.png") as picture:  # an odd size gets a line more
+    with Image.open(pictures[0] / "result.png") as picture:  # an odd size is padded by a line
         small = video.write_mp4([picture.resize((33, 65))] * 3, tmp_path / "small.mp4", 3, 0)
     with closing(read_frames(str(small))) as frames:
         assert next(frames)["source_size"] == (34, 66)
@@ -182,7 +182,7 @@ def test_no_text_ends_a_script():
 
 @pytest.fixture
 def open_file(browser) -> Iterator[Callable[..., object]]:
-    """A function that opens a file without a network; at the end nothing may have gone wrong, and nothing have been asked for."""
+    """A function that opens a file without a network; at the end there must have been no errors and no requests."""
     context, visits = browser.new_context(offline=True), []
 
     def visit(path: Path, width: int = 1440, height: int = 1000) -> object:
@@ -195,7 +195,7 @@ def open_file(browser) -> Iterator[Callable[..., object]]:
 
 
 def replayed_tokens(page, side: str) -> int:
-    """Number of tokens of a picture the replay shows."""
+    """Number of tokens that the replay shows of a picture."""
     return int(page.locator(f"#canvas-{side} .ft-card").get_attribute("data-replayed"))
 
 
@@ -213,7 +213,7 @@ def test_a_file_of_pictures_plays_from_the_disk(open_file, pictures, tmp_path):
         assert page.locator("#trace .ft-chart").get_attribute("data-tokens") == str(replayed_tokens(page, "fast"))
     assert steps[0] > 0 and (np.diff(steps) > 0).all()
     drag(page.locator("#replay input"), 600)
-    assert 0 < replayed_tokens(page, "plain") + replayed_tokens(page, "fast") < 128  # by their clocks, either side may be ahead
+    assert 0 < replayed_tokens(page, "plain") + replayed_tokens(page, "fast") < 128  # either side may be ahead on its clock
     page.locator("#replay select").select_option("2")
     page.click("#replay [data-do=play]")
     page.wait_for_selector("#canvas-fast .ft-card[data-replayed='']")

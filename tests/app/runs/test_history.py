@@ -1,4 +1,4 @@
-"""Saved runs: they hold all that repeating needs, never share a folder, and lose no more than necessary on a disk that refuses."""
+"""Saved runs: they contain everything needed to repeat them, never share a folder, and lose as little as possible on disk errors."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ PROMPT = Prompt(text="two red cats", seed=5, sampling=Sampling(temperature=0.9, 
 
 
 def run_of(name: str = "sjdpp", prompt: Prompt = PROMPT, backbone=None, **knobs) -> Run:
-    """A run of a method or preset that has not begun."""
+    """An unstarted run of a method or preset."""
     method, preset = find(name)
     return generate(backbone or tiny.pictogram(), method, prompt, preset | knobs, name=name)
 
 
 def run_with_moves(run: Run, *moves: tuple[int, str, float | str], steps: int | None = None) -> Run:
-    """Runs on, to the end or for some steps, and moves knobs before the steps that are named."""
+    """Advances a run to its end or for some steps, and moves knobs before the given steps."""
     while steps is None or len(run.steps) < steps:
         for step, name, value in moves:
             if step == len(run.steps):
@@ -114,7 +114,7 @@ def test_a_run_of_other_weights_is_not_made_again(tmp_path: Path) -> None:
 
 
 def test_two_runs_that_end_at_the_same_moment_both_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process takes the name between the look and the rename."""
+    """Another process takes the name between the check and the rename."""
     run, rename, taken = run_of("ar").finish(), os.rename, []
 
     def contested_rename(source: Path, target: Path) -> None:

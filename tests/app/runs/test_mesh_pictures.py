@@ -14,7 +14,7 @@ from tests.app.boards import board_of, mesh_run
 
 @pytest.fixture(scope="module")
 def race(low) -> list[MeshBoard]:
-    """A method and plain decoding, both finished; the clocks are made up, so that a time means a place."""
+    """A method and plain decoding, both finished, with artificial clocks, so that times map to steps."""
     return [board_of(mesh_run(low, name, size=24), seconds=0.1) for name in ("xspecmesh", "ar")]
 
 

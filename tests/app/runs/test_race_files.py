@@ -1,4 +1,4 @@
-"""Files of a finished race: what they show is what the runs made, and their settings go with them."""
+"""Files of a finished race: they show what the runs made, and contain their settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.app.boards import board_of, picture_run
 
 @pytest.fixture
 def boards(picto) -> list[Board]:
-    """Plain decoding, then SJD++, both finished; the clocks are made up, so that a time means a place."""
+    """Plain decoding, then SJD++, both finished, with artificial clocks, so that times map to steps."""
     return [board_of(picture_run(picto, name, seed=3), seconds=seconds) for name, seconds in (("ar", 0.1), ("sjdpp", 0.05))]
 
 
@@ -48,7 +48,7 @@ def test_the_gif_shows_each_side_on_its_own_clock(boards, tmp_path):
         last = np.asarray(gif.convert("RGB")).astype(int)
     gap, side = race_files.GAP, race_files.SIDE
     bottom = [np.s_[gap + side - 20 : gap + side - 4, gap + n * (side + gap) + 4 : gap + n * (side + gap) + side - 4] for n in (0, 1)]
-    assert (np.ptp(middle[bottom[0]].reshape(-1, 3), axis=0) == 0).all()  # plain decoding has not come this far
+    assert (np.ptp(middle[bottom[0]].reshape(-1, 3), axis=0) == 0).all()  # plain decoding has not reached this time
     assert np.abs(middle[bottom[1]] - last[bottom[1]]).mean() < 3  # the other has ended
     assert np.abs(last[bottom[0]] - middle[bottom[0]]).mean() > 3
 
@@ -59,19 +59,19 @@ def test_a_time_of_the_clock_is_a_number_of_tokens(boards, seconds, count):
 
 
 def test_a_gif_shows_every_frame_as_it_was_given(tmp_path: Path) -> None:
-    """Only what changes is written, also where nothing does."""
+    """Only changes are written, even if there are none."""
     page = np.zeros((12, 20, 3), np.uint8)
     frames = []
     for column in (0, 3, 3, 9, 19):
         page[2:7, :column] = race_files.LANES[column % 2]
         frames.append(Image.fromarray(page.copy()))
-    page[2:7, :4] = 0  # what was shown may be covered again
+    page[2:7, :4] = 0  # earlier pixels may be covered again
     frames.append(Image.fromarray(page))
     path = race_files.write_frames(frames, tmp_path / "race.gif", 2.0)
     with Image.open(path) as gif:
         shown = [(each.info["duration"], np.asarray(each.convert("RGB"))) for each in ImageSequence.Iterator(gif)]
     each = round(1000 * race_files.SECONDS / len(frames))
-    at = np.repeat(np.arange(len(shown)), [round(lasts / each) for lasts, _ in shown])  # a frame that lasts longer stands for several
-    assert len(at) >= len(frames)  # the last one stays for long
+    at = np.repeat(np.arange(len(shown)), [round(lasts / each) for lasts, _ in shown])  # a longer frame replaces several
+    assert len(at) >= len(frames)  # the last one is shown longer
     for frame, index in zip(frames, at, strict=False):
         assert (np.asarray(frame) == shown[index][1]).all()

@@ -1,4 +1,4 @@
-"""Kept runs stay within their limits: the oldest go, never the newest, never one that is being written, never a folder of somebody else."""
+"""Stored runs stay within their limits: the oldest are deleted, never the newest, one being written, or a foreign folder."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_strangers_leave_no_run_on_the_server(tmp_path, ar_run):
 
 
 def test_a_studio_writes_its_runs_where_it_was_told_and_says_so(tmp_path, picto, low, monkeypatch):
-    """The folder of `launch.py studio --data` reaches the tabs, and nothing lands in the user's own folder."""
+    """The folder of `launch.py studio --data` reaches the tabs, and nothing is written to the user's own folder."""
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "home"))
     studios: list[StudioState] = []
     monkeypatch.setattr(endpoints, "build", lambda page, shared: studios.append(shared))
@@ -80,4 +80,4 @@ def test_a_studio_writes_its_runs_where_it_was_told_and_says_so(tmp_path, picto,
     studio.build(picto, Lazy("lowpoly", tmp_path, lambda: low), run_store=run_store)
     assert studios[0].run_store is run_store and not (tmp_path / "home" / "runs").exists()
     assert studio.storage_note(run_store) == f"Runs are saved in {tmp_path / 'data'}, at most 5 or 3 GiB; then the oldest are deleted."
-    assert studio.storage_note(RunStore(tmp_path, STRANGERS)) == "No run is kept."
+    assert studio.storage_note(RunStore(tmp_path, STRANGERS)) == "Runs are not saved."

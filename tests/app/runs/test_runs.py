@@ -1,4 +1,4 @@
-"""Remains of a run on the page: the table, its restore, replay, files that are dropped, and all of it behind a reload."""
+"""Traces of a run on the page: the table, restored settings, replay, dropped files, and all of them after a reload."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_replay_is_the_race_again_without_the_server(raced):
         for side in ("fast", "plain"):
             mask = pixels(page, side, ".ft-mask")
             count = int(page.locator(CARD.format(side)).get_attribute("data-replayed"))
-            assert (mask[..., 3] == 255).sum() == 64 - count  # what was not committed is covered
+            assert (mask[..., 3] == 255).sum() == 64 - count  # uncommitted tokens are covered
             seen[value, side] = count
         passes = page.locator(f"{CARD.format('plain')} [data-key=forwards] dd").inner_text()
         assert int(passes) == seen[value, "plain"]  # plain decoding: a pass for every token

@@ -1,4 +1,4 @@
-"""Studios in this process, each with limits, a key or tools of its own. The one that all tests share is in tests/app/conftest.py."""
+"""Studios in this process with their own limits, key or tools. The one that all tests share is in tests/app/conftest.py."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.server.page import Page
 
 
 class Open(str):
-    """A studio's address. page : what it serves; run_store : where its runs are"""
+    """A studio's address. page : that it serves; run_store : of its runs"""
 
     page: Page
     run_store: RunStore
@@ -26,9 +26,9 @@ class Open(str):
 
 @pytest.fixture(scope="module")
 def open_studio(picto, low, tmp_path_factory) -> Iterator[Callable]:
-    """A function that opens a studio as a context."""
+    """A context manager that serves a studio."""
     folder = tmp_path_factory.mktemp("own-studios")
-    ports = count(40_000 + os.getpid() % 10_000 * 2)  # not those of tests that run at the same moment, nor of a studio that is closing
+    ports = count(40_000 + os.getpid() % 10_000 * 2)  # not used by tests that run at the same time, nor by a studio that is closing
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FORETOKEN_HOME", str(folder / "home"))
         patch.setenv("GRADIO_TEMP_DIR", str(folder / "gradio"))
@@ -50,9 +50,9 @@ def open_studio(picto, low, tmp_path_factory) -> Iterator[Callable]:
             )
             port = studio.free_port("127.0.0.1", next(ports))
             where = studio.serve_page(page, "127.0.0.1", port, limits=limits, mcp=mcp, root_path=root_path)
-            found = Open(where.rstrip("/"))
-            found.page, found.run_store = page, run_store
-            yield found
+            studio_address = Open(where.rstrip("/"))
+            studio_address.page, studio_address.run_store = page, run_store
+            yield studio_address
             page.close(verbose=False)
 
         yield open_one

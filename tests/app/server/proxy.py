@@ -1,4 +1,4 @@
-"""A reverse proxy that serves a studio under a path of its own, with or without that path in the requests that it passes on."""
+"""A reverse proxy that serves a studio under a path, and passes requests on with or without that path."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIMIT = 30.0  # seconds until it must listen
 
 @contextmanager
 def serve_proxy(address: str, prefix: str, strips: bool, headers: Mapping[str, str], port: int) -> Iterator[str]:
-    """The outer address. strips : the prefix is removed from requests; headers : added to them"""
+    """Yield the outer address. strips : remove the prefix from requests; headers : added to them"""
     client = httpx.AsyncClient(timeout=120)
 
     async def forward(request: Request) -> Response:

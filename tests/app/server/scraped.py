@@ -1,4 +1,4 @@
-"""/metrics as Prometheus sees it: read by prometheus_client's own parser."""
+"""/metrics as Prometheus sees it, read by prometheus_client's own parser."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def total(numbers: Numbers, name: str, **labels: str) -> float:
 
 
 def until(address: str, holds: Callable[[Numbers], bool]) -> Numbers:
-    """The samples once they hold something."""
+    """The samples once a condition is true."""
     seen: list[Numbers] = []
 
     def now() -> bool:
@@ -43,10 +43,10 @@ def until(address: str, holds: Callable[[Numbers], bool]) -> Numbers:
 
 
 def waiting(count: int) -> Callable[[Numbers], bool]:
-    """True while so many requests wait."""
+    """True while this many requests are waiting."""
     return lambda numbers: total(numbers, "vllm:num_requests_waiting") == count
 
 
 def idle(numbers: Numbers) -> bool:
-    """True while nobody has the engine and nobody waits."""
+    """True while no request has the engine or waits for it."""
     return total(numbers, "vllm:num_requests_running") == total(numbers, "vllm:num_requests_waiting") == 0

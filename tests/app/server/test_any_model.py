@@ -1,4 +1,4 @@
-"""A studio that answers to any model name, for programs whose model and sizes are fixed."""
+"""A studio that accepts any model name, for programs with a fixed model and size."""
 
 from __future__ import annotations
 

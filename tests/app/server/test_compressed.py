@@ -1,4 +1,4 @@
-"""The page is made once and comes compressed to those who take it, unchanged; streams do not."""
+"""The page is built once and sent compressed to clients that accept it; streams are not compressed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_document_is_the_same_and_a_quarter_as_large(served: Served, path: s
 
 
 class Made:
-    """An application that counts what it was asked, and answers with a number and many blanks."""
+    """An application that counts its requests and responds with a number and many blanks."""
 
     def __init__(self, status: int = 200, headers: list[tuple[bytes, bytes]] | None = None):
         self.count, self.status, self.headers = 0, status, headers or []
@@ -39,7 +39,7 @@ class Made:
 
 
 def fetch(app: Compressed, path: str = "/", method: str = "GET", query: bytes = b"", **headers: str) -> tuple[int, Headers]:
-    """The number in an answer, and its headers."""
+    """(number in a response, its headers)."""
     messages = []
 
     async def send(message) -> None:
@@ -47,12 +47,12 @@ def fetch(app: Compressed, path: str = "/", method: str = "GET", query: bytes = 
 
     named = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     scope = {"type": "http", "path": path, "method": method, "query_string": query, "headers": named}
-    with ThreadPoolExecutor(1) as thread:  # the browser of other tests leaves a running loop in this one
+    with ThreadPoolExecutor(1) as thread:  # other tests' browser leaves a running loop in this thread
         thread.submit(asyncio.run, app(scope, None, send)).result()
-    answered, body = Headers(raw=messages[0]["headers"]), b"".join(message.get("body", b"") for message in messages[1:])
-    opened = gzip.decompress(body) if "content-encoding" in answered else body
-    assert int(answered.get("content-length", len(body))) == len(body)
-    return int(opened), answered
+    headers, body = Headers(raw=messages[0]["headers"]), b"".join(message.get("body", b"") for message in messages[1:])
+    opened = gzip.decompress(body) if "content-encoding" in headers else body
+    assert int(headers.get("content-length", len(body))) == len(body)
+    return int(opened), headers
 
 
 def test_a_document_is_made_once_for_requests_that_it_cannot_tell_apart() -> None:

@@ -1,4 +1,4 @@
-"""The endpoints through gradio_client, as a stranger's program has them: named, typed, streaming, and a sentence for a wrong value."""
+"""The endpoints through gradio_client, as other programs use them: named, typed, streaming, with a sentence for a wrong value."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def client(served, tmp_path_factory) -> Iterator[Client]:
 
 
 def refusal(client: Client, *values: object, endpoint: str, **named: object) -> str:
-    """The sentence that a call ends with."""
+    """The error sentence of a call."""
     with pytest.raises(AppError) as caught:
         client.predict(*values, api_name=endpoint, **named)
     return str(caught.value)
@@ -87,7 +87,7 @@ def test_a_mesh_of_only_a_cloud_streams_and_comes_as_a_glb(client):
         ({"size": "large"}, "size = large is not a whole number of pixels"),
         ({"settings": {"window": 10**6}}, "out of range"),
         ({"settings": {"windoww": 4}}, "There is no knob 'windoww'"),
-        ({"settings": [1, 2]}, "settings must hold names"),
+        ({"settings": [1, 2]}, "settings must be an object of names"),
         ({"settings": {"temperature": 9}}, "out of range"),
         ({"prompt": 7}, "The prompt must be text"),
         ({"prompt": "x" * 2000}, "Shorten it"),
@@ -109,9 +109,9 @@ def test_only_a_file_that_was_sent_is_read(visit, served, tmp_path):
     caller = visit()  # gradio_client itself would send these files
     paths = [str(tmp_path / "secret.ply"), "/etc/passwd", CHAIR, "", f"{uploads}/a/../../x.ply", str(theirs), str(theirs.parent)]
     for cloud in (*({"path": path, "meta": {"_type": "gradio.FileData"}} for path in paths), "chair.ply", None, 7, {"url": "http://x"}):
-        came = caller.ask(caller.handler("generate_mesh"), [cloud, "xspecmesh", 0, {}])
-        refused = "cloud must be a file" in came or "was not uploaded by a user" in came  # Gradio's own words
-        assert '"success":false' in came and refused, f"{cloud}: {came[-500:]}"
+        response = caller.ask(caller.handler("generate_mesh"), [cloud, "xspecmesh", 0, {}])
+        refused = "cloud must be a file" in response or "was not uploaded by a user" in response  # Gradio's own message
+        assert '"success":false' in response and refused, f"{cloud}: {response[-500:]}"
     assert (tmp_path / "secret.ply").exists() and theirs.exists()
 
 

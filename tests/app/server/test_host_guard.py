@@ -1,4 +1,4 @@
-"""The studio refuses wrong hosts, wrong origins, large bodies and paths that would fetch other URLs. Real requests to a served page."""
+"""The studio refuses wrong hosts, wrong origins, large bodies and paths that would fetch other URLs, tested with real requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EVIL = "evil.example"
 
 
 def ask(served: Served, method: str = "GET", path: str = "/config", body: bytes | None = None, **headers: str) -> tuple[int, str]:
-    """(status, text) of a request, with any headers, Host too."""
+    """(status, text) of a response to a request with any headers, including Host."""
     port = int(served.address.rsplit(":", 1)[1])
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
@@ -104,7 +104,7 @@ def test_no_folder_of_this_machine_stands_on_the_page(served):
 
 @pytest.mark.parametrize("public", [True, False])
 def test_a_public_page_is_open_to_every_host_and_site_but_not_to_large_bodies_or_other_addresses(public):
-    """A Space is asked for under names that it does not know, and has no accounts that another site could abuse."""
+    """A Space is requested under names that it does not know, and has no accounts that another site could abuse."""
     came: list[int] = []
 
     async def app(scope, receive, send) -> None:
@@ -126,7 +126,7 @@ def test_a_public_page_is_open_to_every_host_and_site_but_not_to_large_bodies_or
             return {"type": "http.request", "body": b"", "more_body": False}
 
         answered = HostGuard(app, "0.0.0.0", (), largest=1000, public=public)(scope, receive, send)
-        with ThreadPoolExecutor() as own:  # the browser's tests leave a loop in this thread
+        with ThreadPoolExecutor() as own:  # the browser tests leave a loop in this thread
             own.submit(asyncio.run, answered).result()
         return sent[0]
 

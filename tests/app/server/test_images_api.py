@@ -1,4 +1,4 @@
-"""OpenAI's images API through OpenAI's own client: pictures, streams, errors in its form, and a place in the page's queue."""
+"""OpenAI's images API through OpenAI's own client: pictures, streams, errors in its form, and the page's queue."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ ASK: dict[str, Any] = {"prompt": "a red apple", "model": "pictogram", "size": "6
 
 @pytest.fixture(scope="module")
 def client(served) -> Iterator[openai.OpenAI]:
-    """A program of a stranger, with any key: this studio asks for none."""
+    """OpenAI's client with an arbitrary key: this studio requires none."""
     with openai.OpenAI(base_url=f"{served.address}/v1", api_key="any", max_retries=0) as client:
         yield client
 
 
 @pytest.fixture
 def raw(served) -> Iterator[httpx.Client]:
-    """Requests without a client."""
+    """A plain HTTP client."""
     with httpx.Client(base_url=served.address, timeout=120) as client:
         yield client
 
 
 def picture_of(text: str) -> Image.Image:
-    """The picture in a reply."""
+    """The picture in a response."""
     picture = Image.open(io.BytesIO(base64.b64decode(text)))
     picture.load()
     return picture
@@ -111,7 +111,7 @@ def test_a_stream_without_previews_is_the_picture(client):
 @pytest.mark.parametrize(
     ("wrong", "status", "param", "sentence"),
     [
-        ({"model": "dall-e-3"}, 404, "model", "There is no model 'dall-e-3' that makes pictures here. There is: pictogram."),
+        ({"model": "dall-e-3"}, 404, "model", "There is no picture model 'dall-e-3' here. There is: pictogram."),
         ({"prompt": ""}, 400, "prompt", "The prompt is empty"),
         ({"prompt": "qwxzy vwxqz"}, 400, None, "knows no word of this prompt"),
         ({"size": "100x100"}, 400, "size", "pictogram makes pictures of 64x64, 128x128, 256x256, not 100x100"),
@@ -120,7 +120,7 @@ def test_a_stream_without_previews_is_the_picture(client):
     ],
 )
 def test_a_wrong_value_is_one_sentence_in_openais_form(client, served, wrong, status, param, sentence, stream):
-    """One of each kind; test_images_request.py has all of them."""
+    """One error of each kind; test_images_request.py has all of them."""
     before = len(served.log.read_text())
     with pytest.raises(openai.APIStatusError) as caught:
         client.images.generate(**{**ASK, **wrong}, stream=stream)
@@ -174,7 +174,7 @@ def test_a_request_of_another_client_is_served_and_says_what_it_ignored(raw, bod
     response = answer.json()
     for about in (response["foretoken"], response["data"][0]["foretoken"]):
         assert list(about["ignored"]) == ignored and about["model"] == "pictogram"
-        assert list(about["unknown_words"]) == ["no", "break"] and "does not read 'no'" in about["warnings"][0]
+        assert list(about["unknown_words"]) == ["no", "break"] and "does not understand 'no'" in about["warnings"][0]
     assert picture_of(response["data"][0]["b64_json"]).size == tuple(map(int, response["size"].split("x")))
 
 

@@ -1,4 +1,4 @@
-"""Values in a request for pictures: numbers as clients send them, options of other servers, words that a prompt loses."""
+"""Values in a request for pictures: numbers as clients send them, options of other servers, unknown words of a prompt."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from app.server.refusals import Refused
 
 
 def request_of(backbone: Any, any_model: bool = False, text: str = "", **fields: Any) -> ImagesRequest:
-    """The request of these fields, or of a body as text, sent as JSON."""
+    """The request from these fields, or from a body as text."""
     return read(parse((text or json.dumps({"prompt": "a red apple", **fields})).encode()), backbone, any_model)
 
 
-READ = [  # (fields, what they mean)
+READ = [  # (fields, their meaning)
     ({"n": "2"}, {"n": 2}),
     ({"n": 4.0}, {"n": 4}),
     ({"n": "5.0"}, {"n": 5}),
@@ -72,7 +72,7 @@ def test_a_value_that_is_clear_is_read(picto, fields, meant):
 
 
 COUNT, SEED = " is not a whole number from 1 to 10.", " is not a whole number from 0 to 2,147,483,647."
-REFUSED = [  # (fields, the field that is named, the sentence)
+REFUSED = [  # (fields, field in the error, sentence)
     *(({"n": value}, "n", f"n = {shown}{COUNT}") for value, shown in [
         (0, "0"), (11, "11"), (-1, "-1"), (1.5, "1.5"), ("1.5", "'1.5'"), (True, "true"), (False, "false"), ("two", "'two'"), ([2], "[2]"),
         ({}, "{}"), ("١", "'١'"), ("２", "'２'"), ("1_0", "'1_0'"), ("0x2", "'0x2'"), ("1,0", "'1,0'"), ("nan", "'nan'"),
@@ -104,10 +104,10 @@ REFUSED = [  # (fields, the field that is named, the sentence)
     ({"response_format": "file"}, "response_format", "response_format = 'file' is not supported here. Choose one of: b64_json"),
     ({"windoww": 4}, "windoww", "There is no knob 'windoww' here. Did you mean 'window'?"),
     ({"seeds": 4}, "seeds", "Did you mean 'seed'?"),
-    ({"image": "data:image/png;base64,AA=="}, "image", "image is an input picture; pictures are drawn from the prompt alone here."),
+    ({"image": "data:image/png;base64,AA=="}, "image", "image is an input picture, but pictures are drawn from the prompt alone here."),
     ({"mask": "x"}, "mask", "mask is an input picture"),
     ({"nodes": 4}, "nodes", "sjdpp has no knob 'nodes'. There are: "),
-    ({"seed": LARGEST_SEED, "n": 2}, "seed", "2 pictures from seed 2147483647 need seeds beyond 2,147,483,647."),
+    ({"seed": LARGEST_SEED, "n": 2}, "seed", "2 pictures from seed 2147483647 need seeds above 2,147,483,647."),
 ]  # fmt: skip
 
 
@@ -118,7 +118,7 @@ def test_a_value_that_is_not_clear_is_quoted(picto, fields, param, sentence):
     assert sentence in str(caught.value) and caught.value.param == param
 
 
-BODIES = [  # (what stands in the body after the prompt, sentence)
+BODIES = [  # (rest of the body after the prompt, sentence)
     ('"n": 1e400', "n = 1e400 is not a whole number from 1 to 10."),
     ('"seed": 1e400', "seed = 1e400 is not a whole number"),
     (f'"n": {"9" * 5000}', "n = 9999999999"),
@@ -138,7 +138,7 @@ def test_numbers_that_only_text_can_hold_are_quoted_too(picto, rest, sentence):
     assert sentence in str(caught.value)
 
 
-IGNORED = [  # (fields, those that are reported)
+IGNORED = [  # (fields, reported fields)
     *(({"quality": value}, ["quality"]) for value in ("low", "medium", "high", "hd", "ultra", 5)),
     *(({"quality": value}, []) for value in ("auto", "standard", "Standard", "", None)),
     ({"style": "vivid"}, ["style"]),
@@ -167,10 +167,10 @@ def test_an_option_that_changes_nothing_is_reported_with_a_reason(picto, fields,
 PROMPTS = [  # (prompt, unknown words, beginnings of the warnings)
     ("a red apple", [], []),
     ("a red apple BREAK a blue ball", ["break", "ball"], []),
-    ("no red apple", ["no"], ["pictogram does not read 'no'"]),
-    ("a cat without an apple, never blue", ["without", "never"], ["pictogram does not read 'without', 'never'"]),
-    ("a cat, don't draw a dog", ["don", "t", "draw"], ["pictogram does not read 'don'"]),
-    ("negative prompt: blue", ["negative", "prompt"], ["pictogram does not know anything", "pictogram does not read 'negative'"]),
+    ("no red apple", ["no"], ["pictogram does not understand 'no'"]),
+    ("a cat without an apple, never blue", ["without", "never"], ["pictogram does not understand 'without', 'never'"]),
+    ("a cat, don't draw a dog", ["don", "t", "draw"], ["pictogram does not understand 'don'"]),
+    ("negative prompt: blue", ["negative", "prompt"], ["pictogram does not know anything", "pictogram does not understand 'negative'"]),
     ("a red apple яблоко", ["яблоко"], []),
     ("BREAK, red", ["break"], ["pictogram does not know anything"]),
 ]
@@ -184,7 +184,7 @@ def test_words_that_a_prompt_loses_are_named(picto, prompt, unknown, warnings):
     assert all(text.startswith(start) for text, start in zip(notes["warnings"], warnings, strict=True))
 
 
-ANY_MODEL = [  # (fields, side of the picture, what is reported)
+ANY_MODEL = [  # (fields, side of the picture, report)
     ({"model": "dall-e-3", "size": "1024x1024", "quality": "hd"}, 256, {"size", "quality"}),
     ({"model": "dall-e-3", "size": "1792x1024"}, 256, {"size"}),
     ({"model": "dall-e-2", "size": "256x256"}, 256, set()),

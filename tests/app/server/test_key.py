@@ -1,4 +1,4 @@
-"""A studio with --api-key-file answers requests under /v1 that carry the key, and no others."""
+"""A studio with --api-key-file answers only requests under /v1 that carry the key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/metrics: the numbers of the runs, under vLLM's names, in a form that Prometheus reads."""
+"""/metrics: numbers of the runs, under vLLM's names, in Prometheus's format."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from engine.run import Run, generate
 from tests.app.boards import picture_run
 from tests.app.server.scraped import idle, numbers, samples, total, until
 
-DECODING = {  # of a Step: the name of the counter of all of them
+DECODING = {  # field of a Step: name of its counter
     "drafts": "vllm:spec_decode_num_drafts_total",
     "drafted": "vllm:spec_decode_num_draft_tokens_total",
     "accepted": "vllm:spec_decode_num_accepted_tokens_total",
@@ -32,13 +32,13 @@ TIMES = ("vllm:time_to_first_token_seconds", "vllm:request_queue_time_seconds", 
 
 @pytest.fixture(scope="module")
 def studio(open_studio) -> Iterator[str]:
-    """A studio that has decoded nothing."""
+    """A studio without runs."""
     with open_studio() as address:
         yield address
 
 
 def counts_of(run: Run) -> dict[str, float]:
-    """The numbers of a run, from its steps."""
+    """Expected counts of a run, from its steps."""
     accepted = [int((per_token(step, "accepted") == 1).sum()) for step in run.steps]
     return {
         "drafts": sum(step.drafted > 0 for step in run.steps),
@@ -116,7 +116,7 @@ def test_times_are_counted_from_the_request(picto):
 
 
 def begin() -> tuple[Sessions, Metrics, int]:
-    """Sessions whose runs are counted, by what, and the ticket of a visitor who has the engine."""
+    """(sessions, their metrics, ticket of a visitor who has the engine)."""
     sessions = Sessions()
     metrics = Metrics(sessions.running, sessions.waiting)
     sessions.watch(metrics)
@@ -148,7 +148,7 @@ def test_places_far_back_have_no_counter_of_their_own(picto):
     metrics = Metrics(lambda: 0, lambda: 0)
     run = generate(picto, find("ar")[0], pictures.read_prompt("a cat", 0, {"values": {"size": "128 px"}}, picto)).finish()
     step = run.steps[0]
-    step.tokens, step.positions, step.drafted = run.tokens, run.positions, 255  # as if it had committed all
+    step.tokens, step.positions, step.drafted = run.tokens, run.positions, 255  # as if it had committed everything
     step.trace = type(step.trace)(accepted=np.ones(256))
     run.steps = [step]
     metrics.count([run])
@@ -157,7 +157,7 @@ def test_places_far_back_have_no_counter_of_their_own(picto):
 
 
 def test_a_scrape_never_waits_for_itself(picto):
-    """Runs are counted while the sessions' lock is held, and a scrape asks the sessions: neither waits for ever."""
+    """Runs are counted while the sessions' lock is held, and a scrape calls the sessions: there is no deadlock."""
     sessions = Sessions()
     metrics = Metrics(sessions.running, sessions.waiting)
     seen: list[bytes] = []

@@ -1,4 +1,4 @@
-"""/replay through gradio_client: a finished run's steps as they were, from its file or by its name; a sentence for anything else."""
+"""/replay through gradio_client: a finished run's exact steps, from its file or by its name; a sentence for anything else."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from engine.run import Run, generate
 
 @pytest.fixture(scope="module")
 def studio(open_studio) -> Iterator[Any]:
-    """A studio on this machine only, with runs."""
+    """A local studio with runs."""
     with open_studio() as address:
         yield address
 
@@ -44,17 +44,17 @@ def run(picto) -> Run:
 
 @pytest.fixture(scope="module")
 def folder(studio, run) -> Path:
-    """Where it is saved."""
+    """Folder of the saved run."""
     return studio.run_store.save(run)
 
 
 def near(value: Any) -> Any:
-    """A number as a trace keeps it: rounded to float32."""
+    """A number as stored in a trace: rounded to float32."""
     return pytest.approx(value) if isinstance(value, float) else value
 
 
-def as_told(run: Run) -> list[dict[str, Any]]:
-    """Expected answer of the endpoint for every step of a run."""
+def expected_events(run: Run) -> list[dict[str, Any]]:
+    """Expected output of the endpoint for every step of a run."""
     return [
         {
             "step": number,
@@ -78,7 +78,7 @@ def test_every_step_comes_as_it_was_and_the_totals_last(client, folder, run, way
     job = client.submit(**source, api_name="/replay")
     totals = job.result()
     *steps, last = job.outputs()
-    assert last == totals and steps == as_told(run)
+    assert last == totals and steps == expected_events(run)
     accepted = sum(sum(each["accepted"]) for each in steps)
     assert (totals["steps"], totals["tokens"], totals["accepted"]) == (len(run.steps), 64, accepted) and accepted > 0
     assert totals["passes"] == run.totals["forwards"] and totals["exact"] is True
@@ -115,24 +115,24 @@ def test_strangers_name_no_runs_but_send_their_own(open_studio, run, tmp_path):
     saved = history.save(run, tmp_path)
     with open_studio(STRANGERS, local=False) as shared:
         other = Client(shared, verbose=False, download_files=tmp_path)
-        with pytest.raises(AppError, match="used by others, so runs are not named"):
+        with pytest.raises(AppError, match="shared, so runs cannot be named"):
             other.predict(run=saved.name, api_name="/replay")
         assert other.predict(trace=handle_file(str(saved / "trace.npz")), api_name="/replay")["tokens"] == 64
 
 
 def replace_arrays(**arrays: Any) -> Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]:
-    """A trace with other arrays."""
-    return lambda found: {**found, **arrays}
+    """A function that replaces arrays of a trace."""
+    return lambda arrays: {**arrays, **arrays}
 
 
 DAMAGES: dict[str, Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]] = {
-    "no tokens": lambda found: {name: values for name, values in found.items() if name != "tokens"},
-    "no counts": lambda found: {name: values for name, values in found.items() if name != "step_tokens"},
-    "a step too many": lambda found: replace_arrays(step_drafted=np.append(found["step_drafted"], 1))(found),
-    "negative counts": lambda found: replace_arrays(step_tokens=found["step_tokens"] * -1)(found),
-    "other counts": lambda found: replace_arrays(step_tokens=found["step_tokens"] + 1)(found),
-    "tokens of text": lambda found: replace_arrays(tokens=found["tokens"].astype(str))(found),
-    "accepted too short": lambda found: replace_arrays(accepted=found["accepted"][:-1])(found),
+    "no tokens": lambda arrays: {name: values for name, values in arrays.items() if name != "tokens"},
+    "no counts": lambda arrays: {name: values for name, values in arrays.items() if name != "step_tokens"},
+    "a step too many": lambda arrays: replace_arrays(step_drafted=np.append(arrays["step_drafted"], 1))(arrays),
+    "negative counts": lambda arrays: replace_arrays(step_tokens=arrays["step_tokens"] * -1)(arrays),
+    "other counts": lambda arrays: replace_arrays(step_tokens=arrays["step_tokens"] + 1)(arrays),
+    "tokens of text": lambda arrays: replace_arrays(tokens=arrays["tokens"].astype(str))(arrays),
+    "accepted too short": lambda arrays: replace_arrays(accepted=arrays["accepted"][:-1])(arrays),
     "a knob for no step": replace_arrays(knob_window=np.zeros(0)),
     "scalars": replace_arrays(step_tokens=np.int32(3)),
 }

@@ -1,4 +1,4 @@
-"""The folder of `launch.py space`: what is in it, what it refuses, and that it serves strangers from a clean environment."""
+"""The folder of `launch.py space`: its content, refusals, and a server started from it in a clean environment."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that would be pushed."""
+    """The folder to push."""
     out = tmp_path_factory.mktemp("space") / "foretoken"
     space_folder.make(out, "someone/foretoken")
     return out
@@ -126,7 +126,7 @@ def test_the_gpu_is_borrowed_only_where_the_space_has_one_and_the_package(monkey
     monkeypatch.setitem(sys.modules, "spaces", lent)
     assert spaces.zero_gpu({}) is None and spaces.zero_gpu({"SPACES_ZERO_GPU": "false"}) is None
     assert spaces.zero_gpu({"SPACES_ZERO_GPU": "true"}) is lent.GPU
-    monkeypatch.setitem(sys.modules, "spaces", None)  # importing it raises ModuleNotFoundError
+    monkeypatch.setitem(sys.modules, "spaces", None)  # its import raises ModuleNotFoundError
     importlib.invalidate_caches()
     assert spaces.zero_gpu({"SPACES_ZERO_GPU": "true"}) is None
 
@@ -135,7 +135,7 @@ def test_the_gpu_is_borrowed_only_where_the_space_has_one_and_the_package(monkey
 
 
 def free() -> int:
-    """A port that nobody uses."""
+    """An unused port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -167,7 +167,7 @@ def test_the_folder_serves_a_picture_and_a_mesh_to_a_stranger(space, folder, tmp
     mesh, totals = client.predict(handle_file(str(cloud)), settings={"face_budget": 32}, api_name="/generate_mesh")
     assert Path(mesh).read_bytes()[:4] == b"glTF" and totals["faces"] > 0
     logged = log.read_text()
-    assert "Traceback" not in logged and "No run is kept." in logged
+    assert "Traceback" not in logged and "Runs are not saved." in logged
     assert str(ROOT) not in logged
     client.close()
 

@@ -1,4 +1,4 @@
-"""The page builds for every tab, sends no requests to other hosts, and finds a free port."""
+"""The page builds every tab, sends no requests to other hosts, and finds a free port."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ from tests.app.server.proxy import serve_proxy
 
 PREFIX = "/tools/foretoken"
 BY_HEADER = {"X-Forwarded-Prefix": PREFIX}
-NOT_MOVED = "/manifest.json"  # Gradio's template names it without the path, so such a page cannot be installed as an app
-CASES = {  # name: (option --root-path, the proxy removes the path, headers that it adds)
+NOT_MOVED = "/manifest.json"  # Gradio's template omits the path, so such a page cannot be installed as an app
+CASES = {  # name: (option --root-path, True if the proxy removes the path, headers that it adds)
     "option": (PREFIX, True, {}),
     "option, path passed on": (PREFIX, False, {}),
     "option and header": (PREFIX, True, BY_HEADER),
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # of
 
 @pytest.fixture(scope="module")
 def studios(open_studio) -> Iterator[dict[str, str]]:
-    """Addresses of two studios by their option."""
+    """Addresses of two studios, by their option."""
     with open_studio(root_path=PREFIX) as with_option, open_studio(root_path="") as without:
         yield {PREFIX: with_option, "": without}
 

@@ -1,4 +1,4 @@
-"""The endpoints as tools of an MCP client, through the protocol's own library. Without --mcp there is no such server."""
+"""The endpoints as tools for MCP clients, tested with the protocol's own library. Without --mcp there is no MCP server."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def studio(open_studio) -> Iterator[Any]:
         yield address
 
 
-def asking(address: str, ask: Callable[[ClientSession], Any]) -> Any:
-    """Answers to a client in its own session."""
+def run_client(address: str, ask: Callable[[ClientSession], Any]) -> Any:
+    """Result of a function called with a client in its own session."""
 
     async def session() -> Any:
         async with streamablehttp_client(f"{address}{tools.PATH}") as (reading, writing, _):
@@ -48,25 +48,25 @@ def asking(address: str, ask: Callable[[ClientSession], Any]) -> Any:
 
 
 def call(address: str, tool: str, progress: Callable | None = None, **arguments: Any) -> CallToolResult:
-    """The result of a tool. progress : is told how it goes"""
-    return asking(address, lambda client: client.call_tool(tool, arguments, progress_callback=progress))
+    """The result of a tool call. progress : called with its progress"""
+    return run_client(address, lambda client: client.call_tool(tool, arguments, progress_callback=progress))
 
 
 def tools_by_name(address: str) -> dict[str, Any]:
-    """The tools by the ends of their names: Gradio puts the page's title before them."""
-    tools = asking(address, lambda client: client.list_tools()).tools
+    """The tools by the ends of their names, which Gradio prefixes with the page's title."""
+    tools = run_client(address, lambda client: client.list_tools()).tools
     return {end: tool for tool in tools for end in ("generate_image", "generate_mesh", "replay") if tool.name.endswith(end)}
 
 
 def texts(result: CallToolResult) -> str:
-    """Text of a result."""
+    """Texts of a result."""
     return " ".join(part.text for part in result.content if isinstance(part, TextContent))
 
 
 def test_the_three_endpoints_are_tools_with_a_description(studio):
     tools = tools_by_name(studio)
     assert set(tools) == {"generate_image", "generate_mesh", "replay"}
-    assert len(asking(studio, lambda client: client.list_tools()).tools) == 3, "the page's own handlers are no tools"
+    assert len(run_client(studio, lambda client: client.list_tools()).tools) == 3, "the page's own handlers are no tools"
     assert all(tool.description for tool in tools.values())
     assert set(tools["generate_image"].inputSchema["properties"]) == {"prompt", "method", "seed", "size", "settings"}
 

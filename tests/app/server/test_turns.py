@@ -1,4 +1,4 @@
-"""Requests to the API take their turns with the page's visitors, and leave nothing behind when they are given up."""
+"""API requests share the queue with the page's visitors, and leave nothing behind when they are cancelled."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ ENDED = "vllm:request_success_total"
 
 
 class Gated(LocalRunner):
-    """Decodes while the gate is open; a run that is stopped ends at once. began: prompts in the order of their runs; most: at a time"""
+    """Decodes while the gate is open; a stopped run ends at once. began: prompts in the order of their runs; most: runs at a time"""
 
     def __init__(self) -> None:
         self.gate, self.began, self.most, self.going, self.breaks = threading.Event(), [], 0, 0, 0
         self.gate.set()
 
     def start(self, backbone, prompt, sides):
-        """Notes the prompt."""
+        """Records the prompt."""
         self.began.append(prompt.text)
         return super().start(backbone, prompt, sides)
 
@@ -54,23 +54,23 @@ class Gated(LocalRunner):
 
 @pytest.fixture(scope="module")
 def runner() -> Gated:
-    """Where the studio below decodes."""
+    """The runner of the studio below."""
     return Gated()
 
 
 @pytest.fixture(scope="module")
 def studio(open_studio, runner) -> Iterator[Any]:
-    """A studio of strangers, where at most three requests wait."""
+    """A public studio with at most three waiting requests."""
     with open_studio(replace(STRANGERS, waiting=3), local=False, runner=runner) as studio:
         yield studio
         assert studio.page.state_holder.session_data == {}
         pending = [name for name in studio.page._queue.pending_messages_per_session if name.startswith("v1-")]
-        assert wait_until(lambda: not studio.page._queue.event_ids_to_events) and pending == []  # it forgets an event after its answer
+        assert wait_until(lambda: not studio.page._queue.event_ids_to_events) and pending == []  # it forgets an event after its response
 
 
 @pytest.fixture
 def held_run(studio, runner) -> Iterator[Future]:
-    """A run that has the engine until the gate opens."""
+    """A run that occupies the engine until the gate opens."""
     until(studio, idle)
     runner.began.clear()
     runner.gate.clear()
@@ -85,12 +85,12 @@ def held_run(studio, runner) -> Iterator[Future]:
 
 
 def ask(address: str, **more: Any) -> httpx.Response:
-    """One request."""
+    """Sends one request."""
     return httpx.post(f"{address}/v1/images/generations", json={**ASK, **more}, timeout=120)
 
 
 def knock(address: str, **more: Any) -> socket.socket:
-    """A connection that has sent a request and reads nothing."""
+    """Opens a connection that sends a request and reads nothing."""
     url, body = httpx.URL(address), json.dumps({**ASK, **more}).encode()
     line = socket.create_connection((url.host, url.port), timeout=60)
     head = f"POST /v1/images/generations HTTP/1.1\r\nHost: {url.host}:{url.port}\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -183,7 +183,7 @@ def test_two_pictures_of_a_request_take_a_turn_each(studio, runner, held_run):
 
 
 def test_a_call_of_an_endpoint_waits_from_its_arrival(studio, runner, held_run):
-    """Gradio gives it a ticket only when its turn comes."""
+    """It gets a ticket only when its turn comes."""
     before, name, visitor = numbers(studio), "vllm:request_queue_time_seconds", Visitor(studio)
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(visitor.ask, visitor.handler("generate_image"), ["a waiting cat", "sjdpp", 1, 64, {}])
