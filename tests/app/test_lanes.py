@@ -13,8 +13,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from app.live.boards.picture import Board
-from app.runs import race_files, video
-from app.runs import uploaded_runs as sent
+from app.runs import race_files, uploaded_runs, video
 from app.ui import mesh_side
 from app.ui.panels import canvas, runs
 from app.ui.tabs.multi_race import Lanes, facts
@@ -51,7 +50,7 @@ def race(boards) -> dict:
 
 
 def test_what_a_page_sends_stands_in_for_its_boards(boards, race):
-    runs = sent.read_runs(race, meshes=False)
+    runs = uploaded_runs.read_runs(race, meshes=False)
     assert [each.words for each in runs] == [f"{each.run.method.title} · seed 3" for each in boards]
     for each, board in zip(runs, boards, strict=True):
         assert (each.final() == board.final()).all() and (each.rows, each.columns) == (8, 8)
@@ -71,7 +70,7 @@ def test_what_a_page_sends_stands_in_for_its_boards(boards, race):
         lambda lanes: lanes[0]["settings"].update(prompt="\ud800"),
         lambda lanes: lanes[1]["value"].update(rows=10**9, columns=10**9),
         lambda lanes: lanes[1]["value"].update(picture="data:image/png;base64,AAAA"),
-        lambda lanes: lanes[1]["value"].update(picture=lanes[1]["value"]["picture"] + "A" * sent.LONGEST),
+        lambda lanes: lanes[1]["value"].update(picture=lanes[1]["value"]["picture"] + "A" * uploaded_runs.LONGEST),
         lambda lanes: lanes[1]["value"].update(course=None),
         lambda lanes: lanes[1]["value"]["course"].update(end=base64.b64encode(np.full(64, np.nan, "<f4").tobytes()).decode()),
         lambda lanes: lanes[1]["value"]["course"].update(position=base64.b64encode(np.zeros(64, "<i4").tobytes()).decode()),
@@ -81,7 +80,7 @@ def test_what_is_no_race_is_a_sentence(race, spoil):
     wrong = copy.deepcopy(race)
     spoil(wrong["lanes"])
     with pytest.raises(BadPrompt, match=r"The chosen runs arrived incomplete \(.*\)\. Choose them again\."):
-        sent.read_runs(wrong, meshes=False)
+        uploaded_runs.read_runs(wrong, meshes=False)
 
 
 def test_the_files_show_every_run_on_its_own_clock(boards, race, tmp_path):
@@ -120,7 +119,7 @@ def test_four_pictures_stand_in_two_rows_and_a_long_title_is_cut():
 def test_meshes_that_a_page_sends_have_their_faces(low):
     made = board_of(mesh_run(low, "xspecmesh", size=40))
     side = mesh_side.draw_race([made], np.zeros((4, 3), np.float32), {0})["viewer"]["sides"]["accelerated"]
-    runs = sent.read_runs({"lanes": [lane("XSpecMesh", "", side, "xspecmesh")] * 2}, meshes=True)
+    runs = uploaded_runs.read_runs({"lanes": [lane("XSpecMesh", "", side, "xspecmesh")] * 2}, meshes=True)
     assert len(made.faces) and (runs[1].faces == made.faces).all() and (runs[1].step == made.step).all()
     assert len(runs[1].run.steps) == len(made.run.steps) and runs[0].words == "XSpecMesh"
 
