@@ -74,7 +74,7 @@ def decide(
     if not constraints and not latest:
         return Plan(refusal=f"{CONSTRAINTS} is missing. Restore it with git, or install the newest versions with --latest.")
     old = read_stamp(stamp)
-    choice = options.get("torch") or (old.get("torch", "") if old.get("torch_asked") else "")  # a choice holds until the next one
+    choice = options.get("torch") or (old.get("torch", "") if old.get("torch_asked") else "")  # a choice is remembered until the next one
     torch = choice or ("cuda" if nvidia_seen else "cpu")
     extras = {"cuda"} if torch == "cuda" and system == "linux" else set()
     extras |= {"test": {"test"}, "papers": {"research"}}.get(command[0], set())

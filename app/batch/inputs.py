@@ -144,7 +144,7 @@ def csv_rows(path: Path, text: str) -> Iterator[tuple[int, Fields | str]]:
     try:
         names = [name.strip().lower() for name in next(reader, [])]
         if PROMPT not in names and FILE not in names:
-            raise BadFile(f"{path.name} has no column '{PROMPT}' or '{FILE}' in its first line. Name the column of the inputs that.")
+            raise BadFile(f"{path.name} has no column '{PROMPT}' or '{FILE}' in its first line. Rename the column of the inputs.")
         if twice := [name for name in dict.fromkeys(names) if name and names.count(name) > 1]:
             raise BadFile(f"{path.name} names the column '{twice[0]}' twice in its first line. Give each column a different name.")
         for values in reader:
@@ -198,7 +198,7 @@ def changes_of(fields: Fields) -> dict[str, float]:
 
 
 def whole(name: str, value: Any, low: int, high: int) -> int:
-    """Return the value as a whole number from low to high; raises BadPrompt."""
+    """The value as a whole number from low to high; raises BadPrompt."""
     count = whole_number(value)
     if count is None:
         raise BadPrompt(f"{name} = {str(value)[:40]!r} is not a whole number. Correct it, or leave it out.")
@@ -208,7 +208,7 @@ def whole(name: str, value: Any, low: int, high: int) -> int:
 
 
 def number(name: str, value: Any) -> float:
-    """Return the value as a number, a whole one for top_k; raises BadPrompt."""
+    """The value as a number, whole for top_k; raises BadPrompt."""
     if name == "top_k":
         return whole(name, value, 0, 2**31 - 1)
     parsed = decimal(value)

@@ -139,7 +139,7 @@ def _drain(rows: list[Row]) -> list[Row]:
 
 
 def check_sizes(entry: BatchInput, plan: BatchPlan) -> BatchInput:
-    """The entry, with a problem if it sets the size of the other kind of input."""
+    """The entry, marked with a problem if it sets the size of the other kind of input."""
     wrong = "faces" if entry.path is None else "size"
     if wrong in entry.changes:
         return replace(entry, problem=f"It sets {wrong}, which {plan.backbone} does not use for it. Delete that value.")

@@ -1,4 +1,4 @@
-"""A batch through Ray Data: a pool of actors, each with a loaded model, over one machine or a cluster. Ray is an optional dependency.
+"""A batch through Ray Data: a pool of actors, each with a loaded model, on one machine or a cluster. Ray is an optional dependency.
 
 Ray processes every input at least once: inputs of a dead actor are distributed again. Each result is stored once: an actor skips
 finished inputs, and the first of two equal results wins (see folder.py).
@@ -135,7 +135,7 @@ class Cluster:
 
 
 def check_address(address: str) -> None:
-    """Raises NotSupported unless something answers at the address of a cluster."""
+    """Raises NotSupported unless a cluster answers at the address."""
     if address in (LOCAL, AUTO):
         return
     try:

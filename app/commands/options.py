@@ -64,7 +64,7 @@ def file_path(text: str) -> Path:
 
 
 def check_seed(text: str) -> int:
-    """Type of --seed."""
+    """Option type for --seed."""
     return whole(0, LARGEST_SEED_HERE, "2^63 - 1")(text)
 
 

@@ -24,7 +24,7 @@ def parser() -> CommandParser:
     p.add_argument("--mcp", action="store_true", help="also offer the endpoints as tools to MCP clients")
     p.add_argument("--any-model", action="store_true", help="let the images API accept any model name, such as dall-e-3, and any size")
     p.add_argument("--root-path", type=root_path, metavar="PATH", help="path under which a proxy serves the studio, such as /foretoken")
-    p.add_argument("--api-key-file", type=file_path, metavar="FILE", help="a text file with the key that requests under /v1 must carry")
+    p.add_argument("--api-key-file", type=file_path, metavar="FILE", help="a text file with the key that is required under /v1")
     add_model(p)
     return p
 

@@ -88,7 +88,7 @@ class MeshBoard(Growth):
 
     @property
     def ghosts(self) -> np.ndarray:
-        """uint8 [G, 3, 3]: the faces that the open draft would complete, without invisible ones (no area)."""
+        """uint8 [G, 3, 3]: the faces with an area that the open draft would complete."""
         twin = self.parser.copy()
         for token, position in zip(*self.shown_draft(), strict=True):
             if position != twin.length:  # tokens after a gap cannot be parsed

@@ -86,7 +86,7 @@ def page_results(tab: RaceTab) -> dict:
 def test_a_file_that_is_too_large_is_not_even_opened(tmp_path, monkeypatch):
     monkeypatch.setattr(uploads, "BYTES", 10)
     (tmp_path / "big.obj").write_text("v 0 0 0\n" * 9)
-    with pytest.raises(BadFile, match=r"big\.obj holds 72 bytes"):
+    with pytest.raises(BadFile, match=r"big\.obj has 72 bytes"):
         uploads.read_upload(tmp_path / "big.obj")
 
 

@@ -45,7 +45,7 @@ def settings_of(text: str) -> dict[str, Any]:
 def test_the_models_are_listed_and_found(client):
     assert [model.id for model in client.models.list()] == ["pictogram"]
     assert client.models.retrieve("pictogram").owned_by == "foretoken"
-    with pytest.raises(openai.NotFoundError, match="There is no model 'gpt-image-1'"):
+    with pytest.raises(openai.NotFoundError, match="There is no picture model 'gpt-image-1'"):
         client.models.retrieve("gpt-image-1")
 
 

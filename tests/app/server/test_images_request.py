@@ -98,7 +98,7 @@ REFUSED = [  # (fields, field in the error, sentence)
     ({"width": "wide"}, "width", "width = 'wide' is not a whole number"),
     ({"prompt": 7}, "prompt", "The prompt must be text, not 7."),
     ({"prompt": ""}, "prompt", "The prompt is empty."),
-    ({"model": 7}, "model", "There is no model 7 that"),
+    ({"model": 7}, "model", "There is no picture model 7 here"),
     ({"output_format": "gif"}, "output_format", "output_format = 'gif' is not supported here. Choose one of: jpeg, png, webp."),
     ({"output_format": "webp", "output_compression": 101}, "output_compression", "is not a whole number from 0 to 100."),
     ({"response_format": "file"}, "response_format", "response_format = 'file' is not supported here. Choose one of: b64_json"),
@@ -124,8 +124,8 @@ BODIES = [  # (rest of the body after the prompt, sentence)
     (f'"n": {"9" * 5000}', "n = 9999999999"),
     ('"guidance": 1e999', "guidance = 1e999 is out of range."),
     ('"window": -1e999', "window = -1e999 is out of range."),
-    ('"window": NaN', "The body holds NaN, which JSON does not have. Send a finite number."),
-    ('"seed": -Infinity', "The body holds -Infinity"),
+    ('"window": NaN', "The body contains NaN, which is not valid JSON. Send a finite number."),
+    ('"seed": -Infinity', "The body contains -Infinity"),
     (", ".join(f'"a{i}": 1' for i in range(MOST_FIELDS)), f"The body has {MOST_FIELDS + 1} fields"),
     ('"n"', "The body must be a JSON object with a prompt"),
 ]
@@ -204,7 +204,7 @@ def test_any_model_is_answered_by_ours_in_the_nearest_size(picto, fields, side, 
 
 
 def test_a_model_that_is_no_name_is_refused_by_any_studio(picto):
-    with pytest.raises(Refused, match="There is no model 7"):
+    with pytest.raises(Refused, match="There is no picture model 7"):
         request_of(picto, any_model=True, model=7)
 
 

@@ -87,7 +87,7 @@ def test_a_folder_that_is_not_empty_is_refused_in_one_sentence(tmp_path, capsys)
     (tmp_path / "letter.txt").write_text("dear")
     assert main(["space", str(tmp_path)]) == 2
     error = capsys.readouterr().err
-    assert "is not empty. Name a folder" in error and len(error.splitlines()) == 1
+    assert "is not empty. Choose a folder" in error and len(error.splitlines()) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
     with pytest.raises(BadOutput, match="not empty"):
         space_folder.make(tmp_path / "letter.txt")
@@ -105,7 +105,7 @@ def test_an_empty_folder_is_filled_and_the_commands_are_printed(tmp_path, capsys
 
 def test_a_file_that_is_too_large_is_refused_by_name_and_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(space_folder, "LARGEST", 1000)
-    with pytest.raises(BadOutput, match=r"launch\.py holds 0\.0 MB; files of a Space"):
+    with pytest.raises(BadOutput, match=r"launch\.py has 0\.0 MB; a file of a Space"):
         space_folder.make(tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 

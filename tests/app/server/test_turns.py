@@ -124,7 +124,7 @@ def test_a_full_queue_refuses_with_429(studio, runner, held_run):
     lines = [knock(studio) for _ in range(3)]
     until(studio, waiting(3))
     with openai.OpenAI(base_url=f"{studio}/v1", api_key="any", max_retries=0) as client:
-        with pytest.raises(openai.RateLimitError, match="Too many requests wait") as e:
+        with pytest.raises(openai.RateLimitError, match="Too many requests are waiting") as e:
             client.images.generate(prompt="a cat")
     assert e.value.code == "queue_full"
     for line in lines:
