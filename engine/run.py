@@ -48,7 +48,7 @@ class Run:
         self.sequence: Sequence | None = None
         self._current = Knobs({})
         self._snapshot: Mapping[str, float | str] | None = None  # the live values behind `_current`
-        self._is_exact = True  # under them
+        self._is_exact = True  # True if the method is exact under these values
         self._decode: Iterator[Step] | None = None
 
     def __iter__(self) -> Run:

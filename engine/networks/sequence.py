@@ -82,7 +82,7 @@ class TransformerSequence:
         self._places: Tensor | None = None
         fixed = is_static(self.device) if static is None else static
         self._static = StaticPasses(trunk, kv_cache.below) if fixed and trunk.fixed and bias is None else None
-        self._launch: WaitingPass | None = None  # a pass that may not have begun
+        self._launch: WaitingPass | None = None  # a pass that may not have started
         self._is_host: tuple[torch.dtype, bool] | None = None  # of the newest hidden states
         if self.prefix > 1:
             mask = causal_mask(self.prefix - 1, 0, self.device) if prefix_mask is None else prefix_mask
