@@ -83,7 +83,7 @@ def _lane(entry: Mapping[str, Any], meshes: bool) -> UploadedRun:
     value, settings = entry["value"], entry["settings"]
     size = len(json.dumps(entry, ensure_ascii=False).encode())  # an unpaired surrogate cannot be written to a file
     if not isinstance(value, Mapping) or not isinstance(settings, Mapping) or size > LONGEST:
-        raise ValueError("no value, no settings, or too long")
+        raise ValueError("value or settings are missing, or too long")
     title, about = ("".join(c for c in entry[name][:WORDS] if c.isprintable()) for name in ("title", "about"))
     return UploadedRun(title, about, value, settings, **(_shape if meshes else _picture)(value))
 
@@ -119,6 +119,6 @@ def _course(clock: np.ndarray, tokens: np.ndarray) -> dict[str, Any]:
     """Seconds and steps of a run. clock, tokens : [S], seconds and token count after each step"""
     seconds, counts = np.diff(clock.astype(float), prepend=0.0), np.diff(tokens, prepend=0)
     if not len(clock) or clock.shape != tokens.shape or not np.isfinite(clock).all() or (seconds < 0).any() or (counts < 0).any():
-        raise ValueError("no course")
+        raise ValueError("invalid course")
     steps = [Step(range(count), [], seconds=time) for count, time in zip(counts.tolist(), seconds.tolist(), strict=True)]
     return {"seconds": float(clock[-1]), "steps": steps}

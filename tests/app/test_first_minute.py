@@ -93,7 +93,7 @@ def test_a_newcomer_finds_a_finished_race(browser, served) -> None:
     page.wait_for_selector("#canvas-fast .ft-card[data-state=done]")
     page.wait_for_selector("#canvas-plain .ft-card[data-state=done]")
     assert page.locator("#canvas-fast .ft-card").get_attribute("data-tokens") != "0"
-    assert "An example, drawn on this machine" in page.inner_text("#verdict .ft-costs")
+    assert "An example drawn on this machine" in page.inner_text("#verdict .ft-costs")
     assert page.locator(".ft-settings").first.is_hidden()  # one line instead
     assert not page.evaluate("document.body.classList.contains('dark')")  # as set in the system
     page.emulate_media(color_scheme="dark")

@@ -250,7 +250,7 @@ def test_hands_keys_and_wheel_move_the_camera(open_panel):
     assert any(np.ptp(way[:2]) for way in target)
     moves(lambda: page.keyboard.press("0"))
     assert places[-1] == places[0]
-    assert "Drag to turn" not in page.inner_text("#mesh [data-side=plain] .ft-readout")
+    assert "Drag to rotate" not in page.inner_text("#mesh [data-side=plain] .ft-readout")
 
 
 def test_a_face_under_the_pointer_is_read_out(open_panel):
@@ -298,7 +298,7 @@ def test_a_lost_context_comes_back(open_panel):
     lose = "() => { window.taken = document.querySelector('#mesh canvas').getContext('webgl2').getExtension('WEBGL_lose_context'); "
     page.evaluate(lose + "window.taken.loseContext(); }")
     until(page, context="lost")
-    assert "comes back by itself" in page.inner_text("#mesh .ft-mesh-note")
+    assert "will restore it shortly" in page.inner_text("#mesh .ft-mesh-note")
     redrawn(page, lambda: page.evaluate("window.taken.restoreContext()"))
     until(page, context="ok")
     assert page.inner_text("#mesh .ft-mesh-note") == ""

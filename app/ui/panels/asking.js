@@ -12,7 +12,7 @@ function askFor(settings) {
   emit("asked");
 }
 
-function askedFor(kind) { // and removes them
+function takeSettings(kind) { // and removes them
   const text = sessionStorage.getItem(ASKED + kind);
   sessionStorage.removeItem(ASKED + kind);
   return text && JSON.parse(text);

@@ -51,7 +51,7 @@ const MARGIN = 16, LINE = 15, EXPORT_SCALE = 2;
 const linesOf = (made) => Object.entries(made).filter(([, text]) => text !== "" && text !== null && text !== undefined).map(([name, text]) => `${name}: ${text}`);
 
 // Breaks a text into lines of at most a width.
-function wrapped(pen, text, width) {
+function wrapText(pen, text, width) {
   const lines = [""];
   for (const word of text.split(" ")) {
     const longer = lines.at(-1) ? `${lines.at(-1)} ${word}` : word;
@@ -68,7 +68,7 @@ const metadata = (found) => `<title>${escaped(found.title)}</title><metadata>${e
 function exports(header, chart, pictures = {}) {
   const style = () => getComputedStyle(header);
   const layout = (pen, found) => {
-    const width = Math.max(...found.figures.map((f) => f.width)) + 2 * MARGIN, foot = wrapped(pen, linesOf(found.made).join(" · "), width - 2 * MARGIN);
+    const width = Math.max(...found.figures.map((f) => f.width)) + 2 * MARGIN, foot = wrapText(pen, linesOf(found.made).join(" · "), width - 2 * MARGIN);
     const height = found.figures.reduce((sum, f) => sum + f.height + 2 * LINE, 0) + 3 * MARGIN + LINE * (foot.length + 1);
     return { width, height, foot };
   };

@@ -20,16 +20,16 @@ function nearest(stops, value) {
 function move(name, value) {
   props.value = { ...props.value, values: { ...props.value.values, [name]: value } };
   choose();
-  tellOthers();
+  sendValues();
   trigger("input");
 }
 
-function tellOthers() {
+function sendValues() {
   if (props.value) emit("knobs", { panel: __OWN__, ...props.value, declarations: declarations() });
 }
 
 // Another panel may show one of these knobs too.
-window.addEventListener("foretoken:ask-knobs", tellOthers);
+window.addEventListener("foretoken:ask-knobs", sendValues);
 window.addEventListener("foretoken:set", ({ detail }) => {
   if (detail.panel !== __OWN__) return;
   box.querySelector(`[data-knob="${detail.name}"] .ft-control`).put(detail.value);
@@ -109,7 +109,7 @@ function draw() {
   for (const label of box.querySelectorAll(".ft-knob")) label.querySelector(".ft-control").put(v.values[label.dataset.knob]);
   choose();
   rest();
-  tellOthers();
+  sendValues();
 }
 
 scope.addEventListener("foretoken:running", (event) => { running = event.detail; rest(); });

@@ -54,7 +54,7 @@ function make(kind) {
   trigger("input");
 }
 
-function made() { // the button has the file, or the page shows the error
+function finish() { // the button has the file, or the page shows the error
   tell("");
   for (const each of head.querySelectorAll("[data-make]")) each.disabled = false;
   const button = document.getElementById(__FILE__), file = button?.querySelector("button, a") || button;
@@ -69,7 +69,7 @@ scope.addEventListener("keydown", (event) => {
   close();
 });
 tab.addEventListener("foretoken:running", ({ detail }) => { if (detail) close(); });
-window.addEventListener("foretoken:made", ({ detail }) => { if (detail === __OWN__) made(); });
+window.addEventListener("foretoken:made", ({ detail }) => { if (detail === __OWN__) finish(); });
 watch("value", () => {
   const v = props.value;
   if (v?.lanes && !v.make) open(v);

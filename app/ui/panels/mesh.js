@@ -11,7 +11,7 @@ const canvas = part("canvas"), select = part("select"), legend = part(".ft-legen
 // points: null = shown until there are faces; wipe: position of the slider between the meshes, null = side by side
 const view = { mode: "shaded", map: "plain", points: null, ghost: true, wipe: null };
 const wipe = part("[data-wipe]"), range = part(".ft-mesh-wipe input");
-const wiped = () => view.wipe !== null && shown.length === 2;
+const isWiped = () => view.wipe !== null && shown.length === 2;
 const empty = () => ({ ...EMPTY, data: new Uint8Array(STRIDE * 256) });
 // faces; drafted faces; in a replay, faces just rejected, and the number of faces shown (null: no replay)
 const sides = Object.fromEntries(SIDES.map((name) => [name, { faces: empty(), ghost: empty(), refused: empty(), hover: -1, upto: null }]));
@@ -81,7 +81,7 @@ const cloudShown = () => cloud.count > 0 && (view.points ?? (!hasFaces() && !sho
 const hottest = () => Math.max(...shown.map((name) => sides[name].faces.heat));
 const share = (level) => level / (__UNKNOWN__ - 1);
 const deepest = () => Math.max(...shown.map((name) => sides[name].faces.deepest)); // over all sides, so that colours are comparable
-const counted = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
+const countText = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
 
 function drawWords(name) {
   const side = props.value.sides[name], box = part(`.ft-mesh-sides [data-side=${name}]`), list = part(`dl[data-side=${name}]`);
@@ -90,7 +90,7 @@ function drawWords(name) {
   const count = shownFaces(name);
   box.dataset.state = side.state;
   drawTitle(name);
-  box.querySelector(".ft-mesh-count").textContent = count ? counted(count, "face") : "";
+  box.querySelector(".ft-mesh-count").textContent = count ? countText(count, "face") : "";
   box.querySelector(".ft-empty-text").textContent = count ? "" : side.text;
   drawBadge(box.querySelector(".ft-badge"), side.badge);
   drawCounters(name, side.counters);
@@ -113,7 +113,7 @@ function drawReadout() {
     if (hover >= 0) {
       const { accepted, depth, tokens, step, entropy, probability, top } = read(faces, hover);
       said.push(`face ${(hover + 1).toLocaleString("en")}`);
-      if (tokens) said.push(counted(tokens, "token"));
+      if (tokens) said.push(countText(tokens, "token"));
       if (accepted !== __UNKNOWN__) said.push(`${Math.round(100 * share(accepted))} % of guesses accepted`);
       said.push(`step ${step + 1}`);
       if (depth !== __UNKNOWN__) said.push(depth ? `drafted ${depth} ahead` : "the model's own");
@@ -132,7 +132,7 @@ function drawLegend() {
   const ends = {
     accepted: ["no token accepted", "all accepted"],
     step: ["first step", "last step"],
-    depth: ["the model's own", `drafted ${counted(deepest(), "token")} ahead`],
+    depth: ["the model's own", `drafted ${countText(deepest(), "token")} ahead`],
     probability: ["0", "1"],
     top: ["0", "1"],
     entropy: ["0", `${(share(hottest()) * __NATS__).toFixed(1)} nats`],
@@ -160,11 +160,11 @@ function drawBar() {
   part("[data-show=points]").disabled = !cloud.count;
   part("[data-show=ghost]").setAttribute("aria-pressed", view.ghost);
   wipe.disabled = shown.length !== 2;
-  wipe.setAttribute("aria-pressed", wiped());
-  part(".ft-mesh-wipe").hidden = !wiped();
+  wipe.setAttribute("aria-pressed", isWiped());
+  part(".ft-mesh-wipe").hidden = !isWiped();
   root.style.setProperty("--wipe", `${range.value / 10}%`);
   range.style.setProperty("--at", `${range.value / 10}%`);
-  root.dataset.wiped = wiped();
+  root.dataset.wiped = isWiped();
   Object.assign(root.dataset, { mode: view.mode, map: view.map, points: cloudShown() ? cloud.count : 0 });
   drawLegend();
   ask();
@@ -189,8 +189,8 @@ function draw() {
   root.dataset.replayed = "";
   tellCounts();
   for (const name of shown) tellCourse(name);
-  const said = shown.map((name) => `${v.sides[name].title}: ${counted(sides[name].faces.count, "face")}, ${v.sides[name].state}`);
-  const nothing = cloud.count ? `${counted(cloud.count, "input point")}, no mesh yet` : "No mesh yet";
+  const said = shown.map((name) => `${v.sides[name].title}: ${countText(sides[name].faces.count, "face")}, ${v.sides[name].state}`);
+  const nothing = cloud.count ? `${countText(cloud.count, "input point")}, no mesh yet` : "No mesh yet";
   canvas.setAttribute("aria-label", hasFaces() ? said.join(". ") : nothing);
   drawReadout();
   drawBar();
@@ -223,7 +223,7 @@ const reset = () => touch(() => Object.assign(camera, HOME));
 function point(event) { // the face under the pointer
   const box = canvas.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
   boxes().forEach(([left, top, width, height], i) => {
-    const open = !wiped() || (i === 0) === (x < left + width * view.wipe);
+    const open = !isWiped() || (i === 0) === (x < left + width * view.wipe);
     const inside = open && event.type !== "pointerleave" && x >= left && y >= top && x < left + width && y < top + height;
     const found = inside ? hit(shown[i], ((x - left) / width) * 2 - 1, 1 - ((y - top) / height) * 2, width / height) : -1;
     if (found === sides[shown[i]].hover) return;
@@ -295,7 +295,7 @@ for (const button of root.querySelectorAll("[data-mode]")) {
 for (const button of root.querySelectorAll("[data-show]")) {
   button.addEventListener("click", () => { view[button.dataset.show] = button.getAttribute("aria-pressed") !== "true"; drawBar(); });
 }
-wipe.addEventListener("click", () => { view.wipe = wiped() ? null : range.value / 1000; drawBar(); });
+wipe.addEventListener("click", () => { view.wipe = isWiped() ? null : range.value / 1000; drawBar(); });
 range.addEventListener("input", () => { view.wipe = range.value / 1000; drawBar(); });
 select.addEventListener("change", () => { view.map = select.value; drawBar(); });
 scope.addEventListener("foretoken:replay", ({ detail }) => replay(detail.time));

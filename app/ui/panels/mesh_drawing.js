@@ -326,8 +326,8 @@ function createRenderer() {
     gl.clear(gl.DEPTH_BUFFER_BIT);
     gl.enable(gl.SCISSOR_TEST);
     boxes().forEach(([x, y, w, h], i) => {
-      const up = canvas.clientHeight - y - h, at = wiped() ? w * view.wipe : 0;
-      const open = !wiped() ? [x, up, w, h] : i ? [x + at, up, w - at, h] : [x, up, at, h];
+      const up = canvas.clientHeight - y - h, at = isWiped() ? w * view.wipe : 0;
+      const open = !isWiped() ? [x, up, w, h] : i ? [x + at, up, w - at, h] : [x, up, at, h];
       const [box, seen] = [[x, up, w, h], open].map((sides) => sides.map((pixels) => Math.round(pixels * ratio)));
       drawSide(shown[i], box, seen, colours, ratio);
     });
@@ -349,7 +349,7 @@ function readColours() { // colours of the style sheet, as uniforms
 
 function boxes() { // [x, y, width, height] of each view in CSS pixels, y from the top
   const { clientWidth: width, clientHeight: height } = canvas, n = shown.length;
-  if (wiped()) return shown.map(() => [0, 0, width, height]);
+  if (isWiped()) return shown.map(() => [0, 0, width, height]);
   if (width >= NARROW) return shown.map((_, i) => [(i * width) / n, 0, width / n, height]);
   if (n < 3) return shown.map((_, i) => [0, (i * height) / n, width, height / n]);
   const half = width / 2, high = height / 2; // two rows of two; with three views, the third has its own row
@@ -384,6 +384,6 @@ function putOffFine() {
 function paint() {
   if (!renderer || !renderer.drawAll()) return;
   root.dataset.drawn = Number(root.dataset.drawn || 0) + 1;
-  root.dataset.stacked = canvas.clientWidth < NARROW && !wiped();
+  root.dataset.stacked = canvas.clientWidth < NARROW && !isWiped();
   root.dataset.camera = Object.values(camera).map((x) => x.toFixed(3)).join(" ");
 }

@@ -61,7 +61,7 @@ function replaySide(name, time) {
     seconds: seconds.toFixed(2), tokens_per_second: seconds ? (tokens / seconds).toFixed(1) : "", forwards: passes.toLocaleString("en"),
     step_compression: passes ? (tokens / passes).toFixed(2) : "",
   });
-  part(`.ft-mesh-sides [data-side=${name}] .ft-mesh-count`).textContent = counted(side.upto, "face");
+  part(`.ft-mesh-sides [data-side=${name}] .ft-mesh-count`).textContent = countText(side.upto, "face");
 }
 
 // time null: the finished meshes

@@ -13,7 +13,7 @@ function fill(place, card) {
   place.querySelector("small").textContent = card.speed ? `${card.about} ${card.speed}.` : card.about;
 }
 
-function made(card) {
+function makeCard(card) {
   const place = node("button", "", { type: "button", className: "ft-method-card", onclick: () => choose(card.name) });
   place.dataset.name = card.name;
   place.innerHTML = '<b></b><span class="ft-badge"></span><small></small>';
@@ -23,7 +23,7 @@ function made(card) {
 
 function section(group) {
   const place = node("section");
-  place.append(node("h4", group), ...cards.filter((card) => card.group === group).map(made));
+  place.append(node("h4", group), ...cards.filter((card) => card.group === group).map(makeCard));
   return place;
 }
 

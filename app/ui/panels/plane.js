@@ -29,7 +29,7 @@ function frontier(found, better) {
 }
 
 // Points whose names cover no other name or point; the best points first. across, up: pixels of a point
-function named(found, foremost, across, up) {
+function labelledPoints(found, foremost, across, up) {
   const placed = [], near = (p, q, wide, low, high) => Math.abs(across(p) - across(q)) < wide && up(q) - up(p) > low && up(q) - up(p) < high;
   for (const p of [...foremost, ...found.filter((each) => !foremost.includes(each))]) {
     const half = (p.title.length * LETTER) / 2;
@@ -44,7 +44,7 @@ function planeOf(page) {
   if (!shown?.axes) return null;
   const y = rangeOf(found.map((p) => p.y), 0.02), x = rangeOf([0.9, ...found.flatMap((p) => p.interval)], 0.2);
   const turn = shown.axes.better === "down" ? -1 : 1, across = (p) => ((p.x - x[0]) / (x[1] - x[0])) * (page.width - 60), up = (p) => turn * ((p.y - y[0]) / (y[1] - y[0])) * 350;
-  const names = named(found, [...edge, ...(plain ? [plain] : [])], across, up);
+  const names = labelledPoints(found, [...edge, ...(plain ? [plain] : [])], across, up);
   const marks = (group) => {
     const own = found.filter((p) => p.group === group), [symbol, name] = MARKS[group], color = page[name];
     return {

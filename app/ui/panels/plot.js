@@ -24,7 +24,7 @@ function legendRoom(data, width) {
   return 6 + 19 * (fits ? 1 : Math.ceil(wides.length / columns));
 }
 
-function styled(page, { data, layout }, size) {
+function withStyle(page, { data, layout }, size) {
   const base = {
     ...size, font: { family: "IBM Plex Sans, system-ui, sans-serif", size: 12, color: page.muted }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     margin: { l: 46, r: 14, t: 34, b: 40 }, dragmode: false, hovermode: "closest", hoverdistance: 24, showlegend: true,
@@ -67,7 +67,7 @@ function plot(card, chart) {
     going = true;
     const Plotly = await plotly().catch(() => null);
     if (!Plotly) return void (box.textContent = "This version of Gradio does not include Plotly, so there is no chart.");
-    const { data, layout } = styled(page, figure, { width: box.clientWidth, height: box.clientHeight });
+    const { data, layout } = withStyle(page, figure, { width: box.clientWidth, height: box.clientHeight });
     layout.margin.b += legendRoom(data, page.width);
     await Plotly.react(box, data, layout, CONFIG);
     if (!known) listen();
@@ -89,7 +89,7 @@ function plot(card, chart) {
   const picture = async (format) => {
     const Plotly = await plotly(), found = chart.file(), page = pageOf(920), pen = document.createElement("canvas").getContext("2d");
     pen.font = FONT;
-    const { data, layout } = styled(page, chart.figure(page), { width: 920, height: found.height || 480 }), foot = wrapped(pen, linesOf(found.made).join(" · "), 880);
+    const { data, layout } = withStyle(page, chart.figure(page), { width: 920, height: found.height || 480 }), foot = wrapText(pen, linesOf(found.made).join(" · "), 880);
     layout.title = { text: found.title, x: 0, xref: "paper", y: 1, yref: "container", yanchor: "top", pad: { t: 14 }, font: { color: page.text, size: 14 } };
     layout.margin = { l: 58, r: 24, t: layout.margin.t + 36, b: layout.margin.b + legendRoom(data, page.width) + LINE * (foot.length + 1) };
     layout.paper_bgcolor = page.page;

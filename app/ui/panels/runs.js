@@ -18,8 +18,8 @@ let races = [];
 let picked = []; // runs chosen for a race: [id of the race, number of the row]
 
 const said = (text) => { status.textContent = text; };
-const named = (race) => race.rows.map((r) => `${r.title} ${r.changed} ${r.prompt} ${r.seed}`).join(" ").toLowerCase();
-const shownRaces = () => races.filter((race) => named(race).includes(search.value.trim().toLowerCase()));
+const searchText = (race) => race.rows.map((r) => `${r.title} ${r.changed} ${r.prompt} ${r.seed}`).join(" ").toLowerCase();
+const shownRaces = () => races.filter((race) => searchText(race).includes(search.value.trim().toLowerCase()));
 const rowsOf = (list) => list.flatMap((race) => race.rows);
 
 function button(label, does, about) {
@@ -203,7 +203,7 @@ watch("value", async () => {
 
 // Restores settings dropped on the page or in its address, once the tab is ready.
 function takeAsked() {
-  const settings = askedFor(KIND.name);
+  const settings = takeSettings(KIND.name);
   if (settings) whenThere(KIND.ready, () => ask(settings, "right"));
 }
 window.addEventListener("foretoken:asked", takeAsked);

@@ -9,7 +9,7 @@ let turn = null; // tree under the pointer
 let toldIcicle = () => {}, toldShapes = () => {};
 
 // Depth, children and number of leaves of each node; a leaf counts itself.
-function measured(parents) {
+function treeLayout(parents) {
   const nodes = Array.from(parents, (parent) => ({ parent, children: [], leaves: 0, depth: 0 }));
   nodes.forEach((node, i) => {
     node.depth = node.parent < 0 ? 1 : nodes[node.parent].depth + 1;
@@ -37,7 +37,7 @@ function drawToken(page, box, node, taken) {
 function drawIcicle(page, pointed = at) {
   const v = props.value, { pen, width, height } = page, made = [];
   if (!width) return made;
-  const tokens = numbers(v.tokens, Int32Array), chance = numbers(v.p, Float32Array), nodes = measured(numbers(v.parents, Int32Array)), path = new Set(v.path);
+  const tokens = numbers(v.tokens, Int32Array), chance = numbers(v.p, Float32Array), nodes = treeLayout(numbers(v.parents, Int32Array)), path = new Set(v.path);
   const levels = nodes.reduce((deepest, node) => Math.max(deepest, node.depth), 0), left = 46, head = 30;
   const row = Math.min(52, (height - head) / (levels + 1));
   const roots = [...nodes.keys()].filter((i) => nodes[i].parent < 0), leaves = roots.reduce((sum, i) => sum + nodes[i].leaves, 0);

@@ -7,7 +7,7 @@ const written = (kind) => GROUPS.filter((group) => group.kind === kind).flatMap(
 const counts = written("count"), sizes = written("size"), relations = [...written("relation"), "and", "with"];
 const ends = (text, words) => words.some((word) => text === word || text.endsWith(` ${word}`));
 
-function continued(text, kind, item) {
+function continuePrompt(text, kind, item) {
   const before = text.trimEnd();
   if (kind === "place") return before + item.written;
   if (kind === "relation") return before ? `${before} ${item.written}` : before;
@@ -20,7 +20,7 @@ function continued(text, kind, item) {
 }
 
 function button(kind, item) {
-  return node("button", item.shown, { type: "button", onclick: () => writePrompt(PROMPT, continued(promptField(PROMPT).value, kind, item)) });
+  return node("button", item.shown, { type: "button", onclick: () => writePrompt(PROMPT, continuePrompt(promptField(PROMPT).value, kind, item)) });
 }
 
 for (const group of GROUPS) {
