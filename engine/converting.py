@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from safetensors import safe_open
 
-from engine.backbones import BACKBONES, adapter_of, imported, imported_folder
-from engine.checkpoints.families import ModelFamily, named, stated_licence, tokenizer_folder
+from engine.backbones import BACKBONES, adapter_of, imported_folder, imported_folders
+from engine.checkpoints.families import ModelFamily, family_named, stated_licence, tokenizer_folder
 from engine.checkpoints.reading import INDEX, PICKLED, SAFE, Checkpoint, names_of, need, open_checkpoint
 from engine.checkpoints.writing import FORMAT, index_of, plan, write_shard
 from engine.errors import BadFile, BadOutput, NotSupported, first_line
@@ -65,7 +65,7 @@ class CheckpointInfo:
         sizes = f", {' or '.join(map(str, self.sizes))} pixels" if self.sizes else ""
         lines = (
             f"{self.name}: {self.title}, for {self.makes}",
-            f"  {counted(self.parameters)} parameters in {self.tensors:,} tensors: {kinds}",
+            f"  {parameters_text(self.parameters)} parameters in {self.tensors:,} tensors: {kinds}",
             f"  up to {self.tokens:,} tokens of {self.codes:,} kinds{sizes}",
             f"  licence: {self.stated or 'not stated here'}; of the published weights: {self.licence}",
             f"  memory for the weights: {size_text(2 * self.parameters)} in bfloat16, {size_text(4 * self.parameters)} in float32",
@@ -73,7 +73,7 @@ class CheckpointInfo:
         return "\n".join(lines)
 
 
-def counted(parameters: int) -> str:
+def parameters_text(parameters: int) -> str:
     """A number of parameters as text."""
     return f"{parameters / 1e9:.1f} billion" if parameters >= 1e9 else f"{parameters / 1e6:.1f} million"
 
@@ -87,13 +87,13 @@ class ImportProgress:
     folder: Path | None = None
 
 
-def look(path: Path) -> CheckpointInfo:
+def identify(path: Path) -> CheckpointInfo:
     """Identify a file or folder; raises a ForetokenError, in one sentence, for anything that cannot be imported."""
     with open_checkpoint(path) as checkpoint:
-        return described(checkpoint)
+        return describe(checkpoint)
 
 
-def described(checkpoint: Checkpoint) -> CheckpointInfo:
+def describe(checkpoint: Checkpoint) -> CheckpointInfo:
     """Identify an open checkpoint; raises NotSupported or MissingWeights."""
     family = need_family(adapter_of(checkpoint))
     folder = folder_of(checkpoint.path)
@@ -106,7 +106,7 @@ def described(checkpoint: Checkpoint) -> CheckpointInfo:
     return CheckpointInfo(
         name_of(checkpoint.path), family.name, family.title, family.makes, checkpoint.parameters, sum(dtypes.values()),
         dict(sorted(dtypes.items(), key=lambda pair: -pair[1])), len(checkpoint.entries), tokens, codes, sizes,
-        stated_licence(folder), family.licence, source_of([*checkpoint.files, *beside(checkpoint, family)]),
+        stated_licence(folder), family.licence, source_of([*checkpoint.files, *extra_weights(checkpoint, family)]),
     )  # fmt: skip
 
 
@@ -144,7 +144,7 @@ def folder_of(path: Path) -> Path:
     return path if path.is_dir() else path.parent
 
 
-def beside(checkpoint: Checkpoint, family: ModelFamily) -> list[Path]:
+def extra_weights(checkpoint: Checkpoint, family: ModelFamily) -> list[Path]:
     """Further files of weights that a family needs, such as a picture decoder's."""
     folder = folder_of(checkpoint.path)
     files = {file for pattern in family.beside for file in folder.glob(pattern) if file.suffix in (SAFE, *PICKLED) and file.is_file()}
@@ -158,7 +158,7 @@ def convert(path: Path, out: Path | None = None) -> Iterator[ImportProgress]:
     """
     with ExitStack() as stack:
         checkpoint = stack.enter_context(open_checkpoint(path))
-        about = described(checkpoint)
+        about = describe(checkpoint)
         family = need_family(about.family)
         target = out or imported_folder() / about.name
         if is_same(target, about):
@@ -166,11 +166,11 @@ def convert(path: Path, out: Path | None = None) -> Iterator[ImportProgress]:
             return
         if target.exists() and (not (target / CARD).is_file() or read_card(target).get("source") is None):
             raise BadOutput(f"{target} is there already and is no imported model. Choose another folder with --out.")
-        opened = [checkpoint, *(stack.enter_context(open_checkpoint(file)) for file in beside(checkpoint, family))]
+        opened = [checkpoint, *(stack.enter_context(open_checkpoint(file)) for file in extra_weights(checkpoint, family))]
         check_shapes(opened, family)
         parts = parts_of(checkpoint) if family.network else stems_of(checkpoint)
         parts += [part for each in opened[1:] for part in stems_of(each, indexed=False)]
-        for folder in inside(checkpoint, family):
+        for folder in inner_folders(checkpoint, family):
             parts += parts_of(stack.enter_context(open_checkpoint(folder)), f"{folder.name}/")
         total = sum(part.bytes for part in parts)
         try:
@@ -182,7 +182,7 @@ def convert(path: Path, out: Path | None = None) -> Iterator[ImportProgress]:
                 if (tokenizer := tokenizer_folder(family, folder_of(path))) != folder_of(path):
                     (new / tokenizer.name).mkdir()
                     copy_beside(tokenizer, new / tokenizer.name)
-                for folder in inside(checkpoint, family):
+                for folder in inner_folders(checkpoint, family):
                     (new / folder.name).mkdir()
                     copy_beside(folder, new / folder.name)
                 yield from write_parts(parts, total, new)
@@ -199,7 +199,7 @@ def is_same(target: Path, about: CheckpointInfo) -> bool:
 
 
 def card_of(about: CheckpointInfo, weights: str) -> str:
-    """The text of card.json: the adapter's name, the fingerprint of the weights, and what `look` found."""
+    """The text of card.json: the adapter's name, the fingerprint of the weights, and what `identify` found."""
     entries = asdict(about) | {"name": about.family, "imported": about.name, "weights_hash": weights}
     return json.dumps({key: value for key, value in entries.items() if key != "family"}, indent=1, ensure_ascii=False) + "\n"
 
@@ -258,7 +258,7 @@ def stems_of(checkpoint: Checkpoint, indexed: bool = True) -> list[Part]:
     return [Part(f"{file.stem}{SAFE}", checkpoint, names, file if is_whole(file) else None, indexed) for file, names in of_file.items()]
 
 
-def inside(checkpoint: Checkpoint, family: ModelFamily) -> list[Path]:
+def inner_folders(checkpoint: Checkpoint, family: ModelFamily) -> list[Path]:
     """The folders inside a checkpoint's folder that hold weights of their own and belong to it."""
     folders = sorted(path for path in folder_of(checkpoint.path).iterdir() if path.is_dir()) if family.inside else []
     return [path for path in folders if any(file.suffix in (SAFE, *PICKLED) for file in path.iterdir())]
@@ -321,27 +321,27 @@ def check_names(about: CheckpointInfo, folder: Path) -> None:
         return
     import transformers  # takes seconds, and the studio shows its page without it
 
-    from engine.backbones.checkpoint_files import UNREADABLE, complete, quiet
+    from engine.backbones.checkpoint_files import UNREADABLE, complete, quiet_transformers
 
     try:
-        with quiet(), torch.device("meta"):
+        with quiet_transformers(), torch.device("meta"):
             complete(folder, getattr(transformers, family.network), about.name, device_map="meta")
     except UNREADABLE as e:
         raise BadFile(f"{about.name} does not fit its config.json ({first_line(e)}). Download it again.") from e
 
 
 def need_family(name: str) -> ModelFamily:
-    """The family of a name that `look` gave."""
-    family = named(name)
+    """The family of a name that `identify` gave."""
+    family = family_named(name)
     assert family is not None, name
     return family
 
 
 def remove(name: str) -> Path:
     """Deletes an imported model and returns its folder; raises NotSupported for a name that is none."""
-    folder = next((path for path in imported() if path.name == name), None)
+    folder = next((path for path in imported_folders() if path.name == name), None)
     if folder is None:
-        here = ", ".join(path.name for path in imported()) or "none"
+        here = ", ".join(path.name for path in imported_folders()) or "none"
         raise NotSupported(f"There is no imported model '{name}'. There are: {here}.")
     shutil.rmtree(folder)
     return folder

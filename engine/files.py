@@ -118,11 +118,11 @@ def swap(new: Path, target: Path) -> None:
             if not left or not target.exists():  # else another process has restored the old one meanwhile
                 recover(target)
                 raise
-    for leftover in asides(target):
+    for leftover in set_aside_folders(target):
         shutil.rmtree(leftover, ignore_errors=True)
 
 
-def asides(target: Path) -> list[Path]:
+def set_aside_folders(target: Path) -> list[Path]:
     """The folders put aside while this one was being replaced, the newest last."""
     owned = [path for path in target.parent.glob(f"{ASIDE}*-{target.name}") if OWNED.match(path.name)]
     return sorted((path for path in owned if path.name.split("-", 2)[2] == target.name), key=lambda path: path.stat().st_mtime)
@@ -130,7 +130,7 @@ def asides(target: Path) -> list[Path]:
 
 def recover(target: Path) -> bool:
     """Restores the folder that a dead process had put aside; True if `target` exists afterwards."""
-    if not target.exists() and (left := asides(target)):
+    if not target.exists() and (left := set_aside_folders(target)):
         left[-1].rename(target)
     return target.exists()
 
@@ -155,7 +155,7 @@ def writers_in(folder: Path) -> list[int]:
 
 def _living(paths: Iterator[Path]) -> list[int]:
     processes = {int(m[1]) for path in paths if (m := OWNED.match(path.name))}
-    return sorted(process for process in processes if process != os.getpid() and alive(process))
+    return sorted(process for process in processes if process != os.getpid() and is_running(process))
 
 
 def clean(folder: Path) -> None:
@@ -177,10 +177,10 @@ def left_behind(path: Path) -> bool:
     owner = OWNED.match(path.name)
     if owner is None:  # a part of an earlier version; other names with these prefixes may be the user's own
         return path.name.startswith(PART) and written < time.time() - FORGOTTEN
-    return written < STARTED if int(owner[1]) == os.getpid() else not alive(int(owner[1]))
+    return written < STARTED if int(owner[1]) == os.getpid() else not is_running(int(owner[1]))
 
 
-def alive(process: int) -> bool:
+def is_running(process: int) -> bool:
     """True if a process of this id runs. Always True on Windows, where os.kill would end the process."""
     if os.name == "nt":
         return True

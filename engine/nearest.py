@@ -40,10 +40,10 @@ def try_seeds(backbone: Lowpoly, prompt: Prompt, count: int) -> list[TriedSeed]:
     """Tries `count` seeds of a prompt, from its own on. Raises BadPrompt for too few points, an impossible budget, or no such seeds."""
     if prompt.seed + count > SEEDS:
         raise BadPrompt(f"There are no {count} seeds from {prompt.seed} on. Choose a smaller --seed.")
-    return tried([replace(prompt, seed=prompt.seed + i) for i in range(count)], backbone)
+    return decode_and_compare([replace(prompt, seed=prompt.seed + i) for i in range(count)], backbone)
 
 
-def tried(prompts: Sequence[Prompt], backbone: Lowpoly) -> list[TriedSeed]:
+def decode_and_compare(prompts: Sequence[Prompt], backbone: Lowpoly) -> list[TriedSeed]:
     """Decodes prompts plainly and together, and compares each mesh with the prompt's points."""
     tokens = decode_together(backbone, prompts)
     meshes = [backbone.render(each, list(range(len(each))), True) for each in tokens]
@@ -55,7 +55,7 @@ def nearest(tried: Sequence[TriedSeed]) -> TriedSeed:
     return min(tried, key=lambda each: math.inf if each.chamfer is None else each.chamfer)
 
 
-def seeded(method: Method, knobs: Mapping[str, Any]) -> dict[str, Any]:
+def seed_knobs(method: Method, knobs: Mapping[str, Any]) -> dict[str, Any]:
     """The knobs with which a method makes the mesh that plain decoding makes of a seed: with `match seed`, where it has that mode.
     Raises BadKnob for a method or knobs that draw others."""
     values = dict(knobs)

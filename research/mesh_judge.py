@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from engine.mesh import surface
-from engine.mesh.frame import centred
+from engine.mesh.frame import centre
 from engine.mesh.rotation import rotation
 from engine.networks.weights import MODELS, build_network, need, read_card, read_tensors
 from engine.recognition.network import CloudNetwork, subsample
@@ -33,7 +33,7 @@ class MeshJudge:
     @torch.inference_mode()
     def chances(self, points: np.ndarray) -> np.ndarray:
         """The probability of each of `names` for a cloud [N, 6] with +Y up, in any scale and place; it does not depend on the front."""
-        cloud = subsample(centred(points))
+        cloud = subsample(centre(points))
         turned = torch.stack([torch.cat([cloud[:, :3] @ turn, cloud[:, 3:] @ turn], -1) for turn in self._turns])
         return self.network(turned).log_softmax(-1).mean(0).softmax(-1).double().numpy()
 

@@ -230,7 +230,7 @@ def test_doctor_measures_a_model_stores_it_and_measures_it_again_when_asked(
     from engine.tuning import auto, load_monitor
 
     monkeypatch.setattr(doctor, "SHIPPED", ())
-    monkeypatch.setattr(load_monitor, "taken", lambda: None)  # nothing else runs on this machine
+    monkeypatch.setattr(load_monitor, "used_elsewhere", lambda: None)  # nothing else runs on this machine
     monkeypatch.setattr(sjdpp, "WINDOWS", (4, 8))
     monkeypatch.setattr(auto, "PROMPTS", 1)
     command = ["doctor", "--model", str(folder), "--json"]

@@ -146,7 +146,7 @@ STOPPED = {  # where Ctrl-C strikes, by command
     "image": (["image", "a red cat"], "engine.backbones.load"),
     "mesh": (["mesh", str(ROOT / "assets/examples/clouds/chair.ply")], "engine.backbones.load"),
     "verify": (["verify", "sjd"], "research.exactness.exactness.verify"),
-    "bench image": (["bench", "image"], "research.bench.plan.prepared"),
+    "bench image": (["bench", "image"], "research.bench.plan.prepare"),
     "bench mesh": (["bench", "mesh"], "engine.backbones.lowpoly.load"),
     "train": (["train", "judge"], "engine.backbones.pictogram.load_tokenizer"),
     "models": (["models"], "engine.networks.weights.read_card"),
@@ -211,7 +211,7 @@ def test_the_studio_serves_on_what_auto_finds(monkeypatch: pytest.MonkeyPatch, t
         raise KeyboardInterrupt
 
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path))
-    monkeypatch.setattr(studio, "prepared", prepared)
+    monkeypatch.setattr(studio, "prepare", prepared)
     monkeypatch.setattr(studio.os, "cpu_count", lambda: 6)
     for there in (True, False):
         monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)

@@ -27,7 +27,7 @@ from engine.methods import find
 from engine.recognition.up import read_standing
 from engine.run import Run
 from engine.sampling import with_values
-from engine.tuning.prepare import prepared
+from engine.tuning.prepare import prepare
 
 MESH, PICTURE = "result.{}", "result.png"
 
@@ -38,7 +38,7 @@ class Maker:
     def __init__(self, plan: BatchPlan, folder: BatchFolder, backbone: Backbone | None = None):
         """backbone : None: loaded here"""
         self.plan, self.folder = plan, folder
-        self.backbone = backbone or prepared(plan.backbone, plan.folder, "auto", plan.dtype)
+        self.backbone = backbone or prepare(plan.backbone, plan.folder, "auto", plan.dtype)
         self.method, preset = find(plan.method)
         self.knobs = {**preset, **plan.knobs}
 

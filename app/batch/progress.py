@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
 from app.sentences import duration
-from engine.mesh.formats.source import plain
+from engine.mesh.formats.source import printable
 
 SHOWN = 50  # characters of an input
 
@@ -28,7 +28,7 @@ class ProgressLine:
         self.rows += 1
         self.done += row["status"] == "done"
         self.failed += row["status"] != "done" and is_last
-        text = f"{self.text()} · {row['status']}: {plain(row['input'], SHOWN)}"
+        text = f"{self.text()} · {row['status']}: {printable(row['input'], SHOWN)}"
         if self.out.isatty():
             text = text[: shutil.get_terminal_size().columns - 1]  # a longer one would wrap at each update
             self.out.write("\r" + text.ljust(self._width))

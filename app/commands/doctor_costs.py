@@ -30,12 +30,12 @@ def model_rows(name: str, again: bool) -> list[dict[str, Any]]:
 
     from engine.backbones import load, resolve
     from engine.tuning import auto, store
-    from engine.tuning.prepare import costs_here, keep, prepared, to_stderr
+    from engine.tuning.prepare import costs_here, keep, prepare, to_stderr
 
     location = resolve(name)
     if again:
         store.forget(load(*location))
-    backbone = prepared(*location)
+    backbone = prepare(*location)
     known = store.read(backbone)
     costs_here(backbone, known)
     if not auto.table_of(backbone, known) and backbone.weights_hash is not None:

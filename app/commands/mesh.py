@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
     from app.requests.meshes import files_in
     from app.runs.history import check_writable, home
     from engine.errors import ForetokenError, NotSupported
-    from engine.nearest import seeded
+    from engine.nearest import seed_knobs
     from engine.recognition.up import read_standing
     from engine.sampling import with_values
 
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str]) -> int:
         raise NotSupported(f"{backbone.name} makes pictures from words. Draw one with launch.py image, or choose a mesh model.")
     method, knobs = method_of(options, backbone)
     if options.best_of > 1:
-        knobs = seeded(method, knobs)
+        knobs = seed_knobs(method, knobs)
     work = MeshWork(options, backbone, method, knobs, with_values(backbone.sampling, sampling), formats)
     if first is not None:
         line = one_mesh(work, options.input, first, options.out)

@@ -77,12 +77,12 @@ def main(arguments: Sequence[str]) -> int:
 
 def rows() -> dict[str, dict[str, Any]]:
     """JSON rows of all models: shipped, imported, and families that can be imported."""
-    from engine.backbones import BACKBONES, imported, names
+    from engine.backbones import BACKBONES, imported_folders, names
     from engine.checkpoints.families import FAMILIES
 
     families = {family.name: family for family in FAMILIES}
     models = {name: row_of(name) for name in names() if name not in families}
-    models |= {folder.name: imported_row(folder) for folder in imported()}
+    models |= {folder.name: imported_row(folder) for folder in imported_folders()}
     for name in BACKBONES:
         if name in families:
             how = f"import it: python launch.py models import PATH ({families[name].title}: {families[name].source})"
@@ -135,10 +135,10 @@ def add(arguments: Sequence[str]) -> int:
     options = import_parser().read(arguments)
     from dataclasses import asdict
 
-    from engine.converting import convert, look
+    from engine.converting import convert, identify
     from engine.memory import free, size_text
 
-    checkpoint = look(options.path)
+    checkpoint = identify(options.path)
     print(checkpoint)
     room = free("cpu")
     if room is not None and 2 * checkpoint.parameters > room:

@@ -130,9 +130,9 @@ def add_size(parser: CommandParser) -> None:
 def load_backbone(options: argparse.Namespace) -> Any:
     """Loads the model of --backbone on --device, with the fastest threads and, for --dtype auto, the fastest dtype."""
     from engine.backbones import resolve
-    from engine.tuning.prepare import prepared
+    from engine.tuning.prepare import prepare
 
-    return prepared(*resolve(options.backbone), options.device, options.dtype)
+    return prepare(*resolve(options.backbone), options.device, options.dtype)
 
 
 def check_method(options: argparse.Namespace) -> None:

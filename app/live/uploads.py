@@ -10,7 +10,7 @@ from pathlib import Path
 
 from app.live.reading import read_small
 from engine.errors import BadFile
-from engine.mesh.formats.source import plain, size_text
+from engine.mesh.formats.source import printable, size_text
 from engine.mesh.read import Input
 from engine.recognition.up import stand_up
 from engine.sandbox import Died, TookTooLong, run_sandboxed
@@ -33,7 +33,7 @@ def adopt(file: Path, folder: Path) -> Path:
 
 def read_upload(path: Path, up: str = "auto", work: int = SECONDS) -> Input:
     """The input in an uploaded file; raises BadFile, also for a file that is too large for the page. work: seconds of processor time"""
-    name = plain(path.name)
+    name = printable(path.name)
     size = path.stat().st_size if path.exists() else 0
     if size > BYTES:
         raise BadFile(f"{name} has {size_text(size)}; files on this page can have at most {size_text(BYTES)}. Make it smaller first.")

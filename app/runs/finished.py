@@ -21,12 +21,12 @@ from PIL import Image, UnidentifiedImageError
 
 from app.live.worker import ELSEWHERE, LayoutOnly
 from app.runs.history import PICTURE, POINTS, SETTINGS, TRACE
-from engine.backbones import today
+from engine.backbones import current_name
 from engine.core import Backbone, Method, Prompt, Sampling, Step
 from engine.diagnostics import PER_TOKEN, replay
 from engine.errors import BadFile, ForetokenError
 from engine.mesh.bpt_tokens import BPT
-from engine.mesh.formats.source import plain, size_text
+from engine.mesh.formats.source import printable, size_text
 from engine.methods import find
 from engine.run import Run, generate
 
@@ -169,7 +169,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
         raise BadFile(f"{path} cannot be read ({e}). Give the folder of a saved run.") from e
     if not isinstance(settings, dict):
         raise BadFile(f"{path} does not contain the settings of a run. Give the folder of a saved run.")
-    return settings | {"backbone": today(str(settings["backbone"]))} if "backbone" in settings else settings
+    return settings | {"backbone": current_name(str(settings["backbone"]))} if "backbone" in settings else settings
 
 
 def prompt_of(folder: Path, settings: Mapping[str, Any]) -> Prompt:
@@ -197,7 +197,7 @@ def read_picture(path: Path) -> np.ndarray:
 
 def read_trace(path: Path, most: int | None = None) -> dict[str, np.ndarray]:
     """The arrays of a trace; raises BadFile unless they fit together. most : limit in bytes, None = no limit"""
-    name = plain(path.name)
+    name = printable(path.name)
     try:
         if most is not None:
             with ZipFile(path) as packed:

@@ -14,7 +14,7 @@ from app.runs.history import MESH_FORMATS, as_sentence, describe, file_name, to_
 from engine.backbones.lowpoly import Mesh
 from engine.mesh.read import Input
 from engine.mesh.repair import repair
-from engine.mesh.shrinkwrap import shrinkwrapped
+from engine.mesh.shrinkwrap import shrink_to_points
 from engine.mesh.write import write
 from engine.run import Run
 
@@ -57,7 +57,7 @@ def shrinkwrapped_vertices(run: Run) -> np.ndarray:
     """Vertices [V, 3] of a run's mesh, moved onto its input points, in the model's frame."""
     mesh, points = run.result(), run.prompt.points
     assert points is not None, "meshes need points"
-    return shrinkwrapped(mesh.vertices, mesh.faces, points.cpu().numpy())
+    return shrink_to_points(mesh.vertices, mesh.faces, points.cpu().numpy())
 
 
 def write_shrinkwrapped(run: Run, vertices: np.ndarray, shape: Input, path: Path) -> Path:

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.server.refusals import Refused
-from engine.mesh.formats.source import plain
+from engine.mesh.formats.source import printable
 
 EVERYWHERE = ("", "0.0.0.0", "::")  # hosts that mean all addresses of this machine
 UPLOAD = "/upload"  # end of the upload path
@@ -61,10 +61,10 @@ class HostGuard:
         """One-sentence refusal of a request with these headers; "" if it is allowed."""
         name = hostname(f"//{host}")
         if not self.knows(name):
-            label = plain(name or host)
+            label = printable(name or host)
             return WRONG_HOST.format(label, label or "NAME")
         if origin is not None and address(origin) != address(f"//{host}", origin):
-            return WRONG_ORIGIN.format(plain(origin))
+            return WRONG_ORIGIN.format(printable(origin))
         return ""
 
     def knows(self, name: str) -> bool:

@@ -31,13 +31,13 @@ from app.server.tools import PATH, check_installed, mend
 from app.shared import StudioState
 from app.ui import page as assembly
 from app.ui.style import theme
-from engine.backbones import MESHES, PICTURES, load, makes_meshes, named_in, today
+from engine.backbones import MESHES, PICTURES, current_name, load, makes_meshes, named_in
 from engine.core import Backbone
 from engine.errors import MissingWeights, NotSupported
 from engine.files import clean, home
 from engine.machine import device_of
 from engine.networks.weights import MODELS
-from engine.tuning.prepare import prepared
+from engine.tuning.prepare import prepare
 
 FIRST_PORT = 7860
 PORTS_TRIED = 100
@@ -123,7 +123,7 @@ def models_of(name: str, path: str | None) -> tuple[tuple[str, str | None], tupl
     which kind it is."""
     if path:
         name = named_in(Path(path))
-    name = today(name)
+    name = current_name(name)
     return ((PICTURES, None), (name, path)) if makes_meshes(name) else ((name, path), (MESHES, None))
 
 
@@ -194,7 +194,7 @@ def launch(
     (picture_name, picture_path), (mesh_name, mesh_folder) = models_of(backbone, path)
     mesh_folder = mesh_path or mesh_folder
     with own_folder():
-        model = prepared(picture_name, picture_path, device, dtype, spare_core())
+        model = prepare(picture_name, picture_path, device, dtype, spare_core())
         chosen_port = free_port(host, FIRST_PORT if port is None else port)
         if chosen_port != (port or FIRST_PORT):
             print(f"Port {port or FIRST_PORT} is in use; the studio uses {chosen_port}.", flush=True)

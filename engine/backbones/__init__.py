@@ -38,7 +38,7 @@ def names() -> list[str]:
     return [each for name in BACKBONES for each in (name, *(f"{name}:{option}" for option in OPTIONS.get(name, ())))]
 
 
-def today(name: str) -> str:
+def current_name(name: str) -> str:
     """The name that a model has today, of one in an older run."""
     return FORMER.get(name, name)
 
@@ -53,7 +53,7 @@ def imported_folder() -> Path:
     return home() / "models"
 
 
-def imported() -> list[Path]:
+def imported_folders() -> list[Path]:
     """The folders of the imported models, by name."""
     folder = imported_folder()
     return sorted(path for path in folder.iterdir() if (path / CARD).is_file() and path.name[:1] != ".") if folder.is_dir() else []
@@ -66,12 +66,12 @@ def resolve(name_or_folder: str | os.PathLike[str]) -> tuple[str, str | None]:
     identified by its card; without a card, and for a single file, by the names of its tensors and its configuration. Raises NotSupported
     if the text is neither a name nor a path, or if there is an unknown model, and MissingWeights or BadFile for a damaged one.
     """
-    name = today(os.fspath(name_or_folder))
+    name = current_name(os.fspath(name_or_folder))
     if name in names():
         return name, None
-    mine = next((folder for folder in imported() if folder.name == name), None)
+    mine = next((folder for folder in imported_folders() if folder.name == name), None)
     if mine is None and not os.path.exists(name):  # never raises, however long or odd the text is
-        known = [*names(), *(folder.name for folder in imported())]
+        known = [*names(), *(folder.name for folder in imported_folders())]
         raise NotSupported(f"'{name}' is neither a backbone ({', '.join(known)}) nor a folder of weights.")
     path = mine or Path(name)
     return named_in(path), str(path.resolve())
@@ -81,15 +81,15 @@ def named_in(folder: Path) -> str:
     """The backbone that a folder's card names, or that a checkpoint is of; raises MissingWeights or BadFile for a damaged one, NotSupported
     for another model."""
     if not (folder / CARD).exists():
-        return recognised(folder)
+        return recognise(folder)
     card = read_card(folder)
     name = card.get("name") if isinstance(card, dict) else None
-    if not isinstance(name, str) or today(name) not in names():
+    if not isinstance(name, str) or current_name(name) not in names():
         raise NotSupported(f"The card in {folder} names the model '{name}', which is not a backbone. There are: {', '.join(names())}.")
-    return today(name)
+    return current_name(name)
 
 
-def recognised(path: Path) -> str:
+def recognise(path: Path) -> str:
     """The backbone of a checkpoint, file or folder."""
     with open_checkpoint(path) as checkpoint:
         return adapter_of(checkpoint)
@@ -111,7 +111,7 @@ def load(
     name_or_folder : see `resolve`; path : the folder of a named backbone; device : see `device_of`; dtype : auto, float32 or bfloat16.
     Raises NotSupported for an unknown name or an absent device, MissingWeights for damaged or absent weights.
     """
-    name = today(os.fspath(name_or_folder))
+    name = current_name(os.fspath(name_or_folder))
     if path is None:
         name, path = resolve(name)
     if name not in names():

@@ -25,7 +25,7 @@ from engine.checkpoints.reading import Checkpoint, Shapes
 from engine.core import ANY_SUIT, Suits
 from engine.drafters.mesh_heads import SHORT
 from engine.errors import MissingWeights
-from engine.kernels.cpu.steady_linear import steady
+from engine.kernels.cpu.steady_linear import make_steady
 from engine.networks.mesh_decoder import MeshModel, MeshSettings
 from engine.networks.packing import count
 
@@ -85,10 +85,10 @@ def configure(shapes: Shapes) -> MeshSettings:
     return settings
 
 
-def expected(settings: MeshSettings) -> dict[str, tuple[int, ...]]:
+def expected_shapes(settings: MeshSettings) -> dict[str, tuple[int, ...]]:
     """The shape of every tensor that loading needs, by its name in the file."""
     shapes: dict[str, tuple[int, ...]] = {}
-    for name, shape in _ours(settings).items():
+    for name, shape in _our_shapes(settings).items():
         theirs = sources(name)
         part = shape[1:] if name.endswith(MEMORY) else (shape[0] // len(theirs), *shape[1:])
         shapes |= dict.fromkeys(theirs, tuple(part))
@@ -97,12 +97,12 @@ def expected(settings: MeshSettings) -> dict[str, tuple[int, ...]]:
 
 def size(s: MeshSettings) -> memory.Size:
     """The sizes that memory depends on."""
-    numbers = sum(math.prod(shape) for shape in _ours(s).values())
+    numbers = sum(math.prod(shape) for shape in _our_shapes(s).values())
     slots = 1 + s.length + DRAFT_ROWS
     return memory.Size(numbers, s.layers, s.heads, s.width // s.heads, slots, s.vocabulary, branches=1)
 
 
-def _ours(settings: MeshSettings) -> dict[str, torch.Size]:
+def _our_shapes(settings: MeshSettings) -> dict[str, torch.Size]:
     with torch.device("meta"):
         return {name: tensor.shape for name, tensor in MeshModel(settings).state_dict().items()}
 
@@ -119,12 +119,12 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> B
         dtype = "float32" if torch.device(device).type == "cpu" else "bfloat16"
     with originals(path, "bpt", CHECKPOINT) as checkpoint:
         settings = configure(checkpoint.shapes)
-        checkpoint.need(expected(settings), "bpt")
+        checkpoint.need(expected_shapes(settings), "bpt")
         memory.check("bpt", size(settings), device, dtype)
         model = _read(checkpoint, settings, getattr(torch, dtype))
     torch.set_flush_denormal(True)
     backbone = Bpt(model.requires_grad_(False).to(device))
-    steady([backbone.model.decoder])
+    make_steady([backbone.model.decoder])
     return backbone
 
 

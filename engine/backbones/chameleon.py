@@ -28,7 +28,7 @@ from engine.backbones.picture_checkpoint import PictureCheckpoint
 from engine.checkpoints.families import stated_licence
 from engine.core import Sampling
 from engine.errors import MissingWeights, NotSupported
-from engine.kernels.cpu.steady_linear import steady
+from engine.kernels.cpu.steady_linear import make_steady
 from engine.layout import Raster
 from engine.networks.hosted import Hosted, linear_of
 from engine.networks.vqgan import PictureDecoder
@@ -157,5 +157,5 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> C
         return tokenizer(text, add_special_tokens=False).input_ids
 
     backbone = Chameleon(trunk, head, picture, kind, codes, words, read, begin, stated_licence(folder))
-    steady([trunk, backbone.head])
+    make_steady([trunk, backbone.head])
     return backbone

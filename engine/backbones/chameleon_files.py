@@ -49,7 +49,7 @@ def configuration(config: Mapping[str, Any]) -> ChameleonConfig:
     return settings
 
 
-def expected(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+def expected_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     """The shape of every tensor of trunk and head, by its name in the files."""
     try:
         with torch.device("meta"):
@@ -61,7 +61,7 @@ def expected(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 def read_trunk(checkpoint: Checkpoint, config: Mapping[str, Any], dtype: torch.dtype) -> ChameleonModel:
     """The trunk with its weights, never allocated twice, without the encoder of pictures; raises MissingWeights for other weights."""
-    checkpoint.need(expected(config), "chameleon")
+    checkpoint.need(expected_shapes(config), "chameleon")
     settings = configuration(config)
     if spare := [name for name in checkpoint.shapes if name.startswith(f"model.layers.{settings.num_hidden_layers}.")]:
         raise MissingWeights(f"{checkpoint.path} holds more layers than config.json says, such as {spare[0]}. Download them again.")

@@ -76,7 +76,7 @@ def read_model(folder: Path, kind: type[PreTrainedModel], dtype: torch.dtype, ne
     """
     try:
         check_numbers(folder, kind, config)
-        with quiet(bars=True):
+        with quiet_transformers(bars=True):
             model = complete(folder, kind, folder.name, needed, config=config, dtype=dtype, attn_implementation="sdpa")
     except UNREADABLE as e:
         raise MissingWeights(f"The weights in {folder} cannot be read ({first_line(e)}). Download them again.") from e
@@ -103,7 +103,7 @@ def complete(folder: Path, kind: type[PreTrainedModel], name: str, needed: str |
 
 
 @contextmanager
-def quiet(bars: bool = False) -> Iterator[None]:
+def quiet_transformers(bars: bool = False) -> Iterator[None]:
     """transformers without reports and, unless `bars`, without progress bars: our own error messages say what is wrong."""
     level, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()

@@ -27,7 +27,7 @@ from engine.backbones.picture_checkpoint import PictureCheckpoint
 from engine.checkpoints.families import ADAPTED, stated_licence
 from engine.core import Sampling
 from engine.errors import MissingWeights, NotSupported
-from engine.kernels.cpu.steady_linear import steady
+from engine.kernels.cpu.steady_linear import make_steady
 from engine.layout import Raster
 from engine.networks.hosted import Hosted, slice_head
 
@@ -111,5 +111,5 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> E
     model.model.vqmodel.float()
     backbone = Emu3(model.to(device), read, SIDE, stated_licence(folder))
     model.lm_head = None  # replaced by its rows of the codes
-    steady([backbone.hosted.decoder, backbone.head])
+    make_steady([backbone.hosted.decoder, backbone.head])
     return backbone

@@ -34,7 +34,7 @@ from engine.backbones.vqgan_names import decoder_of, taming
 from engine.checkpoints.families import ADAPTED, stated_licence
 from engine.core import Sampling
 from engine.errors import MissingWeights, first_line
-from engine.kernels.cpu.steady_linear import steady
+from engine.kernels.cpu.steady_linear import make_steady
 from engine.layout import Raster
 from engine.networks.hosted import Hosted, slice_head
 from engine.networks.vqgan import PictureDecoder
@@ -125,5 +125,5 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> E
     model = read_model(folder, Qwen3ForCausalLM, kind, "model.layers.", config)
     backbone = Emu35(model.to(device), pictures.to(device), read, SIDE, IDS, stated_licence(folder))
     model.lm_head = None  # replaced by its rows of the codes
-    steady([backbone.hosted.decoder, backbone.head])
+    make_steady([backbone.hosted.decoder, backbone.head])
     return backbone

@@ -34,7 +34,7 @@ from engine.backbones.preview import CELLS, Preview
 from engine.checkpoints.families import ADAPTED, stated_licence
 from engine.core import Sampling
 from engine.errors import MissingWeights
-from engine.kernels.cpu.steady_linear import steady
+from engine.kernels.cpu.steady_linear import make_steady
 from engine.layout import Raster
 from engine.networks.hosted import Hosted, slice_head
 
@@ -68,7 +68,7 @@ class GlmImage(PictureCheckpoint):
         """The prompt alone: there is no guidance."""
         return [self.read(text, layout.columns)]
 
-    def placed(self, lengths: Sequence[int], layout: Raster) -> Hosted:
+    def place_decoder(self, lengths: Sequence[int], layout: Raster) -> Hosted:
         """The decoder for prompts of these lengths: after each comes a small picture, then the whole one."""
         tables = [places(length, self.small, layout.columns).to(self.device) for length in lengths]
 
@@ -161,5 +161,5 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> G
     model.model.visual = None  # for reading pictures; generation never calls it
     backbone = GlmImage(model.to(device), reader(tokenizer), stated_licence(folder) or "MIT")
     model.lm_head = None  # replaced by its rows of the tokens
-    steady([backbone.hosted.decoder, backbone.head])
+    make_steady([backbone.hosted.decoder, backbone.head])
     return backbone

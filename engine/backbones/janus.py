@@ -27,7 +27,7 @@ from engine.backbones.picture_checkpoint import PictureCheckpoint
 from engine.checkpoints.families import ADAPTED, stated_licence
 from engine.core import Sampling
 from engine.errors import MissingWeights
-from engine.kernels.cpu.steady_linear import steady
+from engine.kernels.cpu.steady_linear import make_steady
 from engine.layout import Raster
 from engine.networks.hosted import Hosted
 
@@ -112,5 +112,5 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> J
     model.model.vqmodel.float()
     boi = special_ids(model)[1]
     backbone = Janus(model.to(device), lambda text: [*tokenizer(CONVERSATION.format(text)).input_ids, boi], stated_licence(folder))
-    steady([backbone.hosted.decoder, model.model.generation_head, model.model.generation_aligner])
+    make_steady([backbone.hosted.decoder, model.model.generation_head, model.model.generation_aligner])
     return backbone

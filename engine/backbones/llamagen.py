@@ -30,7 +30,7 @@ from engine.backbones.llamagen_files import (
     configure,
     encoder_folder,
     encoder_numbers,
-    expected,
+    expected_shapes,
     read_condition,
     read_trunk,
     side_of,
@@ -42,7 +42,7 @@ from engine.backbones.picture_checkpoint import EXAMPLE, PictureCheckpoint
 from engine.backbones.prompts import readable_text
 from engine.core import Prompt, Sampling
 from engine.errors import BadPrompt
-from engine.kernels.cpu.steady_linear import steady
+from engine.kernels.cpu.steady_linear import make_steady
 from engine.layout import Raster
 from engine.networks.hosted import Hosted, linear_of
 from engine.networks.vqgan import PictureDecoder
@@ -78,7 +78,7 @@ class Llamagen(PictureCheckpoint):
         x = x[:1] if (prompt.sampling or self.sampling).guidance == 1 else x
         return x, (0,) * len(x)
 
-    def placed(self, lengths: Sequence[int], layout: Raster) -> Hosted:
+    def place_decoder(self, lengths: Sequence[int], layout: Raster) -> Hosted:
         """The decoder for prompts of these lengths: the picture begins after all slots of the condition."""
         skipped = self.slots - torch.tensor(lengths, device=self.device)[:, None]
         return replace(self.hosted, place=lambda slots: slots + skipped)
@@ -113,7 +113,7 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> L
     kind = dtype_of(device, dtype)
     with originals(path, "llamagen", CHECKPOINT, beside="vq") as files:
         config, side = configure(files.shapes), side_of(Path(path))
-        files.need(expected(config), "llamagen")
+        files.need(expected_shapes(config), "llamagen")
         encoder = None if config["classes"] else encoder_folder(Path(path))
         numbers = encoder_numbers(encoder) if encoder else 0
         memory.check("llamagen", size(config, side, numbers), device, str(kind).removeprefix("torch."))
@@ -122,5 +122,5 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> L
         decoder, head = read_trunk(files, config, side // picture.factor, kind).to(device), linear_of(files.read_as(HEAD, kind)).to(device)
     features = text_features(encoder, kind, device, config["text"][1]) if encoder else None
     backbone = Llamagen(decoder, head, condition, picture, side, features)
-    steady([decoder, backbone.head])
+    make_steady([decoder, backbone.head])
     return backbone

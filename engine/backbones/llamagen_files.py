@@ -54,7 +54,7 @@ def configure(shapes: Shapes) -> dict[str, Any]:
     return settings | {"picture": vqgan_names.configure(shapes, vqgan_names.llamagen, normalised=True)}
 
 
-def expected(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+def expected_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     """The shape of every tensor that loading needs, by its published name. config : see `configure`."""
     v, w, inner = config["vocabulary"], config["width"], config["inner"]
     shapes: dict[str, tuple[int, ...]] = {"tok_embeddings.weight": (v, w), HEAD: (v, w), "norm.weight": (w,)}
@@ -68,12 +68,12 @@ def expected(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     else:
         shapes |= {TEXT: tuple(config["text"]), "cls_embedding.cap_proj.fc1.weight": (w, config["text"][1])}
         shapes["cls_embedding.cap_proj.fc2.weight"] = (w, w)
-    return shapes | vqgan_names.expected(config["picture"], vqgan_names.llamagen)
+    return shapes | vqgan_names.expected_shapes(config["picture"], vqgan_names.llamagen)
 
 
 def size(config: Mapping[str, Any], side: int = SIDES[-1], encoder: int = 0) -> memory.Size:
     """The sizes that memory depends on. config : see `configure`; side : of the picture in pixels; encoder : numbers of the text encoder"""
-    numbers = sum(math.prod(shape) for shape in expected(config).values()) + encoder
+    numbers = sum(math.prod(shape) for shape in expected_shapes(config).values()) + encoder
     heads = heads_of(config["width"])
     codes = (side // 2 ** (len(config["picture"].stages) - 1)) ** 2
     slots = (config["text"][0] or 1) + codes + DRAFT_ROWS
@@ -135,7 +135,7 @@ def read_trunk(checkpoint: Checkpoint, config: Mapping[str, Any], grid: int, dty
             tensor = checkpoint.read_as(f"layers.{layer}.{theirs}.weight", dtype)
             if theirs.endswith("wqkv"):
                 tensor = tensor[part * width : (part + 1) * width]
-                tensor = halved(tensor, heads) if part < 2 else tensor.clone()
+                tensor = split_rotary_pairs(tensor, heads) if part < 2 else tensor.clone()
             tensors[f"layers.{layer}.{ours}.weight"] = tensor
     decoder.load_state_dict(tensors, assign=True)
     decoder.rotary_emb = GridRotary(grid, width // heads, config["text"][0] or 1)
@@ -144,11 +144,11 @@ def read_trunk(checkpoint: Checkpoint, config: Mapping[str, Any], grid: int, dty
 
 def read_condition(checkpoint: Checkpoint, config: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Tensor]:
     """The tensors that make inputs of a class or of a text's features, by their published names without `cls_embedding`."""
-    names = [name for name in expected(config) if name.startswith(CONDITION)]
+    names = [name for name in expected_shapes(config) if name.startswith(CONDITION)]
     return {name.removeprefix(CONDITION): checkpoint.read_as(name, dtype) for name in names}
 
 
-def halved(weight: Tensor, heads: int) -> Tensor:
+def split_rotary_pairs(weight: Tensor, heads: int) -> Tensor:
     """Rows [heads * d, H] of queries or keys, from adjacent pairs of rotary numbers to a first and a second half of each head."""
     return weight.view(heads, -1, 2, weight.shape[1]).transpose(1, 2).reshape(weight.shape)
 

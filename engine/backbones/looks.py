@@ -35,12 +35,14 @@ class Looks:
     def tokens(self, looks: Sequence[tuple[Look, str]], along: int, encode: Encode) -> Tensor:
         """Tokens int64 [L, 3, n*n] of looks of one size before backgrounds ("" = none is said), in pictures with `along` tokens along their
         side: before this background (none: before white), before white, and before black."""
-        wanted = dict.fromkeys((look, along, place) for look, background in looks for place in before(background))
+        wanted = dict.fromkeys((look, along, place) for look, background in looks for place in backgrounds_of(background))
         missing = [key for key in wanted if key not in self._found]
         if missing:
             pictures = [look_pixels(self.pictures[picture_name(look)], look.side, along, place) for look, _, place in missing]
             self._found |= dict(zip(missing, encode(np.stack(pictures)).flatten(1).short(), strict=True))
-        return torch.stack([torch.stack([self._found[look, along, each] for each in before(place)]) for look, place in looks]).long()
+        return torch.stack(
+            [torch.stack([self._found[look, along, each] for each in backgrounds_of(place)]) for look, place in looks]
+        ).long()
 
     def words(self) -> set[str]:
         """Every word of a name of an object that has a look."""
@@ -56,7 +58,7 @@ class Looks:
         sheet.save(folder / FILE, lossless=True, exact=False)
 
 
-def before(place: str) -> tuple[str, str, str]:
+def backgrounds_of(place: str) -> tuple[str, str, str]:
     """The backgrounds of a look in a caption that says `place`."""
     return (place or PLAIN_ONES[0], *PLAIN_ONES)
 

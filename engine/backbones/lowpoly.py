@@ -247,7 +247,7 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto", opti
     folder = model_folder(path)
     model = load_model(folder)
     adapter = [merge(model, folder / f"lora_{ADAPTERS[option]}")] if option else []
-    backbone = Lowpoly(ready(model, device, products), read_card(folder), folder, dtype=products, option=option)
+    backbone = Lowpoly(prepare_model(model, device, products), read_card(folder), folder, dtype=products, option=option)
     backbone.base_hash = hash_of(part_files(folder, "model"))
     backbone.weights_hash = hash_of([*part_files(folder, "model"), *adapter])
     return backbone
@@ -288,7 +288,7 @@ def model_folder(path: str | None) -> Path:
     return folder
 
 
-def ready(model: MeshModel, device: str, dtype: torch.dtype = torch.float32) -> MeshModel:
+def prepare_model(model: MeshModel, device: str, dtype: torch.dtype = torch.float32) -> MeshModel:
     """The network on a device, ready to decode; its weights must not change afterwards. dtype : of the decoder's products"""
     torch.set_flush_denormal(True)
     if torch.device(device).type == "cpu":

@@ -42,7 +42,7 @@ from engine.networks.transformer import TransformerDecoder, causal_mask, rotary_
 from engine.networks.trunk import OwnTrunk, PassArguments
 from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.networks.weights import MODELS, build_network, hash_of, need, part_files, read_card, read_parts, read_tensors
-from engine.words.looks import anonymous, looks_of_words, place_of, random_background
+from engine.words.looks import anonymize, looks_of_words, place_of, random_background
 from engine.words.reading import read, split
 
 FOLDER = MODELS / "pictogram"
@@ -275,7 +275,7 @@ class Pictogram(TrainedBackbone):
 
     def start(self, prompt: Prompt) -> TransformerSequence:
         """Prefills a caption; raises BadPrompt if the text is empty or too long, or for a size that was not trained."""
-        words = self._placed(self._said(prompt), prompt.seed)
+        words = self._with_background(self._readable_words(prompt), prompt.seed)
         side, sampling = self._side(prompt.size), prompt.sampling or self.sampling
         branches = 1 if sampling.guidance == 1 else 2
         table, head = self._tables
@@ -295,7 +295,7 @@ class Pictogram(TrainedBackbone):
             codebook=self.codebook(),
         )  # fmt: skip
 
-    def _said(self, prompt: Prompt) -> tuple[str, ...]:
+    def _readable_words(self, prompt: Prompt) -> tuple[str, ...]:
         """The words of a prompt that are read. Unknown ones are replaced by known synonyms, or left out (see unknown_words)."""
         text = readable_text(prompt.text, EXAMPLE)
         if len(text) > LONGEST_PROMPT:
@@ -306,11 +306,11 @@ class Pictogram(TrainedBackbone):
         if not split(text):
             raise BadPrompt("The prompt holds no word of letters. Say what to draw, for instance: a red apple on a blue background.")
         if not reading.words:
-            hint = ", ".join(named(reading.unknown)) or "it has none"
+            hint = ", ".join(quote_unknown(reading.unknown)) or "it has none"
             raise BadPrompt(f"pictogram knows no word of this prompt: {hint}. See `launch.py models` for what it can draw.")
         return reading.words
 
-    def _placed(self, words: tuple[str, ...], seed: int) -> tuple[str, ...]:
+    def _with_background(self, words: tuple[str, ...], seed: int) -> tuple[str, ...]:
         """The words with a background that the seed chooses, if they name none and the model reads looks, which need one."""
         if self.looks is None or place_of(words):
             return words
@@ -319,7 +319,7 @@ class Pictogram(TrainedBackbone):
 
     def ids_of(self, caption: Sequence[str]) -> list[int]:
         """Ids of words, padded with 0 to 32. A word of an object that the model knows by its look only is THING."""
-        words = caption if self.looks is None else anonymous(caption, self._taught)
+        words = caption if self.looks is None else anonymize(caption, self._taught)
         ids = [self._taught[word] for word in words if word in self._taught]
         return ids + [0] * (TEXT_SLOTS - len(ids))
 
@@ -332,7 +332,7 @@ class Pictogram(TrainedBackbone):
         return [self.looks.tokens([(look, place_of(words))], side, self._encoded)[0].to(self.device) for look in looks]
 
     @torch.inference_mode()
-    def _encoded(self, pictures: np.ndarray) -> Tensor:
+    def _encode(self, pictures: np.ndarray) -> Tensor:
         """Tokens int64 [N, h, w] of pictures uint8 [N, 8h, 8w, 3]."""
         x = torch.from_numpy(pictures).to(self.device).permute(0, 3, 1, 2).float() / 127.5 - 1
         return self.tokenizer.encode(x).cpu()
@@ -351,8 +351,8 @@ class Pictogram(TrainedBackbone):
 
     def added_words(self, prompt: Prompt) -> str:
         """The words of a background that the seed chooses, where the prompt says none and the model needs one; else ""."""
-        words = self._said(prompt)
-        return " ".join(self._placed(words, prompt.seed)[len(words) :])
+        words = self._readable_words(prompt)
+        return " ".join(self._with_background(words, prompt.seed)[len(words) :])
 
     def _side(self, size: int | None) -> int:
         """Tokens along a side for a size in pixels (None: 128, or the nearest that was trained)."""
@@ -395,10 +395,10 @@ class Pictogram(TrainedBackbone):
 
     def encode(self, picture: np.ndarray) -> list[int]:
         """Tokens of a picture uint8 [H, W, 3], row by row; H and W are multiples of 8."""
-        return self._encoded(picture[None]).flatten().tolist()
+        return self._encode(picture[None]).flatten().tolist()
 
 
-def named(unknown: dict[str, list[str]], most: int = 5) -> list[str]:
+def quote_unknown(unknown: dict[str, list[str]], most: int = 5) -> list[str]:
     """At most `most` unknown words in quotes, each with the known words nearest to it, if there are any."""
     return [f"'{w}' (nearest: {', '.join(near)})" if near else f"'{w}'" for w, near in list(unknown.items())[:most]]
 

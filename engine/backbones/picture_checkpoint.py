@@ -4,7 +4,7 @@
 `sampling`, `layouts` and `vocabulary`, passes a `Hosted` to the constructor, and defines `rows` (from a prompt to the token ids of each
 guidance row). It has the picture decoder of VQGAN as `picture`, or defines `decode` (from codes to a picture) and `codebook` (the vector of
 each code). A model whose prompts are no token ids defines `inputs` in place of `rows`, and one whose positions depend on the prompt defines
-`placed`.
+`place_decoder`.
 
 Guidance rows are one batch. If their prompts differ in length, the shorter one is padded on the left; its padding is hidden and its
 positions begin at 0, so its rows are those of a prompt of its own.
@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.backbones.preview import Preview, fitted
+from engine.backbones.preview import Preview, fit_preview
 from engine.backbones.prompts import readable_text
 from engine.backbones.trained import TrainedBackbone
 from engine.core import Prompt, Sampling
@@ -79,7 +79,7 @@ class PictureCheckpoint(TrainedBackbone):
         """Prefills a prompt; raises BadPrompt if the text is empty or too long, or for a size that the model does not make."""
         layout = self._layout(prompt.size)
         x, padding = self.inputs(prompt)
-        hosted = self.placed([x.shape[1] - pad for pad in padding], layout)
+        hosted = self.place_decoder([x.shape[1] - pad for pad in padding], layout)
         return self.sequence(x, padding, layout, prompt.sampling or self.sampling, hosted)
 
     def inputs(self, prompt: Prompt) -> tuple[Tensor, tuple[int, ...]]:
@@ -90,7 +90,7 @@ class PictureCheckpoint(TrainedBackbone):
         self._check_length(rows, layout)
         return self._prefix(rows[:1] if sampling.guidance == 1 else rows)
 
-    def placed(self, lengths: Sequence[int], layout: Raster) -> Hosted:
+    def place_decoder(self, lengths: Sequence[int], layout: Raster) -> Hosted:
         """The decoder for prompts of these lengths, one for each branch: positions of a picture may depend on them."""
         return self.hosted
 
@@ -137,7 +137,7 @@ class PictureCheckpoint(TrainedBackbone):
     @cached_property
     def preview(self) -> Preview:
         """The linear map that stands for the decoder in partial pictures; fitted at the first of them."""
-        return fitted(self.decode, self.codebook(), self.layout.factor)
+        return fit_preview(self.decode, self.codebook(), self.layout.factor)
 
     @torch.inference_mode()
     def render(self, tokens: list[int], positions: list[int], final: bool, size: int | None = None) -> np.ndarray:

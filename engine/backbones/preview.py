@@ -38,7 +38,7 @@ class Preview:
 
 
 @torch.inference_mode()
-def fitted(decode: Callable[[Tensor], Tensor], codebook: Tensor, factor: int, seed: int = 0) -> Preview:
+def fit_preview(decode: Callable[[Tensor], Tensor], codebook: Tensor, factor: int, seed: int = 0) -> Preview:
     """The linear map that is nearest to a decoder.
 
     decode   : codes int64 [rows, columns] -> picture [rows * factor, columns * factor, 3]

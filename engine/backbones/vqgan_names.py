@@ -31,21 +31,21 @@ OF_A_NORM: Mapping[str, str] = {".base.": ".norm_layer.", ".scale.": ".conv_y.",
 
 def llamagen(name: str, stages: int) -> str:
     """The name in LlamaGen's form."""
-    return _published(name, "decoder.mid.{}", "decoder.conv_blocks.{}", ("res", "attn"), lambda stage: stage)
+    return _published_name(name, "decoder.mid.{}", "decoder.conv_blocks.{}", ("res", "attn"), lambda stage: stage)
 
 
 def taming(name: str, stages: int) -> str:
     """The name in taming-transformers' form."""
-    published = _published(name, "decoder.mid.{}", "decoder.up.{}", ("block", "attn"), lambda stage: stages - 1 - stage)
+    published = _published_name(name, "decoder.mid.{}", "decoder.up.{}", ("block", "attn"), lambda stage: stages - 1 - stage)
     return published.replace("mid.0", "mid.block_1").replace("mid.1", "mid.attn_1").replace("mid.2", "mid.block_2")
 
 
-def _published(name: str, middle: str, stage: str, kinds: tuple[str, str], number: Callable[[int], int]) -> str:
+def _published_name(name: str, middle: str, stage: str, kinds: tuple[str, str], number: Callable[[int], int]) -> str:
     if name in ENDS:
         return ENDS[name]
     for ours, theirs in OF_A_NORM.items():
         if ours in name:
-            whole, _, last = _published(name.replace(ours, "."), middle, stage, kinds, number).rpartition(".")
+            whole, _, last = _published_name(name.replace(ours, "."), middle, stage, kinds, number).rpartition(".")
             return f"{whole}{theirs}{last}"
     part, _, last = name.rpartition(".")
     if part in ENDS:
@@ -79,7 +79,7 @@ def configure(shapes: Shapes, form: Form, normalised: bool) -> VQGANSettings:
 GROUPED, MOST_BLOCKS = 32, 9  # of a decoder that has every name that may occur
 
 
-def expected(settings: VQGANSettings, form: Form) -> dict[str, tuple[int, ...]]:
+def expected_shapes(settings: VQGANSettings, form: Form) -> dict[str, tuple[int, ...]]:
     """The shape of every tensor that the decoder needs, by its published name."""
     return {form(name, len(settings.stages)): shape for name, shape in _names(settings).items()}
 
@@ -92,7 +92,7 @@ def _names(settings: VQGANSettings) -> dict[str, tuple[int, ...]]:
 def decoder_of(checkpoint: Checkpoint, form: Form, normalised: bool) -> PictureDecoder:
     """The decoder of a checkpoint, its sizes read from its shapes; raises MissingWeights or NotSupported."""
     settings = configure(checkpoint.shapes, form, normalised)
-    checkpoint.need(expected(settings, form), "the picture decoder")
+    checkpoint.need(expected_shapes(settings, form), "the picture decoder")
     return read_decoder(checkpoint, settings, form)
 
 

@@ -64,7 +64,7 @@ def kind(*names: str) -> Callable[[Config, Shapes], bool]:
     return lambda config, shapes: config.get("model_type") in names
 
 
-def holding(*names: str) -> Callable[[Config, Shapes], bool]:
+def has_tensors(*names: str) -> Callable[[Config, Shapes], bool]:
     """Fits checkpoints with all of these tensors."""
     return lambda config, shapes: all(name in shapes for name in names)
 
@@ -133,13 +133,13 @@ FAMILIES: tuple[ModelFamily, ...] = (
     ModelFamily(
         "llamagen", "LlamaGen", "pictures from a class or from text", "FoundationVision/LlamaGen",
         "MIT; the class models learned from ImageNet, whose pictures are for research",
-        holding("tok_embeddings.weight", "layers.0.attention.wqkv.weight", "output.weight"), about_llamagen,
+        has_tensors("tok_embeddings.weight", "layers.0.attention.wqkv.weight", "output.weight"), about_llamagen,
         names="engine.backbones.llamagen_files", reads="class", beside=("vq*",), inside=True,
     ),
     ModelFamily(
         "bpt", "BPT", "meshes from a point cloud", "bpt-8-16-500m.pt of whaohan/bpt",
         "Tencent Hunyuan 3D 2.0 Community License: not in the EU, the UK and South Korea",
-        holding("sos_token", "token_embed.weight"), about_bpt,
+        has_tensors("sos_token", "token_embed.weight"), about_bpt,
         names="engine.backbones.bpt", reads="points",
     ),
 )  # fmt: skip
@@ -148,7 +148,7 @@ FAMILIES: tuple[ModelFamily, ...] = (
 ADAPTED: Mapping[str, ModelFamily] = MappingProxyType({family.name: family for family in FAMILIES})
 
 
-def named(name: str) -> ModelFamily | None:
+def family_named(name: str) -> ModelFamily | None:
     """The family of an adapter; None for the models that ship with Foretoken."""
     return ADAPTED.get(name)
 

@@ -95,7 +95,7 @@ class Checkpoint:
         try:
             return self._readers[file](name)
         except (SafetensorError, OSError, ValueError, RuntimeError) as e:
-            raise damaged(file, first_line(e)) from e
+            raise bad_file(file, first_line(e)) from e
 
     def read_as(self, name: str, dtype: torch.dtype) -> Tensor:
         """A copy of a tensor in a dtype; raises MissingWeights if a number is not finite."""
@@ -120,7 +120,7 @@ class Checkpoint:
         except FileNotFoundError as e:
             raise MissingWeights(f"{file} is missing. Copy it here, or name another file.") from e
         except (SafetensorError, OSError, ValueError) as e:
-            raise damaged(file, first_line(e)) from e
+            raise bad_file(file, first_line(e)) from e
 
     def _open_safe(self, file: Path) -> dict[str, TensorEntry]:
         reader = self._stack.enter_context(safe_open(file, "pt"))
@@ -145,7 +145,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
     """The tensors of a file or folder, without their numbers; raises BadFile or MissingWeights."""
     if not path.exists():
         raise MissingWeights(f"There is no file or folder {path}. Check the path.")
-    files = weights_in(path) if path.is_dir() else [checked(path)]
+    files = weights_in(path) if path.is_dir() else [check_weights_file(path)]
     return Checkpoint(path, files, configuration(path if path.is_dir() else path.parent))
 
 
@@ -177,7 +177,7 @@ def weights_in(folder: Path) -> list[Path]:
             return files
     other = next((path for path in sorted(folder.iterdir()) if path.suffix in OTHERS), None)
     if other is not None:
-        checked(other)
+        check_weights_file(other)
     raise MissingWeights(f"{folder} holds no weights: neither safetensors nor PyTorch files. Give the folder that holds the checkpoint.")
 
 
@@ -193,10 +193,10 @@ def shards(index: Path) -> list[Path]:
     missing = [name for name in names if not (index.parent / name).is_file()]
     if missing:
         raise MissingWeights(f"{index.parent} lacks {len(missing)} of {len(names)} shards, such as {missing[0]}. {AGAIN}")
-    return [checked(index.parent / name) for name in names]
+    return [check_weights_file(index.parent / name) for name in names]
 
 
-def checked(path: Path) -> Path:
+def check_weights_file(path: Path) -> Path:
     """The path of a file of weights; raises BadFile for another kind of file."""
     if path.suffix == SAFE or path.suffix in PICKLED:
         return path
@@ -205,7 +205,7 @@ def checked(path: Path) -> Path:
     raise BadFile(f"{path.name} {what}; use {', '.join((SAFE, *PICKLED))}, or a folder that holds one.")
 
 
-def damaged(file: Path, reason: str) -> BadFile:
+def bad_file(file: Path, reason: str) -> BadFile:
     """The error for a file that cannot be read."""
     return BadFile(f"{file.name} cannot be read ({reason}). {AGAIN}")
 

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from engine.cache import FixedView, KVCache
 from engine.core import Sequence
 from engine.errors import MissingWeights
-from engine.kernels.tree_attention import fixed_mask, packed
+from engine.kernels.tree_attention import fixed_mask, pack
 from engine.layout import Layout, Raster
 from engine.networks.native_blocks import quick_linear, quicken
 from engine.networks.sequence import TransformerSequence
@@ -179,7 +179,7 @@ class NetworkGrowth:
         for i in range(count, shape.rows):
             wide[i, kept - self.committed + i] = True  # every row must see something
         columns = [[self.committed] * shape.rows, [kept] * shape.rows, [*tokens, *[0] * fill], [*places, *[0] * fill]]
-        inputs = torch.cat([torch.tensor(columns).T, packed(wide)], 1)
+        inputs = torch.cat([torch.tensor(columns).T, pack(wide)], 1)
         states, logits = self.replays.call(
             (NAME, shape), partial(self.fixed_pass, shape.span), inputs, F.pad(features.float(), (0, 0, 0, fill))
         )

@@ -31,7 +31,7 @@ def pooled_mass_reference(p: Tensor, tokens: Tensor, near: Tensor, limits: Tenso
 
 
 def ranked_reference(p: Tensor, tokens: Tensor, half: int) -> Tensor:
-    """The tokens next to each draft in rank; shapes as in `ranked`."""
+    """The tokens next to each draft in rank; shapes as in `rank_neighbours`."""
     order = p.argsort(dim=-1, stable=True)
     place = (order == tokens[:, None]).long().argmax(-1)
     at = place[:, None] + torch.arange(-half, half, device=p.device)
@@ -124,7 +124,7 @@ def pooled_mass(p: Tensor, tokens: Tensor, near: Tensor, limits: Tensor) -> Tens
     return pooled_mass_reference(p, tokens, near, limits)
 
 
-def ranked(p: Tensor, tokens: Tensor, half: int) -> Tensor:
+def rank_neighbours(p: Tensor, tokens: Tensor, half: int) -> Tensor:
     """The `half` tokens below each draft in rank, the draft, and `half` - 1 above it: int64 [N, 2 half], ascending; -1 beyond the ends.
 
     p : [N, V]; tokens : int64 [N]. A row's rank is by (p, id).

@@ -59,7 +59,7 @@ class VisibleRows:
         count = len(self.sets)
         if self.told is not None:
             return fixed_mask(self.sets, self.told.expand(count), self.kept + count)[None]
-        tail = unpacked(self.sets)[None]
+        tail = unpack(self.sets)[None]
         if self.places is None:
             past = torch.ones(1, count, self.kept, dtype=torch.bool, device=tail.device)
         else:
@@ -70,14 +70,14 @@ class VisibleRows:
 Visibility = Tensor | Chain | VisibleRows | None  # of the rows of a pass: a mask bool [R, kept + R], a chain, sets, or everything
 
 
-def packed(visible: Tensor) -> Tensor:
+def pack(visible: Tensor) -> Tensor:
     """Sets of bits from a mask among some rows: bool [R, C] -> int64 [R, words of 64]."""
     count, width = visible.shape
     bits = F.pad(visible.long(), (0, -width % 64)).view(count, -(-width // 64), 64)
     return (bits << torch.arange(64, device=visible.device)).sum(-1)
 
 
-def unpacked(sets: Tensor) -> Tensor:
+def unpack(sets: Tensor) -> Tensor:
     """The mask bool [R, R] of sets of bits."""
     bits = sets[:, :, None] >> torch.arange(64, device=sets.device) & 1
     return bits.flatten(1)[:, : len(sets)].bool()

@@ -108,9 +108,9 @@ class BPTGrammar:
             if not 0 <= token < len(self._classes) or not self.allowed_ids(state)[token]:
                 return False
             state = self.next(state, int(token))
-        return self.ended(state)
+        return self.has_ended(state)
 
-    def ended(self, state: int) -> bool:
+    def has_ended(self, state: int) -> bool:
         """True if EOS has been reached."""
         return state & (1 << NODE_BITS) - 1 == END
 

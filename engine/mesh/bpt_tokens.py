@@ -184,11 +184,11 @@ def _rows_key(rows: np.ndarray, base: int) -> np.ndarray:
 def _distinct_faces(faces: np.ndarray, count: int) -> np.ndarray:
     """Indices of the faces int [F, 3] to keep: those with three different vertices, without repeats of an oriented face."""
     simple = np.flatnonzero(is_simple(faces))
-    _, first = np.unique(_rows_key(_rotated(faces[simple]), count), return_index=True)
+    _, first = np.unique(_rows_key(_rotate(faces[simple]), count), return_index=True)
     return simple[np.sort(first)]
 
 
-def _rotated(faces: np.ndarray) -> np.ndarray:
+def _rotate(faces: np.ndarray) -> np.ndarray:
     """Faces with the smallest vertex first and the same winding."""
     turn = (faces.argmin(1)[:, None] + np.arange(3)) % 3 if len(faces) else np.zeros((0, 3), np.int64)
     return np.take_along_axis(faces, turn, 1)
@@ -206,7 +206,7 @@ def clean(vertices: np.ndarray, faces: np.ndarray, levels: TokenLevels = BPT) ->
     faces = faces[_distinct_faces(faces, len(first))]
     used = np.zeros(len(first), bool)
     used[faces] = True
-    faces = _rotated((np.cumsum(used) - 1)[faces])
+    faces = _rotate((np.cumsum(used) - 1)[faces])
     count = int(used.sum())
     # Two opposite faces have the same sorted triple; their own triple decides then, so that the order of the input never matters.
     order = np.lexsort((_rows_key(faces, count), _rows_key(np.sort(faces, 1), count)))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from engine.mesh import surface
-from engine.mesh.frame import SIDE, centred, fit
+from engine.mesh.frame import SIDE, centre, fit
 from engine.mesh.nearest import Nearest
 from engine.mesh.random_streams import COMPARE, generator
 
@@ -54,7 +54,7 @@ def distance(result: Shape, reference: Shape, count: int = COUNT, seed: int = 0)
 def published_distance(result: Shape, reference: Shape, seed: int = 0) -> dict[str, Any]:
     """Chamfer, Hausdorff and their floors by the protocol of the papers: each shape in its own box of 1.9, 1,024 points, mean of five
     draws. It does not penalise a result of the wrong size or in the wrong place; `distance` is the stricter measure."""
-    alone = _boxed(result), _boxed(reference)
+    alone = _fit_box(result), _fit_box(reference)
     if any(shape is None for shape in alone):
         return {"chamfer": None, "hausdorff": None, "floor": None, "floor_hausdorff": None, **PUBLISHED}
     runs = [distance(*alone, PUBLISHED["count"], seed + i) for i in range(PUBLISHED["repeats"])]
@@ -78,11 +78,11 @@ def _box_points(shape: Shape) -> np.ndarray:
     return np.asarray(vertices, np.float64)[np.unique(faces)]
 
 
-def _boxed(shape: Shape) -> Shape | None:
+def _fit_box(shape: Shape) -> Shape | None:
     """The shape centred, with a box of longest side 1.9; None if it has no points."""
     if not _available(shape):
         return None
-    return (fit(_box_points(shape), "y").to_model(shape[0]), shape[1]) if isinstance(shape, tuple) else centred(shape)
+    return (fit(_box_points(shape), "y").to_model(shape[0]), shape[1]) if isinstance(shape, tuple) else centre(shape)
 
 
 def _two_samples(shape: Shape, count: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

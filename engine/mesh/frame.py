@@ -71,7 +71,7 @@ def fit(points: np.ndarray, up: str) -> MeshFrame:
     return MeshFrame(up, (low + high) / 2, SIDE / float((high - low).max()))
 
 
-def centred(points: np.ndarray) -> np.ndarray:
+def centre(points: np.ndarray) -> np.ndarray:
     """A cloud [N, 3] or [N, 6] whose box is moved to 0 and scaled to the longest side SIDE; normals stay."""
     low, high = points[:, :3].min(0), points[:, :3].max(0)
     places = (points[:, :3] - (low + high) / 2) * (SIDE / float((high - low).max()))

@@ -86,7 +86,7 @@ class NextVertices:
                 if place is None or place >= len(self._all):
                     break
                 vertex, opens = tail[-1][0] + self._all[place][0] - self._all[place - 1][0], self._all[place][1]
-            ids = self._spelled(vertex, opens, register, waiting)
+            ids = self._spell(vertex, opens, register, waiting)
             if ids is None:
                 break
             tokens += ids
@@ -109,7 +109,7 @@ class NextVertices:
         steps = _steps(tail)
         return None if steps is None else self._followed.get(steps)
 
-    def _spelled(self, vertex: int, opens: bool, register: int | None, waiting: tuple[int, bool] | None) -> list[int] | None:
+    def _spell(self, vertex: int, opens: bool, register: int | None, waiting: tuple[int, bool] | None) -> list[int] | None:
         """The ids of a vertex; None outside of the grid, or if a block was written that is not its own."""
         levels, (blocks, offsets) = self.levels, self.levels.per_axis
         cell = [vertex >> shift & 1023 for shift in (20, 10, 0)]

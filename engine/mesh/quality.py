@@ -28,7 +28,7 @@ def quality(vertices: np.ndarray, faces: np.ndarray) -> dict[str, Any]:
     euler                     : vertices - edges + faces
     quad_percent              : faces that pair up to flat quads with corners of 45 to 135 degrees; None for very large meshes
     """
-    vertices, faces = merged(vertices, faces)
+    vertices, faces = merge(vertices, faces)
     count = len(faces)
     if not count:
         return {
@@ -55,7 +55,7 @@ def quality(vertices: np.ndarray, faces: np.ndarray) -> dict[str, Any]:
     }
 
 
-def merged(vertices: np.ndarray, faces: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def merge(vertices: np.ndarray, faces: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The mesh with one vertex per place: triangles of an STL, or corners split by their normals, are joined again."""
     places, which = np.unique(np.asarray(vertices, np.float64) + 0.0, axis=0, return_inverse=True)  # + 0 makes -0 equal to 0
     return places, which.reshape(-1)[np.asarray(faces, np.int64).reshape(-1, 3)]
@@ -63,7 +63,7 @@ def merged(vertices: np.ndarray, faces: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 def is_inside_out(vertices: np.ndarray, faces: np.ndarray) -> bool:
     """True if a closed mesh with consistent faces has a negative volume; False for any other mesh, where it is undefined."""
-    vertices, faces = merged(vertices, faces)
+    vertices, faces = merge(vertices, faces)
     _, users, along = _edges(faces[is_simple(faces)])
     if not len(users) or not (users == 2).all() or not (along == 1).all():
         return False

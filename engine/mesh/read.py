@@ -76,7 +76,7 @@ def read(path: Path | str, up: str = "auto") -> Input:
         known = ", ".join(name[1:].upper() for name in READERS)
         raise BadFile(f"{Path(path).name} has a format that cannot be read. Save it as one of: {known}.")
     source = Source(path)
-    first_bytes.look(source, suffix)
+    first_bytes.check_first_bytes(source, suffix)
     with np.errstate(all="ignore"):  # a file may hold any bits; values that are not finite are dropped below
         raw = READERS[suffix](source)
     return _cloud(source, raw, suffix, up) if raw.faces is None or not len(raw.faces) else _mesh(source, raw, suffix, up)
@@ -119,7 +119,7 @@ def _mesh(source: Source, raw: Raw, suffix: str, up: str) -> Input:
     vertices, faces, notes = raw.points, raw.faces, list(raw.notes)
     if faces.min() < 0 or faces.max() >= len(vertices):
         worst = faces[(faces < 0) | (faces >= len(vertices))][0]
-        raise source.damaged(f"a face refers to vertex {worst:,} of {len(vertices):,}")
+        raise source.bad_file(f"a face refers to vertex {worst:,} of {len(vertices):,}")
     good = _is_usable(vertices)
     if not good.all():
         usable = good[faces].all(1)
@@ -142,7 +142,7 @@ def _cloud(source: Source, raw: Raw, suffix: str, up: str) -> Input:
     """Cleans a cloud: drops points that are not finite, repeated or far away, and estimates missing normals."""
     points, normals, notes = raw.points, raw.normals, list(raw.notes)
     if normals is not None and normals.shape != points.shape:
-        raise source.damaged(f"it has {len(points):,} points and {len(normals):,} normals")
+        raise source.bad_file(f"it has {len(points):,} points and {len(normals):,} normals")
     if raw.total is not None and raw.total > len(points):
         notes.append(f"The file has {raw.total:,} points: {len(points):,} of them were drawn at random.")
 

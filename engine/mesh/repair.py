@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from engine.mesh.quality import merged
+from engine.mesh.quality import merge
 from engine.mesh.surface import is_simple
 
 
@@ -70,7 +70,7 @@ def repair(vertices: np.ndarray, faces: np.ndarray) -> Repair:
     from trimesh import Trimesh
     from trimesh import repair as mend  # slow to import
 
-    places, corners = merged(vertices, faces)
+    places, corners = merge(vertices, faces)
     simple = corners[is_simple(corners)]
     if not len(simple):
         return Repair(False, False, 0, 0, 0, False, False, places, simple)

@@ -26,7 +26,7 @@ ASIDE = 0.02  # of it; a point of the mesh that is farther from the input lies o
 FAR = 0.1  # of it; a point of the input that is farther from the mesh belongs to a part that the mesh lacks
 
 
-def shrinkwrapped(vertices: np.ndarray, faces: np.ndarray, points: np.ndarray) -> np.ndarray:
+def shrink_to_points(vertices: np.ndarray, faces: np.ndarray, points: np.ndarray) -> np.ndarray:
     """The vertices [V, 3], float64, of the same faces [F, 3], moved to the points [N, 3 or 6] of an input in the same coordinates.
 
     Vertices at one place stay at one place. Unit normals of the points tell the back of a thin part from its front. The mesh is returned

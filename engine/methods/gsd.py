@@ -29,7 +29,7 @@ from engine.decoding.policy import check_start, not_exact
 from engine.decoding.windows import redraw, speculative_jacobi
 from engine.dispatch.choice import choose
 from engine.errors import NotSupported
-from engine.kernels.pooled_mass import ranked
+from engine.kernels.pooled_mass import rank_neighbours
 from engine.noise import Noise
 from engine.rules import after_one_draw, deviation, ratio
 
@@ -120,7 +120,7 @@ class GroupRule:
     def _ranked_ratios(self, p: Tensor, q: Tensor, tokens: Tensor) -> Tensor:
         """The same for drafts int64 [m] of distributions [m, V], by a kernel that finds their neighbours in rank without sorting."""
         half = int(self.knobs.half_width)
-        near = ranked(p, tokens, half)
+        near = rank_neighbours(p, tokens, half)
         near = torch.cat([near[:, half : half + 1], near[:, :half], near[:, half + 1 :]], 1)  # the draft first
         members = near.clamp(min=0)
         chosen = group_mask(p, members, near >= 0, self.codes, self.knobs.probability_gap, self.knobs.code_distance)

@@ -17,7 +17,7 @@ from engine.cache import KVCache
 from engine.core import NO_DRAFT, Bias, DeviceIds, Draft, Grammar, Rows, Sampling
 from engine.dispatch.choice import choose
 from engine.errors import NotSupported
-from engine.kernels.tree_attention import Chain, Visibility, VisibleRows, packed
+from engine.kernels.tree_attention import Chain, Visibility, VisibleRows, pack
 from engine.layout import Layout
 from engine.mesh.bpt_tokens import TokenLevels
 from engine.networks.rows import AdapterRows, RowAdapter, RowSplit, adapter_hooks
@@ -215,13 +215,13 @@ class TransformerSequence:
             return self._scattered_mask(draft, parents, count, as_sets)
         if draft.visible is None and (parents is None or is_chain(parents)):
             if count and as_sets:
-                return VisibleRows(packed(causal_mask(count + 1, 0, self.device)), self.kv_cache.kept)
+                return VisibleRows(pack(causal_mask(count + 1, 0, self.device)), self.kv_cache.kept)
             if count and self.trunk.takes_chains and not draft.shared_rows:
                 return Chain(count + 1, self.kv_cache.kept)
             return causal_mask(count + 1, self.kv_cache.kept, self.device) if count else None
         tail = (draft.visible if draft.visible is not None else visibility(parents)).to(self.device)
         if as_sets:
-            return VisibleRows(packed(tail), self.kv_cache.kept)
+            return VisibleRows(pack(tail), self.kv_cache.kept)
         past = torch.ones(count + 1, self.kv_cache.kept, dtype=torch.bool, device=self.device)
         return torch.cat([past, tail], 1)
 
@@ -241,7 +241,7 @@ class TransformerSequence:
         else:
             nodes = F.pad(visibility(parents or list(range(-1, count - 1)))[1:, 1:], (0, 0, waiting, 0))
         if as_sets:
-            sets = packed(torch.cat([own, nodes], 1).to(self.device))
+            sets = pack(torch.cat([own, nodes], 1).to(self.device))
             return VisibleRows(sets, self.kv_cache.kept, before[None, : past.shape[1]].to(self.device), at.to(self.device))
         return torch.cat([past, own, nodes], 1).to(self.device)
 

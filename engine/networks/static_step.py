@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from engine.cache import FixedView, KVCache, PassRows
 from engine.core import Sampling
 from engine.dispatch.choice import REFERENCE, choose, requested_kernel
-from engine.kernels.tree_attention import VisibleRows, fixed_mask, packed
+from engine.kernels.tree_attention import VisibleRows, fixed_mask, pack
 from engine.networks.rows import RowAdapter
 from engine.networks.trunk import Trunk
 from engine.verify.fixed import VerdictKind, columns, fixed_verdict, kind_of, unpack_verdict
@@ -84,7 +84,7 @@ def pass_inputs(what: PassShape, kept: int, rows: int) -> Tensor:
     columns = (*whole, known, places.rows, places.ends.long(), places.last, places.slots)
     fill = rows - len(places.slots)
     visible = F.pad(places.visible, (0, fill, 0, fill)) | torch.eye(rows, dtype=torch.bool)
-    return torch.cat([torch.stack([F.pad(each, (0, rows - len(each))) for each in columns], 1), packed(visible)], 1)
+    return torch.cat([torch.stack([F.pad(each, (0, rows - len(each))) for each in columns], 1), pack(visible)], 1)
 
 
 def words(rows: int) -> int:

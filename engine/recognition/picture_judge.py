@@ -155,10 +155,10 @@ def compare(reading: PictureReading, scene: Scene) -> SceneVerdict:
     counts = objects and all(len(detected[name]) == g.count for name, g in requested.items())
     coloured = [g for g in scene.groups if g.colour]
     colours = all(f.colour == g.colour for g in coloured for f in detected.get(g.name, [])) and objects if coloured else None
-    return SceneVerdict(objects, counts, _related(detected, scene), colours, reading.background == scene.background)
+    return SceneVerdict(objects, counts, _has_relation(detected, scene), colours, reading.background == scene.background)
 
 
-def _related(detected: dict[str, list[DetectedObject]], scene: Scene) -> bool | None:
+def _has_relation(detected: dict[str, list[DetectedObject]], scene: Scene) -> bool | None:
     """True if two groups are placed as requested; None if no relation was requested."""
     if len(scene.groups) != 2 or scene.relation == "beside":
         return None

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.mesh.frame import SIDE, UP, centred
+from engine.mesh.frame import SIDE, UP, centre
 from engine.mesh.read import Input, read
 from engine.mesh.rotation import rotation as around
 from engine.networks.weights import MODELS, build_network, need, read_card, read_tensors
@@ -59,7 +59,7 @@ class Upright:
     @torch.inference_mode()
     def chances(self, points: np.ndarray) -> np.ndarray:
         """The probability that each of AXES is up, [6], of a cloud [N, 6] in any scale and place."""
-        return scores(self.network, subsample(centred(points))[None])[0].softmax(-1).double().numpy()
+        return scores(self.network, subsample(centre(points))[None])[0].softmax(-1).double().numpy()
 
 
 def with_priors(chances: np.ndarray, shape: Input, rows: np.ndarray) -> np.ndarray:
@@ -82,7 +82,7 @@ def stand_up(shape: Input, judge: Upright | None = None) -> Input:
     """The input turned so that the most likely axis is up, with a note that names it. shape : read with up = "auto" """
     back = shape.frame.rotation
     rows = np.concatenate([shape.points[:, :3] @ back, shape.points[:, 3:] @ back], 1)  # in the axes of the file
-    chances = with_priors((judge or shipped()).chances(rows), shape, rows)
+    chances = with_priors((judge or shipped_network()).chances(rows), shape, rows)
     axis = AXES[int(chances.argmax())]
     turn = (rotation(axis) @ back.T).T
     points = np.concatenate([shape.points[:, :3] @ turn, shape.points[:, 3:] @ turn], 1).astype(np.float32)
@@ -103,6 +103,6 @@ def load(folder: Path = FOLDER) -> Upright:
 
 
 @cache
-def shipped() -> Upright:
+def shipped_network() -> Upright:
     """The shipped network, loaded once."""
     return load()

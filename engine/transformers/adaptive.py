@@ -126,18 +126,18 @@ class LookupRecord:
         """Begins another comparison."""
         (self.length, self.open), self.matched = self.lookup(), 0
 
-    def seen(self, length: int) -> list[int]:
+    def outcomes(self, length: int) -> list[int]:
         """Right tokens of the newest lookups by a match of this length, and 0 for one that nobody has seen."""
         return [*self.right[length], *([self.matched] if self.matched and self.length == length else []), 0]
 
     def gain(self, length: int, count: int) -> float:
         """Expected right tokens among the first `count`."""
-        seen = self.seen(length)
+        seen = self.outcomes(length)
         return sum(min(each, count) for each in seen) / len(seen)
 
     def risk(self, length: int, least: float) -> float:
         """The part of lookups that gave fewer right tokens than `least`."""
-        seen = self.seen(length)
+        seen = self.outcomes(length)
         return sum(each < least for each in seen) / len(seen)
 
 
@@ -233,7 +233,7 @@ def decode(sequence: CallerSequence, knobs: Knobs, noise: Noise, drafter: Pilot)
             if pilot.window(int(knobs.window), begun=False):
                 yield from windows(sequence, knobs, Noise(mix(noise.root + iteration & MASK), sequence.vocabulary, sequence.device), pilot)
             else:
-                yield plain(sequence, noise, pilot, start)
+                yield plain_pass(sequence, noise, pilot, start)
             continue
         ids = torch.tensor(tokens, dtype=torch.int64, device=sequence.device)
         _, step = step_over(sequence, Draft(ids, q=ChosenTokens(ids, sequence.vocabulary, noise.dtype)), noise, iteration, False)
@@ -242,7 +242,7 @@ def decode(sequence: CallerSequence, knobs: Knobs, noise: Noise, drafter: Pilot)
         yield step
 
 
-def plain(sequence: CallerSequence, noise: Noise, pilot: Pilot, start: float) -> Step:
+def plain_pass(sequence: CallerSequence, noise: Noise, pilot: Pilot, start: float) -> Step:
     """One plain pass that began at `start`, followed by the probe if it is due."""
     n = sequence.length
     rows = sequence.forward(NO_DRAFT)

@@ -113,13 +113,13 @@ class Foretoken:
         reading = read(logits_processor, not generation_config.do_sample, options.processors)
         rows = request.rows_of(input_ids, arguments, reading)
         self._check_stream(options, len(rows))
-        with pictures.lent(model):
-            outputs, totals = self._decoded(model, rows, reading, stopping_criteria, options, knobs, input_ids, generation_config)
+        with pictures.keep_attention(model):
+            outputs, totals = self._decode(model, rows, reading, stopping_criteria, options, knobs, input_ids, generation_config)
         self.report = totals
-        sequences = _joined(input_ids if options.generation_mode == "text" else input_ids[:, :0], outputs, generation_config)
+        sequences = _join(input_ids if options.generation_mode == "text" else input_ids[:, :0], outputs, generation_config)
         return Generated(sequences=sequences, totals=totals) if generation_config.return_dict_in_generate else sequences
 
-    def _decoded(
+    def _decode(
         self, model: PreTrainedModel, rows: Sequence[request.BatchRow], reading: CallerDistribution, stopping_criteria: Any,
         options: GenerateOptions, knobs: Mapping[str, Any], input_ids: Tensor, generation_config: Any,
     ) -> tuple[list[list[int]], list[dict[str, Any]]]:  # fmt: skip
@@ -133,7 +133,7 @@ class Foretoken:
         outputs, totals = [], []
         for index, backbone in enumerate(backbones):
             seed = _seed(options, index)
-            method, pilot = self._on(backbone)
+            method, pilot = self._method_for(backbone)
             run = generate(backbone, method, Prompt(TEXT, seed=seed, sampling=reading.sampling), knobs, pilot, name=self.name)
             prompt = input_ids if options.generation_mode == "text" else input_ids[:, :0]
             outputs.append(_finish(run, options.stream_to, prompt))
@@ -141,7 +141,7 @@ class Foretoken:
             totals.append({"method": self.name, "exact": run.exact, "seed": seed, **about, **run.totals})
         return outputs, totals
 
-    def _on(self, backbone: Backbone) -> tuple[Method, Pilot | None]:
+    def _method_for(self, backbone: Backbone) -> tuple[Method, Pilot | None]:
         """The method for a backbone, and what chooses its drafts. An adapter of ours makes a picture, where windows pay."""
         if self.name != adaptive.NAME:
             return self.method, None
@@ -223,7 +223,7 @@ def _finish(run: Run, streamer: Streamer | None, prompt: Tensor) -> list[int]:
     return run.in_order
 
 
-def _joined(prompt: Tensor, outputs: list[list[int]], settings: Any) -> Tensor:
+def _join(prompt: Tensor, outputs: list[list[int]], settings: Any) -> Tensor:
     """Prompts [B, n] and new tokens as one tensor [B, n + longest]; shorter ones are padded on the right, as `generate` does it."""
     longest = max(map(len, outputs))
     padding = 0

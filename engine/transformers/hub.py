@@ -68,7 +68,7 @@ def write(folder: Path) -> list[str]:
     """Writes the folder; returns the names of its files. Raises BadOutput if it exists and is not empty, or cannot be written."""
     sources = closure()
     inside = folder / "custom_generate"
-    texts = {flat(module) + ".py": HEAD.format(module) + flattened(text, sources) for module, text in sources.items()}
+    texts = {flat_name(module) + ".py": HEAD.format(module) + flatten(text, sources) for module, text in sources.items()}
     files = "\n".join(f"    from .{name.removesuffix('.py')} import __doc__" for name in texts)
     texts["generate.py"] = GENERATE.format(files=files, folder=folder.name)
     texts["requirements.txt"] = "\n".join(requirements(sources)) + "\n"
@@ -93,7 +93,7 @@ def closure() -> dict[str, str]:
         if module in texts:
             continue
         texts[module] = Path(find_spec(module).origin).read_text(encoding="utf-8")
-        waiting += [name for node in imports(texts[module]) for name in needed(node)]
+        waiting += [name for node in imports(texts[module]) for name in needed_modules(node)]
     return dict(sorted(texts.items()))
 
 
@@ -103,18 +103,18 @@ def imports(text: str) -> list[ast.ImportFrom]:
     return sorted((node for node in nodes if (node.module or "").split(".")[0] == "engine"), key=lambda node: node.lineno)
 
 
-def needed(node: ast.ImportFrom) -> list[str]:
+def needed_modules(node: ast.ImportFrom) -> list[str]:
     """The modules that an import statement names: modules of a package, or the one that the names come from."""
     modules = [f"{node.module}.{alias.name}" for alias in node.names if _is_module(f"{node.module}.{alias.name}")]
     return modules if len(modules) == len(node.names) else [*modules, node.module]
 
 
-def flat(module: str) -> str:
+def flat_name(module: str) -> str:
     """The name of a module's file next to generate.py."""
     return module.replace(".", "_")
 
 
-def flattened(text: str, sources: dict[str, str]) -> str:
+def flatten(text: str, sources: dict[str, str]) -> str:
     """A module's text with imports of files next to it."""
     lines = text.splitlines(keepends=True)
     for node in reversed(imports(text)):
@@ -122,20 +122,20 @@ def flattened(text: str, sources: dict[str, str]) -> str:
         for alias in node.names:
             name, module = alias.asname or alias.name, f"{node.module}.{alias.name}"
             if module in sources:
-                new.append(f"from . import {flat(module)} as {name}")
+                new.append(f"from . import {flat_name(module)} as {name}")
             else:
-                new.append(f"from .{flat(node.module)} import {alias.name} as {name}")
+                new.append(f"from .{flat_name(node.module)} import {alias.name} as {name}")
         lines[node.lineno - 1 : node.end_lineno] = [" " * node.col_offset + line + "\n" for line in new]
     return "".join(lines)
 
 
 def requirements(sources: dict[str, str]) -> list[str]:
     """The packages that the modules need, as lines of requirements.txt. transformers refuses the folder where one is not installed."""
-    tops = {name.split(".")[0] for text in sources.values() for name in _imported(text)} - {"engine", *sys.stdlib_module_names}
+    tops = {name.split(".")[0] for text in sources.values() for name in _imported_names(text)} - {"engine", *sys.stdlib_module_names}
     return [LEAST.get(name, name) for name in sorted(tops)]
 
 
-def _imported(text: str) -> list[str]:
+def _imported_names(text: str) -> list[str]:
     """Everything that a module imports when it is loaded, by name: not what a function imports, and not what a module can do without."""
     names = []
     for node in ast.parse(text).body:

@@ -20,7 +20,7 @@ from engine.transformers.request import BatchRow
 
 
 @contextmanager
-def lent(model: PreTrainedModel) -> Iterator[None]:
+def keep_attention(model: PreTrainedModel) -> Iterator[None]:
     """Gives the caller's decoder its own attention back at the end, because an adapter gives it ours."""
     decoder = model.model.language_model if isinstance(model, JanusForConditionalGeneration) else model
     before = decoder.config._attn_implementation

@@ -24,7 +24,7 @@ class Timing:
     tokens: Sized
 
 
-def timed(make: Callable[[], Sized]) -> Timing:
+def time_function(make: Callable[[], Sized]) -> Timing:
     """Calls a function that makes tokens and times it; for code that does not time itself."""
     start = time.perf_counter()
     tokens = make()

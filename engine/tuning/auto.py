@@ -20,7 +20,7 @@ from engine.run import Run, generate
 from engine.tuning import store
 from engine.tuning.curve import CostCurve, probe_prompt
 from engine.tuning.expected import Expected, best, of_card, of_rows
-from engine.tuning.load_monitor import clock_of, observed
+from engine.tuning.load_monitor import clock_of, watch_load
 from engine.tuning.prepare import Say, costs_here, keep, to_stderr
 from engine.tuning.store import ModelMeasurements, StepCosts
 
@@ -57,11 +57,11 @@ def record(backbone: Backbone, prompts: Sequence[Prompt], chosen: Iterable[Candi
         if name == PLAIN:
             rows.append(Expected(name, knobs, 1.0, 1.0))  # by definition
         else:
-            rows.append(expected(name, knobs, [begin(backbone, name, knobs, prompt).finish() for prompt in prompts]))
+            rows.append(expected_run(name, knobs, [begin(backbone, name, knobs, prompt).finish() for prompt in prompts]))
     return rows
 
 
-def expected(name: str, knobs: dict[str, float | str], runs: Sequence[Run]) -> Expected:
+def expected_run(name: str, knobs: dict[str, float | str], runs: Sequence[Run]) -> Expected:
     """The means of some finished runs over all their passes."""
     totals = [run.totals for run in runs]
     passes = sum(each["forwards"] for each in totals)
@@ -74,7 +74,7 @@ def expected(name: str, knobs: dict[str, float | str], runs: Sequence[Run]) -> E
     )
 
 
-def beside(backbone: Backbone, name: str, knobs: dict[str, float | str], curve: CostCurve) -> float:
+def extra_milliseconds(backbone: Backbone, name: str, knobs: dict[str, float | str], curve: CostCurve) -> float:
     """Milliseconds that a method takes beside its passes here: for each pass of its drafter, or of a step if it has none; the median of
     some steps. Negative for a method whose passes cost less than those of the curve, which store all distributions."""
     run, clock, extra = begin(backbone, name, knobs, probe_prompt(backbone)), clock_of(backbone.device), []
@@ -111,7 +111,7 @@ def find_out(backbone: Backbone, rows: Sequence[Expected], costs: StepCosts) -> 
     if is_new := len(costs.beside) > before:
         least = CLOSE * best(rows, costs).speed(costs)
         for each in [each for each in rows if each.key in costs.beside and each.speed(costs) >= least] * TURNS:
-            costs.beside[each.key] = min(costs.beside[each.key], beside(backbone, each.name, dict(each.knobs), costs.curve))
+            costs.beside[each.key] = min(costs.beside[each.key], extra_milliseconds(backbone, each.name, dict(each.knobs), costs.curve))
         time_the_best(backbone, rows, costs)
     return is_new
 
@@ -120,10 +120,10 @@ def time_the_best(backbone: Backbone, rows: Sequence[Expected], costs: StepCosts
     """Measures plain decoding and the best row, until the best one has been measured."""
     plain = [each for each in rows if each.name == PLAIN]
     while (row := next((each for each in (*plain, best(rows, costs)) if each.key not in costs.beside), None)) is not None:
-        costs.beside[row.key] = beside(backbone, row.name, dict(row.knobs), costs.curve)
+        costs.beside[row.key] = extra_milliseconds(backbone, row.name, dict(row.knobs), costs.curve)
 
 
-def unmeasured(backbone: Backbone) -> str:
+def unmeasured_method(backbone: Backbone) -> str:
     """The method or preset for a model without recorded tokens: of those that methods name, the one that needs most of the model."""
     fitting = [method for method in METHODS.values() if method.unmeasured and method.needs <= backbone.capabilities]
     return max(fitting, key=lambda method: len(method.needs)).unmeasured if fitting else PLAIN
@@ -132,18 +132,18 @@ def unmeasured(backbone: Backbone) -> str:
 def resolve(backbone: Backbone, say: Say = to_stderr, measured: ModelMeasurements | None = None) -> str:
     """The name of the fastest exact method of a model here, such as "auto:sjdpp,window=16". Measures the machine if that was not done yet.
 
-    A model without recorded tokens gets the method of `unmeasured`, with the knobs that suit it.
+    A model without recorded tokens gets the method of `unmeasured_method`, with the knobs that suit it.
     measured : what is known of the model here, and is added to (default: what is stored)
     """
     measured = store.read(backbone) if measured is None else measured
     rows = table_of(backbone, measured)
     if not rows:
-        name = unmeasured(backbone)
+        name = unmeasured_method(backbone)
         record = "python launch.py doctor --model NAME"
         say(f"No tokens per pass are recorded for {backbone.name}, so {AUTO} takes {name}. Record them: {record}")
         return f"{AUTO}:{name}"
     costs = costs_here(backbone, measured, say)
-    is_new, quiet = observed(torch.get_num_threads(), lambda: find_out(backbone, rows, costs))
+    is_new, quiet = watch_load(torch.get_num_threads(), lambda: find_out(backbone, rows, costs))
     if is_new and backbone.weights_hash is not None:
         keep(measured, say, quiet)
     return best(rows, costs).full_name

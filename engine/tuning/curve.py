@@ -73,7 +73,7 @@ def a_path(sequence: Sequenced, count: int, end: int | None) -> list[int]:
 
 
 @contextmanager
-def begun(backbone: Backbone) -> Iterator[Sequenced]:
+def sequence_for_costs(backbone: Backbone) -> Iterator[Sequenced]:
     """A sequence with PAST tokens, or a quarter of its length."""
     sequence = backbone.start(probe_prompt(backbone))
     try:
@@ -102,7 +102,7 @@ def cost_curves(models: Sequence[Backbone], rounds: int = ROUNDS, seconds: float
     further round begins.
     """
     with ExitStack() as stack:
-        passes = [passes_of(stack.enter_context(begun(model)), model.end) for model in models]
+        passes = [passes_of(stack.enter_context(sequence_for_costs(model)), model.end) for model in models]
         least: list[dict[int, float]] = [dict.fromkeys(each, math.inf) for each in passes]
         deadline = time.perf_counter() + seconds
         for done in range(rounds + 1):

@@ -23,7 +23,7 @@ def clock_of(device: torch.device) -> Callable[[], float]:
     return time.thread_time if own else time.perf_counter
 
 
-def taken() -> float | None:
+def used_elsewhere() -> float | None:
     """Seconds of all cores that other programs have used so far; None where the system does not count them."""
     try:
         user, nice, system, _, _, *more = map(int, MACHINE.read_text(encoding="utf-8").split("\n", 1)[0].split()[1:])
@@ -32,11 +32,11 @@ def taken() -> float | None:
     return (user + nice + system + sum(more[:3])) / os.sysconf("SC_CLK_TCK") - time.process_time()
 
 
-def observed(threads: int, measure: Callable[[], Made]) -> tuple[Made, bool]:
+def watch_load(threads: int, measure: Callable[[], Made]) -> tuple[Made, bool]:
     """Result of a measurement with this many threads, and True if other programs left a core to each thread, or where nobody counts."""
-    before, start = taken(), time.perf_counter()
+    before, start = used_elsewhere(), time.perf_counter()
     result = measure()
-    after, seconds = taken(), time.perf_counter() - start
+    after, seconds = used_elsewhere(), time.perf_counter() - start
     if before is None or after is None:
         return result, True
     return result, (after - before) / seconds <= (os.cpu_count() or 1) - threads + SPARE

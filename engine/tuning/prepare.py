@@ -20,7 +20,7 @@ from engine.machine import device_of
 from engine.tuning import store
 from engine.tuning.curve import CostCurve, cost_curves
 from engine.tuning.expected import best, of_card
-from engine.tuning.load_monitor import BUSY, observed
+from engine.tuning.load_monitor import BUSY, watch_load
 from engine.tuning.store import ModelMeasurements, StepCosts
 from engine.tuning.threads import candidates, fastest, thread_costs
 
@@ -42,7 +42,7 @@ def to_stderr_once(text: str) -> None:
     to_stderr(text)
 
 
-def prepared(
+def prepare(
     name: str, path: str | None = None, device: str = "auto", dtype: str = "auto", cores: int | None = None, say: Say = to_stderr
 ) -> Backbone:
     """A model, loaded with `engine.backbones.load`, and PyTorch set to the number of threads that is fastest for it.
@@ -80,7 +80,7 @@ def thread_count(backbone: Backbone, measured: ModelMeasurements, most: int, say
     counts = candidates(most)
     if len(counts) > 1 and not set(counts) <= set(measured.threads):
         say(f"Measuring how many threads are fastest for {backbone.name} here, once.")
-        costs, quiet = observed(most, lambda: thread_costs(backbone, counts))
+        costs, quiet = watch_load(most, lambda: thread_costs(backbone, counts))
         measured.threads |= costs
         keep(measured, say, quiet)
     return fastest(measured.threads, most) if len(counts) > 1 else counts[0]
@@ -97,7 +97,7 @@ def costs_here(
     if (count, backbone.dtype) not in measured.costs or (other and (count, EITHER) not in measured.costs):
         models = [backbone, other()] if other else [backbone]
         say(f"Measuring passes of {backbone.name} in {' and '.join(each.dtype for each in models)} here, once.")
-        curves, quiet = observed(count, lambda: cost_curves(models))
+        curves, quiet = watch_load(count, lambda: cost_curves(models))
         measured.costs |= {(count, each.dtype): StepCosts(curve) for each, curve in zip(models, curves, strict=True)}
         keep(measured, say, quiet)
     return measured.costs[count, backbone.dtype]
@@ -110,10 +110,10 @@ def choose_dtype(backbone: Backbone, other: Callable[[], Backbone], measured: Mo
     """
     own = costs_here(backbone, measured, say, other)
     half, rows = measured.costs[torch.get_num_threads(), EITHER], of_card(backbone)
-    return EITHER if pays(own.curve, half.curve, best(rows, own).rows if rows else WIDE) else backbone.dtype
+    return EITHER if bfloat16_pays(own.curve, half.curve, best(rows, own).rows if rows else WIDE) else backbone.dtype
 
 
-def pays(own: CostCurve, half: CostCurve, rows: float) -> bool:
+def bfloat16_pays(own: CostCurve, half: CostCurve, rows: float) -> bool:
     """True if bfloat16 is faster for passes of `rows` rows, as fast methods make, and not slower for one row, as in plain decoding. Every
     speed-up is over plain decoding in the same dtype, and a slower baseline would flatter it."""
     return half.at(rows) < GAIN * own.at(rows) and half.at(1) <= LOSS * own.at(1)

@@ -53,7 +53,7 @@ class ModelMeasurements:
     disturbed: bool = field(default=False, compare=False)
 
 
-def about(backbone: Backbone) -> dict[str, str]:
+def conditions(backbone: Backbone) -> dict[str, str]:
     """Facts that a measurement depends on in addition to dtype and threads."""
     device = backbone.device
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
@@ -71,14 +71,14 @@ def path_of(key: Mapping[str, str]) -> Path:
 
 def read(backbone: Backbone) -> ModelMeasurements:
     """Read the measurements of a model on this machine; empty if there are none yet."""
-    key = about(backbone)
+    key = conditions(backbone)
     try:
-        return parsed(json.loads(path_of(key).read_text(encoding="utf-8")), key)
+        return parse(json.loads(path_of(key).read_text(encoding="utf-8")), key)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return ModelMeasurements(key)
 
 
-def parsed(row: Mapping[str, Any], key: Mapping[str, str]) -> ModelMeasurements:
+def parse(row: Mapping[str, Any], key: Mapping[str, str]) -> ModelMeasurements:
     """The content of a file; raises ValueError, KeyError, TypeError or AttributeError for anything else."""
     if row["form"] != FORM or row["about"] != key:
         raise ValueError("another form or another machine")
@@ -113,7 +113,7 @@ def write(measured: ModelMeasurements) -> None:
 
 def forget(backbone: Backbone) -> None:
     """Removes what is stored for a model on this machine; raises BadOutput if the disk refuses."""
-    path = path_of(about(backbone))
+    path = path_of(conditions(backbone))
     try:
         path.unlink(missing_ok=True)
     except OSError as e:

@@ -11,7 +11,7 @@ from statistics import median
 import torch
 
 from engine.core import Backbone, Draft
-from engine.tuning.curve import a_path, begun, one_pass
+from engine.tuning.curve import a_path, one_pass, sequence_for_costs
 
 ROWS = (1, 32)  # of the two passes that are timed: plain decoding's, and a window's
 SECONDS = 1.0  # after which no further turn begins
@@ -40,7 +40,7 @@ def thread_costs(backbone: Backbone, counts: list[int], seconds: float = SECONDS
     """Milliseconds of a pass by number of threads, on the clock of the wall: the geometric mean of the median passes over ROWS, measured in
     turns. Both kinds of pass count alike, so that plain decoding is not slowed down to make a window look better. A median, because threads
     that wait for a core are part of what is measured."""
-    with begun(backbone) as sequence:
+    with sequence_for_costs(backbone) as sequence:
         most = sequence.limit - sequence.length
         drafts = [Draft(torch.tensor(a_path(sequence, min(rows, most) - 1, backbone.end), dtype=torch.int64)) for rows in ROWS]
         samples: dict[int, list[list[float]]] = {count: [[] for _ in drafts] for count in counts}
@@ -53,13 +53,13 @@ def thread_costs(backbone: Backbone, counts: list[int], seconds: float = SECONDS
                         start = time.perf_counter()
                         one_pass(sequence, draft)
                         times.append(1000 * (time.perf_counter() - start))
-            costs = {count: typical(lists) for count, lists in samples.items()}
+            costs = {count: typical_time(lists) for count, lists in samples.items()}
             if time.perf_counter() > deadline:
                 return costs
             going = [count for count in going if costs[count] < HOPELESS * min(costs.values())]
 
 
-def typical(lists: list[list[float]]) -> float:
+def typical_time(lists: list[list[float]]) -> float:
     """The geometric mean over the passes of the median of their times."""
     return round(math.prod(median(times) for times in lists) ** (1 / len(lists)), 3)
 

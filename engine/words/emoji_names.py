@@ -24,7 +24,7 @@ NUMBERS = ("", "", "two", "three", "four", "five")
 OTHERS: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
-def bare(emoji: str) -> str:
+def strip_variants(emoji: str) -> str:
     """An emoji without skin tone and variation selectors: equal for all its spellings."""
     return _DROPPED.sub("", emoji)
 
@@ -34,14 +34,14 @@ def _names() -> dict[str, str]:
     """Maps bare emoji to names."""
     names: dict[str, str] = {}
     for name, emoji in OTHERS.items():
-        names |= {bare(match): name for match in EMOJI.findall(emoji)}
-    return names | {bare(text.split(" ")[0]): name for name, text in OBJECTS.items()}
+        names |= {strip_variants(match): name for match in EMOJI.findall(emoji)}
+    return names | {strip_variants(text.split(" ")[0]): name for name, text in OBJECTS.items()}
 
 
 def name_of(emoji: str) -> str:
     """The name of one emoji, or the emoji itself if it has none. The people of a joined
     family are each named; of other joined emoji only the first is."""
-    whole = bare(emoji)
+    whole = strip_variants(emoji)
     if re.fullmatch("[0-9#*]", whole) or whole in _names():
         return _names().get(whole, whole)
     parts = [part for part in whole.split(JOINER) if part in _names()]

@@ -77,7 +77,7 @@ def looks_of_words(words: Sequence[str]) -> tuple[Look, ...]:
     return tuple(look_of(group, alone) for group in named[:MOST])
 
 
-def anonymous(words: Sequence[str], known: Container[str] = ()) -> list[str]:
+def anonymize(words: Sequence[str], known: Container[str] = ()) -> list[str]:
     """The words, with THING or its plural for each object whose name has an unknown word."""
     out = []
     for part, name in _parts(words):
@@ -131,7 +131,7 @@ PHRASES = _phrases()
 
 
 @lru_cache(maxsize=len(PLAIN) + len(PLACES))
-def _behind(place: str) -> Image.Image:
+def _background_picture(place: str) -> Image.Image:
     """A background as a square RGBA picture of MASTER pixels per side."""
     return Image.fromarray(background(place, 0)).convert("RGBA")
 
@@ -143,7 +143,7 @@ def look_pixels(picture: Image.Image, side: int, along: int, place: str) -> np.n
     """
     large, pixels = side * (MASTER // CANVAS), along * 8
     corner = (MASTER - large) // 2 // 32 * 32  # on the lattice
-    whole = _behind(place).copy()
+    whole = _background_picture(place).copy()
     whole.alpha_composite(picture.resize((large, large), Image.LANCZOS), (corner, corner))
     first, last = (v * pixels // MASTER for v in (corner, corner + large))
     return np.asarray(whole.convert("RGB").resize((pixels, pixels), Image.BOX))[first:last, first:last]

@@ -51,7 +51,7 @@ def read(text: str, known: Container[str]) -> PromptReading:
         if together:
             words += together
             i += 2
-        elif both in _deceptive() and not _is_known_object(both, known):
+        elif both in _deceptive_phrases() and not _is_known_object(both, known):
             unknown[both] = nearest(both, known)
             i += 2
         else:
@@ -71,8 +71,8 @@ def nearest(word: str, known: Container[str]) -> list[str]:
         return near
     if word in OTHER:
         return []
-    slips = [(_mistakes(word, other), other) for other in _spellings().get(word[0], ())] if _allowed(word) else []
-    close = sorted((n, other not in known, other) for n, other in slips if n <= _allowed(word))
+    slips = [(_mistakes(word, other), other) for other in _spellings().get(word[0], ())] if _allowed_mistakes(word) else []
+    close = sorted((n, other not in known, other) for n, other in slips if n <= _allowed_mistakes(word))
     for _, _, other in close[:1]:
         return [other] if other in known else _by_meaning(other, known) or []
     return []
@@ -94,7 +94,7 @@ def _phrases() -> dict[str, str]:
 
 
 @cache
-def _deceptive() -> frozenset[str]:
+def _deceptive_phrases() -> frozenset[str]:
     """Pairs of words whose last word alone means something else, and their plurals."""
     return frozenset(form for phrase in DECEPTIVE for form in (phrase, plural(phrase)))
 
@@ -151,14 +151,14 @@ def _by_meaning(word: str, known: Container[str]) -> list[str] | None:
         if noun in _groups() or noun in OBJECTS:
             groups = sorted(_groups().get(noun, ()), key=lambda group: group[1].index(noun) if noun in group[1] else 0)
             near = [noun] * (noun != single) + [thing for _, things in groups for thing in things if thing != noun]
-            sayable = [thing for thing in dict.fromkeys(near) if _sayable(thing, known)]
+            sayable = [thing for thing in dict.fromkeys(near) if _can_say(thing, known)]
             kinds = [kind for kind, _ in groups] or [kind for kind, names in KINDS.items() if noun in names]
-            others = [name for kind in kinds if kind in WITH_FALLBACK for name in KINDS[kind] if _sayable(name, known)]
+            others = [name for kind in kinds if kind in WITH_FALLBACK for name in KINDS[kind] if _can_say(name, known)]
             return (sayable or others)[:MOST]
     return None
 
 
-def _sayable(name: str, known: Container[str]) -> bool:
+def _can_say(name: str, known: Container[str]) -> bool:
     return all(part in known for part in name.split())
 
 
@@ -176,7 +176,7 @@ def _forms() -> dict[str, str]:
 
 
 def _is_known_object(name: str, known: Container[str]) -> bool:
-    return name in _forms() and _sayable(name, known)
+    return name in _forms() and _can_say(name, known)
 
 
 def _objects(words: list[str]) -> tuple[str, ...]:
@@ -201,7 +201,7 @@ def _spellings() -> dict[str, tuple[str, ...]]:
     return {letter: tuple(form for form in forms if form[0] == letter) for letter in sorted({form[0] for form in forms})}
 
 
-def _allowed(word: str) -> int:
+def _allowed_mistakes(word: str) -> int:
     """Number of spelling mistakes that a word of this length may have."""
     return 0 if len(word) < SHORTEST or not word.isalpha() else 1 if len(word) < LOOSE else 2
 

@@ -32,7 +32,7 @@ from engine.run import generate, speedup
 from engine.transformers import foretoken
 from engine.transformers.host import Branch, CallerModel
 from engine.transformers.processors import CallerDistribution
-from engine.tuning.alternate import Timing, alternate, timed
+from engine.tuning.alternate import Timing, alternate, time_function
 from engine.tuning.curve import PAST, cost_curves
 from research.bench.gpu import random_model
 from research.bench.rows import check_csv, experiment, publish
@@ -141,7 +141,7 @@ def speeds(plan: GenerateBench, model: PreTrainedModel, prompt: Tensor, negative
                 forwards.append(out.totals[0]["forwards"])
                 return out.sequences[0, PROMPT:].tolist()
 
-            timing = timed(make)
+            timing = time_function(make)
             passes[name] = forwards[0]
             return timing
 
@@ -150,7 +150,7 @@ def speeds(plan: GenerateBench, model: PreTrainedModel, prompt: Tensor, negative
     def theirs(of: PreTrainedModel, **how: Any) -> Callable[[int], Timing]:
         def run(_: int) -> Timing:
             torch.manual_seed(0)
-            return timed(lambda: of.generate(prompt[None], **plan.settings, **how)[0, PROMPT:].tolist())
+            return time_function(lambda: of.generate(prompt[None], **plan.settings, **how)[0, PROMPT:].tolist())
 
         return run
 

@@ -29,7 +29,7 @@ from engine.networks.hosted import DRAFT_ROWS, Hosted, HostedTrunk, head_width, 
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import causal_mask
 from engine.run import generate
-from engine.tuning.alternate import timed
+from engine.tuning.alternate import time_function
 from research.bench.rows import Row, check_csv, publish
 
 MINUTES = 10  # limit after which no further model starts
@@ -152,7 +152,7 @@ def generated(model: PreTrainedModel, tokens: int) -> float:
     def make() -> Sequence[int]:
         return model.generate(prompt, attention_mask=torch.ones_like(prompt), **settings)[0, PROMPT:].tolist()
 
-    return float(np.median([1000 * timed(make).seconds / tokens for _ in range(4)][1:]))
+    return float(np.median([1000 * time_function(make).seconds / tokens for _ in range(4)][1:]))
 
 
 def step(backbone: Sized, method: str, knobs: Mapping[str, Any], count: int) -> float:

@@ -127,7 +127,7 @@ def tree_pass(
     places[:, : cached // 4] = torch.iinfo(torch.int64).max  # invisible padding
     positions = torch.randint(0, 2 * cached + 1, (rows,), generator=random)
     extra = (places, positions) if placed else (None, None)
-    return AttentionInputs(q, k, v, tree_attention.VisibleRows(tree_attention.packed(visible), cached, *extra))
+    return AttentionInputs(q, k, v, tree_attention.VisibleRows(tree_attention.pack(visible), cached, *extra))
 
 
 def attending(device: torch.device, rows: int = 60, cached: int = 2400) -> KernelCall:

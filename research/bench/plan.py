@@ -19,7 +19,7 @@ from engine.mesh.frame import UP
 from engine.methods import AUTO, METHODS, PLAIN, find, names
 from engine.sampling import RANGES, with_values
 from engine.tuning.auto import resolve as resolve_auto
-from engine.tuning.prepare import prepared
+from engine.tuning.prepare import prepare
 
 MOST_INPUTS, MOST_REPEATS = 10_000, 1_000
 MOST_NAMED, MOST_LISTED = 5, 30  # methods and knobs in a sentence
@@ -58,7 +58,7 @@ class Model:
 
     def load(self, dtype: str | None = None) -> Backbone:
         """Loads the backbone, in `dtype` if there is one, with its fastest number of threads."""
-        return prepared(*resolve(self.backbone), self.device, dtype or self.dtype)
+        return prepare(*resolve(self.backbone), self.device, dtype or self.dtype)
 
     def sampling_of(self, backbone: Backbone) -> Sampling:
         """Returns the backbone's sampling with the plan's overrides."""

@@ -24,7 +24,7 @@ from engine.errors import BadFile, MissingWeights, NotSupported
 from engine.methods import find
 from engine.recognition.picture_judge import compare
 from engine.run import Run, drafter_for
-from engine.tuning.load_monitor import taken
+from engine.tuning.load_monitor import used_elsewhere
 from engine.words.world import Scene
 from research.bench import meshes, speed
 from research.bench.judging import judge_of
@@ -56,9 +56,9 @@ def run(
     started = time.monotonic()
     borrow(path, digest(declared.runs), once)
     measure = of_meshes if isinstance(declared.runs, Meshes) else of_pictures
-    begun = started, taken()
+    begun = started, used_elsewhere()
     for done, rows in measure(declared.runs, path, count, backbone or declared.backbone, device, 0 if once else 1):
-        now = time.monotonic(), taken()
+        now = time.monotonic(), used_elsewhere()
         if rows:
             append_csv(path, [row | {OTHERS: cores_between(begun, now), REPEATS: 0 if once else 1} for row in rows], whole=True)
         begun, spent = now, now[0] - started

@@ -21,7 +21,7 @@ from engine.backbones import DRAFTERS, load, resolve
 from engine.backbones.picture_checkpoint import PictureCheckpoint
 from engine.core import Prompt
 from engine.errors import BadFile, NotSupported
-from engine.kernels.cpu.steady_linear import plain
+from engine.kernels.cpu.steady_linear import restore_linear
 from engine.layout import Layout
 from engine.networks.hosted import Hosted, RowEnds
 from engine.sampling import draw, guide, warp
@@ -55,7 +55,7 @@ class CheckpointTeacher(Teacher):
         self.linear = LINEAR
         self.texts = read_prompts(prompts) if prompts else None
         if isinstance(self.hosted.head, nn.Module):
-            plain(self.hosted.head)  # packed layers have no gradient
+            restore_linear(self.hosted.head)  # packed layers have no gradient
 
     def questions(self, count: int, held_out: bool) -> Tensor:
         """Returns ids int64 [count, branches, P], or inputs [count, branches, P, H]."""
@@ -99,7 +99,7 @@ class CheckpointTeacher(Teacher):
 
     def _placed(self, length: int, padding: Tensor) -> Hosted:
         """The decoder for prompts of this length with some padding."""
-        return self.backbone.placed((length - padding).tolist(), self.layout_of_it)
+        return self.backbone.place_decoder((length - padding).tolist(), self.layout_of_it)
 
     @torch.inference_mode()
     def generate(self, prompts: Tensor, rng: Generator) -> list[Recorded]:
@@ -159,7 +159,7 @@ class CheckpointTeacher(Teacher):
 
     def trainable(self) -> None:
         """Makes the decoder differentiable: plain linear layers, and PyTorch's own attention."""
-        plain(self.trunk)
+        restore_linear(self.trunk)
         self.trunk.set_attn_implementation("sdpa")
         self.trunk.requires_grad_(False)
 

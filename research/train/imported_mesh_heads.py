@@ -23,7 +23,7 @@ from engine.backbones import DRAFTERS, load, resolve
 from engine.backbones.bpt import Bpt
 from engine.drafters.mesh_heads import MeshHeads
 from engine.errors import BadFile, NotSupported
-from engine.kernels.cpu.steady_linear import plain
+from engine.kernels.cpu.steady_linear import restore_linear
 from engine.mesh.bpt_tokens import BPT, tokenize
 from engine.mesh.formats.text import SUFFIXES
 from engine.mesh.read import READERS, read
@@ -91,7 +91,7 @@ def usable(name: str, device: str) -> tuple[str, Bpt]:
     if backbone.folder is None:
         raise NotSupported(f"{name} is not imported, so there is no place for its heads. First: python launch.py models import {name}")
     assert backbone.folder.name == DRAFTERS, backbone.folder
-    plain(backbone.model.decoder)  # packed layers have no gradient
+    restore_linear(backbone.model.decoder)  # packed layers have no gradient
     return backbone.folder.parent.name, backbone
 
 

@@ -16,7 +16,7 @@ import torch
 from numpy.random import PCG64, Generator
 from torch import Tensor
 
-from engine.mesh.frame import centred
+from engine.mesh.frame import centre
 from engine.mesh.rotation import rotation
 from engine.recognition.network import POINTS, features
 from research import mesh_judge
@@ -66,7 +66,7 @@ def cloud_of(shape: MeshShape, rng: Generator) -> np.ndarray:
         one = one if flat else rough
     degrees = rng.uniform(0, 360) if rng.random() < LOOSE else 90.0 * rng.integers(4)
     cloud = sample_points(one.vertices @ rotation(degrees).T, one.faces, POINTS, rng)
-    return centred(degrade(cloud, rng) if rng.random() < DEGRADED else cloud).astype(np.float32)
+    return centre(degrade(cloud, rng) if rng.random() < DEGRADED else cloud).astype(np.float32)
 
 
 def lesson(number: int, size: int) -> tuple[Tensor, Tensor]:

@@ -40,7 +40,7 @@ from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.networks.weights import part_files, read_card, read_parts, split
 from engine.networks.weights import ship as ship_files
 from engine.words.emoji_objects import OBJECTS
-from engine.words.looks import MOST, Look, anonymous
+from engine.words.looks import MOST, Look, anonymize
 from engine.words.reading import split as split_words
 from engine.words.world import ANY, CANVAS, COLOURED, HUES, Scene
 from research.train import lessons as lessons_options
@@ -135,7 +135,7 @@ class Scenes:
     def caption_ids(self, scene: Scene, seed: int, placed: bool = True, unnamed: bool = False) -> list[int]:
         """Returns the word ids of one caption, padded with 0. unnamed : whether it calls every object a thing"""
         words = split_words(caption(scene, seed, placed))
-        ids = [self.words[w] for w in (anonymous(words) if unnamed else words)][:TEXT_SLOTS]
+        ids = [self.words[w] for w in (anonymize(words) if unnamed else words)][:TEXT_SLOTS]
         return ids + [0] * (TEXT_SLOTS - len(ids))
 
     def _placed(self, scene: Scene, r: random.Random) -> bool:

@@ -17,7 +17,7 @@ from app.server import studio
 from app.ui.tabs import cards, model_cards, models_tab, speeds
 from app.ui.tabs.cards import Card, TrainingCurve, abilities, methods
 from app.ui.tabs.speeds import Speed, runs_of_model, saved_runs, speed
-from engine.backbones import imported
+from engine.backbones import imported_folders
 from engine.converting import convert
 from engine.drafters.feature_draft import weights_file
 from engine.machine import processor
@@ -119,11 +119,11 @@ def test_a_card_leads_to_its_tab_and_shows_commands_in_a_fold_only(picto_folder:
 
 def test_an_imported_model_shows_its_newest_pictures_and_its_speed(checkpoint: Path, data: Path) -> None:
     list(convert(checkpoint))
-    weights = json.loads((imported()[0] / "card.json").read_text())["weights_hash"]
+    weights = json.loads((imported_folders()[0] / "card.json").read_text())["weights_hash"]
     for i in range(4):
         run_folder(data / "runs", str(i), weights=weights)
     run_folder(data / "runs", "9", weights="another Janus")
-    card = cards.imported_card(imported()[0], saved_runs(data / "runs"), weights)
+    card = cards.imported_card(imported_folders()[0], saved_runs(data / "runs"), weights)
     assert card.state == "in use" and card.speed == Speed(4, 50.0)
     assert [path.parent.name for path in card.pictures] == ["3", "2", "1"]
     html = model_cards.card_html(card)
@@ -133,15 +133,15 @@ def test_an_imported_model_shows_its_newest_pictures_and_its_speed(checkpoint: P
 
 def test_an_imported_model_of_meshes_names_its_recipe(data: Path, tmp_path: Path) -> None:
     list(convert(Path(save_bpt(tmp_path / "Tiny-BPT.pt"))))
-    lacks = {lack.title: lack.command for lack in cards.imported_card(imported()[0], [], None).lacks}
+    lacks = {lack.title: lack.command for lack in cards.imported_card(imported_folders()[0], [], None).lacks}
     assert lacks["XSpecMesh"] == "python launch.py train mesh-heads --backbone Tiny-BPT"
     assert not any(command for method, command in lacks.items() if "XSpecMesh" not in method)
 
 
 def test_a_damaged_card_is_a_sentence(checkpoint: Path, data: Path) -> None:
     list(convert(checkpoint))
-    (imported()[0] / "card.json").write_text("{")
-    html = model_cards.card_html(cards.imported_card(imported()[0], [], None))
+    (imported_folders()[0] / "card.json").write_text("{")
+    html = model_cards.card_html(cards.imported_card(imported_folders()[0], [], None))
     assert "card.json is not JSON" in html and str(data) not in html and "models remove Tiny-Janus" in html
 
 
@@ -195,10 +195,10 @@ def test_a_path_that_is_none_is_a_sentence(text: object) -> None:
 
 
 def test_the_import_says_what_it_is_how_far_and_how_to_use_it(checkpoint: Path, data: Path) -> None:
-    assert "0.3 million parameters" in models_tab.describe(str(checkpoint)) and imported() == []
+    assert "0.3 million parameters" in models_tab.describe(str(checkpoint)) and imported_folders() == []
     updates = list(models_tab.add(f" '{checkpoint}' "))
     assert model_cards.KEEPS in updates[-1] and "start it with this one: python launch.py --backbone Tiny-Janus" in updates[-1]
-    assert 'value="100"' in updates[-1] and [path.name for path in imported()] == ["Tiny-Janus"]
+    assert 'value="100"' in updates[-1] and [path.name for path in imported_folders()] == ["Tiny-Janus"]
     assert "There is no file or folder" in models_tab.describe("/nowhere/at/all") and "/nowhere" not in models_tab.describe(
         "/nowhere/at/all"
     )

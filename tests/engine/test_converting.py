@@ -15,9 +15,9 @@ from safetensors.torch import load_file, save_file
 
 from app import cli
 from engine import converting
-from engine.backbones import imported, load, resolve
+from engine.backbones import imported_folders, load, resolve
 from engine.checkpoints import families, writing
-from engine.converting import ImportProgress, convert, look, remove
+from engine.converting import ImportProgress, convert, identify, remove
 from engine.core import Prompt, Sampling
 from engine.errors import BadFile, BadOutput, ForetokenError, MissingWeights, NotSupported
 from engine.methods import METHODS
@@ -90,7 +90,7 @@ def left_out(path: Path, match: str, kind: type[ForetokenError], data: Path) -> 
 
 
 def test_a_checkpoint_is_described(original: Path) -> None:
-    about = look(original)
+    about = identify(original)
     count = sum(p.numel() for p in tiny.janus_model().parameters())
     assert (about.name, about.family, about.parameters, about.stated) == ("Tiny-Janus", "janus", count, "tiny-license")
     assert about.dtypes == {"float32": 4 * count} and about.codes == 48 and about.sizes == [8]
@@ -100,7 +100,7 @@ def test_a_checkpoint_is_described(original: Path) -> None:
 def test_a_folder_of_the_hubs_cache_has_its_repositorys_name(original: Path, tmp_path: Path) -> None:
     cached = tmp_path / "models--deepseek-community--Janus-Pro-1B" / "snapshots" / "0123abc"
     shutil.copytree(original, cached)
-    assert look(cached).name == "Janus-Pro-1B"
+    assert identify(cached).name == "Janus-Pro-1B"
 
 
 @pytest.mark.parametrize(("name", "expected"), [("pictogram", "pictogram-imported"), ("a b/ü", "model"), ("..", "model")])
@@ -115,8 +115,10 @@ def test_names_are_plain(original: Path, tmp_path: Path, name: str, expected: st
 
 def test_safetensors_are_linked_and_make_the_same_tokens(original: Path, data: Path) -> None:
     folder_made, steps = finished(original)
-    assert folder_made == data / "Tiny-Janus" and imported() == [folder_made] and resolve("Tiny-Janus") == ("janus", str(folder_made))
-    assert steps[-1].done == steps[-1].total == look(original).bytes
+    assert (
+        folder_made == data / "Tiny-Janus" and imported_folders() == [folder_made] and resolve("Tiny-Janus") == ("janus", str(folder_made))
+    )
+    assert steps[-1].done == steps[-1].total == identify(original).bytes
     assert os.path.samefile(folder_made / "model.safetensors", original / "model.safetensors")
     assert tokens_of(folder_made) == tokens_of(original)
     assert not (folder_made / "modeling_tiny.py").exists() and (folder_made / "tokenizer.json").exists()
@@ -160,7 +162,7 @@ def test_changed_weights_are_imported_again(folder: Path, data: Path) -> None:
 
 def test_another_folder_may_be_named(original: Path, data: Path, tmp_path: Path) -> None:
     model, _ = finished(original, tmp_path / "elsewhere")
-    assert model == tmp_path / "elsewhere" and imported() == [] and tokens_of(model) == tokens_of(original)
+    assert model == tmp_path / "elsewhere" and imported_folders() == [] and tokens_of(model) == tokens_of(original)
 
 
 def test_a_folder_with_something_else_is_not_replaced(original: Path, tmp_path: Path) -> None:
@@ -270,7 +272,7 @@ def test_the_command_imports_lists_and_removes(original: Path, data: Path, capsy
     assert cli.main(["models", "--json"]) == 0
     row = json.loads(capsys.readouterr().out.splitlines()[-1])["Tiny-Janus"]
     assert row["ready"] and row["family"] == "janus" and row["sizes"] == [8]
-    assert cli.main(["models", "remove", "Tiny-Janus"]) == 0 and imported() == []
+    assert cli.main(["models", "remove", "Tiny-Janus"]) == 0 and imported_folders() == []
     assert cli.main(["models", "remove", "Tiny-Janus"]) == 2
 
 

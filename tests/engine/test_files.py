@@ -81,7 +81,7 @@ def test_somebody_who_recovers_between_the_renames_does_not_stop_the_swap(tmp_pa
 
     monkeypatch.setattr(Path, "rename", disturbing)
     files.swap(new, target)
-    assert disturbed == [True] and (target / "a").read_text() == "new" and not files.asides(target)
+    assert disturbed == [True] and (target / "a").read_text() == "new" and not files.set_aside_folders(target)
 
 
 def test_parts_of_dead_processes_go_and_those_of_the_living_stay(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.backbones import imported, llamagen, load
+from engine.backbones import imported_folders, llamagen, load
 from engine.checkpoints.reading import open_checkpoint
 from engine.converting import convert
 from engine.core import Prompt, Sampling
@@ -28,7 +28,7 @@ def tokens_of(path: Path, prompt: Prompt) -> list[int]:
 
 def brought(path: Path) -> Path:
     folder = list(convert(path))[-1].folder
-    assert folder is not None and imported() == [folder] and not [*folder.rglob("*.pt"), *folder.rglob("*.ckpt")]
+    assert folder is not None and imported_folders() == [folder] and not [*folder.rglob("*.pt"), *folder.rglob("*.ckpt")]
     return folder
 
 

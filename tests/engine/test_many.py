@@ -16,7 +16,7 @@ from engine.backbones import load, lowpoly, pictogram
 from engine.core import Backbone, Knobs, Method, Prompt, Sequence, Step
 from engine.dispatch.choice import REFERENCE, VARIABLE
 from engine.errors import BadPrompt, NotSupported
-from engine.kernels.cpu.library import built, native
+from engine.kernels.cpu.library import build, native
 from engine.many import USUAL, EndedRun, default_at_once, generate_many
 from engine.methods import find
 from engine.networks.trunk import PassArguments
@@ -129,9 +129,9 @@ def test_each_is_the_run_alone(model: str, dtype: str, name: str, knobs: dict, m
     assert_same(many(backbone, name, prompts, **knobs), runs)
     if model == "lowpoly":
         assert len({len(run.tokens) for run in runs}) > 1, "they should end at different times"
-        assert not built()[0] or counter.sizes.count(3) > min(len(run.steps) for run in runs)  # the fourth has taken a free place
+        assert not build()[0] or counter.sizes.count(3) > min(len(run.steps) for run in runs)  # the fourth has taken a free place
     else:
-        assert not built()[0] or max(counter.sizes) == 3  # pairs and single branches together
+        assert not build()[0] or max(counter.sizes) == 3  # pairs and single branches together
 
 
 @pytest.mark.parametrize(("name", "size"), [("mulo_jacobi", 128), ("cross_regression", 64)])
@@ -188,7 +188,7 @@ def test_the_seconds_of_the_runs_are_shares_of_the_time(pictures: Backbone) -> N
 
 
 def test_many_at_once_are_usual_where_passes_are_joined(pictures: Backbone, meshes: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [default_at_once(each) for each in (pictures, meshes)] == [USUAL if built()[0] else 1] * 2
+    assert [default_at_once(each) for each in (pictures, meshes)] == [USUAL if build()[0] else 1] * 2
     monkeypatch.setenv(VARIABLE, REFERENCE)
     assert [default_at_once(load(name)) for name in ("pictogram", "lowpoly")] == [1, 1] and default_at_once(Toy()) == 1
 

@@ -49,14 +49,14 @@ def test_seeds_end() -> None:
 @pytest.mark.parametrize("name", ["ar", "sjdpp", "xspecmesh_exact"])
 def test_a_method_that_makes_the_mesh_of_a_seed_is_taken_with_match_seed(name: str) -> None:
     method, preset = find(name)
-    assert nearest.seeded(method, preset) == dict(preset) | ({} if name == "ar" else {"verify": "match seed"})
+    assert nearest.seed_knobs(method, preset) == dict(preset) | ({} if name == "ar" else {"verify": "match seed"})
 
 
 @pytest.mark.parametrize(("name", "more"), [("xspecmesh", {}), ("sjdpp", {"verify": "residual"})])
 def test_a_method_that_draws_another_mesh_is_refused(name: str, more: dict[str, str]) -> None:
     method, preset = find(name)
     with pytest.raises(BadKnob, match="draws another mesh of a seed"):
-        nearest.seeded(method, dict(preset) | more)
+        nearest.seed_knobs(method, dict(preset) | more)
 
 
 def test_the_command_line_and_the_engine_have_one_limit() -> None:

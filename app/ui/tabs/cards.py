@@ -12,11 +12,11 @@ from typing import Any
 
 from app.ui.method_menu import title_of
 from app.ui.tabs.speeds import SavedRun, Speed, runs_of_model, speed
-from engine.backbones import DRAFTERS, imported
+from engine.backbones import DRAFTERS, imported_folders
 from engine.backbones.trained import trained_in
 from engine.checkpoints.families import FAMILIES, ModelFamily
-from engine.checkpoints.families import named as family_named
-from engine.converting import counted
+from engine.checkpoints.families import family_named
+from engine.converting import parameters_text
 from engine.core import PLAIN, Backbone
 from engine.errors import ForetokenError
 from engine.memory import size_text
@@ -116,7 +116,7 @@ def shipped_card(name: str, folder: Path, runs: Iterable[SavedRun], in_use: bool
     able = loaded.capabilities if loaded else abilities(folder, MESHES if "model" in card else PICTURES, len(card.get("sides", ())) > 1)
     works, lacks = methods(able, name)
     trained_on = knowledge(card)
-    count = f"{counted(loaded.parameters)} parameters, " if loaded else ""
+    count = f"{parameters_text(loaded.parameters)} parameters, " if loaded else ""
     return Card(
         name, f"{about} {trained_on}".strip(), state, f"{count}{size_of(folder)}", str(card.get("licence", "not stated")),
         speed(runs_of_model(runs, name)), works, lacks, command, sample,
@@ -142,7 +142,7 @@ def imported_card(folder: Path, runs: Sequence[SavedRun], in_use: str | None) ->
     stated = str(card.get("stated") or "")
     licence = f"{stated}. {card.get('licence', '')}" if stated else str(card.get("licence", "not stated"))
     number, count = card.get("parameters"), card.get("bytes")
-    size = f"{counted(number)} parameters, {size_text(count)}" if isinstance(number, int) and isinstance(count, int) else ""
+    size = f"{parameters_text(number)} parameters, {size_text(count)}" if isinstance(number, int) and isinstance(count, int) else ""
     return Card(
         folder.name, f"{card.get('title', '')}: {makes}.", "in use" if weights is not None and weights == in_use else "imported",
         size, licence, speed(mine), works, lacks, f"python launch.py --backbone {folder.name}",
@@ -155,7 +155,7 @@ def imported_card(folder: Path, runs: Sequence[SavedRun], in_use: str | None) ->
 
 def imported_cards(runs: Sequence[SavedRun], in_use: str | None, mesh: Path) -> list[Card]:
     """Cards of all imported models. in_use : hash of the loaded weights; mesh : folder of the Mesh tab's model"""
-    cards = [(folder, imported_card(folder, runs, in_use)) for folder in imported()]
+    cards = [(folder, imported_card(folder, runs, in_use)) for folder in imported_folders()]
     return [replace(card, state="in use") if folder == mesh and not card.damage else card for folder, card in cards]
 
 

@@ -11,7 +11,7 @@ from app.requests import validation
 from app.ui import knobs as knob_panel
 from engine.core import VERIFY, Backbone
 from engine.errors import BadKnob
-from engine.nearest import TriedSeed, nearest, seeded
+from engine.nearest import TriedSeed, nearest, seed_knobs
 
 TRIED = 8  # seeds
 BEST = "Best of seeds {} to {}: seed {} ({}). Press Generate to make it."
@@ -31,7 +31,7 @@ def with_seed(name: object, knobs: object, backbone: Backbone) -> dict[str, Any]
     _, method = validation.method(name, backbone)
     unchecked = {knob: value for knob, value in validation.knobs(knobs, method.knobs).items() if knob != VERIFY.name}
     try:
-        values = seeded(method, unchecked)
+        values = seed_knobs(method, unchecked)
     except BadKnob:
         return None
     left_behind = knobs.get("left", {}) if isinstance(knobs, Mapping) else {}

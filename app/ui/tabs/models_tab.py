@@ -15,7 +15,7 @@ from app.ui.tabs import model_cards
 from app.ui.tabs.cards import Card, families, imported_cards, shipped_card
 from app.ui.tabs.speeds import saved_runs
 from engine.backbones import MESHES, PICTURES
-from engine.converting import convert, look
+from engine.converting import convert, identify
 from engine.errors import BadFile, ForetokenError
 from engine.machine import machine_facts
 from engine.memory import free, size_text
@@ -111,7 +111,7 @@ def path_of(text: object) -> Path:
 def describe(text: object) -> str:
     """Description of a checkpoint, or the reason why it cannot be imported, as HTML."""
     try:
-        return message(str(look(path_of(text))))
+        return message(str(identify(path_of(text))))
     except ForetokenError as e:
         return complaint(e)
 
@@ -120,7 +120,7 @@ def add(text: object) -> Iterator[str]:
     """Imports a checkpoint; yields its description, the progress, and finally the command that uses it."""
     try:
         path = path_of(text)
-        checkpoint = look(path)
+        checkpoint = identify(path)
         last_percent = -1
         for progress in convert(path):
             percent = 100 * progress.done // max(1, progress.total)

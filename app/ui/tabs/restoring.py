@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from app.requests import validation
 from app.sentences import brief
 from app.ui import knobs as knob_panel
-from engine.backbones import today
+from engine.backbones import current_name
 from engine.core import Backbone, Knob
 from engine.errors import BadFile, ForetokenError
 from engine.methods import AUTO, PRESETS
@@ -52,7 +52,7 @@ def from_run(
     source, meshes = run_settings.get("input"), "mesh" in backbone.capabilities
     if (source is not None) != meshes or not isinstance(source, Mapping | None):
         raise BadFile(A_PICTURE if meshes else A_MESH)
-    if today(str(run_settings.get("backbone"))) != backbone.name:
+    if current_name(str(run_settings.get("backbone"))) != backbone.name:
         raise BadFile(OTHER.format(brief(run_settings.get("backbone")), backbone.name))
     name, knobs = _method(run_settings, backbone)
     if is_left:

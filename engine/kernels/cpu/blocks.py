@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.cache import KVCache
-from engine.kernels.cpu.library import CompiledLibrary, built
+from engine.kernels.cpu.library import CompiledLibrary, build
 from engine.kernels.tree_attention import Chain, Visibility
 
 WIDTHS = (1, 2, 4, 8)  # of a head, in vectors
@@ -43,9 +43,9 @@ class NativeLinear(nn.Linear):
             return super().forward(x.to(self.weight.dtype)).to(x.dtype)
         x = x.float().contiguous()
         out, scratch = torch.empty(*x.shape[:-1], self.out_features), torch.empty(2 * x.numel() if self.half else 0)
-        layer = library().ffi.new("Layer *", (at(self.panels), at(self.bias), self.in_features, self.out_features))
+        layer = library().ffi.new("Layer *", (address(self.panels), address(self.bias), self.in_features, self.out_features))
         rows, threads = x.numel() // self.in_features, torch.get_num_threads()
-        library().blocks.product_of(at(x), rows, layer, self.half, at(scratch), at(out), threads)
+        library().blocks.product_of(address(x), rows, layer, self.half, address(scratch), address(out), threads)
         return out
 
 
@@ -101,7 +101,7 @@ class CrossKV:
     def __init__(self, looked: Sequence[tuple[Tensor, Tensor]]):
         """looked : all of one shape, contiguous float32"""
         self.looked, (keys, _) = looked, looked[0]  # keep their addresses
-        self.pointers = library().ffi.new("void *[]", [at(part) for pair in looked for part in pair])
+        self.pointers = library().ffi.new("void *[]", [address(part) for pair in looked for part in pair])
         self.count, self.strides = keys.shape[2], keys.stride()[:2]
 
 
@@ -146,7 +146,7 @@ class Updates:
         for layer, down, up in pairs:
             both = [panels(each, 2 * library().lanes) for each in (down, scale * up)]
             self.kept += both  # at their addresses
-            self.structs[stack.numbers[id(layer)]] = (*(at(each) for each in both), len(down))
+            self.structs[stack.numbers[id(layer)]] = (*(address(each) for each in both), len(down))
 
 
 class Stack:
@@ -163,9 +163,11 @@ class Stack:
     def _block(self, own: BlockWeights, dtype: torch.dtype) -> dict[str, Any]:
         laid = [panels(layer.weight, 2 * library().lanes, dtype) for layer in own.layers]
         self.kept += laid
-        layers = [(at(p), at(layer.bias), layer.in_features, layer.out_features) for p, layer in zip(laid, own.layers, strict=True)]
+        layers = [
+            (address(p), address(layer.bias), layer.in_features, layer.out_features) for p, layer in zip(laid, own.layers, strict=True)
+        ]
         norms = [_norm(norm) for norm in own.norms]
-        query, key = at(own.heads.query), at(own.heads.key)
+        query, key = address(own.heads.query), address(own.heads.key)
         rest = {"query": query, "key": key, "floor": own.heads.floor, "scale": own.heads.scale}
         return {"norms": norms, "layers": layers, "count": len(layers), "half": dtype == torch.bfloat16, **rest}
 
@@ -183,14 +185,14 @@ class Stack:
         new, end = library().ffi.new, len(self.blocks) if end is None else end
         structs = new("Run[]", [self._run(run, mask, begin) for run, mask in zip(runs, masks, strict=True)])
         call = new("Pass *")
-        call.x, call.rows, call.width, call.heads, call.threads = at(x), len(x), x.shape[1], self.heads, torch.get_num_threads()
+        call.x, call.rows, call.width, call.heads, call.threads = address(x), len(x), x.shape[1], self.heads, torch.get_num_threads()
         call.runs, call.run_count, call.first = structs, len(runs), first
         if updates is not None:
             call.updates = updates.structs + begin * library().blocks.LAYERS
         if end == len(self.blocks):
             call.last = self.last
         work = torch.empty(library().blocks.work_of(self.blocks + begin, end - begin, call))
-        call.work = at(work)
+        call.work = address(work)
         library().blocks.all_blocks(self.blocks + begin, end - begin, call)
         return x
 
@@ -204,8 +206,8 @@ class Stack:
             "branches": branches, "count": count, "kept": kv_cache.kept, "keys": cast("void *", keys),
             "half": block.dtype == torch.bfloat16,
             "values": cast("void *", keys + steps[1] * size), "layer_stride": steps[0] * size, "branch_stride": steps[2],
-            "head_stride": steps[3], "chain": isinstance(run.mask, Chain), "seen": at(mask), "cosines": at(run.cos),
-            "sines": at(run.sin),
+            "head_stride": steps[3], "chain": isinstance(run.mask, Chain), "seen": address(mask), "cosines": address(run.cos),
+            "sines": address(run.sin),
         }  # fmt: skip
         if (cross := run.cross) is not None:
             fields |= {"crossed": cross.pointers + 2 * begin, "cross_count": cross.count}
@@ -215,7 +217,7 @@ class Stack:
 
 def _norm(norm: RowNorm | None) -> tuple[Any, ...]:
     """A norm, as a `Norm`."""
-    return () if norm is None else (getattr(library().blocks, norm.kind), at(norm.weight), at(norm.bias), norm.constant)
+    return () if norm is None else (getattr(library().blocks, norm.kind), address(norm.weight), address(norm.bias), norm.constant)
 
 
 def can_attend(width: int) -> bool:
@@ -225,12 +227,12 @@ def can_attend(width: int) -> bool:
 
 def library() -> CompiledLibrary:
     """The compiled functions; layers that need them exist only where they are."""
-    compiled, reason = built()
+    compiled, reason = build()
     assert compiled is not None, reason
     return compiled
 
 
-def at(x: Tensor | None) -> Any:
+def address(x: Tensor | None) -> Any:
     """The address of a tensor, null for None."""
     ffi = library().ffi
     return ffi.NULL if x is None else ffi.cast("void *", x.data_ptr())

@@ -45,7 +45,7 @@ class CompiledLibrary:
 def native(dtype: torch.dtype = torch.float32) -> CompiledLibrary | None:
     """The library if it is chosen for products in a type on a CPU; None if not. `native_choice` says why. Raises NotSupported if
     FORETOKEN_KERNELS asks for what cannot run here."""
-    return built()[0] if native_choice(dtype).name == NATIVE else None
+    return build()[0] if native_choice(dtype).name == NATIVE else None
 
 
 def native_choice(dtype: torch.dtype = torch.float32) -> KernelChoice:
@@ -53,7 +53,7 @@ def native_choice(dtype: torch.dtype = torch.float32) -> KernelChoice:
     wanted = requested_kernel()
     if wanted not in ("", NATIVE):
         return KernelChoice(REFERENCE, f"{VARIABLE}={wanted}.")
-    library, reason = built()
+    library, reason = build()
     if library is None and wanted:
         raise NotSupported(f"{VARIABLE}={NATIVE} does not work here. {reason} Set it to {REFERENCE}, or unset it.")
     if library is not None and dtype != torch.float32 and not (dtype == torch.bfloat16 and library.multiplies_half):
@@ -62,7 +62,7 @@ def native_choice(dtype: torch.dtype = torch.float32) -> KernelChoice:
 
 
 @lru_cache(maxsize=1)
-def built() -> tuple[CompiledLibrary | None, str]:
+def build() -> tuple[CompiledLibrary | None, str]:
     """The library, compiled if it is not there yet, and how it was made; or None and why there is none."""
     compiler = next((path for name in (os.environ.get("CC", ""), *COMPILERS) if name and (path := shutil.which(name))), None)
     if compiler is None:

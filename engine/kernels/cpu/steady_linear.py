@@ -89,7 +89,7 @@ def is_steady(layer: SteadyLinear, dtype: torch.dtype) -> bool:
 
 
 @torch.inference_mode()
-def steady(modules: Sequence[nn.Module]) -> dict[tuple[int, int], Form]:
+def make_steady(modules: Sequence[nn.Module]) -> dict[tuple[int, int], Form]:
     """Replaces every linear layer inside some modules on a CPU. Returns the form of each shape (out, in); {} where layers cannot be packed.
 
     The plain weights are dropped layer by layer, so no more memory is needed than one layer takes.
@@ -98,7 +98,7 @@ def steady(modules: Sequence[nn.Module]) -> dict[tuple[int, int], Form]:
     for module in modules:
         for child in [child for child in module.modules() if not isinstance(child, nn.Linear)]:
             for own in [own for own, layer in child.named_children() if _can_be(layer)]:  # names: a list of layers would keep their weights
-                setattr(child, own, _replaced(getattr(child, own), forms))
+                setattr(child, own, _steady(getattr(child, own), forms))
     return forms
 
 
@@ -106,7 +106,7 @@ def _can_be(layer: nn.Module) -> bool:
     return isinstance(layer, nn.Linear) and layer.weight.device.type == "cpu" and can_pack(layer.weight.dtype)
 
 
-def _replaced(layer: nn.Linear, forms: dict[tuple[int, int], Form]) -> SteadyLinear:
+def _steady(layer: nn.Linear, forms: dict[tuple[int, int], Form]) -> SteadyLinear:
     weight, bias, shape = layer.weight.detach(), None if layer.bias is None else layer.bias.detach(), tuple(layer.weight.shape)
     if shape in forms:
         return SteadyLinear(weight, bias, forms[shape])
@@ -128,7 +128,7 @@ def weight_of(layer: SteadyLinear) -> Tensor:
         layer.bias = bias
 
 
-def plain(module: nn.Module) -> None:
+def restore_linear(module: nn.Module) -> None:
     """Replaces every steady layer inside a module by a plain one, which has a gradient: for training on top of a loaded checkpoint."""
     for child in list(module.modules()):
         for name, layer in list(child.named_children()):

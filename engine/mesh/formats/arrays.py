@@ -22,7 +22,7 @@ from numpy.lib import format as npy
 
 from engine.errors import BadFile
 from engine.mesh.formats.columns import WIDTHS, cloud
-from engine.mesh.formats.source import FILE_BYTES, MESH_BYTES, Raw, Reservoir, Source, plain, rows_to_keep
+from engine.mesh.formats.source import FILE_BYTES, MESH_BYTES, Raw, Reservoir, Source, printable, rows_to_keep
 
 HEAD = 16_384  # bytes within which the description of an array must end
 BLOCK = 65_536  # rows at a time
@@ -69,7 +69,7 @@ def read_npz(source: Source) -> Raw:
             archive = zipfile.ZipFile(file)
             return _archive(source, archive)
     except UNPACKING as e:
-        raise source.damaged(f"its archive cannot be unpacked ({plain(e)})") from e
+        raise source.bad_file(f"its archive cannot be unpacked ({printable(e)})") from e
 
 
 def _check_directory(source: Source, file: BinaryIO) -> None:
@@ -90,7 +90,7 @@ def _archive(source: Source, archive: zipfile.ZipFile) -> Raw:
     if points is None and len(names) == 1:
         points = next(iter(names.values()))
     if points is None:
-        raise BadFile(f"{source.name} holds no array named points; it has: {plain(', '.join(sorted(names)) or 'none')}.")
+        raise BadFile(f"{source.name} holds no array named points; it has: {printable(', '.join(sorted(names)) or 'none')}.")
     normals = next((small[name] for name in NORMALS if name in small), None)
     faces = next((small[name] for name in FACES if name in small), None)
     for info in filter(None, (points, normals, faces)):
@@ -113,7 +113,7 @@ def _mesh(source: Source, archive: zipfile.ZipFile, points: zipfile.ZipInfo, fac
     source.check_vertices(len(vertices))
     source.check_faces(len(indices))
     if indices.dtype.kind not in "iu" and (indices % 1 != 0).any():
-        raise BadFile(f"{source.name} has faces of type {plain(indices.dtype)}; they need whole numbers, so save them as int32.")
+        raise BadFile(f"{source.name} has faces of type {printable(indices.dtype)}; they need whole numbers, so save them as int32.")
     return Raw(vertices.astype(np.float64), faces=indices.astype(np.int64))
 
 
@@ -138,17 +138,17 @@ def _rows(source: Source, archive: zipfile.ZipFile, info: zipfile.ZipInfo, width
         count = _table(source, head, widths)
         if head.fortran:  # columns are stored one after the other, so the whole array is needed at once
             source.check_size(head.size, MESH_BYTES, "arrays in Fortran order")
-            yield np.frombuffer(_exactly(source, file, head.size), head.dtype).reshape(head.shape, order="F")
+            yield np.frombuffer(_read_exactly(source, file, head.size), head.dtype).reshape(head.shape, order="F")
             return
         for at in range(0, count, BLOCK):
             shape = (min(BLOCK, count - at), head.shape[1])
-            yield np.frombuffer(_exactly(source, file, math.prod(shape) * head.dtype.itemsize), head.dtype).reshape(shape)
+            yield np.frombuffer(_read_exactly(source, file, math.prod(shape) * head.dtype.itemsize), head.dtype).reshape(shape)
 
 
-def _exactly(source: Source, file: BinaryIO, size: int) -> bytes:
+def _read_exactly(source: Source, file: BinaryIO, size: int) -> bytes:
     data = file.read(size)
     if len(data) < size:
-        raise source.damaged("an array ends too early")
+        raise source.bad_file("an array ends too early")
     return data
 
 
@@ -170,15 +170,15 @@ def _head(source: Source, file: BinaryIO, size: int) -> Head:
     except (ValueError, TypeError, SyntaxError, TokenError, MemoryError, RecursionError) as e:  # the exceptions of NumPy's header parser
         if first[:1] == b"\x80":
             raise _objects(source) from e
-        raise source.damaged("it does not start as a NumPy array does") from e
+        raise source.bad_file("it does not start as a NumPy array does") from e
     if dtype.hasobject:
         raise _objects(source)
     head = Head(shape, fortran, dtype, len(first) + len(length) + described)
     if dtype.kind not in "fiu" or dtype.itemsize > 8:
-        kind = "records of several fields" if dtype.names else f"values of type {plain(dtype)}"
+        kind = "records of several fields" if dtype.names else f"values of type {printable(dtype)}"
         raise BadFile(f"{source.name} holds {kind}; save it as float32.")
     if min(shape, default=0) < 0:
-        raise source.damaged(f"it claims the shape {plain(shape)}")
+        raise source.bad_file(f"it claims the shape {printable(shape)}")
     source.check_claim(math.prod(shape), "values", dtype.itemsize, size - head.start)
     return head
 
@@ -200,4 +200,4 @@ def _table(source: Source, head: Head, widths: tuple[int, ...] = WIDTHS) -> int:
         advice = f"reshape it (array.reshape(-1, {head.shape[-1]}))"
     else:
         advice = f"save one of shape {wanted}"
-    raise BadFile(f"{source.name} holds an array of shape {plain(head.shape)}; it needs {wanted}, so {advice}.")
+    raise BadFile(f"{source.name} holds an array of shape {printable(head.shape)}; it needs {wanted}, so {advice}.")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.mesh.formats.source import Raw, plain
+from engine.mesh.formats.source import Raw, printable
 
 WIDTHS = tuple(range(3, 11))  # up to x y z intensity r g b nx ny nz
 AXES = {"x": 0, "y": 1, "z": 2}
@@ -47,7 +47,7 @@ class Columns:
         normals = None if self.normals is None else np.asarray(table[:, self.normals], np.float64)
         return Raw(np.asarray(table[:, self.places], np.float64), normals, total=total)
 
-    def among(self, indices: Sequence[int]) -> Columns:
+    def select(self, indices: Sequence[int]) -> Columns:
         """The same columns in a table that holds the columns `indices` only."""
         x, y, z, *normals = (list(indices).index(at) for at in self.used)
         return Columns((x, y, z), (normals[0], normals[1], normals[2]) if normals else None)
@@ -168,7 +168,7 @@ def cloud(table: np.ndarray, total: int, numbers: Sequence[int] | None = None) -
 
 def left_out(names: Sequence[str]) -> str:
     """Note about columns that are not read."""
-    shown = [plain(name, 20) for name in names[:12]] + (["..."] if len(names) > 12 else [])
+    shown = [printable(name, 20) for name in names[:12]] + (["..."] if len(names) > 12 else [])
     return f"Ignored column{'s' * (len(names) > 1)} of the table: {', '.join(shown)}{'' if shown[-1] == '...' else '.'}"
 
 

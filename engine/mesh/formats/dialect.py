@@ -50,7 +50,7 @@ class Dialect:
     def plain(self, line: str) -> str:
         """The line with decimal points, and without quotation marks."""
         if self.quoted:
-            line = QUOTED.sub(_unquoted, line)
+            line = QUOTED.sub(_unquote, line)
         for old, new in self.replaced:
             line = line.replace(old, new)
         return line
@@ -78,17 +78,17 @@ def values(line: str) -> list[float] | None:
 def decide(lines: Sequence[str]) -> Dialect | None:
     """Dialect of some lines of a table; None if a comma in them could separate as well as mark decimals."""
     quoted = any('"' in line for line in lines)
-    bodies = [QUOTED.sub(_unquoted, line) if quoted else line for line in (COMMENT.sub("", line).strip(" \r\n") for line in lines)]
+    bodies = [QUOTED.sub(_unquote, line) if quoted else line for line in (COMMENT.sub("", line).strip(" \r\n") for line in lines)]
     for mark in ";|":
         if any(mark in body.strip().rstrip(mark) for body in bodies):
-            return _separated(bodies, mark, quoted)
+            return _separated_dialect(bodies, mark, quoted)
     bodies = [body.rstrip(";|") for body in bodies]
     ends = ((";", " "), ("|", " "))
     inner = [body.strip() for body in bodies]
     tabs = [body.split("\t") for body in bodies]
     cells = [cell.strip() for row in tabs for cell in row]
     if len(set(map(len, tabs))) == 1 < len(tabs[0]) and not any(cell.endswith(",") or _are_numbers(cell.split()) for cell in cells):
-        return _separated(bodies, "\t", quoted)
+        return _separated_dialect(bodies, "\t", quoted)
     if not any("," in body for body in inner):
         return Dialect(None, ends if any(";" in line or "|" in line for line in lines) else (), quoted)
     return _with_commas(inner, ends, quoted)
@@ -111,7 +111,7 @@ def _with_commas(bodies: Sequence[str], ends: tuple[tuple[str, str], ...], quote
     return None
 
 
-def _separated(bodies: Sequence[str], mark: str, quoted: bool) -> Dialect | None:
+def _separated_dialect(bodies: Sequence[str], mark: str, quoted: bool) -> Dialect | None:
     """Dialect of lines with a separator that is no comma: a comma marks decimals."""
     cells = [cell for body in bodies for cell in split(body, mark)]
     if any(map(_are_numbers, map(str.split, cells))):
@@ -141,7 +141,7 @@ def _commas(bodies: Sequence[str], quoted: bool) -> Dialect | None:
     return None if whole and padded and len(rows[0]) % 2 == 0 else Dialect(",", (), quoted)
 
 
-def _unquoted(match: re.Match[str]) -> str:
+def _unquote(match: re.Match[str]) -> str:
     """The content of quotation marks as one word: a decimal comma becomes a point, and other separators become marks of no meaning."""
     content = match[1].strip()
     if WITH_COMMA.fullmatch(content):

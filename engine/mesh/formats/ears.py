@@ -42,7 +42,7 @@ def clip(source: Source, xyz: np.ndarray, sizes: np.ndarray) -> np.ndarray:
         )
     for group in groups:
         corners = np.minimum(np.arange(sizes[group].max()), sizes[group][:, None] - 1) + starts[group][:, None]
-        cut = _clip(_flattened(xyz[corners]), sizes[group])
+        cut = _clip(_project(xyz[corners]), sizes[group])
         for polygon, (start, target, count) in enumerate(zip(starts[group], targets[group], counts[group])):
             out[target : target + count] = start + cut[polygon, :count]
     return out
@@ -61,7 +61,7 @@ def _groups(sizes: np.ndarray) -> list[np.ndarray]:
     return groups
 
 
-def _flattened(xyz: np.ndarray) -> np.ndarray:
+def _project(xyz: np.ndarray) -> np.ndarray:
     """Polygons [P, n, 3] in the plane of their Newell normals, counter-clockwise, [P, n, 2]; equal corners stay exactly equal."""
     xyz = xyz - xyz[:, :1]
     normal = np.cross(xyz, np.roll(xyz, -1, 1)).sum(1)

@@ -41,7 +41,7 @@ INSTEAD = "give a mesh or a cloud, such as a PLY, GLB, OBJ, STL or XYZ file"
 OBJ_WORDS = ("v", "vn", "vt", "f", "o", "g", "usemtl", "mtllib")
 
 
-def look(source: Source, suffix: str) -> None:
+def check_first_bytes(source: Source, suffix: str) -> None:
     """Raises BadFile if a file's first bytes are recognised as an unsupported format, or as another one than its suffix."""
     head = source.head()
     if suffix == ".stl" and source.size == 84 + 50 * int.from_bytes(head[80:84], "little"):
@@ -50,7 +50,7 @@ def look(source: Source, suffix: str) -> None:
     text = head[mark:].decode(name, "replace").strip("\ufeff")
     if not text.strip() and source.size <= len(head):
         raise BadFile(f"{source.name} is empty but for blanks; export it again.")
-    if sentence := _foreign(head, text, suffix) or _outdated(head) or _misnamed(head, text, suffix):
+    if sentence := _foreign(head, text, suffix) or _gltf_version(head) or _wrong_suffix(head, text, suffix):
         raise BadFile(f"{source.name} {sentence}.")
 
 
@@ -97,7 +97,7 @@ def _markup(low: str) -> str:
     return next((MARKUP[word] for word in words if word in MARKUP), "an XML text")
 
 
-def _misnamed(head: bytes, text: str, suffix: str) -> str:
+def _wrong_suffix(head: bytes, text: str, suffix: str) -> str:
     """A sentence about a readable format under the name of another; "" where name and content agree, or nothing is recognised."""
     if head.startswith(ZIP):
         if suffix == ".npz":
@@ -141,7 +141,7 @@ def _format(head: bytes, text: str, suffix: str) -> tuple[str, tuple[str, ...]] 
     return None
 
 
-def _outdated(head: bytes) -> str:
+def _gltf_version(head: bytes) -> str:
     """A sentence about a binary glTF of another version than 2; "" for any other file."""
     version = int.from_bytes(head[4:8], "little")
     if not head.startswith(b"glTF") or len(head) < 8 or version == 2:

@@ -17,9 +17,9 @@ import numpy as np
 from engine.errors import BadFile
 from engine.mesh.formats.gltf_buffers import COMPRESSED, Buffers
 from engine.mesh.formats.gltf_nodes import Placement, Tree, instances, placements
-from engine.mesh.formats.gltf_pose import morphed, skinned
+from engine.mesh.formats.gltf_pose import apply_skin, morph
 from engine.mesh.formats.polygons import strips
-from engine.mesh.formats.source import FACES, Raw, Source, plain
+from engine.mesh.formats.source import FACES, Raw, Source, printable
 
 JSON_BYTES = 2**25  # as Python objects they take twenty times as much
 POINTS, TRIANGLES, STRIP, FAN = 0, 4, 5, 6
@@ -44,7 +44,7 @@ def read(source: Source) -> Raw:
         _check_extensions(source, tree)
         return _Scene(source, tree, Buffers(source, tree, data)).raw()
     except DAMAGE as e:
-        raise source.damaged(f"its scene cannot be followed ({type(e).__name__}: {plain(e)})") from e
+        raise source.bad_file(f"its scene cannot be followed ({type(e).__name__}: {printable(e)})") from e
 
 
 def header(source: Source) -> tuple[Tree, bytes]:
@@ -58,13 +58,13 @@ def header(source: Source) -> tuple[Tree, bytes]:
     try:
         tree = json.loads(text)
     except (ValueError, RecursionError) as e:
-        raise source.damaged("its description is not JSON") from e
+        raise source.bad_file("its description is not JSON") from e
     asset = tree.get("asset", {}) if isinstance(tree, dict) else None
     if not isinstance(asset, dict):
         raise BadFile(f"{source.name} is not a glTF 2.0 file; save it as one.")
     version = str(asset.get("version", "1.0" if isinstance(tree.get("meshes"), dict) else "2.0"))  # glTF 1.0 has meshes by name
     if not version.startswith("2"):
-        raise BadFile(f"{source.name} is a glTF of version {plain(version, 20)}, and only 2 can be read; save it as glTF 2.0.")
+        raise BadFile(f"{source.name} is a glTF of version {printable(version, 20)}, and only 2 can be read; save it as glTF 2.0.")
     return tree, data
 
 
@@ -83,7 +83,7 @@ def _check_extensions(source: Source, tree: Tree) -> None:
     required = [name for name in tree.get("extensionsRequired", ()) if name not in SUPPORTED]
     if packed := sorted({*required}.intersection(COMPRESSED)):
         raise BadFile(f"{source.name} is compressed ({', '.join(packed)}), which cannot be read; save it without compression.")
-    if unknown := [plain(name) for name in required if not HARMLESS.fullmatch(name)]:
+    if unknown := [printable(name) for name in required if not HARMLESS.fullmatch(name)]:
         raise BadFile(f"{source.name} requires the extension {unknown[0]}, which cannot be read; save it without this extension.")
 
 
@@ -174,18 +174,18 @@ class _Scene:
         if mode != POINTS:
             index = self.buffers.accessor(primitive["indices"])[:, 0].astype(np.int64) if "indices" in primitive else np.arange(len(xyz))
             if len(index) and index.max() >= len(xyz):
-                raise self.source.damaged(f"a face refers to vertex {index.max():,} of {len(xyz):,}")
+                raise self.source.bad_file(f"a face refers to vertex {index.max():,} of {len(xyz):,}")
             used, index = np.unique(index, return_inverse=True)  # many primitives may share one list of vertices
             faces = _triangles(index, mode)
         normals = self.buffers.accessor(names["NORMAL"]) if mode == POINTS and "NORMAL" in names else None
         for weight, _ in zip(placement.weights, primitive.get("targets", ())):
             self._count(len(xyz if used is None else used)) if weight else None
-        xyz = morphed(self.buffers, primitive, "POSITION", xyz, placement.weights, used)
+        xyz = morph(self.buffers, primitive, "POSITION", xyz, placement.weights, used)
         if normals is not None:
-            normals = morphed(self.buffers, primitive, "NORMAL", normals, placement.weights, used)
+            normals = morph(self.buffers, primitive, "NORMAL", normals, placement.weights, used)
         if placement.skin is None or "JOINTS_0" not in names or "WEIGHTS_0" not in names:
             return _Part(xyz, normals, faces, False)
-        xyz, normals, mirrored = skinned(self.buffers, names, placement.skin, placement.globals, xyz, normals, used)
+        xyz, normals, mirrored = apply_skin(self.buffers, names, placement.skin, placement.globals, xyz, normals, used)
         return _Part(xyz, normals, faces[:, ::-1] if mirrored and faces is not None else faces, True)
 
 

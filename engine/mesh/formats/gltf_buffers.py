@@ -11,7 +11,7 @@ from urllib.parse import unquote, unquote_to_bytes
 import numpy as np
 
 from engine.errors import BadFile
-from engine.mesh.formats.source import FACES, MESH_BYTES, Source, count_text, plain, size_text
+from engine.mesh.formats.source import FACES, MESH_BYTES, Source, count_text, printable, size_text
 
 TYPES = {5120: "<i1", 5121: "<u1", 5122: "<i2", 5123: "<u2", 5125: "<u4", 5126: "<f4"}
 WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4, "MAT4": 16}
@@ -31,7 +31,9 @@ class Buffers:
         """A buffer's bytes: the chunk of the .glb, a data URI in the tree, or a file in the same folder."""
         if index not in self._buffers:
             uri = self.tree["buffers"][index].get("uri")
-            self._buffers[index] = self.data if uri is None else self._embedded(uri) if uri.startswith("data:") else self._in_folder(uri)
+            self._buffers[index] = (
+                self.data if uri is None else self._decode_data_uri(uri) if uri.startswith("data:") else self._in_folder(uri)
+            )
         return self._buffers[index]
 
     def _is_there(self, index: int) -> bool:
@@ -39,7 +41,7 @@ class Buffers:
         buffer = self.tree["buffers"][index]
         return "uri" in buffer or (index == 0 and not any(name in buffer.get("extensions", ()) for name in COMPRESSED))
 
-    def _embedded(self, uri: str) -> bytes:
+    def _decode_data_uri(self, uri: str) -> bytes:
         """The bytes of a data URI."""
         kind, _, text = uri.partition(",")
         if not kind.endswith(";base64"):
@@ -47,17 +49,19 @@ class Buffers:
         try:
             return base64.b64decode(unquote(text), validate=True)
         except (binascii.Error, ValueError) as e:
-            raise self.source.damaged("a buffer is not base64") from e
+            raise self.source.bad_file("a buffer is not base64") from e
 
     def _in_folder(self, uri: str) -> bytes:
         """The bytes of a file in the same folder."""
         name = Path(unquote(uri))
         if "://" in uri or ".." in name.parts or name.is_absolute():
-            raise BadFile(f"{self.source.name} refers to '{plain(uri)}', which is not next to it; save it as one .glb file.")
+            raise BadFile(f"{self.source.name} refers to '{printable(uri)}', which is not next to it; save it as one .glb file.")
         try:
             neighbour = Source(self.source.path.parent / name)
         except BadFile as e:
-            raise BadFile(f"{self.source.name} needs the file {plain(uri)} next to it; add that file, or save it as one .glb file.") from e
+            raise BadFile(
+                f"{self.source.name} needs the file {printable(uri)} next to it; add that file, or save it as one .glb file."
+            ) from e
         self._left -= neighbour.size
         neighbour.check_size(neighbour.size - min(self._left, 0), MESH_BYTES, "the buffers of a scene together")
         return neighbour.whole()

@@ -101,7 +101,7 @@ def instances(placement: Placement, buffers: Buffers) -> Iterator[np.ndarray]:
     count = counts.pop()
     for at in range(0, count, CHUNK):
         some = [columns[name][at : at + CHUNK] if name in columns else None for name in ("TRANSLATION", "ROTATION", "SCALE")]
-        yield placement.matrix @ _composed(min(CHUNK, count - at), *some)
+        yield placement.matrix @ _compose(min(CHUNK, count - at), *some)
 
 
 def transform(node: dict[str, Any]) -> np.ndarray:
@@ -109,10 +109,10 @@ def transform(node: dict[str, Any]) -> np.ndarray:
     if "matrix" in node:
         return np.array(node["matrix"], np.float64).reshape(4, 4).T
     parts = (np.array([node[name]]) if name in node else None for name in ("translation", "rotation", "scale"))
-    return _composed(1, *parts)[0]
+    return _compose(1, *parts)[0]
 
 
-def _composed(count: int, translation: np.ndarray | None, rotation: np.ndarray | None, scale: np.ndarray | None) -> np.ndarray:
+def _compose(count: int, translation: np.ndarray | None, rotation: np.ndarray | None, scale: np.ndarray | None) -> np.ndarray:
     """Matrices [K, 4, 4] from translations [K, 3], quaternions [K, 4] of any length and scales [K, 3]; None: no effect."""
     matrices = np.tile(np.eye(4), (count, 1, 1))
     if rotation is not None:

@@ -14,7 +14,7 @@ from engine.mesh.formats.gltf_nodes import Globals
 CHUNK = 2**15  # vertices at a time; each has a matrix
 
 
-def morphed(
+def morph(
     buffers: Buffers, primitive: dict[str, Any], name: str, values: np.ndarray, weights: Sequence[float], used: np.ndarray | None
 ) -> np.ndarray:
     """Positions or normals [N, 3] of a primitive with its morph targets, float64.
@@ -33,7 +33,7 @@ def morphed(
     return moved
 
 
-def skinned(
+def apply_skin(
     buffers: Buffers,
     names: dict[str, int],
     skin: dict[str, Any],

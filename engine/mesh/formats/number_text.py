@@ -9,7 +9,7 @@ from typing import BinaryIO
 import numpy as np
 
 from engine.mesh.formats.dialect import COMMENT, as_number
-from engine.mesh.formats.source import Source, plain
+from engine.mesh.formats.source import Source, printable
 
 BLOCK = 2**22  # bytes at a time
 
@@ -44,8 +44,8 @@ class Numbers:
         if self.words:
             wrong = np.intersect1d(indices, [*self.words])
             if len(wrong):
-                word = plain(self.words[wrong[0]], 20)
-                raise self.source.damaged(f"line {self.line(wrong[0]):,} holds '{word}' where a number should be")
+                word = printable(self.words[wrong[0]], 20)
+                raise self.source.bad_file(f"line {self.line(wrong[0]):,} holds '{word}' where a number should be")
         return self.values[indices]
 
     def whole(self, indices: np.ndarray) -> np.ndarray:
@@ -54,7 +54,7 @@ class Numbers:
         right = (np.floor(values) == values) & (np.abs(values) < 2**53)
         if not right.all():
             at = np.flatnonzero(~right)[0]
-            raise self.source.damaged(f"line {self.line(indices[at]):,} holds {values[at]:g} where a whole number should be")
+            raise self.source.bad_file(f"line {self.line(indices[at]):,} holds {values[at]:g} where a whole number should be")
         return values.astype(np.int64)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from engine.errors import BadFile
 from engine.mesh.formats.polygons import triangles
-from engine.mesh.formats.source import MESH_BYTES, Raw, Source, plain
+from engine.mesh.formats.source import MESH_BYTES, Raw, Source, printable
 from engine.mesh.formats.text import as_text
 
 CONTINUED = {
@@ -46,7 +46,7 @@ def read(source: Source) -> Raw:
                     case "l" | "p" | "curv" | "curv2" | "surf":
                         others.add(words[0])
             except (ValueError, IndexError, OverflowError):
-                raise source.damaged(f"line {number:,} is '{plain(' '.join(words))}'") from None
+                raise source.bad_file(f"line {number:,} is '{printable(' '.join(words))}'") from None
     points = np.frombuffer(vertices, np.float64).reshape(-1, 3) if vertices else np.empty((0, 3))
     if sizes:
         notes = ["Free-form curves and surfaces were left out."] if others.intersection(FREE_FORM) else []

@@ -16,7 +16,7 @@ from engine.errors import BadFile
 from engine.mesh.formats import number_text
 from engine.mesh.formats.number_text import Numbers, lists
 from engine.mesh.formats.polygons import triangles
-from engine.mesh.formats.source import MESH_BYTES, Raw, Source, count_text, plain
+from engine.mesh.formats.source import MESH_BYTES, Raw, Source, count_text, printable
 
 HEAD_LINES, LINE_BYTES = 1_000, 2**20
 WORD = r"(?P<texture>ST)?(?P<colour>C)?(?P<normal>N)?(?P<four>4)?(?P<any>n)?OFF(?P<counts>\d*)"
@@ -39,13 +39,13 @@ def _header(source: Source, file: BinaryIO) -> tuple[list[int], int, bytes]:
     word = (line.split(b"#", 1)[0].split() or [b""])[0].decode("latin-1")
     match = re.fullmatch(WORD, word) or re.fullmatch(WORD.replace("(?P<any>n)", "(?P<any>!)"), word, re.IGNORECASE)
     if not match:
-        raise source.damaged("it does not start with the word OFF")
+        raise source.bad_file("it does not start with the word OFF")
     rest = line.partition(word.encode("latin-1"))[2]
     if re.match(rb"\s*BINARY\b", rest, re.IGNORECASE):
         raise BadFile(f"{source.name} is a binary OFF file, which cannot be read; save it as text or as PLY.")
     if match["four"] or match["any"]:
         space = "of four dimensions (x y z w)" if match["four"] else "of any number of dimensions"
-        raise BadFile(f"{source.name} is an OFF file with vertices {space}, '{plain(word, 20)}', which cannot be read; save it as OFF.")
+        raise BadFile(f"{source.name} is an OFF file with vertices {space}, '{printable(word, 20)}', which cannot be read; save it as OFF.")
     fixed = 3 + 3 * bool(match["normal"]) + 2 * bool(match["texture"])
     return [fixed + colour for colour in ((4, 3) if match["colour"] else (0,))], number, match["counts"].encode() + b" " + rest
 
@@ -69,7 +69,7 @@ class _Body:
             at = 3 if len(ends) > 1 and ends[1] == 3 else 2
         if len(values) < 2 or not (np.isfinite(values[:2]).all() and (values[:2] == np.floor(values[:2])).all()):
             line = self.numbers.lines[0] if len(self.numbers.lines) else 1
-            raise self.source.damaged(f"line {line:,} does not say how many vertices and faces there are")
+            raise self.source.bad_file(f"line {line:,} does not say how many vertices and faces there are")
         return int(values[0]), int(values[1]), at
 
     def raw(self) -> Raw:
@@ -94,10 +94,10 @@ class _Body:
             corners = self.numbers.whole(lists(starts, sizes))
             if len(corners) and (corners.min() < 0 or corners.max() >= len(points)):
                 worst = corners[(corners < 0) | (corners >= len(points))][0]
-                raise self.source.damaged(f"a face refers to vertex {count_text(int(worst))} of {len(points):,}")
+                raise self.source.bad_file(f"a face refers to vertex {count_text(int(worst))} of {len(points):,}")
             faces = triangles(self.source, points, corners, sizes)
         if (width or not ends_of_lines) and at != len(self.numbers.values):
-            raise self.source.damaged(f"it has {len(self.numbers.values) - at:,} values more than its header claims")
+            raise self.source.bad_file(f"it has {len(self.numbers.values) - at:,} values more than its header claims")
         return Raw(points, faces=faces, total=len(points))
 
     def _by_lines(self) -> tuple[np.ndarray, int]:
@@ -111,7 +111,7 @@ class _Body:
         if self.vertices and (sizes[0] < 3 or (sizes != sizes[0]).any()):
             wrong = 0 if sizes[0] < 3 else int(np.flatnonzero(sizes != sizes[0])[0])
             line = self.numbers.line(starts[wrong])
-            raise self.source.damaged(f"line {line:,} has {sizes[wrong]} values where a vertex has {max(sizes[0], 3)}")
+            raise self.source.bad_file(f"line {line:,} has {sizes[wrong]} values where a vertex has {max(sizes[0], 3)}")
         return starts[:, None] + np.arange(3), int(stops[-1]) if len(stops) else self.start
 
     def _by_width(self, width: int) -> tuple[np.ndarray, int]:
@@ -139,7 +139,7 @@ class _Body:
             stop = at + 1 + int(size)
             if size < 0 or stop > len(values):
                 line, left = self.numbers.line(at), len(values) - at - 1
-                raise self.source.damaged(f"line {line:,} announces {count_text(int(size))} corners and {left:,} values follow")
+                raise self.source.bad_file(f"line {line:,} announces {count_text(int(size))} corners and {left:,} values follow")
             starts[face], sizes[face] = at + 1, size
             at = int(ends[np.searchsorted(ends, stop - 1, side="right")]) if ends_of_lines else stop
         return starts, sizes, at

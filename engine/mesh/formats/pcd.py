@@ -8,7 +8,7 @@ import numpy as np
 
 from engine.errors import BadFile
 from engine.mesh.formats.columns import cloud_by_name
-from engine.mesh.formats.source import Raw, Reservoir, Source, plain, rows_to_keep
+from engine.mesh.formats.source import Raw, Reservoir, Source, printable, rows_to_keep
 from engine.mesh.formats.text import as_text, blocks
 
 KINDS = {"F": "f", "I": "i", "U": "u"}
@@ -36,8 +36,8 @@ def read(source: Source) -> Raw:
         if kind == "binary_compressed":
             with source.open() as packed:
                 packed.seek(file.tell())
-                return _raw(_unpacked(source, packed, row, count), count)
-    raise source.damaged(f"its data are '{plain(kind)}' and not ascii, binary or binary_compressed")
+                return _raw(_unpack(source, packed, row, count), count)
+    raise source.bad_file(f"its data are '{printable(kind)}' and not ascii, binary or binary_compressed")
 
 
 def _header(source: Source, file: BinaryIO) -> tuple[dict[str, list[str]], int]:
@@ -49,7 +49,7 @@ def _header(source: Source, file: BinaryIO) -> tuple[dict[str, list[str]], int]:
             head[words[0]] = words[1:] or [""]
         if "DATA" in head:
             return head, number + 1
-    raise source.damaged("its header has no line DATA")
+    raise source.bad_file("its header has no line DATA")
 
 
 def _row(source: Source, head: dict[str, list[str]]) -> tuple[np.dtype, int]:
@@ -62,7 +62,7 @@ def _row(source: Source, head: dict[str, list[str]]) -> tuple[np.dtype, int]:
         row = np.dtype([(f"{n}{i}" if n == "_" else n, KINDS[t] + s, (int(c),)) for i, (n, t, s, c) in enumerate(fields)])
         count = int(head["POINTS"][0]) if "POINTS" in head else int(head["WIDTH"][0]) * int(head["HEIGHT"][0])
     except (KeyError, ValueError, TypeError) as e:
-        raise source.damaged("its header does not say which fields a point has, or how many points there are") from e
+        raise source.bad_file("its header does not say which fields a point has, or how many points there are") from e
     if not {"x", "y", "z"} <= set(names) or any(row[c].shape != (1,) for c in "xyz"):
         raise BadFile(f"{source.name} has points without x, y and z; export it again with them.")
     return row, count
@@ -83,7 +83,7 @@ def _ascii(source: Source, file: BinaryIO, row: np.dtype, count: int, line: int)
     return _raw({name: rows[:, end - width : end] for name, end, width in zip(row.names, ends, widths)}, count)
 
 
-def _unpacked(source: Source, file: BinaryIO, row: np.dtype, count: int) -> dict[str, np.ndarray]:
+def _unpack(source: Source, file: BinaryIO, row: np.dtype, count: int) -> dict[str, np.ndarray]:
     """The fields of compressed points, which are stored field by field instead of point by point."""
     packed, unpacked = (int.from_bytes(file.read(4), "little") for _ in range(2))
     source.check_size(unpacked, UNPACKED_BYTES, "compressed points, once unpacked,")
@@ -121,7 +121,7 @@ def _lzf(source: Source, packed: bytes, size: int) -> bytearray:
             period = bytes(out[start : start + length + 2])
             out += (period * ((length + 1) // len(period) + 1))[: length + 2]  # a copy may overlap its own output
     except IndexError as e:
-        raise source.damaged("its compressed points are broken") from e
+        raise source.bad_file("its compressed points are broken") from e
     if len(out) != size:
-        raise source.damaged(f"its compressed points unpack to {len(out):,} bytes instead of {size:,}")
+        raise source.bad_file(f"its compressed points unpack to {len(out):,} bytes instead of {size:,}")
     return out

@@ -15,7 +15,7 @@ from engine.mesh.formats import ply_binary, ply_text
 from engine.mesh.formats.columns import cloud_by_name
 from engine.mesh.formats.ply_header import STRIPS, Element, Header, Property, header
 from engine.mesh.formats.polygons import strips, triangles
-from engine.mesh.formats.source import MESH_BYTES, Raw, Source, plain
+from engine.mesh.formats.source import MESH_BYTES, Raw, Source, printable
 
 CORNERS = ("vertex_indices", "vertex_index")
 NORMALS = ("nx", "ny", "nz")
@@ -49,7 +49,7 @@ def _vertex(source: Source, elements: Sequence[Element]) -> Element:
     """The table of the vertices."""
     tables = [e for e in elements if e.name == "vertex"]
     if len(tables) > 1:
-        raise source.damaged("it has two tables of vertices")
+        raise source.bad_file("it has two tables of vertices")
     if not tables:
         raise BadFile(f"{source.name} has no vertices; give a cloud or a mesh.")
     if not set("xyz") <= {p.name for p in tables[0].properties if not p.length_type}:
@@ -63,9 +63,9 @@ def _check_claims(source: Source, head: Header, left: int) -> None:
     left += not head.order  # the last line of a text may have no line end
     for e in head.elements:
         if len({p.name for p in e.properties}) < len(e.properties):
-            raise source.damaged(f"its {plain(e.name)} rows have two values of the same name")
+            raise source.bad_file(f"its {printable(e.name)} rows have two values of the same name")
         smallest = sum(shortest or p.smallest for p in e.properties)
-        source.check_claim(e.count, f"{plain(e.name)} rows", smallest, left)
+        source.check_claim(e.count, f"{printable(e.name)} rows", smallest, left)
         left -= e.count * smallest
 
 
@@ -76,7 +76,7 @@ def _corners(source: Source, e: Element) -> Property:
     whole = [p for p in lists if np.dtype(p.type).kind in "iu"]
     if by_name or len(whole) == 1:
         return (by_name or whole)[0]
-    raise BadFile(f"{source.name} has {plain(e.name)} rows without a list of vertices (vertex_indices); export it again with one.")
+    raise BadFile(f"{source.name} has {printable(e.name)} rows without a list of vertices (vertex_indices); export it again with one.")
 
 
 def _strips(indices: np.ndarray, sizes: np.ndarray) -> np.ndarray:

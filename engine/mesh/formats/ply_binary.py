@@ -8,7 +8,7 @@ from typing import BinaryIO
 import numpy as np
 
 from engine.mesh.formats.ply_header import Element, Header, Property
-from engine.mesh.formats.source import Source, plain, rows_to_keep
+from engine.mesh.formats.source import Source, printable, rows_to_keep
 
 Table = dict[str, np.ndarray]
 Members = dict[int, tuple[np.ndarray, np.ndarray]]
@@ -27,7 +27,7 @@ def read(
         row = _row(e, head.order, sizes)
         walked = not _fits(data, at, e, row, sizes)
         if walked and e.flat:
-            raise source.damaged(f"its {plain(e.name)} rows end too early")
+            raise source.bad_file(f"its {printable(e.name)} rows end too early")
         rows = _VariableRows(source, data, at, e, head.order) if walked else _FixedRows(np.ndarray(e.count, row, data, at), at, sizes)
         if e is vertex:
             chosen = slice(None) if wanted_lists else rows_to_keep(e.count)  # of a view, only the rows to keep are read
@@ -74,7 +74,7 @@ def _length(source: Source, data: np.ndarray, at: int, e: Element, p: Property, 
     size = kind.itemsize
     length = int.from_bytes(data[at : at + size].tobytes(), "big" if order == ">" else "little", signed=kind.kind == "i")
     if not 0 <= length <= len(data) or at + size > len(data):
-        raise source.damaged(f"a list of its {plain(e.name)} rows is broken or ends too early")
+        raise source.bad_file(f"a list of its {printable(e.name)} rows is broken or ends too early")
     return length
 
 
@@ -114,7 +114,7 @@ class _VariableRows:
                 self.starts[i, row] = at
                 at += size * widths[i]
         if at > len(data):
-            raise source.damaged(f"its {plain(e.name)} rows end too early")
+            raise source.bad_file(f"its {printable(e.name)} rows end too early")
         self.end = at
 
     def _bytes(self, i: int, sizes: np.ndarray) -> np.ndarray:

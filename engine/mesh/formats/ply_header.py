@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from engine.mesh.formats.source import Source, plain
+from engine.mesh.formats.source import Source, printable
 
 TYPES = {
     "char": "i1", "int8": "i1", "uchar": "u1", "uint8": "u1", "short": "i2", "int16": "i2", "ushort": "u2", "uint16": "u2",
@@ -69,14 +69,14 @@ def header(source: Source, file: BinaryIO) -> Header:
     """The header of a PLY file, which is then read up to its body."""
     order, elements = None, []
     if file.readline(LINE_BYTES).strip().lower() != b"ply":
-        raise source.damaged("it does not start with the line 'ply'")
+        raise source.bad_file("it does not start with the line 'ply'")
     for number in range(2, HEAD_LINES):
         line = file.readline(LINE_BYTES)
         words = line.decode("latin-1").split()
         match [word.lower() for word in words]:
             case ["end_header", *_]:
                 if order is None:
-                    raise source.damaged("its header has no line 'format'")
+                    raise source.bad_file("its header has no line 'format'")
                 return Header(order, elements, number + 1)
             case ["format", name, *_] if name in ORDERS:
                 order = ORDERS[name]
@@ -93,7 +93,7 @@ def header(source: Source, file: BinaryIO) -> Header:
             case []:
                 break
             case [first, *_] if first in ("format", "element", "property"):
-                raise source.damaged(f"line {number} of its header is '{plain(' '.join(words))}'")
+                raise source.bad_file(f"line {number} of its header is '{printable(' '.join(words))}'")
             case _:
-                raise source.damaged(f"line {number} of its header, '{plain(' '.join(words))}', has no keyword such as comment")
-    raise source.damaged("its header has no end")
+                raise source.bad_file(f"line {number} of its header, '{printable(' '.join(words))}', has no keyword such as comment")
+    raise source.bad_file("its header has no end")

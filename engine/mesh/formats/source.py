@@ -38,7 +38,7 @@ def size_text(size: int) -> str:
     return f"{size} bytes"
 
 
-def plain(text: object, length: int = 60) -> str:
+def printable(text: object, length: int = 60) -> str:
     """Text from a file, or a library's message about it, made fit for a sentence: one line, printable, short."""
     line = "".join(c if c.isprintable() else "?" for c in str(text)[: length + 1])
     return line if len(line) <= length else line[: length - 3] + "..."
@@ -67,7 +67,7 @@ class Source:
 
     def __init__(self, path: Path | str):
         self.path = Path(path)
-        self.name = plain(self.path.name)
+        self.name = printable(self.path.name)
         try:
             info = self.path.stat()
             if regular := stat.S_ISREG(info.st_mode):
@@ -107,7 +107,7 @@ class Source:
     def check_claim(self, count: int, what: str, smallest: int, left: int) -> None:
         """Refuses a header that claims more items, each of `smallest` bytes or more, than the `left` bytes of the file can hold."""
         if count < 0:
-            raise self.damaged(f"its header claims {count_text(count)} {what}")
+            raise self.bad_file(f"its header claims {count_text(count)} {what}")
         if count * smallest > max(left, 0):
             raise BadFile(
                 f"{self.name} claims {count_text(count)} {what} ({size_text(count * smallest)} or more) "
@@ -128,9 +128,9 @@ class Source:
 
     def too_short(self, claimed: int, what: str, count: int) -> BadFile:
         """The error for a file that holds fewer items than it claims."""
-        return self.damaged(f"it claims {claimed:,} {what} and ends after {count:,}")
+        return self.bad_file(f"it claims {claimed:,} {what} and ends after {count:,}")
 
-    def damaged(self, what: str) -> BadFile:
+    def bad_file(self, what: str) -> BadFile:
         """The error for content that contradicts the format."""
         return BadFile(f"{self.name} is damaged: {what}; export it again.")
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from engine.errors import BadFile
 from engine.mesh.formats.dialect import as_decimal
-from engine.mesh.formats.source import MESH_BYTES, Raw, Source, plain
+from engine.mesh.formats.source import MESH_BYTES, Raw, Source, printable
 
 HEAD = 84  # bytes: a title of 80 and the number of triangles
 TRIANGLE = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("colour", "<u2")])
@@ -28,12 +28,12 @@ def read(source: Source) -> Raw:
         raw.notes += [] if _is_ended(source) else ["The file does not end with 'endsolid': it may be cut off."]
         return raw
     if len(head) < HEAD:
-        raise source.damaged("it is too short for an STL file")
+        raise source.bad_file("it is too short for an STL file")
     notes, rest = [], source.size - HEAD - count * TRIANGLE.itemsize
     if count in OPEN and source.size > HEAD:
         announced, (count, rest) = count, divmod(source.size - HEAD, TRIANGLE.itemsize)
         if rest:
-            raise source.damaged(f"its header leaves the number of faces open ({announced:,}), and its last face is not complete")
+            raise source.bad_file(f"its header leaves the number of faces open ({announced:,}), and its last face is not complete")
         notes.append(f"The header announces {announced:,} faces; the {count:,} that follow were read.")
     elif rest >= TRIANGLE.itemsize:
         notes.append(f"The header announces {count:,} faces; the {rest:,} bytes after them were left out.")
@@ -70,9 +70,9 @@ def _text(source: Source) -> np.ndarray:
     loops += _statements(source, rest, parts)
     corners = np.concatenate(parts) if parts else np.empty((0, 3))
     if len(corners) % 3:
-        raise source.damaged("its last triangle is not complete")
+        raise source.bad_file("its last triangle is not complete")
     if loops and 3 * loops != len(corners):
-        raise source.damaged(f"it has {loops:,} faces and {len(corners):,} corners, which are not three for each")
+        raise source.bad_file(f"it has {loops:,} faces and {len(corners):,} corners, which are not three for each")
     source.check_faces(len(corners) // 3)
     return corners
 
@@ -103,7 +103,7 @@ def _number(source: Source, word: str) -> float:
     """A coordinate, with a decimal comma too."""
     value = as_decimal(word)
     if value is None:
-        raise source.damaged(f"a line 'vertex' does not hold three numbers but '{plain(word, 20)}'")
+        raise source.bad_file(f"a line 'vertex' does not hold three numbers but '{printable(word, 20)}'")
     return value
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from engine.errors import BadFile
 from engine.mesh.formats.columns import WIDTHS, Columns, are_known, by_name, cloud, left_out
 from engine.mesh.formats.dialect import COMMENT, MISSING, Dialect, as_decimal, as_number, decide, split, values
-from engine.mesh.formats.source import Raw, Reservoir, Source, plain
+from engine.mesh.formats.source import Raw, Reservoir, Source, printable
 
 SUFFIXES = (".xyz", ".txt", ".csv", ".asc", ".pts", ".xyzn", ".xyzrgb")
 BLOCK = 65_536  # lines at a time
@@ -76,7 +76,7 @@ def read(source: Source) -> Raw:
         first = sample[0]
         numeric = tuple(at for at in range(len(first)) if _is_numeric([words[at] for words in sample if len(words) == len(first)]))
         _check_atoms(source, start, sample)
-        columns, notes = _named(source, start, dialect, first, numeric)
+        columns, notes = _named_columns(source, start, dialect, first, numeric)
         if columns is None:
             _check_width(source, start, len(numeric))
         wanted = numeric if columns is None or len(numeric) == len(first) else columns.used
@@ -87,7 +87,7 @@ def read(source: Source) -> Raw:
         raw = cloud(rows, reservoir.seen, numeric)
         notes += [left_out([str(at + 1) for at in texts])] if (texts := _texts(first, numeric)) else []
     else:
-        raw = columns.among(wanted).raw(rows, reservoir.seen)
+        raw = columns.select(wanted).raw(rows, reservoir.seen)
     if start.count is not None and reservoir.seen < start.count:
         notes.append(f"The file announces {start.count:,} points and holds {reservoir.seen:,}.")
     raw.notes += notes
@@ -142,7 +142,7 @@ def _dialect(source: Source, start: Start) -> tuple[Dialect, list[list[str]]]:
     dialect = decide(sample)
     if dialect is None:
         raise BadFile(
-            f"{source.name} has commas that may separate values or mark decimals ('{plain(sample[0].strip(), 40)}'); "
+            f"{source.name} has commas that may separate values or mark decimals ('{printable(sample[0].strip(), 40)}'); "
             "save it with points as decimal marks, or with semicolons or tabs between the values."
         )
     return dialect, [words for words in map(dialect.words, sample) if words]
@@ -177,7 +177,9 @@ def _texts(first: Sequence[str], numeric: Sequence[int]) -> list[int]:
     return [at for at, word in enumerate(first) if word and at not in numeric]
 
 
-def _named(source: Source, start: Start, dialect: Dialect, first: list[str], numeric: tuple[int, ...]) -> tuple[Columns | None, list[str]]:
+def _named_columns(
+    source: Source, start: Start, dialect: Dialect, first: list[str], numeric: tuple[int, ...]
+) -> tuple[Columns | None, list[str]]:
     """The columns by the names before the first point, and notes; None where nothing names x, y and z.
 
     Raises BadFile if the names belong to other columns, or if there is not one name per column.
@@ -189,7 +191,7 @@ def _named(source: Source, start: Start, dialect: Dialect, first: list[str], num
                 continue
             if len(names) == len(first):
                 if missing := [names[at] for at in columns.places if at not in numeric]:
-                    raise source.damaged(f"column {plain(missing[0], 20)} holds words and no numbers")
+                    raise source.bad_file(f"column {printable(missing[0], 20)} holds words and no numbers")
                 names_left = [name for at, name in enumerate(names) if at not in columns.used and name]
                 return columns, [left_out(names_left)] if names_left else []
             if columns.places == (0, 1, 2) and len(names) < len(first):
@@ -202,7 +204,7 @@ def _named(source: Source, start: Start, dialect: Dialect, first: list[str], num
     title = next((line for line in reversed(start.before) if not _is_comment(line) and line.strip()), "")
     for names in _names(title, dialect, len(first)):
         if len(names) == len(first) and start.count is None:
-            listed = plain(", ".join(names), 60)
+            listed = printable(", ".join(names), 60)
             if are_known(names):
                 raise BadFile(f"{source.name} names its columns {listed}, which does not say which are x, y and z; name these three so.")
             return None, [f"The names of the columns ({listed}) do not say which are x, y and z: the first three were taken."]
@@ -290,9 +292,9 @@ def _slow(block: list[str], source: Source, number: int, form: Table) -> np.ndar
         numbers = [_cell(words[i], form.dialect) for i in columns]
         if None in numbers:
             wrong = _as_written(words[columns[numbers.index(None)]], line)
-            raise source.damaged(f"line {at:,} holds '{plain(wrong, 20)}' where a number should be")
+            raise source.bad_file(f"line {at:,} holds '{printable(wrong, 20)}' where a number should be")
         if len(words) != width and (form.columns is None or _shifts(form) or len(numbers) < len(form.columns)):
-            raise source.damaged(f"line {at:,} has {len(words)} values where the lines before it have {width}")
+            raise source.bad_file(f"line {at:,} has {len(words)} values where the lines before it have {width}")
         rows.append(numbers)
     return np.array(rows, np.float64).reshape(len(rows), -1) if rows else np.empty((0, width or 0))
 

@@ -167,7 +167,7 @@ def test_a_history_that_refuses_does_not_cost_the_folder_that_was_asked_for(tmp_
 def test_what_a_dead_process_left_goes_with_the_next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = tmp_path / ".part-1234567-ab-run"
     left.mkdir()
-    monkeypatch.setattr(files, "alive", lambda process: process != 1234567)
+    monkeypatch.setattr(files, "is_running", lambda process: process != 1234567)
     folder = history.save(run_of("ar").finish(), tmp_path)
     assert list(tmp_path.iterdir()) == [folder]
 
@@ -184,7 +184,7 @@ def test_downloads_that_the_disk_refuses_are_a_sentence(tmp_path: Path) -> None:
 
 def test_a_start_of_the_studio_removes_what_dead_processes_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(files, "alive", lambda process: process != 1234567)
+    monkeypatch.setattr(files, "is_running", lambda process: process != 1234567)
     for name in ("home/runs/.part-1234567-ab-run", "home/runs/run"):
         (tmp_path / name).mkdir(parents=True)
     with pytest.raises(MissingWeights):

@@ -26,7 +26,7 @@ ENCODER = "conditioner.point_encoder.model.shape_model.encoder."
 
 def test_the_published_checkpoint_has_these_names_and_shapes() -> None:
     """Read off the authors' own module, built without weights."""
-    shapes = bpt.expected(PUBLISHED)
+    shapes = bpt.expected_shapes(PUBLISHED)
     assert len(shapes) == 7 + 2 + 4 + 24 * 20 + 5 + 15 + 8 * 11
     for name, shape in {
         "sp_block_embed": (1, 1024), "sos_token": (1024,), "abs_pos_emb.weight": (10_000, 1024), "to_logits.bias": (5121,),
@@ -42,7 +42,7 @@ def test_the_published_checkpoint_has_these_names_and_shapes() -> None:
 
 
 def test_settings_are_read_from_the_shapes() -> None:
-    settings = bpt.configure(bpt.expected(PUBLISHED))
+    settings = bpt.configure(bpt.expected_shapes(PUBLISHED))
     assert settings == PUBLISHED
 
 

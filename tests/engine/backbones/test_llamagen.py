@@ -14,7 +14,7 @@ from transformers import JanusVQVAEConfig, T5EncoderModel
 from transformers.models.janus.modeling_janus import JanusVQVAE
 
 from engine.backbones import llamagen, llamagen_files, vqgan_names
-from engine.backbones.llamagen_files import expected, size
+from engine.backbones.llamagen_files import expected_shapes, size
 from engine.checkpoints.reading import Shapes
 from engine.core import NO_DRAFT, Prompt, Sampling
 from engine.errors import MissingWeights
@@ -149,12 +149,12 @@ def test_a_decoder_is_found_by_the_names_of_either_form(form: vqgan_names.Form) 
 
 
 def test_names_of_published_decoders() -> None:
-    shapes = vqgan_names.expected(SIXTEEN, vqgan_names.llamagen)
+    shapes = vqgan_names.expected_shapes(SIXTEEN, vqgan_names.llamagen)
     assert shapes["decoder.conv_blocks.0.attn.2.proj_out.weight"] == (512, 512, 1, 1)
     assert shapes["decoder.conv_blocks.1.res.0.nin_shortcut.weight"] == (256, 512, 1, 1)
     assert shapes["decoder.conv_blocks.3.upsample.conv.bias"] == (128,) and "decoder.conv_blocks.4.upsample.conv.bias" not in shapes
     assert shapes["decoder.mid.1.q.weight"] == (512, 512, 1, 1) and shapes["post_quant_conv.weight"] == (256, 8, 1, 1)
-    meta = vqgan_names.expected(replace(SIXTEEN, attentive=False, width=256, codes=8192, normalised=False), vqgan_names.taming)
+    meta = vqgan_names.expected_shapes(replace(SIXTEEN, attentive=False, width=256, codes=8192, normalised=False), vqgan_names.taming)
     assert meta["decoder.up.4.block.2.conv2.weight"] == (512, 512, 3, 3) and meta["decoder.up.0.block.0.norm1.bias"] == (128,)
     assert meta["decoder.mid.attn_1.k.bias"] == (512,) and not any(".up.4.attn" in name for name in meta)
 
@@ -203,7 +203,7 @@ PUBLISHED = {  # dimension, layers, feed-forward, parameters in millions with th
 def test_published_sizes(name: str) -> None:
     width, layers, inner, millions = PUBLISHED[name]
     config = {"vocabulary": 16_384, "width": width, "layers": layers, "inner": inner, "classes": 1001, "text": [0, 0], "picture": SIXTEEN}
-    shapes: Shapes = expected(config)
+    shapes: Shapes = expected_shapes(config)
     assert llamagen.configure(shapes) == config
     counted = size(config)
     assert abs(counted.parameters / 1e6 - 42 - millions) < 0.03 * millions  # the picture decoder has 42 million

@@ -63,7 +63,7 @@ def qwen3_of(backbone: Pictogram, side: int, widths: Sequence[int]) -> Qwen3Mode
 def guided_logits(backbone: Pictogram, prompt: Prompt, tokens: list[int]) -> Tensor:
     """Guided logits [N, V] of transformers' class in one pass over a prompt and the tokens after it."""
     side, model = backbone._side(prompt.size), backbone.model
-    spoken = backbone._placed(backbone._said(prompt), prompt.seed)
+    spoken = backbone._with_background(backbone._readable_words(prompt), prompt.seed)
     words = torch.tensor([backbone.ids_of(spoken), [0] * TEXT_SLOTS])
     looks = [each.expand(2, -1, -1) for each in backbone.looks_of(spoken, side)]
     widths = [isqrt(each.shape[2]) for each in looks]

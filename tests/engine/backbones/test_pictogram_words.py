@@ -13,10 +13,10 @@ from tests.engine.backbones import tiny
 
 def test_emoji_and_synonyms_are_the_words_that_they_mean() -> None:
     model = tiny.pictogram()
-    assert model._said(Prompt("two cats on a 🍎")) == model._said(Prompt("two kitties on a apple"))
-    assert model._said(Prompt("🍎")) == model._said(Prompt("apple")) == model._said(Prompt("Apple!"))
-    assert model._said(Prompt("🐱🐱")) == model._said(Prompt("two cats"))
-    assert model._said(Prompt("a crimson 🍎")) == model._said(Prompt("a red apple"))
+    assert model._readable_words(Prompt("two cats on a 🍎")) == model._readable_words(Prompt("two kitties on a apple"))
+    assert model._readable_words(Prompt("🍎")) == model._readable_words(Prompt("apple")) == model._readable_words(Prompt("Apple!"))
+    assert model._readable_words(Prompt("🐱🐱")) == model._readable_words(Prompt("two cats"))
+    assert model._readable_words(Prompt("a crimson 🍎")) == model._readable_words(Prompt("a red apple"))
     assert split("🐶🐱, 🧿") == ["dog", "cat", "🧿"]
 
 
@@ -42,18 +42,20 @@ def test_a_prompt_without_a_known_object_is_said() -> None:
 def test_a_caption_without_a_background_gets_one_from_its_seed() -> None:
     """Looks are read before a background, so the seed says one where the caption does not."""
     model = tiny.looking()
-    words = model._said(Prompt("two red cats"))
-    assert len({model._placed(words, seed) for seed in range(200)}) > 15 and model._placed(words, 3) == model._placed(words, 3)
-    with_place = model._said(Prompt("two red cats on red"))
-    assert model._placed(with_place, 3) == with_place
-    assert tiny.pictogram()._placed(words, 3) == words
-    one, two, three = (model.looks_of(model._placed(words, seed), 8)[0] for seed in (3, 3, 4))
+    words = model._readable_words(Prompt("two red cats"))
+    assert len({model._with_background(words, seed) for seed in range(200)}) > 15 and model._with_background(
+        words, 3
+    ) == model._with_background(words, 3)
+    with_place = model._readable_words(Prompt("two red cats on red"))
+    assert model._with_background(with_place, 3) == with_place
+    assert tiny.pictogram()._with_background(words, 3) == words
+    one, two, three = (model.looks_of(model._with_background(words, seed), 8)[0] for seed in (3, 3, 4))
     assert torch.equal(one, two) and not torch.equal(one, three)
 
 
 def test_a_seed_says_which_background_it_took() -> None:
     model, prompt = tiny.looking(), Prompt("two red cats", seed=3)
-    assert model.added_words(prompt).split() == list(model._placed(model._said(prompt), 3)[3:]) != []
+    assert model.added_words(prompt).split() == list(model._with_background(model._readable_words(prompt), 3)[3:]) != []
     assert len({model.added_words(Prompt("two red cats", seed=seed)) for seed in range(50)}) > 10
     assert model.added_words(Prompt("two red cats on red", seed=3)) == "" == tiny.pictogram().added_words(prompt)
 

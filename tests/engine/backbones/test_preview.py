@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine.backbones.preview import CELLS, fitted
+from engine.backbones.preview import CELLS, fit_preview
 
 
 def test_a_linear_decoder_is_found_exactly() -> None:
@@ -18,7 +18,7 @@ def test_a_linear_decoder_is_found_exactly() -> None:
         cells = colours[codes].transpose(1, 2).reshape(codes.shape[0] * CELLS, codes.shape[1] * CELLS, 3)
         return cells.repeat_interleave(2, 0).repeat_interleave(2, 1)
 
-    preview = fitted(decode, book, 4)
+    preview = fit_preview(decode, book, 4)
     codes = torch.randint(700, (5, 7))
     assert preview.picture(codes).shape == (20, 28, 3)
     torch.testing.assert_close(preview.picture(codes), decode(codes), atol=5e-3, rtol=0)

@@ -25,7 +25,7 @@ from transformers import (
 
 from engine.backbones.janus import Janus
 from engine.backbones.looks import Looks
-from engine.backbones.lowpoly import Lowpoly, ready
+from engine.backbones.lowpoly import Lowpoly, prepare_model
 from engine.backbones.pictogram import Pictogram, PictogramModel
 from engine.core import Prompt, Sampling
 from engine.networks.cloud_blocks import CONTENTS
@@ -132,7 +132,7 @@ def adhering(backbone: Lowpoly) -> Lowpoly:
 
 def quick_lowpoly(grammar: bool = True) -> Lowpoly:
     """The same with the blocks and layers that a loaded model has on a CPU."""
-    return Lowpoly(ready(mesh_model.__wrapped__(), "cpu"), {}, grammar=grammar)  # its own: others share the model
+    return Lowpoly(prepare_model(mesh_model.__wrapped__(), "cpu"), {}, grammar=grammar)  # its own: others share the model
 
 
 def sphere(count: int = 64) -> torch.Tensor:

@@ -77,7 +77,7 @@ def llamagen_tensors(text: bool = False) -> dict[str, Tensor]:
         "vocabulary": CODES, "width": WIDTH, "layers": 2, "inner": 48, "classes": 0 if text else 13, "text": [6, 10] if text else [0, 0],
         "picture": vqgan_names.configure({name: tuple(t.shape) for name, t in picture.items()}, vqgan_names.llamagen, True),
     }  # fmt: skip
-    own = {name: shape for name, shape in llamagen_files.expected(config).items() if name not in picture}
+    own = {name: shape for name, shape in llamagen_files.expected_shapes(config).items() if name not in picture}
     torch.manual_seed(21)
     tensors = {name: torch.randn(shape) * (0.2 if name.startswith(("layers.", "output.")) else 0.5) for name, shape in own.items()}
     tensors |= {name: 1 + 0.2 * t for name, t in tensors.items() if "norm" in name}

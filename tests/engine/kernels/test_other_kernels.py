@@ -10,7 +10,7 @@ import torch
 from engine.cache import keep
 from engine.kernels import tree_attention
 from engine.kernels.row_lora import row_lora_reference, row_lora_triton
-from engine.kernels.tree_attention import VisibleRows, packed, tree_attention_reference, tree_attention_triton, unpacked
+from engine.kernels.tree_attention import VisibleRows, pack, tree_attention_reference, tree_attention_triton, unpack
 from engine.rules import CONSISTENT, LITERAL
 from research.bench import kernel_cases as cases
 from tests.engine.kernels.near import DEVICE, near, needs_triton
@@ -35,7 +35,7 @@ def test_rows_of_the_cache_move_together(rows: list[int], start: int, dtype: tor
 @pytest.mark.parametrize("count", [1, 7, 63, 64, 65, 130])
 def test_sets_hold_a_mask(count: int) -> None:
     visible = torch.rand(count, count) < 0.5
-    assert torch.equal(unpacked(packed(visible)), visible)
+    assert torch.equal(unpack(pack(visible)), visible)
 
 
 @needs_triton

@@ -402,7 +402,7 @@ def test_the_states_allow_what_the_table_says(canonical, table):
         seen.add(name)
         state = grammar.next(state, token)
     assert seen == set(table) and grammar.accepts(tokens)
-    assert grammar.walk(tokens) == state and grammar.ended(state)
+    assert grammar.walk(tokens) == state and grammar.has_ended(state)
 
 
 def test_masks_are_shared_and_read_only():
@@ -421,7 +421,7 @@ def test_random_walks_make_meshes_within_the_budget(canonical, budget):
     grammar = BPTGrammar(canonical=canonical, budget=budget)
     for _ in range(200):
         state, tokens = grammar.start, []
-        while not grammar.ended(state):
+        while not grammar.has_ended(state):
             allowed = np.flatnonzero(grammar.allowed_ids(state))
             must_end = len(tokens) > 80 and EOS in allowed
             tokens.append(EOS if must_end else int(rng.choice(allowed)))

@@ -9,7 +9,7 @@ from transformers import LlamaConfig, LlamaModel
 
 from engine.core import NO_DRAFT, Draft, Sampling
 from engine.kernels.cpu.packed_linear import can_pack
-from engine.kernels.cpu.steady_linear import steady
+from engine.kernels.cpu.steady_linear import make_steady
 from engine.layout import Raster
 from engine.networks.hosted import Hosted, HostedTrunk, RowEndCache, RowEnds, kv_cache_for
 from engine.networks.sequence import TransformerSequence
@@ -33,7 +33,7 @@ def hosted(kind: torch.dtype, packed: bool = True) -> Hosted:
     decoder.to(kind), head.to(kind)
     parts = Hosted(decoder, decoder.embed_tokens, head, decoder.embed_tokens.weight[0])
     if packed:
-        steady([decoder, head])
+        make_steady([decoder, head])
     return parts
 
 

@@ -18,7 +18,7 @@ from engine.dispatch.choice import VARIABLE
 from engine.drafters.predictive_stream import RowLora, new_adapter
 from engine.kernels.cpu.blocks import NativeLinear, RunRows
 from engine.kernels.cpu.library import native
-from engine.kernels.tree_attention import Chain, VisibleRows, packed
+from engine.kernels.tree_attention import Chain, VisibleRows, pack
 from engine.networks.mesh_decoder import MeshDecoder, MeshSettings
 from engine.networks.native_blocks import quick_linear, quicken
 from engine.networks.rows import AdapterRows, RowSplit
@@ -181,7 +181,7 @@ def test_caches_and_masks_of_other_kinds_run_as_before() -> None:
     kv_cache = KVCache(3, 1, 4, 64, 16, x.device, torch.float32)
     view = FixedView(kv_cache.block, torch.arange(4), 4)
     assert RunRows(x, kv_cache, mask).can_run() and RunRows(x, kv_cache, None).can_run()
-    others = ((x, view, mask), (x, None, mask), (x.double(), kv_cache, mask), (x, kv_cache, VisibleRows(packed(mask), 0)))
+    others = ((x, view, mask), (x, None, mask), (x.double(), kv_cache, mask), (x, kv_cache, VisibleRows(pack(mask), 0)))
     assert not any(RunRows(*case).can_run() for case in others)
     assert not RunRows(x, kv_cache, mask, torch.ones(1, 4, 16)).can_run()
 

@@ -8,12 +8,12 @@ from torch import Tensor, nn
 
 from engine.cache import KVCache
 from engine.kernels.cpu.blocks import RunRows
-from engine.kernels.cpu.library import built, native
+from engine.kernels.cpu.library import build, native
 from engine.networks.mesh_decoder import MeshDecoder, MeshSettings
 from engine.networks.native_blocks import quicken
 from engine.networks.transformer import TransformerDecoder, causal_mask
 
-pytestmark = [pytest.mark.usefixtures("inference"), pytest.mark.skipif(built()[0] is None, reason=str(built()[1]))]
+pytestmark = [pytest.mark.usefixtures("inference"), pytest.mark.skipif(build()[0] is None, reason=str(build()[1]))]
 half = pytest.param(torch.bfloat16, marks=pytest.mark.skipif(native(torch.bfloat16) is None, reason="no native products in bfloat16 here"))
 HEADS, HEAD, LAYERS = 3, 32, 2
 WIDTH = HEADS * HEAD

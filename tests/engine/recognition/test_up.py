@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from engine.mesh.frame import SIDE, centred
+from engine.mesh.frame import SIDE, centre
 from engine.mesh.read import read
 from engine.mesh.rotation import rotation as around
 from engine.recognition import up
@@ -85,7 +85,7 @@ def test_a_doubtful_answer_gives_way_to_the_format_and_the_ground(tmp_path):
 
 def test_what_a_person_says_is_not_asked(tmp_path, monkeypatch):
     path = ply(tmp_path / "a.ply", *(part.tolist() if i else part for i, part in enumerate(table())))
-    monkeypatch.setattr(up, "shipped", lambda: Sure("-z"))
+    monkeypatch.setattr(up, "shipped_network", lambda: Sure("-z"))
     assert read_standing(path).frame.up == "-z"
     shape = read_standing(path, "x")
     assert shape.frame.up == "x" and not shape.notes
@@ -132,5 +132,5 @@ def read_points():
 
 
 def test_centred_fills_the_box():
-    cloud = centred(drawn(table(), 500) * 7)
+    cloud = centre(drawn(table(), 500) * 7)
     assert np.abs(cloud[:, :3]).max() == pytest.approx(SIDE / 2) and np.allclose(cloud[:, 3:], drawn(table(), 500)[:, 3:] * 7)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.run import speedup
-from engine.tuning.alternate import Timing, alternate, timed
+from engine.tuning.alternate import Timing, alternate, time_function
 
 
 @pytest.mark.parametrize("repeats", [1, 2])
@@ -40,5 +40,5 @@ def test_runs_of_different_lengths_are_compared_by_seconds_a_token() -> None:
 
 
 def test_code_without_a_clock_is_timed() -> None:
-    timing = timed(lambda: [1, 2, 3])
+    timing = time_function(lambda: [1, 2, 3])
     assert timing.tokens == [1, 2, 3] and timing.seconds > 0

@@ -93,7 +93,7 @@ def test_a_name_that_it_cannot_have_taken_is_refused(name: str, error: type[Exce
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """The tiny pictogram as if it had weights on disk, in a home of its own."""
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path))
-    monkeypatch.setattr(load_monitor, "taken", lambda: None)  # nothing else runs on this machine
+    monkeypatch.setattr(load_monitor, "used_elsewhere", lambda: None)  # nothing else runs on this machine
     plain = tiny.pictogram()
     names = ("name", "capabilities", "sampling", "suits", "device", "dtype", "vocabulary", "end", "sizes", "start", "drafter", "render")
     return SimpleNamespace(**{name: getattr(plain, name) for name in names}, card={}, weights_hash="abc")
@@ -103,7 +103,9 @@ def known(model: SimpleNamespace, curve: CostCurve, rows: list[Expected]) -> Non
     """Stores costs and rows as if doctor had measured them."""
     costs = StepCosts(curve, {each.key: 0.0 for each in rows})
     store.write(
-        ModelMeasurements(store.about(model), costs={(torch.get_num_threads(), model.dtype): costs}, tokens=[each.row() for each in rows])
+        ModelMeasurements(
+            store.conditions(model), costs={(torch.get_num_threads(), model.dtype): costs}, tokens=[each.row() for each in rows]
+        )
     )
 
 
@@ -112,7 +114,7 @@ def test_it_is_resolved_by_what_is_stored_and_measures_nothing_more(
     model: SimpleNamespace, curve: CostCurve, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known(model, curve, WINDOWS)
-    monkeypatch.setattr(auto, "beside", lambda *arguments: pytest.fail("it was measured"))
+    monkeypatch.setattr(auto, "extra_milliseconds", lambda *arguments: pytest.fail("it was measured"))
     monkeypatch.setattr(prepare, "cost_curves", lambda *arguments: pytest.fail("it was measured"))
     assert auto.resolve(model, pytest.fail) == name
 
@@ -164,7 +166,7 @@ def test_the_choice_is_among_steps_that_were_timed(model: SimpleNamespace, monke
         timed.append(Expected(name, knobs, 1.0, 1.0).key)
         return truth[timed[-1]]
 
-    monkeypatch.setattr(auto, "beside", beside)
+    monkeypatch.setattr(auto, "extra_milliseconds", beside)
     for truth, fastest in ((TRUTH, "ar"), (TRUTH | {"ar": 0.0}, "sjdpp,window=16"), (dict.fromkeys(TRUTH, 0.0), "sjdpp,window=64")):
         timed.clear()
         costs = StepCosts(CHEAP)
@@ -187,7 +189,7 @@ def test_rows_that_are_about_as_fast_are_timed_in_turns(
         timed.append(name)
         return {"ar": 0.0, "sjdpp": first if timed.count("sjdpp") == 1 else later, "zipar": 50.0}[name]
 
-    monkeypatch.setattr(auto, "beside", beside)
+    monkeypatch.setattr(auto, "extra_milliseconds", beside)
     rows, costs = [Expected("ar", {}, 1.0, 1.0), Expected("sjdpp", {}, 1.5, 4.0), Expected("zipar", {}, 1.6, 4.0)], StepCosts(CHEAP)
     assert auto.find_out(model, rows, costs) and costs.beside["sjdpp"] == cost
     assert timed[-4:] == ["ar", "sjdpp"] * 2 and timed.count("zipar") == 1
@@ -198,7 +200,7 @@ def test_what_a_method_does_beside_its_passes_is_the_median_of_steps(monkeypatch
     for milliseconds, extra in ((7, 3.0), (3, -1.0)):
         now = iter([0.0] * 6 + [part for i in range(99) for part in (i, i + milliseconds / 1000)])  # the first three steps do not count
         monkeypatch.setattr(auto, "clock_of", lambda device, now=now: lambda: next(now))
-        assert auto.beside(tiny.pictogram(), "ar", {}, CostCurve(((1, 4.0),))) == extra
+        assert auto.extra_milliseconds(tiny.pictogram(), "ar", {}, CostCurve(((1, 4.0),))) == extra
 
 
 def test_knobs_that_were_not_timed_count_as_the_least_beside_a_pass() -> None:

@@ -14,8 +14,8 @@ import torch
 
 from engine import backbones
 from engine.tuning import load_monitor, prepare, store, threads
-from engine.tuning.curve import WIDTHS, CostCurve, begun, cost_curves
-from engine.tuning.load_monitor import BUSY, clock_of, observed, taken
+from engine.tuning.curve import WIDTHS, CostCurve, cost_curves, sequence_for_costs
+from engine.tuning.load_monitor import BUSY, clock_of, used_elsewhere, watch_load
 from engine.tuning.store import ModelMeasurements, StepCosts
 from tests.engine.backbones import tiny
 
@@ -28,7 +28,7 @@ CHOOSE_DTYPE = prepare.choose_dtype  # before a fixture replaces it
 def free(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A home of its own, and a machine on which everything is measured."""
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path))
-    monkeypatch.setattr(load_monitor, "taken", lambda: None)  # nothing else runs on this machine
+    monkeypatch.setattr(load_monitor, "used_elsewhere", lambda: None)  # nothing else runs on this machine
     monkeypatch.setattr(prepare, "choose_dtype", CHOOSE_DTYPE)
     return tmp_path
 
@@ -54,7 +54,7 @@ def test_a_curve_has_every_width_and_never_falls(backbone: Any) -> None:
 def test_passes_are_timed_over_tokens_that_may_follow() -> None:
     """A mesh has a grammar: drafts that it forbids would be another pass."""
     backbone = tiny.lowpoly()
-    with begun(backbone) as sequence:
+    with sequence_for_costs(backbone) as sequence:
         assert sequence.length > 1 and not sequence.done and backbone.end not in sequence.tokens
 
 
@@ -128,16 +128,18 @@ def test_a_measured_dtype_is_loaded_and_a_named_one_is_not_measured(free: Path, 
     monkeypatch.setattr(backbones, "load", load)
     monkeypatch.setattr(prepare, "use_threads", lambda *arguments: None)
     monkeypatch.setattr(prepare, "choose_dtype", lambda *arguments: "bfloat16")
-    assert prepare.prepared("pictogram").dtype == "bfloat16" and dtypes == ["auto", "bfloat16"]
+    assert prepare.prepare("pictogram").dtype == "bfloat16" and dtypes == ["auto", "bfloat16"]
     monkeypatch.setattr(prepare, "choose_dtype", lambda *arguments: pytest.fail("it was measured"))
-    assert prepare.prepared("pictogram", dtype="float32").dtype == "float32"
+    assert prepare.prepare("pictogram", dtype="float32").dtype == "float32"
 
 
 # --- the file ---------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_stored_comes_back_for_the_same_machine_model_and_weights(free: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    measured = ModelMeasurements(store.about(model()), {1: 2.0, 2: 1.5}, {(2, "float32"): StepCosts(LINE, {"ar": 0.5})}, [{"method": "ar"}])
+    measured = ModelMeasurements(
+        store.conditions(model()), {1: 2.0, 2: 1.5}, {(2, "float32"): StepCosts(LINE, {"ar": 0.5})}, [{"method": "ar"}]
+    )
     store.write(measured)
     assert store.read(model()) == measured
     assert store.read(model(weights_hash="other")).threads == {} == store.read(model(name="lowpoly")).threads
@@ -157,15 +159,15 @@ def test_what_is_stored_comes_back_for_the_same_machine_model_and_weights(free: 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"form": 1}', "\0", '{"form": 1, "about": {}, "threads": 3}'])
 def test_a_damaged_file_counts_as_absent(text: str, free: Path) -> None:
-    path = store.path_of(store.about(model()))
+    path = store.path_of(store.conditions(model()))
     path.parent.mkdir(parents=True)
     path.write_text(text)
-    assert store.read(model()) == ModelMeasurements(store.about(model()))
+    assert store.read(model()) == ModelMeasurements(store.conditions(model()))
 
 
 def test_costs_that_are_no_numbers_are_damage(free: Path) -> None:
-    store.write(ModelMeasurements(store.about(model()), {}, {(1, "float32"): StepCosts(LINE)}))
-    path = store.path_of(store.about(model()))
+    store.write(ModelMeasurements(store.conditions(model()), {}, {(1, "float32"): StepCosts(LINE)}))
+    path = store.path_of(store.conditions(model()))
     row = json.loads(path.read_text())
     row["costs"][0]["pass"]["1"] = -1
     path.write_text(json.dumps(row))
@@ -176,7 +178,7 @@ def test_a_disk_that_refuses_is_said_and_the_measurement_is_used(free: Path, mon
     (free / "measured").write_text("a file where a folder should be")
     messages: list[str] = []
     monkeypatch.setattr(prepare, "cost_curves", lambda models: [LINE])
-    assert prepare.costs_here(model(), ModelMeasurements(store.about(model())), messages.append).curve == LINE
+    assert prepare.costs_here(model(), ModelMeasurements(store.conditions(model())), messages.append).curve == LINE
     assert len(messages) == 2 and "Cannot write" in messages[1]
 
 
@@ -196,28 +198,28 @@ def test_other_programs_must_leave_a_core_to_each_thread(
 ) -> None:
     used, wall = iter([10.0, 10.0 + (others or 0)]), iter([5.0, 6.0])
     monkeypatch.setattr(load_monitor.os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(load_monitor, "taken", lambda: None if others is None else next(used))
+    monkeypatch.setattr(load_monitor, "used_elsewhere", lambda: None if others is None else next(used))
     monkeypatch.setattr(load_monitor.time, "perf_counter", lambda: next(wall))
-    assert observed(count, lambda: "made") == ("made", quiet)
+    assert watch_load(count, lambda: "made") == ("made", quiet)
 
 
 def test_what_other_programs_take_is_read_from_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if load_monitor.MACHINE.exists():
-        assert taken() > -1.0  # of a count in hundredths
+        assert used_elsewhere() > -1.0  # of a count in hundredths
     monkeypatch.setattr(load_monitor, "MACHINE", tmp_path / "stat")
-    assert taken() is None
+    assert used_elsewhere() is None
     (tmp_path / "stat").write_text("cpu  9000000 0 1000000 77 5 0 0 0 0 0\ncpu0 1 2\n")
-    assert taken() == pytest.approx(1e7 / os.sysconf("SC_CLK_TCK") - time.process_time(), abs=1.0)
+    assert used_elsewhere() == pytest.approx(1e7 / os.sysconf("SC_CLK_TCK") - time.process_time(), abs=1.0)
 
 
 def test_a_disturbed_measurement_is_used_and_not_stored(free: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     messages: list[str] = []
-    monkeypatch.setattr(prepare, "observed", lambda count, measure: (measure(), False))
+    monkeypatch.setattr(prepare, "watch_load", lambda count, measure: (measure(), False))
     monkeypatch.setattr(prepare, "cost_curves", lambda models: [LINE])
     monkeypatch.setattr(prepare, "thread_costs", lambda backbone, counts: {1: 9.0, 2: 3.0})
     assert prepare.costs_here(model(), store.read(model()), messages.append).curve is LINE and messages[-1] == BUSY
     assert prepare.thread_count(model(), store.read(model()), 2, messages.append) == 2 and messages[-1] == BUSY
     assert store.read(model()).costs == {} == store.read(model()).threads
-    monkeypatch.setattr(prepare, "observed", lambda count, measure: (measure(), True))
+    monkeypatch.setattr(prepare, "watch_load", lambda count, measure: (measure(), True))
     prepare.costs_here(model(), store.read(model()), messages.append)
     assert len(store.read(model()).costs) == 1 and len(messages) == 5

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine.errors import MissingFont
-from engine.words.looks import MOST, Look, anonymous, look_pixels, looks_of_words, place_of, random_background
+from engine.words.looks import MOST, Look, anonymize, look_pixels, looks_of_words, place_of, random_background
 from engine.words.reading import split
 from engine.words.world import PLACES, PLAIN, font_path
 from research.worlds.emoji_scenes import COMMON_WORLD, caption, held_out_scenes, looks_of_scene, pictured, render, trained_scenes
@@ -91,4 +91,4 @@ def test_a_look_is_drawn_as_in_a_scene(along: int) -> None:
     ],
 )
 def test_what_has_no_name_is_a_thing(text: str, known: tuple[str, ...], read: str) -> None:
-    assert " ".join(anonymous(split(text), known)) == read
+    assert " ".join(anonymize(split(text), known)) == read

@@ -49,7 +49,7 @@ def test_pictures_painted_together_are_painted_alone(reads_looks: bool, monkeypa
         if reads_looks
         else ("two red cats", "green apple on a table")
     )
-    conditions = torch.tensor([teacher.backbone.ids_of(teacher.backbone._said(Prompt(text=text))) for text in texts])
+    conditions = torch.tensor([teacher.backbone.ids_of(teacher.backbone._readable_words(Prompt(text=text))) for text in texts])
     for text, row in zip(texts, teacher.generate(conditions, Generator(PCG64(0))), strict=True):
         prompt = Prompt(text=text, sampling=teacher.sampling)
         assert generate(teacher.backbone, METHODS["ar"], prompt).finish().tokens == row.tokens.tolist()

@@ -9,7 +9,7 @@ import pytest
 import torch
 from numpy.random import PCG64, Generator
 
-from engine.backbones import DRAFTERS, imported, llamagen, load
+from engine.backbones import DRAFTERS, imported_folders, llamagen, load
 from engine.backbones.emu3 import Emu3
 from engine.backbones.emu35 import Emu35
 from engine.backbones.janus import Janus
@@ -164,7 +164,7 @@ def test_llamagen_has_drafters_of_its_own(text: bool, tmp_path: Path) -> None:
         (tmp_path / "prompts.txt").write_text("\n".join(["red apple"[: 3 + 6 * (i % 2)] for i in range(20)]))
     check_both(
         "LlamaGen",
-        imported()[0] / DRAFTERS,
+        imported_folders()[0] / DRAFTERS,
         tmp_path / "prompts.txt" if text else None,
         Prompt(text="red" if text else "5", sampling=GREEDY),
     )
@@ -178,7 +178,7 @@ def janus(tmp_path: Path) -> Path:
     save_tokenizer(folder)
     list(convert(folder))
     (tmp_path / "prompts.txt").write_text("\n".join(APPLES))
-    return imported()[0]
+    return imported_folders()[0]
 
 
 def test_janus_has_drafters_of_its_own_which_have_learned_something(janus: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from numpy.random import PCG64, Generator
 
-from engine.backbones import bpt, imported, load
+from engine.backbones import bpt, imported_folders, load
 from engine.converting import convert
 from engine.core import NO_DRAFT, Prompt, Sampling
 from engine.errors import BadFile, BadKnob, MissingWeights, NotSupported
@@ -49,7 +49,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / "meshes").mkdir(exist_ok=True)
         rows = [f"v {' '.join(str(a * b) for a, b in zip(corner, size, strict=True))}" for corner in CORNERS]
         (tmp_path / "meshes" / f"{i:02}.obj").write_text("\n".join([*rows, "f 1 3 2", "f 1 2 4", "f 1 4 3", "f 2 3 4"]))
-    return imported()[0]
+    return imported_folders()[0]
 
 
 def options(tmp_path: Path, **more: object) -> head_lessons.HeadOptions:

@@ -177,7 +177,7 @@ def test_training_raises_the_chance_of_acceptance() -> None:
     """A few steps on two pictures: what is learned is what acceptance depends on."""
     teacher = PictureTeacher("cpu")
     rows = teacher.generate(
-        torch.tensor([teacher.backbone.ids_of(teacher.backbone._said(Prompt(text=t))) for t in ("two cats", "a table")]),
+        torch.tensor([teacher.backbone.ids_of(teacher.backbone._readable_words(Prompt(text=t))) for t in ("two cats", "a table")]),
         Generator(PCG64(0)),
     )
     pupil, starts = StreamStudent(teacher, True), [5, 30]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.backbones import imported, load, pictogram
+from engine.backbones import imported_folders, load, pictogram
 from engine.converting import convert
 from engine.core import Prompt, Sampling
 from engine.drafters.spatial_heads import SpatialHeads
@@ -79,7 +79,7 @@ def test_an_imported_model_gets_heads_of_its_own(tmp_path: Path, monkeypatch: py
     with pytest.raises(MissingWeights, match="train spatial-heads"):
         load("Tiny-Janus").drafter("spatial_heads")
     spatial_heads.main(TeacherOptions(backbone="Tiny-Janus", prompts=prompts))
-    assert (imported()[0] / "drafters" / "spatial_heads.safetensors").exists()
+    assert (imported_folders()[0] / "drafters" / "spatial_heads.safetensors").exists()
     assert not load("Tiny-Janus").card["spatial_heads"]["settings"]["guided"]
     backbone, prompt = load("Tiny-Janus"), Prompt(text="red apple", sampling=Sampling(0.0, 0, 1.0, 3.0))
     plain = generate(backbone, METHODS["ar"], prompt).finish().tokens

@@ -13,15 +13,15 @@ from engine.cache import KVCache
 from engine.dispatch.choice import NATIVE, REFERENCE, TRITON, VARIABLE
 from engine.errors import NotSupported
 from engine.kernels.cpu import library as module
-from engine.kernels.cpu.library import built, native, native_choice
+from engine.kernels.cpu.library import build, native, native_choice
 from engine.networks.mesh_decoder import MeshDecoder, MeshSettings
 from engine.networks.native_blocks import quicken
 from engine.networks.transformer import TransformerDecoder, causal_mask
 
 pytestmark = pytest.mark.usefixtures("inference")
-missing = "" if built()[0] else built()[1]
+missing = "" if build()[0] else build()[1]
 needs_native = pytest.mark.skipif(bool(missing), reason=missing)
-HALF = bool(built()[0] and built()[0].multiplies_half)
+HALF = bool(build()[0] and build()[0].multiplies_half)
 half = pytest.param(torch.bfloat16, marks=pytest.mark.skipif(not HALF, reason="no instruction for products in bfloat16"))
 both = pytest.mark.parametrize("dtype", [torch.float32, half])
 
@@ -129,9 +129,9 @@ def test_a_cache_that_is_full_is_refused() -> None:
 def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """A folder without a library; what this process has built is forgotten before and after."""
     monkeypatch.setattr(module, "folder", lambda: tmp_path / "native")
-    built.cache_clear()
+    build.cache_clear()
     yield tmp_path
-    built.cache_clear()
+    build.cache_clear()
 
 
 @pytest.mark.parametrize("other", [REFERENCE, TRITON])
@@ -177,7 +177,7 @@ def test_a_library_is_compiled_once_and_found_again(monkeypatch: pytest.MonkeyPa
     first = native()
     assert first is not None and [path.suffix for path in (fresh / "native").iterdir()] == [".so"]
     monkeypatch.setattr(module, "_compile", lambda *_: pytest.fail("compiled again"))
-    built.cache_clear()
+    build.cache_clear()
     assert native() is not first
 
 

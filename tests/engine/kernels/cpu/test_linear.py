@@ -12,9 +12,9 @@ from torch.nn import functional as F
 
 from engine.kernels.cpu import steady_linear
 from engine.kernels.cpu.blocks import NativeLinear
-from engine.kernels.cpu.library import built
+from engine.kernels.cpu.library import build
 from engine.kernels.cpu.packed_linear import PackedLinear, can_pack, pack
-from engine.kernels.cpu.steady_linear import FORMS, Form, SteadyLinear, is_steady, steady
+from engine.kernels.cpu.steady_linear import FORMS, Form, SteadyLinear, is_steady, make_steady
 from tests.engine.kernels.cpu.test_blocks import HALF, needs_native
 
 pytestmark = pytest.mark.usefixtures("inference")
@@ -36,7 +36,7 @@ def layer(inner: int, outer: int, bias: bool = True, dtype: torch.dtype = torch.
 def steadied(plain: nn.Linear) -> nn.Module:
     """The steady form that the probe chooses."""
     module = nn.Sequential(plain)
-    assert list(steady([module])) == [tuple(plain.weight.shape)] and isinstance(module[0], SteadyLinear)
+    assert list(make_steady([module])) == [tuple(plain.weight.shape)] and isinstance(module[0], SteadyLinear)
     return module[0]
 
 
@@ -96,7 +96,7 @@ def test_a_row_has_the_same_bits_in_any_company(inner: int, outer: int, make: Ca
 
 @pytest.mark.parametrize("make", [LAYERS[0].values[0], PackedLinear])
 def test_gradients_flow_as_through_the_plain_layer(make: Callable[[nn.Linear], nn.Module]) -> None:
-    if not can_pack() or not built()[0]:
+    if not can_pack() or not build()[0]:
         pytest.skip("no layers of ours here")
     with torch.inference_mode(False), torch.enable_grad():
         plain = layer(320, 960, bias=False).requires_grad_(True)
@@ -135,14 +135,14 @@ def test_plain_weights_are_dropped_layer_by_layer(monkeypatch: pytest.MonkeyPatc
     module = nn.Sequential(*(layer(64, 64) for _ in range(5)))
     weights = [weakref.ref(child.weight) for child in module]
     alive = []
-    replaced = steady_linear._replaced
+    replaced = steady_linear._steady
 
     def watched(*arguments: object) -> SteadyLinear:
         alive.append(sum(weight() is not None for weight in weights))
         return replaced(*arguments)
 
-    monkeypatch.setattr(steady_linear, "_replaced", watched)
-    steady([module])
+    monkeypatch.setattr(steady_linear, "_steady", watched)
+    make_steady([module])
     assert alive == [5, 4, 3, 2, 1]
     assert all(weight() is None for weight in weights)
 

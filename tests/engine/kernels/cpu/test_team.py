@@ -12,7 +12,7 @@ MILLISECOND = 1_000_000  # nanoseconds
 @pytest.fixture
 def functions():
     """A team, and the library's functions, with times that the test gives."""
-    library, reason = native.built()
+    library, reason = native.build()
     if library is None:
         pytest.skip(reason)
     return lambda: library.ffi.new("Team *"), library.blocks.team_at, library.blocks.waited_at
