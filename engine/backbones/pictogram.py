@@ -329,7 +329,7 @@ class Pictogram(TrainedBackbone):
         if self.looks is None:
             return []
         looks = [look for look in looks_of_words(words) if look in self.looks][: self.model.settings["looks"]]
-        return [self.looks.tokens([(look, place_of(words))], side, self._encoded)[0].to(self.device) for look in looks]
+        return [self.looks.tokens([(look, place_of(words))], side, self._encode)[0].to(self.device) for look in looks]
 
     @torch.inference_mode()
     def _encode(self, pictures: np.ndarray) -> Tensor:
