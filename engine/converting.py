@@ -310,7 +310,7 @@ def check_shapes(opened: Sequence[Checkpoint], family: ModelFamily) -> None:
     adapter, main = importlib.import_module(family.names), opened[0]
     shapes = {name: shape for checkpoint in opened for name, shape in checkpoint.shapes.items()}
     settings = adapter.configure(shapes) if hasattr(adapter, "configure") else main.config
-    need(Path(main.path.name), shapes, adapter.expected(settings), family.name)
+    need(Path(main.path.name), shapes, adapter.expected_shapes(settings), family.name)
 
 
 def check_names(about: CheckpointInfo, folder: Path) -> None:

@@ -14,8 +14,7 @@ from app.ui.method_menu import title_of
 from app.ui.tabs.speeds import SavedRun, Speed, runs_of_model, speed
 from engine.backbones import DRAFTERS, imported_folders
 from engine.backbones.trained import trained_in
-from engine.checkpoints.families import FAMILIES, ModelFamily
-from engine.checkpoints.families import family_named
+from engine.checkpoints.families import FAMILIES, ModelFamily, family_named
 from engine.converting import parameters_text
 from engine.core import PLAIN, Backbone
 from engine.errors import ForetokenError
