@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT))  # this checkout, whichever one is installed
 
 from engine.core import Knob, Knobs, Method  # noqa: E402
 from engine.methods import METHODS, find, title  # noqa: E402
-from research.bench.kernels import BANDWIDTH, WORK, bound  # noqa: E402
+from research.bench.kernels import BANDWIDTH, WORK, lower_bound  # noqa: E402
 
 AIMS = (  # subject, aim, file, exact or not, and the column that the aim is about
     ("exact pictures, time", "6x", "auto-image.csv", True, "speedup"),
@@ -196,8 +196,8 @@ def bounds_table() -> str:
     gpus = [f"{name} ({BANDWIDTH[name] / 1e12:g} TB/s)" for name in BANDWIDTH]
     lines = ["| kernel | call | bytes | " + " | ".join(gpus) + " |", "|---" * (3 + len(gpus)) + "|"]
     for work in WORK:
-        times = " | ".join(f"{bound(work, name):.3g}" for name in BANDWIDTH)
-        lines.append(f"| `{work.kernel}` | {work.what} | {work.moved:,} | {times} |")
+        times = " | ".join(f"{lower_bound(work, name):.3g}" for name in BANDWIDTH)
+        lines.append(f"| `{work.kernel}` | {work.what} | {work.bytes_moved:,} | {times} |")
     return "\n".join([*lines, ""])
 
 

@@ -1,7 +1,7 @@
-"""The judge of meshes: which family of lowpoly's world the points of a shape show.
+"""The judge of meshes: it names the family of lowpoly's world that a point cloud shows.
 
 It was trained on shapes of known families, many of them degraded or coarse, and never on a generated mesh (`research/train/mesh_judge.py`),
-so it is independent of every generator. It also knows the families that lowpoly never learns. `assembly` stands for a thing of no family.
+so it is independent of every generator. It also knows the families that lowpoly never learns. Shapes without a family are named `assembly`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from engine.recognition.network import CloudNetwork, subsample
 
 FOLDER = MODELS / "mesh_judge"
 DRAWN = 4096  # points drawn from a mesh
-OTHER = "assembly"  # the family of things without a family
+OTHER = "assembly"  # the name of shapes without a family
 
 
 class MeshJudge:
-    """The network, ready to be asked."""
+    """The trained network and the names of its answers."""
 
     def __init__(self, names: Sequence[str], network: CloudNetwork):
         self.names, self.network = tuple(names), network.eval()
@@ -32,7 +32,7 @@ class MeshJudge:
 
     @torch.inference_mode()
     def chances(self, points: np.ndarray) -> np.ndarray:
-        """The probability of each of `names` for a cloud [N, 6] with +Y up, in any scale and place; it does not depend on the front."""
+        """The probability of each of `names` for a cloud [N, 6] with +Y up, at any scale and place and with any side in front."""
         cloud = subsample(centre(points))
         turned = torch.stack([torch.cat([cloud[:, :3] @ turn, cloud[:, 3:] @ turn], -1) for turn in self._turns])
         return self.network(turned).log_softmax(-1).mean(0).softmax(-1).double().numpy()

@@ -39,7 +39,7 @@ def bench(plan: ExpectedBench) -> list[dict[str, Any]]:
     backbone = plan.load()
     prompts = inputs(backbone, plan.count)
     stamp = experiment(backbone, backbone.sampling, inputs=len(prompts), seeds=f"0..{len(prompts) - 1}")
-    rows = publish(measured(backbone, prompts), readable, stamp, None)
+    rows = publish(measure_candidates(backbone, prompts), readable, stamp, None)
     if plan.write:
         store(folder_of(plan), backbone, plan.count, rows)
     return rows
@@ -52,7 +52,7 @@ def inputs(backbone: Backbone, count: int) -> list[Prompt]:
     return [Prompt(text, seed=i) for i, text in enumerate(held_out_prompts(count, lessons_of(backbone.card)))]
 
 
-def measured(backbone: Backbone, prompts: list[Prompt]) -> Iterator[dict[str, Any]]:
+def measure_candidates(backbone: Backbone, prompts: list[Prompt]) -> Iterator[dict[str, Any]]:
     """Yields a row for each candidate."""
     for candidate in candidates(backbone):
         yield from (each.row() for each in record(backbone, prompts, [candidate]))
@@ -65,7 +65,7 @@ def folder_of(plan: ExpectedBench) -> Path:
 
 
 def store(folder: Path, backbone: Backbone, count: int, rows: list[dict[str, Any]]) -> None:
-    """Writes the rows into a folder's card; raises MissingWeights without a card, BadOutput if the disk refuses."""
+    """Writes the rows into a folder's card; raises MissingWeights without a card, BadOutput if it cannot be written."""
     card = read_card(folder)
     stored = [{name: row[name] for name in ("method", "knobs", "tokens", "rows", "draft_passes")} for row in rows]
     command = f"python launch.py bench expected --backbone {backbone.name} --count {count} --write"

@@ -42,9 +42,9 @@ SHAPES: dict[str, dict[str, int]] = {  # of a LlamaForCausalLM; 1b is the trunk 
     "1b": {"hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 24, "num_attention_heads": 16, "vocab_size": 16384},
 }
 PROMPT, NEGATIVE = 32, 8  # tokens of the prompt, and of the negative one
-STEPS = 4  # the minimum over which a step's time is measured
+STEPS = 4  # at least, to measure the time of a step
 PATIENCE = 60.0  # seconds for the curve
-DRAFTED = 4  # tokens that transformers' prompt lookup drafts
+LOOKUP_TOKENS = 4  # tokens that transformers' prompt lookup drafts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,32 +90,32 @@ def bench(plan: GenerateBench) -> list[dict[str, Any]]:
 
 def rows(plan: GenerateBench, host: CallerModel, prompt: Tensor, negative: Tensor) -> Iterator[dict[str, Any]]:
     """Yields the rows in order."""
-    yield curve(host)
-    yield step(host, plan.method, plan.window)
-    yield from speeds(plan, host.model, prompt, negative)
-    yield memory(host)
+    yield curve_row(host)
+    yield step_row(host, plan.method, plan.window)
+    yield from speed_rows(plan, host.model, prompt, negative)
+    yield memory_row(host)
 
 
-def step(host: CallerModel, name: str, window: int) -> dict[str, Any]:
-    """Returns the row of a step's time and the share that the model's passes take."""
-    spent, forward = 0.0, TransformerSequence.forward
+def step_row(host: CallerModel, name: str, window: int) -> dict[str, Any]:
+    """Returns the row of a step's time and the model's share of it."""
+    forward_seconds, forward = 0.0, TransformerSequence.forward
 
-    def counted(*a: Any, **k: Any) -> Any:
-        nonlocal spent
+    def timed_forward(*a: Any, **k: Any) -> Any:
+        nonlocal forward_seconds
         start = time.perf_counter()
         rows = forward(*a, **k)
-        spent += time.perf_counter() - start
+        forward_seconds += time.perf_counter() - start
         return rows
 
     method, preset = find(name)
-    with patch.object(TransformerSequence, "forward", counted):
+    with patch.object(TransformerSequence, "forward", timed_forward):
         run = generate(host, method, Prompt(), {**preset, "window": window})
         next(run)
-        spent, start = 0.0, time.perf_counter()
+        forward_seconds, start = 0.0, time.perf_counter()
         run.finish()
         total = time.perf_counter() - start
     milliseconds = 1000 * total / (len(run.steps) - 1)
-    return {"method": f"{name}: cost of a step", "milliseconds_per_step": milliseconds, "model_share": spent / total}
+    return {"method": f"{name}: cost of a step", "milliseconds_per_step": milliseconds, "model_share": forward_seconds / total}
 
 
 def model_of(plan: GenerateBench) -> PreTrainedModel:
@@ -126,7 +126,7 @@ def model_of(plan: GenerateBench) -> PreTrainedModel:
     return random_model(shape | {"num_key_value_heads": shape["num_attention_heads"]}, torch.device(device), getattr(torch, dtype))
 
 
-def speeds(plan: GenerateBench, model: PreTrainedModel, prompt: Tensor, negative: Tensor) -> list[dict[str, Any]]:
+def speed_rows(plan: GenerateBench, model: PreTrainedModel, prompt: Tensor, negative: Tensor) -> list[dict[str, Any]]:
     """Returns the rows of tokens per second."""
     guided = {} if plan.guidance == 1 else {"guidance_scale": plan.guidance, "negative_prompt_ids": negative[None]}
     passes: dict[str, int] = {}
@@ -160,24 +160,24 @@ def speeds(plan: GenerateBench, model: PreTrainedModel, prompt: Tensor, negative
         f"foretoken {plan.method}": ours(plan.method, window=plan.window),
     }
     if not guided:  # with guidance, its prompt lookup gives wrong tokens
-        kinds["transformers prompt lookup"] = theirs(model, prompt_lookup_num_tokens=DRAFTED)
+        kinds["transformers prompt lookup"] = theirs(model, prompt_lookup_num_tokens=LOOKUP_TOKENS)
     runs = alternate(kinds, 1, plan.repeats)
-    counted = {f"foretoken {name}": count for name, count in passes.items()}
+    forwards_by_row = {f"foretoken {name}": count for name, count in passes.items()}
     return [
         {
             "method": name,
             "tokens": len(of[0][0].tokens),
             "seconds": float(np.median([run.seconds for run in of[0]])),
             "tokens_per_second": float(np.median([len(run.tokens) / run.seconds for run in of[0]])),
-            "forwards": counted.get(name),
+            "forwards": forwards_by_row.get(name),
             "speedup": speedup(runs["transformers generate"][0], of[0]),
         }
         for name, of in runs.items()
     ]
 
 
-def curve(host: CallerModel) -> dict[str, Any]:
-    """Returns the row of milliseconds per pass by number of rows, and the acceptance from which a window of that width is faster."""
+def curve_row(host: CallerModel) -> dict[str, Any]:
+    """Returns the row of milliseconds per pass by number of rows, and the acceptance above which a window of that width is faster."""
     longer = CallerModel(host.model, host.branches, PAST * 4, host.reading)  # room for the widest pass after the tokens before it
     milliseconds = dict(cost_curves([longer], rounds=3, seconds=PATIENCE)[0].points)
     pays = {width: round(break_even(width, milliseconds[width] / milliseconds[1]), 3) for width in milliseconds if width > 1}
@@ -196,14 +196,14 @@ def break_even(width: int, cost: float) -> float:
     return high
 
 
-def memory(host: CallerModel) -> dict[str, Any]:
+def memory_row(host: CallerModel) -> dict[str, Any]:
     """Returns the row of bytes: weights, our cache for one sequence, and the peak of this process."""
     weights = sum(p.numel() * p.element_size() for p in host.model.parameters())
     sequence = host.start(Prompt())
     cache = sequence.kv_cache.block.nbytes
     sequence.close()
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return {"method": "memory", "parameters": host.parameters, "weight_bytes": weights, "cache_bytes": cache, "process_bytes": most}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return {"method": "memory", "parameters": host.parameters, "weight_bytes": weights, "cache_bytes": cache, "process_bytes": peak}
 
 
 def readable(row: dict[str, Any]) -> str:

@@ -35,7 +35,7 @@ from research.bench.rows import Row, check_csv, publish
 MINUTES = 10  # limit after which no further model starts
 PROMPT = 32  # tokens
 COLUMNS = 32  # of the decoded picture
-WARMED = 8  # untimed steps, in which graphs are captured
+WARM_UP = 8  # untimed steps, in which graphs are captured
 
 
 def shape_of(width: int, inner: int, layers: int, heads: int, key_heads: int, vocabulary: int) -> dict[str, int]:
@@ -55,15 +55,15 @@ SIZES: Mapping[str, Mapping[str, int]] = MappingProxyType({  # of Llama-like dec
 
 @dataclass(frozen=True, kw_only=True)
 class GpuBench:
-    """Plan of `bench gpu`. tokens : of a generation of transformers, and timed steps of ours"""
+    """Plan of `bench gpu`. tokens : tokens per generation of transformers, and number of our timed steps"""
 
     tokens: int = 64
     windows: tuple[int, ...] = (8, 16, 32)
     csv: Path | None = None
 
 
-class Sized:
-    """A backbone of a random decoder."""
+class RandomBackbone:
+    """A backbone with a random decoder."""
 
     name = "random"
     capabilities, suits = frozenset({"raster"}), ANY_SUIT
@@ -98,9 +98,9 @@ def bench(plan: GpuBench) -> list[Row]:
 
 def rows(plan: GpuBench, sizes: Mapping[str, Mapping[str, int]], device: torch.device, dtype: torch.dtype) -> Iterator[Row]:
     """The rows of all models, in order of size."""
-    begun = time.monotonic()
+    start = time.monotonic()
     for name, shape in sizes.items():
-        if time.monotonic() - begun > 60 * MINUTES:
+        if time.monotonic() - start > 60 * MINUTES:
             yield {"model": name, "left_out": f"The models before it took more than {MINUTES} minutes."}
             continue
         try:
@@ -108,17 +108,17 @@ def rows(plan: GpuBench, sizes: Mapping[str, Mapping[str, int]], device: torch.d
         except TooLittleMemory as e:
             yield {"model": name, "left_out": str(e)}
             continue
-        yield from measured(name, random_model(shape, device, dtype), plan)
+        yield from model_rows(name, random_model(shape, device, dtype), plan)
 
 
-def measured(name: str, model: PreTrainedModel, plan: GpuBench) -> Iterator[Row]:
+def model_rows(name: str, model: PreTrainedModel, plan: GpuBench) -> Iterator[Row]:
     """The rows of a model; transformers comes first, before its attention is replaced."""
     about = {"model": name, "parameters": sum(p.numel() for p in model.parameters())}
-    theirs = generated(model, plan.tokens)
+    theirs = generate_milliseconds(model, plan.tokens)
     yield about | {"what": "transformers generate", "milliseconds": theirs, "over_generate": 1.0, "over_plain": None}
     kinds: list[tuple[str, bool, str, dict[str, Any]]] = [("plain, no graphs", False, "ar", {}), ("plain, graphs", True, "ar", {})]
     kinds += [(f"window of {width}, graphs", True, "sjdpp", {"window": width}) for width in plan.windows]
-    times = {what: step(Sized(model, static), method, knobs, plan.tokens) for what, static, method, knobs in kinds}
+    times = {what: step(RandomBackbone(model, static), method, knobs, plan.tokens) for what, static, method, knobs in kinds}
     for what, milliseconds in times.items():
         over = {"over_generate": theirs / milliseconds, "over_plain": milliseconds / times["plain, graphs"]}
         yield about | {"what": what, "milliseconds": milliseconds} | over
@@ -144,7 +144,7 @@ def room(shape: Mapping[str, int]) -> memory.Size:
     return memory.Size(numbers, layers, heads, head_width(config), slots, config.vocab_size, branches=1)
 
 
-def generated(model: PreTrainedModel, tokens: int) -> float:
+def generate_milliseconds(model: PreTrainedModel, tokens: int) -> float:
     """Milliseconds per token of transformers' `generate`, the median of three after one warm-up."""
     prompt = torch.arange(PROMPT, device=model.device)[None]
     settings = {"max_new_tokens": tokens, "do_sample": True, "temperature": 1.0, "top_k": 0}
@@ -155,12 +155,12 @@ def generated(model: PreTrainedModel, tokens: int) -> float:
     return float(np.median([1000 * time_function(make).seconds / tokens for _ in range(4)][1:]))
 
 
-def step(backbone: Sized, method: str, knobs: Mapping[str, Any], count: int) -> float:
+def step(backbone: RandomBackbone, method: str, knobs: Mapping[str, Any], count: int) -> float:
     """Milliseconds per step of a method, the median of `count` steps after warm-up."""
     run = generate(backbone, METHODS[method], Prompt(), knobs)
-    seconds = [each.seconds for each in islice(run, WARMED + count)]
+    seconds = [each.seconds for each in islice(run, WARM_UP + count)]
     run.close()
-    return float(1000 * np.median(seconds[WARMED:]))
+    return float(1000 * np.median(seconds[WARM_UP:]))
 
 
 def readable(row: Row) -> str:

@@ -65,8 +65,8 @@ def difference(verdicts: Sequence[SceneVerdict], plain: Sequence[SceneVerdict]) 
 
 
 def mesh_columns(reader: MeshJudge, subjects: Sequence[BenchMesh], runs: Sequence[Run]) -> dict[str, Any]:
-    """Returns the columns of a row: the share of meshes that the judge gives their shape's family (for files: the name of the input), the
-    counts of fit verdicts, and the most frequent names."""
+    """Returns the columns of a row: the share of meshes in which the judge sees their shape's family (for files: the family that it sees in
+    the input), the counts of fit verdicts, and the most frequent names."""
     names = [reader.name(reader.chances_of_mesh(m.vertices, m.faces)) for m in (run.result() for run in runs)]
     wanted = [s.family or reader.name(reader.chances(s.points.numpy())) for s in subjects]
     over = [n.ours["chamfer"] / n.ours["floor"] for run, s in zip(runs, subjects, strict=True) if (n := near(run, s)) is not None]

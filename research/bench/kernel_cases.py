@@ -30,7 +30,7 @@ class KernelCall:
     name: str
     kernel: Callable[[], Any]
     reference: Callable[[], Any]
-    moved: int
+    bytes_moved: int
 
 
 def _random(seed: int) -> torch.Generator:
@@ -42,7 +42,7 @@ def random_probs(rows: int, vocabulary: int, random: torch.Generator, sharp: flo
     return torch.softmax(sharp * torch.randn(rows, vocabulary, generator=random), -1)
 
 
-def gumbel(device: torch.device, rows: int = 16, vocabulary: int = 65536) -> KernelCall:
+def noise_case(device: torch.device, rows: int = 16, vocabulary: int = 65536) -> KernelCall:
     """Noise of consecutive positions."""
     at = torch.arange(rows, device=device) + 5
     kernel, reference = (partial(f, BASE, at, vocabulary) for f in (noise.gumbel_triton, noise.gumbel_reference))
@@ -85,16 +85,18 @@ def window(
     return VerifyRequest(tokens, draft_probs, uniforms, BASE, positions, seeded, store, logits=logits, sampling=sampling, allowed=allowed)
 
 
-def verifying(device: torch.device, rows: int = 96, vocabulary: int = 65536, sampling: Sampling = GUIDED) -> KernelCall:
+def verify_case(device: torch.device, rows: int = 96, vocabulary: int = 65536, sampling: Sampling = GUIDED) -> KernelCall:
     """A window with guidance in half precision."""
     request = window(rows, vocabulary, sampling, device=device, dtype=torch.bfloat16)
     filters = f", top-k {sampling.top_k}" if sampling.top_k else ""
-    moved = request.logits.numel() * 2 + 2 * rows * vocabulary * 4
+    bytes_moved = request.logits.numel() * 2 + 2 * rows * vocabulary * 4
     kernel, reference = partial(verify_triton, request), partial(verify_reference, request)
-    return KernelCall(f"{rows} rows of {vocabulary:,}{filters}", kernel, reference, moved)
+    return KernelCall(f"{rows} rows of {vocabulary:,}{filters}", kernel, reference, bytes_moved)
 
 
-def keeping(device: torch.device, layers: int = 32, heads: int = 32, width: int = 128, dtype: torch.dtype = torch.bfloat16) -> KernelCall:
+def keep_rows_case(
+    device: torch.device, layers: int = 32, heads: int = 32, width: int = 128, dtype: torch.dtype = torch.bfloat16
+) -> KernelCall:
     """Four rows of a tree, in both guidance branches."""
     block = torch.randn(layers, 2, 2, heads, 80, width, generator=_random(0)).to(device, dtype)
     rows = torch.tensor([0, 2, 3, 11], device=device)
@@ -130,16 +132,18 @@ def tree_pass(
     return AttentionInputs(q, k, v, tree_attention.VisibleRows(tree_attention.pack(visible), cached, *extra))
 
 
-def attending(device: torch.device, rows: int = 60, cached: int = 2400) -> KernelCall:
+def attention_case(device: torch.device, rows: int = 60, cached: int = 2400) -> KernelCall:
     """A tree of a 7B model's layer."""
     inputs = tree_pass(rows, cached, 32, 32, 128, dtype=torch.bfloat16)
-    seen = tree_attention.VisibleRows(inputs.seen.sets.to(device), cached)
+    visible = tree_attention.VisibleRows(inputs.seen.sets.to(device), cached)
     q, k, v = (x.to(device) for x in (inputs.q, inputs.k, inputs.v))
-    kernel, reference = (partial(f, q, k, v, seen) for f in (tree_attention.tree_attention_triton, tree_attention.tree_attention_reference))
+    kernel, reference = (
+        partial(f, q, k, v, visible) for f in (tree_attention.tree_attention_triton, tree_attention.tree_attention_reference)
+    )
     return KernelCall(f"{rows} rows after {cached:,}", kernel, reference, 2 * (k.numel() + v.numel() + 2 * q.numel()))
 
 
-def borrowing(device: torch.device, rows: int = 60, vocabulary: int = 16384, count: int = 1000, limit: float = 0.1) -> KernelCall:
+def pooled_mass_case(device: torch.device, rows: int = 60, vocabulary: int = 16384, count: int = 1000, limit: float = 0.1) -> KernelCall:
     """Nodes that borrow from their neighbours."""
     random = _random(1)
     p = random_probs(rows, vocabulary, random)
@@ -150,7 +154,7 @@ def borrowing(device: torch.device, rows: int = 60, vocabulary: int = 16384, cou
     return KernelCall(f"{rows} nodes, {count:,} neighbours, at most {limit:g}", kernel, reference, rows * count * 40)
 
 
-def ranking(device: torch.device, rows: int = 16, vocabulary: int = 16384, half: int = 7) -> KernelCall:
+def rank_case(device: torch.device, rows: int = 16, vocabulary: int = 16384, half: int = 7) -> KernelCall:
     """Ranks of grouped drafts."""
     random = _random(2)
     p = random_probs(rows, vocabulary, random)
@@ -162,10 +166,10 @@ def ranking(device: torch.device, rows: int = 16, vocabulary: int = 16384, half:
     return KernelCall(f"{rows} rows of {vocabulary:,}, {2 * half} ranks", kernel, reference, rows * vocabulary * 4)
 
 
-def adapting(
+def lora_case(
     device: torch.device, rows: int = 33, inner: int = 4096, outer: int = 11008, rank: int = 32, dtype: torch.dtype = torch.bfloat16
 ) -> KernelCall:
-    """Half the rows of a pass with an adapter."""
+    """An adapter on half the rows of a pass."""
     random, first = _random(3), rows // 2
     y, x = (torch.randn(2, rows, width, generator=random).to(device, dtype) for width in (outer, inner))
     down = (torch.randn(rank, inner, generator=random) / inner**0.5).to(device, dtype)
@@ -176,12 +180,12 @@ def adapting(
         function(to, x, down, up, first, 0.5)
         return to
 
-    moved = (rank * (inner + outer) + 2 * (rows - first) * (inner + 2 * outer)) * y.element_size()
+    bytes_moved = (rank * (inner + outer) + 2 * (rows - first) * (inner + 2 * outer)) * y.element_size()
     kernel, reference = partial(on, row_lora.row_lora_triton, y), partial(on, row_lora.row_lora_reference, theirs)
-    return KernelCall(f"{rows - first} rows, {inner:,} to {outer:,}, rank {rank}", kernel, reference, moved)
+    return KernelCall(f"{rows - first} rows, {inner:,} to {outer:,}, rank {rank}", kernel, reference, bytes_moved)
 
 
-def scanning(
+def energy_case(
     device: torch.device, drafts: int = 16, vocabulary: int = 16384, smoothing: float = 0.2, rule: rules.EnergyRule = rules.CONSISTENT
 ) -> KernelCall:
     """A prefix of drafts, one of them impossible."""
@@ -199,16 +203,16 @@ def scanning(
 
 # Calls that the benchmark measures on a GPU, by kernel
 CASES: dict[str, tuple[Callable[[torch.device], KernelCall], ...]] = {
-    "noise": (gumbel,),
+    "noise": (noise_case,),
     "verify": (
-        verifying,
-        partial(verifying, rows=32, vocabulary=16384),
-        partial(verifying, sampling=Sampling(guidance=3.0, top_k=2000)),
-        partial(verifying, rows=1),
+        verify_case,
+        partial(verify_case, rows=32, vocabulary=16384),
+        partial(verify_case, sampling=Sampling(guidance=3.0, top_k=2000)),
+        partial(verify_case, rows=1),
     ),
-    "keep_rows": (keeping,),
-    "tree_attention": (attending, partial(attending, rows=17)),
-    "pooled_mass": (borrowing, ranking),
-    "row_lora": (adapting,),
-    "energy_scan": (scanning,),
+    "keep_rows": (keep_rows_case,),
+    "tree_attention": (attention_case, partial(attention_case, rows=17)),
+    "pooled_mass": (pooled_mass_case, rank_case),
+    "row_lora": (lora_case,),
+    "energy_scan": (energy_case,),
 }

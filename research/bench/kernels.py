@@ -126,7 +126,7 @@ KERNELS: dict[str, tuple[Program, ...]] = {
 }  # fmt: skip
 
 
-def chosen(text: str | None) -> list[str]:
+def select_kernels(text: str | None) -> list[str]:
     """Kernels named in `text`, separated by commas; all without a text. Raises NotSupported for an unknown name."""
     wanted = [name.strip() for name in text.split(",")] if text else list(KERNELS)
     unknown = next((name for name in wanted if name not in KERNELS), None)
@@ -136,19 +136,19 @@ def chosen(text: str | None) -> list[str]:
 
 
 def bench(wanted: list[str], csv: Path | None) -> list[Row]:
-    """Compiles these kernels and on a GPU also measures them; prints the rows, appends them to a CSV file if there is one, returns them."""
+    """Compiles these kernels and, on a GPU, measures them. Prints and returns the rows, and appends them to `csv` if it is not None."""
     device = torch.device(device_of("auto"))
     print(f"Kernels on {device.type}: {choose(device).reason}")
     rows = publish(compile_rows(wanted), compile_line, {"triton": version(), "commit": commit()}, csv)
     for work in (work for work in WORK if work.kernel in wanted):
-        print(f"{work.kernel}, {work.what}: {work.moved:,} bytes; computed lower bound in us: " + bounds(work))
+        print(f"{work.kernel}, {work.what}: {work.bytes_moved:,} bytes; computed lower bound in us: " + lower_bounds(work))
     if device.type == "cuda":
         stamp = {"gpu": torch.cuda.get_device_name(device), "triton": version(), "torch": torch.__version__, "commit": commit()}
         rows += publish(measured_rows(wanted, device), measured_line, stamp, csv)
     return rows
 
 
-def compiled(program: Program, capability: int) -> dict[str, Any]:
+def compile_program(program: Program, capability: int) -> dict[str, Any]:
     """A program for a compute capability (80 = 8.0): registers and spilled bytes per thread, shared bytes per program, seconds."""
     if version() is None:
         raise NotSupported("Triton is not installed, so its kernels cannot be compiled. Install triton; it has wheels for Linux.")
@@ -162,7 +162,7 @@ def compiled(program: Program, capability: int) -> dict[str, Any]:
     types = {name: program.types.get(name, "constexpr") for name in order}
     even = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(order) if types[name][0] == "*" or name in program.aligned.split()}
     source = ASTSource(program.function, types, {(order.index(name),): value for name, value in program.constants.items()}, even)
-    begun = time.perf_counter()
+    start = time.perf_counter()
     options = {"num_warps": program.warps, **program.options, **LAUNCH}
     binary = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
     registers, stack, static = _usage(binary.asm["cubin"])
@@ -173,7 +173,7 @@ def compiled(program: Program, capability: int) -> dict[str, Any]:
         "registers": registers,
         "spilled_bytes": stack,
         "shared_bytes": max(binary.metadata.shared, static),
-        "seconds": round(time.perf_counter() - begun, 2),
+        "seconds": round(time.perf_counter() - start, 2),
     }
 
 
@@ -192,11 +192,11 @@ def _usage(cubin: bytes) -> tuple[int, int, int]:
 
 
 def compile_rows(wanted: list[str]) -> Iterator[Row]:
-    """A row per program of the kernels and compute capability."""
+    """One row per program and compute capability."""
     for name in wanted:
         for program in KERNELS[name]:
             for capability in CAPABILITIES:
-                yield {"kernel": name} | compiled(program, capability)
+                yield {"kernel": name} | compile_program(program, capability)
 
 
 def compile_line(row: Row) -> str:
@@ -212,11 +212,11 @@ def compile_line(row: Row) -> str:
 
 @dataclass(frozen=True)
 class TypicalCall:
-    """A typical call of a kernel, and the minimum of bytes that it moves."""
+    """A typical call of a kernel, and the fewest bytes that it must move."""
 
     kernel: str
     what: str
-    moved: int
+    bytes_moved: int
 
 
 def _verify_bytes(rows: int, vocabulary: int, stored: bool = True) -> int:
@@ -237,25 +237,25 @@ WORK = (
 )
 
 
-def bound(work: TypicalCall, gpu: str) -> float:
+def lower_bound(work: TypicalCall, gpu: str) -> float:
     """Lower bound of a call's microseconds on a GPU: bytes over bandwidth."""
-    return 1e6 * work.moved / BANDWIDTH[gpu]
+    return 1e6 * work.bytes_moved / BANDWIDTH[gpu]
 
 
-def bounds(work: TypicalCall) -> str:
+def lower_bounds(work: TypicalCall) -> str:
     """Lower bounds in microseconds on every GPU of the table."""
-    return ", ".join(f"{gpu} {bound(work, gpu):.3g}" for gpu in BANDWIDTH)
+    return ", ".join(f"{gpu} {lower_bound(work, gpu):.3g}" for gpu in BANDWIDTH)
 
 
 # --- on a GPU ---------------------------------------------------------------------------------------------------------
 
 
 def measured_rows(wanted: list[str], device: torch.device) -> Iterator[Row]:
-    """A row per case of the kernels: median microseconds of kernel, reference and a copy of as many bytes, on this GPU."""
+    """One row per case: median microseconds of kernel, reference and a copy of as many bytes, on this GPU."""
     for name in wanted:
         for make in CASES[name]:
             case = make(device)
-            yield {"kernel": name, "case": case.name} | timed(case, device)
+            yield {"kernel": name, "case": case.name} | time_case(case, device)
 
 
 def measured_line(row: Row) -> str:
@@ -264,12 +264,12 @@ def measured_line(row: Row) -> str:
     return f"{row['kernel']:15} {row['case']}: {times}"
 
 
-def timed(case: KernelCall, device: torch.device) -> dict[str, float]:
-    """Microseconds of a case. The copy moves the kernel's minimum of bytes."""
-    block = torch.empty(max(1, case.moved // 2), dtype=torch.uint8, device=device)
+def time_case(case: KernelCall, device: torch.device) -> dict[str, float]:
+    """Microseconds of kernel, reference and copy. The copy moves the fewest bytes that the kernel must move."""
+    block = torch.empty(max(1, case.bytes_moved // 2), dtype=torch.uint8, device=device)
     other = torch.empty_like(block)
     calls: dict[str, Callable[[], Any]] = {"kernel": case.kernel, "reference": case.reference, "copy": lambda: other.copy_(block)}
-    return {f"{name}_microseconds": round(_median(call), 2) for name, call in calls.items()} | {"bytes": case.moved}
+    return {f"{name}_microseconds": round(_median(call), 2) for name, call in calls.items()} | {"bytes": case.bytes_moved}
 
 
 def _median(call: Callable[[], Any], repeats: int = 30) -> float:

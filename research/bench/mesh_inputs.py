@@ -43,9 +43,9 @@ def subject_of(shape: MeshShape, seed: int) -> BenchMesh:
 
 def subjects(count: int, kind: str, families: Iterable[str]) -> list[BenchMesh]:
     """Returns the first `count` held-out shapes: "boxes" of the families that the model was trained on, or unseen "families"."""
-    taught = set(families)
+    trained = set(families)
     shapes = held_out_shapes(8 * count, kind)
-    chosen = [s for s in shapes if kind == "families" or s.family in taught][:count]
+    chosen = [s for s in shapes if kind == "families" or s.family in trained][:count]
     return [subject_of(s, i) for i, s in enumerate(chosen)]
 
 
@@ -53,7 +53,7 @@ def files(folders: Iterable[Path], count: int) -> list[Path]:
     """The first `count` files of asset packs in a fixed random order. Raises BadPrompt if there are none."""
     paths = [path for folder in folders for path in sorted(folder.rglob("*")) if path.suffix.lower() in SUFFIXES]
     if not paths:
-        raise BadPrompt(f"The folders of assets hold no file that ends in {', '.join(SUFFIXES)}. Give other folders with --packs.")
+        raise BadPrompt(f"The folders of assets contain no file that ends in {', '.join(SUFFIXES)}. Give other folders with --packs.")
     return [paths[i] for i in np.random.default_rng(0).permutation(len(paths))[:count]]
 
 
@@ -103,9 +103,9 @@ def near(run: Run, subject: BenchMesh) -> Near | None:
 
 def mean_distances(measured: Sequence[Near | None]) -> dict[str, Any]:
     """Returns the mean distances of the meshes, and the number without a face."""
-    some = [each for each in measured if each is not None]
-    theirs, ours = [each.published for each in some], [each.ours for each in some]
-    columns: dict[str, Any] = {"without_face": len(measured) - len(some)}
+    with_faces = [each for each in measured if each is not None]
+    theirs, ours = [each.published for each in with_faces], [each.ours for each in with_faces]
+    columns: dict[str, Any] = {"without_face": len(measured) - len(with_faces)}
     for label, rows in (("published", theirs), ("16k", ours)):
         for key in ("chamfer", "hausdorff", "floor", "floor_hausdorff"):
             columns[f"{key}_{label}"] = round(float(np.mean([row[key] for row in rows])), 4) if rows else None

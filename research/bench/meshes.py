@@ -31,7 +31,7 @@ from research.bench.judging import mesh_columns
 from research.bench.mesh_inputs import BenchMesh, Near, assets, distances, mean_distances, subjects
 from research.bench.plan import MeshBench
 from research.bench.plot import check_figure, plot
-from research.bench.rows import check_csv, experiment, of_sampling, publish, quartiles, readable, timing
+from research.bench.rows import check_csv, experiment, publish, quartiles, readable, sampling_columns, timing
 from research.bench.sheet import check_sheet, write_sheet
 from research.bench.speed import drafting
 from research.mesh_judge import MeshJudge
@@ -70,7 +70,7 @@ TABLE = {
 
 
 PLAIN_ROW = {"plain": "A plain", "cross": "E plain"}  # plain decoding, by weights
-OWN_PLAIN = {"E exact": "E plain", "E cross-attention + LoRA": "E plain"}  # of rows with an adapter
+OWN_PLAIN = {"E exact": "E plain", "E cross-attention + LoRA": "E plain"}  # plain decoding of rows with an adapter
 OPTION = {"plain": "", "cross": "lora", "mlp": "lora-mlp"}  # of lowpoly, by weights
 IN_FLOAT32 = "{} in float32"  # names of the row and of the weights in float32, if the others run in another dtype
 
@@ -168,7 +168,7 @@ def table_rows(
     repeated = [s for s in inputs for _ in range(plan.seeds)]
     for label, part in plan.parts().items():
         models.use(part)
-        settings = of_sampling(models.sampling) | {"faces_allowed": part.size}
+        settings = sampling_columns(models.sampling) | {"faces_allowed": part.size}
         table, plain = table_of(models, part)
         runs = models.measure(table, inputs, plan.seeds, plan.repeats)
         for name in table:
@@ -190,7 +190,7 @@ def table_of(models: Models, plan: MeshBench) -> tuple[dict[str, MeshBenchRow], 
             print(f"{name}: its heads or its adapter are not trained yet. Train them: python launch.py train mesh-heads", file=sys.stderr)
         return table, models.plain_row
     base = models.baseline()
-    entries = plan.resolved(own).entries(own.capabilities)
+    entries = plan.with_auto_resolved(own).entries(own.capabilities)
     return base | {label: MeshBenchRow(models.own, e.name, e.knobs) for label, e in entries.items()}, next(iter(base))
 
 

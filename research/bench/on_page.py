@@ -22,7 +22,7 @@ from engine.tuning.alternate import Turn, turns
 from research.bench import meshes
 from research.bench.mesh_inputs import Near, near, subjects
 from research.bench.rows import append_csv, experiment
-from research.bench.speed import drafting, likelihood, pixels, plausible, summary
+from research.bench.speed import drafting, likelihood, pixels, plausibility_columns, summary
 from research.worlds.emoji_scenes import held_out_prompts, lessons_of
 
 PLAIN = "ar"
@@ -110,14 +110,14 @@ class Benchmark(ABC):
                 self._judge(name, turn.input)
             self.rows = self._summary()
 
-    def _ended(self) -> dict[str, list[list[Run]]]:
+    def _complete_runs(self) -> dict[str, list[list[Run]]]:
         """The runs of the complete prompts."""
         return {name: of[: self.complete] for name, of in self.runs.items()}
 
     @property
-    def left(self) -> float | None:
+    def seconds_left(self) -> float | None:
         """The expected seconds until the end, None while no run has ended."""
-        known = [seconds for spent in self._spent.values() for seconds in spent]
+        known = [seconds for seconds_of_kind in self._spent.values() for seconds in seconds_of_kind]
         if not known:
             return None
         return sum(mean(self._spent[turn.kind] or known) for turn in self.turns[self.done :])
@@ -144,12 +144,12 @@ class PictureBenchmark(Benchmark):
         self._likely[name].append(likelihood(self.backbone, self.prompts[which], self.runs[name][which][0]))
 
     def _summary(self) -> list[dict[str, Any]]:
-        runs = self._ended()
+        runs = self._complete_runs()
         columns: Mapping[str, Any] = {
             "size": self.size or pixels(runs[PLAIN][0][0]), "seeds": f"0..{self.complete - 1}", "repeats": 1, "prompts_from": "held out",
         }  # fmt: skip
         stamp = experiment(self.backbone, self.sampling, **columns)
-        rows = [summary(name, runs) | drafting([of[0] for of in runs[name]]) | plausible(self._likely[name]) for name in runs]
+        rows = [summary(name, runs) | drafting([of[0] for of in runs[name]]) | plausibility_columns(self._likely[name]) for name in runs]
         return [row | {name: value for name, value in stamp.items() if name not in row} for row in rows]
 
     @property
@@ -174,7 +174,7 @@ class MeshBenchmark(Benchmark):
         self._near[name].append(near(self.runs[name][which][0], self.subjects[which]))
 
     def _summary(self) -> list[dict[str, Any]]:
-        runs, inputs = self._ended(), self.subjects[: self.complete]
+        runs, inputs = self._complete_runs(), self.subjects[: self.complete]
         columns = {"inputs": self.complete, "seeds": "0..0", "repeats": 1, "faces_allowed": self.size}
         stamp = experiment(self.backbone, self.sampling, **columns)
         rows = [meshes.summary(name, runs, inputs, PLAIN, self._near[name]) | drafting([of[0] for of in runs[name]]) for name in runs]

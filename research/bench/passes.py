@@ -1,6 +1,6 @@
-"""Times of runs on a CPU by PyTorch's operations and by compiled functions: the price of a machine without a compiler.
+"""Times of runs on a CPU by PyTorch's operations and by compiled functions: the cost of having no compiler.
 
-Runs of both kinds alternate, and the minimum of several counts. With one thread the clock is the thread's processor time, so other
+Runs of both kinds alternate, and the fastest of several tries counts. With one thread the clock is the thread's processor time, so other
 programs hardly matter; with several it is the wall clock.
 """
 
@@ -56,33 +56,33 @@ def bench(path: Path | None, tries: int = 3) -> list[Row]:
     check_csv(path)
     choice = native_choice()
     if choice.name != NATIVE:
-        raise NotSupported(f"There is nothing to compare: the passes run by PyTorch's operations. {choice.reason}")
-    rows = (row for model in MODELS for row in of_model(*model, tries))
+        raise NotSupported(f"There is nothing to compare: the passes already run by PyTorch's operations. {choice.reason}")
+    rows = (row for model in MODELS for row in model_rows(*model, tries))
     return publish(rows, readable, machine_facts() | {"clock": "processor" if torch.get_num_threads() == 1 else "wall"}, path)
 
 
 @torch.inference_mode()
-def loaded(name: str, dtype: str, kind: str) -> Backbone | None:
+def load_with(name: str, dtype: str, kind: str) -> Backbone | None:
     """A model whose passes use one kind of kernels; None if the kind lacks the dtype."""
     with kernel_kind(kind):
         try:
             backbone = load(name, dtype=dtype)
         except NotSupported:  # lowpoly computes in bfloat16 by compiled functions only
             return None
-        backbone.start(probe_prompt(backbone)).close()  # this kind also makes everything that is made on first use
+        backbone.start(probe_prompt(backbone)).close()  # creates, by this kind, everything that is created on first use
     return backbone
 
 
-def of_model(name: str, dtype: str, size: int | None, methods: tuple[str, ...], tries: int) -> Iterator[Row]:
+def model_rows(name: str, dtype: str, size: int | None, methods: tuple[str, ...], tries: int) -> Iterator[Row]:
     """The rows of a model in a dtype, one per method; in float32 for a kind that lacks the dtype."""
-    if loaded(name, dtype, NATIVE) is None:
+    if load_with(name, dtype, NATIVE) is None:
         return
-    models = {kind: loaded(name, dtype, kind) or loaded(name, "float32", kind) for kind in KINDS}
+    models = {kind: load_with(name, dtype, kind) or load_with(name, "float32", kind) for kind in KINDS}
     for method in methods:
-        yield model_columns(models[NATIVE]) | {"size": size, "method": method} | of_method(models, method, size, tries)
+        yield model_columns(models[NATIVE]) | {"size": size, "method": method} | method_row(models, method, size, tries)
 
 
-def of_method(models: dict[str, Backbone], method: str, size: int | None, tries: int) -> Row:
+def method_row(models: dict[str, Backbone], method: str, size: int | None, tries: int) -> Row:
     """Seconds and passes of a run by kind."""
     (implementation, preset), seconds, passes = find(method), dict.fromkeys(models, float("inf")), dict.fromkeys(models, 0)
     clock = clock_of(torch.device("cpu"))
@@ -96,7 +96,7 @@ def of_method(models: dict[str, Backbone], method: str, size: int | None, tries:
             seconds[kind], passes[kind] = min(seconds[kind], spent) if attempt else seconds[kind], int(run.totals["forwards"])
     times = seconds[REFERENCE] / passes[REFERENCE] / (seconds[NATIVE] / passes[NATIVE])
     numbers = {f"{kind}_seconds": round(seconds[kind], 3) for kind in models} | {f"{kind}_passes": passes[kind] for kind in models}
-    return numbers | {"times": round(times, 2)}  # per pass: the kinds may draw other tokens
+    return numbers | {"times": round(times, 2)}  # per pass, because the kinds may draw different tokens
 
 
 def readable(row: Row) -> str:

@@ -120,20 +120,20 @@ class MethodChoice(Model):
 
     def without_auto(self) -> Self:
         """Returns the plan without `auto`, which cannot be resolved before a model is loaded."""
-        return copied(self, tuple(name for name in self.methods if name != AUTO) or ((PLAIN,) if self.methods else ()))
+        return with_methods(self, tuple(name for name in self.methods if name != AUTO) or ((PLAIN,) if self.methods else ()))
 
-    def resolved(self, backbone: Backbone) -> Self:
+    def with_auto_resolved(self, backbone: Backbone) -> Self:
         """Returns the plan with `auto` replaced by its choice for a model on this machine."""
-        return copied(self, tuple(resolve_auto(backbone) if name == AUTO else name for name in self.methods))
+        return with_methods(self, tuple(resolve_auto(backbone) if name == AUTO else name for name in self.methods))
 
     def entries(self, capabilities: frozenset[str]) -> dict[str, BenchEntry]:
         """Returns the planned rows by label. Without a sweep: each method once. With a sweep: each method with the knob, once per value.
-        With `grid`: each method that has all the knobs, once per combination. The choice of auto has its own knobs: one row. Raises BadKnob
+        With `grid`: each method that has all the knobs, once per combination. auto's choice has its own knobs and one row. Raises BadKnob
         for a knob or value that no method can use."""
         usable = [name for name in names() if find(name)[0].needs <= capabilities]
         requested = {name: self._entry(name) for name in dict.fromkeys(self.methods or usable) if name != PLAIN}
-        taken = {name: entry for name, entry in requested.items() if name.startswith(f"{AUTO}:")}
-        plain = {name: entry for name, entry in requested.items() if name not in taken}
+        auto_entries = {name: entry for name, entry in requested.items() if name.startswith(f"{AUTO}:")}
+        plain = {name: entry for name, entry in requested.items() if name not in auto_entries}
         self._check_knobs([find(name)[0].name for name in plain])
         swept = [[(knob, value) for value in values] for knob, values in self.sweep]
         groups = itertools.product(*swept) if self.grid else ([setting] for settings in swept for setting in settings)
@@ -147,10 +147,10 @@ class MethodChoice(Model):
             if not any(setting in entry.knobs.items() for entry in rows.values() for setting in settings):
                 text = f"{knob}={','.join(values)}"
                 raise BadKnob(f"--sweep {text} sweeps nothing: none of {', '.join(plain)} has this knob, or no value is given.")
-        chosen = taken | (rows if swept else plain)
-        for entry in chosen.values():
+        entries = auto_entries | (rows if swept else plain)
+        for entry in entries.values():
             KnobArray(find(entry.name)[0].knobs, entry.knobs)
-        return chosen
+        return entries
 
     def _entry(self, name: str) -> BenchEntry:
         """Returns the preset's knobs, overridden by the plan's knobs that the method has."""
@@ -168,10 +168,10 @@ class MethodChoice(Model):
         if unknown:
             names = list(dict.fromkeys(methods))
             where = f"any of the {len(names)} methods" if len(names) > MOST_NAMED else ", ".join(names) or "plain decoding"
-            raise BadKnob(f"There is no knob '{unknown[0]}' in {where}. {_instead(unknown[0], sorted(own))}")
+            raise BadKnob(f"There is no knob '{unknown[0]}' in {where}. {_suggestion(unknown[0], sorted(own))}")
 
 
-def _instead(name: str, known: list[str]) -> str:
+def _suggestion(name: str, known: list[str]) -> str:
     """Returns a sentence with the knobs to choose from; if there are many, with similarly spelled ones."""
     if len(known) <= MOST_LISTED:
         return f"Choose from: {', '.join(known) or 'none'}."
@@ -189,7 +189,7 @@ def setting_of(name: str, text: str) -> float:
         raise BadKnob(f"--sweep {name} needs {whole}s, not '{text}'.") from None
 
 
-def copied(plan: MethodChoice, methods: tuple[str, ...]) -> Any:
+def with_methods(plan: MethodChoice, methods: tuple[str, ...]) -> Any:
     """Returns a copy of a plan with other methods, without checking it again."""
     copy_of_plan = copy(plan)
     object.__setattr__(copy_of_plan, "methods", methods)

@@ -24,10 +24,10 @@ Row = dict[str, Any]
 
 def experiment(backbone: Backbone, sampling: Sampling, **more: Any) -> Row:
     """Returns the columns that describe an experiment: machine, commit, weights, dtype, device, sampling, and `more`."""
-    return machine_facts() | model_columns(backbone) | of_sampling(sampling) | more
+    return machine_facts() | model_columns(backbone) | sampling_columns(sampling) | more
 
 
-def of_sampling(sampling: Sampling) -> Row:
+def sampling_columns(sampling: Sampling) -> Row:
     """Returns the columns of the sampling settings."""
     return {name: getattr(sampling, name) for name in ("temperature", "top_k", "top_p", "guidance", "temperature_last", "adherence")}
 
@@ -74,7 +74,7 @@ def timing(mine: Sequence[Sequence[Run]], plain: Sequence[Sequence[Run]]) -> Row
 
 # --- the table --------------------------------------------------------------------------------------------------------
 
-DRAFTING = ("accepted_a_pass", "nodes", "depth", "mean_deviation")
+DRAFT_COLUMNS = ("accepted_a_pass", "nodes", "depth", "mean_deviation")
 
 
 def readable(row: Row) -> str:
@@ -86,17 +86,17 @@ def readable(row: Row) -> str:
     if "chamfer_over_floor" in row:
         over = row["chamfer_over_floor"]
         parts.append("no faces" if over is None else f"{spread(over)} x floor, chamfer {row['chamfer_16k']:.4f}")
-    parts += [f"{name.replace('a_pass', 'per_pass').replace('_', ' ')} {row[name]:.3g}" for name in DRAFTING if name in row]
+    parts += [f"{name.replace('a_pass', 'per_pass').replace('_', ' ')} {row[name]:.3g}" for name in DRAFT_COLUMNS if name in row]
     parts += [f"by place {' '.join(f'{share:.0%}'[:-1] for share in row['accepted_by_place'])} %"] if "accepted_by_place" in row else []
     parts += [f"same tokens {row['same_tokens_as_plain']}/{row['prompts']}"] if "same_tokens_as_plain" in row else []
     parts += [
-        f"{name.replace('_', ' ')} {row[name]:.1%}" for name in JUDGED if not isnan(row.get(name, nan))
+        f"{name.replace('_', ' ')} {row[name]:.1%}" for name in JUDGE_SHARES if not isnan(row.get(name, nan))
     ]  # nan: no scene has this aspect
     parts += [f"objects against plain {row['objects_more']:+.1%} \u00b1 {row['half_width']:.1%}"] if "objects_more" in row else []
     return "   ".join(parts)
 
 
-JUDGED = ("objects", "counts", "relation", "colours", "background", "all", "single", "pair", "right_kind")
+JUDGE_SHARES = ("objects", "counts", "relation", "colours", "background", "all", "single", "pair", "right_kind")
 
 
 def spread(values: list[float]) -> str:

@@ -15,15 +15,15 @@ from research.bench.rows import check_file
 
 COLUMNS, CELL, TEXT, GAP = 6, 192, 46, 14
 PAIRS = 4  # cloud and mesh, per line of the sheet
-SHOWN = 2048  # points of a cloud
+CLOUD_POINTS = 2048  # points of a cloud
 
 
-def pictures(drawn: Sequence[np.ndarray], texts: Sequence[str]) -> Image.Image:
+def pictures(results: Sequence[np.ndarray], texts: Sequence[str]) -> Image.Image:
     """Returns a sheet of pictures uint8 [H, W, 3] with their prompts."""
-    rows = -(-len(drawn) // COLUMNS)
+    rows = -(-len(results) // COLUMNS)
     sheet = Image.new("RGB", (COLUMNS * (CELL + GAP) + GAP, rows * (CELL + TEXT + GAP) + GAP), (16, 20, 26))
     pen, font = ImageDraw.Draw(sheet), ImageFont.load_default(13)
-    for i, (picture, text) in enumerate(zip(drawn, texts, strict=True)):
+    for i, (picture, text) in enumerate(zip(results, texts, strict=True)):
         x, y = GAP + i % COLUMNS * (CELL + GAP), GAP + i // COLUMNS * (CELL + TEXT + GAP)
         sheet.paste(Image.fromarray(picture).resize((CELL, CELL), Image.LANCZOS), (x, y))
         pen.multiline_text((x, y + CELL + 4), "\n".join(textwrap.wrap(text, 30)[:3]), (206, 214, 224), font, spacing=1)
@@ -34,7 +34,7 @@ def meshes(inputs: Sequence[tuple[str, np.ndarray]], results: Sequence[tuple[np.
     """Returns a sheet of named point clouds [N, 6] next to their meshes, vertices and faces."""
     views = []
     for (name, points), (vertices, faces) in zip(inputs, results, strict=True):
-        views += [View(points[:SHOWN], title=f"{name[:24]}: input"), View(vertices, faces, title=f"{len(faces)} faces")]
+        views += [View(points[:CLOUD_POINTS], title=f"{name[:24]}: input"), View(vertices, faces, title=f"{len(faces)} faces")]
     return Image.fromarray(contact_sheet([views[i : i + 2 * PAIRS] for i in range(0, len(views), 2 * PAIRS)], CELL))
 
 

@@ -28,7 +28,7 @@ from research.bench.judging import judge_of, picture_columns
 from research.bench.likelihood import log_probabilities
 from research.bench.plan import BenchEntry, ImageBench
 from research.bench.plot import check_figure, plot
-from research.bench.rows import check_csv, experiment, of_sampling, publish, quartiles, readable, timing
+from research.bench.rows import check_csv, experiment, publish, quartiles, readable, sampling_columns, timing
 from research.bench.sheet import check_sheet, write_sheet
 from research.worlds.emoji_scenes import held_out_pairs, held_out_prompts, lessons_of
 
@@ -37,14 +37,14 @@ BASELINE = "ar in float32"  # a separate row if the other rows run in another dt
 
 
 def bench(plan: ImageBench) -> list[dict[str, Any]]:
-    """Returns the rows of the table and prints them; writes the plan's sheet and figure. Raises for files that cannot be written and
-    prompts that cannot be decoded before anything is measured."""
+    """Returns the rows of the table and prints them; writes the plan's sheet and figure. Before it measures anything, raises for files that
+    cannot be written and prompts that cannot be decoded."""
     check_csv(plan.csv)
     check_sheet(plan.sheet)
     check_figure(plan.figure)
     backbone = plan.load()
     reader = judge_of(lessons_of(backbone.card)) if plan.judge else None
-    parts = {label: part.resolved(backbone) for label, part in plan.parts().items()}
+    parts = {label: part.with_auto_resolved(backbone) for label, part in plan.parts().items()}
     entries = {label: part.entries(backbone.capabilities) for label, part in parts.items()}
     prompts = {label: prompts_of(part, backbone) for label, part in parts.items()}
     for prompt in (each for of in prompts.values() for each in of):
@@ -55,7 +55,7 @@ def bench(plan: ImageBench) -> list[dict[str, Any]]:
     for label in parts:
         runs = measure(backbone, exact, entries[label], prompts[label], plan.repeats)
         judged = picture_columns(reader, scenes_of(plan, backbone), pictures_of(runs)) if reader else {}
-        rows += [labelled(row | judged.get(row["method"], {}), label) for row in summaries(backbone, prompts[label], runs)]
+        rows += [with_label(row | judged.get(row["method"], {}), label) for row in summaries(backbone, prompts[label], runs)]
     sampling, own = plan.sampling_of(backbone), next(iter(prompts.values()))
     stamp = experiment(backbone, sampling, prompts_from=plan.prompts_from, seeds=f"0..{len(own) - 1}", repeats=plan.repeats)
     rows = publish(rows, readable, stamp, plan.csv)
@@ -78,11 +78,11 @@ def scenes_of(plan: ImageBench, backbone: Backbone) -> list[Scene]:
 
 def summaries(backbone: Backbone, prompts: list[Prompt], runs: dict[str, list[list[Run]]]) -> list[dict[str, Any]]:
     """Returns the rows of the table for runs with equal settings, with columns of the settings."""
-    settings = of_sampling(prompts[0].sampling or backbone.sampling) | {"size": prompts[0].size or pixels(runs["ar"][0][0])}
+    settings = sampling_columns(prompts[0].sampling or backbone.sampling) | {"size": prompts[0].size or pixels(runs["ar"][0][0])}
     return [summary(n, runs) | drafting([of[0] for of in runs[n]]) | plausibility(backbone, prompts, runs[n]) | settings for n in runs]
 
 
-def labelled(row: dict[str, Any], label: str) -> dict[str, Any]:
+def with_label(row: dict[str, Any], label: str) -> dict[str, Any]:
     """Returns a row with the swept settings' values appended to its method."""
     return row | {"method": f"{row['method']} {label}".strip()}
 
@@ -151,11 +151,11 @@ def drafting(runs: list[Run]) -> dict[str, float]:
         "mean_deviation": deviations,
     }
     means = {name: round(float(np.nanmean(values)), 4) for name, values in columns.items() if not np.isnan(values).all()}
-    places = by_place(steps)
+    places = acceptance_by_place(steps)
     return means | ({"accepted_by_place": places} if places else {})
 
 
-def by_place(steps: list[Step]) -> list[float]:
+def acceptance_by_place(steps: list[Step]) -> list[float]:
     """Returns the accepted share of the verified drafts at the first positions after the pending token (for a tree, at its levels).
     Empty if drafts after a rejected one can be accepted too: then there is no order."""
     accepted, verified = np.zeros(PLACES, dtype=int), np.zeros(PLACES, dtype=int)
@@ -172,7 +172,7 @@ def plausibility(backbone: Backbone, prompts: list[Prompt], runs: list[list[Run]
     """Returns the mean log probability of a token under the guided distribution at the sampling temperature without top-k and top-p (one
     impossible token would make it infinite), its deviation over a picture's tokens, and the share of tokens that plain decoding could
     not draw."""
-    return plausible([likelihood(backbone, prompt, of[0]) for prompt, of in zip(prompts, runs, strict=True)])
+    return plausibility_columns([likelihood(backbone, prompt, of[0]) for prompt, of in zip(prompts, runs, strict=True)])
 
 
 def likelihood(backbone: Backbone, prompt: Prompt, run: Run) -> tuple[float, float, float]:
@@ -184,7 +184,7 @@ def likelihood(backbone: Backbone, prompt: Prompt, run: Run) -> tuple[float, flo
     return log_probs.mean().item(), impossible, log_probs.std(correction=0).item()
 
 
-def plausible(numbers: Sequence[tuple[float, float, float]]) -> dict[str, Any]:
+def plausibility_columns(numbers: Sequence[tuple[float, float, float]]) -> dict[str, Any]:
     """Returns the columns of `plausibility` from its runs' numbers."""
     means, impossible, deviations = zip(*numbers, strict=True)
     return {

@@ -55,7 +55,7 @@ def parser_of(name: str) -> CommandParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measures. The kind may also come after options."""
+    """Runs a benchmark. The kind may also come after options."""
     at = next((i for i, argument in enumerate(arguments) if argument in KINDS), 0)
     what = parser().read(arguments[at : at + 1]).what
     options = parser_of(what).read([*arguments[:at], *arguments[at + 1 :]])
@@ -73,9 +73,9 @@ def add_plan(p: CommandParser) -> None:
     p.add_argument("--methods", default="all", help="methods and presets, separated by commas (all that the backbone supports)")
     p.add_argument(
         "--sweep", action="append", default=[], metavar="NAME=A,B",
-        help="a row for each value of this knob; of temperature, top_k, top_p, guidance or size: all rows at each value",
+        help="one row per value of this knob; for temperature, top_k, top_p, guidance or size: all rows at each value",
     )  # fmt: skip
-    p.add_argument("--grid", action="store_true", help="a row for each combination of the swept values")
+    p.add_argument("--grid", action="store_true", help="one row per combination of the swept values")
     add_knobs(p)
     p.add_argument(
         "--repeats", type=whole(0, 1_000), default=1, help="repeats of each input by each row, two runs each; 0: one run, rough times (1)"
@@ -157,8 +157,8 @@ def add_generate(p: CommandParser) -> None:
     """The options of `bench generate`."""
     p.add_argument("--size", default="1b", help="1b: 1.3 billion parameters, in the shape of Janus-Pro-1B; tiny (1b)")
     p.add_argument("--method", default="sjdpp", help="a method that needs no trained drafter (sjdpp)")
-    p.add_argument("--window", type=whole(1, 256), default=16, help="its window (16)")
-    p.add_argument("--tokens", type=whole(2, 4000), default=32, help="new tokens of a generation (32)")
+    p.add_argument("--window", type=whole(1, 256), default=16, help="window of the method (16)")
+    p.add_argument("--tokens", type=whole(2, 4000), default=32, help="new tokens per generation (32)")
     p.add_argument("--guidance", type=number, default=1.0, help="scale of the guidance; 1: none (1)")
     p.add_argument("--repeats", type=whole(1, 1_000), default=1, help="repeats of each row, two runs each (1)")
     add_device(p)
@@ -167,7 +167,7 @@ def add_generate(p: CommandParser) -> None:
 
 
 def add_csv(p: CommandParser) -> None:
-    """--csv."""
+    """The option --csv."""
     p.add_argument("--csv", type=file_path, help="append the rows to this file")
 
 
@@ -197,12 +197,12 @@ def kernels(options: argparse.Namespace) -> Rows:
     from research.bench.rows import check_csv
 
     check_csv(options.csv)
-    return kernels.bench(kernels.chosen(options.only), options.csv)
+    return kernels.bench(kernels.select_kernels(options.only), options.csv)
 
 
 def add_cpu(p: CommandParser) -> None:
     """The options of `bench cpu`."""
-    p.add_argument("--threads", type=int, help="threads of a pass (PyTorch's default); with 1 it counts processor time")
+    p.add_argument("--threads", type=int, help="threads per pass (PyTorch's default); with 1, times are processor time")
     add_csv(p)
 
 
@@ -219,7 +219,7 @@ def cpu(options: argparse.Namespace) -> Rows:
 
 def add_gpu(p: CommandParser) -> None:
     """The options of `bench gpu`."""
-    p.add_argument("--tokens", type=whole(8, 900), default=64, help="tokens of a generation, and timed steps (64)")
+    p.add_argument("--tokens", type=whole(8, 900), default=64, help="tokens per generation, and number of timed steps (64)")
     add_csv(p)
 
 
@@ -237,7 +237,7 @@ def add_expected(p: CommandParser) -> None:
     add_model(p)
 
 
-def expected(options: argparse.Namespace) -> Rows:
+def record_expected(options: argparse.Namespace) -> Rows:
     """Records tokens per pass."""
     from research.bench import expected
 
@@ -260,11 +260,11 @@ KINDS = {
         add_cpu, cpu,
     ),
     "gpu": BenchMode(
-        "graphs and windows on a GPU", "Times plain decoding with CUDA graphs against transformers' generate, and a window's step over a "
-        "plain step, on random weights in the sizes of lowpoly, Janus and Emu3. Needs an NVIDIA GPU and at most ten minutes.", add_gpu, gpu,
+        "graphs and windows on a GPU", "Times plain decoding with CUDA graphs against transformers' generate, and a window's step against "
+        "a plain one, on random weights in the sizes of lowpoly, Janus and Emu3. Needs an NVIDIA GPU and at most ten minutes.", add_gpu, gpu,
     ),
     "expected": BenchMode(
-        "tokens per pass, for auto", "Records the tokens per pass of the exact methods on held-out inputs, which auto expects of a model.",
-        add_expected, expected,
+        "tokens per pass, for auto", "Records the tokens per pass of the exact methods on held-out inputs, for auto to choose by.",
+        add_expected, record_expected,
     ),
 }  # fmt: skip

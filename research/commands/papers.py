@@ -21,11 +21,11 @@ ALL = "all"  # instead of a paper or an experiment
 def parser() -> CommandParser:
     """The parser of the command's options."""
     p = CommandParser("papers", "Lists every table and figure of the five papers, or runs one or all.")
-    p.add_argument("paper", nargs="?", help="a paper; without one, all are listed; all: runs everything that can run")
-    p.add_argument("experiment", nargs="?", help="a table or figure to run, or all; without one, the paper's are listed")
+    p.add_argument("paper", nargs="?", help="a paper; without one, lists all; all: runs everything that can run")
+    p.add_argument("experiment", nargs="?", help="a table or figure to run, or all; without one, lists those of the paper")
     p.add_argument("--count", type=whole(1, 10_000), help="maximum number of inputs (as declared)")
     p.add_argument("--minutes", type=whole(1, 1_000), help=f"stop each experiment after this time; run again to continue ({MOST_MINUTES})")
-    p.add_argument("--once", action="store_true", help="decode each input once per row: sooner, with rough times")
+    p.add_argument("--once", action="store_true", help="decode each input once per row: faster, with rough times")
     p.add_argument("--out", "--to", dest="out", type=file_path, default=Path("papers"), help="folder of the files (papers)")
     p.add_argument("--backbone", metavar="NAME|PATH", help="a model or a folder of weights instead of the declared one")
     add_device(p)
@@ -34,7 +34,7 @@ def parser() -> CommandParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Lists or runs."""
+    """Lists experiments or runs them."""
     own = parser()
     options = own.read(arguments)
     if options.paper == ALL or options.experiment == ALL:
@@ -83,28 +83,28 @@ def row_of(paper: Paper, each: Experiment) -> dict[str, Any]:
 
 def run_all(options: argparse.Namespace) -> int:
     """Measures all experiments that can run, of all papers or of one, ordered by stored inputs, then by cost.
-    Names the refused ones and measures the others; then the exit code is 1."""
+    Prints the error of an experiment that fails and goes on; the exit code is then 1."""
     from engine.errors import ForetokenError
-    from research.papers import page, paper_of, running, that_run
+    from research.papers import page, paper_of, runnable, running
 
     if options.paper == ALL and options.experiment not in (None, ALL):
         raise ForetokenError(f"'{options.experiment}' belongs to one paper. Write: python launch.py papers PAPER {options.experiment}")
-    wanted = that_run(None if options.paper == ALL else paper_of(options.paper))
-    wanted.sort(key=lambda pair: running.stored(options.out / f"{page.stem_of(*pair)}.csv"))
-    written, refused = [], 0
+    wanted = runnable(None if options.paper == ALL else paper_of(options.paper))
+    wanted.sort(key=lambda pair: running.count_stored(options.out / f"{page.stem_of(*pair)}.csv"))
+    written, failed = [], 0
     for number, (paper, experiment) in enumerate(wanted, 1):
         print(f"{number} of {len(wanted)}: {paper.name} {experiment.key}", file=sys.stderr, flush=True)
         try:
             written.append(run_one(options, paper, experiment)[0])
         except ForetokenError as e:
-            refused += 1
+            failed += 1
             print(f"{paper.name} {experiment.key}: {e}", file=sys.stderr, flush=True)
             continue
         if not options.json:
             print(written[-1]["csv"], flush=True)
     if options.json:
         print_json(written)
-    return 1 if refused else 0
+    return 1 if failed else 0
 
 
 def run_one(options: argparse.Namespace, paper: Paper, experiment: Experiment) -> tuple[dict[str, str], str]:

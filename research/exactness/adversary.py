@@ -1,6 +1,6 @@
-"""A tree controller that derives shapes from a hash of the committed history: if it is exact, every schedule of shapes is.
+"""A tree controller that derives shapes from a hash of the committed history: if it is exact, every schedule is.
 
-Users cannot choose it. Its mutant does what a schedule must not: it looks at the tree that is being verified.
+Users cannot choose it. Its mutant does what a schedule must not do: it looks at the tree that is being verified.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from engine.drafters.feature_draft import FeatureDraft
 from engine.methods import eagle
 from engine.noise import Noise
 
-_TAKEN = 5_000_011  # a prime; its multiples scatter small histories
+_PRIME = 5_000_011  # its multiples scatter small histories
 
 
 class HistoryHash:
@@ -27,13 +27,13 @@ class HistoryHash:
         """A shape of 1 to 3 levels, 1 to 3 wide, with or without thresholds."""
         number = self.accepted + 1
         for token in sequence.tokens:
-            number = (number * 31 + token + 7) * _TAKEN % (1 << 61)
+            number = (number * 31 + token + 7) * _PRIME % (1 << 61)
         number >>= 7
         depth, width, nodes = 1 + number % 3, 1 + number // 3 % 3, 1 + number // 9 % 7
         return TreeSize(depth, width, nodes, 0.1 * (number // 63 % 2), 0.3 * (number // 126 % 4))
 
     def observe(self, cycle: Cycle) -> None:
-        """Takes the verdict, which may be used because it is history."""
+        """Records the verdict: it is history, so later shapes may depend on it."""
         self.accepted = cycle.accepted
 
 

@@ -31,7 +31,7 @@ from research.exactness import adversary, chain
 from research.exactness.closed_forms import CLOSED_FORMS
 from research.exactness.mutants import MUTANTS
 from research.exactness.mutation import Mutant
-from research.exactness.power import Distribution, detectable, runs_for, share_found, statistic
+from research.exactness.power import Distribution, detectable, detectable_share, runs_for, statistic
 from research.exactness.toy import Toy
 
 TARGET = 0.08  # total variation distance that a claim by distribution must detect with probability 99 %
@@ -39,7 +39,7 @@ FULL_RUNS, FULL_SEEDS = 150_000, 3  # for a claim, with --full
 MUTANT_RUNS = 20_000  # at most
 PORTION = 200  # runs of a mutant between two checks: the first checks detect most mutants
 TOKEN_RUNS = 400
-ACCEPTED, FOUND = 4.0, 10.0
+Z_ACCEPTED, Z_DETECTED = 4.0, 10.0
 BY_DISTRIBUTION = ("same distribution", "closed form", "not exact")  # claims tested by distribution; the others count runs
 
 # Claims that every method must meet in addition to its own.
@@ -69,26 +69,26 @@ class Task:
         return f"{self.method}[{self.case.name}]"
 
     @property
-    def must_be_found(self) -> bool:
+    def must_differ(self) -> bool:
         """True if the measurement must differ from the claim; then it can end as soon as it does."""
         return self.mutant is not None or self.case.claim == "not exact"
 
 
-class Fed(NamedTuple):
-    """A sequence that was fed tokens one by one: its cache after 0, 1, ... of them, and the entropy of the distribution before each."""
+class SequenceStates(NamedTuple):
+    """States of a sequence that is fed tokens one by one: its cache after 0, 1, ... tokens, and the entropy before each token."""
 
     caches: list[tuple[int, ...]]
     entropies: list[float]
 
 
 class Ground:
-    """A toy with the results that several measurements share: its distribution, the tokens of plain decoding, and the states of a sequence
-    that is fed tokens one by one."""
+    """A toy with the results that several measurements share: its distribution, plain decoding's tokens, and the states of sequences that
+    are fed tokens one by one."""
 
     def __init__(self, seed: int, settings: Mapping[str, Any]):
         self.seed, self.toy = seed, Toy(seed=seed, **settings)
         self._plain: dict[int, list[int]] = {}
-        self._fed: dict[tuple[int, ...], Fed] = {}
+        self._states: dict[tuple[int, ...], SequenceStates] = {}
 
     @cached_property
     def distribution(self) -> Distribution:
@@ -101,17 +101,17 @@ class Ground:
             self._plain[seed] = generate(self.toy, AR, Prompt(seed=seed)).finish().tokens
         return self._plain[seed]
 
-    def fed(self, tokens: list[int]) -> Fed:
+    def fresh_states(self, tokens: list[int]) -> SequenceStates:
         """Returns the states of a new sequence that is fed these tokens one by one."""
         key = tuple(tokens)
-        if key not in self._fed:
+        if key not in self._states:
             sequence, caches, entropies = self.toy.start(Prompt()), [()], []
             for token in tokens:
                 entropies.append(entropy(sequence.forward(NO_DRAFT).p[:1]).item())
                 sequence.commit([], token)
                 caches.append(sequence._cache)
-            self._fed[key] = Fed(caches, entropies)
-        return self._fed[key]
+            self._states[key] = SequenceStates(caches, entropies)
+        return self._states[key]
 
 
 @lru_cache(maxsize=2)
@@ -121,7 +121,7 @@ def ground(seed: int, settings: tuple[tuple[str, Any], ...]) -> Ground:
 
 
 def table() -> dict[str, Method]:
-    """Returns every method that is verified: those of METHODS and the two references."""
+    """Returns every method to verify: METHODS and the two references."""
     return METHODS | {"chain": chain.METHOD, "adversary": adversary.METHOD}
 
 
@@ -161,48 +161,48 @@ def _run(task: Task, toy: Toy, seed: int) -> Run:
 
 
 def _by_distribution(task: Task, on: Ground, mutant: Mutant) -> dict[str, Any]:
-    """Runs until the runs suffice, or until a difference that must be found is found."""
+    """Compares the sequences of runs with the expected distribution. Stops early once a required difference is detected."""
     distribution = CLOSED_FORMS[task.case.closed_form](on.toy, task.case.knobs) if task.case.closed_form else on.distribution
     most = (
-        MUTANT_RUNS if task.must_be_found and not task.full else FULL_RUNS if task.full else runs_for(distribution, task.target, ACCEPTED)
+        MUTANT_RUNS if task.must_differ and not task.full else FULL_RUNS if task.full else runs_for(distribution, task.target, Z_ACCEPTED)
     )
     counts: Counter[tuple[int, ...]] = Counter()
     done = 0
     result = {"z": 0.0}
-    while done < most and not (task.must_be_found and result["z"] > FOUND):
-        portion = min(PORTION, most - done) if task.must_be_found else most
+    while done < most and not (task.must_differ and result["z"] > Z_DETECTED):
+        portion = min(PORTION, most - done) if task.must_differ else most
         with mutant.in_force():
             counts.update(tuple(_run(task, on.toy, (on.seed << 40) + done + i).in_order) for i in range(portion))
         done += portion
         result = statistic(counts, distribution, done)
-    return result | {"runs": done, "detects": round(detectable(distribution, done, ACCEPTED), 4)}
+    return result | {"runs": done, "detects": round(detectable(distribution, done, Z_ACCEPTED), 4)}
 
 
 def _by_tokens(task: Task, on: Ground, mutant: Mutant) -> dict[str, Any]:
-    """Counts runs that differ: of TOKEN_RUNS, or until enough differ of a task that must."""
+    """Counts the runs that differ, out of TOKEN_RUNS. Stops early once enough runs of a task that must differ do."""
     differs = DIFFERS[task.case.claim]
     done = differing = 0
-    while done < TOKEN_RUNS and not (task.must_be_found and differing > FOUND):
+    while done < TOKEN_RUNS and not (task.must_differ and differing > Z_DETECTED):
         differing += differs(task, on, done, mutant)
         done += 1
-    return {"z": float(differing), "runs": done, "detects": round(share_found(done), 4)}
+    return {"z": float(differing), "runs": done, "detects": round(detectable_share(done), 4)}
 
 
-def _same_tokens(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
+def _differs_from_plain(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
     """Returns True if the tokens differ from plain decoding's."""
     expected = on.plain(seed)
     with mutant.in_force():
         return _run(task, on.toy, seed).tokens != expected
 
 
-def _same_as_unrelaxed(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
-    """Returns True if the steps differ from the same method's without its relaxed rule."""
+def _differs_from_unrelaxed(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
+    """Returns True if the steps differ from those of the same method without its relaxed rule."""
     exact = generate(on.toy, table()[task.method], Prompt(seed=seed), {**task.case.knobs, "relax": "off"}).finish()
     with mutant.in_force():
         return [s.tokens for s in _run(task, on.toy, seed).steps] != [s.tokens for s in exact.steps]
 
 
-def _full_spans(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
+def _has_short_span(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
     """Returns True if a pass after the first committed fewer tokens than possible: all drafts and one more, cut at the limit."""
     with mutant.in_force():
         run = _run(task, on.toy, seed)
@@ -211,17 +211,17 @@ def _full_spans(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
     return len(run.steps) != 1 + -(-(len(run.tokens) - 1) // (depth + 1))
 
 
-def _same_context(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
-    """Returns True if the distribution of any token that was not a draft differs from a fresh sequence's that is fed the same tokens
-    one by one."""
+def _context_differs(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
+    """Returns True if any token that was not a draft has another distribution than in a fresh sequence that is fed the same tokens one by
+    one."""
     with mutant.in_force():
         run = _run(task, on.toy, seed)
-    expected = on.fed(run.in_order).entropies
+    expected = on.fresh_states(run.in_order).entropies
     notes = (zip(s.positions, s.trace.accepted, s.trace.entropy, strict=True) for s in run.steps)
     return any(abs(expected[position] - nats) > 1e-9 for note in notes for position, stayed, nats in note if not stayed)
 
 
-def _same_run(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
+def _rerun_differs(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
     """Returns True if a second run, started while another run is unfinished, differs from the first."""
     with mutant.in_force():
         first = _run(task, on.toy, seed).tokens
@@ -232,30 +232,30 @@ def _same_run(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
     return first != second
 
 
-def _same_cache(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
-    """Returns True if the cache after any step differs from a fresh sequence's that is fed the same tokens one by one."""
+def _cache_differs(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
+    """Returns True if the cache after any step differs from that of a fresh sequence fed the same tokens one by one."""
     with mutant.in_force():
         run = generate(on.toy, table()[task.method], Prompt(seed=seed), task.case.knobs)
         snapshots = [(len(run.tokens), run.sequence._cache) for _ in run]
-    expected = on.fed(run.tokens).caches
+    expected = on.fresh_states(run.tokens).caches
     return any(cache != expected[count] for count, cache in snapshots)
 
 
 DIFFERS: dict[str, Callable[[Task, Ground, int, Mutant], bool]] = {
-    "same tokens": _same_tokens,
-    "same as unrelaxed": _same_as_unrelaxed,
-    "same cache": _same_cache,
-    "same run": _same_run,
-    "full spans": _full_spans,
-    "same context": _same_context,
+    "same tokens": _differs_from_plain,
+    "same as unrelaxed": _differs_from_unrelaxed,
+    "same cache": _cache_differs,
+    "same run": _rerun_differs,
+    "full spans": _has_short_span,
+    "same context": _context_differs,
 }
 
 
-def judge(task: Task, z: float) -> bool:
+def agrees(task: Task, z: float) -> bool:
     """Returns True if a measurement agrees with the claim."""
-    if task.must_be_found:
-        return z > FOUND
-    return abs(z) < ACCEPTED if task.case.claim in BY_DISTRIBUTION else z == 0
+    if task.must_differ:
+        return z > Z_DETECTED
+    return abs(z) < Z_ACCEPTED if task.case.claim in BY_DISTRIBUTION else z == 0
 
 
 def verify(names: Iterable[str], full: bool = False, target: float = TARGET, mutants: bool = True) -> tuple[dict[str, Any], bool, float]:
@@ -279,5 +279,5 @@ def verify(names: Iterable[str], full: bool = False, target: float = TARGET, mut
         else:
             row |= result
             if task.case.claim == "not exact":
-                row["exact"] = not result["z"] > FOUND
-    return dict(sorted(rows.items())), all(judge(t, f["z"]) for t, f in results), time.monotonic() - start
+                row["exact"] = not result["z"] > Z_DETECTED
+    return dict(sorted(rows.items())), all(agrees(t, f["z"]) for t, f in results), time.monotonic() - start

@@ -1,6 +1,6 @@
 """Replaces correct functions with broken ones: a test of exactness that passes with a broken function proves nothing.
 
-A mutant is a list of patches. A mutant without effect, because a function has moved or is not called any more, would leave its claim
+A mutant is a list of patches. A mutant without effect, because a function has moved or is no longer called, would leave its claim
 untested, so it raises an error.
 """
 
@@ -37,8 +37,8 @@ class Mutant:
         self.right = [(owner, key, get(owner, key)) for owner, key, _ in patches]
         for (_, key, value), (_, _, right) in zip(patches, self.right, strict=True):
             if value is right:
-                raise IdleMutant(f"Mutant '{name}' puts {key} in its own place. Patch the function that replaced it.")
-        self.wrong = [(owner, key, self._counted(value)) for owner, key, value in patches]
+                raise IdleMutant(f"Mutant '{name}' replaces {key} by itself. Patch the function that took its place.")
+        self.wrong = [(owner, key, self._count_calls(value)) for owner, key, value in patches]
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
@@ -57,19 +57,19 @@ class Mutant:
             places = ", ".join(key for _, key, _ in self.wrong)
             raise IdleMutant(f"Mutant '{self.name}' was never called ({places}). Patch the function that is called instead.")
 
-    def _counted(self, value: Any) -> Any:
+    def _count_calls(self, value: Any) -> Any:
         """Returns the same function, or dataclass of functions, with its calls counted."""
         if isinstance(value, CallRecorder):
             return value.function
         if is_dataclass(value):
-            return replace(value, **{f.name: self._counted(getattr(value, f.name)) for f in fields(value)})
+            return replace(value, **{f.name: self._count_calls(getattr(value, f.name)) for f in fields(value)})
 
         @wraps(value)
-        def counted(*arguments: Any, **named: Any) -> Any:
+        def counting(*arguments: Any, **named: Any) -> Any:
             self.calls += 1
             return value(*arguments, **named)
 
-        return counted
+        return counting
 
 
 NOTHING = Mutant("nothing", [])
@@ -81,12 +81,12 @@ def instead(wrong: Any, *places: Place) -> Patches:
 
 
 def around(change: Callable[..., Any], *places: Place) -> Patches:
-    """Returns the patches that put `change` in the place of functions: it gets the right function, then the arguments of the call."""
+    """Returns the patches that wrap functions in `change`, which gets the right function and then the arguments of the call."""
     return lambda: [(owner, key, partial(change, get(owner, key))) for owner, key in places]
 
 
 @contextmanager
-def applied(name: str, patches: Patches) -> Iterator[None]:
+def apply_mutant(name: str, patches: Patches) -> Iterator[None]:
     """Applies a mutant inside the block; raises IdleMutant after the block if none of its functions was called."""
     mutant = Mutant(name, patches())
     with mutant.in_force():

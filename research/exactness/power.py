@@ -7,19 +7,19 @@ from math import pi, sqrt
 
 Distribution = dict[tuple[int, ...], float]
 
-LEAST = 10  # expected runs of a cell; smaller cells are pooled
+CELL_RUNS = 10  # expected runs of a cell; smaller cells are pooled
 SURE = 2.326  # standard deviations: 99 % of a normal distribution lies above the mean minus this
 STEP = 200  # the number of runs is a multiple of it
 
 
 def statistic(counts: Counter[tuple[int, ...]], distribution: Distribution, runs: int) -> dict[str, float]:
     """Returns the pooled chi-square as z, and the total variation distance with its expected value under the distribution (floor)."""
-    large = {s: p * runs for s, p in distribution.items() if p * runs >= LEAST}
+    large = {s: p * runs for s, p in distribution.items() if p * runs >= CELL_RUNS}
     rest = runs - sum(large.values())
     chi = sum((counts[s] - e) ** 2 / e for s, e in large.items())
     seen_rest = runs - sum(counts[s] for s in large)
     cells = len(large)
-    if rest >= LEAST:
+    if rest >= CELL_RUNS:
         chi += (seen_rest - rest) ** 2 / rest
         cells += 1
     elif seen_rest > 10 * max(rest, 1):  # impossible sequences
@@ -40,8 +40,8 @@ def detectable(distribution: Distribution, runs: int, threshold: float) -> float
     4 t² (Cauchy-Schwarz). With k degrees of freedom the shifted chi-square has mean k + m and variance 2k + 4m and is nearly normal; so
     m - SURE sqrt(2k + 4m) = threshold sqrt(2k) is solved for m.
     """
-    large = [p for p in distribution.values() if p * runs >= LEAST]
-    freedom = len(large) - 1 + (runs * (1 - sum(large)) >= LEAST)
+    large = [p for p in distribution.values() if p * runs >= CELL_RUNS]
+    freedom = len(large) - 1 + (runs * (1 - sum(large)) >= CELL_RUNS)
     above = threshold * sqrt(2 * freedom)
     half = above + 2 * SURE**2
     moved = half + sqrt(half**2 - above**2 + 2 * SURE**2 * freedom)
@@ -56,6 +56,6 @@ def runs_for(distribution: Distribution, distance: float, threshold: float) -> i
     return runs
 
 
-def share_found(runs: int) -> float:
-    """Returns the smallest share of differing runs of which at least one is seen with probability 99 %."""
+def detectable_share(runs: int) -> float:
+    """Returns the smallest share of differing runs at which at least one is seen with probability 99 %."""
     return 1 - 0.01 ** (1 / runs)

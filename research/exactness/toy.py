@@ -77,21 +77,21 @@ class Toy(Backbone):
         return [self.layout.columns]
 
     def at_scale(self, size: int) -> Toy:
-        """A toy of `size` columns with distributions of its own, unrelated to these; made once."""
+        """A toy of `size` columns with unrelated distributions; each size is made once."""
         if size not in self._smaller:
             rows, shape = -(-self.layout.rows * size // self.layout.columns), (self.sharpness, self.sampling.guidance)
             self._smaller[size] = Toy(self.vocabulary, rows, size, self.seed + 100 + size, False, *shape, counting=self.counting)
         return self._smaller[size]
 
     def start(self, prompt: Prompt) -> ToySequence:
-        """An empty sequence; of the prompt only the sampling is used."""
+        """An empty sequence. Only the prompt's sampling is used."""
         return ToySequence(self, prompt.sampling or self.sampling)
 
-    def drafter(self, name: str) -> TableHeads | TableFeatures | TableStream | TableAround:
+    def drafter(self, name: str) -> TableHeads | TableFeatures | TableStream | TableSpatialHeads:
         """Heads, a feature drafter, a predictive stream or row and column heads, untrained. With `counting`, the first two are always
         right."""
         if name == "spatial_heads":
-            return TableAround(*self.network.around)
+            return TableSpatialHeads(*self.network.around)
         if name == "predictive_stream":
             return TableStream(*self.network.stream, causal=not self.bidirectional)
         if name == "feature_draft" and self.uneven:
@@ -99,7 +99,7 @@ class Toy(Backbone):
         return TableFeatures(*self.network.features) if name == "feature_draft" else TableHeads(self.network.tables)
 
     def codebook(self) -> Tensor:
-        """The place of every id among the codes of a picture, float64 [V, 2]: random, so neighbours have no meaning."""
+        """The code vector of every id, float64 [V, 2]: random, so neighbours have no meaning."""
         return self.codes
 
     def render(self, tokens: list[int], positions: list[int], final: bool, size: int | None = None) -> np.ndarray:
@@ -146,7 +146,7 @@ class ToySequence:
         self.pending = [-1]  # committed positions that are not in the cache, ascending; -1: the prompt
         self._newest = [START]  # their tokens
         self._in_order: int | None = None  # how many committed tokens are known to be a prefix; None: all
-        self._fed: list[tuple[int, ...]] = []  # per row of the last pass, except predictive ones: the cache rows that it added
+        self._added: list[tuple[int, ...]] = []  # per row of the last pass, except predictive ones: the cache rows that it added
         self.adapter: TableStream | None = None
         self._draft: list[int] = []
 
@@ -163,35 +163,35 @@ class ToySequence:
         if draft.predictive is not None:
             tokens = tokens[: int((~draft.predictive).sum())]
             places = places[: len(tokens)]
-        seen: list[tuple[int, ...]] = []
-        self._fed, reads = [], []
+        row_contexts: list[tuple[int, ...]] = []
+        self._added, reads = [], []
         newest = [*self._newest, *tokens]  # by row; kept for the grammar, because distributions are computed lazily
         for i, (token, place) in enumerate(zip(newest, [*self.pending, *places], strict=True)):
             slot = self._slot(place)
             if self._in_order is not None:
-                context = self._scattered_context(i, slot, parents, seen, draft.visible)
+                context = self._scattered_context(i, slot, parents, row_contexts, draft.visible)
             else:
-                context = self._context(i, parents, seen, draft.visible) if i else self._cache
+                context = self._context(i, parents, row_contexts, draft.visible) if i else self._cache
             added = self._feed(token, slot, place, context)
-            self._fed.append(added)
-            seen.append((*context, *added) if draft.visible is None and self._in_order is None else added)
+            self._added.append(added)
+            row_contexts.append((*context, *added) if draft.visible is None and self._in_order is None else added)
             reads.append(added[-1])
         self._draft = tokens
         logits, hidden = self.network.read(reads)
         if draft.predictive is not None:
             states = self.adapter.states(hidden, draft)
             logits, hidden = torch.cat([logits, states @ self.adapter.out], 1), torch.cat([hidden, states], 1)
-        return Rows(logits, lambda raw, soft=False: self._warp(raw, self._allowed(newest), soft), hidden)
+        return Rows(logits, lambda raw, soft=False: self._warp(raw, self._grammar_mask(newest), soft), hidden)
 
-    def _context(self, i: int, parents: list[int], seen: list[tuple[int, ...]], visible: Tensor | None) -> tuple[int, ...]:
+    def _context(self, i: int, parents: list[int], row_contexts: list[tuple[int, ...]], visible: Tensor | None) -> tuple[int, ...]:
         """The cache rows that node i-1 sees besides itself."""
         if visible is None:
-            return seen[parents[i - 1] + 1]
-        rows = [r for j in range(i) if visible[i, j] for r in seen[j]]
+            return row_contexts[parents[i - 1] + 1]
+        rows = [r for j in range(i) if visible[i, j] for r in row_contexts[j]]
         return (*self._cache, *rows)
 
     def _scattered_context(
-        self, i: int, slot: int, parents: list[int], seen: list[tuple[int, ...]], visible: Tensor | None
+        self, i: int, slot: int, parents: list[int], row_contexts: list[tuple[int, ...]], visible: Tensor | None
     ) -> tuple[int, ...]:
         """The cache rows that row i of a pass sees besides itself, ordered by slot, when the committed tokens are not a prefix."""
         waiting, slots = len(self.pending), self.network.slots
@@ -200,8 +200,8 @@ class ToySequence:
         else:
             ancestors = path(parents, i - waiting)[:-1] if i >= waiting else []
             others = [*range(min(i, waiting)), *(waiting + node for node in ancestors)]
-        rows = [r for r in (*self._cache, *(r for j in others if j < waiting for r in seen[j])) if slots[r] < slot]
-        rows += [r for j in others if j >= waiting for r in seen[j]]
+        rows = [r for r in (*self._cache, *(r for j in others if j < waiting for r in row_contexts[j])) if slots[r] < slot]
+        rows += [r for j in others if j >= waiting for r in row_contexts[j]]
         return tuple(sorted(rows, key=lambda r: slots[r]))
 
     def _slot(self, place: int) -> int:
@@ -221,7 +221,7 @@ class ToySequence:
             allowed = F.pad(allowed[:count], (0, 0, 0, max(0, count - len(allowed))), value=True)
         return warp(guide(logits, self.sampling.guidance), self.sampling.soften() if soft else self.sampling, allowed)
 
-    def _allowed(self, newest: list[int]) -> Tensor | None:
+    def _grammar_mask(self, newest: list[int]) -> Tensor | None:
         """The ids that the grammar allows after each of these tokens, bool [N, V]; None without a grammar."""
         if not self.toy.grammar:
             return None
@@ -229,15 +229,15 @@ class ToySequence:
 
     def probs_after(self, logits: Tensor, *paths: list[int]) -> Tensor:
         """Distributions [k, V] from guided logits, after hypothetical paths."""
-        return torch.softmax(warp(logits, self.sampling, self._allowed([self._last(path) for path in paths])), -1)
+        return torch.softmax(warp(logits, self.sampling, self._grammar_mask([self._last(path) for path in paths])), -1)
 
     def biased_logits(self, logits: Tensor, *paths: list[int]) -> Tensor:
-        """The logits: there is no bias."""
+        """The logits unchanged: the toy has no bias."""
         return logits
 
     def allowed_ids(self, path: list[int]) -> Tensor | None:
         """The ids allowed after a hypothetical path, bool [V]; None without a grammar."""
-        mask = self._allowed([self._last(path)])
+        mask = self._grammar_mask([self._last(path)])
         return None if mask is None else mask[0]
 
     def state(self, path: list[int]) -> int | None:
@@ -253,21 +253,21 @@ class ToySequence:
         if self.toy.end is not None and self.toy.end in new:
             new = new[: new.index(self.toy.end) + 1]
         for i in [0, *(node + 1 for node in nodes[: len(new) - 1])]:
-            self._cache = (*self._cache, *self._fed[i])
+            self._cache = (*self._cache, *self._added[i])
         self.tokens += new
         self.done = self.length >= self.limit or (self.toy.end is not None and new[-1] == self.toy.end)
         self.pending, self._newest = [self.length - 1], new[-1:]
         return new
 
     def commit_at(self, positions: list[int], tokens: list[int], nodes: Iterable[int] = ()) -> None:
-        """Keeps what was pending and some nodes, and makes tokens at any positions pending. Not for a grammar or an end of sequence, which
-        need a prefix."""
+        """Keeps the pending tokens and some nodes, and makes tokens at any positions pending. Not for a grammar or an end of sequence,
+        which need a prefix."""
         assert self.toy.end is None and not self.toy.grammar, "a wavefront has no end of sequence and no grammar"
         nodes, waiting = list(nodes), len(self.pending)
         if self._in_order is None:
             self._in_order = self.length
         for i in [*range(waiting), *(waiting + node for node in nodes)]:
-            self._cache = (*self._cache, *self._fed[i])
+            self._cache = (*self._cache, *self._added[i])
         self.tokens += [self._draft[i] for i in nodes] + tokens
         self.done = self.length >= self.limit
         self.pending, self._newest = positions, tokens
@@ -278,7 +278,7 @@ class ToySequence:
 
     def rewind(self, length: int) -> None:
         """Drops the committed tokens from `length` on."""
-        assert length <= (self.length if self._in_order is None else self._in_order), "what is left must be a prefix, cached in order"
+        assert length <= (self.length if self._in_order is None else self._in_order), "the rest must be a prefix, cached in order"
         self._in_order = None
         self.tokens = self.tokens[:length]
         self._cache = tuple(r for r in self._cache if self.network.slots[r] < self._slot(length - 1))
@@ -298,7 +298,7 @@ class _Network:
     def __init__(self, vocabulary: int, slots: int, seed: int, sharpness: float):
         r = np.random.default_rng(seed)
         w = self.WIDTH
-        self.embedding = r.normal(size=(2, vocabulary + 2, w))  # a table per branch, the condition; the last two are ROW_END and START
+        self.embedding = r.normal(size=(2, vocabulary + 2, w))  # one table per branch; the last two ids are ROW_END and START
         self.place = r.normal(size=(slots + 1, w)) * 0.7
         self.project = r.normal(size=(self.LAYERS, 4, w, w)) / w**0.5  # query, key, value, out
         self.feed = r.normal(size=(self.LAYERS, w, w)) / w**0.5
@@ -308,18 +308,18 @@ class _Network:
         out = r.normal(size=(w, vocabulary)) * sharpness / w**0.5
         self.features = torch.from_numpy(mix), torch.from_numpy(tokens), torch.from_numpy(out)  # of the feature drafter
         stream = np.random.default_rng([seed, 17])
-        read, heard = stream.normal(size=(w, w)) / w**0.5, stream.normal(size=(2 * slots + 1, vocabulary, w))
+        read, input_table = stream.normal(size=(w, w)) / w**0.5, stream.normal(size=(2 * slots + 1, vocabulary, w))
         guessed = stream.normal(size=(w, vocabulary)) * sharpness / w**0.5
-        self.stream = torch.from_numpy(read), torch.from_numpy(heard), torch.from_numpy(guessed)  # of the predictive stream
+        self.stream = torch.from_numpy(read), torch.from_numpy(input_table), torch.from_numpy(guessed)  # of the predictive stream
         spatial = np.random.default_rng([seed, 19])
-        read, heard = spatial.normal(size=(3, w, vocabulary)) / w**0.5, spatial.normal(size=(3, vocabulary, vocabulary)) / 2
+        read, input_table = spatial.normal(size=(3, w, vocabulary)) / w**0.5, spatial.normal(size=(3, vocabulary, vocabulary)) / 2
         far = spatial.normal(size=(2 * REACH + 1, vocabulary)) / 2
-        self.around = tuple(torch.from_numpy(x * sharpness) for x in (read, heard, far))  # of the row and column heads
+        self.around = tuple(torch.from_numpy(x * sharpness) for x in (read, input_table, far))  # of the row and column heads
         self.rows: dict[tuple[Any, ...], int] = {}
         self.slots: list[int] = []  # of every row
         self.keys = np.zeros((4096, self.LAYERS, 2, w))
         self.values = np.zeros_like(self.keys)
-        self.logits = np.zeros((2, 4096, vocabulary))  # arrays: rows are added both inside and outside torch's inference mode
+        self.logits = np.zeros((2, 4096, vocabulary))  # NumPy: rows are added both inside and outside torch's inference mode
         self.hidden = np.zeros((2, 4096, w))
 
     def row(self, token: int, slot: int, context: tuple[int, ...]) -> int:
@@ -345,12 +345,12 @@ class _Network:
 
     def _compute(self, row: int, token: int, slot: int, context: list[int]) -> None:
         x = self.embedding[:, token] + self.place[slot]  # [2, width]
-        seen = [*context, row]
+        visible = [*context, row]
         for layer in range(self.LAYERS):
             q, k, v, _ = (_norm(x) @ m for m in self.project[layer])
             self.keys[row, layer], self.values[row, layer] = k, v
-            heads = (len(seen), 2, self.HEADS, -1)
-            keys, values = self.keys[seen, layer].reshape(heads), self.values[seen, layer].reshape(heads)
+            heads = (len(visible), 2, self.HEADS, -1)
+            keys, values = self.keys[visible, layer].reshape(heads), self.values[visible, layer].reshape(heads)
             score = np.einsum("bhd,sbhd->bhs", q.reshape(2, self.HEADS, -1), keys) / (self.WIDTH // self.HEADS) ** 0.5
             weight = np.exp(score - score.max(-1, keepdims=True))
             weight /= weight.sum(-1, keepdims=True)
@@ -394,11 +394,11 @@ class TableHeads:
         self.tables, self.depth = tables, len(tables)
 
     def of(self, kind: str) -> TableHeads:
-        """The heads of a kind; the tables are the same for all."""
+        """The heads of a kind: all kinds have the same tables."""
         return self
 
     def start(self, sequence: Any) -> Callable[[Rows, int, int], Tensor]:
-        """For one run: a pass, one of its rows, count -> logits [count, V]."""
+        """The heads for one run: (pass, row number, count) -> logits [count, V]."""
         return lambda rows, row, count: self.guess(rows.hidden[0, row], count)
 
     def guess(self, hidden: Tensor, count: int) -> Tensor:
@@ -438,17 +438,17 @@ def _cells(coarse: Raster, fine: Raster, first: int, stop: int) -> Iterator[tupl
 
 class TableStream:
     """A predictive stream (engine/drafters/predictive_stream.py) of random tables: a row's output depends on the committed tokens, and on
-    every input it sees and the position of that input.
+    every input that it sees and its position.
 
-    read : [H, H]; heard : [distances, V, H], the middle one is distance 0; out : [H, V]; causal: rows do not see later rows
+    read : [H, H]; input_table : [distances, V, H], the middle one is distance 0; out : [H, V]; causal: rows do not see later rows
     """
 
-    def __init__(self, read: Tensor, heard: Tensor, out: Tensor, causal: bool):
-        self.read, self.heard, self.out, self.causal = read, heard, out, causal
-        self.both_ways = TableStream(read, heard, out, causal=False) if causal else None
+    def __init__(self, read: Tensor, input_table: Tensor, out: Tensor, causal: bool):
+        self.read, self.input_table, self.out, self.causal = read, input_table, out, causal
+        self.both_ways = TableStream(read, input_table, out, causal=False) if causal else None
 
     def start(self, sequence: ToySequence) -> Callable[[Rows, int], Tensor]:
-        """For one run: the rows of a pass and the number of the first predictive one -> guided logits [R, V] of the predictive rows."""
+        """The stream for one run: (rows of a pass, number of its first predictive row) -> guided logits [R, V] of the predictive rows."""
         sequence.adapter = self
         return lambda rows, first: guide(rows.logits[:, first:], sequence.sampling.guidance)
 
@@ -458,31 +458,31 @@ class TableStream:
         control = hidden.shape[1]
         sees, places = draft.visible[control:].double(), draft.positions[control - 1 :]
         context = (sees[:, :control] / sees[:, :control].sum(-1, keepdim=True)) @ hidden
-        far = (places - places[:, None]) + len(self.heard) // 2
-        inputs = self.heard[far, draft.tokens[control - 1 :]]  # [R, R, H], row by input
+        far = (places - places[:, None]) + len(self.input_table) // 2
+        inputs = self.input_table[far, draft.tokens[control - 1 :]]  # [R, R, H], row by input
         return torch.tanh(context @ self.read + (sees[:, control:, None] * inputs).sum(1) / 2)
 
 
-class TableAround:
-    """Row and column heads (engine/drafters/spatial_heads.py) of random tables: the logits of a slot are the sum of what its two
-    neighbours above and the newest token give, and of its distance.
+class TableSpatialHeads:
+    """Row and column heads (engine/drafters/spatial_heads.py) of random tables: the logits of a slot are a sum of terms of its two
+    neighbours above, of the newest token and of the distance to it.
 
-    read : [3, H, V] of states; heard : [3, V, V] of tokens; far : [distances, V]
+    read : [3, H, V] of states; input_table : [3, V, V] of tokens; far : [distances, V]
     """
 
-    def __init__(self, read: Tensor, heard: Tensor, far: Tensor):
-        self.read, self.heard, self.far, self.reach = read, heard, far, REACH
+    def __init__(self, read: Tensor, input_table: Tensor, far: Tensor):
+        self.read, self.input_table, self.far, self.reach = read, input_table, far, REACH
 
     def start(self, sequence: ToySequence) -> SpatialRun:
-        """For one run."""
+        """The heads for one run."""
 
         def guess(around: SlotInputs, above: Tensor, above_tokens: Tensor, left: Tensor, left_token: Tensor) -> Tensor:
             """Guided logits [N, V]."""
-            looked = torch.einsum("bnkh,khv->bnv", above, self.read[:2])
-            looked = looked + self.heard[0][above_tokens[:, 0]] + self.heard[1][above_tokens[:, 1]]
-            newest = left[:, None] @ self.read[2] + self.heard[2][left_token]
-            seen = torch.where(around.has_above[:, None], looked, 0.0) + newest * (around.distance > 0)[:, None]
-            return guide(seen + self.far[around.distance], sequence.sampling.guidance)
+            above_logits = torch.einsum("bnkh,khv->bnv", above, self.read[:2])
+            above_logits = above_logits + self.input_table[0][above_tokens[:, 0]] + self.input_table[1][above_tokens[:, 1]]
+            newest = left[:, None] @ self.read[2] + self.input_table[2][left_token]
+            logits = torch.where(around.has_above[:, None], above_logits, 0.0) + newest * (around.distance > 0)[:, None]
+            return guide(logits + self.far[around.distance], sequence.sampling.guidance)
 
         return SpatialRun(sequence, self.reach, guess)
 
@@ -497,7 +497,7 @@ class TableFeatures:
         self.mix, self.tokens, self.out = mix, tokens, out
 
     def start(self, sequence: Any) -> TableGrowth:
-        """For one run."""
+        """The drafter for one run."""
         return TableGrowth(self, sequence.sampling.guidance)
 
 

@@ -24,7 +24,7 @@ from research.exactness.wrong_rules import drawn_from, newest_not_cached
 def _first_draft_unverified(
     right: Any, rows: Any, tokens: Any, draft_probs: Any, noise: Any, n: int, iteration: int, seeded: bool, *more: Any
 ) -> Any:
-    """Takes the first draft of every pass."""
+    """Accepts the first draft of every pass."""
     window = right(rows, tokens, draft_probs, noise, n, iteration, seeded, *more)
     if len(tokens) and not window.a:
         window.a, dense = 1, draft_probs.dense() if isinstance(draft_probs, ChosenTokens) else draft_probs
@@ -33,24 +33,24 @@ def _first_draft_unverified(
 
 
 def _first_node_unverified(right: Any, rows: Any, tree: Any, *more: Any) -> Any:
-    """Takes the first node of every tree."""
+    """Accepts the first node of every tree."""
     path, token, chances = right(rows, tree, *more)
     return ([0], token, chances) if tree.tokens and not path else (path, token, chances)
 
 
 def _with_old_probs(right: Any, window: Any, first: int, knobs: Any) -> tuple[Tensor, Tensor]:
-    """Refreshes drafts, and says that those in the window were drawn from their former distributions."""
+    """Refreshes drafts, but reports the former distributions for those in the window."""
     return right(window, first, knobs)[0], torch.cat([window.draft_probs[first:], window.rows.p[-1:]])
 
 
 def _with_initial_probs(right: Any, window: Any, first: int, knobs: Any) -> tuple[Tensor, Tensor]:
-    """Keeps redrawn drafts, and says that they were drawn like the tokens of empty slots: here uniformly."""
+    """Keeps redrawn drafts, but reports the distribution of empty slots for them, here a uniform one."""
     tokens, _ = sjdpp.redraw(window, first, knobs)
     return tokens, torch.full_like(window.rows.p[first:], 1 / window.rows.p.shape[-1])
 
 
 def _with_probs_of_another_warp(right: Any, window: Any, first: int, knobs: Any) -> tuple[Tensor, Tensor]:
-    """Refreshes drafts, and says that they were drawn at half the temperature."""
+    """Refreshes drafts, but reports distributions at half the temperature."""
     return right(window, first, knobs)[0], torch.softmax(2 * window.rows.scores[first:], -1)
 
 
@@ -63,7 +63,7 @@ def _residual_behind_a_threshold() -> list[Patch]:
     right, forward = xspecmesh.replacement, toy.ToySequence.forward
     drafts: list[Draft] = []
 
-    def remembering(self: toy.ToySequence, draft: Draft) -> Any:
+    def record_draft(self: toy.ToySequence, draft: Draft) -> Any:
         drafts[:] = [draft]
         return forward(self, draft)
 
@@ -71,10 +71,10 @@ def _residual_behind_a_threshold() -> list[Patch]:
         draft = drafts[0]
         if a == len(draft.tokens):
             return right(rows, a, noise, n)
-        left = sampling.residual(rows.p[a : a + 1], draft.q[a : a + 1])
-        return sampling.draw_gumbel(left.log(), noise.gumbel(n + a, 1)).item()
+        residual = sampling.residual(rows.p[a : a + 1], draft.q[a : a + 1])
+        return sampling.draw_gumbel(residual.log(), noise.gumbel(n + a, 1)).item()
 
-    return [(xspecmesh, "replacement", replacement), (toy.ToySequence, "forward", CallRecorder(remembering))]
+    return [(xspecmesh, "replacement", replacement), (toy.ToySequence, "forward", CallRecorder(record_draft))]
 
 
 def _row_before(right: Any, self: toy.ToySequence, draft: Draft) -> Any:
@@ -96,7 +96,7 @@ def _rows_of_the_other_branch(right: Any, tree: Any, guesses: Any, wide: int) ->
 # --- wavefronts -------------------------------------------------------------------------------------------------------
 
 
-def _guesses_said_to_be_uniform(
+def _guesses_declared_uniform(
     right: Any, window: Any, tokens: Tensor, draft_probs: Tensor | None, more: int
 ) -> tuple[Tensor, Tensor | None]:
     filled, _ = right(window, tokens, draft_probs, more)
@@ -107,9 +107,9 @@ def _guesses_said_to_be_uniform(
 # --- row and column heads ---------------------------------------------------------------------------------------------
 
 
-def _filled_with(probs: Callable[[Any, range, Tensor, Tensor], Tensor]) -> Patches:
-    """Fills new slots as ever, and says that they were drawn from `probs` of the filler, the slots, the drafts before them and
-    their distributions."""
+def _fill_with(probs: Callable[[Any, range, Tensor, Tensor], Tensor]) -> Patches:
+    """Fills new slots correctly, but reports `probs` as their distributions: a function of the filler, the slots, the drafts before them
+    and the true distributions."""
 
     def fill(
         right: Any, self: HeadInitializer, tokens: Tensor, draft_probs: Tensor | None, size: int, *rest: Any
@@ -137,7 +137,7 @@ def _residual_of_fresh_probs() -> list[Patch]:
     right, dual = verdict.correct, cross_regression.dual_draft
     sequences: list[Any] = []
 
-    def remembering(tokens: Tensor, ahead: int, sequence: Any, *rest: Any) -> Draft:
+    def record_sequence(tokens: Tensor, ahead: int, sequence: Any, *rest: Any) -> Draft:
         sequences[:] = [sequence]
         return dual(tokens, ahead, sequence, *rest)
 
@@ -150,55 +150,55 @@ def _residual_of_fresh_probs() -> list[Patch]:
             draft_probs = torch.cat([draft_probs[:a], torch.softmax(guided, -1), draft_probs[a + 1 :]])
         return right(rows, draft_probs, answers, a, size, random, n, iteration)
 
-    return [(cross_regression, "dual_draft", CallRecorder(remembering)), (verdict, "correct", correct)]
+    return [(cross_regression, "dual_draft", CallRecorder(record_sequence)), (verdict, "correct", correct)]
 
 
 def _new_drafts_verified_at_once() -> list[Patch]:
     """Algorithm 1, lines 3 to 6 as printed: control rows read noise after the carried drafts, and verify the drafts that replace it."""
     refill, dual, energy = cross_regression.refill, cross_regression.dual_draft, cross_regression.energy_scan
-    seen: dict[str, Any] = {"carried": 0}
+    state: dict[str, Any] = {"carried": 0}
 
-    def buffered(logits: Tensor, tokens: Tensor, draft_probs: Tensor, sequence: Any, *rest: Any) -> tuple[Tensor, Tensor]:
+    def refill_with_noise(logits: Tensor, tokens: Tensor, draft_probs: Tensor, sequence: Any, *rest: Any) -> tuple[Tensor, Tensor]:
         refilled, new = refill(logits, tokens, draft_probs, sequence, *rest)
-        seen["carried"] = min(len(tokens), len(refilled))
+        state["carried"] = min(len(tokens), len(refilled))
         random, iteration = rest[1:3]
         u = random.uniform(noise.SCHEDULE, sequence.length, len(refilled), iteration)
         noisy = (u * sequence.vocabulary).long()
-        noisy[: seen["carried"]] = refilled[: seen["carried"]]
+        noisy[: state["carried"]] = refilled[: state["carried"]]
         return noisy, new
 
-    def remembering(tokens: Tensor, ahead: int, sequence: Any, random: noise.Noise, iteration: int, causal: bool) -> Draft:
+    def record_draft(tokens: Tensor, ahead: int, sequence: Any, random: noise.Noise, iteration: int, causal: bool) -> Draft:
         draft = dual(tokens, ahead, sequence, random, iteration, causal)
-        seen.update(sequence=sequence, noise=random, iteration=iteration, draft=draft)
+        state.update(sequence=sequence, noise=random, iteration=iteration, draft=draft)
         return draft
 
-    def judged(p: Tensor, draft_probs: Tensor, tokens: Tensor, *rest: Any) -> Any:
-        sequence, draft = seen["sequence"], seen["draft"]
+    def scan_new_drafts(p: Tensor, draft_probs: Tensor, tokens: Tensor, *rest: Any) -> Any:
+        sequence, draft = state["sequence"], state["draft"]
         if draft.predictive is not None and len(tokens):
-            logits = seen["read"](seen["rows"], len(tokens) + 1)
-            for k in range(max(1, seen["carried"]), min(len(tokens), len(logits) + 1)):
+            logits = state["read"](state["rows"], len(tokens) + 1)
+            for k in range(max(1, state["carried"]), min(len(tokens), len(logits) + 1)):
                 draft_probs[k] = sequence.probs_after(logits[k - 1 : k], [])[0]
-                u = seen["noise"].uniform(noise.SCHEDULE, sequence.length + k, 1, seen["iteration"], 1)
+                u = state["noise"].uniform(noise.SCHEDULE, sequence.length + k, 1, state["iteration"], 1)
                 tokens[k] = sampling.draw(draft_probs[k : k + 1], u)[0]
                 sequence._draft[k] = int(tokens[k])
         return energy(p, draft_probs, tokens, *rest)
 
     start, forward = toy.TableStream.start, toy.ToySequence.forward
 
-    def started(self: toy.TableStream, sequence: Any) -> Any:
-        seen["read"], seen["carried"] = start(self, sequence), 0
-        return seen["read"]
+    def record_start(self: toy.TableStream, sequence: Any) -> Any:
+        state["read"], state["carried"] = start(self, sequence), 0
+        return state["read"]
 
-    def watched(self: toy.ToySequence, draft: Draft) -> Any:
-        seen["rows"] = forward(self, draft)
-        return seen["rows"]
+    def record_forward(self: toy.ToySequence, draft: Draft) -> Any:
+        state["rows"] = forward(self, draft)
+        return state["rows"]
 
     return [
-        (cross_regression, "refill", buffered),
-        (cross_regression, "dual_draft", CallRecorder(remembering)),
-        (cross_regression, "energy_scan", judged),
-        (toy.TableStream, "start", CallRecorder(started)),
-        (toy.ToySequence, "forward", CallRecorder(watched)),
+        (cross_regression, "refill", refill_with_noise),
+        (cross_regression, "dual_draft", CallRecorder(record_draft)),
+        (cross_regression, "energy_scan", scan_new_drafts),
+        (toy.TableStream, "start", CallRecorder(record_start)),
+        (toy.ToySequence, "forward", CallRecorder(record_forward)),
     ]
 
 
@@ -217,7 +217,7 @@ TABLE: dict[str, Patches] = {
         lambda right, self, hidden, count: right(self, hidden, self.depth).roll(1, 0)[:count], (toy.TableHeads, "guess")
     ),
     "grammar of the prefix for every row": around(
-        lambda right, self, newest: right(self, newest[:1] * len(newest)), (toy.ToySequence, "_allowed")
+        lambda right, self, newest: right(self, newest[:1] * len(newest)), (toy.ToySequence, "_grammar_mask")
     ),
     "lookup: first draft unverified": around(_first_draft_unverified, (verdict, "judge")),
     "surface: first draft unverified": around(_first_draft_unverified, (verdict, "judge")),
@@ -225,21 +225,21 @@ TABLE: dict[str, Patches] = {
     "lookahead: rows of the other branch": around(_rows_of_the_other_branch, (lookahead, "draft_of")),
     "wavefront: q of another warp": around(_with_probs_of_another_warp, (WAVES, "coupled gumbel"), (WAVES, "coupled maximal")),
     "wavefront: carried with new q": around(lambda right, *arguments: (right(*arguments)[0], None), (WAVES, "carry")),
-    "wavefront: guesses said to be uniform": around(_guesses_said_to_be_uniform, (zipar, "_add_guesses")),
+    "wavefront: guesses said to be uniform": around(_guesses_declared_uniform, (zipar, "_add_guesses")),
     "wavefront: rows do not wait": instead(lambda window, columns: 1, (zipar, "lead")),
     "wavefront: the newest of a row is not cached": around(newest_not_cached, COMMIT_AT),
-    "spatial: q of one direction": _filled_with(
+    "spatial: q of one direction": _fill_with(
         lambda filler, slots, drafts, draft_probs: filler.sequence.probs_after(
             filler.heads.guess(slots, drafts, rows=True, columns=False), []
         )
     ),
-    "spatial: said to be uniform": _filled_with(
+    "spatial: said to be uniform": _fill_with(
         lambda filler, slots, drafts, draft_probs: torch.full_like(draft_probs, 1 / draft_probs.shape[-1])
     ),
     "spatial: reads the other direction": around(lambda right, *arguments: right(*arguments[:-1], "rows"), (spatial, "predicted_probs")),
     "spatial: residual is p": instead(lambda p, q: p, (spatial, "residual")),
     "spatial: q of the first guess": around(_probs_of_the_first_guess, (spatial, "correct_each")),
-    "mulo: stale cache": around(  # as with `stale_kv` on, where it is off
+    "mulo: stale cache": around(  # decodes as if `stale_kv` were on
         lambda right, sequence, coarser, knobs, noise: right(sequence, coarser, Knobs(knobs.values | {"stale_kv": "on"}), noise),
         (mulo, "_blocks"),
     ),

@@ -30,7 +30,7 @@ def _guidance_on_probabilities(logits: Tensor, scale: float) -> Tensor:
 
 
 def _p_itself(p: Tensor, q: Tensor) -> Tensor:
-    """In the place of the residual."""
+    """Replaces the residual."""
     return p
 
 
@@ -55,21 +55,21 @@ def _parents_missing(right: Any, self: growth.Tree) -> Any:
 
 
 def _ranked_by_tokens() -> list[Patch]:
-    """Ranks the nodes by their tokens, and leaves out half of them by this rank."""
+    """Ranks the nodes by their tokens and keeps the better half."""
     families, best = growth.families, growth.best
-    tokens: list[int] = []  # of the nodes of the tree that grows
+    tokens: list[int] = []  # of the nodes of the growing tree
 
-    def remembering(*arguments: Any) -> list[list[tuple[int, bool, float]]]:
-        grown = families(*arguments)
-        tokens.extend(token for family in grown for token, _, _ in family)
-        return grown
+    def record_tokens(*arguments: Any) -> list[list[tuple[int, bool, float]]]:
+        tree_families = families(*arguments)
+        tokens.extend(token for family in tree_families for token, _, _ in family)
+        return tree_families
 
     def by_token(parents: list[int], scores: list[float], count: int) -> list[int]:
-        liked = [score - 2.0 * token for score, token in zip(scores, tokens, strict=True)]
+        token_scores = [score - 2.0 * token for score, token in zip(scores, tokens, strict=True)]
         tokens.clear()
-        return best(parents, liked, max(1, len(parents) // 2))
+        return best(parents, token_scores, max(1, len(parents) // 2))
 
-    return [(growth, "families", CallRecorder(remembering)), (growth, "best", by_token)]
+    return [(growth, "families", CallRecorder(record_tokens)), (growth, "best", by_token)]
 
 
 def _controller_sees_the_draft(right: Any, *arguments: Any) -> growth.Tree:
@@ -88,23 +88,23 @@ def _row_of_the_parent(right: Any, parents: list[int], tokens: list[int], answer
     return path, answers[path[-2] + 1 if len(path) > 1 else 0] if path else answers[0]
 
 
-def _borrowing(change: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Patches:
+def _borrow_by(change: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Patches:
     """change : running sum of the neighbours' mass [m, k], p of the tokens [m], budget [m] -> borrowed mass [m]"""
 
-    def borrowed(p: Tensor, tokens: Tensor, neighbours: Tensor, most: Tensor) -> Tensor:
+    def borrowed_mass(p: Tensor, tokens: Tensor, neighbours: Tensor, most: Tensor) -> Tensor:
         return change(p[neighbours[tokens]].cumsum(-1), p[tokens], most)
 
-    return instead(borrowed, (rules, "_borrowed_mass"))
+    return instead(borrowed_mass, (rules, "_borrowed_mass"))
 
 
-def _refused_neighbours_struck(whole: bool) -> Patches:
+def _remove_rejected_neighbours(whole: bool) -> Patches:
     """Returns the residual of the papers' code. whole : remove all neighbours of the table, else only those borrowed from (δ = 0.3)"""
 
     def patches() -> list[Patch]:
         tables: list[Tensor] = []
         right, table = trees.multi_round, neighbours.neighbours
 
-        def remembered(*arguments: Any) -> Tensor:
+        def record_table(*arguments: Any) -> Tensor:
             tables[:] = [table(*arguments)]
             return tables[0]
 
@@ -112,16 +112,16 @@ def _refused_neighbours_struck(whole: bool) -> Patches:
             p: Tensor, tokens: Tensor, draft_probs: Tensor, u: list[float], mass: Any, share: Any = None
         ) -> tuple[int, Tensor, list[float]]:
             for j in range(len(tokens)):
-                which, left, chances = right(p, tokens[j : j + 1], draft_probs[j : j + 1], u[j : j + 1], mass)
+                which, residual, chances = right(p, tokens[j : j + 1], draft_probs[j : j + 1], u[j : j + 1], mass)
                 if which == 0:
-                    return j, left, chances
+                    return j, residual, chances
                 near = tables[0][tokens[j]]
-                left = left.clone()
-                left[near if whole else near[p[near].cumsum(0) <= 0.3]] = 0
-                p = left / left.sum() if left.sum() > 0 else p
+                residual = residual.clone()
+                residual[near if whole else near[p[near].cumsum(0) <= 0.3]] = 0
+                p = residual / residual.sum() if residual.sum() > 0 else p
             return -1, p, chances
 
-        return [(neighbours, "neighbours", CallRecorder(remembered)), (trees, "multi_round", multi_round)]
+        return [(neighbours, "neighbours", CallRecorder(record_table)), (trees, "multi_round", multi_round)]
 
     return patches
 
@@ -129,14 +129,14 @@ def _refused_neighbours_struck(whole: bool) -> Patches:
 # --- the budget of deviation ------------------------------------------------------------------------------------------
 
 
-def _budget_ignored(self: Meter, away: float, again: bool = False) -> float:
+def _budget_ignored(self: Meter, deviation: float, again: bool = False) -> float:
     self._slots = self._slots if again else [*self._slots, 0.0]
-    self._slots[-1] += away
+    self._slots[-1] += deviation
     return 1.0
 
 
 def _coin_of_the_verdict(random: noise.Noise, position: int, count: int, iteration: int) -> Tensor:
-    """Chooses the rule by the number that its verdict uses."""
+    """Chooses the rule by the random number that its verdict uses."""
     return random.host_uniform(noise.ACCEPT, position, count, iteration - 1)
 
 
@@ -144,8 +144,8 @@ def _coin_of_the_verdict(random: noise.Noise, position: int, count: int, iterati
 
 
 def _iteration_in_the_noise(self: noise.Noise, start: int, count: int) -> Tensor:
-    self.asked = getattr(self, "asked", 0) + 1
-    u = [self.uniform(noise.DRAW, start, count, self.asked, slot) for slot in range(self.vocabulary)]
+    self.calls = getattr(self, "calls", 0) + 1
+    u = [self.uniform(noise.DRAW, start, count, self.calls, slot) for slot in range(self.vocabulary)]
     return -torch.log(-torch.log(torch.stack(u, -1)))
 
 
@@ -165,8 +165,8 @@ def _global_noise() -> list[Patch]:
 def _keep_one_row_more(right: Any, self: toy.ToySequence, nodes: list[int], token: int) -> list[int]:
     new = right(self, nodes, token)
     extra = (nodes[-1] if nodes else -1) + 2
-    if extra < len(self._fed):
-        self._cache = (*self._cache, *self._fed[extra])
+    if extra < len(self._added):
+        self._cache = (*self._cache, *self._added[extra])
     return new
 
 
@@ -178,7 +178,7 @@ def newest_not_cached(right: Any, self: toy.ToySequence, *arguments: Any) -> Any
 
 
 def _end_ignored(inside_only: bool, right: Any, self: toy.ToySequence, nodes: list[int], token: int) -> list[int]:
-    """Commits tokens after the end of the sequence. inside_only : an end that is the last of a span counts"""
+    """Commits tokens after the end of the sequence. inside_only : an end at the end of a span still counts"""
     end, self.toy.end = self.toy.end, None
     new = right(self, nodes, token)
     self.toy.end = end
@@ -211,15 +211,15 @@ TABLE: dict[str, Patches] = {
         (growth, "sibling_probs"),
     ),
     "tree: row of the parent": around(_row_of_the_parent, (trees, "walk")),
-    "lantern: the nearest always counts": _borrowing(
+    "lantern: the nearest always counts": _borrow_by(
         lambda run, own, most: torch.where(run <= most[:, None], run, 0).amax(-1).maximum(run[:, 0])
     ),
-    "lantern: counts one neighbour too many": _borrowing(
+    "lantern: counts one neighbour too many": _borrow_by(
         lambda run, own, most: run.gather(1, (run <= most[:, None]).sum(1, keepdim=True).clamp(max=run.shape[1] - 1))[:, 0]
     ),
-    "lantern: budget of the other rule": _borrowing(lambda run, own, most: torch.where(run <= (most / own)[:, None], run, 0).amax(-1)),
-    "lantern: refused neighbourhood struck": _refused_neighbours_struck(False),
-    "lantern: refused table struck": _refused_neighbours_struck(True),
+    "lantern: budget of the other rule": _borrow_by(lambda run, own, most: torch.where(run <= (most / own)[:, None], run, 0).amax(-1)),
+    "lantern: refused neighbourhood struck": _remove_rejected_neighbours(False),
+    "lantern: refused table struck": _remove_rejected_neighbours(True),
     "budget: ignored": instead(_budget_ignored, (Meter, "share")),
     "budget: the coin is the verdict's": instead(_coin_of_the_verdict, (neighbours, "acceptance_uniforms")),
     "gsd: one rank higher": instead(lambda half: [0, *range(1 - half, 0), *range(1, half + 1)], (gsd, "group_offsets")),

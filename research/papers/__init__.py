@@ -20,16 +20,16 @@ def experiment_of(paper: Paper, key: str) -> Experiment:
     """Returns an experiment that runs here; raises NotSupported, with the reason, if it is unknown or does not run."""
     experiment = paper.find(key)
     if experiment is None:
-        shown = f"It shows {paper.illustrations[key]}, and measures nothing. " if key in paper.illustrations else ""
+        note = f"It shows {paper.illustrations[key]}, and measures nothing. " if key in paper.illustrations else ""
         known = ", ".join(each.key for each in paper.experiments if each.runs)
-        raise NotSupported(f"'{key}' is no experiment of {paper.name}. {shown}These run: {known}.")
+        raise NotSupported(f"'{key}' is no experiment of {paper.name}. {note}These run: {known}.")
     if experiment.runs is None:
         raise NotSupported(f"{paper.name} {key} does not run here: {experiment.reason}. {experiment.nearest}".strip())
     return experiment
 
 
-def that_run(paper: Paper | None = None) -> list[tuple[Paper, Experiment]]:
+def runnable(paper: Paper | None = None) -> list[tuple[Paper, Experiment]]:
     """Returns the experiments that run here, of all papers or of one, fewest runs per input first."""
     papers = [*PAPERS.values()] if paper is None else [paper]
-    pairs = [(of, each) for of in papers for each in of.experiments if each.runs]
+    pairs = [(paper_of_pair, each) for paper_of_pair in papers for each in paper_of_pair.experiments if each.runs]
     return sorted(pairs, key=lambda pair: pair[1].generations / (pair[1].runs.count if pair[1].runs else 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from research.papers.declaration import Arm, Claim, Drawing, Experiment, Paper, Pictures, listed, swept
+from research.papers.declaration import Arm, Claim, Drawing, Experiment, Paper, Pictures, knob_arms, not_run
 
 ARMS = (Arm("plain", "ar"), Arm("EAGLE-2", "eagle"), Arm("LANTERN", "lantern"), Arm("ADT-Tree", "adt_tree_published"),
         Arm("ADT-Tree + LANTERN", "adt_tree_lantern"), Arm("ADT-Tree, throughput (ours)", "adt_tree"))  # fmt: skip
@@ -40,10 +40,10 @@ PAPER = Paper(
                     Claim("At T = 1 ADT-Tree's trees are less deep", "ADT-Tree, T = 1", "less", "EAGLE-2, T = 1", "depth"),
                     Claim("LANTERN makes it faster still", "ADT-Tree + LANTERN, T = 1", "more", "ADT-Tree, T = 1", "speedup"), KEEPS),
         ),
-        listed("table-2", "Table II: PartiPrompt", "The same as table I.", "1.57 times at T = 1.", "other prompts, same question",
+        not_run("table-2", "Table II: PartiPrompt", "The same as table I.", "1.57 times at T = 1.", "other prompts, same question",
                "table-1"),
-        listed("table-3", "Table III: quality", "Does the quality hold?", "It does.", MODELS, "table-1, which has log p and the judge"),
-        listed("table-4", "Table IV: quality", "Does the quality hold?", "It does.", MODELS, "table-1, which has log p and the judge"),
+        not_run("table-3", "Table III: quality", "Does the quality hold?", "It does.", MODELS, "table-1, which has log p and the judge"),
+        not_run("table-4", "Table IV: quality", "Does the quality hold?", "It does.", MODELS, "table-1, which has log p and the judge"),
         Experiment(
             key="table-5", title="Table V: first depth and width", asks="What should a tree begin with?",
             reports="With the neighbour's or a flock's values; a fixed depth of 1 is slower.", reported_on="LlamaGen GPT-XL, ImageNet",
@@ -57,7 +57,7 @@ PAPER = Paper(
                     Claim("A base depth of 1 is slower", "base depth 1", "less", "ADT-Tree", "speedup")),
             differs="All rows have LlamaGen's settings. " + DRIFT,
         ),
-        listed("figure-1", "Figure 1: the drafter's accuracy", "How often is the drafter right?", "Half as often as for text.",
+        not_run("figure-1", "Figure 1: the drafter's accuracy", "How often is the drafter right?", "Half as often as for text.",
                "there is no language model to compare with", "accuracy_held_out and accuracy_seen in the drafter's card"),
         Experiment(
             key="figure-3", title="Figure 3: acceptance lengths and ranks", asks="How many drafts does a pass accept, and of which rank?",
@@ -68,7 +68,7 @@ PAPER = Paper(
         ),
         Experiment(
             key="figure-8", title="Figure 8: first tree", asks="Which neighbour gives the best first tree?", reports="The left one.",
-            runs=Pictures(arms=swept("ADT-Tree", "adt_tree_published", "tree_init", ("left", "above", "random")), settings=AT_ONE),
+            runs=Pictures(arms=knob_arms("ADT-Tree", "adt_tree_published", "tree_init", ("left", "above", "random")), settings=AT_ONE),
             drawing=Drawing(y="speedup"), differs=DRIFT,
             claims=(Claim("Left is faster than above", "ADT-Tree, left", "more", "ADT-Tree, above", "speedup"),
                     Claim("Random trees are deeper", "ADT-Tree, random", "more", "ADT-Tree, left", "depth")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from research.papers.declaration import Arm, Claim, Drawing, Experiment, Paper, Pictures, at_settings, listed
+from research.papers.declaration import Arm, Claim, Drawing, Experiment, Paper, Pictures, not_run, setting_arms
 
 NAME = "cross_regression"
 TEXT = "it is about language models and benchmarks of text"
@@ -29,7 +29,7 @@ def tolerances(smoothing: float) -> tuple[Arm, ...]:
 
 def acceptance(key: str, data: str) -> Experiment:
     """A table of acceptance lengths by language model on one benchmark."""
-    return listed(key, f"{key.replace('-', ' ').capitalize()}: {data}", "How many tokens per pass?", "2 to 5.", TEXT, KEY)
+    return not_run(key, f"{key.replace('-', ' ').capitalize()}: {data}", "How many tokens per pass?", "2 to 5.", TEXT, KEY)
 
 
 PAPER = Paper(
@@ -37,8 +37,8 @@ PAPER = Paper(
     illustrations={"table-2": "differences of frameworks in words", "table-6": "the training's settings",
                    "figure-2": "the decoding as a diagram"},
     experiments=(
-        *(listed(key, f"Table {key[6:]}: training cost", "What does training cost?", "20 GPU hours against 4,600 and more.",
-                 "the costs are of language models of 7 billion parameters", "the seconds in the cards of our models")
+        *(not_run(key, f"Table {key[6:]}: training cost", "What does training cost?", "20 GPU hours against 4,600 and more.",
+                 "the costs are those of language models with 7 billion parameters", "the seconds in the cards of our models")
           for key in ("table-1", "table-5")),
         Experiment(
             key="table-3", title="Table 3: frameworks", asks="Which framework gives the best speed for its quality?",
@@ -56,17 +56,17 @@ PAPER = Paper(
                     Claim("Lossy keeps the quality", "lossy", "alike", "plain", "objects", 0.05)),
             differs=f"{MEDUSA} {DIFFUSION} {DIFFERS}",
         ),
-        listed("table-4", "Table 4: Whisper", "Does it carry over to speech?", "1.3 to 2.7 times.", "there is no speech model", "table-3"),
+        not_run("table-4", "Table 4: Whisper", "Does it carry over to speech?", "1.3 to 2.7 times.", "there is no speech model", "table-3"),
         acceptance("table-7", "GSM8K"), acceptance("table-8", "MT-Bench"), acceptance("table-9", "HumanEval"),
         Experiment(
             key=KEY, title="Table 10: temperature", asks="Does acceptance hold at a higher temperature?",
             reports="It falls slightly.", reported_on="LLaMA-3 8B, GSM8K", differs=DIFFERS,
-            runs=Pictures(arms=at_settings("lossless", NAME, "temperature", (0.0, 0.6, 1.0))),
+            runs=Pictures(arms=setting_arms("lossless", NAME, "temperature", (0.0, 0.6, 1.0))),
             drawing=Drawing(kind="curve", x="temperature"),
             reported={f"lossless, {t}": {"step_compression": v} for t, v in ((0.0, 3.95), (0.6, 3.83), (1.0, 3.52))},
             claims=(Claim("Acceptance falls with the temperature", "lossless, 1.0", "less", "lossless, 0.0", "step_compression"),),
         ),
-        listed("table-11", "Table 11: the original models", "How good are they?", "By benchmark.", TEXT),
+        not_run("table-11", "Table 11: the original models", "How good are they?", "By benchmark.", TEXT),
         *(Experiment(
             key=key, title=f"Table {key[6:]}: tolerance and smoothing", asks="What do Θ and β buy?",
             reports="A higher tolerance commits more tokens per pass at nearly the same accuracy.", reported_on=f"LLaMA-3 8B, {data}",
@@ -97,10 +97,10 @@ PAPER = Paper(
             claims=(Claim("Sequential drafts are accepted more", "sequential", "more", "joint", "accepted_a_pass"),
                     Claim("Joint is faster", "joint", "more", "sequential", "speedup")),
         ),
-        listed("table-16", "Table 16: layers of the adapter", "Which layers need the adapter?", "The middle and late ones.", BY_LAYER, KEY),
-        listed("table-17", "Table 17: model sizes", "Does acceptance grow with the model?", "It does.", "there is one size of model", KEY),
-        listed("figure-1", "Figure 1: scaling", "Does acceptance grow with the model?", "It does.", "there is one size of model", KEY),
-        listed("figure-3", "Figure 3: readout by layer", "What does each layer predict of the tokens ahead?",
-               "With the adapter, middle layers already name them.", BY_LAYER, "the held-out numbers in the adapter's card"),
+        not_run("table-16", "Table 16: layers of the adapter", "Which layers need it?", "The middle and late ones.", BY_LAYER, KEY),
+        not_run("table-17", "Table 17: model sizes", "Does acceptance grow with the model?", "It does.", "there is one size of model", KEY),
+        not_run("figure-1", "Figure 1: scaling", "Does acceptance grow with the model?", "It does.", "there is one size of model", KEY),
+        not_run("figure-3", "Figure 3: readout by layer", "What does each layer predict of the tokens ahead?",
+               "With the adapter, middle layers already predict them.", BY_LAYER, "the held-out numbers in the adapter's card"),
     ),
 )  # fmt: skip

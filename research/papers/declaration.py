@@ -229,16 +229,16 @@ def bounds(numbers: tuple[int, int]) -> tuple[int, int]:
     return numbers[0], numbers[1] + 1
 
 
-def swept(line: str, method: str, name: str, values: tuple[float, ...] | tuple[str, ...], **knobs: Any) -> tuple[Arm, ...]:
+def knob_arms(line: str, method: str, name: str, values: tuple[float, ...] | tuple[str, ...], **knobs: Any) -> tuple[Arm, ...]:
     """Returns an arm of a line for each value of a knob."""
     return tuple(Arm(line, method, knobs | {name: value}, x=value) for value in values)
 
 
-def at_settings(line: str, method: str, name: str, values: tuple[float, ...], **knobs: Any) -> tuple[Arm, ...]:
+def setting_arms(line: str, method: str, name: str, values: tuple[float, ...], **knobs: Any) -> tuple[Arm, ...]:
     """Returns an arm of a line for each value of a sampling setting, or of the size."""
     return tuple(Arm(line, method, knobs, {name: value}, x=value) for value in values)
 
 
-def listed(key: str, title: str, asks: str, reports: str, reason: str, nearest: str = "") -> Experiment:
+def not_run(key: str, title: str, asks: str, reports: str, reason: str, nearest: str = "") -> Experiment:
     """Returns an experiment that does not run, with the reason and the closest alternative."""
     return Experiment(key=key, title=title, asks=asks, reports=reports, reason=reason, nearest=nearest)

@@ -39,7 +39,7 @@ def draw(experiment: Experiment, rows: Sequence[dict[str, Any]], path: Path) -> 
         raise BadOutput(f"Cannot write {path} ({e.strerror or e}). Choose another folder with --out.") from e
 
 
-def wrapped(metric: str, columns: int) -> str:
+def wrap_name(metric: str, columns: int) -> str:
     """Returns the name of a metric, wrapped to `columns` characters."""
     return "\n".join(textwrap.wrap(NAMED[metric], columns))
 
@@ -68,7 +68,7 @@ def dots(axes: Axes, experiment: Experiment, values: Values, metric: str, labels
     axes.plot([], [], "D", **REPORTED, label="the paper") if experiment.reported else None
     axes.set_yticks(range(len(labels)), labels, fontsize=9)
     axes.set_ylim(len(labels) - 0.5, -0.5)
-    axes.set_xlabel(wrapped(metric, 90))
+    axes.set_xlabel(wrap_name(metric, 90))
     axes.legend(fontsize=8, frameon=False)
 
 
@@ -96,7 +96,7 @@ def curve(axes: Axes, experiment: Experiment, values: Values, metric: str, label
         )
     names = [f"{x:g}" if isinstance(x, float | int) else str(x) for x in places]
     axes.set_xticks(range(len(places)), names, rotation=45 if len(places) > 10 else 0)
-    axes.set(xlabel=experiment.drawing.x, ylabel=wrapped(metric, 40))
+    axes.set(xlabel=experiment.drawing.x, ylabel=wrap_name(metric, 40))
     axes.legend(fontsize=8, frameon=False)
 
 
@@ -111,7 +111,7 @@ def plane(axes: Axes, experiment: Experiment, values: Values, metric: str, label
             text = "" if arm.x is None else f"{arm.x:g}" if isinstance(arm.x, float) else arm.x
             axes.annotate(text, point, (5, (5, -12)[n % 2]), textcoords="offset points", fontsize=8, color="#333333")
     axes.margins(0.1)
-    axes.set(xlabel=wrapped(across, 70), ylabel=wrapped(metric, 40))
+    axes.set(xlabel=wrap_name(across, 70), ylabel=wrap_name(metric, 40))
     axes.legend(fontsize=8, frameon=False)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from research.papers.declaration import Arm, Claim, Drawing, Experiment, Paper, Pictures, at_settings
+from research.papers.declaration import Arm, Claim, Drawing, Experiment, Paper, Pictures, setting_arms
 
 MASSES = (1e-5, 1e-4, 1e-3, 1e-2)
 DIFFERS = "Our judge measures quality, on pictograms of 128 pixels from drafts of 64. Rows draft and redraw serially or in parallel."
@@ -33,7 +33,7 @@ PAPER = Paper(
         Experiment(
             key="table-2", title="Table 2: time by resolution", asks="How long does plain decoding take at each size?",
             reports="5, 18 and 80 seconds for 256, 1,024 and 4,096 tokens.", reported_on="Tar 1.5B on an A100",
-            runs=Pictures(arms=at_settings("plain", "ar", "size", (64, 128, 256)), count=12),
+            runs=Pictures(arms=setting_arms("plain", "ar", "size", (64, 128, 256)), count=12),
             drawing=Drawing(kind="curve", x="pixels", y="seconds"),
             reported={f"plain, {side}": {"seconds": seconds} for side, seconds in ((64, 5.0), (128, 18.0), (256, 80.0))},
             differs="The sizes are a quarter of the paper's: 64, 256 and 1,024 tokens. Compare the growth, not the seconds.",

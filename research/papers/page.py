@@ -113,7 +113,7 @@ def cells(experiment: Experiment, rows: Sequence[Row], heads: Sequence[str]) -> 
 
 
 def cell(value: Value | None, paper: float | None) -> str:
-    """One cell."""
+    """The text of a cell: our value, and the paper's after a semicolon."""
     ours = "-" if value is None else short(value)
     return ours if paper is None else f"{ours}; paper {paper:g}"
 
@@ -134,7 +134,7 @@ def claim_lines(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
 
 
 def line_of(answer: Answer) -> str:
-    """A line about a claim."""
+    """The line of text about a claim."""
     claim = answer.claim
     if answer.difference is None:
         return f"not measured: {claim.text}"
@@ -160,7 +160,7 @@ def provenance(paper: Paper, experiment: Experiment, rows: Sequence[Row]) -> str
 
 
 def html_table(heads: Iterable[object], lines: Iterable[Iterable[object]]) -> str:
-    """A table."""
+    """A table as HTML."""
 
     def line(cells: Iterable[object], tag: str) -> str:
         return "<tr>" + "".join(f"<{tag}>{escape(str(each))}</{tag}>" for each in cells) + "</tr>"

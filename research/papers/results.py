@@ -55,8 +55,8 @@ def value_of(numbers: Sequence[float]) -> Value:
     values = np.array(numbers, float)
     if len(values) < FEWEST:
         return Value(float(values.mean()), float("nan"), float("nan"), len(values))
-    drawn = np.random.default_rng(0).choice(values, (DRAWS, len(values))).mean(1)
-    low, high = np.quantile(drawn, (0.025, 0.975))
+    means = np.random.default_rng(0).choice(values, (DRAWS, len(values))).mean(1)
+    low, high = np.quantile(means, (0.025, 0.975))
     return Value(float(values.mean()), float(low), float(high), len(values))
 
 
@@ -68,13 +68,13 @@ def values_of(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Value]]:
 def answer(claim: Claim, table: Table) -> Answer:
     """Returns the verdict about a claim: decided if the interval, paired by input, lies on one side of zero or of the margin."""
     left, right = (table.get(name, {}).get(claim.metric, {}) for name in (claim.left, claim.right))
-    both = sorted({*left} & {*right})
-    if not both:
+    shared = sorted({*left} & {*right})
+    if not shared:
         return Answer(claim, "not measured", None)
-    difference = value_of([left[i] - right[i] for i in both])
+    difference = value_of([left[i] - right[i] for i in shared])
     if claim.metric in YES_OR_NO and difference.low == difference.high:
-        difference = widened(difference)
-    return Answer(claim, judged(claim, difference), difference)
+        difference = widen(difference)
+    return Answer(claim, verdict_of(claim, difference), difference)
 
 
 def answers_of(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> list[Answer]:
@@ -94,12 +94,12 @@ def disturbance(rows: Sequence[dict[str, Any]]) -> str:
     return " and ".join(why + (["each row decoded an input once"] if any(row.get(REPEATS) == "0" for row in rows) else []))
 
 
-def widened(value: Value) -> Value:
+def widen(value: Value) -> Value:
     """Returns a mean of equal answers with its 95 % interval by the rule of three: an event unseen in n inputs has a rate up to 3 / n."""
     return replace(value, low=value.mean - 3 / value.inputs, high=value.mean + 3 / value.inputs)
 
 
-def judged(claim: Claim, difference: Value) -> str:
+def verdict_of(claim: Claim, difference: Value) -> str:
     """Returns the verdict that an interval implies."""
     low, high = difference.low, difference.high
     if difference.inputs < DECIDES:

@@ -49,40 +49,40 @@ def run(
     """Measures until `count` inputs are done or `seconds` have passed, at least one chunk. Returns the stored rows of complete inputs.
 
     backbone : replaces the declared one; once : each row decodes each input once, so times are rough
-    Raises BadFile if the rows at `path` are of another experiment.
+    Raises BadFile if the rows at `path` belong to another experiment.
     """
     assert declared.runs is not None
     check_csv(path)
     started = time.monotonic()
     borrow(path, digest(declared.runs), once)
-    measure = of_meshes if isinstance(declared.runs, Meshes) else of_pictures
-    begun = started, used_elsewhere()
+    measure = measure_meshes if isinstance(declared.runs, Meshes) else measure_pictures
+    before = started, used_elsewhere()
     for done, rows in measure(declared.runs, path, count, backbone or declared.backbone, device, 0 if once else 1):
         now = time.monotonic(), used_elsewhere()
         if rows:
-            append_csv(path, [row | {OTHERS: cores_between(begun, now), REPEATS: 0 if once else 1} for row in rows], whole=True)
-        begun, spent = now, now[0] - started
+            append_csv(path, [row | {OTHERS: cores_between(before, now), REPEATS: 0 if once else 1} for row in rows], whole=True)
+        before, spent = now, now[0] - started
         print(f"{done} of {count} inputs, {spent / 60:.1f} of {seconds / 60:.0f} minutes", file=sys.stderr, flush=True)
         if spent > seconds:
             break
     return [row for row in read(path) if int(row["input"]) < count]
 
 
-def cores_between(begun: tuple[float, float | None], now: tuple[float, float | None]) -> float | None:
-    """Returns the cores used by other programs between two readings (seconds, `taken()`); None where the system does not count them."""
-    if begun[1] is None or now[1] is None:
+def cores_between(before: tuple[float, float | None], now: tuple[float, float | None]) -> float | None:
+    """Returns the cores used by other programs between two readings (seconds, `used_elsewhere()`), None if the system cannot count them."""
+    if before[1] is None or now[1] is None:
         return None
-    return round(max(0.0, now[1] - begun[1]) / max(now[0] - begun[0], 1e-9), 2)
+    return round(max(0.0, now[1] - before[1]) / max(now[0] - before[0], 1e-9), 2)
 
 
-def of_pictures(runs: Pictures, path: Path, count: int, name: str, device: str, repeats: int) -> Iterator[tuple[int, list[Row]]]:
+def measure_pictures(runs: Pictures, path: Path, count: int, name: str, device: str, repeats: int) -> Iterator[tuple[int, list[Row]]]:
     """Yields the number of finished prompts and the new rows, per chunk."""
     backbone = Model(backbone=name, device=device, dtype="float32").load()
-    groups = grouped(runs, backbone)
+    groups = group_arms(runs, backbone)
     pairs = held_out_pairs(count, lessons_of(backbone.card))
     reader = judge_of(lessons_of(backbone.card)) if name == "pictogram" else None
     stamp = experiment(backbone, backbone.sampling, declared=digest(runs))
-    start = resumed(path, stamp)
+    start = resume_index(path, stamp)
     yield start, []
     for first in range(start, count, CHUNK):
         rows: list[Row] = []
@@ -97,15 +97,15 @@ def of_pictures(runs: Pictures, path: Path, count: int, name: str, device: str, 
                 for row in speed.summaries(backbone, [prompt], each):
                     label = row["method"]
                     run, scene = each[label][0][0], chunk[i][0]
-                    judged = verdict(reader, run, scene) if reader else {}
-                    judged |= {"plain": plain or f"{PLAIN} {settings_text(settings)}".strip()}
-                    shown = (plain or f"{PLAIN} {settings_text(settings)}".strip()) if label == "ar" else label
-                    own = judged | {"label": shown, "input": first + i, "prompt": chunk[i][1]}
+                    columns = verdict(reader, run, scene) if reader else {}
+                    columns |= {"plain": plain or f"{PLAIN} {settings_text(settings)}".strip()}
+                    row_label = (plain or f"{PLAIN} {settings_text(settings)}".strip()) if label == "ar" else label
+                    own = columns | {"label": row_label, "input": first + i, "prompt": chunk[i][1]}
                     rows.append(row | own | stamp_of(stamp, row))
         yield first + len(chunk), rows
 
 
-def grouped(runs: Pictures, backbone: Backbone) -> Groups:
+def group_arms(runs: Pictures, backbone: Backbone) -> Groups:
     """Returns the arms that the model can run, grouped by settings; raises NotSupported if there are none."""
     groups: Groups = {}
     for arm in runs.arms:
@@ -142,7 +142,7 @@ def verdict(reader: Any, run: Run, scene: Scene) -> Row:
     return {name: getattr(answers, name) for name in ("objects", "counts", "colours", "relation", "all")}
 
 
-def of_meshes(runs: Meshes, path: Path, count: int, name: str, device: str, repeats: int) -> Iterator[tuple[int, list[Row]]]:
+def measure_meshes(runs: Meshes, path: Path, count: int, name: str, device: str, repeats: int) -> Iterator[tuple[int, list[Row]]]:
     """Yields the number of finished clouds and the new rows, per chunk."""
     models = meshes.Models(MeshBench(backbone=name, device=device, dtype="float32", sampling={"temperature": runs.temperature}))
     table = {label: row for label, row in runs.rows.items() if models.can(row)}
@@ -151,7 +151,7 @@ def of_meshes(runs: Meshes, path: Path, count: int, name: str, device: str, repe
     own = models.model(models.own)
     inputs = subjects(count, "boxes", own.card["families"])
     stamp = experiment(own, models.sampling, declared=digest(runs))
-    start = resumed(path, stamp)
+    start = resume_index(path, stamp)
     yield start, []
     plain = next(iter(table))
     for first in range(start, count, CHUNK):
@@ -160,9 +160,9 @@ def of_meshes(runs: Meshes, path: Path, count: int, name: str, device: str, repe
         rows = []
         for i, subject in enumerate(chunk):
             each = {label: [of[i]] for label, of in runs_by_label.items()}
-            summed = {label: meshes.summary(label, each, [subject], plain) | speed.drafting([of[0][0]]) for label, of in each.items()}
+            summaries = {label: meshes.summary(label, each, [subject], plain) | speed.drafting([of[0][0]]) for label, of in each.items()}
             named = {"input": first + i, "family": subject.name}
-            rows += [row | {"label": label} | named | stamp_of(stamp, row) for label, row in summed.items()]
+            rows += [row | {"label": label} | named | stamp_of(stamp, row) for label, row in summaries.items()]
         yield first + len(chunk), rows
 
 
@@ -180,7 +180,7 @@ def stamp_of(stamp: Row, row: Row) -> Row:
 
 
 def digest(runs: Pictures | Meshes) -> str:
-    """Returns a hash of the declared rows; the number of inputs does not count."""
+    """Returns a hash of the declared rows; it does not depend on the number of inputs."""
     return hashlib.sha256(repr(replace(runs, count=1)).encode()).hexdigest()[:12]
 
 
@@ -192,13 +192,13 @@ def read(path: Path) -> list[Row]:
         return [*csv.DictReader(file)]
 
 
-def stored(path: Path) -> int:
+def count_stored(path: Path) -> int:
     """Returns the number of inputs that have rows."""
     return len({row["input"] for row in read(path)})
 
 
 def borrow(path: Path, declared: str, once: bool) -> None:
-    """Copies another experiment's file in the same folder if it holds the same measurement of more inputs than the file at `path`."""
+    """Copies another experiment's file in the same folder if it has the same measurement of more inputs than the file at `path`."""
     wanted = {(declared, str(0 if once else 1))}
 
     def fits(rows: list[Row]) -> bool:
@@ -211,10 +211,10 @@ def borrow(path: Path, declared: str, once: bool) -> None:
         part = path.with_name(f".{path.name}-part")
         shutil.copyfile(source, part)
         os.replace(part, path)  # a kill in between leaves the file as it was
-        print(f"{source.name} holds the same rows, so they are not measured again.", file=sys.stderr, flush=True)
+        print(f"{source.name} has the same rows, so they are not measured again.", file=sys.stderr, flush=True)
 
 
-def resumed(path: Path, stamp: Row) -> int:
+def resume_index(path: Path, stamp: Row) -> int:
     """Returns the number of stored inputs. Raises BadFile if the file belongs to another declaration, model or machine."""
     rows = read(path)
     for name in ("declared", "weights", "device", "processor", "threads"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from research.papers.declaration import Arm, Claim, Drawing, Experiment, Paper, Pictures, at_settings, listed, swept
+from research.papers.declaration import Arm, Claim, Drawing, Experiment, Paper, Pictures, knob_arms, not_run, setting_arms
 
 LUMINA = "Lumina-mGPT 7B at 768 pixels"
 OURS = "The pictures are small pictograms and the windows are short, so only the order of the factors is comparable."
@@ -25,10 +25,10 @@ REFINED = (Arm("plain", "ar"), Arm("refined", "sjdpp", {"refresh": "redraw"}), A
 STARTS = ("sample left", "sample above", "repeat left", "repeat above", "random")
 
 
-def by(name: str, values: tuple[float, ...]) -> tuple[Arm, ...]:
+def at_each(name: str, values: tuple[float, ...]) -> tuple[Arm, ...]:
     """The four decoders of the paper at each value of a setting."""
     methods = {"plain": "ar", "Jacobi": "jacobi", "SJD": "sjd", "SJD++": "sjdpp_published"}
-    return tuple(arm for line, method in methods.items() for arm in at_settings(line, method, name, values))
+    return tuple(arm for line, method in methods.items() for arm in setting_arms(line, method, name, values))
 
 
 def benchmark(key: str, data: str, compression: tuple[float, float], faster: tuple[float, float]) -> Experiment:
@@ -56,7 +56,7 @@ PAPER = Paper(
     experiments=(
         benchmark("table-1", "MS-COCO 2017", (2.22, 6.44), (2.04, 3.12)),
         benchmark("table-2", "GenEval", (2.23, 6.44), (2.04, 3.13)),
-        listed("table-3", "Table 3: PartiPrompt", "The same question as table 1.", "The same factors.",
+        not_run("table-3", "Table 3: PartiPrompt", "The same question as table 1.", "The same factors.",
                "HPSv2 and CLIP need models that are not here, and speed repeats table 1", "table-1"),
         Experiment(
             key="table-4", title="Table 4: quality by attribute", asks="Do the attributes of a prompt hold?", reports="They do.",
@@ -80,18 +80,18 @@ PAPER = Paper(
         ),
         Experiment(
             key="table-6", title="Table 6: quality by top-k", asks="Does the quality hold at each top-k?", reports="It does.",
-            runs=Pictures(arms=by("top_k", TOP_K)), drawing=Drawing(kind="curve", x="top-k", y="objects"), differs=OURS,
+            runs=Pictures(arms=at_each("top_k", TOP_K)), drawing=Drawing(kind="curve", x="top-k", y="objects"), differs=OURS,
             claims=(Claim("At top-k 2000 SJD keeps the quality", "SJD, 2000", "alike", "plain, 2000", "objects", 0.15),),
         ),
         Experiment(
             key="table-7", title="Table 7: quality by resolution", asks="Does the quality hold at each size?", reports="It does.",
-            runs=Pictures(arms=by("size", SIZES), count=12), drawing=Drawing(kind="curve", x="pixels", y="objects"), differs=OURS,
+            runs=Pictures(arms=at_each("size", SIZES), count=12), drawing=Drawing(kind="curve", x="pixels", y="objects"), differs=OURS,
             claims=(Claim("At the largest size SJD++ keeps the quality", "SJD++, 256", "alike", "plain, 256", "objects", 0.25),),
         ),
         Experiment(
             key="table-8", title="Table 8: quality by first draft", asks="Does the first draft change the quality?",
             reports="It does not.",
-            runs=Pictures(arms=(Arm("plain", "ar"), *swept("SJD", "sjd", "init", STARTS))), differs=OURS,
+            runs=Pictures(arms=(Arm("plain", "ar"), *knob_arms("SJD", "sjd", "init", STARTS))), differs=OURS,
             drawing=Drawing(y="log_probability"),
             claims=(Claim("Drafts from the left keep log p", "SJD, sample left", "alike", "plain", "log_probability", 0.02),),
         ),
@@ -105,7 +105,7 @@ PAPER = Paper(
         ),
         Experiment(
             key="table-10", title="Table 10: window", asks="Which window is best?", reports="96 of 576 tokens; larger ones gain nothing.",
-            runs=Pictures(arms=swept("SJD++", "sjdpp_published", "window", WINDOWS)), drawing=Drawing(kind="curve", x="window"),
+            runs=Pictures(arms=knob_arms("SJD++", "sjdpp_published", "window", WINDOWS)), drawing=Drawing(kind="curve", x="window"),
             claims=(Claim("A window beyond the best gains nothing", "SJD++, 128.0", "alike", "SJD++, 64.0", "step_compression", 0.5),),
             reported_on="Janus-Pro 1B, GenEval",
             reported={f"SJD++, {w}.0": {"step_compression": round(1 / v, 2)}
@@ -114,14 +114,14 @@ PAPER = Paper(
         ),
         Experiment(
             key="figure-5", title="Figure 5: speed by top-k", asks="Does the gain hold at each top-k?",
-            reports="SJD and SJD++ gain over 2 times at each; Jacobi decoding gains at top-1 only.", runs=Pictures(arms=by("top_k", TOP_K)),
-            drawing=Drawing(kind="curve", x="top-k"), claims=(JACOBI_FAILS,),
+            reports="SJD and SJD++ gain over 2 times at each; Jacobi decoding gains at top-1 only.",
+            runs=Pictures(arms=at_each("top_k", TOP_K)), drawing=Drawing(kind="curve", x="top-k"), claims=(JACOBI_FAILS,),
             differs=OURS,
         ),
         Experiment(
             key="figure-6", title="Figure 6: speed by resolution", asks="Does the gain grow with the size?",
             reports="Slightly, to 2.43 times at 1,024 pixels.",
-            runs=Pictures(arms=by("size", SIZES), count=12), drawing=Drawing(kind="curve", x="pixels"), differs=OURS,
+            runs=Pictures(arms=at_each("size", SIZES), count=12), drawing=Drawing(kind="curve", x="pixels"), differs=OURS,
             claims=(Claim("SJD gains more at a larger size", "SJD, 256", "more", "SJD, 64", "step_compression"),),
         ),
         Experiment(
@@ -136,7 +136,7 @@ PAPER = Paper(
         Experiment(
             key="figure-13", title="Figure 13: first draft", asks="Which first draft is best?",
             reports="Drafts from neighbours beat random ones on simple pictures.", differs=OURS,
-            runs=Pictures(arms=swept("SJD", "sjd", "init", STARTS)),
+            runs=Pictures(arms=knob_arms("SJD", "sjd", "init", STARTS)),
             claims=(Claim("Drafts from the left beat random ones", "SJD, sample left", "more", "SJD, random", "step_compression"),),
         ),
     ),

@@ -57,7 +57,7 @@ class CheckpointTeacher(Teacher):
         if isinstance(self.hosted.head, nn.Module):
             restore_linear(self.hosted.head)  # packed layers have no gradient
 
-    def questions(self, count: int, held_out: bool) -> Tensor:
+    def conditions(self, count: int, held_out: bool) -> Tensor:
         """Returns ids int64 [count, branches, P], or inputs [count, branches, P, H]."""
         texts = self._texts(count, held_out)
         if type(self.backbone).rows is PictureCheckpoint.rows:
@@ -76,8 +76,8 @@ class CheckpointTeacher(Teacher):
         if self.texts is None:
             scenes = held_out_scenes(count) if held_out else trained_scenes(2**42, count)
             return [caption(scene, i) for i, scene in enumerate(scenes)]
-        chosen = [text for i, text in enumerate(self.texts) if (i % HELD_OUT == 0) == held_out]
-        return [chosen[i % len(chosen)] for i in range(count)]
+        texts = [text for i, text in enumerate(self.texts) if (i % HELD_OUT == 0) == held_out]
+        return [texts[i % len(texts)] for i in range(count)]
 
     def _ids(self, text: str) -> list[list[int]]:
         rows = self.backbone.rows(text, self.layout_of_it)
@@ -97,7 +97,7 @@ class CheckpointTeacher(Teacher):
             return rows.nan_to_num(0.0), rows[..., 0].isnan().sum(1)
         return self.trunk.embed_tokens(rows.clamp(min=0)).detach(), (rows == NOTHING).sum(1)
 
-    def _placed(self, length: int, padding: Tensor) -> Hosted:
+    def _hosted_for(self, length: int, padding: Tensor) -> Hosted:
         """The decoder for prompts of this length with some padding."""
         return self.backbone.place_decoder((length - padding).tolist(), self.layout_of_it)
 
@@ -105,7 +105,7 @@ class CheckpointTeacher(Teacher):
     def generate(self, prompts: Tensor, rng: Generator) -> list[Recorded]:
         """Returns pictures for prompts [B, branches, ...]."""
         start, padding = self._rows(prompts)
-        hosted = self._placed(start.shape[1], padding)
+        hosted = self._hosted_for(start.shape[1], padding)
         sequence = self.backbone.sequence(start, tuple(padding.tolist()), self.layout_of_it, self.sampling, hosted)
         x, states, tokens = start[:, -1:], [], []
         for slot in range(start.shape[1] - 1, start.shape[1] - 1 + sequence.limit):
@@ -143,7 +143,7 @@ class CheckpointTeacher(Teacher):
 
     def _decode(self, prompts: Tensor, x: Tensor, slots: Tensor, mask: Tensor, kv_cache: Any) -> Tensor:
         padding = self._rows(prompts)[1]
-        place = self._placed(prompts.shape[2], padding).place
+        place = self._hosted_for(prompts.shape[2], padding).place
         count, total = mask.shape
         real = torch.arange(total, device=x.device) >= padding[:, None, None]
         own = torch.eye(count, total, dtype=torch.bool, device=x.device).roll(total - count, 1)
@@ -152,7 +152,7 @@ class CheckpointTeacher(Teacher):
             inputs_embeds=x.to(self.trunk.dtype),
             position_ids=positions if place is None else place(positions),
             attention_mask=(mask & real | own)[:, None],
-            past_key_values=Cache(layers=[_Kept(kv_cache, layer, total - count) for layer in range(len(self.trunk.layers))]),
+            past_key_values=Cache(layers=[_LayerCache(kv_cache, layer, total - count) for layer in range(len(self.trunk.layers))]),
             use_cache=True,
         )
         return hidden.last_hidden_state
@@ -172,7 +172,7 @@ class CheckpointTeacher(Teacher):
         return self.layout_of_it
 
 
-class _Kept(CacheLayerMixin):
+class _LayerCache(CacheLayerMixin):
     """One layer of a key/value cache (`write`) with the interface of a transformers cache layer."""
 
     def __init__(self, kv_cache: Any, layer: int, before: int):

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from engine.networks.card import has_card
 from engine.networks.weights import read_card, ship
 from engine.recognition.network import CloudNetwork
-from research.train.decision import Measure, prepare, target, trained
+from research.train.decision import Measure, prepare, target, train_weights
 from research.train.loop import RecipeOptions, Training
 
 MINUTES = {"cpu": 12.0, "gpu": 8.0}
@@ -41,8 +41,8 @@ class CloudDataset:
         """Returns features [BATCH, ...] and answers [BATCH] of a step."""
         group, place = divmod(step, STEPS)
         if group != self._group:
-            drawn = [self.draw(group * (GROUP // CHUNK) + i, CHUNK) for i in range(GROUP // CHUNK)]
-            self._features, self._answers = (torch.cat(parts) for parts in zip(*drawn, strict=True))
+            chunks = [self.draw(group * (GROUP // CHUNK) + i, CHUNK) for i in range(GROUP // CHUNK)]
+            self._features, self._answers = (torch.cat(parts) for parts in zip(*chunks, strict=True))
             self._group = group
         order = torch.cat([torch.randperm(GROUP, generator=torch.Generator().manual_seed(group * PASSES + i)) for i in range(PASSES)])
         mine = order[place * BATCH : (place + 1) * BATCH]
@@ -83,8 +83,8 @@ class CloudRecipe:
             training.warm_start(self.load().state_dict(), shipped[key])
         lessons = CloudDataset(self.draw)
 
-        def loss(seen: Tensor, answers: Tensor) -> Tensor:
-            return F.cross_entropy(self.read(model.answers(seen)), answers)
+        def loss(features: Tensor, answers: Tensor) -> Tensor:
+            return F.cross_entropy(self.read(model.answers(features)), answers)
 
         compiled = torch.compile(loss) if options.compiled else loss
 
@@ -97,7 +97,7 @@ class CloudRecipe:
             return self.held_out(copy)
 
         other = "" if is_same or not shipped else "the shipped one knows other families"
-        if not trained(training, options, loss_of, held_out, self.decides, shipped.get(key), other, REPORTED):
+        if not train_weights(training, options, loss_of, held_out, self.decides, shipped.get(key), other, REPORTED):
             return
         card = {"name": key, **self.known, "licence": OWN, "data": self.data}
         card[key] = {"settings": model.settings} | training.summary(options.preset, self.name)

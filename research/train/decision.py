@@ -32,12 +32,12 @@ class Measure:
         known = numbers and all(isinstance(n, int | float) for n in numbers)
         return sum(numbers) / len(numbers) if known else None
 
-    def worse(self, new: float, old: float) -> bool:
+    def is_worse(self, new: float, old: float) -> bool:
         """Returns True if a new number is worse than an old one."""
         return new < old if self.higher else new > old
 
 
-def trained(
+def train_weights(
     training: Training,
     options: RecipeOptions,
     loss_of: LossOf,
@@ -85,7 +85,7 @@ def obstacle(training: Training, options: RecipeOptions, measure: Measure, shipp
     if incomparable:
         return incomparable
     theirs = measure.of(shipped.get("held_out", {}))
-    if theirs is not None and measure.worse(ours, theirs):
+    if theirs is not None and measure.is_worse(ours, theirs):
         return f"its held-out {measure.name} is {ours:.4g}, which is worse than {theirs:.4g} of the shipped weights"
     return ""
 
@@ -116,7 +116,7 @@ def prepare(options: RecipeOptions, folder: Path) -> Path:
     return out
 
 
-def needs_out(options: RecipeOptions, strange: Mapping[str, bool]) -> None:
+def require_out(options: RecipeOptions, strange: Mapping[str, bool]) -> None:
     """Raises BadKnob if a variant (by option: True if it is set) would overwrite the shipped weights."""
     options_set = [option for option, is_set in strange.items() if is_set]
     if options_set and options.out is None:

@@ -31,10 +31,10 @@ from engine.files import whole_file
 from engine.networks.weights import ship
 from engine.sampling import guide, warp
 from research.train import loop
-from research.train.decision import Measure, needs_out, prepare, target, trained
+from research.train.decision import Measure, prepare, require_out, target, train_weights
 from research.train.loop import Training
 from research.train.lowpoly import PAD
-from research.train.teachers import MeshTeacher, PictureTeacher, Recorded, Teacher, TeacherOptions, padded
+from research.train.teachers import MeshTeacher, PictureTeacher, Recorded, Teacher, TeacherOptions, pad_rows
 
 PRESETS = {
     "cpu": {"minutes": 30.0, "sequences": 1536, "batch": 8, "rows": 768},
@@ -89,12 +89,12 @@ class RecordedSequences:
             if stale != folder:
                 shutil.rmtree(stale)  # states of earlier weights are useless
         folder.mkdir(parents=True, exist_ok=True)
-        questions = teacher.questions(count, held_out)
-        for i in range(0, len(questions), TOGETHER):
-            path = folder / f"{'unseen' if held_out else 'seen'}_{i}_{min(TOGETHER, len(questions) - i)}.pt"
+        conditions = teacher.conditions(count, held_out)
+        for i in range(0, len(conditions), TOGETHER):
+            path = folder / f"{'unseen' if held_out else 'seen'}_{i}_{min(TOGETHER, len(conditions) - i)}.pt"
             if not path.exists():
-                self._record(teacher, questions[i : i + TOGETHER], Generator(PCG64([9, i, held_out])), path)
-                print(f"generated {min(i + TOGETHER, len(questions))} of {len(questions)} sequences", flush=True)
+                self._record(teacher, conditions[i : i + TOGETHER], Generator(PCG64([9, i, held_out])), path)
+                print(f"generated {min(i + TOGETHER, len(conditions))} of {len(conditions)} sequences", flush=True)
             self.recorded += [Recorded(**row) for row in torch.load(path, weights_only=True) if len(row["tokens"]) >= shortest]
         self.order = sorted(range(len(self.recorded)), key=lambda i: len(self.recorded[i].tokens))
 
@@ -105,19 +105,19 @@ class RecordedSequences:
         with whole_file(path) as part:
             torch.save(rows, part)
 
-    def near(self, step: int) -> list[int]:
+    def batch_indices(self, step: int) -> list[int]:
         """Returns the indices of a batch of sequences of nearly equal length."""
         first = int(Generator(PCG64([7, step])).integers(max(1, len(self.order) - self.batch_size + 1)))
         return self.order[first : first + self.batch_size]
 
     def batch(self, step: int) -> list[Recorded]:
         """Returns a batch of sequences of nearly equal length."""
-        return [self.recorded[i] for i in self.near(step)]
+        return [self.recorded[i] for i in self.batch_indices(step)]
 
 
-def together(teacher: Teacher, rows: list[Recorded], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+def stack_rows(teacher: Teacher, rows: list[Recorded], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """Returns tokens int64 [B, L] padded with -1, their embeddings [branches * B, L, H], and states [branches, B, L, H]."""
-    tokens = padded([row.tokens for row in rows]).to(device)
+    tokens = pad_rows([row.tokens for row in rows]).to(device)
     hidden = torch.zeros(len(rows[0].hidden), *tokens.shape, rows[0].hidden.shape[-1], device=device)
     for i, row in enumerate(rows):
         hidden[:, i, : len(row.tokens)] = row.hidden.to(device).float()
@@ -130,7 +130,7 @@ def together(teacher: Teacher, rows: list[Recorded], device: torch.device) -> tu
 def loss_of_rows(network: FeatureDrafter, teacher: Teacher, rows: list[Recorded], count: int, kind: str, step: int) -> Tensor:
     """Returns the loss of one pass over some sequences; the output layer runs on `count` rows."""
     device = network.bias.device
-    tokens, embedded, hidden = together(teacher, rows, device)
+    tokens, embedded, hidden = stack_rows(teacher, rows, device)
     features, wanted = hidden[:, :, :-1], hidden[:, :, 1:]
     r = torch.Generator(device).manual_seed(step)
     size = features.square().mean().sqrt()
@@ -140,9 +140,9 @@ def loss_of_rows(network: FeatureDrafter, teacher: Teacher, rows: list[Recorded]
     levels = LEVELS if kind == "kl" else 1
     real = torch.nonzero(F.pad(tokens[:, levels:], (levels - 1, 0), value=PAD) != PAD)  # rows where a chain of every level can end
     total = torch.zeros((), device=device)
-    for predicted in unrolled(network, embedded[:, :-1], noisy.flatten(0, 1), cos, sin, levels):
-        chosen = real[torch.randperm(len(real), generator=r, device=device)[: count // levels]]
-        states, right = (x[:, chosen[:, 0], chosen[:, 1]] for x in (predicted.view_as(wanted), wanted))
+    for predicted in unroll(network, embedded[:, :-1], noisy.flatten(0, 1), cos, sin, levels):
+        sample = real[torch.randperm(len(real), generator=r, device=device)[: count // levels]]
+        states, right = (x[:, sample[:, 0], sample[:, 1]] for x in (predicted.view_as(wanted), wanted))
         total = total + loss_of_states(teacher, states, right, kind)
     return total / levels
 
@@ -174,7 +174,7 @@ class LevelCache:
         return torch.cat([k for k, _ in self.kept], 2), torch.cat([v for _, v in self.kept], 2)
 
 
-def unrolled(network: FeatureDrafter, embedded: Tensor, features: Tensor, cos: Tensor, sin: Tensor, depth: int) -> Iterator[Tensor]:
+def unroll(network: FeatureDrafter, embedded: Tensor, features: Tensor, cos: Tensor, sin: Tensor, depth: int) -> Iterator[Tensor]:
     """Yields, for 1 .. depth levels, the states [B, R, H] that chains of that length predict; one chain ends at every row.
 
     embedded, features : [B, R, H], token embeddings and the model's states. At level j, row i reads token i and the drafter's own state of
@@ -196,9 +196,9 @@ def unrolled(network: FeatureDrafter, embedded: Tensor, features: Tensor, cos: T
 
 def chains(network: FeatureDrafter, teacher: Teacher, row: Recorded, depth: int) -> Iterator[Tensor]:
     """Yields, for 1 .. depth levels, guided logits [L-1, V] of the next token after each token, from a chain of that length."""
-    tokens, embedded, hidden = together(teacher, [row], network.bias.device)
+    tokens, embedded, hidden = stack_rows(teacher, [row], network.bias.device)
     cos, sin = network.rotary(teacher.layout(tokens.shape[1]), tokens.shape[1] - 1)
-    for states in unrolled(network, embedded[:, :-1], hidden[:, 0, :-1], cos, sin, depth):
+    for states in unroll(network, embedded[:, :-1], hidden[:, 0, :-1], cos, sin, depth):
         yield guide(teacher.head(states).float(), teacher.sampling.guidance)
 
 
@@ -248,11 +248,11 @@ def main(options: FeatureDraftOptions) -> None:
     """Trains, resumes or exports the drafter of one backbone; writes its weights and its entry in the backbone's card."""
     preset = PRESETS[options.preset]
     device = options.device
-    needs_out(options, {f"--loss {options.loss}": options.loss != "kl"})
+    require_out(options, {f"--loss {options.loss}": options.loss != "kl"})
     teacher = teacher_of(options.backbone, device, options.prompts)
     target(options, teacher.folder)
-    seen = RecordedSequences(teacher.name, teacher, preset["sequences"], preset["batch"])
-    unseen = RecordedSequences(teacher.name, teacher, UNSEEN, preset["batch"], held_out=True)
+    training_data = RecordedSequences(teacher.name, teacher, preset["sequences"], preset["batch"])
+    held_out_data = RecordedSequences(teacher.name, teacher, UNSEEN, preset["batch"], held_out=True)
     network = FeatureDrafter(teacher.width, teacher.heads, teacher.inner)
     begin(network, teacher)
     name = f"feature-draft-{teacher.name}-{teacher.weights_hash}{'' if options.loss == 'kl' else f'-{options.loss}'}"
@@ -260,20 +260,20 @@ def main(options: FeatureDraftOptions) -> None:
     training.resume(options.fresh)
 
     def loss_on(step: int) -> Tensor:
-        return loss_of_rows(network, teacher, seen.batch(step), preset["rows"], options.loss, step)
+        return loss_of_rows(network, teacher, training_data.batch(step), preset["rows"], options.loss, step)
 
     def held_out() -> dict[str, Any]:
-        loss = loss_of_rows(network, teacher, unseen.batch(0), preset["rows"], options.loss, 0)
-        named = {"held_out": unseen.recorded, "seen": seen.recorded[: len(unseen.recorded)]}
+        loss = loss_of_rows(network, teacher, held_out_data.batch(0), preset["rows"], options.loss, 0)
+        named = {"held_out": held_out_data.recorded, "seen": training_data.recorded[: len(held_out_data.recorded)]}
         right = {f"accuracy_{name}": accuracy(network, teacher, rows) for name, rows in named.items()}
-        return {"held_out_loss": round(loss.item(), 4), "acceptance": acceptance(network, teacher, unseen.recorded)} | right
+        return {"held_out_loss": round(loss.item(), 4), "acceptance": acceptance(network, teacher, held_out_data.recorded)} | right
 
-    if not trained(training, options, loss_on, held_out, DECIDES, teacher.fitting(teacher.backbone.card.get(NAME))):
+    if not train_weights(training, options, loss_on, held_out, DECIDES, teacher.usable_row(teacher.backbone.card.get(NAME))):
         return
     row = {
         "settings": network.settings,
         "backbone": teacher.weights_hash,  # with other weights it would stay exact, but its drafts would be worse
         "loss": options.loss,
-        "data": f"{len(seen.recorded)} sequences that the backbone generated itself, {len(unseen.recorded)} held out",
+        "data": f"{len(training_data.recorded)} sequences that the backbone generated itself, {len(held_out_data.recorded)} held out",
     } | training.summary(options.preset, f"feature-draft --backbone {teacher.name} --loss {options.loss}")
     ship(prepare(options, teacher.folder), {weights_file(teacher.folder).name: training.averaged}, {NAME: row})

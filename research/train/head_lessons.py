@@ -32,7 +32,7 @@ from research.train.later_tokens import (
     all_places,
     cross_entropies,
     head_logits,
-    labels_behind,
+    labels_after,
     some_places,
     top_1,
 )
@@ -131,18 +131,18 @@ class CloudSequences:
         self.tokens += [s.tokens.tolist() for s in samples[len(self.tokens) :]]
         self.order = sorted((i for i, row in enumerate(self.tokens) if len(row) > DEPTH), key=lambda i: len(self.tokens[i]))
 
-    def chosen(self, step: int) -> list[int]:
+    def batch_indices(self, step: int) -> list[int]:
         """Returns the indices of a batch of sequences of nearly equal length."""
         first = int(Generator(PCG64([5, step])).integers(max(1, len(self.order) - self.batch_size + 1)))
         return self.order[first : first + self.batch_size]
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
         """Returns points [B, N, 6] and tokens int64 [B, L] padded with -1."""
-        chosen = self.chosen(step)
-        return self.points[chosen], padded([torch.tensor(self.tokens[i]) for i in chosen])
+        indices = self.batch_indices(step)
+        return self.points[indices], pad_rows([torch.tensor(self.tokens[i]) for i in indices])
 
 
-def padded(rows: list[Tensor]) -> Tensor:
+def pad_rows(rows: list[Tensor]) -> Tensor:
     """Returns rows of different lengths as one tensor, padded with -1."""
     return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
 
@@ -159,7 +159,7 @@ class HeadStudent(nn.Module):
         if adapted:
             self.decoder.blocks = _with_adapter(self.decoder.blocks)
 
-    def hidden(self, points: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    def hidden_states(self, points: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Returns hidden states [B, L, width] (row i predicts token i) and the condition [B, C, width]."""
         d = self.decoder
         with torch.no_grad():
@@ -173,7 +173,7 @@ class HeadStudent(nn.Module):
 
     def losses(self, points: Tensor, tokens: Tensor, rows: int | None, rng: Generator | None) -> tuple[Tensor, Tensor, Tensor | None]:
         """Returns the backbone's cross-entropy, and the results of `head_losses`."""
-        hidden, condition = self.hidden(points, tokens)
+        hidden, condition = self.hidden_states(points, tokens)
         real = tokens != PAD
         own = F.cross_entropy(self.decoder.head(hidden[real]).float(), tokens[real])
         return own, *self.head_losses(hidden, condition, tokens, rows, rng)
@@ -185,7 +185,7 @@ class HeadStudent(nn.Module):
         places, and the top-1 accuracy [D]."""
         places = some_places(tokens, rows, rng) if rows else all_places(tokens)
         logits = head_logits(self.heads, hidden, condition, places, self.decoder.head)
-        labels = labels_behind(tokens, places, self.heads.depth)
+        labels = labels_after(tokens, places, self.heads.depth)
         return cross_entropies(logits, labels), None if rows else top_1(logits, labels)
 
 
@@ -193,27 +193,27 @@ class Memory:
     """A library's hidden states and conditions from a frozen backbone, so that stage one runs the backbone only once."""
 
     @torch.no_grad()
-    def __init__(self, pupil: HeadStudent, library: CloudSequences, device: str, together: int = TOGETHER):
+    def __init__(self, student: HeadStudent, library: CloudSequences, device: str, together: int = TOGETHER):
         """together : sequences per pass"""
         self.library, self.device = library, device
         self.hidden: list[Tensor] = [torch.empty(0)] * len(library.tokens)  # half precision, because it takes hundreds of megabytes
         self.conditions: list[Tensor] = list(self.hidden)
         for first in range(0, len(library.order), together):
-            chosen = library.order[first : first + together]
-            tokens = padded([torch.tensor(library.tokens[i]) for i in chosen])
-            hidden, condition = pupil.hidden(library.points[chosen].to(device), tokens.to(device))
-            for i, one, behind in zip(chosen, hidden, condition, strict=True):
+            indices = library.order[first : first + together]
+            tokens = pad_rows([torch.tensor(library.tokens[i]) for i in indices])
+            hidden, condition = student.hidden_states(library.points[indices].to(device), tokens.to(device))
+            for i, one, behind in zip(indices, hidden, condition, strict=True):
                 self.hidden[i], self.conditions[i] = one[: len(library.tokens[i])].half(), behind.half()
 
     def batch(self, step: int) -> tuple[Tensor, Tensor, Tensor]:
         """Returns hidden states [B, L, width], conditions [B, C, width] and tokens int64 [B, L] of the library's batch of a step."""
-        return self.of(self.library.chosen(step))
+        return self.of(self.library.batch_indices(step))
 
-    def of(self, chosen: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+    def of(self, indices: list[int]) -> tuple[Tensor, Tensor, Tensor]:
         """Returns the same for the sequences with these indices."""
-        tokens = padded([torch.tensor(self.library.tokens[i]) for i in chosen]).to(self.device)
-        hidden = nn.utils.rnn.pad_sequence([self.hidden[i] for i in chosen], batch_first=True)
-        return hidden.float(), torch.stack([self.conditions[i] for i in chosen]).float(), tokens
+        tokens = pad_rows([torch.tensor(self.library.tokens[i]) for i in indices]).to(self.device)
+        hidden = nn.utils.rnn.pad_sequence([self.hidden[i] for i in indices], batch_first=True)
+        return hidden.float(), torch.stack([self.conditions[i] for i in indices]).float(), tokens
 
 
 def _with_adapter(blocks: nn.ModuleList) -> nn.Module:

@@ -29,9 +29,9 @@ from engine.mesh.formats.text import SUFFIXES
 from engine.mesh.read import READERS, read
 from engine.networks.card import has_card, read_card
 from engine.networks.shipping import ship
-from research.train.decision import prepare, target, trained
+from research.train.decision import prepare, target, train_weights
 from research.train.head_lessons import DECIDES, CloudSequences, HeadOptions, HeadStudent, Memory, head_numbers, heads_training
-from research.train.later_tokens import DEPTH, KINDS, weighted
+from research.train.later_tokens import DEPTH, KINDS, weighted_sum
 from research.train.loop import Training, half_precision
 from research.train.lowpoly import MeshSample, sample_of
 from research.worlds.lowpoly_shapes import held_out_shapes, stretch, training_shapes
@@ -75,8 +75,8 @@ def train(options: HeadOptions) -> None:
     for kind, sequences in (("training", library), ("held-out", unseen)):
         if not sequences.order:
             raise NotSupported(f"{name} generates meshes of at most {DEPTH} tokens for all {kind} shapes, which teach the heads nothing.")
-    pupil = HeadStudent(backbone.model, None, False)
-    memories = (Memory(pupil, each, options.device, preset["together"]) for each in (library, unseen))
+    student = HeadStudent(backbone.model, None, False)
+    memories = (Memory(student, each, options.device, preset["together"]) for each in (library, unseen))
     course = HeadLessons(name, backbone, *memories)
     for kind in KINDS:
         train_kind(options, preset, kind, course)
@@ -115,8 +115,8 @@ def samples_of(files: list[Path] | None, count: int, held_out: bool) -> Iterator
         shapes = held_out_shapes(count) if held_out else (stretch(s, rng) for s in training_shapes(2**33, count))
         yield from map(sample_of, shapes)
         return
-    chosen = [path for i, path in enumerate(files) if (i % HELD_OUT == 0) == held_out]
-    samples = [sample_in(path) for path in chosen[:count]]
+    paths = [path for i, path in enumerate(files) if (i % HELD_OUT == 0) == held_out]
+    samples = [sample_in(path) for path in paths[:count]]
     yield from (samples[i % len(samples)] for i in range(count))
 
 
@@ -138,27 +138,27 @@ def train_kind(options: HeadOptions, preset: dict[str, Any], kind: str, course: 
     backbone, device = course.backbone, options.device
     s = backbone.model.settings
     heads = MeshHeads(DEPTH, s.width, s.heads, s.vocabulary, kind)
-    pupil = HeadStudent(backbone.model, heads, False)
+    student = HeadStudent(backbone.model, heads, False)
     checkpoint = f"mesh-heads-{course.name}-{str(backbone.weights_hash)[:12]}-{kind}"
-    # not the pupil: a checkpoint with the backbone would be gigabytes
+    # not the student: a checkpoint with the backbone would be gigabytes
     training = heads_training(checkpoint, heads, preset["rate"], options.minutes_of(preset) / len(KINDS), device)
     training.resume(options.fresh)
 
     def loss_of(step: int) -> Tensor:
         batch = course.seen.batch(step)
         with half_precision(device):
-            return weighted(pupil.head_losses(*batch, preset["rows"], Generator(PCG64([6, step])))[0])
+            return weighted_sum(student.head_losses(*batch, preset["rows"], Generator(PCG64([6, step])))[0])
 
     def held_out() -> dict[str, Any]:
         alone = [course.unseen.of([i]) for i in course.unseen.library.order]
-        each, right = zip(*(pupil.head_losses(*one, None, None) for one in alone), strict=True)
+        each, right = zip(*(student.head_losses(*one, None, None) for one in alone), strict=True)
         return head_numbers(each, right)
 
     name = f"heads_{kind}"
     known = known_heads(course.folder).get(name)
     if known is not None and known.get("backbone") != backbone.weights_hash:
         known = None  # the backbone refuses to load them
-    if trained(training, options, loss_of, held_out, DECIDES, known):
+    if train_weights(training, options, loss_of, held_out, DECIDES, known):
         write_heads(prepare(options, course.folder), name, heads.settings, training, options, course)
 
 

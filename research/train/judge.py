@@ -23,7 +23,7 @@ from engine.networks.weights import read_card, ship
 from engine.recognition import picture_judge as judge
 from engine.recognition.picture_judge import CELLS, COLOURS, Judge, Logits, SceneVerdict, centre, compare
 from engine.words.world import Scene, backgrounds
-from research.train.decision import Measure, prepare, target, trained
+from research.train.decision import Measure, prepare, target, train_weights
 from research.train.lessons import LessonOptions, suffix
 from research.train.loop import Training, half_precision, straight_down, trapezoid
 from research.train.pictogram_tokenizer import to_tensor
@@ -80,13 +80,13 @@ def loss_of_logits(logits: Logits, labels: Targets) -> Tensor:
     return 0.1 * there + kind + hue + F.cross_entropy(logits.backgrounds.float(), labels.backgrounds)
 
 
-def seen_through(pictures: Tensor, tokenizer: PictureTokenizer, step: int) -> Tensor:
+def augment_pictures(pictures: Tensor, tokenizer: PictureTokenizer, step: int) -> Tensor:
     """Returns pictures [B, 3, 128, 128], half of them as the tokenizer reconstructs them with some wrong tokens, all a little out of shape
     and with a little noise, a quarter blurred: a generated picture is none of those that are drawn."""
     half, rng = len(pictures) // 2, torch.Generator().manual_seed(step)
     with torch.no_grad():
-        drawn = tokenizer.decode(with_mistakes(tokenizer.encode(pictures[:half]), rng)).clamp(-1, 1)
-    x = out_of_shape(torch.cat([drawn.float(), pictures[half:]]), rng)
+        reconstructed = tokenizer.decode(with_mistakes(tokenizer.encode(pictures[:half]), rng)).clamp(-1, 1)
+    x = bend(torch.cat([reconstructed.float(), pictures[half:]]), rng)
     noise = torch.randn(x.shape, generator=rng).to(x.device)
     x[::4] = F.avg_pool2d(x[::4], 3, stride=1, padding=1)
     return x + noise * random.Random(step).uniform(0, 0.1)
@@ -96,12 +96,12 @@ def with_mistakes(tokens: Tensor, rng: torch.Generator) -> Tensor:
     """Returns tokens [B, h, w] of which a share, up to MISTAKES in a picture, stand where they do in another picture or one place off."""
     share = MISTAKES * torch.rand(len(tokens), 1, 1, generator=rng)
     wrong = (torch.rand(tokens.shape, generator=rng) < share).to(tokens.device)
-    strange = (torch.rand(tokens.shape, generator=rng) < 0.3).to(tokens.device)
-    moved = tokens.roll(random.Random(rng.initial_seed()).choice((-1, 1)), random.Random(rng.initial_seed() + 1).choice((1, 2)))
-    return torch.where(wrong, torch.where(strange, tokens.roll(1, 0), moved), tokens)
+    foreign = (torch.rand(tokens.shape, generator=rng) < 0.3).to(tokens.device)
+    shifted = tokens.roll(random.Random(rng.initial_seed()).choice((-1, 1)), random.Random(rng.initial_seed() + 1).choice((1, 2)))
+    return torch.where(wrong, torch.where(foreign, tokens.roll(1, 0), shifted), tokens)
 
 
-def out_of_shape(pictures: Tensor, rng: torch.Generator) -> Tensor:
+def bend(pictures: Tensor, rng: torch.Generator) -> Tensor:
     """Returns pictures [B, 3, H, W] whose pixels are displaced smoothly, by up to about BENT pixels."""
     count, height = len(pictures), pictures.shape[-1]
     bends = 2 * BENT / height * (2 * torch.rand(count, 2, 6, 6, generator=rng) - 1)
@@ -119,7 +119,7 @@ def accuracy(verdicts: list[SceneVerdict]) -> dict[str, float]:
     return shares
 
 
-def moved(shipped: Judge, model: Judge) -> dict[str, Tensor]:
+def move_weights(shipped: Judge, model: Judge) -> dict[str, Tensor]:
     """Returns shipped weights for a judge of other objects: an object's weights move with it, and new objects start from zero. With
     random weights they would respond to every cell, and the gradients would undo the training of the layers below."""
     state = shipped.state_dict()
@@ -147,23 +147,23 @@ def main(options: LessonOptions) -> None:
         schedule=straight_down if device == "cpu" else trapezoid,
     )  # fmt: skip
     if not training.resume(options.fresh) and not options.fresh and (judge.FOLDER / "judge.safetensors").exists():
-        training.warm_start(moved(judge.load(), model), read_card(judge.FOLDER)["judge"])
+        training.warm_start(move_weights(judge.load(), model), read_card(judge.FOLDER)["judge"])
     scenes = held_out_scenes(HELD_OUT, lessons)
-    drawn = [render(s, 128) for s in scenes]
+    pictures = [render(s, 128) for s in scenes]
     with torch.no_grad():
-        coded = torch.cat([tokenizer.decode(tokenizer.encode(to_tensor(drawn[i : i + 32], device))) for i in range(0, HELD_OUT, 32)])
-    through = list(((coded.clamp(-1, 1) + 1) * 127.5).round().byte().permute(0, 2, 3, 1).cpu().numpy())
+        coded = torch.cat([tokenizer.decode(tokenizer.encode(to_tensor(pictures[i : i + 32], device))) for i in range(0, HELD_OUT, 32)])
+    reconstructed = list(((coded.clamp(-1, 1) + 1) * 127.5).round().byte().permute(0, 2, 3, 1).cpu().numpy())
 
     def loss_of(step: int) -> Tensor:
         batch = trained_scenes((1 << 42) + step * 4096, preset["batch"], lessons=lessons)
         with half_precision(device):
-            logits = model(seen_through(to_tensor([render(s, 128) for s in batch], device), tokenizer, step))
+            logits = model(augment_pictures(to_tensor([render(s, 128) for s in batch], device), tokenizer, step))
         return loss_of_logits(logits, targets(batch, lessons.objects).to(device))
 
     def held_out() -> dict[str, float]:
         numbers = {}
-        for name, pictures in (("drawn", drawn), ("coded", through)):
-            readings = [r for i in range(0, HELD_OUT, 64) for r in model.read(pictures[i : i + 64])]
+        for name, group in (("drawn", pictures), ("coded", reconstructed)):
+            readings = [r for i in range(0, HELD_OUT, 64) for r in model.read(group[i : i + 64])]
             shares = accuracy([compare(r, s) for r, s in zip(readings, scenes, strict=True)])
             numbers |= {f"{name}_{k}": v for k, v in shares.items()}
         return numbers
@@ -171,7 +171,7 @@ def main(options: LessonOptions) -> None:
     shipped = read_card(judge.FOLDER) if (judge.FOLDER / "card.json").exists() else {}
     other = "judge" in shipped and tuple(shipped["names"]) != lessons.objects
     why = "the shipped one was trained on other objects" if other else ""
-    if not trained(training, options, loss_of, held_out, DECIDES, shipped.get("judge"), why):
+    if not train_weights(training, options, loss_of, held_out, DECIDES, shipped.get("judge"), why):
         return
     card = {
         "name": "judge",

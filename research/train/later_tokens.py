@@ -28,11 +28,11 @@ def all_places(tokens: Tensor) -> Tensor:
 def some_places(tokens: Tensor, rows: int, rng: Generator) -> Tensor:
     """Returns about `rows` random places, equally many in each sequence of tokens [B, L]: int64 [B, rows // B]."""
     known = (tokens != PAD).sum(1, keepdim=True) - 1
-    drawn = torch.from_numpy(rng.random((len(tokens), max(1, rows // len(tokens))))).to(tokens.device)
-    return (drawn * known).long()
+    fractions = torch.from_numpy(rng.random((len(tokens), max(1, rows // len(tokens))))).to(tokens.device)
+    return (fractions * known).long()
 
 
-def labels_behind(tokens: Tensor, places: Tensor, depth: int) -> Tensor:
+def labels_after(tokens: Tensor, places: Tensor, depth: int) -> Tensor:
     """Returns the labels of `depth` heads at places [B, R] of tokens [B, L]: int64 [D, B, R], -1 after the end."""
     behind = F.pad(tokens, (0, depth), value=PAD)
     return torch.stack([behind.gather(1, places + d + 1) for d in range(depth)])
@@ -55,6 +55,6 @@ def top_1(logits: Tensor, labels: Tensor) -> Tensor:
     return ((logits.argmax(-1) == labels) & (labels != PAD)).sum((1, 2)) / (labels != PAD).sum((1, 2))
 
 
-def weighted(each: Tensor) -> Tensor:
+def weighted_sum(each: Tensor) -> Tensor:
     """Returns the sum of 0.8^d CE_d over cross-entropies [D]."""
     return (each * DECAY ** torch.arange(1, len(each) + 1, device=each.device)).sum()

@@ -37,8 +37,8 @@ from engine.networks.cloud_blocks import CONTENTS
 from engine.networks.mesh_decoder import BLOCKS, OFFSETS, MeshModel, MeshSettings, budget_bucket, describe
 from engine.networks.weights import hash_of, part_files, read_card, read_tensors, ship, split
 from research.train import loop
-from research.train.decision import Measure, prepare, target, trained
-from research.train.later_tokens import DEPTH, KINDS, PAD, cross_entropies, head_logits, labels_behind, some_places, top_1, weighted
+from research.train.decision import Measure, prepare, target, train_weights
+from research.train.later_tokens import DEPTH, KINDS, PAD, cross_entropies, head_logits, labels_after, some_places, top_1, weighted_sum
 from research.train.loop import LossOf, Training, argument, half_precision, straight_down, trapezoid
 from research.worlds.lowpoly_shapes import (
     HELD_OUT_FAMILIES,
@@ -49,15 +49,15 @@ from research.worlds.lowpoly_shapes import (
     disturb,
     held_out_shapes,
     sample_points,
+    stretch_and_turn,
     training_shapes,
-    turned,
 )
 from research.worlds.mesh_packs import MeshPacks, load_packs
 
 PRESETS = {
     "cpu": {
         "batch": 16, "minutes": 100.0, "rate": 1e-3, "settings": MeshSettings(layers=5, contents=CONTENTS),
-        "families": TRAINED_FAMILIES, "vary": turned, "degraded": 0.5,
+        "families": TRAINED_FAMILIES, "vary": stretch_and_turn, "degraded": 0.5,
     },
     "gpu": {
         "batch": 256, "minutes": 9.0, "rate": 2e-3, "settings": MeshSettings(contents=CONTENTS),
@@ -68,7 +68,7 @@ DECIDES, DECIDES_ON_PACKS = Measure("nats_boxes"), Measure("nats_packs")
 GROUP = 16  # batches whose shapes are sorted by length together: padding is 14 % of the tokens, and 34 % with 4 batches
 PACK_SHARE = 0.65  # of the shapes, where there are meshes of packs
 DISTURBED = 0.15  # share of the clouds of packs that get a floor, clutter, or normals of random sign
-TOLD = 0.5  # share of shapes that come with a face budget
+BUDGET_SHARE = 0.5  # share of shapes that come with a face budget
 BUCKET = 32  # lengths are rounded up to a multiple of it
 LATER = 0.03  # weight of the heads' loss, for each kind of heads
 LATER_ROWS = 128  # places in a step that the heads are trained on; `train mesh-heads` teaches them more
@@ -118,12 +118,12 @@ class World:
         if self._group[0] != group:
             rng = Generator(PCG64([9, group]))
             shapes = training_shapes(group * GROUP * self.size, GROUP * self.size, self.families)
-            samples = [self._of_packs(rng) if self.packs and rng.random() < PACK_SHARE else sample_of(self.vary(s, rng)) for s in shapes]
+            samples = [self._pack_sample(rng) if self.packs and rng.random() < PACK_SHARE else sample_of(self.vary(s, rng)) for s in shapes]
             samples = [s if len(s.tokens) <= self.longest else samples[0] for s in samples]
             self._group = (group, sorted(samples, key=lambda s: len(s.tokens)))
         return self._group[1]
 
-    def _of_packs(self, rng: Generator) -> MeshSample:
+    def _pack_sample(self, rng: Generator) -> MeshSample:
         """A variant of a random mesh of the packs that is not too long."""
         while True:
             sample = sample_of(augment(self.packs.trained[rng.integers(len(self.packs.trained))], rng))
@@ -154,19 +154,19 @@ def collate(samples: list[MeshSample], rng: Generator, degraded: float, points: 
         if s.disturbed and rng.random() < s.disturbed:
             cloud = disturb(cloud, rng)
         clouds.append(degrade(cloud, rng) if rng.random() < degraded else cloud)
-        budgets.append(budget_bucket(len(s.faces)) if rng.random() < TOLD else 0)
+        budgets.append(budget_bucket(len(s.faces)) if rng.random() < BUDGET_SHARE else 0)
     return MeshBatch(torch.from_numpy(np.stack(clouds)), torch.tensor(budgets), torch.from_numpy(tokens))
 
 
 class Trainee(nn.Module):
     """The model, shared embeddings of coordinates in addition to its tables, and heads that predict later tokens.
 
-    apart : the heads learn from the model's states, and the model learns nothing from them
+    detached : the heads learn from the model's states, and the model learns nothing from them
     """
 
-    def __init__(self, settings: MeshSettings, apart: bool = False):
+    def __init__(self, settings: MeshSettings, detached: bool = False):
         super().__init__()
-        self.apart = apart
+        self.detached = detached
         self.model = MeshModel(settings)
         self.digits_in = nn.Parameter(torch.randn(96, settings.width) * 0.02)
         self.digits_out = nn.Parameter(torch.randn(96, settings.width) * 0.02)
@@ -184,12 +184,12 @@ class Trainee(nn.Module):
         hidden = self.model.training_hidden(condition, reading.embed(table, tokens[:, :-1].clamp(min=0)))
         out = d.head.weight + self.digits @ self.digits_out
 
-        seen = [x.detach() for x in (hidden, condition, out)] if self.apart else [hidden, condition, out]
+        head_inputs = [x.detach() for x in (hidden, condition, out)] if self.detached else [hidden, condition, out]
 
         def later_head(states: Tensor) -> Tensor:
-            return F.linear(states, seen[2], d.head.bias.detach() if self.apart else d.head.bias)
+            return F.linear(states, head_inputs[2], d.head.bias.detach() if self.detached else d.head.bias)
 
-        later = [head_logits(heads, seen[0], seen[1], places, later_head) for heads in self.heads.values()]
+        later = [head_logits(heads, head_inputs[0], head_inputs[1], places, later_head) for heads in self.heads.values()]
         labels = tokens.flatten().index_select(0, known)
         logits = F.linear(hidden.flatten(0, 1).index_select(0, known), out, d.head.bias)
         return F.cross_entropy(logits.float(), labels), later
@@ -207,7 +207,7 @@ def digit_matrix(vocabulary: int) -> Tensor:
     return rows
 
 
-def folded(state: dict[str, Tensor]) -> dict[str, Tensor]:
+def fold(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Returns the weights of a plain MeshModel, with the shared embeddings added to its tables."""
     plain = {k.removeprefix("model."): v for k, v in state.items() if k.startswith("model.")}
     digits = digit_matrix(len(plain["decoder.tokens"])).to(plain["decoder.tokens"].device)
@@ -216,7 +216,7 @@ def folded(state: dict[str, Tensor]) -> dict[str, Tensor]:
     return plain
 
 
-def unfolded(shipped: MeshModel) -> dict[str, Tensor]:
+def unfold(shipped: MeshModel) -> dict[str, Tensor]:
     """Returns shipped weights as a Trainee's: everything is in the tables, and the shared embeddings are 0."""
     width = shipped.settings.width
     return {f"model.{k}": v for k, v in shipped.state_dict().items()} | {n: torch.zeros(96, width) for n in ("digits_in", "digits_out")}
@@ -274,7 +274,7 @@ def main(options: LowpolyOptions) -> None:
     device = options.device
     settings: MeshSettings = preset["settings"]
     name = "lowpoly" if options.preset == "cpu" else f"lowpoly-{options.preset}"
-    trainee = Trainee(settings, apart=options.later == 0)
+    trainee = Trainee(settings, detached=options.later == 0)
     minutes = options.minutes_of(preset)
     target(options, lowpoly.FOLDER)
     packs = load_packs(options.meshes, options.held_out) if options.meshes else None
@@ -294,7 +294,7 @@ def main(options: LowpolyOptions) -> None:
     if not training.resume(options.fresh) and not options.fresh and not control and part_files(lowpoly.FOLDER, "model"):
         shipped = lowpoly.load_model()
         if replace(shipped.settings, contents=settings.contents) == settings:  # readers that are new begin
-            training.warm_start(unfolded(shipped) | shipped_heads(trainee), read_card(lowpoly.FOLDER)["model"])
+            training.warm_start(unfold(shipped) | shipped_heads(trainee), read_card(lowpoly.FOLDER)["model"])
     points = lowpoly.points_of(settings)
     checks = {kind: check_batches(held_out_samples(kind, preset["families"]), points) for kind in ("boxes", "families")}
     if packs and packs.held_out:
@@ -309,7 +309,7 @@ def main(options: LowpolyOptions) -> None:
                 known = known_places(batch.tokens).to(device)
                 with half_precision(device):
                     nats, later = trainee(batch.to(device), known, places.to(device))
-                labels = labels_behind(batch.tokens, places, DEPTH).to(device)
+                labels = labels_after(batch.tokens, places, DEPTH).to(device)
                 own.append(nats)
                 right.append(torch.stack([top_1(each, labels) for each in later]))
             numbers[f"nats_{kind}"] = round(torch.stack(own).mean().item(), 4)
@@ -320,11 +320,11 @@ def main(options: LowpolyOptions) -> None:
 
     every = 1500 if packs else 300  # seconds: meshes of packs are longer, and so is their measurement
     decides, known = DECIDES_ON_PACKS if "packs" in checks else DECIDES, shipped_row(preset["families"])
-    if trained(training, options, lessons(trainee, options, packs), held_out, decides, *known, every):
+    if train_weights(training, options, step_loss(trainee, options, packs), held_out, decides, *known, every):
         write_weights(prepare(options, lowpoly.FOLDER), training, trainee, options.preset, packs)
 
 
-def lessons(trainee: Trainee, options: LowpolyOptions, packs: MeshPacks | None) -> LossOf:
+def step_loss(trainee: Trainee, options: LowpolyOptions, packs: MeshPacks | None) -> LossOf:
     """Returns the loss of a step as a function of its number."""
     device, own, weight = trainee.digits.device.type, PRESETS[options.preset], options.weight
     settings = trainee.model.settings
@@ -334,14 +334,14 @@ def lessons(trainee: Trainee, options: LowpolyOptions, packs: MeshPacks | None) 
     def loss(batch: MeshBatch, known: Tensor, places: Tensor, labels: Tensor) -> Tensor:
         with half_precision(device):
             own, later = trainee(batch, known, places)
-        return own + weight * sum(weighted(cross_entropies(each, labels)) for each in later)
+        return own + weight * sum(weighted_sum(cross_entropies(each, labels)) for each in later)
 
     fast = torch.compile(loss, dynamic=True) if options.compiled else loss
 
     def loss_of(step: int) -> Tensor:
         batch = world.batch(step)
         places = some_places(batch.tokens, LATER_ROWS, Generator(PCG64([12, step])))
-        labels = labels_behind(batch.tokens, places, DEPTH)
+        labels = labels_after(batch.tokens, places, DEPTH)
         return fast(batch.to(device), known_places(batch.tokens).to(device), places.to(device), labels.to(device))
 
     return loss_of
@@ -357,7 +357,7 @@ def shipped_row(families: tuple[str, ...]) -> tuple[dict[str, Any] | None, str]:
 def write_weights(folder: Path, training: Training, trainee: Trainee, preset: str, packs: MeshPacks | None) -> None:
     """Writes the averaged weights of the model and of its heads, and the card."""
     card = {"name": "lowpoly", "families": list(PRESETS[preset]["families"])} | data_of(packs)
-    files = split(folded(training.averaged), "model")
+    files = split(fold(training.averaged), "model")
     card["model"] = {"settings": describe(trainee.model.settings), "files": len(files)} | training.summary(preset, "lowpoly")
     heads = {f"heads_{kind}": dict(averaged_heads(training.averaged, kind)) for kind in KINDS}
     taught = {k: v for k, v in training.summary(preset, "lowpoly").items() if k != "curve"}  # the curve belongs to the model
@@ -372,19 +372,19 @@ def write_weights(folder: Path, training: Training, trainee: Trainee, preset: st
 
 def data_of(packs: MeshPacks | None) -> dict[str, Any]:
     """The card's entries about what the weights have seen."""
-    drawn = (
+    shapes = (
         "research/worlds/lowpoly_shapes.py; two boxes of parameters per family and the families "
         f"{' and '.join(HELD_OUT_FAMILIES)} are held out."
     )
     if packs is None:
         return {
             "licence": "Weights: Apache-2.0. Trained on shapes that this project draws from seeds; no third-party mesh was used.",
-            "data": drawn,
+            "data": shapes,
         }
     return {
         "licence": "Weights: Apache-2.0. Trained on shapes that this project draws from seeds, and on the packs of meshes below, whose "
         "licences are their authors'.",
-        "data": drawn,
+        "data": shapes,
         "packs": {"trained": list(packs.trained_packs), "held_out": list(packs.held_out_packs)},
     }
 

@@ -26,7 +26,7 @@ from engine.drafters.mesh_heads import MeshHeads
 from engine.errors import BadKnob
 from engine.networks.weights import hash_of, part_files, read_tensors, ship
 from research.train import imported_mesh_heads
-from research.train.decision import prepare, target, trained
+from research.train.decision import prepare, target, train_weights
 from research.train.head_lessons import (
     ALPHA,
     DECIDES,
@@ -43,11 +43,11 @@ from research.train.later_tokens import (
     DEPTH,
     KINDS,
     PAD,
-    weighted,
+    weighted_sum,
 )
 from research.train.loop import Training, half_precision
 from research.train.lowpoly import sample_of
-from research.worlds.lowpoly_shapes import held_out_shapes, training_shapes, turned
+from research.worlds.lowpoly_shapes import held_out_shapes, stretch_and_turn, training_shapes
 
 PRESETS = {  # rows (places in a step) and rates: for stage one and stage two
     "cpu": {"minutes": 40.0, "generated": 1024, "drawn": 5120, "batch": 16, "rows": (384, 768), "rates": (2e-3, 1e-3)},
@@ -71,7 +71,7 @@ def main(options: HeadOptions) -> None:
     backbone = lowpoly.load(str(options.base), device)
     families = tuple(backbone.card["families"])
     rng = Generator(PCG64(3))
-    shapes = (turned(s, rng) for s in training_shapes(2**33, preset["generated"] + preset["drawn"], families))
+    shapes = (stretch_and_turn(s, rng) for s in training_shapes(2**33, preset["generated"] + preset["drawn"], families))
     library = CloudSequences(backbone, map(sample_of, shapes), preset["generated"], preset["batch"], 0)
     boxes = [s for s in held_out_shapes(8 * UNSEEN) if s.family in families]
     unseen = CloudSequences(backbone, map(sample_of, boxes[:UNSEEN]), UNSEEN, preset["batch"], 1)
@@ -95,9 +95,9 @@ def train_stage(
     if adapted:
         heads.load_state_dict(start.state_dict())
     name = f"heads_{kind}{'_lora' if adapted else ''}"
-    pupil = HeadStudent(model, heads, adapted)
-    checkpoint = f"mesh-heads-{name.removeprefix('heads_').replace('_', '-')}{of_start(options)}"
-    training = heads_training(checkpoint, pupil, preset["rates"][adapted], minutes, device, "heads.")
+    student = HeadStudent(model, heads, adapted)
+    checkpoint = f"mesh-heads-{name.removeprefix('heads_').replace('_', '-')}{start_suffix(options)}"
+    training = heads_training(checkpoint, student, preset["rates"][adapted], minutes, device, "heads.")
     known, resumed = shipped_row(name, options.base), training.resume(options.fresh)
     if not resumed and not options.fresh and not adapted and known and known["settings"] == heads.settings:
         shipped = read_tensors(options.base / f"{name}.safetensors")
@@ -108,24 +108,24 @@ def train_stage(
         batch = [x.to(device) for x in (library if adapted else memory).batch(step)]
         with half_precision(device):
             if not adapted:
-                each, _ = pupil.head_losses(*batch, rows, rng)
-                return weighted(each)
-            own, each, _ = pupil.losses(*batch, rows, rng)
-            return weighted(each) + BACKBONE_WEIGHT * own
+                each, _ = student.head_losses(*batch, rows, rng)
+                return weighted_sum(each)
+            own, each, _ = student.losses(*batch, rows, rng)
+            return weighted_sum(each) + BACKBONE_WEIGHT * own
 
     def held_out() -> dict[str, Any]:
-        own, each, right = zip(*(pupil.losses(*(x.to(device) for x in unseen.batch(i)), None, None) for i in range(4)), strict=True)
+        own, each, right = zip(*(student.losses(*(x.to(device) for x in unseen.batch(i)), None, None) for i in range(4)), strict=True)
         return {"nats_backbone": round(torch.stack(own).mean().item(), 4)} | head_numbers(each, right)
 
-    ships = trained(training, options, loss_of, held_out, DECIDES, known)
-    pupil.load_state_dict(training.averaged)
+    ships = train_weights(training, options, loss_of, held_out, DECIDES, known)
+    student.load_state_dict(training.averaged)
     if ships:
         prepare(options, options.base)
-        ship_stage(folder, name, pupil, training, options.preset, adapted, unseen, device)
+        ship_stage(folder, name, student, training, options.preset, adapted, unseen, device)
     return heads
 
 
-def of_start(options: HeadOptions) -> str:
+def start_suffix(options: HeadOptions) -> str:
     """Returns what names the checkpoints of heads for other weights than the shipped ones, "" for those."""
     return f"-{hash_of(part_files(options.base, 'model'))[:12]}" if options.start else ""
 
@@ -138,19 +138,19 @@ def shipped_row(name: str, folder: Path) -> dict[str, Any] | None:
 
 
 def ship_stage(
-    folder: Path, name: str, pupil: HeadStudent, training: Training, preset: str, adapted: bool, unseen: CloudSequences, device: str
+    folder: Path, name: str, student: HeadStudent, training: Training, preset: str, adapted: bool, unseen: CloudSequences, device: str
 ) -> None:
     """Writes the heads and, in stage two, the adapter with its divergence from the plain backbone."""
     known = lowpoly.read_card(folder).get("heads", {})
-    row = {"settings": pupil.heads.settings, "backbone": hash_of(part_files(folder, "model"))} | training.summary(preset, "mesh-heads")
+    row = {"settings": student.heads.settings, "backbone": hash_of(part_files(folder, "model"))} | training.summary(preset, "mesh-heads")
     if adapted:
-        row["divergence"] = divergence(folder, pupil, unseen, device)
+        row["divergence"] = divergence(folder, student, unseen, device)
 
     def adapter(new: Path) -> None:
         if adapted:
-            save_adapter(pupil.decoder.blocks, new / f"lora_{name.removeprefix('heads_').removesuffix('_lora')}")
+            save_adapter(student.decoder.blocks, new / f"lora_{name.removeprefix('heads_').removesuffix('_lora')}")
 
-    weights = {f"{name}.safetensors": dict(pupil.heads.state_dict())}
+    weights = {f"{name}.safetensors": dict(student.heads.state_dict())}
     ship(folder, weights, {"heads": known | {name: row}}, beside=adapter)
 
 
@@ -167,14 +167,14 @@ def save_adapter(blocks: nn.Module, folder: Path) -> None:
 
 
 @torch.no_grad()
-def divergence(base: Path, pupil: HeadStudent, unseen: CloudSequences, device: str) -> dict[str, float]:
+def divergence(base: Path, student: HeadStudent, unseen: CloudSequences, device: str) -> dict[str, float]:
     """Returns KL(plain || merged) in nats per token and total variation, mean over sequences of the plain backbone, before any warp."""
-    plain = HeadStudent(lowpoly.load_model(base).to(device), pupil.heads, False)
+    plain = HeadStudent(lowpoly.load_model(base).to(device), student.heads, False)
     kl, tv = [], []
     for i in range(4):
         points, tokens = (x.to(device) for x in unseen.batch(i))
         real = tokens != PAD
-        a, b = (torch.log_softmax(m.decoder.head(m.hidden(points, tokens)[0][real]).float(), -1) for m in (plain, pupil))
+        a, b = (torch.log_softmax(m.decoder.head(m.hidden_states(points, tokens)[0][real]).float(), -1) for m in (plain, student))
         kl.append((a.exp() * (a - b)).sum(-1).mean().item())
         tv.append((0.5 * (a.exp() - b.exp()).abs().sum(-1)).mean().item())
     return {"kl": round(float(np.mean(kl)), 5), "tv": round(float(np.mean(tv)), 5)}

@@ -38,29 +38,29 @@ HELD_OUT = 196  # shapes
 
 def shapes(rng: Generator, count: int, held_out: bool = False) -> Iterator[MeshShape]:
     """Yields shapes outside the held-out boxes, of families drawn at random; or inside them, family by family."""
-    drawn = [*NAMES, *[OTHER] * (0 if held_out else SHARE - 1)]
+    names = [*NAMES, *[OTHER] * (0 if held_out else SHARE - 1)]
     for i in range(count):
-        family = family_of(drawn[i % len(drawn) if held_out else rng.integers(len(drawn))])
+        family = family_of(names[i % len(names) if held_out else rng.integers(len(names))])
         shape = family(rng)
         while in_boxes(shape) != held_out:
             shape = family(rng)
         yield shape
 
 
-def coarse(shape: MeshShape, rng: Generator) -> MeshShape:
+def coarsen(shape: MeshShape, rng: Generator) -> MeshShape:
     """Returns a shape whose corners lie on a lattice, and which lacks up to a fifth of its polygons."""
     cell = float(np.ptp(shape.vertices, axis=0).max()) / rng.uniform(*LATTICE)
-    kept = rng.random(len(shape.polygons)) >= rng.uniform(0, 0.2)
-    kept[rng.integers(len(kept))] = True
+    is_kept = rng.random(len(shape.polygons)) >= rng.uniform(0, 0.2)
+    is_kept[rng.integers(len(is_kept))] = True
     rough = np.round(shape.vertices / cell + rng.normal(0, 0.3, shape.vertices.shape)) * cell
-    return replace(shape, vertices=rough, polygons=shape.polygons[kept], labels=shape.labels[kept])
+    return replace(shape, vertices=rough, polygons=shape.polygons[is_kept], labels=shape.labels[is_kept])
 
 
 def cloud_of(shape: MeshShape, rng: Generator) -> np.ndarray:
     """Returns a cloud float32 [POINTS, 6] of a shape, upright, from any side, centred in its box."""
     one = stretch(shape, rng)
     if rng.random() < COARSE:
-        rough = coarse(one, rng)
+        rough = coarsen(one, rng)
         corners = rough.vertices[rough.faces]
         flat = not np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1).any()
         one = one if flat else rough
@@ -72,9 +72,9 @@ def cloud_of(shape: MeshShape, rng: Generator) -> np.ndarray:
 def lesson(number: int, size: int) -> tuple[Tensor, Tensor]:
     """Returns the features [size, FEATURES] of clouds and their families, [size]."""
     rng = Generator(PCG64([23, number]))
-    drawn = list(shapes(rng, size))
-    clouds = torch.from_numpy(np.stack([cloud_of(s, rng) for s in drawn]))
-    return features(clouds), torch.tensor([NAMES.index(s.family) for s in drawn])
+    batch = list(shapes(rng, size))
+    clouds = torch.from_numpy(np.stack([cloud_of(s, rng) for s in batch]))
+    return features(clouds), torch.tensor([NAMES.index(s.family) for s in batch])
 
 
 def held_out_numbers(judge: MeshJudge) -> dict[str, Any]:

@@ -44,7 +44,7 @@ from engine.words.looks import MOST, Look, anonymize
 from engine.words.reading import split as split_words
 from engine.words.world import ANY, CANVAS, COLOURED, HUES, Scene
 from research.train import lessons as lessons_options
-from research.train.decision import Measure, prepare, target, trained
+from research.train.decision import Measure, prepare, target, train_weights
 from research.train.loop import Training, argument, half_precision, straight_down, trapezoid
 from research.train.pictogram_tokenizer import to_tensor
 from research.worlds.emoji_scenes import (
@@ -55,7 +55,7 @@ from research.worlds.emoji_scenes import (
     caption,
     held_out_scenes,
     looks_of_scene,
-    pictured,
+    object_picture,
     render,
     trained_scenes,
     vocabulary,
@@ -93,7 +93,7 @@ class PictogramOptions(lessons_options.LessonOptions):
     )
 
 
-def offered(requested: str, taught: Sequence[int]) -> list[int]:
+def offered_sides(requested: str, taught: Sequence[int]) -> list[int]:
     """Returns tokens along a side of the sizes that the card offers: the given ones, or those that it offered before, or all that are
     trained. Raises BadKnob for a size that is not trained."""
     known = {str(side * FACTOR): side for side in taught}
@@ -116,7 +116,7 @@ class Scenes:
 
     def encode(self, scenes: list[Scene], side: int) -> Tensor:
         """Returns tokens int64 [B, side*side]."""
-        return self._encoded(np.stack([render(s, side * FACTOR) for s in scenes])).flatten(1).to(self.device)
+        return self._encode_pictures(np.stack([render(s, side * FACTOR) for s in scenes])).flatten(1).to(self.device)
 
     def looks(self, scenes: Sequence[Scene], placed: Sequence[bool], side: int) -> list[Tensor]:
         """Returns the tokens int64 [B, 3, n*n] of the first look of each scene, the second, and so on; all scenes have looks of the same
@@ -125,10 +125,10 @@ class Scenes:
             return []
         places = [scene.background if is_placed else "" for scene, is_placed in zip(scenes, placed, strict=True)]
         groups = zip(*map(looks_of_scene, scenes), strict=True)
-        groups_tokens = [self.sheet.tokens(list(zip(group, places, strict=True)), side, self._encoded) for group in groups]
+        groups_tokens = [self.sheet.tokens(list(zip(group, places, strict=True)), side, self._encode_pictures) for group in groups]
         return [tokens.to(self.device) for tokens in groups_tokens]
 
-    def _encoded(self, pictures: np.ndarray) -> Tensor:
+    def _encode_pictures(self, pictures: np.ndarray) -> Tensor:
         with torch.no_grad(), half_precision(self.device):
             return self.tokenizer.encode(to_tensor(list(pictures), self.device)).cpu()
 
@@ -138,7 +138,7 @@ class Scenes:
         ids = [self.words[w] for w in (anonymize(words) if unnamed else words)][:TEXT_SLOTS]
         return ids + [0] * (TEXT_SLOTS - len(ids))
 
-    def _placed(self, scene: Scene, r: random.Random) -> bool:
+    def _names_background(self, scene: Scene, r: random.Random) -> bool:
         """Returns True if a caption of this scene names the background; a share UNPLACED of all captions does not, but those that come with
         looks always do."""
         if self.sheet is not None:
@@ -160,7 +160,7 @@ class Scenes:
         sizes = self.sizes(step)
         pool = self.pool.setdefault((side, sizes), [])
         count = size if len(pool) < 100 * size else max(1, int(size * fresh))  # a small pool would be memorised
-        new = alike(step * 4096, count, sizes, self.lessons)
+        new = scenes_of_sizes(step * 4096, count, sizes, self.lessons)
         if self.sheet is None:
             new = [replace(s, background=ANY) if r.random() < UNPLACED * ANYWHERE else s for s in new]
         tokens = self.encode(new, side)
@@ -171,13 +171,13 @@ class Scenes:
             else:
                 pool[(step * count + i) % POOL] = pair
         scenes = [*new, *(s for s, _ in old)]
-        seeds, placed = zip(*((r.getrandbits(40), self._placed(s, r)) for s in scenes), strict=True)
+        seeds, placed = zip(*((r.getrandbits(40), self._names_background(s, r)) for s in scenes), strict=True)
         ids = [self.caption_ids(s, seed, is_placed, disguise) for s, seed, is_placed in zip(scenes, seeds, placed, strict=True)]
         ids = [[0] * TEXT_SLOTS if r.random() < DROPPED else row for row in ids]
         stacked = torch.cat([tokens, *(t[None].long().to(self.device) for _, t in old)])
         looks = self.looks(scenes, placed, side)
         if disguise:
-            stacked, looks = disguised(scenes, stacked, looks, self.tokenizer.quantizer.size, step)
+            stacked, looks = disguise_objects(scenes, stacked, looks, self.tokenizer.quantizer.size, step)
         return scenes, torch.tensor(ids, device=self.device), stacked, looks
 
 
@@ -186,7 +186,7 @@ def sizes_of(scene: Scene, lessons: SceneSettings) -> tuple[int, ...]:
     return tuple(look.side for look in looks_of_scene(scene)) if lessons.even else ()
 
 
-def alike(seed: int, count: int, sizes: tuple[int, ...], lessons: SceneSettings) -> list[Scene]:
+def scenes_of_sizes(seed: int, count: int, sizes: tuple[int, ...], lessons: SceneSettings) -> list[Scene]:
     """Returns scenes from a seed on whose looks have these sizes, so that their sequences have one length."""
     matches: list[Scene] = []
     many = 32 * count if sizes else count
@@ -196,7 +196,7 @@ def alike(seed: int, count: int, sizes: tuple[int, ...], lessons: SceneSettings)
     return matches[:count]
 
 
-def inside(scene: Scene, side: int, around: int = 0) -> Tensor:
+def object_mask(scene: Scene, side: int, around: int = 0) -> Tensor:
     """Returns which tokens lie in an object of a scene or at most `around` tokens away, bool [side, side]."""
     mask = torch.zeros(side, side, dtype=torch.bool)
     for _, _, left, top, size in scene.boxes:
@@ -209,11 +209,13 @@ def chosen_rows(scenes: Sequence[Scene], side: int, count: int, seed: int) -> Te
     """Returns the places that a thinned step keeps, int64 [B, count], ascending: those in and around objects, then random others."""
     wanted = torch.rand(len(scenes), side, side, generator=torch.Generator().manual_seed(seed))
     for scene, own in zip(scenes, wanted, strict=True):
-        own += inside(scene, side, around=1)
+        own += object_mask(scene, side, around=1)
     return wanted.flatten(1).topk(count).indices.sort().values
 
 
-def disguised(scenes: Sequence[Scene], tokens: Tensor, looks: Sequence[Tensor], vocabulary: int, seed: int) -> tuple[Tensor, list[Tensor]]:
+def disguise_objects(
+    scenes: Sequence[Scene], tokens: Tensor, looks: Sequence[Tensor], vocabulary: int, seed: int
+) -> tuple[Tensor, list[Tensor]]:
     """Returns tokens [B, N] and looks in which all objects are noise, the same in a look as in its picture."""
     numbers = torch.Generator().manual_seed(seed)
     shapes = [(len(look), 1, look.shape[2]) for look in looks]
@@ -228,7 +230,7 @@ def disguised(scenes: Sequence[Scene], tokens: Tensor, looks: Sequence[Tensor], 
     return changed, [block.expand(-1, 3, -1) for block in blocks]
 
 
-def disturbed(tokens: Tensor, seed: int) -> Tensor:
+def disturb_tokens(tokens: Tensor, seed: int) -> Tensor:
     """Returns the tokens int64 [B, N] of a step as inputs: in half of the pictures, some are replaced by tokens of random other places."""
     numbers = torch.Generator().manual_seed(seed)
     wrong = torch.rand(tokens.shape, generator=numbers) < WRONG
@@ -241,7 +243,7 @@ def main(options: PictogramOptions) -> None:
     """Trains, resumes or exports."""
     preset = PRESETS[options.preset]
     sides = list(preset["scales"])
-    offer = offered(options.offer, sides)
+    offer = offered_sides(options.offer, sides)
     target(options, pictogram.FOLDER)
     device = options.device
     tokenizer = pictogram.load_tokenizer().to(device)
@@ -259,10 +261,14 @@ def main(options: PictogramOptions) -> None:
     )  # fmt: skip
     if not training.resume(options.fresh) and not options.fresh and part_files(pictogram.FOLDER, "decoder"):
         training.warm_start(matching_words(names), read_card(pictogram.FOLDER)["decoder"])
-    drilled = end_of_drills(training.step, shipped_decoder()) if lessons.even else 0
+    drills_end = end_of_drills(training.step, shipped_decoder()) if lessons.even else 0
     scenes = Scenes(tokenizer, words, device, lessons)
-    seen, unseen = trained_scenes(2**41, CHECKED, lessons=lessons), held_out_scenes(CHECKED, lessons)
-    checks = {(n, side): check_batches(scenes, group, side) for n, group in (("seen", seen), ("held_out", unseen)) for side in sides}
+    trained_group, held_out_group = trained_scenes(2**41, CHECKED, lessons=lessons), held_out_scenes(CHECKED, lessons)
+    checks = {
+        (n, side): check_batches(scenes, group, side)
+        for n, group in (("seen", trained_group), ("held_out", held_out_group))
+        for side in sides
+    }
 
     def likelihood(ids: Tensor, read: Tensor, tokens: Tensor, side: int, chosen: Tensor | None, looks: list[Tensor]) -> Tensor:
         logits = model.training_logits(ids, read, side, chosen, looks)
@@ -273,14 +279,14 @@ def main(options: PictogramOptions) -> None:
 
     def loss_of(step: int) -> Tensor:
         r = random.Random(step)
-        side = DRILL if step < drilled else r.choices(sides, list(preset["scales"].values()))[0]
+        side = DRILL if step < drills_end else r.choices(sides, list(preset["scales"].values()))[0]
         rows = ROWS[side] if side in ROWS and r.random() < THINNED else side**2
         slots = rows + sum((size * side // CANVAS) ** 2 for size in scenes.sizes(step))
-        disguise = step < drilled or (lessons.even and r.random() < DISGUISED)
-        drawn, ids, tokens, looks = scenes.batch(step, max(1, preset["tokens"] // slots), side, preset["fresh"], disguise)
-        chosen = chosen_rows(drawn, side, rows, step).to(device) if rows < side**2 else None
+        disguise = step < drills_end or (lessons.even and r.random() < DISGUISED)
+        group, ids, tokens, looks = scenes.batch(step, max(1, preset["tokens"] // slots), side, preset["fresh"], disguise)
+        chosen = chosen_rows(group, side, rows, step).to(device) if rows < side**2 else None
         with half_precision(device):
-            return loss(ids, disturbed(tokens, step), tokens, side, chosen, looks)
+            return loss(ids, disturb_tokens(tokens, step), tokens, side, chosen, looks)
 
     def held_out() -> dict:
         numbers = {}
@@ -292,7 +298,7 @@ def main(options: PictogramOptions) -> None:
             numbers[f"nats_objects_{name}_{side}"] = round(objects.mean().item(), 4)
         return numbers
 
-    if trained(training, options, loss_of, held_out, DECIDES, *shipped_row(taught, names)):
+    if train_weights(training, options, loss_of, held_out, DECIDES, *shipped_row(taught, names)):
         ship(prepare(options, pictogram.FOLDER), training, model, scenes, offer, options.preset, taught)
 
 
@@ -306,8 +312,8 @@ def end_of_drills(step: int, shipped: dict[str, Any]) -> int:
     nothing; 0 if the shipped one reads looks. So a training that is stopped while it is drilled goes on with that."""
     if "looks" in shipped.get("settings", {}):
         return 0
-    left = shipped.get("steps", 0)
-    return DRILLED + (left if step >= left else 0)
+    first_step = shipped.get("steps", 0)
+    return DRILLED + (first_step if step >= first_step else 0)
 
 
 def shipped_row(taught: str, names: list[str]) -> tuple[dict[str, Any] | None, str]:
@@ -345,8 +351,8 @@ def check_batches(scenes: Scenes, group: list[Scene], side: int) -> list[Check]:
         for part in (same[i : i + 8] for i in range(0, len(same), 8)):
             own = [scene for _, scene in part]
             ids = torch.tensor([scenes.caption_ids(scene, i) for i, scene in part], device=scenes.device)
-            drawn = torch.stack([inside(scene, side) for scene in own]).flatten(1).to(scenes.device)
-            batches.append(Check(ids, scenes.looks(own, [True] * len(own), side), scenes.encode(own, side), drawn))
+            in_objects = torch.stack([object_mask(scene, side) for scene in own]).flatten(1).to(scenes.device)
+            batches.append(Check(ids, scenes.looks(own, [True] * len(own), side), scenes.encode(own, side), in_objects))
     return batches
 
 
@@ -366,7 +372,7 @@ def matching_words(names: list[str]) -> dict[str, Tensor]:
 def sheet() -> Looks:
     """Returns the looks of all objects of the world, taught or not, in all their colours."""
     looks = [Look(name, colour, 0) for name in OBJECTS for colour in ("", *(HUES if name in COLOURED else ()))]
-    return Looks({picture_name(look): pictured(look.name, look.colour) for look in looks if look.colour != COLOURED.get(look.name)})
+    return Looks({picture_name(look): object_picture(look.name, look.colour) for look in looks if look.colour != COLOURED.get(look.name)})
 
 
 def ship(folder: Path, training: Training, model: PictogramModel, scenes: Scenes, sides: list[int], preset: str, taught: str) -> None:

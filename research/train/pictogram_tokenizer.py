@@ -25,7 +25,7 @@ from engine.networks.packing import unpack
 from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.words.world import CANVAS, Scene
 from research.train import lessons as lessons_options
-from research.train.decision import Measure, prepare, target, trained
+from research.train.decision import Measure, prepare, target, train_weights
 from research.train.loop import Training, argument, half_precision, straight_down, trapezoid
 from research.worlds.emoji_scenes import LESSONS, SceneSettings, make_scene, render
 
@@ -67,11 +67,11 @@ def batch(step: int, size: int, device: str, lessons: SceneSettings) -> Tensor:
     for i in range(count):
         scene = make_scene(step * 1024 + i, lessons)
         picture = render(scene, side)
-        pictures += [picture] if window == side else [around(scene, picture, window, r) for _ in range(pieces)]
+        pictures += [picture] if window == side else [crop_object(scene, picture, window, r) for _ in range(pieces)]
     return to_tensor(pictures, device)
 
 
-def around(scene: Scene, picture: np.ndarray, window: int, r: random.Random) -> np.ndarray:
+def crop_object(scene: Scene, picture: np.ndarray, window: int, r: random.Random) -> np.ndarray:
     """Returns a square of `window` pixels of a scene's picture [H, W, 3], at whole tokens, that holds most of one of its objects."""
     side = len(picture)
     _, _, left, top, width = r.choice(scene.boxes)
@@ -143,8 +143,8 @@ def main(options: TokenizerOptions) -> None:
         numbers, used = {}, set()
         for p, x in pictures.items():
             encoded = [model.encode(x[i : i + 8]) for i in range(0, len(x), 8)]
-            drawn = torch.cat([model.decode(t) for t in encoded])
-            numbers[f"psnr_{p}"] = round(signal_to_noise(drawn, x).item(), 2)
+            reconstructed = torch.cat([model.decode(t) for t in encoded])
+            numbers[f"psnr_{p}"] = round(signal_to_noise(reconstructed, x).item(), 2)
             if p == 128:
                 used = set(torch.cat(encoded).flatten().tolist())
                 numbers["psnr_preview_128"] = round(
@@ -155,7 +155,7 @@ def main(options: TokenizerOptions) -> None:
     known = read_card(pictogram.FOLDER).get("tokenizer") if (pictogram.FOLDER / "card.json").exists() else None
     other = known is not None and known.get("lessons", taught) != taught
     why = f"the shipped one learned the lessons '{known['lessons']}'" if other else ""
-    if not trained(training, options, loss_of, held_out, DECIDES, known, why):
+    if not train_weights(training, options, loss_of, held_out, DECIDES, known, why):
         return
     row = {"settings": model.settings, "lessons": taught} | training.summary(options.preset, "pictogram-tokenizer")
 

@@ -26,11 +26,11 @@ from torch import Tensor, nn
 from engine.drafters.predictive_stream import folder_of, is_trained, layers_of, new_adapter, read_stream, write_adapter
 from engine.networks.weights import read_card, ship
 from engine.sampling import draw, guide, residual, warp
-from research.train.decision import Measure, prepare, target, trained
+from research.train.decision import Measure, prepare, target, train_weights
 from research.train.feature_draft import TEACHERS, RecordedSequences, teacher_of
 from research.train.head_lessons import heads_training
 from research.train.loop import argument
-from research.train.teachers import Recorded, Teacher, TeacherOptions, padded
+from research.train.teachers import Recorded, Teacher, TeacherOptions, pad_rows
 
 PRESETS = {
     "cpu": {"minutes": 40.0, "sequences": 1536, "batch": 4, "rows": 96},
@@ -54,7 +54,7 @@ class StreamOptions(TeacherOptions):
     )
 
 
-class Frozen:
+class FrozenCache:
     """Replaces a cache: keeps the keys and values of control rows, then puts them before those of predictive rows."""
 
     def __init__(self) -> None:
@@ -86,10 +86,10 @@ class StreamStudent(nn.Module):
         """
         teacher, device = self._teacher[0], guesses.device
         prompts = torch.stack([row.said for row in rows]).to(device)
-        tokens = padded([row.tokens for row in rows]).to(device)
+        tokens = pad_rows([row.tokens for row in rows]).to(device)
         width = len(guesses[0]) // len(starts)
         places = window_places(starts, width).to(device)
-        frozen = Frozen()
+        frozen = FrozenCache()
         with torch.no_grad():
             prefix = teacher.prefix(prompts)
             x = torch.cat([prefix, teacher.embed(prompts, tokens[:, :-1].clamp(min=0))], 1)
@@ -105,23 +105,23 @@ class StreamStudent(nn.Module):
         with self.lora.on_rows_from(0):
             hidden = teacher.run(prompts, teacher.embed(prompts, guesses), slots, torch.cat([before, among], 1), frozen)
         # top-k and top-p would remove gradients of q where it must gain probability; decoding applies them
-        return p, (self._guided(hidden, len(rows)) / (teacher.sampling.temperature or 1.0)).log_softmax(-1)
+        return p, (self._guided_logits(hidden, len(rows)) / (teacher.sampling.temperature or 1.0)).log_softmax(-1)
 
     def _targets(self, hidden: Tensor, rows: list[Recorded], places: Tensor) -> Tensor:
         """Returns the distributions [B, R, V] that decoding would draw from after the tokens at some places."""
         teacher = self._teacher[0]
         rules = [teacher.allowed_ids(row.tokens.tolist()) for row in rows]
         allowed = None if rules[0] is None else torch.stack([rule[places] for rule in rules])
-        return warp(self._guided(hidden, len(rows)), teacher.sampling, allowed).softmax(-1)
+        return warp(self._guided_logits(hidden, len(rows)), teacher.sampling, allowed).softmax(-1)
 
-    def _guided(self, hidden: Tensor, count: int) -> Tensor:
+    def _guided_logits(self, hidden: Tensor, count: int) -> Tensor:
         """Returns guided logits [count, R, V] of hidden states [branches * count, R, H]."""
         teacher = self._teacher[0]
         logits = teacher.head(hidden).float().unflatten(0, (-1, count)).flatten(1, 2)
         return guide(logits, teacher.sampling.guidance).unflatten(0, (count, -1))
 
 
-def right_behind(p: Tensor, q: Tensor, width: int) -> Tensor:
+def expected_right(p: Tensor, q: Tensor, width: int) -> Tensor:
     """Returns s of algorithm 3, line 6: the expected number of consecutive right drafts after each position, [B, windows, width].
 
     p, q : [B, windows * width, V]
@@ -133,7 +133,7 @@ def right_behind(p: Tensor, q: Tensor, width: int) -> Tensor:
     return expected
 
 
-def noisy(guesses: Tensor, width: int, vocabulary: int, rng: Generator) -> Tensor:
+def add_noise(guesses: Tensor, width: int, vocabulary: int, rng: Generator) -> Tensor:
     """Returns drafts int64 [B, windows * width] with uniform noise after a front of random length in each window (line 3)."""
     front = torch.from_numpy(rng.integers(0, width + 1, (len(guesses), guesses.shape[1] // width))).repeat_interleave(width, 1)
     noise = torch.from_numpy(rng.integers(0, vocabulary, guesses.shape))
@@ -141,7 +141,7 @@ def noisy(guesses: Tensor, width: int, vocabulary: int, rng: Generator) -> Tenso
     return torch.where((place < front).to(guesses.device), guesses, noise.to(guesses.device))
 
 
-def refused(p: Tensor, q: Tensor, u: Tensor) -> Tensor:
+def draw_rejected(p: Tensor, q: Tensor, u: Tensor) -> Tensor:
     """Returns tokens distributed like rejected drafts, int64 [N]: x ~ q is rejected with 1 - p(x)/q(x), so they follow (q - p)+.
 
     p, q : [..., V] with N rows in all; u : [N], uniform
@@ -154,19 +154,19 @@ class Replay:
     be rejected (at first noise)."""
 
     def __init__(self, recorded: list[Recorded], vocabulary: int, device: str):
-        self.guesses = padded([row.tokens for row in recorded]).to(device)
-        self.refused = torch.from_numpy(Generator(PCG64(13)).integers(0, vocabulary, tuple(self.guesses.shape))).to(device)
+        self.guesses = pad_rows([row.tokens for row in recorded]).to(device)
+        self.rejected = torch.from_numpy(Generator(PCG64(13)).integers(0, vocabulary, tuple(self.guesses.shape))).to(device)
 
     def read(self, ids: list[int], places: Tensor, width: int) -> Tensor:
         """Returns the tokens that windows of this width read, int64 [B, R]: a rejected draft, followed by drafts."""
         tokens = self.guesses[ids][:, places]
-        tokens[:, ::width] = self.refused[ids][:, places[::width]]
+        tokens[:, ::width] = self.rejected[ids][:, places[::width]]
         return tokens
 
-    def write(self, ids: list[int], places: Tensor, drafts: Tensor, refused: Tensor) -> None:
+    def write(self, ids: list[int], places: Tensor, drafts: Tensor, rejected: Tensor) -> None:
         """Stores drafts and rejected drafts, both int64 [B, R] (line 9)."""
-        for i, row, wrong in zip(ids, drafts, refused, strict=True):
-            self.guesses[i, places], self.refused[i, places] = row, wrong
+        for i, row, wrong in zip(ids, drafts, rejected, strict=True):
+            self.guesses[i, places], self.rejected[i, places] = row, wrong
 
 
 def window_places(starts: list[int], width: int) -> Tensor:
@@ -190,48 +190,48 @@ def main(options: StreamOptions) -> None:
         teacher.trainable()
     layers, width = layers_of(teacher.trunk), WIDTHS.get(teacher.name, WIDTH)
     target(options, teacher.folder)
-    seen = RecordedSequences(teacher.name, teacher, preset["sequences"], preset["batch"], shortest=width + 2)
-    unseen = RecordedSequences(teacher.name, teacher, UNSEEN, preset["batch"], held_out=True, shortest=width + 2)
-    pupil = StreamStudent(teacher, not options.both_ways)
+    training_data = RecordedSequences(teacher.name, teacher, preset["sequences"], preset["batch"], shortest=width + 2)
+    held_out_data = RecordedSequences(teacher.name, teacher, UNSEEN, preset["batch"], held_out=True, shortest=width + 2)
+    student = StreamStudent(teacher, not options.both_ways)
     name = f"predictive-stream-{teacher.name}-{teacher.weights_hash}{'-both-ways' if options.both_ways else ''}"
-    training = heads_training(name, pupil, RATE, options.minutes_of(preset), device)
+    training = heads_training(name, student, RATE, options.minutes_of(preset), device)
     known = known_card(teacher, options)
     if not training.resume(options.fresh) and not options.fresh and known is not None:
-        training.warm_start(state_of(folder_of(teacher.folder, options.both_ways), pupil, teacher), known)
-    replay = Replay(seen.recorded, teacher.vocabulary, device)
+        training.warm_start(state_of(folder_of(teacher.folder, options.both_ways), student, teacher), known)
+    replay = Replay(training_data.recorded, teacher.vocabulary, device)
 
     def loss_of(step: int) -> Tensor:
         rng = Generator(PCG64([11, step]))
-        ids = seen.near(step)
-        starts = window_starts([len(seen.recorded[i].tokens) for i in ids], preset["rows"] // width, width, rng)
+        ids = training_data.batch_indices(step)
+        starts = window_starts([len(training_data.recorded[i].tokens) for i in ids], preset["rows"] // width, width, rng)
         places = window_places(starts, width)
-        guesses = noisy(replay.read(ids, places, width), width, teacher.vocabulary, rng)
-        p, q = pupil.probs([seen.recorded[i] for i in ids], starts, guesses)
+        guesses = add_noise(replay.read(ids, places, width), width, teacher.vocabulary, rng)
+        p, q = student.probs([training_data.recorded[i] for i in ids], starts, guesses)
         with torch.no_grad():
-            weight = right_behind(p, q.exp(), width).flatten(1) + 1
+            weight = expected_right(p, q.exp(), width).flatten(1) + 1
             u, v = torch.from_numpy(rng.random((2, q.shape[0] * q.shape[1])))
-            drafts, wrong = draw(q.flatten(0, 1).exp(), u), refused(p, q.exp(), v)
+            drafts, wrong = draw(q.flatten(0, 1).exp(), u), draw_rejected(p, q.exp(), v)
             replay.write(ids, places + 1, drafts.view(len(ids), -1), wrong.view(len(ids), -1))
         return -((p * q).sum(-1) * weight).sum() / weight.sum()
 
     def held_out() -> dict[str, Any]:
-        return acceptance(pupil, unseen.recorded, width, teacher.vocabulary, device)
+        return acceptance(student, held_out_data.recorded, width, teacher.vocabulary, device)
 
-    if not trained(training, options, loss_of, held_out, DECIDES, known):
+    if not train_weights(training, options, loss_of, held_out, DECIDES, known):
         return
-    pupil.load_state_dict(training.averaged)
+    student.load_state_dict(training.averaged)
     of_backbone = [f"--backbone {teacher.name}"] if teacher.name != "pictogram" else []
     command = " ".join(["predictive-stream", *(["--both-ways"] if options.both_ways else []), *of_backbone])
     card = {
         "base": {"name": teacher.backbone.name, "weights_hash": teacher.weights_hash},
-        "causal": pupil.causal,
+        "causal": student.causal,
         "window": width,
         "skipped_layers": 0,
         "layers": [0, layers - 1],
-        "data": f"{len(seen.recorded)} sequences that the backbone generated itself, {len(unseen.recorded)} held out",
+        "data": f"{len(training_data.recorded)} sequences that the backbone generated itself, {len(held_out_data.recorded)} held out",
     } | training.summary(options.preset, command)
     folder = folder_of(prepare(options, teacher.folder), options.both_ways)
-    ship(folder, {}, card, beside=lambda new: write_adapter(new, pupil.lora, teacher.backbone.name, teacher.weights_hash, ALPHA))
+    ship(folder, {}, card, beside=lambda new: write_adapter(new, student.lora, teacher.backbone.name, teacher.weights_hash, ALPHA))
 
 
 def known_card(teacher: Teacher, options: StreamOptions) -> dict[str, Any] | None:
@@ -243,16 +243,16 @@ def known_card(teacher: Teacher, options: StreamOptions) -> dict[str, Any] | Non
     return known if known.get("base", {}).get("weights_hash") == teacher.weights_hash else None
 
 
-def state_of(folder: Path, pupil: StreamStudent, teacher: Teacher) -> dict[str, Tensor]:
-    """Returns the adapter in a folder as the pupil's state."""
+def state_of(folder: Path, student: StreamStudent, teacher: Teacher) -> dict[str, Tensor]:
+    """Returns the adapter in a folder as the student's state."""
     shipped = read_stream(folder, teacher.trunk, teacher.backbone.name, teacher.weights_hash).lora
     places = {path: i for i, path in enumerate(shipped.paths)}
     kinds = {"down": shipped.down, "up": shipped.up}
-    return {f"lora.{kind}.{i}": kinds[kind][places[path]] for i, path in enumerate(pupil.lora.paths) for kind in kinds if path in places}
+    return {f"lora.{kind}.{i}": kinds[kind][places[path]] for i, path in enumerate(student.lora.paths) for kind in kinds if path in places}
 
 
 @torch.no_grad()
-def acceptance(pupil: StreamStudent, recorded: list[Recorded], width: int, vocabulary: int, device: str) -> dict[str, Any]:
+def acceptance(student: StreamStudent, recorded: list[Recorded], width: int, vocabulary: int, device: str) -> dict[str, Any]:
     """Returns the probability that a draft is accepted, by position in the window: the mean of sum min(p, q).
 
     fresh : the rows read noise. refused : the window begins one position later, after a rejection; its rows read the drafts of `fresh`, and
@@ -263,10 +263,10 @@ def acceptance(pupil: StreamStudent, recorded: list[Recorded], width: int, vocab
         rng = Generator(PCG64([12, i]))
         starts = window_starts([len(row.tokens) - 1], UNSEEN_ROWS // width, width, rng)
         guesses = torch.from_numpy(rng.integers(0, vocabulary, (1, len(starts) * width))).to(device)
-        for further, rows_of_kind in enumerate(overlaps.values()):
-            p, q = (probs.view(-1, width, probs.shape[-1]) for probs in pupil.probs([row], [s + further for s in starts], guesses))
+        for offset, rows_of_kind in enumerate(overlaps.values()):
+            p, q = (probs.view(-1, width, probs.shape[-1]) for probs in student.probs([row], [s + offset for s in starts], guesses))
             rows_of_kind.append(torch.minimum(p, q.exp()).sum(-1))
             drafts = draw(q.exp().flatten(0, 1), torch.from_numpy(rng.random(len(starts) * width))).view(-1, width)
-            drafts[:, 0] = refused(p[:, 0], q[:, 0].exp(), torch.from_numpy(rng.random(len(starts))))
+            drafts[:, 0] = draw_rejected(p[:, 0], q[:, 0].exp(), torch.from_numpy(rng.random(len(starts))))
             guesses = drafts.view(1, -1)
     return {f"acceptance_{name}": [round(x, 3) for x in torch.cat(rows).mean(0).tolist()] for name, rows in overlaps.items()}

@@ -23,7 +23,7 @@ from engine.drafters.resampler import PictureResampler, UpSampler, weights_file
 from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.networks.weights import read_card, read_tensors, ship
 from engine.words.world import Scene
-from research.train.decision import Measure, prepare, target, trained
+from research.train.decision import Measure, prepare, target, train_weights
 from research.train.loop import RecipeOptions, Training, half_precision
 from research.train.pictogram_tokenizer import to_tensor
 from research.worlds.emoji_scenes import SceneSettings, held_out_scenes, lessons_of, render, trained_scenes
@@ -55,7 +55,7 @@ def grids(tokenizer: PictureTokenizer, scenes: list[Scene], sides: tuple[int, ..
 
 
 @torch.no_grad()
-def fitted(resampler: PictureResampler, coarse: Tensor, fine: Tensor) -> dict[float, float]:
+def spread_losses(resampler: PictureResampler, coarse: Tensor, fine: Tensor) -> dict[float, float]:
     """Returns nats per token of the training-free distribution by its spread s; coarse int64 [B, h, w], fine int64 [B, H, W]."""
     factor = fine.shape[1] // coarse.shape[1]
     total = torch.zeros(len(SPREADS))
@@ -71,7 +71,7 @@ def distances(resampler: PictureResampler, small: Tensor, factor: int) -> Tensor
 
 
 @torch.no_grad()
-def against_the_picture(samplers: Samplers, resampler: PictureResampler, coarse: Tensor, fine: Tensor) -> dict[str, float]:
+def held_out_numbers(samplers: Samplers, resampler: PictureResampler, coarse: Tensor, fine: Tensor) -> dict[str, float]:
     """Returns nats per token, top-1 accuracy, and the mean probability of the most probable token (equal to the accuracy if calibrated), of
     the network and the training-free variant."""
     name = f"{coarse.shape[1]}_{fine.shape[1]}"
@@ -99,7 +99,7 @@ def spreads_of(tokenizer: PictureTokenizer, count: int, device: str, lessons: Sc
     sides = tuple(sorted({side for pair in PAIRS for side in pair}))
     grids_by_side = dict(zip(sides, grids(tokenizer, trained_scenes(2**42, count, lessons=lessons), sides, device), strict=True))
     for coarse, fine in PAIRS:
-        nats = fitted(resampler, grids_by_side[coarse], grids_by_side[fine])
+        nats = spread_losses(resampler, grids_by_side[coarse], grids_by_side[fine])
         known = total.setdefault(fine // coarse, dict.fromkeys(nats, 0.0))
         total[fine // coarse] = {s: known[s] + n for s, n in nats.items()}
     return {factor: round(min(nats, key=nats.get), 4) for factor, nats in total.items()}
@@ -133,12 +133,12 @@ def main(options: RecipeOptions) -> None:
     def held_out() -> dict:
         numbers: dict[str, float] = {}
         for coarse, fine in PAIRS:
-            numbers |= against_the_picture(samplers, resampler, unseen[coarse], unseen[fine])
+            numbers |= held_out_numbers(samplers, resampler, unseen[coarse], unseen[fine])
         return numbers
 
     tokens = whole.get("tokenizer", {}).get("tokens")
     known = card if card is not None and card.get("tokens") == tokens else None  # one for other tokens is refused
-    if trained(training, options, loss_of, held_out, Measure("nats_{}_{}".format(*next(iter(PAIRS)))), known):
+    if train_weights(training, options, loss_of, held_out, Measure("nats_{}_{}".format(*next(iter(PAIRS)))), known):
         ship_samplers(prepare(options, pictogram.FOLDER), training, samplers, spreads, options, tokens)
 
 

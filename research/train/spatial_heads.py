@@ -19,8 +19,8 @@ from torch import Tensor
 from engine.drafters.spatial_heads import NAME, SpatialHeads, weights_file
 from engine.networks.weights import ship
 from engine.sampling import guide, warp
-from research.train.decision import Measure, prepare, target, trained
-from research.train.feature_draft import NOISE, RecordedSequences, loss_of_states, teacher_of, together
+from research.train.decision import Measure, prepare, target, train_weights
+from research.train.feature_draft import NOISE, RecordedSequences, loss_of_states, stack_rows, teacher_of
 from research.train.loop import Training
 from research.train.teachers import Recorded, Teacher, TeacherOptions
 
@@ -32,7 +32,7 @@ DECIDES = Measure("acceptance", higher=True)
 PICTURES = ("pictogram",)  # of the shipped models
 UNSEEN = 16  # held-out sequences that acceptance is measured on
 RATE = 2e-3
-UNSHOWN = 0.1  # the share of slots that are shown no row above, and of those that are shown no newest token
+HIDDEN_SHARE = 0.1  # the share of slots that are shown no row above, and of those that are shown no newest token
 
 
 @dataclass
@@ -46,18 +46,18 @@ class Slots:
     above: Tensor
 
     @staticmethod
-    def drawn(sequences: int, length: int, columns: int, reach: int, count: int, seed: int) -> Slots:
+    def draw(sequences: int, length: int, columns: int, reach: int, count: int, seed: int) -> Slots:
         """Returns `count` random slots."""
         r = torch.Generator().manual_seed(seed)
         sequence = torch.randint(sequences, (count,), generator=r)
         position = torch.randint(1, length, (count,), generator=r)
         far = 1 + torch.randint(reach, (count,), generator=r)
-        shown = torch.rand(2, count, generator=r) >= UNSHOWN
-        far = torch.where((far <= position) & shown[0], far, 0)
-        return Slots(sequence, position, far, (position >= columns) & shown[1])
+        is_shown = torch.rand(2, count, generator=r) >= HIDDEN_SHARE
+        far = torch.where((far <= position) & is_shown[0], far, 0)
+        return Slots(sequence, position, far, (position >= columns) & is_shown[1])
 
 
-def predicted(heads: SpatialHeads, embedded: Tensor, states: Tensor, columns: int, slots: Slots, seed: int | None = None) -> Tensor:
+def predict_states(heads: SpatialHeads, embedded: Tensor, states: Tensor, columns: int, slots: Slots, seed: int | None = None) -> Tensor:
     """Returns the states [branches, N, H] that the heads predict for slots, from embeddings and states [branches, B, L, H].
 
     seed : of noise on the states that they read; None: without
@@ -67,22 +67,22 @@ def predicted(heads: SpatialHeads, embedded: Tensor, states: Tensor, columns: in
     newest = at - far.clamp(min=1)
     distance = torch.where(far > 0, far + heads.reach * (at // columns != newest // columns), 0)
     both = b[:, None].expand(-1, 2)
-    looked, read = (x if seed is None else noisy(x, seed) for x in (states[:, both, above], states[:, b, newest]))
+    above_states, newest_states = (x if seed is None else add_noise(x, seed) for x in (states[:, both, above], states[:, b, newest]))
     shown, distance = slots.above.to(states.device), distance.to(states.device)
-    return heads(looked, embedded[:, both, above], shown, read, embedded[:, b, newest], distance)
+    return heads(above_states, embedded[:, both, above], shown, newest_states, embedded[:, b, newest], distance)
 
 
-def noisy(states: Tensor, seed: int) -> Tensor:
+def add_noise(states: Tensor, seed: int) -> Tensor:
     """Returns states with uniform noise."""
     r = torch.Generator(states.device).manual_seed(seed)
     size = states.square().mean().sqrt()
     return states + (torch.rand(states.shape, generator=r, device=states.device) - 0.5) * NOISE * size
 
 
-def around(heads: SpatialHeads, teacher: Teacher, rows: list[Recorded]) -> tuple[Tensor, Tensor, Tensor]:
+def head_inputs(heads: SpatialHeads, teacher: Teacher, rows: list[Recorded]) -> tuple[Tensor, Tensor, Tensor]:
     """Returns tokens int64 [B, L], and embeddings and states [branches, B, L, H], which are mixed by guidance into one branch if the heads
     read them so."""
-    tokens, embedded, states = together(teacher, rows, heads.bias.device)
+    tokens, embedded, states = stack_rows(teacher, rows, heads.bias.device)
     embedded = embedded.view_as(states)
     if heads.guided:
         embedded, states = (guide(x, teacher.sampling.guidance)[None] for x in (embedded, states))
@@ -94,16 +94,16 @@ def is_affine(teacher: Teacher) -> bool:
     """Returns True if the output layer is affine, so that guidance of its inputs is guidance of its outputs."""
     r = torch.Generator().manual_seed(0)
     pair = torch.randn(2, 4, teacher.width, generator=r).to(teacher.final_norm[0].device)
-    mixed, apart = teacher.head(guide(pair, 3.0)).float(), guide(teacher.head(pair).float(), 3.0)
-    return bool((mixed - apart).abs().max() < 1e-2 * apart.abs().max())
+    mixed, separate = teacher.head(guide(pair, 3.0)).float(), guide(teacher.head(pair).float(), 3.0)
+    return bool((mixed - separate).abs().max() < 1e-2 * separate.abs().max())
 
 
 def loss_on_rows(heads: SpatialHeads, teacher: Teacher, rows: list[Recorded], count: int, step: int) -> Tensor:
     """Returns the loss on `count` random slots of some sequences."""
-    tokens, embedded, states = around(heads, teacher, rows)
+    tokens, embedded, states = head_inputs(heads, teacher, rows)
     columns = teacher.layout(tokens.shape[1]).reach
-    slots = Slots.drawn(*tokens.shape, columns, heads.reach, count, step)
-    states_ahead = predicted(heads, embedded, states, columns, slots, step)
+    slots = Slots.draw(*tokens.shape, columns, heads.reach, count, step)
+    states_ahead = predict_states(heads, embedded, states, columns, slots, step)
     return loss_of_states(teacher, states_ahead, states[:, slots.sequence, slots.position], "kl")
 
 
@@ -113,18 +113,18 @@ def acceptance(heads: SpatialHeads, teacher: Teacher, rows: list[Recorded], rows
     sum min(p, q), both with the backbone's sampling, over all slots that have a row above. rows_too, columns_too : what is shown"""
     means = []
     for far in range(1, heads.reach + 1):
-        shared = []
+        overlaps = []
         for row in rows:
-            _, embedded, states = around(heads, teacher, [row])
+            _, embedded, states = head_inputs(heads, teacher, [row])
             columns = teacher.layout(len(row.tokens)).reach
             at = torch.arange(columns, len(row.tokens))
             slots = Slots(torch.zeros_like(at), at, torch.full_like(at, far * rows_too), torch.full_like(at, columns_too, dtype=torch.bool))
             p, q = (
                 torch.softmax(warp(guide(teacher.head(x).float(), teacher.sampling.guidance), teacher.sampling), -1)
-                for x in (states[:, 0, at], predicted(heads, embedded, states, columns, slots))
+                for x in (states[:, 0, at], predict_states(heads, embedded, states, columns, slots))
             )
-            shared.append(torch.minimum(p, q).sum(-1))
-        means.append(round(torch.cat(shared).mean().item(), 3))
+            overlaps.append(torch.minimum(p, q).sum(-1))
+        means.append(round(torch.cat(overlaps).mean().item(), 3))
     return means
 
 
@@ -147,8 +147,8 @@ def main(options: TeacherOptions) -> None:
     device = options.device
     teacher = teacher_of(options.backbone, device, options.prompts)
     target(options, teacher.folder)
-    seen = RecordedSequences(teacher.name, teacher, preset["sequences"], preset["batch"])
-    unseen = RecordedSequences(teacher.name, teacher, UNSEEN, preset["batch"], held_out=True)
+    training_data = RecordedSequences(teacher.name, teacher, preset["sequences"], preset["batch"])
+    held_out_data = RecordedSequences(teacher.name, teacher, UNSEEN, preset["batch"], held_out=True)
     heads = SpatialHeads(teacher.width, 6 * teacher.width // 5, guided=is_affine(teacher))
     begin(heads, teacher)
     name = f"spatial-heads-{teacher.name}-{teacher.weights_hash}"
@@ -156,22 +156,22 @@ def main(options: TeacherOptions) -> None:
     training.resume(options.fresh)
 
     def loss_on(step: int) -> Tensor:
-        return loss_on_rows(heads, teacher, seen.batch(step), preset["rows"], step)
+        return loss_on_rows(heads, teacher, training_data.batch(step), preset["rows"], step)
 
     def held_out() -> dict[str, Any]:
-        loss = loss_on_rows(heads, teacher, unseen.batch(0), preset["rows"], 0)
+        loss = loss_on_rows(heads, teacher, held_out_data.batch(0), preset["rows"], 0)
         return {
             "held_out_loss": round(loss.item(), 4),
-            "acceptance": acceptance(heads, teacher, unseen.recorded),
-            "acceptance_rows": acceptance(heads, teacher, unseen.recorded, columns_too=False),
-            "acceptance_columns": acceptance(heads, teacher, unseen.recorded, rows_too=False)[:1],
+            "acceptance": acceptance(heads, teacher, held_out_data.recorded),
+            "acceptance_rows": acceptance(heads, teacher, held_out_data.recorded, columns_too=False),
+            "acceptance_columns": acceptance(heads, teacher, held_out_data.recorded, rows_too=False)[:1],
         }
 
-    if not trained(training, options, loss_on, held_out, DECIDES, teacher.fitting(teacher.backbone.card.get(NAME))):
+    if not train_weights(training, options, loss_on, held_out, DECIDES, teacher.usable_row(teacher.backbone.card.get(NAME))):
         return
     row = {
         "settings": heads.settings,
         "backbone": teacher.weights_hash,  # with other weights they would stay exact, but their drafts would be worse
-        "data": f"{len(seen.recorded)} sequences that the backbone generated itself, {len(unseen.recorded)} held out",
+        "data": f"{len(training_data.recorded)} sequences that the backbone generated itself, {len(held_out_data.recorded)} held out",
     } | training.summary(options.preset, f"spatial-heads --backbone {teacher.name}")
     ship(prepare(options, teacher.folder), {weights_file(teacher.folder).name: training.averaged}, {NAME: row})

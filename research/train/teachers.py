@@ -27,9 +27,9 @@ from research.train import loop
 from research.train.head_lessons import generate_together
 from research.train.lowpoly import PAD, collate, sample_of
 from research.worlds.emoji_scenes import caption, held_out_scenes, lessons_of, looks_of_scene, trained_scenes
-from research.worlds.lowpoly_shapes import held_out_shapes, training_shapes, turned
+from research.worlds.lowpoly_shapes import held_out_shapes, stretch_and_turn, training_shapes
 
-LOOKED = (48, 48)  # sizes of what the captions name, if pictogram reads looks: prefixes of a batch have one length
+LOOK_SIZES = (48, 48)  # sizes of what the captions name, if pictogram reads looks: prefixes of a batch have one length
 DROPPED = 10  # one caption in this many is empty, so that the drafter also learns pictures without a condition (ADT-Tree)
 
 
@@ -78,12 +78,12 @@ class Teacher(ABC):
         self.backbone, self.name, self.folder, self.sampling = backbone, name, backbone.folder, backbone.sampling
         self.weights_hash = str(backbone.weights_hash)
 
-    def fitting(self, row: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    def usable_row(self, row: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """Returns the card's entry of a drafter if it was trained for these weights, else None: the backbone refuses to load it."""
         return row if row is not None and row.get("backbone") == self.weights_hash else None
 
     @abstractmethod
-    def questions(self, count: int, held_out: bool) -> Tensor:
+    def conditions(self, count: int, held_out: bool) -> Tensor:
         """Returns conditions to generate from, [count, ...]."""
 
     @abstractmethod
@@ -132,18 +132,18 @@ class PictureTeacher(Teacher):
         self.table, self.rows = self.model.token_table(), self.model.head_table()
         self.vocabulary, self.trunk = len(self.rows), self.model.decoder
         self.linear = ("query_key_value", "attention_out", "gate_up", "feed_out")
-        widths = [Look("", "", size).tokens(self.side) for size in LOOKED] if self.backbone.looks else []
+        widths = [Look("", "", size).tokens(self.side) for size in LOOK_SIZES] if self.backbone.looks else []
         self.rotary = tuple(t.to(self.table.device) for t in self.model.rotary(self.side, widths))
-        self.spelt = ["", *self.backbone.card["words"]]
+        self.words = ["", *self.backbone.card["words"]]
         self.before = TEXT_SLOTS + sum(n * n for n in widths)
 
-    def questions(self, count: int, held_out: bool) -> Tensor:
+    def conditions(self, count: int, held_out: bool) -> Tensor:
         """Returns word ids int64 [count, 32]."""
         lessons = lessons_of(self.backbone.card)
         many = 8 * count if self.backbone.looks else count
         scenes = held_out_scenes(many, lessons) if held_out else trained_scenes(2**42, many, lessons=lessons)
         if self.backbone.looks:
-            scenes = [scene for scene in scenes if [look.side for look in looks_of_scene(scene)] == list(LOOKED)][:count]
+            scenes = [scene for scene in scenes if [look.side for look in looks_of_scene(scene)] == list(LOOK_SIZES)][:count]
         ids_by_prompt = torch.zeros(count, TEXT_SLOTS, dtype=torch.int64)
         for i, scene in enumerate(scenes):
             if not held_out and i % DROPPED == DROPPED - 1:
@@ -194,8 +194,8 @@ class PictureTeacher(Teacher):
         """Returns the tokens of the looks of captions [B, 32], each [B, 3, n*n]; anything for an empty caption, which has none."""
         if not self.backbone.looks:
             return []
-        some = [torch.zeros(3, Look("", "", size).tokens(self.side) ** 2, dtype=torch.int64) for size in LOOKED]
-        rows = [self.backbone.looks_of([self.spelt[i] for i in ids if i], self.side) or some for ids in prompts.tolist()]
+        some = [torch.zeros(3, Look("", "", size).tokens(self.side) ** 2, dtype=torch.int64) for size in LOOK_SIZES]
+        rows = [self.backbone.looks_of([self.words[i] for i in ids if i], self.side) or some for ids in prompts.tolist()]
         return [torch.stack(each).to(self.table.device) for each in zip(*rows, strict=True)]
 
     def mask(self, count: int) -> Tensor:
@@ -230,17 +230,17 @@ class MeshTeacher(Teacher):
         self.linear = ("query_key_value", "query", "out", "value_gate")
         self._newest: tuple[Tensor, CloudReading] | None = None
 
-    def questions(self, count: int, held_out: bool) -> Tensor:
+    def conditions(self, count: int, held_out: bool) -> Tensor:
         """Returns points [count, N, 6], as many as lowpoly reads, of shapes that face any side, as those that lowpoly learned from."""
         families, rng = tuple(self.backbone.card["families"]), Generator(PCG64(8))
         if held_out:
             shapes = iter([s for s in held_out_shapes(8 * count) if s.family in families][:count])
         else:
             shapes = training_shapes(2**34, count, families)
-        return collate([sample_of(turned(s, rng)) for s in shapes], rng, 0.0, self.backbone.points)[0]
+        return collate([sample_of(stretch_and_turn(s, rng)) for s in shapes], rng, 0.0, self.backbone.points)[0]
 
     @torch.no_grad()
-    def _read(self, prompts: Tensor) -> CloudReading:
+    def _read_clouds(self, prompts: Tensor) -> CloudReading:
         """The model's reading of point clouds; keeps the newest, because a step of the stream needs the same one four times."""
         if self._newest is None or self._newest[0] is not prompts:
             self._newest = prompts, self.model.read(prompts.to(self.table.device))
@@ -250,8 +250,8 @@ class MeshTeacher(Teacher):
     def generate(self, prompts: Tensor, rng: Generator) -> list[Recorded]:
         """Returns meshes for point clouds [B, N, 6]; their states come from one pass over the generated tokens."""
         sequences = generate_together(self.backbone, prompts, rng)
-        tokens = padded([torch.tensor(row) for row in sequences]).to(self.table.device)
-        reading = self._read(prompts)
+        tokens = pad_rows([torch.tensor(row) for row in sequences]).to(self.table.device)
+        reading = self._read_clouds(prompts)
         embedded = reading.embed(self.table, tokens.clamp(min=0)[:, :-1])
         hidden = self.model.training_hidden(reading.condition, embedded).half().cpu()
         rows = zip(prompts.cpu(), sequences, hidden, strict=True)
@@ -259,7 +259,7 @@ class MeshTeacher(Teacher):
 
     def embed(self, prompts: Tensor, tokens: Tensor) -> Tensor:
         """Returns the tokens' rows of the table, with what the clouds add to them, without their positions."""
-        return self._read(prompts).embed(self.table, tokens)
+        return self._read_clouds(prompts).embed(self.table, tokens)
 
     def prefix(self, prompts: Tensor) -> Tensor:
         """Returns the start vector."""
@@ -267,9 +267,9 @@ class MeshTeacher(Teacher):
 
     def run(self, prompts: Tensor, x: Tensor, slots: Tensor, mask: Tensor, kv_cache: Any) -> Tensor:
         """Runs the decoder on the point clouds."""
-        looked = self.trunk.keys_values(self._read(prompts).condition)
+        cross_kv = self.trunk.keys_values(self._read_clouds(prompts).condition)
         positions = F.pad(self.trunk.positions, (0, 0, 1, 0))  # the start vector has no position
-        return self.trunk(x + positions[slots], mask, looked, kv_cache)
+        return self.trunk(x + positions[slots], mask, cross_kv, kv_cache)
 
     def head(self, hidden: Tensor) -> Tensor:
         """Returns logits of all ids."""
@@ -289,6 +289,6 @@ class MeshTeacher(Teacher):
         return torch.stack(masks).to(self.table.device)
 
 
-def padded(rows: list[Tensor]) -> Tensor:
+def pad_rows(rows: list[Tensor]) -> Tensor:
     """Returns int64 [B, L], short rows padded with -1."""
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)

@@ -21,8 +21,8 @@ from engine.recognition.up import Upright, orientations
 from research.train.cloud_lessons import CloudRecipe
 from research.train.decision import Measure
 from research.train.loop import RecipeOptions
-from research.worlds.arrangements import arranged
-from research.worlds.lowpoly_shapes import AXES, MeshShape, alike_up, held_out_shapes, oriented, sample_points, training_shapes
+from research.worlds.arrangements import arrange
+from research.worlds.lowpoly_shapes import AXES, MeshShape, alike_up, held_out_shapes, orient, sample_points, training_shapes
 
 DECIDES = Measure("right_boxes", higher=True)
 HELD_OUT = {"boxes": 188, "families": 32}  # shapes
@@ -33,13 +33,13 @@ def lesson(number: int, size: int) -> tuple[Tensor, Tensor]:
     """Returns the features [size, 6, FEATURES] of clouds stood on each of their axes, and the axis that is up, [size]."""
     rng = Generator(PCG64([21, number]))
     single = list(training_shapes((1 << 43) + number * size, size))
-    shapes = [arranged(s, single[i - 1], rng) if rng.random() < ARRANGED else s for i, s in enumerate(single)]
-    clouds, axes = zip(*(oriented(s, rng, POINTS, DEGRADED, LOOSE, TILTED) for s in shapes), strict=True)
+    shapes = [arrange(s, single[i - 1], rng) if rng.random() < ARRANGED else s for i, s in enumerate(single)]
+    clouds, axes = zip(*(orient(s, rng, POINTS, DEGRADED, LOOSE, TILTED) for s in shapes), strict=True)
     stands = orientations(torch.from_numpy(np.stack(clouds)), (number % 4,))
     return features(stands.flatten(0, 2)).view(size, len(AXES), FEATURES), torch.tensor(axes)
 
 
-def right(judge: Upright, shape: MeshShape, seed: int) -> bool:
+def is_right(judge: Upright, shape: MeshShape, seed: int) -> bool:
     """Returns True if a cleanly sampled shape stands upright on the predicted axis; the same in all six orientations."""
     cloud = sample_points(shape.vertices, shape.faces, 4096, np.random.default_rng(seed))
     return int(judge.chances(cloud).argmax()) in alike_up(shape)
@@ -51,7 +51,7 @@ def held_out_numbers(judge: Upright) -> dict[str, Any]:
     for kind, count in HELD_OUT.items():
         by_family: dict[str, list[bool]] = {}
         for i, shape in enumerate(held_out_shapes(count, kind)):
-            by_family.setdefault(shape.family, []).append(right(judge, shape, i))
+            by_family.setdefault(shape.family, []).append(is_right(judge, shape, i))
         numbers[f"right_{kind}"] = round(float(np.mean([share for answers in by_family.values() for share in answers])), 4)
         weak = {name: round(float(np.mean(answers)), 3) for name, answers in by_family.items() if np.mean(answers) < 0.95}
         numbers[f"below_95_{kind}"] = weak

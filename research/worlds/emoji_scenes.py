@@ -117,7 +117,7 @@ def _lattice(r: random.Random, low: int, high: int) -> int:
 def _place(groups: tuple[ObjectGroup, ...], relation: str, r: random.Random, even: bool) -> Boxes:
     sides = EVEN_SIDES if even else SIDES
     if len(groups) == 1:
-        return _alone(groups[0], r, sides, even)
+        return _place_alone(groups[0], r, sides, even)
     if len(groups) == 3:
         if even:
             return _square([(g.name, g.colour) for g in groups], r)
@@ -125,12 +125,12 @@ def _place(groups: tuple[ObjectGroup, ...], relation: str, r: random.Random, eve
         return tuple((g.name, g.colour, left + 40 * i, top, 40) for i, g in enumerate(groups))
     lines = [_line(g, sides, relation, even) for g in groups]
     if relation == "on":
-        return _stacked(lines, r)
+        return _stack(lines, r)
     if relation == "behind":
-        return _overlapping(lines, r)
+        return _overlap(lines, r)
     if relation in ("above", "below"):
-        return _apart(lines, 0 if relation == "above" else 1, 1, 48, r)
-    return _apart(lines, 1 if relation == "right of" else 0, 0, 56, r)
+        return _in_line(lines, 0 if relation == "above" else 1, 1, 48, r)
+    return _in_line(lines, 1 if relation == "right of" else 0, 0, 56, r)
 
 
 @dataclass(frozen=True)
@@ -167,10 +167,10 @@ def _square(members: Sequence[tuple[str, str]], r: random.Random) -> Boxes:
     return tuple((name, colour, left + x, top + y, 48) for (name, colour), (x, y) in zip(members, places, strict=True))
 
 
-def _alone(g: ObjectGroup, r: random.Random, sides: Mapping[str, int], even: bool) -> Boxes:
+def _place_alone(g: ObjectGroup, r: random.Random, sides: Mapping[str, int], even: bool) -> Boxes:
     if g.count == 1:
-        unsaid = "large" if even else r.choice(["", "large"]) if not g.size else ""  # without a word for its size it is, or may be, large
-        side = sides[g.size or unsaid]
+        implied = "large" if even else r.choice(["", "large"]) if not g.size else ""  # without a word for its size it is, or may be, large
+        side = sides[g.size or implied]
         low, high = max(0, (CANVAS - side) // 2 - 16), min(CANVAS - side, (CANVAS - side) // 2 + 16)
         return ((g.name, g.colour, _lattice(r, low, high), _lattice(r, low, high), side),)
     if g.count == 4 or (even and g.count == 3):
@@ -184,7 +184,7 @@ def _alone(g: ObjectGroup, r: random.Random, sides: Mapping[str, int], even: boo
     return tuple((g.name, g.colour, left + pitch * i, top, side) for i in range(g.count))
 
 
-def _apart(lines: Sequence[ObjectLine], leading: int, axis: int, low: int, r: random.Random) -> Boxes:
+def _in_line(lines: Sequence[ObjectLine], leading: int, axis: int, low: int, r: random.Random) -> Boxes:
     """Two groups one after the other along an axis (0: left to right, 1: top to bottom), group `leading` first.
 
     Across the axis both are centred on one line, between `low` and 80 pixels.
@@ -205,7 +205,7 @@ def _apart(lines: Sequence[ObjectLine], leading: int, axis: int, low: int, r: ra
     return tuple(boxes)
 
 
-def _stacked(lines: Sequence[ObjectLine], r: random.Random) -> Boxes:
+def _stack(lines: Sequence[ObjectLine], r: random.Random) -> Boxes:
     """The first group standing on the second."""
     (wide, high), (width, height) = (line.extent for line in lines)
     top = _lattice(r, 0, CANVAS - high - height)
@@ -214,7 +214,7 @@ def _stacked(lines: Sequence[ObjectLine], r: random.Random) -> Boxes:
     return tuple(lines[0].at(above, top) + lines[1].at(left, top + high))
 
 
-def _overlapping(lines: Sequence[ObjectLine], r: random.Random) -> Boxes:
+def _overlap(lines: Sequence[ObjectLine], r: random.Random) -> Boxes:
     """The first group half hidden by the second, which stands lower and to one side."""
     (wide, high), (width, height) = (line.extent for line in lines)
     down, aside = high // 2 // LATTICE * LATTICE, wide // 2 // LATTICE * LATTICE
@@ -233,12 +233,12 @@ def lessons_of(card: Mapping[str, Any]) -> SceneSettings:
 
 def trained_scenes(seed: int, count: int, kinds: dict[str, float] = KINDS, lessons: SceneSettings = FIRST) -> list[Scene]:
     """`count` scenes from seed `seed` on, without held-out combinations."""
-    return _first(seed, count, False, kinds, lessons)
+    return _take_scenes(seed, count, False, kinds, lessons)
 
 
 def held_out_scenes(count: int, lessons: SceneSettings = FIRST) -> list[Scene]:
     """The first `count` scenes of a fixed range of seeds whose combination is never trained."""
-    return _first(2**40, count, True, KINDS, lessons)
+    return _take_scenes(2**40, count, True, KINDS, lessons)
 
 
 def held_out_pairs(count: int, lessons: SceneSettings = FIRST) -> list[tuple[Scene, str]]:
@@ -254,7 +254,7 @@ def held_out_prompts(count: int, lessons: SceneSettings = FIRST) -> list[str]:
     return [text for _, text in held_out_pairs(count, lessons)]
 
 
-def _first(seed: int, count: int, held_out: bool, kinds: dict[str, float], lessons: SceneSettings) -> list[Scene]:
+def _take_scenes(seed: int, count: int, held_out: bool, kinds: dict[str, float], lessons: SceneSettings) -> list[Scene]:
     scenes: list[Scene] = []
     while len(scenes) < count:
         scene = make_scene(seed, lessons, kinds)
@@ -332,10 +332,10 @@ def sprite(name: str, colour: str, side: int, style: str = "") -> Image.Image:
     if colour:
         square = _recolour(square, HUES[colour])
     small = square.resize((side, side), Image.LANCZOS)
-    return DRAWN[style](small) if style else small
+    return STYLE_EFFECTS[style](small) if style else small
 
 
-def _flat(picture: Image.Image) -> Image.Image:
+def _flatten(picture: Image.Image) -> Image.Image:
     """Five colours and hard edges."""
     ink = picture.getchannel("A").point(lambda a: 255 if a >= 128 else 0)
     flat = picture.convert("RGB").quantize(5, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).convert("RGB")
@@ -343,7 +343,7 @@ def _flat(picture: Image.Image) -> Image.Image:
     return flat
 
 
-def _outlined(picture: Image.Image) -> Image.Image:
+def _outline(picture: Image.Image) -> Image.Image:
     """A dark line around the ink."""
     smaller = picture.resize(tuple(round(s * 0.9) for s in picture.size), Image.LANCZOS)
     centred = Image.new("RGBA", picture.size)
@@ -353,7 +353,7 @@ def _outlined(picture: Image.Image) -> Image.Image:
     return Image.alpha_composite(line, centred)
 
 
-def _shadowed(picture: Image.Image) -> Image.Image:
+def _add_shadow(picture: Image.Image) -> Image.Image:
     """A soft shadow below and to the right."""
     width = picture.width
     smaller = picture.resize((round(width * 0.9),) * 2, Image.LANCZOS)
@@ -365,7 +365,7 @@ def _shadowed(picture: Image.Image) -> Image.Image:
     return Image.alpha_composite(shadow.filter(ImageFilter.GaussianBlur(width / 32)), placed)
 
 
-DRAWN: dict[str, Callable[[Image.Image], Image.Image]] = {"flat": _flat, "outlined": _outlined, "soft shadow": _shadowed}
+STYLE_EFFECTS: dict[str, Callable[[Image.Image], Image.Image]] = {"flat": _flatten, "outlined": _outline, "soft shadow": _add_shadow}
 
 
 def _recolour(picture: Image.Image, hue: int) -> Image.Image:
@@ -375,9 +375,9 @@ def _recolour(picture: Image.Image, hue: int) -> Image.Image:
     strong = s > 70
     h = np.where(strong, round(hue / 360 * 255), h).astype(np.uint8)
     bright = np.where(strong & (hue == HUES["yellow"]), np.minimum(255, v * 1.25), v).astype(np.uint8)
-    turned = Image.merge("HSV", [Image.fromarray(x) for x in (h, s, bright)]).convert("RGB")
-    turned.putalpha(alpha)
-    return turned
+    recoloured = Image.merge("HSV", [Image.fromarray(x) for x in (h, s, bright)]).convert("RGB")
+    recoloured.putalpha(alpha)
+    return recoloured
 
 
 def render(scene: Scene, pixels: int) -> np.ndarray:
@@ -385,8 +385,8 @@ def render(scene: Scene, pixels: int) -> np.ndarray:
     picture = Image.fromarray(background(scene.background, scene.texture)).convert("RGBA")
     scale = MASTER // CANVAS
     for name, colour, left, top, side in scene.boxes:
-        drawn = sprite(name, colour, side * scale, scene.style)
-        picture.alpha_composite(drawn, (left * scale, top * scale))
+        object_sprite = sprite(name, colour, side * scale, scene.style)
+        picture.alpha_composite(object_sprite, (left * scale, top * scale))
     small = picture.convert("RGB")
     if pixels != MASTER:
         small = small.resize((pixels, pixels), Image.BOX)
@@ -402,6 +402,6 @@ def looks_of_scene(scene: Scene) -> tuple[Look, ...]:
     return tuple(look_of(group, alone) for group in scene.groups)
 
 
-def pictured(name: str, colour: str) -> Image.Image:
+def object_picture(name: str, colour: str) -> Image.Image:
     """The picture of an object in a colour, from the font."""
     return sprite(name, colour, TILE)

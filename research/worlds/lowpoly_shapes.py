@@ -57,10 +57,10 @@ def held_out(shape: MeshShape) -> bool:
 
 def training_shapes(first_seed: int, count: int, families: Sequence[str] = TRAINED_FAMILIES, detail: int = 0) -> Iterator[MeshShape]:
     """`count` shapes that are not held out, each a function of its own seed, first_seed, first_seed + 1, ..."""
-    drawn = [name for name in families for _ in range(SHARES.get(name, 1))]
+    names = [name for name in families for _ in range(SHARES.get(name, 1))]
     for seed in range(first_seed, first_seed + count):
         rng = _generator("training", seed)
-        family = family_of(drawn[rng.integers(len(drawn))])
+        family = family_of(names[rng.integers(len(names))])
         if family.name in HELD_OUT_FAMILIES:
             raise BadPrompt(f"The family '{family.name}' is held out. Train on some of: {', '.join(TRAINED_FAMILIES)}.")
         candidate = family(rng, detail)
@@ -97,7 +97,7 @@ def stretch(shape: MeshShape, rng: Generator) -> MeshShape:
     return replace(shape, vertices=shape.vertices * rng.uniform(0.75, 1.25, 3))
 
 
-def turned(shape: MeshShape, rng: Generator) -> MeshShape:
+def stretch_and_turn(shape: MeshShape, rng: Generator) -> MeshShape:
     """A stretched variant that faces the front, the right, the back or the left, because files seldom say which way is the front."""
     one = stretch(shape, rng)
     return replace(one, vertices=one.vertices @ rotation(90.0 * rng.integers(4)).T)
@@ -147,17 +147,17 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
 def _survivors(clean: np.ndarray, size: float, rng: Generator) -> np.ndarray:
     """Which points float64 [N, 6] a scan keeps, bool [N]: some scans see one side only, have a hole, are denser towards one side, or are
     thin everywhere."""
-    kept = np.ones(len(clean), bool)
+    is_kept = np.ones(len(clean), bool)
     if rng.random() < 0.1:
-        kept &= clean[:, 3:] @ _unit(rng.normal(size=(1, 3)))[0] > -0.1
+        is_kept &= clean[:, 3:] @ _unit(rng.normal(size=(1, 3)))[0] > -0.1
     if rng.random() < 0.1:
         middle = clean[rng.integers(len(clean)), :3]
-        kept &= np.linalg.norm(clean[:, :3] - middle, axis=1) > rng.uniform(0.1, 0.25) * size
+        is_kept &= np.linalg.norm(clean[:, :3] - middle, axis=1) > rng.uniform(0.1, 0.25) * size
     if rng.random() < 0.15:
         along = clean[:, :3] @ _unit(rng.normal(size=(1, 3)))[0]
         far = (along - along.min()) / max(float(np.ptp(along)), 1e-12)
-        kept &= rng.random(len(clean)) < rng.uniform(0.05, 0.3) ** far  # the share that remains at the far side
-    return kept
+        is_kept &= rng.random(len(clean)) < rng.uniform(0.05, 0.3) ** far  # the share that remains at the far side
+    return is_kept
 
 
 def degrade(points: np.ndarray, rng: Generator) -> np.ndarray:
@@ -169,13 +169,13 @@ def degrade(points: np.ndarray, rng: Generator) -> np.ndarray:
     """
     clean = np.asarray(points, np.float64)
     size = float(np.ptp(clean[:, :3], axis=0).max())
-    left = np.flatnonzero(_survivors(clean, size, rng))
-    if len(left) * 4 < len(clean):  # too little to recognise the object
-        left = np.arange(len(clean))
+    survivors = np.flatnonzero(_survivors(clean, size, rng))
+    if len(survivors) * 4 < len(clean):  # too little to recognise the object
+        survivors = np.arange(len(clean))
     thin = rng.random() < 0.1 and len(clean) >= 256
     if thin:
-        left = rng.permutation(left)[: rng.integers(64, len(clean) // 4 + 1)]
-    chosen = np.concatenate([left, rng.choice(left, len(clean) - len(left))])
+        survivors = rng.permutation(survivors)[: rng.integers(64, len(clean) // 4 + 1)]
+    chosen = np.concatenate([survivors, rng.choice(survivors, len(clean) - len(survivors))])
     noise = rng.uniform(0, 0.01) * (3 if rng.random() < 0.1 else 1)
     # Repeats in a thin scan are exact; the repeats of other points are moved, as samples nearby would be.
     jitter = rng.normal(size=clean.shape)[chosen if thin else slice(None)] * noise
@@ -199,8 +199,8 @@ def disturb(points: np.ndarray, rng: Generator) -> np.ndarray:
         cloud[:, 3:] *= rng.choice([-1.0, 1.0], (len(cloud), 1))
         return cloud
     low, high = cloud[:, :3].min(0), cloud[:, :3].max(0)
-    taken = rng.random(len(cloud)) < rng.uniform(0.05, 0.25)
-    count = int(taken.sum())
+    replaced = rng.random(len(cloud)) < rng.uniform(0.05, 0.25)
+    count = int(replaced.sum())
     if fate < 0.7:
         high = high.copy()
         high[1] = low[1]
@@ -209,17 +209,17 @@ def disturb(points: np.ndarray, rng: Generator) -> np.ndarray:
         side = (high - low) * rng.uniform(0.05, 0.2)
         low = rng.uniform(low, high - side)
         high, normals = low + side, _unit(rng.normal(size=(count, 3)))
-    cloud[taken] = np.concatenate([rng.uniform(low, high, (count, 3)), normals], 1)
+    cloud[replaced] = np.concatenate([rng.uniform(low, high, (count, 3)), normals], 1)
     return cloud
 
 
 # --- which way is up --------------------------------------------------------------------------------------------------
 
 LEAN = 8.0  # degrees, at most, that a tilted cloud leans
-AXES = tuple(UP)  # the index of an axis is the answer of `oriented`
+AXES = tuple(UP)  # the index of an axis is the answer of `orient`
 
 
-def oriented(
+def orient(
     shape: MeshShape, rng: Generator, count: int = 4096, degraded: float = 0.7, loose: float = 0.2, tilted: float = 0.0
 ) -> tuple[np.ndarray, int]:
     """A cloud float32 [count, 6] of a shape in one of six orientations, and the axis of the cloud that is up, an index into `AXES`.
@@ -254,5 +254,5 @@ def alike_up(shape: MeshShape) -> tuple[int, ...]:
     def corners(points: np.ndarray) -> set[tuple[int, ...]]:
         return set(map(tuple, np.round(points * 64).astype(int).tolist()))
 
-    seen = [corners(centred @ rotation(90.0 * turn).T) for turn in range(4)]
-    return tuple(i for i, axis in enumerate(AXES) if corners(centred @ np.array(UP[axis], np.float64).T) in seen)
+    upright = [corners(centred @ rotation(90.0 * turn).T) for turn in range(4)]
+    return tuple(i for i, axis in enumerate(AXES) if corners(centred @ np.array(UP[axis], np.float64).T) in upright)

@@ -108,13 +108,13 @@ def shapes_of(mesh: PackMesh, rng: Generator) -> list[MeshShape]:
         surfaces = [whole]
     else:
         surfaces = [group for _ in range(GROUPS) if (group := _parts_near(whole, rng)) is not None]
-        surfaces.append(reduced(whole, int(rng.integers(MOST_FACES // 3, MOST_FACES + 1))))
+        surfaces.append(reduce_surface(whole, int(rng.integers(MOST_FACES // 3, MOST_FACES + 1))))
     return [
         MeshShape(
             vertices, polygons, np.zeros(len(polygons), np.int64), ("mesh",), mesh.pack, {"name": mesh.name, "whole": faces is mesh.faces}
         )
         for vertices, faces in surfaces
-        if len(faces) >= FEWEST_FACES and (polygons := joined_polygons(vertices, faces)) is not None
+        if len(faces) >= FEWEST_FACES and (polygons := join_triangles(vertices, faces)) is not None
     ]
 
 
@@ -131,25 +131,25 @@ def _parts_near(surface: Surface, rng: Generator) -> Surface | None:
     chosen = order[np.cumsum(sizes[order]) <= MOST_FACES]
     if start not in chosen:
         return None
-    return _used(vertices, faces[np.isin(part_of[faces[:, 0]], chosen)])
+    return _drop_unused(vertices, faces[np.isin(part_of[faces[:, 0]], chosen)])
 
 
-def reduced(surface: Surface, most: int) -> Surface:
+def reduce_surface(surface: Surface, most: int) -> Surface:
     """A surface reduced to about `most` faces by quadric error."""
     import pyvista  # only recipes need it here, and its import takes seconds
 
     vertices, faces = surface
     data = pyvista.PolyData.from_regular_faces(vertices, faces).decimate(1 - most / len(faces))
-    return _used(np.asarray(data.points, np.float64), data.regular_faces.astype(np.int64))
+    return _drop_unused(np.asarray(data.points, np.float64), data.regular_faces.astype(np.int64))
 
 
-def _used(vertices: np.ndarray, faces: np.ndarray) -> Surface:
+def _drop_unused(vertices: np.ndarray, faces: np.ndarray) -> Surface:
     """The faces and the vertices that they use."""
     used, rest = np.unique(faces, return_inverse=True)
     return vertices[used], rest.reshape(-1, 3)
 
 
-def joined_polygons(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray | None:
+def join_triangles(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray | None:
     """Coplanar neighbours among triangles int [F, 3] joined to strictly convex polygons, int64 [P, K] padded with -1; None without area."""
     faces = faces[areas(vertices, faces) > 1e-12]
     if not len(faces):

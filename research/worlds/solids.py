@@ -23,19 +23,19 @@ class Solid:
     points: np.ndarray
     polygons: tuple[tuple[int, ...], ...]
 
-    def moved(self, x: float = 0, y: float = 0, z: float = 0) -> Solid:
+    def move(self, x: float = 0, y: float = 0, z: float = 0) -> Solid:
         """A translated copy."""
         return Solid(self.points + np.array([x, y, z], float), self.polygons)
 
-    def scaled(self, x: float = 1, y: float = 1, z: float = 1) -> Solid:
+    def scale(self, x: float = 1, y: float = 1, z: float = 1) -> Solid:
         """A copy scaled about the origin by positive factors."""
         return Solid(self.points * np.array([x, y, z], float), self.polygons)
 
-    def mirrored(self) -> Solid:
+    def mirror(self) -> Solid:
         """The mirror image at x = 0, polygons turned so that they still face outwards."""
         return Solid(self.points * np.array([-1.0, 1, 1]), tuple(polygon[::-1] for polygon in self.polygons))
 
-    def turned(self, degrees: float, axis: str = "y") -> Solid:
+    def rotate(self, degrees: float, axis: str = "y") -> Solid:
         """Rotated about an axis through the origin, right-handed: about y the front (+z) turns to the right (+x)."""
         return Solid(self.points @ rotation(degrees, axis).T, self.polygons)
 
@@ -100,16 +100,16 @@ def rectangle(width: float, depth: float) -> np.ndarray:
 def box(width: float, height: float, depth: float, x: float = 0, y: float = 0, z: float = 0, taper: float = 1) -> Solid:
     """A box with (x, y, z) at the middle of its lower side; `taper` scales the upper side."""
     outline = rectangle(width, depth)
-    return loft([level(outline, 0), level(outline, height, taper)]).moved(x, y, z)
+    return loft([level(outline, 0), level(outline, height, taper)]).move(x, y, z)
 
 
 def roof(width: float, height: float, depth: float, y: float = 0, ridge: float = 0) -> Solid:
     """A pyramid (ridge 0) or a hipped roof whose ridge is that long in x: two hips and two slopes over a rectangle."""
     base = level(rectangle(width, depth), 0)
     if not ridge:
-        return loft([base, np.array([[0, height, 0]])]).moved(y=y)
+        return loft([base, np.array([[0, height, 0]])]).move(y=y)
     points = np.concatenate([base, [[-ridge / 2, height, 0], [ridge / 2, height, 0]]])
-    return Solid(points, ((3, 2, 1, 0), (0, 1, 5, 4), (1, 2, 5), (2, 3, 4, 5), (3, 0, 4))).moved(y=y)
+    return Solid(points, ((3, 2, 1, 0), (0, 1, 5, 4), (1, 2, 5), (2, 3, 4, 5), (3, 0, 4))).move(y=y)
 
 
 def prism(outline: Outline | np.ndarray, height: float, y: float = 0, taper: float = 1) -> Solid:
@@ -125,7 +125,7 @@ def extrude(outline: Outline | np.ndarray, depth: float) -> Solid:
 
 def extrude_side(outline: Outline | np.ndarray, width: float) -> Solid:
     """A convex outline (z, y), forwards and up, counter-clockwise, from x = -width/2 to width/2."""
-    return extrude(outline, width).turned(-90)
+    return extrude(outline, width).rotate(-90)
 
 
 def cut_out(points: Outline | np.ndarray, pieces: Sequence[tuple[int, ...]], depth: float) -> Solid:
@@ -187,23 +187,23 @@ def sweep(path: Sequence[tuple[float, float]], outline: Outline | np.ndarray) ->
 
 def pair(solid: Solid) -> Solid:
     """A solid and its mirror image at x = 0."""
-    return join([solid, solid.mirrored()])
+    return join([solid, solid.mirror()])
 
 
 def four(solid: Solid) -> Solid:
     """A solid in all four quarters: mirrored at x = 0 and turned by half."""
     both = pair(solid)
-    return join([both, both.turned(180)])
+    return join([both, both.rotate(180)])
 
 
 def around(solid: Solid, count: int, start: float = 0) -> Solid:
     """Copies turned about the y axis, the first by `start` degrees."""
-    return join(solid.turned(start + 360 * i / count) for i in range(count))
+    return join(solid.rotate(start + 360 * i / count) for i in range(count))
 
 
 def row(solid: Solid, count: int, step: float) -> Solid:
     """Copies side by side in x, their middle at the solid's own place."""
-    return join(solid.moved(x=(i - (count - 1) / 2) * step) for i in range(count))
+    return join(solid.move(x=(i - (count - 1) / 2) * step) for i in range(count))
 
 
 def icosphere(subdivisions: int) -> Solid:

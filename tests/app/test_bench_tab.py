@@ -81,7 +81,7 @@ def picture_benchmark(picto, begin=lambda runs: None, **changes) -> Benchmark:
 def test_a_benchmark_has_the_rows_of_the_command(picto, tmp_path):
     bench, progress, shown = picture_benchmark(picto), [], []
     for turn in bench:
-        progress.append((bench.done, bench.left))
+        progress.append((bench.done, bench.seconds_left))
         shown.append((turn, len(bench.rows)))
     assert bench.done == bench.of == 3 + 2 * 6 and not bench.stopped
     assert progress[-1] == (bench.of, 0) and all(left is None or left >= 0 for _, left in progress)

@@ -13,7 +13,7 @@ from engine.recognition.network import FEATURES, POINTS, CloudNetwork, features,
 from research import mesh_judge
 from research.mesh_judge import MeshJudge
 from research.train.cloud_lessons import CHUNK, GROUP, PASSES, STEPS, CloudDataset
-from research.train.mesh_judge import NAMES, cloud_of, coarse, lesson, shapes
+from research.train.mesh_judge import NAMES, cloud_of, coarsen, lesson, shapes
 from research.worlds.families import FAMILIES
 from research.worlds.lowpoly_shapes import in_boxes, sample_points
 from tests.engine.mesh import shapes as plain
@@ -54,7 +54,7 @@ def test_each_cloud_of_a_group_is_used_as_often_as_another():
 
 def test_a_coarse_shape_loses_faces_and_keeps_its_size():
     shape = next(shapes(Generator(PCG64(1)), 1))
-    rough = [coarse(shape, Generator(PCG64(i))) for i in range(12)]
+    rough = [coarsen(shape, Generator(PCG64(i))) for i in range(12)]
     assert min(len(r.polygons) for r in rough) < len(shape.polygons)
     assert all(np.allclose(np.ptp(r.vertices, 0), np.ptp(shape.vertices, 0), atol=0.2 * np.ptp(shape.vertices)) for r in rough)
 

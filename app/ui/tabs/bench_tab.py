@@ -165,7 +165,7 @@ class BenchTab:
 def progress_panel(bench: Any, name: str, which: int | None) -> dict[str, Any]:
     """Progress bar during a benchmark. which : number of the prompt, None = a warm-up run"""
     where = f"{bench.thing} {which + 1} of {bench.count}" if which is not None else "warm-up run, not counted"
-    remaining = f"About {duration(bench.left)} left." if bench.left is not None else ""
+    remaining = f"About {duration(bench.seconds_left)} left." if bench.seconds_left is not None else ""
     return progress.encode(
         f"{title_of(name)}, {where}", bench.done, bench.of, f"Run {min(bench.done + 1, bench.of)} of {bench.of}. {remaining}"
     )

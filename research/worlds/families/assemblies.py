@@ -28,19 +28,19 @@ def _solid(kind: str, width: float, height: float, depth: float, sides: int, r: 
             [(-0.5, 0), (0.5, 0), (0, 1)], [(-0.5, 0), (0.5, 0), (0.25, 1), (-0.25, 1)], [(-0.5, 0), (0.5, 0), (0.5, 0.5), (-0.5, 1)],
             [(-0.5, 0), (0.5, 0), (0.5, 0.625), (0.25, 1), (-0.25, 1), (-0.5, 0.625)],
         ][r.integers(4)]  # fmt: skip
-        return (extrude if r.random() < 0.5 else extrude_side)(outline, 1).scaled(width, height, depth)
+        return (extrude if r.random() < 0.5 else extrude_side)(outline, 1).scale(width, height, depth)
     if kind == "ball":
-        return ball(0.5, sides, 0).scaled(width, height, depth)
+        return ball(0.5, sides, 0).scale(width, height, depth)
     if kind == "cone":
-        return lathe([(0.5, 0), (0, 1)], sides).scaled(width, height, depth)
+        return lathe([(0.5, 0), (0, 1)], sides).scale(width, height, depth)
     if kind == "frustum":
         taper = float(r.choice([0.5, 0.625, 0.75]))
         low = box(1, 1, 1, taper=taper) if r.random() < 0.5 else prism(circle(sides, 0.5), 1, taper=taper)
-        return (low if r.random() < 0.75 else low.turned(180, "z").moved(y=1)).scaled(width, height, depth)
+        return (low if r.random() < 0.75 else low.rotate(180, "z").move(y=1)).scale(width, height, depth)
     upright = prism(circle(sides, 0.5, 0.5), 1)
     lie = r.integers(3)
-    lying = upright if lie == 0 else upright.moved(y=-0.5).turned(90, "z" if lie == 1 else "x").moved(y=0.5)
-    return lying.scaled(width, height, depth)
+    lying = upright if lie == 0 else upright.move(y=-0.5).rotate(90, "z" if lie == 1 else "x").move(y=0.5)
+    return lying.scale(width, height, depth)
 
 
 def _size(r: Generator, low: float, high: float) -> float:
@@ -59,7 +59,7 @@ def _meet(solids: list[Solid]) -> bool:
     return len(np.unique(np.round(points / cell), axis=0)) < len(points)
 
 
-def _placed(place: str, last: Solid, sides: int, r: Generator) -> Solid:
+def _place_part(place: str, last: Solid, sides: int, r: Generator) -> Solid:
     """A part placed relative to the previous part, sunk a little into it."""
     low, high = last.points.min(0), last.points.max(0)
     wide, tall, deep = high - low
@@ -67,22 +67,22 @@ def _placed(place: str, last: Solid, sides: int, r: Generator) -> Solid:
     plain = ("box", "frustum", "cone", "wedge", "prism")
     if place == "top":
         one = _solid(str(r.choice(KINDS)), *(_size(r, 1.5, max(2, wide)), _size(r, 1, 5), _size(r, 1.5, max(2, deep))), sides, r)
-        return one.moved(middle[0], high[1] - 0.25 - 0.0625 * one.points[:, 1].max(), middle[2])
+        return one.move(middle[0], high[1] - 0.25 - 0.0625 * one.points[:, 1].max(), middle[2])
     if place == "legs":
         thin = _size(r, 1, 2)
         leg = _solid(str(r.choice(("box", "frustum", "prism"))), thin, _size(r, 2, 6), thin, 4, r)
-        leg = leg.moved(y=low[1] - leg.points[:, 1].max() + 0.5)
-        return four(leg.moved(max(wide * 0.375, thin * 0.625), 0, max(deep * 0.375, thin * 0.625)))
+        leg = leg.move(y=low[1] - leg.points[:, 1].max() + 0.5)
+        return four(leg.move(max(wide * 0.375, thin * 0.625), 0, max(deep * 0.375, thin * 0.625)))
     kind = str(r.choice(plain))
     size = _size(r, 1, max(1.5, wide * 0.75)), _size(r, 1, max(1.5, tall)), _size(r, 1, max(1.5, deep * 0.75))
     height = low[1] + tall * float(r.choice([0, 0.25, 0.5])) + 0.125
     if place == "front":
-        return _solid(kind, *size, sides, r).moved(middle[0], height, high[2] + size[2] * 0.25)
+        return _solid(kind, *size, sides, r).move(middle[0], height, high[2] + size[2] * 0.25)
     if place == "around":
         count = int(r.choice([3, 4, 6]))
         one = _solid(kind, min(size[0], wide * 0.5), size[1], size[2], 4, r)
-        return around(one.moved(0, height, max(wide, deep) / 2 + size[2] * 0.1875), count)
-    one = _solid(kind, *size, sides if place == "aside" else min(sides, 6), r).moved(high[0] + size[0] * 0.25, height, middle[2])
+        return around(one.move(0, height, max(wide, deep) / 2 + size[2] * 0.1875), count)
+    one = _solid(kind, *size, sides if place == "aside" else min(sides, 6), r).move(high[0] + size[0] * 0.25, height, middle[2])
     return pair(one) if place == "sides" else one
 
 
@@ -93,7 +93,7 @@ def assembly(plan: str, core: str, parts: int, sides: int, seed: int) -> Parts:
     solids, last = {"core": body}, body
     for i in range(parts - 1):
         place = PLANS[plan][0 if i == 0 else r.integers(4)]
-        one = _placed(place, last if place == "top" else body, sides, r)
+        one = _place_part(place, last if place == "top" else body, sides, r)
         if sum(map(_triangles, solids.values())) + _triangles(one) > MOST or _meet([*solids.values(), one]):
             continue
         solids[f"part {i + 1}"] = one

@@ -35,9 +35,9 @@ def house(width: float, depth: float, storeys: int, top: str, windows: int, chim
         parts["windows"] = join(panes)
     eaves = height - 0.25
     if top == "gable":
-        parts["roof"] = extrude([(-width / 2 - 1, 0), (width / 2 + 1, 0), (0, width / 2)], depth + 1.5).moved(y=eaves)
+        parts["roof"] = extrude([(-width / 2 - 1, 0), (width / 2 + 1, 0), (0, width / 2)], depth + 1.5).move(y=eaves)
     elif top == "side":
-        parts["roof"] = extrude_side([(-depth / 2 - 1, 0), (depth / 2 + 1, 0), (0, depth / 2)], width + 1.5).moved(y=eaves)
+        parts["roof"] = extrude_side([(-depth / 2 - 1, 0), (depth / 2 + 1, 0), (0, depth / 2)], width + 1.5).move(y=eaves)
     elif top == "hip":
         parts["roof"] = roof(width + 1.5, 4, depth + 1.5, eaves, max(width - depth, 0))
     else:
@@ -78,7 +78,7 @@ def stairs(steps: int, rise: float, run: float, width: float, rail: str) -> Part
         posts = [box(0.5, 4, 0.5, x, rise * 0.75, low), box(0.5, 4, 0.5, x, rise * (steps - 0.25), high)]
         y_low, y_high = rise * 0.75 + 3.75, rise * (steps - 0.25) + 3.75
         bar = extrude_side([(high, y_high), (low, y_low), (low, y_low + 0.75), (high, y_high + 0.75)], 0.75)
-        side = join([*posts, bar.moved(x=x)])
+        side = join([*posts, bar.move(x=x)])
         parts["rails"] = pair(side) if rail == "both" else side
     return parts
 
@@ -193,7 +193,7 @@ def bridge(kind: str, length: float, width: float, height: float, rail: str) -> 
     sides = [cut_out(band, [(i, i + 1, count + i + 1, count + i) for i in range(count - 1)], 0.75 if rail == "walls" else 0.5)]
     if rail == "posts":
         sides += [box(0.75, 3.25, 0.75, at * 0.9375, above(at) - 0.5) for at in places[::2]]
-    parts["rails"] = join(side.moved(z=s * z) for side in sides for s in (-1, 1))
+    parts["rails"] = join(side.move(z=s * z) for side in sides for s in (-1, 1))
     return parts
 
 
@@ -206,7 +206,7 @@ def well(sides: int, radius: float, height: float, top: str, bucket: bool) -> Pa
     parts["beam"] = box(2 * reach + (2 if top == "beam" else 0.25), 0.75, 0.75, y=high - 1.5)
     if top == "gable":
         deep = radius + 0.5
-        parts["roof"] = extrude_side([(-deep, 0), (deep, 0), (0, deep * 0.75)], 2 * radius + 2).moved(y=high - 0.25)
+        parts["roof"] = extrude_side([(-deep, 0), (deep, 0), (0, deep * 0.75)], 2 * radius + 2).move(y=high - 0.25)
     elif top == "hip":
         parts["roof"] = roof(2 * radius + 2.5, 3.5, 2 * radius + 1, high - 0.25)
     if bucket:

@@ -66,10 +66,10 @@ def split(vertices: np.ndarray, polygons: np.ndarray) -> tuple[np.ndarray, np.nd
     size = (polygons >= 0).sum(1)
     start = keys[polygons].argmin(1)
     turn = (start[:, None] + np.arange(polygons.shape[1])) % size[:, None]
-    turned = np.take_along_axis(polygons, turn, 1)
+    ordered = np.take_along_axis(polygons, turn, 1)
     owner = np.repeat(np.arange(len(polygons)), size - 2)
     second = np.concatenate([np.arange(1, n - 1) for n in size]) if len(size) else np.zeros(0, np.int64)
-    return np.stack([turned[owner, 0], turned[owner, second], turned[owner, second + 1]], 1), owner
+    return np.stack([ordered[owner, 0], ordered[owner, second], ordered[owner, second + 1]], 1), owner
 
 
 @dataclass(frozen=True)

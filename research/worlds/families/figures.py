@@ -35,7 +35,7 @@ def robot(head: str, body: float, arms: str, legs: str, antennas: int) -> Parts:
     if legs == "legs":
         parts["legs"] = pair(join([box(1.25, 3, 1.25, 1.25, 0.5), box(1.75, 1, 2.5, 1.25, 0, 0.5)]))
     else:
-        parts["treads"] = pair(extrude_side([(-2, 0), (2, 0), (3, 2.5), (-3, 2.5)], 1.5).moved(2))
+        parts["treads"] = pair(extrude_side([(-2, 0), (2, 0), (3, 2.5), (-3, 2.5)], 1.5).move(2))
     limb = {"hang": box(1, 4, 1, 3, top - 4.5), "stretch": box(4, 1, 1, 4.25, top - 1.5), "forwards": box(1, 1, 4, 3, top - 1.5, 1.5)}[arms]
     parts["arms"] = pair(limb)
     if antennas:
@@ -53,7 +53,7 @@ def snowman(balls: int, sides: int, radius: float, hat: str, arms: bool) -> Part
         middles.append(y + size * 0.875)
         y += size * 1.75 - 0.75
     head, y = sizes[-1], y - 0.25
-    parts["nose"] = lathe([(0.5, -0.5), (0, 1.5)], 4).turned(90, "x").moved(y=middles[-1], z=head)
+    parts["nose"] = lathe([(0.5, -0.5), (0, 1.5)], 4).rotate(90, "x").move(y=middles[-1], z=head)
     if hat == "top":
         parts["hat"] = lathe([(head, y), (head, y + 0.5), (head * 0.625, y + 0.5), (head * 0.625, y + 2.5)], sides)
     elif hat == "cone":
@@ -82,7 +82,7 @@ def chess_piece(kind: str, sides: int, base: float, height: float, collar: float
         ]
         parts["neck"] = extrude_side(neck_side, 1.75)
         parts["muzzle"] = extrude_side([(0, y + 2.25), (z + 1.75, y + 1.75), (z + 2, y + 2.75), (z * 0.5, y + 4.25), (0, y + 4.25)], 1.375)
-        parts["ears"] = pair(loft([level(rectangle(0.5, 0.75), 0), np.array([[0, 1.25, 0]])]).moved(0.5, y + 3.875, 0))
+        parts["ears"] = pair(loft([level(rectangle(0.5, 0.75), 0), np.array([[0, 1.25, 0]])]).move(0.5, y + 3.875, 0))
         return parts
     if kind == "rook":
         parts["body"] = lathe([*foot[:3], (base * 0.5, height), (base * 0.75, height + 1), (base * 0.75, height + 3)], sides)

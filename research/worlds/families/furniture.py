@@ -29,7 +29,7 @@ def table(top: str, width: float, depth: float, height: float, legs: str, bar: b
         return {"top": plate, "pole": box(1.5, height - 1, 1.5, y=0.5), "foot": box(reach[0] * 1.5, 1, reach[1] * 1.5, taper=0.75)}
     # Legs stand on their thin end and reach half-way into the plate.
     leg = loft([level(rectangle(1, 1), 0, 0.5 if legs == "tapered" else 1), level(rectangle(1, 1), height - 0.5)])
-    parts = {"top": plate, "legs": four(leg.moved(reach[0], 0, reach[1]))}
+    parts = {"top": plate, "legs": four(leg.move(reach[0], 0, reach[1]))}
     if bar:
         parts["bars"] = pair(box(0.5, 0.5, reach[1] * 2, reach[0], height / 4))
     return parts
@@ -94,7 +94,7 @@ def bookshelf(width: float, shelves: int, gap: float, books: str, plinth: bool) 
         tall, low = gap * 0.75, gap * 0.5
         left = join([box(0.75, tall, 2.5, -width / 2 + 1.5), box(0.75, low, 2.5, -width / 2 + 2.75)])
         right = box(0.75, tall, 2.5, width / 2 - 1.5)
-        parts["books"] = join((left if i % 2 == 0 or books == "left" else right).moved(y=0.75 + i * gap) for i in range(shelves))
+        parts["books"] = join((left if i % 2 == 0 or books == "left" else right).move(y=0.75 + i * gap) for i in range(shelves))
     return parts
 
 
@@ -103,8 +103,8 @@ def lamp(kind: str, sides: int, height: float, shade: float, drum: float) -> Par
     foot = lathe([(3, 0), (3, 0.75), (1, 1.5)], sides)
     if kind == "desk":
         path = [(0, 1), (0, height * 0.5), (height * 0.375, height * 0.75)]
-        head = lathe([(shade * 0.75, 0), (shade * 0.375, 2.5)], sides).turned(-30, "z")
-        return {"foot": foot, "pole": sweep(path, rectangle(0.75, 0.75)), "shade": head.moved(height * 0.375, height * 0.75 - 1.5)}
+        head = lathe([(shade * 0.75, 0), (shade * 0.375, 2.5)], sides).rotate(-30, "z")
+        return {"foot": foot, "pole": sweep(path, rectangle(0.75, 0.75)), "shade": head.move(height * 0.375, height * 0.75 - 1.5)}
     pole = prism(circle(4, 0.5), height - 1, 1)
     return {"foot": foot, "pole": pole, "shade": lathe([(shade, height - 2), (shade * drum, height + 2)], sides)}
 
@@ -181,15 +181,15 @@ def candle(holder: str, sides: int, radius: float, height: float, flame: float) 
         parts["wax"] = lathe([(radius + 0.75, 0), (radius + 0.25, 0.5)], sides)
     elif holder == "plate":
         parts["plate"] = lathe([(3, 0), (3.75, 1), (3.25, 1), (2.75, 0.5)], sides)
-        parts["ring"] = sweep([(3, 0.5), (5, 1.5), (5, 0.25), (3, 0)], rectangle(0.5, 0.75)).moved(y=0.25)
+        parts["ring"] = sweep([(3, 0.5), (5, 1.5), (5, 0.25), (3, 0)], rectangle(0.5, 0.75)).move(y=0.25)
     elif holder == "stick":
         parts["stick"] = lathe([(3, 0), (2.5, 0.75), (0.75, 1.5), (0.75, 4.5), (1.75, 5), (1.75, 5.75)], sides)
     else:
         reach = 4.0
         parts["stick"] = lathe([(3, 0), (2.5, 0.75), (0.75, 1.5), (0.75, 5.75), (1.75, 6.75)], sides)
         parts["arms"] = pair(sweep([(0, 3.5), (reach, 3.5), (reach, 6.75)], rectangle(0.75, 0.75)))
-        parts["candle"] = join([one, pair(one.moved(reach))])
-        parts["flame"] = join([lights, pair(lights.moved(reach))])
+        parts["candle"] = join([one, pair(one.move(reach))])
+        parts["flame"] = join([lights, pair(lights.move(reach))])
     return parts
 
 

@@ -48,7 +48,7 @@ def gear(teeth: int, radius: float, thickness: float, bore: float, hub: bool, up
         parts["hub"] = loft(
             [level(circle(teeth, r), h) for r, h in ((wide, -1), (wide, y), (bore + 0.25, y), (bore + 0.25, -1))], closed=True
         )
-    return {name: solid.turned(90, "x") for name, solid in parts.items()} if upright else parts
+    return {name: solid.rotate(90, "x") for name, solid in parts.items()} if upright else parts
 
 
 def sword(kind: str, length: float, grip: float, guard: str, pommel: bool) -> Parts:
@@ -67,7 +67,7 @@ def sword(kind: str, length: float, grip: float, guard: str, pommel: bool) -> Pa
     if guard == "cross":
         parts["guard"] = box(5.5, 1, 1.5, y=grip - 0.25)
     elif guard == "wings":
-        parts["guard"] = pair(extrude([(0, 0), (2.5, 1), (3, 2), (0, 1.25)], 1.25).moved(-0.125, grip - 0.5))
+        parts["guard"] = pair(extrude([(0, 0), (2.5, 1), (3, 2), (0, 1.25)], 1.25).move(-0.125, grip - 0.5))
     else:
         parts["guard"] = prism(circle(6, 1.875), 0.75, grip - 0.25)
     if pommel:
@@ -81,13 +81,13 @@ def axe(kind: str, handle: float, size: float, edge: float, band: bool) -> Parts
     y = handle - 2
     if kind == "pick":
         point = extrude([(0, -0.75), (size + 1, -2), (size * 0.5, 0.5), (0, 0.75)], 1)
-        parts["head"] = pair(point.moved(-0.125, y))
+        parts["head"] = pair(point.move(-0.125, y))
         parts["socket"] = box(1.75, 2.25, 2, y=y - 1.125)
         if band:
             parts["band"] = prism(circle(6, 1.125), 1)
         return parts
     blade = extrude([(0, -1), (size * 0.75, -edge), (size, -edge * 0.5), (size, edge * 0.5), (size * 0.75, edge), (0, 1)], 0.75)
-    blade = blade.moved(0.25, y)
+    blade = blade.move(0.25, y)
     parts["head"] = pair(blade) if kind == "double" else blade
     parts["socket"] = box(2, 2.5, 2, 0 if kind == "double" else -0.25, y - 1.25)
     if kind == "single":
@@ -103,16 +103,16 @@ def hammer(kind: str, handle: float, size: float, thick: float, cap: bool) -> Pa
     y = handle
     if kind == "claw":
         parts["head"] = box(size * 0.5, thick, thick, -size * 0.1875, y - thick / 2)
-        parts["face"] = lathe([(thick * 0.5, 0), (thick * 0.75, 0.5), (thick * 0.75, 1.5)], 6).turned(90, "z").moved(-size * 0.375, y)
+        parts["face"] = lathe([(thick * 0.5, 0), (thick * 0.75, 0.5), (thick * 0.75, 1.5)], 6).rotate(90, "z").move(-size * 0.375, y)
         claw = extrude([(0, -thick * 0.375), (size * 0.5, -thick), (size * 0.5, -thick * 0.75), (0, thick * 0.375)], 0.75)
-        parts["claw"] = join(claw.moved(0, y, s * thick * 0.375) for s in (-1, 1))
+        parts["claw"] = join(claw.move(0, y, s * thick * 0.375) for s in (-1, 1))
     elif kind == "mallet":
-        parts["head"] = lathe([(thick, -size / 2), (thick, size / 2)], 8, 0.5).turned(90, "z").moved(0, y)
-        parts["rings"] = pair(lathe([(thick + 0.375, -0.5), (thick + 0.375, 0.5)], 8, 0.5).turned(90, "z").moved(size * 0.375, y))
+        parts["head"] = lathe([(thick, -size / 2), (thick, size / 2)], 8, 0.5).rotate(90, "z").move(0, y)
+        parts["rings"] = pair(lathe([(thick + 0.375, -0.5), (thick + 0.375, 0.5)], 8, 0.5).rotate(90, "z").move(size * 0.375, y))
     else:
         parts["head"] = box(size * 0.5, thick * 1.5, thick * 1.5, -size * 0.125, y - thick * 0.75)
         parts["face"] = box(1.25, thick * 2, thick * 2, -size * 0.375, y - thick)
-        parts["spike"] = loft([level(rectangle(thick, thick), 0), np.array([[0, size * 0.5, 0]])]).turned(-90, "z").moved(size * 0.0625, y)
+        parts["spike"] = loft([level(rectangle(thick, thick), 0), np.array([[0, size * 0.5, 0]])]).rotate(-90, "z").move(size * 0.0625, y)
     if cap:
         parts["pommel"] = prism(circle(6, 1.125), 1)
     return parts
@@ -140,7 +140,7 @@ def shield(kind: str, width: float, height: float, boss: str, thick: float) -> P
     frame = [ring(1, -half - 0.25), ring(1, half + 0.25), ring(0.875, half + 0.25), ring(0.875, -half - 0.25)]
     parts = {"board": loft([ring(0.9375, -half), ring(0.9375, half), *dome]), "rim": loft(frame, closed=True)}
     if boss == "boss":
-        parts["boss"] = lathe([(1.75, 0), (1.25, 1), (0, 1.5)], 6).turned(90, "x").moved(z=thick - 0.25)
+        parts["boss"] = lathe([(1.75, 0), (1.25, 1), (0, 1.5)], 6).rotate(90, "x").move(z=thick - 0.25)
     elif boss == "cross":
         parts["bands"] = join([box(width * 0.9375, 1.25, 1, 0, y * 0.125, half), box(1.25, y * 1.5, 0.75, 0, -y * 0.625, half)])
     else:

@@ -38,7 +38,7 @@ def tree(kind: str, sides: int, trunk: float, crown: float, tiers: int) -> Parts
     elif kind == "round":
         parts["crown"] = ball(crown, sides, trunk)
     else:
-        parts["crown"] = join([ball(crown * 0.75, sides, trunk), ball(crown * 0.5, sides, trunk - 0.5).moved(crown, tiers, 0)])
+        parts["crown"] = join([ball(crown * 0.75, sides, trunk), ball(crown * 0.5, sides, trunk - 0.5).move(crown, tiers, 0)])
     return parts
 
 
@@ -51,7 +51,7 @@ def mushroom(cap: str, sides: int, stem: float, radius: float, small: bool) -> P
     }[cap]
     whole = {"stem": lathe([(1.5, 0), (1, stem * 0.5), (1, stem + 0.5)], sides), "cap": lathe(outer, sides)}
     if small:
-        whole["small"] = join(mushroom(cap, 6, stem, radius, False).values()).scaled(0.5, 0.5, 0.5).moved(radius + 1, 0, 1)
+        whole["small"] = join(mushroom(cap, 6, stem, radius, False).values()).scale(0.5, 0.5, 0.5).move(radius + 1, 0, 1)
     return whole
 
 
@@ -59,14 +59,14 @@ def cactus(sides: int, height: float, left: float, right: float, pot: bool) -> P
     """A column with up to two bent arms (0 = no arm, else the height of the elbow), perhaps in a pot."""
     ground = 2.5 if pot else 0
     column = lathe([(1.25, 0), (1.5, height * 0.5), (1, height - 1), (0, height)], sides)
-    parts = {"column": column.moved(y=ground)}
+    parts = {"column": column.move(y=ground)}
     outline = circle(4, 0.75)
     for side, elbow in (("left", left), ("right", right)):
         if elbow:
             path = [(0.5, height * elbow), (3, height * elbow), (3, height * elbow + 3)]
             # The path runs to the right and then up.
             arm = sweep(path, outline)
-            parts[side] = (arm.mirrored() if side == "left" else arm).moved(y=ground)
+            parts[side] = (arm.mirror() if side == "left" else arm).move(y=ground)
     if pot:
         parts["pot"] = lathe([(1.75, 0), (2.5, 3)], sides)
     return parts
@@ -75,7 +75,7 @@ def cactus(sides: int, height: float, left: float, right: float, pot: bool) -> P
 def crystal(sides: int, count: int, height: float, lean: float, base: bool) -> Parts:
     """A tall pointed prism with smaller ones leaning away around it."""
     main = lathe([(1.25, 0), (1.75, height - 3), (0, height)], sides)
-    small = lathe([(0.75, 0), (1, height * 0.375), (0, height * 0.5)], sides).turned(lean, "x").moved(z=1.25, y=0.25)
+    small = lathe([(0.75, 0), (1, height * 0.375), (0, height * 0.5)], sides).rotate(lean, "x").move(z=1.25, y=0.25)
     parts = {"main": main, "others": around(small, count, 30)}
     if base:
         parts["base"] = lathe([(3.5, -0.5), (2.5, 1)], 6)
@@ -99,7 +99,7 @@ def gem(cut: str, sides: int, radius: float, crown: float, pavilion: float) -> P
         return {"gem": lathe([(0, 0), (radius * 0.75, pavilion), (radius * 0.75, pavilion + crown), (0, 2 * pavilion + crown)], sides)}
     low = [(0, 0)] if cut == "brilliant" else [(radius * 0.375, 0), (radius * 0.75, pavilion * 0.375)]
     stone = lathe([*low, (radius, pavilion * 0.75), (radius, pavilion * 0.75 + 0.5), (radius * 0.625, pavilion * 0.75 + crown)], sides, 0.5)
-    return {"gem": stone.scaled(1.5, 1, 1) if cut == "step" else stone}
+    return {"gem": stone.scale(1.5, 1, 1) if cut == "step" else stone}
 
 
 def fish(length: float, tall: float, wide: float, tail: str, dorsal: str) -> Parts:
@@ -124,7 +124,7 @@ def fish(length: float, tall: float, wide: float, tail: str, dorsal: str) -> Par
     top = {"long": [(z * 0.5, tall * 0.375), (z * 0.25, tall * 0.75), (-z * 0.5, tall * 0.5), (-z * 0.5, tall * 0.25)],
            "high": [(z * 0.5, tall * 0.375), (-z * 0.125, tall * 0.9375), (-z * 0.25, tall * 0.3125)]}[dorsal]  # fmt: skip
     parts["dorsal fin"] = extrude_side(top, 0.5)
-    side = extrude_side([(0, -0.5), (0, 0.5), (-2.5, 0.75), (-2.5, -1.25)], 0.5).turned(-40).moved(wide * 0.4375, -tall * 0.125, z * 0.4375)
+    side = extrude_side([(0, -0.5), (0, 0.5), (-2.5, 0.75), (-2.5, -1.25)], 0.5).rotate(-40).move(wide * 0.4375, -tall * 0.125, z * 0.4375)
     parts["side fins"] = pair(side)
     parts["eyes"] = pair(box(0.75, 0.75, 0.75, wide * 0.375, tall * 0.0625, z * 0.6875))
     return parts
@@ -138,8 +138,8 @@ def plant(pot: str, sides: int, leaves: int, length: float, lean: float, bloom: 
         "rimmed": {"pot": lathe([(1.75, 0), (2.5, 2.5)], sides), "rim": lathe([(3, 2), (3, 3)], sides)},
     }[pot]
     middle = np.array([(0.875, 0), (0, -0.25), (-0.875, 0), (0, 0.25)])
-    leaf = loft([np.array([[0, 0, 0]]), level(middle, length * 0.5), np.array([[0, length, 0.0]])]).turned(lean, "x")
-    parts["leaves"] = around(leaf.moved(y=2.25, z=0.375), leaves)
+    leaf = loft([np.array([[0, 0, 0]]), level(middle, length * 0.5), np.array([[0, length, 0.0]])]).rotate(lean, "x")
+    parts["leaves"] = around(leaf.move(y=2.25, z=0.375), leaves)
     parts["stem"] = prism(circle(4, 0.375), length * 0.75, 2)
     if bloom:
         parts["bloom"] = lathe([(0, length * 0.75 + 1.5), (1.75, length * 0.75 + 2.5), (0.75, length * 0.75 + 3)], sides)

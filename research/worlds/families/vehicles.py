@@ -25,10 +25,10 @@ from research.worlds.solids import (
 def car(kind: str, sides: int, length: float, width: float, cabin: float, lamps: bool) -> Parts:
     """A body with a cabin on four wheels: sedan, van, truck or pick-up; the front looks to +Z."""
     z = length / 2
-    wheel = lathe([(1.5, -0.5), (1.5, 0.5)], sides).turned(90, "z")
+    wheel = lathe([(1.5, -0.5), (1.5, 0.5)], sides).rotate(90, "z")
     parts = {
         "body": box(width, 2.5, length, y=1.25),
-        "wheels": four(wheel.moved(width / 2, 1.5, z - 2.75)),
+        "wheels": four(wheel.move(width / 2, 1.5, z - 2.75)),
     }
     inner = width - 1
     slopes = {"sedan": (-z + 0.5, z - 3, 1, 1.5), "van": (-z + 0.5, z - 1, 0.25, 1.5), "pick-up": (-1.5, z - 2, 0.25, 1)}
@@ -38,7 +38,7 @@ def car(kind: str, sides: int, length: float, width: float, cabin: float, lamps:
     else:
         back, front, rear_slope, front_slope = slopes[kind]
         outline = [(back, 0), (front, 0), (front - front_slope, cabin), (back + rear_slope, cabin)]
-        parts["cabin"] = extrude_side(outline, inner).moved(y=3.5)
+        parts["cabin"] = extrude_side(outline, inner).move(y=3.5)
     if lamps:
         parts["lamps"] = pair(box(1, 1, 0.75, width / 2 - 1, 2.25, z))
     return parts
@@ -46,7 +46,7 @@ def car(kind: str, sides: int, length: float, width: float, cabin: float, lamps:
 
 def plane(sides: int, length: float, span: float, sweep_back: float, engines: str) -> Parts:
     """A fuselage with swept wings, a tail and a propeller or two jets; it stands on its belly, nose to +Z."""
-    body = lathe([(0.5, -length / 2), (1.25, -length / 4), (1.25, length / 4), (0, length / 2)], sides).turned(90, "x").moved(y=1.25)
+    body = lathe([(0.5, -length / 2), (1.25, -length / 4), (1.25, length / 4), (0, length / 2)], sides).rotate(90, "x").move(y=1.25)
 
     def wing(root: float, tip: float, z: float, reach: float, thick: float) -> Solid:
         """A flat tapered wing to the right, with chords `root` and `tip`."""
@@ -59,15 +59,15 @@ def plane(sides: int, length: float, span: float, sweep_back: float, engines: st
 
     parts = {
         "body": body,
-        "wings": pair(wing(3, 1.5, 1, span, 0.5)).moved(y=1),
-        "tail": pair(wing(1.5, 1, -length / 2 + 1.25, span * 0.375, 0.5)).moved(y=1.25),
-        "fin": wing(2, 1, -length / 2 + 1.5, 3, 0.5).turned(90, "z").moved(y=1.5, x=0.25),
+        "wings": pair(wing(3, 1.5, 1, span, 0.5)).move(y=1),
+        "tail": pair(wing(1.5, 1, -length / 2 + 1.25, span * 0.375, 0.5)).move(y=1.25),
+        "fin": wing(2, 1, -length / 2 + 1.5, 3, 0.5).rotate(90, "z").move(y=1.5, x=0.25),
     }
     if engines == "propeller":
         parts["propeller"] = box(4, 0.75, 0.5, 0, 0.875, length / 2 - 0.75)
     elif engines == "jets":
-        jet = lathe([(0.625, -1), (0.625, 1)], 6).turned(90, "x")
-        parts["jets"] = pair(jet.moved(span * 0.5, 0.75, 1.5 - sweep_back / 2))
+        jet = lathe([(0.625, -1), (0.625, 1)], 6).rotate(90, "x")
+        parts["jets"] = pair(jet.move(span * 0.5, 0.75, 1.5 - sweep_back / 2))
     return parts
 
 
@@ -81,14 +81,14 @@ def boat(length: float, width: float, height: float, kind: str, mast: float) -> 
     if kind == "row":
         hull = loft([outline(0, 0.625), outline(height, 1), outline(height, 0.8125), outline(0.75, 0.5)])
         seats = join(box(width * 0.75, 0.5, 1.25, 0, height * 0.625, z) for z in (-length / 4, length / 12))
-        oar = join([box(mast * 0.75, 0.5, 0.5, mast * 0.375), box(2, 0.5, 1.25, mast * 0.75)]).turned(-20, "z")
-        return {"hull": hull, "seats": seats, "oars": pair(oar.moved(width / 2 - 1.5, height + 0.25, -length / 12))}
+        oar = join([box(mast * 0.75, 0.5, 0.5, mast * 0.375), box(2, 0.5, 1.25, mast * 0.75)]).rotate(-20, "z")
+        return {"hull": hull, "seats": seats, "oars": pair(oar.move(width / 2 - 1.5, height + 0.25, -length / 12))}
     hull = loft([outline(0, 0.625), outline(height, 1)])
     if kind == "sail":
-        sail = extrude_side([(-length * 0.375, 0), (-0.5, 0), (-0.5, mast - 1.5)], 0.5).moved(y=height + 1)
+        sail = extrude_side([(-length * 0.375, 0), (-0.5, 0), (-0.5, mast - 1.5)], 0.5).move(y=height + 1)
         return {"hull": hull, "mast": box(0.75, mast, 0.75, y=height - 0.5), "sail": sail}
     cabin = box(width - 2, mast * 0.375, length * 0.375, y=height - 0.5, z=-length / 8)
-    return {"hull": hull, "cabin": cabin, "funnel": prism(circle(6, 1), mast * 0.375, height + mast * 0.375 - 1).moved(z=-length / 8)}
+    return {"hull": hull, "cabin": cabin, "funnel": prism(circle(6, 1), mast * 0.375, height + mast * 0.375 - 1).move(z=-length / 8)}
 
 
 def rocket(sides: int, height: float, radius: float, fins: int, nozzle: bool, window: bool) -> Parts:
@@ -107,16 +107,16 @@ def cart(kind: str, length: float, width: float, wall: float, sides: int, flare:
     """An open box on wheels: a cart with two wheels and shafts, a wagon with four and a pole, or a barrow with one and two legs."""
     radius = {"cart": 2.5, "wagon": 2.0, "barrow": 1.75}[kind]
     ground = {"cart": 2.5, "wagon": 2.25, "barrow": 2.25}[kind]
-    parts = {"box": tray(rectangle(width, length), wall, 0.75, 0.75, flare).moved(y=ground)}
-    wheel = lathe([(radius, -0.375), (radius, 0.375)], sides).turned(90, "z")
+    parts = {"box": tray(rectangle(width, length), wall, 0.75, 0.75, flare).move(y=ground)}
+    wheel = lathe([(radius, -0.375), (radius, 0.375)], sides).rotate(90, "z")
     if kind == "barrow":
-        parts["wheel"] = lathe([(radius, -0.5), (radius, 0.5)], sides).turned(90, "z").moved(0, radius, length / 2 + 0.75)
+        parts["wheel"] = lathe([(radius, -0.5), (radius, 0.5)], sides).rotate(90, "z").move(0, radius, length / 2 + 0.75)
         parts["fork"] = pair(box(0.5, 0.75, 3.5, 1, radius - 0.25, length / 2))
         parts["handles"] = pair(box(0.75, 0.75, length * 0.75, width / 2 - 1, ground + 0.25, -length / 2))
         parts["legs"] = pair(box(0.75, ground + 0.25, 0.75, width / 2 - 1, 0, -length / 2 + 1))
         return parts
     places = [0.0] if kind == "cart" else [length / 2 - 2.25, -length / 2 + 2.25]
-    parts["wheels"] = join(pair(wheel.moved(width / 2 + 0.75, radius, z)) for z in places)
+    parts["wheels"] = join(pair(wheel.move(width / 2 + 0.75, radius, z)) for z in places)
     parts["axles"] = join(box(width + 3, 0.75, 0.75, y=radius - 0.375, z=z) for z in places)
     if kind == "cart":
         parts["shafts"] = pair(box(0.75, 0.75, length * 0.75, width / 2 - 1, ground + 0.125, length * 0.75))

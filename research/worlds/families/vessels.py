@@ -73,11 +73,11 @@ def chest(width: float, depth: float, height: float, lid: str, bands: bool, feet
     grown = [(z * 1.125, y if y == 0 else y + 0.5) for z, y in outline]
     parts = {
         "body": box(width - 0.5, height, depth - 0.5),
-        "lid": extrude_side(outline, width).moved(y=height - 0.25),
+        "lid": extrude_side(outline, width).move(y=height - 0.25),
         "lock": box(1.5, 1.5, 1, 0, height - 1, half),
     }
     if bands:
-        parts["bands"] = pair(extrude_side(grown, 1).moved(width * 0.25, height - 0.5))
+        parts["bands"] = pair(extrude_side(grown, 1).move(width * 0.25, height - 0.5))
     if feet:
         parts["feet"] = four(box(1, 1, 1, width / 2 - 0.75, -0.5, half - 0.75))
     return parts
@@ -125,7 +125,7 @@ def plate(sides: int, radius: float, rim: float, height: float, count: int) -> P
     """One to three plates, each a flat middle with a rim that rises outwards; a stack stands on the lowest."""
     well = radius * rim
     one = lathe([(well * 0.875, 0), (well, 0.25), (radius, height), (radius, height + 0.5), (well, 0.875), (well * 0.875, 0.75)], sides)
-    return {f"plate {i + 1}": one.moved(y=i * 1.25) for i in range(count)}
+    return {f"plate {i + 1}": one.move(y=i * 1.25) for i in range(count)}
 
 
 def keg(sides: int, length: float, radius: float, bulge: float, stand: str, tap: bool) -> Parts:
@@ -135,12 +135,12 @@ def keg(sides: int, length: float, radius: float, bulge: float, stand: str, tap:
     here = radius + (wide - radius) / 3
     hoops = join(lathe([(here + 0.375, y - 0.5), (here + 0.375, y + 0.5)], sides, 0.5) for y in (-z * 0.75, z * 0.75))
     ground = wide + {"floor": 0.0, "blocks": 0.75, "cradle": 1.5}[stand]
-    parts = {name: solid.turned(90, "x").moved(y=ground) for name, solid in (("staves", staves), ("hoops", hoops))}
+    parts = {name: solid.rotate(90, "x").move(y=ground) for name, solid in (("staves", staves), ("hoops", hoops))}
     if stand == "blocks":
-        parts["stand"] = four(extrude([(-1, 0), (1, 0), (1, 2.25), (0.25, 2.25)], 1.25).moved(wide * 0.75, 0, z * 0.5))
+        parts["stand"] = four(extrude([(-1, 0), (1, 0), (1, 2.25), (0.25, 2.25)], 1.25).move(wide * 0.75, 0, z * 0.5))
     elif stand == "cradle":
         beam = join([box(2 * wide, 1.5, 1.25, z=z * 0.5), pair(box(1, 3, 0.75, wide - 0.75, 0.5, z * 0.5))])
-        parts["stand"] = join([beam, beam.turned(180)])
+        parts["stand"] = join([beam, beam.rotate(180)])
     if tap:
         parts["tap"] = join(
             [box(0.75, 0.75, 2, 0, ground - radius * 0.5, z + 0.5), box(0.5, 1.5, 0.5, 0, ground - radius * 0.5 + 0.5, z + 1)]
@@ -167,11 +167,11 @@ def crate(kind: str, width: float, height: float, depth: float, lid: bool) -> Pa
     if kind == "crossed":
         a, b = x - 0.5, height - 1
         board = extrude([(-a, 0.75), (-a + 1.5, 0.75), (a, b - 1), (a, b), (a - 1.5, b), (-a, 1.75)], 0.75)
-        parts["boards"] = join([board.moved(z=s * (z - 0.25)) for s in (-1, 1)])
+        parts["boards"] = join([board.move(z=s * (z - 0.25)) for s in (-1, 1)])
     if lid:
         parts["lid"] = box(width + 1, 0.75, depth + 1, y=height - 0.25)
     elif kind == "open":
-        parts["load"] = join([ball(height * 0.25, 5, height * 0.5).moved(s * width * 0.1875, 0, s * depth * 0.125) for s in (-1, 1)])
+        parts["load"] = join([ball(height * 0.25, 5, height * 0.5).move(s * width * 0.1875, 0, s * depth * 0.125) for s in (-1, 1)])
     return parts
 
 

@@ -13,7 +13,7 @@ from engine.methods import METHODS, find
 from engine.noise import Noise
 from engine.run import Run, generate
 from research.exactness import mutants
-from research.exactness.mutation import applied
+from research.exactness.mutation import apply_mutant
 from research.exactness.toy import Toy
 
 LENT = {"relax": "additive", "added_mass": 0.6, "neighbour_share": 0.4}
@@ -102,7 +102,7 @@ def test_no_budget_is_the_exact_rule_and_a_great_one_the_relaxed(name: str) -> N
 
 @pytest.mark.parametrize("name", RELAXED)
 def test_a_meter_that_ignores_the_budget_is_noticed(name: str) -> None:
-    with applied("budget: ignored", mutants.MUTANTS["budget: ignored"]):
+    with apply_mutant("budget: ignored", mutants.MUTANTS["budget: ignored"]):
         run = run_of(name, 1, allowed_deviation=0.02)
     assert run.steps[-1].trace.deviation.mean > 0.03
 

@@ -18,7 +18,7 @@ from engine.methods.medusa import HeadDrafter
 from engine.networks.weights import read_card, ship
 from engine.run import generate
 from engine.sampling import guide
-from research.train.spatial_heads import Slots, predicted
+from research.train.spatial_heads import Slots, predict_states
 from tests.engine.backbones import tiny
 
 CPU = torch.device("cpu")
@@ -80,7 +80,7 @@ def test_a_run_reads_what_training_reads(guided: bool) -> None:
         if guided:
             embedded, padded = (guide(x, sequence.sampling.guidance)[None] for x in (embedded, padded))
         slots = Slots(torch.zeros(3, dtype=torch.int64), torch.arange(12, 15), torch.arange(1, 4), torch.ones(3, dtype=torch.bool))
-        expected = guide(sequence.trunk.head(predicted(heads, embedded, padded, 8, slots)), sequence.sampling.guidance)
+        expected = guide(sequence.trunk.head(predict_states(heads, embedded, padded, 8, slots)), sequence.sampling.guidance)
     torch.testing.assert_close(guess, expected, atol=1e-4, rtol=1e-4)
 
 

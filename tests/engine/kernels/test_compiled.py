@@ -49,16 +49,16 @@ def test_the_page_names_every_kernel() -> None:
 
 def test_an_unknown_kernel_is_named() -> None:
     with pytest.raises(NotSupported, match="no kernel 'sort'"):
-        kernels.chosen("verify,sort")
-    assert kernels.chosen("verify, noise") == ["verify", "noise"]
+        kernels.select_kernels("verify,sort")
+    assert kernels.select_kernels("verify, noise") == ["verify", "noise"]
 
 
 @pytest.mark.skipif(not is_interpreted(), reason="kernels are not interpreted here")
 def test_interpreted_kernels_are_not_compiled() -> None:
     with pytest.raises(NotSupported, match="TRITON_INTERPRET"):
-        kernels.compiled(kernels.KERNELS["noise"][0], 90)
+        kernels.compile_program(kernels.KERNELS["noise"][0], 90)
 
 
 def test_the_least_time_is_bytes_over_bandwidth() -> None:
     work = kernels.TypicalCall("verify", "a pass", 33_500_000)
-    assert kernels.bound(work, "H100") == pytest.approx(10.0)
+    assert kernels.lower_bound(work, "H100") == pytest.approx(10.0)

@@ -85,14 +85,14 @@ def test_a_mask_goes_to_pytorch() -> None:
 @pytest.mark.parametrize("limit", [0.0, 0.003, 0.1, 2.0])
 @pytest.mark.parametrize(("rows", "vocabulary", "count"), [(1, 1000, 62), (7, 5121, 320), (63, 1000, 65)])
 def test_borrowed_mass_is_the_reference(rows: int, vocabulary: int, count: int, limit: float) -> None:
-    case = cases.borrowing(DEVICE, rows, vocabulary, count, limit)
+    case = cases.pooled_mass_case(DEVICE, rows, vocabulary, count, limit)
     near("mass", case.kernel(), case.reference(), 1e-5, 1e-7)
 
 
 @needs_triton
 @pytest.mark.parametrize(("rows", "vocabulary", "half"), [(1, 1000, 7), (3, 1000, 1), (3, 5121, 3)])
 def test_ranks_are_the_reference_with_ties(rows: int, vocabulary: int, half: int) -> None:
-    case = cases.ranking(DEVICE, rows, vocabulary, half)
+    case = cases.rank_case(DEVICE, rows, vocabulary, half)
     assert torch.equal(case.kernel(), case.reference())
 
 
@@ -101,7 +101,7 @@ def test_ranks_are_the_reference_with_ties(rows: int, vocabulary: int, half: int
 @pytest.mark.parametrize("smoothing", [0.0, 0.5])
 @pytest.mark.parametrize("drafts", [1, 7, 63])
 def test_energies_are_the_reference(drafts: int, smoothing: float, rule) -> None:
-    case = cases.scanning(DEVICE, drafts, 1000, smoothing, rule)
+    case = cases.energy_case(DEVICE, drafts, 1000, smoothing, rule)
     (accepted, levels, least), theirs = case.kernel(), case.reference()
     assert torch.equal(accepted, theirs[0]) and not accepted[drafts // 2]  # the impossible one
     near("energies", levels, theirs[1], 1e-9)
@@ -112,7 +112,7 @@ def test_energies_are_the_reference(drafts: int, smoothing: float, rule) -> None
 @pytest.mark.parametrize(("rows", "inner", "outer", "rank"), [(1, 70, 63, 4), (7, 64, 130, 8), (63, 33, 65, 32)])
 @pytest.mark.parametrize("dtype", [torch.float32, HALF])
 def test_an_adapter_acts_on_its_rows_alone(rows: int, inner: int, outer: int, rank: int, dtype: torch.dtype) -> None:
-    case = cases.adapting(DEVICE, rows, inner, outer, rank, dtype)
+    case = cases.lora_case(DEVICE, rows, inner, outer, rank, dtype)
     before = case.kernel.args[1].clone()
     ours, theirs = case.kernel(), case.reference()
     near("rows", ours, theirs, 1e-5 if dtype == torch.float32 else 4e-3, 2e-6 if dtype == torch.float32 else 4e-3)
@@ -139,6 +139,6 @@ def test_an_adapter_may_be_told_its_first_row(way, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("make", [partial(make) for group in cases.CASES.values() for make in group])
 def test_every_case_of_the_benchmark_runs(make) -> None:
     case = make(DEVICE)
-    assert case.moved > 0
+    assert case.bytes_moved > 0
     case.kernel()
     torch.cuda.synchronize()

@@ -56,7 +56,7 @@ def test_the_meter_is_the_closed_form(seed: int) -> None:
     toy, knobs = Toy(5), {"half_width": 2, "probability_gap": 0.4, "code_distance": 1.3, "allowed_deviation": 1.0}
     rule = gsd.GroupRule(toy.start(Prompt()), Knobs(knobs), Noise(0, 5))
     p, q = pair_of_probs(seed)
-    out = closed_forms._behind_one_draft(p, q, toy.codebook(), knobs, closed_forms._group_chance)
+    out = closed_forms._probs_after_one_draft(p, q, toy.codebook(), knobs, closed_forms._group_chance)
     assert rule.total_variation(p[None], q[None]) == pytest.approx((out - p).abs().sum().item() / 2)
     rule.knobs = Knobs(knobs | {"half_width": 0})
     assert rule.total_variation(p[None], q[None]) == pytest.approx(0)

@@ -11,7 +11,7 @@ from engine.recognition import picture_judge as judge
 from engine.recognition.picture_judge import CELLS, COLOURS, DetectedObject, Judge, Logits, PictureReading, centre, compare
 from engine.words.emoji_objects import TAUGHT
 from engine.words.world import ObjectGroup, Scene, backgrounds
-from research.train.judge import BENT, MISTAKES, loss_of_logits, out_of_shape, targets, with_mistakes
+from research.train.judge import BENT, MISTAKES, bend, loss_of_logits, targets, with_mistakes
 from research.worlds.emoji_scenes import trained_scenes
 
 
@@ -128,7 +128,7 @@ def test_mistakes_take_tokens_from_elsewhere_and_come_again_with_the_step():
 
 def test_bent_pictures_keep_what_they_show_where_it_is():
     rng = torch.Generator().manual_seed(3)
-    assert torch.allclose(out_of_shape(torch.full((2, 3, 64, 64), 0.3), rng), torch.tensor(0.3), atol=1e-5)
+    assert torch.allclose(bend(torch.full((2, 3, 64, 64), 0.3), rng), torch.tensor(0.3), atol=1e-5)
     ramp = torch.linspace(-1, 1, 128).expand(2, 3, 128, 128).contiguous()
-    moved = (out_of_shape(ramp, rng) - ramp).abs() * 63.5  # pixels
+    moved = (bend(ramp, rng) - ramp).abs() * 63.5  # pixels
     assert moved.mean() > 0.2 and moved[..., 8:-8, 8:-8].max() < 2 * BENT

@@ -14,7 +14,7 @@ from engine.mesh.rotation import rotation as around
 from engine.recognition import up
 from engine.recognition.network import CloudNetwork
 from engine.recognition.up import AXES, Upright, orientations, read_standing, rotation, stand_up
-from research.worlds.lowpoly_shapes import alike_up, held_out_shapes, oriented, sample_points
+from research.worlds.lowpoly_shapes import alike_up, held_out_shapes, orient, sample_points
 from tests.engine.mesh.files import obj, ply, stl
 from tests.engine.mesh.shapes import box, drawn, sphere_points, table
 
@@ -96,7 +96,7 @@ def test_training_clouds_lean_only_when_they_are_asked_to():
     for tilted in (0.0, 1.0):
         straight = []
         for seed in range(8):
-            cloud, axis = oriented(shape, np.random.default_rng(seed), 1024, 0.0, 0.0, tilted)
+            cloud, axis = orient(shape, np.random.default_rng(seed), 1024, 0.0, 0.0, tilted)
             upward = cloud[:, 3:] @ rotation(AXES[axis]).T
             straight.append((np.abs(upward).max(1) > 0.9999).mean() > 0.95)
             assert np.ptp(cloud[:, :3], axis=0).max() == pytest.approx(SIDE, abs=1e-4)

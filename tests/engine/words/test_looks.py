@@ -9,7 +9,7 @@ from engine.errors import MissingFont
 from engine.words.looks import MOST, Look, anonymize, look_pixels, looks_of_words, place_of, random_background
 from engine.words.reading import split
 from engine.words.world import PLACES, PLAIN, font_path
-from research.worlds.emoji_scenes import COMMON_WORLD, caption, held_out_scenes, looks_of_scene, pictured, render, trained_scenes
+from research.worlds.emoji_scenes import COMMON_WORLD, caption, held_out_scenes, looks_of_scene, object_picture, render, trained_scenes
 
 
 def _has_font() -> bool:
@@ -75,7 +75,7 @@ def test_a_look_is_drawn_as_in_a_scene(along: int) -> None:
         (look,), (_, _, left, top, side) = looks_of_scene(scene), scene.boxes[0]
         x, y, width = (v * along // 16 for v in (left, top, side))
         own = render(scene, 8 * along)[y : y + width, x : x + width].astype(int)
-        picture = look_pixels(pictured(look.name, look.colour), look.side, along, scene.background)
+        picture = look_pixels(object_picture(look.name, look.colour), look.side, along, scene.background)
         assert picture.shape == own.shape and np.abs(picture - own).mean() < 3
         seen += 1
     assert seen > 5

@@ -23,7 +23,7 @@ def test_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     table = list(rows(PLAN, {"tiny": TINY}, CPU, torch.float32))
     assert [row["what"] for row in table] == ["transformers generate", "plain, no graphs", "plain, graphs", "window of 4, graphs"]
-    steps = gpu.WARMED + PLAN.tokens - 1  # the first pass reads the end of the prompt
+    steps = gpu.WARM_UP + PLAN.tokens - 1  # the first pass reads the end of the prompt
     assert passes == [1] * steps + [4] * steps
     assert len({row["parameters"] for row in table}) == 1
     by_what = {row["what"]: row for row in table}
@@ -37,7 +37,7 @@ def test_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_after_ten_minutes_no_model_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 1.0, 601.0])
     monkeypatch.setattr(gpu.time, "monotonic", lambda: next(clock))
-    monkeypatch.setattr(gpu, "measured", lambda name, *rest: iter([{"model": name, "what": "all"}]))
+    monkeypatch.setattr(gpu, "model_rows", lambda name, *rest: iter([{"model": name, "what": "all"}]))
     table = list(rows(PLAN, {"one": TINY, "two": TINY}, CPU, torch.float32))
     assert [row.get("what") for row in table] == ["all", None]
     assert readable(table[1]) == "two: left out. The models before it took more than 10 minutes."

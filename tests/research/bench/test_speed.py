@@ -11,7 +11,7 @@ from engine.methods import METHODS
 from engine.run import Run, generate
 from engine.trace import Trace
 from research.bench.plan import ImageBench
-from research.bench.speed import bench, by_place, drafting, plausibility
+from research.bench.speed import acceptance_by_place, bench, drafting, plausibility
 from research.exactness.toy import Toy
 from tests.engine.backbones import tiny
 
@@ -40,7 +40,7 @@ def test_acceptance_is_counted_by_place(name: str, knobs: dict[str, float]) -> N
     """Reached drafts only: a pass that refused the second of three says yes, no, and nothing."""
     runs = [run(name, seed, **knobs) for seed in range(4)]
     steps = [s for r in runs for s in r.steps if s.drafted]
-    shares = by_place(steps)
+    shares = acceptance_by_place(steps)
     assert len(shares) == 3 and drafting(runs)["accepted_by_place"] == shares
     first = [s.trace.accepted[0] for s in steps]
     assert shares[0] == pytest.approx(sum(first) / len(first), abs=1e-3)
@@ -50,9 +50,9 @@ def test_acceptance_is_counted_by_place(name: str, knobs: dict[str, float]) -> N
 
 def test_a_method_without_an_order_has_no_places() -> None:
     ordered = run("sjd", window=4).steps
-    assert by_place(ordered) and not by_place([])
+    assert acceptance_by_place(ordered) and not acceptance_by_place([])
     scattered = replace(ordered[0], tokens=[1, 2, 3], drafted=3, trace=Trace([True, False, True]))
-    assert not by_place([*ordered, scattered])
+    assert not acceptance_by_place([*ordered, scattered])
 
 
 def test_impossible_tokens_are_counted_and_do_not_make_a_mean_infinite() -> None:

@@ -10,7 +10,7 @@ from engine.methods import METHODS, cross_regression
 from engine.run import generate
 from research.exactness import exactness
 from research.exactness.mutants import MUTANTS
-from research.exactness.mutation import CallRecorder, IdleMutant, Mutant, Patch, applied
+from research.exactness.mutation import CallRecorder, IdleMutant, Mutant, Patch, apply_mutant
 from research.exactness.toy import Toy
 
 
@@ -21,7 +21,7 @@ def tokens(method: str = "sjd", **knobs: float | str) -> list[int]:
 
 def test_a_mutant_is_taken_back() -> None:
     before, right = tokens(), verdict.ratio
-    with applied("inverted ratio", MUTANTS["inverted ratio"]):
+    with apply_mutant("inverted ratio", MUTANTS["inverted ratio"]):
         assert verdict.ratio is not right
         tokens()
     assert verdict.ratio is right and tokens() == before
@@ -29,14 +29,14 @@ def test_a_mutant_is_taken_back() -> None:
 
 def test_a_mutant_is_taken_back_behind_an_error() -> None:
     right = verdict.ratio
-    with pytest.raises(ZeroDivisionError), applied("inverted ratio", MUTANTS["inverted ratio"]):
+    with pytest.raises(ZeroDivisionError), apply_mutant("inverted ratio", MUTANTS["inverted ratio"]):
         raise ZeroDivisionError
     assert verdict.ratio is right
 
 
 def test_a_mutant_that_nobody_calls_is_an_error() -> None:
     patches: list[Patch] = [(verdict, "ratio", lambda p, q, tokens, u: (u < 0, u))]
-    with pytest.raises(IdleMutant, match=r"'heads' was never called \(ratio\)"), applied("heads", lambda: patches):
+    with pytest.raises(IdleMutant, match=r"'heads' was never called \(ratio\)"), apply_mutant("heads", lambda: patches):
         tokens(verify="match seed")  # verified by equality: no ratio is asked for
 
 
@@ -49,7 +49,7 @@ def test_a_measurement_whose_mutant_patches_nothing_is_an_error(monkeypatch: pyt
 
 
 def test_a_patch_by_the_value_that_is_there_is_an_error() -> None:
-    with pytest.raises(IdleMutant, match="in its own place"):
+    with pytest.raises(IdleMutant, match="by itself"):
         Mutant("same", [(verdict, "ratio", verdict.ratio)])
 
 
@@ -60,11 +60,14 @@ def test_a_patch_of_what_is_not_there_is_an_error(patch: Patch) -> None:
 
 
 def test_calls_of_a_record_of_functions_count() -> None:
-    with applied("stream: literal rule", MUTANTS["stream: literal rule"]):
+    with apply_mutant("stream: literal rule", MUTANTS["stream: literal rule"]):
         tokens("cross_regression", horizon=3)
 
 
 def test_a_patch_that_only_looks_on_does_not_count() -> None:
     right = verdict.ratio
-    with pytest.raises(IdleMutant), applied("looking on", lambda: [(verdict, "ratio", CallRecorder(lambda *arguments: right(*arguments)))]):
+    with (
+        pytest.raises(IdleMutant),
+        apply_mutant("looking on", lambda: [(verdict, "ratio", CallRecorder(lambda *arguments: right(*arguments)))]),
+    ):
         tokens()

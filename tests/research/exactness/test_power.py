@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from research.exactness.power import Distribution, detectable, runs_for, share_found, statistic
+from research.exactness.power import Distribution, detectable, detectable_share, runs_for, statistic
 
 THRESHOLD = 4.0
 
@@ -48,4 +48,4 @@ def test_as_many_runs_as_a_distance_needs() -> None:
 
 
 def test_the_share_of_runs_of_which_one_is_seen() -> None:
-    assert 1 - (1 - share_found(400)) ** 400 == pytest.approx(0.99)
+    assert 1 - (1 - detectable_share(400)) ** 400 == pytest.approx(0.99)

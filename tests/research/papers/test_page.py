@@ -20,7 +20,7 @@ ASKED = Experiment(
     key="table-1", title="Table 1: one", asks="Is it faster?", reports="It is.", runs=RUNS, reported={"SJD": {"step_compression": 2.5}},
     claims=(Claim("SJD commits more", "SJD", "more", "plain", "step_compression"),), differs="All is small.",
 )  # fmt: skip
-LISTED = papers.declaration.listed("table-2", "Table 2: another", "Is it good?", "It is.", "there is no data", "table-1")
+LISTED = papers.declaration.not_run("table-2", "Table 2: another", "Is it good?", "It is.", "there is no data", "table-1")
 ONE = Paper(name="p", title="P", method="sjd", tables=(1, 2), figures=(1, 1), experiments=(ASKED, LISTED), illustrations={"figure-1": "x"})
 
 
@@ -101,8 +101,8 @@ def test_all_experiments_run_by_one_command(
 
 
 def test_experiments_that_run_begin_with_the_cheapest() -> None:
-    cost = [each.generations / each.runs.count for _, each in papers.that_run() if each.runs]
-    assert cost == sorted(cost) and {of.name for of, _ in papers.that_run(PAPERS["mulo_sd"])} == {"mulo_sd"}
+    cost = [each.generations / each.runs.count for _, each in papers.runnable() if each.runs]
+    assert cost == sorted(cost) and {of.name for of, _ in papers.runnable(PAPERS["mulo_sd"])} == {"mulo_sd"}
 
 
 @pytest.mark.parametrize("arguments", [["papers", "p", "table-1"], ["bench", "image", "--figure", "plane.png"]])

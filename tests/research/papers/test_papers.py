@@ -54,12 +54,12 @@ def test_what_lacks_something_is_left_out_and_said(monkeypatch: pytest.MonkeyPat
         raise MissingWeights(f"{name} belongs to other weights.")
 
     monkeypatch.setattr(toy, "drafter", stale)
-    groups = running.grouped(Pictures(arms=arms), toy)
+    groups = running.group_arms(Pictures(arms=arms), toy)
     assert [arm.line for of in groups.values() for arm in of] == ["SJD"]
     text = capsys.readouterr().err
     assert "EAGLE is left out: feature_draft belongs to other weights." in text and "Medusa is left out: toy has no spatial_heads." in text
     with pytest.raises(NotSupported, match="no row"):
-        running.grouped(Pictures(arms=arms[1:]), toy)
+        running.group_arms(Pictures(arms=arms[1:]), toy)
 
 
 def test_a_setting_out_of_range_is_refused() -> None:
@@ -147,7 +147,7 @@ def test_experiments_with_the_same_rows_are_measured_once(tmp_path: Path, capsys
     first, second = tmp_path / "p-table-1.csv", tmp_path / "p-table-2.csv"
     running.run(ASKED, first, 2, 60, once=True)
     running.run(ASKED, second, 2, 60, once=True)
-    assert "p-table-1.csv holds the same rows" in capsys.readouterr().err and first.read_bytes() == second.read_bytes()
+    assert "p-table-1.csv has the same rows" in capsys.readouterr().err and first.read_bytes() == second.read_bytes()
     twice = tmp_path / "p-table-3.csv"  # rows that were decoded once do not stand for others
     running.run(ASKED, twice, 1, 60)
     assert measured(twice) == [("plain", 0), ("SJD", 0)]

@@ -8,7 +8,7 @@ import pytest
 
 from research.papers import drawing as figures
 from research.papers import page
-from research.papers.declaration import Arm, Claim, Drawing, Experiment, Paper, Pictures, at_settings, listed
+from research.papers.declaration import Arm, Claim, Drawing, Experiment, Paper, Pictures, not_run, setting_arms
 from research.papers.results import answer, table_of
 from research.papers.running import number
 from research.papers.xspecmesh import PAPER as XSPECMESH
@@ -70,7 +70,7 @@ def test_cells_become_numbers() -> None:
 
 
 def test_a_page_has_our_numbers_beside_the_paper_s_and_a_figure_is_drawn(tmp_path) -> None:
-    runs = Pictures(arms=at_settings("SJD", "sjd", "top_k", (1, 10)), count=5)
+    runs = Pictures(arms=setting_arms("SJD", "sjd", "top_k", (1, 10)), count=5)
     for drawing in (Drawing(), Drawing(kind="curve", x="top-k"), Drawing(kind="plane", x="step_compression")):
         experiment = Experiment(
             key="table-1", title="One", asks="A?", reports="B.", runs=runs, drawing=drawing, reported={"SJD, 10": {"step_compression": 7.5}}
@@ -88,7 +88,7 @@ def test_a_page_has_our_numbers_beside_the_paper_s_and_a_figure_is_drawn(tmp_pat
 
 @pytest.mark.parametrize("drawing", [Drawing(), Drawing(kind="curve", x="top-k"), Drawing(kind="plane", x="step_compression")])
 def test_rows_that_were_left_out_are_named_and_the_others_drawn(drawing: Drawing, tmp_path: Path) -> None:
-    arms = (*at_settings("SJD", "sjd", "top_k", (1, 10)), *at_settings("EAGLE", "eagle", "top_k", (1, 10)))
+    arms = (*setting_arms("SJD", "sjd", "top_k", (1, 10)), *setting_arms("EAGLE", "eagle", "top_k", (1, 10)))
     experiment = Experiment(key="table-1", title="One", asks="A?", reports="B.", runs=Pictures(arms=arms, count=6), drawing=drawing)
     rows = rows_of(**{"SJD, 1": [1, 2, 3], "EAGLE, 10": [2, 2, 2]})
     assert page.claim_lines(experiment, rows) == ["left out, because the model lacks what they need: SJD, 10; EAGLE, 1"]
@@ -98,7 +98,7 @@ def test_rows_that_were_left_out_are_named_and_the_others_drawn(drawing: Drawing
 
 
 def test_a_declaration_with_a_hole_is_refused() -> None:
-    one = listed("table-1", "One", "A?", "B.", "no data")
+    one = not_run("table-1", "One", "A?", "B.", "no data")
     settings = {"name": "p", "title": "P", "method": "sjd", "tables": (1, 2), "figures": (1, 1), "illustrations": {"figure-1": "x"}}
     with pytest.raises(AssertionError, match="table-2"):
         Paper(experiments=(one,), **settings)

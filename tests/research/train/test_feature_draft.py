@@ -62,7 +62,7 @@ def test_pictures_painted_together_are_painted_alone(reads_looks: bool, monkeypa
 
 def test_meshes_are_recorded_with_the_states_that_predicted_them() -> None:
     teacher = MeshTeacher("cpu")
-    conditions = teacher.questions(2, False)
+    conditions = teacher.conditions(2, False)
     order = torch.randperm(lowpoly.READ, generator=torch.Generator().manual_seed(0)).argsort()
     for row in teacher.generate(conditions, Generator(PCG64(0))):
         assert row.hidden.shape == (1, len(row.tokens), teacher.width)
@@ -77,7 +77,7 @@ def test_meshes_are_recorded_with_the_states_that_predicted_them() -> None:
 def test_levels_are_what_a_growing_tree_sees(kind: type[PictureTeacher | MeshTeacher]) -> None:
     """The rows on which acceptance is measured equal the rows that the drafter gives a tree method, chain by chain."""
     teacher = kind("cpu")
-    network, row = drafter(teacher), teacher.generate(teacher.questions(1, True), Generator(PCG64(1)))[0]
+    network, row = drafter(teacher), teacher.generate(teacher.conditions(1, True), Generator(PCG64(1)))[0]
     tokens = row.tokens[:12].tolist()
     row = Recorded(row.said, row.tokens[:12], row.hidden[:, :12])
     order = torch.randperm(lowpoly.READ, generator=torch.Generator().manual_seed(0)).argsort()

@@ -80,7 +80,7 @@ def teacher_of(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_recording_is_what_decoding_does(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tokens and states of a batch are those of each prompt alone, and one pass over them gives the same states."""
     one = teacher_of(family, tmp_path, monkeypatch)
-    conditions = one.questions(3, False)
+    conditions = one.conditions(3, False)
     assert conditions.shape[1] == (1 if one.sampling.guidance == 1 else 2)
     rows = one.generate(conditions, Generator(PCG64(0)))
     for text, row in zip(one._texts(3, False), rows, strict=True):
@@ -96,7 +96,7 @@ def test_a_recording_is_what_decoding_does(family: str, tmp_path: Path, monkeypa
     prefix = one.prefix(conditions)
     x = torch.cat([prefix, one.embed(conditions, tokens[:, :-1])], 1)
     with torch.no_grad():
-        hidden = one.run(conditions, x, torch.arange(x.shape[1]), one.mask(x.shape[1]), predictive_stream.Frozen())
+        hidden = one.run(conditions, x, torch.arange(x.shape[1]), one.mask(x.shape[1]), predictive_stream.FrozenCache())
     states = hidden[:, prefix.shape[1] - 1 :].unflatten(0, (-1, 3)).transpose(0, 1)
     torch.testing.assert_close(states, torch.stack([row.hidden for row in rows]).float(), atol=2e-2, rtol=1e-2)
 
@@ -106,7 +106,7 @@ def test_predictive_rows_are_trained_as_they_are_decoded(family: str, tmp_path: 
     """A window after a prefix gives the logits that the same draft has in a pass of decoding, with an adapter that changes much. The row
     before it, which has an end of its own, runs without the adapter."""
     one = teacher_of(family, tmp_path, monkeypatch)
-    row = one.generate(one.questions(2, False)[:1], Generator(PCG64(0)))[0]
+    row = one.generate(one.conditions(2, False)[:1], Generator(PCG64(0)))[0]
     lora = new_adapter(one.trunk, one.linear, 4, 8.0)
     for up in lora.up:
         torch.nn.init.normal_(up, std=0.3)
@@ -127,12 +127,14 @@ def test_predictive_rows_are_trained_as_they_are_decoded(family: str, tmp_path: 
         torch.testing.assert_close(hidden[:, 0], plain, atol=1e-4, rtol=1e-4)
         decoded = one.backbone.hosted.head(hidden[:, 1:])
         one.trainable()
-        pupil = predictive_stream.StreamStudent(one, True)
-        monkeypatch.setattr(pupil, "lora", lora)
+        student = predictive_stream.StreamStudent(one, True)
+        monkeypatch.setattr(student, "lora", lora)
         seen: list[torch.Tensor] = []
-        monkeypatch.setattr(pupil, "_guided", lambda hidden, count: seen.append(one.head(hidden)) or hidden.new_zeros(count, width, 24))
-        monkeypatch.setattr(pupil, "_targets", lambda *_: None)
-        pupil.probs([row], [start], guesses[None])
+        monkeypatch.setattr(
+            student, "_guided_logits", lambda hidden, count: seen.append(one.head(hidden)) or hidden.new_zeros(count, width, 24)
+        )
+        monkeypatch.setattr(student, "_targets", lambda *_: None)
+        student.probs([row], [start], guesses[None])
     torch.testing.assert_close(seen[0], decoded, atol=2e-3, rtol=2e-3)
 
 
@@ -219,4 +221,4 @@ def test_classes_are_prompts_and_every_tenth_is_held_out(tmp_path: Path, monkeyp
     one = teacher_of("llamagen", tmp_path, monkeypatch)
     assert one._texts(3, True) == ["0", "10", "0"] and one._texts(11, False) == [*map(str, range(1, 10)), "11", "1"]
     with pytest.raises(BadPrompt, match="by number"):
-        CheckpointTeacher("llamagen", "cpu", tmp_path / "prompts.txt").questions(2, False)
+        CheckpointTeacher("llamagen", "cpu", tmp_path / "prompts.txt").conditions(2, False)

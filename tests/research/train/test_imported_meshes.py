@@ -89,10 +89,10 @@ def test_heads_learn_from_the_states_of_the_backbone(tmp_path: Path) -> None:
         torch.testing.assert_close(sequence.forward(NO_DRAFT).hidden[0, 0], memory.hidden[0][i].float(), atol=2e-2, rtol=1e-2)
         sequence.commit([], token)
     heads = mesh_heads.MeshHeads(3, 64, 1, LEVELS.vocabulary)
-    pupil, optimizer = head_lessons.HeadStudent(backbone.model, heads, False), torch.optim.Adam(heads.parameters(), 1e-2)
+    student, optimizer = head_lessons.HeadStudent(backbone.model, heads, False), torch.optim.Adam(heads.parameters(), 1e-2)
     losses = []
     for _ in range(12):
-        losses.append(pupil.head_losses(*memory.of([0, 3]), None, None)[0].sum())
+        losses.append(student.head_losses(*memory.of([0, 3]), None, None)[0].sum())
         optimizer.zero_grad()
         losses[-1].backward()
         optimizer.step()

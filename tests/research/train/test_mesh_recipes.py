@@ -25,7 +25,7 @@ from research.papers import PAPERS, experiment_of
 from research.train import head_lessons, mesh_heads
 from research.train import lowpoly as lowpoly_recipe
 from research.train.later_tokens import some_places
-from research.train.lowpoly import PAD, Trainee, World, collate, digit_matrix, folded, known_places, sample_of, unfolded
+from research.train.lowpoly import PAD, Trainee, World, collate, digit_matrix, fold, known_places, sample_of, unfold
 from research.worlds.lowpoly_shapes import EASY, held_out_shapes, stretch, training_shapes
 from research.worlds.mesh_packs import MeshPacks
 from tests.engine.backbones import tiny
@@ -75,12 +75,12 @@ def test_folded_weights_are_the_same_function() -> None:
     trainee = Trainee(SMALL).eval()
     tiny.spread(trainee, 0.2)
     batch = World(EASY, 2, stretch, 0.0, 460).batch(0)
-    plain = folded(trainee.state_dict())
+    plain = fold(trainee.state_dict())
     assert settings_of(plain) == SMALL
     again = Trainee(SMALL).eval()
     model = again.model
     model.load_state_dict(plain)
-    again.load_state_dict(unfolded(model), strict=False)  # heads begin anew
+    again.load_state_dict(unfold(model), strict=False)  # heads begin anew
     with torch.no_grad():
         places = torch.zeros(2, 1, dtype=torch.int64)
         known = known_places(batch.tokens)
@@ -164,7 +164,7 @@ def test_a_control_in_another_folder_gets_heads_and_adapters_of_its_own(shipped:
     torch.manual_seed(2)
     trainee = Trainee(SMALL)
     tiny.spread(trainee, 0.3)
-    folder.ship(control, folder.split(folded(trainee.state_dict()), "model"), lowpoly.read_card(shipped))
+    folder.ship(control, folder.split(fold(trainee.state_dict()), "model"), lowpoly.read_card(shipped))
     with pytest.raises(BadKnob, match="holds no model"):
         head_lessons.HeadOptions(start=shipped.parent)
     with pytest.raises(BadKnob, match="imported"):
@@ -199,14 +199,14 @@ def test_heads_learn_the_same_from_remembered_states_and_from_a_pass(shipped: Pa
     library = head_lessons.CloudSequences(lowpoly.load(), map(sample_of, training_shapes(0, 6, ("table", "tree"))), 3, 3, 0)
     heads = mesh_heads.MeshHeads(3, SMALL.width, SMALL.heads, SMALL.vocabulary)
     torch.nn.init.normal_(heads.down, std=0.1)
-    pupil = head_lessons.HeadStudent(lowpoly.load_model(), heads, False)
-    memory = head_lessons.Memory(pupil, library, "cpu")
+    student = head_lessons.HeadStudent(lowpoly.load_model(), heads, False)
+    memory = head_lessons.Memory(student, library, "cpu")
     for step in range(3):
         points, tokens = library.batch(step)
-        _, *passed = pupil.losses(points, tokens, None, None)
-        for a, b in zip(pupil.head_losses(*memory.batch(step), None, None), passed, strict=True):
+        _, *passed = student.losses(points, tokens, None, None)
+        for a, b in zip(student.head_losses(*memory.batch(step), None, None), passed, strict=True):
             torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
-        drawn, _ = pupil.head_losses(*memory.batch(step), 3000, Generator(PCG64(0)))
+        drawn, _ = student.head_losses(*memory.batch(step), 3000, Generator(PCG64(0)))
         torch.testing.assert_close(drawn, passed[0], atol=0.1, rtol=0.1)
 
 
@@ -214,11 +214,11 @@ def test_a_head_is_judged_by_the_token_that_many_places_behind_the_next_one(ship
     library = head_lessons.CloudSequences(lowpoly.load(), map(sample_of, training_shapes(0, 1, ("table",))), 1, 1, 0)
     heads = mesh_heads.MeshHeads(2, SMALL.width, SMALL.heads, SMALL.vocabulary)
     torch.nn.init.ones_(heads.gain)
-    pupil = head_lessons.HeadStudent(lowpoly.load_model(), heads, False)
+    student = head_lessons.HeadStudent(lowpoly.load_model(), heads, False)
     points, tokens = library.batch(0)
-    hidden, _ = pupil.hidden(points, tokens)
-    probs = torch.log_softmax(pupil.decoder.head(hidden[0]), -1)  # a head that was never trained hands on what it is given
-    for depth, loss in enumerate(pupil.losses(points, tokens, None, None)[1], start=1):
+    hidden, _ = student.hidden_states(points, tokens)
+    probs = torch.log_softmax(student.decoder.head(hidden[0]), -1)  # a head that was never trained hands on what it is given
+    for depth, loss in enumerate(student.losses(points, tokens, None, None)[1], start=1):
         behind = tokens[0, depth:]
         torch.testing.assert_close(loss, -probs[: len(behind)].gather(1, behind[:, None]).mean(), atol=1e-3, rtol=1e-3)
 
@@ -226,19 +226,21 @@ def test_a_head_is_judged_by_the_token_that_many_places_behind_the_next_one(ship
 def test_merging_an_adapter_is_wearing_it(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """W + AB gives the hidden states that the adapter gave in training."""
     model = lowpoly.load_model()
-    pupil = head_lessons.HeadStudent(model, mesh_heads.MeshHeads(2, SMALL.width, SMALL.heads, SMALL.vocabulary), True)
-    for name, p in pupil.named_parameters():
+    student = head_lessons.HeadStudent(model, mesh_heads.MeshHeads(2, SMALL.width, SMALL.heads, SMALL.vocabulary), True)
+    for name, p in student.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(p, std=0.1)
-    mesh_heads.save_adapter(pupil.decoder.blocks, shipped / "lora_cross")
-    merged = head_lessons.HeadStudent(lowpoly.load(option="lora").model, pupil.heads, False)
+    mesh_heads.save_adapter(student.decoder.blocks, shipped / "lora_cross")
+    merged = head_lessons.HeadStudent(lowpoly.load(option="lora").model, student.heads, False)
     points, _, tokens = World(EASY, 2, stretch, 0.0, 460).batch(0)
     with torch.no_grad():
         worn, plain = (
-            pupil.hidden(points, tokens)[0],
-            head_lessons.HeadStudent(lowpoly.load_model(), pupil.heads, False).hidden(points, tokens)[0],
+            student.hidden_states(points, tokens)[0],
+            head_lessons.HeadStudent(lowpoly.load_model(), student.heads, False).hidden_states(points, tokens)[0],
         )
-        torch.testing.assert_close(merged.hidden(points, tokens)[0], worn, atol=5e-3, rtol=1e-2)  # adapters are kept in half precision
+        torch.testing.assert_close(
+            merged.hidden_states(points, tokens)[0], worn, atol=5e-3, rtol=1e-2
+        )  # adapters are kept in half precision
     assert (worn - plain).abs().max() > 0.05
 
 

@@ -26,7 +26,7 @@ from research.bench.plan import ImageBench
 from research.bench.speed import texts_of
 from research.train import loop
 from research.train import pictogram as recipe
-from research.train.judge import moved
+from research.train.judge import move_weights
 from research.train.pictogram import PictogramOptions
 from research.worlds import emoji_scenes
 from tests.engine.font import NEEDS_FONT
@@ -81,11 +81,11 @@ def test_three_scales_are_taught_shipped_and_taught_on(shipped: Path, monkeypatc
 
 
 def test_what_is_offered_is_asked_for_or_was_offered_before(shipped: Path) -> None:
-    assert recipe.offered("", SCALES) == [8, 16, 32] and recipe.offered("256,64", SCALES) == [32, 8]
+    assert recipe.offered_sides("", SCALES) == [8, 16, 32] and recipe.offered_sides("256,64", SCALES) == [32, 8]
     ship(shipped, {}, {"sides": [16]})
-    assert recipe.offered("", SCALES) == [16] and recipe.offered("128,256", SCALES) == [16, 32]
+    assert recipe.offered_sides("", SCALES) == [16] and recipe.offered_sides("128,256", SCALES) == [16, 32]
     with pytest.raises(BadKnob, match="100 is not among"):
-        recipe.offered("100", SCALES)
+        recipe.offered_sides("100", SCALES)
 
 
 def test_a_batch_has_the_tokens_of_its_scenes(shipped: Path) -> None:
@@ -116,9 +116,9 @@ def test_a_thinned_step_keeps_the_objects_and_some_of_the_rest() -> None:
 
 def test_half_of_the_pictures_are_read_with_some_wrong_tokens() -> None:
     tokens = torch.arange(400 * 64).view(400, 64)
-    read = recipe.disturbed(tokens, 3)
+    read = recipe.disturb_tokens(tokens, 3)
     wrong = (read != tokens).float().mean(1)
-    assert torch.equal(read, recipe.disturbed(tokens, 3)) and set(read.flatten().tolist()) <= set(range(400 * 64))
+    assert torch.equal(read, recipe.disturb_tokens(tokens, 3)) and set(read.flatten().tolist()) <= set(range(400 * 64))
     assert 0.4 < (wrong == 0).float().mean() < 0.62 and 0.035 < wrong[wrong > 0].mean() < 0.075
 
 
@@ -169,7 +169,7 @@ def test_disguised_objects_are_noise_that_their_looks_tell(shipped: Path) -> Non
             words_of = {spelt[i] for i in ids[b].tolist() if i}
             assert not words_of & {group.name for group in scene.groups}
             assert not words_of or words_of & {"thing", "things"}
-            inside = recipe.inside(scene, 16).flatten()
+            inside = recipe.object_mask(scene, 16).flatten()
             assert torch.equal(tokens[b][~inside], plain[2][b][~inside])
             blocks = {look.name: block[b] for look, block in zip(recipe.looks_of_scene(scene), looks, strict=True)}
             for name, _, left, top, size in scene.boxes:
@@ -214,7 +214,7 @@ def test_drills_end_where_a_stopped_training_expects_it() -> None:
 def test_what_a_judge_knows_moves_to_one_of_other_objects() -> None:
     old, new = Judge(("cat", "dog", "fox")), Judge(("fox", "bee", "cat", "owl"))
     silent = new.objects.bias.detach().clone()
-    weights = moved(old, new)
+    weights = move_weights(old, new)
     new.load_state_dict(weights)
     assert torch.equal(new.objects.weight[[0, 2]], old.objects.weight[[2, 0]]) and torch.equal(
         new.objects.bias[[0, 2]], old.objects.bias[[2, 0]]

@@ -17,7 +17,7 @@ from engine.networks import weights as folder
 from engine.run import generate
 from research.train import loop, predictive_stream
 from research.train.feature_draft import RecordedSequences
-from research.train.predictive_stream import Replay, StreamOptions, StreamStudent, noisy, refused, right_behind, window_places
+from research.train.predictive_stream import Replay, StreamOptions, StreamStudent, add_noise, draw_rejected, expected_right, window_places
 from research.train.teachers import MeshTeacher, PictureTeacher, Recorded, Teacher
 from tests.engine.drafters.test_predictive_stream import dual
 from tests.research.train import tiny_folders
@@ -38,22 +38,22 @@ def test_a_window_sees_what_decoding_sees(causal: bool, kind: type[Teacher], mon
     """p is the distribution of plain decoding behind the true tokens, q that of predictive rows behind them, window by window."""
     monkeypatch.setattr(pictogram.Pictogram, "sampling", Sampling(temperature=0.7, top_k=0, top_p=1.0, guidance=1.8))
     teacher = kind("cpu")
-    pupil = StreamStudent(teacher, causal)
-    for up in pupil.lora.up:
+    student = StreamStudent(teacher, causal)
+    for up in student.lora.up:
         torch.nn.init.normal_(up, std=0.2)
     width, starts = 4, [0, 9]
-    rows = teacher.generate(teacher.questions(1, True), Generator(PCG64(0)))
+    rows = teacher.generate(teacher.conditions(1, True), Generator(PCG64(0)))
     guesses = torch.from_numpy(Generator(PCG64(1)).integers(0, teacher.vocabulary, (1, 8)))
     prompt = prompt_of(teacher, rows[0])
     tokens = rows[0].tokens.tolist()
     with torch.inference_mode():
-        p, q = pupil.probs(rows, starts, guesses)
+        p, q = student.probs(rows, starts, guesses)
         for i, start in enumerate(starts):
             sequence = teacher.backbone.start(prompt)
             for token in tokens[:start]:
                 sequence.forward(NO_DRAFT)
                 sequence.commit([], token)
-            read = PredictiveStream(pupil.lora, causal).start(sequence)
+            read = PredictiveStream(student.lora, causal).start(sequence)
             window = guesses[0, i * width : (i + 1) * width].tolist()
             passed = sequence.forward(dual(tokens[start : start + width], window, start, causal))
             here = slice(i * width, (i + 1) * width)
@@ -76,8 +76,8 @@ def test_weights_count_the_guesses_behind_that_are_right_in_a_row() -> None:
     right = [[1, 0, 1, 1], [1, 1, 1, 1]]
     p = torch.eye(2)[torch.zeros(1, 8, dtype=torch.int64)]
     q = torch.eye(2)[1 - torch.tensor(right).view(1, 8)]
-    assert right_behind(p, q, 4).tolist() == [[[0, 2, 1, 0], [3, 2, 1, 0]]]
-    assert right_behind(p, p * 0.5 + 0.25, 4)[0, 0].tolist() == [0.75 + 0.75**2 + 0.75**3, 0.75 + 0.75**2, 0.75, 0]
+    assert expected_right(p, q, 4).tolist() == [[[0, 2, 1, 0], [3, 2, 1, 0]]]
+    assert expected_right(p, p * 0.5 + 0.25, 4)[0, 0].tolist() == [0.75 + 0.75**2 + 0.75**3, 0.75 + 0.75**2, 0.75, 0]
 
 
 def test_an_adapter_that_sees_both_ways_lies_beside_the_causal_one(shipped: Path) -> None:
@@ -97,7 +97,7 @@ def test_an_adapter_that_sees_both_ways_lies_beside_the_causal_one(shipped: Path
 
 def test_noise_stands_behind_a_front() -> None:
     guesses = torch.full((64, 8), 99)
-    noised = noisy(guesses, 4, 32, Generator(PCG64(0))).view(-1, 4)
+    noised = add_noise(guesses, 4, 32, Generator(PCG64(0))).view(-1, 4)
     is_kept = noised == 99
     assert (is_kept.long().cumprod(1) == is_kept.long()).all()
     assert set(is_kept.sum(1).tolist()) == {0, 1, 2, 3, 4} and noised[~is_kept].max() < 32
@@ -118,7 +118,7 @@ def test_a_refused_token_has_the_distribution_of_refused_drafts() -> None:
     """q minus what is accepted of it: never a token that p gives at least as much as q."""
     p, q = torch.tensor([[0.5, 0.3, 0.1, 0.1]]), torch.tensor([[0.1, 0.4, 0.3, 0.2]])
     u = torch.from_numpy(Generator(PCG64(0)).random(20_000))
-    found = refused(p.expand(20_000, 1, 4), q.expand(20_000, 1, 4), u)
+    found = draw_rejected(p.expand(20_000, 1, 4), q.expand(20_000, 1, 4), u)
     shares = found.bincount(minlength=4) / len(found)
     torch.testing.assert_close(shares, torch.tensor([0.0, 0.25, 0.5, 0.25]), atol=0.015, rtol=0)
 
@@ -180,14 +180,14 @@ def test_training_raises_the_chance_of_acceptance() -> None:
         torch.tensor([teacher.backbone.ids_of(teacher.backbone._readable_words(Prompt(text=t))) for t in ("two cats", "a table")]),
         Generator(PCG64(0)),
     )
-    pupil, starts = StreamStudent(teacher, True), [5, 30]
-    guesses = noisy(Replay(rows, 32, "cpu").read([0, 1], window_places(starts, 8), 8), 8, 32, Generator(PCG64(2)))
-    optimizer = torch.optim.Adam(pupil.parameters(), 1e-2)
+    student, starts = StreamStudent(teacher, True), [5, 30]
+    guesses = add_noise(Replay(rows, 32, "cpu").read([0, 1], window_places(starts, 8), 8), 8, 32, Generator(PCG64(2)))
+    optimizer = torch.optim.Adam(student.parameters(), 1e-2)
     chances = []
     for _ in range(25):
-        p, q = pupil.probs(rows, starts, guesses)
+        p, q = student.probs(rows, starts, guesses)
         chances.append(torch.minimum(p, q.exp()).sum(-1).mean().item())
-        weight = right_behind(p, q.detach().exp(), 8).flatten(1) + 1
+        weight = expected_right(p, q.detach().exp(), 8).flatten(1) + 1
         optimizer.zero_grad()
         (-((p * q).sum(-1) * weight).sum() / weight.sum()).backward()
         optimizer.step()

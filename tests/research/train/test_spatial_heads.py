@@ -33,7 +33,7 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_slots_are_within_the_picture_and_some_are_shown_less() -> None:
-    slots = Slots.drawn(4, 64, 8, 5, 2000, 1)
+    slots = Slots.draw(4, 64, 8, 5, 2000, 1)
     assert slots.position.min() >= 1 and slots.position.max() == 63
     assert (slots.far <= slots.position).all() and slots.far.max() == 5 and not slots.above[slots.position < 8].any()
     assert 0.05 < (~slots.above[slots.position >= 8]).float().mean() < 0.15

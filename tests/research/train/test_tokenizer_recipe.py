@@ -75,6 +75,6 @@ def test_every_step_has_as_many_pixels_and_windows_hold_objects() -> None:
     plain = emoji_scenes.render(replace(scene, boxes=()), 128)
     changed = (picture != plain).any(-1)
     for seed in range(8):
-        window = recipe.around(scene, picture, 64, Random(seed))
+        window = recipe.crop_object(scene, picture, 64, Random(seed))
         places = [(y, x) for y in range(0, 65, 8) for x in range(0, 65, 8) if (picture[y : y + 64, x : x + 64] == window).all()]
         assert any(changed[y : y + 64, x : x + 64].sum() > 0.6 * changed.sum() for y, x in places)

@@ -12,7 +12,7 @@ from engine.networks import weights as folder
 from engine.networks.cloud_blocks import CONTENTS
 from engine.networks.mesh_decoder import MeshSettings, describe
 from research.train import feature_draft, loop
-from research.train.lowpoly import Trainee, folded
+from research.train.lowpoly import Trainee, fold
 from research.worlds.lowpoly_shapes import EASY
 from tests.engine.backbones import tiny
 
@@ -31,7 +31,7 @@ def ship(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     torch.manual_seed(1)
     trainee = Trainee(SMALL)
     tiny.spread(trainee, 0.3)
-    files = folder.split(folded(trainee.state_dict()), "model")
+    files = folder.split(fold(trainee.state_dict()), "model")
     card = {"name": "lowpoly", "families": list(EASY), "model": {"settings": describe(SMALL), "files": len(files)}}
     folder.ship(tmp_path / "lowpoly", files, card)
     for module, name in ((pictogram, "pictogram"), (lowpoly, "lowpoly")):

@@ -113,7 +113,7 @@ def test_most_families_are_short():
     assert all(middles[name] < 320 for name in world.EASY)
 
 
-@pytest.mark.parametrize("vary", [world.stretch, world.turned, world.augment])
+@pytest.mark.parametrize("vary", [world.stretch, world.stretch_and_turn, world.augment])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_faces_survive_quantisation(family, vary):
     for seed in SEEDS:
@@ -217,7 +217,7 @@ def test_turned_shapes_look_in_four_directions_and_stay_upright():
     sofa = world.shape("sofa", 1)
     seen = set()
     for seed in range(40):
-        one, plain = (vary(sofa, Generator(PCG64(seed))).vertices for vary in (world.turned, world.stretch))
+        one, plain = (vary(sofa, Generator(PCG64(seed))).vertices for vary in (world.stretch_and_turn, world.stretch))
         turns = [k for k in range(4) if np.allclose(one, plain @ world.rotation(90 * k).T)]
         assert len(turns) == 1 and np.allclose(one[:, 1], plain[:, 1])
         seen.update(turns)
@@ -242,7 +242,7 @@ def test_a_cloud_stands_on_any_axis_and_says_which():
     """A tower turned back by the axis that is said stands as it did: narrow above, with its flared foot below."""
     shape, seen = world.shape("rocket", 0), Counter()
     for seed in range(60):
-        cloud, axis = world.oriented(shape, Generator(PCG64(seed)), 600, degraded=0)
+        cloud, axis = world.orient(shape, Generator(PCG64(seed)), 600, degraded=0)
         assert cloud.shape == (600, 6) and cloud.dtype == np.float32
         assert abs(np.ptp(cloud[:, :3], axis=0).max() - SIDE) < 1e-5
         rotation = np.array(UP[world.AXES[axis]], float)
@@ -256,7 +256,7 @@ def test_a_cloud_stands_on_any_axis_and_says_which():
         assert (upright[:, [0, 2]] * normals[:, [0, 2]]).sum(1).mean() > 0  # normals were turned with their points
         seen[axis] += 1
     assert set(seen) == set(range(6)) and len(world.AXES) == 6
-    again = [world.oriented(shape, Generator(PCG64(5)), 300) for _ in range(2)]
+    again = [world.orient(shape, Generator(PCG64(5)), 300) for _ in range(2)]
     assert again[0][1] == again[1][1] and np.array_equal(again[0][0], again[1][0])
 
 

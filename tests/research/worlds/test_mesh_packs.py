@@ -12,7 +12,7 @@ from numpy.random import PCG64, Generator
 from engine.errors import BadFile, BadPrompt, ForetokenError
 from engine.mesh.surface import areas
 from research.worlds.lowpoly_shapes import augment, disturb, sample_points
-from research.worlds.mesh_packs import MOST_FACES, PackMesh, joined_polygons, load_packs, shapes_of
+from research.worlds.mesh_packs import MOST_FACES, PackMesh, join_triangles, load_packs, shapes_of
 
 BOX = trimesh.creation.box((1, 2, 3))
 NOTCHED = np.array([[0, 0, 0], [2, 0, 0], [2, 2, 0], [1, 1, 0], [0, 2, 0]], float)  # a pentagon with a notch
@@ -49,7 +49,7 @@ def folder(path: Path, packs: tuple[str, ...]) -> Path:
 )
 def test_coplanar_triangles_become_convex_polygons(vertices: np.ndarray, faces: np.ndarray, polygons: int) -> None:
     vertices = np.asarray(vertices, float)
-    joined = joined_polygons(vertices, faces)
+    joined = join_triangles(vertices, faces)
     assert len(joined) == polygons
     corners = [p[p >= 0] for p in joined]
     area = sum(areas(vertices, np.array([[p[0], p[i], p[i + 1]] for i in range(1, len(p) - 1)])).sum() for p in corners)
