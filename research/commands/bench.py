@@ -261,7 +261,7 @@ KINDS = {
     ),
     "gpu": BenchMode(
         "graphs and windows on a GPU", "Times plain decoding with CUDA graphs against transformers' generate, and a window's step against "
-        "a plain one, on random weights in the sizes of lowpoly, Janus and Emu3. Needs an NVIDIA GPU and at most ten minutes.", add_gpu, gpu,
+        "a plain one, on random weights of the sizes of lowpoly, Janus and Emu3. Needs an NVIDIA GPU and 10 minutes at most.", add_gpu, gpu,
     ),
     "expected": BenchMode(
         "tokens per pass, for auto", "Records the tokens per pass of the exact methods on held-out inputs, for auto to choose by.",
