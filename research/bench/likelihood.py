@@ -12,7 +12,7 @@ from engine.core import Backbone, Draft, Prompt
 def log_probabilities(backbone: Backbone, prompt: Prompt, tokens: list[int], positions: list[int]) -> Tensor:
     """Returns log p of every token conditioned on all tokens at smaller positions, [N] in order of position, in nats.
 
-    tokens, positions : as a Run holds them, in any order; together the first N positions. p is the sampling distribution (guided and
+    tokens, positions : of a Run, in any order; they cover the first N positions. p is the sampling distribution (guided and
     warped), so a token that plain decoding could never draw has -inf.
     """
     ordered = torch.tensor(in_order(tokens, positions), dtype=torch.int64)

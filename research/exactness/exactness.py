@@ -233,7 +233,7 @@ def _rerun_differs(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
 
 
 def _cache_differs(task: Task, on: Ground, seed: int, mutant: Mutant) -> bool:
-    """Returns True if the cache after any step differs from that of a fresh sequence fed the same tokens one by one."""
+    """Returns True if the cache after any step differs from the cache of a fresh sequence fed the same tokens one by one."""
     with mutant.in_force():
         run = generate(on.toy, table()[task.method], Prompt(seed=seed), task.case.knobs)
         snapshots = [(len(run.tokens), run.sequence._cache) for _ in run]

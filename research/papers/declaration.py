@@ -1,6 +1,6 @@
 """The vocabulary of an experiment's declaration: its question, the paper's answer, the runs here and the claims.
 
-A declaration holds no code. `running.py` measures it with the loops of `bench`, `results.py` sums it up, `drawing.py` draws it and
+A declaration contains no code. `running.py` measures it with the loops of `bench`, `results.py` sums it up, `drawing.py` draws it and
 `page.py` describes it.
 """
 

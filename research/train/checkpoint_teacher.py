@@ -35,14 +35,14 @@ NOTHING = -1  # the id of padding on the left of a prompt
 
 
 class CheckpointTeacher(Teacher):
-    """A teacher on a checkpoint of transformers that was imported.
+    """A teacher from an imported checkpoint of transformers.
 
     A prompt is the ids of its guidance rows, int64 [branches, P], padded with -1 on the left. If the model's prompts are not ids,
     it is their inputs, [branches, P, H], padded with NaN on the left.
     """
 
     def __init__(self, name_or_folder: str, device: str, prompts: Path | None = None):
-        """prompts : a file with a prompt in each line (default: captions of scenes of emoji)"""
+        """prompts : a file with one prompt per line (default: captions of emoji scenes)"""
         name, path = resolve(name_or_folder)
         backbone = load(name, path, device, "float32" if device == "cpu" else "auto")
         super().__init__(usable(backbone, name_or_folder), Path(str(path)).name)
@@ -85,9 +85,9 @@ class CheckpointTeacher(Teacher):
 
     @torch.no_grad()
     def _inputs(self, text: str) -> Tensor:
-        """The inputs [branches, P, H] of a prompt, none of which is padding."""
+        """The inputs [branches, P, H] of a prompt, without padding."""
         x, padding = self.backbone.inputs(Prompt(text=text, sampling=self.sampling))
-        assert not any(padding), f"{self.name} pads prompts of its own"
+        assert not any(padding), f"{self.name} pads its own prompts"
         return x.cpu()
 
     def _rows(self, prompts: Tensor) -> tuple[Tensor, Tensor]:
@@ -130,13 +130,13 @@ class CheckpointTeacher(Teacher):
         return self._rows(prompts)[0]
 
     def run(self, prompts: Tensor, x: Tensor, slots: Tensor, mask: Tensor, kv_cache: Any) -> Tensor:
-        """Runs the decoder. Row ends run with the tokens before them; padding on the left is hidden from all rows but its own."""
+        """Runs the decoder. Row ends run with the tokens before them; a padding row is visible only to itself."""
         if self.hosted.row_end is None:
             return self._decode(prompts, x, slots, mask, kv_cache)
         layout = self.layout_of_it
         where = RowEnds(prompts.shape[2], layout.columns, layout.rows * layout.columns)
         rows, ends = where.expand(slots)
-        past = where.expand(torch.arange(mask.shape[1] - len(mask), device=x.device))[0]  # the rows before are a prefix
+        past = where.expand(torch.arange(mask.shape[1] - len(mask), device=x.device))[0]  # the cached rows are a prefix
         x = torch.where(ends[:, None], self.hosted.row_end.detach().to(x.dtype), x[:, rows])
         hidden = self._decode(prompts, x, where.slots(slots, rows, ends), where.place_mask(mask, past, rows, ends), kv_cache)
         return hidden[:, where.last(rows)]
@@ -180,14 +180,14 @@ class _LayerCache(CacheLayerMixin):
         self.kv_cache, self.layer, self.before, self.is_initialized = kv_cache, layer, before, True
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Does nothing: there is nothing to allocate."""
+        """Does nothing: the cache is already allocated."""
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object) -> tuple[Tensor, Tensor]:
         """Keys and values of all visible rows."""
         return self.kv_cache.write(self.layer, key_states, value_states)
 
     def get_seq_length(self) -> int:
-        """The number of rows before those of this pass."""
+        """The number of rows before this pass."""
         return self.before
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
@@ -195,16 +195,16 @@ class _LayerCache(CacheLayerMixin):
         return self.before + query_length, 0
 
     def get_max_length(self) -> int:
-        """There is no limit."""
+        """-1: no limit."""
         return -1
 
 
 def usable(backbone: Any, name: str) -> PictureCheckpoint:
     """The backbone, if a drafter can be trained for it; raises NotSupported."""
     if not isinstance(backbone, PictureCheckpoint):
-        raise NotSupported(f"There is no recipe of a drafter for {name} ({backbone.name}). Methods without a drafter work on it at once.")
+        raise NotSupported(f"There is no recipe for a drafter of {name} ({backbone.name}). Methods that need no drafter work on it.")
     if backbone.folder is None:
-        raise NotSupported(f"{name} is not imported, so there is no place for its drafter. First: python launch.py models import {name}")
+        raise NotSupported(f"{name} is not imported, so its drafter has no folder. Import it first: python launch.py models import {name}")
     assert backbone.folder.name == DRAFTERS, backbone.folder
     return backbone
 
@@ -214,7 +214,7 @@ def read_prompts(path: Path) -> Sequence[str]:
     try:
         prompts = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as e:
-        raise BadFile(f"{path} cannot be read ({e}). Give a text file with a prompt in each line.") from e
+        raise BadFile(f"{path} cannot be read ({e}). Give a text file with one prompt per line.") from e
     if len(prompts) < FEWEST:
-        raise BadFile(f"{path} holds {len(prompts)} prompts; training needs {FEWEST} or more, one in each line.")
+        raise BadFile(f"{path} has {len(prompts)} prompts; training needs at least {FEWEST}, one per line.")
     return prompts

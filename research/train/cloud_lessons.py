@@ -1,7 +1,7 @@
-"""Training of networks that read point clouds. Most of the time goes into drawing clouds, so each is used several times.
+"""Training of networks that read point clouds. Drawing clouds takes most of the time, so each is used several times.
 
 A group of clouds is drawn and turned into features, then shuffled and used PASSES times before the next group is drawn. The groups are
-large, and no cloud ever comes back, so a network does not learn them by heart. A batch is a function of the step.
+large, and no group is drawn twice, so a network does not memorise them. A batch is a function of the step.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class CloudDataset:
 
 @dataclass(frozen=True)
 class CloudRecipe:
-    """The differences between the recipes.
+    """What a recipe must define.
 
-    name, folder : of the recipe; of the shipped network, which `load` loads. Its file and its card's entry have the folder's name
-    answers : of the network; read : what of its answers the labels are about; draw : see `CloudDataset`
-    held_out : numbers of a network; decides : the one of them that decides; data : what it learns from, in words
-    known : entries of the card that other weights must have, too, if numbers are to be compared
+    name : of the recipe; folder : of the shipped network, which `load` loads; its file and its card entry have the folder's name
+    answers : number of the network's answers; read : picks the answers that the labels are about; draw : see `CloudDataset`
+    held_out : numbers of a network; decides : which of them decides; data : the training data, in words
+    known : card entries that must be equal for numbers to be comparable
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Decides if trained weights replace the shipped ones, and where a recipe writes.
 
-They replace them if their held-out number is not worse. `--export` skips this check, and `--out` writes to another folder.
+They do if their held-out number is not worse. `--export` skips this check, and `--out` writes to another folder.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from research.train.loop import LossOf, RecipeOptions, Training
 
 @dataclass(frozen=True)
 class Measure:
-    """The held-out number that decides whether a recipe's weights ship; of a list, its mean."""
+    """The held-out number that decides whether a recipe's weights ship; for a list, its mean."""
 
     name: str
     higher: bool = False  # is better
@@ -47,7 +47,7 @@ def train_weights(
     incomparable: str = "",
     every: float = 300,
 ) -> bool:
-    """Trains, unless a checkpoint is only exported; returns whether to write the weights. Arguments as of `Training.run` and `may_ship`."""
+    """Trains, or only exports a checkpoint; returns True if the weights should be written. Arguments: see `Training.run`, `may_ship`."""
     if not options.export:
         training.run(loss_of, held_out, every)
     return may_ship(training, options, measure, shipped, incomparable)
@@ -58,8 +58,8 @@ def may_ship(
 ) -> bool:
     """Returns True if the weights should be written; prints the reason if not.
 
-    shipped : the row of the card that would be replaced, None if there is none or if it does not fit its base any more
-    incomparable : why the row's numbers cannot be compared with these weights', in words; "" if they can
+    shipped : the card entry that would be replaced; None if there is none, or if it no longer fits its base
+    incomparable : why its numbers cannot be compared with those of these weights; "" if they can
     """
     why = obstacle(training, options, measure, shipped, incomparable)
     if why:
@@ -68,7 +68,7 @@ def may_ship(
 
 
 def obstacle(training: Training, options: RecipeOptions, measure: Measure, shipped: Mapping[str, Any] | None, incomparable: str) -> str:
-    """Returns why the weights are not shipped, in words; "" if they may be. Raises BadKnob for an export without a checkpoint."""
+    """Returns why the weights are not shipped, "" if they may be. Raises BadKnob for an export without a checkpoint."""
     if options.export and not training.resumed:
         raise BadKnob(f"There is no checkpoint {training.path} to export. Train first, without --export.")
     if options.export:

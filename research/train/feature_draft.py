@@ -6,7 +6,7 @@ state that predicted it, the drafter learns the state that predicts token t+1. T
 the drafter reads its own. `paper` is the paper's loss: smooth L1 on the states and a tenth of the cross-entropy towards the model's
 distribution, for each branch; `adt` is ADT-Tree's, cross-entropy plus a tenth of L1.
 Deviations: The default loss is KL(p || q) of the guided distributions at the sampling temperature, because acceptance depends on them
-(1 - TV), plus smooth L1, because the next level reads the state. It is taken at three levels, each on the drafter's own states of the level
+(1 - TV), plus smooth L1, because the next level reads the state. It is computed at three levels, each on the drafter's states of the level
 before, as a chain of drafts reads them (after HASS, Zhang et al., arXiv 2408.15766, and EAGLE-3, Li et al., arXiv 2503.01840). Training is
 timed in minutes, not epochs. The output layer runs on a sample of rows in each step, and training ignores the grammar. Pictures are
 recorded at the backbone's default size.
@@ -64,13 +64,13 @@ TEACHERS = {"pictogram": PictureTeacher, "lowpoly": MeshTeacher}
 
 
 def teacher_of(name_or_folder: str, device: str, prompts: Path | None = None) -> Teacher:
-    """Returns the teacher of a backbone: one of TEACHERS, or an imported model. prompts : a file of them, for the latter"""
+    """Returns the teacher of a backbone: one of TEACHERS, or an imported model. prompts : a file of prompts, for an imported model"""
     if name_or_folder not in TEACHERS:
         from research.train.checkpoint_teacher import CheckpointTeacher  # needs transformers, which takes seconds
 
         return CheckpointTeacher(name_or_folder, device, prompts)
     if prompts is not None:
-        raise BadKnob(f"--prompts is for imported models; {name_or_folder} has data of its own. Leave it out.")
+        raise BadKnob(f"--prompts is for imported models; {name_or_folder} has its own data. Leave it out.")
     return TEACHERS[name_or_folder](device)
 
 
@@ -101,7 +101,7 @@ class RecordedSequences:
     def _record(self, teacher: Teacher, prompts: Tensor, rng: Generator, path: Path) -> None:
         """Writes a portion, completely or not at all."""
         generated = teacher.generate(prompts, rng)
-        rows = [{name: own.clone() for name, own in vars(row).items()} for row in generated]  # of a view, a file would hold everything
+        rows = [{name: own.clone() for name, own in vars(row).items()} for row in generated]  # a view would store its whole tensor
         with whole_file(path) as part:
             torch.save(rows, part)
 
@@ -169,7 +169,7 @@ class LevelCache:
         self.kept: list[tuple[Tensor, Tensor]] = []
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Takes keys and values [B, heads, R, d]; returns those of all visible rows."""
+        """Adds keys and values [B, heads, R, d]; returns the keys and values of all visible rows."""
         self.kept.append((keys, values))
         return torch.cat([k for k, _ in self.kept], 2), torch.cat([v for _, v in self.kept], 2)
 
@@ -178,8 +178,8 @@ def unroll(network: FeatureDrafter, embedded: Tensor, features: Tensor, cos: Ten
     """Yields, for 1 .. depth levels, the states [B, R, H] that chains of that length predict; one chain ends at every row.
 
     embedded, features : [B, R, H], token embeddings and the model's states. At level j, row i reads token i and the drafter's own state of
-    row i-1 from the level before. It sees what a chain that began j-1 tokens earlier sees: true rows up to its root, then one ancestor from
-    every level, and itself.
+    row i-1 from the level before. It sees the same as a chain that began j-1 tokens earlier: true rows up to the root, one ancestor per
+    level, and itself.
     """
     device, count, kv_cache = embedded.device, embedded.shape[1], LevelCache()
     at = torch.arange(count, device=device)
@@ -233,7 +233,7 @@ def accuracy(network: FeatureDrafter, teacher: Teacher, rows: list[Recorded]) ->
 
 
 def begin(network: FeatureDrafter, teacher: Teacher) -> None:
-    """Sets the initial weights, with which the predicted state is the state that was read."""
+    """Sets the initial weights: the predicted state equals the state that was read."""
     width = network.settings["width"]
     weight, bias = teacher.final_norm
     with torch.no_grad():

@@ -65,9 +65,9 @@ class HeadOptions(loop.RecipeOptions):
         if self.start is None:
             return
         if self.backbone != "lowpoly":
-            raise BadKnob("--start names another folder of lowpoly's weights; an imported model has its own. Leave one of the two out.")
+            raise BadKnob("--start names another folder of lowpoly's weights; an imported model has its own. Leave one of them out.")
         if not has_card(self.start):
-            raise BadKnob(f"--start {self.start} holds no model. Name a folder that `launch.py train lowpoly --out` wrote.")
+            raise BadKnob(f"--start {self.start} contains no model. Name a folder that `launch.py train lowpoly --out` wrote.")
 
     @property
     def base(self) -> Path:
@@ -98,8 +98,8 @@ def generate_together(backbone: Lowpoly, points: Tensor, rng: Generator, longest
 
 
 def generate_once(backbone: Lowpoly, points: Tensor, seed: int, together: int = TOGETHER, longest: int | None = None) -> list[list[int]]:
-    """Returns the same for any number of point clouds; stores them with the checkpoints, so that a resumed run does not generate them
-    again."""
+    """Does the same for any number of point clouds, and stores the sequences with the checkpoints, so that a resumed run does not generate
+    them again."""
     cut = f"_{longest}_{hashlib.sha256(points.numpy().tobytes()).hexdigest()[:12]}" if longest else ""  # clouds of any folder
     path = loop.CHECKPOINTS / f"generated_{backbone.weights_hash[:12]}_{len(points)}_{seed}{cut}.json"
     if path.exists():
@@ -190,7 +190,7 @@ class HeadStudent(nn.Module):
 
 
 class Memory:
-    """A library's hidden states and conditions from a frozen backbone, so that stage one runs the backbone only once."""
+    """Hidden states and conditions of a library from a frozen backbone, which stage one thus runs only once."""
 
     @torch.no_grad()
     def __init__(self, student: HeadStudent, library: CloudSequences, device: str, together: int = TOGETHER):

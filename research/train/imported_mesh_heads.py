@@ -2,8 +2,8 @@
 
 Paper: XSpecMesh, section 3.5, stage one: the backbone is frozen, and the loss is the sum of 0.8^d CE_d. Half of the minutes go to the heads
 with cross-attention, half to the multilayer heads. They are written into the folder `drafters` next to the imported weights.
-The first point clouds are those that the backbone generates meshes for; the others come with the tokens of their own shapes, by BPT's
-tokenizer. Shapes are procedural, or the meshes of a folder, of which every tenth is held out.
+The backbone generates the sequences of the first point clouds; the others are the tokens of their own shapes, by BPT's tokenizer.
+Shapes are procedural, or the meshes of a folder, every tenth of them held out.
 Deviations: stage two, which also adapts the backbone, is left out: an imported model stays the published one. Sequences are cut at a length
 of the preset, because the hidden states of all places are kept.
 """
@@ -74,7 +74,7 @@ def train(options: HeadOptions) -> None:
     unseen = CloudSequences(backbone, samples_of(files, UNSEEN, True), UNSEEN, 1, 1, **own)
     for kind, sequences in (("training", library), ("held-out", unseen)):
         if not sequences.order:
-            raise NotSupported(f"{name} generates meshes of at most {DEPTH} tokens for all {kind} shapes, which teach the heads nothing.")
+            raise NotSupported(f"{name} generates meshes of at most {DEPTH} tokens for all {kind} shapes, too short to train heads.")
     student = HeadStudent(backbone.model, None, False)
     memories = (Memory(student, each, options.device, preset["together"]) for each in (library, unseen))
     course = HeadLessons(name, backbone, *memories)
@@ -87,9 +87,9 @@ def usable(name: str, device: str) -> tuple[str, Bpt]:
     kind, path = resolve(name)
     backbone = load(kind, path, device, "float32")
     if not isinstance(backbone, Bpt):
-        raise NotSupported(f"There is no recipe of heads for {name} ({backbone.name}). Give lowpoly, or an imported bpt.")
+        raise NotSupported(f"There is no recipe for heads of {name} ({backbone.name}). Give lowpoly, or an imported bpt.")
     if backbone.folder is None:
-        raise NotSupported(f"{name} is not imported, so there is no place for its heads. First: python launch.py models import {name}")
+        raise NotSupported(f"{name} is not imported, so its heads have no folder. Import it first: python launch.py models import {name}")
     assert backbone.folder.name == DRAFTERS, backbone.folder
     restore_linear(backbone.model.decoder)  # packed layers have no gradient
     return backbone.folder.parent.name, backbone
@@ -104,7 +104,7 @@ def mesh_files(folder: Path) -> list[Path]:
     paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in known) if folder.is_dir() else []
     if len(paths) < FEWEST:
         kinds = ", ".join(suffix[1:].upper() for suffix in known)
-        raise BadFile(f"{folder} holds {len(paths)} meshes ({kinds}); training needs {FEWEST} or more.")
+        raise BadFile(f"{folder} has {len(paths)} meshes ({kinds}); training needs at least {FEWEST}.")
     return paths
 
 
@@ -134,7 +134,7 @@ def sample_in(path: Path) -> MeshSample:
 
 
 def train_kind(options: HeadOptions, preset: dict[str, Any], kind: str, course: HeadLessons) -> None:
-    """Trains one kind of heads, and writes them if they are not worse than those of the folder."""
+    """Trains one kind of heads, and writes them if they are not worse than the ones in the folder."""
     backbone, device = course.backbone, options.device
     s = backbone.model.settings
     heads = MeshHeads(DEPTH, s.width, s.heads, s.vocabulary, kind)

@@ -1,10 +1,9 @@
 """Trains the judge of pictures on emoji scenes: `launch.py train judge [--lessons first|world] --preset cpu|gpu`.
 
 Each step draws new scenes of trained combinations. Half of them pass through pictogram's tokenizer and back, with some wrong tokens; all
-are bent a little and get a little noise, and a quarter is blurred, so that the judge reads content and neither the sharpness of edges nor
-a shape to the pixel. It never sees a generated picture. The labels are: for each cell, whether an object has its centre there (binary
-cross-entropy, without the neighbouring cells), which object it is and in which colour (cross-entropy, with the neighbouring cells); for
-each picture, its background.
+are slightly bent and noisy, and a quarter is blurred, so that the judge learns content rather than sharp edges or exact shapes. It never
+sees a generated picture. The labels of a cell: whether an object has its centre there (binary cross-entropy, without the
+neighbouring cells), its object and colour (cross-entropy, with the neighbouring cells). The label of a picture: its background.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ BENT = 3.0  # pixels of 128
 
 
 class Targets(NamedTuple):
-    """The labels of B scenes; -1 where no object is."""
+    """The labels of B scenes; -1 without an object."""
 
     centres: Tensor  # float [B, 16, 16], 0 or 1
     weights: Tensor  # float [B, 16, 16], 0 next to a centre
@@ -55,7 +54,7 @@ class Targets(NamedTuple):
 
 
 def targets(scenes: list[Scene], names: Sequence[str]) -> Targets:
-    """Returns the labels of scenes of N objects. Two centres are never in neighbouring cells; a cell between two is of either."""
+    """Returns the labels of scenes of N objects. Centres are never in neighbouring cells; a cell between two has the label of either."""
     centres = torch.zeros(len(scenes), CELLS, CELLS)
     weights = torch.ones_like(centres)
     objects, colours = (torch.full(centres.shape, -1) for _ in range(2))
@@ -81,8 +80,8 @@ def loss_of_logits(logits: Logits, labels: Targets) -> Tensor:
 
 
 def augment_pictures(pictures: Tensor, tokenizer: PictureTokenizer, step: int) -> Tensor:
-    """Returns pictures [B, 3, 128, 128], half of them as the tokenizer reconstructs them with some wrong tokens, all a little out of shape
-    and with a little noise, a quarter blurred: a generated picture is none of those that are drawn."""
+    """Returns variants of pictures [B, 3, 128, 128], because a generated picture never equals a drawn one: half are reconstructed by the
+    tokenizer from partly wrong tokens, all are slightly bent and noisy, a quarter is blurred."""
     half, rng = len(pictures) // 2, torch.Generator().manual_seed(step)
     with torch.no_grad():
         reconstructed = tokenizer.decode(with_mistakes(tokenizer.encode(pictures[:half]), rng)).clamp(-1, 1)
@@ -93,7 +92,7 @@ def augment_pictures(pictures: Tensor, tokenizer: PictureTokenizer, step: int) -
 
 
 def with_mistakes(tokens: Tensor, rng: torch.Generator) -> Tensor:
-    """Returns tokens [B, h, w] of which a share, up to MISTAKES in a picture, stand where they do in another picture or one place off."""
+    """Returns tokens [B, h, w] with a share, up to MISTAKES per picture, replaced by tokens of another picture or a neighbouring place."""
     share = MISTAKES * torch.rand(len(tokens), 1, 1, generator=rng)
     wrong = (torch.rand(tokens.shape, generator=rng) < share).to(tokens.device)
     foreign = (torch.rand(tokens.shape, generator=rng) < 0.3).to(tokens.device)

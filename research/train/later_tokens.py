@@ -26,7 +26,7 @@ def all_places(tokens: Tensor) -> Tensor:
 
 
 def some_places(tokens: Tensor, rows: int, rng: Generator) -> Tensor:
-    """Returns about `rows` random places, equally many in each sequence of tokens [B, L]: int64 [B, rows // B]."""
+    """Returns about `rows` random places, the same number in each sequence of tokens [B, L]: int64 [B, rows // B]."""
     known = (tokens != PAD).sum(1, keepdim=True) - 1
     fractions = torch.from_numpy(rng.random((len(tokens), max(1, rows // len(tokens))))).to(tokens.device)
     return (fractions * known).long()

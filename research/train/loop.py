@@ -28,7 +28,7 @@ from engine.machine import has_fast_bfloat16, keep_freed_memory, processor
 from research.train.muon import StackedMuon
 
 LossOf = Callable[[int], Tensor]  # the loss of a step
-LONGEST = 600.0  # seconds that one step, its checkpoint and its held-out numbers can take: what is longer was a pause
+LONGEST = 600.0  # seconds that a step with its checkpoint and held-out numbers can take; anything longer was a pause
 
 
 def checkpoints(root: Path) -> Path:
@@ -177,7 +177,7 @@ class Training:
                 raise ValueError(f"it is a checkpoint of {state['recipe']}")
             frozen = [n for n, p in self.model.named_parameters() if not p.requires_grad]
             if any(not torch.equal(state["model"][n], self.model.get_parameter(n)) for n in frozen):
-                print(f"{self.name}: the checkpoint is of another model's weights and is left alone", flush=True)
+                print(f"{self.name}: the checkpoint belongs to other weights and is left alone", flush=True)
                 return False
             self._restore(state)
         except (OSError, RuntimeError, ValueError, LookupError, TypeError, AttributeError, EOFError, UnpicklingError) as e:
@@ -207,7 +207,7 @@ class Training:
         print(f"{self.name}: warm start from the shipped weights, step {self.step}", flush=True)
 
     def save(self) -> None:
-        """Writes the checkpoint, completely or not at all; raises BadOutput if the disk does not take it."""
+        """Writes the checkpoint, completely or not at all; raises BadOutput if it cannot be written."""
         state = {"recipe": self.name, "model": self.model.state_dict(), "averaged": self.averaged}
         state["optimizers"] = [o.state_dict() for o in self.optimizers]
         try:
@@ -218,7 +218,7 @@ class Training:
             raise refusal(self.path, e, "The previous checkpoint is untouched; free some space.") from e
 
     def run(self, loss_of: LossOf, held_out: Callable[[], dict], every: float = 300) -> None:
-        """Trains until the minutes are over or a signal stops it; takes the held-out numbers every `every` seconds. It raises the signal
+        """Trains until the minutes are over or a signal stops it; computes the held-out numbers every `every` seconds. Raises the signal
         again with the previous handler, which by default ends the process."""
         caught: list[int] = []
 
@@ -266,7 +266,7 @@ class Training:
             print(f"{self.name}: {e} Training goes on.", flush=True)
 
     def _advance(self, loss_of: LossOf, since_start: int, elapsed: float) -> float:
-        """Makes one optimiser step and returns its loss. elapsed : the fraction 0..1 of this run's time that is over"""
+        """Makes one optimiser step and returns its loss. elapsed : the fraction 0..1 of this run's time"""
         rate = min(1.0, (since_start + 1) / self.warm_steps) * self.schedule(elapsed)
         for optimizer, rates in zip(self.optimizers, self.rates, strict=True):
             for group, full in zip(optimizer.param_groups, rates, strict=True):

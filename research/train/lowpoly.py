@@ -7,7 +7,7 @@ boxes and families are never trained on; the curve gives the loss on both.
 With `--meshes FOLDER|FILE` a share of the shapes are meshes of packs, as `research/worlds/mesh_packs.py` reads them: mirrored, stretched
 and turned, their clouds degraded and disturbed as uploads are. Packs named by `--held-out` are only measured.
 
-Heads that predict the tokens after the next one (those of XSpecMesh) are trained together with the model, and their loss also trains the
+Heads that predict the tokens after the next one (as in XSpecMesh) are trained together with the model, and their loss also trains the
 model, with a small weight: otherwise the hidden states of such a small model would contain nothing about later tokens (the idea is Gloeckle
 et al. 2024, arXiv 2404.19737). `train mesh-heads` continues to train them.
 
@@ -79,7 +79,7 @@ CHECKED_ROWS = 512  # the same, for the accuracy of the heads in the curve
 class MeshSample:
     """A shape for training: tokens with the end int64 [n], vertices float [V, 3] in the model's frame, faces int [F, 3].
 
-    disturbed : probability that its cloud gets what lies around a scanned object
+    disturbed : probability that its cloud gets a floor, clutter, or normals of random sign
     """
 
     tokens: np.ndarray
@@ -124,7 +124,7 @@ class World:
         return self._group[1]
 
     def _pack_sample(self, rng: Generator) -> MeshSample:
-        """A variant of a random mesh of the packs that is not too long."""
+        """A variant of a random mesh of the packs, short enough for the model."""
         while True:
             sample = sample_of(augment(self.packs.trained[rng.integers(len(self.packs.trained))], rng))
             if len(sample.tokens) <= self.longest:
@@ -223,7 +223,7 @@ def unfold(shipped: MeshModel) -> dict[str, Tensor]:
 
 
 def shipped_heads(trainee: Trainee) -> dict[str, Tensor]:
-    """Returns shipped heads as a Trainee's, for the kinds that exist in its shape; the other heads start from random weights."""
+    """Returns the shipped heads that fit a Trainee, under its names; the other heads start from random weights."""
     known = read_card(lowpoly.FOLDER).get("heads", {})
     fitting = [kind for kind in KINDS if known.get(f"heads_{kind}", {}).get("settings") == trainee.heads[kind].settings]
     states = {kind: read_tensors(lowpoly.FOLDER / f"heads_{kind}.safetensors") for kind in fitting}
@@ -264,7 +264,7 @@ class LowpolyOptions(loop.RecipeOptions):
 
     @property
     def weight(self) -> float:
-        """The weight of the heads' loss: 0 has none of its own, because then nothing but the heads learns from it."""
+        """The weight of the heads' loss. With --later 0 it is LATER, because then only the heads learn from that loss."""
         return self.later or LATER
 
 
@@ -293,7 +293,7 @@ def main(options: LowpolyOptions) -> None:
     control = options.later is not None  # starts from random weights: the shipped ones have learned from their heads
     if not training.resume(options.fresh) and not options.fresh and not control and part_files(lowpoly.FOLDER, "model"):
         shipped = lowpoly.load_model()
-        if replace(shipped.settings, contents=settings.contents) == settings:  # readers that are new begin
+        if replace(shipped.settings, contents=settings.contents) == settings:  # new readers start from their initial weights
             training.warm_start(unfold(shipped) | shipped_heads(trainee), read_card(lowpoly.FOLDER)["model"])
     points = lowpoly.points_of(settings)
     checks = {kind: check_batches(held_out_samples(kind, preset["families"]), points) for kind in ("boxes", "families")}
@@ -371,7 +371,7 @@ def write_weights(folder: Path, training: Training, trainee: Trainee, preset: st
 
 
 def data_of(packs: MeshPacks | None) -> dict[str, Any]:
-    """The card's entries about what the weights have seen."""
+    """The card's entries about the training data."""
     shapes = (
         "research/worlds/lowpoly_shapes.py; two boxes of parameters per family and the families "
         f"{' and '.join(HELD_OUT_FAMILIES)} are held out."
@@ -406,7 +406,7 @@ def held_out_samples(kind: str, families: tuple[str, ...]) -> list[MeshSample]:
 
 
 def pack_samples(packs: MeshPacks, longest: int) -> list[MeshSample]:
-    """At most 64 meshes of the held-out packs that are whole and not too long, in an order that never changes."""
+    """At most 64 whole meshes of the held-out packs, in a fixed order, without those that are too long."""
     order = Generator(PCG64(17)).permutation(len(packs.held_out))
     samples = [sample_of(packs.held_out[i]) for i in order]
     return [s for s in samples if len(s.tokens) <= longest][:64]

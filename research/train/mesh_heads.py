@@ -1,5 +1,5 @@
-"""Trains the heads of XSpecMesh: `launch.py train mesh-heads [--backbone lowpoly|NAME] --preset cpu|gpu`. Here for lowpoly; an imported
-model goes to imported_mesh_heads.py.
+"""Trains the heads of XSpecMesh: `launch.py train mesh-heads [--backbone lowpoly|NAME] --preset cpu|gpu`. This file trains lowpoly's;
+imported_mesh_heads.py trains those of imported models.
 
 Paper: XSpecMesh, section 3.5. The labels are sequences that the backbone generated. Stage one trains the heads on the frozen backbone with
 the sum of 0.8^d CE_d, at rates from 5e-4 to 5e-5. Stage two trains heads and a low-rank adapter (rank 16, alpha 32, on every linear layer
@@ -8,7 +8,7 @@ and for the multilayer heads of the ablation, which gives rows B to E of the pap
 Deviations: Training is timed in minutes, not epochs. The heads share the backbone's output layer and are trained on a sample of rows in
 each step. The few minutes on a CPU need higher rates (at 5e-4, a head predicted 7 % of its tokens after 350 steps). Because generation is
 slow on a CPU, the heads also learn from the token sequences of training shapes. `--start FOLDER` trains heads and adapters for other
-weights, such as those of `train lowpoly --later 0`, which learned nothing from heads: the control that the paper's table 3 asks for.
+weights, such as the control of the paper's table 3: weights of `train lowpoly --later 0`, which learned nothing from heads.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def main(options: HeadOptions) -> None:
     if options.backbone != "lowpoly":
         return imported_mesh_heads.train(options)
     if options.shapes is not None:
-        raise BadKnob("--shapes is for imported models; lowpoly has shapes of its own. Leave it out.")
+        raise BadKnob("--shapes is for imported models; lowpoly has its own shapes. Leave it out.")
     preset = PRESETS[options.preset]
     device = options.device
     minutes = options.minutes_of(preset)
@@ -126,7 +126,7 @@ def train_stage(
 
 
 def start_suffix(options: HeadOptions) -> str:
-    """Returns what names the checkpoints of heads for other weights than the shipped ones, "" for those."""
+    """Returns the suffix that checkpoints have when heads are for other weights than the shipped ones; else ""."""
     return f"-{hash_of(part_files(options.base, 'model'))[:12]}" if options.start else ""
 
 

@@ -48,7 +48,7 @@ def shapes(rng: Generator, count: int, held_out: bool = False) -> Iterator[MeshS
 
 
 def coarsen(shape: MeshShape, rng: Generator) -> MeshShape:
-    """Returns a shape whose corners lie on a lattice, and which lacks up to a fifth of its polygons."""
+    """Returns a shape with its corners moved to a lattice and up to a fifth of its polygons removed."""
     cell = float(np.ptp(shape.vertices, axis=0).max()) / rng.uniform(*LATTICE)
     is_kept = rng.random(len(shape.polygons)) >= rng.uniform(0, 0.2)
     is_kept[rng.integers(len(is_kept))] = True

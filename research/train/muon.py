@@ -1,7 +1,7 @@
-"""Muon (Jordan et al. 2024) with matrices of one shape optimised together.
+"""Muon (Jordan et al. 2024), with matrices of one shape optimised together.
 
 PyTorch's Muon makes matrices orthogonal one at a time: for small ones that is mostly the overhead of its thousand products. Here they are
-stacked, so that a product serves all matrices of a shape. Steps and states are those of PyTorch's Muon.
+stacked, so that a product serves all matrices of a shape. Steps and states equal PyTorch's.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class StackedMuon(torch.optim.Muon):
                 torch._foreach_add_(parameters, list(update.float().unbind()), alpha=-0.2 * group["lr"] * max(shape) ** 0.5)
 
     def _momenta(self, parameters: list[Tensor], momentum: float) -> Tensor:
-        """Update the momenta of matrices of one shape; return their Nesterov momenta [N, rows, columns], in bfloat16 where that is fast."""
+        """Updates the momenta of matrices of one shape; returns their Nesterov momenta [N, rows, columns], in bfloat16 where it is fast."""
         grads = [p.grad for p in parameters]
         for p in parameters:
             if "momentum_buffer" not in self.state[p]:

@@ -5,7 +5,7 @@ in memory. Each scene gets a fresh caption, and one caption in ten is dropped fo
 users do, and half of these scenes get a plain background of any colour; otherwise the model would memorise pairs of object and background.
 All pictures of a step have one scale, and all steps have about as many tokens. The card offers a scale (`--offer`) if its pictures are good
 enough. Combinations marked by `Scene.held_out` are never trained on. The curve gives the loss on them and on unseen scenes of trained
-combinations, over all tokens and over those of objects, which are what a viewer notices.
+combinations, over all tokens and over the tokens of objects, which are what a viewer notices.
 
 Most of a picture is background, which is learned long before the objects. So most steps at 128 and 256 pixels leave out most of the
 background's rows, both inputs and losses, and have twice as many pictures (patch dropout as in image classifiers, guided by the scene).
@@ -65,15 +65,15 @@ PRESETS = {
     "cpu": {"tokens": 4096, "minutes": 100.0, "rate": 3.5e-3, "fresh": 1.0, "scales": {8: 0.1, 16: 0.4, 32: 0.5}, "lessons": "first"},
     "gpu": {"tokens": 131_072, "minutes": 9.0, "rate": 3e-3, "fresh": 0.1, "scales": {8: 0.2, 16: 0.5, 32: 0.3}, "lessons": "world"},
 }  # tokens: in a step; fresh: share of new scenes; scales: tokens along a side, with their share of steps; lessons: what is trained
-DECIDES = Measure("nats_objects_held_out_16")  # what a viewer notices, at the size that the page starts with
+DECIDES = Measure("nats_objects_held_out_16")  # what a viewer notices, at the page's default size
 POOL = 40_000
 CHECKED = 48  # scenes that the curve is measured on, for each scale
-ROWS = {16: 128, 32: 448}  # rows of 256 or 1,024 that a thinned step keeps of a picture, those of objects first
+ROWS = {16: 128, 32: 448}  # rows of 256 or 1,024 that a thinned step keeps of a picture, the objects' first
 THINNED = 0.7  # share of thinned steps at these scales
 DISTURBED = 0.5  # share of pictures that are read with wrong tokens
-WRONG = 0.05  # share of tokens in such a picture that are replaced by those of another place in the step
+WRONG = 0.05  # share of tokens in such a picture that are replaced by tokens of other places in the step
 DISGUISED = 0.2  # share of steps whose objects are noise without a name, so that they can be copied but not known
-DRILLED, DRILL = 240, 16  # first steps that are all like this, and their scale: until the decoder copies
+DRILLED, DRILL = 240, 16  # number and scale of the first steps, which are all disguised until the decoder copies
 DROPPED = 0.1
 UNPLACED = 0.35  # share of captions that omit the background
 ANYWHERE = 0.5  # share of their scenes with a plain background of any colour, so that no object is recognised by its rim
@@ -94,8 +94,8 @@ class PictogramOptions(lessons_options.LessonOptions):
 
 
 def offered_sides(requested: str, taught: Sequence[int]) -> list[int]:
-    """Returns tokens along a side of the sizes that the card offers: the given ones, or those that it offered before, or all that are
-    trained. Raises BadKnob for a size that is not trained."""
+    """Returns the sizes that the card offers, in tokens along a side: the requested ones, else those offered before, else all trained ones.
+    Raises BadKnob for a size that is not trained."""
     known = {str(side * FACTOR): side for side in taught}
     if requested:
         wrong = [size for size in requested.split(",") if size not in known]
@@ -107,7 +107,7 @@ def offered_sides(requested: str, taught: Sequence[int]) -> list[int]:
 
 
 class Scenes:
-    """Tokenised scenes, new ones and old ones from a pool, which holds tokens int16 [side*side] for each scene and scale."""
+    """Tokenised scenes, new ones and old ones from a pool of tokens int16 [side*side] for each scene and scale."""
 
     def __init__(self, tokenizer: PictureTokenizer, words: dict[str, int], device: str, lessons: SceneSettings = FIRST):
         self.tokenizer, self.words, self.device, self.lessons = tokenizer, words, device, lessons
@@ -120,7 +120,7 @@ class Scenes:
 
     def looks(self, scenes: Sequence[Scene], placed: Sequence[bool], side: int) -> list[Tensor]:
         """Returns the tokens int64 [B, 3, n*n] of the first look of each scene, the second, and so on; all scenes have looks of the same
-        sizes. placed : which captions say the background"""
+        sizes. placed : which captions name the background"""
         if self.sheet is None:
             return []
         places = [scene.background if is_placed else "" for scene, is_placed in zip(scenes, placed, strict=True)]
@@ -133,14 +133,14 @@ class Scenes:
             return self.tokenizer.encode(to_tensor(list(pictures), self.device)).cpu()
 
     def caption_ids(self, scene: Scene, seed: int, placed: bool = True, unnamed: bool = False) -> list[int]:
-        """Returns the word ids of one caption, padded with 0. unnamed : whether it calls every object a thing"""
+        """Returns the word ids of one caption, padded with 0. unnamed : call every object a thing"""
         words = split_words(caption(scene, seed, placed))
         ids = [self.words[w] for w in (anonymize(words) if unnamed else words)][:TEXT_SLOTS]
         return ids + [0] * (TEXT_SLOTS - len(ids))
 
     def _names_background(self, scene: Scene, r: random.Random) -> bool:
-        """Returns True if a caption of this scene names the background; a share UNPLACED of all captions does not, but those that come with
-        looks always do."""
+        """Returns True if a caption of this scene names the background: a share UNPLACED of all captions does not, but captions with looks
+        always do."""
         if self.sheet is not None:
             return True
         return scene.background != ANY and r.random() >= UNPLACED * (1 - ANYWHERE) / (1 - UNPLACED * ANYWHERE)
@@ -154,7 +154,7 @@ class Scenes:
     ) -> tuple[list[Scene], Tensor, Tensor, list[Tensor]]:
         """Returns the scenes of a step, their captions int64 [B, 32], tokens int64 [B, side*side] and looks.
 
-        disguise : whether all objects look like noise and have no names
+        disguise : replace all objects by noise without a name
         """
         r = random.Random(step)
         sizes = self.sizes(step)
@@ -182,12 +182,12 @@ class Scenes:
 
 
 def sizes_of(scene: Scene, lessons: SceneSettings) -> tuple[int, ...]:
-    """Returns the sizes of the looks that are read with a scene; none where the lessons are not even."""
+    """Returns the sizes of the looks that are read with a scene; () unless the lessons are even."""
     return tuple(look.side for look in looks_of_scene(scene)) if lessons.even else ()
 
 
 def scenes_of_sizes(seed: int, count: int, sizes: tuple[int, ...], lessons: SceneSettings) -> list[Scene]:
-    """Returns scenes from a seed on whose looks have these sizes, so that their sequences have one length."""
+    """Returns scenes, from a seed on, whose looks have these sizes, so that all sequences have the same length."""
     matches: list[Scene] = []
     many = 32 * count if sizes else count
     while len(matches) < count:
@@ -197,7 +197,7 @@ def scenes_of_sizes(seed: int, count: int, sizes: tuple[int, ...], lessons: Scen
 
 
 def object_mask(scene: Scene, side: int, around: int = 0) -> Tensor:
-    """Returns which tokens lie in an object of a scene or at most `around` tokens away, bool [side, side]."""
+    """Returns a mask of the tokens inside a scene's objects or at most `around` tokens away from one, bool [side, side]."""
     mask = torch.zeros(side, side, dtype=torch.bool)
     for _, _, left, top, size in scene.boxes:
         x, y, width = (v * side // CANVAS for v in (left, top, size))
@@ -293,7 +293,7 @@ def main(options: PictogramOptions) -> None:
         for (name, side), batches in checks.items():
             with half_precision(device):
                 each = [surprise(model, batch, side) for batch in batches]
-            objects = torch.cat([rows[batch.drawn] for rows, batch in zip(each, batches, strict=True)])
+            objects = torch.cat([rows[batch.in_objects] for rows, batch in zip(each, batches, strict=True)])
             numbers[f"nats_{name}_{side}"] = round(torch.cat(each).mean().item(), 4)
             numbers[f"nats_objects_{name}_{side}"] = round(objects.mean().item(), 4)
         return numbers
@@ -308,8 +308,8 @@ def shipped_decoder() -> dict[str, Any]:
 
 
 def end_of_drills(step: int, shipped: dict[str, Any]) -> int:
-    """Returns the step at which the drills of a training at `step` end: DRILLED steps after it left the shipped decoder, or began from
-    nothing; 0 if the shipped one reads looks. So a training that is stopped while it is drilled goes on with that."""
+    """Returns the step at which drills end: DRILLED steps after a training at `step` left the shipped decoder or started from random
+    weights; 0 if the shipped decoder reads looks. A training that is stopped during its drills thus resumes them."""
     if "looks" in shipped.get("settings", {}):
         return 0
     first_step = shipped.get("steps", 0)
@@ -329,12 +329,12 @@ def shipped_row(taught: str, names: list[str]) -> tuple[dict[str, Any] | None, s
 
 @dataclass(frozen=True)
 class Check:
-    """Captions [B, 32], looks and tokens [B, side*side] of fixed scenes, and which of the tokens lie in an object, bool [B, side*side]."""
+    """Captions [B, 32], looks and tokens [B, side*side] of fixed scenes, and a mask of the objects' tokens, bool [B, side*side]."""
 
     ids: Tensor
     looks: list[Tensor]
     tokens: Tensor
-    drawn: Tensor
+    in_objects: Tensor
 
 
 def surprise(model: PictogramModel, batch: Check, side: int) -> Tensor:
@@ -344,7 +344,7 @@ def surprise(model: PictogramModel, batch: Check, side: int) -> Tensor:
 
 
 def check_batches(scenes: Scenes, group: list[Scene], side: int) -> list[Check]:
-    """Returns fixed scenes, those with looks of the same sizes together, at most eight."""
+    """Returns batches of at most eight fixed scenes whose looks have the same sizes."""
     batches = []
     for sizes in dict.fromkeys(sizes_of(scene, scenes.lessons) for scene in group):
         same = [(i, scene) for i, scene in enumerate(group) if sizes_of(scene, scenes.lessons) == sizes]
@@ -370,7 +370,7 @@ def matching_words(names: list[str]) -> dict[str, Tensor]:
 
 
 def sheet() -> Looks:
-    """Returns the looks of all objects of the world, taught or not, in all their colours."""
+    """Returns the looks of all objects of the world, trained or not, in all their colours."""
     looks = [Look(name, colour, 0) for name in OBJECTS for colour in ("", *(HUES if name in COLOURED else ()))]
     return Looks({picture_name(look): object_picture(look.name, look.colour) for look in looks if look.colour != COLOURED.get(look.name)})
 

@@ -36,7 +36,7 @@ PRESETS = {
 DECIDES = Measure("psnr_128", higher=True)
 HELD_OUT_SEEDS = range(10_000_000, 10_000_064)
 # Most of a picture is background, which is learned long before the objects: most steps see windows around objects only.
-STEPS = {  # share of steps; pixels along the side of the picture, and of the windows that are cut from it; windows for each picture
+STEPS = {  # share of steps; pixels along the side of the picture, and of the windows cut from it; windows per picture
     "whole": (0.2, 128, 128, 1),
     "objects": (0.35, 128, 64, 2),
     "large objects": (0.3, 256, 128, 1),
@@ -58,7 +58,7 @@ def to_tensor(pictures: list[np.ndarray], device: str) -> Tensor:
 
 
 def batch(step: int, size: int, device: str, lessons: SceneSettings) -> Tensor:
-    """Returns the pictures of a step, of about as many pixels in every step; the step number draws their kind, and scenes never repeat."""
+    """Returns the pictures of a step; the step number draws their kind. Steps have about the same number of pixels; scenes never repeat."""
     r = random.Random(step)
     kind = r.choices(list(STEPS), [share for share, _, _, _ in STEPS.values()])[0]
     _, side, window, pieces = STEPS[kind]
@@ -72,7 +72,7 @@ def batch(step: int, size: int, device: str, lessons: SceneSettings) -> Tensor:
 
 
 def crop_object(scene: Scene, picture: np.ndarray, window: int, r: random.Random) -> np.ndarray:
-    """Returns a square of `window` pixels of a scene's picture [H, W, 3], at whole tokens, that holds most of one of its objects."""
+    """Returns a square of `window` pixels of a scene's picture [H, W, 3], aligned to tokens, that shows most of one object."""
     side = len(picture)
     _, _, left, top, width = r.choice(scene.boxes)
     corner = []

@@ -50,7 +50,7 @@ class StreamOptions(TeacherOptions):
     """The options of this recipe, with the attention mask."""
 
     both_ways: bool = field(
-        default=False, metadata=argument("let predictive rows also see later ones, as in the paper; an adapter beside the causal one")
+        default=False, metadata=argument("let predictive rows also see later ones, as in the paper; stored next to the causal adapter")
     )
 
 
@@ -62,7 +62,7 @@ class FrozenCache:
         self.recording = True
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Takes keys and values [B, heads, R, d]; returns those of all visible rows."""
+        """Stores or reads keys and values [B, heads, R, d]; returns the keys and values of all visible rows."""
         if self.recording:
             self.kept.append((keys, values))
             return keys, values
@@ -177,7 +177,7 @@ def window_places(starts: list[int], width: int) -> Tensor:
 def window_starts(lengths: list[int], count: int, width: int, rng: Generator) -> list[int]:
     """Returns the sorted start positions of random windows of this width that fit in the shortest of some sequences."""
     room = min(lengths) - width
-    assert room > 0, f"a sequence of {min(lengths)} tokens holds no window of {width}"
+    assert room > 0, f"a sequence of {min(lengths)} tokens has no room for a window of {width}"
     return sorted(rng.integers(0, room, count).tolist())
 
 
@@ -235,8 +235,8 @@ def main(options: StreamOptions) -> None:
 
 
 def known_card(teacher: Teacher, options: StreamOptions) -> dict[str, Any] | None:
-    """Returns the card of the adapter that would be replaced; None if there is none, or if it was trained for other weights, so that the
-    backbone refuses to load it."""
+    """Returns the card of the adapter that would be replaced; None if there is none, or if the backbone refuses to load it because it was
+    trained for other weights."""
     if not is_trained(teacher.folder, options.both_ways):
         return None
     known = read_card(folder_of(teacher.folder, options.both_ways))

@@ -1,11 +1,11 @@
 """Trains row and column heads of pictures: `launch.py train spatial-heads [--backbone pictogram|NAME]`.
 
 Paper: SSD, Xiang et al., arXiv 2606.20543: the backbone is frozen and generates the training pictures; the heads learn its last hidden
-states. Tokens and states are those that `feature-draft` records, and are shared with it. The states get uniform noise, because in a
+states. It shares the recorded tokens and states with `feature-draft`. The states get uniform noise, because in a
 run some of them were computed after drafts.
-Deviations: the loss is that of our drafter of trees, KL(p || q) of the guided distributions at the sampling temperature plus smooth L1,
-because acceptance depends on the distributions; the paper's is smooth L1 alone. The distance to the newest token is drawn anew for every
-slot, and a tenth of the slots are shown no row above, or no newest token. Training is timed in minutes, not epochs.
+Deviations: the loss is that of our tree drafter, KL(p || q) of the guided distributions at the sampling temperature plus smooth L1,
+because acceptance depends on the distributions; the paper's is smooth L1 alone. The distance to the newest token is drawn for every
+slot; a tenth of the slots see no row above, and a tenth no newest token. Training is timed in minutes, not epochs.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ DECIDES = Measure("acceptance", higher=True)
 PICTURES = ("pictogram",)  # of the shipped models
 UNSEEN = 16  # held-out sequences that acceptance is measured on
 RATE = 2e-3
-HIDDEN_SHARE = 0.1  # the share of slots that are shown no row above, and of those that are shown no newest token
+HIDDEN_SHARE = 0.1  # share of slots that see no row above, and share that see no newest token
 
 
 @dataclass
 class Slots:
-    """Some slots of some sequences: which sequence, which position, the distance to the newest token (0: not shown), and whether the row
-    above is shown."""
+    """Slots of sequences: the sequence, the position, the distance to the newest token (0: hidden), and whether the row above is
+    visible."""
 
     sequence: Tensor
     position: Tensor
@@ -60,7 +60,7 @@ class Slots:
 def predict_states(heads: SpatialHeads, embedded: Tensor, states: Tensor, columns: int, slots: Slots, seed: int | None = None) -> Tensor:
     """Returns the states [branches, N, H] that the heads predict for slots, from embeddings and states [branches, B, L, H].
 
-    seed : of noise on the states that they read; None: without
+    seed : of the noise on the states that they read; None: no noise
     """
     b, at, far = slots.sequence, slots.position, slots.far
     above = torch.stack([at - columns, at - columns + 1], -1).clamp(min=0)
@@ -80,8 +80,8 @@ def add_noise(states: Tensor, seed: int) -> Tensor:
 
 
 def head_inputs(heads: SpatialHeads, teacher: Teacher, rows: list[Recorded]) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns tokens int64 [B, L], and embeddings and states [branches, B, L, H], which are mixed by guidance into one branch if the heads
-    read them so."""
+    """Returns tokens int64 [B, L], and embeddings and states [branches, B, L, H], mixed by guidance into one branch if the heads
+    are guided."""
     tokens, embedded, states = stack_rows(teacher, rows, heads.bias.device)
     embedded = embedded.view_as(states)
     if heads.guided:
@@ -110,7 +110,7 @@ def loss_on_rows(heads: SpatialHeads, teacher: Teacher, rows: list[Recorded], co
 @torch.no_grad()
 def acceptance(heads: SpatialHeads, teacher: Teacher, rows: list[Recorded], rows_too: bool = True, columns_too: bool = True) -> list[float]:
     """Returns the probability that a sampled draft is accepted, by the distance to the newest token, 1 to `reach`: the mean of
-    sum min(p, q), both with the backbone's sampling, over all slots that have a row above. rows_too, columns_too : what is shown"""
+    sum min(p, q), both with the backbone's sampling, over all slots with a row above. rows_too, columns_too : inputs that the heads see"""
     means = []
     for far in range(1, heads.reach + 1):
         overlaps = []
@@ -129,7 +129,7 @@ def acceptance(heads: SpatialHeads, teacher: Teacher, rows: list[Recorded], rows
 
 
 def begin(heads: SpatialHeads, teacher: Teacher) -> None:
-    """Sets the initial weights, with which the predicted state is a mixture of those that were read."""
+    """Sets the initial weights: the predicted state is a mixture of the states that were read."""
     width = heads.settings["width"]
     weight, bias = teacher.final_norm
     with torch.no_grad():

@@ -29,7 +29,7 @@ from research.train.lowpoly import PAD, collate, sample_of
 from research.worlds.emoji_scenes import caption, held_out_scenes, lessons_of, looks_of_scene, trained_scenes
 from research.worlds.lowpoly_shapes import held_out_shapes, stretch_and_turn, training_shapes
 
-LOOK_SIZES = (48, 48)  # sizes of what the captions name, if pictogram reads looks: prefixes of a batch have one length
+LOOK_SIZES = (48, 48)  # sizes of the named objects, if pictogram reads looks: all prefixes of a batch have the same length
 DROPPED = 10  # one caption in this many is empty, so that the drafter also learns pictures without a condition (ADT-Tree)
 
 
@@ -53,17 +53,17 @@ class TeacherOptions(loop.RecipeOptions):
 
     backbone: str = field(default="pictogram", metadata=loop.argument("pictogram, lowpoly, or an imported model", metavar="NAME|PATH"))
     prompts: Path | None = field(
-        default=None, metadata=loop.argument("for an imported model: a prompt in each line (emoji captions)", type=Path, metavar="FILE")
+        default=None, metadata=loop.argument("for an imported model: one prompt per line (emoji captions)", type=Path, metavar="FILE")
     )
 
 
 class Teacher(ABC):
     """A backbone that generates sequences and returns its hidden states.
 
-    name, folder : of the backbone, for files and messages; where the drafter is written to
-    width, heads, inner : of the drafter; its feed-forward part is such that its file stays near 2 MB
+    name : of the backbone, for files and messages; folder : where the drafter is written
+    width, heads, inner : of the drafter; the feed-forward width keeps its file near 2 MB
     final_norm : weight and bias, each [H]; vocabulary : of tokens
-    trunk  : with the `blocks` that `run` applies; linear : names of the blocks' linear layers that process the rows of a sequence
+    trunk  : has the `blocks` that `run` applies; linear : names of the blocks' linear layers that process the rows of a sequence
     """
 
     width: int
@@ -191,7 +191,7 @@ class PictureTeacher(Teacher):
         return self.model.prefix(pair, self.side, self._looks(pair))
 
     def _looks(self, prompts: Tensor) -> list[Tensor]:
-        """Returns the tokens of the looks of captions [B, 32], each [B, 3, n*n]; anything for an empty caption, which has none."""
+        """Returns the tokens of the looks of captions [B, 32], each [B, 3, n*n]; zeros for an empty caption, which names no object."""
         if not self.backbone.looks:
             return []
         some = [torch.zeros(3, Look("", "", size).tokens(self.side) ** 2, dtype=torch.int64) for size in LOOK_SIZES]
@@ -212,7 +212,7 @@ class PictureTeacher(Teacher):
         return F.linear(hidden, self.rows)
 
     def layout(self, length: int) -> Layout:
-        """Returns a square."""
+        """Returns a square raster."""
         return Raster(self.side, self.side, FACTOR)
 
 
@@ -231,7 +231,7 @@ class MeshTeacher(Teacher):
         self._newest: tuple[Tensor, CloudReading] | None = None
 
     def conditions(self, count: int, held_out: bool) -> Tensor:
-        """Returns points [count, N, 6], as many as lowpoly reads, of shapes that face any side, as those that lowpoly learned from."""
+        """Returns points [count, N, 6] of shapes that face any side, as in lowpoly's training; lowpoly reads N points."""
         families, rng = tuple(self.backbone.card["families"]), Generator(PCG64(8))
         if held_out:
             shapes = iter([s for s in held_out_shapes(8 * count) if s.family in families][:count])
@@ -241,7 +241,7 @@ class MeshTeacher(Teacher):
 
     @torch.no_grad()
     def _read_clouds(self, prompts: Tensor) -> CloudReading:
-        """The model's reading of point clouds; keeps the newest, because a step of the stream needs the same one four times."""
+        """Returns the model's reading of point clouds; keeps the newest, because a step of the stream needs it four times."""
         if self._newest is None or self._newest[0] is not prompts:
             self._newest = prompts, self.model.read(prompts.to(self.table.device))
         return self._newest[1]
@@ -258,7 +258,7 @@ class MeshTeacher(Teacher):
         return [Recorded(cloud, torch.tensor(row), states[None, : len(row)].clone()) for cloud, row, states in rows]
 
     def embed(self, prompts: Tensor, tokens: Tensor) -> Tensor:
-        """Returns the tokens' rows of the table, with what the clouds add to them, without their positions."""
+        """Returns the tokens' rows of the table plus the clouds' contribution, without positions."""
         return self._read_clouds(prompts).embed(self.table, tokens)
 
     def prefix(self, prompts: Tensor) -> Tensor:

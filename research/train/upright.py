@@ -2,8 +2,8 @@
 
 Each step draws new shapes of the trained families, assemblies among them, and a cloud of each in one of six orientations: turned about the
 vertical by any angle or by quarter turns, some tilted by a few degrees, half degraded as scans are, some without normals. A third stand
-on a tile or beside another shape, or are tiles. Held out are the
-boxes and the two families that lowpoly never sees. An answer is right if the shape stood on that axis looks the same as upright.
+on a tile or next to another shape, or are tiles. The boxes and the two families that lowpoly never sees are held out. An answer is right
+if the shape, stood on that axis, looks the same as upright.
 """
 
 from __future__ import annotations

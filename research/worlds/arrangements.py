@@ -1,6 +1,6 @@
-"""Things as files hold them besides single objects: on a tile, side by side, and flat tiles with little on them.
+"""What files contain besides single objects: objects on a tile or side by side, and flat tiles with little on them.
 
-They teach which way is up: a rug, a road or a floor lies flat, and a house often comes with the ground that it stands on.
+They teach which way is up: a rug, a road or a floor lies flat, and a house often comes with its ground.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.random import Generator
 from research.worlds.families.family import MeshShape
 from research.worlds.solids import Solid, box, circle, prism
 
-FLAT = (0.02, 0.14)  # thickness of a tile, in its width
+FLAT = (0.02, 0.14)  # thickness of a tile, as a fraction of its width
 
 
 def join_shapes(one: MeshShape, other: MeshShape) -> MeshShape:
@@ -49,7 +49,7 @@ def tile(rng: Generator, width: float = 10.0) -> MeshShape:
 
 
 def arrange(shape: MeshShape, other: MeshShape, rng: Generator) -> MeshShape:
-    """A shape on a tile, beside another shape, or a tile alone, in equal shares."""
+    """A shape on a tile, a shape next to another one, or a tile alone, in equal shares."""
     low, high = shape.vertices.min(0), shape.vertices.max(0)
     wide = float((high - low)[[0, 2]].max())
     choice = rng.integers(3)

@@ -59,8 +59,8 @@ STYLED = 0.25  # the share of styled scenes in a world that has styles
 class SceneSettings:
     """Contents of scenes: objects, counts (drawn as often as they are listed), relations and styles.
 
-    even : objects without a word for their size are as large in company as alone, and several of them stand in a square, so that a model
-        has fewer sizes of each object to learn
+    even : objects without a size word are as large in company as alone, and several of them form a square, so that a model has fewer sizes
+        of each object to learn
     """
 
     objects: tuple[str, ...] = tuple(OBJECTS)
@@ -154,7 +154,7 @@ class ObjectLine:
 
 
 def _line(g: ObjectGroup, sides: Mapping[str, int], relation: str, even: bool) -> ObjectLine:
-    """Place of a group in a pair: two of a kind are small ones side by side or, where the lessons are even, full ones across the pair."""
+    """The line of a group in a pair: two of a kind are small and side by side or, in even lessons, full-size and across the pair."""
     if g.count == 1 or not even:
         return ObjectLine(g, sides[g.size] if g.count == 1 else sides["small"])
     return ObjectLine(g, sides[""], down=relation in ("left of", "right of", "beside"))
@@ -169,7 +169,7 @@ def _square(members: Sequence[tuple[str, str]], r: random.Random) -> Boxes:
 
 def _place_alone(g: ObjectGroup, r: random.Random, sides: Mapping[str, int], even: bool) -> Boxes:
     if g.count == 1:
-        implied = "large" if even else r.choice(["", "large"]) if not g.size else ""  # without a word for its size it is, or may be, large
+        implied = "large" if even else r.choice(["", "large"]) if not g.size else ""  # without a size word it is, or may be, large
         side = sides[g.size or implied]
         low, high = max(0, (CANVAS - side) // 2 - 16), min(CANVAS - side, (CANVAS - side) // 2 + 16)
         return ((g.name, g.colour, _lattice(r, low, high), _lattice(r, low, high), side),)

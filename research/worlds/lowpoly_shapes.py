@@ -1,8 +1,8 @@
 """The world that lowpoly learns: shapes from seeds, the shapes held out of training, and point clouds that imitate scans.
 
-A shape is a pure function of a family and a seed; the families are in research/worlds/families. Held out are two boxes of parameters per
-family and two whole families (`HELD_OUT_FAMILIES`): snowmen, whose parts occur in other families too, and gears, whose outline is like
-no other. Both are rare as inputs. `python -m research.worlds.lowpoly_shapes` prints faces and tokens of every family.
+A shape is a pure function of a family and a seed; the families are in research/worlds/families. Two boxes of parameters per family are held
+out, and two whole families (`HELD_OUT_FAMILIES`): snowmen, whose parts occur in other families too, and gears, whose outline is unique.
+Both are rare as inputs. `python -m research.worlds.lowpoly_shapes` prints faces and tokens of every family.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from research.worlds.families.family import MeshShape, ShapeFamily
 HELD_OUT_FAMILIES = ("gear", "snowman")
 TRAINED_FAMILIES = tuple(name for name in FAMILIES if name not in HELD_OUT_FAMILIES)
 EASY = ("table", "chair", "house", "tree", "tower", "bottle", "mushroom", "rocket")  # short sequences, taught first
-SHARES = {  # drawn as often as this many other families: each assembly is a different thing; the others were the worst at 14,000 steps
+SHARES = {  # drawn as often as this many other families: every assembly is different; the others were the worst at 14,000 steps
     "assembly": 10, "cart": 2, "robot": 2, "keg": 2, "mushroom": 2, "crystal": 2, "lamp": 2, "car": 2, "torch": 2,
 }  # fmt: skip
 
@@ -90,9 +90,9 @@ def held_out_shape(family: str, number: int, detail: int = 0) -> MeshShape:
 
 
 def stretch(shape: MeshShape, rng: Generator) -> MeshShape:
-    """A variant in the same pose, made before tokens: every axis is scaled by a factor of its own, 0.75 to 1.25.
+    """A variant in the same pose, made before tokens: every axis is scaled by its own factor, 0.75 to 1.25.
 
-    The lattices of the families hold so few shapes that a small model memorises them; stretched, no shape comes twice.
+    The lattices of the families hold so few shapes that a small model memorises them; stretched, no shape repeats.
     """
     return replace(shape, vertices=shape.vertices * rng.uniform(0.75, 1.25, 3))
 
@@ -145,8 +145,8 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
 
 
 def _survivors(clean: np.ndarray, size: float, rng: Generator) -> np.ndarray:
-    """Which points float64 [N, 6] a scan keeps, bool [N]: some scans see one side only, have a hole, are denser towards one side, or are
-    thin everywhere."""
+    """A mask of the points float64 [N, 6] that a scan keeps, bool [N]: some scans see one side only, have a hole, or are denser towards one
+    side."""
     is_kept = np.ones(len(clean), bool)
     if rng.random() < 0.1:
         is_kept &= clean[:, 3:] @ _unit(rng.normal(size=(1, 3)))[0] > -0.1
@@ -164,7 +164,7 @@ def degrade(points: np.ndarray, rng: Generator) -> np.ndarray:
     """An imitation of a real scan, float32 [N, 6], from clean points [N, 6]; lost points are replaced by repeats of others.
 
     A tenth of the clouds are seen from one side only, a tenth have a hole, 15 % are denser towards one side and a tenth are thin: only 64
-    to N / 4 places are left. All get noise of up to 1 % of the longest side, on places and normals; a tenth of them three times that; 5 %
+    to N / 4 points are left. All get noise of up to 1 % of the longest side, on places and normals; a tenth of them three times that; 5 %
     have outliers; 15 % have no normals (zeros), 15 % have all normals flipped. Normals are unit or zero.
     """
     clean = np.asarray(points, np.float64)
@@ -192,8 +192,8 @@ def degrade(points: np.ndarray, rng: Generator) -> np.ndarray:
 
 
 def disturb(points: np.ndarray, rng: Generator) -> np.ndarray:
-    """A cloud float32 [N, 6] with what lies around a scanned object, inside its box: a floor, or a heap of clutter, in place of up to a
-    quarter of the points; or normals whose signs are random, as of estimates that nobody oriented."""
+    """A cloud float32 [N, 6] with the surroundings of a scanned object, inside its box: a floor or a heap of clutter, in place of up to a
+    quarter of the points. Or its normals get random signs, as unoriented estimates have."""
     cloud, fate = points.copy(), rng.random()
     if fate < 0.3:
         cloud[:, 3:] *= rng.choice([-1.0, 1.0], (len(cloud), 1))

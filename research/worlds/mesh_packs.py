@@ -1,11 +1,11 @@
-"""Meshes by artists to learn from: a folder of files, one folder a pack, or one .npz archive of many meshes.
+"""Meshes by artists to learn from: a folder of files, with one folder per pack, or one .npz archive of many meshes.
 
 A mesh becomes a `MeshShape`: coplanar triangles are joined to convex polygons, whose diagonals `split` then chooses, because the
 diagonals that an exporter chose cannot be known from a cloud. A mesh of more faces than the model writes becomes several shapes: groups of
 its connected parts, and the whole reduced by quadric error (Garland and Heckbert, 1997). Whole packs are held out, never single meshes.
 
-The archive holds vertices uint16 [all V, 3] in the box of each model (longest side 65,535), faces [all F, 3] of each model's own vertices,
-vertex_counts, face_counts, names and packs, one a model; +Y is up.
+The archive has vertices uint16 [all V, 3] in the box of each model (longest side 65,535), faces [all F, 3] of each model's own vertices,
+vertex_counts, face_counts, names and packs, one per model; +Y is up.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class MeshPacks:
 
 
 def load_packs(path: Path, held_out: Sequence[str] = ()) -> MeshPacks:
-    """Load the shapes of a folder or an archive; `held_out` names whole packs that are not trained on.
+    """The shapes of a folder or an archive; `held_out` names whole packs that are not trained on.
 
-    Raises BadFile if the path holds no mesh, BadPrompt for a pack that it does not have.
+    Raises BadFile if there is no mesh, BadPrompt for a pack that it does not have.
     """
     meshes = list(_folder(path) if path.is_dir() else _archive(path))
     if not meshes:
-        raise BadFile(f"{path} holds no meshes. Give a folder of {', '.join(sorted(READERS))} files, or an .npz archive of meshes.")
+        raise BadFile(f"{path} contains no meshes. Give a folder of {', '.join(sorted(READERS))} files, or an .npz archive of meshes.")
     packs = sorted({mesh.pack for mesh in meshes})
     if strange := sorted(set(held_out) - set(packs)):
         raise BadPrompt(f"{path} has no pack '{strange[0]}'. Its packs are: {', '.join(packs)}.")
@@ -75,7 +75,7 @@ def load_packs(path: Path, held_out: Sequence[str] = ()) -> MeshPacks:
 
 
 def _archive(path: Path) -> Iterator[PackMesh]:
-    """The meshes of an archive; raises BadFile if it is none."""
+    """The meshes of an archive; raises BadFile for another file."""
     try:
         with np.load(path, allow_pickle=False) as file:
             a = {name: file[name] for name in ("vertices", "faces", "vertex_counts", "face_counts", "names", "packs")}
@@ -119,7 +119,7 @@ def shapes_of(mesh: PackMesh, rng: Generator) -> list[MeshShape]:
 
 
 def _parts_near(surface: Surface, rng: Generator) -> Surface | None:
-    """The connected parts nearest to a random one, as many as have MOST_FACES faces together; None if one part alone has more."""
+    """A random connected part and its nearest neighbours, up to MOST_FACES faces together; None if that part alone has more."""
     vertices, faces = surface
     ends = np.concatenate([faces[:, :2], faces[:, 1:]])
     count, part_of = connected_components(coo_matrix((np.ones(len(ends)), ends.T), shape=(len(vertices),) * 2), directed=False)
@@ -144,13 +144,13 @@ def reduce_surface(surface: Surface, most: int) -> Surface:
 
 
 def _drop_unused(vertices: np.ndarray, faces: np.ndarray) -> Surface:
-    """The faces and the vertices that they use."""
+    """The surface without vertices that no face uses."""
     used, rest = np.unique(faces, return_inverse=True)
     return vertices[used], rest.reshape(-1, 3)
 
 
 def join_triangles(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray | None:
-    """Coplanar neighbours among triangles int [F, 3] joined to strictly convex polygons, int64 [P, K] padded with -1; None without area."""
+    """Triangles int [F, 3] with coplanar neighbours joined to strictly convex polygons, int64 [P, K] padded with -1; None without area."""
     faces = faces[areas(vertices, faces) > 1e-12]
     if not len(faces):
         return None

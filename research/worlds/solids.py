@@ -32,11 +32,11 @@ class Solid:
         return Solid(self.points * np.array([x, y, z], float), self.polygons)
 
     def mirror(self) -> Solid:
-        """The mirror image at x = 0, polygons turned so that they still face outwards."""
+        """The mirror image at x = 0, with polygons reversed so that they still face outwards."""
         return Solid(self.points * np.array([-1.0, 1, 1]), tuple(polygon[::-1] for polygon in self.polygons))
 
     def rotate(self, degrees: float, axis: str = "y") -> Solid:
-        """Rotated about an axis through the origin, right-handed: about y the front (+z) turns to the right (+x)."""
+        """A copy rotated about an axis through the origin, right-handed: about y the front (+z) turns to the right (+x)."""
         return Solid(self.points @ rotation(degrees, axis).T, self.polygons)
 
 
@@ -54,7 +54,7 @@ def join(solids: Iterable[Solid]) -> Solid:
 
 
 def loft(rings: Sequence[np.ndarray], closed: bool = False) -> Solid:
-    """The skin through rings float [n, 3], each counter-clockwise seen from where the last ring lies; one point is a tip.
+    """The skin through rings float [n, 3], each counter-clockwise seen from the last ring; one point is a tip.
 
     closed: the last ring is joined to the first; otherwise both ends get a polygon as a lid.
     """
@@ -163,7 +163,7 @@ def ball(radius: float, sides: int, y: float, squash: float = 1, phase: float = 
 
 
 def sweep(path: Sequence[tuple[float, float]], outline: Outline | np.ndarray) -> Solid:
-    """An outline (across, z) along a bent line (x, y) in the front plane; rings stand in the middle of each bend."""
+    """An outline (across, z) along a bent line (x, y) in the front plane; rings bisect the bends."""
     points = np.asarray(path, float)
     step = np.diff(points, axis=0)
     step /= np.linalg.norm(step, axis=1, keepdims=True)
@@ -191,7 +191,7 @@ def pair(solid: Solid) -> Solid:
 
 
 def four(solid: Solid) -> Solid:
-    """A solid in all four quarters: mirrored at x = 0 and turned by half."""
+    """A solid in all four quarters: mirrored at x = 0, and both turned by 180 degrees."""
     both = pair(solid)
     return join([both, both.rotate(180)])
 
@@ -202,7 +202,7 @@ def around(solid: Solid, count: int, start: float = 0) -> Solid:
 
 
 def row(solid: Solid, count: int, step: float) -> Solid:
-    """Copies side by side in x, their middle at the solid's own place."""
+    """Copies side by side in x, centred on the solid's own place."""
     return join(solid.move(x=(i - (count - 1) / 2) * step) for i in range(count))
 
 

@@ -1,4 +1,4 @@
-"""Assemblies: random compositions of simple solids, mostly symmetrical, for the variety that has no family of its own."""
+"""Assemblies: random compositions of simple solids, mostly symmetrical, for the variety outside the other families."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _triangles(solid: Solid) -> int:
 
 
 def _meet(solids: list[Solid]) -> bool:
-    """True if corners of two solids, or of two copies in one, are too close for tokens to distinguish."""
+    """True if tokens cannot distinguish corners of two solids, or of two copies in one, because they are too close."""
     points = join(solids).points
     cell = np.ptp(points, axis=0).max() / 96
     return len(np.unique(np.round(points / cell), axis=0)) < len(points)

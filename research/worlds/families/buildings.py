@@ -136,11 +136,11 @@ def _opening(kind: str, width: float, height: float) -> tuple[list[tuple[float, 
 
 
 def wall(opening: str, width: float, height: float, thick: float, top: str, leaf: bool) -> Parts:
-    """A piece of wall, closed or with a window, a door or an arch; a leaf is a pane with bars or a door in the opening."""
+    """A piece of wall, closed or with a window, a door or an arch; its leaf is a pane with bars or a door."""
     if opening == "none":
         parts = {"wall": box(width, height, thick)}
         parts["stones"] = join(box(2.5, 1, thick + 0.5, *place) for place in ((-width / 4, height * 0.25), (width * 0.1875, height * 0.5)))
-        if leaf:  # a pilaster at each end instead
+        if leaf:  # a pilaster at each end
             parts["leaf"] = pair(box(1.5, height, thick + 1, width / 2))
     else:
         parts = {"wall": cut_out(*_opening(opening, width, height), thick)}
@@ -164,7 +164,7 @@ def wall(opening: str, width: float, height: float, thick: float, top: str, leaf
 
 
 def bridge(kind: str, length: float, width: float, height: float, rail: str) -> Parts:
-    """A way from left to right: a stone arch, a humped arch, or planks on piles; with walls, rails on posts or nothing beside it."""
+    """A way from left to right: a stone arch, a humped arch, or planks on piles; with walls, rails on posts or nothing at its sides."""
     x, z = length / 2, width / 2 - 0.25
     rise = {"arch": 0.0, "hump": 2.0, "planks": 0.0}[kind]
 

@@ -110,7 +110,7 @@ def lamp(kind: str, sides: int, height: float, shade: float, drum: float) -> Par
 
 
 def desk(width: float, depth: float, height: float, drawers: int, side: str, screen: bool) -> Parts:
-    """A top on one or two stacks of drawers; without a second stack there is a panel or a pair of legs. Perhaps with a screen."""
+    """A top on one or two stacks of drawers; in place of a second stack there is a panel or a pair of legs. Perhaps with a screen."""
     x, z = width / 2 - 2, depth / 2 - 0.5
     tall = (height - 1.5) / drawers
     stack = join([box(3, height - 0.5, depth - 1, x)] + [box(2.5, tall - 0.5, 0.75, x, 0.75 + i * tall, z) for i in range(drawers)])

@@ -43,7 +43,7 @@ def tree(kind: str, sides: int, trunk: float, crown: float, tiers: int) -> Parts
 
 
 def mushroom(cap: str, sides: int, stem: float, radius: float, small: bool) -> Parts:
-    """A stem under a dome, a cone or a flat cap, perhaps with a smaller one beside it."""
+    """A stem under a dome, a cone or a flat cap, perhaps with a smaller one next to it."""
     outer = {
         "dome": [(radius, stem - 0.5), (radius, stem + 0.75), (radius * 0.625, stem + 2.5), (0, stem + 3.25)],
         "cone": [(radius, stem - 0.5), (radius * 0.375, stem + 3), (0, stem + 5)],

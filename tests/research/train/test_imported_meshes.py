@@ -144,7 +144,7 @@ def test_sequences_of_a_batch_are_cut_at_the_length_of_the_preset() -> None:
 def test_what_has_no_recipe_is_refused(registered_toy: None, tmp_path: Path) -> None:
     with pytest.raises(NotSupported, match="is not imported"):
         imported_mesh_heads.usable(str(tmp_path / f"{NAME}.pt"), "cpu")
-    with pytest.raises(NotSupported, match="no recipe of heads"):
+    with pytest.raises(NotSupported, match="no recipe for heads"):
         imported_mesh_heads.usable("toy", "cpu")
     with pytest.raises(BadKnob, match="--shapes is for imported"):
         mesh_heads.main(head_lessons.HeadOptions(shapes=tmp_path))

@@ -165,7 +165,7 @@ def test_a_control_in_another_folder_gets_heads_and_adapters_of_its_own(shipped:
     trainee = Trainee(SMALL)
     tiny.spread(trainee, 0.3)
     folder.ship(control, folder.split(fold(trainee.state_dict()), "model"), lowpoly.read_card(shipped))
-    with pytest.raises(BadKnob, match="holds no model"):
+    with pytest.raises(BadKnob, match="contains no model"):
         head_lessons.HeadOptions(start=shipped.parent)
     with pytest.raises(BadKnob, match="imported"):
         head_lessons.HeadOptions(start=control, backbone="bpt")
