@@ -102,7 +102,7 @@ def test_direction(group, forbidden):
 
 
 @cache
-def reached(module: str) -> frozenset[str]:
+def reachable(module: str) -> frozenset[str]:
     """All modules that a module needs, over any number of imports, those inside functions and for type hints too; itself among them."""
     modules: set[str] = set()
     waiting = [module]
@@ -130,7 +130,7 @@ API = tuple(
 @pytest.mark.parametrize("module", [m for m in sources() if within(m, "app.requests", "app.live", "app.runs", "app.batch", *API)])
 def test_no_client_stands_on_the_page(module):
     """Requests, decoding, storage and answers need no tab and no page; drawing a replay's panels needs Gradio's HTML only."""
-    modules = reached(module)
+    modules = reachable(module)
     assert sorted(name for name in modules if within(name, "app.ui.tabs", "app.ui.page") or names_blocks(name)) == []
     if within(module, "app.requests", "app.live", *API):
         assert sorted(name for name in modules if any(within(each, "gradio") for each in all_imports(name))) == []
@@ -226,7 +226,7 @@ def test_every_tab_is_in_the_table():
     assert [tab for tab in tabs if tab not in table] == []
 
 
-def undocumented(module: str) -> list[str]:
+def missing_docstrings(module: str) -> list[str]:
     """Public functions and classes at a module's top level without a docstring, and the module itself if it has none."""
     silent = [
         node.name
@@ -238,7 +238,7 @@ def undocumented(module: str) -> list[str]:
 
 @pytest.mark.parametrize("module", sources())
 def test_public_things_say_what_they_are(module):
-    assert undocumented(module) == []
+    assert missing_docstrings(module) == []
 
 
 @pytest.mark.parametrize("module", sources())

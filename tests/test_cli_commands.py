@@ -206,12 +206,12 @@ def test_the_studio_serves_on_what_auto_finds(monkeypatch: pytest.MonkeyPatch, t
 
     launches: list[tuple] = []
 
-    def prepared(*arguments: object) -> None:
+    def prepare(*arguments: object) -> None:
         launches.append(arguments)
         raise KeyboardInterrupt
 
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path))
-    monkeypatch.setattr(studio, "prepare", prepared)
+    monkeypatch.setattr(studio, "prepare", prepare)
     monkeypatch.setattr(studio.os, "cpu_count", lambda: 6)
     for there in (True, False):
         monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)

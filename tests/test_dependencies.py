@@ -21,13 +21,13 @@ OPTIONAL = {
 }
 
 
-def declared() -> set[str]:
+def declared_requirements() -> set[str]:
     """Names of the run-time requirements."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return {canonicalize_name(Requirement(text).name) for text in project["dependencies"]}
 
 
-def imported() -> set[str]:
+def imported_packages() -> set[str]:
     """Names of the packages of others that app/ and engine/ import anywhere."""
     modules: set[str] = set()
     for path in (path for folder in OURS for path in (ROOT / folder).rglob("*.py")):
@@ -42,11 +42,11 @@ def imported() -> set[str]:
 
 
 def test_all_that_is_imported_is_declared() -> None:
-    assert imported() - declared() <= OPTIONAL
+    assert imported_packages() - declared_requirements() <= OPTIONAL
 
 
 def test_all_that_is_declared_is_imported() -> None:
-    assert declared() <= imported()
+    assert declared_requirements() <= imported_packages()
 
 
 def test_what_is_optional_is_an_extra() -> None:

@@ -93,7 +93,7 @@ def load(path, device, dtype):
 
 
 @pytest.fixture(autouse=True)
-def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def registration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file, importable, and its line in the table."""
     (tmp_path / "stripes.py").write_text(FILE, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))

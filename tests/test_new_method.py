@@ -33,7 +33,7 @@ METHOD = Method(  # all that its file declares
 
 
 @pytest.fixture(autouse=True)
-def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+def registration(monkeypatch: pytest.MonkeyPatch) -> None:
     """The line in the table."""
     monkeypatch.setitem(METHODS, "echo", METHOD)
 

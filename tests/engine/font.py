@@ -8,7 +8,7 @@ from engine.errors import MissingFont
 from engine.words.world import font_path
 
 
-def _found() -> bool:
+def _has_font() -> bool:
     try:
         font_path()
     except MissingFont:
@@ -16,4 +16,4 @@ def _found() -> bool:
     return True
 
 
-NEEDS_FONT = pytest.mark.skipif(not _found(), reason="no emoji font on this machine")
+NEEDS_FONT = pytest.mark.skipif(not _has_font(), reason="no emoji font on this machine")

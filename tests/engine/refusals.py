@@ -11,7 +11,7 @@ from tests.faults.sentences import wrong
 
 
 @contextmanager
-def refused(kind: type[Exception], match: str | None = None) -> Iterator[pytest.ExceptionInfo]:
+def refuses(kind: type[Exception], match: str | None = None) -> Iterator[pytest.ExceptionInfo]:
     """The block raises an error of a kind, with a sentence that holds `match`, a regular expression."""
     with pytest.raises(kind, match=match) as caught:
         yield caught

@@ -24,8 +24,8 @@ from engine.methods import METHODS
 from engine.run import generate
 from tests.engine.backbones import tiny
 from tests.engine.backbones.tiny import save_tokenizer
-from tests.engine.checkpoints.files import saved, traps
-from tests.engine.refusals import refused
+from tests.engine.checkpoints.files import torch_file, traps
+from tests.engine.refusals import refuses
 
 HEAD = "model.generation_head.vision_head.weight"
 PROMPT = Prompt(text="red apple", seed=3, sampling=Sampling(1.0, 0, 1.0, 3.0))
@@ -55,7 +55,7 @@ def folder(original: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(original, tmp_path / "changed"))
 
 
-def finished(path: Path, out: Path | None = None) -> tuple[Path, list[ImportProgress]]:
+def run_import(path: Path, out: Path | None = None) -> tuple[Path, list[ImportProgress]]:
     """The folder of an import, and its progress."""
     steps = list(convert(path, out))
     assert steps[-1].folder is not None
@@ -67,21 +67,21 @@ def tokens_of(path: Path) -> list[int]:
     return generate(load(path), METHODS["ar"], PROMPT).finish().tokens
 
 
-def pickled(folder: Path, parts: int = 1) -> Path:
+def pickle_weights(folder: Path, parts: int = 1) -> Path:
     """The same checkpoint with pickled weights, in shards."""
     weights = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
     names = sorted(weights)
     files = {name: f"pytorch_model-{i % parts + 1:05}-of-{parts:05}.bin" for i, name in enumerate(names)}
     for file in set(files.values()):
-        saved(folder / file, {name: weights[name] for name in names if files[name] == file})
+        torch_file(folder / file, {name: weights[name] for name in names if files[name] == file})
     (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": files}))
     return folder
 
 
 def left_out(path: Path, match: str, kind: type[ForetokenError], data: Path) -> None:
     """Asserts that an import is refused, and that nothing is left of it."""
-    with refused(kind, match):
+    with refuses(kind, match):
         list(convert(path))
     assert not data.exists() or list(data.iterdir()) == []
 
@@ -114,7 +114,7 @@ def test_names_are_plain(original: Path, tmp_path: Path, name: str, expected: st
 
 
 def test_safetensors_are_linked_and_make_the_same_tokens(original: Path, data: Path) -> None:
-    folder_made, steps = finished(original)
+    folder_made, steps = run_import(original)
     assert (
         folder_made == data / "Tiny-Janus" and imported_folders() == [folder_made] and resolve("Tiny-Janus") == ("janus", str(folder_made))
     )
@@ -130,7 +130,7 @@ def test_pickled_weights_are_written_as_safetensors(
 ) -> None:
     monkeypatch.setattr(writing, "SHARD", 40_000)
     monkeypatch.setattr(writing, "PIECE", 1000)
-    model, steps = finished(pickled(folder, parts))
+    model, steps = run_import(pickle_weights(folder, parts))
     assert len(list(model.glob("*.safetensors"))) > 2 and not list(model.glob("*.bin*"))
     assert [step.done for step in steps] == sorted(step.done for step in steps) and len(steps) > 100
     assert tokens_of(model) == tokens_of(original)
@@ -139,29 +139,29 @@ def test_pickled_weights_are_written_as_safetensors(
 def test_types_are_kept(folder: Path, data: Path) -> None:
     weights = {name: tensor.bfloat16() for name, tensor in load_file(folder / "model.safetensors").items()}
     save_file(weights, folder / "model.safetensors")  # without a format, so it is written anew
-    model, _ = finished(folder)
+    model, _ = run_import(folder)
     again = load_file(model / "model.safetensors")
     assert again.keys() == weights.keys() and all(torch.equal(again[name], weights[name]) for name in weights)
 
 
 def test_a_second_import_changes_nothing(original: Path, data: Path) -> None:
-    model, _ = finished(original)
+    model, _ = run_import(original)
     before = {path.name: path.stat().st_mtime_ns for path in (model, *model.iterdir())}
-    assert finished(original)[0] == model
+    assert run_import(original)[0] == model
     assert {path.name: path.stat().st_mtime_ns for path in (model, *model.iterdir())} == before
 
 
 def test_changed_weights_are_imported_again(folder: Path, data: Path) -> None:
-    model, _ = finished(folder)
+    model, _ = run_import(folder)
     weights = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
     save_file(weights | {HEAD: weights[HEAD] + 1}, folder / "model.safetensors", {"format": "pt"})
-    assert finished(folder)[0] == model
+    assert run_import(folder)[0] == model
     assert torch.equal(load_file(model / "model.safetensors")[HEAD], weights[HEAD] + 1)
 
 
 def test_another_folder_may_be_named(original: Path, data: Path, tmp_path: Path) -> None:
-    model, _ = finished(original, tmp_path / "elsewhere")
+    model, _ = run_import(original, tmp_path / "elsewhere")
     assert model == tmp_path / "elsewhere" and imported_folders() == [] and tokens_of(model) == tokens_of(original)
 
 
@@ -179,7 +179,7 @@ def test_a_full_disk_is_refused_before_anything_is_written(original: Path, data:
 
 
 def test_an_import_can_be_removed(original: Path, data: Path) -> None:
-    model, _ = finished(original)
+    model, _ = run_import(original)
     with pytest.raises(NotSupported, match="There are: Tiny-Janus"):
         remove("../Tiny-Janus")
     assert remove("Tiny-Janus") == model and not model.exists() and (original / "model.safetensors").exists()
@@ -193,7 +193,7 @@ def test_a_tokenizer_in_a_folder_of_its_own_comes_along(folder: Path, data: Path
     (folder / place).mkdir()
     for file in folder.glob("*token*"):
         file.rename(folder / place / file.name)
-    model, _ = finished(folder)
+    model, _ = run_import(folder)
     assert (model / "processor" / "tokenizer.json").is_file() and not (model / "tokenizer.json").exists()
 
 
@@ -206,12 +206,12 @@ def without(folder: Path, *names: str) -> None:
             file.unlink()
 
 
-def configured(folder: Path, **entries: object) -> None:
+def change_config(folder: Path, **entries: object) -> None:
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | entries))
 
 
-def weighed(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
+def change_weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
     weights = load_file(folder / "model.safetensors")
     change(weights)
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
@@ -222,13 +222,13 @@ def weighed(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -
     [
         (lambda f: without(f, "*token*"), "holds no tokenizer", MissingWeights),
         (lambda f: without(f, "model.safetensors"), "holds no weights", MissingWeights),
-        (lambda f: weighed(f, lambda w: w.pop(HEAD)), f"lacks 1 tensors, such as {HEAD}", MissingWeights),
-        (lambda f: weighed(f, lambda w: w.update({HEAD: w[HEAD][:5].clone()})), r"shape \[5, 32\], not \[48, 32\]", MissingWeights),
+        (lambda f: change_weights(f, lambda w: w.pop(HEAD)), f"lacks 1 tensors, such as {HEAD}", MissingWeights),
+        (lambda f: change_weights(f, lambda w: w.update({HEAD: w[HEAD][:5].clone()})), r"shape \[5, 32\], not \[48, 32\]", MissingWeights),
         (lambda f: (f / "model.safetensors").write_bytes(b"\x00" * 50), "cannot be read", BadFile),
-        (lambda f: configured(f, model_type="llama"), "makes no pictures", NotSupported),
-        (lambda f: configured(f, model_type="multi_modality"), "DeepSeek's own form", NotSupported),
-        (lambda f: configured(f, model_type=None), "none of the families", NotSupported),
-        (lambda f: configured(f, text_config=5), "does not fit its config", BadFile),
+        (lambda f: change_config(f, model_type="llama"), "makes no pictures", NotSupported),
+        (lambda f: change_config(f, model_type="multi_modality"), "DeepSeek's own form", NotSupported),
+        (lambda f: change_config(f, model_type=None), "none of the families", NotSupported),
+        (lambda f: change_config(f, text_config=5), "does not fit its config", BadFile),
         (lambda f: (f / "config.json").write_text("{"), "not JSON", MissingWeights),
     ],
 )
@@ -256,7 +256,7 @@ def test_other_files_are_named_for_what_they_are(tmp_path: Path, data: Path, nam
 
 def test_a_pickle_that_would_run_code_is_refused(folder: Path, data: Path, tmp_path: Path) -> None:
     without(folder, "model.safetensors")
-    saved(folder / "pytorch_model.bin", {"weight": traps(tmp_path / "trace")["os.system"]})
+    torch_file(folder / "pytorch_model.bin", {"weight": traps(tmp_path / "trace")["os.system"]})
     left_out(folder, "would run code", BadFile, data)
     assert not (tmp_path / "trace").exists()
 

@@ -28,7 +28,7 @@ TEXTS = ("a red apple on a blue background", "a cat", "two green trees", "a yell
 
 
 @cache
-def shipped(name: str, dtype: str) -> Backbone:
+def load_shipped(name: str, dtype: str) -> Backbone:
     """The shipped weights in a type."""
     return load(name, device="cpu", dtype=dtype)
 
@@ -36,13 +36,13 @@ def shipped(name: str, dtype: str) -> Backbone:
 @pytest.fixture
 def pictures() -> Backbone:
     """The shipped pictogram."""
-    return shipped("pictogram", "float32")
+    return load_shipped("pictogram", "float32")
 
 
 @pytest.fixture
 def meshes() -> Backbone:
     """The shipped lowpoly."""
-    return shipped("lowpoly", "float32")
+    return load_shipped("lowpoly", "float32")
 
 
 def captions(backbone: Backbone, count: int = 4) -> list[Prompt]:
@@ -98,13 +98,13 @@ class Counter:
         self.sizes: list[int] = []
         plain = trunk.run_together
 
-        def counted(own: Any, requests: list[PassArguments]) -> Any:
+        def record_size(own: Any, requests: list[PassArguments]) -> Any:
             results = plain(own, requests)
             if results is not None:
                 self.sizes.append(len(requests))
             return results
 
-        monkeypatch.setattr(trunk, "run_together", counted)
+        monkeypatch.setattr(trunk, "run_together", record_size)
 
 
 # --- equality ---------------------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ EQUAL = [
 
 @pytest.mark.parametrize(("model", "dtype", "name", "knobs"), EQUAL)
 def test_each_is_the_run_alone(model: str, dtype: str, name: str, knobs: dict, monkeypatch: pytest.MonkeyPatch) -> None:
-    backbone = shipped(model, dtype)
+    backbone = load_shipped(model, dtype)
     prompts = clouds() if model == "lowpoly" else captions(backbone, 3 if dtype == "float32" else 4)
     runs, counter = alone(backbone, name, prompts, **knobs), Counter(monkeypatch, TRUNKS[model])
     assert_same(many(backbone, name, prompts, **knobs), runs)
@@ -207,22 +207,22 @@ def test_a_method_that_does_not_fit_is_refused() -> None:
 
 
 @pytest.fixture
-def begun(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
+def started_runs(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
     """The runs that begin."""
     runs: list[Run] = []
     plain = Run.__init__
 
-    def noted(self: Run, *arguments: Any, **more: Any) -> None:
+    def record_run(self: Run, *arguments: Any, **more: Any) -> None:
         plain(self, *arguments, **more)
         runs.append(self)
 
-    monkeypatch.setattr(Run, "__init__", noted)
+    monkeypatch.setattr(Run, "__init__", record_run)
     return runs
 
 
-def open_runs(begun: list[Run]) -> int:
+def open_runs(started_runs: list[Run]) -> int:
     """The number of runs that hold a cache."""
-    return sum(run.sequence is not None for run in begun)
+    return sum(run.sequence is not None for run in started_runs)
 
 
 def failing(method: Method, seed: int, at: int) -> Method:
@@ -237,21 +237,21 @@ def failing(method: Method, seed: int, at: int) -> Method:
     return replace(method, decode=decode)
 
 
-def test_what_goes_wrong_in_a_run_ends_only_this_run(pictures: Backbone, begun: list[Run]) -> None:
+def test_what_goes_wrong_in_a_run_ends_only_this_run(pictures: Backbone, started_runs: list[Run]) -> None:
     prompts = [*captions(pictures, 3), Prompt("", seed=3, size=64)]
     runs = alone(pictures, "ar", prompts[:3])
     ended = sorted(generate_many(pictures, failing(find("ar")[0], 1, 7), prompts, at_once=4), key=lambda each: each.index)
     assert isinstance(ended[1].error, ZeroDivisionError) and ended[1].run.tokens == runs[1].tokens[:7]
     assert isinstance(ended[3].error, BadPrompt) and ended[3].run.tokens == []
     assert [trace_of(ended[i].run) for i in (0, 2)] == [trace_of(runs[i]) for i in (0, 2)]
-    assert open_runs(begun) == 0
+    assert open_runs(started_runs) == 0
 
 
 def test_what_goes_wrong_in_a_joined_pass_is_raised_in_its_runs(pictures: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(own: Any, requests: list[PassArguments]) -> None:
+    def fail(own: Any, requests: list[PassArguments]) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(pictogram._PictogramTrunk, "run_together", broken)
+    monkeypatch.setattr(pictogram._PictogramTrunk, "run_together", fail)
     ended = many(pictures, "ar", captions(pictures, 3), at_once=2)
     assert [type(each.error) for each in ended[:2]] == [ZeroDivisionError] * 2
     assert ended[2].error is None and ended[2].run.finished  # the last one is alone
@@ -272,16 +272,16 @@ def test_a_run_that_is_stopped_disturbs_no_other(pictures: Backbone) -> None:
 
 
 @pytest.mark.parametrize("end", [lambda ended: ended.close(), lambda ended: None], ids=["closed", "dropped"])
-def test_whoever_wants_no_more_leaves_no_run(meshes: Backbone, begun: list[Run], end: Callable[[Any], None]) -> None:
+def test_whoever_wants_no_more_leaves_no_run(meshes: Backbone, started_runs: list[Run], end: Callable[[Any], None]) -> None:
     ended = generate_many(meshes, find("ar")[0], clouds(), at_once=3)
     next(ended)
-    assert open_runs(begun) == 2
+    assert open_runs(started_runs) == 2
     end(ended)
     del ended
-    assert open_runs(begun) == 0
+    assert open_runs(started_runs) == 0
 
 
-def test_ctrl_c_ends_all_runs(pictures: Backbone, begun: list[Run]) -> None:
+def test_ctrl_c_ends_all_runs(pictures: Backbone, started_runs: list[Run]) -> None:
     once = iter([_thread.interrupt_main])  # a second one would end the tidying too
 
     def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
@@ -292,7 +292,7 @@ def test_ctrl_c_ends_all_runs(pictures: Backbone, begun: list[Run]) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         list(generate_many(pictures, replace(find("ar")[0], decode=decode), captions(pictures, 3), at_once=2))
-    assert len(begun) == 2 and open_runs(begun) == 0
+    assert len(started_runs) == 2 and open_runs(started_runs) == 0
 
 
 def test_the_caller_is_not_in_inference_mode_between_runs(meshes: Backbone) -> None:
@@ -300,11 +300,11 @@ def test_the_caller_is_not_in_inference_mode_between_runs(meshes: Backbone) -> N
         assert not torch.is_inference_mode_enabled()
 
 
-def test_what_the_caller_raises_ends_all_runs(pictures: Backbone, begun: list[Run]) -> None:
+def test_what_the_caller_raises_ends_all_runs(pictures: Backbone, started_runs: list[Run]) -> None:
     def watch(index: int, run: Run) -> None:
         if len(run.steps) == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         list(generate_many(pictures, find("ar")[0], captions(pictures, 3), at_once=2, watch=watch))
-    assert open_runs(begun) == 0
+    assert open_runs(started_runs) == 0

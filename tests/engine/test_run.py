@@ -25,7 +25,7 @@ from engine.run import Run, generate, race
 from engine.trace import Trace
 from research.exactness.toy import Toy
 from tests.engine.backbones import tiny
-from tests.engine.refusals import refused
+from tests.engine.refusals import refuses
 
 PROMPT = Prompt(text="two red cats", seed=5, sampling=Sampling(0.8, 20, 0.95, 2.0))
 TOKENS = 64  # of the tiny pictogram
@@ -189,7 +189,7 @@ def test_live_values_may_lie_in_any_buffer() -> None:
 def test_bad_knobs_are_refused(knobs: dict[str, float | str], words: str) -> None:
     going = run()
     for ask in (run, going.set):
-        with refused(BadKnob, words):
+        with refuses(BadKnob, words):
             ask(**knobs)
     assert going.live.read() == run().live.read()  # a refused value leaves no trace
 
@@ -209,13 +209,13 @@ def test_values_are_read_kindly(method: Method, knob: str, spelling: str, value:
 
 def test_a_missing_capability_is_refused() -> None:
     method = Method("m", "M", counting, (), "none", lambda k: True, lambda k: "", needs=frozenset({"raster", "mesh"}))
-    with refused(NotSupported, "m needs mesh; pictogram"):
+    with refuses(NotSupported, "m needs mesh; pictogram"):
         run(method)
 
 
 @pytest.mark.parametrize("name", ["sjdp", "nothing at all"])
 def test_an_unknown_method_is_refused(name: str) -> None:
-    with refused(NotSupported, "sjdpp"):
+    with refuses(NotSupported, "sjdpp"):
         find(name)
 
 

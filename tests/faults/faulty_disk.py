@@ -37,7 +37,7 @@ class Disk:
         """From now on, in this process, for good: only for a child."""
         sys.addaudithook(self._hook)
         for name in CALLS:
-            setattr(os, name, self._counted(getattr(os, name)))
+            setattr(os, name, self._wrap(getattr(os, name)))
 
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
         folder = arguments[-1] if event in IN_FOLDERS else -1
@@ -56,13 +56,13 @@ class Disk:
     def _writes(path: Any, mode: str | None, flags: int) -> bool:
         return bool(flags & WRITING) if mode is None else bool(set(mode) & set("wax+"))
 
-    def _counted(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(descriptor: int, *arguments: Any) -> Any:
+    def _wrap(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(descriptor: int, *arguments: Any) -> Any:
             if self._is_ours(os.readlink(f"/proc/self/fd/{descriptor}"), -1):
                 self._next()
             return call(descriptor, *arguments)
 
-        return counted
+        return wrapped
 
     def _next(self) -> None:
         self.count += 1

@@ -133,7 +133,7 @@ def finite(module: nn.Module) -> None:
         assert torch.isfinite(tensor).all(), f"{name} holds numbers that are not finite"
 
 
-def linked(folder: Path, target: Path, name: str, content: bytes | None) -> Path:
+def link_copy(folder: Path, target: Path, name: str, content: bytes | None) -> Path:
     """A copy of a folder by hard links, with one file of other content, or without it."""
     shutil.copytree(folder, target, copy_function=os.link)
     (target / name).unlink()

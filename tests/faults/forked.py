@@ -83,7 +83,7 @@ class _Lane:
         """Takes what the child has written; at the end of the pipe, it has died or has finished."""
         data = os.read(self.pipe, 65_536)
         if not data:
-            return self._ended()
+            return self._collect()
         *lines, self.rest = (self.rest + data).split(b"\n")
         outcomes = {}
         for line in lines:
@@ -96,9 +96,9 @@ class _Lane:
         if time.monotonic() - self.started < PATIENCE:
             return {}
         os.kill(self.pid, signal.SIGKILL)
-        return self._ended("slow")
+        return self._collect("slow")
 
-    def _ended(self, end: str = "killed") -> dict[int, Outcome]:
+    def _collect(self, end: str = "killed") -> dict[int, Outcome]:
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         os.close(self.pipe)
         self.pid, outcomes = 0, {}
@@ -133,7 +133,7 @@ def _child(pipe: int, cases: list[Case], before: Callable[[], None], seconds: in
     try:
         before()
         for case in cases:
-            with _limited(seconds):
+            with _limits(seconds):
                 outcome = _outcome(case)
             os.write(pipe, json.dumps(asdict(outcome)).encode() + b"\n")
         os._exit(0)
@@ -159,7 +159,7 @@ def _writable() -> float:
 
 
 @contextlib.contextmanager
-def _limited(seconds: int) -> Iterator[None]:
+def _limits(seconds: int) -> Iterator[None]:
     """Nothing inside may take more memory or more of the processor: an allocation fails, and the child is ended by SIGXCPU.
 
     RLIMIT_DATA counts what can be written to. RLIMIT_AS would count the address space too, of which PyTorch reserves gigabytes.

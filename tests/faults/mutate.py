@@ -111,7 +111,7 @@ def whole_word(random: Random, content: bytes) -> bytes:
     return content[:at] + word + content[at + 4 :]
 
 
-def packed(random: Random, content: bytes) -> bytes:
+def compress(random: Random, content: bytes) -> bytes:
     """The file as gzip writes it, or the first bytes of such a file."""
     zipped = gzip.compress(content, mtime=0)
     return random.choice((zipped, zipped[:20], zipped[:10] + content))
@@ -248,6 +248,6 @@ def weights(random: Random, content: bytes) -> bytes:
 
 BYTES: tuple[Mutator, ...] = (
     truncate, behead, nothing, flip, flip, flip_early, flip_early, fill, duplicate, remove, swap, insert, append, whole_word,
-    whole_word, packed,
+    whole_word, compress,
 )  # fmt: skip
 TEXT: tuple[Mutator, ...] = (number, number, early_number, early_number, many_numbers, line, line, other_text)

@@ -19,7 +19,7 @@ CARDS, WEIGHTS = 40, 14  # mutants of each file
 JSON: tuple[Mutator, ...] = (mutate.json_file,) * 8 + (mutate.truncate, mutate.nothing, mutate.flip, mutate.other_text, mutate.number)
 TENSORS: tuple[Mutator, ...] = (
     mutate.safetensors, mutate.safetensors, mutate.safetensors, mutate.safetensors_length, mutate.weights, mutate.weights, mutate.truncate,
-    mutate.nothing, mutate.flip_early, mutate.append, mutate.remove, mutate.packed,
+    mutate.nothing, mutate.flip_early, mutate.append, mutate.remove, mutate.compress,
 )  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def test_mutants_of_model_folders(good: dict[str, Path], tmp_path: Path) -> None
     cases = []
     for kind, file, number, content in mutants(good):
         name = f"{kind}-{file.replace('/', '-')}-{number}"
-        folder = folders.linked(good[kind], tmp_path / name, file, content)
+        folder = folders.link_copy(good[kind], tmp_path / name, file, content)
         cases += [forked.Case(f"{name} as {user}", using(user, folder)) for user in users_of(kind, file)]
     outcomes = forked.run(cases)
     assert min(sum(o.end == end for o in outcomes) for end in ("value", "sentence")) > 30, "the mutants are all alike"
@@ -82,12 +82,12 @@ def test_mutants_of_model_folders(good: dict[str, Path], tmp_path: Path) -> None
 def test_folders_that_failed_once(path: Path, good: dict[str, Path], tmp_path: Path) -> None:
     kind, dashed, _ = path.name.split("--", 2)
     file = next(f for f in files_of(good[kind]) if f.replace("/", "-") == dashed)
-    folder = folders.linked(good[kind], tmp_path / "broken", file, fitted(path, good[kind] / file))
+    folder = folders.link_copy(good[kind], tmp_path / "broken", file, corpus_content(path, good[kind] / file))
     outcomes = forked.run([forked.Case(f"{path.name} as {user}", using(user, folder)) for user in users_of(kind, file)])
     hold(outcomes)
 
 
-def fitted(path: Path, good: Path) -> bytes:
+def corpus_content(path: Path, good: Path) -> bytes:
     """The content of a corpus file. A ".patch.json" says only which values of the good file are others, {"keys/on/the/way": value}, so that
     it does not depend on the rest of a card."""
     if not path.name.endswith(".patch.json"):

@@ -54,7 +54,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {name: str(path) for name, path in paths.items()}
 
 
-def typed(row: Row, places: dict[str, str]) -> Callable[[], str]:
+def run_line(row: Row, places: dict[str, str]) -> Callable[[], str]:
     """Runs a row in a child, where the checkout cannot be written: a command that should have been refused must not train or ship."""
     argv = [re.sub(r"\{(\w+)\}", lambda name: places[name[1]], argument) for argument in row.argv]
 
@@ -102,7 +102,7 @@ def _begins(*_: object, **__: object) -> None:
 def test_the_table_of_command_lines(places: dict[str, str]) -> None:
     table = list(rows())
     assert len(table) >= FEWEST and len({row.argv for row in table}) == len(table)
-    cases = [forked.Case(row.title, typed(row, places)) for row in table]
+    cases = [forked.Case(row.title, run_line(row, places)) for row in table]
     outcomes = forked.run(cases, guard, SECONDS)
     assert sum(o.end == "value" for o in outcomes) >= 10
     hold(outcomes)

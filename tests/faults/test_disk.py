@@ -54,7 +54,7 @@ class Change:
 # --- what is changed --------------------------------------------------------------------------------------------------
 
 
-def saving(folder: Path) -> Change:
+def save_change(folder: Path) -> Change:
     """A second run is written into the history."""
     runs = folder / "runs"
     first, second = (generate(tiny.pictogram(), METHODS["ar"], Prompt(folders.PROMPT, seed=seed, size=64)) for seed in (1, 2))
@@ -77,7 +77,7 @@ def saving(folder: Path) -> Change:
     return Change("save", folder, lambda: history.save(second, runs), state)
 
 
-def shipping(folder: Path) -> Change:
+def ship_change(folder: Path) -> Change:
     """Other weights of all parts are shipped over those of a pictogram."""
     target = folders.pictogram(folder / "model")
     other = folders.pictogram(folder / "other", 2)
@@ -101,7 +101,7 @@ def mark(folder: Path) -> torch.Tensor:
     return torch.cat([v.flatten() for path in sorted(folder.glob("*.safetensors")) for _, v in sorted(read_tensors(path).items())])
 
 
-def checkpointing(folder: Path) -> Change:
+def checkpoint_change(folder: Path) -> Change:
     """A checkpoint is written over the one before it."""
     torch.manual_seed(0)
     model = nn.Linear(64, 64)
@@ -126,7 +126,7 @@ def advance(training: loop.Training, model: nn.Module) -> None:
     training._advance(lambda step: model(torch.ones(1, 64)).square().sum(), training.step, 0.0)
 
 
-CHANGES = {"save": saving, "ship": shipping, "checkpoint": checkpointing}
+CHANGES = {"save": save_change, "ship": ship_change, "checkpoint": checkpoint_change}
 
 
 # --- the faults -------------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def with_limit(change: Change, size: int, deadly: bool) -> Callable[[], Any]:
     return do
 
 
-def judged(change: Change, name: str, do: Callable[[], Any], whole: Path) -> Outcome:
+def judge_change(change: Change, name: str, do: Callable[[], Any], whole: Path) -> Outcome:
     """Makes the change in a child, looks at what lies there, makes it once more without a fault, and puts the old state back."""
     status, text = forked.once(do)
     try:
@@ -206,9 +206,9 @@ def test_faults_and_kills_leave_the_old_state_or_the_new_one(name: str, tmp_path
     for at in range(1, operations + 1):
         for error in (0, ERRORS[at % len(ERRORS)]):
             how = f"{name}: {errno.errorcode[error] if error else 'kill'} at operation {at} of {operations}"
-            outcomes.append(judged(change, how, with_disk(change, at, error), whole))
+            outcomes.append(judge_change(change, how, with_disk(change, at, error), whole))
     for size in BYTES:
         for deadly in (False, True):
             how = f"{name}: {'killed' if deadly else 'full'} at {size} bytes of a file"
-            outcomes.append(judged(change, how, with_limit(change, size, deadly), whole))
+            outcomes.append(judge_change(change, how, with_limit(change, size, deadly), whole))
     hold(outcomes)

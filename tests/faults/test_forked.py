@@ -43,7 +43,7 @@ def grow(megabytes: int) -> str:
     return f"{np.ones(megabytes * 2**17).sum():.0f}"
 
 
-def mapped(megabytes: int) -> str:
+def map_memory(megabytes: int) -> str:
     """Memory of its own: what the process has freed before is not used for it."""
     numbers = np.frombuffer(mmap.mmap(-1, megabytes * 2**20))
     numbers += 1
@@ -61,7 +61,7 @@ def test_every_end_is_told_from_the_others() -> None:
 def test_memory_is_limited() -> None:
     held = Path("/proc/self/statm").read_text().split()[5]  # pages that can be written to; a block larger than all of them is a new one
     too_much = int(held) * mmap.PAGESIZE // 2**20 + 2 * MEGABYTES
-    small, large = forked.run([Case("small", lambda: mapped(100)), Case("large", lambda: grow(too_much))])
+    small, large = forked.run([Case("small", lambda: map_memory(100)), Case("large", lambda: grow(too_much))])
     assert small.end == "value"
     assert large.end == "bug" and "MemoryError" in large.text
 

@@ -62,7 +62,7 @@ def test_a_coarse_shape_loses_faces_and_keeps_its_size():
 def test_the_order_of_points_does_not_matter_and_the_front_neither():
     torch.manual_seed(0)
     random = MeshJudge(NAMES, CloudNetwork(len(NAMES), 32))
-    cloud = plain.drawn(plain.table(), POINTS)
+    cloud = plain.points_on(plain.table(), POINTS)
     mixed = cloud[np.random.default_rng(0).permutation(POINTS)]
     turn = rotation(90.0)
     turned = np.concatenate([cloud[:, :3] @ turn.T, cloud[:, 3:] @ turn.T], 1)
@@ -71,7 +71,7 @@ def test_the_order_of_points_does_not_matter_and_the_front_neither():
 
 
 def test_features_tell_height_normals_and_proportions_apart():
-    cloud = subsample(plain.drawn(plain.table(), POINTS))[None]
+    cloud = subsample(plain.points_on(plain.table(), POINTS))[None]
     first = features(cloud)
     assert first.shape == (1, FEATURES)
     blind = torch.cat([cloud[..., :3], torch.zeros_like(cloud[..., 3:])], -1)

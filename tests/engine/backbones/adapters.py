@@ -29,7 +29,7 @@ def greedy(
     """The codes that transformers' generate makes of a prompt and its negative, with the row ends forced as the authors force them."""
     prompt, count = rows[0], more.pop("count", SIDE * (SIDE + (row_end is not None)))
 
-    def allowed(batch: int, ids: Tensor) -> list[int]:
+    def allowed_codes(batch: int, ids: Tensor) -> list[int]:
         ends = row_end is not None and (len(ids) - len(prompt)) % (SIDE + 1) == SIDE
         return [row_end] if ends else codes
 
@@ -38,7 +38,7 @@ def greedy(
         more |= {"guidance_scale": guidance, "negative_prompt_ids": negative, "negative_prompt_attention_mask": torch.ones_like(negative)}
     ids = torch.tensor([prompt])
     generated = model.generate(
-        ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=count, prefix_allowed_tokens_fn=allowed,
+        ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=count, prefix_allowed_tokens_fn=allowed_codes,
         eos_token_id=None, **more,
     )[0, len(prompt) :].tolist()  # fmt: skip
     return [codes.index(i) for i in generated if i != row_end]

@@ -25,7 +25,7 @@ from engine.methods import METHODS
 from engine.run import generate
 from tests.engine.backbones import tiny, tiny_chameleon, tiny_checkpoints, tiny_glm_image, tiny_originals
 from tests.engine.backbones.adapters import FOLDERS, tiktoken_table
-from tests.engine.refusals import refused
+from tests.engine.refusals import refuses
 
 Damage = Callable[[Path], object]
 MODEL = "model.safetensors"
@@ -49,7 +49,7 @@ def text(name: str, content: str) -> Damage:
     return lambda folder: (folder / name).write_text(content)
 
 
-def cut(name: str, size: int) -> Damage:
+def truncate(name: str, size: int) -> Damage:
     """Truncates a file."""
     return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:size])
 
@@ -116,7 +116,7 @@ REFUSALS: dict[str, list[tuple[Damage, type[ForetokenError], str]]] = {
         (text("config.json", '{"model_type": null}'), NotSupported, ""),
         (text("config.json", "{"), LACKS, "damaged"), (text("config.json", "[]"), LACKS, "damaged"),
         (without("config.json"), LACKS, r"config\.json"),
-        (without(MODEL), LACKS, ""), (cut(MODEL, 1000), LACKS, ""),
+        (without(MODEL), LACKS, ""), (truncate(MODEL, 1000), LACKS, ""),
         (tensor(HEAD, None), LACKS, r"generation_head\.vision_head\.weight"),  # transformers would fill it with noise and only warn
         (tensor(HEAD, (), fill=torch.nan), LACKS, "not finite"),
         (as_pickle, LACKS, "safetensors"), (without("*token*"), LACKS, "holds no tokenizer, without which no text is read"),
@@ -134,7 +134,7 @@ REFUSALS: dict[str, list[tuple[Damage, type[ForetokenError], str]]] = {
         (tensor("decoder.mid.attn_1.q.weight", None, f"vision_tokenizer/{MODEL}"), LACKS, r"attn_1\.q\.weight"),
         (without("emu3.tiktoken"), LACKS, ""), (lambda folder: (folder / MODEL).unlink(), LACKS, ""),
         (lambda folder: (folder / "vision_tokenizer" / MODEL).unlink(), LACKS, ""),
-        (cut(f"vision_tokenizer/{MODEL}", 500), BadFile, r"model\.safetensors cannot be read"),
+        (truncate(f"vision_tokenizer/{MODEL}", 500), BadFile, r"model\.safetensors cannot be read"),
         (lambda folder: [entry("model_type", "qwen3")(folder), entry("vocab_size", 151_936)(folder)], NotSupported, "makes no pictures"),
         (entry("hidden_size", "wide"), LACKS, ""), (entry("num_hidden_layers", None), LACKS, ""),
         (lambda folder: [entry(name, None)(folder) for name in ("rope_theta", "rope_parameters")], LACKS, ""),
@@ -145,11 +145,11 @@ REFUSALS: dict[str, list[tuple[Damage, type[ForetokenError], str]]] = {
         (tensor("model.norm.weight", (31,)), LACKS, "shape"), (tensor("model.layers.2.mlp.up_proj.weight", (3,)), LACKS, "more layers"),
         *((entry("hidden_size", value), LACKS, "") for value in (0, "wide")), (entry("num_attention_heads", 0), LACKS, ""),
         (entry("num_hidden_layers", -1), LACKS, ""), (entry("vocab_size", None), LACKS, ""),
-        (cut(MODEL, 2000), BadFile, ""), (cut("vqgan.ckpt", 3000), BadFile, ""), (without("vqgan.ckpt"), LACKS, r"vqgan\.ckpt"),
+        (truncate(MODEL, 2000), BadFile, ""), (truncate("vqgan.ckpt", 3000), BadFile, ""), (without("vqgan.ckpt"), LACKS, r"vqgan\.ckpt"),
         (without("*token*"), LACKS, "tokenizer"), (text("config.json", '{"model_type": "llama"}'), NotSupported, "llama"),
     ],
     "glm_image": [
-        (tensor("lm_head.weight", None), LACKS, r"lm_head\.weight"), (cut(MODEL, 3000), LACKS, ""),
+        (tensor("lm_head.weight", None), LACKS, r"lm_head\.weight"), (truncate(MODEL, 3000), LACKS, ""),
         (text("config.json", '{"model_type": "glm4"}'), NotSupported, "glm4"), (without_grid_marks, LACKS, "The tokenizer has no "),
     ],
     "llamagen of classes": [
@@ -160,7 +160,7 @@ REFUSALS: dict[str, list[tuple[Damage, type[ForetokenError], str]]] = {
         (tensor("decoder.conv_out.weight", None, PICTURES), LACKS, "lacks 1 of"),
         (tensor("quantize.embedding.weight", None, PICTURES), ForetokenError, "picture decoder"),
         (tensor("decoder.conv_blocks.1.attn.0.q.weight", (32, 32, 1, 1), PICTURES), ForetokenError, "not known here"),
-        (cut(CHECKPOINT, 5000), BadFile, ""),
+        (truncate(CHECKPOINT, 5000), BadFile, ""),
     ],
     "llamagen of texts": [
         (without(PICTURES), LACKS, "picture tokenizer"), (without("*token*"), LACKS, "tokenizer"),
@@ -173,7 +173,7 @@ REFUSALS: dict[str, list[tuple[Damage, type[ForetokenError], str]]] = {
             ("sos_token", (65,), 0, "does not divide"), (BPT_QUERY, (5,), 0, "not weights of bpt"),
             ("sos_token", (), torch.inf, "sos_token holds numbers that are not finite"),
         )
-    ] + [(cut("bpt-8-16-500m.pt", 50_000), BadFile, "")],
+    ] + [(truncate("bpt-8-16-500m.pt", 50_000), BadFile, "")],
 }  # fmt: skip
 ROWS = [pytest.param(name, *row, id=f"{name}-{i}") for name, rows in REFUSALS.items() for i, row in enumerate(rows)]
 READERS = sorted({folder.name for folder in FOLDERS.values()})
@@ -257,7 +257,7 @@ def test_a_damaged_folder_is_refused_in_one_sentence(
 ) -> None:
     FOLDERS[name].write(folder, monkeypatch)
     damage(folder)
-    with refused(kind, sentence or None):
+    with refuses(kind, sentence or None):
         FOLDERS[name].load(folder)
 
 
@@ -279,7 +279,7 @@ def test_a_missing_tokenizer_is_refused_before_the_weights_are_read(name: str, f
 @pytest.mark.parametrize("place", [None, "nowhere", "."])
 def test_no_weights_are_refused(name: str, place: str | None, tmp_path: Path) -> None:
     module = __import__(BACKBONES[name], fromlist=["load"])
-    with refused(MissingWeights):
+    with refuses(MissingWeights):
         module.load(place and str(tmp_path / place))
 
 
@@ -288,7 +288,7 @@ def test_what_does_not_fit_is_refused_before_it_is_loaded(name: str, folder: Pat
     FOLDERS[name].write(folder, monkeypatch)
     monkeypatch.setattr(memory, "free", lambda device: 1000)
     monkeypatch.setattr(f"{BACKBONES[FOLDERS[name].name]}.read_model", unread, raising=False)
-    with refused(TooLittleMemory, f"^{FOLDERS[name].name} needs .* in float32"):
+    with refuses(TooLittleMemory, f"^{FOLDERS[name].name} needs .* in float32"):
         FOLDERS[name].load(folder)
 
 

@@ -15,7 +15,7 @@ from engine.methods import METHODS
 from engine.run import generate
 from tests.engine.backbones import tiny, tiny_checkpoints, tiny_originals
 from tests.engine.backbones.adapters import ADAPTERS, SIDE, TEXTS
-from tests.engine.refusals import refused
+from tests.engine.refusals import refuses
 
 GREEDY_CASES = [(name, text, guidance) for name, each in ADAPTERS.items() for text in TEXTS for guidance in each.guidances]
 MAKERS = {name: each.backbone for name, each in ADAPTERS.items()} | {
@@ -51,7 +51,7 @@ def test_prompts_and_guidance_matter(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "prompt"), [(name, prompt) for name, prompts in REFUSED.items() for prompt in prompts])
 def test_bad_prompts_are_refused(name: str, prompt: Prompt) -> None:
-    with refused(BadPrompt):
+    with refuses(BadPrompt):
         MAKERS[name]().start(prompt)
 
 

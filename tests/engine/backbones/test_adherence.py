@@ -105,14 +105,14 @@ def test_a_bias_that_does_not_walk_along_the_drafts_is_found(backbone: Lowpoly, 
     backbone.grammar = False  # which walks, too, and would be wrong as well
     clouds = [replace(prompt, size=None) for prompt in prompts(2)]
 
-    def decoded(name: str) -> list[list[int]]:
+    def decode_all(name: str) -> list[list[int]]:
         return [generate(backbone, METHODS[name], prompt, SEEDED.get(name, {})).finish().tokens for prompt in clouds]
 
-    alone = decoded("ar")
-    assert decoded("sjdpp") == alone
+    alone = decode_all("ar")
+    assert decode_all("sjdpp") == alone
     along = "engine.networks.sequence.states_along"
     monkeypatch.setattr(along, lambda machine, parents, tokens, state: [state] * (1 + len(tokens.to_list())))
-    assert decoded("sjdpp") != alone
+    assert decode_all("sjdpp") != alone
 
 
 def test_models_that_read_no_points_refuse_it() -> None:

@@ -26,7 +26,7 @@ LENGTH = 90  # tokens of a run that are compared
 
 
 @cache
-def shipped(name: str, dtype: str = "bfloat16") -> Backbone:
+def load_shipped(name: str, dtype: str = "bfloat16") -> Backbone:
     """The shipped weights in a type."""
     return load(name, device="cpu", dtype=dtype)
 
@@ -36,7 +36,7 @@ def tokens(name: str, method: str, seed: int = 0, **knobs: Any) -> list[int]:
     """The first tokens of a run."""
     entry, preset = find(method)
     chosen = preset | knobs | ({} if method == "ar" else {"verify": "match seed"})
-    run = generate(shipped(name), entry, replace(PROMPTS[name], seed=seed), chosen)
+    run = generate(load_shipped(name), entry, replace(PROMPTS[name], seed=seed), chosen)
     for _ in run:
         if len(run.tokens) >= LENGTH and method != "zipar_verified":
             break
@@ -48,7 +48,7 @@ def tokens(name: str, method: str, seed: int = 0, **knobs: Any) -> list[int]:
 @pytest.mark.parametrize("name", list(PROMPTS))
 @torch.inference_mode()
 def test_a_row_has_the_same_bits_alone_and_in_every_window(name: str, count: int) -> None:
-    model = shipped(name)
+    model = load_shipped(name)
     path = torch.randint(model.vocabulary, (256,), generator=torch.Generator().manual_seed(count)).tolist()
     sequence = model.start(WIDE[name])
     sequence.grammar = None
@@ -80,7 +80,7 @@ def test_products_are_rounded_and_nothing_else() -> None:
     """Caches and distributions stay float32; logits move by a part in 256 of theirs."""
     logits = {}
     for dtype in ("float32", "bfloat16"):
-        sequence = shipped("lowpoly", dtype).start(PROMPTS["lowpoly"])
+        sequence = load_shipped("lowpoly", dtype).start(PROMPTS["lowpoly"])
         logits[dtype] = sequence.forward(Draft(torch.tensor(tokens("lowpoly", "ar", 1)))).logits
         assert sequence.kv_cache.block.dtype == logits[dtype].dtype == torch.float32
         sequence.close()
@@ -90,8 +90,8 @@ def test_products_are_rounded_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("name", list(PROMPTS))
 def test_it_is_offered_where_it_runs_and_refused_where_not(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert all(shipped(name, dtype).dtype == dtype for dtype in ("float32", "bfloat16"))
-    assert all("bfloat16" in shipped(name, dtype).capabilities for dtype in ("float32", "bfloat16"))
+    assert all(load_shipped(name, dtype).dtype == dtype for dtype in ("float32", "bfloat16"))
+    assert all("bfloat16" in load_shipped(name, dtype).capabilities for dtype in ("float32", "bfloat16"))
     monkeypatch.setenv(VARIABLE, REFERENCE)
     assert "bfloat16" not in load(name, device="cpu").capabilities
     with pytest.raises(NotSupported, match=r"by compiled functions only\. FORETOKEN_KERNELS=reference"):

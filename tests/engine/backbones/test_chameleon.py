@@ -14,7 +14,7 @@ from engine.errors import MissingWeights, NotSupported
 from engine.networks.vqgan import PictureDecoder, VQGANSettings
 from tests.engine.backbones import tiny_chameleon as tiny
 from tests.engine.backbones.tiny_originals import CODES
-from tests.engine.refusals import refused
+from tests.engine.refusals import refuses
 
 GREEDY = Sampling(temperature=0.0, guidance=3.0)
 
@@ -41,7 +41,7 @@ def test_sizes_depend_on_the_positions() -> None:
     grid = layouts_of(KINDS["lumina2"], 8, 10_240)[768]
     assert (grid.rows, grid.columns, grid.factor) == (96, 96, 8)
     assert list(layouts_of(KINDS["anole"], 16, 4096)) == [512]
-    with refused(MissingWeights, "128 positions"):
+    with refuses(MissingWeights, "128 positions"):
         layouts_of(KINDS["anole"], 16, 128)
 
 
@@ -58,9 +58,9 @@ def test_codes_of_the_second_lumina_follow_one_another() -> None:
     words = {word: i for i, word in enumerate([TURN, BEGIN, ROW_END, *map(size_word, (512, 768, 1024))])}
     codes = codes_of(words, picture, KINDS["lumina2"])
     assert codes[0] == 155_000 and codes[-1] == 171_383
-    with refused(NotSupported, "reserved08799"):
+    with refuses(NotSupported, "reserved08799"):
         codes_of({word: i for word, i in words.items() if word != ROW_END}, picture, KINDS["lumina2"])
-    with refused(NotSupported, "0 codes"):
+    with refuses(NotSupported, "0 codes"):
         codes_of(words, picture, KINDS["anole"])
 
 

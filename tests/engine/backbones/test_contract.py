@@ -57,14 +57,14 @@ def make_toy() -> Case:
 
 MAKERS = {
     "pictogram": lambda: Case(tiny.pictogram(), Prompt(text="two red cats on a table"), 2e-5),
-    "pictogram with looks": lambda: Case(tiny.looking(), Prompt(text="two red cats on a green apple", size=64), 2e-5),
+    "pictogram with looks": lambda: Case(tiny.with_looks(), Prompt(text="two red cats on a green apple", size=64), 2e-5),
     "pictogram with a grammar": lambda: Case(tiny.WithGrammar(), Prompt(text="green apple"), 2e-5),
     "janus": lambda: Case(tiny.janus(), Prompt(text="red apple"), 2e-5),
     "emu3": lambda: Case(tiny_checkpoints.emu3(), Prompt(text="red apple"), 2e-5),
     "emu35": lambda: Case(tiny_checkpoints.emu35(), Prompt(text="red apple"), 2e-5),
     "lowpoly": lambda: Case(tiny.lowpoly(), Prompt(points=tiny.sphere()), 2e-5),
-    "lowpoly with adherence": lambda: Case(tiny.adhering(tiny.lowpoly()), Prompt(points=tiny.sphere()), 2e-5),
-    "bpt with adherence": lambda: Case(tiny.adhering(tiny_originals.bpt_backbone()), Prompt(points=tiny.sphere()), 2e-5),
+    "lowpoly with adherence": lambda: Case(tiny.with_adherence(tiny.lowpoly()), Prompt(points=tiny.sphere()), 2e-5),
+    "bpt with adherence": lambda: Case(tiny.with_adherence(tiny_originals.bpt_backbone()), Prompt(points=tiny.sphere()), 2e-5),
     "lowpoly without its grammar": lambda: Case(tiny.lowpoly(grammar=False), Prompt(points=tiny.sphere()), 2e-5),
     "bpt": lambda: Case(tiny_originals.bpt_backbone(), Prompt(points=tiny.sphere()), 2e-5),
     "llamagen of classes": lambda: Case(tiny_originals.llamagen(), Prompt(label=3), 2e-5),

@@ -10,7 +10,7 @@ import torch
 from engine.backbones import glm_image
 from engine.errors import MissingWeights
 from tests.engine.backbones import tiny_glm_image as tiny
-from tests.engine.refusals import refused
+from tests.engine.refusals import refuses
 
 
 def test_places_are_those_of_the_class() -> None:
@@ -45,5 +45,5 @@ def test_the_tokenizer_may_lie_beside_the_weights(tmp_path: Path) -> None:
     shutil.move(folder / "processor", tmp_path / "processor")
     glm_image.load(str(folder), dtype="float32")
     shutil.rmtree(tmp_path / "processor")
-    with refused(MissingWeights, "tokenizer"):
+    with refuses(MissingWeights, "tokenizer"):
         glm_image.load(str(folder), dtype="float32")

@@ -23,7 +23,7 @@ from engine.networks.vqgan import PictureDecoder, VQGANSettings
 from engine.run import generate
 from tests.engine.backbones import tiny_originals
 from tests.engine.backbones.tiny_originals import llamagen_tensors, picture_decoder, save_llamagen, save_text_encoder
-from tests.engine.refusals import refused
+from tests.engine.refusals import refuses
 
 GREEDY = Sampling(temperature=0.0, guidance=3.0)
 GRID, SLOTS = 4, 6  # codes in a row; slots of a text
@@ -32,7 +32,7 @@ SIXTEEN = VQGANSettings(codes=16_384, width=8, latent=256, stages=(512, 256, 256
 # --- the published equations, one row at a time ------------------------------------------------------------------------------
 
 
-def turned(x: Tensor, slots: int) -> Tensor:
+def rotate(x: Tensor, slots: int) -> Tensor:
     """Queries or keys [R, heads, d] with their rotary positions: numbers 2i and 2i+1 are a pair; the first `slots` rows become zero."""
     half = x.shape[-1] // 2
     frequency = 10_000.0 ** (-torch.arange(0, half, 2).float() / half)
@@ -43,7 +43,7 @@ def turned(x: Tensor, slots: int) -> Tensor:
     return torch.cat([torch.zeros_like(x[:slots]), pairs.flatten(2)])
 
 
-def normed(x: Tensor, weight: Tensor) -> Tensor:
+def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
     """Root-mean-square norm."""
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5) * weight
 
@@ -56,14 +56,14 @@ def logits(tensors: dict[str, Tensor], condition: Tensor, known: Tensor, codes: 
     seen |= torch.eye(len(x), dtype=torch.bool)
     for layer in range(2):
         part = {name.removeprefix(f"layers.{layer}."): tensor for name, tensor in tensors.items()}
-        q, k, v = F.linear(normed(x, part["attention_norm.weight"]), part["attention.wqkv.weight"]).view(len(x), 3, 1, -1).unbind(1)
-        scores = torch.einsum("rhd,shd->hrs", turned(q, slots), turned(k, slots)) / q.shape[-1] ** 0.5
+        q, k, v = F.linear(rms_norm(x, part["attention_norm.weight"]), part["attention.wqkv.weight"]).view(len(x), 3, 1, -1).unbind(1)
+        scores = torch.einsum("rhd,shd->hrs", rotate(q, slots), rotate(k, slots)) / q.shape[-1] ** 0.5
         weights = scores.masked_fill(~seen, -torch.inf).softmax(-1)
         x = x + F.linear(torch.einsum("hrs,shd->rhd", weights, v).flatten(1), part["attention.wo.weight"])
-        y = normed(x, part["ffn_norm.weight"])
+        y = rms_norm(x, part["ffn_norm.weight"])
         gate, up = F.linear(y, part["feed_forward.w1.weight"]), F.linear(y, part["feed_forward.w3.weight"])
         x = x + F.linear(F.silu(gate) * up, part["feed_forward.w2.weight"])
-    return F.linear(normed(x[-1], tensors["norm.weight"]), tensors["output.weight"])
+    return F.linear(rms_norm(x[-1], tensors["norm.weight"]), tensors["output.weight"])
 
 
 def conditions(tensors: dict[str, Tensor], prompt: Prompt) -> tuple[Tensor, Tensor]:
@@ -180,7 +180,7 @@ def test_the_side_is_in_a_name(tmp_path: Path) -> None:
     (tmp_path / "unnamed" / "card.json").write_text('{"name": "llamagen", "source": {"c2i_L_384.pt": [1, 2]}}')
     assert llamagen.side_of(tmp_path / "unnamed") == 384  # imported from there
     (tmp_path / "unnamed" / "card.json").write_text('{"name": "llamagen"}')
-    with refused(MissingWeights, "how large"):
+    with refuses(MissingWeights, "how large"):
         llamagen.side_of(tmp_path / "unnamed")
 
 
@@ -189,7 +189,7 @@ def test_an_encoder_of_another_width_is_refused(tmp_path: Path) -> None:
     folder = save_llamagen(tmp_path / "own", text=True)
     shutil.rmtree(folder / "flan-t5-xl")
     save_text_encoder(folder / "t5", width=12)
-    with refused(MissingWeights, "width of 12"):
+    with refuses(MissingWeights, "width of 12"):
         llamagen.load(str(folder))
 
 

@@ -80,7 +80,7 @@ def guided_logits(backbone: Pictogram, prompt: Prompt, tokens: list[int]) -> Ten
     return guide(nn.functional.linear(hidden[:, before:], model.head_table()), prompt.sampling.guidance)
 
 
-@pytest.mark.parametrize("make", [tiny.pictogram, tiny.looking])
+@pytest.mark.parametrize("make", [tiny.pictogram, tiny.with_looks])
 @pytest.mark.parametrize("text", ["red apple", "two cats on a table"])
 def test_greedy_tokens_are_those_of_the_class(text: str, make: Callable[[], Pictogram]) -> None:
     prompt, backbone = Prompt(text, sampling=Sampling(temperature=0.0, guidance=3.0)), make()

@@ -41,7 +41,7 @@ def test_a_prompt_without_a_known_object_is_said() -> None:
 
 def test_a_caption_without_a_background_gets_one_from_its_seed() -> None:
     """Looks are read before a background, so the seed says one where the caption does not."""
-    model = tiny.looking()
+    model = tiny.with_looks()
     words = model._readable_words(Prompt("two red cats"))
     assert len({model._with_background(words, seed) for seed in range(200)}) > 15 and model._with_background(
         words, 3
@@ -54,7 +54,7 @@ def test_a_caption_without_a_background_gets_one_from_its_seed() -> None:
 
 
 def test_a_seed_says_which_background_it_took() -> None:
-    model, prompt = tiny.looking(), Prompt("two red cats", seed=3)
+    model, prompt = tiny.with_looks(), Prompt("two red cats", seed=3)
     assert model.added_words(prompt).split() == list(model._with_background(model._readable_words(prompt), 3)[3:]) != []
     assert len({model.added_words(Prompt("two red cats", seed=seed)) for seed in range(50)}) > 10
     assert model.added_words(Prompt("two red cats on red", seed=3)) == "" == tiny.pictogram().added_words(prompt)
@@ -62,6 +62,6 @@ def test_a_seed_says_which_background_it_took() -> None:
 
 @torch.inference_mode()  # as in a run: the looks that a model has kept may be of one
 def test_a_look_tells_in_a_run() -> None:
-    model = tiny.looking()
+    model = tiny.with_looks()
     same, other = (model.start(Prompt(text, seed=3)).forward(NO_DRAFT).logits for text in ("cats on red", "apple on red"))
     assert not torch.allclose(same[0], other[0]) and torch.allclose(same[1], other[1])

@@ -13,7 +13,7 @@ from tests.engine.backbones import tiny
 from tests.engine.backbones.test_contract import Case, draft_of, feed, same_row, tokens_of
 
 MAKERS = {
-    "pictogram": lambda: Case(tiny.scaled(), Prompt(text="two red cats on a table", size=128), 2e-5),
+    "pictogram": lambda: Case(tiny.with_scales(), Prompt(text="two red cats on a table", size=128), 2e-5),
     "toy": lambda: Case(Toy(rows=4, columns=4), Prompt(), 1e-10),
 }
 
@@ -38,7 +38,7 @@ def test_a_smaller_sequence_is_fresh_and_smaller(case: Case) -> None:
 
 
 def test_a_smaller_pictogram_is_that_of_the_prompt() -> None:
-    backbone = tiny.scaled()
+    backbone = tiny.with_scales()
     with torch.inference_mode():
         large = backbone.start(Prompt(text="red apple", size=256))
         assert large.scales == (64, 128) and backbone.start(Prompt(text="red apple", size=64)).scales == ()

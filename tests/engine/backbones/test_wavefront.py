@@ -33,7 +33,7 @@ def placeholder(token: int, position: int) -> Draft:
     return Draft(torch.tensor([token]), parents=torch.tensor([-1]), positions=torch.tensor([position]))
 
 
-def grown(case: Case) -> tuple[Sequence, int]:
+def two_rows(case: Case) -> tuple[Sequence, int]:
     """Two tokens of the first row and two of the second, the second row begun behind a placeholder. Also the width of a row."""
     sequence = case.start()
     columns = sequence.layout.columns
@@ -58,7 +58,7 @@ def test_commits_in_raster_order_are_plain_commits(case: Case) -> None:
 
 def test_scattered_tokens_are_what_a_spelled_out_pass_sees(case: Case) -> None:
     """Positions 0, 1 | W | W+1 and 2 | : the row of each pass equals that of one pass over the same tokens from the start."""
-    sequence, columns = grown(case)
+    sequence, columns = two_rows(case)
     assert sequence.pending == [columns + 1]
     rows = sequence.forward(Draft(torch.tensor([1]), parents=torch.tensor([-1]), positions=torch.tensor([2])))
     spelled = case.start()
@@ -123,7 +123,7 @@ def test_placeholders_leave_no_trace(case: Case) -> None:
 def test_unfilled_slots_never_leak(case: Case) -> None:
     """Garbage in every cache row that holds no committed token: no pass shows it. Not a number, if nothing reads these rows; hosted
     decoders read whole blocks of keys and hide what is not kept, so there it is large numbers."""
-    sequence, columns = grown(case)
+    sequence, columns = two_rows(case)
     if not isinstance(sequence, TransformerSequence):
         pytest.skip(f"{case.backbone.name} keeps no cache")
     garbage = 1e4 if isinstance(sequence.trunk, HostedTrunk) else torch.nan
@@ -138,7 +138,7 @@ def test_unfilled_slots_never_leak(case: Case) -> None:
 
 
 def test_the_last_token_of_a_scattered_picture_ends_it(case: Case) -> None:
-    sequence, columns = grown(case)
+    sequence, columns = two_rows(case)
     rest = [p for p in range(sequence.limit) if p not in (0, 1, columns, columns + 1)]
     for position in rest:
         assert not sequence.done

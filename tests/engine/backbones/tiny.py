@@ -67,7 +67,7 @@ def pictogram() -> Pictogram:
 
 @cache
 @NORMAL
-def scaled() -> Pictogram:
+def with_scales() -> Pictogram:
     """The tiny pictogram as if all three of its scales had been trained: 8x8, 16x16 and 32x32 tokens."""
     plain = pictogram()
     return wide_open(Pictogram(plain.model, plain.tokenizer, WORDS, (8, 16, 32), {}))
@@ -75,7 +75,7 @@ def scaled() -> Pictogram:
 
 @cache
 @NORMAL
-def looking() -> Pictogram:
+def with_looks() -> Pictogram:
     """A tiny pictogram that reads the looks of apples and cats."""
     torch.manual_seed(8)
     plain = pictogram()
@@ -124,7 +124,7 @@ def lowpoly(grammar: bool = True) -> Lowpoly:
     return Lowpoly(mesh_model(), {}, grammar=grammar)
 
 
-def adhering(backbone: Lowpoly) -> Lowpoly:
+def with_adherence(backbone: Lowpoly) -> Lowpoly:
     """A model of meshes with adherence in its default sampling."""
     backbone.sampling = replace(backbone.sampling, adherence=40.0)
     return backbone

@@ -37,7 +37,7 @@ def traps(trace: Path) -> dict[str, Any]:
     }
 
 
-def saved(path: Path, tree: Any) -> Path:
+def torch_file(path: Path, tree: Any) -> Path:
     """The file that torch.save writes."""
     torch.save(tree, path)
     return path

@@ -11,19 +11,19 @@ from safetensors.torch import save_file
 
 from engine.checkpoints.reading import names_of, open_checkpoint
 from engine.errors import BadFile, ForetokenError, MissingWeights
-from tests.engine.checkpoints.files import saved
-from tests.engine.refusals import refused
+from tests.engine.checkpoints.files import torch_file
+from tests.engine.refusals import refuses
 
 WEIGHTS = {"a.weight": torch.arange(6.0).view(2, 3), "b.bias": torch.ones(4, dtype=torch.bfloat16), "c": torch.tensor([1, 2])}
 
 
-def sharded(folder: Path, form: str = "safetensors") -> Path:
+def sharded_folder(folder: Path, form: str = "safetensors") -> Path:
     """A folder of three shards and an index."""
     folder.mkdir()
     places = {}
     for i, (name, tensor) in enumerate(WEIGHTS.items()):
         file = f"model-{i + 1:05}-of-00003.safetensors" if form == "safetensors" else f"pytorch_model-{i + 1:05}-of-00003.bin"
-        (save_file({name: tensor}, folder / file) if form == "safetensors" else saved(folder / file, {name: tensor}))
+        (save_file({name: tensor}, folder / file) if form == "safetensors" else torch_file(folder / file, {name: tensor}))
         places[name] = file
     index = "model.safetensors.index.json" if form == "safetensors" else "pytorch_model.bin.index.json"
     (folder / index).write_text(json.dumps({"weight_map": places}))
@@ -32,13 +32,13 @@ def sharded(folder: Path, form: str = "safetensors") -> Path:
 
 def refuse(path: Path, match: str, kind: type[ForetokenError] = ForetokenError) -> None:
     """Asserts that a path is refused."""
-    with refused(kind, match):
+    with refuses(kind, match):
         open_checkpoint(path)
 
 
 @pytest.mark.parametrize("form", ["safetensors", "pickled"])
 def test_shards_are_one_checkpoint(tmp_path: Path, form: str) -> None:
-    with open_checkpoint(sharded(tmp_path / "model", form)) as checkpoint:
+    with open_checkpoint(sharded_folder(tmp_path / "model", form)) as checkpoint:
         assert checkpoint.shapes == {name: tuple(tensor.shape) for name, tensor in WEIGHTS.items()}
         assert checkpoint.parameters == 10 and set(names_of(checkpoint)) == set(WEIGHTS)
         assert all(torch.equal(checkpoint.read(name), tensor) for name, tensor in WEIGHTS.items())
@@ -46,7 +46,7 @@ def test_shards_are_one_checkpoint(tmp_path: Path, form: str) -> None:
 
 @pytest.mark.parametrize("form", ["safetensors", "pickled"])
 def test_a_missing_shard_is_named(tmp_path: Path, form: str) -> None:
-    folder = sharded(tmp_path / "model", form)
+    folder = sharded_folder(tmp_path / "model", form)
     next(iter(sorted(folder.glob("*-00002-*")))).unlink()
     refuse(folder, r"lacks 1 of 3 shards, such as \w+-00002-of-00003", MissingWeights)
 
@@ -54,20 +54,20 @@ def test_a_missing_shard_is_named(tmp_path: Path, form: str) -> None:
 @pytest.mark.parametrize("name", ["../a.safetensors", "/etc/a.safetensors", "sub/a.safetensors", "..\\a.safetensors", "..", ""])
 def test_an_index_reaches_no_other_folder(tmp_path: Path, name: str) -> None:
     save_file(WEIGHTS, tmp_path / "a.safetensors")
-    folder = sharded(tmp_path / "model")
+    folder = sharded_folder(tmp_path / "model")
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
     refuse(folder, "not next to it", BadFile)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"weight_map": {}}', '{"weight_map": {"a": 1}}', '{"weight_map": NaN}'])
 def test_a_damaged_index_is_refused(tmp_path: Path, text: str) -> None:
-    folder = sharded(tmp_path / "model")
+    folder = sharded_folder(tmp_path / "model")
     (folder / "model.safetensors.index.json").write_text(text)
     refuse(folder, "Download it again")
 
 
 def test_a_tensor_in_two_shards_is_refused(tmp_path: Path) -> None:
-    folder = sharded(tmp_path / "model")
+    folder = sharded_folder(tmp_path / "model")
     save_file(WEIGHTS, folder / "model-00002-of-00003.safetensors")
     refuse(folder, "again, which", BadFile)
 
@@ -88,11 +88,11 @@ def test_a_folder_prefers_safetensors(tmp_path: Path) -> None:
 
 
 def test_files_without_an_index_are_one_checkpoint(tmp_path: Path) -> None:
-    saved(tmp_path / "model.pt", {"a": torch.ones(2)})
-    saved(tmp_path / "tokenizer.pt", {"model": {"b": torch.ones(3)}})
+    torch_file(tmp_path / "model.pt", {"a": torch.ones(2)})
+    torch_file(tmp_path / "tokenizer.pt", {"model": {"b": torch.ones(3)}})
     with open_checkpoint(tmp_path) as checkpoint:
         assert checkpoint.shapes == {"a": (2,), "b": (3,)}
-    saved(tmp_path / "tokenizer.pt", {"a": torch.ones(3)})
+    torch_file(tmp_path / "tokenizer.pt", {"a": torch.ones(3)})
     refuse(tmp_path, "tokenizer.pt holds 'a' again, which model.pt has", BadFile)
 
 

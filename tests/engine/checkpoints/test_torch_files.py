@@ -17,8 +17,8 @@ import torch
 
 from engine.checkpoints.reading import open_checkpoint
 from engine.errors import BadFile
-from tests.engine.checkpoints.files import pickle_of, saved, traps, with_pickle
-from tests.engine.refusals import refused
+from tests.engine.checkpoints.files import pickle_of, torch_file, traps, with_pickle
+from tests.engine.refusals import refuses
 
 KINDS = [torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool]
 
@@ -32,7 +32,7 @@ def tensors() -> dict[str, torch.Tensor]:
 
 def test_tensors_come_back(tmp_path: Path) -> None:
     wanted = tensors()
-    with open_checkpoint(saved(tmp_path / "a.pt", OrderedDict(wanted))) as checkpoint:
+    with open_checkpoint(torch_file(tmp_path / "a.pt", OrderedDict(wanted))) as checkpoint:
         assert checkpoint.entries.keys() == wanted.keys()
         for name, tensor in wanted.items():
             assert checkpoint.entries[name].shape == tuple(tensor.shape) and checkpoint.entries[name].dtype == tensor.dtype
@@ -46,22 +46,22 @@ def test_wrappers_of_training_scripts_are_removed(tmp_path: Path, wrapper: str) 
     module(torch.ones(1, 3)).sum().backward()
     optimizer.step()
     tree = {wrapper: module.state_dict(), "optimizer": optimizer.state_dict(), "steps": 7, "args": argparse.Namespace(lr=1e-4, names=["a"])}
-    with open_checkpoint(saved(tmp_path / "a.ckpt", tree)) as checkpoint:
+    with open_checkpoint(torch_file(tmp_path / "a.ckpt", tree)) as checkpoint:
         assert checkpoint.shapes == {"weight": (2, 3), "bias": (2,)} and checkpoint.parameters == 8
         assert torch.equal(checkpoint.read("weight"), module.weight)
 
 
 def test_parameters_are_tensors(tmp_path: Path) -> None:
     one = torch.nn.Parameter(torch.arange(4.0))
-    with open_checkpoint(saved(tmp_path / "a.pt", {"one": one})) as checkpoint:
+    with open_checkpoint(torch_file(tmp_path / "a.pt", {"one": one})) as checkpoint:
         assert torch.equal(checkpoint.read("one"), one.data)
 
 
 @pytest.mark.parametrize("name", traps(Path("x")))
 def test_code_in_a_pickle_is_refused_and_never_runs(tmp_path: Path, name: str) -> None:
     trace = tmp_path / "trace"
-    path = saved(tmp_path / "a.bin", {"weight": torch.ones(2), "extra": traps(trace)[name]})
-    with refused(BadFile, r"would run code.*Nothing was executed"):
+    path = torch_file(tmp_path / "a.bin", {"weight": torch.ones(2), "extra": traps(trace)[name]})
+    with refuses(BadFile, r"would run code.*Nothing was executed"):
         open_checkpoint(path)
     assert not trace.exists()
 
@@ -69,15 +69,15 @@ def test_code_in_a_pickle_is_refused_and_never_runs(tmp_path: Path, name: str) -
 @pytest.mark.parametrize("name", ["os.system", "exec"])
 def test_the_traps_work(tmp_path: Path, name: str) -> None:
     """Otherwise the test above could not fail: an ordinary load of the same file runs the code."""
-    path = saved(tmp_path / "a.bin", {"extra": traps(tmp_path / "trace")[name]})
+    path = torch_file(tmp_path / "a.bin", {"extra": traps(tmp_path / "trace")[name]})
     code = f"import torch; torch.load({str(path)!r}, weights_only=False)"
     subprocess.run([sys.executable, "-c", code], check=True)
     assert (tmp_path / "trace").exists()
 
 
 def test_a_whole_module_is_refused(tmp_path: Path) -> None:
-    with refused(BadFile, r"torch\.nn\.modules\.linear\.Linear"):
-        open_checkpoint(saved(tmp_path / "a.pt", torch.nn.Linear(2, 2)))
+    with refuses(BadFile, r"torch\.nn\.modules\.linear\.Linear"):
+        open_checkpoint(torch_file(tmp_path / "a.pt", torch.nn.Linear(2, 2)))
 
 
 def raw(*parts: bytes) -> bytes:
@@ -106,14 +106,14 @@ def raw(*parts: bytes) -> bytes:
     ],
 )
 def test_hostile_pickles_are_refused(tmp_path: Path, content: bytes) -> None:
-    with refused(BadFile):
+    with refuses(BadFile):
         open_checkpoint(with_pickle(tmp_path / "a.pt", content))
 
 
 def test_packed_entries_are_refused(tmp_path: Path) -> None:
     """Ten gigabytes of zeros fit into ten megabytes of zip."""
     path = with_pickle(tmp_path / "a.pt", pickle_of({"a": torch.zeros(1000)}), {"data/0": bytes(4000)}, packed=True)
-    with refused(BadFile, "compressed"):
+    with refuses(BadFile, "compressed"):
         open_checkpoint(path)
 
 
@@ -134,47 +134,47 @@ def test_views_beyond_their_storage_are_refused(tmp_path: Path, change: dict[str
             typed = torch.storage.TypedStorage(wrap_storage=storage, dtype=torch.float32, _internal=True)
             return torch._utils._rebuild_tensor_v2, (typed, change.get("offset", 0), change["size"], change["stride"], False, OrderedDict())
 
-    with refused(BadFile, reason):
-        open_checkpoint(saved(tmp_path / "a.pt", {"a": Reaching()}))
+    with refuses(BadFile, reason):
+        open_checkpoint(torch_file(tmp_path / "a.pt", {"a": Reaching()}))
 
 
 def test_many_names_for_the_same_numbers_are_refused(tmp_path: Path) -> None:
     """Written out, they would fill a disk."""
     one = torch.zeros(10_000)
-    with refused(BadFile, "more numbers than the file"):
-        open_checkpoint(saved(tmp_path / "a.pt", {f"name {i}": one for i in range(100)}))
+    with refuses(BadFile, "more numbers than the file"):
+        open_checkpoint(torch_file(tmp_path / "a.pt", {f"name {i}": one for i in range(100)}))
 
 
 def test_every_cut_is_refused(tmp_path: Path) -> None:
-    whole = saved(tmp_path / "a.pt", tensors()).read_bytes()
+    whole = torch_file(tmp_path / "a.pt", tensors()).read_bytes()
     for length in [0, 1, 3, *range(10, len(whole), len(whole) // 40)]:
         (tmp_path / "cut.pt").write_bytes(whole[:length])
-        with refused(BadFile):
+        with refuses(BadFile):
             open_checkpoint(tmp_path / "cut.pt")
 
 
 def test_a_storage_of_another_length_is_refused(tmp_path: Path) -> None:
     path = with_pickle(tmp_path / "a.pt", pickle_of({"a": torch.zeros(4)}), {"data/0": bytes(12)})
-    with refused(BadFile, "no storage of 16 bytes"):
+    with refuses(BadFile, "no storage of 16 bytes"):
         open_checkpoint(path)
 
 
 @pytest.mark.parametrize("content", [b"just a text", pickle.dumps({"a": 1}), pickle.dumps(2**70)])
 def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.bin").write_bytes(content)
-    with refused(BadFile):
+    with refuses(BadFile):
         open_checkpoint(tmp_path / "a.bin")
 
 
 def test_a_file_of_an_older_pytorch_says_what_to_do(tmp_path: Path) -> None:
     torch.save(tensors(), tmp_path / "a.pt", _use_new_zipfile_serialization=False)
-    with refused(BadFile, r"PyTorch 1\.6 or later.*save it again"):
+    with refuses(BadFile, r"PyTorch 1\.6 or later.*save it again"):
         open_checkpoint(tmp_path / "a.pt")
 
 
 def test_no_number_is_read_before_it_is_wanted(tmp_path: Path) -> None:
     """Names and shapes of a file of 64 MB: its pages stay on the disk."""
-    path = saved(tmp_path / "a.pt", {"a": torch.zeros(2**24)})
+    path = torch_file(tmp_path / "a.pt", {"a": torch.zeros(2**24)})
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with open_checkpoint(path) as checkpoint:
         assert checkpoint.shapes == {"a": (2**24,)}
@@ -183,5 +183,5 @@ def test_no_number_is_read_before_it_is_wanted(tmp_path: Path) -> None:
 
 def test_a_program_is_refused(tmp_path: Path) -> None:
     torch.jit.trace(torch.nn.Linear(2, 2), torch.ones(1, 2)).save(tmp_path / "a.pt")
-    with refused(BadFile, "TorchScript"):
+    with refuses(BadFile, "TorchScript"):
         open_checkpoint(tmp_path / "a.pt")

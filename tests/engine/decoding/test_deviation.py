@@ -29,7 +29,7 @@ RELAXED: dict[str, dict[str, float | str]] = {  # every method with a relaxed ru
 }
 
 
-def metered(limit: float) -> Meter:
+def make_meter(limit: float) -> Meter:
     """A meter at the beginning of a measured pass."""
     meter = Meter()
     meter.begin(Knobs({"allowed_deviation": limit}), Noise(0, 5), 0, 0)
@@ -44,7 +44,7 @@ def run_of(name: str, seed: int = 0, **knobs: float | str) -> Run:
 
 def test_the_share_by_hand() -> None:
     """Budget 0.1. A free token saves 0.1; the next may deviate by 0.2: of 0.4, half the rule. A token of 0.05 leaves 0.05."""
-    meter = metered(0.1)
+    meter = make_meter(0.1)
     meter.commit(1)
     meter.begin(Knobs({"allowed_deviation": 0.1}), Noise(0, 5), 1, 1)
     assert meter.share(0.4) == pytest.approx(0.5)
@@ -57,19 +57,19 @@ def test_the_share_by_hand() -> None:
 
 
 def test_a_token_that_was_not_committed_costs_nothing() -> None:
-    meter = metered(0.5)
+    meter = make_meter(0.5)
     assert meter.share(0.4) == meter.share(0.5) == 1.0
     meter.commit(1)
     assert meter.total == 0.4 and meter.tokens == 1
 
 
 def test_which_rule_decides() -> None:
-    meter = metered(0.25)
+    meter = make_meter(0.25)
     yes, no = torch.tensor([True, True, True]), torch.tensor([False, False, False])
     assert meter.decide(yes, no, lambda i: 0.5, torch.tensor([0.4, 0.6, 0.0])) == ([True, False], 1)
     accepted, relaxed = chain_verdicts([True, False], 1, yes)
     assert accepted.tolist() == [True, False, False] and relaxed.tolist() == [True, False, False]
-    assert metered(0.25).decide(no, yes, lambda i: 0.5, torch.tensor([0.6, 0.6, 0.9])) == ([False, False, False], 3)
+    assert make_meter(0.25).decide(no, yes, lambda i: 0.5, torch.tensor([0.6, 0.6, 0.9])) == ([False, False, False], 3)
 
 
 def test_every_relaxed_method_has_the_budget() -> None:
@@ -108,7 +108,7 @@ def test_a_meter_that_ignores_the_budget_is_noticed(name: str) -> None:
 
 
 def test_a_token_that_does_not_deviate_needs_no_allowance() -> None:
-    meter = metered(0.1)
+    meter = make_meter(0.1)
     assert meter.share(0.1) == meter.share(0.2) * 2 == 1.0
     meter.total += 1e-17  # rounding: a little more than allowed is spent
     assert meter.share(0.0, again=True) == 1.0 and meter.share(0.1, again=True) == 0.0

@@ -45,7 +45,7 @@ def test_match_seed_gives_plain_tokens_for_every_refresh_and_initialisation(refr
         assert run.exact
 
 
-def filled(init: str, tokens: list[int], slots: int) -> tuple[Sequence, Rows, Tensor, Tensor]:
+def fill_slots(init: str, tokens: list[int], slots: int) -> tuple[Sequence, Rows, Tensor, Tensor]:
     """A sequence, its newest rows, and the tokens and distributions of slots behind some committed tokens."""
     toy = Toy(seed=4)
     sequence = toy.start(Prompt(seed=0))
@@ -60,7 +60,7 @@ def filled(init: str, tokens: list[int], slots: int) -> tuple[Sequence, Rows, Te
 @pytest.mark.parametrize("init", [init for init in INIT.choices if init != "up-sampled"])
 def test_the_distribution_of_an_initial_token(init: str) -> None:
     """That it is drawn from this distribution is a claim of `verify`."""
-    _, rows, _, draft_probs = filled(init, [1], 1)
+    _, rows, _, draft_probs = fill_slots(init, [1], 1)
     expected = {"repeat left": torch.tensor([0.0, 1.0, 0.0]), "sample left": rows.p[0]}
     assert torch.allclose(draft_probs[0].double(), expected.get(init, torch.full((3,), 1 / 3)).double())  # nothing is above the first row
 
@@ -125,7 +125,7 @@ def test_the_small_picture_goes_on_with_what_was_really_drawn(monkeypatch: pytes
 
 
 def test_above_means_the_token_one_row_up() -> None:
-    _, _, tokens, draft_probs = filled("repeat above", [2, 0, 1], 3)
+    _, _, tokens, draft_probs = fill_slots("repeat above", [2, 0, 1], 3)
     assert tokens.tolist() == draft_probs.argmax(-1).tolist() == [2, 0, 1]
 
 

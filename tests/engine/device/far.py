@@ -69,7 +69,7 @@ class FarTensor(torch.Tensor):
         """Attention in one piece, as on the processor; what would give the host values without an operation is noted or refused."""
         kwargs = kwargs or {}
         if func is F.scaled_dot_product_attention:
-            return _current().called(func, args, kwargs)
+            return _current().compute(func, args, kwargs)
         if func is torch.Tensor.tolist:
             return _current().read(args[0]).tolist()
         if func in (torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.data_ptr):
@@ -80,7 +80,7 @@ class FarTensor(torch.Tensor):
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
         """Works only where the device is entered."""
-        return _current().called(func, args, kwargs or {})
+        return _current().compute(func, args, kwargs or {})
 
 
 @dataclass
@@ -95,7 +95,7 @@ class Traffic:
 
 
 class Far(TorchDispatchMode):
-    """The device. traffic : what has been transferred since `counted` was entered last"""
+    """The device. traffic : what has been transferred since `count_traffic` was entered last"""
 
     def __init__(self) -> None:
         super().__init__()
@@ -114,10 +114,10 @@ class Far(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
         """Runs an operation on the device of its inputs; see the module."""
-        return self.called(func, args, kwargs or {})
+        return self.compute(func, args, kwargs or {})
 
     @contextmanager
-    def counted(self) -> Iterator[Traffic]:
+    def count_traffic(self) -> Iterator[Traffic]:
         """Counts from zero in this context."""
         before, self.traffic = self.traffic, Traffic()
         try:
@@ -130,7 +130,7 @@ class Far(TorchDispatchMode):
         self._note(self.traffic.reads)
         return tensor.near
 
-    def called(self, func: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
+    def compute(self, func: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
         """The result of an operation, on the device of its inputs or on the one it asks for."""
         tensors = [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, Tensor)]
         far = [x for x in tensors if isinstance(x, FarTensor)]
@@ -220,7 +220,7 @@ def as_on_a_gpu(monkeypatch: Any) -> Iterator[Far]:
         yield device
 
 
-def moved(module: nn.Module) -> nn.Module:
+def move_module(module: nn.Module) -> nn.Module:
     """The module with all its parameters and buffers on the far device, as `Module.to` would leave it; shared ones stay shared."""
     done: dict[int, Tensor] = {}
     for part in module.modules():

@@ -51,14 +51,14 @@ class Model:
         return drafters if len(method.drafters) > 1 else next(iter(drafters.values()), None)
 
 
-def copied(module: nn.Module, place: Place) -> nn.Module:
+def copy_to(module: nn.Module, place: Place) -> nn.Module:
     """A copy on the device."""
     return place(deepcopy(module))
 
 
 def feature_draft(place: Place) -> NetworkFeatures:
     """A random drafter for states of width 32."""
-    return NetworkFeatures(copied(network(), place))
+    return NetworkFeatures(copy_to(network(), place))
 
 
 def stream(decoder: nn.Module, place: Place) -> PredictiveStream:
@@ -73,19 +73,19 @@ def stream(decoder: nn.Module, place: Place) -> PredictiveStream:
 def pictogram(place: Place) -> Model:
     """Three scales, all drafters of pictures."""
     plain = tiny.pictogram()
-    model = copied(plain.model, place)
-    backbone = tiny.wide_open(Pictogram(model, copied(plain.tokenizer, place), tiny.WORDS, (8, 16, 32), {}))
+    model = copy_to(plain.model, place)
+    backbone = tiny.wide_open(Pictogram(model, copy_to(plain.tokenizer, place), tiny.WORDS, (8, 16, 32), {}))
     backbone.capabilities |= {"feature_draft", "predictive_stream", "spatial_heads"}
     prompt = Prompt("red apple", seed=3, size=128)
     return Model(backbone, prompt, {
         "feature_draft": feature_draft(place), "predictive_stream": stream(model.decoder, place),
-        "spatial_heads": NetworkHeads(copied(spatial_heads(), place)),
+        "spatial_heads": NetworkHeads(copy_to(spatial_heads(), place)),
     })  # fmt: skip
 
 
 def lowpoly(place: Place) -> Model:
     """A mesh model with a grammar and all drafters of meshes."""
-    backbone = Lowpoly(copied(tiny.mesh_model(), place), {})
+    backbone = Lowpoly(copy_to(tiny.mesh_model(), place), {})
     backbone.capabilities |= {"mesh_heads", "feature_draft", "predictive_stream"}
     head = backbone.model.decoder.head
 
@@ -103,7 +103,7 @@ def lowpoly(place: Place) -> Model:
 
 def bpt(place: Place) -> Model:
     """BPT's architecture."""
-    return Model(Bpt(copied(tiny_originals.bpt_model(), place)), POINTS)
+    return Model(Bpt(copy_to(tiny_originals.bpt_model(), place)), POINTS)
 
 
 def janus(place: Place) -> Model:
@@ -127,21 +127,21 @@ def emu35(place: Place) -> Model:
 def chameleon(name: str) -> Callable[[Place], Model]:
     """Anole, or Lumina-mGPT with row ends."""
 
-    def made(place: Place) -> Model:
+    def build(place: Place) -> Model:
         kind, words = tiny_chameleon.kind(name), tiny_chameleon.words()
         own, picture = deepcopy(tiny_chameleon.model()), tiny_originals.picture_decoder()
         codes = codes_of(words, picture, kind)
         head = nn.Linear(own.config.hidden_size, len(codes), bias=False).requires_grad_(False)
         head.weight.copy_(own.lm_head.weight[codes])
-        parts = place(own.model), place(head), copied(picture, place)
+        parts = place(own.model), place(head), copy_to(picture, place)
         return Model(Chameleon(*parts, kind, codes, words, tiny_chameleon.ids, tiny_chameleon.BOS), TEXT)
 
-    return made
+    return build
 
 
 def glm_image(place: Place) -> Model:
     """Positions on three axes."""
-    own = copied(tiny_glm_image.model(), place)
+    own = copy_to(tiny_glm_image.model(), place)
     sides = (tiny_glm_image.COLUMNS * FACTOR,)
     return Model(GlmImage(own, tiny_glm_image.read, sides=sides, small=tiny_glm_image.SMALL), TEXT)
 
@@ -149,7 +149,7 @@ def glm_image(place: Place) -> Model:
 def llamagen(place: Place) -> Model:
     """Classes."""
     plain = tiny_originals.llamagen()
-    decoder, head, picture = (copied(part, place) for part in (plain.hosted.decoder, plain.head[0], plain.picture))
+    decoder, head, picture = (copy_to(part, place) for part in (plain.hosted.decoder, plain.head[0], plain.picture))
     tensors = place(nn.ParameterList(nn.Parameter(tensor, requires_grad=False) for tensor in plain.condition.values()))
     condition = dict(zip(plain.condition, tensors, strict=True))
     return Model(Llamagen(decoder, head, condition, picture, tiny_originals.SIDE), Prompt("3", seed=3))

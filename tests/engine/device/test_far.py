@@ -56,7 +56,7 @@ READS: dict[str, Callable[[], object]] = {
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 def test_what_makes_the_host_wait_is_noted(device: Far, read: Callable[[], object]) -> None:
-    with device.counted() as traffic:
+    with device.count_traffic() as traffic:
         read()
     assert traffic.reads == {"outside": 1} and not traffic.sends
 
@@ -72,13 +72,13 @@ SENDS: dict[str, Callable[[], object]] = {
 
 @pytest.mark.parametrize("send", SENDS.values(), ids=SENDS)
 def test_what_is_sent_is_noted(device: Far, send: Callable[[], object]) -> None:
-    with device.counted() as traffic:
+    with device.count_traffic() as traffic:
         send()
     assert traffic.sends == {"outside": 1} and not traffic.reads
 
 
 def test_what_stays_is_not_noted(device: Far) -> None:
-    with device.counted() as traffic:
+    with device.count_traffic() as traffic:
         x = torch.zeros(3, device=FAR) + far_numbers(3)[1:2].expand(3)
         x[far_numbers(2).long()] = 1.0
         torch.where(x > 1, x, 0).softmax(-1).argmax(-1, keepdim=True).to(torch.float64)

@@ -25,9 +25,9 @@ from engine.layout import Raster
 from engine.methods import METHODS, PRESETS, find
 from engine.recognition.picture_judge import Judge
 from engine.run import generate
-from tests.engine.device.far import FAR, Far, as_on_a_gpu, moved
+from tests.engine.device.far import FAR, Far, as_on_a_gpu, move_module
 from tests.engine.device.models import MODELS, Model, fitting, near
-from tests.engine.drafters.test_resampler import trained
+from tests.engine.drafters.test_resampler import random_resampler
 
 SMALL = {"window": 5, "depth": 2, "width": 2, "nodes": 4, "horizon": 3, "drafted": 3}
 COUNT = 4  # steps of a run
@@ -83,7 +83,7 @@ ALSO = {"janus": ("eagle",), "emu3": ("zipar_verified",), "lumina": ("lookup",)}
 @cache
 def far(name: str) -> Model:
     """The same elsewhere; the device is entered."""
-    return MODELS[name](moved)
+    return MODELS[name](move_module)
 
 
 def cases() -> list[tuple[str, str]]:
@@ -108,7 +108,7 @@ def steps(model: Model, name: str, device: Far | None = None) -> tuple[list[Step
     taken: list[Step] = []
     most: Counter[str] = Counter()
     while len(taken) < COUNT:
-        with (device or Far()).counted() as traffic:
+        with (device or Far()).count_traffic() as traffic:
             taken += islice(run, 1)
         if len(taken) > 1:
             most |= traffic.reads
@@ -150,8 +150,8 @@ def test_what_is_rendered_there_is_the_same(device: Far, name: str) -> None:
 
 
 def test_trained_resamplers_work_there(device: Far) -> None:
-    plain = trained()
-    there = TrainedResampler(far("pictogram").backbone.tokenizer, {2: moved(trained().networks[2])})
+    plain = random_resampler()
+    there = TrainedResampler(far("pictogram").backbone.tokenizer, {2: move_module(random_resampler().networks[2])})
     tokens = torch.arange(64) * 7 % 32
     with torch.inference_mode():
         for count in (8, 2):  # rows
@@ -172,7 +172,7 @@ def test_the_judge_reads_there(device: Far) -> None:
     picture = np.random.default_rng(1).integers(0, 256, (64, 64, 3), dtype=np.uint8)
     expected = plain.read([picture])
     assert expected[0].objects, "nothing was found, so nothing was compared"
-    with device.counted() as traffic:
-        readings = moved(plain).read([picture])
+    with device.count_traffic() as traffic:
+        readings = move_module(plain).read([picture])
     assert [(f.name, f.row, f.column) for f in readings[0].objects] == [(f.name, f.row, f.column) for f in expected[0].objects]
     assert traffic.reads.total() == 4, "one for each part of the answer"

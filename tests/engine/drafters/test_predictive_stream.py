@@ -50,7 +50,7 @@ PROMPT_OF = {"pictogram": tiny_pictogram, "lowpoly": tiny_lowpoly}
 
 
 @contextmanager
-def watched(decoder: nn.Module, seen: list[int]) -> Iterator[None]:
+def watch_blocks(decoder: nn.Module, seen: list[int]) -> Iterator[None]:
     """Notes how many rows go through the first and through the last block."""
     ends = (decoder.blocks[0], decoder.blocks[-1])
     hooks = [block.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].shape[1])) for block in ends]
@@ -110,7 +110,7 @@ def test_twins_are_one_row_below_the_adapter(name: str, drafts: list[int], guess
         PredictiveStream(lora, True).start(sequence)
     draft = dual(drafts, guesses, 1)
     same, count, seen = twice.forward(draft), 1 + len(drafts), []
-    with watched(decoder, seen):
+    with watch_blocks(decoder, seen):
         rows = once.forward(replace(draft, shared_rows=min(len(drafts), len(guesses))))
     assert seen == [count + max(0, len(guesses) - len(drafts)), count + len(guesses)]
     torch.testing.assert_close(rows.logits, same.logits, atol=2e-5, rtol=1e-4)
@@ -175,7 +175,7 @@ def test_the_adapter_is_worn_by_one_pass_of_one_thread() -> None:
     assert torch.equal(elsewhere[0], plain) and torch.equal(layer(x), plain)
 
 
-def stored(tmp_path: Path, lora: RowLora, revision: str | None = "abc") -> Path:
+def write_folder(tmp_path: Path, lora: RowLora, revision: str | None = "abc") -> Path:
     """A model folder with an adapter."""
     write_adapter(folder_of(tmp_path), lora, "pictogram", revision, 8.0)
     return tmp_path
@@ -191,7 +191,7 @@ def backbone_with(folder: Path | None, weights_hash: str | None = "abc") -> Pict
 
 def test_an_adapter_survives_its_file(tmp_path: Path) -> None:
     lora = random_lora(tiny.pictogram(), skipped=1)
-    backbone = backbone_with(stored(tmp_path, lora))
+    backbone = backbone_with(write_folder(tmp_path, lora))
     drafter = backbone.drafter("predictive_stream")
     assert "predictive_stream" in backbone.capabilities and drafter.causal
     assert all(path.startswith("blocks.1.") for path in drafter.lora.paths) and drafter.lora.scale == lora.scale
@@ -206,7 +206,7 @@ def test_peft_and_the_rows_agree_on_a_file(tmp_path: Path) -> None:
     from peft import LoraConfig, PeftModel, get_peft_model
 
     backbone = tiny.pictogram()
-    own = stored(tmp_path / "own", random_lora(backbone))
+    own = write_folder(tmp_path / "own", random_lora(backbone))
     decoder = tiny.PictogramModel((4, 4, 2), len(tiny.WORDS), layers=2, width=32, heads=2, inner=64).decoder
     decoder.load_state_dict(backbone.model.decoder.state_dict())
     x, cos, sin = torch.randn(1, 6, 32), *(t[:6] for t in backbone.model.rotary(8))
@@ -239,7 +239,7 @@ def damage(folder: Path, **changes: object) -> None:
     ],
 )
 def test_a_foreign_adapter_is_refused_with_a_sentence(tmp_path: Path, changes: dict[str, object], word: str) -> None:
-    backbone = backbone_with(stored(tmp_path, random_lora(tiny.pictogram())))
+    backbone = backbone_with(write_folder(tmp_path, random_lora(tiny.pictogram())))
     damage(tmp_path, **changes)
     with pytest.raises(MissingWeights, match=word) as caught:
         backbone.drafter("predictive_stream")
@@ -252,6 +252,6 @@ def test_an_adapter_of_another_shape_is_refused(tmp_path: Path) -> None:
         lora = new_adapter(wide.decoder, layers, 4, 8.0, skipped)
         if skipped == 0:
             lora.paths, lora.down, lora.up = lora.paths[:2], lora.down[:2], lora.up[:2]
-        backbone = backbone_with(stored(tmp_path / str(number), lora))
+        backbone = backbone_with(write_folder(tmp_path / str(number), lora))
         with pytest.raises(MissingWeights, match=word):
             backbone.drafter("predictive_stream")

@@ -22,7 +22,7 @@ def tokens(count: int, vocabulary: int, seed: int = 0) -> torch.Tensor:
     return torch.randint(vocabulary, (count,), generator=torch.Generator().manual_seed(seed))
 
 
-def trained(factor: int = 2) -> TrainedResampler:
+def random_resampler(factor: int = 2) -> TrainedResampler:
     """A network that was not trained, but whose layers all matter."""
     torch.manual_seed(0)
     network = UpSampler(tiny.pictogram().codebook(), factor, width=8, blocks=1)
@@ -33,7 +33,7 @@ def trained(factor: int = 2) -> TrainedResampler:
 
 RESAMPLERS = {
     "picture": (lambda: PictureResampler(tiny.pictogram().tokenizer), 32),
-    "trained": (trained, 32),
+    "trained": (random_resampler, 32),
     "tables": (lambda: TableResampler(5), 5),
 }
 
@@ -97,14 +97,14 @@ def test_the_spread_says_how_sure_the_picture_is() -> None:
 
 
 def test_trained_networks_come_back_from_their_folder(tmp_path: Path) -> None:
-    tokenizer, network = tiny.pictogram().tokenizer, trained().networks[2]
+    tokenizer, network = tiny.pictogram().tokenizer, random_resampler().networks[2]
     tensors = {f"2.{name}": tensor for name, tensor in network.state_dict().items()}
     card = {"resampler": {"networks": {"2": network.settings}, "spreads": {"4": 0.3}}}
     ship(tmp_path, {weights_file(tmp_path).name: tensors}, card)
     with torch.no_grad():
         loaded = read_resampler(tmp_path, card, tokenizer)
         arguments = (tokens(64, 32), COARSE, FINE, 0, 8)
-        torch.testing.assert_close(loaded.up(*arguments), trained().up(*arguments), atol=2e-2, rtol=0)
+        torch.testing.assert_close(loaded.up(*arguments), random_resampler().up(*arguments), atol=2e-2, rtol=0)
     assert loaded.spreads == {2: SPREADS[2], 4: 0.3}
     weights_file(tmp_path).unlink()
     with pytest.raises(MissingWeights):

@@ -24,7 +24,7 @@ from engine.verify import choice
 from tests.engine.backbones import tiny
 from tests.engine.device.models import MODELS
 from tests.engine.kernels.near import DEVICE, near, needs_triton
-from tests.engine.networks.test_static_step import DYNAMIC, STATIC, shapes
+from tests.engine.networks.test_static_step import DYNAMIC, STATIC, use_steps
 
 pytestmark = [needs_triton, pytest.mark.skipif(DEVICE.type == "cuda", reason="the tiny models of this test are on the processor")]
 POINTS = Prompt(points=tiny.sphere(), seed=1)  # a mesh, whose drafts obey its grammar
@@ -39,7 +39,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
     monkeypatch.delenv(VARIABLE, raising=False)
     counts: dict[str, int] = {}
 
-    def counted(name: str, function: Any) -> Any:
+    def counting(name: str, function: Any) -> Any:
         def call(*arguments: Any, **named: Any) -> Any:
             counts[name] = counts.get(name, 0) + 1
             return function(*arguments, **named)
@@ -49,7 +49,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
     places = ((choice, "verify"), (keep, "keep_rows"), (tree_attention, "tree_attention"), (row_lora, "row_lora"))
     for module, kernel in places:
         name = f"{kernel}_triton"
-        monkeypatch.setattr(module, name, counted(name, getattr(module, name)))
+        monkeypatch.setattr(module, name, counting(name, getattr(module, name)))
     yield counts
     gc.collect()
 
@@ -109,7 +109,7 @@ def test_the_kernels_run_in_fixed_shapes(
     known, runs = {knob.name for knob in METHODS[method].knobs}, []
     for way, step in ((REFERENCE, DYNAMIC), (TRITON, STATIC)):
         monkeypatch.setenv(VARIABLE, way)
-        shapes(monkeypatch, step)
+        use_steps(monkeypatch, step)
         chosen = {name: value for name, value in knobs.items() if name in known}
         run = generate(model.backbone, METHODS[method], replace(prompt, size=64), chosen, model.drafters.get(drafter))
         runs.append([step.tokens for step in islice(run, 4)])
@@ -146,10 +146,10 @@ def test_nothing_is_read_between_logits_and_tokens(monkeypatch: pytest.MonkeyPat
     with torch.inference_mode():
         rows = sequence.forward(Draft(torch.tensor([3, 4])))
         q = torch.softmax(torch.randn(2, sequence.vocabulary), -1)
-        monkeypatch.setattr(torch.Tensor, "item", _refused)
+        monkeypatch.setattr(torch.Tensor, "item", _refuse_read)
         verdict.judge(rows, torch.tensor([3, 4]), q, Noise(0, sequence.vocabulary), 0, 0, seeded=False)
     assert read == [(2, 2)]
 
 
-def _refused(tensor: torch.Tensor) -> None:
+def _refuse_read(tensor: torch.Tensor) -> None:
     raise AssertionError("a value was read on the host")

@@ -18,7 +18,7 @@ def box(sides: tuple[float, float, float] = (1.0, 1.0, 1.0), middle: tuple[float
     return corners * sides + middle, faces
 
 
-def joined(*meshes: Mesh) -> Mesh:
+def join(*meshes: Mesh) -> Mesh:
     """Several meshes as one."""
     starts = np.cumsum([0, *(len(v) for v, _ in meshes)])
     return np.concatenate([v for v, _ in meshes]), np.concatenate([f + s for (_, f), s in zip(meshes, starts)])
@@ -41,10 +41,10 @@ def torus(around: int = 48, across: int = 24, radius: float = 1.0, thickness: fl
 def table() -> Mesh:
     """A top on four thin legs."""
     legs = [box((0.2, 1.0, 0.2), (x, -0.6, z)) for x in (-0.85, 0.85) for z in (-0.85, 0.85)]
-    return joined(box((2.0, 0.2, 2.0)), *legs)
+    return join(box((2.0, 0.2, 2.0)), *legs)
 
 
-def drawn(mesh: Mesh, count: int, seed: int = 0) -> np.ndarray:
+def points_on(mesh: Mesh, count: int, seed: int = 0) -> np.ndarray:
     """Points and normals [count, 6] on a mesh."""
     return surface.draw(*mesh, count, np.random.default_rng(seed))
 

@@ -41,7 +41,7 @@ def sentence(path: Path, up: str = "auto") -> str:
 
 
 @contextmanager
-def bounded(megabytes: float, seconds: float = 60.0):
+def within_limits(megabytes: float, seconds: float = 60.0):
     """Nothing in the block holds more memory or takes more processor time."""
     tracemalloc.start()
     start = time.process_time()
@@ -57,7 +57,7 @@ def raw(path: Path, content: bytes) -> Path:
     return path
 
 
-def saved(path: Path, array: np.ndarray | None = None, **arrays: np.ndarray) -> Path:
+def numpy_file(path: Path, array: np.ndarray | None = None, **arrays: np.ndarray) -> Path:
     """A file of numpy with an array, or with named ones."""
     np.savez(path, **arrays) if array is None else np.save(path, array)
     return path
@@ -110,7 +110,7 @@ def with_uri(uri: str) -> Make:
     return write
 
 
-def made(folder: Path) -> Path:
+def make_folder(folder: Path) -> Path:
     """A folder in place of a file."""
     folder.mkdir()
     return folder
@@ -124,29 +124,29 @@ def few_normals(folder: Path) -> Path:
 
 
 REFUSED: list[tuple[str, Make]] = [
-    ("No such file", lambda f: f / "nowhere.ply"), ("is not a file", lambda f: made(f / "folder.ply")),
+    ("No such file", lambda f: f / "nowhere.ply"), ("is not a file", lambda f: make_folder(f / "folder.ply")),
     ("is empty", lambda f: raw(f / "empty.xyz", b"")), (SUFFIXES, lambda f: raw(f / "a.fbx", b"x")),
     # too few points
-    (f"has 0 usable points; a shape needs at least {FEWEST}", lambda f: saved(f / "a.npy", np.full((50, 3), np.nan))),
+    (f"has 0 usable points; a shape needs at least {FEWEST}", lambda f: numpy_file(f / "a.npy", np.full((50, 3), np.nan))),
     ("has 3 usable points", lambda f: text(f / "a.xyz", CLOUD[:3, :3])),
-    *(("All 500 points of a.npy lie in one place", lambda f, at=at: saved(f / "a.npy", np.full((500, 3), at))) for at in (0.0, 1e6)),
-    ("holds no points", lambda f: saved(f / "a.npy", NOTHING)), ("0 usable points", lambda f: saved(f / "a.npz", points=NOTHING)),
-    ("0 usable points", lambda f: saved(f / "a.npz", points=NOTHING, normals=NOTHING)),
-    ("0 usable points", lambda f: saved(f / "a.npz", vertices=NOTHING, faces=NOTHING.astype(int))),
+    *(("All 500 points of a.npy lie in one place", lambda f, at=at: numpy_file(f / "a.npy", np.full((500, 3), at))) for at in (0.0, 1e6)),
+    ("holds no points", lambda f: numpy_file(f / "a.npy", NOTHING)), ("0 usable points", lambda f: numpy_file(f / "a.npz", points=NOTHING)),
+    ("0 usable points", lambda f: numpy_file(f / "a.npz", points=NOTHING, normals=NOTHING)),
+    ("0 usable points", lambda f: numpy_file(f / "a.npz", vertices=NOTHING, faces=NOTHING.astype(int))),
     ("0 usable points", lambda f: pcd(f / "a.pcd", NOTHING)), ("0 usable points", lambda f: off(f / "a.off", FLAT[0][:0], [])),
     *(("0 usable points|holds no points", lambda f, order=order: ply(f / "a.ply", NOTHING, order=order))
       for order in ("ascii", "binary_little_endian")),
     # tables
-    *((rf"shape \(20, {n}\)", lambda f, n=n: saved(f / "a.npy", np.ones((20, n)))) for n in (2, 11)),
+    *((rf"shape \(20, {n}\)", lambda f, n=n: numpy_file(f / "a.npy", np.ones((20, n)))) for n in (2, 11)),
     ("line 12 has 4 values where the lines before it have 3", with_line("1 2 3 4")), ("line 12 has 2 values", with_line("1 2")),
     ("line 12 holds 'oops' where a number should be", with_line("1 oops 3")), ("line 12 holds", with_line("1 2 3 \x00\x01")),
     ("line 70,001", lambda f: raw(f / "a.xyz", b"0.5 0.25 0.125\n" * 70_000 + b"1;2;3\n")),
     *(("holds no lines of numbers", lambda f, content=content: raw(f / "a.xyz", content))
       for content in (bytes(range(256)) * 50, b"1 2 3 \0\0\n" * 30, b"9" * 300_000)),
-    *(("save it as float32", lambda f, kind=kind: saved(f / "a.npy", np.zeros((20, 3), kind)))
+    *(("save it as float32", lambda f, kind=kind: numpy_file(f / "a.npy", np.zeros((20, 3), kind)))
       for kind in (bool, "complex128", "U5", [("x", "f4"), ("y", "f4")])),
-    ("no array named points; it has: left, right", lambda f: saved(f / "a.npz", left=CLOUD, right=CLOUD)),
-    ("another number of normals", lambda f: saved(f / "a.npz", points=CLOUD[:, :3], normals=CLOUD[:9, 3:])),
+    ("no array named points; it has: left, right", lambda f: numpy_file(f / "a.npz", left=CLOUD, right=CLOUD)),
+    ("another number of normals", lambda f: numpy_file(f / "a.npz", points=CLOUD[:, :3], normals=CLOUD[:9, 3:])),
     ("300 points and 99 normals", few_normals),
     # meshes
     ("refers to vertex 99 of 8", other_corner(obj, "obj")), ("refers to vertex 99 of 8", other_corner(glb_of, "glb")),
@@ -186,7 +186,7 @@ LIMITS = [(suffix, FILE_BYTES, "1.0 GB at most") for suffix in READERS] + [(suff
 
 @pytest.mark.parametrize(("suffix", "most", "sentence_part"), LIMITS)
 def test_a_file_beyond_the_limit(tmp_path, suffix, most, sentence_part):
-    with bounded(1):
+    with within_limits(1):
         assert sentence_part in sentence(sparse(tmp_path / f"a{suffix}", b"", most + 1))
 
 
@@ -341,7 +341,7 @@ def test_two_gigabytes_in_a_header(tmp_path, suffix, content):
     """A header may claim what it likes: nothing is allocated for it."""
     path = tmp_path / f"a.{suffix}"
     path.write_bytes(content if isinstance(content, bytes) else content(path))
-    with bounded(8, 20):
+    with within_limits(8, 20):
         sentence(path)
 
 
@@ -349,7 +349,7 @@ def test_an_archive_that_would_fill_the_memory(tmp_path):
     """3 GB of zeros in a megabyte would be refused by its size; here one that lies about its size as well."""
     path = archive(tmp_path / "a.npz", (MILLION, 3), 12)
     content = path.read_bytes()
-    with bounded(60):
+    with within_limits(60):
         assert "lie in one place" in sentence(path)
     assert content.count(struct.pack("<Q", 12 * MILLION + 128)) + content.count(struct.pack("<I", 12 * MILLION + 128)) > 0
     path.write_bytes(content.replace(struct.pack("<I", 12 * MILLION + 128), struct.pack("<I", 2**32 - 2)))
@@ -360,13 +360,13 @@ def test_an_archive_with_very_many_entries(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as packed:
         for k in range(15_000):
             packed.writestr(f"a rather long name of an array {k}.npy", b"")
-    with bounded(8):
+    with within_limits(8):
         assert "too many entries" in sentence(tmp_path / "a.npz")
 
 
 def test_a_description_that_would_fill_the_memory(tmp_path):
     (tmp_path / "a.gltf").write_bytes(b'{"asset": {}, "x": [' + b"[]," * 12 * MILLION + b"[]]}")
-    with bounded(80):
+    with within_limits(80):
         assert "32.0 MB at most" in sentence(tmp_path / "a.gltf")
 
 
@@ -387,7 +387,7 @@ def test_faces_without_corners_are_counted_too(tmp_path, monkeypatch, suffix):
 def test_twenty_million_points_in_a_binary_ply(tmp_path):
     """240 MB, which are not read but for the rows that are kept; being sparse, all of them are zero."""
     path = sparse(tmp_path / "a.ply", ply_head(LITTLE, 20 * MILLION), 240 * MILLION)
-    with bounded(60):
+    with within_limits(60):
         assert "points of a.ply lie in one place" in sentence(path)
 
 
@@ -399,7 +399,7 @@ def test_twenty_million_points_are_thinned(tmp_path):
         file.write(npy_head((20 * MILLION, 3), "|u1"))
         for _ in range(20):
             file.write(some.tobytes())
-    with bounded(120):
+    with within_limits(120):
         cloud = read(tmp_path / "a.npy")
     assert cloud.notes[0] == f"The file has 20,000,000 points: {CLOUD_POINTS:,} of them were drawn at random."
     assert len(cloud.points) == len(voxels)
@@ -442,7 +442,7 @@ def test_gltf_that_places_a_mesh_too_often(tmp_path):
     mesh = scene.mesh(vertices, np.tile(faces, (1000, 1)))
     for _ in range(100):
         scene.node(mesh=mesh)
-    with bounded(400):
+    with within_limits(400):
         assert "has 5,040,000 faces" in sentence(scene.glb(tmp_path / "a.glb"))
     scene = Scene()
     first = scene.node(mesh=scene.mesh(*box()))

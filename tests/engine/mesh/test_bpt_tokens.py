@@ -48,7 +48,7 @@ PRIMITIVES = {
 }
 
 
-def oriented(cells: np.ndarray, faces: np.ndarray) -> Counter:
+def oriented_faces(cells: np.ndarray, faces: np.ndarray) -> Counter:
     """The faces as triples of cells, winding kept: a multiset."""
     counts: Counter = Counter()
     for face in np.asarray(faces).tolist():
@@ -57,12 +57,12 @@ def oriented(cells: np.ndarray, faces: np.ndarray) -> Counter:
     return counts
 
 
-def unoriented(cells: np.ndarray, faces: np.ndarray) -> Counter:
+def unoriented_faces(cells: np.ndarray, faces: np.ndarray) -> Counter:
     """The faces as sorted triples of cells: a multiset."""
     return Counter(tuple(sorted(tuple(cells[i].tolist()) for i in face)) for face in np.asarray(faces).tolist())
 
 
-def parsed(tokens: np.ndarray, levels: TokenLevels = BPT) -> tuple[np.ndarray, np.ndarray]:
+def parse_faces(tokens: np.ndarray, levels: TokenLevels = BPT) -> tuple[np.ndarray, np.ndarray]:
     """All parsed faces as a soup: cells [3F, 3] and faces [F, 3]."""
     soup = parse(tokens, levels).triangles().reshape(-1, 3)
     return soup, np.arange(len(soup)).reshape(-1, 3)
@@ -139,8 +139,8 @@ def test_clean_is_canonical():
         assert len(np.unique(vertices, axis=0)) == len(vertices) and set(triples.ravel().tolist()) == set(range(len(vertices)))
         assert (np.diff(sort_keys(vertices)) > 0).all() and (triples.argmin(1) == 0).all()
         assert sorted(map(sorted, triples.tolist())) == [sorted(t) for t in triples.tolist()]
-        welded = unoriented(cells, [f for f in faces.tolist() if len({tuple(cells[i].tolist()) for i in f}) == 3])
-        assert set(welded) == set(unoriented(vertices, triples))
+        welded = unoriented_faces(cells, [f for f in faces.tolist() if len({tuple(cells[i].tolist()) for i in f}) == 3])
+        assert set(welded) == set(unoriented_faces(vertices, triples))
 
 
 # --- serialisation ----------------------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def test_primitives_have_the_published_number_of_tokens_and_come_back_exactly(na
     else:
         assert tokens.max() < DEEPMESH.bos
         assert parse([DEEPMESH.bos, *tokens, DEEPMESH.eos], DEEPMESH).dangling() == [0, len(tokens) + 1]
-    assert oriented(*parsed(tokens, levels)) == oriented(vertices, faces)
+    assert oriented_faces(*parse_faces(tokens, levels)) == oriented_faces(vertices, faces)
     again = clean(*mesh_of(parse(tokens, levels).faces), levels)
     assert np.array_equal(again[0], vertices) and np.array_equal(again[1], faces)
 
@@ -168,7 +168,7 @@ def test_families_come_back_exactly(family):
         vertices, faces = clean(quantize(mesh.vertices)[0], mesh.faces)
         tokens = serialize(vertices, faces)
         assert np.array_equal(tokens, tokenize(mesh.vertices, mesh.faces)[0])
-        assert oriented(*parsed(tokens)) == oriented(vertices, faces)
+        assert oriented_faces(*parse_faces(tokens)) == oriented_faces(vertices, faces)
 
 
 def slow_patches(faces: list[list[int]]) -> list[list[int]]:
@@ -220,7 +220,7 @@ def test_the_fast_serialiser_equals_the_slow_one():
     for vertices, faces in (*(primitive(name) for name in shaped), *(random_mesh(rng) for _ in range(300))):
         tokens = serialize(vertices, faces)
         assert tokens.tolist() == slow_tokens(vertices.tolist(), faces.tolist())
-        assert unoriented(*parsed(tokens)) == unoriented(vertices, faces)  # winding may be lost where it is not consistent
+        assert unoriented_faces(*parse_faces(tokens)) == unoriented_faces(vertices, faces)  # winding may be lost where it is not consistent
 
 
 # --- the parser -------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 
 from engine.mesh.distance import distance, published_distance
 from engine.mesh.frame import SIDE
-from tests.engine.mesh.shapes import box, drawn, sphere_points, table, torus
+from tests.engine.mesh.shapes import box, points_on, sphere_points, table, torus
 
 
 def test_a_mesh_and_itself_are_at_the_floor():
@@ -65,7 +65,7 @@ def test_a_cloud_has_a_floor_too():
 
 
 def test_a_mesh_through_a_cloud_of_itself():
-    stats = distance(table(), drawn(table(), 40_000))
+    stats = distance(table(), points_on(table(), 40_000))
     assert stats["count"] == 16_384
     assert stats["chamfer"] == pytest.approx(stats["floor"], rel=0.05)
 

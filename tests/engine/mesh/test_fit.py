@@ -9,7 +9,7 @@ import pytest
 
 from engine.mesh.distance import COUNT, distance
 from engine.mesh.fit import FAIR, GOOD, fit_of, sentence, verdict_of
-from tests.engine.mesh.shapes import box, drawn, table
+from tests.engine.mesh.shapes import box, points_on, table
 
 
 def test_limits():
@@ -35,9 +35,9 @@ def test_of_a_surface_it_is_the_ratio():
 def test_a_cloud_has_the_verdict_of_its_surface(points: int, stretch: float, verdict: str):
     stretched = table()[0] * [stretch, 1, 1], table()[1]
     exact = fit_of(distance(stretched, table()))
-    seen = fit_of(distance(stretched, drawn(table(), points)))
+    seen = fit_of(distance(stretched, points_on(table(), points)))
     assert exact.verdict == seen.verdict == verdict
 
 
 def test_a_mesh_without_an_area_has_no_fit():
-    assert fit_of(distance((np.zeros((0, 3)), np.zeros((0, 3), np.int64)), drawn(table(), 100))) is None
+    assert fit_of(distance((np.zeros((0, 3)), np.zeros((0, 3), np.int64)), points_on(table(), 100))) is None

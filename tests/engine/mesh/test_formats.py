@@ -13,7 +13,7 @@ from engine.mesh.formats import pcd as pcd_format
 from engine.mesh.formats.source import Source
 from engine.mesh.read import read
 from tests.engine.mesh.files import Scene, obj, off, pcd, ply, stl, text
-from tests.engine.mesh.shapes import QUADS, box, drawn, sphere_points, torus
+from tests.engine.mesh.shapes import QUADS, box, points_on, sphere_points, torus
 
 CLOUD = sphere_points(200).astype(np.float32).astype(np.float64)
 CORNERS, TRIANGLES = box((2.0, 1.0, 0.5), (3.0, 4.0, 5.0))
@@ -271,4 +271,4 @@ def test_a_mesh_with_many_corners_is_read_whole(tmp_path):
     vertices, faces = torus()
     mesh = read(ply(tmp_path / "a.ply", vertices, faces.tolist(), "binary_little_endian"))
     assert len(mesh.surface[1]) == len(faces)
-    assert drawn(mesh.surface, 10).shape == (10, 6)
+    assert points_on(mesh.surface, 10).shape == (10, 6)

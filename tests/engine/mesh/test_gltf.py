@@ -13,7 +13,7 @@ from engine.mesh.formats.source import FACES
 from engine.mesh.read import read
 from tests.engine.mesh.files import Scene
 from tests.engine.mesh.shapes import box, sphere_points
-from tests.faults.corpus.meshes import FLOAT, QUARTER, UBYTE, instanced, skinned
+from tests.faults.corpus.meshes import FLOAT, QUARTER, UBYTE, instanced_scene, skinned_scene
 
 
 def volume(path) -> float:
@@ -25,13 +25,13 @@ def volume(path) -> float:
 
 @pytest.mark.parametrize("scale", [[1, 1, 1], [-1, 1, 1], [-1, -1, -1]])
 def test_a_joint_that_mirrors_keeps_faces_outward(tmp_path, scale):
-    scene = skinned([[0, 0, 0, 0]] * 8, [[1, 0, 0, 0]] * 8)
+    scene = skinned_scene([[0, 0, 0, 0]] * 8, [[1, 0, 0, 0]] * 8)
     scene.tree["nodes"][2] = {"scale": scale}
     assert volume(scene.glb(tmp_path / "a.glb")) == pytest.approx(1.0)
 
 
 def test_an_instance_that_mirrors_keeps_faces_outward(tmp_path):
-    scene = instanced(scale=(np.array([[1, 1, 1], [-1, 1, 1], [1, 2, -3]], "<f4"), FLOAT))
+    scene = instanced_scene(scale=(np.array([[1, 1, 1], [-1, 1, 1], [1, 2, -3]], "<f4"), FLOAT))
     assert volume(scene.glb(tmp_path / "a.glb")) == pytest.approx(8.0)
 
 
@@ -73,7 +73,7 @@ def test_limits_of_instances(tmp_path):
     """A few bytes can place a mesh millions of times: refused before it is done."""
     places = np.zeros((1_000_000, 3), "u1")
     with pytest.raises(BadFile, match=f"{FACES:,} are the most"):
-        read(instanced(translation=(places, UBYTE)).glb(tmp_path / "a.glb"))
+        read(instanced_scene(translation=(places, UBYTE)).glb(tmp_path / "a.glb"))
 
 
 def test_a_long_chain_of_nodes_takes_no_time(tmp_path):

@@ -9,7 +9,7 @@ from engine.errors import BadPrompt
 from engine.mesh.frame import SIDE, UP, choose_up, fit, outliers
 from engine.mesh.read import DRAWN, read, sample
 from tests.engine.mesh.files import obj, ply, stl, text
-from tests.engine.mesh.shapes import box, drawn, sphere_points, table, torus
+from tests.engine.mesh.shapes import box, points_on, sphere_points, table, torus
 
 OFFSET = np.array([512_345.25, -20.0, 6_100_000.5])  # of a scan in the coordinates of a map
 
@@ -37,7 +37,7 @@ def test_the_chosen_axis_becomes_up(up, axis):
 
 
 def test_an_input_returns_to_its_file(tmp_path):
-    points = drawn(table(), 3000)
+    points = points_on(table(), 3000)
     points[:, :3] = points[:, :3] * 0.02 + [7.0, -3.0, 1.0]
     cloud = read(text(tmp_path / "a.xyz", points), up="-z")
     assert np.abs(cloud.points[:, :3]).max() <= SIDE / 2 + 1e-6
@@ -59,7 +59,7 @@ def test_up_is_that_of_the_format_where_nobody_looks(tmp_path):
 def test_outliers_are_dropped_and_nothing_else(tmp_path):
     random = np.random.default_rng(3)
     for mesh in (torus(), table(), box((1.0, 0.02, 1.0))):
-        points = drawn(mesh, 4000)[:, :3]
+        points = points_on(mesh, 4000)[:, :3]
         assert not outliers(points).any()
         stray = random.uniform(-3, 3, (60, 3))
         far = outliers(np.concatenate([points, stray]))
@@ -70,7 +70,7 @@ def test_outliers_are_dropped_and_nothing_else(tmp_path):
 
 
 def test_an_uneven_cloud_loses_nothing():
-    near, away = drawn(box(), 4000)[:, :3], drawn(box((1.0, 1.0, 1.0), (1.5, 0.0, 0.0)), 600, 1)[:, :3] * 3
+    near, away = points_on(box(), 4000)[:, :3], points_on(box((1.0, 1.0, 1.0), (1.5, 0.0, 0.0)), 600, 1)[:, :3] * 3
     assert not outliers(np.concatenate([near, away])).any()
 
 
@@ -100,5 +100,5 @@ def test_samples(tmp_path):
 
 
 def test_reading_is_the_same_every_time(tmp_path):
-    path = text(tmp_path / "a.xyz", drawn(table(), 2000)[:, :3])
+    path = text(tmp_path / "a.xyz", points_on(table(), 2000)[:, :3])
     assert (read(path).points == read(path).points).all()

@@ -12,7 +12,7 @@ from research.worlds.lowpoly_shapes import held_out_shapes
 TETRAHEDRON = np.array([[10, 10, 10], [100, 10, 10], [10, 100, 10], [10, 10, 100]]), np.array([[0, 2, 1], [0, 1, 3], [1, 2, 3], [0, 3, 2]])
 
 
-def agreed(tokens: list[int], count: int) -> tuple[int, int]:
+def count_right(tokens: list[int], count: int) -> tuple[int, int]:
     """Numbers of drafted and of right tokens before every token of a mesh."""
     vertices, drafted, right = NextVertices(BPT), 0, 0
     for i, token in enumerate(tokens):
@@ -77,7 +77,7 @@ def test_drafts_are_mostly_right_on_held_out_shapes_and_always_grammatical() -> 
     grammar = BPTGrammar(BPT, canonical=True)
     for shape in held_out_shapes(24, "boxes"):
         tokens = tokenize(shape.vertices, shape.faces)[0].tolist()
-        a, b = agreed(tokens, 6)
+        a, b = count_right(tokens, 6)
         drafted, right = drafted + a, right + b
         vertices = NextVertices(BPT)
         for i, token in enumerate(tokens):

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from engine.mesh.normals import complete, estimate, outwardness, unit
-from tests.engine.mesh.shapes import box, drawn, joined, sphere_points, table, torus
+from tests.engine.mesh.shapes import box, join, points_on, sphere_points, table, torus
 
 SHAPES = {
     "sphere": lambda n: sphere_points(n),
-    "box": lambda n: drawn(box((1.0, 2.0, 3.0)), n),
-    "torus": lambda n: drawn(torus(), n),
-    "plate": lambda n: drawn(box((2.0, 0.2, 2.0)), n),
-    "two boxes": lambda n: drawn(joined(box(), box((1.0, 3.0, 1.0), (4.0, 0.0, 0.0))), n),
-    "bowl": lambda n: drawn(bowl(), n),
+    "box": lambda n: points_on(box((1.0, 2.0, 3.0)), n),
+    "torus": lambda n: points_on(torus(), n),
+    "plate": lambda n: points_on(box((2.0, 0.2, 2.0)), n),
+    "two boxes": lambda n: points_on(join(box(), box((1.0, 3.0, 1.0), (4.0, 0.0, 0.0))), n),
+    "bowl": lambda n: points_on(bowl(), n),
 }
 
 
@@ -43,28 +43,28 @@ def test_estimated_normals_point_outward(name, count):
 
 
 def test_thin_legs_are_oriented_too():
-    points = drawn(table(), 8192)
+    points = points_on(table(), 8192)
     outside = np.abs(points[:, 1]) > 0.101  # where the legs enter the top there are surfaces inside
     agreement = np.einsum("nc,nc->n", estimate(points[:, :3]), points[:, 3:])[outside]
     assert (agreement > 0).mean() > 0.97  # a leg is five points wide, so its edges are hard to tell
 
 
 def test_noise_is_borne():
-    points = drawn(torus(), 4096)
+    points = points_on(torus(), 4096)
     shaken = points[:, :3] + np.random.default_rng(0).normal(size=(4096, 3)) * 0.01
     agreement = np.einsum("nc,nc->n", estimate(shaken), points[:, 3:])
     assert (agreement > 0).mean() > 0.99 and np.median(agreement) > 0.98
 
 
 def test_position_and_size_do_not_matter():
-    points = drawn(torus(), 2048)
+    points = points_on(torus(), 2048)
     moved = points[:, :3] * 1e-3 + [5.0, -700.0, 2.0]
     agreement = np.einsum("nc,nc->n", estimate(moved), points[:, 3:])
     assert (agreement > 0).mean() > 0.99
 
 
 def test_sixteen_thousand_points_take_less_than_a_second():
-    points = drawn(torus(), 16_384)[:, :3]
+    points = points_on(torus(), 16_384)[:, :3]
     times = []
     for _ in range(3):  # the machine may be busy
         start = time.process_time()

@@ -11,7 +11,7 @@ import pytest
 from engine.errors import NotSupported
 from engine.mesh import picture
 from engine.mesh.picture import View, contact_sheet, pictures, sheet
-from tests.engine.mesh.shapes import box, drawn, torus
+from tests.engine.mesh.shapes import box, points_on, torus
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def drawings() -> list[np.ndarray]:
     colours = np.tile(np.array([[220, 40, 40]], np.uint8), (12, 1))
     ring = torus(24, 12, 0.7, 0.25)
     views = [
-        View(vertices, faces), View(vertices, faces, colours), View(drawn((vertices, faces), 2000)), View(*ring),
+        View(vertices, faces), View(vertices, faces, colours), View(points_on((vertices, faces), 2000)), View(*ring),
         View(np.zeros((0, 3)), np.zeros((0, 3), int)), View(vertices, faces),
     ]  # fmt: skip
     try:

@@ -21,7 +21,7 @@ def source(tmp_path) -> Source:
     return Source(tmp_path / "a.obj")
 
 
-def cut(source: Source, points: np.ndarray, faces: list[list[int]]) -> np.ndarray:
+def triangulate(source: Source, points: np.ndarray, faces: list[list[int]]) -> np.ndarray:
     """Triangles of faces."""
     return polygons.triangles(source, points, np.concatenate(faces), np.array([len(f) for f in faces]))
 
@@ -54,7 +54,7 @@ def test_random_polygons_are_covered_once(source):
         points.append(corners)
     joined = np.concatenate(points)
     ends = np.cumsum([len(f) - 2 for f in faces])
-    for face, triangles in zip(faces, np.split(cut(source, joined, faces), ends[:-1])):  # in the order of the file
+    for face, triangles in zip(faces, np.split(triangulate(source, joined, faces), ends[:-1])):  # in the order of the file
         assert set(triangles.reshape(-1)) == set(face)
         covers_once(joined, face, triangles)
 
@@ -63,10 +63,10 @@ def test_a_chunk_ends_anywhere(source, monkeypatch):
     random = np.random.default_rng(1)
     faces = [np.arange(k * 12, k * 12 + size).tolist() for k, size in enumerate([3, 12, 4, 2, 5, 0, 12, 7, 3])]
     points = np.concatenate([star(random, 12) for _ in faces])
-    whole = cut(source, points, faces)
+    whole = triangulate(source, points, faces)
     monkeypatch.setattr(polygons, "CHUNK", 5)
     monkeypatch.setattr(ears, "CHUNK", 5)
-    assert (cut(source, points, faces) == whole).all()
+    assert (triangulate(source, points, faces) == whole).all()
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_the_better_diagonal(source, corners, first):
     expected = {0: [[0, 1, 2], [0, 2, 3]], 1: [[1, 2, 3], [1, 3, 0]]}[first]
     if first == 0 and points[1, 2]:
         points[2, :2] = 2.9  # makes the first diagonal the shorter one
-    assert cut(source, points, [[0, 1, 2, 3]]).tolist() == expected
+    assert triangulate(source, points, [[0, 1, 2, 3]]).tolist() == expected
 
 
 @pytest.mark.parametrize("broken", range(5))
@@ -98,8 +98,8 @@ def test_a_polygon_with_a_broken_corner_is_dropped_as_a_whole(tmp_path, broken):
 
 def test_a_polygon_that_crosses_itself_ends(source):
     pentagram = np.array([[np.cos(a), np.sin(a), 0] for a in 4 * np.pi / 5 * np.arange(5)])
-    assert len(cut(source, pentagram, [[0, 1, 2, 3, 4]])) == 3
-    assert len(cut(source, np.zeros((6, 3)), [[*range(6)]])) == 4
+    assert len(triangulate(source, pentagram, [[0, 1, 2, 3, 4]])) == 3
+    assert len(triangulate(source, np.zeros((6, 3)), [[*range(6)]])) == 4
 
 
 def test_many_concave_polygons_are_cut_together(source):
@@ -116,7 +116,7 @@ def test_a_concave_polygon_that_would_take_minutes_is_refused(source):
     count = 40_000
     angles = 2 * np.pi * np.arange(count) / count
     points = np.stack([np.cos(angles), np.sin(angles), np.zeros(count)], 1)
-    assert len(cut(source, points, [[*range(count)]])) == count - 2  # convex: a fan
+    assert len(triangulate(source, points, [[*range(count)]])) == count - 2  # convex: a fan
     points[::2] *= 0.9
     with pytest.raises(BadFile, match=r"too many corners to split them \(the largest has 40,000\)"):
-        cut(source, points, [[*range(count)]])
+        triangulate(source, points, [[*range(count)]])

@@ -7,7 +7,7 @@ import pytest
 import trimesh
 
 from engine.mesh.quality import MOST_FOR_QUADS, is_inside_out, quality
-from tests.engine.mesh.shapes import box, joined, table, torus
+from tests.engine.mesh.shapes import box, join, table, torus
 
 
 def test_a_box():
@@ -26,9 +26,9 @@ def test_an_open_box():
 
 
 def test_two_boxes():
-    report = quality(*joined(box(), box((1.0, 1.0, 1.0), (3.0, 0.0, 0.0))))
+    report = quality(*join(box(), box((1.0, 1.0, 1.0), (3.0, 0.0, 0.0))))
     assert report["components"] == 2 and report["watertight"] and report["euler"] == 4
-    touching = quality(*joined(box(), box((1.0, 1.0, 1.0), (1.0, 1.0, 0.0))))  # along an edge, which then has four faces
+    touching = quality(*join(box(), box((1.0, 1.0, 1.0), (1.0, 1.0, 0.0))))  # along an edge, which then has four faces
     assert touching["components"] == 1 and not touching["watertight"]
     assert touching["non_manifold_edges_percent"] == pytest.approx(100 / 35)
 
@@ -62,7 +62,7 @@ def test_nothing():
     assert set(report) == set(quality(*box()))
 
 
-@pytest.mark.parametrize("mesh", [box(), torus(), table(), joined(box(), torus())], ids=["box", "torus", "table", "both"])
+@pytest.mark.parametrize("mesh", [box(), torus(), table(), join(box(), torus())], ids=["box", "torus", "table", "both"])
 def test_trimesh_agrees(mesh):
     report, theirs = quality(*mesh), trimesh.Trimesh(*mesh)
     assert report["watertight"] == theirs.is_watertight and report["winding_consistent"] == theirs.is_winding_consistent

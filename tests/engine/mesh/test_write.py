@@ -13,7 +13,7 @@ from engine.errors import BadFile, BadOutput
 from engine.mesh.read import read
 from engine.mesh.write import FORMATS, settings, write
 from tests.engine.mesh.files import Scene
-from tests.engine.mesh.shapes import box, joined, torus
+from tests.engine.mesh.shapes import box, join, torus
 
 SETTINGS = {"seed": 7, "method": "xspecmesh", "prompt": "Stuhl – 椅子\n", "knobs": {"delta": 0.5}}
 
@@ -48,7 +48,7 @@ def test_the_title_of_an_stl_says_how_far_it_is_moved(tmp_path):
 
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_another_reader_agrees(tmp_path, suffix):
-    vertices, faces = joined(box((1.0, 2.0, 3.0), (4.0, 5.0, 6.0)), torus())
+    vertices, faces = join(box((1.0, 2.0, 3.0), (4.0, 5.0, 6.0)), torus())
     mesh = trimesh.load_mesh(write(tmp_path / f"a{suffix}", vertices, faces, metadata=SETTINGS))
     mesh.merge_vertices(merge_norm=True, merge_tex=True)
     ours = trimesh.Trimesh(vertices, faces)

@@ -157,7 +157,7 @@ def test_a_repair_sees_exactly_the_tokens_before_it() -> None:
 
 
 def test_on_the_scales_of_a_transformer() -> None:
-    backbone, prompt = tiny.scaled(), Prompt(text="red apple", seed=2, size=128)
+    backbone, prompt = tiny.with_scales(), Prompt(text="red apple", seed=2, size=128)
     assert generate(backbone, MULO, prompt, {"least_mass": 1}).finish().tokens == plain(backbone, prompt)
     knobs = {"least_mass": 0.3, "radius": 0}
     assert largest_difference(backbone, prompt, knobs) < 1e-4
@@ -249,7 +249,7 @@ def test_tau_and_radius_act_on_the_next_block() -> None:
 
 
 def test_a_missing_scale_is_a_sentence() -> None:
-    backbone = tiny.scaled()
+    backbone = tiny.with_scales()
     assert "at_scale" in backbone.capabilities and "at_scale" not in tiny.pictogram().capabilities
     with pytest.raises(NotSupported, match="at_scale"):
         generate(tiny.pictogram(), MULO, Prompt(text="red apple"))

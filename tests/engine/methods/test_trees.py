@@ -105,15 +105,15 @@ def test_at_temperature_0_a_child_wins_by_what_it_borrows() -> None:
     """The model's token is 0. With δ = 0.4 its sibling 2 is worth 0.25 + 0.05 + 0.3 and wins; with less it lacks the 0.3."""
     sure, siblings = torch.tensor([1.0, 0, 0, 0], dtype=torch.float64), torch.tensor([2, 3, 0])
 
-    def lent(soft: Tensor, most: float) -> tuple[int, list[float]]:
+    def borrow(soft: Tensor, most: float) -> tuple[int, list[float]]:
         which, left, chances = first_above(sure, soft, siblings, lambda p, tokens: additive_mass(p, tokens, NEAR, most))
         assert torch.equal(left, sure)
         return which, chances
 
     soft = torch.tensor([0.4, 0.3, 0.25, 0.05], dtype=torch.float64)
-    assert lent(soft, 0.0) == lent(soft, 0.3) == (2, [0, 0, 1])
-    assert lent(soft, 0.4) == (0, [1])
-    assert lent(P, 0.9) == (2, [0, 0, 1])  # 0.15 + 0.05 + 0.3 is a tie, and a tie is the model's
+    assert borrow(soft, 0.0) == borrow(soft, 0.3) == (2, [0, 0, 1])
+    assert borrow(soft, 0.4) == (0, [1])
+    assert borrow(P, 0.9) == (2, [0, 0, 1])  # 0.15 + 0.05 + 0.3 is a tie, and a tie is the model's
     assert first_above(sure, P, siblings[:2], lambda p, tokens: p[tokens])[0] == -1
 
 
@@ -140,7 +140,7 @@ def test_at_temperature_0_relaxing_leaves_the_greedy_path_by_what_the_meter_says
 # --- growth -----------------------------------------------------------------------------------------------------------
 
 
-def grown(toy: Toy, shape: TreeSize, kind: str, first: int = 1, seeded: bool = False, iteration: int = 1) -> Tree:
+def grow_tree(toy: Toy, shape: TreeSize, kind: str, first: int = 1, seeded: bool = False, iteration: int = 1) -> Tree:
     """The tree behind a first token."""
     sequence = toy.start(Prompt())
     hidden = sequence.forward(NO_DRAFT).hidden
@@ -155,7 +155,7 @@ def grown(toy: Toy, shape: TreeSize, kind: str, first: int = 1, seeded: bool = F
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_tree_keeps_to_its_shape(kind: str, temperature: float) -> None:
     toy = Toy(vocabulary=5, columns=5, temperature=temperature, sharpness=1.0)
-    tree = grown(toy, TreeSize(3, 4, 9), kind)
+    tree = grow_tree(toy, TreeSize(3, 4, 9), kind)
     assert 0 < len(tree.tokens) <= 9
     assert max(depths(tree.parents)) <= 3
     assert all(parent < node for node, parent in enumerate(tree.parents))
@@ -167,12 +167,12 @@ def test_a_tree_keeps_to_its_shape(kind: str, temperature: float) -> None:
 
 
 def test_few_candidates_are_no_error() -> None:
-    assert len(grown(Toy(), TreeSize(1, 3, 60), "deterministic").tokens) == 3
+    assert len(grow_tree(Toy(), TreeSize(1, 3, 60), "deterministic").tokens) == 3
 
 
 def test_what_is_drawn_does_not_decide_how_many_siblings_stay() -> None:
     """One level has one distribution, so its shape is one too; behind it, distributions and with them shapes follow what was drawn."""
-    shapes = {tuple(grown(Toy(vocabulary=5, columns=5), TreeSize(1, 4, 3), "sampled", first).parents) for first in range(5)}
+    shapes = {tuple(grow_tree(Toy(vocabulary=5, columns=5), TreeSize(1, 4, 3), "sampled", first).parents) for first in range(5)}
     assert shapes == {(-1, -1, -1)}
 
 
@@ -181,7 +181,7 @@ def test_a_drawn_sibling_stays_or_goes_whatever_its_token_is(least_level: float)
     """The root's second child against the path below the first, on a drafter whose next level's sum depends on the second child's token."""
     toy, stays = Toy(rows=5, columns=1, uneven=True), {}
     for iteration in range(1, 80):
-        whole, few = (grown(toy, TreeSize(3, 2, nodes, 0.0, least_level), "sampled", 2, iteration=iteration) for nodes in (60, 3))
+        whole, few = (grow_tree(toy, TreeSize(3, 2, nodes, 0.0, least_level), "sampled", 2, iteration=iteration) for nodes in (60, 3))
         path = (whole.tokens[0], *(token for token, parent in zip(whole.tokens, whole.parents, strict=True) if parent == 0))
         stays.setdefault(path, {}).setdefault(whole.tokens[1], set()).add(few.parents.count(-1) == 2)
     fates = [set().union(*by_token.values()) for by_token in stays.values() if len(by_token) > 1]
@@ -199,7 +199,7 @@ def test_children_of_a_sure_distribution_are_ranked_by_the_logits(dtype: torch.d
 
 def test_auto_finds_both_kinds() -> None:
     toy = Toy(vocabulary=4, columns=4, sharpness=2.0)
-    kinds = [kind for first in range(4) for kind in grown(toy, TreeSize(3, 2, 12), "auto", first).drawn]
+    kinds = [kind for first in range(4) for kind in grow_tree(toy, TreeSize(3, 2, 12), "auto", first).drawn]
     assert True in kinds and False in kinds
 
 
@@ -233,7 +233,7 @@ def knobs(**values: float | str) -> Knobs:
     return Knobs({k.name: k.to_value(k.to_number(values.get(k.name, k.default))) for k in adt_tree.METHOD.knobs})
 
 
-def steered(accept: bool, steps: int, **values: float | str) -> list[TreeSize]:
+def controller_shapes(accept: bool, steps: int, **values: float | str) -> list[TreeSize]:
     """The shapes of a controller whose trees are always, or never, accepted in full; one token is committed each time."""
     controller, shapes = AdjacentSchedule(), []
     for n in range(1, steps):
@@ -245,20 +245,20 @@ def steered(accept: bool, steps: int, **values: float | str) -> list[TreeSize]:
 
 
 def test_full_acceptance_drives_the_depth_to_its_end() -> None:
-    shapes = steered(True, 12)
+    shapes = controller_shapes(True, 12)
     assert (shapes[0].depth, shapes[0].width) == (5, 10)
     assert [s.depth for s in shapes[:5]] == [5, 6, 7, 8, 9]
     assert (shapes[-1].depth, shapes[-1].width) == (9, 4)  # the intervals (0, 10) and (3, 14) are open
 
 
 def test_rejection_drives_the_depth_to_one_and_the_width_beyond_its_end() -> None:
-    shapes = steered(False, 30)
+    shapes = controller_shapes(False, 30)
     assert [(s.depth, s.width) for s in shapes[:5]] == [(5, 10), (4, 13), (3, 13), (2, 13), (1, 16)]
     assert (shapes[-1].depth, shapes[-1].width, shapes[-1].nodes) == (1, 60, 60)
 
 
 def test_a_tree_has_no_more_nodes_than_candidates() -> None:
-    assert steered(False, 8, width_below=6, width_above=1, nodes=128)[0].nodes == 5 + 4 * 25
+    assert controller_shapes(False, 8, width_below=6, width_above=1, nodes=128)[0].nodes == 5 + 4 * 25
 
 
 def test_neighbours_of_a_controller() -> None:

@@ -15,13 +15,15 @@ __all__ = ["inference"]
 
 
 @pytest.fixture
-def called(monkeypatch: pytest.MonkeyPatch) -> list[Bucket]:
+def buckets_used(monkeypatch: pytest.MonkeyPatch) -> list[Bucket]:
     """The buckets of all passes in fixed shapes."""
     buckets: list[Bucket] = []
 
-    def counted(trunk: Any, block: Tensor, inputs: Tensor, drafted: Tensor | None, span: int, *more: Any) -> tuple[Tensor, Tensor, Tensor]:
+    def record(
+        trunk: Any, block: Tensor, inputs: Tensor, drafted: Tensor | None, span: int, *more: Any
+    ) -> tuple[Tensor, Tensor, Tensor]:
         buckets.append(Bucket(len(inputs), span))
         return fixed_pass(trunk, block, inputs, drafted, span, *more)
 
-    monkeypatch.setattr(static_step, "fixed_pass", counted)
+    monkeypatch.setattr(static_step, "fixed_pass", record)
     return buckets

@@ -19,7 +19,7 @@ KINDS = [pytest.param(kind, marks=pytest.mark.skipif(not can_pack(kind), reason=
          (torch.float32, torch.bfloat16)]  # fmt: skip
 
 
-def hosted(kind: torch.dtype, packed: bool = True) -> Hosted:
+def random_llama(kind: torch.dtype, packed: bool = True) -> Hosted:
     """A random Llama of three layers with grouped queries, wide enough for the kernels of real models."""
     torch.manual_seed(0)
     config = LlamaConfig(
@@ -42,7 +42,9 @@ def prompt_of(parts: Hosted) -> torch.Tensor:
     return parts.decoder.embed_tokens(torch.arange(2 * PREFIX).view(2, PREFIX))
 
 
-def begun(parts: Hosted, columns: int = 20, prefix: torch.Tensor | None = None, padding: tuple[int, ...] = (0, 3)) -> TransformerSequence:
+def start_run(
+    parts: Hosted, columns: int = 20, prefix: torch.Tensor | None = None, padding: tuple[int, ...] = (0, 3)
+) -> TransformerSequence:
     """A run after a prompt; pictures of 20x20 tokens."""
     prefix = prompt_of(parts) if prefix is None else prefix
     length = prefix.shape[1]
@@ -62,9 +64,9 @@ def token(i: int) -> int:
 @pytest.mark.parametrize("window", [3, 17, 31])
 def test_a_window_has_the_bits_of_single_passes(kind: torch.dtype, window: int) -> None:
     """Over row ends, past the first block of keys, for both guidance rows of which one is padded."""
-    parts = hosted(kind)
+    parts = random_llama(kind)
     with torch.inference_mode():
-        single, wide = begun(parts), begun(parts)
+        single, wide = start_run(parts), start_run(parts)
         logits = []
         for i in range(93):
             logits.append(single.forward(NO_DRAFT).logits[:, 0])
@@ -79,9 +81,9 @@ def test_a_window_has_the_bits_of_single_passes(kind: torch.dtype, window: int) 
 @pytest.mark.skipif(not can_pack(torch.bfloat16), reason="bfloat16 is not packed here")
 def test_the_block_of_keys_may_change_between_them() -> None:
     """A single pass that ends in the first block of 512 keys has the bits of a window that reaches into the second."""
-    parts = hosted(torch.bfloat16)
+    parts = random_llama(torch.bfloat16)
     with torch.inference_mode():
-        single, wide = begun(parts, columns=24), begun(parts, columns=24)
+        single, wide = start_run(parts, columns=24), start_run(parts, columns=24)
         for sequence in (single, wide):  # 15 windows of 32: 480 tokens, with prompt and row ends 508 rows
             for start in range(0, 480, 32):
                 sequence.forward(Draft(torch.tensor([token(i) for i in range(start, start + 31)])))
@@ -95,14 +97,14 @@ def test_the_block_of_keys_may_change_between_them() -> None:
 
 def test_padding_is_never_seen() -> None:
     """Other inputs in the padded places give the same bits, and the padded prompt is that of its own positions."""
-    parts = hosted(torch.float32)
+    parts = random_llama(torch.float32)
     draft = Draft(torch.tensor([1, 2, 3]))
     with torch.inference_mode():
         prefix, outputs = prompt_of(parts), []
         for noise in (0.0, 5.0):
             changed = prefix.clone()
             changed[1, :3] += noise
-            outputs.append(begun(parts, 4, changed).forward(draft).logits)
+            outputs.append(start_run(parts, 4, changed).forward(draft).logits)
         assert torch.equal(*outputs)
-        rows = begun(parts, 4, prefix[1:, 3:], (0,)).forward(draft).logits
+        rows = start_run(parts, 4, prefix[1:, 3:], (0,)).forward(draft).logits
         torch.testing.assert_close(rows[0], outputs[0][1], atol=1e-5, rtol=0)

@@ -242,9 +242,9 @@ def test_a_pass_whose_layers_have_hooks_calls_each_of_them(name: str) -> None:
     whole = first.forward(draft).logits
     network = second.trunk.decoder
     layers = [layer for layer in network.blocks.modules() if isinstance(layer, nn.Linear)]
-    called: list[nn.Module] = []
-    handles = [layer.register_forward_hook(lambda layer, inputs, output: called.append(layer)) for layer in layers]
+    calls: list[nn.Module] = []
+    handles = [layer.register_forward_hook(lambda layer, inputs, output: calls.append(layer)) for layer in layers]
     torch.testing.assert_close(second.forward(draft).logits, whole, atol=1e-4, rtol=1e-4)
-    assert len(called) > 4
+    assert len(calls) > 4
     for handle in handles:
         handle.remove()

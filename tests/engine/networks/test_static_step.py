@@ -19,7 +19,7 @@ from engine.networks.native_blocks import quicken
 from engine.networks.sequence import TransformerSequence
 from engine.networks.static_step import Bucket, PassShape, bucket, fixed_pass, is_static, pass_inputs
 from engine.run import generate
-from tests.engine.device.far import FAR, Far, moved
+from tests.engine.device.far import FAR, Far, move_module
 from tests.engine.device.models import MODELS, Model, near
 
 SMALL = {"window": 6, "depth": 3, "width": 3, "nodes": 6}
@@ -38,14 +38,14 @@ def steps(model: Model, method: str, knobs: dict[str, Any], count: int) -> list[
     return taken
 
 
-def shapes(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+def use_steps(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     """Sequences that begin from now on have passes in fixed shapes, or in shapes of their own."""
     monkeypatch.setattr(sequences, "is_static", lambda device: step == STATIC)
 
 
-def begun(model: Model, monkeypatch: pytest.MonkeyPatch, step: str = STATIC) -> TransformerSequence:
+def start_sequence(model: Model, monkeypatch: pytest.MonkeyPatch, step: str = STATIC) -> TransformerSequence:
     """A sequence with two committed tokens."""
-    shapes(monkeypatch, step)
+    use_steps(monkeypatch, step)
     sequence = model.backbone.start(model.prompt)
     for token in (1, 2):
         sequence.forward(NO_DRAFT)
@@ -60,7 +60,7 @@ def test_a_decoder_prepared_for_a_processor_takes_fixed_shapes_too(name: str, mo
     quicken(model.backbone.model.decoder)
     runs = []
     for step in (DYNAMIC, STATIC):
-        shapes(monkeypatch, step)
+        use_steps(monkeypatch, step)
         runs.append([step.tokens for step in steps(model, "sjdpp", {}, 6)])
     assert runs[0] == runs[1]
 
@@ -68,22 +68,22 @@ def test_a_decoder_prepared_for_a_processor_takes_fixed_shapes_too(name: str, mo
 @torch.inference_mode()
 @pytest.mark.parametrize("draft", [NO_DRAFT, CHAIN, TREE], ids=["none", "chain", "tree"])
 @pytest.mark.parametrize("name", ["pictogram", "lowpoly", "janus", "emu3"])
-def test_rows_are_those_of_the_dynamic_step(name: str, draft: Draft, monkeypatch: pytest.MonkeyPatch, called: list[Bucket]) -> None:
+def test_rows_are_those_of_the_dynamic_step(name: str, draft: Draft, monkeypatch: pytest.MonkeyPatch, buckets_used: list[Bucket]) -> None:
     """And what a pass leaves in the cache is, too, whatever path is kept."""
-    pair = [begun(near(name), monkeypatch, step) for step in (STATIC, DYNAMIC)]
+    pair = [start_sequence(near(name), monkeypatch, step) for step in (STATIC, DYNAMIC)]
     for turn in (draft, CHAIN):
         ours, theirs = (sequence.forward(turn) for sequence in pair)
         torch.testing.assert_close(ours.logits, theirs.logits, atol=1e-4, rtol=1e-4)
         torch.testing.assert_close(ours.hidden, theirs.hidden, atol=1e-4, rtol=1e-4)
         path = {0: [], 3: [0, 1], 5: [0, 2]}[len(turn.tokens)]
         assert len({tuple(sequence.commit(path, 6)) for sequence in pair}) == 1
-    assert called
+    assert buckets_used
 
 
 @torch.inference_mode()
 def test_fillers_are_seen_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three rows in a bucket of four and of sixty-four: what else is written makes no difference."""
-    sequence = begun(near("pictogram"), monkeypatch)
+    sequence = start_sequence(near("pictogram"), monkeypatch)
     block, kept_rows, draft = sequence.kv_cache.block, sequence.kv_cache.kept, torch.tensor([4, 1])
     places = sequence.kv_cache.begin_pass(torch.arange(kept_rows, kept_rows + 3), torch.ones(3, 3, dtype=torch.bool).tril())
     outputs = []
@@ -106,13 +106,13 @@ def test_buckets_grow_by_steps_and_end_with_the_cache() -> None:
 
 
 @torch.inference_mode()
-def test_a_pass_that_fits_into_no_bucket_has_its_own_shape(monkeypatch: pytest.MonkeyPatch, called: list[Bucket]) -> None:
-    sequence = begun(near("pictogram"), monkeypatch)
+def test_a_pass_that_fits_into_no_bucket_has_its_own_shape(monkeypatch: pytest.MonkeyPatch, buckets_used: list[Bucket]) -> None:
+    sequence = start_sequence(near("pictogram"), monkeypatch)
     assert sequence.forward(Draft(torch.arange(3))).logits.shape[1] == 4
-    before = len(called)
+    before = len(buckets_used)
     monkeypatch.setattr(static_step, "ROWS", (1, 4, 8))
     rows = sequence.forward(Draft(torch.arange(12)))
-    assert rows.logits.shape[1] == 13 and len(called) == before
+    assert rows.logits.shape[1] == 13 and len(buckets_used) == before
 
 
 def test_passes_on_a_gpu_have_fixed_shapes_unless_the_reference_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,9 +127,9 @@ def test_passes_on_a_gpu_have_fixed_shapes_unless_the_reference_is_asked_for(mon
 
 @pytest.mark.parametrize("name", ["pictogram", "lowpoly", "janus"])
 def test_a_drafter_reads_nothing_either(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    shapes(monkeypatch, STATIC)
+    use_steps(monkeypatch, STATIC)
     with Far() as device, torch.inference_mode():
-        model = MODELS[name](moved)
+        model = MODELS[name](move_module)
         sequence = model.backbone.start(model.prompt)
         growth = model.drafters["feature_draft"].start(sequence)
         inputs = torch.zeros(4, 4 + 8, dtype=torch.int64, device=FAR)
@@ -146,7 +146,7 @@ def test_a_drafter_grows_the_same_tree(name: str, monkeypatch: pytest.MonkeyPatc
     """Two cycles of a root and two levels, of which the second begins after tokens that were committed."""
     trees = []
     for step in (STATIC, DYNAMIC):
-        sequence = begun(near(name), monkeypatch, step)
+        sequence = start_sequence(near(name), monkeypatch, step)
         growth = near(name).drafters["feature_draft"].start(sequence)
         states = torch.randn(sequence.kv_cache.branches, 5, 32, generator=torch.Generator().manual_seed(1))
         rows = [growth.root(states[:, :2], [1, 2])[None], growth.expand([-1, -1], [3, 4]), growth.expand([1, 0, 1], [5, 6, 5])]
@@ -161,7 +161,7 @@ def test_a_drafter_grows_the_same_tree(name: str, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("method", ["ar", "sjdpp", "eagle"])
 def test_graphs_give_the_tokens_of_the_dynamic_step(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = MODELS["pictogram"](lambda module: module.cuda())
-    shapes(monkeypatch, DYNAMIC)
+    use_steps(monkeypatch, DYNAMIC)
     plain = [step.tokens for step in steps(model, method, {}, 12)]
-    shapes(monkeypatch, STATIC)
+    use_steps(monkeypatch, STATIC)
     assert [step.tokens for step in steps(model, method, {}, 12)] == plain

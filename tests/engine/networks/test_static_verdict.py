@@ -32,23 +32,23 @@ from engine.verify import reference
 from engine.verify.fixed import VerdictKind, fixed_verdict
 from engine.verify.request import VerifyRequest
 from tests.engine.backbones import tiny
-from tests.engine.device.far import FAR, Far, as_on_a_gpu, moved
+from tests.engine.device.far import FAR, Far, as_on_a_gpu, move_module
 from tests.engine.device.models import MODELS, Model, near
-from tests.engine.networks.test_static_step import DYNAMIC, SMALL, STATIC, begun, shapes, steps
+from tests.engine.networks.test_static_step import DYNAMIC, SMALL, STATIC, start_sequence, steps, use_steps
 
 CHAIN = Draft(torch.tensor([4, 1, 7]))
 
 
 @pytest.fixture
-def judged(monkeypatch: pytest.MonkeyPatch) -> list[VerdictKind]:
+def verdict_kinds(monkeypatch: pytest.MonkeyPatch) -> list[VerdictKind]:
     """The kinds of all verdicts inside of a pass."""
     kinds: list[VerdictKind] = []
 
-    def counted(kind: VerdictKind, *arguments: Any) -> Any:
+    def record_kind(kind: VerdictKind, *arguments: Any) -> Any:
         kinds.append(kind)
         return fixed_verdict(kind, *arguments)
 
-    monkeypatch.setattr(static_step, "fixed_verdict", counted)
+    monkeypatch.setattr(static_step, "fixed_verdict", record_kind)
     return kinds
 
 
@@ -71,13 +71,18 @@ SOMETIMES = ("zipar_verified", "cross_regression", "lookup", "jacobi")  # not ev
 
 @pytest.mark.parametrize(("name", "method", "knobs"), CASES)
 def test_the_steps_are_those_of_the_dynamic_step(
-    name: str, method: str, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch, judged: list[VerdictKind], called: list[Bucket]
+    name: str,
+    method: str,
+    knobs: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    verdict_kinds: list[VerdictKind],
+    buckets_used: list[Bucket],
 ) -> None:
     """Tokens, drafts and what the panels are told; every pass but the first, which is at the end of the prompt, has its verdict inside."""
-    shapes(monkeypatch, DYNAMIC)
+    use_steps(monkeypatch, DYNAMIC)
     plain = steps(near(name), method, knobs, 10)
-    assert not called
-    shapes(monkeypatch, STATIC)
+    assert not buckets_used
+    use_steps(monkeypatch, STATIC)
     with as_on_a_gpu(monkeypatch):  # only for its choice of the kernels' interface: the model is on the processor
         fixed_steps = steps(near(name), method, knobs, 10)
     assert [(s.tokens, s.drafted) for s in fixed_steps] == [(s.tokens, s.drafted) for s in plain]
@@ -86,11 +91,11 @@ def test_the_steps_are_those_of_the_dynamic_step(
             if (value := getattr(theirs.trace, field)) is not None:
                 pair = (torch.as_tensor(each).float() for each in (getattr(ours.trace, field), value))
                 torch.testing.assert_close(*pair, atol=1e-4, rtol=1e-3)
-    assert len(called) >= 5 and len(set(called)) <= 3
+    assert len(buckets_used) >= 5 and len(set(buckets_used)) <= 3
     if (name, method) == ("pictogram", "eagle") and knobs != SEED:
-        assert not judged  # drawn siblings are verified one after another, each on what the last one left
+        assert not verdict_kinds  # drawn siblings are verified one after another, each on what the last one left
     elif method not in SOMETIMES:
-        assert len(judged) == len(fixed_steps) - 1
+        assert len(verdict_kinds) == len(fixed_steps) - 1
 
 
 def test_heads_are_computed_in_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,15 +108,15 @@ def test_heads_are_computed_in_the_pass(monkeypatch: pytest.MonkeyPatch) -> None
         return right(self, hidden, looked, count)
 
     monkeypatch.setattr(MeshHeads, "features", features)
-    shapes(monkeypatch, STATIC)
+    use_steps(monkeypatch, STATIC)
     with as_on_a_gpu(monkeypatch):
         steps(near("lowpoly"), "xspecmesh", {}, 5)
     assert calls == [((1, 1), None)] * 4  # the first pass's by numpy
 
 
-def test_a_knob_that_moves_needs_no_new_graph(monkeypatch: pytest.MonkeyPatch, judged: list[VerdictKind]) -> None:
+def test_a_knob_that_moves_needs_no_new_graph(monkeypatch: pytest.MonkeyPatch, verdict_kinds: list[VerdictKind]) -> None:
     """The rule's number is told; another rule is another graph."""
-    shapes(monkeypatch, STATIC)
+    use_steps(monkeypatch, STATIC)
     model = near("lowpoly")
     method, _ = find("xspecmesh")
     with as_on_a_gpu(monkeypatch):
@@ -120,7 +125,7 @@ def test_a_knob_that_moves_needs_no_new_graph(monkeypatch: pytest.MonkeyPatch, j
             run.set(**knobs)
             next(run)
         run.close()
-    assert len(judged) == 4 and len(set(judged)) == 2
+    assert len(verdict_kinds) == 4 and len(set(verdict_kinds)) == 2
 
 
 # --- one send, one read -----------------------------------------------------------------------------------------------
@@ -138,12 +143,12 @@ READS = {"core/rows.py: DeviceIds.to_list_with": 1}
     ],
 )  # fmt: skip
 def test_all_that_is_sent_is_one_small_tensor(name: str, method: str, reads: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    shapes(monkeypatch, STATIC)
+    use_steps(monkeypatch, STATIC)
     sent: list[Tensor] = []
     right = static_step.pass_inputs
     monkeypatch.setattr(static_step, "pass_inputs", lambda *arguments: sent.append(right(*arguments)) or sent[-1])
     with as_on_a_gpu(monkeypatch) as device:
-        model = MODELS[name](moved)
+        model = MODELS[name](move_module)
         entry, knobs = find(method)
         chosen = {k.name: SMALL[k.name] for k in entry.knobs if k.name in SMALL}
         run = generate(model.backbone, entry, model.prompt, chosen | knobs, model.drafter_of(entry))
@@ -190,7 +195,7 @@ def storages(tree: Any) -> set[weakref.ref[torch.UntypedStorage]]:
 
 def whole_pass(name: str, method: str, monkeypatch: pytest.MonkeyPatch, model: Model) -> tuple[Callable[..., Any], tuple[Tensor, ...]]:
     """The function of a method's third pass, and what it is given."""
-    shapes(monkeypatch, STATIC)
+    use_steps(monkeypatch, STATIC)
     calls: list[tuple[Callable[..., Any], tuple[Tensor, ...]]] = []
     right = static_step.Replays.call
 
@@ -208,7 +213,7 @@ def whole_pass(name: str, method: str, monkeypatch: pytest.MonkeyPatch, model: M
 def test_it_reads_nothing_not_even_in_the_references(name: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the device that is not there; a GPU without Triton captures the references."""
     with as_on_a_gpu(monkeypatch) as device:
-        function, arguments = whole_pass(name, method, monkeypatch, MODELS[name](moved))
+        function, arguments = whole_pass(name, method, monkeypatch, MODELS[name](move_module))
         there = [each.to(FAR) for each in arguments]
         noted: Counter[str] = Counter()
         monkeypatch.setattr(Far, "_note", lambda self, transfers, count=1: noted.update(some=count))
@@ -258,25 +263,25 @@ def question(sequence: TransformerSequence, count: int) -> VerifyRequest:
 
 
 @torch.inference_mode()
-def test_a_pass_that_has_begun_takes_no_question(monkeypatch: pytest.MonkeyPatch, judged: list[VerdictKind]) -> None:
+def test_a_pass_that_has_begun_takes_no_question(monkeypatch: pytest.MonkeyPatch, verdict_kinds: list[VerdictKind]) -> None:
     """Its verdict is then one of its own."""
-    sequence = begun(near("pictogram"), monkeypatch)
+    sequence = start_sequence(near("pictogram"), monkeypatch)
     rows = sequence.forward(CHAIN)
-    assert rows.count == 4 and rows.place == (sequence.device, torch.float32) and not judged
+    assert rows.count == 4 and rows.place == (sequence.device, torch.float32) and not verdict_kinds
     logits = rows.logits
-    assert rows.launch.verdict(question(sequence, 4)) is None and not judged
+    assert rows.launch.verdict(question(sequence, 4)) is None and not verdict_kinds
     monkeypatch.setattr(verdict, "is_fused", lambda rows: True)
     late = verdict.judge(rows, CHAIN.tokens, None, Noise(1, sequence.vocabulary), 2, 0, True)
     again = sequence.forward(CHAIN)
     early = verdict.judge(again, CHAIN.tokens, None, Noise(1, sequence.vocabulary), 2, 0, True)
-    assert len(judged) == 1 and (late.a, late.token) == (early.a, early.token)
+    assert len(verdict_kinds) == 1 and (late.a, late.token) == (early.a, early.token)
     torch.testing.assert_close(again.logits, logits)
 
 
 @torch.inference_mode()
 def test_a_pass_that_nobody_reads_is_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     """It begins before the commit, and before the next pass."""
-    pair = [begun(near("pictogram"), monkeypatch, step) for step in (STATIC, DYNAMIC)]
+    pair = [start_sequence(near("pictogram"), monkeypatch, step) for step in (STATIC, DYNAMIC)]
     for sequence in pair:
         sequence.forward(CHAIN)
         sequence.forward(CHAIN)
@@ -286,7 +291,7 @@ def test_a_pass_that_nobody_reads_is_in_the_cache(monkeypatch: pytest.MonkeyPatc
 
 @torch.inference_mode()
 def test_rows_that_are_kept_do_not_hold_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    sequence = begun(near("pictogram"), monkeypatch)
+    sequence = start_sequence(near("pictogram"), monkeypatch)
     rows = sequence.forward(CHAIN)
     sequence.commit([0], 5)
     block = weakref.ref(sequence.kv_cache.block)
@@ -296,13 +301,13 @@ def test_rows_that_are_kept_do_not_hold_the_cache(monkeypatch: pytest.MonkeyPatc
 
 
 @torch.inference_mode()
-def test_a_grammar_without_a_table_has_its_verdict_outside(monkeypatch: pytest.MonkeyPatch, judged: list[VerdictKind]) -> None:
-    sequence = begun(near("lowpoly"), monkeypatch)
+def test_a_grammar_without_a_table_has_its_verdict_outside(monkeypatch: pytest.MonkeyPatch, verdict_kinds: list[VerdictKind]) -> None:
+    sequence = start_sequence(near("lowpoly"), monkeypatch)
     assert sequence.masks is not None and sequence.forward(NO_DRAFT).launch.verdict(question(sequence, 1)) is not None
-    sequence = begun(near("pictogram"), monkeypatch)
+    sequence = start_sequence(near("pictogram"), monkeypatch)
     sequence.grammar, sequence._state = tiny.Unlike(sequence.vocabulary), (1, 2)
     rows = sequence.forward(CHAIN)
-    assert rows.launch.verdict(question(sequence, 4)) is None and len(judged) == 1
+    assert rows.launch.verdict(question(sequence, 4)) is None and len(verdict_kinds) == 1
     monkeypatch.setattr(verdict, "is_fused", lambda rows: True)
     answered = verdict.judge(rows, CHAIN.tokens, None, Noise(1, sequence.vocabulary), 2, 0, True).verdict.answers
-    assert len(judged) == 1 and answered[0] not in (1, 2)
+    assert len(verdict_kinds) == 1 and answered[0] not in (1, 2)

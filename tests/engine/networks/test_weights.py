@@ -22,10 +22,10 @@ from engine.networks.card import covered_files, sha256
 from engine.networks.shipping import sign
 from engine.networks.weights import MODELS, read_card, read_tensors, ship
 from engine.recognition import picture_judge as judge
-from tests.engine.refusals import refused
+from tests.engine.refusals import refuses
 
 
-def written(tmp_path, tensors):
+def write_weights(tmp_path, tensors):
     ship(tmp_path, {"model-1.safetensors": tensors}, {})
     return tmp_path / "model-1.safetensors"
 
@@ -34,7 +34,7 @@ def test_matrices_take_a_byte_an_element_and_come_back_nearly_as_they_were(tmp_p
     torch.manual_seed(0)
     rows = torch.randn(300, 192) * torch.logspace(-4, 4, 300)[:, None]  # rows of very different sizes
     stacked = torch.randn(3, 40, 64)
-    path = written(tmp_path, {"rows": rows, "stacked": stacked})
+    path = write_weights(tmp_path, {"rows": rows, "stacked": stacked})
     assert path.stat().st_size < 1.1 * (rows.numel() + stacked.numel()) + 1000
     back = read_tensors(path)
     assert set(back) == {"rows", "stacked"}
@@ -45,21 +45,21 @@ def test_matrices_take_a_byte_an_element_and_come_back_nearly_as_they_were(tmp_p
 
 
 def test_what_was_stored_once_is_stored_again_to_the_same_bytes(tmp_path):
-    path = written(tmp_path, {"rows": torch.randn(100, 100)})
+    path = write_weights(tmp_path, {"rows": torch.randn(100, 100)})
     first = path.read_bytes()
-    assert written(tmp_path, read_tensors(path)).read_bytes() == first
+    assert write_weights(tmp_path, read_tensors(path)).read_bytes() == first
 
 
 def test_small_tensors_vectors_and_convolutions_stay_in_half_precision(tmp_path):
     tensors = {"bias": torch.randn(5000), "small": torch.randn(8, 8), "convolution": torch.randn(32, 32, 3, 3)}
-    path = written(tmp_path, tensors)
+    path = write_weights(tmp_path, tensors)
     assert {v.dtype for v in load_file(str(path)).values()} == {torch.float16}
     back = read_tensors(path)
     assert all(torch.equal(back[k], v.half().float()) for k, v in tensors.items())
 
 
 def test_rows_of_zeros_come_back_as_zeros(tmp_path):
-    assert torch.equal(read_tensors(written(tmp_path, {"rows": torch.zeros(64, 128)}))["rows"], torch.zeros(64, 128))
+    assert torch.equal(read_tensors(write_weights(tmp_path, {"rows": torch.zeros(64, 128)}))["rows"], torch.zeros(64, 128))
 
 
 def test_files_of_other_precisions_are_read(tmp_path):
@@ -70,7 +70,7 @@ def test_files_of_other_precisions_are_read(tmp_path):
 
 
 def test_a_damaged_file_is_named(tmp_path):
-    path = written(tmp_path, {"rows": torch.randn(64, 128)})
+    path = write_weights(tmp_path, {"rows": torch.randn(64, 128)})
     path.write_bytes(path.read_bytes()[:500])
     with pytest.raises(MissingWeights, match=r"model-1\.safetensors is damaged"):
         read_tensors(path)
@@ -86,9 +86,9 @@ def test_all_shipped_weights_keep_to_their_budget():
 
 
 @contextmanager
-def damaged(match: str | None = None) -> Iterator[pytest.ExceptionInfo]:
+def refuses_weights(match: str | None = None) -> Iterator[pytest.ExceptionInfo]:
     """The block refuses weights with a sentence that names a way out."""
-    with refused(MissingWeights, match) as caught:
+    with refuses(MissingWeights, match) as caught:
         yield caught
     assert any(word in str(caught.value) for word in ("git", "train", "Train", "again", "Load")), caught.value
 
@@ -121,7 +121,7 @@ def test_a_damaged_card_is_a_sentence(tmp_path: Path, content: bytes | int, word
             file.truncate(content)
     else:
         path.write_bytes(content)
-    with damaged(word):
+    with refuses_weights(word):
         read_card(tmp_path)
 
 
@@ -159,7 +159,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def changed(folder: Path, entry: str, value: object) -> Iterator[None]:
+def changed_card(folder: Path, entry: str, value: object) -> Iterator[None]:
     """A card with another entry; afterwards as it was."""
     path = folder / "card.json"
     before = path.read_bytes()
@@ -190,13 +190,13 @@ LOADERS: dict[str, tuple[str, Callable[[Path], object]]] = {  # the folder that 
 @pytest.mark.parametrize(("kind", "entry", "value"), CARDS)
 def test_a_card_with_a_wrong_entry_is_a_sentence(models: Path, kind: str, entry: str, value: object) -> None:
     name, read = LOADERS[kind]
-    with changed(models / name, entry, value), damaged():
+    with changed_card(models / name, entry, value), refuses_weights():
         read(models / name)
 
 
 def test_a_decoder_of_another_tokenizer_is_refused(models: Path) -> None:
-    with changed(models / "pictogram", "decoder.tokens", "0123456789abcdef"):
-        with damaged("another tokenizer") as caught:
+    with changed_card(models / "pictogram", "decoder.tokens", "0123456789abcdef"):
+        with refuses_weights("another tokenizer") as caught:
             pictogram.load(models / "pictogram")
     assert "train pictogram." in str(caught.value)
 
@@ -216,7 +216,7 @@ def test_a_decoder_of_another_tokenizer_is_refused(models: Path) -> None:
 )
 def test_what_are_no_weights_is_a_sentence(tmp_path: Path, tensors: dict[str, torch.Tensor], word: str) -> None:
     save_file(tensors, str(tmp_path / "x.safetensors"))
-    with damaged(word):
+    with refuses_weights(word):
         read_tensors(tmp_path / "x.safetensors")
 
 
@@ -224,19 +224,19 @@ def test_what_are_no_weights_is_a_sentence(tmp_path: Path, tensors: dict[str, to
 @pytest.mark.parametrize("hashed", [True, False])
 def test_a_flipped_byte_or_an_early_end_is_seen(tmp_path: Path, place: int, hashed: bool) -> None:
     """With the hashes of a card any damage is; without them, as in a folder from elsewhere, an early end is."""
-    path = written(tmp_path, {"rows": torch.randn(64, 128)})
+    path = write_weights(tmp_path, {"rows": torch.randn(64, 128)})
     whole = path.read_bytes()
     if not hashed:
         (tmp_path / "card.json").write_text("{}")
     changed_bytes = [whole[: place % len(whole)]] + ([bytes(b ^ (i == place % len(whole)) for i, b in enumerate(whole))] if hashed else [])
     for content in changed_bytes:
         path.write_bytes(content)
-        with damaged("is damaged"):
+        with refuses_weights("is damaged"):
             read_tensors(path)
 
 
 def test_a_file_that_its_card_does_not_name_is_refused(tmp_path: Path) -> None:
-    written(tmp_path, {"rows": torch.randn(4, 4)})
+    write_weights(tmp_path, {"rows": torch.randn(4, 4)})
     save_file({"x": torch.ones(2)}, str(tmp_path / "model-2.safetensors"))
     with pytest.raises(MissingWeights, match="does not name it"):
         read_tensors(tmp_path / "model-2.safetensors")
@@ -270,7 +270,7 @@ def test_a_merged_adapter_with_strange_settings_is_a_sentence(models: Path, tmp_
     path = folder / "lora_cross" / "adapter_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
     sign(folder)
-    with damaged(word):
+    with refuses_weights(word):
         lowpoly.load(folder, option="lora")
     path.write_text("[]")
     with pytest.raises(MissingWeights):
@@ -281,17 +281,17 @@ def test_a_merged_adapter_with_strange_settings_is_a_sentence(models: Path, tmp_
 
 
 def test_weights_that_are_not_finite_are_not_written(tmp_path: Path) -> None:
-    path = written(tmp_path / "m", {"rows": torch.ones(8, 8)})
+    path = write_weights(tmp_path / "m", {"rows": torch.ones(8, 8)})
     before = path.read_bytes()
     with pytest.raises(BadOutput, match="not finite"):
-        written(tmp_path / "m", {"rows": torch.full((8, 8), torch.nan)})
+        write_weights(tmp_path / "m", {"rows": torch.full((8, 8), torch.nan)})
     with pytest.raises(BadOutput, match="not finite"):
         ship(tmp_path / "m", {}, {"held_out": {"loss": float("nan")}})
     assert path.read_bytes() == before and sorted(p.name for p in tmp_path.iterdir()) == ["m"]
 
 
 def test_a_disk_that_refuses_leaves_the_folder_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = written(tmp_path / "m", {"rows": torch.ones(8, 8)})
+    path = write_weights(tmp_path / "m", {"rows": torch.ones(8, 8)})
     before = {p.name: p.read_bytes() for p in (tmp_path / "m").iterdir()}
 
     def full(*_: object) -> None:
@@ -299,14 +299,14 @@ def test_a_disk_that_refuses_leaves_the_folder_as_it_was(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(shipping, "save_file", full)
     with pytest.raises(BadOutput, match="No space left") as caught:
-        written(tmp_path / "m", {"rows": torch.zeros(8, 8)})
+        write_weights(tmp_path / "m", {"rows": torch.zeros(8, 8)})
     assert "--export" in str(caught.value)
     assert {p.name: p.read_bytes() for p in (tmp_path / "m").iterdir()} == before and path.exists()
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
 
 
 def test_a_folder_that_another_process_writes_is_left_alone(tmp_path: Path) -> None:
-    written(tmp_path / "m", {"rows": torch.ones(8, 8)})
+    write_weights(tmp_path / "m", {"rows": torch.ones(8, 8)})
     for part in (tmp_path / f".part-{os.getppid()}-ab-m", tmp_path / "m" / f".part-{os.getppid()}-ab-predictive_stream"):
         part.mkdir()
         with pytest.raises(BadOutput, match=f"Process {os.getppid()} is writing"):
@@ -317,7 +317,7 @@ def test_a_folder_that_another_process_writes_is_left_alone(tmp_path: Path) -> N
 
 
 def test_shipping_does_not_call_damaged_files_right(tmp_path: Path) -> None:
-    path = written(tmp_path / "m", {"rows": torch.ones(8, 8)})
+    path = write_weights(tmp_path / "m", {"rows": torch.ones(8, 8)})
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     ship(tmp_path / "m", {"other.safetensors": {"x": torch.ones(2)}}, {})
     with pytest.raises(MissingWeights, match="SHA-256"):
@@ -326,7 +326,7 @@ def test_shipping_does_not_call_damaged_files_right(tmp_path: Path) -> None:
 
 
 def test_a_variant_begins_as_a_copy_of_its_base(tmp_path: Path) -> None:
-    written(tmp_path / "m", {"rows": torch.ones(8, 8)})
+    write_weights(tmp_path / "m", {"rows": torch.ones(8, 8)})
     before = {p.name: p.read_bytes() for p in (tmp_path / "m").iterdir()}
     ship(tmp_path / "out", {"drafter.safetensors": {"x": torch.ones(2)}}, {"drafter": 1}, base=tmp_path / "m")
     assert {p.name for p in (tmp_path / "out").iterdir()} == {"model-1.safetensors", "drafter.safetensors", "card.json"}

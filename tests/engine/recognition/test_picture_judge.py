@@ -19,23 +19,23 @@ def scene(groups: tuple[ObjectGroup, ...], relation: str = "", background: str =
     return Scene(groups, relation, background, (), 0)
 
 
-def seen(name: str, row: int = 8, column: int = 8, colour: str = "") -> DetectedObject:
+def detection(name: str, row: int = 8, column: int = 8, colour: str = "") -> DetectedObject:
     return DetectedObject(name, colour, row, column, 0.9)
 
 
 def test_a_right_reading_has_no_fault() -> None:
     target = scene((ObjectGroup("cat", 2), ObjectGroup("dog")), "above")
-    verdict = compare(PictureReading((seen("cat", 3, 4), seen("cat", 3, 8), seen("dog", 11, 6)), "red"), target)
+    verdict = compare(PictureReading((detection("cat", 3, 4), detection("cat", 3, 8), detection("dog", 11, 6)), "red"), target)
     assert verdict.all and verdict.relation and verdict.colours is None
 
 
 @pytest.mark.parametrize(
     ("objects", "fault"),
     [
-        ((seen("cat", 3), seen("cat", 3, 3)), "objects"),
-        ((seen("cat", 3), seen("cat", 3, 3), seen("dog", 11), seen("fox")), "objects"),
-        ((seen("cat", 3), seen("dog", 11)), "counts"),
-        ((seen("cat", 11), seen("cat", 11, 3), seen("dog", 3)), "relation"),
+        ((detection("cat", 3), detection("cat", 3, 3)), "objects"),
+        ((detection("cat", 3), detection("cat", 3, 3), detection("dog", 11), detection("fox")), "objects"),
+        ((detection("cat", 3), detection("dog", 11)), "counts"),
+        ((detection("cat", 11), detection("cat", 11, 3), detection("dog", 3)), "relation"),
     ],
 )
 def test_each_fault_is_found(objects: tuple[DetectedObject, ...], fault: str) -> None:
@@ -45,13 +45,13 @@ def test_each_fault_is_found(objects: tuple[DetectedObject, ...], fault: str) ->
 
 def test_colours_and_backgrounds_are_judged_where_they_are_asked_for() -> None:
     target = scene((ObjectGroup("car", colour="blue"),))
-    assert compare(PictureReading((seen("car", colour="blue"),), "red"), target).colours is True
-    wrong = compare(PictureReading((seen("car", colour="green"),), "blue"), target)
+    assert compare(PictureReading((detection("car", colour="blue"),), "red"), target).colours is True
+    wrong = compare(PictureReading((detection("car", colour="green"),), "blue"), target)
     assert wrong.colours is False and not wrong.background and not wrong.all
 
 
 def test_a_missing_object_is_in_no_relation() -> None:
-    assert compare(PictureReading((seen("dog"),), "red"), scene((ObjectGroup("cat"), ObjectGroup("dog")), "left of")).relation is False
+    assert compare(PictureReading((detection("dog"),), "red"), scene((ObjectGroup("cat"), ObjectGroup("dog")), "left of")).relation is False
 
 
 def test_targets_hold_every_box_of_a_scene() -> None:

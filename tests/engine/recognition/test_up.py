@@ -16,7 +16,7 @@ from engine.recognition.network import CloudNetwork
 from engine.recognition.up import AXES, Upright, orientations, read_standing, rotation, stand_up
 from research.worlds.lowpoly_shapes import alike_up, held_out_shapes, orient, sample_points
 from tests.engine.mesh.files import obj, ply, stl
-from tests.engine.mesh.shapes import box, drawn, sphere_points, table
+from tests.engine.mesh.shapes import box, points_on, sphere_points, table
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_the_rotations_stand_each_axis_upright():
 
 @pytest.mark.parametrize("axis", AXES)
 def test_a_turned_cloud_gets_the_turned_answer(random, axis):
-    cloud = drawn(table(), 2000)
+    cloud = points_on(table(), 2000)
     turn = around(90.0) @ rotation(axis)  # takes the axis of the turned cloud to +Y
     before = random.chances(cloud)
     after = random.chances(np.concatenate([cloud[:, :3] @ turn, cloud[:, 3:] @ turn], 1))
@@ -58,7 +58,7 @@ def test_a_turned_cloud_gets_the_turned_answer(random, axis):
 
 
 def test_scale_and_place_do_not_matter(random):
-    cloud = drawn(table(), 2000)
+    cloud = points_on(table(), 2000)
     far = np.concatenate([cloud[:, :3] * 40 + [5, -300, 7], cloud[:, 3:]], 1)
     assert random.chances(far) == pytest.approx(random.chances(cloud), abs=1e-4)
 
@@ -132,5 +132,5 @@ def read_points():
 
 
 def test_centred_fills_the_box():
-    cloud = centre(drawn(table(), 500) * 7)
-    assert np.abs(cloud[:, :3]).max() == pytest.approx(SIDE / 2) and np.allclose(cloud[:, 3:], drawn(table(), 500)[:, 3:] * 7)
+    cloud = centre(points_on(table(), 500) * 7)
+    assert np.abs(cloud[:, :3]).max() == pytest.approx(SIDE / 2) and np.allclose(cloud[:, 3:], points_on(table(), 500)[:, 3:] * 7)

@@ -47,7 +47,7 @@ TOKENIZER = {
 }  # fmt: skip
 
 
-def built(kind: type[PreTrainedModel], config: Any, attention: str = "sdpa") -> PreTrainedModel:
+def random_model(kind: type[PreTrainedModel], config: Any, attention: str = "sdpa") -> PreTrainedModel:
     """A model of a class, with weights that make distributions far from uniform."""
     torch.manual_seed(1)
     config._attn_implementation = attention
@@ -59,58 +59,58 @@ def built(kind: type[PreTrainedModel], config: Any, attention: str = "sdpa") -> 
 @cache
 def llama(attention: str = "sdpa", **settings: Any) -> LlamaForCausalLM:
     """Grouped queries, rotary positions."""
-    return built(LlamaForCausalLM, LlamaConfig(**SHAPE | settings), attention)
+    return random_model(LlamaForCausalLM, LlamaConfig(**SHAPE | settings), attention)
 
 
 @cache
 def qwen3() -> Qwen3ForCausalLM:
     """Normalised queries and keys."""
-    return built(Qwen3ForCausalLM, Qwen3Config(**SHAPE, head_dim=8))
+    return random_model(Qwen3ForCausalLM, Qwen3Config(**SHAPE, head_dim=8))
 
 
 @cache
 def gpt2() -> GPT2LMHeadModel:
     """Learned absolute positions."""
     shape = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128}
-    return built(GPT2LMHeadModel, GPT2Config(vocab_size=VOCABULARY, pad_token_id=0, bos_token_id=1, eos_token_id=None, **shape))
+    return random_model(GPT2LMHeadModel, GPT2Config(vocab_size=VOCABULARY, pad_token_id=0, bos_token_id=1, eos_token_id=None, **shape))
 
 
 @cache
 def chameleon() -> ChameleonForConditionalGeneration:
     """A class whose forward hides the picture ids."""
-    return built(ChameleonForConditionalGeneration, ChameleonConfig(**SHAPE, vocabulary_map=PICTURE_IDS, vq_config=TOKENIZER))
+    return random_model(ChameleonForConditionalGeneration, ChameleonConfig(**SHAPE, vocabulary_map=PICTURE_IDS, vq_config=TOKENIZER))
 
 
 @cache
 def qwen2() -> Qwen2ForCausalLM:
     """Biases of queries and keys, and a head that is the embedding."""
-    return built(Qwen2ForCausalLM, Qwen2Config(**SHAPE, tie_word_embeddings=True))
+    return random_model(Qwen2ForCausalLM, Qwen2Config(**SHAPE, tie_word_embeddings=True))
 
 
 @cache
 def mistral(window: int | None = 16, attention: str = "sdpa") -> MistralForCausalLM:
     """Every layer attends to the last tokens."""
-    return built(MistralForCausalLM, MistralConfig(**SHAPE, sliding_window=window), attention)
+    return random_model(MistralForCausalLM, MistralConfig(**SHAPE, sliding_window=window), attention)
 
 
 @cache
 def gemma3(window: int = 16, attention: str = "sdpa") -> Gemma3ForCausalLM:
     """One layer attends to the last tokens, one to all, each with rotary positions of its own."""
     kinds = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": window, "tie_word_embeddings": False}
-    return built(Gemma3ForCausalLM, Gemma3TextConfig(**SHAPE, head_dim=8, query_pre_attn_scalar=8, **kinds), attention)
+    return random_model(Gemma3ForCausalLM, Gemma3TextConfig(**SHAPE, head_dim=8, query_pre_attn_scalar=8, **kinds), attention)
 
 
 @cache
 def llama4() -> Llama4ForCausalLM:
     """Attends in chunks of 16 tokens."""
     shape = SHAPE | {"head_dim": 8, "attention_chunk_size": 16, "num_local_experts": 2, "intermediate_size_mlp": 64}
-    return built(Llama4ForCausalLM, Llama4TextConfig(**shape))
+    return random_model(Llama4ForCausalLM, Llama4TextConfig(**shape))
 
 
 @cache
 def falcon() -> FalconForCausalLM:
     """Places as a bias of attention, which it computes from the mask itself."""
-    return built(FalconForCausalLM, FalconConfig(**SHAPE, alibi=True))
+    return random_model(FalconForCausalLM, FalconConfig(**SHAPE, alibi=True))
 
 
 @cache
@@ -119,7 +119,7 @@ def bart() -> BartForConditionalGeneration:
     parts = {f"{part}_{what}": 2 for part in ("encoder", "decoder") for what in ("layers", "attention_heads")}
     ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2, "forced_eos_token_id": None}
     config = BartConfig(vocab_size=VOCABULARY, d_model=32, encoder_ffn_dim=32, decoder_ffn_dim=32, **parts, **ids)
-    return built(BartForConditionalGeneration, config)
+    return random_model(BartForConditionalGeneration, config)
 
 
 MODELS = {"llama": llama, "qwen2": qwen2, "qwen3": qwen3, "gpt2": gpt2, "chameleon": chameleon}

@@ -34,13 +34,13 @@ class Machine:
 
     def __init__(self, model: PreTrainedModel, cost: Callable[[int], float]):
         self.seconds, self.cost = 0.0, cost
-        self.handle = model.register_forward_hook(self._passed, with_kwargs=True)
+        self.handle = model.register_forward_hook(self._advance, with_kwargs=True)
 
     def __call__(self) -> float:
         """The time."""
         return self.seconds
 
-    def _passed(self, model: PreTrainedModel, args: Any, inputs: dict[str, Any], output: Any) -> None:
+    def _advance(self, model: PreTrainedModel, args: Any, inputs: dict[str, Any], output: Any) -> None:
         self.seconds += 1.0 if self.seconds == 0 else self.cost(inputs["input_ids"].shape[1])  # the prompt's pass counts as one
 
 
@@ -52,7 +52,9 @@ def nothing_known() -> Iterator[None]:
     adaptive.KNOWN.clear()
 
 
-def timed(monkeypatch: pytest.MonkeyPatch, model: PreTrainedModel, cost: Callable[[int], float], **settings: Any) -> tuple[Any, float]:
+def time_generation(
+    monkeypatch: pytest.MonkeyPatch, model: PreTrainedModel, cost: Callable[[int], float], **settings: Any
+) -> tuple[Any, float]:
     """A generation by default, and its time in plain passes."""
     machine = Machine(model, cost)
     monkeypatch.setattr(adaptive.Pilot, "clock", staticmethod(machine))
@@ -62,9 +64,9 @@ def timed(monkeypatch: pytest.MonkeyPatch, model: PreTrainedModel, cost: Callabl
     return output, machine.seconds
 
 
-def repeating() -> PreTrainedModel:
+def cyclic_model() -> PreTrainedModel:
     """A model that goes round in a circle of six tokens, whatever came before."""
-    model = models.built(models.LlamaForCausalLM, models.LlamaConfig(**models.SHAPE | {"max_position_embeddings": 512}))
+    model = models.random_model(models.LlamaForCausalLM, models.LlamaConfig(**models.SHAPE | {"max_position_embeddings": 512}))
     table = torch.zeros(models.VOCABULARY, 32)
     table[torch.arange(models.VOCABULARY), torch.arange(models.VOCABULARY) % 32] = 1.0
     model.model.embed_tokens.weight.copy_(table)
@@ -78,31 +80,31 @@ def repeating() -> PreTrainedModel:
     return model
 
 
-def placed() -> PreTrainedModel:
+def position_model() -> PreTrainedModel:
     """A model whose tokens depend on their places alone: a window is right once its places have been seen."""
     shape = {"n_embd": 32, "n_layer": 1, "n_head": 4, "n_positions": 512, "tie_word_embeddings": False}
     config = models.GPT2Config(vocab_size=models.VOCABULARY, pad_token_id=0, bos_token_id=1, eos_token_id=None, **shape)
-    model = models.built(models.GPT2LMHeadModel, config)
+    model = models.random_model(models.GPT2LMHeadModel, config)
     model.transformer.wte.weight.zero_()
     model.transformer.h[0].attn.c_proj.weight.zero_()
     return model
 
 
-def wandering() -> PreTrainedModel:
+def wandering_model() -> PreTrainedModel:
     """A model of random weights, whose text hardly repeats."""
     return models.llama(max_position_embeddings=512)
 
 
 PAYS: dict[str, tuple[Callable[[], PreTrainedModel], Callable[[int], float], float, set[str]]] = {
     # a model; the cost of a pass by its rows; the least speed; kinds of passes with drafts
-    "text that repeats, free rows": (repeating, FREE, 1.5, {"lookup"}),
-    "text that repeats, a step": (repeating, STEP, 1.5, {"lookup"}),
-    "text that repeats, dear rows": (repeating, DEAR, 0.95, set()),
-    "other text, dear rows": (wandering, DEAR, 0.95, set()),
-    "other text, a step": (wandering, STEP, 0.95, set()),
-    "other text, free rows": (wandering, FREE, 1.0, {"lookup"}),
-    "places, free rows": (placed, FREE, 1.3, {"window"}),
-    "places, dear rows": (placed, DEAR, 0.95, set()),
+    "text that repeats, free rows": (cyclic_model, FREE, 1.5, {"lookup"}),
+    "text that repeats, a step": (cyclic_model, STEP, 1.5, {"lookup"}),
+    "text that repeats, dear rows": (cyclic_model, DEAR, 0.95, set()),
+    "other text, dear rows": (wandering_model, DEAR, 0.95, set()),
+    "other text, a step": (wandering_model, STEP, 0.95, set()),
+    "other text, free rows": (wandering_model, FREE, 1.0, {"lookup"}),
+    "places, free rows": (position_model, FREE, 1.3, {"window"}),
+    "places, dear rows": (position_model, DEAR, 0.95, set()),
 }
 
 
@@ -113,7 +115,7 @@ def test_drafts_where_they_pay(
     model = build()
     expected = plain(model, max_new_tokens=LONG)
     for number in range(2):  # the second run knows the model
-        output, seconds = timed(monkeypatch, model, cost)
+        output, seconds = time_generation(monkeypatch, model, cost)
         (totals,) = output.totals
         assert output.sequences.tolist() == expected
         assert LONG / seconds >= least, (number, totals)
@@ -123,8 +125,8 @@ def test_drafts_where_they_pay(
 
 @pytest.mark.parametrize("tokens", [1, 2, 16, 24])
 def test_a_short_run_makes_plain_passes_and_no_others(monkeypatch: pytest.MonkeyPatch, tokens: int) -> None:
-    output, seconds = timed(monkeypatch, wandering(), STEP, max_new_tokens=tokens)
-    assert output.sequences.tolist() == plain(wandering(), max_new_tokens=tokens)
+    output, seconds = time_generation(monkeypatch, wandering_model(), STEP, max_new_tokens=tokens)
+    assert output.sequences.tolist() == plain(wandering_model(), max_new_tokens=tokens)
     assert seconds == tokens == output.totals[0]["forwards"]
     assert "too short" in output.totals[0]["reason"]
 
@@ -133,7 +135,7 @@ def test_a_short_run_makes_plain_passes_and_no_others(monkeypatch: pytest.Monkey
 def test_a_class_that_takes_no_drafts_makes_plain_passes(
     monkeypatch: pytest.MonkeyPatch, model: Callable[[], PreTrainedModel], sentence: str
 ) -> None:
-    output, _ = timed(monkeypatch, model(), FREE, max_new_tokens=120)
+    output, _ = time_generation(monkeypatch, model(), FREE, max_new_tokens=120)
     assert output.sequences.tolist() == plain(model(), max_new_tokens=120)
     assert sentence in output.totals[0]["reason"]
     assert not output.totals[0]["decoding"]["window"] + output.totals[0]["decoding"]["lookup"]
@@ -144,7 +146,7 @@ def test_a_class_that_would_see_the_padding_of_a_guidance_pair_is_refused() -> N
         FORGETFUL.generate(torch.tensor([PROMPT]), max_new_tokens=4, do_sample=False, guidance_scale=2.0, custom_generate=foretoken())
 
 
-FORGETFUL = models.built(Forgetful, models.LlamaConfig(**models.SHAPE | {"max_position_embeddings": 512}))
+FORGETFUL = models.random_model(Forgetful, models.LlamaConfig(**models.SHAPE | {"max_position_embeddings": 512}))
 CALLS: dict[str, dict[str, Any]] = {
     "guidance": {"guidance_scale": 2.0},
     "a penalty": {"repetition_penalty": 1.3},
@@ -156,8 +158,8 @@ CALLS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("settings", CALLS.values(), ids=CALLS)
 def test_requests_by_default(monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]) -> None:
     monkeypatch.setattr(adaptive, "SHARE", 10.0)  # everything is tried, at any loss
-    output, _ = timed(monkeypatch, wandering(), FREE, max_new_tokens=60, **settings)
-    expected = plain(wandering(), max_new_tokens=60, **{name: value for name, value in settings.items() if name != "window"})
+    output, _ = time_generation(monkeypatch, wandering_model(), FREE, max_new_tokens=60, **settings)
+    expected = plain(wandering_model(), max_new_tokens=60, **{name: value for name, value in settings.items() if name != "window"})
     assert output.sequences.tolist() == expected
 
 
@@ -196,7 +198,9 @@ def distribution_of(model: LlamaForCausalLM, prompt: list[int], length: int) -> 
     return found
 
 
-def switched(monkeypatch: pytest.MonkeyPatch, runs: int) -> tuple[Counter[tuple[int, ...]], Counter[str], dict[tuple[int, ...], float]]:
+def sample_switching(
+    monkeypatch: pytest.MonkeyPatch, runs: int
+) -> tuple[Counter[tuple[int, ...]], Counter[str], dict[tuple[int, ...], float]]:
     """Samples of runs whose clock is drawn, so that they change between plain passes, lookup and windows at any token."""
     times = random.Random(3)
 
@@ -217,7 +221,7 @@ def switched(monkeypatch: pytest.MonkeyPatch, runs: int) -> tuple[Counter[tuple[
 
 def test_the_distribution_across_switches(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = RUNS
-    counts, kinds, expected = switched(monkeypatch, runs)
+    counts, kinds, expected = sample_switching(monkeypatch, runs)
     assert min(kinds[kind] for kind in ("plain", "lookup", "window")) > runs // 5, kinds
     measured = statistic(counts, expected, runs)
     assert abs(measured["z"]) < 4, measured
@@ -228,7 +232,7 @@ def test_a_wrong_residual_across_switches_is_seen(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv(VARIABLE, REFERENCE)  # a mutant is a function of PyTorch's operations
     mutant = Mutant("residual is p", MUTANTS["residual is p"]())
     with mutant.in_force():
-        counts, _, expected = switched(monkeypatch, RUNS)
+        counts, _, expected = sample_switching(monkeypatch, RUNS)
     mutant.check()
     assert statistic(counts, expected, RUNS)["z"] > 10
 

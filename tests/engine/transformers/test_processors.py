@@ -25,7 +25,7 @@ COMMON = 7  # an id that this model gives often
 WHISPER = SimpleNamespace(no_timestamps_token_id=29, eos_token_id=28, bos_token_id=28, max_initial_timestamp_index=4)
 
 
-def allowed(batch: int, ids: torch.Tensor) -> list[int]:
+def allowed_ids(batch: int, ids: torch.Tensor) -> list[int]:
     """Ids that depend on the prompt's number in its batch."""
     return [(int(ids[-1]) + step * (batch + 1)) % 40 for step in (1, 2, 5)]
 
@@ -53,7 +53,7 @@ TABLE: dict[type, Callable[[], known.LogitsProcessor]] = {
     known.EncoderNoRepeatNGramLogitsProcessor: lambda: known.EncoderNoRepeatNGramLogitsProcessor(1, IDS),
     known.SequenceBiasLogitsProcessor: lambda: known.SequenceBiasLogitsProcessor([[[COMMON], 4.0], [[23, 8], -9.0], [[37, 5], 6.0]]),
     known.NoBadWordsLogitsProcessor: lambda: known.NoBadWordsLogitsProcessor([[token] for token in range(3, 20)] + [[23, 37]]),
-    known.PrefixConstrainedLogitsProcessor: lambda: known.PrefixConstrainedLogitsProcessor(allowed, 1),
+    known.PrefixConstrainedLogitsProcessor: lambda: known.PrefixConstrainedLogitsProcessor(allowed_ids, 1),
     known.ForcedBOSTokenLogitsProcessor: lambda: known.ForcedBOSTokenLogitsProcessor(3),
     known.ForcedEOSTokenLogitsProcessor: lambda: known.ForcedEOSTokenLogitsProcessor(START + 24, 3),
     known.ExponentialDecayLengthPenalty: lambda: known.ExponentialDecayLengthPenalty((3, 1.4), 3, START),

@@ -155,14 +155,14 @@ def test_chunks_of_attention_that_are_too_short() -> None:
 
 def flexible() -> PreTrainedModel:
     """A model whose attention takes no mask of ours."""
-    model = models.built(LlamaForCausalLM, models.LlamaConfig(**SHAPE))
+    model = models.random_model(LlamaForCausalLM, models.LlamaConfig(**SHAPE))
     model.config._attn_implementation = "flex_attention"
     return model
 
 
 CLASSES: list[tuple[Callable[[], PreTrainedModel], str]] = [
     (models.falcon, "does not take the mask"), (models.bart, "has an encoder"), (flexible, "set_attn_implementation"),
-    (lambda: models.built(Forgetful, models.LlamaConfig(**SHAPE)), "does not keep to the positions and the mask"),
+    (lambda: models.random_model(Forgetful, models.LlamaConfig(**SHAPE)), "does not keep to the positions and the mask"),
 ]  # fmt: skip
 
 
@@ -174,7 +174,7 @@ def test_classes_that_cannot_be_run(model: Callable[[], PreTrainedModel], senten
 
 def test_a_model_is_probed_once() -> None:
     """A second callable costs the prompt's pass and one for each token after the first, no more."""
-    model = models.built(LlamaForCausalLM, models.LlamaConfig(**SHAPE))
+    model = models.random_model(LlamaForCausalLM, models.LlamaConfig(**SHAPE))
     passes: list[int] = []
     model.register_forward_hook(lambda *_: passes.append(1))
     counts = []

@@ -99,7 +99,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return SimpleNamespace(**{name: getattr(plain, name) for name in names}, card={}, weights_hash="abc")
 
 
-def known(model: SimpleNamespace, curve: CostCurve, rows: list[Expected]) -> None:
+def store_costs(model: SimpleNamespace, curve: CostCurve, rows: list[Expected]) -> None:
     """Stores costs and rows as if doctor had measured them."""
     costs = StepCosts(curve, {each.key: 0.0 for each in rows})
     store.write(
@@ -113,14 +113,14 @@ def known(model: SimpleNamespace, curve: CostCurve, rows: list[Expected]) -> Non
 def test_it_is_resolved_by_what_is_stored_and_measures_nothing_more(
     model: SimpleNamespace, curve: CostCurve, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known(model, curve, WINDOWS)
+    store_costs(model, curve, WINDOWS)
     monkeypatch.setattr(auto, "extra_milliseconds", lambda *arguments: pytest.fail("it was measured"))
     monkeypatch.setattr(prepare, "cost_curves", lambda *arguments: pytest.fail("it was measured"))
     assert auto.resolve(model, pytest.fail) == name
 
 
 def test_a_row_of_a_method_that_the_model_lacks_a_need_of_is_not_taken(model: SimpleNamespace) -> None:
-    known(model, CHEAP, [*WINDOWS, Expected("xspecmesh_exact", {}, 50.0, 5.0)])
+    store_costs(model, CHEAP, [*WINDOWS, Expected("xspecmesh_exact", {}, 50.0, 5.0)])
     assert auto.resolve(model) == "auto:sjdpp,window=64"
 
 
@@ -132,7 +132,7 @@ def test_without_recorded_tokens_it_takes_what_suits_the_model_and_says_so(model
 
 def test_the_rows_of_the_card_come_first_if_they_are_of_these_weights(model: SimpleNamespace) -> None:
     row = Expected("sjdpp", {"window": 12}, 5.0, 12.0)
-    known(model, CHEAP, [*WINDOWS, row])
+    store_costs(model, CHEAP, [*WINDOWS, row])
     model.card = {"expected": {"weights": "abc", "rows": [row.row()]}}
     assert of_card(model) == [row] and auto.resolve(model) == "auto:sjdpp,window=12"
     model.weights_hash = "other weights"
@@ -143,7 +143,7 @@ def test_the_rows_of_the_card_come_first_if_they_are_of_these_weights(model: Sim
 
 
 def test_what_it_measures_is_measured_once(model: SimpleNamespace) -> None:
-    known(model, CHEAP, WINDOWS)
+    store_costs(model, CHEAP, WINDOWS)
     measured = store.read(model)
     measured.costs = {}
     store.write(measured)

@@ -93,7 +93,7 @@ def test_threads_are_measured_once_for_each_model_and_set(free: Path, monkeypatc
 # --- dtype ------------------------------------------------------------------------------------------------------------
 
 
-def scaled(wide: float, narrow: float) -> CostCurve:
+def scale_line(wide: float, narrow: float) -> CostCurve:
     """LINE with passes of one row `narrow` times and all others `wide` times as dear."""
     return CostCurve(tuple((width, cost * (narrow if width == 1 else wide)) for width, cost in LINE.points))
 
@@ -106,7 +106,7 @@ def test_bfloat16_is_taken_where_it_is_faster_and_the_baseline_is_not_slower(
     wide: float, narrow: float, taken: str, free: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded = []
-    curves = {"float32": LINE, "bfloat16": scaled(wide, narrow)}
+    curves = {"float32": LINE, "bfloat16": scale_line(wide, narrow)}
     monkeypatch.setattr(prepare, "cost_curves", lambda models: [curves[each.dtype] for each in models])
 
     def other() -> SimpleNamespace:

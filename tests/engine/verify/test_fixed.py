@@ -29,7 +29,9 @@ CASES = {
 }
 
 
-def filled(request: VerifyRequest, kind: fixed.VerdictKind, question: VerifyRequest, masks: Tensor | None, numbers: list[int]) -> Verdict:
+def padded_verdict(
+    request: VerifyRequest, kind: fixed.VerdictKind, question: VerifyRequest, masks: Tensor | None, numbers: list[int]
+) -> Verdict:
     """The verdict in fixed shapes; what fills it up is noise."""
     count = request.logits.shape[1]
     random = torch.Generator().manual_seed(5)
@@ -55,7 +57,7 @@ def test_it_is_the_verdict_on_the_first_rows(name: str, way: str, monkeypatch: p
     question = VerifyRequest(
         request.tokens, request.draft_probs, request.uniforms, request.base, request.positions, request.seeded, request.store
     )
-    ours = filled(request, fixed.kind_of(question, request.sampling), question, None, [0] * request.logits.shape[1])
+    ours = padded_verdict(request, fixed.kind_of(question, request.sampling), question, None, [0] * request.logits.shape[1])
     plain = verify(there(request))
     plain.pair = settle(plain, plain.accepted, request.seeded)
     for field, expected in vars(plain).items():
@@ -71,7 +73,7 @@ def test_masks_are_told_by_number(way: str, monkeypatch: pytest.MonkeyPatch) -> 
     request, random = CASES["ratio"], torch.Generator().manual_seed(3)
     masks, numbers = torch.rand(3, 300, generator=random) < 0.5, [2, 0, 1, 1, 0]
     question = VerifyRequest(request.tokens, request.draft_probs, request.uniforms, request.base, request.positions, False, True)
-    ours = filled(request, fixed.kind_of(question, request.sampling), question, masks.to(DEVICE), numbers)
+    ours = padded_verdict(request, fixed.kind_of(question, request.sampling), question, masks.to(DEVICE), numbers)
     plain = verify(there(replace(request, allowed=masks[numbers])))
     torch.testing.assert_close(ours.p, plain.p)
     assert ours.pair.tolist() == settle(plain, plain.accepted, False).tolist()
@@ -89,7 +91,7 @@ def test_a_criterion_replaces_the_rule(raw: bool, way: str, monkeypatch: pytest.
     for limit in (0.0, some, 1.0):
         criterion = Criterion(more_probable_than, limit, raw)
         question = VerifyRequest(request.tokens, None, request.uniforms, request.base, request.positions, True, False, criterion)
-        ours = filled(replace(request, draft_probs=None), fixed.kind_of(question, request.sampling), question, None, [0] * 5)
+        ours = padded_verdict(replace(request, draft_probs=None), fixed.kind_of(question, request.sampling), question, None, [0] * 5)
         accepted = more_probable_than(p[:4], request.tokens, limit)
         a = int(accepted.long().cumprod(0).sum())
         assert ours.accepted.tolist() == accepted.tolist() and ours.p is None

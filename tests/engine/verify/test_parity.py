@@ -38,11 +38,11 @@ class Way:
     """An implementation.
 
     verdict : of a request whose rows are all sound; the host's chances, entropies and tops end with the first refusal
-    settled : whether each row is sound, and the settled pair
+    soundness : whether each row is sound, and the settled pair
     """
 
     verdict: Callable[[VerifyRequest], Verdict]
-    settled: Callable[[VerifyRequest], tuple[list[bool], tuple[int, int]]]
+    soundness: Callable[[VerifyRequest], tuple[list[bool], tuple[int, int]]]
 
 
 def of_tensors(
@@ -58,11 +58,11 @@ def of_tensors(
         assert (verdict.p is None) == (not request.store)
         return verdict
 
-    def settled(request: VerifyRequest) -> tuple[list[bool], tuple[int, int]]:
-        settled_verdict = verdict(request)
-        return settled_verdict.sound.tolist(), tuple(settled_verdict.pair.tolist())
+    def soundness(request: VerifyRequest) -> tuple[list[bool], tuple[int, int]]:
+        checked = verdict(request)
+        return checked.sound.tolist(), tuple(checked.pair.tolist())
 
-    return Way(verdict, settled)
+    return Way(verdict, soundness)
 
 
 def of_host(request: VerifyRequest) -> Verdict:
@@ -76,7 +76,7 @@ def of_host(request: VerifyRequest) -> Verdict:
     return Verdict(verdict.accepted, verdict.ratios, **draws, chances=chances, entropy=nats, top=top, p=p, pair=pair)
 
 
-def host_settled(request: VerifyRequest) -> tuple[list[bool], tuple[int, int]]:
+def host_soundness(request: VerifyRequest) -> tuple[list[bool], tuple[int, int]]:
     """The same for rows that may be unsound."""
     verdict = host_verdict(request)
     return [verdict.rows.row(i).sound for i in range(request.logits.shape[1])], verdict.settled
@@ -85,7 +85,7 @@ def host_settled(request: VerifyRequest) -> tuple[list[bool], tuple[int, int]]:
 REFERENCE = of_tensors(verify_reference, settle_reference, lambda request: request)
 FAST = [
     pytest.param(of_tensors(verify_triton, settle_triton, there), id="triton", marks=needs_triton),
-    pytest.param(Way(of_host, host_settled), id="host"),
+    pytest.param(Way(of_host, host_soundness), id="host"),
 ]
 every_way = pytest.mark.parametrize("way", [pytest.param(REFERENCE, id="reference"), *FAST])
 
@@ -147,7 +147,7 @@ def test_nan_is_refused(value: float, sampling: Sampling, way: Way) -> None:
     request = in_a_run(window(3, 1000, sampling))
     request = replace(request, tokens=request.logits[0, 0].argmax().expand(2).clone())
     request.logits[0, 1, 999] = value
-    sure, never = (way.settled(replace(request, draft_probs=torch.full((2, 1000), q))) for q in (1e-30, 1e30))  # every draft, or none
+    sure, never = (way.soundness(replace(request, draft_probs=torch.full((2, 1000), q))) for q in (1e-30, 1e30))  # every draft, or none
     assert sure[0] == never[0] == [True, False, True]
     assert never[1][0] == 0 and never[1][1] >= 0  # the row after the refusal does not matter
     with pytest.raises(FloatingPointError, match="NaN"):
@@ -158,7 +158,7 @@ def test_nan_is_refused(value: float, sampling: Sampling, way: Way) -> None:
 def test_a_row_without_any_possible_token_is_refused(way: Way) -> None:
     request = window(2, 1000)
     request.logits[0, 0] = -torch.inf
-    assert way.settled(in_a_run(request))[0] == [False, True]
+    assert way.soundness(in_a_run(request))[0] == [False, True]
 
 
 @every_way

@@ -65,7 +65,7 @@ def good(name: str, content: str | bytes, *notes: str, points: np.ndarray = PLAC
     return Sample(name, _into(name, holds(content)), len(points), **corners(points), notes=notes)
 
 
-def refused(name: str, content: str | bytes, sentence: str) -> Sample:
+def bad(name: str, content: str | bytes, sentence: str) -> Sample:
     """A file that is refused."""
     return Sample(name, _into(name, holds(content)), sentence=sentence)
 
@@ -80,7 +80,7 @@ def _into(name: str, write: Callable[[Path], None]) -> Callable[[Path], Path]:
     return do
 
 
-def _numbered(values: Callable[[int, Row], list[str]], separator: str, head: str = "") -> str:
+def _numbered_lines(values: Callable[[int, Row], list[str]], separator: str, head: str = "") -> str:
     return head + "".join(separator.join(values(at, row)) + "\n" for at, row in enumerate(ROWS, 1))
 
 
@@ -101,25 +101,25 @@ DECIMALS = (
     good("decimal points between commas and tabs l.txt", lines(",\t")),
     good("a separator at the end of a line m.csv", lines(",", lambda r: [*xyz(r), ""])),
     good("commas among colours and blanks n.txt", "".join(f"{','.join(xyz(r))} {','.join(map(str, r[2]))}\n" for r in ROWS), "as colours"),
-    refused("one comma for everything o.csv", lines(",", commas), "commas that may separate values or mark decimals"),
-    refused("thousands in the English way p.txt", lines("\t", lambda r: [f"{1e6 * v:,.3f}" for v in r[0]]), "commas that may"),
-    refused("thousands in the German way q.txt", lines(" ", lambda r: [f"{1e6 * v:,.3f}".translate(GERMAN) for v in r[0]]), "commas"),
-    refused("thousands with blanks r.csv", lines(";", lambda r: [f"{1e6 * v:,.3f}".translate(BLANKS) for v in r[0]]), "commas that may"),
-    refused("thousands as whole numbers s.txt", lines("\t", lambda r: [f"{int(1e4 * v):,}" for v in r[0]]), "commas that may"),
+    bad("one comma for everything o.csv", lines(",", commas), "commas that may separate values or mark decimals"),
+    bad("thousands in the English way p.txt", lines("\t", lambda r: [f"{1e6 * v:,.3f}" for v in r[0]]), "commas that may"),
+    bad("thousands in the German way q.txt", lines(" ", lambda r: [f"{1e6 * v:,.3f}".translate(GERMAN) for v in r[0]]), "commas"),
+    bad("thousands with blanks r.csv", lines(";", lambda r: [f"{1e6 * v:,.3f}".translate(BLANKS) for v in r[0]]), "commas that may"),
+    bad("thousands as whole numbers s.txt", lines("\t", lambda r: [f"{int(1e4 * v):,}" for v in r[0]]), "commas that may"),
 )  # fmt: skip
 
 # --- names of columns -------------------------------------------------------------------------------------------------
 
 NAMED = (
     good("colours first a.csv", lines(",", lambda r: words(*r[2], *r[0]), "r,g,b,x,y,z\n"), "r, g, b"),
-    good("a number, then values b.csv", _numbered(lambda n, r: words(n, *r[0], 0.5, 3), ",", "id,x,y,z,i,label\n"), "id, i, label"),
-    good("words first c.csv", _numbered(lambda n, r: [f"P{n}", *xyz(r)], ",", "name,x,y,z\n"), "name"),
-    good("words that hold blanks d.csv", _numbered(lambda n, r: [f"7 of {n}", *xyz(r)], ",", "name,x,y,z\n"), "name"),
-    good("times e.csv", _numbered(lambda n, r: [f"2024-01-01 12:{n % 60:02}", *xyz(r)], ";", "time;x;y;z\n"), "time"),
+    good("a number, then values b.csv", _numbered_lines(lambda n, r: words(n, *r[0], 0.5, 3), ",", "id,x,y,z,i,label\n"), "id, i, label"),
+    good("words first c.csv", _numbered_lines(lambda n, r: [f"P{n}", *xyz(r)], ",", "name,x,y,z\n"), "name"),
+    good("words that hold blanks d.csv", _numbered_lines(lambda n, r: [f"7 of {n}", *xyz(r)], ",", "name,x,y,z\n"), "name"),
+    good("times e.csv", _numbered_lines(lambda n, r: [f"2024-01-01 12:{n % 60:02}", *xyz(r)], ";", "time;x;y;z\n"), "time"),
     good("words in the last column f.txt", lines(" ", lambda r: [*xyz(r), "traffic light"]), "Ignored column"),
     good("empty cells g.csv", lines(",", lambda r: ["", *xyz(r)[:1], "", *xyz(r)[1:]], "note,x,,y,z\n"), "note"),
-    good("an index without a name h.csv", _numbered(lambda n, r: [str(n), *xyz(r)], ",", ",x,y,z\n")),
-    good("rows with names of R i.txt", _numbered(lambda n, r: [f'"{n}"', *xyz(r)], " ", '"x" "y" "z"\n'), "Ignored column"),
+    good("an index without a name h.csv", _numbered_lines(lambda n, r: [str(n), *xyz(r)], ",", ",x,y,z\n")),
+    good("rows with names of R i.txt", _numbered_lines(lambda n, r: [f'"{n}"', *xyz(r)], " ", '"x" "y" "z"\n'), "Ignored column"),
     good("capitals and quotation marks j.csv", lines(",", lambda r: words(*r[0][::-1]), '"Z","Y","X"\n')),
     good("units in brackets k.csv", lines(",", lambda r: words(7, *r[0]), "t [s],x [m],y [m],z [m]\n"), "t [s]"),
     good("units between blanks l.txt", lines(" ", lambda r: words(*r[0][::-1]), "z [m] y [m] x [m]\n")),
@@ -138,18 +138,18 @@ NAMED = (
     good("missing values y.csv", "x,y,z,i\n,,,4\n1.5,,2,3\n" + lines(",", lambda r: words(*r[0], 5)), "NaN"),
     good("names that say nothing z.csv", lines(",", xyz, "c1,c2,c3\n"), "do not say which"),
     good("numbers of the columns 1.csv", lines(",", xyz, "0,1,2\n")),
-    good("numbers of rows and columns 2.csv", _numbered(lambda n, r: words(n - 1, *r[0]), ",", ",0,1,2\n")),
+    good("numbers of rows and columns 2.csv", _numbered_lines(lambda n, r: words(n - 1, *r[0]), ",", ",0,1,2\n")),
     good("LidarView 3.csv", lines(",", lambda r: words(5, *r[0]), "laser_id,Points_m_XYZ:0,Points_m_XYZ:1,Points_m_XYZ:2\n"), "laser_id"),
     good("words with blanks between tabs 4.txt", lines("\t", lambda r: ["a b", *commas(r)], "label\tx\ty\tz\n"), "label"),
     good("words with commas between semicolons 5.csv", lines(";", lambda r: [*commas(r), "a,b"], "x;y;z;label\n"), "label"),
     good("names after a word 6.txt", lines(" ", lambda r: words(*r[0][::-1]), "# Fields: z, y, x\n")),
     good("names after a semicolon 7.txt", lines(" ", lambda r: words(*r[0][::-1]), "; z y x\n")),
-    refused("latitudes A.csv", lines(",", xyz, "lat,lon,alt\n"), "does not say which are x, y and z"),
-    refused("velocities only B.csv", lines(",", xyz, "vx,vy,vz\n"), "does not say which are x, y and z"),
-    refused("colours and normals only C.csv", lines(",", lambda r: words(*r[2], *r[1]), "r,g,b,nx,ny,nz\n"), "does not say which"),
-    refused("no z D.csv", lines(",", xyz, "x,y,intensity\n"), "does not say which"),
-    refused("words for z E.csv", lines(",", lambda r: [*xyz(r)[:2], "high", "1", "2"], "x,y,z,a,b\n"), "holds words"),
-    refused("more names than values F.csv", lines(",", xyz, "r,x,y,z\n"), "names 4 columns and has 3 values"),
+    bad("latitudes A.csv", lines(",", xyz, "lat,lon,alt\n"), "does not say which are x, y and z"),
+    bad("velocities only B.csv", lines(",", xyz, "vx,vy,vz\n"), "does not say which are x, y and z"),
+    bad("colours and normals only C.csv", lines(",", lambda r: words(*r[2], *r[1]), "r,g,b,nx,ny,nz\n"), "does not say which"),
+    bad("no z D.csv", lines(",", xyz, "x,y,intensity\n"), "does not say which"),
+    bad("words for z E.csv", lines(",", lambda r: [*xyz(r)[:2], "high", "1", "2"], "x,y,z,a,b\n"), "holds words"),
+    bad("more names than values F.csv", lines(",", xyz, "r,x,y,z\n"), "names 4 columns and has 3 values"),
 )  # fmt: skip
 
 # --- columns without names --------------------------------------------------------------------------------------------
@@ -162,8 +162,8 @@ UNNAMED = (
     good("a scan that ends early e.pts", lines(" ", xyz, "9000\n"), "announces 9,000 points and holds 600"),
     good("normals and a curvature f.txt", lines(" ", lambda r: words(*r[0], *r[1], 0.01)), "column of the table: 7"),
     good("intensity, colour and normals g.txt", lines(" ", lambda r: words(*r[0], 0.5, *r[2], *r[1])), "4, 5, 6, 7"),
-    good("a number in front h.xyz", _numbered(lambda n, r: words(n, *r[0]), " "), "column of the table: 1"),
-    good("a name in front i.xyz", _numbered(lambda n, r: [f"P{n}", *xyz(r)], " "), "column of the table: 1"),
+    good("a number in front h.xyz", _numbered_lines(lambda n, r: words(n, *r[0]), " "), "column of the table: 1"),
+    good("a name in front i.xyz", _numbered_lines(lambda n, r: [f"P{n}", *xyz(r)], " "), "column of the table: 1"),
     good("numbers of points and of columns x.txt", lines(" ", xyz, f"{COUNT} 3\n")),
     good("a table j.asc", lines(" ")),
     good("Open3D k.xyzn", lines(" ", lambda r: words(*r[0], *r[1]))),
@@ -172,12 +172,12 @@ UNNAMED = (
     good("exponents of Fortran n.dat.txt", lines("  ", lambda r: [f"{v:.10E}".replace("E", "D") for v in r[0]])),
     good("NaN of Microsoft o.txt", "1 2 1.#QNAN\n-1.#IND 0 0\n-nan(ind) 0 0\n" + lines(" "), "3 points with NaN"),
     good("whole numbers p.txt", lines(" ", lambda r: [str(round(1e4 * v)) for v in r[0]]), points=1e4 * PLACES),
-    refused("atoms q.xyz", f"{COUNT}\nethanol\n" + "".join("C " + " ".join(xyz(r)) + "\n" for r in ROWS), "atoms of a molecule"),
-    refused("atoms by number w.xyz", f"{COUNT}\n\n" + "".join("6 " + " ".join(xyz(r)) + "\n" for r in ROWS), "atoms of a molecule"),
-    refused("a grid of heights r.asc", "ncols 20\nnrows 30\nxllcorner 0\nyllcorner 0\ncellsize 1\n" + "1 2 3 4\n" * 30, "ESRI ASCII grid"),
-    refused("landmarks s.pts", "version: 1\nn_points: 68\n{\n" + "1.5 2.5\n" * 68 + "}\n", "landmarks of a picture"),
-    refused("two columns t.csv", "1,2\n" * 30, "has 2 values in line 1"),
-    refused("twelve columns u.csv", "1,2,3,4,5,6,7,8,9,10,11,12\n" * 30, "has 12 values in line 1"),
+    bad("atoms q.xyz", f"{COUNT}\nethanol\n" + "".join("C " + " ".join(xyz(r)) + "\n" for r in ROWS), "atoms of a molecule"),
+    bad("atoms by number w.xyz", f"{COUNT}\n\n" + "".join("6 " + " ".join(xyz(r)) + "\n" for r in ROWS), "atoms of a molecule"),
+    bad("a grid of heights r.asc", "ncols 20\nnrows 30\nxllcorner 0\nyllcorner 0\ncellsize 1\n" + "1 2 3 4\n" * 30, "ESRI ASCII grid"),
+    bad("landmarks s.pts", "version: 1\nn_points: 68\n{\n" + "1.5 2.5\n" * 68 + "}\n", "landmarks of a picture"),
+    bad("two columns t.csv", "1,2\n" * 30, "has 2 values in line 1"),
+    bad("twelve columns u.csv", "1,2,3,4,5,6,7,8,9,10,11,12\n" * 30, "has 12 values in line 1"),
 )  # fmt: skip
 
 # --- encodings and line ends ------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ ENCODED = (
 # --- what is no mesh and no cloud -------------------------------------------------------------------------------------
 
 
-def _zipped(name: str) -> bytes:
+def _zip_file(name: str) -> bytes:
     with zipfile.ZipFile(buffer := io.BytesIO(), "w") as archive:
         archive.writestr(name, lines(" "))
     return buffer.getvalue()
@@ -243,46 +243,46 @@ PAGE = "\n<!DOCTYPE html>\n<html><head><title>Sign in</title></head><body></body
 GLB1 = b"glTF" + struct.pack("<IIII", 1, 40, 20, 0) + b'{"asset":{}}        '
 STL = "solid a\n" + "facet normal 0 0 1\nouter loop\nvertex 0 0 0\nvertex 1 0 0\nvertex 0 1 0\nendloop\nendfacet\n" + "endsolid a\n"
 FOREIGN = (
-    *(refused(f"a pointer of LFS {name}", LFS, "pointer of Git LFS") for name in ("a.ply", "a.obj", "a.glb", "a.xyz", "a.npz", "a.stl")),
-    *(refused(f"a web page {name}", PAGE, "web page; download the file itself") for name in ("p.glb", "p.ply", "p.xyz", "p.npy", "p.off")),
-    refused("a web page in UTF-16 w.obj", PAGE.encode("utf-16"), "web page"),
-    refused("an error of a store e.ply", "<?xml version='1.0'?>\n<Error><Code>NoSuchKey</Code></Error>", "error message of"),
-    refused("an error in JSON e.stl", '{"message": "Not Found"}', "is a JSON text"),
-    refused("a pointer of git-annex x.ply", "../.git/annex/objects/Xk/2J/SHA256E-s12--4d.ply/SHA256E-s12--4d.ply", "git-annex"),
-    refused("gzip g.ply", gzip.compress(_ply().encode(), mtime=0), "compressed by gzip"),
-    refused("gzip g.npz", gzip.compress(b"1", mtime=0), "compressed by gzip"),
-    refused("zip z.xyz", _zipped("a.xyz"), "is a ZIP archive"),
-    refused("zip of arrays z.npy", _zipped("points.npy"), "rename it to .npz"),
-    refused("7z z.obj", b"7z\xbc\xaf\x27\x1c\0\4" + bytes(40), "compressed by 7z"),
-    refused("bzip2 b.csv", b"BZh91AY&SY" + bytes(40), "compressed by bzip2"),
-    refused("xz x.pcd", b"\xfd7zXZ\0\0\4" + bytes(40), "compressed by xz"),
-    refused("zstd z.txt", b"\x28\xb5\x2f\xfd" + bytes(40), "compressed by zstd"),
-    refused("tar t.off", _tar(), "tar archive"),
-    refused("RTF r.txt", "{\\rtf1 1 2 3}", "RTF document"),
-    refused("PDF d.csv", "%PDF-1.7\n", "PDF document"),
-    refused("PNG i.ply", b"\x89PNG\r\n\x1a\n" + bytes(30), "PNG picture"),
-    refused("JPEG i.obj", b"\xff\xd8\xff\xe0\0\x10JFIF" + bytes(30), "JPEG picture"),
-    refused("HEIC i.glb", b"\0\0\0\x18ftypheic" + bytes(30), "HEIC picture"),
-    refused("WebP i.xyz", b"RIFF\x24\0\0\0WEBPVP8 " + bytes(30), "WebP picture"),
-    refused("LAS l.ply", b"LASF" + bytes(300), "LAS or LAZ cloud"),
-    refused("FBX f.obj", b"Kaydara FBX Binary  \0\x1a\0" + bytes(30), "FBX scene"),
-    refused("COLLADA c.obj", '<?xml version="1.0"?>\n<COLLADA version="1.4.1"/>', "COLLADA scene"),
-    refused("glTF 1 g.glb", GLB1, "binary glTF of version 1"),
-    refused("PLY p.obj", _ply(), "holds a PLY file, whatever its name says; rename it to .ply"),
-    refused("PLY p.txt", _ply("\r\n"), "rename it to .ply"),
-    refused("OBJ o.ply", _obj(), "rename it to .obj"),
-    refused("OBJ o.xyz", _obj(), "rename it to .obj"),
-    refused("OFF o.stl", "OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n", "rename it to .off"),
-    refused("STL s.obj", STL, "rename it to .stl"),
-    refused("PCD c.ply", "# .PCD v0.7 - Point Cloud Data file format\n" + _pcd(), "rename it to .pcd"),
-    refused("binary glTF g.ply", b"glTF" + struct.pack("<II", 2, 12), "rename it to .glb"),
-    refused("glTF g.obj", json.dumps({"asset": {"version": "2.0"}}), "rename it to .gltf"),
-    refused("an array n.npz", b"\x93NUMPY\1\0" + bytes(80), "rename it to .npy"),
-    refused("a table t.ply", lines(" "), "rename it to .xyz"),
-    refused("a table t.obj", lines(","), "rename it to .xyz"),
-    refused("blanks b.xyz", " \r\n\t\n", "empty but for blanks"),
-    refused("a mark alone m.obj", "\ufeff", "empty but for blanks"),
-    refused("words w.xyz", "hello\nworld\n", "holds no lines of numbers"),
+    *(bad(f"a pointer of LFS {name}", LFS, "pointer of Git LFS") for name in ("a.ply", "a.obj", "a.glb", "a.xyz", "a.npz", "a.stl")),
+    *(bad(f"a web page {name}", PAGE, "web page; download the file itself") for name in ("p.glb", "p.ply", "p.xyz", "p.npy", "p.off")),
+    bad("a web page in UTF-16 w.obj", PAGE.encode("utf-16"), "web page"),
+    bad("an error of a store e.ply", "<?xml version='1.0'?>\n<Error><Code>NoSuchKey</Code></Error>", "error message of"),
+    bad("an error in JSON e.stl", '{"message": "Not Found"}', "is a JSON text"),
+    bad("a pointer of git-annex x.ply", "../.git/annex/objects/Xk/2J/SHA256E-s12--4d.ply/SHA256E-s12--4d.ply", "git-annex"),
+    bad("gzip g.ply", gzip.compress(_ply().encode(), mtime=0), "compressed by gzip"),
+    bad("gzip g.npz", gzip.compress(b"1", mtime=0), "compressed by gzip"),
+    bad("zip z.xyz", _zip_file("a.xyz"), "is a ZIP archive"),
+    bad("zip of arrays z.npy", _zip_file("points.npy"), "rename it to .npz"),
+    bad("7z z.obj", b"7z\xbc\xaf\x27\x1c\0\4" + bytes(40), "compressed by 7z"),
+    bad("bzip2 b.csv", b"BZh91AY&SY" + bytes(40), "compressed by bzip2"),
+    bad("xz x.pcd", b"\xfd7zXZ\0\0\4" + bytes(40), "compressed by xz"),
+    bad("zstd z.txt", b"\x28\xb5\x2f\xfd" + bytes(40), "compressed by zstd"),
+    bad("tar t.off", _tar(), "tar archive"),
+    bad("RTF r.txt", "{\\rtf1 1 2 3}", "RTF document"),
+    bad("PDF d.csv", "%PDF-1.7\n", "PDF document"),
+    bad("PNG i.ply", b"\x89PNG\r\n\x1a\n" + bytes(30), "PNG picture"),
+    bad("JPEG i.obj", b"\xff\xd8\xff\xe0\0\x10JFIF" + bytes(30), "JPEG picture"),
+    bad("HEIC i.glb", b"\0\0\0\x18ftypheic" + bytes(30), "HEIC picture"),
+    bad("WebP i.xyz", b"RIFF\x24\0\0\0WEBPVP8 " + bytes(30), "WebP picture"),
+    bad("LAS l.ply", b"LASF" + bytes(300), "LAS or LAZ cloud"),
+    bad("FBX f.obj", b"Kaydara FBX Binary  \0\x1a\0" + bytes(30), "FBX scene"),
+    bad("COLLADA c.obj", '<?xml version="1.0"?>\n<COLLADA version="1.4.1"/>', "COLLADA scene"),
+    bad("glTF 1 g.glb", GLB1, "binary glTF of version 1"),
+    bad("PLY p.obj", _ply(), "holds a PLY file, whatever its name says; rename it to .ply"),
+    bad("PLY p.txt", _ply("\r\n"), "rename it to .ply"),
+    bad("OBJ o.ply", _obj(), "rename it to .obj"),
+    bad("OBJ o.xyz", _obj(), "rename it to .obj"),
+    bad("OFF o.stl", "OFF\n3 1 0\n0 0 0\n1 0 0\n0 1 0\n3 0 1 2\n", "rename it to .off"),
+    bad("STL s.obj", STL, "rename it to .stl"),
+    bad("PCD c.ply", "# .PCD v0.7 - Point Cloud Data file format\n" + _pcd(), "rename it to .pcd"),
+    bad("binary glTF g.ply", b"glTF" + struct.pack("<II", 2, 12), "rename it to .glb"),
+    bad("glTF g.obj", json.dumps({"asset": {"version": "2.0"}}), "rename it to .gltf"),
+    bad("an array n.npz", b"\x93NUMPY\1\0" + bytes(80), "rename it to .npy"),
+    bad("a table t.ply", lines(" "), "rename it to .xyz"),
+    bad("a table t.obj", lines(","), "rename it to .xyz"),
+    bad("blanks b.xyz", " \r\n\t\n", "empty but for blanks"),
+    bad("a mark alone m.obj", "\ufeff", "empty but for blanks"),
+    bad("words w.xyz", "hello\nworld\n", "holds no lines of numbers"),
 )  # fmt: skip
 
 # --- arrays and STL ---------------------------------------------------------------------------------------------------
@@ -291,7 +291,7 @@ FOREIGN = (
 def array(name: str, points: np.ndarray, sentence: str = "", notes: Iterable[str] = ()) -> Sample:
     """A .npy file."""
     np.save(buffer := io.BytesIO(), points)
-    return refused(name, buffer.getvalue(), sentence) if sentence else good(name, buffer.getvalue(), *notes)
+    return bad(name, buffer.getvalue(), sentence) if sentence else good(name, buffer.getvalue(), *notes)
 
 
 def archive(**arrays: np.ndarray) -> bytes:
@@ -331,15 +331,15 @@ ARRAYS = (
     mesh("v and f v.npz", archive(v=CORNERS, f=TRIANGLES)),
     mesh("V and F V.npz", archive(V=CORNERS, F=TRIANGLES)),
     mesh("faces as floats F.npz", archive(vertices=CORNERS, faces=TRIANGLES.astype(float))),
-    refused("half faces H.npz", archive(vertices=CORNERS, faces=TRIANGLES + 0.5), "they need whole numbers"),
-    refused("transposed in an archive T.npz", archive(points=PLACES.T), "transpose it"),
+    bad("half faces H.npz", archive(vertices=CORNERS, faces=TRIANGLES + 0.5), "they need whole numbers"),
+    bad("transposed in an archive T.npz", archive(points=PLACES.T), "transpose it"),
     good("capitals in a PCD c.pcd", _pcd().replace("x y z", "X Y Z").replace("DATA ascii", "DATA ASCII")),
     good("decimal commas in a PCD d.pcd", _pcd().split("DATA")[0] + "DATA ascii\n" + lines(" ", commas)),
     mesh("a count of zero zero.stl", _stl(0), "announces 0 faces; the 12 that follow were read"),
     mesh("an open count open.stl", _stl(2**32 - 1), "the 12 that follow were read"),
-    refused("an open count and half a face half.stl", _stl(2**32 - 1)[:-20], "its last face is not complete"),
-    refused("no face none.stl", _stl(0, 0), "holds no faces"),
-    refused("a count too high high.stl", _stl(13), "claims 13 faces"),
+    bad("an open count and half a face half.stl", _stl(2**32 - 1)[:-20], "its last face is not complete"),
+    bad("no face none.stl", _stl(0, 0), "holds no faces"),
+    bad("a count too high high.stl", _stl(13), "claims 13 faces"),
     mesh("one line line.stl", ASCII_STL.replace("\n", " ")),
     mesh("cut between two faces cut.stl", ASCII_STL.replace("endsolid box\n", ""), "may be cut off"),
     mesh("bytes after the last face more.stl", _stl(12) + bytes(100), "100 bytes after them were left out"),
@@ -352,8 +352,8 @@ ARRAYS = (
     mesh("two solids two.stl", ASCII_STL * 2, times=2),
     mesh("the word vertex in its name name.stl", ASCII_STL.replace("solid box", "solid vertex of a box")),
     mesh("exponents of Fortran fortran.stl", "solid box\n" + _facets("{:.4E}").replace("E", "D") + "endsolid\n"),
-    refused("faces of four corners four.stl", (STL + STL + STL).replace("endloop", "vertex 1 1 0\nendloop"), "are not three for each"),
-    refused("a word for a number word.stl", STL.replace("vertex 1 0 0", "vertex 1 x 0"), "'x'"),
+    bad("faces of four corners four.stl", (STL + STL + STL).replace("endloop", "vertex 1 1 0\nendloop"), "are not three for each"),
+    bad("a word for a number word.stl", STL.replace("vertex 1 0 0", "vertex 1 x 0"), "'x'"),
 )  # fmt: skip
 
 # --- places on a map --------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ def the_box(name: str, write: Writer, notes: tuple[str, ...] = (), count: int = 
     return Sample(name, write, count, LOW, HIGH, AREA, notes)
 
 
-def refused(name: str, write: Writer, sentence: str) -> Sample:
+def bad(name: str, write: Writer, sentence: str) -> Sample:
     """A file that cannot be read."""
     return Sample(name, write, sentence=sentence)
 
@@ -72,7 +72,7 @@ def flat(*xy: tuple[float, float]) -> Corners:
     return [(float(x), float(y), 0.0) for x, y in xy]
 
 
-def tilted(points: Corners) -> Corners:
+def tilt(points: Corners) -> Corners:
     """Corners in a plane that is parallel to no axis; lengths stay."""
     matrix = np.array([[2, -1, 2], [2, 2, -1], [-1, 2, 2]]) / 3
     return [tuple(p) for p in (np.array(points) @ matrix.T).tolist()]
@@ -91,11 +91,11 @@ TENT = [(0.0, 0.0, 0.0), (1.0, 0.0, 1.0), (1.5, 1.5, 0.0), (0.0, 1.0, 1.0)]  # n
 POLYGONS: dict[str, tuple[Corners, list[list[int]], int, float]] = {  # corners, faces, triangles and area
     "a U": (U, [[*range(8)]], 6, 10.0),
     "a U the other way round": (U, [[*range(7, -1, -1)]], 6, 10.0),
-    "a U that is tilted": (tilted(U), [[*range(8)]], 6, 10.0),
+    "a U that is tilted": (tilt(U), [[*range(8)]], 6, 10.0),
     **{f"an arrow head from corner {k}": (ARROW, [[*range(k, 4), *range(k)]], 2, 1.5) for k in range(4)},
-    "an arrow head that is tilted": (tilted(ARROW), [[0, 1, 2, 3]], 2, 1.5),
+    "an arrow head that is tilted": (tilt(ARROW), [[0, 1, 2, 3]], 2, 1.5),
     **{f"a wall with a hole, from corner {k}": (WALL, [HOLE[k:] + HOLE[:k]], 8, 12.0) for k in (0, 4, 7)},
-    "a wall with a hole that is tilted": (tilted(WALL), [HOLE], 8, 12.0),
+    "a wall with a hole that is tilted": (tilt(WALL), [HOLE], 8, 12.0),
     "a wall with a hole and corners twice": ([*WALL, WALL[0], WALL[4]], [[0, 1, 2, 3, 8, 4, 5, 6, 7, 9]], 8, 12.0),
     "a wall with two holes": ([*WALL, *flat((3.2, 0.2), (3.2, 0.8), (3.8, 0.8), (3.8, 0.2))], [[*HOLE, 0, 8, 9, 10, 11, 8]], 14, 11.64),
     "a hole that touches a side": ([*WALL[:4], *flat((2, 0), (1, 2), (3, 2))], [[0, 4, 5, 6, 4, 1, 2, 3]], 6, 14.0),
@@ -169,11 +169,11 @@ def _of_ply() -> Iterable[Sample]:
     yield the_box("a list with another name", ascii_ply(VERTICES, FACES.replace("vertex_indices", "corners"), body=ROWS + QUAD_ROWS))
     yield the_box("faces before the vertices", ascii_ply(FACES, VERTICES, body=QUAD_ROWS + ROWS))
     yield the_box("faces before the vertices, binary", binary_ply(FACES, VERTICES, body=b"".join(quads) + FLOATS))
-    yield the_box("two tables of faces", binary_ply(FACES.replace("6", "2"), VERTICES, FACES.replace("6", "4"), body=_cut(quads)))
+    yield the_box("two tables of faces", binary_ply(FACES.replace("6", "2"), VERTICES, FACES.replace("6", "4"), body=_split_faces(quads)))
     yield the_box("a list before the corners", ascii_ply(VERTICES, texcoords, body=ROWS + with_texcoords))
     yield the_box(
         "a list before the corners, of several lengths, binary",
-        binary_ply(VERTICES, texcoords, body=FLOATS + b"".join(_textured(i, q) for i, q in enumerate(QUADS))),
+        binary_ply(VERTICES, texcoords, body=FLOATS + b"".join(_textured_row(i, q) for i, q in enumerate(QUADS))),
     )
     yield the_box(
         "vertices with lists",
@@ -210,30 +210,28 @@ def _of_ply() -> Iterable[Sample]:
             "element camera 1\nproperty float f\n", VERTICES, "element edge 2\nproperty int a\n", FACES, body=f"1\n{ROWS}0\n1\n{QUAD_ROWS}"
         ),
     )
-    yield refused(
+    yield bad(
         "a header line without the word comment",
         ascii_ply("by a program\n", VERTICES, FACES, body=ROWS + QUAD_ROWS),
         "line 3 of its header, 'by a program', has no keyword such as comment",
     )
-    yield refused("no line with the format", ascii_ply(VERTICES, FACES, body=ROWS, head="ply\n"), "its header has no line 'format'")
-    yield refused("a list of negative length", ascii_ply(VERTICES, FACES, body=ROWS + "-4 0 1 2 3\n" * 6), "line 18 announces -4 corners")
-    yield refused(
-        "a list that is too long", ascii_ply(VERTICES, FACES, body=ROWS + "9 0 1 2 3\n" * 6), "line 18 announces 9 corners and has 4"
-    )
-    yield refused(
+    yield bad("no line with the format", ascii_ply(VERTICES, FACES, body=ROWS, head="ply\n"), "its header has no line 'format'")
+    yield bad("a list of negative length", ascii_ply(VERTICES, FACES, body=ROWS + "-4 0 1 2 3\n" * 6), "line 18 announces -4 corners")
+    yield bad("a list that is too long", ascii_ply(VERTICES, FACES, body=ROWS + "9 0 1 2 3\n" * 6), "line 18 announces 9 corners and has 4")
+    yield bad(
         "a list of negative length, binary",
         binary_ply(VERTICES, FACES.replace("uchar", "char"), body=FLOATS + struct.pack("<b4i", -4, 0, 1, 2, 3) * 6),
         "a list of its face rows is broken",
     )
-    yield refused("a corner that is no whole number", ascii_ply(VERTICES, FACES, body=ROWS + "4 0 1.5 2 3\n" * 6), "line 18 holds 1.5")
-    yield refused("a corner that is no number", ascii_ply(VERTICES, FACES, body=ROWS + "4 0 one 2 3\n" * 6), "line 18 holds 'one'")
-    yield refused("a face too few", ascii_ply(VERTICES, FACES, body=ROWS + QUAD_ROWS[:-10]), "claims 6 faces and ends after 5")
-    yield refused(
+    yield bad("a corner that is no whole number", ascii_ply(VERTICES, FACES, body=ROWS + "4 0 1.5 2 3\n" * 6), "line 18 holds 1.5")
+    yield bad("a corner that is no number", ascii_ply(VERTICES, FACES, body=ROWS + "4 0 one 2 3\n" * 6), "line 18 holds 'one'")
+    yield bad("a face too few", ascii_ply(VERTICES, FACES, body=ROWS + QUAD_ROWS[:-10]), "claims 6 faces and ends after 5")
+    yield bad(
         "faces without corners",
         ascii_ply(VERTICES, "element face 6\nproperty int a\n", body=ROWS + "1\n" * 6),
         "without a list of vertices",
     )
-    yield refused("two tables of vertices", ascii_ply(VERTICES, VERTICES, FACES, body=ROWS * 2 + QUAD_ROWS), "two tables of vertices")
+    yield bad("two tables of vertices", ascii_ply(VERTICES, VERTICES, FACES, body=ROWS * 2 + QUAD_ROWS), "two tables of vertices")
     grid = "element range_grid 25\nproperty list uchar int vertex_indices\n"
     points = np.random.default_rng(3).normal(size=(20, 3)).astype("<f4")
     range_scan = b"".join(struct.pack("<Bi", 1, i) if i < 20 else b"\0" for i in range(25))
@@ -244,12 +242,12 @@ def _of_ply() -> Iterable[Sample]:
     yield Sample("points on one line", ascii_ply(vertices, body=" ".join(map(repr, points.reshape(-1).tolist()))), 20, low, high)
 
 
-def _cut(quads: list[bytes]) -> bytes:
+def _split_faces(quads: list[bytes]) -> bytes:
     """Faces before and behind the vertices."""
     return b"".join(quads[:2]) + FLOATS + b"".join(quads[2:])
 
 
-def _textured(number: int, quad: list[int]) -> bytes:
+def _textured_row(number: int, quad: list[int]) -> bytes:
     """A row of a face with texture coordinates, in some faces for no corner."""
     coordinates = [0.5] * (8 * (number % 2))
     return struct.pack(f"<B{len(coordinates)}fB4iB", len(coordinates), *coordinates, 4, *quad, 255)
@@ -319,11 +317,11 @@ def _of_obj() -> Iterable[Sample]:
     yield the_box(
         "a very long line", text(PLACES + SIDES[:cut].replace("f 1 ", f"f{long}1  ").replace("2 ", f"2/7{'1' * 30} ") + SIDES[cut:])
     )
-    yield refused("free-form surfaces alone", text(PLACES * 3 + "surf 0 1 0 1 1 2 3 4\nend\n"), "free-form curves or surfaces")
-    yield refused("a curve alone", text(PLACES * 3 + "cstype bezier\ncurv 0 1 1 2 \\\n3 4\nend\n"), "free-form curves or surfaces")
-    yield refused("lines alone", text(PLACES * 3 + "l 1 2 3\n"), "holds lines and no faces")
-    yield refused("a corner 0", text(PLACES + "f 0 1 2\n"), "line 9 is 'f 0 1 2'")
-    yield refused("a corner too far back", text(PLACES + "f -9 1 2\n"), "refers to vertex -1 of 8")
+    yield bad("free-form surfaces alone", text(PLACES * 3 + "surf 0 1 0 1 1 2 3 4\nend\n"), "free-form curves or surfaces")
+    yield bad("a curve alone", text(PLACES * 3 + "cstype bezier\ncurv 0 1 1 2 \\\n3 4\nend\n"), "free-form curves or surfaces")
+    yield bad("lines alone", text(PLACES * 3 + "l 1 2 3\n"), "holds lines and no faces")
+    yield bad("a corner 0", text(PLACES + "f 0 1 2\n"), "line 9 is 'f 0 1 2'")
+    yield bad("a corner too far back", text(PLACES + "f -9 1 2\n"), "refers to vertex -1 of 8")
     yield Sample(
         "points with elements p",
         text("".join(f"v {i} {i % 5} {i % 3}\n" for i in range(20)) + "p 1 2 3\np -1\n"),
@@ -356,7 +354,7 @@ def _of_off() -> Iterable[Sample]:
         ("faces over lines", "OFF\n8 6 0\n" + ROWS + ROWS_OFF.replace(" ", "\n")),
         (
             "faces over lines of several lengths",
-            "OFF\n8 6 0\n" + ROWS + "".join(_folded(row, i) for i, row in enumerate(ROWS_OFF.splitlines())),
+            "OFF\n8 6 0\n" + ROWS + "".join(_fold_row(row, i) for i, row in enumerate(ROWS_OFF.splitlines())),
         ),
         ("faces over lines, with colours behind", "OFF\n8 6 0\n" + ROWS + ROWS_OFF.replace(" ", "\n ").replace("\n4", " 255 0 0\n4")),
         ("vertices over lines", "OFF\n8 6 0\n" + ROWS.replace(" ", "\n") + ROWS_OFF),
@@ -383,25 +381,23 @@ def _of_off() -> Iterable[Sample]:
         ("vertices with normals, over lines", "NOFF 8 6 0\n" + ROWS.replace("\n", "\n0 0 1\n") + ROWS_OFF),
     ):
         yield the_box(f"OFF: {name}", text(data))
-    yield refused(
-        "OFF: four dimensions", text("4OFF\n8 6 0\n" + ROWS.replace("\n", " 1\n") + ROWS_OFF), "four dimensions (x y z w), '4OFF'"
-    )
-    yield refused("OFF: any dimensions", text("nOFF\n5\n8 6 0\n" + body), "any number of dimensions, 'nOFF'")
-    yield refused("OFF: coloured, four dimensions", text("C4OFF\n8 6 0\n" + body), "four dimensions")
-    yield refused("OFF: binary", content("a.off", b"OFF BINARY\n" + struct.pack(">3i", 8, 6, 12) + bytes(200)), "is a binary OFF file")
-    yield refused("OFF: coloured, binary", content("a.off", b"COFF  binary\n" + bytes(200)), "is a binary OFF file")
-    yield refused("OFF: comments only", text("# OFF\n#\n"), "does not start with the word OFF")
-    yield refused("OFF: no word", text("8 6 0\n" + body), "does not start with the word OFF")
-    yield refused("OFF: a face too few", text("OFF\n8 7 0\n" + body), "claims 7 faces and ends after 6")
-    yield refused("OFF: a vertex too few", text("OFF\n8 6 0\n" + "\n".join(LINES[1:]) + "\n" + ROWS_OFF), "values where a vertex has 3")
-    yield refused("OFF: a corner too far", text("OFF\n8 6 0\n" + body.replace("4 1 5 7 3", "4 1 5 8 3")), "refers to vertex 8 of 8")
-    yield refused(
+    yield bad("OFF: four dimensions", text("4OFF\n8 6 0\n" + ROWS.replace("\n", " 1\n") + ROWS_OFF), "four dimensions (x y z w), '4OFF'")
+    yield bad("OFF: any dimensions", text("nOFF\n5\n8 6 0\n" + body), "any number of dimensions, 'nOFF'")
+    yield bad("OFF: coloured, four dimensions", text("C4OFF\n8 6 0\n" + body), "four dimensions")
+    yield bad("OFF: binary", content("a.off", b"OFF BINARY\n" + struct.pack(">3i", 8, 6, 12) + bytes(200)), "is a binary OFF file")
+    yield bad("OFF: coloured, binary", content("a.off", b"COFF  binary\n" + bytes(200)), "is a binary OFF file")
+    yield bad("OFF: comments only", text("# OFF\n#\n"), "does not start with the word OFF")
+    yield bad("OFF: no word", text("8 6 0\n" + body), "does not start with the word OFF")
+    yield bad("OFF: a face too few", text("OFF\n8 7 0\n" + body), "claims 7 faces and ends after 6")
+    yield bad("OFF: a vertex too few", text("OFF\n8 6 0\n" + "\n".join(LINES[1:]) + "\n" + ROWS_OFF), "values where a vertex has 3")
+    yield bad("OFF: a corner too far", text("OFF\n8 6 0\n" + body.replace("4 1 5 7 3", "4 1 5 8 3")), "refers to vertex 8 of 8")
+    yield bad(
         "OFF: a word for a number", text("OFF\n8 6 0\n" + body.replace("4 1 5 7 3", "4 1 5 x 3")), "holds 'x' where a number should be"
     )
-    yield refused("OFF: a face of -4 corners", text("OFF\n8 6 0\n" + body.replace("4 1 5 7 3", "-4 1 5 7 3")), "announces -4 corners")
+    yield bad("OFF: a face of -4 corners", text("OFF\n8 6 0\n" + body.replace("4 1 5 7 3", "-4 1 5 7 3")), "announces -4 corners")
 
 
-def _folded(row: str, number: int) -> str:
+def _fold_row(row: str, number: int) -> str:
     """A row that is broken after some of its values."""
     words = row.split()
     return " ".join(words[: 1 + number % 4]) + "\n" + " ".join(words[1 + number % 4 :]) + "\n"
@@ -420,7 +416,7 @@ def glb(scene: Scene) -> Writer:
     return lambda folder: scene.glb(folder / "a.glb")
 
 
-def boxed(**node: Any) -> tuple[Scene, dict[str, Any]]:
+def box_scene(**node: Any) -> tuple[Scene, dict[str, Any]]:
     """A scene of one node with the box, and its primitive."""
     scene = Scene()
     mesh = scene.mesh(CORNERS, TRIANGLES)
@@ -428,7 +424,7 @@ def boxed(**node: Any) -> tuple[Scene, dict[str, Any]]:
     return scene, scene.tree["meshes"][mesh]["primitives"][0]
 
 
-def moved(by: tuple[float, float, float]) -> dict[str, Any]:
+def shifted_box(by: tuple[float, float, float]) -> dict[str, Any]:
     """Corners of the box after a shift, as fields of a Sample."""
     return {"low": tuple(np.add(LOW, by).tolist()), "high": tuple(np.add(HIGH, by).tolist()), "area": AREA}
 
@@ -440,9 +436,9 @@ def inverse_binds(scene: Scene, *translations: tuple[float, float, float]) -> in
     return scene.numbers(matrices.transpose(0, 2, 1).reshape(-1, 16).astype("<f4"), FLOAT)
 
 
-def skinned(joints: list[list[int]], weights: Any, kind: int = FLOAT, second: bool = False) -> Scene:
+def skinned_scene(joints: list[list[int]], weights: Any, kind: int = FLOAT, second: bool = False) -> Scene:
     """The box in a node that is moved and stretched, which has no effect, with a joint that turns it and one that moves it by 10 in x."""
-    scene, primitive = boxed(translation=[0, 9, 0], scale=[3, 3, 3], skin=0)
+    scene, primitive = box_scene(translation=[0, 9, 0], scale=[3, 3, 3], skin=0)
     top = scene.node(translation=[0.0, 0.0, 0.0])
     scene.node(top, rotation=QUARTER)
     scene.node(top, translation=[10.0, 0.0, 0.0])
@@ -458,43 +454,43 @@ def skinned(joints: list[list[int]], weights: Any, kind: int = FLOAT, second: bo
 
 
 def _skins() -> Iterable[Sample]:
-    def turned(name: str, scene: Scene) -> Sample:
+    def turned_sample(name: str, scene: Scene) -> Sample:
         return Sample(f"skin: {name}", glb(scene), 12, TURNED_LOW, TURNED_HIGH, AREA)
 
     first = [[0, 0, 0, 0]] * 8
-    yield turned("one joint", skinned(first, [[1, 0, 0, 0]] * 8))
-    yield turned("weights that are not normalised", skinned(first, [[0.5, 0, 0, 0]] * 8))
-    yield turned("no weights", skinned(first, [[0, 0, 0, 0]] * 8))
-    yield turned("weights as bytes", skinned(first, [[128, 127, 0, 0]] * 8, UBYTE))
-    yield turned("joints without weight that do not exist", skinned([[0, 99, 0, 0]] * 8, [[1, 0, 0, 0]] * 8))
-    half = skinned([[0, 1, 0, 0]] * 8, [[30000, 30000, 0, 0]] * 8, USHORT)
+    yield turned_sample("one joint", skinned_scene(first, [[1, 0, 0, 0]] * 8))
+    yield turned_sample("weights that are not normalised", skinned_scene(first, [[0.5, 0, 0, 0]] * 8))
+    yield turned_sample("no weights", skinned_scene(first, [[0, 0, 0, 0]] * 8))
+    yield turned_sample("weights as bytes", skinned_scene(first, [[128, 127, 0, 0]] * 8, UBYTE))
+    yield turned_sample("joints without weight that do not exist", skinned_scene([[0, 99, 0, 0]] * 8, [[1, 0, 0, 0]] * 8))
+    half = skinned_scene([[0, 1, 0, 0]] * 8, [[30000, 30000, 0, 0]] * 8, USHORT)
     skewed = np.array([[0.5, -0.5, 0], [0.5, 0.5, 0], [0, 0, 1]])
     places = CORNERS @ skewed.T + [5, 0, 0]
     middle = {"low": tuple(places.min(0)), "high": tuple(places.max(0))}
     root = HALF * 2.0
     area = 2 * (root * HALF + 0.5 * root + 0.5 * HALF)
     yield Sample("skin: two joints", glb(half), 12, **middle, area=area)
-    two_sets = skinned([[0, 0, 0, 0, 1, 0, 0, 0]] * 8, [[0.5, 0, 0, 0, 0.5, 0, 0, 0]] * 8, second=True)
+    two_sets = skinned_scene([[0, 0, 0, 0, 1, 0, 0, 0]] * 8, [[0.5, 0, 0, 0, 0.5, 0, 0, 0]] * 8, second=True)
     yield Sample("skin: two sets of weights", glb(two_sets), 12, **middle, area=area)
-    bound = skinned(first, [[1, 0, 0, 0]] * 8)
+    bound = skinned_scene(first, [[1, 0, 0, 0]] * 8)
     bound.tree["skins"][0]["inverseBindMatrices"] = inverse_binds(bound, (-3.0, -4.0, -5.0), (0.0, 0.0, 0.0))
     yield Sample("skin: inverse bind matrices", glb(bound), 12, (-0.5, -1.0, -0.25), (0.5, 1.0, 0.25), AREA)
-    outside = skinned(first, [[1, 0, 0, 0]] * 8)
+    outside = skinned_scene(first, [[1, 0, 0, 0]] * 8)
     outside.tree["scenes"][0]["nodes"] = [0]  # the joints are not in the scene
-    yield turned("joints outside of the scene", outside)
-    below = skinned(first, [[1, 0, 0, 0]] * 8)
+    yield turned_sample("joints outside of the scene", outside)
+    below = skinned_scene(first, [[1, 0, 0, 0]] * 8)
     below.tree["nodes"].append({"rotation": QUARTER, "children": [0]})
     below.tree["scenes"][0]["nodes"] = [4, 1]
-    yield turned("a mesh below a node that turns", below)
-    mirrored = skinned(first, [[1, 0, 0, 0]] * 8)
+    yield turned_sample("a mesh below a node that turns", below)
+    mirrored = skinned_scene(first, [[1, 0, 0, 0]] * 8)
     mirrored.tree["nodes"][2] = {"scale": [-1, 1, 1]}
     yield Sample("skin: a joint that mirrors", glb(mirrored), 12, (-4.0, 3.5, 4.75), (-2.0, 4.5, 5.25), AREA)
-    bare = skinned(first, [[1, 0, 0, 0]] * 8)
+    bare = skinned_scene(first, [[1, 0, 0, 0]] * 8)
     del bare.tree["meshes"][0]["primitives"][0]["attributes"]["JOINTS_0"]
     yield Sample("skin: without joints", glb(bare), 12, (6.0, 19.5, 14.25), (12.0, 22.5, 15.75), 63.0)
-    wrong = skinned([[7, 0, 0, 0]] * 8, [[1, 0, 0, 0]] * 8)
-    yield refused("skin: a joint that does not exist", glb(wrong), "its scene cannot be followed")
-    morphed = skinned(first, [[1, 0, 0, 0]] * 8)
+    wrong = skinned_scene([[7, 0, 0, 0]] * 8, [[1, 0, 0, 0]] * 8)
+    yield bad("skin: a joint that does not exist", glb(wrong), "its scene cannot be followed")
+    morphed = skinned_scene(first, [[1, 0, 0, 0]] * 8)
     _target(morphed, 0, np.full((8, 3), [0.0, -1.0, 0.0]))
     morphed.tree["meshes"][0]["weights"] = [1.0]
     yield Sample("skin: after a morph target", glb(morphed), 12, (-3.5, 2.0, 4.75), (-2.5, 4.0, 5.25), AREA)
@@ -516,21 +512,21 @@ def _morphs() -> Iterable[Sample]:
         ("weights of the node before those of the mesh", [1.0, 1.0], [0.0, 0.5], (2, 0, 0)),
         ("fewer weights than targets", [1.0], None, (0, 2, 0)),
     ):
-        scene, _ = boxed(**({"weights": node_weights} if node_weights else {}))
+        scene, _ = box_scene(**({"weights": node_weights} if node_weights else {}))
         _target(scene, 0, up)
         _target(scene, 0, aside)
         if mesh_weights:
             scene.tree["meshes"][0]["weights"] = mesh_weights
-        yield Sample(f"morph targets: {name}", glb(scene), 12, **moved(by))
+        yield Sample(f"morph targets: {name}", glb(scene), 12, **shifted_box(by))
     for name, shift, kind, more, by in (
         ("normalised bytes", np.full((8, 3), [0, 127, -127]), BYTE, {"normalized": True}, (0, 1, -1)),
         ("shorts", np.full((8, 3), [3, 0, 0]), SHORT, {}, (3, 0, 0)),
     ):
-        scene, _ = boxed()
+        scene, _ = box_scene()
         _target(scene, 0, shift, kind, **more)
         scene.tree["meshes"][0]["weights"] = [1.0]
-        yield Sample(f"morph targets: {name}", glb(scene), 12, **moved(by))
-    scene, primitive = boxed()
+        yield Sample(f"morph targets: {name}", glb(scene), 12, **shifted_box(by))
+    scene, primitive = box_scene()
     scene.tree["meshes"][0]["weights"] = [1.0]
     places, values = scene.numbers(np.array([[3], [7]], "<u2"), USHORT), scene.numbers(np.array([[0, 5, 0]] * 2, "<f4"), FLOAT)
     views = [scene.tree["accessors"][i]["bufferView"] for i in (places, values)]
@@ -539,19 +535,19 @@ def _morphs() -> Iterable[Sample]:
     primitive["targets"] = [{"POSITION": len(scene.tree["accessors"]) - 1}, {}]
     raised = CORNERS + np.where(np.isin(np.arange(8), (3, 7)), 5, 0)[:, None] * [0, 1, 0]
     yield Sample("morph targets: sparse", glb(scene), 12, LOW, (4.0, 9.5, 5.25), areas(raised, TRIANGLES).sum())
-    scene, primitive = boxed()
+    scene, primitive = box_scene()
     primitive["targets"] = [{"NORMAL": primitive["attributes"]["POSITION"]}]
     scene.tree["meshes"][0]["weights"] = [1.0]
     yield the_box("morph targets: of normals only", glb(scene))
-    scene, _ = boxed()
+    scene, _ = box_scene()
     _target(scene, 0, up[:5])
     scene.tree["meshes"][0]["weights"] = [1.0]
-    yield refused("morph targets: with fewer vertices", glb(scene), "its scene cannot be followed")
+    yield bad("morph targets: with fewer vertices", glb(scene), "its scene cannot be followed")
 
 
-def instanced(node: dict[str, Any] | None = None, **columns: Any) -> Scene:
+def instanced_scene(node: dict[str, Any] | None = None, **columns: Any) -> Scene:
     """A box at several places by EXT_mesh_gpu_instancing."""
-    scene, _ = boxed(**(node or {}))
+    scene, _ = box_scene(**(node or {}))
     attributes = {name.upper(): scene.numbers(*column[:2], **(column[2] if len(column) > 2 else {})) for name, column in columns.items()}
     scene.tree["nodes"][0]["extensions"] = {"EXT_mesh_gpu_instancing": {"attributes": attributes}}
     scene.tree["extensionsUsed"] = scene.tree["extensionsRequired"] = ["EXT_mesh_gpu_instancing"]
@@ -562,20 +558,24 @@ def _instances() -> Iterable[Sample]:
     three = np.array([[0, 0, 0], [10, 0, 0], [0, -20, 0]], "<f4")
     turns = np.array([[0, 0, 0, 1], QUARTER], "<f4")
     sizes = np.array([[1, 1, 1], [2, 2, 2]], "<f4")
-    yield Sample("instances: three places", glb(instanced(translation=(three, FLOAT))), 36, (2, -16.5, 4.75), (14, 4.5, 5.25), 3 * AREA)
-    optional = instanced(translation=(three, FLOAT))
+    yield Sample(
+        "instances: three places", glb(instanced_scene(translation=(three, FLOAT))), 36, (2, -16.5, 4.75), (14, 4.5, 5.25), 3 * AREA
+    )
+    optional = instanced_scene(translation=(three, FLOAT))
     del optional.tree["extensionsRequired"]
     yield Sample("instances: not required", glb(optional), 36, (2, -16.5, 4.75), (14, 4.5, 5.25), 3 * AREA)
-    below = instanced({"scale": [2, 2, 2]}, translation=(three, FLOAT))
+    below = instanced_scene({"scale": [2, 2, 2]}, translation=(three, FLOAT))
     yield Sample("instances: of a node that is stretched", glb(below), 36, (4, -33, 9.5), (28, 9, 10.5), 12 * AREA)
-    yield Sample("instances: turned", glb(instanced(rotation=(turns, FLOAT))), 24, (-4.5, 2, 4.75), (4, 4.5, 5.25), 2 * AREA)
+    yield Sample("instances: turned", glb(instanced_scene(rotation=(turns, FLOAT))), 24, (-4.5, 2, 4.75), (4, 4.5, 5.25), 2 * AREA)
     packed = ((turns * 32767).round().astype("<i2"), SHORT, {"normalized": True})
-    yield Sample("instances: turned by normalised numbers", glb(instanced(rotation=packed)), 24, (-4.5, 2, 4.75), (4, 4.5, 5.25), 2 * AREA)
-    yield Sample("instances: of two sizes", glb(instanced(scale=(sizes, FLOAT))), 24, (2, 3.5, 4.75), (8, 9, 10.5), 5 * AREA)
-    every = instanced(translation=(three[:2], FLOAT), rotation=(turns, FLOAT), scale=(sizes, FLOAT))
+    yield Sample(
+        "instances: turned by normalised numbers", glb(instanced_scene(rotation=packed)), 24, (-4.5, 2, 4.75), (4, 4.5, 5.25), 2 * AREA
+    )
+    yield Sample("instances: of two sizes", glb(instanced_scene(scale=(sizes, FLOAT))), 24, (2, 3.5, 4.75), (8, 9, 10.5), 5 * AREA)
+    every = instanced_scene(translation=(three[:2], FLOAT), rotation=(turns, FLOAT), scale=(sizes, FLOAT))
     yield Sample("instances: everything", glb(every), 24, (1, 3.5, 4.75), (4, 8, 10.5), 5 * AREA)
-    uneven = instanced(translation=(three, FLOAT), scale=(sizes, FLOAT))
-    yield refused("instances: of other numbers", glb(uneven), "instances have as many translations as rotations")
+    uneven = instanced_scene(translation=(three, FLOAT), scale=(sizes, FLOAT))
+    yield bad("instances: of other numbers", glb(uneven), "instances have as many translations as rotations")
 
 
 def _extensions() -> Iterable[Sample]:
@@ -585,7 +585,7 @@ def _extensions() -> Iterable[Sample]:
         "KHR_animation_pointer", "KHR_mesh_quantization", "KHR_techniques_webgl", "ADOBE_materials_thin_transparency",
         "EXT_structural_metadata", "VRMC_vrm",
     ):  # fmt: skip
-        scene, _ = boxed()
+        scene, _ = box_scene()
         scene.tree["extensionsRequired"] = [name]
         yield the_box(f"requires {name}", glb(scene))
     for name in (
@@ -596,17 +596,17 @@ def _extensions() -> Iterable[Sample]:
         "EXT_bmesh_encoding",
         "KHR_materialsque",
     ):
-        scene, _ = boxed()
+        scene, _ = box_scene()
         scene.tree["extensionsRequired"] = ["KHR_materials_unlit", name]
-        yield refused(f"requires {name}", glb(scene), f"requires the extension {name}, which cannot be read")
+        yield bad(f"requires {name}", glb(scene), f"requires the extension {name}, which cannot be read")
     for name in ("KHR_draco_mesh_compression", "EXT_meshopt_compression", "KHR_meshopt_compression"):
-        scene, _ = boxed()
+        scene, _ = box_scene()
         scene.tree["extensionsRequired"] = [name]
-        yield refused(f"requires {name}", glb(scene), f"is compressed ({name})")
-    scene, _ = boxed()
+        yield bad(f"requires {name}", glb(scene), f"is compressed ({name})")
+    scene, _ = box_scene()
     scene.tree["bufferViews"][0]["extensions"] = {"EXT_meshopt_compression": {"buffer": 1}}
     yield the_box("compressed, with the same without compression", glb(scene))
-    scene, _ = boxed()
+    scene, _ = box_scene()
     hidden = scene.node(mesh=0, translation=[50, 0, 0], extensions={"KHR_node_visibility": {"visible": False}})
     scene.node(hidden, mesh=0, translation=[50, 0, 0])
     yield the_box("a hidden node", glb(scene))
@@ -614,7 +614,7 @@ def _extensions() -> Iterable[Sample]:
 
 def _scenes() -> Iterable[Sample]:
     def two() -> Scene:
-        scene, _ = boxed()
+        scene, _ = box_scene()
         scene.tree["nodes"].append({"mesh": 0, "translation": [10, 0, 0]})
         scene.tree["scenes"].append({"nodes": [1]})
         return scene
@@ -622,7 +622,7 @@ def _scenes() -> Iterable[Sample]:
     yield the_box("the first of two scenes", glb(two()))
     second = two()
     second.tree["scene"] = 1
-    yield Sample("the second of two scenes", glb(second), 12, **moved((10, 0, 0)))
+    yield Sample("the second of two scenes", glb(second), 12, **shifted_box((10, 0, 0)))
     neither = two()
     del neither.tree["scene"]
     yield the_box("no default scene", glb(neither))
@@ -632,48 +632,48 @@ def _scenes() -> Iterable[Sample]:
     meshes = two()
     del meshes.tree["scene"], meshes.tree["scenes"], meshes.tree["nodes"]
     yield the_box("no nodes", glb(meshes))
-    circle, _ = boxed()
+    circle, _ = box_scene()
     circle.tree["nodes"][0]["children"] = [0]
     yield the_box("a node below itself", glb(circle))
-    longer, _ = boxed(translation=[10, 0, 0])
+    longer, _ = box_scene(translation=[10, 0, 0])
     longer.tree["nodes"] += [{"children": [0], "translation": [0, 10, 0]}]
     longer.tree["nodes"][0]["children"] = [1]
-    yield Sample("two nodes below each other", glb(longer), 12, **moved((10, 0, 0)))
-    both, _ = boxed(matrix=[1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 7, 0, 0, 1])
-    yield Sample("a matrix", glb(both), 12, **moved((7, 0, 0)))
-    lines, primitive = boxed()
+    yield Sample("two nodes below each other", glb(longer), 12, **shifted_box((10, 0, 0)))
+    both, _ = box_scene(matrix=[1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 7, 0, 0, 1])
+    yield Sample("a matrix", glb(both), 12, **shifted_box((7, 0, 0)))
+    lines, primitive = box_scene()
     lines.tree["meshes"][0]["primitives"] += [{**primitive, "mode": 1}, {"attributes": {"NORMAL": primitive["attributes"]["POSITION"]}}]
     yield the_box("primitives of lines, and without positions", glb(lines))
-    only, primitive = boxed()
+    only, primitive = box_scene()
     primitive["mode"] = 3
-    yield refused("lines only", glb(only), "holds neither faces nor points")
-    flat_list, primitive = boxed()
+    yield bad("lines only", glb(only), "holds neither faces nor points")
+    flat_list, primitive = box_scene()
     primitive["attributes"]["POSITION"] = flat_list.numbers(CORNERS[TRIANGLES.reshape(-1)].astype("<f4"), FLOAT)
     del primitive["indices"]
     yield the_box("no indices", glb(flat_list))
-    fan, _ = boxed()
+    fan, _ = box_scene()
     fan.tree["meshes"][0]["primitives"] = [_piece(fan, quad, 6) for quad in QUADS]
     yield the_box("fans", glb(fan))
-    strip, _ = boxed()
+    strip, _ = box_scene()
     strip.tree["meshes"][0]["primitives"] = [
         _piece(strip, [i for i in piece if i >= 0], 5) for piece in (STRIP[:10], STRIP[11:15], STRIP[16:20])
     ]
     yield the_box("strips", glb(strip))
-    missing, _ = boxed()
-    yield refused("a buffer that is missing", lambda folder: missing.gltf(folder / "a.gltf", "nowhere.bin"), "needs the file nowhere.bin")
-    needless, _ = boxed()
+    missing, _ = box_scene()
+    yield bad("a buffer that is missing", lambda folder: missing.gltf(folder / "a.gltf", "nowhere.bin"), "needs the file nowhere.bin")
+    needless, _ = box_scene()
     needless.tree["images"] = [{"bufferView": 9}]
     yield the_box("a buffer of pictures that is missing", lambda folder: _with_buffer(needless, folder / "a.gltf"))
-    plain, _ = boxed()
+    plain, _ = box_scene()
     yield the_box("data in percents", lambda folder: plain.gltf(folder / "a.gltf", "data:," + "".join(f"%{b:02x}" for b in plain.data)))
-    quoted, _ = boxed()
-    yield the_box("data in base64 with percents", lambda folder: quoted.gltf(folder / "a.gltf", _quoted(quoted.data)))
+    quoted, _ = box_scene()
+    yield the_box("data in base64 with percents", lambda folder: quoted.gltf(folder / "a.gltf", _data_uri(quoted.data)))
     for version, tree in (
         ("1.0", {"asset": {"version": "1.0"}, "meshes": {}}),
         ("1.0, by its meshes,", {"meshes": {"m": {"primitives": []}}, "asset": {"generator": "x"}}),
         ("3.0", {"asset": {"version": "3.0"}}),
     ):
-        yield refused(
+        yield bad(
             f"glTF of version {version}", content("a.gltf", json.dumps(tree)), f"is a glTF of version {version[:3]}, and only 2 can be read"
         )
 
@@ -693,7 +693,7 @@ def _with_buffer(scene: Scene, path: Path) -> Path:
     return path
 
 
-def _quoted(data: bytes) -> str:
+def _data_uri(data: bytes) -> str:
     return "data:application/gltf-buffer;base64," + base64.b64encode(data).decode().replace("+", "%2B").replace("=", "%3D")
 
 

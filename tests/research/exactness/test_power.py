@@ -18,7 +18,7 @@ def random_distribution(cells: int) -> Distribution:
     return {(i,): float(p) for i, p in enumerate(drawn)}
 
 
-def distorted(distribution: Distribution, distance: float) -> np.ndarray:
+def distort(distribution: Distribution, distance: float) -> np.ndarray:
     """The distribution at a distance that moves the chi-square least: every cell by the same share of its probability."""
     p = np.array(list(distribution.values()))
     up = p.cumsum() < 0.5
@@ -28,7 +28,7 @@ def distorted(distribution: Distribution, distance: float) -> np.ndarray:
 def detected_share(distribution: Distribution, distance: float, runs: int, times: int = 400) -> float:
     """The share of measurements of such a distribution in which z passes the threshold."""
     rng = np.random.default_rng(2)
-    counts = [Counter({(i,): int(n) for i, n in enumerate(row)}) for row in rng.multinomial(runs, distorted(distribution, distance), times)]
+    counts = [Counter({(i,): int(n) for i, n in enumerate(row)}) for row in rng.multinomial(runs, distort(distribution, distance), times)]
     return float(np.mean([statistic(each, distribution, runs)["z"] > THRESHOLD for each in counts]))
 
 

@@ -108,7 +108,7 @@ running.run(ASKED, Path(sys.argv[1]), 8, 600, once=True)
 """
 
 
-def measured(path: Path) -> list[tuple[str, int]]:
+def stored_rows(path: Path) -> list[tuple[str, int]]:
     """The rows of a file, by label and input."""
     with path.open(newline="", encoding="utf-8") as file:
         return [(row["label"], int(row["input"])) for row in csv.DictReader(file)]
@@ -122,11 +122,11 @@ def test_a_killed_experiment_goes_on_and_has_every_row_once(tmp_path: Path) -> N
         time.sleep(0.002)
     child.kill()
     child.wait()
-    before = measured(path)
+    before = stored_rows(path)
     assert before and len(before) % (2 * running.CHUNK) == 0  # whole chunks only
     running.run(ASKED, path, 8, 600, once=True)
-    assert measured(path)[: len(before)] == before
-    assert sorted(measured(path)) == sorted((label, i) for i in range(8) for label in ("plain", "SJD"))
+    assert stored_rows(path)[: len(before)] == before
+    assert sorted(stored_rows(path)) == sorted((label, i) for i in range(8) for label in ("plain", "SJD"))
 
 
 def test_a_kill_while_rows_are_written_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,10 +134,10 @@ def test_a_kill_while_rows_are_written_leaves_the_file_as_it_was(tmp_path: Path,
     append_csv(path, [{"input": 0}], whole=True)
     before = path.read_bytes()
 
-    def killed(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise OSError("killed")
 
-    monkeypatch.setattr(os, "replace", killed)
+    monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(BadOutput, match="killed"):
         append_csv(path, [{"input": 1}, {"input": 2}], whole=True)
     assert path.read_bytes() == before and [*tmp_path.iterdir()] == [path]
@@ -150,9 +150,9 @@ def test_experiments_with_the_same_rows_are_measured_once(tmp_path: Path, capsys
     assert "p-table-1.csv has the same rows" in capsys.readouterr().err and first.read_bytes() == second.read_bytes()
     twice = tmp_path / "p-table-3.csv"  # rows that were decoded once do not stand for others
     running.run(ASKED, twice, 1, 60)
-    assert measured(twice) == [("plain", 0), ("SJD", 0)]
+    assert stored_rows(twice) == [("plain", 0), ("SJD", 0)]
     running.run(ASKED, second, 3, 60, once=True)
-    assert len(measured(second)) == 6 and len(measured(first)) == 4
+    assert len(stored_rows(second)) == 6 and len(stored_rows(first)) == 4
 
 
 def test_the_tables_that_share_their_rows() -> None:

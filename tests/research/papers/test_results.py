@@ -24,7 +24,7 @@ def rows_of(**by: list[float]) -> list[dict[str, str]]:
     ]
 
 
-def claimed(relation: str, margin: float = 0.0) -> Claim:
+def claim_of(relation: str, margin: float = 0.0) -> Claim:
     """A claim about a and b."""
     return Claim("a against b", "a", relation, "b", "step_compression", margin)
 
@@ -32,13 +32,13 @@ def claimed(relation: str, margin: float = 0.0) -> Claim:
 @pytest.mark.parametrize(
     ("claim", "a", "verdict"),
     [
-        (claimed("more"), [2, 3, 4, 5, 6, 7], "agrees"),
-        (claimed("less"), [2, 3, 4, 5, 6, 7], "contradicts"),
-        (claimed("more"), [0, 5, 1, 6, 5, 7], "undecided"),
-        (claimed("alike", 1.5), [2, 3, 4, 5, 6, 7], "agrees"),
-        (claimed("alike", 0.5), [2, 3, 4, 5, 6, 7], "contradicts"),
-        (claimed("alike", 1.0), [0, 5, 1, 6, 5, 7], "undecided"),
-        (claimed("more"), [2, 3, 4, 5, 6], "undecided"),  # five of one sign: by chance in one case of 16
+        (claim_of("more"), [2, 3, 4, 5, 6, 7], "agrees"),
+        (claim_of("less"), [2, 3, 4, 5, 6, 7], "contradicts"),
+        (claim_of("more"), [0, 5, 1, 6, 5, 7], "undecided"),
+        (claim_of("alike", 1.5), [2, 3, 4, 5, 6, 7], "agrees"),
+        (claim_of("alike", 0.5), [2, 3, 4, 5, 6, 7], "contradicts"),
+        (claim_of("alike", 1.0), [0, 5, 1, 6, 5, 7], "undecided"),
+        (claim_of("more"), [2, 3, 4, 5, 6], "undecided"),  # five of one sign: by chance in one case of 16
     ],
 )
 def test_a_claim_is_decided_by_the_paired_interval(claim: Claim, a: list[float], verdict: str) -> None:
@@ -53,7 +53,7 @@ def test_a_claim_that_its_inputs_cannot_decide_is_refused() -> None:
 
 
 def test_a_claim_about_a_row_that_was_left_out_is_not_measured() -> None:
-    assert answer(claimed("more"), table_of(rows_of(a=[1, 2, 3]))).verdict == "not measured"
+    assert answer(claim_of("more"), table_of(rows_of(a=[1, 2, 3]))).verdict == "not measured"
 
 
 def test_equal_answers_of_few_pictures_decide_nothing() -> None:

@@ -21,7 +21,7 @@ from tests.research.train import tiny_folders
 
 
 @pytest.fixture(autouse=True)
-def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def shipped_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Folders with tiny random backbones, where the recipe reads and writes."""
     tiny_folders.ship(tmp_path, monkeypatch)
     monkeypatch.setattr(feature_draft, "UNSEEN", 4)
@@ -41,7 +41,7 @@ def drafter(teacher: PictureTeacher | MeshTeacher) -> FeatureDrafter:
 def test_pictures_painted_together_are_painted_alone(reads_looks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Greedy, each of a batch equals plain decoding of its own caption, and so do the states of both branches."""
     if reads_looks:
-        monkeypatch.setattr(pictogram, "load", lambda device: tiny.looking())
+        monkeypatch.setattr(pictogram, "load", lambda device: tiny.with_looks())
     teacher = PictureTeacher("cpu")
     teacher.sampling = Sampling(temperature=0.0, guidance=3.0)
     texts = (
@@ -112,10 +112,10 @@ def test_a_few_steps_lower_the_loss_and_raise_acceptance(kind: type[PictureTeach
     assert acceptance(network, teacher, library.recorded, 1)[0] > before
 
 
-def test_recordings_are_read_back_and_those_of_other_weights_go(shipped: Path) -> None:
+def test_recordings_are_read_back_and_those_of_other_weights_go(shipped_folder: Path) -> None:
     teacher = PictureTeacher("cpu")
     first = RecordedSequences("tiny", teacher, 6, 2)
-    files = sorted((shipped / "training" / f"{NAME}_tiny" / teacher.weights_hash).iterdir())
+    files = sorted((shipped_folder / "training" / f"{NAME}_tiny" / teacher.weights_hash).iterdir())
     written = [path.stat().st_mtime_ns for path in files]
     again = RecordedSequences("tiny", teacher, 6, 2)
     assert [path.stat().st_mtime_ns for path in files] == written and len(files) == 2
@@ -126,18 +126,18 @@ def test_recordings_are_read_back_and_those_of_other_weights_go(shipped: Path) -
     assert not files[0].exists()
 
 
-def test_a_portion_holds_its_own_clouds_and_no_other(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_portion_holds_its_own_clouds_and_no_other(shipped_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clouds are views of all questions; a file that stored what is behind a view would be as large as all files together should be."""
     monkeypatch.setattr(feature_draft, "TOGETHER", 2)
     teacher = MeshTeacher("cpu")
     library = RecordedSequences("tiny", teacher, 8, 2)
-    files = list((shipped / "training" / f"{NAME}_tiny" / teacher.weights_hash).iterdir())
+    files = list((shipped_folder / "training" / f"{NAME}_tiny" / teacher.weights_hash).iterdir())
     held = sum(x.nbytes for row in library.recorded for x in (row.said, row.tokens, row.hidden))
     assert len(files) == 4 and sum(path.stat().st_size for path in files) < 1.5 * held
 
 
 @pytest.mark.parametrize("name", ["pictogram", "lowpoly"])
-def test_the_recipe_trains_resumes_ships_and_the_tree_draws_plain_tokens(name: str, shipped: Path, capsys) -> None:
+def test_the_recipe_trains_resumes_ships_and_the_tree_draws_plain_tokens(name: str, shipped_folder: Path, capsys) -> None:
     feature_draft.main(FeatureDraftOptions(backbone=name))
     feature_draft.main(FeatureDraftOptions(backbone=name, export=True))
     assert "resumed" in capsys.readouterr().out

@@ -205,7 +205,7 @@ def test_a_checkpoint_that_is_not_imported_is_refused(registered_toy: None, janu
 
 
 def test_prompts_are_a_file_of_lines_of_which_every_tenth_is_held_out(janus: Path, tmp_path: Path) -> None:
-    with pytest.raises(BadFile, match="needs 20 or more"):
+    with pytest.raises(BadFile, match="needs at least 20"):
         (tmp_path / "few.txt").write_text("one\n\ntwo\n")
         read_prompts(tmp_path / "few.txt")
     with pytest.raises(BadFile, match="cannot be read"):

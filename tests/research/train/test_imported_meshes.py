@@ -148,7 +148,7 @@ def test_what_has_no_recipe_is_refused(registered_toy: None, tmp_path: Path) -> 
         imported_mesh_heads.usable("toy", "cpu")
     with pytest.raises(BadKnob, match="--shapes is for imported"):
         mesh_heads.main(head_lessons.HeadOptions(shapes=tmp_path))
-    with pytest.raises(BadFile, match="needs 20 or more"):
+    with pytest.raises(BadFile, match="needs at least 20"):
         mesh_files(tmp_path / "nowhere")
     (tmp_path / "cloud.ply").write_text(
         "ply\nformat ascii 1.0\nelement vertex 20\nproperty float x\nproperty float y\nproperty float z\nend_header\n"

@@ -90,12 +90,12 @@ def test_folded_weights_are_the_same_function() -> None:
 
 
 @pytest.fixture
-def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def shipped_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a tiny random lowpoly, where recipes read and write."""
     return tiny_folders.ship(tmp_path, monkeypatch) / "lowpoly"
 
 
-def test_generating_together_is_generating_alone(shipped: Path) -> None:
+def test_generating_together_is_generating_alone(shipped_folder: Path) -> None:
     """A batch of sequences keeps its rows apart: greedy, each equals plain decoding of its own cloud."""
     backbone = lowpoly.load()
     backbone.sampling = type(backbone.sampling)(temperature=0.0)
@@ -106,14 +106,14 @@ def test_generating_together_is_generating_alone(shipped: Path) -> None:
         assert generate(backbone, METHODS["ar"], Prompt(points=cloud[order.argsort()])).finish().tokens == tokens
 
 
-def test_heads_and_adapters_are_trained_written_and_read(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heads_and_adapters_are_trained_written_and_read(shipped_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole recipe for a few seconds; the merged backbone then decodes with its own heads, exactly."""
     monkeypatch.setitem(
         mesh_heads.PRESETS, "cpu", {"minutes": 0.1, "generated": 4, "drawn": 4, "batch": 2, "rows": (64, 64), "rates": (5e-4, 1e-4)}
     )
     monkeypatch.setattr(mesh_heads, "UNSEEN", 4)
     mesh_heads.main(head_lessons.HeadOptions())
-    names = {p.name for p in shipped.iterdir()}
+    names = {p.name for p in shipped_folder.iterdir()}
     assert {"heads_cross.safetensors", "heads_mlp.safetensors", "heads_cross_lora.safetensors", "lora_cross", "lora_mlp"} <= names
     both = ["cross-attention", "multilayer"]
     for backbone, kinds in ((lowpoly.load(), both), (lowpoly.load(option="lora"), both[:1]), (lowpoly.load(option="lora-mlp"), both[1:])):
@@ -122,11 +122,11 @@ def test_heads_and_adapters_are_trained_written_and_read(shipped: Path, monkeypa
         plain = generate(backbone, METHODS["ar"], prompt).finish().tokens
         knobs = {"accept": "residual", "verify": "match seed", "heads": kinds[-1]}
         assert generate(backbone, METHODS["xspecmesh"], prompt, knobs).finish().tokens == plain
-    row = lowpoly.read_card(shipped)["heads"]["heads_cross_lora"]
+    row = lowpoly.read_card(shipped_folder)["heads"]["heads_cross_lora"]
     assert row["divergence"]["kl"] >= 0 and len(row["held_out"]["top_1"]) == mesh_heads.DEPTH
 
 
-def test_a_backbone_is_trained_with_heads_that_fit_it(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backbone_is_trained_with_heads_that_fit_it(shipped_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole recipe for a few seconds: heads of both kinds are shipped with the model, and what fitted the weights before is gone."""
     small = {
         "batch": 4,
@@ -139,15 +139,15 @@ def test_a_backbone_is_trained_with_heads_that_fit_it(shipped: Path, monkeypatch
     }
     monkeypatch.setitem(lowpoly_recipe.PRESETS, "cpu", small)
     monkeypatch.setattr(lowpoly_recipe, "LATER_ROWS", 16)
-    (shipped / "heads_cross_lora.safetensors").write_bytes(b"of other weights")
-    (shipped / "lora_cross").mkdir()
+    (shipped_folder / "heads_cross_lora.safetensors").write_bytes(b"of other weights")
+    (shipped_folder / "lora_cross").mkdir()
     before = lowpoly.load().weights_hash
     lowpoly_recipe.main(lowpoly_recipe.LowpolyOptions(fresh=True))
     assert lowpoly.load().weights_hash == before  # of other families: numbers cannot tell which is better
     lowpoly_recipe.main(lowpoly_recipe.LowpolyOptions(export=True))
     backbone = lowpoly.load()
     assert backbone.weights_hash != before and backbone.kinds == ["cross-attention", "multilayer"]
-    assert not (shipped / "heads_cross_lora.safetensors").exists() and not (shipped / "lora_cross").exists()
+    assert not (shipped_folder / "heads_cross_lora.safetensors").exists() and not (shipped_folder / "lora_cross").exists()
     for kind in ("cross", "mlp"):
         row = backbone.card["heads"][f"heads_{kind}"]
         assert row["steps"] > 0 and "curve" not in row and len(row["held_out"][f"top_1_{kind}"]) == row["settings"]["depth"]
@@ -156,21 +156,21 @@ def test_a_backbone_is_trained_with_heads_that_fit_it(shipped: Path, monkeypatch
     assert exact.tokens == generate(backbone, METHODS["ar"], prompt).finish().tokens
 
 
-def test_a_control_in_another_folder_gets_heads_and_adapters_of_its_own(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_control_in_another_folder_gets_heads_and_adapters_of_its_own(shipped_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     preset = {"minutes": 0.1, "generated": 4, "drawn": 4, "batch": 2, "rows": (64, 64), "rates": (5e-4, 1e-4)}
     monkeypatch.setitem(mesh_heads.PRESETS, "cpu", preset)
     monkeypatch.setattr(mesh_heads, "UNSEEN", 4)
-    control, before = shipped.parent / "control", sorted(p.name for p in shipped.iterdir())
+    control, before = shipped_folder.parent / "control", sorted(p.name for p in shipped_folder.iterdir())
     torch.manual_seed(2)
     trainee = Trainee(SMALL)
     tiny.spread(trainee, 0.3)
-    folder.ship(control, folder.split(fold(trainee.state_dict()), "model"), lowpoly.read_card(shipped))
+    folder.ship(control, folder.split(fold(trainee.state_dict()), "model"), lowpoly.read_card(shipped_folder))
     with pytest.raises(BadKnob, match="contains no model"):
-        head_lessons.HeadOptions(start=shipped.parent)
+        head_lessons.HeadOptions(start=shipped_folder.parent)
     with pytest.raises(BadKnob, match="imported"):
         head_lessons.HeadOptions(start=control, backbone="bpt")
     mesh_heads.main(head_lessons.HeadOptions(start=control))
-    assert sorted(p.name for p in shipped.iterdir()) == before  # the shipped weights have no part in it
+    assert sorted(p.name for p in shipped_folder.iterdir()) == before  # the shipped weights have no part in it
     own = lowpoly.load(str(control)).weights_hash
     assert own != lowpoly.load().weights_hash
     assert {row["backbone"] for row in lowpoly.read_card(control)["heads"].values()} == {own}
@@ -184,18 +184,18 @@ def test_a_control_in_another_folder_gets_heads_and_adapters_of_its_own(shipped:
     assert [models.can(row) for row in rows] == [True, True, True, False, True]
 
 
-def test_heads_go_on_from_the_shipped_ones_that_fit(shipped: Path) -> None:
+def test_heads_go_on_from_the_shipped_ones_that_fit(shipped_folder: Path) -> None:
     trainee = Trainee(SMALL)
     heads = {kind: trainee.heads[kind] for kind in ("cross", "mlp")}
     other = heads["mlp"].settings | {"depth": 2}
     card = {"heads": {"heads_cross": {"settings": heads["cross"].settings}, "heads_mlp": {"settings": other}}}
-    folder.ship(shipped, {f"heads_{kind}.safetensors": each.state_dict() for kind, each in heads.items()}, card)
+    folder.ship(shipped_folder, {f"heads_{kind}.safetensors": each.state_dict() for kind, each in heads.items()}, card)
     shared = lowpoly_recipe.shipped_heads(trainee)
     assert set(shared) == {name for name in trainee.state_dict() if name.startswith("heads.cross.")}
     torch.testing.assert_close(shared["heads.cross.up"], heads["cross"].up.data, atol=1e-2, rtol=1e-2)  # eight bits
 
 
-def test_heads_learn_the_same_from_remembered_states_and_from_a_pass(shipped: Path) -> None:
+def test_heads_learn_the_same_from_remembered_states_and_from_a_pass(shipped_folder: Path) -> None:
     library = head_lessons.CloudSequences(lowpoly.load(), map(sample_of, training_shapes(0, 6, ("table", "tree"))), 3, 3, 0)
     heads = mesh_heads.MeshHeads(3, SMALL.width, SMALL.heads, SMALL.vocabulary)
     torch.nn.init.normal_(heads.down, std=0.1)
@@ -210,7 +210,7 @@ def test_heads_learn_the_same_from_remembered_states_and_from_a_pass(shipped: Pa
         torch.testing.assert_close(drawn, passed[0], atol=0.1, rtol=0.1)
 
 
-def test_a_head_is_judged_by_the_token_that_many_places_behind_the_next_one(shipped: Path) -> None:
+def test_a_head_is_judged_by_the_token_that_many_places_behind_the_next_one(shipped_folder: Path) -> None:
     library = head_lessons.CloudSequences(lowpoly.load(), map(sample_of, training_shapes(0, 1, ("table",))), 1, 1, 0)
     heads = mesh_heads.MeshHeads(2, SMALL.width, SMALL.heads, SMALL.vocabulary)
     torch.nn.init.ones_(heads.gain)
@@ -223,14 +223,14 @@ def test_a_head_is_judged_by_the_token_that_many_places_behind_the_next_one(ship
         torch.testing.assert_close(loss, -probs[: len(behind)].gather(1, behind[:, None]).mean(), atol=1e-3, rtol=1e-3)
 
 
-def test_merging_an_adapter_is_wearing_it(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_merging_an_adapter_is_wearing_it(shipped_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """W + AB gives the hidden states that the adapter gave in training."""
     model = lowpoly.load_model()
     student = head_lessons.HeadStudent(model, mesh_heads.MeshHeads(2, SMALL.width, SMALL.heads, SMALL.vocabulary), True)
     for name, p in student.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(p, std=0.1)
-    mesh_heads.save_adapter(student.decoder.blocks, shipped / "lora_cross")
+    mesh_heads.save_adapter(student.decoder.blocks, shipped_folder / "lora_cross")
     merged = head_lessons.HeadStudent(lowpoly.load(option="lora").model, student.heads, False)
     points, _, tokens = World(EASY, 2, stretch, 0.0, 460).batch(0)
     with torch.no_grad():

@@ -35,7 +35,7 @@ pytestmark = NEEDS_FONT
 
 
 @pytest.fixture
-def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def shipped_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a tiny random tokenizer, where the recipe reads and writes; its decoders are tiny too."""
     torch.manual_seed(0)
     settings = {"levels": [4, 4], "encoder": 8, "decoder": 8, "blocks": 1}
@@ -52,21 +52,21 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "pictogram"
 
 
-def test_three_scales_are_taught_shipped_and_taught_on(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_three_scales_are_taught_shipped_and_taught_on(shipped_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[tuple[int, int]] = []
     batch = recipe.Scenes.batch
 
-    def counted(self: recipe.Scenes, step: int, size: int, side: int, *rest: Any) -> tuple[list[Scene], Tensor, Tensor, list[Tensor]]:
+    def record_size(self: recipe.Scenes, step: int, size: int, side: int, *rest: Any) -> tuple[list[Scene], Tensor, Tensor, list[Tensor]]:
         sizes.append((side, size))
         return batch(self, step, size, side, *rest)
 
-    monkeypatch.setattr(recipe.Scenes, "batch", counted)
+    monkeypatch.setattr(recipe.Scenes, "batch", record_size)
     recipe.main(PictogramOptions(fresh=True))
-    first = pictogram.read_card(shipped)["decoder"]
+    first = pictogram.read_card(shipped_folder)["decoder"]
     assert first["steps"] == len(sizes) and set(sizes) <= {(8, 16), (16, 4), (16, 8), (32, 1), (32, 2)}
     groups = ("seen", "held_out", "objects_seen", "objects_held_out")
     assert {f"nats_{group}_{side}" for group in groups for side in SCALES} <= first["held_out"].keys()
-    backbone = pictogram.load(str(shipped))
+    backbone = pictogram.load(str(shipped_folder))
     assert "at_scale" in backbone.capabilities and backbone.sizes == [64, 128, 256]
     for side in SCALES:
         done = generate(backbone, METHODS["ar"], Prompt(text="a red apple", size=side * FACTOR)).finish()
@@ -74,21 +74,21 @@ def test_three_scales_are_taught_shipped_and_taught_on(shipped: Path, monkeypatc
     (loop.CHECKPOINTS / "pictogram.pt").unlink()
     recipe.main(PictogramOptions())
     recipe.main(PictogramOptions(export=True))  # whatever the numbers of a second say
-    again = pictogram.read_card(shipped)["decoder"]
+    again = pictogram.read_card(shipped_folder)["decoder"]
     assert again["steps"] > first["steps"] and again["curve"][0] == first["curve"][0]
     recipe.main(PictogramOptions(export=True, offer="128"))
-    assert pictogram.load(str(shipped)).sizes == [128] and "at_scale" not in pictogram.load(str(shipped)).capabilities
+    assert pictogram.load(str(shipped_folder)).sizes == [128] and "at_scale" not in pictogram.load(str(shipped_folder)).capabilities
 
 
-def test_what_is_offered_is_asked_for_or_was_offered_before(shipped: Path) -> None:
+def test_what_is_offered_is_asked_for_or_was_offered_before(shipped_folder: Path) -> None:
     assert recipe.offered_sides("", SCALES) == [8, 16, 32] and recipe.offered_sides("256,64", SCALES) == [32, 8]
-    ship(shipped, {}, {"sides": [16]})
+    ship(shipped_folder, {}, {"sides": [16]})
     assert recipe.offered_sides("", SCALES) == [16] and recipe.offered_sides("128,256", SCALES) == [16, 32]
     with pytest.raises(BadKnob, match="100 is not among"):
         recipe.offered_sides("100", SCALES)
 
 
-def test_a_batch_has_the_tokens_of_its_scenes(shipped: Path) -> None:
+def test_a_batch_has_the_tokens_of_its_scenes(shipped_folder: Path) -> None:
     """Captions and tokens of one row belong together, at every scale; a step is the same whenever it is made."""
     names = {w: i + 1 for i, w in enumerate(emoji_scenes.vocabulary())}
     for side in SCALES:
@@ -142,21 +142,21 @@ def test_chosen_rows_see_each_other_only() -> None:
         assert not torch.allclose(logits, whole.gather(1, chosen[:, :, None].expand(-1, -1, 16)), atol=1e-3)
 
 
-def test_the_whole_world_can_be_taught(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_whole_world_can_be_taught(shipped_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """--lessons world: all objects, relations and styles; the card says so, and benchmarks then ask for them."""
     recipe.main(PictogramOptions(fresh=True, lessons="world", minutes=0.01))
-    card = pictogram.read_card(shipped)
+    card = pictogram.read_card(shipped_folder)
     assert (
         card["lessons"] == "world"
         and card["objects"].startswith(f"{len(emoji_scenes.OBJECTS)} of {len(emoji_scenes.OBJECTS)}:")
         and {"giraffe", "behind", "five", "outlined"} <= set(card["words"])
     )
-    texts = texts_of(ImageBench(backbone=str(shipped), count=40), pictogram.load(str(shipped)))
+    texts = texts_of(ImageBench(backbone=str(shipped_folder), count=40), pictogram.load(str(shipped_folder)))
     assert texts == emoji_scenes.held_out_prompts(40, emoji_scenes.WORLD) != emoji_scenes.held_out_prompts(40)
     assert set(emoji_scenes.words_of(" ".join(texts))) <= set(card["words"])
 
 
-def test_disguised_objects_are_noise_that_their_looks_tell(shipped: Path) -> None:
+def test_disguised_objects_are_noise_that_their_looks_tell(shipped_folder: Path) -> None:
     """No object keeps its tokens or its name, and every object of a picture is its look, token by token."""
     names = {w: i + 1 for i, w in enumerate(emoji_scenes.vocabulary(emoji_scenes.COMMON_WORLD))}
     scenes = recipe.Scenes(pictogram.load_tokenizer(), names, "cpu", emoji_scenes.COMMON_WORLD)
@@ -180,11 +180,11 @@ def test_disguised_objects_are_noise_that_their_looks_tell(shipped: Path) -> Non
     assert seen == {4, 6, 8}
 
 
-def test_even_lessons_teach_to_read_looks(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_even_lessons_teach_to_read_looks(shipped_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder gets the looks of all objects, also of those that no lesson names; a caption of one of them is read as a thing."""
     monkeypatch.setattr(recipe, "DRILLED", 2)
     recipe.main(PictogramOptions(fresh=True, lessons="common"))
-    backbone = pictogram.load(str(shipped))
+    backbone = pictogram.load(str(shipped_folder))
     assert backbone.model.settings["looks"] == 3
     assert not {"scorpion", "scorpions"} & set(backbone.card["words"])
     assert backbone.objects_in("a scorpion on a green cap") == ("scorpion", "cap") and not backbone.unknown_words("two scorpions")
@@ -198,9 +198,9 @@ def test_even_lessons_teach_to_read_looks(shipped: Path, monkeypatch: pytest.Mon
     for text in ("a scorpion", "a cat beside two small cars in the snow", "a blue background"):
         done = generate(backbone, METHODS["sjdpp"], Prompt(text=text, size=64)).finish()
         assert len(done.tokens) == 64
-    (shipped / "looks.webp").write_bytes(b"")
+    (shipped_folder / "looks.webp").write_bytes(b"")
     with pytest.raises(MissingWeights, match=r"looks.webp is missing or damaged"):
-        pictogram.load(str(shipped))
+        pictogram.load(str(shipped_folder))
 
 
 def test_drills_end_where_a_stopped_training_expects_it() -> None:

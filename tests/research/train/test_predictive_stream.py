@@ -24,7 +24,7 @@ from tests.research.train import tiny_folders
 
 
 @pytest.fixture(autouse=True)
-def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def shipped_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Folders with tiny random backbones, where the recipe reads and writes."""
     tiny_folders.ship(tmp_path, monkeypatch)
     monkeypatch.setattr(predictive_stream, "UNSEEN", 2)
@@ -80,13 +80,13 @@ def test_weights_count_the_guesses_behind_that_are_right_in_a_row() -> None:
     assert expected_right(p, p * 0.5 + 0.25, 4)[0, 0].tolist() == [0.75 + 0.75**2 + 0.75**3, 0.75 + 0.75**2, 0.75, 0]
 
 
-def test_an_adapter_that_sees_both_ways_lies_beside_the_causal_one(shipped: Path) -> None:
+def test_an_adapter_that_sees_both_ways_lies_beside_the_causal_one(shipped_folder: Path) -> None:
     predictive_stream.main(StreamOptions())
-    before = (shipped / "pictogram/predictive_stream/adapter_model.safetensors").read_bytes()
-    assert load("pictogram", str(shipped / "pictogram")).drafter("predictive_stream").both_ways is None
+    before = (shipped_folder / "pictogram/predictive_stream/adapter_model.safetensors").read_bytes()
+    assert load("pictogram", str(shipped_folder / "pictogram")).drafter("predictive_stream").both_ways is None
     predictive_stream.main(StreamOptions(both_ways=True))
-    assert (shipped / "pictogram/predictive_stream/adapter_model.safetensors").read_bytes() == before
-    backbone = load("pictogram", str(shipped / "pictogram"))
+    assert (shipped_folder / "pictogram/predictive_stream/adapter_model.safetensors").read_bytes() == before
+    backbone = load("pictogram", str(shipped_folder / "pictogram"))
     stream = backbone.drafter("predictive_stream")
     assert stream.causal and not stream.both_ways.causal and stream.both_ways.lora is not stream.lora
     prompt, knobs = Prompt("apple", seed=1), {"refresh": "redraw", "mask": "both ways", "verify": "match seed"}
@@ -124,15 +124,15 @@ def test_a_refused_token_has_the_distribution_of_refused_drafts() -> None:
 
 
 @pytest.mark.parametrize("name", ["pictogram", "lowpoly"])
-def test_an_adapter_is_trained_written_and_read(name: str, shipped: Path) -> None:
+def test_an_adapter_is_trained_written_and_read(name: str, shipped_folder: Path) -> None:
     """The whole recipe for a few seconds; the backbone then claims the stream and decodes with it, exactly."""
-    assert "predictive_stream" not in load(name, str(shipped / name)).capabilities
+    assert "predictive_stream" not in load(name, str(shipped_folder / name)).capabilities
     predictive_stream.main(StreamOptions(backbone=name))
-    card = folder.read_card(shipped / name / "predictive_stream")
+    card = folder.read_card(shipped_folder / name / "predictive_stream")
     assert card["causal"] and card["skipped_layers"] == 0 and card["base"]["name"] == name
     assert ("--backbone lowpoly" in card["command"]) == (name == "lowpoly")
     assert all(len(card["held_out"][f"acceptance_{kind}"]) == predictive_stream.WIDTHS[name] for kind in ("fresh", "refused"))
-    backbone = load(name, str(shipped / name))
+    backbone = load(name, str(shipped_folder / name))
     assert "predictive_stream" in backbone.capabilities
     layers = {path.split(".")[1] for path in backbone.drafter("predictive_stream").lora.paths}
     assert "0" in layers
@@ -144,11 +144,11 @@ def test_an_adapter_is_trained_written_and_read(name: str, shipped: Path) -> Non
 
 
 def test_training_goes_on_from_the_shipped_adapter_where_its_checkpoint_is_lost(
-    shipped: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+    shipped_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     predictive_stream.main(StreamOptions(backbone="lowpoly"))
-    before = folder.read_card(shipped / "lowpoly" / "predictive_stream")
-    backbone = load("lowpoly", str(shipped / "lowpoly"))
+    before = folder.read_card(shipped_folder / "lowpoly" / "predictive_stream")
+    backbone = load("lowpoly", str(shipped_folder / "lowpoly"))
     ups = dict(zip((own := backbone.drafter("predictive_stream").lora).paths, own.up, strict=True))
     for lost in loop.CHECKPOINTS.glob("predictive-stream*.pt"):
         lost.unlink()

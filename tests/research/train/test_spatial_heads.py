@@ -24,7 +24,7 @@ from tests.research.train import tiny_folders
 
 
 @pytest.fixture(autouse=True)
-def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def shipped_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Folders with tiny random backbones, where the recipe reads and writes."""
     tiny_folders.ship(tmp_path, monkeypatch)
     monkeypatch.setattr(spatial_heads, "UNSEEN", 2)
@@ -56,9 +56,9 @@ def test_a_few_steps_lower_the_loss_and_raise_acceptance(guided: bool) -> None:
     assert len(after) == 3 and sum(after) > sum(before)
 
 
-def test_heads_ship_beside_the_backbone_and_are_its_own(shipped: Path) -> None:
+def test_heads_ship_beside_the_backbone_and_are_its_own(shipped_folder: Path) -> None:
     spatial_heads.main(TeacherOptions())
-    backbone = pictogram.load(str(shipped / "pictogram"))
+    backbone = pictogram.load(str(shipped_folder / "pictogram"))
     assert "spatial_heads" in backbone.capabilities and backbone.card["spatial_heads"]["steps"] > 0
     assert backbone.card["spatial_heads"]["settings"]["guided"]  # its output layer is a matrix
     prompt = Prompt(text="red apple", seed=2, size=64)
@@ -88,8 +88,8 @@ def test_an_imported_model_gets_heads_of_its_own(tmp_path: Path, monkeypatch: py
         assert run.tokens == plain and run.totals["drafted"] > 0
 
 
-def test_recordings_are_those_of_the_tree_drafter(shipped: Path) -> None:
+def test_recordings_are_those_of_the_tree_drafter(shipped_folder: Path) -> None:
     spatial_heads.main(TeacherOptions())
-    (folder,) = (shipped / "training").glob(f"{feature_draft.NAME}_pictogram/*")
+    (folder,) = (shipped_folder / "training").glob(f"{feature_draft.NAME}_pictogram/*")
     assert sorted(path.name for path in folder.iterdir()) == ["seen_0_4.pt", "seen_4_2.pt", "unseen_0_2.pt"]
     assert (loop.CHECKPOINTS / f"spatial-heads-pictogram-{folder.name}.pt").exists()

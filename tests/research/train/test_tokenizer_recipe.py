@@ -22,7 +22,7 @@ pytestmark = NEEDS_FONT
 
 
 @pytest.fixture
-def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def shipped_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the recipe reads and writes; its tokenizers are tiny."""
     monkeypatch.setattr(pictogram, "FOLDER", tmp_path / "pictogram")
     monkeypatch.setattr(pictogram.load_tokenizer, "__defaults__", (tmp_path / "pictogram",))
@@ -33,19 +33,19 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "pictogram"
 
 
-def test_it_learns_ships_and_goes_on(shipped: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_learns_ships_and_goes_on(shipped_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe.main(TokenizerOptions(fresh=True))
-    first = pictogram.read_card(shipped)["tokenizer"]
+    first = pictogram.read_card(shipped_folder)["tokenizer"]
     assert first["lessons"] == "first" and {"psnr_64", "psnr_128", "psnr_256", "psnr_preview_128"} <= first["held_out"].keys()
     (loop.CHECKPOINTS / "pictogram-tokenizer.pt").unlink()
     recipe.main(TokenizerOptions(lessons="world"))
-    assert pictogram.read_card(shipped)["tokenizer"] == first and "learned the lessons 'first'" in capsys.readouterr().out
+    assert pictogram.read_card(shipped_folder)["tokenizer"] == first and "learned the lessons 'first'" in capsys.readouterr().out
     recipe.main(TokenizerOptions(lessons="world", export=True))
-    again = pictogram.read_card(shipped)["tokenizer"]
+    again = pictogram.read_card(shipped_folder)["tokenizer"]
     assert again["steps"] > first["steps"] and again["lessons"] == "world"
 
 
-def test_decoders_learn_while_the_tokens_stay(shipped: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_decoders_learn_while_the_tokens_stay(shipped_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe.main(TokenizerOptions(fresh=True))
     before, pictures = pictogram.load_tokenizer(), torch.rand(2, 3, 64, 64) * 2 - 1
     recipe.main(TokenizerOptions(decoders=True))

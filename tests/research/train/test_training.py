@@ -43,7 +43,7 @@ def loss_of(training: Training):
     return lambda step: (training.model(x) - 1).square().mean()
 
 
-def trained(made: Training, number: float = 1.0) -> Training:
+def train_briefly(made: Training, number: float = 1.0) -> Training:
     """Trained for a moment, with a held-out number."""
     made.run(loss_of(made), lambda: {"loss_there": number})
     return made
@@ -63,7 +63,7 @@ def test_it_learns_and_reports(training) -> None:
 
 
 def test_a_stopped_run_goes_on_where_it_was(training) -> None:
-    first, second = trained(training()), training()
+    first, second = train_briefly(training()), training()
     assert second.resume(fresh=False)
     assert second.step == first.step and second.seconds == first.seconds
     assert torch.equal(second.model.weight, first.model.weight)
@@ -72,7 +72,7 @@ def test_a_stopped_run_goes_on_where_it_was(training) -> None:
 
 
 def test_fresh_forgets_the_checkpoint(training) -> None:
-    trained(training())
+    train_briefly(training())
     second = training()
     assert not second.resume(fresh=True)
     assert second.step == 0
@@ -189,7 +189,7 @@ def test_nothing_is_shipped_without_a_step(training, capsys: pytest.CaptureFixtu
     ],
 )
 def test_worse_numbers_are_not_shipped_unless_they_are_exported(training, number, higher: bool, shipped, ships: bool) -> None:
-    made, measure = trained(training(), number), Measure("loss_there", higher)
+    made, measure = train_briefly(training(), number), Measure("loss_there", higher)
     row = None if shipped is None else {"held_out": {"loss_there": shipped}}
     assert may_ship(made, RecipeOptions(), measure, row) == ships
     again = training()
@@ -198,7 +198,7 @@ def test_worse_numbers_are_not_shipped_unless_they_are_exported(training, number
 
 
 def test_numbers_that_cannot_be_compared_ship_nothing(training, tmp_path: Path) -> None:
-    made, row = trained(training()), {"held_out": {"loss_there": 5.0}}
+    made, row = train_briefly(training()), {"held_out": {"loss_there": 5.0}}
     assert obstacle(made, RecipeOptions(), LOSS, row, "the shipped one learned other families") == "the shipped one learned other families"
     assert obstacle(made, RecipeOptions(out=tmp_path), LOSS, row, "other families") == ""
     assert obstacle(made, RecipeOptions(), LOSS, {"held_out": {}}, "") == ""
@@ -258,7 +258,7 @@ def test_a_checkpoint_that_cannot_be_resumed_is_a_sentence(training, damage: str
 
 
 def test_a_checkpoint_of_an_earlier_version_is_resumed(training) -> None:
-    made = trained(training())
+    made = train_briefly(training())
     state = torch.load(made.path, weights_only=True)
     del state["recipe"]
     for old in (state, state | {"recipe": "tiny", "slice": "0.1 tiny", "spent": 3.0}):
@@ -279,7 +279,7 @@ def test_a_disk_that_is_full_for_a_while_costs_no_training(training, monkeypatch
 
     monkeypatch.setattr(torch, "save", full)
     monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
-    trained(made)
+    train_briefly(made)
     assert "PytorchStreamWriter failed" in (said := capsys.readouterr().out) and "Training goes on." in said
     assert len(tries) > 2 and tries[0] < made.step == tries[-1] and made.path.exists()
     monkeypatch.setattr(torch, "save", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))

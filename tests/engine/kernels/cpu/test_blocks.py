@@ -36,7 +36,7 @@ class Case:
         """width : of a head; dtype : of the products"""
         torch.manual_seed(1)
         self.kind, self.width, self.kv_cache = kind, width, kv_cache
-        self.plain, self.quick = self.made(inner), self.made(inner)
+        self.plain, self.quick = self.make_network(inner), self.made(inner)
         self.quick.load_state_dict(self.plain.state_dict())
         quicken(self.quick, dtype)
         self.kept = torch.randn(LAYERS, 2, 2, HEADS, KEPT, width)
@@ -44,7 +44,7 @@ class Case:
         self.cos, self.sin = (torch.cat([f(angles)] * 2, -1) for f in (torch.cos, torch.sin))
         self.looked = None if kind == "pictures" else self.plain.keys_values(torch.randn(2, 70, HEADS * width))
 
-    def made(self, inner: int) -> TransformerDecoder | MeshDecoder:
+    def make_network(self, inner: int) -> TransformerDecoder | MeshDecoder:
         if self.kind == "pictures":
             decoder = TransformerDecoder(LAYERS, HEADS * self.width, HEADS, inner)
         else:

@@ -33,7 +33,7 @@ def layer(inner: int, outer: int, bias: bool = True, dtype: torch.dtype = torch.
     return plain.to(dtype).requires_grad_(False)
 
 
-def steadied(plain: nn.Linear) -> nn.Module:
+def steady_layer(plain: nn.Linear) -> nn.Module:
     """The steady form that the probe chooses."""
     module = nn.Sequential(plain)
     assert list(make_steady([module])) == [tuple(plain.weight.shape)] and isinstance(module[0], SteadyLinear)
@@ -50,15 +50,15 @@ LAYERS = [  # how a layer is made of a plain one, and the type of its products
     pytest.param(lambda plain: NativeLinear(plain, F32), F32, id="native", marks=needs_native),
     pytest.param(lambda plain: NativeLinear(plain, HALVES), HALVES, id="native-half", marks=[needs_native, needs_half]),
     pytest.param(PackedLinear, F32, id="packed", marks=needs_packs),
-    pytest.param(steadied, F32, id="steady", marks=needs_packs),
-    pytest.param(steadied, HALVES, id="steady-half", marks=needs_half_packs),
+    pytest.param(steady_layer, F32, id="steady", marks=needs_packs),
+    pytest.param(steady_layer, HALVES, id="steady-half", marks=needs_half_packs),
 ]
 EVERY_FORM = [pytest.param(form_of(form), F32, id=f"form-{i}", marks=needs_packs) for i, form in enumerate(FORMS)] + [
     pytest.param(form_of(form), HALVES, id=f"form-{i}-half", marks=needs_half_packs) for i, form in enumerate(FORMS)
 ]
 
 
-def rounded(x: Tensor, plain: nn.Linear, dtype: torch.dtype) -> Tensor:
+def rounded_product(x: Tensor, plain: nn.Linear, dtype: torch.dtype) -> Tensor:
     """The product of numbers in a type, summed in float32."""
     return F.linear(x.to(dtype).float(), plain.weight.to(dtype).float(), plain.bias.float())
 
@@ -71,7 +71,7 @@ def test_it_is_the_product(inner: int, outer: int, make: Callable[[nn.Linear], n
     own = make(layer(inner, outer, dtype=expects))
     for rows in (1, 7, 63):
         x = torch.randn(2, rows, inner).to(expects)
-        ours, theirs = own(x), rounded(x, layer(inner, outer, dtype=expects), dtype)
+        ours, theirs = own(x), rounded_product(x, layer(inner, outer, dtype=expects), dtype)
         assert ours.shape == theirs.shape and ours.dtype == expects
         assert (ours.float() - theirs).abs().max() <= (2**-16 if expects == F32 else 2**-7) * theirs.abs().max()
         if rows > 1:
@@ -84,7 +84,7 @@ def test_a_row_has_the_same_bits_in_any_company(inner: int, outer: int, make: Ca
     """For any number of rows, also those that a probe did not try, any place in the pass and any number of threads."""
     if make is PackedLinear and inner > 1000:
         pytest.skip("wide layers are packed in a steady form")
-    kind = dtype if make is steadied else F32
+    kind = dtype if make is steady_layer else F32
     own = make(layer(inner, outer, dtype=kind))
     x = torch.randn(130, inner).to(kind)
     whole = own(x)
@@ -137,11 +137,11 @@ def test_plain_weights_are_dropped_layer_by_layer(monkeypatch: pytest.MonkeyPatc
     alive = []
     replaced = steady_linear._steady
 
-    def watched(*arguments: object) -> SteadyLinear:
+    def watch(*arguments: object) -> SteadyLinear:
         alive.append(sum(weight() is not None for weight in weights))
         return replaced(*arguments)
 
-    monkeypatch.setattr(steady_linear, "_steady", watched)
+    monkeypatch.setattr(steady_linear, "_steady", watch)
     make_steady([module])
     assert alive == [5, 4, 3, 2, 1]
     assert all(weight() is None for weight in weights)
