@@ -1,4 +1,4 @@
-"""A refusal: an error of a person, whose message is one sentence that a terminal and a page can show."""
+"""A refusal: a user error whose message is one sentence that a terminal and a page can show."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.faults.sentences import wrong
 
 @contextmanager
 def refuses(kind: type[Exception], match: str | None = None) -> Iterator[pytest.ExceptionInfo]:
-    """The block raises an error of a kind, with a sentence that holds `match`, a regular expression."""
+    """Expects that the block raises an error of a kind, with one sentence that matches `match`."""
     with pytest.raises(kind, match=match) as caught:
         yield caught
     text = str(caught.value)

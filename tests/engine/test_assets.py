@@ -1,4 +1,4 @@
-"""Models and examples are found in a checkout and beside an installed engine."""
+"""Models and examples are found in a checkout and next to an installed engine."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def test_an_installation_has_them_beside_the_engine_under_a_name_of_its_own(tmp_
 def test_an_installation_does_not_take_the_commit_of_the_repository_around_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = machine.commit.__wrapped__  # without its memory
     assert commit() != "unknown" or not (assets.ROOT / ".git").exists()
-    monkeypatch.setattr(assets, "ROOT", assets.ROOT / "engine")  # within a repository, and no checkout
+    monkeypatch.setattr(assets, "ROOT", assets.ROOT / "engine")  # inside a repository that is not a checkout
     assert commit() == "unknown"

@@ -1,4 +1,4 @@
-"""Imports of checkpoints: the written folder makes the same tokens, and what cannot be imported is a sentence and leaves no folder."""
+"""Imports of checkpoints: the written folder gives the same tokens; a failed import gives a sentence and leaves no folder."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data folder of its own."""
+    """A separate data folder."""
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "home"))
     return tmp_path / "home" / "models"
 
@@ -63,12 +63,12 @@ def run_import(path: Path, out: Path | None = None) -> tuple[Path, list[ImportPr
 
 
 def tokens_of(path: Path) -> list[int]:
-    """Picture drawn by the model in a folder."""
+    """Tokens of a picture by the model in a folder."""
     return generate(load(path), METHODS["ar"], PROMPT).finish().tokens
 
 
 def pickle_weights(folder: Path, parts: int = 1) -> Path:
-    """The same checkpoint with pickled weights, in shards."""
+    """Pickles the weights of the checkpoint, in shards."""
     weights = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
     names = sorted(weights)
@@ -80,7 +80,7 @@ def pickle_weights(folder: Path, parts: int = 1) -> Path:
 
 
 def left_out(path: Path, match: str, kind: type[ForetokenError], data: Path) -> None:
-    """Asserts that an import is refused, and that nothing is left of it."""
+    """Asserts that an import is refused and leaves nothing."""
     with refuses(kind, match):
         list(convert(path))
     assert not data.exists() or list(data.iterdir()) == []

@@ -13,7 +13,7 @@ from research.worlds.lowpoly_shapes import shape
 
 
 def test_every_token_is_counted_once() -> None:
-    """Faces and tokens without a face together share an array out: owned sums and dangling tokens add up to the whole."""
+    """An array is divided among faces and tokens without a face: owned sums and dangling tokens add up to the total."""
     one = shape("table", 3)
     tokens = tokenize(one.vertices, one.faces)[0].tolist()
     parser = parse([*tokens, tokens[0], 5120])
@@ -45,7 +45,7 @@ def test_arrays_keep_the_order_of_commitment() -> None:
 
 
 def test_a_trace_plays_again_as_the_steps_it_came_from() -> None:
-    """Trees, energies and all numbers of every step: a saved run is drawn like one that goes."""
+    """Trees, energies and all numbers of every step: a saved run is drawn like a live one."""
     no_tree, tree = TreeTrace([], [], [], [], []), TreeTrace([6, 9, 8], [-1, -1, 0], [0], [0.5, 0.25, 0.75], [1.0, 1.0, 0.5], 2, 2)
     steps = [
         Step([5], [0], trace=Trace(depth=[0], tree=no_tree), knobs={"depth": 2, "kind": "drawn"}),

@@ -53,8 +53,8 @@ def test_importing_it_costs_no_pytorch(code: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "prompt"), [("pictogram", "'a cat', size=64"), ("lowpoly", "points=ball, size=8")])
 def test_a_run_does_not_import_pytorchs_compiler(name: str, prompt: str, tmp_path: Path) -> None:
-    """It takes longer to import than PyTorch itself. What imports it: a network that is built where tensors have no memory and computes
-    with them, and a mark for the compiler."""
+    """It takes longer to import than PyTorch itself. Computing with a network on the meta device imports it, and so does a mark for the
+    compiler."""
     code = (
         "import engine, sys, torch; ball = torch.nn.functional.normalize(torch.randn(256, 3), dim=-1);"
         "ball = torch.cat([ball / 2, ball], 1);"
@@ -71,7 +71,7 @@ def test_all_names_can_be_imported_from_it(tmp_path: Path) -> None:
 
 
 class Loader:
-    """Takes the place of backbones.load: counts, and waits where it is told to."""
+    """Replaces backbones.load: counts calls and waits if asked to."""
 
     def __init__(self, wait: Callable[[str], None] = lambda name: None):
         self.asked: list[tuple[Any, ...]] = []
@@ -85,7 +85,7 @@ class Loader:
 
 @pytest.fixture
 def shelf(monkeypatch: pytest.MonkeyPatch) -> loading.BackboneStore:
-    """An empty shelf, which `load` uses."""
+    """An empty store, which `load` uses."""
     empty = loading.BackboneStore()
     monkeypatch.setattr(loading, "_SHELF", empty)
     return empty
@@ -163,7 +163,7 @@ def test_a_failure_is_not_remembered(loader: Loader) -> None:
 
 
 def together(count: int, action: Callable[[], Any]) -> list[Any]:
-    """Results of several threads that begin at once."""
+    """Results of several threads that start at the same time."""
     gate, results = threading.Barrier(count), []
 
     def work() -> None:

@@ -90,7 +90,7 @@ def test_parts_of_dead_processes_go_and_those_of_the_living_stay(tmp_path: Path)
     for folder in (dead, own, other, earlier, foreign, unnamed):
         folder.mkdir()
         (folder / "file").write_text("half")
-    for folder in (earlier, unnamed):  # one of a process that had our number, and one that an earlier version left
+    for folder in (earlier, unnamed):  # one by a process with our number, and one by an earlier version
         os.utime(folder, (0, 0))
     files.clean(tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(p.name for p in (own, other, foreign))

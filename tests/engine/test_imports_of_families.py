@@ -1,4 +1,4 @@
-"""Imports of the families that are not in transformers' form, with what lies beside and inside their folders."""
+"""Imports of the families that are not in transformers' form, with the files next to and inside their folders."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ print(faults_of_a_block())
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told to keep freed memory")
 def test_freed_memory_is_used_again_without_page_faults() -> None:
-    """In a process of its own, because the setting stays."""
+    """In a separate process, because the setting stays."""
     done = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, text=True, check=True)
     before, after = map(int, done.stdout.split())
     assert after < before / 10

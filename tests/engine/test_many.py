@@ -1,4 +1,4 @@
-"""Several runs at once: each is the run alone, whatever its method, and none disturbs another."""
+"""Several runs at once: each equals the run alone, for every method, and none disturbs another."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TEXTS = ("a red apple on a blue background", "a cat", "two green trees", "a yell
 
 @cache
 def load_shipped(name: str, dtype: str) -> Backbone:
-    """The shipped weights in a type."""
+    """The shipped weights in a dtype."""
     return load(name, device="cpu", dtype=dtype)
 
 
@@ -208,7 +208,7 @@ def test_a_method_that_does_not_fit_is_refused() -> None:
 
 @pytest.fixture
 def started_runs(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
-    """The runs that begin."""
+    """The runs that have started."""
     runs: list[Run] = []
     plain = Run.__init__
 
@@ -226,7 +226,7 @@ def open_runs(started_runs: list[Run]) -> int:
 
 
 def failing(method: Method, seed: int, at: int) -> Method:
-    """The method, with a bug in the run of a seed."""
+    """The method with a bug in one seed's run."""
 
     def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
         for i, step in enumerate(method.decode(sequence, knobs, noise, drafter)):

@@ -1,4 +1,4 @@
-"""Estimates of memory against what is really allocated, and the sentences of models that do not fit."""
+"""Memory estimates against real allocations, and the error messages for models that do not fit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SEVEN = Size(parameters=7_400_000_000, layers=30, heads=32, width=128, slots=130
 
 
 def size_of_tiny() -> Size:
-    """Of the tiny Janus and a prompt of five letters."""
+    """The size of the tiny Janus with a prompt of five letters."""
     model = tiny.janus().model
     config = model.config.text_config
     slots = whole_blocks(len(tiny.janus_ids("apple")) + 16 + DRAFT_ROWS, model.device)

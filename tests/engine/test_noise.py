@@ -1,4 +1,4 @@
-"""Counter-based randomness: a value depends on its counter and on nothing else."""
+"""Counter-based randomness: a value depends only on its counter."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ PINNED_GUMBEL = [0.9140262096253258, -0.3379957440479554, 2.3167365416164394, 1.
 
 
 def test_numbers_never_change_between_versions() -> None:
-    """A picture belongs to its seed; whoever changes these numbers changes every finished run."""
+    """A picture belongs to its seed: a change of these numbers would change every finished run."""
     assert Noise(7, 4).uniform(ACCEPT, 3, 2, 1).tolist() == PINNED_UNIFORM
     assert Noise(7, 4, dtype=torch.float64).gumbel(3, 1)[0].tolist() == pytest.approx(PINNED_GUMBEL, abs=1e-12)
 
@@ -144,7 +144,7 @@ def test_a_run_keeps_little_noise_and_makes_the_rest_again(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("base", [0, 2**63 - 1, 2**63, 2**64 - 1, kernel.mix(7)])
 def test_other_devices_make_the_same_bits_by_pytorch_s_operations(base: int) -> None:
-    """Which have no unsigned integers, and read nothing."""
+    """They have no unsigned integers, and nothing is read back."""
     at = torch.tensor([0, 1, 4095, 2**31, 2**40])
     assert torch.equal(kernel.gumbel_elsewhere(base, at, 1000), kernel.gumbel_reference(base, at, 1000))
     for slot in (0, 3, 2**63 + 1):

@@ -40,7 +40,7 @@ RATIO = Knob("ratio", "τ", 0.5, 0.0, 2.0, 0.05)
 
 
 def counting(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
-    """A method that commits `count` tokens a step and writes down the knobs that it saw."""
+    """A method that commits `count` tokens per step and records the knobs that it saw."""
     while not sequence.done:
         n, committed = sequence.length, []
         forwards = int(knobs.count)
@@ -202,7 +202,7 @@ def test_bad_knobs_are_refused(knobs: dict[str, float | str], words: str) -> Non
     ],
 )  # fmt: skip
 def test_values_are_read_kindly(method: Method, knob: str, spelling: str, value: object) -> None:
-    """Whatever the case, with dashes for spaces; whole numbers stay whole."""
+    """In any case, with dashes for spaces; whole numbers stay integers."""
     value_read = run(method, **{knob: spelling}).live.read()[knob]
     assert value_read == value and type(value_read) is type(value)
 
@@ -231,7 +231,7 @@ def test_stopping_keeps_what_is_there_and_frees_the_rest() -> None:
     assert going.stopped and not going.finished and going.sequence is None
     assert going.tokens == [0, 1, 2, 3, 4, 5] and going.totals["tokens"] == 6
     gc.collect()
-    assert kv_cache() is None and sequence.kv_cache is None  # whoever still holds the sequence holds no cache
+    assert kv_cache() is None and sequence.kv_cache is None  # a remaining reference to the sequence holds no cache
     picture = going.result()
     assert (picture[:8, :48] != (30, 34, 42)).any() and (picture[8:] == (30, 34, 42)).all()
 
@@ -275,7 +275,7 @@ def test_two_runs_on_the_same_weights_do_not_disturb_each_other() -> None:
 
 
 class Clock:
-    """A clock that only the methods of a test move."""
+    """A clock that only a test's methods advance."""
 
     def __init__(self) -> None:
         self.now = 0.0

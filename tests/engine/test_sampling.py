@@ -1,4 +1,4 @@
-"""From logits to distributions and from distributions to tokens. That draws follow a distribution is a claim of `verify`."""
+"""From logits to distributions and from distributions to tokens. `verify` tests that draws follow a distribution."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_top_p_keeps_the_smallest_set_that_reaches_the_mass(mass: float, count: 
 
 @pytest.mark.parametrize("spread", [0.01, 1.0, 4.0, 20.0])
 def test_top_p_is_the_same_however_many_scores_it_orders(spread: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Flat distributions need all scores in order, steep ones a few; rows of both kinds may stand side by side."""
+    """Flat distributions need all scores in order, steep ones a few; a batch may contain both."""
     logits = torch.randn(6, 500, generator=torch.Generator().manual_seed(1)) * torch.tensor([spread, 8.0] * 3)[:, None]
     warped = warp(logits, Sampling(top_p=0.9))
     for few in (1, 8, 500, 1000):
@@ -124,7 +124,7 @@ def test_draw_needs_no_normalised_distribution() -> None:
 @pytest.mark.parametrize("vocabulary", [1, 7, 63, 1000, 5121])
 @pytest.mark.parametrize("share", [1.0, 0.02])
 def test_draws_are_those_of_the_plain_sums(vocabulary: int, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a compiler and without: the same tokens, for few possible ones as for all, at the ends, and for rows with nothing in them."""
+    """The same tokens with and without a compiler: for few or all possible tokens, at the ends, and for empty rows."""
     random = torch.Generator().manual_seed(vocabulary)
     p = torch.rand(9, vocabulary, generator=random) * (torch.rand(9, vocabulary, generator=random) < share)
     p[8] = 0

@@ -102,7 +102,7 @@ EARLY: tuple[tuple[tuple[str, ...], str], ...] = (
     (("mesh", "{void}.ply"), "is empty"),
     (("mesh", "{damaged}"), "damaged.ply"),
     (("mesh", "{file}"), "file"),
-    (("mesh", "{empty}"), "holds no file"),
+    (("mesh", "{empty}"), "has no readable file"),
     (("mesh", "{three}"), "three"),
     (("mesh", "{lines}", "--up", "w"), "axis that is up"),
     ((*NO_CLOUD, "--adherence", "201"), "out of range"),

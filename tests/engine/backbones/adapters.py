@@ -1,4 +1,4 @@
-"""The adapters of transformers' classes: their tiny backbones beside the class's own loop, and their folders on disk."""
+"""The adapters of transformers' classes: their tiny backbones, the class's own loop, and their folders on disk."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TEXTS = ("red apple", "a", "two cats on the table")
 def greedy(
     model: nn.Module, rows: Sequence[list[int]], codes: list[int], guidance: float, row_end: int | None, **more: object
 ) -> list[int]:
-    """The codes that transformers' generate makes of a prompt and its negative, with the row ends forced as the authors force them."""
+    """The codes that transformers' generate draws for a prompt and its negative, with row ends forced as in the authors' scripts."""
     prompt, count = rows[0], more.pop("count", SIDE * (SIDE + (row_end is not None)))
 
     def allowed_codes(batch: int, ids: Tensor) -> list[int]:
@@ -45,20 +45,20 @@ def greedy(
 
 
 def janus_tokens(text: str, guidance: float) -> list[int]:
-    """Janus has a loop of its own for pictures."""
+    """Tokens of Janus's own picture loop."""
     ids = torch.tensor([tiny.janus_ids(text)])
     settings = {"generation_mode": "image", "do_sample": False, "guidance_scale": guidance}
     return tiny.janus_model().generate(ids, attention_mask=torch.ones_like(ids), **settings)[0].tolist()
 
 
 def emu3_tokens(text: str, guidance: float) -> list[int]:
-    """The negative prompt is longer, or shorter; codes are not in order."""
+    """Tokens of Emu3's class, with a longer or a shorter negative prompt and codes out of order."""
     rows = [tiny_checkpoints.read(words, tiny_checkpoints.emu3().layout) for words in (text, emu3.NEGATIVE)]
     return greedy(tiny_checkpoints.emu3_model(), rows, tiny_checkpoints.code_ids(), guidance, tiny_checkpoints.ROW)
 
 
 def emu35_tokens(text: str, guidance: float) -> list[int]:
-    """Two whole prompts."""
+    """Tokens of Emu3.5's class, with two whole prompts."""
     first, rows = tiny_checkpoints.FIRST_CODE, tiny_checkpoints.emu35().rows(text, tiny_checkpoints.emu35().layout)
     codes = list(range(first, first + tiny_checkpoints.CODES))
     return greedy(tiny_checkpoints.emu35_model(), rows, codes, guidance, tiny_checkpoints.ROW)
@@ -69,7 +69,7 @@ def chameleon_tokens(kind: str) -> Callable[[str, float], list[int]]:
 
     def tokens(text: str, guidance: float) -> list[int]:
         model, backbone, names = tiny_chameleon.model(), tiny_chameleon.chameleon(kind), tiny_chameleon.words()
-        model.model.vocabulary_mapping.image_tokens = []  # the class hides these, and the authors' scripts show them
+        model.model.vocabulary_mapping.image_tokens = []  # the class hides these ids, the authors' scripts do not
         codes = codes_of(names, tiny_originals.picture_decoder(), tiny_chameleon.kind(kind))
         row_end = names[ROW_END] if tiny_chameleon.kind(kind).sized else None
         return greedy(model, backbone.rows(text, backbone.layout), codes, guidance, row_end)
@@ -78,7 +78,7 @@ def chameleon_tokens(kind: str) -> Callable[[str, float], list[int]]:
 
 
 def glm_image_tokens(text: str, guidance: float) -> list[int]:
-    """A small picture, then the whole one; it has no guidance."""
+    """Tokens of a small picture, then of the whole one, without guidance."""
     small, columns = tiny_glm_image.SMALL, tiny_glm_image.COLUMNS
     grids = torch.tensor([[1, columns, columns], [1, small, small]])
     codes, rows = list(range(tiny_glm_image.CODES)), [tiny_glm_image.read(text, columns)]
@@ -133,7 +133,7 @@ def tiktoken_table(*tokens: bytes) -> bytes:
 
 
 def emu35_folder(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    """A folder as BAAI's, with tiny numbers; the vocabulary is that of the tiny model plus the bytes of its tokenizer."""
+    """A folder in BAAI's form with tiny weights; the vocabulary is the tiny model's plus the bytes of its tokenizer."""
     first = 300
     patch.setattr(emu35, "IDS", emu35.SpecialIds(row_end=260, begin=261, answer=262, image=263, codes_follow=264, first_code=first))
     patch.setattr(emu35, "CODES", tiny_checkpoints.CODES)
@@ -168,7 +168,7 @@ def glm_image_folder(folder: Path, patch: pytest.MonkeyPatch) -> None:
 
 
 def llamagen_folder(text: bool) -> Callable[[Path, pytest.MonkeyPatch], None]:
-    """The two files of the authors, and for texts a folder with an encoder."""
+    """The authors' two files and, for texts, a folder with an encoder."""
 
     def save(folder: Path, patch: pytest.MonkeyPatch) -> None:
         patch.setattr(llamagen, "side_of", lambda path: tiny_originals.SIDE)  # the tiny decoder makes two pixels of a code
@@ -178,13 +178,13 @@ def llamagen_folder(text: bool) -> Callable[[Path, pytest.MonkeyPatch], None]:
 
 
 def bpt_folder(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    """The authors' file, with other things beside the tensors."""
+    """The authors' file, which contains more than tensors."""
     tiny_originals.save_bpt(folder / "bpt-8-16-500m.pt")
 
 
 @dataclass(frozen=True)
 class Folder:
-    """The name of the backbone that reads a folder, how to write it, and a prompt for it."""
+    """The name of the backbone that reads a folder, the function that writes it, and a prompt."""
 
     name: str
     write: Callable[[Path, pytest.MonkeyPatch], None]

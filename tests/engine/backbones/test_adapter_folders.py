@@ -1,4 +1,4 @@
-"""Folders of checkpoints, one table for all adapters: what loads, and each damage with the sentence that refuses it."""
+"""Folders of checkpoints, one table for all adapters: what loads, and the error message for each kind of damage."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def without(pattern: str) -> Damage:
 
 
 def tensor(name: str, shape: tuple[int, ...] | None, file: str = MODEL, fill: float = 0.0) -> Damage:
-    """Deletes a tensor, or gives it another shape or other numbers."""
+    """Deletes a tensor, or changes its shape or its numbers."""
 
     def damage(folder: Path) -> None:
         pickled = not file.endswith("safetensors")
@@ -92,7 +92,7 @@ def without_codes(folder: Path) -> None:
 
 
 def without_mark(mark: str) -> Damage:
-    """A tokenizer of Emu3 without one of its marks."""
+    """Removes one of the marks of Emu3's tokenizer."""
 
     def damage(folder: Path) -> None:
         without("*token*")(folder)
@@ -102,7 +102,7 @@ def without_mark(mark: str) -> Damage:
 
 
 def without_grid_marks(folder: Path) -> None:
-    """A tokenizer of GLM-Image without the marks of a size."""
+    """Removes the size marks of GLM-Image's tokenizer."""
     path = folder / "processor" / "tokenizer_config.json"
     path.write_text(json.dumps({name: value for name, value in json.loads(path.read_text()).items() if "bos_token" not in name}))
 
@@ -202,7 +202,7 @@ def chameleon_of(kind: str) -> Callable[[Backbone], Backbone]:
 
 @dataclass(frozen=True)
 class Loaded:
-    """Content of a folder: a part of its licence, the ids of some words, and the model that it was written from."""
+    """Expected content of a folder: a part of its licence, the ids of some words, and the model that it was written from."""
 
     licence: str = ""
     words: tuple[object, ...] = ()
@@ -294,7 +294,7 @@ def test_what_does_not_fit_is_refused_before_it_is_loaded(name: str, folder: Pat
 
 @pytest.mark.parametrize("name", [name for name in FOLDERS if name not in ("bpt", "glm_image")])
 def test_match_seed_holds_in_bfloat16(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The default on a CPU with products in bfloat16 gives the tokens of plain decoding, whatever the window."""
+    """The default on a CPU with bfloat16 products gives the tokens of plain decoding for every window."""
     if not (has_fast_bfloat16() and can_pack(torch.bfloat16)):
         pytest.skip("this CPU has no products in bfloat16")
     FOLDERS[name].write(folder, monkeypatch)
@@ -308,7 +308,7 @@ def test_match_seed_holds_in_bfloat16(name: str, folder: Path, monkeypatch: pyte
 
 
 class Runs:
-    """Target of a pickle's call while it is read."""
+    """An object whose pickle runs code when it is read."""
 
     def __init__(self, mark: Path):
         self.mark = mark

@@ -1,4 +1,4 @@
-"""Every adapter against the loop of its own class, and what it refuses: one table of adapters."""
+"""Every adapter against the loop of its own class, and its refusals: one table of adapters."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ REFUSED["janus"].append(Prompt(text="x" * 99))
 
 @pytest.mark.parametrize(("name", "text", "guidance"), GREEDY_CASES)
 def test_greedy_tokens_are_those_of_the_class(name: str, text: str, guidance: float) -> None:
-    """With its guidance, its negative prompt and its row ends, which have no pass of their own."""
+    """With guidance, the negative prompt and row ends, which have no pass."""
     prompt = Prompt(text=text, sampling=Sampling(temperature=0.0, guidance=guidance))
     run = generate(ADAPTERS[name].backbone(), METHODS["ar"], prompt).finish()
     assert run.tokens == ADAPTERS[name].own_tokens(text, guidance)
@@ -61,7 +61,7 @@ def janus_picture(codes: list[int]) -> Tensor:
 
 
 def emu3_picture(codes: list[int]) -> Tensor:
-    """By the class of Emu3, with row ends and what follows the last."""
+    """By the class of Emu3, with row ends and the tokens after the last."""
     ids = torch.tensor(tiny_checkpoints.code_ids())[codes].view(4, 4)
     whole = torch.cat([torch.cat([ids, torch.full((4, 1), tiny_checkpoints.ROW)], 1).flatten(), torch.zeros(3, dtype=torch.int64)])
     return tiny_checkpoints.emu3_model().decode_image_tokens(image_tokens=whole[None], height=4, width=4)[0].permute(1, 2, 0)
@@ -86,7 +86,7 @@ def test_logits_are_those_of_the_class(name: str, model) -> None:
     codes = tiny_checkpoints.code_ids() if name == "emu3" else list(range(first, first + tiny_checkpoints.CODES))
     ids, end = [codes[code] for code in chain], tiny_checkpoints.ROW
     flat = [*ids[:4], end, *ids[4:8], end, *ids[8:]]
-    rows = [0, 1, 2, 3, 5, 6, 7, 8, 10, 11, 12]  # of the codes, where the last of a row gives way to its end
+    rows = [0, 1, 2, 3, 5, 6, 7, 8, 10, 11, 12]  # of the codes; the last of a row is replaced by its end
     for branch, prompt in enumerate(backbone.rows("red apple", backbone.layout)):
         expected = model()(torch.tensor([prompt + flat])).logits[0, len(prompt) - 1 :][:, codes]
         torch.testing.assert_close(logits[branch], expected[rows], atol=1e-5, rtol=0)

@@ -1,4 +1,4 @@
-"""Adherence: what tokens lose by their distance from the points, and that every method decodes with it what plain decoding does."""
+"""Adherence: the penalty of tokens by their distance from the points; with it every method decodes the tokens of plain decoding."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SEEDED = {
 
 
 def cloud(seed: int, count: int = 300) -> torch.Tensor:
-    """Points of a small ball beside the middle, so that most of the cube is far from it."""
+    """Points of a small off-centre ball, so that most of the cube is far away."""
     directions = torch.nn.functional.normalize(torch.randn(count, 3, generator=torch.Generator().manual_seed(seed)), dim=-1)
     return torch.cat([0.3 * directions + 0.4, directions], -1)
 
@@ -69,7 +69,7 @@ def test_a_token_loses_by_the_distance_of_its_cell() -> None:
     cells = np.stack(np.unravel_index(offsets, (16,) * 3), 1) + 96
     apart = np.minimum(Nearest(points).query(dequantize(cells))[0], FAR / 64)
     lost = machine.loss(machine.next(machine.start, block))
-    assert np.abs(lost[512:4608].numpy() / STRENGTH - apart).max() < 3**0.5 / 64  # a point is taken for the cell that it is in
+    assert np.abs(lost[512:4608].numpy() / STRENGTH - apart).max() < 3**0.5 / 64  # a point stands for its cell
     assert lost[block] == lost[4608 + block] == lost[512:4608].min()
     assert lost[BPT.eos] == 0
     assert lost[0] == lost[4608] == pytest.approx(STRENGTH * FAR / 64)  # the corner of the cube is far from everything
@@ -101,8 +101,8 @@ def test_every_method_decodes_the_tokens_of_plain_decoding(name: str) -> None:
 
 
 def test_a_bias_that_does_not_walk_along_the_drafts_is_found(backbone: Lowpoly, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The mutant: rows of drafts lose what the first row loses."""
-    backbone.grammar = False  # which walks, too, and would be wrong as well
+    """The mutant: rows of drafts get the penalty of the first row."""
+    backbone.grammar = False  # which also follows the drafts and would be wrong
     clouds = [replace(prompt, size=None) for prompt in prompts(2)]
 
     def decode_all(name: str) -> list[list[int]]:

@@ -27,7 +27,7 @@ LENGTH = 90  # tokens of a run that are compared
 
 @cache
 def load_shipped(name: str, dtype: str = "bfloat16") -> Backbone:
-    """The shipped weights in a type."""
+    """The shipped weights in a dtype."""
     return load(name, device="cpu", dtype=dtype)
 
 
@@ -70,14 +70,14 @@ def test_a_row_has_the_same_bits_alone_and_in_every_window(name: str, count: int
     ],
 )  # fmt: skip
 def test_match_seed_gives_the_tokens_of_plain_decoding(name: str, method: str, knobs: dict[str, Any]) -> None:
-    """Windows, trees, heads, passes with a fork or an adapter, a wavefront, and drafts without weights."""
+    """For windows, trees, heads, passes with a fork or an adapter, a wavefront, and drafts without weights."""
     for seed in (0, 1):
         assert tokens(name, method, seed, **knobs) == tokens(name, "ar", seed)
 
 
 @torch.inference_mode()
 def test_products_are_rounded_and_nothing_else() -> None:
-    """Caches and distributions stay float32; logits move by a part in 256 of theirs."""
+    """Caches and distributions stay float32; logits change by less than one part in 256."""
     logits = {}
     for dtype in ("float32", "bfloat16"):
         sequence = load_shipped("lowpoly", dtype).start(PROMPTS["lowpoly"])

@@ -1,4 +1,4 @@
-"""The adapter of BPT's public checkpoint: names, shapes, sequences; what it must refuse is in test_adapter_folders.py."""
+"""The adapter of BPT's public checkpoint: names, shapes, sequences. Its refusals are in test_adapter_folders.py."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_published_checkpoint_has_these_names_and_shapes() -> None:
         f"{ENCODER}self_attn.resblocks.0.mlp.c_fc.bias": (3072,), f"{ENCODER}ln_post.bias": (768,),
     }.items():  # fmt: skip
         assert shapes[name] == shape, name
-    assert 0.55e9 < bpt.size(PUBLISHED).parameters < 0.62e9  # of 711 million; the rest only reconstructs surfaces
+    assert 0.55e9 < bpt.size(PUBLISHED).parameters < 0.62e9  # of 711 million numbers; the others only reconstruct surfaces
 
 
 def test_settings_are_read_from_the_shapes() -> None:
@@ -57,7 +57,7 @@ def test_the_file_gives_the_same_meshes_as_the_network(tmp_path: Path) -> None:
 
 
 def test_half_precision_is_read(tmp_path: Path) -> None:
-    """The published file is in float16; the point encoder stays in float32 when the decoder does not."""
+    """The published file is in float16; the point encoder runs in float32 even if the decoder does not."""
     path = save_bpt(tmp_path / "bpt.pt", {name: tensor.half() for name, tensor in bpt_tensors().items()})
     loaded = bpt.load(path, dtype="bfloat16")
     assert loaded.dtype == "bfloat16" and loaded.model.encoder.queries.dtype == torch.float32

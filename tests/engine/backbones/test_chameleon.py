@@ -66,7 +66,7 @@ def test_codes_of_the_second_lumina_follow_one_another() -> None:
 
 @torch.inference_mode()
 def test_norms_of_the_second_lumina_look_at_the_codes() -> None:
-    """Every norm is scaled and shifted: with scale 1 and shift 0 the decoder is one without places."""
+    """Every norm is scaled and shifted, because scale 1 and shift 0 would not depend on the codes."""
     torch.manual_seed(1)
     plain, placed = (PictureDecoder(VQGANSettings(CODES, 4, 4, (32, 32), 1, True, False, where)).eval() for where in (False, True))
     tensors = {}

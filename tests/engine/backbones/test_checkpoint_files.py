@@ -1,4 +1,4 @@
-"""Folders of checkpoints: what is read from them, the type of the decoder, memory, and what is refused; on tiny random models."""
+"""Folders of checkpoints: their content, the decoder's dtype, memory, and refusals; on tiny random models."""
 
 from __future__ import annotations
 

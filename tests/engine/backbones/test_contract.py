@@ -1,6 +1,6 @@
 """The contract between backbones and methods, one suite for every adapter: a pass over drafts equals decoding one by one.
 
-If these hold, a method need not depend on the model. A pass over drafts is compared with passes of one row, so nothing here
+If the tests pass, methods need not depend on the model. A pass over drafts is compared with passes of one row, so nothing here
 depends on how a cache, a mask or a rotary position works.
 """
 
@@ -84,7 +84,7 @@ def case(request: pytest.FixtureRequest) -> Iterator[Case]:
 
 
 def tokens_of(sequence: Sequence, count: int, offset: int = 0) -> list[int]:
-    """Some distinct-looking ids that the head in use knows."""
+    """Distinct ids that the head in use knows."""
     return [(3 * i + 1 + offset) % sequence.vocabulary for i in range(count)]
 
 
@@ -124,7 +124,7 @@ def test_shapes_of_a_pass(case: Case) -> None:
 
 
 def test_guidance_mixes_two_branches(case: Case) -> None:
-    """At scale 1 the distribution is the conditional one; else the unconditional branch is there and differs."""
+    """At scale 1 the distribution is the conditional one; otherwise there is an unconditional branch, and it differs."""
     if "mesh" in case.backbone.capabilities or case.backbone.name == "glm_image":
         pytest.skip(f"{case.backbone.name} has no guidance")
     single, pair = case.start(Sampling(guidance=1.0)), case.start(Sampling(guidance=3.0))
@@ -149,7 +149,7 @@ def test_a_chain_is_what_single_passes_see(case: Case, before: int) -> None:
 
 
 def test_rows_depend_on_their_own_path_only(case: Case) -> None:
-    """Another first draft moves every row behind it, and none before it."""
+    """Another first draft changes every row after it, and none before it."""
     sequence = case.start()
     tokens = tokens_of(sequence, 4)
     rows = sequence.forward(draft_of(tokens))
@@ -183,7 +183,7 @@ def test_a_chain_may_be_written_as_a_tree(case: Case) -> None:
 
 @pytest.mark.parametrize("nodes", [[], [0], [1], [0, 2], [1, 4], DEEPEST])
 def test_commit_keeps_a_path_of_a_tree(case: Case, nodes: list[int]) -> None:
-    """(c) After a path was committed, the next pass equals that of a sequence that was fed the same tokens one by one."""
+    """(c) After a path is committed, the next pass equals that of a sequence fed the same tokens one by one."""
     sequence = feed(case.start(), [1])
     tokens = tokens_of(sequence, len(TREE), 1)
     sequence.forward(draft_of(tokens, TREE))
@@ -198,7 +198,7 @@ def test_commit_keeps_a_path_of_a_tree(case: Case, nodes: list[int]) -> None:
 
 
 def test_commits_add_up(case: Case) -> None:
-    """(c) Several committed trees and chains in a row leave no trace of what was dropped."""
+    """(c) After several committed trees and chains, dropped nodes leave no trace."""
     sequence, committed = case.start(), []
     for nodes, parents in (([1], [-1, -1]), ([0, 1], None), ([], [-1, 0, 0])):
         tokens = tokens_of(sequence, len(parents or nodes), len(committed))
@@ -209,7 +209,7 @@ def test_commits_add_up(case: Case) -> None:
 
 
 def test_drafts_are_forgotten(case: Case) -> None:
-    """(d) Nothing of a rejected draft remains, and a pass without a commit changes nothing."""
+    """(d) A rejected draft leaves no trace, and a pass without a commit changes nothing."""
     sequence, fresh = case.start(), case.start()
     sequence.forward(draft_of(tokens_of(sequence, 5)))
     sequence.commit([], 2)
@@ -246,7 +246,7 @@ def test_the_last_token_ends_the_sequence(case: Case) -> None:
 @pytest.mark.parametrize("positions", [[], [0, 1, 2], [1, 3]])
 @pytest.mark.parametrize("final", [False, True])
 def test_partial_pictures_render(case: Case, positions: list[int], final: bool) -> None:
-    """(f) Any subset of the positions is a picture of the full size; what is missing has one colour."""
+    """(f) Any subset of the positions renders at full size; missing positions have one colour."""
     layout = case.start().layout
     if not isinstance(layout, Raster):
         pytest.skip(f"{case.backbone.name} makes no pictures")
@@ -269,7 +269,7 @@ def test_rendered_tokens_matter(case: Case) -> None:
 
 @pytest.mark.parametrize("parents", [[-1, 0, 1, 2], TREE])
 def test_explicit_positions_and_visibility(case: Case, parents: list[int]) -> None:
-    """(g) A draft that spells out what is derived by default gives the same rows."""
+    """(g) A draft with the default positions and visibility written out gives the same rows."""
     sequence = feed(case.start(), [2, 1])
     tokens = tokens_of(sequence, len(parents))
     derived = sequence.forward(draft_of(tokens, parents))
@@ -280,7 +280,7 @@ def test_explicit_positions_and_visibility(case: Case, parents: list[int]) -> No
 
 
 def test_visibility_is_obeyed(case: Case) -> None:
-    """(g) A row that may not see a node does not change with it."""
+    """(g) A row that may not see a node does not depend on it."""
     sequence = case.start()
     blind = torch.ones(4, 4, dtype=torch.bool).tril()
     blind[3, 2] = False  # the third node does not see the second
@@ -290,7 +290,7 @@ def test_visibility_is_obeyed(case: Case) -> None:
 
 
 def test_sequences_do_not_disturb_each_other(case: Case) -> None:
-    """(h) Two runs on the same weights, their passes interleaved, see what each sees alone."""
+    """(h) Two runs on the same weights with interleaved passes give the same rows as alone."""
     one, two = case.start(), case.start()
     first, second = tokens_of(one, 5), tokens_of(one, 5, 2)
     one.forward(draft_of(first)), two.forward(draft_of(second))
@@ -305,7 +305,7 @@ def test_sequences_do_not_disturb_each_other(case: Case) -> None:
     [Sampling(guidance=3.0), Sampling(0.7, 5, 0.9, 2.0), Sampling(temperature=0.0, guidance=3.0), Sampling(1.3, 0, 0.8, 1.0)],
 )
 def test_drafters_warp_as_rows_do(case: Case, sampling: Sampling) -> None:
-    """(i) `probs_after` of guided logits behind a path is `Rows.p` of the node at its end."""
+    """(i) `probs_after` of guided logits after a path equals `Rows.p` of the node at its end."""
     sequence = feed(case.start(sampling), [1])
     tokens = tokens_of(sequence, len(TREE), 1)
     rows = sequence.forward(draft_of(tokens, TREE))
@@ -316,7 +316,7 @@ def test_drafters_warp_as_rows_do(case: Case, sampling: Sampling) -> None:
 
 
 def test_what_is_allowed_is_what_a_distribution_can_say(case: Case) -> None:
-    """Without filters a token is impossible behind a path exactly where `allowed` says so."""
+    """Without filters, exactly the tokens that `allowed` excludes after a path are impossible."""
     sequence = feed(case.start(Sampling()), [1])
     path = tokens_of(sequence, 2, 1)
     for behind in ([], path[:1], path):
@@ -326,7 +326,7 @@ def test_what_is_allowed_is_what_a_distribution_can_say(case: Case) -> None:
 
 
 def test_the_first_rows_of_a_pass_are_those_rows(case: Case) -> None:
-    """Made alone, or cut from what was made already."""
+    """Computed alone, or cut from rows that were already computed."""
     sequence = feed(case.start(), [1])
     rows = sequence.forward(draft_of(tokens_of(sequence, 4, 1)))
     alone = rows.first(2)
@@ -349,7 +349,7 @@ def test_closing_frees_the_cache(case: Case) -> None:
 
 
 def ending() -> list[Sequence]:
-    """Sequences whose last id ends them."""
+    """Backbones whose last id ends a sequence."""
     picture = tiny.pictogram().start(Prompt(text="a table"))
     picture.end = picture.vocabulary - 1
     toy = pytest.importorskip("research.exactness.toy")
@@ -358,7 +358,7 @@ def ending() -> list[Sequence]:
 
 @torch.inference_mode()
 def test_the_end_token_cuts_a_commit() -> None:
-    """(e) Tokens accepted behind the end of sequence are dropped; the end itself is committed."""
+    """(e) Tokens accepted after the end of the sequence are dropped; the end itself is committed."""
     for sequence in ending():
         end = sequence.vocabulary - 1
         feed(sequence, [0])
@@ -401,7 +401,7 @@ def test_a_backbone_and_its_sequences_have_all_that_is_declared(case: Case) -> N
 
 
 def test_nobody_asks_a_model_whether_it_has_something() -> None:
-    """A backbone, a sequence or a layout that lacked a declared attribute would be a bug, and a default would hide it."""
+    """A missing attribute of a backbone, a sequence or a layout is a bug, and a default would hide it."""
     root = Path(__file__).parents[3]
     asks = re.compile(r"(getattr|hasattr)\([\w.]*(backbone|sequence|layout)\b,")
     lines = [(path, line) for room in ("engine", "app") for path in (root / room).rglob("*.py") for line in path.read_text().splitlines()]
@@ -409,7 +409,7 @@ def test_nobody_asks_a_model_whether_it_has_something() -> None:
 
 
 def refusal(backbone: Backbone, text: str) -> str:
-    """The sentence that a prompt is refused with: one that a terminal and a page can show."""
+    """The error message for a prompt: one sentence that a terminal and a page can show."""
     with pytest.raises(BadPrompt) as caught:
         backbone.start(Prompt(text=text))
     sentence = str(caught.value)

@@ -9,7 +9,7 @@ from tests.engine.backbones import tiny_checkpoints as tiny
 
 
 def test_a_row_end_costs_a_row_and_no_pass() -> None:
-    """The token before it brings it along, in a chain and alone, and its place in the cache is kept with it."""
+    """It runs together with the token before it, in a chain and alone, and their cache rows are kept together."""
     with torch.inference_mode():
         sequence = tiny.emu3().start(Prompt(text="red"))
         for token in (1, 2, 3):

@@ -18,13 +18,13 @@ from tests.engine.backbones.adapters import FOLDERS, tiktoken_table
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder as BAAI's."""
+    """A folder in BAAI's form."""
     FOLDERS["emu35"].write(tmp_path, monkeypatch)
     return tmp_path
 
 
 def test_a_decoder_beside_the_weights_is_found(folder: Path) -> None:
-    """Where BAAI has it, and where an import writes it; that its names are read right is in test_llamagen.py."""
+    """In BAAI's place and in an import's. Its tensor names are tested in test_llamagen.py."""
     assert torch.equal(read_picture_decoder(folder)(torch.arange(16).view(4, 4)), tiny.ibq()(torch.arange(16).view(4, 4)))
     (folder / "vision_tokenizer" / "model.safetensors").rename(folder / "pictures.safetensors")
     codes = torch.arange(16).view(4, 4)
@@ -36,7 +36,7 @@ def test_merges_follow_the_ranks(tmp_path: Path) -> None:
     (tmp_path / "a.tiktoken").write_bytes(tiktoken_table(b"bc", b"ab", b"abc", b"abcd", b" a"))
     read = read_tiktoken(tmp_path / "a.tiktoken")
     assert read("abc") == [258]  # b c first, then a bc
-    assert read("ab abcd") == [257, 32, 259]  # " a" has a higher rank than what is made of "abcd"
+    assert read("ab abcd") == [257, 32, 259]  # " a" has a higher rank than the merges of "abcd"
     assert read("abcd") == [259]
     assert read("é") == list("é".encode())
 

@@ -49,7 +49,7 @@ def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def logits(tensors: dict[str, Tensor], condition: Tensor, known: Tensor, codes: list[int]) -> Tensor:
-    """Logits [V] after some codes. condition [slots, H]; known bool [slots]: those that are seen, by others than themselves."""
+    """Logits [V] after some codes. condition [slots, H]; known bool [slots]: slots that other slots see."""
     x, slots = torch.cat([condition, tensors["tok_embeddings.weight"][codes]]), len(condition)
     seen = torch.ones(len(x), len(x), dtype=torch.bool).tril()
     seen[:, :slots] &= known
@@ -67,7 +67,7 @@ def logits(tensors: dict[str, Tensor], condition: Tensor, known: Tensor, codes: 
 
 
 def conditions(tensors: dict[str, Tensor], prompt: Prompt) -> tuple[Tensor, Tensor]:
-    """The condition and that of guidance [2, slots, H], and which of the slots are known."""
+    """The conditions of both guidance branches [2, slots, H], and a mask of the known slots."""
     if prompt.label is not None:
         return tensors["cls_embedding.embedding_table.weight"][torch.tensor([[prompt.label], [12]])], torch.ones(1, dtype=torch.bool)
     features = tiny_originals.features(prompt.text)

@@ -40,7 +40,7 @@ def test_a_prompt_without_a_known_object_is_said() -> None:
 
 
 def test_a_caption_without_a_background_gets_one_from_its_seed() -> None:
-    """Looks are read before a background, so the seed says one where the caption does not."""
+    """Looks need a background, so the seed chooses one if the caption names none."""
     model = tiny.with_looks()
     words = model._readable_words(Prompt("two red cats"))
     assert len({model._with_background(words, seed) for seed in range(200)}) > 15 and model._with_background(
@@ -60,7 +60,7 @@ def test_a_seed_says_which_background_it_took() -> None:
     assert model.added_words(Prompt("two red cats on red", seed=3)) == "" == tiny.pictogram().added_words(prompt)
 
 
-@torch.inference_mode()  # as in a run: the looks that a model has kept may be of one
+@torch.inference_mode()  # as in a run: the model's cached looks may come from one
 def test_a_look_tells_in_a_run() -> None:
     model = tiny.with_looks()
     same, other = (model.start(Prompt(text, seed=3)).forward(NO_DRAFT).logits for text in ("cats on red", "apple on red"))

@@ -9,7 +9,7 @@ from engine.backbones.preview import CELLS, fit_preview
 
 
 def test_a_linear_decoder_is_found_exactly() -> None:
-    """Each quarter of a square has its own map, and codes that were never drawn are right too."""
+    """Each quarter of a square has its own map, and codes that were never drawn are also right."""
     torch.manual_seed(0)
     book, weights = torch.randn(700, 3), 0.2 * torch.randn(3, CELLS * CELLS * 3)
     colours = (book @ weights + 0.1).view(-1, CELLS, CELLS, 3)

@@ -82,6 +82,6 @@ def test_a_published_configuration_fits_its_adapter(make, layout: Raster, vocabu
         codes * layout.factor**2,
     )  # fmt: skip
     assert need(size, "bfloat16").total / 1e9 == pytest.approx(gigabytes, rel=0.03)
-    if backbone.hosted.row_end is None:  # which rows end cannot be read without memory
+    if backbone.hosted.row_end is None:  # row ends cannot be read without memory
         sequence = backbone.start(Prompt(text="a red apple"))  # allocates nothing; shapes must fit
         assert sequence.limit == codes

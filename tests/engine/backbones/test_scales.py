@@ -1,4 +1,4 @@
-"""The contract of scales: a smaller sequence equals that of the same prompt at that size, a shortened one equals one that was never
+"""The contract of scales: a smaller sequence equals the prompt's sequence at that size, a shortened one equals one that was never
 extended, and nodes committed in place leave the cache of single passes."""
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def test_a_wavefront_can_be_taken_back_to_where_it_began(case: Case) -> None:
 
 
 def test_committed_nodes_keep_their_cache(case: Case) -> None:
-    """A chain of which the first nodes stay, with a token and what was decided behind it: the same as one by one."""
+    """The first nodes of a chain stay, then come a token and later decisions: the same as one by one."""
     sequence, usual = feed(case.start(), [1, 2]), feed(case.start(), [1, 2])
     sequence.forward(draft_of([0, 1, 2, 1]))
     sequence.commit_at([4, 5, 6], [0, 2, 1], nodes=range(2))
@@ -89,7 +89,7 @@ def test_committed_nodes_keep_their_cache(case: Case) -> None:
 
 
 def test_a_node_that_stays_behind_a_change_keeps_what_it_saw(case: Case) -> None:
-    """Nodes 0 and 2 of a chain stay and 1 is another token: what follows sees the cache that node 2 wrote behind the old one."""
+    """Nodes 0 and 2 of a chain stay and 1 is another token: later rows see the cache row that node 2 wrote after the old token."""
     sequence = feed(case.start(), [1, 2])
     sequence.forward(Draft(torch.tensor([0, 1, 2]), positions=torch.tensor([2, 3, 4])))
     sequence.commit_at([3, 5], [0, 1], nodes=[0, 2])

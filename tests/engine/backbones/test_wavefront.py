@@ -64,7 +64,7 @@ def test_scattered_tokens_are_what_a_spelled_out_pass_sees(case: Case) -> None:
     spelled = case.start()
     nodes = [1, 2, 0, 2, 1]  # at 0, 1, W, W+1, 2
     visible = torch.ones(6, 6, dtype=torch.bool).tril()
-    visible[5, 3:5] = False  # what stands at 2 sees nothing of the second row
+    visible[5, 3:5] = False  # the token at 2 does not see the second row
     positions = torch.tensor([0, 1, columns, columns + 1, 2])
     other = spelled.forward(Draft(torch.tensor(nodes), positions=positions, visible=visible))
     same_row(case, rows, 0, other, 4)
@@ -89,7 +89,7 @@ def test_several_pending_tokens_are_fed_together(case: Case) -> None:
 
 
 def test_a_filled_gap_is_seen_by_later_rows_and_not_by_earlier_ones(case: Case) -> None:
-    """A token committed in a gap moves the rows behind it; a token behind it moves nothing in front."""
+    """A token committed in a gap changes the rows after it; a token after it changes no earlier row."""
     logits = []
     for token, behind in ((0, 0), (1, 0), (0, 1)):
         sequence = case.start()
@@ -107,7 +107,7 @@ def test_a_filled_gap_is_seen_by_later_rows_and_not_by_earlier_ones(case: Case) 
 
 
 def test_placeholders_leave_no_trace(case: Case) -> None:
-    """Another placeholder, or a pass more with one, changes nothing that comes later."""
+    """Another placeholder, or one more pass with one, changes nothing later."""
     logits = []
     for held in (0, 1):
         sequence = case.start()
@@ -121,8 +121,8 @@ def test_placeholders_leave_no_trace(case: Case) -> None:
 
 
 def test_unfilled_slots_never_leak(case: Case) -> None:
-    """Garbage in every cache row that holds no committed token: no pass shows it. Not a number, if nothing reads these rows; hosted
-    decoders read whole blocks of keys and hide what is not kept, so there it is large numbers."""
+    """Garbage in every cache row without a committed token changes no pass. It is NaN if nothing reads these rows; hosted decoders read
+    whole blocks of keys and mask what is not kept, so they get large numbers."""
     sequence, columns = two_rows(case)
     if not isinstance(sequence, TransformerSequence):
         pytest.skip(f"{case.backbone.name} keeps no cache")

@@ -46,7 +46,7 @@ def spread(module: nn.Module, std: float) -> None:
 
 
 def wide_open(backbone: Pictogram) -> Pictogram:
-    """The same, by default sampling from its whole distribution under strong guidance: no token is impossible before a grammar says so."""
+    """The same backbone, sampling from its whole distribution under strong guidance: only a grammar makes tokens impossible."""
     backbone.sampling = Sampling(temperature=1.0, top_k=0, top_p=1.0, guidance=3.0)
     return backbone
 
@@ -92,7 +92,7 @@ def with_looks() -> Pictogram:
 
 
 class WithGrammar(Pictogram):
-    """The tiny pictogram, where a token may not equal either of the two before it: a grammar that depends on the path."""
+    """The tiny pictogram with a grammar that depends on the path: a token may not equal either of the two before it."""
 
     def __init__(self) -> None:
         plain = pictogram()
@@ -131,7 +131,7 @@ def with_adherence(backbone: Lowpoly) -> Lowpoly:
 
 
 def quick_lowpoly(grammar: bool = True) -> Lowpoly:
-    """The same with the blocks and layers that a loaded model has on a CPU."""
+    """The tiny lowpoly with the blocks and layers of a model loaded on a CPU."""
     return Lowpoly(prepare_model(mesh_model.__wrapped__(), "cpu"), {}, grammar=grammar)  # its own: others share the model
 
 
@@ -162,7 +162,7 @@ class Unlike:
 
 
 def janus_model() -> JanusForConditionalGeneration:
-    """4x4 tokens of 48 values; grouped queries (4 heads, 2 of keys), a vision half that generation never calls."""
+    """4x4 tokens of 48 values; grouped queries (4 heads, 2 key heads), and a vision half that generation never calls."""
     torch.manual_seed(2)
     config = JanusConfig(
         text_config=LlamaConfig(
@@ -192,7 +192,7 @@ def janus_model() -> JanusForConditionalGeneration:
 
 
 def janus_ids(text: str) -> list[int]:
-    """A prompt without a tokenizer: BOS, one id a letter, BOI."""
+    """A prompt without a tokenizer: BOS, one id per letter, BOI."""
     return [BOS, *(5 + ord(c) % 27 for c in text), BOI]
 
 

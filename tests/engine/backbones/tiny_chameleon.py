@@ -60,7 +60,7 @@ def kind(name: str) -> ChameleonVariant:
 
 
 def ids(text: str) -> list[int]:
-    """A text without a tokenizer: one id a letter, at most 24."""
+    """A text without a tokenizer: one id per letter, at most 24."""
     return [WORDS.index(letter) for letter in text.lower() if letter in LETTERS][-24:]
 
 
@@ -76,7 +76,7 @@ def chameleon(name: str) -> Chameleon:
 
 
 def save(folder: Path, lumina: bool = False) -> Path:
-    """A folder as transformers has it, with Meta's file of the picture decoder."""
+    """A folder in transformers' form, with Meta's file of the picture decoder."""
     model().save_pretrained(folder)
     if lumina:
         config = folder / "config.json"

@@ -36,7 +36,7 @@ def code_ids() -> list[int]:
 
 
 def emu3_model() -> Emu3ForConditionalGeneration:
-    """24 codes in a vocabulary of 72; grouped queries (4 heads, 2 of keys); a picture decoder of factor 2."""
+    """24 codes in a vocabulary of 72; grouped queries (4 heads, 2 key heads); a picture decoder of factor 2."""
     torch.manual_seed(5)
     names = {f"<|visual token {code:06d}|>": i for code, i in enumerate(code_ids())} | {ROW_END: ROW, "<image>": IMAGE}
     config = Emu3Config(
@@ -59,7 +59,7 @@ def emu3_model() -> Emu3ForConditionalGeneration:
 
 
 def read(text: str, layout: Raster) -> list[int]:
-    """A prompt without a tokenizer: begin, one id a letter, begin of image, the size, a mark."""
+    """A prompt without a tokenizer: begin, one id per letter, begin of image, the size, a mark."""
     letters = [5 + ord(c) % LETTERS for c in text]
     return [BOS, *letters[:24], BOI, 25 + layout.rows, 25 + layout.columns, IMAGE]
 
@@ -94,7 +94,7 @@ def ibq() -> PictureDecoder:
 
 
 def letters(text: str) -> list[int]:
-    """Ids of a text without a tokenizer: one a letter, at most 40."""
+    """Ids of a text without a tokenizer: one per letter, at most 40."""
     return [5 + ord(c) % LETTERS for c in text.removeprefix("You are a helpful assistant")][:40]
 
 

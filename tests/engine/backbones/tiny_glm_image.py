@@ -44,20 +44,20 @@ def model() -> GlmImageForConditionalGeneration:
 
 
 def read(text: str, side: int) -> list[int]:
-    """A prompt without a tokenizer: one id a letter, then begin of picture."""
+    """A prompt without a tokenizer: one id per letter, then begin of picture."""
     return [*(FIRST_WORD + ord(c) % 30 for c in text[:24]), START]
 
 
 @cache
 def glm_image() -> GlmImage:
-    """The tiny backbone: a small picture of 2x2 and a whole one of 4x4 tokens. Its model is a copy, which is given another attention."""
+    """The tiny backbone: a small picture of 2x2 and a whole one of 4x4 tokens. Its model is a copy: hosting changes the attention."""
     own = GlmImageForConditionalGeneration(deepcopy(model().config)).eval().requires_grad_(False)
     own.load_state_dict(model().state_dict())
     return GlmImage(own, read, sides=(COLUMNS * FACTOR,), small=SMALL)
 
 
 def save(folder: Path) -> Path:
-    """A folder as transformers has it, with the tokenizer in `processor`."""
+    """A folder in transformers' form, with the tokenizer in `processor`."""
     network = model()
     network.save_pretrained(folder)
     GenerationConfig(do_sample=True, temperature=0.9, top_p=0.75, eos_token_id=END).save_pretrained(folder)

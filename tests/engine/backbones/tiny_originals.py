@@ -1,4 +1,4 @@
-"""Tiny random checkpoints in the form of their authors: tensors by published names, to be saved as their files are."""
+"""Tiny random checkpoints in their authors' form: tensors by published names, saved like the published files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def bpt_model() -> MeshModel:
 
 
 def bpt_tensors() -> dict[str, Tensor]:
-    """The same weights by BPT's names, and a tensor of the half that reconstructs surfaces."""
+    """The same weights under BPT's names, and a tensor of the half that reconstructs surfaces."""
     tensors = {}
     for name, tensor in bpt_model().state_dict().items():
         theirs = bpt.sources(name)
@@ -131,7 +131,7 @@ def save_text_encoder(folder: Path, width: int = 10) -> None:
 
 
 def save_llamagen(folder: Path, text: bool = False) -> Path:
-    """A folder with the two files of the authors, and for texts a folder with an encoder."""
+    """A folder with the authors' two files and, for texts, a folder with an encoder."""
     tensors = llamagen_tensors(text)
     picture = {name for name in tensors if name.startswith(("decoder.", "encoder.", "quantize.", "post_quant_conv."))}
     folder.mkdir(exist_ok=True)
@@ -145,6 +145,6 @@ def save_llamagen(folder: Path, text: bool = False) -> Path:
 
 
 def save_bpt(path: Path, tensors: dict[str, Tensor] | None = None) -> str:
-    """A file as the authors save it: the module's tensors beside other things."""
+    """A file as the authors save it: the module's tensors and other things."""
     torch.save({"model": bpt_tensors() if tensors is None else tensors, "config": b"pickled", "version": "1.0"}, path)
     return str(path)

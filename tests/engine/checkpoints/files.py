@@ -1,4 +1,4 @@
-"""Files that would run code if pickle loaded them; each leaves a trace in a folder if it did."""
+"""Files that run code if pickle loads them; each then leaves a trace in a folder."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def torch_file(path: Path, tree: Any) -> Path:
 
 
 def with_pickle(path: Path, content: bytes, entries: dict[str, bytes] | None = None, packed: bool = False) -> Path:
-    """A zip form with a pickle and entries of one's own."""
+    """A zip file with a given pickle and entries."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED) as archive:
         archive.writestr("archive/data.pkl", content)
         archive.writestr("archive/version", b"3\n")

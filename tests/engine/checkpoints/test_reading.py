@@ -1,4 +1,4 @@
-"""Files and folders of weights: what is read, and the sentence of every kind that is not."""
+"""Files and folders of weights: what can be read, and the error message for every kind that cannot."""
 
 from __future__ import annotations
 

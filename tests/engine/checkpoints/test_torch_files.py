@@ -24,7 +24,7 @@ KINDS = [torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int6
 
 
 def tensors() -> dict[str, torch.Tensor]:
-    """Of every type, and views: of one storage, transposed, empty."""
+    """Tensors of every dtype, and views: of one storage, transposed, empty."""
     base = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
     by_kind = {f"kind.{kind}": (base * 3).to(kind) for kind in KINDS}
     return by_kind | {"row": base[2], "turned": base.T, "whole": base, "none": torch.empty(0, 3), "scalar": torch.tensor(2.5)}
@@ -68,7 +68,7 @@ def test_code_in_a_pickle_is_refused_and_never_runs(tmp_path: Path, name: str) -
 
 @pytest.mark.parametrize("name", ["os.system", "exec"])
 def test_the_traps_work(tmp_path: Path, name: str) -> None:
-    """Otherwise the test above could not fail: an ordinary load of the same file runs the code."""
+    """An ordinary load of the same file runs the code; otherwise the test above could not fail."""
     path = torch_file(tmp_path / "a.bin", {"extra": traps(tmp_path / "trace")[name]})
     code = f"import torch; torch.load({str(path)!r}, weights_only=False)"
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -139,7 +139,7 @@ def test_views_beyond_their_storage_are_refused(tmp_path: Path, change: dict[str
 
 
 def test_many_names_for_the_same_numbers_are_refused(tmp_path: Path) -> None:
-    """Written out, they would fill a disk."""
+    """Their tensors would fill a disk."""
     one = torch.zeros(10_000)
     with refuses(BadFile, "more numbers than the file"):
         open_checkpoint(torch_file(tmp_path / "a.pt", {f"name {i}": one for i in range(100)}))
@@ -173,7 +173,7 @@ def test_a_file_of_an_older_pytorch_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_no_number_is_read_before_it_is_wanted(tmp_path: Path) -> None:
-    """Names and shapes of a file of 64 MB: its pages stay on the disk."""
+    """The names and shapes of a 64 MB file are read without loading its pages."""
     path = torch_file(tmp_path / "a.pt", {"a": torch.zeros(2**24)})
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with open_checkpoint(path) as checkpoint:

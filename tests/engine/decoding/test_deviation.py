@@ -49,7 +49,7 @@ def test_the_share_by_hand() -> None:
     meter.begin(Knobs({"allowed_deviation": 0.1}), Noise(0, 5), 1, 1)
     assert meter.share(0.4) == pytest.approx(0.5)
     assert meter.share(0.05) == 1.0
-    assert meter.share(0.3) == pytest.approx(0.5)  # 0.05 were left, and 0.1 for this token
+    assert meter.share(0.3) == pytest.approx(0.5)  # 0.05 were saved, plus 0.1 for this token
     assert meter.share(0.0, again=True) == 1.0
     assert meter.share(0.2, again=True) == pytest.approx(0)
     meter.commit(3)

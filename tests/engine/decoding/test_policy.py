@@ -1,4 +1,4 @@
-"""Match seed with rules that are not exact: refused at the start, and ended by a knob that is moved later."""
+"""Match seed with rules that are not exact: refused at the start, and ended when a knob moves later."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from research.exactness.toy import Toy
 LENT = {"relax": "additive", "added_mass": 1.0, "neighbour_share": 0.5}
 OWN = {"relax": "off"}
 TREE = {"width": 2, "nodes": 6, "children": "sampled"}
-CASES = {  # method, its knobs, those that relax its rule, those that make it exact again
+CASES = {  # method, its knobs, knobs that relax its rule, knobs that make it exact again
     "eagle": ("eagle", TREE | {"depth": 3}, LENT, OWN),
     "adt_tree": ("adt_tree", TREE, LENT, OWN),
     "sjdpp": ("sjdpp", {"window": 5}, LENT, OWN),

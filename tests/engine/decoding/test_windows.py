@@ -1,4 +1,4 @@
-"""The window family besides its distribution: bookkeeping, initial distributions, and what its Steps record."""
+"""The window family apart from its distribution: bookkeeping, initial distributions, and the record in its Steps."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_match_seed_gives_plain_tokens_for_every_refresh_and_initialisation(refr
 
 
 def fill_slots(init: str, tokens: list[int], slots: int) -> tuple[Sequence, Rows, Tensor, Tensor]:
-    """A sequence, its newest rows, and the tokens and distributions of slots behind some committed tokens."""
+    """A sequence, its newest rows, and the tokens and distributions of slots after some committed tokens."""
     toy = Toy(seed=4)
     sequence = toy.start(Prompt(seed=0))
     for token in tokens:
@@ -59,7 +59,7 @@ def fill_slots(init: str, tokens: list[int], slots: int) -> tuple[Sequence, Rows
 
 @pytest.mark.parametrize("init", [init for init in INIT.choices if init != "up-sampled"])
 def test_the_distribution_of_an_initial_token(init: str) -> None:
-    """That it is drawn from this distribution is a claim of `verify`."""
+    """`verify` tests that tokens are drawn from this distribution."""
     _, rows, _, draft_probs = fill_slots(init, [1], 1)
     expected = {"repeat left": torch.tensor([0.0, 1.0, 0.0]), "sample left": rows.p[0]}
     assert torch.allclose(draft_probs[0].double(), expected.get(init, torch.full((3,), 1 / 3)).double())  # nothing is above the first row
@@ -67,7 +67,7 @@ def test_the_distribution_of_an_initial_token(init: str) -> None:
 
 @pytest.mark.parametrize("init", ["sample left", "sample above"])
 def test_few_passes_are_kept_and_every_slot_finds_its_newest_neighbour(init: str) -> None:
-    """Against an initializer that forgets nothing."""
+    """Compared with an initializer that keeps everything."""
     toy = Toy(rows=6, columns=4, seed=4)
     sequence, noise = toy.start(Prompt(seed=0)), Noise(1, 3)
     ours, most = Initializer(sequence, noise), 0
@@ -111,7 +111,7 @@ def test_the_small_picture_counts_as_draft_passes_and_its_cache_is_freed(monkeyp
 
 
 def test_the_small_picture_goes_on_with_what_was_really_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row of it is drawn when it is needed, behind small rows that are those of the tokens that stand above it by then."""
+    """A row of it is drawn when it is needed, after small rows made from the tokens that are above it by then."""
     followed = []
     follow = CoarsePicture.follow
     monkeypatch.setattr(

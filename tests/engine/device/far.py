@@ -1,12 +1,12 @@
-"""A device that is not there: its tensors say that they are elsewhere, and obey the rules of a GPU, but have values.
+"""A simulated device: its tensors report another device and obey the rules of a GPU, but have values.
 
-`Far` is the device. While it is entered, tensors that are made on `FAR` or moved there are `FarTensor`s: each holds a tensor of the
+`Far` is the device. While it is entered, tensors that are created on `FAR` or moved there are `FarTensor`s: each wraps a tensor of the
 processor that does its work. An operation that mixes the two devices is refused, as PyTorch refuses it on a GPU, and every transfer
-between them is noted with the place in the engine that asked for it. A whole run on this device therefore shows that nothing was left on
-the wrong one, and which places make the host wait.
+between them is recorded with the place in the engine that caused it. A whole run on this device therefore shows that no tensor is on the
+wrong device, and which places make the host wait.
 
-PyTorch's own FakeTensorMode has the same rules and no values. A method cannot run on it: it must know how many drafts were accepted. What
-can is a pass in fixed shapes, when it is compiled (tests/engine/networks/test_static_step.py).
+PyTorch's own FakeTensorMode has the same rules and no values. A method cannot run in it, because it must know how many drafts were
+accepted. A compiled pass in fixed shapes can (tests/engine/networks/test_static_step.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from engine import noise
 from engine.decoding import trees, verdict
 from engine.methods import xspecmesh
 
-FAR = torch.device("lazy")  # of PyTorch's devices without memory here, the one that the operations of this project accept
+FAR = torch.device("lazy")  # a device of PyTorch that this machine lacks and that all operations of this project accept
 NEAR = torch.device("cpu")
 ENGINE = str(Path(__file__).parents[3] / "engine")
 aten = torch.ops.aten
@@ -44,7 +44,7 @@ TAKES_NEAR_INDICES = {aten.index, aten.index_put, aten.index_put_, aten._unsafe_
 
 
 class MixedDevices(RuntimeError):
-    """An operation got tensors of both devices."""
+    """An operation got tensors from both devices."""
 
 
 class FarTensor(torch.Tensor):
@@ -54,7 +54,7 @@ class FarTensor(torch.Tensor):
 
     @staticmethod
     def __new__(cls, near: Tensor) -> FarTensor:
-        """A tensor of the same shape elsewhere, on the same values."""
+        """A tensor of the same shape and values on the far device."""
         shape = {"strides": near.stride(), "storage_offset": near.storage_offset(), "dtype": near.dtype}
         with torch.inference_mode(False):  # PyTorch cannot make a view of a normal tensor from an inference tensor
             tensor = torch.Tensor._make_wrapper_subclass(cls, near.shape, device=FAR, **shape)
@@ -66,7 +66,7 @@ class FarTensor(torch.Tensor):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
-        """Attention in one piece, as on the processor; what would give the host values without an operation is noted or refused."""
+        """Attention in one piece, as on the processor. Records or refuses functions that give the host values without an operation."""
         kwargs = kwargs or {}
         if func is F.scaled_dot_product_attention:
             return _current().compute(func, args, kwargs)
@@ -85,7 +85,7 @@ class FarTensor(torch.Tensor):
 
 @dataclass
 class Traffic:
-    """Traffic between the devices: for each place ("decoding/verdict.py: correct") how often.
+    """Number of transfers between the devices for each place ("decoding/verdict.py: correct").
 
     reads : the host got values and waited for the device; sends : the host sent values, and waited unless it said otherwise
     """
@@ -95,7 +95,7 @@ class Traffic:
 
 
 class Far(TorchDispatchMode):
-    """The device. traffic : what has been transferred since `count_traffic` was entered last"""
+    """The device. traffic : transfers since `count_traffic` was last entered"""
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class Far(TorchDispatchMode):
         self._lifting: list[bool] = []
 
     def __enter__(self) -> Far:
-        """From here on the device exists. `torch.tensor` makes its tensor on the processor and moves it, which can be seen."""
+        """Enters the device. `torch.tensor` creates its tensor on the processor and moves it, which is recorded."""
         self._lifting.append(torch._C._only_lift_cpu_tensors())
         torch._C._set_only_lift_cpu_tensors(True)
         return super().__enter__()
@@ -126,12 +126,12 @@ class Far(TorchDispatchMode):
             self.traffic = before
 
     def read(self, tensor: FarTensor) -> Tensor:
-        """Its values, noted as a read."""
+        """The values of a tensor, recorded as a read."""
         self._note(self.traffic.reads)
         return tensor.near
 
     def compute(self, func: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
-        """The result of an operation, on the device of its inputs or on the one it asks for."""
+        """The result of an operation, on the device of its inputs or on the requested one."""
         tensors = [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, Tensor)]
         far = [x for x in tensors if isinstance(x, FarTensor)]
         target = next((x for x in tree_flatten((args, kwargs))[0] if isinstance(x, torch.device)), None)
@@ -212,7 +212,7 @@ def _function(code: Any) -> str:
 
 @contextmanager
 def as_on_a_gpu(monkeypatch: Any) -> Iterator[Far]:
-    """The device, entered, where what kernels do on a GPU is done by their references, through the same interface: verdicts, and noise."""
+    """The device, entered; verdicts and noise go through the kernels' interface, and the references do their work."""
     for module in (verdict, trees, xspecmesh):
         monkeypatch.setattr(module, "is_fused", lambda rows: rows.settings is not None)
     monkeypatch.setattr(noise, "is_made_there", lambda device, dtype: device.type == FAR.type)
@@ -221,7 +221,7 @@ def as_on_a_gpu(monkeypatch: Any) -> Iterator[Far]:
 
 
 def move_module(module: nn.Module) -> nn.Module:
-    """The module with all its parameters and buffers on the far device, as `Module.to` would leave it; shared ones stay shared."""
+    """The module with its parameters and buffers on the far device, as after `Module.to`; shared ones stay shared."""
     done: dict[int, Tensor] = {}
     for part in module.modules():
         for table in (part._parameters, part._buffers):

@@ -39,14 +39,14 @@ LAYERS = ("query_key_value", "attention_out", "gate_up", "feed_out", "query", "o
 
 @dataclass
 class Model:
-    """A backbone with the drafters that fit it, by the names that methods ask for, and a prompt."""
+    """A backbone with the drafters that fit it, by name, and a prompt."""
 
     backbone: Backbone
     prompt: Prompt
     drafters: dict[str, Any] = field(default_factory=dict)
 
     def drafter_of(self, method: Method) -> Any:
-        """The drafter of a method; of a method that names several, those that there are; None: it has none."""
+        """The drafter of a method; for a method that names several, all available ones; None if it has none."""
         drafters = {name: self.drafters[name] for name in method.drafters if name in self.drafters}
         return drafters if len(method.drafters) > 1 else next(iter(drafters.values()), None)
 

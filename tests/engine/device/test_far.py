@@ -1,4 +1,4 @@
-"""The device that is not there: it refuses what a GPU refuses, and notes what makes the host wait."""
+"""The simulated device: it refuses what a GPU refuses, and records what makes the host wait."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Whole steps on the device that is not there: every method, adapter and drafter, renderers and the judge.
+"""Whole steps on the simulated device: every method, adapter and drafter, renderers and the judge.
 
-A run with its weights and cache there commits the tokens of the processor. No operation mixes devices, so nothing is left on the wrong one.
-READS is the table of what makes the host wait in a step after the first. The goal is one read, of the first refusal, the token after it and
-the drafts. An entry may shrink, and goes when nothing uses it; a new one needs a reason. A method without an entry may read as it likes.
+A run with its weights and cache there commits the processor's tokens. No operation mixes devices, so no tensor is on the wrong one.
+READS lists what makes the host wait in a step after the first. The goal is one read, of the first refusal, the token after it and the
+drafts. An entry may shrink and is removed when nothing uses it; a new one needs a reason. Methods without an entry may read freely.
 
 As on a GPU, verdicts go through the interface of the kernels (engine/verify/choice.py), where their references take their place.
 """
@@ -33,15 +33,15 @@ SMALL = {"window": 5, "depth": 2, "width": 2, "nodes": 4, "horizon": 3, "drafted
 COUNT = 4  # steps of a run
 
 SETTLED = {"core/rows.py: DeviceIds.to_list_with": 1}  # the goal
-GROWN = {"decoding/growth.py: families": 2, "decoding/growth.py: draws_children": 2}  # once a level: the host lays the tree out
+GROWN = {"decoding/growth.py: families": 2, "decoding/growth.py: draws_children": 2}  # once per level: the host lays out the tree
 DEEPER = {"decoding/growth.py: families": 4, "decoding/growth.py: draws_children": 4}  # trees that choose their depth
-SIBLINGS = {"rules.py: multi_round": 6, "decoding/trees.py: verify": 1}  # one after another, each on what the last one left
-ANSWERED = {"decoding/trees.py: answers": 1}  # instead, where the whole tree is answered at once
+SIBLINGS = {"rules.py: multi_round": 6, "decoding/trees.py: verify": 1}  # one after another, each on the residual of the last one
+ANSWERED = {"decoding/trees.py: answers": 1}  # instead, if the whole tree is answered at once
 TOLD = {"decoding/trees.py: step_of": 1}  # the probabilities of the nodes, for the panels
 CHAIN = {"rules.py: leading": 1, "decoding/verdict.py: correct": 1, "core/rows.py: DeviceIds.to_list": 1}  # not in one kernel yet
 HEADS = {"decoding/head_drafts.py: at_once": 1}  # the heads' draws under every mask: the host follows the path that the grammar allows
-LENT = {"decoding/neighbours.py: is_sure": 3, "decoding/neighbours.py: total_variation": 4}  # the deviations of a pass that is measured
-METERED = {"decoding/deviation.py: Meter.decide": 1}  # both rules' verdicts, of a pass that is measured
+LENT = {"decoding/neighbours.py: is_sure": 3, "decoding/neighbours.py: total_variation": 4}  # the deviations of a measured pass
+METERED = {"decoding/deviation.py: Meter.decide": 1}  # both rules' verdicts on a measured pass
 TREE = GROWN | SIBLINGS | ANSWERED | TOLD
 READS: dict[str, dict[str, int]] = {
     "ar": SETTLED,
@@ -76,13 +76,13 @@ READS: dict[str, dict[str, int]] = {
 }
 GRAMMAR = {"core/rows.py: DeviceIds.to_list": 1}  # drafts are read before the pass, because the host runs the grammar
 
-ADAPTED = ("ar", "sjdpp")  # what adapters run besides; everything runs on pictogram and lowpoly
+ADAPTED = ("ar", "sjdpp")  # what adapters run in addition; pictogram and lowpoly run everything
 ALSO = {"janus": ("eagle",), "emu3": ("zipar_verified",), "lumina": ("lookup",)}
 
 
 @cache
 def far(name: str) -> Model:
-    """The same elsewhere; the device is entered."""
+    """The model on the simulated device, which is entered."""
     return MODELS[name](move_module)
 
 
@@ -100,7 +100,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Far]:
 
 
 def steps(model: Model, name: str, device: Far | None = None) -> tuple[list[Step], Counter[str]]:
-    """The first steps of a run, and the most reads of a step after the first, by their places."""
+    """The first steps of a run, and the most reads per step after the first, by place."""
     method, knobs = find(name)
     known = {knob.name for knob in method.knobs}
     chosen: dict[str, Any] = {knob: value for knob, value in SMALL.items() if knob in known} | knobs
@@ -137,7 +137,7 @@ def test_every_entry_is_of_a_method() -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_what_is_rendered_there_is_the_same(device: Far, name: str) -> None:
-    """Unfinished and finished, with every other token missing at first."""
+    """An unfinished picture, with every other token missing, and the finished one."""
     one, other = far(name), near(name)
     count = one.backbone.start(one.prompt).limit if one.prompt.points is None else 0
     tokens = [(5 * i) % one.backbone.vocabulary for i in range(count)]

@@ -1,4 +1,4 @@
-"""The contract of the feature drafter on tiny random models: a node's row is that of its path, and nothing of a dropped tree remains."""
+"""The contract of the feature drafter on tiny random models: a node's row is its path's, and a dropped tree leaves no trace."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_rows_differ_and_see_their_ancestors(case: Case) -> None:
 
 
 def test_the_root_behind_commits_equals_one_from_scratch(case: Case) -> None:
-    """Tokens that come in pieces, with trees grown and dropped between, leave the cache of tokens that come at once."""
+    """Tokens in pieces, with trees grown and dropped in between, leave the same cache as all tokens at once."""
     sequence, growth, states, tokens = case.growth(7)
     nodes = [(3 * i + 1) % sequence.vocabulary for i in range(len(TREE))]
     for start, stop in ((0, 1), (1, 4), (4, 5), (5, 7)):
@@ -118,7 +118,7 @@ def test_the_root_behind_commits_equals_one_from_scratch(case: Case) -> None:
 
 
 def with_drafter(backbone: Backbone, folder: Path) -> Backbone:
-    """The backbone as it is loaded from a folder that holds a drafter."""
+    """The backbone as loaded from a folder with a drafter."""
     drafter = network()
     ship(folder, {weights_file(folder).name: drafter.state_dict()}, {NAME: {"settings": drafter.settings}})
     card = {NAME: {"settings": drafter.settings}}
@@ -158,7 +158,7 @@ def test_a_file_without_its_card_or_damaged_is_refused(tmp_path: Path) -> None:
 
 @torch.inference_mode()
 def test_codebooks_reach_the_sequence() -> None:
-    """By capability: pictures know how their codes lie, meshes have none."""
+    """By capability: pictures have a codebook, meshes have none."""
     for case in (MAKERS["pictogram"](), Case(tiny.janus(), Prompt(text="red apple"))):
         sequence = case.backbone.start(case.prompt)
         assert "codebook" in case.backbone.capabilities and len(sequence.codebook) == sequence.vocabulary
@@ -166,7 +166,7 @@ def test_codebooks_reach_the_sequence() -> None:
 
 
 def test_the_shipped_drafter_is_the_trained_network() -> None:
-    """On a CPU its block and its products are compiled functions, where they can be."""
+    """On a CPU its block and its products are compiled functions where possible."""
     card = read_card(FOLDER)
     settings = card[NAME]["settings"]
     plain = build_network(FeatureDrafter, settings, read_tensors(weights_file(FOLDER)), FOLDER).eval()

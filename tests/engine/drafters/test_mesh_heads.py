@@ -49,7 +49,7 @@ def test_it_is_the_reference_up_to_rounding(kind: str, width: int, heads: int) -
         ours, theirs = on_host(own, looked, hidden, count), own.features(hidden[None, None], looked, count)[:, 0, 0]
         assert ours.shape == (count, width) and ours.dtype == torch.float32
         torch.testing.assert_close(ours, theirs, atol=5e-5, rtol=5e-5)
-        assert len({tuple(row.tolist()) for row in ours}) == count  # each head has weights of its own
+        assert len({tuple(row.tolist()) for row in ours}) == count  # each head has its own weights
 
 
 @pytest.mark.parametrize("kind", ["mlp", "cross"])

@@ -51,7 +51,7 @@ PROMPT_OF = {"pictogram": tiny_pictogram, "lowpoly": tiny_lowpoly}
 
 @contextmanager
 def watch_blocks(decoder: nn.Module, seen: list[int]) -> Iterator[None]:
-    """Notes how many rows go through the first and through the last block."""
+    """Records how many rows go through the first and the last block."""
     ends = (decoder.blocks[0], decoder.blocks[-1])
     hooks = [block.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].shape[1])) for block in ends]
     yield
@@ -97,7 +97,7 @@ def test_control_rows_are_the_frozen_model_to_the_last_bit() -> None:
 @pytest.mark.parametrize("name", ["pictogram", "lowpoly"])
 @pytest.mark.parametrize("drafts,guesses", [([1, 5, 9], [1, 5, 9, 3, 4]), ([1, 5, 9], [1, 5]), ([1, 5], [1, 5])])
 def test_twins_are_one_row_below_the_adapter(name: str, drafts: list[int], guesses: list[int]) -> None:
-    """Computing them once changes nothing but the number of rows, and what is kept is what plain decoding keeps."""
+    """Computing them once changes only the number of rows, and the cache keeps the same rows as in plain decoding."""
     backbone, decoder, prompt = PROMPT_OF[name]()
     torch.manual_seed(7)
     lora = new_adapter(decoder, ALL_LAYERS, 4, 8.0, 1)
@@ -163,7 +163,7 @@ def test_the_adapter_is_worn_by_one_pass_of_one_thread() -> None:
     plain, elsewhere = layer(x), []
 
     def run_elsewhere() -> None:
-        with torch.inference_mode():  # a mode of the thread, as the adapter is
+        with torch.inference_mode():  # a mode of the thread, like the adapter
             elsewhere.append(layer(x))
 
     with lora.on_rows_from(1):
@@ -202,7 +202,7 @@ def test_an_adapter_survives_its_file(tmp_path: Path) -> None:
 
 
 def test_peft_and_the_rows_agree_on_a_file(tmp_path: Path) -> None:
-    """An adapter that peft made is read here, and what all rows wear is what peft's model says; ours is read by peft."""
+    """We read an adapter that peft wrote and get the output of peft's model on all rows; peft reads ours."""
     from peft import LoraConfig, PeftModel, get_peft_model
 
     backbone = tiny.pictogram()

@@ -1,4 +1,4 @@
-"""Resamplers give distributions, see no row below, and map a plain picture from one scale to another."""
+"""Resamplers return distributions, see no row below, and map a plain picture from one scale to another."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def tokens(count: int, vocabulary: int, seed: int = 0) -> torch.Tensor:
 
 
 def random_resampler(factor: int = 2) -> TrainedResampler:
-    """A network that was not trained, but whose layers all matter."""
+    """An untrained network in which every layer has an effect."""
     torch.manual_seed(0)
     network = UpSampler(tiny.pictogram().codebook(), factor, width=8, blocks=1)
     for p in network.parameters():
@@ -57,7 +57,7 @@ def test_up_gives_a_distribution_for_every_finer_token(resampler, fine: Raster) 
 
 
 def test_up_needs_no_row_below_the_ones_asked_for(resampler) -> None:
-    """The same rows give the same distributions whatever stands below them later."""
+    """The same rows have the same distributions, whatever rows follow below."""
     found, v = resampler
     all_rows = tokens(64, v)
     for stop in (1, 4, 7):

@@ -1,4 +1,4 @@
-"""Row and column heads: where they look, that a run gives them what training gives them, and files."""
+"""Row and column heads: what they read, the same inputs in a run as in training, and files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def network(guided: bool = False) -> SpatialHeads:
 
 
 def able() -> Pictogram:
-    """The tiny pictogram, which says that it has heads."""
+    """The tiny pictogram with the capability of heads."""
     plain = tiny.pictogram()
     backbone = tiny.wide_open(Pictogram(plain.model, plain.tokenizer, tiny.WORDS, (8,), {}))
     backbone.capabilities |= {NAME}
@@ -63,7 +63,7 @@ def test_either_direction_can_be_left_out(rows: bool, columns: bool) -> None:
 
 @pytest.mark.parametrize("guided", [False, True])
 def test_a_run_reads_what_training_reads(guided: bool) -> None:
-    """After plain decoding of 12 tokens, what the heads say of the next slots is what training computes from the same states and tokens."""
+    """After plain decoding of 12 tokens, the heads predict for the next slots what training computes from the same states and tokens."""
     backbone, heads = tiny.pictogram(), network(guided)
     sequence = backbone.start(PROMPT)
     run, states = NetworkHeads(heads).start(sequence), []
@@ -85,7 +85,7 @@ def test_a_run_reads_what_training_reads(guided: bool) -> None:
 
 
 def test_drafts_and_their_states_are_read_too() -> None:
-    """After a window, the newest token is its last draft, and the state of a draft is that of the pass that saw it."""
+    """After a window, the newest token is its last draft, and a draft's state comes from the pass that saw it."""
     sequence = tiny.pictogram().start(PROMPT)
     run = NetworkHeads(network()).start(sequence)
     with torch.inference_mode():
@@ -102,7 +102,7 @@ def test_drafts_and_their_states_are_read_too() -> None:
 
 
 def test_a_head_of_medusa_knows_the_newest_token_and_no_guess() -> None:
-    """The state and the token that a level reads are those after a path that a tree committed; nodes of a level have one distribution."""
+    """A level reads the state and the token after the path that a tree committed; nodes of a level share one distribution."""
     sequence = tiny.pictogram().start(PROMPT)
     ahead, other = HeadDrafter(NetworkHeads(network())).start(sequence), NetworkHeads(network()).start(sequence)
     with torch.inference_mode():

@@ -12,7 +12,7 @@ from engine.dispatch.choice import VARIABLE
 
 @pytest.fixture
 def inference(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No gradients, no wish about kernels, and PyTorch's number of threads afterwards."""
+    """Disables gradients and the kernels' variable; restores PyTorch's number of threads afterwards."""
     monkeypatch.delenv(VARIABLE, raising=False)
     threads = torch.get_num_threads()
     with torch.inference_mode():

@@ -12,7 +12,7 @@ from engine.sampling import guide, residual, warp
 from engine.verify.request import ACCEPT, FRESH, RESIDUAL, Verdict, VerifyRequest
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-TIE = 1e-5  # candidates whose scores differ by less, relative to their size, may be exchanged
+TIE = 1e-5  # candidates with a smaller relative difference of scores may be swapped
 
 needs_triton = pytest.mark.skipif(
     DEVICE.type == "cpu" and not is_interpreted(),
@@ -32,7 +32,7 @@ def near(name: str, ours: Tensor, theirs: Tensor, relative: float, absolute: flo
 
 
 def ties(request: VerifyRequest, ours: Verdict, theirs: Verdict) -> int:
-    """Number of tokens and verdicts differ because two candidates are nearly equal; fails if one differs for another reason."""
+    """Number of tokens and verdicts that differ because two candidates are nearly equal; fails if one differs for another reason."""
     size = len(request.tokens)
     scores = warp(guide(request.logits.double(), request.sampling.guidance), request.sampling, request.allowed)
     p = torch.softmax(scores, -1)

@@ -1,4 +1,4 @@
-"""The kernels compiled for four generations of GPUs, without one. In a process of its own: here they are interpreted."""
+"""The kernels compiled for four generations of GPUs, without one. In a separate process, because here they are interpreted."""
 
 from __future__ import annotations
 

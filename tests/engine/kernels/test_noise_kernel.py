@@ -29,7 +29,7 @@ def test_gumbel_noise_is_the_reference(rows: int, vocabulary: int) -> None:
 
 
 def test_the_greatest_numbers_have_their_digits() -> None:
-    """They win the draws, and come from u near 1, where a float32 of u would be 1."""
+    """They win the draws and come from u near 1, where u as float32 would be 1."""
     at = torch.arange(8, device=DEVICE)
     theirs = noise.gumbel_reference(5, at, 65537)
     where = theirs.argmax(-1, keepdim=True)

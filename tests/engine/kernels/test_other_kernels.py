@@ -59,7 +59,7 @@ def test_attention_in_half_precision_and_without_groups() -> None:
 @needs_triton
 @pytest.mark.parametrize(("rows", "cached", "span"), [(1, 33, 64), (7, 0, 40), (7, 70, 80), (70, 5, 130)])
 def test_attention_may_be_told_how_many_rows_are_kept(rows: int, cached: int, span: int) -> None:
-    """In fixed shapes: the keys go on after the rows of the pass, and nobody sees those."""
+    """In fixed shapes the keys continue after the rows of the pass, and those must not be visible."""
     case = cases.tree_pass(rows, cached)
     q, sets = case.q.to(DEVICE), case.seen.sets.to(DEVICE)
     after = torch.full_like(case.k[:, :, :1], 1e4).expand(-1, -1, span - cached - rows, -1)

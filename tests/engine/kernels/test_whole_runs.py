@@ -82,12 +82,12 @@ def test_the_tokens_and_the_trace_are_those_of_the_references(
     for kind in (REFERENCE, way):
         assert launches == {}
         monkeypatch.setenv(VARIABLE, kind)
-        backbone = tiny.lowpoly() if prompt is POINTS else tiny.pictogram.__wrapped__()  # its own, because others find its head again
+        backbone = tiny.lowpoly() if prompt is POINTS else tiny.pictogram.__wrapped__()  # a separate one: other tests use its head
         runs.append(steps(backbone, method, knobs, prompt, count if way == TRITON else 12))
     theirs, ours = runs
     assert [(s.tokens, s.positions) for s in ours] == [(s.tokens, s.positions) for s in theirs]
     for mine, other in zip(ours, theirs, strict=True):
-        assert mine.trace.known_fields | {"top"} == other.trace.known_fields | {"top"}  # which kernels do not tell
+        assert mine.trace.known_fields | {"top"} == other.trace.known_fields | {"top"}  # which kernels do not return
         for name in ("entropy", "accept_probability", *(["top"] if way == NATIVE else [])):
             if (value := getattr(other.trace, name)) is not None:
                 near(name, torch.as_tensor(getattr(mine.trace, name)), torch.as_tensor(value), 1e-4, 1e-5)
@@ -104,7 +104,7 @@ def test_the_tokens_and_the_trace_are_those_of_the_references(
 def test_the_kernels_run_in_fixed_shapes(
     method: str, prompt: Prompt, drafter: str, monkeypatch: pytest.MonkeyPatch, launches: dict[str, int]
 ) -> None:
-    """Attention is told how many rows are kept, the adapter its first row, and the verdict how many drafts there are."""
+    """The number of kept rows, the adapter's first row and the number of drafts are read from tensors."""
     model, knobs = MODELS["pictogram"](lambda module: module), {"window": 4, "horizon": 3}
     known, runs = {knob.name for knob in METHODS[method].knobs}, []
     for way, step in ((REFERENCE, DYNAMIC), (TRITON, STATIC)):
@@ -119,7 +119,7 @@ def test_the_kernels_run_in_fixed_shapes(
 
 
 def test_a_tree_is_seen_and_answered_and_its_path_kept(monkeypatch: pytest.MonkeyPatch, launches: dict[str, int]) -> None:
-    """A pass over a tree, the model's draws in every row, and a second pass after keeping a path that is no chain."""
+    """A pass over a tree, the model's draws in every row, and a second pass after keeping a path that is not a chain."""
     tree, verdicts = Tree([3, 7, 1, 9, 4, 2], [-1, -1, 0, 1, 1, 3], None, [False] * 6, 0, None), []
     for mode in (REFERENCE, TRITON):
         monkeypatch.setenv(VARIABLE, mode)
@@ -138,7 +138,7 @@ def test_a_tree_is_seen_and_answered_and_its_path_kept(monkeypatch: pytest.Monke
 
 
 def test_nothing_is_read_between_logits_and_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One read a step: two numbers and the drafts, which the commit needs."""
+    """One read per step: two numbers and the drafts, which the commit needs."""
     monkeypatch.setenv(VARIABLE, TRITON)
     sequence, read = tiny.pictogram().start(OPEN), []
     right = verdict.read_pair

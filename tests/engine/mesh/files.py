@@ -60,7 +60,7 @@ def stl(path: Path, points: np.ndarray, faces: np.ndarray, text: bool = False) -
 
 
 def pcd(path: Path, points: np.ndarray, data: str = "ascii", names: str = "x y z") -> Path:
-    """A PCD file; of compressed data all but the last bytes are literals."""
+    """A PCD file; compressed data are literals except the last bytes."""
     width = len(names.split())
     rows = points[:, :width].astype("<f4")
     head = [

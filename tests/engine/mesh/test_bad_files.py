@@ -30,7 +30,7 @@ MILLION = 1_000_000
 
 
 def sentence(path: Path, up: str = "auto") -> str:
-    """The message with which a file is refused; it is one sentence that names the file."""
+    """The error message for a file: one sentence that names it."""
     with pytest.raises(BadFile) as caught:
         read(path, up)
     message = str(caught.value)
@@ -42,7 +42,7 @@ def sentence(path: Path, up: str = "auto") -> str:
 
 @contextmanager
 def within_limits(megabytes: float, seconds: float = 60.0):
-    """Nothing in the block holds more memory or takes more processor time."""
+    """Fails if the block uses more memory or processor time."""
     tracemalloc.start()
     start = time.process_time()
     yield
@@ -64,7 +64,7 @@ def numpy_file(path: Path, array: np.ndarray | None = None, **arrays: np.ndarray
 
 
 def sparse(path: Path, head: bytes, size: int) -> Path:
-    """A file that starts with `head` and has `size` bytes of zeros behind it, which take no room on the disk."""
+    """A file with `head` and then `size` bytes of zeros, which take no space on the disk."""
     with path.open("wb") as file:
         file.write(head)
         file.truncate(len(head) + size)
@@ -81,12 +81,12 @@ Make = Callable[[Path], Path]  # writes a file into a folder
 
 
 def with_line(line: str) -> Make:
-    """A cloud whose twelfth line is another."""
+    """A cloud with its twelfth line replaced."""
     return lambda folder: raw(folder / "a.xyz", "\n".join([*LINES[:11], line, *LINES[12:]]).encode())
 
 
 def other_corner(write: Callable[..., Path], suffix: str) -> Make:
-    """A box of which a face refers to a vertex that is not there."""
+    """A box with a face that refers to a missing vertex."""
     vertices, faces = box()
     faces[3, 1] = 99
     return lambda folder: write(folder / f"a.{suffix}", vertices, faces.tolist())
@@ -100,7 +100,7 @@ def glb_of(path: Path, vertices: np.ndarray, faces: list[list[int]]) -> Path:
 
 
 def with_uri(uri: str) -> Make:
-    """A box of glTF whose numbers lie elsewhere."""
+    """A box of glTF whose numbers are in another file."""
 
     def write(folder: Path) -> Path:
         scene = Scene()
@@ -283,7 +283,7 @@ LONG_LIST = "element face 1\nproperty list uint int vertex_indices\nend_header"
 
 
 def ply_head(order: str, count: int, more: str = "end_header") -> bytes:
-    """A header of points, with what stands in place of its end."""
+    """A header of points; `more` replaces its end."""
     return PLY_POINTS.format(order, count).replace("end_header", more).encode()
 
 
@@ -294,7 +294,7 @@ def npy_head(shape: tuple[int, ...], kind: str = "<f4") -> bytes:
 
 
 def archive(path: Path, shape: tuple[int, ...], millions: int) -> Path:
-    """An archive with an array of a shape and so many millions of zero bytes."""
+    """An archive with an array of a shape and `millions` million zero bytes."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed, packed.open("points.npy", "w", force_zip64=True) as file:
         file.write(npy_head(shape))
         for _ in range(millions):
@@ -338,7 +338,7 @@ CLAIMS: list[tuple[str, bytes | Callable[[Path], bytes]]] = [
 
 @pytest.mark.parametrize(("suffix", "content"), CLAIMS, ids=[f"{suffix}-{i}" for i, (suffix, _) in enumerate(CLAIMS)])
 def test_two_gigabytes_in_a_header(tmp_path, suffix, content):
-    """A header may claim what it likes: nothing is allocated for it."""
+    """Nothing is allocated for what a header claims."""
     path = tmp_path / f"a.{suffix}"
     path.write_bytes(content if isinstance(content, bytes) else content(path))
     with within_limits(8, 20):
@@ -346,7 +346,7 @@ def test_two_gigabytes_in_a_header(tmp_path, suffix, content):
 
 
 def test_an_archive_that_would_fill_the_memory(tmp_path):
-    """3 GB of zeros in a megabyte would be refused by its size; here one that lies about its size as well."""
+    """3 GB of zeros in a megabyte would be refused by its size; this archive also lies about its size."""
     path = archive(tmp_path / "a.npz", (MILLION, 3), 12)
     content = path.read_bytes()
     with within_limits(60):
@@ -372,7 +372,7 @@ def test_a_description_that_would_fill_the_memory(tmp_path):
 
 @pytest.mark.parametrize("suffix", ["ply", "obj", "off"])
 def test_faces_without_corners_are_counted_too(tmp_path, monkeypatch, suffix):
-    """A byte or two for each would keep a loop busy for minutes: it ends at the limit, which is a low one here."""
+    """One or two bytes per face would keep a loop busy for minutes: it ends at the limit, which is low here."""
     monkeypatch.setattr(limits, "FACES", 1000)
     count, path = 5000, tmp_path / f"a.{suffix}"
     if suffix == "ply":
@@ -385,14 +385,14 @@ def test_faces_without_corners_are_counted_too(tmp_path, monkeypatch, suffix):
 
 
 def test_twenty_million_points_in_a_binary_ply(tmp_path):
-    """240 MB, which are not read but for the rows that are kept; being sparse, all of them are zero."""
+    """240 MB, of which only the kept rows are read; the file is sparse, so all are zero."""
     path = sparse(tmp_path / "a.ply", ply_head(LITTLE, 20 * MILLION), 240 * MILLION)
     with within_limits(60):
         assert "points of a.ply lie in one place" in sentence(path)
 
 
 def test_twenty_million_points_are_thinned(tmp_path):
-    """A ball of voxels, each many times."""
+    """A ball of voxels, each repeated many times."""
     voxels = np.unique((sphere_points(20_000)[:, :3] * 20 + 100).round().astype(np.uint8), axis=0)
     some = voxels[np.random.default_rng(0).integers(0, len(voxels), MILLION)]
     with (tmp_path / "a.npy").open("wb") as file:
@@ -436,7 +436,7 @@ def test_a_mesh_inside_out_is_turned(tmp_path):
 
 
 def test_gltf_that_places_a_mesh_too_often(tmp_path):
-    """A small file, and a billion faces: refused before they are made. A circle of nodes is walked once."""
+    """A small file with a billion faces is refused before they are created. A cycle of nodes is walked once."""
     vertices, faces = table()
     scene = Scene()
     mesh = scene.mesh(vertices, np.tile(faces, (1000, 1)))
@@ -451,6 +451,6 @@ def test_gltf_that_places_a_mesh_too_often(tmp_path):
 
 
 def test_no_reader_reaches_for_a_network_or_a_pickle():
-    """Code that could run something or leave the machine is not even imported."""
+    """Modules that could run code or use a network are not even imported."""
     for name in [name for name in sys.modules if name.startswith("engine.mesh")]:
         assert not {"pickle", "socket", "urllib.request", "httpx", "requests"} & set(vars(sys.modules[name]))

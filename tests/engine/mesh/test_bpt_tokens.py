@@ -30,7 +30,7 @@ from research.worlds.lowpoly_shapes import FAMILIES, shape
 
 make = trimesh.creation
 
-# Primitives and, where a count is known, the tokens and patches that the published tokenizer makes of them.
+# Primitives and, where known, the numbers of tokens and patches of the published tokenizer.
 PRIMITIVES = {
     "box": (lambda: make.box(), 36, 3),
     "icosphere 1": (lambda: make.icosphere(1), 240, 20),
@@ -172,7 +172,7 @@ def test_families_come_back_exactly(family):
 
 
 def slow_patches(faces: list[list[int]]) -> list[list[int]]:
-    """The fans as their description says it, without any index: every step looks at all faces again."""
+    """The fans by the paper's description, without an index: every step scans all faces."""
     open_faces = list(range(len(faces)))
     patches = []
     while open_faces:
@@ -261,7 +261,7 @@ def test_malformed_sequences_mean_what_the_published_decoder_makes_of_them():
 
 
 def split_and_read(tokens: list[int], levels: TokenLevels) -> list:
-    """A batch decoder: cut before every special id, then read each patch. Registers go on from patch to patch."""
+    """A batch decoder: splits before every special id, then reads each patch; registers continue from patch to patch."""
     registers = [(0, 0, 0)] * (levels.depth - 1)
     soup = []
     starts = [0] + [i for i, t in enumerate(tokens) if levels.special <= t < levels.special + levels.per_axis[0] ** 3] + [len(tokens)]
@@ -286,7 +286,7 @@ def split_and_read(tokens: list[int], levels: TokenLevels) -> list:
 
 
 def random_tokens(rng: np.random.Generator, levels: TokenLevels) -> list[int]:
-    """Anything, also ids that do not exist; offsets often, so that there are faces."""
+    """Random ids, including invalid ones; offsets are frequent, so that there are faces."""
     top = levels.vocabulary
     kinds = rng.integers(0, 10, rng.integers(0, 60))
     return [
@@ -377,7 +377,7 @@ def test_the_grammar_accepts_every_serialisation(canonical):
 
 
 def letters(mask: np.ndarray) -> str:
-    """The classes that a mask lets through; each wholly or not at all."""
+    """The classes that a mask allows, each completely or not at all."""
     parts = {"B": mask[:512], "O": mask[512:4608], "S": mask[4608:5120], "E": mask[5120:]}
     assert all(part.all() or not part.any() for part in parts.values())
     return "".join(name for name, part in parts.items() if part.any())
@@ -458,7 +458,7 @@ def test_next_is_total_and_pure():
 
 
 def test_the_states_follow_the_parser_through_anything():
-    """The faces a budget counts are the faces the parser emits, also behind tokens that are not allowed."""
+    """The budget counts the faces that the parser emits, also after tokens that are not allowed."""
     rng = np.random.default_rng(8)
     grammar = BPTGrammar(budget=10**6)
     for _ in range(300):

@@ -1,4 +1,4 @@
-"""The fit of a mesh: fixed limits of the distance over the floor, of a cloud as of the surface that it was taken from."""
+"""The fit of a mesh: fixed limits of the distance over the floor, the same for a cloud as for its surface."""
 
 from __future__ import annotations
 

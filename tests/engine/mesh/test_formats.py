@@ -43,7 +43,7 @@ FACES = {"triangles": TRIANGLES.tolist(), "quads": QUADS, "mixed": [*QUADS[:4], 
 
 
 def trimesh_ply(path: Path, encoding: str) -> Path:
-    """A file of another writer."""
+    """A file by another writer."""
     path.write_bytes(trimesh.Trimesh(CORNERS, TRIANGLES, process=False).export(file_type="ply", encoding=encoding))
     return path
 

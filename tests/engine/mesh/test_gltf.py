@@ -17,7 +17,7 @@ from tests.faults.corpus.meshes import FLOAT, QUARTER, UBYTE, instanced_scene, s
 
 
 def volume(path) -> float:
-    """Signed volume of a mesh that was read without a note."""
+    """Signed volume of a mesh; fails if its reading has a note."""
     mesh = read(path)
     assert mesh.notes == []
     return trimesh.Trimesh(*mesh.surface, process=False).volume

@@ -1,4 +1,4 @@
-"""Neighbours are found even if denormal numbers are flushed to zero, as in every thread that generates."""
+"""Neighbours are found even if denormal numbers are flushed to zero, as in every generating thread."""
 
 from __future__ import annotations
 

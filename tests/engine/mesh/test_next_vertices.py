@@ -1,4 +1,4 @@
-"""Drafts from the surface: they name the vertices that close it, follow steps that repeat, and spell both as the serialiser does."""
+"""Drafts from the surface: they predict the vertices that close it, follow repeated steps, and spell both like the serialiser."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_an_open_edge_waits_for_the_other_direction() -> None:
 
 
 def test_steps_that_repeat_are_taken_from_the_newest_vertex() -> None:
-    """Two steps that were seen before are followed by the third, moved, also across the border of a block."""
+    """Two known steps are followed by the third one, shifted, also across the border of a block."""
     cells = [(0, 0, 0), (5, 0, 0), (5, 7, 0), (0, 7, 3), (14, 2, 4), (19, 2, 4), (19, 9, 4)]
     ids = BPT.spell(np.array(cells))
     tokens: list[int] = []

@@ -38,7 +38,7 @@ def covers_once(points: np.ndarray, face: list[int], triangles: np.ndarray) -> N
 
 
 def star(random: np.random.Generator, count: int) -> np.ndarray:
-    """A jagged polygon around a point, in a plane that is parallel to no axis."""
+    """A jagged polygon around a point, in a plane parallel to no axis."""
     angles = 2 * np.pi * (np.arange(count) + random.random(count) * 0.9) / count
     flat = np.stack([np.cos(angles), np.sin(angles), np.zeros(count)], 1) * (0.05 + random.random((count, 1)))
     turn = np.linalg.qr(random.normal(size=(3, 3)))[0]
@@ -76,7 +76,7 @@ def test_a_chunk_ends_anywhere(source, monkeypatch):
         ([(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0)], 0),  # equal ones: from the first corner
         ([(0, 0, 0), (9, 1, 0), (0, 2, 0), (1, 1, 0)], 1),  # the one inside, though the other is shorter
         ([(0, 0, 0), (1, 0, 0), (2, 0, 0), (0, 2, 0)], 1),  # the one that leaves no triangle flat
-        ([(0, 0, 0), (3, 0, 1), (3, 3, 0), (0, 3, 1)], 0),  # not planar: the shorter one all the same
+        ([(0, 0, 0), (3, 0, 1), (3, 3, 0), (0, 3, 1)], 0),  # not planar: still the shorter one
     ],
 )
 def test_the_better_diagonal(source, corners, first):

@@ -92,4 +92,4 @@ def test_very_large_meshes_are_not_paired():
 def test_inside_out():
     vertices, faces = torus()
     assert not is_inside_out(vertices + 100, faces) and is_inside_out(vertices + 100, faces[:, ::-1])
-    assert not is_inside_out(vertices, faces[1:, ::-1])  # open: nobody can say
+    assert not is_inside_out(vertices, faces[1:, ::-1])  # open: unknown

@@ -1,4 +1,4 @@
-"""The repair report: what is wrong with a mesh, and what trimesh mends of it."""
+"""The repair report: the faults of a mesh, and those that trimesh repairs."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def shape_of(family: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def shaken(vertices: np.ndarray, far: float) -> np.ndarray:
-    """The vertices, each moved by up to `far` along each axis; those at one place move together."""
+    """The vertices, each moved by up to `far` along each axis; vertices at one place move together."""
     places, owner = np.unique(vertices, axis=0, return_inverse=True)
     return (places + np.random.default_rng(2).uniform(-far, far, places.shape))[owner.reshape(-1)]
 
@@ -42,7 +42,7 @@ def test_what_lies_on_its_points_stays():
 
 def test_vertices_at_one_place_stay_together():
     vertices, faces, points = shape_of("crate")
-    apart = vertices[faces].reshape(-1, 3)  # every face has corners of its own
+    apart = vertices[faces].reshape(-1, 3)  # every face has its own corners
     moved = shrink_to_points(shaken(apart, 0.03), np.arange(len(apart)).reshape(-1, 3), points)
     assert len(np.unique(moved, axis=0)) == len(np.unique(apart, axis=0))
 

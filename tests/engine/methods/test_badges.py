@@ -1,4 +1,4 @@
-"""Which settings are labelled exact. That what is not exact is refused by match seed is in tests/engine/decoding/test_policy.py."""
+"""Settings that are labelled exact. tests/engine/decoding/test_policy.py tests that match seed refuses the others."""
 
 from __future__ import annotations
 

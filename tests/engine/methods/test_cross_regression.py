@@ -1,4 +1,4 @@
-"""Cross-Regression: energies by hand, refusals, and what a run reports. Its distributions are tested in test_exactness.py."""
+"""Cross-Regression: energies by hand, refusals, and the report of a run. Its distributions are tested in test_exactness.py."""
 
 from __future__ import annotations
 

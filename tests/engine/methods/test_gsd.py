@@ -15,7 +15,7 @@ from research.exactness import closed_forms
 from research.exactness.toy import Toy
 
 P = torch.tensor([[0.30, 0.05, 0.25, 0.10, 0.30]], dtype=torch.float64)  # from the least probable on: 1 3 2 0 4
-ROUND = F.normalize(torch.tensor([[1, 0], [1, 0.1], [1, 0.2], [-1, 0], [1, -0.1]], dtype=torch.float64), dim=-1)  # 3 looks like nothing
+ROUND = F.normalize(torch.tensor([[1, 0], [1, 0.1], [1, 0.2], [-1, 0], [1, -0.1]], dtype=torch.float64), dim=-1)  # 3 resembles no code
 
 
 def members(token: int, half: int, gap: float = 2.0, far: float = 2.1) -> list[int]:

@@ -1,4 +1,4 @@
-"""XSpecMesh and lookup on meshes: behaviour that the toy cannot show, because it has no condition and no grammar of patches."""
+"""XSpecMesh and lookup on meshes: behaviour that the toy cannot test, because it has no condition and no grammar of patches."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_heads_that_were_not_trained_are_refused_with_a_sentence() -> None:
 
 @torch.inference_mode()
 def test_the_best_guess_is_the_best_of_the_distribution() -> None:
-    """It needs no distribution to give the same token: grammar, top-k, top-p and temperature leave the most probable token where it is."""
+    """It gives the same token without a distribution: grammar, top-k, top-p and temperature do not change the most probable token."""
     sequence = tiny.lowpoly().start(Prompt(points=tiny.sphere(), seed=1))
     logits = torch.randn(12, sequence.vocabulary, generator=torch.Generator().manual_seed(2))
     path: list[int] = []
@@ -131,7 +131,7 @@ def test_lookup_finds_the_longest_earlier_run() -> None:
     index = Index(3)
     assert index.continuation(3, 4) == []
     index.add([1, 2, 3, 9, 2, 3])
-    assert index.continuation(3, 4) == [9, 2, 3, 9]  # behind "2 3" came 9; at the present it goes on from itself
+    assert index.continuation(3, 4) == [9, 2, 3, 9]  # after "2 3" came 9; at the end it continues from itself
     assert index.continuation(1, 1) == [9]
     index.add([1])
     assert index.continuation(3, 2) == [2, 3]  # "3 1" is new, "1" is not
@@ -151,7 +151,7 @@ def test_lookup_of_a_repeated_token_verifies_its_first_draft() -> None:
 @pytest.mark.parametrize("seeded", [False, True])
 @pytest.mark.parametrize("drafts", ["independent", "most probable", "tree"])
 def test_a_chain_drawn_at_once_is_the_chain_drawn_head_by_head(drafts: str, seeded: bool) -> None:
-    """On a device, where all heads draw under every mask before the host follows the path; here head by head."""
+    """On a device all heads draw under every mask before the host follows the path; here they draw one by one."""
     sequence = tiny.lowpoly().start(Prompt(points=tiny.sphere(), seed=1))
     noise, knobs = Noise(3, sequence.vocabulary), Knobs({"drafts": drafts, "tree_top": 3})
     seen = set()

@@ -1,4 +1,4 @@
-"""MuLo-SD besides its distribution: its limits, what a repair sees, what its Steps record and count, what it refuses."""
+"""MuLo-SD apart from its distribution: limits, the context of repairs, the record in its Steps, and refusals."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_where_nothing_stays_it_is_plain_decoding(rows: int, columns: int, repai
     for seed in range(3):
         run = generate(toy, MULO, Prompt(seed=seed), {"least_mass": 1, "block_rows": 1 + seed} | repair | ahead).finish()
         assert run.tokens == plain(toy, Prompt(seed=seed)) and run.exact
-        assert run.totals["forwards"] == rows * columns  # a pass a token; the first of a block is the verification itself
+        assert run.totals["forwards"] == rows * columns  # one pass per token; the first of a block is the verification itself
 
 
 @pytest.mark.parametrize("rows,columns", SHAPES)
@@ -67,7 +67,7 @@ def test_where_all_stays_it_is_the_up_sampled_draft(repair: dict[str, Any]) -> N
 
 
 def test_parallel_drafting_is_a_wavefront_over_the_small_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its passes; each token has the distribution of a wavefront's context: ZipAR's own loop gives the same tokens under the same noise."""
+    """It takes a wavefront's passes, and each token has a wavefront's context: ZipAR gives the same tokens under the same noise."""
     toy, prompt = Toy(rows=8, columns=8), Prompt(seed=3)
     for window in (1, 2, 3):
         coarser = CoarsePicture(toy.start(prompt), Noise(3, 3), 4)
@@ -104,7 +104,7 @@ def test_after_a_wavefront_drafting_goes_on_in_the_whole_context() -> None:
 
 
 def test_a_block_goes_down_again_before_the_next_one_is_drawn() -> None:
-    """The coarse rows that a later block continues are those of what was committed."""
+    """A later block continues the coarse rows of the committed tokens."""
     toy, seen = Toy(rows=4, columns=4), []
     right = CoarsePicture.follow
 
@@ -121,7 +121,7 @@ def test_a_block_goes_down_again_before_the_next_one_is_drawn() -> None:
 
 
 def logits_of_repairs(backbone: Backbone, prompt: Prompt, knobs: dict[str, Any]) -> tuple[Run, dict[int, Tensor]]:
-    """A finished run, and for every token drawn anew the scores [V] it was drawn from."""
+    """A finished run, and for every redrawn token the scores [V] it was drawn from."""
     logits: dict[int, Tensor] = {}
     right = mulo._draw
 
@@ -135,7 +135,7 @@ def logits_of_repairs(backbone: Backbone, prompt: Prompt, knobs: dict[str, Any])
 
 
 def largest_difference(backbone: Backbone, prompt: Prompt, knobs: dict[str, Any]) -> float:
-    """Between the distributions of repairs and those of a fresh sequence that is fed the same tokens one by one."""
+    """The largest difference between repairs' distributions and those of a fresh sequence fed the same tokens one by one."""
     run, logits = logits_of_repairs(backbone, prompt, knobs)
     worst = 0.0
     with torch.inference_mode():

@@ -37,7 +37,7 @@ NEAR = torch.tensor([[1, 2], [0, 2], [3, 1], [2, 1]])
 
 
 def test_the_walk_of_a_worked_trace() -> None:
-    """Two levels, two children of the root, one of each: the second child is the model's draw, what it leads to is not."""
+    """Two levels, two children of the root, one of each: the second child is the model's draw, its own child is not."""
     parents, tokens = [-1, -1, 0, 1], [7, 8, 5, 6]
     assert walk(parents, tokens, [8, 5, 9, 0, 0]) == ([1], 9)
     assert walk(parents, tokens, [8, 5, 6, 0, 4]) == ([1, 3], 4)
@@ -171,7 +171,7 @@ def test_few_candidates_are_no_error() -> None:
 
 
 def test_what_is_drawn_does_not_decide_how_many_siblings_stay() -> None:
-    """One level has one distribution, so its shape is one too; behind it, distributions and with them shapes follow what was drawn."""
+    """The first level has one distribution, so one shape; below it, distributions and shapes depend on the drawn tokens."""
     shapes = {tuple(grow_tree(Toy(vocabulary=5, columns=5), TreeSize(1, 4, 3), "sampled", first).parents) for first in range(5)}
     assert shapes == {(-1, -1, -1)}
 
@@ -190,7 +190,7 @@ def test_a_drawn_sibling_stays_or_goes_whatever_its_token_is(least_level: float)
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_children_of_a_sure_distribution_are_ranked_by_the_logits(dtype: torch.dtype) -> None:
-    """At temperature 0 a distribution holds one token, and the drafter still knows which ones come next."""
+    """At temperature 0 a distribution has one token, but the drafter still ranks the next ones."""
     logits = torch.tensor([[0.0, 3.0, 2.0, 1.0]], dtype=dtype)
     sure = torch.tensor([[0.0, 1.0, 0.0, 0.0]], dtype=dtype)
     torch.testing.assert_close(rank(sure, logits), torch.softmax(logits, -1))
@@ -222,7 +222,7 @@ def test_a_live_knob_reshapes_the_next_tree() -> None:
 
 
 class At:
-    """As much of a sequence as a controller may see."""
+    """The part of a sequence that a controller may see."""
 
     def __init__(self, length: int, rows: int = 4, columns: int = 8):
         self.length, self.layout = length, Raster(rows, columns)
@@ -290,7 +290,7 @@ def test_the_chances_of_siblings_fall_and_add_up_to_less_than_one() -> None:
 
 
 def test_a_tree_grows_where_it_is_worth_its_cost() -> None:
-    """Nothing is verified or grown on that is less likely than its cost asks for; what costs nothing is grown whole."""
+    """No node is verified or extended that is less likely than its cost requires; if nodes cost nothing, the tree is complete."""
     toy = Toy(columns=12, vocabulary=6, sharpness=2.0)
 
     def nodes(row: float, level: float) -> float:

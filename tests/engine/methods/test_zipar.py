@@ -1,4 +1,4 @@
-"""The wavefront besides its distribution: number of passes, when it is plain decoding, what its Steps record, its cost in likelihood."""
+"""The wavefront apart from its distribution: number of passes, when it is plain decoding, its Steps, its cost in likelihood."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def plain(backbone: Toy, seed: int) -> Run:
 @pytest.mark.parametrize("rows,columns", SHAPES)
 @pytest.mark.parametrize("window", [1, 2, 3, 256])
 def test_published_takes_the_passes_of_the_formula(rows: int, columns: int, window: int) -> None:
-    """A row begins `window` passes after the row above and then takes one pass a token, on grids of any shape."""
+    """A row begins `window` passes after the row above and then takes one pass per token, on grids of any shape."""
     run = generate(Toy(rows=rows, columns=columns), ZIPAR, Prompt(seed=1), {"window": window}).finish()
     assert run.totals["forwards"] == columns + (rows - 1) * min(window, columns)
     assert sorted(run.positions) == list(range(rows * columns))
@@ -75,7 +75,7 @@ def test_verified_is_faster_than_plain_and_commits_a_prefix() -> None:
 
 
 def test_a_row_that_gains_more_drafts_needs_fewer_passes() -> None:
-    """One draft a row and pass can commit no more than a token a pass where one row grows at a time."""
+    """With one draft per row and pass, no more than one token per pass is committed where one row grows at a time."""
     toy = Toy(rows=2, columns=8)
     passes = {1: 0, 4: 0}
     for seed in range(8):
@@ -87,7 +87,7 @@ def test_a_row_that_gains_more_drafts_needs_fewer_passes() -> None:
 
 @pytest.mark.parametrize("growth", [1, 2])
 def test_drafts_on_the_screen_are_the_open_positions(growth: int) -> None:
-    """Every draft is shown where it stands, none of them is committed yet, and rows behind a gap are among them."""
+    """Every draft is shown at its position, none is committed yet, and rows after a gap are included."""
     run = generate(Toy(rows=3, columns=6), ZIPAR, Prompt(seed=3), {"mode": "verified", "window": 1, "growth": growth})
     apart = False
     for step in run:

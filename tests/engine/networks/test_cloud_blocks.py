@@ -1,4 +1,4 @@
-"""Content of each block of a cloud, and its way into the decoder."""
+"""Content of each block of a cloud, and how it enters the decoder."""
 
 from __future__ import annotations
 

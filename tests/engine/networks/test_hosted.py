@@ -63,7 +63,7 @@ def token(i: int) -> int:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("window", [3, 17, 31])
 def test_a_window_has_the_bits_of_single_passes(kind: torch.dtype, window: int) -> None:
-    """Over row ends, past the first block of keys, for both guidance rows of which one is padded."""
+    """Across row ends and past the first block of keys, for both guidance rows, one of them padded."""
     parts = random_llama(kind)
     with torch.inference_mode():
         single, wide = start_run(parts), start_run(parts)
@@ -96,7 +96,7 @@ def test_the_block_of_keys_may_change_between_them() -> None:
 
 
 def test_padding_is_never_seen() -> None:
-    """Other inputs in the padded places give the same bits, and the padded prompt is that of its own positions."""
+    """Other inputs in the padded places give the same bits, and the padded prompt equals the prompt at its own positions."""
     parts = random_llama(torch.float32)
     draft = Draft(torch.tensor([1, 2, 3]))
     with torch.inference_mode():

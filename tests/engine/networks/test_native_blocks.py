@@ -31,7 +31,7 @@ ROWS = 9
 
 
 def decoder() -> TransformerDecoder:
-    """A plain decoder whose norms and places do something."""
+    """A plain decoder whose norms and positions have an effect."""
     torch.manual_seed(0)
     network = TransformerDecoder(3, 64, 4, 96, placed=True).eval().requires_grad_(False)
     for name, p in network.named_parameters():
@@ -73,7 +73,7 @@ LAYERS = ("query_key_value", "attention_out", "gate_up", "feed_out", "out", "que
 
 
 def adapter(network: nn.Module, rank: int, first: int = 0, layers: tuple[str, ...] = LAYERS) -> RowLora:
-    """A frozen adapter of some layers of the blocks from number `first` on, the same for networks of one shape."""
+    """A frozen adapter for some layers of the blocks from `first` on; the same for networks of equal shape."""
     torch.manual_seed(2)
     lora = new_adapter(network, layers, rank, alpha=1.5 * rank, first=first).requires_grad_(False)
     for up in lora.up:
@@ -105,7 +105,7 @@ NEAR = {torch.float32: {"atol": 1e-5, "rtol": 1e-4}, torch.bfloat16: {"atol": 3e
 
 @contextmanager
 def hooking(network: nn.Module) -> Iterator[None]:
-    """In this context a block has a hook, so that passes call it layer by layer."""
+    """Adds a hook to a block, so that passes call it layer by layer."""
     handle = network.blocks[0].register_forward_hook(lambda *_: None)
     try:
         yield
@@ -157,7 +157,7 @@ def test_an_adapter_that_is_trained_hooks_its_layers() -> None:
     assert lora.updates is None
     for up in lora.up:
         up.mul_(0)
-    bare = run(ROWS)  # what it made of older weights is not kept
+    bare = run(ROWS)  # its copy of older weights is not kept
     torch.testing.assert_close(run(ROWS, adapter_rows=AdapterRows(lora, 3)), bare, atol=1e-5, rtol=1e-4)
 
 
@@ -189,7 +189,7 @@ def test_caches_and_masks_of_other_kinds_run_as_before() -> None:
 @needs_native
 @pytest.mark.parametrize("layer", [None, 1])
 def test_a_mesh_decoder_wears_an_adapter(layer: int | None) -> None:
-    """With a fork and without: the plain network's rows, and those before the adapter keep their bits."""
+    """With and without a fork the rows equal the plain network's, and rows before the adapter keep their bits."""
     settings, outputs = MeshSettings(layers=3, width=32, heads=2, inner=40, length=20, vocabulary=5121), []
     for quick in (False, True):
         torch.manual_seed(3)

@@ -39,7 +39,7 @@ def steps(model: Model, method: str, knobs: dict[str, Any], count: int) -> list[
 
 
 def use_steps(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    """Sequences that begin from now on have passes in fixed shapes, or in shapes of their own."""
+    """Makes new sequences use passes in fixed shapes, or in dynamic ones."""
     monkeypatch.setattr(sequences, "is_static", lambda device: step == STATIC)
 
 
@@ -55,7 +55,7 @@ def start_sequence(model: Model, monkeypatch: pytest.MonkeyPatch, step: str = ST
 
 @pytest.mark.parametrize("name", ["pictogram", "lowpoly"])
 def test_a_decoder_prepared_for_a_processor_takes_fixed_shapes_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its own functions read the number of kept rows on the host; they leave such a pass to PyTorch."""
+    """Its native functions read the number of kept rows on the host, so PyTorch runs such a pass."""
     model = MODELS[name](lambda module: module)
     quicken(model.backbone.model.decoder)
     runs = []
@@ -69,7 +69,7 @@ def test_a_decoder_prepared_for_a_processor_takes_fixed_shapes_too(name: str, mo
 @pytest.mark.parametrize("draft", [NO_DRAFT, CHAIN, TREE], ids=["none", "chain", "tree"])
 @pytest.mark.parametrize("name", ["pictogram", "lowpoly", "janus", "emu3"])
 def test_rows_are_those_of_the_dynamic_step(name: str, draft: Draft, monkeypatch: pytest.MonkeyPatch, buckets_used: list[Bucket]) -> None:
-    """And what a pass leaves in the cache is, too, whatever path is kept."""
+    """The cache after a pass is also the same, for every kept path."""
     pair = [start_sequence(near(name), monkeypatch, step) for step in (STATIC, DYNAMIC)]
     for turn in (draft, CHAIN):
         ours, theirs = (sequence.forward(turn) for sequence in pair)
@@ -82,7 +82,7 @@ def test_rows_are_those_of_the_dynamic_step(name: str, draft: Draft, monkeypatch
 
 @torch.inference_mode()
 def test_fillers_are_seen_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three rows in a bucket of four and of sixty-four: what else is written makes no difference."""
+    """Three rows in a bucket of four and of sixty-four: the fillers make no difference."""
     sequence = start_sequence(near("pictogram"), monkeypatch)
     block, kept_rows, draft = sequence.kv_cache.block, sequence.kv_cache.kept, torch.tensor([4, 1])
     places = sequence.kv_cache.begin_pass(torch.arange(kept_rows, kept_rows + 3), torch.ones(3, 3, dtype=torch.bool).tril())
@@ -134,7 +134,7 @@ def test_a_drafter_reads_nothing_either(name: str, monkeypatch: pytest.MonkeyPat
         growth = model.drafters["feature_draft"].start(sequence)
         inputs = torch.zeros(4, 4 + 8, dtype=torch.int64, device=FAR)
         features = torch.zeros(sequence.kv_cache.branches, 4, 32, device=FAR)
-        with device.counted() as traffic:
+        with device.count_traffic() as traffic:
             outputs = growth.fixed_pass(growth.kv_cache.capacity, inputs, features)
         assert not traffic.reads and not traffic.sends
         assert [each.shape[-2] for each in outputs] == [4, 4] and all(each.device == FAR for each in outputs)
@@ -143,7 +143,7 @@ def test_a_drafter_reads_nothing_either(name: str, monkeypatch: pytest.MonkeyPat
 @torch.inference_mode()
 @pytest.mark.parametrize("name", ["pictogram", "lowpoly", "janus"])
 def test_a_drafter_grows_the_same_tree(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two cycles of a root and two levels, of which the second begins after tokens that were committed."""
+    """Two cycles of a root and two levels; the second begins after committed tokens."""
     trees = []
     for step in (STATIC, DYNAMIC):
         sequence = start_sequence(near(name), monkeypatch, step)

@@ -1,4 +1,4 @@
-"""Verdicts and heads inside of a pass in fixed shapes: the same tokens, told with the pass, no host inside, one graph."""
+"""Verdicts and heads inside a pass in fixed shapes: the same tokens, no host inside, one graph."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CHAIN = Draft(torch.tensor([4, 1, 7]))
 
 @pytest.fixture
 def verdict_kinds(monkeypatch: pytest.MonkeyPatch) -> list[VerdictKind]:
-    """The kinds of all verdicts inside of a pass."""
+    """The kinds of all verdicts inside a pass."""
     kinds: list[VerdictKind] = []
 
     def record_kind(kind: VerdictKind, *arguments: Any) -> Any:
@@ -66,7 +66,7 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("llamagen", "sjdpp", {}), ("anole", "sjdpp", {}), ("janus", "eagle", SEED), ("pictogram", "lookup", {}), ("emu35", "jacobi", {}),
     ("lumina", "zipar_verified", {}), ("pictogram", "cross_regression", {}), ("lowpoly", "cross_regression", {}),
 ]  # fmt: skip
-SOMETIMES = ("zipar_verified", "cross_regression", "lookup", "jacobi")  # not every pass of these has a verdict that can be told with it
+SOMETIMES = ("zipar_verified", "cross_regression", "lookup", "jacobi")  # not every pass of these methods has a verdict inside
 
 
 @pytest.mark.parametrize(("name", "method", "knobs"), CASES)
@@ -78,7 +78,7 @@ def test_the_steps_are_those_of_the_dynamic_step(
     verdict_kinds: list[VerdictKind],
     buckets_used: list[Bucket],
 ) -> None:
-    """Tokens, drafts and what the panels are told; every pass but the first, which is at the end of the prompt, has its verdict inside."""
+    """Tokens, drafts and panel data are equal; every pass but the first, at the end of the prompt, has its verdict inside."""
     use_steps(monkeypatch, DYNAMIC)
     plain = steps(near(name), method, knobs, 10)
     assert not buckets_used
@@ -93,13 +93,13 @@ def test_the_steps_are_those_of_the_dynamic_step(
                 torch.testing.assert_close(*pair, atol=1e-4, rtol=1e-3)
     assert len(buckets_used) >= 5 and len(set(buckets_used)) <= 3
     if (name, method) == ("pictogram", "eagle") and knobs != SEED:
-        assert not verdict_kinds  # drawn siblings are verified one after another, each on what the last one left
+        assert not verdict_kinds  # drawn siblings are verified one after another, each on the residual of the last one
     elif method not in SOMETIMES:
         assert len(verdict_kinds) == len(fixed_steps) - 1
 
 
 def test_heads_are_computed_in_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of them, for one row; by themselves only after the first pass."""
+    """All of them, for one row; outside a pass only after the first one."""
     calls: list[tuple[tuple[int, ...], int | None]] = []
     right = MeshHeads.features
 
@@ -115,7 +115,7 @@ def test_heads_are_computed_in_the_pass(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_knob_that_moves_needs_no_new_graph(monkeypatch: pytest.MonkeyPatch, verdict_kinds: list[VerdictKind]) -> None:
-    """The rule's number is told; another rule is another graph."""
+    """The rule's number is an input; another rule is another graph."""
     use_steps(monkeypatch, STATIC)
     model = near("lowpoly")
     method, _ = find("xspecmesh")
@@ -154,7 +154,7 @@ def test_all_that_is_sent_is_one_small_tensor(name: str, method: str, reads: dic
         run = generate(model.backbone, entry, model.prompt, chosen | knobs, model.drafter_of(entry))
         list(islice(run, 2))
         sent.clear()
-        with device.counted() as traffic:
+        with device.count_traffic() as traffic:
             next(run)
         run.close()
     assert traffic.sends == {"networks/static_step.py: Replays.call": 1}
@@ -173,7 +173,7 @@ ADAPTED = [("pictogram", "cross_regression"), ("lowpoly", "cross_regression")]  
 
 
 class Made(TorchDispatchMode):
-    """Watches the storages that operations make in this context, which are not those that were there before."""
+    """Records the new storages that operations create in this context."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -194,7 +194,7 @@ def storages(tree: Any) -> set[weakref.ref[torch.UntypedStorage]]:
 
 
 def whole_pass(name: str, method: str, monkeypatch: pytest.MonkeyPatch, model: Model) -> tuple[Callable[..., Any], tuple[Tensor, ...]]:
-    """The function of a method's third pass, and what it is given."""
+    """The function of a method's third pass, and its arguments."""
     use_steps(monkeypatch, STATIC)
     calls: list[tuple[Callable[..., Any], tuple[Tensor, ...]]] = []
     right = static_step.Replays.call
@@ -211,13 +211,13 @@ def whole_pass(name: str, method: str, monkeypatch: pytest.MonkeyPatch, model: M
 
 @pytest.mark.parametrize(("name", "method"), EVERY + ADAPTED)
 def test_it_reads_nothing_not_even_in_the_references(name: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the device that is not there; a GPU without Triton captures the references."""
+    """On the simulated device; a GPU without Triton captures the references."""
     with as_on_a_gpu(monkeypatch) as device:
         function, arguments = whole_pass(name, method, monkeypatch, MODELS[name](move_module))
         there = [each.to(FAR) for each in arguments]
         noted: Counter[str] = Counter()
         monkeypatch.setattr(Far, "_note", lambda self, transfers, count=1: noted.update(some=count))
-        with torch.inference_mode(), device.counted():
+        with torch.inference_mode(), device.count_traffic():
             outputs = function(*there)
         assert not noted and len(outputs) >= (2 if (name, method) in ADAPTED else 4) and all(each.device == FAR for each in outputs)
 
@@ -256,7 +256,7 @@ def test_it_is_one_graph(name: str, method: str, monkeypatch: pytest.MonkeyPatch
 
 
 def question(sequence: TransformerSequence, count: int) -> VerifyRequest:
-    """Any question about rows of a pass."""
+    """A request about rows of a pass."""
     noise = Noise(1, sequence.vocabulary)
     uniforms = torch.full((3, count), 0.5, dtype=torch.float64)
     return VerifyRequest(NO_DRAFT.tokens, None, uniforms, noise.base, torch.arange(count), True, False)
@@ -264,7 +264,7 @@ def question(sequence: TransformerSequence, count: int) -> VerifyRequest:
 
 @torch.inference_mode()
 def test_a_pass_that_has_begun_takes_no_question(monkeypatch: pytest.MonkeyPatch, verdict_kinds: list[VerdictKind]) -> None:
-    """Its verdict is then one of its own."""
+    """Its verdict is then computed separately."""
     sequence = start_sequence(near("pictogram"), monkeypatch)
     rows = sequence.forward(CHAIN)
     assert rows.count == 4 and rows.place == (sequence.device, torch.float32) and not verdict_kinds

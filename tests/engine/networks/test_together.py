@@ -21,7 +21,7 @@ RUNS = ((2, 1, 7), (1, 5, 0), (2, 9, 40), (1, 1, 3))  # branches, rows and kept 
 
 
 def spread(module: nn.Module) -> None:
-    """Weights large enough that a fault shows."""
+    """Makes weights large enough to reveal a fault."""
     for p in module.parameters():
         if p.ndim > 1:
             nn.init.normal_(p, std=p.shape[-1] ** -0.5)
@@ -46,7 +46,7 @@ def masks() -> list[Tensor | None]:
 
 
 def copies(originals: list[KVCache]) -> list[KVCache]:
-    """Slabs of the same content."""
+    """Copies of the caches."""
     clones = []
     for kv_cache in originals:
         copy = KVCache(LAYERS, kv_cache.branches, HEADS, kv_cache.capacity, HEAD, torch.device("cpu"), kv_cache.block.dtype)

@@ -8,7 +8,7 @@ from engine.networks.transformer import TransformerDecoder, rotary_table
 
 
 def test_a_row_that_sees_nothing_else_knows_where_it_is() -> None:
-    """Rotary positions alone are relative: equal rows would have equal states."""
+    """Rotary positions alone are relative, so equal rows would have equal states."""
     torch.manual_seed(0)
     decoder = TransformerDecoder(2, 32, 2, 48, placed=True)
     cos, sin = rotary_table(torch.arange(12.0).view(6, 2), 16)

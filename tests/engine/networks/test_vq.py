@@ -9,7 +9,7 @@ from engine.networks.vq import FACTOR, PictureTokenizer, reach
 
 
 def test_a_token_does_not_know_what_is_around_it() -> None:
-    """The token in the middle of two pictures that differ everywhere but in its own pixels."""
+    """Two pictures that differ everywhere except in the middle token's pixels have the same middle token."""
     torch.manual_seed(0)
     tokenizer = PictureTokenizer((4, 4, 2), encoder=8, decoder=8, blocks=2)
     for parameter in tokenizer.encoder.parameters():
@@ -25,7 +25,7 @@ def test_a_token_does_not_know_what_is_around_it() -> None:
 
 
 def tokenizer_that_looks_around() -> PictureTokenizer:
-    """Every convolution has weights: fresh residual branches would see nothing."""
+    """A tokenizer with weights in every convolution: fresh residual branches would see nothing."""
     torch.manual_seed(0)
     tokenizer = PictureTokenizer((4, 4, 2), encoder=8, decoder=8, blocks=2)
     for parameter in (*tokenizer.decoder.parameters(), *tokenizer.preview_decoder.parameters()):

@@ -1,4 +1,4 @@
-"""Folders of weights: small on disk, and read back as they were meant."""
+"""Folders of weights: small on disk, and read back correctly."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_all_shipped_weights_keep_to_their_budget():
 
 @contextmanager
 def refuses_weights(match: str | None = None) -> Iterator[pytest.ExceptionInfo]:
-    """The block refuses weights with a sentence that names a way out."""
+    """Expects that the block refuses weights with a sentence that names a remedy."""
     with refuses(MissingWeights, match) as caught:
         yield caught
     assert any(word in str(caught.value) for word in ("git", "train", "Train", "again", "Load")), caught.value
@@ -112,7 +112,7 @@ def refuses_weights(match: str | None = None) -> Iterator[pytest.ExceptionInfo]:
     ],
 )
 def test_a_damaged_card_is_a_sentence(tmp_path: Path, content: bytes | int, word: str) -> None:
-    """content : its bytes; a number: so many zeros; -1: it is a folder"""
+    """content : its bytes; a number: that many zeros; -1: a folder"""
     path = tmp_path / "card.json"
     if content == -1:
         path.mkdir()
@@ -160,7 +160,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def changed_card(folder: Path, entry: str, value: object) -> Iterator[None]:
-    """A card with another entry; afterwards as it was."""
+    """Changes an entry of a card inside the block and restores it afterwards."""
     path = folder / "card.json"
     before = path.read_bytes()
     card = json.loads(before)
@@ -223,7 +223,7 @@ def test_what_are_no_weights_is_a_sentence(tmp_path: Path, tensors: dict[str, to
 @pytest.mark.parametrize("place", [0, 7, 8, 100, -1000, -1])
 @pytest.mark.parametrize("hashed", [True, False])
 def test_a_flipped_byte_or_an_early_end_is_seen(tmp_path: Path, place: int, hashed: bool) -> None:
-    """With the hashes of a card any damage is; without them, as in a folder from elsewhere, an early end is."""
+    """With a card's hashes any damage is detected; without them, as in a foreign folder, an early end is."""
     path = write_weights(tmp_path, {"rows": torch.randn(64, 128)})
     whole = path.read_bytes()
     if not hashed:

@@ -90,7 +90,7 @@ def test_it_learns_two_pictures_and_reads_them_back() -> None:
 
 
 def test_a_sure_judge_counts_an_object_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chances of neighbouring cells that are 1 in float32 are no two objects."""
+    """Neighbouring cells whose chances are 1 in float32 are one object."""
     model = Judge(("cat",), width=4).eval()
     sure = torch.full((1, CELLS, CELLS), -30.0)
     sure[0, 5, 5:7] = torch.tensor([40.0, 30.0])

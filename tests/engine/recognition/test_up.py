@@ -104,7 +104,7 @@ def test_training_clouds_lean_only_when_they_are_asked_to():
 
 
 def test_the_shipped_network_stands_held_out_shapes_upright():
-    """In any of the six orientations, because a turned cloud gets the turned answer. Its card has the share of all."""
+    """In any of the six orientations, because a turned cloud gets the turned answer. The card has the share of all shapes."""
     shapes = held_out_shapes(47)
     judge = up.load()
     right = []

@@ -1,4 +1,4 @@
-"""Tiny random models of transformers, and the same generation by `generate` alone and by `generate` with our callable."""
+"""Tiny random models of transformers, and their generation by `generate` alone and with our callable."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def mistral(window: int | None = 16, attention: str = "sdpa") -> MistralForCausa
 
 @cache
 def gemma3(window: int = 16, attention: str = "sdpa") -> Gemma3ForCausalLM:
-    """One layer attends to the last tokens, one to all, each with rotary positions of its own."""
+    """One layer attends to the last tokens, one to all, each with its own rotary positions."""
     kinds = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": window, "tie_word_embeddings": False}
     return random_model(Gemma3ForCausalLM, Gemma3TextConfig(**SHAPE, head_dim=8, query_pre_attn_scalar=8, **kinds), attention)
 
@@ -109,7 +109,7 @@ def llama4() -> Llama4ForCausalLM:
 
 @cache
 def falcon() -> FalconForCausalLM:
-    """Places as a bias of attention, which it computes from the mask itself."""
+    """Positions as an attention bias, which it computes from the mask."""
     return random_model(FalconForCausalLM, FalconConfig(**SHAPE, alibi=True))
 
 

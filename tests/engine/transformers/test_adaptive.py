@@ -30,7 +30,7 @@ STEP: Callable[[int], float] = lambda rows: 1.0 if rows == 1 else 2.0  # noqa: E
 
 
 class Machine:
-    """A clock that passes of a model move on, by their rows."""
+    """A clock that a model's passes advance by the cost of their rows."""
 
     def __init__(self, model: PreTrainedModel, cost: Callable[[int], float]):
         self.seconds, self.cost = 0.0, cost
@@ -46,7 +46,7 @@ class Machine:
 
 @pytest.fixture(autouse=True)
 def nothing_known() -> Iterator[None]:
-    """Other tests have used the same models."""
+    """Forgets the measurements of other tests that use the same models."""
     adaptive.KNOWN.clear()
     yield
     adaptive.KNOWN.clear()
@@ -65,7 +65,7 @@ def time_generation(
 
 
 def cyclic_model() -> PreTrainedModel:
-    """A model that goes round in a circle of six tokens, whatever came before."""
+    """A model that cycles through six tokens, whatever came before."""
     model = models.random_model(models.LlamaForCausalLM, models.LlamaConfig(**models.SHAPE | {"max_position_embeddings": 512}))
     table = torch.zeros(models.VOCABULARY, 32)
     table[torch.arange(models.VOCABULARY), torch.arange(models.VOCABULARY) % 32] = 1.0
@@ -81,7 +81,7 @@ def cyclic_model() -> PreTrainedModel:
 
 
 def position_model() -> PreTrainedModel:
-    """A model whose tokens depend on their places alone: a window is right once its places have been seen."""
+    """A model whose tokens depend only on their positions: a window is right once its positions have been seen."""
     shape = {"n_embd": 32, "n_layer": 1, "n_head": 4, "n_positions": 512, "tie_word_embeddings": False}
     config = models.GPT2Config(vocab_size=models.VOCABULARY, pad_token_id=0, bos_token_id=1, eos_token_id=None, **shape)
     model = models.random_model(models.GPT2LMHeadModel, config)

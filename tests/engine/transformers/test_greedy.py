@@ -1,4 +1,4 @@
-"""Greedy decoding with our callable gives the tokens of `generate` alone: classes, methods, guidance, processors, ends, padding."""
+"""Greedy decoding with our callable gives the tokens of `generate`: classes, methods, guidance, processors, ends, padding."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_batch_with_left_padding(build: Callable[[], PreTrainedModel]) -> None
 
 
 def test_a_window_that_is_forgotten_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tests above can fail: with masks that hide nothing but later tokens they do."""
+    """The tests above can fail: they do with masks that hide only later tokens."""
     monkeypatch.setattr(
         LayerVisibility, "masks", lambda self, visible, slots, kept: {"full_attention": visible, "sliding_attention": visible}
     )
@@ -87,7 +87,7 @@ def test_a_window_that_is_forgotten_is_seen(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_zipar_draws_a_picture_in_fewer_passes() -> None:
-    """Not exact, so nothing but its shape can be compared."""
+    """Not exact, so only its shape can be compared."""
     output = models.llama().generate(
         torch.tensor([PROMPT]), max_new_tokens=24, do_sample=False, custom_generate=foretoken("zipar"), grid=(4, 6), window=2,
         adaptive="off", return_dict_in_generate=True,
@@ -107,7 +107,7 @@ def test_processors_of_the_caller(settings: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("place", [0, 5, 6])
 def test_the_end_of_a_sequence(place: int) -> None:
-    """The drafts behind it are dropped. 39 is a second id that ends, which never comes."""
+    """The drafts after it are dropped. 39 is a second end id, which never occurs."""
     model = models.llama()
     tokens = plain(model)[0][len(PROMPT) :]
     ends = [39, tokens[place]]
@@ -138,7 +138,7 @@ def test_a_picture_of_janus_is_that_of_its_own_loop_and_of_our_engine() -> None:
 
 
 def test_no_processors_are_called_that_the_engine_knows() -> None:
-    """Else temperature, top-k and top-p would cost a call each."""
+    """Otherwise temperature, top-k and top-p would cost a call each."""
     config = models.llama().generation_config
     processors = models.llama()._prepare_generation_config(config, do_sample=True, temperature=0.7, top_k=5, top_p=0.9)[0]
     reading = read(models.llama()._get_logits_processor(processors, 5), greedy=False)

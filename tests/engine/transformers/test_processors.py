@@ -87,7 +87,7 @@ def test_a_batch_with_left_padding(kind: type, method: str) -> None:
 
 @pytest.mark.parametrize("kind", TABLE, ids=lambda kind: kind.__name__)
 def test_probabilities_of_a_batch(kind: type) -> None:
-    """Distributions that sampling draws from: the rows of a batch one by one, each with its own processor, and the batch at once."""
+    """The sampling distributions of a batch's rows, one by one with their own processors, equal those of the batch."""
     torch.manual_seed(3)
     scores, ids = torch.randn(3, models.VOCABULARY) * 2, torch.cat([IDS, torch.tensor([[7, 23, 30], [5, 37, 30], [9, 9, 9]])], 1)
     expected = TABLE[kind]()(ids, scores.clone())
@@ -97,7 +97,7 @@ def test_probabilities_of_a_batch(kind: type) -> None:
 
 
 def test_settings_of_a_batch_whose_processors_hold_its_prompts() -> None:
-    """`generate` repeats prompts: three sequences of each of two prompts, and a processor that holds two."""
+    """`generate` repeats prompts: three sequences for each of two prompts, and a processor for two."""
     settings = {"attention_mask": MASK[:2], "encoder_repetition_penalty": 1.8, "encoder_no_repeat_ngram_size": 1, "repetition_penalty": 1.3}
     repeated = IDS[:2].repeat_interleave(3, 0), MASK[:2].repeat_interleave(3, 0)
     expected = plain(models.llama(), IDS[:2], **settings)

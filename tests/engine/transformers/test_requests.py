@@ -23,7 +23,7 @@ from tests.engine.transformers.models import PROMPT, SHAPE, ours, plain
 
 
 class Shifted(LogitsProcessor):
-    """A processor of the caller's own: the largest score moves by one id."""
+    """A caller's processor that moves the largest score by one id."""
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """The scores, one id further."""
@@ -31,7 +31,7 @@ class Shifted(LogitsProcessor):
 
 
 class Collector:
-    """A streamer that keeps what it gets."""
+    """A streamer that stores its input."""
 
     def __init__(self) -> None:
         self.pieces: list[list[int]] = []
@@ -48,7 +48,7 @@ class Collector:
 
 
 class Forgetful(LlamaForCausalLM):
-    """A class that reads no mask."""
+    """A class that ignores the mask."""
 
     def forward(
         self, input_ids: Tensor, attention_mask: Any = None, position_ids: Any = None, past_key_values: Any = None, **more: Any

@@ -91,7 +91,7 @@ def test_a_name_that_it_cannot_have_taken_is_refused(name: str, error: type[Exce
 
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """The tiny pictogram as if it had weights on disk, in a home of its own."""
+    """The tiny pictogram as if it had weights on disk, in a separate home folder."""
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path))
     monkeypatch.setattr(load_monitor, "used_elsewhere", lambda: None)  # nothing else runs on this machine
     plain = tiny.pictogram()
@@ -159,7 +159,7 @@ TRUTH = {"ar": -3.6, "sjdpp,window=4": 2.0, "sjdpp,window=8": 2.5, "sjdpp,window
 
 
 def test_the_choice_is_among_steps_that_were_timed(model: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By passes alone a window of 64 is the fastest; its steps are not, and nor is any window beside the short steps of plain decoding."""
+    """By passes alone a window of 64 is the fastest; with its step costs neither it nor any window beats plain decoding's short steps."""
     timed: list[str] = []
 
     def beside(backbone: SimpleNamespace, name: str, knobs: dict[str, int], curve: CostCurve) -> float:

@@ -26,7 +26,7 @@ CHOOSE_DTYPE = prepare.choose_dtype  # before a fixture replaces it
 
 @pytest.fixture
 def free(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A home of its own, and a machine on which everything is measured."""
+    """A separate home folder, and a machine on which everything is measured."""
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path))
     monkeypatch.setattr(load_monitor, "used_elsewhere", lambda: None)  # nothing else runs on this machine
     monkeypatch.setattr(prepare, "choose_dtype", CHOOSE_DTYPE)
@@ -52,7 +52,7 @@ def test_a_curve_has_every_width_and_never_falls(backbone: Any) -> None:
 
 @torch.inference_mode()
 def test_passes_are_timed_over_tokens_that_may_follow() -> None:
-    """A mesh has a grammar: drafts that it forbids would be another pass."""
+    """A mesh has a grammar: drafts that it forbids would make a different pass."""
     backbone = tiny.lowpoly()
     with sequence_for_costs(backbone) as sequence:
         assert sequence.length > 1 and not sequence.done and backbone.end not in sequence.tokens
@@ -85,7 +85,7 @@ def test_threads_are_measured_once_for_each_model_and_set(free: Path, monkeypatc
     monkeypatch.setattr(prepare.torch, "set_num_threads", taken.append)
     prepare.use_threads(model(), say=lambda text: None)
     prepare.use_threads(model(), say=pytest.fail)
-    prepare.use_threads(model(), cores=1, say=pytest.fail)  # beside a server, with nothing to choose
+    prepare.use_threads(model(), cores=1, say=pytest.fail)  # next to a server, with nothing to choose
     prepare.use_threads(model(weights_hash="other"), say=lambda text: None)
     assert measured == [[1, 2, 4], [1, 2, 4]] and taken == [2, 2, 1, 2]
 
@@ -94,7 +94,7 @@ def test_threads_are_measured_once_for_each_model_and_set(free: Path, monkeypatc
 
 
 def scale_line(wide: float, narrow: float) -> CostCurve:
-    """LINE with passes of one row `narrow` times and all others `wide` times as dear."""
+    """LINE with the cost of one-row passes times `narrow` and of all others times `wide`."""
     return CostCurve(tuple((width, cost * (narrow if width == 1 else wide)) for width, cost in LINE.points))
 
 

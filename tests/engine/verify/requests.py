@@ -45,6 +45,6 @@ def rows_of(request: VerifyRequest) -> HostRows:
 
 
 def host_verdict(request: VerifyRequest, draft_probs: Any = None) -> HostVerdict:
-    """The verdict by numpy, on a request that is in a run."""
+    """The verdict by numpy on a request from a run."""
     noise = Noise(5, request.logits.shape[-1])
     return HostVerdict(rows_of(request), request.tokens, draft_probs or request.draft_probs, noise, START, ITERATION, request.seeded)

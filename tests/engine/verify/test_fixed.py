@@ -1,4 +1,4 @@
-"""A verdict in fixed shapes is the verdict on its first rows, whatever fills it up."""
+"""A verdict in fixed shapes equals the verdict on its first rows, whatever fills the rest."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CASES = {
 def padded_verdict(
     request: VerifyRequest, kind: fixed.VerdictKind, question: VerifyRequest, masks: Tensor | None, numbers: list[int]
 ) -> Verdict:
-    """The verdict in fixed shapes; what fills it up is noise."""
+    """The verdict in fixed shapes, filled up with noise."""
     count = request.logits.shape[1]
     random = torch.Generator().manual_seed(5)
     more = torch.randn(len(request.logits), ROWS - count, 300, generator=random).to(DEVICE)
@@ -82,7 +82,7 @@ def test_masks_are_told_by_number(way: str, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("raw", [True, False])
 def test_a_criterion_replaces_the_rule(raw: bool, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It accepts by the raw logits or by what tokens are drawn from; the token after the drafts is the row's answer."""
+    """It accepts by the raw logits or by the sampling distribution; the token after the drafts is the row's answer."""
     monkeypatch.setenv(VARIABLE, way)
     request = CASES["ratio"]
     plain = verify(there(request))
@@ -100,7 +100,7 @@ def test_a_criterion_replaces_the_rule(raw: bool, way: str, monkeypatch: pytest.
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_row_that_fills_up_may_be_unsound(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only rows up to the first refusal are request for."""
+    """Only rows up to the first refusal count."""
     monkeypatch.setenv(VARIABLE, way)
     request = there(CASES["match seed"])
     request.logits[:, 4] = torch.nan

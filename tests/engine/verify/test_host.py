@@ -1,4 +1,4 @@
-"""Verdicts by numpy beside parity: the scores and noise of a run, rows with the same bits in every pass, the runs of the reference."""
+"""Verdicts by numpy apart from parity: the scores and noise of a run, rows with the same bits in every pass, the reference's runs."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_numbers_of_a_run_are_the_same_one_by_one_and_at_once() -> None:
 
 def test_the_reference_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = torch.device("cpu")
-    assert is_host(cpu, torch.bfloat16) and not is_host(cpu, torch.float64)  # the toy's numbers are the reference's affair
+    assert is_host(cpu, torch.bfloat16) and not is_host(cpu, torch.float64)  # the toy's numbers use the reference
     for kind, wanted in ((REFERENCE, False), (TRITON, False), (NATIVE, True)):
         monkeypatch.setenv(VARIABLE, kind)
         assert is_host(cpu, torch.float32) == wanted

@@ -38,7 +38,7 @@ class Way:
     """An implementation.
 
     verdict : of a request whose rows are all sound; the host's chances, entropies and tops end with the first refusal
-    soundness : whether each row is sound, and the settled pair
+    soundness : whether each row is sound, and the (accepted, token) pair
     """
 
     verdict: Callable[[VerifyRequest], Verdict]
@@ -50,7 +50,7 @@ def of_tensors(
     settle: Callable[[Verdict, Tensor, bool], Tensor],
     move: Callable[[VerifyRequest], VerifyRequest],
 ) -> Way:
-    """One that computes all rows at once."""
+    """An implementation that computes all rows at once."""
 
     def verdict(request: VerifyRequest) -> Verdict:
         verdict = verify(move(request))
@@ -77,7 +77,7 @@ def of_host(request: VerifyRequest) -> Verdict:
 
 
 def host_soundness(request: VerifyRequest) -> tuple[list[bool], tuple[int, int]]:
-    """The same for rows that may be unsound."""
+    """Soundness and pair by numpy, for rows that may be unsound."""
     verdict = host_verdict(request)
     return [verdict.rows.row(i).sound for i in range(request.logits.shape[1])], verdict.settled
 

@@ -1,4 +1,4 @@
-"""Reading of prompts: words of the same meaning, nearest things, slips of the pen, emoji, and what objects are named."""
+"""Reading of prompts: words of the same meaning, nearest things, typing errors, emoji, and the names of objects."""
 
 from __future__ import annotations
 

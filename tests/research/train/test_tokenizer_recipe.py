@@ -58,7 +58,7 @@ def test_decoders_learn_while_the_tokens_stay(shipped_folder: Path, capsys: pyte
     recipe.main(TokenizerOptions(fresh=True))
     recipe.main(TokenizerOptions(export=True))  # another encoder: what its predecessor's decoders had learned is of no use to it
     recipe.main(TokenizerOptions(decoders=True))
-    assert "pictogram-tokenizer-decoders: the checkpoint is of another model" in capsys.readouterr().out
+    assert "pictogram-tokenizer-decoders: the checkpoint belongs to other weights" in capsys.readouterr().out
 
 
 def test_lessons_decide_what_is_drawn() -> None:

@@ -79,7 +79,7 @@ def test_whole_packs_are_held_out(tmp_path: Path, make: object) -> None:
     [
         (("zoo",), ("castle",), BadPrompt, "no pack 'zoo'. Its packs are: castle"),
         (("castle",), ("castle",), BadPrompt, "All packs"),
-        ((), (), BadFile, "holds no meshes"),
+        ((), (), BadFile, "contains no meshes"),
     ],
 )
 def test_packs_that_cannot_be_used_are_refused(

@@ -62,7 +62,7 @@ class Case:
 
 
 def window(count: int) -> Tensor:
-    """A mask of a pass that also hides some of the kept rows."""
+    """A pass's mask that also hides some of the kept rows."""
     mask = causal_mask(count, KEPT, torch.device("cpu"))
     mask[:, 3:9] = False
     return mask
@@ -127,7 +127,7 @@ def test_a_cache_that_is_full_is_refused() -> None:
 
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """A folder without a library; what this process has built is forgotten before and after."""
+    """A folder without a library; the process forgets its built library before and after."""
     monkeypatch.setattr(module, "folder", lambda: tmp_path / "native")
     build.cache_clear()
     yield tmp_path

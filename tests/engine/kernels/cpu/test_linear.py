@@ -1,4 +1,4 @@
-"""Linear layers on a processor: each is the product, and the bits of a row do not depend on the rows beside it."""
+"""Linear layers on a processor: each computes the product, and the bits of a row do not depend on its neighbours."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def form_of(form: Form) -> Callable[[nn.Linear], nn.Module]:
 
 
 F32, HALVES = torch.float32, torch.bfloat16
-LAYERS = [  # how a layer is made of a plain one, and the type of its products
+LAYERS = [  # how to convert a plain layer, and the dtype of its products
     pytest.param(lambda plain: NativeLinear(plain, F32), F32, id="native", marks=needs_native),
     pytest.param(lambda plain: NativeLinear(plain, HALVES), HALVES, id="native-half", marks=[needs_native, needs_half]),
     pytest.param(PackedLinear, F32, id="packed", marks=needs_packs),
@@ -66,7 +66,7 @@ def rounded_product(x: Tensor, plain: nn.Linear, dtype: torch.dtype) -> Tensor:
 @pytest.mark.parametrize(("make", "dtype"), LAYERS + EVERY_FORM)
 @pytest.mark.parametrize(("inner", "outer"), SHAPES)
 def test_it_is_the_product(inner: int, outer: int, make: Callable[[nn.Linear], nn.Module], dtype: torch.dtype) -> None:
-    """Also where rows lie apart."""
+    """Also for rows that are not contiguous."""
     expects = dtype if isinstance(make(layer(inner, outer)), SteadyLinear) else F32
     own = make(layer(inner, outer, dtype=expects))
     for rows in (1, 7, 63):
@@ -81,7 +81,7 @@ def test_it_is_the_product(inner: int, outer: int, make: Callable[[nn.Linear], n
 @pytest.mark.parametrize(("make", "dtype"), LAYERS)
 @pytest.mark.parametrize(("inner", "outer"), SHAPES)
 def test_a_row_has_the_same_bits_in_any_company(inner: int, outer: int, make: Callable[[nn.Linear], nn.Module], dtype: torch.dtype) -> None:
-    """For any number of rows, also those that a probe did not try, any place in the pass and any number of threads."""
+    """For any number of rows, including untried ones, any place in the pass and any number of threads."""
     if make is PackedLinear and inner > 1000:
         pytest.skip("wide layers are packed in a steady form")
     kind = dtype if make is steady_layer else F32
@@ -117,7 +117,7 @@ def test_pack_takes_the_large_layers() -> None:
 
 
 def test_a_form_that_depends_on_the_rows_is_found_out() -> None:
-    """A layer whose single rows are computed apart, as plain products do: the probe must see it."""
+    """The probe must detect a layer that computes single rows separately, as plain products do."""
 
     class Apart(SteadyLinear):
         def forward(self, x: Tensor) -> Tensor:
@@ -131,7 +131,7 @@ def test_a_form_that_depends_on_the_rows_is_found_out() -> None:
 
 @needs_packs
 def test_plain_weights_are_dropped_layer_by_layer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a large model would need its memory twice."""
+    """Otherwise a large model would need its memory twice."""
     module = nn.Sequential(*(layer(64, 64) for _ in range(5)))
     weights = [weakref.ref(child.weight) for child in module]
     alive = []

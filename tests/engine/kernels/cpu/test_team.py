@@ -1,4 +1,4 @@
-"""Number of threads that a compiled pass gets while other programs hold the cores."""
+"""Number of threads that a compiled pass gets while other programs use the cores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MILLISECOND = 1_000_000  # nanoseconds
 
 @pytest.fixture
 def functions():
-    """A team, and the library's functions, with times that the test gives."""
+    """A team, and the library's functions with times that the test sets."""
     library, reason = native.build()
     if library is None:
         pytest.skip(reason)
@@ -39,7 +39,7 @@ def test_each_failed_try_doubles_the_rest_up_to_a_second(functions):
         assert team_at(team, 2, team.until - 1) == 1
         now = team.until
     assert rests == [20, 40, 80, 160, 320, 640, 1000, 1000]
-    now += 3000 * MILLISECOND  # a quiet time: the next one begins anew
+    now += 3000 * MILLISECOND  # a quiet time: the next one starts from zero
     assert team_at(team, 2, now) == 2
     now += 2500 * MILLISECOND
     waited_at(team, 2, 0, 5 * MILLISECOND, now)
