@@ -23,7 +23,7 @@ MEBIBYTE = 2**20
 
 @cache
 def sources() -> dict[str, Path]:
-    """First-party modules by dotted name; a package goes by its folder's name."""
+    """First-party modules by dotted name; a package has its folder's name."""
     paths = {"launch": ROOT / "launch.py"}
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
@@ -103,7 +103,7 @@ def test_direction(group, forbidden):
 
 @cache
 def reachable(module: str) -> frozenset[str]:
-    """All modules that a module needs, over any number of imports, those inside functions and for type hints too; itself among them."""
+    """All modules that a module needs through any number of imports, including itself, imports in functions and for type hints."""
     modules: set[str] = set()
     waiting = [module]
     while waiting:
@@ -117,7 +117,7 @@ def reachable(module: str) -> frozenset[str]:
 
 
 def names_blocks(module: str) -> bool:
-    """True if a module speaks of Gradio's pages."""
+    """True if a module names Gradio's pages."""
     return any(isinstance(node, ast.Attribute) and node.attr == "Blocks" for node in ast.walk(tree(module)))
 
 
@@ -157,7 +157,7 @@ def test_no_import_circles():
 
 
 def defines(module: str, name: str) -> bool:
-    """True if a module has a name of its own at its top level."""
+    """True if a module defines a name at its top level."""
     for node in tree(module).body:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
         if any(isinstance(t, ast.Name) and t.id == name for t in targets) or getattr(node, "name", None) == name:

@@ -1,4 +1,4 @@
-"""The commands as a whole: their options, their help, and what Ctrl-C does to each."""
+"""The commands as a whole: their options, their help, and the effect of Ctrl-C on each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MODEL = {"--backbone", "--device", "--dtype"}
 SAMPLING = {"--temperature", "--top-k", "--top-p"}
 RUN = {"--method", "--set", "--verify", "--seed", "--compare", "--out", "--json"}
 TABLE = {"--methods", "--sweep", "--grid", "--set", "--verify", "--count", "--repeats", "--judge", "--csv", "--sheet", "--figure", "--json"}
-OPTIONS = {  # the public ones; who takes one away breaks somebody's script
+OPTIONS = {  # the public ones; removing one breaks users' scripts
     "studio": MODEL
     | {"--port", "--host", "--api-key-file", "--allow-host", "--no-browser", "--data", "--keep", "--mcp", "--any-model", "--root-path"},
     "image": MODEL | SAMPLING | RUN | {"--guidance", "--size"},
@@ -69,7 +69,7 @@ def test_help_names_every_command_and_each_has_its_own(capsys: pytest.CaptureFix
 
 
 def test_help_loads_nothing_heavy() -> None:
-    """Fact instead of a time: neither PyTorch nor Gradio nor numpy is imported to print help."""
+    """A fact instead of a time: printing help imports neither PyTorch nor Gradio nor numpy."""
     code = (
         "import sys\nfrom app import cli\n"
         "for words in (['--help'], ['image', '--help'], ['bench', 'mesh', '--help'], ['studio', '--help']):\n"
@@ -86,7 +86,7 @@ def test_what_is_measured_may_stand_behind_options(capsys: pytest.CaptureFixture
 
 
 def test_the_studio_gets_what_was_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A folder goes with the name that its card, or its form, says."""
+    """A folder is passed with the name from its card or its form."""
     from app.server import studio
 
     launches: list[tuple] = []
@@ -172,7 +172,7 @@ def test_an_interrupted_command_ends_with_130_and_says_nothing(
 
 @pytest.mark.skipif(os.name == "nt", reason="a signal is sent")
 def test_ctrl_c_in_a_running_benchmark(tmp_path: Path) -> None:
-    """A process of its own, struck while it measures: it has said which input it is at."""
+    """A separate process, interrupted while it measures: it has printed the current input."""
     code = "from app.cli import main_from_command_line; main_from_command_line()"
     command = ["bench", "mesh", "--methods", "sjdpp", "--count", "4", "--csv", str(tmp_path / "rows.csv")]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}

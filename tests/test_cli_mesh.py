@@ -54,7 +54,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def box(tmp_path: Path) -> Path:
-    """A box of 10 x 40 x 20 at (100, 0, -7), in inches for all we know."""
+    """A box of 10 x 40 x 20 at (100, 0, -7), in unknown units."""
     cuboid = trimesh.creation.box((10, 40, 20))
     return write(tmp_path / "box.ply", np.add(cuboid.vertices, (100, 0, -7)), cuboid.faces)
 
@@ -114,7 +114,7 @@ def test_the_exact_preset_with_match_seed_gives_plain_tokens(folder: Path, box: 
 
 
 def test_the_nearest_of_several_seeds_is_the_run(folder: Path, box: Path, capsys: pytest.CaptureFixture) -> None:
-    """Its mesh is the one that plain decoding makes of the seed that was chosen."""
+    """Its mesh equals plain decoding's for the chosen seed."""
     assert cli.main(mesh(folder, box, "--best-of", "5", "--seed", "2", "--method", "sjdpp", "--compare", "--json")) == 0
     line = last_line(capsys)
     tried = line["best_of"]
@@ -181,7 +181,7 @@ def test_bench_prints_the_rows_that_the_weights_allow(folder: Path, capsys: pyte
 
 
 def test_bench_measures_what_it_is_told(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    """Temperature, budget and repeats change the runs and stand in the rows; rows of all experiments share a table."""
+    """Temperature, budget and repeats change the runs and appear in the rows; rows of all experiments share a table."""
     table = tmp_path / "rows.csv"
     command = ["bench", "mesh", "--backbone", str(folder), "--count", "1", "--methods", "lookup", "--csv", str(table), "--json"]
     measured_rows = {}
@@ -239,7 +239,7 @@ def test_bench_of_the_merged_weights_measures_them(folder: Path, tmp_path: Path,
 
 
 def add_adapter(folder: Path) -> None:
-    """A random adapter as the training of heads leaves it."""
+    """A random adapter as written by the training of heads."""
     blocks = copy.deepcopy(tiny.mesh_model().decoder.blocks)  # which peft changes
     kinds = sorted({name.rsplit(".", 1)[-1] for name, module in blocks.named_modules() if isinstance(module, torch.nn.Linear)})
     settings = LoraConfig(r=2, lora_alpha=4, target_modules=kinds, inference_mode=True)

@@ -1,4 +1,4 @@
-"""constraints.txt: well formed, in step with pyproject.toml, and written and checked as .ci/constraints.py says."""
+"""constraints.txt: well formed, consistent with pyproject.toml, and written and checked by .ci/constraints.py."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ INSTALLED = {  # name: version, requirements
 
 
 def the_script() -> ModuleType:
-    """.ci/constraints.py as a module; it is no part of a package."""
+    """.ci/constraints.py as a module; it belongs to no package."""
     spec = importlib.util.spec_from_file_location("constraints", ROOT / ".ci" / "constraints.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -47,7 +47,7 @@ def the_script() -> ModuleType:
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
-    """The script in a folder of its own, where INSTALLED is what is installed."""
+    """The script in a separate folder, where INSTALLED lists the installed packages."""
     module = the_script()
 
     def distribution(name: str) -> SimpleNamespace:

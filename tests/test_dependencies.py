@@ -28,7 +28,7 @@ def declared_requirements() -> set[str]:
 
 
 def imported_packages() -> set[str]:
-    """Names of the packages of others that app/ and engine/ import anywhere."""
+    """Names of the third-party packages that app/ and engine/ import anywhere."""
     modules: set[str] = set()
     for path in (path for folder in OURS for path in (ROOT / folder).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -71,7 +71,7 @@ def help_of(*command: str) -> tuple[int, str]:
 
 @pytest.fixture(scope="module")
 def make() -> ModuleType:
-    """docs/make.py, which is no package."""
+    """docs/make.py, which belongs to no package."""
     spec = importlib.util.spec_from_file_location("docs_make", ROOT / "docs/make.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

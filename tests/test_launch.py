@@ -21,7 +21,7 @@ TESTED = ("install", "-c", "constraints.txt")
 CPU_TORCH = (*TESTED, "torch==2.13.0", "--extra-index-url", "https://download.pytorch.org/whl/cpu")
 PLAIN_TORCH = (*TESTED, "torch==2.13.0")
 TOOLS = (*TESTED, "setuptools>=77")
-FILES = ("launch.py", "pyproject.toml", "constraints.txt")  # what a start reads
+FILES = ("launch.py", "pyproject.toml", "constraints.txt")  # the files that a start reads
 
 
 def decide(*argv: str, python=(3, 11), nvidia=False, stamp="", pyproject=PYPROJECT, constraints=CONSTRAINTS, system="linux") -> launch.Plan:
@@ -238,7 +238,7 @@ def test_stamp_is_written_when_all_went_well(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory):
-    """A checkout whose .venv is complete and whose app.cli only says what it was given."""
+    """A checkout with a complete .venv, whose app.cli only prints its arguments."""
     folder = tmp_path_factory.mktemp("checkout")
     for name in FILES:
         shutil.copy(ROOT / name, folder)
@@ -258,7 +258,7 @@ def start(checkout: Path, *arguments: str, **env: str) -> subprocess.CompletedPr
 
 
 def test_second_start_enters_the_environment_at_once(checkout):
-    """Nothing but a comparison of a stamp: Python of the environment is called once, and for no pip."""
+    """It only compares a stamp: the environment's Python is called once, and never for pip."""
     done = start(checkout, "image", "a red apple", "--json")
     assert done.stdout.strip() == f"{checkout / '.venv'}|image|a red apple|--json" and done.stderr == ""
     assert done.returncode == 7

@@ -40,7 +40,7 @@ def registration(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def make() -> ModuleType:
-    """docs/make.py, which is no package."""
+    """docs/make.py, which belongs to no package."""
     spec = importlib.util.spec_from_file_location("docs_make", ROOT / "docs/make.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -14,7 +14,7 @@ FENCE = re.compile(r"^```rooms\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 @cache
 def floors() -> dict[str, int]:
-    """Of each room in the picture how high it lies: 0 is the lowest line."""
+    """The height of each room in the diagram: 0 is the lowest line."""
     picture = FENCE.search((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
     assert picture, "CONTRIBUTING.md has no block ```rooms"
     lines = [re.split(r"\s{2,}", line.strip()) for line in picture.group(1).splitlines() if line.strip()]
@@ -22,7 +22,7 @@ def floors() -> dict[str, int]:
 
 
 def room_of(module: str) -> str | None:
-    """The room that a module lies in; of nested ones the innermost."""
+    """The innermost room that contains a module."""
     inside = [room for room in floors() if module == room or module.startswith(room + ".")]
     return max(inside, key=len, default=None)
 

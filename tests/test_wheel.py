@@ -1,4 +1,4 @@
-"""The wheel: built, installed into an environment of its own, and used from another folder.
+"""The wheel: built, installed into a separate environment, and used from another folder.
 
 PyTorch and the other packages come from the running environment, without its editable Foretoken: a .pth line adds a folder but does not
 read the .pth files in it.
@@ -42,7 +42,7 @@ def carry_out(*command: str | Path) -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, so that nothing is left in the checkout and nothing left there gets in; without the network."""
+    """The wheel, built without the network from a copy, so that the checkout neither gets leftovers nor adds its own."""
     folder = tmp_path_factory.mktemp("wheel")
     (folder / "source").mkdir()
     for name in SOURCES:

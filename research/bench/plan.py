@@ -146,7 +146,7 @@ class MethodChoice(Model):
         for (knob, values), settings in zip(self.sweep, swept, strict=True):
             if not any(setting in entry.knobs.items() for entry in rows.values() for setting in settings):
                 text = f"{knob}={','.join(values)}"
-                raise BadKnob(f"--sweep {text} sweeps nothing: none of {', '.join(plain)} has this knob, or no value is given.")
+                raise BadKnob(f"--sweep {text} has no effect: none of {', '.join(plain)} has this knob, or it has no values.")
         entries = auto_entries | (rows if swept else plain)
         for entry in entries.values():
             KnobArray(find(entry.name)[0].knobs, entry.knobs)

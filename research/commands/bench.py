@@ -136,7 +136,7 @@ def add_mesh(p: CommandParser) -> None:
     p.add_argument("--faces", "--size", type=whole(1, MOST_FACES), dest="size", help="most faces of a mesh (unlimited)")
     p.add_argument("--packs", type=file_path, nargs="+", default=(), metavar="DIR", help="point clouds of all mesh files in these folders")
     p.add_argument(
-        "--up", default="auto", help="with --packs: the files' axis that is up: x, y, z or auto; a negative one as --up=-x (auto)"
+        "--up", default="auto", help="with --packs: the axis of the files that is up: x, y, z or auto; a negative one as --up=-x (auto)"
     )
     add_sampling(p, guidance=False, adherence=True)
     add_model(p, "lowpoly")

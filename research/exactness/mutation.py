@@ -13,7 +13,7 @@ from functools import partial, wraps
 from typing import Any
 
 Place = tuple[Any, str]  # owner (a module, a class or a dictionary), attribute or key
-Patch = tuple[Any, str, Any]  # the same, and a wrong value
+Patch = tuple[Any, str, Any]  # owner, attribute or key, wrong value
 Patches = Callable[[], list[Patch]]
 
 

@@ -131,7 +131,7 @@ def extrude_side(outline: Outline | np.ndarray, width: float) -> Solid:
 def cut_out(points: Outline | np.ndarray, pieces: Sequence[tuple[int, ...]], depth: float) -> Solid:
     """A flat shape (x, y) that need not be convex and may have holes, from z = -depth/2 to depth/2, made of convex pieces.
 
-    pieces : indices of points, counter-clockwise seen from the front; edges of one piece only become sides
+    pieces : indices of points, counter-clockwise seen from the front; edges that belong to a single piece become sides
     """
     flat = np.asarray(points, float)
     count = len(flat)

@@ -1,7 +1,7 @@
 """The table of command lines: the arguments, the exit code, and what the message must contain.
 
-Most rows are products: every command that has an option, times the wrong values of that option. A failure that was found becomes a line
-of EARLY or LATE, or a value of OPTIONS.
+Most rows are products: every command with an option, times the wrong values of that option. A new failure becomes a line of EARLY or
+LATE, or a value of OPTIONS.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ WHOLE = "out of range|whole number|invalid"
 
 @dataclass(frozen=True)
 class Row:
-    """A command line. word: a regular expression that is found in the sentence, or in the output where the exit code is 0. early: it is
-    refused before a model is loaded."""
+    """A command line. word: a regular expression that the error message matches, or the output if the exit code is 0. early: refused
+    before a model is loaded."""
 
     argv: tuple[str, ...]
     code: int
@@ -30,7 +30,7 @@ class Row:
 
     @property
     def title(self) -> str:
-        """The line as it is typed, shortened."""
+        """The typed line, shortened."""
         return " ".join(a if len(a) < 40 else f"{a[:12]}...({len(a)})" for a in self.argv).encode("unicode_escape").decode()
 
 
@@ -180,7 +180,7 @@ def rows() -> Iterator[Row]:
 
 
 def knob_rows() -> Iterator[Row]:
-    """Every knob of every method, below and above what it allows, and with what is no value at all."""
+    """Every knob of every method, below and above its range, and with text that is no value."""
     for name, method in METHODS.items():
         command = MESH if "mesh_heads" in method.needs else IMAGE
         for knob in method.knobs:

@@ -1,4 +1,4 @@
-"""A disk that refuses, is full, or loses its power at the n-th operation, for one child process.
+"""A disk that fails, is full, or loses power at the n-th operation, for one child process.
 
 Python calls an audit hook before it opens, renames, makes or removes anything, and an exception in the hook makes the operation fail.
 Files that a library writes without Python (weights, checkpoints) fail at a limit on the size of files instead.
@@ -26,7 +26,7 @@ ERRORS = (errno.ENOSPC, errno.EROFS, errno.EACCES)
 
 @dataclass
 class Disk:
-    """Fault at the `at`-th operation below `root` that changes something: an error number, or 0 for the end of the process."""
+    """A fault at the `at`-th operation that changes something below `root`: an error number, or 0 to end the process."""
 
     root: Path
     at: int
@@ -34,7 +34,7 @@ class Disk:
     count: int = 0
 
     def install(self) -> None:
-        """From now on, in this process, for good: only for a child."""
+        """Installs the fault in this process for good: only for a child."""
         sys.addaudithook(self._hook)
         for name in CALLS:
             setattr(os, name, self._wrap(getattr(os, name)))
@@ -74,7 +74,7 @@ class Disk:
 
 
 def full_at(size: int, deadly: bool) -> None:
-    """From now on no file of this process grows beyond `size` bytes: a write is refused, or ends the process in the middle of it."""
+    """Limits the files of this process to `size` bytes: a larger write fails, or ends the process in the middle."""
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL if deadly else signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))

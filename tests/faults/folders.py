@@ -1,4 +1,4 @@
-"""Tiny model folders of every kind with all files that may accompany the weights, and how to use one."""
+"""Tiny model folders of every kind with all files that may accompany the weights, and functions that use one."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def pictogram(folder: Path, seed: int = 1) -> Path:
 
 
 def redrawn(model: nn.Module, seed: int) -> dict[str, torch.Tensor]:
-    """The state of a model, every number of it another one for another seed."""
+    """A random state of a model by seed."""
     return {k: v if seed == 1 else v + 0.01 * seed for k, v in model.state_dict().items() if k != "one_hot"}
 
 
@@ -93,7 +93,7 @@ def judging(folder: Path) -> Path:
 
 
 def use(name: str) -> Callable[[Path], str]:
-    """Use a folder of this kind as a person would: load it, and every part beside the weights, and takes two steps."""
+    """Uses a folder of this kind as a user would: loads the weights and every other part, and takes two steps."""
     return use_judge if name == "judge" else lambda folder: use_backbone(name, folder)
 
 
@@ -128,13 +128,13 @@ def use_judge(folder: Path) -> str:
 
 
 def finite(module: nn.Module) -> None:
-    """Fails where a weight is not a number."""
+    """Fails if a weight is not finite."""
     for name, tensor in module.state_dict().items():
         assert torch.isfinite(tensor).all(), f"{name} holds numbers that are not finite"
 
 
 def link_copy(folder: Path, target: Path, name: str, content: bytes | None) -> Path:
-    """A copy of a folder by hard links, with one file of other content, or without it."""
+    """A copy of a folder by hard links, with one file replaced or left out."""
     shutil.copytree(folder, target, copy_function=os.link)
     (target / name).unlink()
     if content is not None:

@@ -33,14 +33,14 @@ PATIENCE = 120  # seconds on the wall, for a case that waits instead of working
 
 @dataclass(frozen=True)
 class Case:
-    """Something to run. do() returns a few words about the value."""
+    """A case to run. do() returns a few words about the value."""
 
     name: str
     do: Callable[[], str]
 
 
 def run(cases: Sequence[Case], before: Callable[[], None] = lambda: None, seconds: int = SECONDS) -> list[Outcome]:
-    """The outcome of every case, in their order. before: what each child does first; seconds: of work, the most that a case may take."""
+    """The outcomes of the cases, in order. before: called first in each child; seconds: limit of work per case."""
     lanes = [_Lane(list(range(k, len(cases), WORKERS)), cases, before, seconds) for k in range(min(WORKERS, len(cases)))]
     outcomes: dict[int, Outcome] = {}
     try:
@@ -55,7 +55,7 @@ def run(cases: Sequence[Case], before: Callable[[], None] = lambda: None, second
 
 
 class _Lane:
-    """One child at a time, and the cases that are left for it."""
+    """One child at a time, and the remaining cases."""
 
     def __init__(self, left: list[int], cases: Sequence[Case], before: Callable[[], None], seconds: int):
         self.left, self.cases, self.before, self.seconds = left, cases, before, seconds
@@ -80,7 +80,7 @@ class _Lane:
         os.close(ours)
 
     def hear(self) -> dict[int, Outcome]:
-        """Takes what the child has written; at the end of the pipe, it has died or has finished."""
+        """Reads what the child has written; at the end of the pipe it has died or finished."""
         data = os.read(self.pipe, 65_536)
         if not data:
             return self._collect()
@@ -121,14 +121,14 @@ class _Lane:
 
 
 def fork() -> int:
-    """os.fork. Newer Pythons warn of it where threads are about; ours hold no lock, and a child never uses more than one."""
+    """os.fork. Newer Pythons warn if there are threads; ours hold no lock, and a child never uses more than one."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 
 
 def _child(pipe: int, cases: list[Case], before: Callable[[], None], seconds: int) -> NoReturn:
-    """Runs the cases and leaves without anything that the parent has planned for its own end."""
+    """Runs the cases and exits without the parent's exit handlers."""
     torch.set_num_threads(1)  # the parent's pool of threads does not exist in a child, and would be waited for
     try:
         before()
@@ -153,16 +153,16 @@ def _outcome(case: Case) -> Outcome:
 
 
 def _writable() -> float:
-    """The memory of this process that can be written to, in megabytes."""
+    """The writable memory of this process, in megabytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmData:"))
 
 
 @contextlib.contextmanager
 def _limits(seconds: int) -> Iterator[None]:
-    """Nothing inside may take more memory or more of the processor: an allocation fails, and the child is ended by SIGXCPU.
+    """Limits memory and processor time inside the block: allocations fail, and SIGXCPU ends the child.
 
-    RLIMIT_DATA counts what can be written to. RLIMIT_AS would count the address space too, of which PyTorch reserves gigabytes.
+    RLIMIT_DATA counts writable memory. RLIMIT_AS would also count address space, of which PyTorch reserves gigabytes.
     """
     previous = [(which, resource.getrlimit(which)) for which in (resource.RLIMIT_DATA, resource.RLIMIT_CPU)]
     resource.setrlimit(resource.RLIMIT_DATA, (_below(int((_writable() + MEGABYTES) * 2**20), previous[0][1][1]), previous[0][1][1]))
@@ -175,12 +175,12 @@ def _limits(seconds: int) -> Iterator[None]:
 
 
 def _below(wanted: int, hard: int) -> int:
-    """The limit that is wanted, or the hard one if that is lower."""
+    """The wanted limit, or the hard one if it is lower."""
     return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
 
 
 def once(do: Callable[[], Any]) -> tuple[int, str]:
-    """Runs something in a child of its own; returns its exit status (negative: the signal that ended it) and the words it returned or, with
+    """Runs a function in a separate child; returns its exit status (negative: the signal that ended it) and the words it returned or, with
     status 3, the sentence, or with status 70 the traceback; 124 if it hangs."""
     pipe, ours = os.pipe()
     pid = fork()

@@ -49,7 +49,7 @@ def behead(random: Random, content: bytes) -> bytes:
 
 
 def nothing(random: Random, content: bytes) -> bytes:
-    """No bytes, or next to none."""
+    """No bytes, or hardly any."""
     return content[: random.choice((0, 1, 3))]
 
 
@@ -76,13 +76,13 @@ def fill(random: Random, content: bytes) -> bytes:
 
 
 def duplicate(random: Random, content: bytes) -> bytes:
-    """A stretch that stands there several times."""
+    """A stretch repeated several times."""
     start, end = _span(random, content)
     return content[:start] + content[start:end] * random.randint(2, 30) + content[end:]
 
 
 def remove(random: Random, content: bytes) -> bytes:
-    """A stretch that is gone."""
+    """A stretch removed."""
     start, end = _span(random, content)
     return content[:start] + content[end:]
 
@@ -100,12 +100,12 @@ def insert(random: Random, content: bytes) -> bytes:
 
 
 def append(random: Random, content: bytes) -> bytes:
-    """Something that follows the end: random bytes, zeros, or the file once more."""
+    """Random bytes, zeros or the file itself after the end."""
     return content + random.choice((random.randbytes(100), bytes(5000), content, b"\n\n\n", b"\x1a"))
 
 
 def whole_word(random: Random, content: bytes) -> bytes:
-    """Four bytes that may be a count, set to a number where counts go wrong."""
+    """Four bytes that may be a count, set to a number at which counts fail."""
     at = random.randrange(0, max(1, min(len(content), 400) - 4))
     word = struct.pack(random.choice("<>") + "I", random.choice(WORDS))
     return content[:at] + word + content[at + 4 :]
@@ -134,7 +134,7 @@ def other_text(random: Random, content: bytes) -> bytes:
 
 
 def number(random: Random, content: bytes) -> bytes:
-    """A number of a text replaced by something that is none, or a very large one."""
+    """A number of a text replaced by a very large one or by something that is no number."""
     numbers = list(NUMBER.finditer(content))
     if not numbers:
         return flip(random, content)
@@ -158,7 +158,7 @@ def many_numbers(random: Random, content: bytes) -> bytes:
 
 
 def line(random: Random, content: bytes) -> bytes:
-    """A line that is gone, stands twice, is very long or is another one."""
+    """A line removed, doubled, made very long or replaced."""
     lines = content.split(b"\n")
     at, other = random.randrange(len(lines)), random.randrange(len(lines))
     new = random.choice(([], [lines[at]] * 2, [lines[at] * 200], [lines[other]], [lines[at] + b" " * 200_000], [lines[at][::-1]], [b"#"]))
@@ -175,14 +175,14 @@ def _places(tree: Any, path: tuple = ()) -> list[tuple]:
 
 
 def _even(random: Random, tree: Any) -> tuple:
-    """A path, the shallow ones as often as the many deep ones."""
+    """A random path; shallow ones are as likely as the many deep ones."""
     places = _places(tree)
     depth = random.choice(sorted({len(p) for p in places}))
     return random.choice([p for p in places if len(p) == depth])
 
 
 def tree(random: Random, document: Any) -> Any:
-    """A copy of a JSON tree with one value of another type or size, gone, or under another name."""
+    """A copy of a JSON tree with one value changed in type or size, removed or renamed."""
     mutated = copy.deepcopy(document)
     if not _places(mutated):
         return random.choice(VALUES)
@@ -205,7 +205,7 @@ def tree(random: Random, document: Any) -> Any:
 
 
 def json_text(document: Any) -> str:
-    """JSON with NaN, lone surrogates and very deep lists, as careless writers leave them."""
+    """JSON with NaN, lone surrogates and very deep lists, as careless writers produce them."""
     return json.dumps(document).replace('"DEEP"', DEEP)
 
 

@@ -37,7 +37,7 @@ def head(random: Random, content: bytes) -> bytes:
 
 
 def archive(random: Random, content: bytes) -> bytes:
-    """An archive of which one array is damaged, is another one, or has another name; or an archive of something else."""
+    """An archive with one array damaged, replaced or renamed; or an archive of something else."""
     with zipfile.ZipFile(io.BytesIO(content)) as old:
         entries = [(name, old.read(name)) for name in old.namelist()]
     at = random.randrange(len(entries))
@@ -73,7 +73,7 @@ def archive(random: Random, content: bytes) -> bytes:
 
 
 def _array(random: Random) -> bytes:
-    """An array that is none of a cloud or mesh, or hardly one."""
+    """An array that is not, or hardly, one of a cloud or mesh."""
     chosen = random.choice(
         (
             np.zeros((0, 3)), np.zeros((20, 3), np.int64), np.full((20, 3), -1), np.full((20, 3), 2**62), np.full((20, 3), np.nan),

@@ -10,7 +10,7 @@ class Outcome:
     """Outcome of a case.
 
     end  : "value", "sentence" (a ForetokenError), "bug" (any other exception), "killed" (the child died) or "slow"
-    text : what the value was, the sentence, or the traceback
+    text : description of the value, the sentence, or the traceback
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The rules for an error message, and the failure message of a test whose cases ended otherwise."""
+"""The rules for an error message, and the failure message of a test whose cases ended badly."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.faults.outcome import Outcome
 
 LONGEST = 800  # characters; the longest one lists all knobs there are
 WORD = 300  # characters; more are a number of hundreds of digits
-PYTHON = ("Traceback", "<class", "object at 0x", "Path(", "<DirEntry", "[('")  # what a person should not have to read
+PYTHON = ("Traceback", "<class", "object at 0x", "Path(", "<DirEntry", "[('")  # words that users should not have to read
 SHOWN = 20  # kinds of failures that a message spells out
 
 
@@ -40,9 +40,9 @@ def complaint(outcome: Outcome) -> str:
 
 
 def hold(outcomes: Iterable[Outcome], where: str = "") -> None:
-    """Fails the test if a case ended badly; those that ended alike are spelled out once.
+    """Fails the test if a case ended badly; equal failures are printed once.
 
-    where: what a person does to make a corpus file of one
+    where: how to make a corpus file of one
     """
     groups: dict[str, list[tuple[Outcome, str]]] = {}
     for outcome in outcomes:

@@ -1,4 +1,4 @@
-"""Mutants of model folders: cards, weights and adapters load and can be used, or are refused with a sentence."""
+"""Mutants of model folders: cards, weights and adapters work, or are refused with a sentence."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def files_of(folder: Path) -> list[str]:
-    """The files that a mutant may be made of."""
+    """The files that can be mutated."""
     return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.suffix in (".json", ".safetensors"))
 
 
 def users_of(kind: str, file: str) -> list[str]:
-    """Who reads a file of a folder."""
+    """The readers of a file in a folder."""
     if kind == "lowpoly":
         return ["lowpoly:lora"] if "lora" in file else ["lowpoly"]
     return [kind]
@@ -67,7 +67,7 @@ def test_good_folders_can_be_used(good: dict[str, Path]) -> None:
 
 
 def test_mutants_of_model_folders(good: dict[str, Path], tmp_path: Path) -> None:
-    """A file in its folder is changed; all others are links to the good ones."""
+    """One file is changed; all others are links to the good ones."""
     cases = []
     for kind, file, number, content in mutants(good):
         name = f"{kind}-{file.replace('/', '-')}-{number}"
@@ -88,8 +88,8 @@ def test_folders_that_failed_once(path: Path, good: dict[str, Path], tmp_path: P
 
 
 def corpus_content(path: Path, good: Path) -> bytes:
-    """The content of a corpus file. A ".patch.json" says only which values of the good file are others, {"keys/on/the/way": value}, so that
-    it does not depend on the rest of a card."""
+    """The content of a corpus file. A ".patch.json" lists only the changed values of the good file, {"keys/on/the/way": value}, so that it
+    does not depend on the rest of a card."""
     if not path.name.endswith(".patch.json"):
         return path.read_bytes()
     card = json.loads(good.read_bytes())

@@ -55,7 +55,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def run_line(row: Row, places: dict[str, str]) -> Callable[[], str]:
-    """Runs a row in a child, where the checkout cannot be written: a command that should have been refused must not train or ship."""
+    """Runs a row in a child with a read-only checkout: a command that should have been refused must not train or ship."""
     argv = [re.sub(r"\{(\w+)\}", lambda name: places[name[1]], argument) for argument in row.argv]
 
     def do() -> str:
@@ -74,7 +74,7 @@ def run_line(row: Row, places: dict[str, str]) -> Callable[[], str]:
         assert text.count("\n") == 1 and not out.getvalue(), f"not one line: {text[-500:]!r} {out.getvalue()[-200:]!r}"
         assert re.search(row.word, text), f"'{row.word}' is not in: {text[-500:]}"
         for value in (argument.partition("=")[2] or argument for argument in argv):
-            text = text.replace(value, value[:12]) if len(value) > 100 else text  # what a person has typed may be long, and is theirs
+            text = text.replace(value, value[:12]) if len(value) > 100 else text  # text that the user typed may be long
         raise ForetokenError(text.rstrip("\n"))
 
     return do
@@ -82,14 +82,14 @@ def run_line(row: Row, places: dict[str, str]) -> Callable[[], str]:
 
 @contextlib.contextmanager
 def no_model() -> Iterator[None]:
-    """Inside, loading a model is a failure."""
+    """Makes loading a model a failure."""
     refuse = AssertionError("a model was loaded before the command line was checked")
     with patch.object(backbones, "load", side_effect=refuse), patch.object(lowpoly, "load", side_effect=refuse):
         yield
 
 
 def guard() -> None:
-    """In a child: the checkout cannot be written, and nothing begins that goes on for long."""
+    """In a child: makes the checkout read-only and refuses long operations."""
     loop.Training.__post_init__ = _begins
     studio.build = _begins
     Disk(ROOT, ALWAYS, errno.EROFS).install()

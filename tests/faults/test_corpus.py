@@ -1,4 +1,4 @@
-"""Inputs as people have them: each is read as what it is, or refused with a sentence that names what is wrong."""
+"""Realistic inputs: each is read correctly, or refused with a sentence that names the fault."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Disk faults at every operation of save, ship and checkpoint, and kill -9 before each: afterwards the old or the new state is there.
+"""Disk faults at every operation of save, ship and checkpoint, and kill -9 before each: afterwards the state is the old or the new one.
 
-A fault gives an error message and leaves no files. A kill leaves no files once the operation was repeated.
+A fault gives an error message and leaves no files. After a kill, repeating the operation removes all leftovers.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ BYTES = (0, 1, 100, 1_000, 4_096, 20_000, 60_000)
 
 @dataclass
 class Change:
-    """A state on disk and what changes it.
+    """A state on disk and a function that changes it.
 
     do    : makes the change, in a child
-    state : "old", "new", or what is wrong with what lies in the folder
+    state : "old", "new", or the fault of the folder's content
     """
 
     name: str
@@ -96,7 +96,7 @@ def ship_change(folder: Path) -> Change:
 
 
 def mark(folder: Path) -> torch.Tensor:
-    """All weights of a pictogram, which a person could load, in one row."""
+    """All weights of a loadable pictogram in one row."""
     load("pictogram", str(folder))
     return torch.cat([v.flatten() for path in sorted(folder.glob("*.safetensors")) for _, v in sorted(read_tensors(path).items())])
 
@@ -155,7 +155,7 @@ def with_limit(change: Change, size: int, deadly: bool) -> Callable[[], Any]:
 
 
 def judge_change(change: Change, name: str, do: Callable[[], Any], whole: Path) -> Outcome:
-    """Makes the change in a child, looks at what lies there, makes it once more without a fault, and puts the old state back."""
+    """Makes the change in a child, checks the result, repeats it without a fault, and restores the old state."""
     status, text = forked.once(do)
     try:
         wrong = complaint(change, status, text)
@@ -171,16 +171,16 @@ def judge_change(change: Change, name: str, do: Callable[[], Any], whole: Path) 
 
 
 def complaint(change: Change, status: int, text: str) -> str:
-    """The fault after the change was made by a child that ended with a status and some words; "" if nothing."""
+    """The fault of the state after a child that ended with a status and a text; "" if there is none."""
     try:
         state = change.state()
-    except Exception as e:  # whatever a damaged state does to its reader is the finding
+    except Exception as e:  # any error of the reader is a finding
         state = f"a state that cannot be read ({type(e).__name__}: {e})"
     ending = f"the child ended with {status}: {text}"
     if state not in ("old", "new") or (status == 0 and state != "new"):
         return f"afterwards there was {state}; {ending}"
     left = litter(change.folder)
-    if left and status > 0:  # who is killed, or cannot clean up after a change that was made, leaves that to the next one
+    if left and status > 0:  # a killed process, or one that cannot clean up, leaves that to the next one
         return f"{', '.join(left)} was left behind; {ending}"
     return ending if status not in (0, 3, -signal.SIGKILL, -signal.SIGXFSZ) else ""
 

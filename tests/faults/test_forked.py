@@ -1,4 +1,4 @@
-"""The harness itself: it distinguishes all ways to end, and the cases after a bad one still run."""
+"""The harness itself: it distinguishes all outcomes, and the cases after a bad one still run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def grow(megabytes: int) -> str:
 
 
 def map_memory(megabytes: int) -> str:
-    """Memory of its own: what the process has freed before is not used for it."""
+    """Allocates new memory, so that freed memory of the process is not reused."""
     numbers = np.frombuffer(mmap.mmap(-1, megabytes * 2**20))
     numbers += 1
     return f"{numbers.sum():.0f}"

@@ -36,7 +36,7 @@ def scene(points: np.ndarray) -> files.Scene:
 
 
 def good(folder: Path) -> dict[str, tuple[bytes, tuple[Mutator, ...]]]:
-    """Good files, and what they are damaged with."""
+    """Good files with their mutators."""
     points, (vertices, faces) = sphere_points(120), box()
     few = points[:40]
     np.save(folder / "cloud.npy", points.astype("f4"))
@@ -105,10 +105,10 @@ def mutants(folder: Path) -> dict[str, bytes]:
 
 
 def reading(path: Path, up: str = "auto") -> Callable[[], str]:
-    """Reads a file and holds what comes out to its promises."""
+    """A case that reads a file and checks the result."""
 
     def do() -> str:
-        limits.FACES = 100_000  # in the child alone: what takes seconds at five million must end at a hundred thousand as well
+        limits.FACES = 100_000  # in the child only: reads that take seconds at five million must also end at a hundred thousand
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "Duplicate name")  # which is what a mutant of an archive is about
         shape = read(path, up)
@@ -119,7 +119,7 @@ def reading(path: Path, up: str = "auto") -> Callable[[], str]:
 
 
 def check(shape: Input) -> None:
-    """Check the promises of every Input."""
+    """Checks the guarantees of every Input."""
     points, normals = shape.points[:, :3], shape.points[:, 3:]
     assert shape.points.dtype == np.float32 and np.isfinite(shape.points).all()
     assert np.abs(points).max() <= 0.96, "the points leave the model's frame"

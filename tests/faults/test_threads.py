@@ -26,14 +26,14 @@ PRESETS = {"pictogram": ("sjdpp_published", "adt_tree_lantern"), "lowpoly": ("xs
 
 @pytest.fixture(scope="module")
 def backbones(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Backbone]:
-    """Both kinds, with all that may lie beside their weights."""
+    """Both kinds, with all files that may accompany their weights."""
     folder = tmp_path_factory.mktemp("threads")
     folders_of = {"pictogram": folders.pictogram(folder / "pictures"), "lowpoly": folders.lowpoly(folder / "meshes")}
     return {name: load(name, str(path)) for name, path in folders_of.items()}
 
 
 def names_for(backbone: Backbone) -> list[str]:
-    """The methods, and some presets, that work on a backbone."""
+    """The methods and presets that work on a backbone."""
     return [name for name in (*METHODS, *PRESETS[backbone.name]) if find(name)[0].needs <= backbone.capabilities]
 
 
@@ -56,7 +56,7 @@ def tokens(backbone: Backbone, name: str, seed: int) -> list[int]:
 
 
 def together(work: list[Callable[[], Any]]) -> list[Any]:
-    """Results of some functions that begin at the same moment, a thread each; an exception in its place, None if one is stuck."""
+    """Results of functions that start at the same time, one thread each; an exception in place of its result, None if one is stuck."""
     start, results = threading.Barrier(len(work)), [None] * len(work)
 
     def do(k: int) -> None:

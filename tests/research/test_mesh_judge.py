@@ -1,4 +1,4 @@
-"""The judge of meshes: what it is trained on, and that the shipped one knows the families."""
+"""The judge of meshes: its training data, and the shipped judge's knowledge of the families."""
 
 from __future__ import annotations
 

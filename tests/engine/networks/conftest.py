@@ -19,9 +19,7 @@ def buckets_used(monkeypatch: pytest.MonkeyPatch) -> list[Bucket]:
     """The buckets of all passes in fixed shapes."""
     buckets: list[Bucket] = []
 
-    def record(
-        trunk: Any, block: Tensor, inputs: Tensor, drafted: Tensor | None, span: int, *more: Any
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def record(trunk: Any, block: Tensor, inputs: Tensor, drafted: Tensor | None, span: int, *more: Any) -> tuple[Tensor, Tensor, Tensor]:
         buckets.append(Bucket(len(inputs), span))
         return fixed_pass(trunk, block, inputs, drafted, span, *more)
 

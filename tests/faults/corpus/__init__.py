@@ -1,4 +1,4 @@
-"""Inputs as people have them, written by this project's own code: one generator a kind, with what a reader must make of it.
+"""Realistic inputs, written by this project's own code: one generator per kind, with the expected reading.
 
 `clouds.SAMPLES` and `meshes.SAMPLES` list them; tests/faults/test_corpus.py reads each, and the readers' fuzzer starts from them.
 """
@@ -14,12 +14,12 @@ from pathlib import Path
 class Sample:
     """A kind of file, and what its reading must give.
 
-    write    : writes the file (and those beside it) into a folder and returns its path
+    write    : writes the file (and any companions) into a folder and returns its path
     count    : points of a cloud, or faces of a mesh; None: not compared
     low, high: corners of the box of the points or vertices, in the file's coordinates
     area     : of a mesh's surface; None: a cloud
-    notes    : words that must stand in a note of the input
-    sentence : words that must stand in the BadFile that refuses it; "": it is read
+    notes    : words that a note of the input must contain
+    sentence : words that the BadFile must contain; "": the file is readable
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""Clouds as people have them: tables in text of every dialect, arrays, STL files, and what is no cloud at all.
+"""Realistic clouds: text tables in every dialect, arrays, STL files, and files that are no clouds.
 
-Every good one holds the same 600 points of an ellipsoid whose sides differ, so that exchanged axes show.
+Every good one has the same 600 points of an ellipsoid with different sides, so that swapped axes show.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def bad(name: str, content: str | bytes, sentence: str) -> Sample:
 
 
 def _into(name: str, write: Callable[[Path], None]) -> Callable[[Path], Path]:
-    """The writer of a file under the last word of a sample's name."""
+    """The writer of a file that is named by the last word of a sample's name."""
 
     def do(folder: Path) -> Path:
         write(path := folder / name.split()[-1])
@@ -300,7 +300,7 @@ def archive(**arrays: np.ndarray) -> bytes:
 
 
 def _facets(form: str) -> str:
-    """Statements of an ASCII STL, `form` being that of a number."""
+    """Statements of an ASCII STL; `form` formats a number."""
     facets = ""
     for face in CORNERS[TRIANGLES].tolist():
         loop = "".join("vertex " + " ".join(form.format(v) for v in corner) + "\n" for corner in face)

@@ -1,4 +1,4 @@
-"""Meshes as people have them: polygons of every shape, and the corners of PLY, OBJ, OFF and glTF."""
+"""Realistic meshes: polygons of every shape, and the special cases of PLY, OBJ, OFF and glTF."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def content(name: str, data: str | bytes) -> Writer:
 
 
 def the_box(name: str, write: Writer, notes: tuple[str, ...] = (), count: int = 12) -> Sample:
-    """A file that holds the box of 2 x 1 x 0.5."""
+    """A file with the box of 2 x 1 x 0.5."""
     return Sample(name, write, count, LOW, HIGH, AREA, notes)
 
 
@@ -73,7 +73,7 @@ def flat(*xy: tuple[float, float]) -> Corners:
 
 
 def tilt(points: Corners) -> Corners:
-    """Corners in a plane that is parallel to no axis; lengths stay."""
+    """Corners rotated into a plane parallel to no axis."""
     matrix = np.array([[2, -1, 2], [2, 2, -1], [-1, 2, 2]]) / 3
     return [tuple(p) for p in (np.array(points) @ matrix.T).tolist()]
 
@@ -398,7 +398,7 @@ def _of_off() -> Iterable[Sample]:
 
 
 def _fold_row(row: str, number: int) -> str:
-    """A row that is broken after some of its values."""
+    """A row broken after some of its values."""
     words = row.split()
     return " ".join(words[: 1 + number % 4]) + "\n" + " ".join(words[1 + number % 4 :]) + "\n"
 
@@ -437,7 +437,7 @@ def inverse_binds(scene: Scene, *translations: tuple[float, float, float]) -> in
 
 
 def skinned_scene(joints: list[list[int]], weights: Any, kind: int = FLOAT, second: bool = False) -> Scene:
-    """The box in a node that is moved and stretched, which has no effect, with a joint that turns it and one that moves it by 10 in x."""
+    """The box in a node whose translation and scale have no effect, with a joint that turns it and one that moves it by 10 in x."""
     scene, primitive = box_scene(translation=[0, 9, 0], scale=[3, 3, 3], skin=0)
     top = scene.node(translation=[0.0, 0.0, 0.0])
     scene.node(top, rotation=QUARTER)
@@ -684,7 +684,7 @@ def _piece(scene: Scene, indices: list[int], mode: int) -> dict[str, Any]:
 
 
 def _with_buffer(scene: Scene, path: Path) -> Path:
-    """A scene with a buffer more, which is in no file."""
+    """A scene with one more buffer, which is in no file."""
     scene.gltf(path)
     tree = json.loads(path.read_text())
     tree["buffers"].append({"byteLength": 4, "uri": "nowhere.bin"})

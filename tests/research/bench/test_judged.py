@@ -1,4 +1,4 @@
-"""`bench --judge`: what the judges say of pictures and meshes, in the rows of the methods that made them."""
+"""`bench --judge`: the judges' verdicts on pictures and meshes, in the rows of their methods."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.research.train import tiny_folders
 
 
 def test_rows_for_plain_decoding_and_every_value_of_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The judge is untrained here: what it says means nothing, and is the same for the same picture."""
+    """The judge is untrained here: its verdicts mean nothing, but are the same for the same picture."""
     torch.manual_seed(0)
     reader = Judge(lessons_of(pictogram.load().card).objects).eval()
     monkeypatch.setattr(judge, "load", lambda: reader)
@@ -46,7 +46,7 @@ def test_a_judge_that_knows_too_little_is_refused(monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def pack(tmp_path: Path) -> Path:
-    """A pack with two meshes, a cloud, and a file that is none."""
+    """A pack with two meshes, a cloud, and another file."""
     folder = tmp_path / "pack"
     (folder / "inner").mkdir(parents=True)
     for name, size in (("table", (2.0, 1.0, 1.0)), ("inner/block", (1.0, 1.0, 1.0))):

@@ -1,4 +1,4 @@
-"""`bench cpu`: its rows, and the wish for a kind of kernels."""
+"""`bench cpu`: its rows, and the variable that chooses the kernels."""
 
 from __future__ import annotations
 

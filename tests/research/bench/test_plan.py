@@ -37,7 +37,7 @@ ALL = frozenset(
         (MeshBench, {"backbone": "lowpoly", "size": 10**6}, BadPrompt),
         (ImageBench, {"count": 10**9}, BadPrompt),
         (MeshBench, {"backbone": "lowpoly", "sampling": {"guidance": 2.0}}, NotSupported),
-        (MeshBench, {"backbone": "lowpoly", "verify": "residual"}, BadKnob),  # the table's rows have knobs of their own
+        (MeshBench, {"backbone": "lowpoly", "verify": "residual"}, BadKnob),  # the table's rows have their own knobs
     ],
 )
 def test_a_wrong_plan_cannot_be_made(kind: type, changes: dict, error: type[Exception]) -> None:

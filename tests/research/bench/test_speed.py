@@ -1,4 +1,4 @@
-"""The columns of a `bench` row besides time: what became of the drafts, and how probable the pictures are."""
+"""The columns of a `bench` row other than time: the fate of the drafts, and the probability of the pictures."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_tree_tells_its_nodes_and_depth_and_a_relaxed_rule_its_deviation() -> 
 
 @pytest.mark.parametrize("name,knobs", [("cross_regression", {"horizon": 3}), ("eagle", {"nodes": 3, "depth": 3, "width": 1})])
 def test_acceptance_is_counted_by_place(name: str, knobs: dict[str, float]) -> None:
-    """Reached drafts only: a pass that refused the second of three says yes, no, and nothing."""
+    """Only reached drafts count: a pass that refused the second of three gives yes, no, and nothing."""
     runs = [run(name, seed, **knobs) for seed in range(4)]
     steps = [s for r in runs for s in r.steps if s.drafted]
     shares = acceptance_by_place(steps)
@@ -67,7 +67,7 @@ def test_impossible_tokens_are_counted_and_do_not_make_a_mean_infinite() -> None
 
 
 def test_rows_at_a_value_of_a_setting_are_over_plain_decoding_at_that_value(registered_toy: None) -> None:
-    """With `match seed` the tokens are those of plain decoding at the same temperature, and of no other."""
+    """With `match seed` the tokens equal plain decoding's at the same temperature, and at no other."""
     sweep = (("temperature", ("0", "1")),)
     rows = bench(ImageBench(backbone="toy", methods=("jacobi",), knobs={"verify": "match seed"}, prompts=("a", "b"), sweep=sweep))
     names = ("ar in float32", "ar", "jacobi")

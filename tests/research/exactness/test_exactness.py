@@ -1,6 +1,6 @@
 """Every claim of exactness, by distribution, and every mutant: the table of `launch.py verify`, measured once.
 
-The short suite measures the claims and leaves the mutants to the whole one.
+The short suite measures only the claims; the whole suite also measures the mutants.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ POWER = 0.1  # the total variation distance that every claim's runs find
 
 @pytest.fixture(scope="module")
 def table(request: pytest.FixtureRequest) -> dict:
-    """All rows; without mutants where no test of them is left."""
+    """All rows; without mutants if no test needs them."""
     mutants = any(item.originalname == "test_every_mutant_is_found" for item in request.session.items)
     rows, holds, _ = exactness.verify(exactness.table(), target=POWER, mutants=mutants)
     return {"rows": rows, "holds": holds}

@@ -1,4 +1,4 @@
-"""The deviation that a number of runs is said to detect is the one that it detects."""
+"""The deviation that a number of runs should detect equals the one that it detects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ THRESHOLD = 4.0
 
 
 def random_distribution(cells: int) -> Distribution:
-    """Some distribution with large and small cells."""
+    """A random distribution with large and small cells."""
     drawn = np.random.default_rng(1).dirichlet(np.full(cells, 2.0))
     return {(i,): float(p) for i, p in enumerate(drawn)}
 

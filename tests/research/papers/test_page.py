@@ -26,7 +26,7 @@ ONE = Paper(name="p", title="P", method="sjd", tables=(1, 2), figures=(1, 1), ex
 
 @pytest.fixture
 def only(monkeypatch: pytest.MonkeyPatch) -> Paper:
-    """A paper with one experiment that runs, in the place of the five."""
+    """Replaces the five papers by one with a single experiment that runs."""
     for module in (papers, page):
         monkeypatch.setattr(module, "PAPERS", {"p": ONE})
     return ONE
@@ -85,7 +85,7 @@ def test_times_are_called_rough_if_other_programs_used_the_processor() -> None:
 def test_all_experiments_run_by_one_command(
     tmp_path: Path, only: Paper, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One that is refused does not stop the others, and the code says so."""
+    """A refused experiment does not stop the others, and the exit code is 1."""
     other = replace(ASKED, key="table-2", runs=replace(RUNS, count=1), claims=())
     both = replace(ONE, experiments=(ASKED, other))
     monkeypatch.setattr(papers, "PAPERS", {"p": both})

@@ -46,7 +46,7 @@ def test_a_declaration_can_be_measured_and_drawn(each: Experiment) -> None:
 
 
 def test_what_lacks_something_is_left_out_and_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """A model without row heads, and one whose drafter was trained for other weights."""
+    """For a model without row heads, and for a drafter that was trained for other weights."""
     toy, arms = Toy(), (Arm("SJD", "sjd"), Arm("EAGLE", "eagle"), Arm("Medusa", "medusa"))
     monkeypatch.setattr(toy, "capabilities", toy.capabilities - {"spatial_heads"})
 
@@ -148,7 +148,7 @@ def test_experiments_with_the_same_rows_are_measured_once(tmp_path: Path, capsys
     running.run(ASKED, first, 2, 60, once=True)
     running.run(ASKED, second, 2, 60, once=True)
     assert "p-table-1.csv has the same rows" in capsys.readouterr().err and first.read_bytes() == second.read_bytes()
-    twice = tmp_path / "p-table-3.csv"  # rows that were decoded once do not stand for others
+    twice = tmp_path / "p-table-3.csv"  # rows that were decoded once do not count for others
     running.run(ASKED, twice, 1, 60)
     assert stored_rows(twice) == [("plain", 0), ("SJD", 0)]
     running.run(ASKED, second, 3, 60, once=True)

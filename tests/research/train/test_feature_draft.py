@@ -1,4 +1,4 @@
-"""The recipe of the feature drafter on tiny models: recordings match what the model decodes, levels match trees, files are read."""
+"""The recipe of the feature drafter on tiny models: recordings match decoding, levels match trees, files are read."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def drafter(teacher: PictureTeacher | MeshTeacher) -> FeatureDrafter:
 
 @pytest.mark.parametrize("reads_looks", [False, True])
 def test_pictures_painted_together_are_painted_alone(reads_looks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Greedy, each of a batch equals plain decoding of its own caption, and so do the states of both branches."""
+    """Greedy tokens of a batch equal plain decoding of each caption, and so do the states of both branches."""
     if reads_looks:
         monkeypatch.setattr(pictogram, "load", lambda device: tiny.with_looks())
     teacher = PictureTeacher("cpu")
@@ -75,7 +75,7 @@ def test_meshes_are_recorded_with_the_states_that_predicted_them() -> None:
 
 @pytest.mark.parametrize("kind", [PictureTeacher, MeshTeacher])
 def test_levels_are_what_a_growing_tree_sees(kind: type[PictureTeacher | MeshTeacher]) -> None:
-    """The rows on which acceptance is measured equal the rows that the drafter gives a tree method, chain by chain."""
+    """The rows that acceptance is measured on equal the drafter's rows in a tree method, chain by chain."""
     teacher = kind("cpu")
     network, row = drafter(teacher), teacher.generate(teacher.conditions(1, True), Generator(PCG64(1)))[0]
     tokens = row.tokens[:12].tolist()
@@ -127,7 +127,7 @@ def test_recordings_are_read_back_and_those_of_other_weights_go(shipped_folder: 
 
 
 def test_a_portion_holds_its_own_clouds_and_no_other(shipped_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clouds are views of all questions; a file that stored what is behind a view would be as large as all files together should be."""
+    """Clouds are views of all conditions; a file that stored the base of a view would be as large as all files together."""
     monkeypatch.setattr(feature_draft, "TOGETHER", 2)
     teacher = MeshTeacher("cpu")
     library = RecordedSequences("tiny", teacher, 8, 2)

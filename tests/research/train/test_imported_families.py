@@ -1,4 +1,4 @@
-"""Drafters for imported models: guided pairs, row ends, prompts that are no ids, positions that depend on the prompt."""
+"""Drafters for imported models: guided pairs, row ends, prompts that are not ids, positions that depend on the prompt."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ GREEDY = Sampling(0.0, 0, 1.0, 3.0)
 
 @pytest.fixture(autouse=True)
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Recipes that make one or two steps."""
+    """Makes recipes take one or two steps."""
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(loop, "CHECKPOINTS", tmp_path / "training")
     monkeypatch.setattr(feature_draft, "TOGETHER", 4)
@@ -67,7 +67,7 @@ def model_of(family: str, tmp_path: Path) -> PictureCheckpoint:
 
 
 def teacher_of(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CheckpointTeacher:
-    """Its teacher, which draws greedily."""
+    """The teacher of a new tiny model, with greedy sampling."""
     monkeypatch.setattr(checkpoint_teacher, "resolve", lambda name: (name, str(tmp_path / name)))
     monkeypatch.setattr(checkpoint_teacher, "load", lambda name, *_: model_of(name, tmp_path))
     teacher = CheckpointTeacher(family, "cpu", None if family == "llamagen" else tmp_path / "prompts.txt")
@@ -78,7 +78,7 @@ def teacher_of(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("family", MAKERS)
 def test_a_recording_is_what_decoding_does(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tokens and states of a batch are those of each prompt alone, and one pass over them gives the same states."""
+    """Tokens and states of a batch equal those of each prompt alone, and one pass over them gives the same states."""
     one = teacher_of(family, tmp_path, monkeypatch)
     conditions = one.conditions(3, False)
     assert conditions.shape[1] == (1 if one.sampling.guidance == 1 else 2)
@@ -103,8 +103,8 @@ def test_a_recording_is_what_decoding_does(family: str, tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize("family", ["emu3", "llamagen text"])
 def test_predictive_rows_are_trained_as_they_are_decoded(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A window after a prefix gives the logits that the same draft has in a pass of decoding, with an adapter that changes much. The row
-    before it, which has an end of its own, runs without the adapter."""
+    """A window after a prefix gives the logits that the same draft has in decoding, with an adapter that changes much. The row before it,
+    which has its own end, runs without the adapter."""
     one = teacher_of(family, tmp_path, monkeypatch)
     row = one.generate(one.conditions(2, False)[:1], Generator(PCG64(0)))[0]
     lora = new_adapter(one.trunk, one.linear, 4, 8.0)
@@ -113,7 +113,7 @@ def test_predictive_rows_are_trained_as_they_are_decoded(family: str, tmp_path: 
     width, start, guesses = 5, 3, torch.tensor([3, 1, 4, 1, 5])  # its first and its last row end a row of the picture
     with torch.inference_mode():
         sequence = one.backbone.start(Prompt(text=one._texts(2, False)[0], sampling=one.sampling))
-        for token in row.tokens.tolist()[: start + 1]:  # the newest token is pending, and the window begins beside it
+        for token in row.tokens.tolist()[: start + 1]:  # the newest token is pending, and the window begins next to it
             sequence.forward(NO_DRAFT)
             sequence.commit([], token)
         sequence.adapter = lora

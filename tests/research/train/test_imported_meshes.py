@@ -1,4 +1,4 @@
-"""Heads of XSpecMesh on an imported BPT: the recipe writes beside it, the method runs with what it wrote, and is exact."""
+"""Heads of XSpecMesh on an imported BPT: the recipe writes next to it, and the method runs with these heads and is exact."""
 
 from __future__ import annotations
 

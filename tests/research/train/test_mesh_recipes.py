@@ -1,4 +1,4 @@
-"""The mesh recipes: folded weights equal the trained ones, labels are where the heads look, adapters survive saving."""
+"""The mesh recipes: folded weights equal the trained ones, labels match the heads' places, adapters survive saving."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def shipped_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_generating_together_is_generating_alone(shipped_folder: Path) -> None:
-    """A batch of sequences keeps its rows apart: greedy, each equals plain decoding of its own cloud."""
+    """Sequences of a batch are independent: with greedy sampling each equals plain decoding of its own cloud."""
     backbone = lowpoly.load()
     backbone.sampling = type(backbone.sampling)(temperature=0.0)
     points = torch.stack([tiny.sphere(lowpoly.READ), tiny.sphere(lowpoly.READ) * 0.5])
@@ -127,7 +127,7 @@ def test_heads_and_adapters_are_trained_written_and_read(shipped_folder: Path, m
 
 
 def test_a_backbone_is_trained_with_heads_that_fit_it(shipped_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The whole recipe for a few seconds: heads of both kinds are shipped with the model, and what fitted the weights before is gone."""
+    """The whole recipe for a few seconds: heads of both kinds are shipped with the model, and adapters of the old weights are removed."""
     small = {
         "batch": 4,
         "minutes": 0.05,

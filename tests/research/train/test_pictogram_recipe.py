@@ -1,4 +1,4 @@
-"""The recipe of pictogram: three scales in one decoder, stopped and resumed, on a tiny model in seconds."""
+"""The recipe of pictogram: three scales in one decoder, stopped and resumed, on a tiny model."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_what_is_offered_is_asked_for_or_was_offered_before(shipped_folder: Path
 
 
 def test_a_batch_has_the_tokens_of_its_scenes(shipped_folder: Path) -> None:
-    """Captions and tokens of one row belong together, at every scale; a step is the same whenever it is made."""
+    """Captions and tokens of one row belong together at every scale; a step always gives the same batch."""
     names = {w: i + 1 for i, w in enumerate(emoji_scenes.vocabulary())}
     for side in SCALES:
         one, two = (recipe.Scenes(pictogram.load_tokenizer(), names, "cpu").batch(5, 3, side, 1.0) for _ in range(2))
@@ -143,7 +143,7 @@ def test_chosen_rows_see_each_other_only() -> None:
 
 
 def test_the_whole_world_can_be_taught(shipped_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """--lessons world: all objects, relations and styles; the card says so, and benchmarks then ask for them."""
+    """--lessons world: all objects, relations and styles; the card records it, and benchmarks then use them."""
     recipe.main(PictogramOptions(fresh=True, lessons="world", minutes=0.01))
     card = pictogram.read_card(shipped_folder)
     assert (
@@ -157,7 +157,7 @@ def test_the_whole_world_can_be_taught(shipped_folder: Path, monkeypatch: pytest
 
 
 def test_disguised_objects_are_noise_that_their_looks_tell(shipped_folder: Path) -> None:
-    """No object keeps its tokens or its name, and every object of a picture is its look, token by token."""
+    """No object keeps its tokens or its name, and every object of a picture equals its look, token by token."""
     names = {w: i + 1 for i, w in enumerate(emoji_scenes.vocabulary(emoji_scenes.COMMON_WORLD))}
     scenes = recipe.Scenes(pictogram.load_tokenizer(), names, "cpu", emoji_scenes.COMMON_WORLD)
     spelt, seen = ["", *names], set()
@@ -181,7 +181,7 @@ def test_disguised_objects_are_noise_that_their_looks_tell(shipped_folder: Path)
 
 
 def test_even_lessons_teach_to_read_looks(shipped_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder gets the looks of all objects, also of those that no lesson names; a caption of one of them is read as a thing."""
+    """The folder gets the looks of all objects, including untrained ones; a caption of one of these is read as a thing."""
     monkeypatch.setattr(recipe, "DRILLED", 2)
     recipe.main(PictogramOptions(fresh=True, lessons="common"))
     backbone = pictogram.load(str(shipped_folder))

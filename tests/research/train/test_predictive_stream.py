@@ -1,4 +1,4 @@
-"""The recipe of the predictive stream on a tiny pictogram: windows see what decoding sees, the loss is the paper's, files are read."""
+"""The recipe of the predictive stream on a tiny pictogram: windows match decoding, the loss is the paper's, files are read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def shipped_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("kind", [PictureTeacher, MeshTeacher])
 @pytest.mark.parametrize("causal", [True, False])
 def test_a_window_sees_what_decoding_sees(causal: bool, kind: type[Teacher], monkeypatch: pytest.MonkeyPatch) -> None:
-    """p is the distribution of plain decoding behind the true tokens, q that of predictive rows behind them, window by window."""
+    """p is the distribution of plain decoding after the true tokens, q that of predictive rows after them, window by window."""
     monkeypatch.setattr(pictogram.Pictogram, "sampling", Sampling(temperature=0.7, top_k=0, top_p=1.0, guidance=1.8))
     teacher = kind("cpu")
     student = StreamStudent(teacher, causal)
@@ -63,7 +63,7 @@ def test_a_window_sees_what_decoding_sees(causal: bool, kind: type[Teacher], mon
 
 
 def prompt_of(teacher: Teacher, row: Recorded) -> Prompt:
-    """The prompt that decoding answers with a recorded sequence's distribution."""
+    """The prompt of a recorded sequence."""
     if isinstance(teacher, PictureTeacher):
         words = {i: word for word, i in teacher.backbone.words.items()}
         return Prompt(text=" ".join(words[i] for i in row.said.tolist() if i))
@@ -72,7 +72,7 @@ def prompt_of(teacher: Teacher, row: Recorded) -> Prompt:
 
 
 def test_weights_count_the_guesses_behind_that_are_right_in_a_row() -> None:
-    """Where distributions know one token, s is the paper's backward recurrence."""
+    """For distributions with a single token, s is the paper's backward recurrence."""
     right = [[1, 0, 1, 1], [1, 1, 1, 1]]
     p = torch.eye(2)[torch.zeros(1, 8, dtype=torch.int64)]
     q = torch.eye(2)[1 - torch.tensor(right).view(1, 8)]
@@ -115,7 +115,7 @@ def test_the_buffer_begins_with_the_truth_and_remembers() -> None:
 
 
 def test_a_refused_token_has_the_distribution_of_refused_drafts() -> None:
-    """q minus what is accepted of it: never a token that p gives at least as much as q."""
+    """The rejected part of q: never a token at which p is at least q."""
     p, q = torch.tensor([[0.5, 0.3, 0.1, 0.1]]), torch.tensor([[0.1, 0.4, 0.3, 0.2]])
     u = torch.from_numpy(Generator(PCG64(0)).random(20_000))
     found = draw_rejected(p.expand(20_000, 1, 4), q.expand(20_000, 1, 4), u)
@@ -174,7 +174,7 @@ def ball() -> torch.Tensor:
 
 
 def test_training_raises_the_chance_of_acceptance() -> None:
-    """A few steps on two pictures: what is learned is what acceptance depends on."""
+    """A few steps on two pictures: the loss trains what acceptance depends on."""
     teacher = PictureTeacher("cpu")
     rows = teacher.generate(
         torch.tensor([teacher.backbone.ids_of(teacher.backbone._readable_words(Prompt(text=t))) for t in ("two cats", "a table")]),

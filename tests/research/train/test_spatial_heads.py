@@ -68,7 +68,7 @@ def test_heads_ship_beside_the_backbone_and_are_its_own(shipped_folder: Path) ->
 
 
 def test_an_imported_model_gets_heads_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its output layer is no plain matrix."""
+    """Its output layer is not a plain matrix."""
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path / "home"))
     original = tmp_path / "hub" / "Tiny-Janus"
     tiny.janus_model().save_pretrained(original)

@@ -23,7 +23,7 @@ pytestmark = NEEDS_FONT
 
 @pytest.fixture
 def shipped_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the recipe reads and writes; its tokenizers are tiny."""
+    """The folder that the recipe reads and writes; its tokenizers are tiny."""
     monkeypatch.setattr(pictogram, "FOLDER", tmp_path / "pictogram")
     monkeypatch.setattr(pictogram.load_tokenizer, "__defaults__", (tmp_path / "pictogram",))
     monkeypatch.setattr(recipe, "PictureTokenizer", partial(PictureTokenizer, decoder=8, blocks=1))
@@ -56,7 +56,7 @@ def test_decoders_learn_while_the_tokens_stay(shipped_folder: Path, capsys: pyte
     assert not torch.equal(before.decode(before.encode(pictures)), after.decode(after.encode(pictures)))
     assert capsys.readouterr().out.count("pictogram-tokenizer-decoders: resumed") == 2
     recipe.main(TokenizerOptions(fresh=True))
-    recipe.main(TokenizerOptions(export=True))  # another encoder: what its predecessor's decoders had learned is of no use to it
+    recipe.main(TokenizerOptions(export=True))  # another encoder: the old decoders' training is useless for it
     recipe.main(TokenizerOptions(decoders=True))
     assert "pictogram-tokenizer-decoders: the checkpoint belongs to other weights" in capsys.readouterr().out
 

@@ -1,4 +1,4 @@
-"""A training learns and can be stopped and resumed; when its weights replace the shipped ones, and where else they may be written."""
+"""A training learns and can be stopped and resumed; when its weights replace the shipped ones, and where else they can be written."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_muon_takes_the_named_matrices_only() -> None:
 
 
 def test_muon_takes_a_stack_of_matrices_one_by_one() -> None:
-    """Three stacked matrices move as three matrices of their own would."""
+    """Three stacked matrices move like three separate ones."""
     torch.manual_seed(0)
     start, data = torch.randn(3, 8, 8), torch.randn(3, 3, 4, 8)  # other data in every step
 
@@ -298,7 +298,7 @@ def test_the_time_of_a_paused_process_does_not_count(training, monkeypatch: pyte
 
 
 def test_a_drafter_that_is_stale_is_refused_and_trained_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Better numbers of other weights do not stand in the way of a drafter that fits."""
+    """Better numbers for other weights do not block a drafter that fits."""
     tiny_folders.ship(tmp_path, monkeypatch)
     monkeypatch.setattr(feature_draft, "UNSEEN", 4)
     monkeypatch.setitem(feature_draft.PRESETS, "cpu", {"minutes": 0.01, "sequences": 4, "batch": 2, "rows": 64})
@@ -314,7 +314,7 @@ def test_a_drafter_that_is_stale_is_refused_and_trained_anew(tmp_path: Path, mon
 
 
 def test_what_is_shipped_was_trained_for_the_shipped_weights() -> None:
-    """Drafters, streams and heads of other weights would be refused when they are used."""
+    """Drafters, streams and heads for other weights would be refused when used."""
     for module, name in ((pictogram, "decoder"), (lowpoly, "model")):
         base = hash_of([*([module.FOLDER / "tokenizer.safetensors"] if name == "decoder" else []), *part_files(module.FOLDER, name)])
         card, stream = read_card(module.FOLDER), read_card(module.FOLDER / "predictive_stream")

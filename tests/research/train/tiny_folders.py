@@ -22,7 +22,7 @@ SMALL = MeshSettings(
 
 
 def ship(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Puts both backbones under tmp_path, makes them the shipped ones, and gives checkpoints a folder there."""
+    """Writes both backbones under tmp_path, makes them the shipped ones, and puts checkpoints there."""
     picture = tiny.pictogram()
     files = folder.split(picture.model.state_dict(), "decoder") | {"tokenizer.safetensors": picture.tokenizer.state_dict()}
     files = {name: {k: v for k, v in part.items() if k != "one_hot"} for name, part in files.items()}

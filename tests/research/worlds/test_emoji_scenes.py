@@ -67,7 +67,7 @@ def test_relations_hold_in_the_boxes() -> None:
 
 
 def test_everything_of_the_world_can_be_said() -> None:
-    """Styles, five of a kind, one on or behind another: they are in the world and in its captions, and not taught yet."""
+    """Styles, five of a kind, one on or behind another: the world and its captions have them, but the lessons do not yet."""
     scenes = [world.make_scene(seed) for seed in range(2000)]
     assert {s.style for s in scenes} == set(world.STYLES) and max(g.count for s in scenes for g in s.groups) == 5
     for i, scene in enumerate(scenes):

@@ -150,7 +150,7 @@ def test_both_boxes_of_a_family_hold_some_but_not_much(family):
 
 @pytest.mark.parametrize("family", world.TRAINED_FAMILIES)
 def test_no_trained_parameters_build_a_held_out_shape(family):
-    """Some parameters do nothing beside others; a box must not be left through such a one."""
+    """Some parameters have no effect next to others; such a parameter must not lead out of a box."""
     kinds: dict[bytes, set[bool]] = {}
     for values in itertools.product(*(some[:4] if isinstance(some, range) else some for some in FAMILIES[family].lattice.values())):
         shape = FAMILIES[family].make(dict(zip(FAMILIES[family].lattice, values)))
@@ -239,7 +239,7 @@ def test_held_out_shapes_are_those_of_their_number():
 
 
 def test_a_cloud_stands_on_any_axis_and_says_which():
-    """A tower turned back by the axis that is said stands as it did: narrow above, with its flared foot below."""
+    """A tower turned back by the returned axis stands upright again: narrow above, with its flared foot below."""
     shape, seen = world.shape("rocket", 0), Counter()
     for seed in range(60):
         cloud, axis = world.orient(shape, Generator(PCG64(seed)), 600, degraded=0)
