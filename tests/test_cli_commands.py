@@ -26,7 +26,7 @@ OPTIONS = {  # the public ones; removing one breaks users' scripts
     "studio": MODEL
     | {"--port", "--host", "--api-key-file", "--allow-host", "--no-browser", "--data", "--keep", "--mcp", "--any-model", "--root-path"},
     "image": MODEL | SAMPLING | RUN | {"--guidance", "--size"},
-    "mesh": MODEL | SAMPLING | RUN | {"--adherence", "--faces", "--up", "--formats", "--best-of", "--shrinkwrap"},
+    "mesh": MODEL | SAMPLING | RUN | {"--adherence", "--faces", "--up", "--formats", "--best-of", "--shrinkwrap", "--baseline"},
     "batch": MODEL
     | SAMPLING
     | (RUN - {"--compare"})

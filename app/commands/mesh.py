@@ -41,6 +41,7 @@ def parser() -> CommandParser:
     p.add_argument(
         "--shrinkwrap", action="store_true", help="also write shrinkwrapped.glb: the mesh with its vertices moved to the input's points"
     )
+    p.add_argument("--baseline", choices=["classical"], help="also write classical.glb: a surface made of the points without the model")
     p.add_argument("--formats", default="glb", help="result files besides acceptance.glb: glb,obj,ply,stl")
     add_sampling(p, guidance=False, adherence=True)
     add_model(p, "lowpoly")
@@ -156,6 +157,23 @@ def shrinkwrap(work: MeshWork, run: Any, shape: Any, folder: Path) -> dict[str, 
     }
 
 
+def baseline(work: MeshWork, run: Any, shape: Any, folder: Path) -> dict[str, Any]:
+    """Writes the classical surface of the same points, in all formats; returns its columns."""
+    from app.runs.history import to_input_frame
+    from app.runs.mesh_files import classical_surface, write_classical
+    from engine.mesh.distance import distance
+    from engine.mesh.fit import fit_of
+
+    start = time.perf_counter()
+    vertices, faces = classical_surface(run)
+    seconds = time.perf_counter() - start
+    for form in work.formats:
+        write_classical(run, (vertices, faces), shape, folder / f"classical.{form}")
+    gaps = distance((to_input_frame(vertices, shape), faces), shape.reference)
+    fits = fit_of(gaps)
+    return {"name": "classical", "faces": len(faces), "chamfer": gaps["chamfer"], "fit": fits and fits.row(), "seconds": round(seconds, 4)}
+
+
 def one_mesh(work: MeshWork, path: Path, shape: Any, out: Path | None) -> dict[str, Any]:
     """Generates one mesh and returns its summary, printed unless --json. out: folder for a copy of the files"""
     import torch
@@ -181,9 +199,11 @@ def one_mesh(work: MeshWork, path: Path, shape: Any, out: Path | None) -> dict[s
     line = report(run, folder) | {"input": str(path), "notes": shape.notes, "rendering_seconds": round(rendering, 4)}
     line |= {k: measures[k] for k in ("faces", "vertices", "watertight")} | {k: gaps[k] for k in ("chamfer", "hausdorff", "floor")}
     fits = fit_of(gaps)
-    line |= {"fit": fits and fits.row(), "shrinkwrap": None}
+    line |= {"fit": fits and fits.row(), "shrinkwrap": None, "baseline": None}
     if options.shrinkwrap and measures["faces"]:
         line |= {"shrinkwrap": shrinkwrap(work, run, shape, folder), "files": files_of(folder)}
+    if options.baseline:
+        line |= {"baseline": baseline(work, run, shape, folder), "files": files_of(folder)}
     line |= {"best_of": tried, "quality": measures, "ended": bool(run.tokens) and run.tokens[-1] == work.backbone.end} | comparison
     if not options.json:
         print(f"{path.name}: {' '.join(shape.notes)}".rstrip())
@@ -196,6 +216,11 @@ def one_mesh(work: MeshWork, path: Path, shape: Any, out: Path | None) -> dict[s
             print(fits.text)
         if line["shrinkwrap"]:
             print(f"Shrinkwrapped: chamfer {line['shrinkwrap']['chamfer']:.4f}, after {line['shrinkwrap']['seconds']:.1f} s.")
+        if line["baseline"]:
+            print(f"Classical surface, without the model: {line['baseline']['faces']} faces, {line['baseline']['seconds']:.1f} s.")
+            print(line["baseline"]["fit"]["text"] if line["baseline"]["fit"] else "It has no area.")
+        elif not measures["faces"] or (fits and fits.verdict == "foreign"):
+            print("--baseline classical makes a surface through the points without the model.")
     if not measures["faces"]:
         print(f"{path.name} produced no faces. Try another --seed, --up y, or more points with outward normals.", file=sys.stderr)
     return line

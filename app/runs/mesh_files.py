@@ -12,6 +12,7 @@ import numpy as np
 
 from app.runs.history import MESH_FORMATS, as_sentence, describe, file_name, to_input_frame, write_mesh, write_settings
 from engine.backbones.lowpoly import Mesh
+from engine.mesh.classical import reconstruct
 from engine.mesh.read import Input
 from engine.mesh.repair import repair
 from engine.mesh.shrinkwrap import shrink_to_points
@@ -19,6 +20,7 @@ from engine.mesh.write import write
 from engine.run import Run
 
 REPAIRED = "repaired.glb"
+LEAST_FACES = 200  # of a classical surface: a failed run has few
 FILES = {  # name: (label of the button, written file, ending of the download's name)
     "glb": ("GLB", "result.glb", ".glb"),
     "coloured": ("GLB, coloured", "acceptance.glb", "-accepted.glb"),
@@ -63,8 +65,29 @@ def shrinkwrapped_vertices(run: Run) -> np.ndarray:
 def write_shrinkwrapped(run: Run, vertices: np.ndarray, shape: Input, path: Path) -> Path:
     """Writes a run's mesh with shrinkwrapped vertices, in the format of the path's suffix; raises BadOutput if the disk refuses."""
     settings = {**describe(run, shape), "shrinkwrap": "vertices moved to the points of the input after decoding"}
+    return _write(vertices, run.result().faces, settings, shape, path)
+
+
+def classical_surface(run: Run, behind: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """A surface through the points of a run, made without its model: vertices [V, 3] in the model's frame, faces [F, 3].
+
+    It has as many faces as the run may have or has, but at least LEAST_FACES. behind : at a low priority. Raises
+    NotSupported if this machine cannot make it, or the points span no surface.
+    """
+    points = run.prompt.points
+    assert points is not None, "a mesh is made of points"
+    return reconstruct(points.cpu().numpy(), run.prompt.size or max(len(run.result().faces), LEAST_FACES), behind)
+
+
+def write_classical(run: Run, mesh: tuple[np.ndarray, np.ndarray], shape: Input, path: Path) -> Path:
+    """Writes a mesh of `classical_surface`, in the format of the path's suffix; raises BadOutput if the disk refuses."""
+    settings = {"input": describe(run, shape)["input"], "made": "without a model: signed distance of the points, reduced by quadric error"}
+    return _write(*mesh, settings, shape, path)
+
+
+def _write(vertices: np.ndarray, faces: np.ndarray, settings: Mapping[str, Any], shape: Input, path: Path) -> Path:
     with as_sentence(path.parent):
-        write(path, to_input_frame(vertices, shape), run.result().faces, metadata=settings, shift=shape.frame.shift)
+        write(path, to_input_frame(vertices, shape), faces, metadata=settings, shift=shape.frame.shift)
     return path
 
 

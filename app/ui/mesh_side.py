@@ -35,7 +35,12 @@ def without_a_face(run: Run) -> dict[str, Any]:
     ended = bool(run.tokens) and run.tokens[-1] == run.backbone.end
     what = "ended the mesh" if ended else "reached the length limit"
     detail = f"{run.method.title} {what} after {token_count(run)}. Try another seed, choose another up axis, or give points with "
-    return {"state": "done", "tone": "bad", "headline": "The mesh has no faces", "detail": f"{detail}normals that point outward."}
+    return {
+        "state": "done",
+        "tone": "bad",
+        "headline": "The mesh has no faces",
+        "detail": f"{detail}normals that point outward. {verdict.CLASSICAL}",
+    }
 
 
 def side_of(board: MeshBoard, title: str, badge: Mapping[str, Any] | None, course: Mapping[str, str] | None = None) -> mesh.Side:

@@ -8,27 +8,33 @@ both by VTK.
 from __future__ import annotations
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from engine.errors import NotSupported
 from engine.sandbox import Died, TookTooLong, run_sandboxed
 
-CELLS = 40  # of the grid, along the longest side
-REACH = 3.0  # cells around a point in which its tangent plane counts
-FACES = 400  # of the surface, where nothing else is wanted
+NEIGHBOURS = 8  # the median distance to so many of them is how far the tangent plane of a point counts
+CELLS = 2.0  # of the grid, in that distance
+FEWEST, MOST = 12, 96  # cells along the longest side
+FACES = 400  # of the surface, by default
 PATIENCE = 60.0  # seconds
+BEHIND = 10  # of its priority, that it gives up to runs
 
 
-def reconstruct(points: np.ndarray, faces: int = FACES) -> tuple[np.ndarray, np.ndarray]:
+def reconstruct(points: np.ndarray, faces: int = FACES, behind: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """Vertices float64 [V, 3] and faces int64 [F, 3], F at most `faces` or a few more, through points [N, 6] with outward unit normals.
 
-    Computed in a separate process. Raises NotSupported if VTK cannot do it here.
+    Computed in a separate process. behind : at a low priority. Raises NotSupported if VTK cannot do it here, or there is no surface.
     """
     try:
-        return run_sandboxed(surface, np.asarray(points, np.float64), faces, seconds=PATIENCE)
+        vertices, triangles = run_sandboxed(surface, np.asarray(points), faces, seconds=PATIENCE, nice=BEHIND if behind else 0)
     except TookTooLong as e:
         raise NotSupported(f"The classical surface took longer than {PATIENCE:.0f} seconds. Upload fewer points.") from e
     except (Died, ImportError, OSError) as e:
         raise NotSupported("VTK does not work on this machine, so there is no classical surface. Install libegl1 and libgl1.") from e
+    if not len(triangles):
+        raise NotSupported("The points span no classical surface. Upload more of them, with normals that point outward.")
+    return vertices, triangles
 
 
 def surface(points: np.ndarray, faces: int) -> tuple[np.ndarray, np.ndarray]:
@@ -40,21 +46,29 @@ def surface(points: np.ndarray, faces: int) -> tuple[np.ndarray, np.ndarray]:
     pyvista.vtk_verbosity("off")
     cloud = pyvista.PolyData(points[:, :3].astype(np.float32))
     cloud.point_data.SetNormals(numpy_to_vtk(points[:, 3:].astype(np.float32), deep=True))
-    low, high = points[:, :3].min(0), points[:, :3].max(0)
-    side = max(float((high - low).max()) / CELLS, 1e-9)
-    low, high = low - REACH * side, high + REACH * side
+    places = points[:, :3]
+    low, high = places.min(0), places.max(0)
+    tree, length = cKDTree(places), max(float((high - low).max()), 1e-9)
+    reach = float(np.median(tree.query(places, min(NEIGHBOURS + 1, len(points)))[0][:, -1]))
+    side = length / np.clip(CELLS * length / max(reach, 1e-9), FEWEST, MOST)
+    reach = max(reach, CELLS * side)
+    low, high = low - 2 * reach, high + 2 * reach
     field = vtk.vtkSignedDistance()
     field.SetInputData(cloud)
-    field.SetRadius(REACH * side)
+    field.SetRadius(reach)
     field.SetDimensions(*np.ceil((high - low) / side).astype(int).tolist())
     field.SetBounds(*np.stack([low, high], 1).ravel().tolist())
     level = vtk.vtkExtractSurface()
     level.SetInputConnection(field.GetOutputPort())
-    level.SetRadius(REACH * side)
+    level.SetRadius(reach)
     level.HoleFillingOn()
     level.Update()
     mesh = pyvista.wrap(level.GetOutput()).clean()  # triangles without an area become lines and points, which are left out
     mesh = pyvista.PolyData(mesh.points, mesh.faces)
     if mesh.n_cells > faces:
         mesh = mesh.decimate(1 - faces / mesh.n_cells)
-    return np.asarray(mesh.points, np.float64), mesh.faces.reshape(-1, 4)[:, 1:].astype(np.int64)
+    vertices, triangles = np.asarray(mesh.points, np.float64), mesh.faces.reshape(-1, 4)[:, 1:].astype(np.int64)
+    corners = vertices[triangles]
+    nearest = tree.query(corners.mean(1))[1]
+    outward = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]) * points[nearest, 3:]
+    return vertices, triangles if outward.sum() >= 0 else triangles[:, ::-1]

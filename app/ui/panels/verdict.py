@@ -40,6 +40,7 @@ PICTURE = Words()
 READY = "Getting ready"
 NOTHING = "The model does not know anything in this prompt, so the picture is only a background."
 POOR = "The mesh does not match its input"
+CLASSICAL = "The file “Classical” is a surface through your points, made without the model."
 SMALLER = ("window", "depth")  # knobs that widen a pass
 
 
@@ -93,7 +94,7 @@ def with_fit(line: Mapping[str, Any], fits: Fit) -> dict[str, Any]:
         return fitted
     if fits.verdict == "fair":
         return fitted | {"tone": "even" if line.get("tone") == "good" else line.get("tone", "")}
-    return fitted | {"headline": POOR, "tone": "even", "detail": f"{line['headline']}. {line['detail']}"}
+    return fitted | {"headline": POOR, "tone": "even", "fit": f"{fits.text} {CLASSICAL}", "detail": f"{line['headline']}. {line['detail']}"}
 
 
 def _background_sentence(run: Run) -> str:

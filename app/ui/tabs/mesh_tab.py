@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -15,7 +16,7 @@ from app.requests.limits import LARGEST_SEED
 from app.requests.meshes import FAVOURITE, WARM_STEPS, read_prompt, settings
 from app.requests.sides import start_values
 from app.runs import replay_page
-from app.runs.mesh_files import FILES, shrinkwrapped_vertices, write_shrinkwrapped
+from app.runs.mesh_files import FILES, classical_surface, shrinkwrapped_vertices, write_classical, write_shrinkwrapped
 from app.runs.mesh_pictures import draw_race, write_race, write_turntable
 from app.ui import knobs as knob_panel
 from app.ui import mesh_side, race_panels
@@ -33,8 +34,10 @@ from app.ui.tabs.speeds import speedups
 from engine.backbones.lowpoly import Lowpoly
 from engine.core import PLAIN, Backbone, Sampling
 from engine.errors import BadPrompt, ForetokenError, NotSupported
+from engine.mesh.read import Input
 from engine.methods import METHODS
 from engine.nearest import nearest, try_seeds
+from engine.run import Run
 from engine.sandbox import Unwanted
 
 FIRST_METHOD = "xspecmesh_exact"  # until the model is loaded; exact, so that an early click gets the same distribution
@@ -76,6 +79,7 @@ class MeshRace:
     now: Mapping[str, str] = {name: label for name, (label, _, _) in FILES.items()}
     late: Mapping[str, tuple[str, str]] = {  # written in the background: (label, ending of the file)
         "shrinkwrapped": ("Shrinkwrapped", "-shrinkwrapped.glb"),
+        "classical": ("Classical", "-classical.glb"),
         "html": ("HTML replay", ".html"),
         "race": ("Race GIF", "-race.gif"),
         "mp4": ("Race MP4", "-race.mp4"),
@@ -285,13 +289,14 @@ class MeshRace:
         return mesh_outcome.offers(board, request.shape, folder, tab.studio.run_store, notices)
 
     def files(self, tab: RaceTab, ended: EndedRace, visitor: str) -> Files | None:
-        """Larger files and thumbnails of a race; None if the mesh has no faces."""
+        """Larger files and thumbnails of a race; of a mesh without faces, the classical surface alone."""
         boards, shape = ended.boards, ended.request.shape
-        if not len(boards[0].faces):
-            return None
         tab.sessions.wait_until_free(LONGEST_WAIT)
         fast, titles = boards[0].run, [title_of(board.run.name) for board in boards]
-        writers: dict[str, Callable] = {
+        writers, notices = self.classical(fast, shape)
+        if not len(boards[0].faces):
+            return Files(writers, notices=notices)
+        writers |= {
             "shrinkwrapped": lambda path: write_shrinkwrapped(fast, shrinkwrapped_vertices(fast), shape, path),
             **tab.common_files(ended, shape.name),
         }
@@ -300,10 +305,18 @@ class MeshRace:
         except Unwanted:  # the visitor left or started another race
             return None
         except NotSupported as e:
-            return Files(writers, notices=notice.hint(f"The meshes could not be drawn: {e}"))
+            return Files(writers, notices=[*notices, *notice.hint(f"There are no pictures of the meshes: {e}")])
         writers |= {
             "race": lambda path: write_race(frames, boards, titles, path),
             "mp4": lambda path: write_race(frames, boards, titles, path),
             "turntable": lambda path: write_turntable(frames, path),
         }
-        return Files(writers, {"runs": runs.with_thumbnails(ended.race, frames.thumbnails)})
+        return Files(writers, {"runs": runs.with_thumbnails(ended.race, frames.thumbnails)}, notices)
+
+    def classical(self, run: Run, shape: Input) -> tuple[dict[str, Callable[[Path], Path]], list[dict[str, str]]]:
+        """The writer of the classical surface of a run's points, by the name of its file, and why there is none."""
+        try:
+            surface = classical_surface(run, behind=True)
+        except NotSupported as e:
+            return {}, notice.hint(str(e))
+        return {"classical": lambda path: write_classical(run, surface, shape, path)}, []
