@@ -86,6 +86,21 @@ def test_a_shrinkwrapped_mesh_is_written_beside_and_lies_nearer(
     assert last_line(capsys)["shrinkwrap"] is None
 
 
+def test_a_classical_baseline_is_written_and_near(folder: Path, box: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    out = tmp_path / "out"
+    command = mesh(folder, box, "--faces", "60", "--baseline", "classical", "--out", str(out))
+    assert cli.main([*command, "--json"]) == 0
+    line = last_line(capsys)
+    assert line["baseline"]["fit"]["verdict"] == "good" and line["baseline"]["chamfer"] < line["chamfer"]
+    surface = trimesh.load(out / "classical.glb", process=False, force="mesh")
+    assert 0 < len(surface.faces) == line["baseline"]["faces"] <= 62  # as many as the mesh may have
+    assert np.abs(surface.vertices - (100, 0, -7)).max() < 40  # in the place and size of the input
+    assert cli.main(command) == 0
+    assert "Classical surface, without the model:" in capsys.readouterr().out
+    assert cli.main([*mesh(folder, box), "--json"]) == 0
+    assert last_line(capsys)["baseline"] is None
+
+
 def test_mesh_prints_the_contract_line_and_files_in_the_inputs_frame(
     folder: Path, box: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:

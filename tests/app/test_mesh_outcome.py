@@ -39,6 +39,7 @@ def test_only_a_mesh_that_fits_is_celebrated(boards):
     assert verdicts["good"]["headline"].startswith("4.0× faster") and verdicts["good"]["fits"] == "good"
     assert verdicts["fair"]["headline"] == verdicts["good"]["headline"] and verdicts["fair"]["tone"] == "even"
     assert verdicts["foreign"]["headline"] == "The mesh does not match its input" and verdicts["foreign"]["tone"] == "even"
+    assert "Classical" in verdicts["foreign"]["fit"] and "Classical" not in verdicts["fair"]["fit"]
     flat = mesh_outcome.summary(boards, MeshOutcome([], None), [[1.0], [4.0]])
     assert (flat["headline"], flat["tone"]) == ("The mesh has no area", "bad")
     empty = SimpleNamespace(faces=[], run=boards[0].run)

@@ -75,11 +75,11 @@ def test_the_larger_files_of_a_race_come_behind_it(open_mesh):
     expect(page.locator("#mesh-quality table")).to_be_visible()
     drawn, failed = "#mesh-download-race:not([disabled])", "#mesh-messages p:has-text('could not be drawn')"
     page.wait_for_selector(f"{drawn}, {failed}", timeout=DRAWN)
-    names = {"html": ".html", "shrinkwrapped": "-shrinkwrapped.glb"}
+    names = {"html": ".html", "shrinkwrapped": "-shrinkwrapped.glb", "classical": "-classical.glb"}
     if page.locator(drawn).count():
         page.wait_for_selector(f"{ROWS} img[src^='data:image/jpeg']")
         names["turntable"] = "-turntable.gif"
-    heads = {"html": b'boot("mesh-quality"', "shrinkwrapped": b"glTF", "turntable": b"GIF8"}
+    heads = {"html": b'boot("mesh-quality"', "shrinkwrapped": b"glTF", "classical": b"glTF", "turntable": b"GIF8"}
     for name, ending in names.items():
         with page.expect_download() as waiting:
             page.click(f"#mesh-download-{name}")
