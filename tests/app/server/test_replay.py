@@ -122,7 +122,7 @@ def test_strangers_name_no_runs_but_send_their_own(open_studio, run, tmp_path):
 
 def replace_arrays(**arrays: Any) -> Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]:
     """A function that replaces arrays of a trace."""
-    return lambda arrays: {**arrays, **arrays}
+    return lambda stored: {**stored, **arrays}
 
 
 DAMAGES: dict[str, Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]] = {
