@@ -26,9 +26,7 @@ PATIENCE = 120_000  # maximum milliseconds of a run
 RUNS = 3  # runs of each kind; the first is not counted
 VISITORS, ROUNDS = 3, 2
 CLOCK = Path(__file__).with_name("page_clock.js").read_text(encoding="utf-8")
-COSTS = re.compile(
-    r"Total [\d.]+ s: ([\d.]+) s on the clocks, ([\d.]+) s of drawing, ([\d.]+) s of sending, ([\d.]+) s of bookkeeping"
-)
+COSTS = re.compile(r"Total [\d.]+ s: ([\d.]+) s on the clocks, ([\d.]+) s of drawing, ([\d.]+) s of sending, ([\d.]+) s of bookkeeping")
 RECEIVED = """[...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
   .reduce((sum, each) => sum + each.transferSize, 0)"""
 LAST_FILE = {"": "#folders", "mesh-": "#mesh-download-folders"}  # by the prefix of the tab's ids
