@@ -1,5 +1,5 @@
 """The location of the shipped models, examples and recorded tables: assets/ and docs/bench/ in a checkout, foretoken_assets/ and
-foretoken_bench/ beside engine/ in an installed wheel."""
+foretoken_bench/ next to engine/ in an installed wheel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def checkout() -> Path | None:
 
 
 def assets() -> Path:
-    """The folder that holds models/ and examples/."""
+    """The folder with models/ and examples/."""
     return ROOT / ("assets" if checkout() else "foretoken_assets")
 
 

@@ -1,7 +1,7 @@
-"""Imports a checkpoint: says what it is, checks it, and writes it once as safetensors, with its configuration and a card.
+"""Imports a checkpoint: identifies it, checks it, and writes it as safetensors with its configuration and a card.
 
 Weights that are safetensors already are linked, not copied, where the file system allows it; pickled ones are rewritten. The folder
-appears whole or not at all. Code and everything else that lies beside weights stays behind.
+appears complete or not at all. Code and other files next to the weights are not copied.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from engine.networks.card import CARD, read_card
 BESIDE = (".json", ".txt", ".model", ".md", ".tiktoken", ".jinja")  # files that are copied: configuration, tokenizer, description
 LARGEST_BESIDE = 64 * 2**20  # bytes
 LICENCES = re.compile(r"(licen[cs]e|use[-_]policy|notice)", re.IGNORECASE)
-FIRST = 64  # numbers of each tensor that the fingerprint reads
+FIRST = 64  # values of each tensor in the fingerprint
 NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True)
 class CheckpointInfo:
-    """Description of a checkpoint, known without reading its numbers.
+    """Description of a checkpoint, obtained without reading its values.
 
-    name : under which it is imported; family : its adapter; dtypes : bytes by type; tokens : of a result; codes : ids of a token
-    sizes : of pictures, in pixels; stated : the licence that its files name, ""; licence : of the family's published weights
+    name : of the imported model; family : its adapter; dtypes : bytes by type; tokens : per result; codes : number of token ids
+    sizes : of pictures, in pixels; stated : the licence that its files name, or ""; licence : of the family's published weights
     """
 
     name: str
@@ -122,7 +122,7 @@ def name_of(path: Path) -> str:
 
 
 def fingerprint(opened: Sequence[Checkpoint]) -> str:
-    """A short hash of the names, shapes, types and first numbers of all tensors: it tells checkpoints apart without reading them whole."""
+    """A short hash of the names, shapes, types and first values of all tensors, which identifies a checkpoint without reading it all."""
     result = hashlib.sha256()
     for checkpoint in opened:
         for name in sorted(checkpoint.entries):
@@ -135,17 +135,17 @@ def fingerprint(opened: Sequence[Checkpoint]) -> str:
 
 
 def source_of(files: Sequence[Path]) -> dict[str, Any]:
-    """Sizes and times of the files, without the folders of this machine: a second import has the same."""
+    """Sizes and times of the files, without their folders: equal for a second import."""
     return {file.name: [(state := file.stat()).st_size, state.st_mtime_ns] for file in files}
 
 
 def folder_of(path: Path) -> Path:
-    """The folder of a checkpoint: itself, or the one that the file lies in."""
+    """The folder of a checkpoint: the path itself, or the parent of a file."""
     return path if path.is_dir() else path.parent
 
 
 def extra_weights(checkpoint: Checkpoint, family: ModelFamily) -> list[Path]:
-    """Further files of weights that a family needs, such as a picture decoder's."""
+    """Other weight files that a family needs, such as a picture decoder's."""
     folder = folder_of(checkpoint.path)
     files = {file for pattern in family.beside for file in folder.glob(pattern) if file.suffix in (SAFE, *PICKLED) and file.is_file()}
     return sorted(files - set(checkpoint.files))
@@ -154,7 +154,7 @@ def extra_weights(checkpoint: Checkpoint, family: ModelFamily) -> list[Path]:
 def convert(path: Path, out: Path | None = None) -> Iterator[ImportProgress]:
     """Imports a checkpoint into `out` (default: a folder of its name among the imported models); the last Progress has the folder.
 
-    The same files a second time change nothing. Raises a ForetokenError and leaves no folder for anything that cannot be imported.
+    Importing the same files again changes nothing. Raises a ForetokenError and leaves no folder for anything that cannot be imported.
     """
     with ExitStack() as stack:
         checkpoint = stack.enter_context(open_checkpoint(path))
@@ -194,7 +194,7 @@ def convert(path: Path, out: Path | None = None) -> Iterator[ImportProgress]:
 
 
 def is_same(target: Path, about: CheckpointInfo) -> bool:
-    """True if a folder holds the import of these very files."""
+    """True if a folder is the import of these exact files."""
     return (target / CARD).is_file() and read_card(target).get("source") == json.loads(json.dumps(about.source))
 
 
@@ -205,7 +205,7 @@ def card_of(about: CheckpointInfo, weights: str) -> str:
 
 
 def check_room(folder: Path, size: int) -> None:
-    """Raises BadOutput if a disk has no room."""
+    """Raises BadOutput if the disk has too little space."""
     free = shutil.disk_usage(folder).free
     if free < size:
         raise BadOutput(
@@ -223,9 +223,9 @@ def copy_beside(source: Path, new: Path) -> None:
 
 @dataclass(frozen=True)
 class Part:
-    """One file of weights to write: its path in the new folder, the tensors in it, and where they are.
+    """One weight file to write: its path in the new folder, its tensors, and their source.
 
-    linked : the file itself, if it can stay as it is; indexed : whether an index names it, if there are several
+    linked : the source file, if it needs no rewriting; indexed : True if an index names it when there are several
     """
 
     name: str
@@ -236,12 +236,12 @@ class Part:
 
     @property
     def bytes(self) -> int:
-        """Bytes that its tensors take."""
+        """Size of its tensors in bytes."""
         return sum(self.found.entries[name].bytes for name in self.tensors)
 
 
 def parts_of(checkpoint: Checkpoint, folder: str = "") -> list[Part]:
-    """The files that a checkpoint becomes, with transformers' names. folder : inside the new one, with a slash"""
+    """The files to write for a checkpoint, with transformers' names. folder : inside the new one, with a slash"""
     if all(is_whole(file) for file in checkpoint.files):
         if len(checkpoint.files) == 1:
             return [Part(f"{folder}model.safetensors", checkpoint, list(checkpoint.entries), checkpoint.files[0])]
@@ -253,19 +253,19 @@ def parts_of(checkpoint: Checkpoint, folder: str = "") -> list[Part]:
 
 
 def stems_of(checkpoint: Checkpoint, indexed: bool = True) -> list[Part]:
-    """The same, each file with its own name, which may say something."""
+    """The same, but each file keeps its name, which may be meaningful."""
     of_file = {file: [name for name, entry in checkpoint.entries.items() if entry.file == file] for file in checkpoint.files}
     return [Part(f"{file.stem}{SAFE}", checkpoint, names, file if is_whole(file) else None, indexed) for file, names in of_file.items()]
 
 
 def inner_folders(checkpoint: Checkpoint, family: ModelFamily) -> list[Path]:
-    """The folders inside a checkpoint's folder that hold weights of their own and belong to it."""
+    """The subfolders of a checkpoint with weights that belong to it."""
     folders = sorted(path for path in folder_of(checkpoint.path).iterdir() if path.is_dir()) if family.inside else []
     return [path for path in folders if any(file.suffix in (SAFE, *PICKLED) for file in path.iterdir())]
 
 
 def write_parts(parts: Sequence[Part], total: int, new: Path) -> Iterator[ImportProgress]:
-    """Links or writes all files, and an index in each folder where there are several."""
+    """Links or writes all files, and an index in each folder with several."""
     done = 0
     for part in parts:
         if part.linked is not None:
@@ -292,7 +292,7 @@ def is_whole(file: Path) -> bool:
 
 
 def link(file: Path, target: Path) -> None:
-    """The same file under a second name, which takes no room; a copy on another file system."""
+    """Creates a hard link, or a copy on another file system."""
     try:
         os.link(file.resolve(), target)
     except OSError:
@@ -303,7 +303,7 @@ def link(file: Path, target: Path) -> None:
 
 
 def check_shapes(opened: Sequence[Checkpoint], family: ModelFamily) -> None:
-    """Raises MissingWeights if tensors that the adapter names are missing or have another shape. Of a family in transformers' form, the
+    """Raises MissingWeights if tensors that the adapter names are missing or have another shape. For a family in transformers' form, the
     written folder is checked (`check_names`), because transformers renames tensors of older versions."""
     if family.network:
         return
@@ -319,7 +319,7 @@ def check_names(about: CheckpointInfo, folder: Path) -> None:
     family = need_family(about.family)
     if not family.network:
         return
-    import transformers  # takes seconds, and the studio shows its page without it
+    import transformers  # takes seconds to import; the studio's page does not need it
 
     from engine.backbones.checkpoint_files import UNREADABLE, complete, quiet_transformers
 
@@ -331,14 +331,14 @@ def check_names(about: CheckpointInfo, folder: Path) -> None:
 
 
 def need_family(name: str) -> ModelFamily:
-    """The family of a name that `identify` gave."""
+    """The family with a name returned by `identify`."""
     family = family_named(name)
     assert family is not None, name
     return family
 
 
 def remove(name: str) -> Path:
-    """Deletes an imported model and returns its folder; raises NotSupported for a name that is none."""
+    """Deletes an imported model and returns its folder; raises NotSupported if there is none of that name."""
     folder = next((path for path in imported_folders() if path.name == name), None)
     if folder is None:
         here = ", ".join(path.name for path in imported_folders()) or "none"

@@ -1,4 +1,4 @@
-"""Numbers that a person or a program wrote: ASCII decimals, and nothing else that Python would read as a number."""
+"""Parses numbers written as ASCII decimals, and nothing else that Python would read as a number."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ DIGITS = re.compile(r"[+-]?\d{1,1000}", re.ASCII)  # Python refuses to read more
 
 
 def decimal(value: object) -> Real | None:
-    """The number that a value is, or that its text says; None for truth values, other digits, "1_000", "nan" and everything else."""
+    """A number, or the number in a text; None for booleans, other digits, "1_000", "nan" and everything else."""
     if isinstance(value, str):
         return float(value) if DECIMAL.fullmatch(value.strip()) else None
     return value if isinstance(value, Real) and not isinstance(value, bool) else None
 
 
 def whole_number(value: object) -> int | None:
-    """The whole number that a value is, or that its text says, as "12" or "12.0"; None for everything else."""
+    """A whole number, or the one in a text such as "12" or "12.0"; None for everything else."""
     if isinstance(value, str) and DIGITS.fullmatch(value.strip()):
         return int(value)  # exact, where a float would be rounded
     read = decimal(value)

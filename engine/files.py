@@ -1,7 +1,7 @@
 """Atomic writes of files and folders, and cleanup after processes that died while writing.
 
-An unfinished file is called `.part-<process>-<random>-<target>`, beside its target, and is renamed once all of it is on disk. A kill at
-any moment leaves the old file or the new one, and perhaps a part, which a later start recognises by its process id and removes.
+An unfinished file is called `.part-<process>-<random>-<target>`, next to its target, and is renamed once all of it is on disk. A kill at
+any moment leaves the old file or the new one, and perhaps a part file, which a later start recognises by its process id and removes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ASIDE = ".aside-"  # prefix of a folder that is being replaced
 OWNED = re.compile(rf"(?:{re.escape(PART)}|{re.escape(ASIDE)})(\d+)-")
 STARTED = time.time()  # about when this process started
 FORGOTTEN = 24 * 3600  # seconds after which a leftover without a process id in its name is removed
-TRIES = 20  # for a swap, if another process recovers the old folder meanwhile
+TRIES = 20  # for a swap, if another process recovers the old folder at the same time
 
 
 def home() -> Path:
@@ -115,7 +115,7 @@ def swap(new: Path, target: Path) -> None:
             new.rename(target)
             break
         except OSError:
-            if not left or not target.exists():  # else another process has restored the old one meanwhile
+            if not left or not target.exists():  # else another process has already restored the old one
                 recover(target)
                 raise
     for leftover in set_aside_folders(target):
@@ -169,7 +169,7 @@ def clean(folder: Path) -> None:
 
 
 def left_behind(path: Path) -> bool:
-    """True if no process is writing a part any more: its process is dead, or was an earlier one with this process's id."""
+    """True if a part's writer is gone: the process is dead, or was an earlier one with this process's id."""
     try:
         written = path.stat().st_mtime
     except OSError:  # removed by another process

@@ -1,4 +1,4 @@
-"""Model loading for users of the library: by name or by folder, each model once."""
+"""Loads models for users of the library, by name or by folder, each once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Key = tuple[str, str | None, str, str]  # name, folder, device, dtype
 
 
 def load(name_or_folder: str | os.PathLike[str] = "pictogram", device: str = "auto", dtype: str = "auto") -> Backbone:
-    """A backbone by name, or the one in a folder; the same arguments return the same object.
+    """A backbone by name or from a folder; the same arguments return the same object.
 
     device : "auto" (cuda where PyTorch sees it, else cpu), "cpu", "cuda" or another device of PyTorch
     dtype  : "auto", "float32" or "bfloat16"

@@ -1,8 +1,8 @@
-"""The seed whose mesh lies nearest to its input, of several that are decoded together.
+"""Decodes several seeds together and chooses the one whose mesh is nearest to its input.
 
-Each seed draws another mesh of the same cloud, and most inputs have seeds that fail. Which ones do is seen without the truth: the distance
-to the input tells. Decoded together, eight meshes cost little more than one (`decode_together`). What is chosen is a seed, so the
-meshes of all seeds keep the model's distribution, and the chosen one is no longer a fair sample of it: it is the best of so many.
+Each seed gives a different mesh of the same cloud, and most inputs have seeds that fail. The distance to the input shows which ones,
+without a ground truth. Decoded together, eight meshes cost little more than one (`decode_together`). The meshes of all
+seeds together follow the model's distribution; the chosen one does not, because it is the best of several.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from engine.core import PLAIN, VERIFY, KnobArray, Knobs, Method, Prompt
 from engine.errors import BadKnob, BadPrompt
 from engine.mesh.distance import distance
 
-MOST = 64  # seeds of an input: rows of a pass
-SEEDS = 2**63  # that there are
+MOST = 64  # seeds per input; each is a row of a pass
+SEEDS = 2**63  # number of possible seeds
 
 
 @dataclass(frozen=True)
 class TriedSeed:
-    """A seed and its mesh. apart : its distance to the points of the input, as of `distance`"""
+    """A seed and its mesh. apart : the result of `distance` to the points of the input"""
 
     seed: int
     mesh: Mesh
@@ -32,12 +32,12 @@ class TriedSeed:
 
     @property
     def chamfer(self) -> float | None:
-        """The distance; None without a face."""
+        """The chamfer distance; None if the mesh has no face."""
         return self.apart["chamfer"]
 
 
 def try_seeds(backbone: Lowpoly, prompt: Prompt, count: int) -> list[TriedSeed]:
-    """Tries `count` seeds of a prompt, from its own on. Raises BadPrompt for too few points, an impossible budget, or no such seeds."""
+    """Tries `count` seeds from the prompt's seed on. Raises BadPrompt for too few points, an impossible budget, or no such seeds."""
     if prompt.seed + count > SEEDS:
         raise BadPrompt(f"There are no {count} seeds from {prompt.seed} on. Choose a smaller --seed.")
     return decode_and_compare([replace(prompt, seed=prompt.seed + i) for i in range(count)], backbone)
@@ -51,7 +51,7 @@ def decode_and_compare(prompts: Sequence[Prompt], backbone: Lowpoly) -> list[Tri
 
 
 def nearest(tried: Sequence[TriedSeed]) -> TriedSeed:
-    """The one that lies nearest; the first of equals, and of seeds without a face."""
+    """The seed with the nearest mesh; the first if several are equal or none has a face."""
     return min(tried, key=lambda each: math.inf if each.chamfer is None else each.chamfer)
 
 

@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 ROOT = Path(__file__).resolve().parents[1]
 START = "from engine.sandbox import serve; serve()"
 
-GLANCE = 0.2  # seconds between two questions whether the result is still wanted
-OUT_OF_WORK = getattr(signal, "SIGXCPU", 0)  # what ends a process that has used up its seconds of work
+GLANCE = 0.2  # seconds between checks that the result is still wanted
+OUT_OF_WORK = getattr(signal, "SIGXCPU", 0)  # signal that ends a process at its limit of CPU time
 
 Returned = TypeVar("Returned")
 
@@ -31,7 +31,7 @@ class TookTooLong(Exception):
 
 
 class Unwanted(Exception):
-    """Nobody wants the result any more; the call was killed."""
+    """The result was no longer wanted, and the call was killed."""
 
 
 class Died(Exception):
@@ -42,14 +42,14 @@ def run_sandboxed(
     function: Callable[..., Returned], *arguments: Any, seconds: float, memory: int | None = None, work: int | None = None, nice: int = 0,
     wanted: Callable[[], bool] | None = None,
 ) -> Returned:  # fmt: skip
-    """The result of the function, run in another process. An exception of the function is raised here.
+    """The result of the function, run in another process. Exceptions of the function are raised here.
 
     seconds : time limit; the process is then killed and TookTooLong raised
-    work    : the same for the seconds that a processor works for it, where the system supports such limits: on a busy machine it waits
-    nice    : how much of its priority it gives up, 0 to 19, where the system supports it
+    work    : the same for CPU time, where the system supports such limits; waiting on a busy machine does not count
+    nice    : niceness of the process, 0 to 19, where the system supports it
     memory  : bytes it may allocate beyond its size at start, where the system supports such limits; a call that needs more raises
               MemoryError, or Died if a library ends the process
-    wanted  : asked again and again; once it says False the process is killed and Unwanted raised
+    wanted  : called repeatedly; once it returns False the process is killed and Unwanted raised
     """
     request = pickle.dumps((function.__module__, function.__qualname__, (memory, work, nice), arguments))
     one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path[1:]])}
@@ -78,7 +78,7 @@ def run_sandboxed(
 
 
 def _answer(process: subprocess.Popen, request: bytes, seconds: float, wanted: Callable[[], bool] | None) -> bytes:
-    """Return the output of the process; raises TimeoutExpired, and Unwanted as soon as nobody wants it."""
+    """The output of the process; raises TimeoutExpired, and Unwanted once `wanted` returns False."""
     deadline, sent = time.monotonic() + seconds, request
     while wanted is not None and time.monotonic() + GLANCE < deadline:
         if not wanted():
@@ -86,7 +86,7 @@ def _answer(process: subprocess.Popen, request: bytes, seconds: float, wanted: C
         try:
             return process.communicate(sent, timeout=GLANCE)[0]
         except subprocess.TimeoutExpired:
-            sent = None  # the process has been given it
+            sent = None  # the process has received it
     return process.communicate(sent, timeout=deadline - time.monotonic())[0]
 
 
@@ -108,7 +108,7 @@ def serve() -> None:
 
 
 def _yield_to_others(work: int | None, nice: int) -> None:
-    """Lowers this process's priority, and ends it after `work` seconds of a processor's time."""
+    """Lowers this process's priority, and ends it after `work` seconds of CPU time."""
     if nice and hasattr(os, "nice"):
         os.nice(nice)
     if work is None:

@@ -1,1 +1,1 @@
-"""Checkpoints of other projects: what a file holds, read without executing anything in it, and which family of models it is."""
+"""Reads checkpoints of other projects without executing anything in them, and recognises their family of models."""

@@ -1,7 +1,7 @@
-"""The families of models that can be imported: how each is recognised, and what a person should know before using it.
+"""The families of models that can be imported: how to recognise each, and what to know before using it.
 
-A family is recognised by config.json and by the names and shapes of its tensors, without its network and without reading numbers. A new
-one is a line in FAMILIES and an adapter of the same name in `engine.backbones.BACKBONES`.
+A family is recognised by config.json and by the names and shapes of its tensors; its network is not built and no values are read. To add
+one, add a line to FAMILIES and an adapter of the same name to `engine.backbones.BACKBONES`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from engine.errors import MissingWeights, NotSupported
 
 Config = Mapping[str, Any]
 Shapes = Mapping[str, tuple[int, ...]]
-EMU35_WORDS = 282_926  # ids of Emu3.5: 151,854 of text and 131,072 codes
+EMU35_WORDS = 282_926  # ids of Emu3.5: 151,854 for text and 131,072 for codes
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "tokenizer_config.json")
-OWN_FORMS = {  # types of config.json whose tensors have other names
+OWN_FORMS = {  # model types in config.json whose tensors have other names
     "multi_modality": "Janus in DeepSeek's own form. Use the converted one: deepseek-community/Janus-Pro-1B or -7B",
     "Emu3": "Emu3 in BAAI's own form. Use the converted one: BAAI/Emu3-Gen-hf",
 }
@@ -28,20 +28,20 @@ TEXT_KINDS = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3",
 
 @dataclass(frozen=True)
 class ModelFamily:
-    """Models that one adapter reads.
+    """Models that share an adapter.
 
     name      : of the adapter, a key of BACKBONES
-    makes     : what comes out
-    source    : where its publisher offers weights; nothing here downloads them
+    makes     : the kind of result
+    source    : where its publisher offers the weights; they are not downloaded here
     licence   : of the published weights
-    fits      : whether a configuration and the shapes of tensors are of this family
-    about     : (tokens of a result, ids of a token, sizes in pixels) of a checkpoint
-    network   : the class of transformers whose tensors it has; "" for files in another form
-    names     : for those, the module with `expected(config)`, names to shapes, and `configure(shapes)` where no config.json says it
-    reads     : "text", "class" or "points": what a prompt is
-    beside    : patterns of further files of weights in the folder, such as a picture decoder's
-    processor : where a folder with the tokenizer may lie, as a path from the weights; "" = among them
-    inside    : whether folders with weights in the folder belong to it, such as a text encoder's or a picture tokenizer's
+    fits      : returns True if a configuration and the shapes of tensors match this family
+    about     : returns (tokens per result, number of token ids, sizes in pixels) of a checkpoint
+    network   : the transformers class whose tensors it has; "" for files in another form
+    names     : for those, the module with `expected(config)` (names to shapes) and, without a config.json, `configure(shapes)`
+    reads     : kind of prompt: "text", "class" or "points"
+    beside    : patterns of other weight files in the folder, such as a picture decoder's
+    processor : path from the weights to a folder that may have the tokenizer; "" = the same folder
+    inside    : True if weights in subfolders belong to it, such as a text encoder's or a picture tokenizer's
     """
 
     name: str
@@ -77,7 +77,7 @@ def is_emu35(config: Config, shapes: Shapes) -> bool:
 
 
 def entry(config: Config, names: str, otherwise: int) -> int:
-    """A whole number in a configuration, such as "vq_config.num_embeddings"; configurations leave out what is a class's default."""
+    """An integer of a configuration, such as "vq_config.num_embeddings", or `otherwise`: configurations omit defaults of their class."""
     value: Any = config
     for name in names.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None
@@ -85,7 +85,7 @@ def entry(config: Config, names: str, otherwise: int) -> int:
 
 
 def about_janus(config: Config, shapes: Shapes) -> tuple[int, int, list[int]]:
-    """A square of codes, each for 2^(stages - 1) pixels."""
+    """A square grid of codes, each 2^(stages - 1) pixels wide."""
     side = entry(config, "vq_config.num_patches", 24)
     vq = config.get("vq_config")
     stages = vq.get("channel_multiplier") if isinstance(vq, Mapping) else None
@@ -94,12 +94,12 @@ def about_janus(config: Config, shapes: Shapes) -> tuple[int, int, list[int]]:
 
 
 def about_llamagen(config: Config, shapes: Shapes) -> tuple[int, int, list[int]]:
-    """Every code is 16 pixels wide; the number of codes is not in the file of a class model, so the published sizes are named."""
+    """Every code is 16 pixels wide; a class model's file does not give the number of codes, so the published sizes are returned."""
     return 576, shapes["output.weight"][0], [256, 384, 512]
 
 
 def about_bpt(config: Config, shapes: Shapes) -> tuple[int, int, list[int]]:
-    """At most as many tokens as there are positions."""
+    """At most one token per position."""
     return shapes.get("abs_pos_emb.weight", (0,))[0], shapes["token_embed.weight"][0], []
 
 
@@ -154,7 +154,7 @@ def family_named(name: str) -> ModelFamily | None:
 
 
 def family_of(checkpoint: Checkpoint) -> ModelFamily:
-    """The family of a checkpoint; raises NotSupported, with what the file is and what to do, if it is of none."""
+    """The family of a checkpoint; raises NotSupported, with a description of the file and advice, if it has none."""
     shapes = checkpoint.shapes
     family = next((family for family in FAMILIES if family.fits(checkpoint.config, shapes)), None)
     if family is None:
@@ -201,7 +201,7 @@ def tokenizer_folder(family: ModelFamily, folder: Path) -> Path:
 
 
 def stated_licence(folder: Path) -> str:
-    """The licence that the head of README.md names, or the first line of a licence file; "" if nothing says."""
+    """The licence named at the head of README.md, or the first line of a licence file; "" if there is neither."""
     lines = _lines(folder / "README.md")
     if lines[:1] == ["---"]:
         head = dict(line.partition(":")[::2] for line in lines[1 : lines.index("---", 1) if "---" in lines[1:] else 1])

@@ -1,7 +1,7 @@
-"""Checkpoints as names, shapes and types first, and numbers by name when they are wanted: safetensors, and PyTorch files by its
+"""Reads names, shapes and types of checkpoints first, and values by name on demand: safetensors, and PyTorch files with its
 restricted unpickler.
 
-A folder may hold one file of weights, or shards with an index. Whatever is wrong with one is a sentence, and nothing in it is executed.
+A folder may contain one weight file, or shards with an index. Every error is one sentence, and nothing in a file is executed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SAFE = ".safetensors"
 PICKLED = (".bin", ".pt", ".pth", ".ckpt")
 OTHERS = {".gguf": "GGUF", ".onnx": "ONNX", ".h5": "Keras", ".msgpack": "Flax", ".npz": "NumPy", ".tar": "a tar archive"}
 INDEX = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
-WHOLE = ("model.safetensors", "pytorch_model.bin")  # names that win over others in a folder
+WHOLE = ("model.safetensors", "pytorch_model.bin")  # names preferred over others in a folder
 WRAPPERS = ("model", "state_dict", "module", "model_state_dict", "ema")  # keys that training scripts put around the tensors
 DTYPES = {
     "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64, "I32": torch.int32,
@@ -33,12 +33,12 @@ DTYPES = {
 }  # fmt: skip
 AGAIN = "Download it again."
 Shapes = Mapping[str, tuple[int, ...]]
-MOST_SHARED = 4  # times the size of a file that its tensors may have together: tied weights share their numbers
+MOST_SHARED = 4  # maximum size of all tensors of a file, in file sizes: tied weights share their values
 
 
 @dataclass(frozen=True)
 class TensorEntry:
-    """A tensor of a checkpoint: its type and shape, and the file that holds it."""
+    """A tensor of a checkpoint: its type, shape and file."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -56,9 +56,9 @@ class TensorEntry:
 
 
 class Checkpoint:
-    """The tensors of a file or folder. Use it as a context: files stay open until its end.
+    """The tensors of a file or folder. A context manager that keeps the files open until its exit.
 
-    path : file or folder; files : those that hold weights; entries : by name; config : config.json next to them, {} without one
+    path : file or folder; files : with weights; entries : by name; config : config.json next to them, {} without one
     """
 
     def __init__(self, path: Path, files: list[Path], config: Mapping[str, Any]):
@@ -90,7 +90,7 @@ class Checkpoint:
         return sum(entry.count for entry in self.entries.values() if entry.dtype.is_floating_point)
 
     def read(self, name: str) -> Tensor:
-        """A tensor in the file's dtype, mapped from the file: it is read as it is used. Raises BadFile if the file is damaged there."""
+        """A tensor in the file's dtype, memory-mapped, so it is read on use. Raises BadFile if the file is damaged there."""
         file = self.entries[name].file
         try:
             return self._readers[file](name)
@@ -105,7 +105,7 @@ class Checkpoint:
         return tensor
 
     def need(self, expected: Shapes, model: str) -> None:
-        """Raises MissingWeights if a tensor of a model is absent or has another shape. Further tensors are ignored."""
+        """Raises MissingWeights if a tensor of a model is absent or has another shape. Other tensors are ignored."""
         need(self.path, self.shapes, expected, model)
 
     def _open(self, file: Path) -> dict[str, TensorEntry]:
@@ -142,7 +142,7 @@ class Checkpoint:
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """The tensors of a file or folder, without their numbers; raises BadFile or MissingWeights."""
+    """The tensors of a file or folder, without their values; raises BadFile or MissingWeights."""
     if not path.exists():
         raise MissingWeights(f"There is no file or folder {path}. Check the path.")
     files = weights_in(path) if path.is_dir() else [check_weights_file(path)]
@@ -150,7 +150,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
 
 
 def need(path: Path, shapes: Shapes, expected: Shapes, model: str) -> None:
-    """Raises MissingWeights if one of the expected tensors of a model is absent or has another shape; further tensors are allowed."""
+    """Raises MissingWeights if one of the expected tensors of a model is absent or has another shape; other tensors are allowed."""
     if absent := [name for name in expected if name not in shapes]:
         raise MissingWeights(f"{path} lacks {len(absent):,} of the {len(expected):,} tensors of {model}, such as {absent[0]}. {AGAIN}")
     if (other := next((name for name, shape in expected.items() if tuple(shapes[name]) != tuple(shape)), None)) is not None:
@@ -164,7 +164,7 @@ def configuration(folder: Path) -> dict[str, Any]:
 
 
 def weights_in(folder: Path) -> list[Path]:
-    """The files of weights in a folder: the shards of an index, or all there are of the better kind; raises MissingWeights."""
+    """The weight files in a folder: the shards of an index, or all files of the preferred kind; raises MissingWeights."""
     for name in INDEX:
         if (folder / name).is_file():
             return shards(folder / name)
@@ -173,7 +173,7 @@ def weights_in(folder: Path) -> list[Path]:
             return [folder / name]
     for kinds in ((SAFE,), PICKLED):
         files = sorted(path for path in folder.iterdir() if path.suffix in kinds and path.is_file() and not path.name.startswith("."))
-        if files:  # several are shards without an index, or a model and its picture tokenizer; no two may hold the same name
+        if files:  # several files are shards without an index, or a model and its picture tokenizer; no name may occur in two of them
             return files
     other = next((path for path in sorted(folder.iterdir()) if path.suffix in OTHERS), None)
     if other is not None:
@@ -197,7 +197,7 @@ def shards(index: Path) -> list[Path]:
 
 
 def check_weights_file(path: Path) -> Path:
-    """The path of a file of weights; raises BadFile for another kind of file."""
+    """The path of a weight file; raises BadFile for another kind of file."""
     if path.suffix == SAFE or path.suffix in PICKLED:
         return path
     kind = OTHERS.get(path.suffix)

@@ -1,7 +1,7 @@
-"""Files of torch.save: the tensors in them, made by PyTorch's restricted unpickler, with their numbers mapped from the file.
+"""Reads the tensors of torch.save files with PyTorch's restricted unpickler; their values are memory-mapped.
 
-That unpickler makes tensors, containers and plain values, and refuses every other name before anything is imported or called. A number is
-read when its tensor is used, so names and shapes can be checked first.
+The unpickler builds tensors, containers and plain values, and refuses every other name before anything is imported or called. Values are
+read when a tensor is used, so names and shapes can be checked first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from engine.errors import first_line
 
-HARMLESS = [argparse.Namespace]  # what training scripts save with their tensors
+HARMLESS = [argparse.Namespace]  # types that training scripts save with their tensors
 DAMAGED = (
     UnpicklingError, StructError, zipfile.BadZipFile, RuntimeError, ValueError, TypeError, LookupError, AttributeError, EOFError,
     AssertionError, MemoryError, OverflowError, NotImplementedError,
@@ -60,7 +60,7 @@ def read_torch_file(path: Path) -> dict[tuple[Any, ...], Tensor]:
 
 
 def _storages(path: Path) -> set[int]:
-    """The lengths of the storages, in bytes; raises ValueError for a packed file, whose numbers cannot be mapped."""
+    """The lengths of the storages, in bytes; raises ValueError for a compressed file, whose values cannot be mapped."""
     with zipfile.ZipFile(path) as archive:
         entries = archive.infolist()
     if any(entry.filename.endswith("/constants.pkl") for entry in entries):

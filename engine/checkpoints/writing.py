@@ -1,6 +1,6 @@
 """Writes tensors as safetensors, one piece at a time: memory stays small however large a checkpoint is, and progress is known.
 
-The format: the length of a header in 8 bytes, the header in JSON with the type, shape and place of every tensor, then the numbers.
+The format: the length of a header in 8 bytes, the header in JSON with the type, shape and place of every tensor, then the values.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from torch import Tensor
 
 from engine.checkpoints.reading import DTYPES, TensorEntry
 
-PIECE = 64 * 2**20  # bytes that are written at once
-SHARD = 4 * 10**9  # bytes of a file, at most, if no tensor is larger
+PIECE = 64 * 2**20  # bytes per write
+SHARD = 4 * 10**9  # maximum bytes of a file, unless one tensor is larger
 ALIGNED = 8
 WRITTEN = {dtype: name for name, dtype in DTYPES.items()}
-FORMAT = {"format": "pt"}  # transformers refuses files that do not say so
+FORMAT = {"format": "pt"}  # transformers refuses files without it
 
 
 def plan(entries: Mapping[str, TensorEntry], names: Sequence[str]) -> list[list[str]]:

@@ -1,1 +1,1 @@
-"""Small networks that look at a result or an input: which way a cloud is up, and what a picture shows."""
+"""Small networks that recognise which way a cloud is up and what a picture shows."""

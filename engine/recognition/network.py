@@ -1,6 +1,6 @@
 """A small classifier of point clouds: histograms of an upright cloud, and a perceptron over them.
 
-The histograms are the density seen from the front, from the side and from above, by height and by distance from the middle axis, and the
+The histograms are of density in front, side and top views and by height and distance from the middle axis, and of the
 directions of the normals at each height. They need a few thousand operations per point, so the network learns within minutes on one core.
 """
 
@@ -53,7 +53,7 @@ def features(clouds: Tensor) -> Tensor:
 
 
 class CloudNetwork(nn.Module):
-    """Clouds [B, N, 6] with +Y up -> answers [B, answers]. The order of the points does not matter."""
+    """Maps clouds [B, N, 6] with +Y up to logits [B, answers], whatever the order of the points."""
 
     def __init__(self, answers: int, width: int = 192):
         super().__init__()
@@ -62,11 +62,11 @@ class CloudNetwork(nn.Module):
         self.answer = nn.Linear(width // 2, answers)
 
     def forward(self, clouds: Tensor) -> Tensor:
-        """Answers about clouds."""
+        """Logits [B, answers] of clouds."""
         return self.answers(features(clouds))
 
     def answers(self, x: Tensor) -> Tensor:
-        """Answers about features [..., FEATURES]: [..., answers]."""
+        """Logits [..., answers] of features [..., FEATURES]."""
         return self.answer(F.gelu(self.second(F.gelu(self.first(x)))))
 
 

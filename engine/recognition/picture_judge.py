@@ -24,7 +24,7 @@ from engine.words.world import CANVAS, HUES, ObjectGroup, Scene, backgrounds
 FOLDER = MODELS / "judge"
 CELL = 8  # pixels along a side
 CELLS = CANVAS // CELL
-GROUPS = 4  # of channels, normalised together
+GROUPS = 4  # groups of channels, each normalised together
 COLOURS = ("", *HUES)  # "" = the font's own
 
 
@@ -49,7 +49,7 @@ class PictureReading:
 
 @dataclass(frozen=True)
 class SceneVerdict:
-    """A reading compared with a scene. None: the scene does not specify it."""
+    """Comparison of a reading with a scene; None where the scene does not specify it."""
 
     objects: bool  # every requested object was detected, and no other
     counts: bool  # and in the requested numbers
@@ -106,7 +106,7 @@ class Judge(nn.Module):
         self.objects = nn.Conv2d(wide, len(self.names), 1)
         self.colours = nn.Conv2d(wide, len(COLOURS), 1)
         self.background = nn.Linear(wide, len(backgrounds()))
-        nn.init.constant_(self.centres.bias, -5.0)  # nearly every cell holds no centre
+        nn.init.constant_(self.centres.bias, -5.0)  # nearly all cells have no centre
 
     def forward(self, pictures: Tensor) -> Logits:
         """Logits of pictures [B, 3, 128, 128] in -1..1."""
@@ -140,7 +140,7 @@ def at_canvas(picture: np.ndarray) -> np.ndarray:
 
 
 def centre(box: tuple[str, str, int, int, int]) -> tuple[int, int]:
-    """The lattice cell (row, column) that holds the centre of a scene's box."""
+    """The lattice cell (row, column) of the centre of a scene's box."""
     _, _, left, top, side = box
     return (2 * top + side) // (2 * CELL), (2 * left + side) // (2 * CELL)
 
@@ -163,7 +163,7 @@ def _has_relation(detected: dict[str, list[DetectedObject]], scene: Scene) -> bo
     if len(scene.groups) != 2 or scene.relation == "beside":
         return None
     (y1, x1), (y2, x2) = (_middle(detected.get(g.name, []), g) for g in scene.groups)
-    above = y1 < y2  # only centres are read: an object on or behind another has the upper centre
+    above = y1 < y2  # only centres are known: an object on or behind another has the upper centre
     return {"above": above, "on": above, "behind": above, "below": y1 > y2, "left of": x1 < x2, "right of": x1 > x2}[scene.relation]
 
 

@@ -1,7 +1,8 @@
-"""The axis that is up: a network trained on shapes in six orientations (`research/train/upright.py`).
+"""Finds the axis that is up, with a network trained on shapes in six orientations (`research/train/upright.py`).
 
-`stand_up` turns an input that was read with `up="auto"`: it weighs the network's answer with the convention of the file's format and with
-the ground. One network scores how upright a cloud looks in the 24 rotations of a cube, so that a turned cloud gets the same answer, turned.
+`stand_up` turns an input that was read with `up="auto"`: it combines the network's answer with the convention of the file's format and
+the position of the ground. One network scores the cloud in each of the 24 rotations of a cube, so a turned cloud gets the same answer,
+turned.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from engine.recognition.network import CloudNetwork, subsample
 FOLDER = MODELS / "upright"
 AXES = tuple(UP)  # the answers of the network, in their order
 # Chosen on asset packs with +Y up and on held-out shapes, each in six orientations: the network is overconfident on unfamiliar shapes.
-CALM = 2.0  # the network's logarithms are divided by it
-# Odds of the axis of a format against another: by specification, or because nearly all programs write it so.
+CALM = 2.0  # temperature: the network's logits are divided by it
+# Odds of a format's axis against any other, by specification or by the habit of nearly all programs.
 SPECIFIED = {".glb": 40.0, ".gltf": 40.0, ".obj": 40.0}
 USUAL = 3.0  # the same for formats without a convention
 STANDS = 20.0  # odds of the only axis along which the shape begins at 0
@@ -58,12 +59,12 @@ class Upright:
 
     @torch.inference_mode()
     def chances(self, points: np.ndarray) -> np.ndarray:
-        """The probability that each of AXES is up, [6], of a cloud [N, 6] in any scale and place."""
+        """The probability [6] that each of AXES is up, for a cloud [N, 6] of any scale and position."""
         return scores(self.network, subsample(centre(points))[None])[0].softmax(-1).double().numpy()
 
 
 def with_priors(chances: np.ndarray, shape: Input, rows: np.ndarray) -> np.ndarray:
-    """The probabilities [6] weighed with the convention of the file's format and the position of the ground.
+    """The probabilities [6] combined with the convention of the file's format and the position of the ground.
 
     rows : points [N, 3 or 6] in the axes of the file, in the units of the model's frame, centred
     """
