@@ -1,1 +1,1 @@
-"""Reads clouds and meshes from files, transforms them to the model's frame, writes meshes back, and measures and draws shapes."""
+"""Reads clouds and meshes from files, transforms them to the model's frame, writes meshes, and measures and draws shapes."""

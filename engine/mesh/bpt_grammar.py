@@ -25,10 +25,10 @@ import numpy as np
 from engine.errors import BadPrompt, NotSupported
 from engine.mesh.bpt_tokens import BPT, NOTHING, TokenLevels
 
-B, O, S, E = 0, 1, 2, 3  # noqa: E741  as the paper and the table above
+B, O, S, E = 0, 1, 2, 3  # noqa: E741  named as in the paper and the table above
 START, CENTRE_DUE, LATER_CENTRE_DUE, RING_DUE, FAN_DUE, CENTRE, LATER_CENTRE, RING, FAN, END = range(10)
 NAMES = ("q0", "q1", "q1", "q1", "q1", "q2c", "q2s", "q3", "q4", "end")
-NODE_BITS = 4  # a state is a node in the low bits and, if there is a budget, the number of faces above it
+NODE_BITS = 4  # a state has a node in its low bits and, with a budget, the number of faces in the others
 
 #          B               O             S                 E
 NEXT = (
@@ -80,7 +80,7 @@ class BPTGrammar:
         node = NEXT[state & (1 << NODE_BITS) - 1][self._classes[token]]
         if self.budget is None:
             return node
-        is_new_face = node == FAN  # every arrival there adds one face
+        is_new_face = node == FAN  # entering the state adds one face
         return ((state >> NODE_BITS) + is_new_face) << NODE_BITS | node
 
     def mask_index(self, state: int) -> int:
@@ -102,7 +102,7 @@ class BPTGrammar:
         return state
 
     def accepts(self, tokens: Iterable[int]) -> bool:
-        """True if every token is allowed in its place and the last one ends the mesh."""
+        """True if every token is allowed where it occurs and the last one ends the mesh."""
         state = self.start
         for token in tokens:
             if not 0 <= token < len(self._classes) or not self.allowed_ids(state)[token]:

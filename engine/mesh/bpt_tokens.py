@@ -1,11 +1,11 @@
-"""Meshes as tokens and back: quantisation, patches (fans around a centre), and a streaming parser, the only detokenizer.
+"""Converts meshes to tokens and back: quantisation, patches (fans around a centre), and a streaming parser, the only detokenizer.
 
 Paper: Scaling Mesh Generation via Compressive Tokenization (BPT), arXiv 2411.07025. Written from a description, not from its code.
 
 A vertex is a cell of a 128^3 grid, written as a block (8 per axis) and an offset inside it (16 per axis); the block is written only when
 it changes. A patch is a centre and the ring of vertices around it: c, r0, r1, ..., for the faces (c, r0, r1), (c, r1, r2), ...
 A patch after the first opens with a special id, which is the block of its centre in a second alphabet. DeepMesh adds a third level
-and 9 bits; one table of levels covers both. Everything is integers and pure; coordinates are (x, y, z) with y up.
+and 9 bits; one table of levels covers both. All functions are pure and use integers; coordinates are (x, y, z) with y up.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import numpy as np
 
 from engine.mesh.surface import is_simple
 
-LONGEST_SIDE = 1.9  # of the bounding box, in the model's cube -1..1
-SORT_BLOCKS = 4  # per axis: the vertex sort goes block by block, in coarser blocks than the tokens
+LONGEST_SIDE = 1.9  # longest side of the bounding box, in the model's cube -1..1
+SORT_BLOCKS = 4  # per axis: vertices are sorted by blocks, which are coarser than the blocks of the tokens
 NOTHING = -1  # the kind of an id that carries no geometry
 
 Cell = tuple[int, int, int]
@@ -58,7 +58,7 @@ class TokenLevels:
 
     @cached_property
     def special(self) -> int:
-        """The first of the ids that open a patch, one per cell of the coarsest level."""
+        """The first id that opens a patch; there is one per cell of the coarsest level."""
         return sum(n**3 for n in self.per_axis)
 
     @property
@@ -73,7 +73,7 @@ class TokenLevels:
 
     @property
     def vocabulary(self) -> int:
-        """Rows of the embedding, EOS included."""
+        """Number of ids, EOS included."""
         return self.eos + 1
 
     @cached_property
@@ -92,7 +92,7 @@ class TokenLevels:
 
     @cached_property
     def amounts(self) -> list[int]:
-        """The summand of each id in a packed cell (x << 20 | y << 10 | z); a vertex is the sum over its levels."""
+        """The part of each id in a packed cell (x << 20 | y << 10 | z); the parts of a vertex add up to its cell."""
         amounts = np.zeros(self.vocabulary, np.int64)
         width = self.cells
         for level, (start, n) in enumerate(zip(self.first, self.per_axis)):
@@ -189,7 +189,7 @@ def _distinct_faces(faces: np.ndarray, count: int) -> np.ndarray:
 
 
 def _rotate(faces: np.ndarray) -> np.ndarray:
-    """Faces with the smallest vertex first and the same winding."""
+    """Faces with their smallest vertex first and their winding unchanged."""
     turn = (faces.argmin(1)[:, None] + np.arange(3)) % 3 if len(faces) else np.zeros((0, 3), np.int64)
     return np.take_along_axis(faces, turn, 1)
 
@@ -208,7 +208,7 @@ def clean(vertices: np.ndarray, faces: np.ndarray, levels: TokenLevels = BPT) ->
     used[faces] = True
     faces = _rotate((np.cumsum(used) - 1)[faces])
     count = int(used.sum())
-    # Two opposite faces have the same sorted triple; their own triple decides then, so that the order of the input never matters.
+    # Two opposite faces have the same sorted triple; their unsorted triples then decide, so that the order of the input never matters.
     order = np.lexsort((_rows_key(faces, count), _rows_key(np.sort(faces, 1), count)))
     return vertices[first[used]], faces[order]
 
@@ -219,7 +219,7 @@ def clean(vertices: np.ndarray, faces: np.ndarray, levels: TokenLevels = BPT) ->
 def patches(faces: np.ndarray, count: int) -> list[list[int]]:
     """The fans of a clean mesh, each as [centre, ring...], from faces int [F, 3] of `count` vertices; every face is in one fan.
 
-    The next centre is a vertex of the first face without a fan: the vertex with most such faces. The fan's ring begins at the smallest
+    The next centre is the vertex of the first face without a fan that has most such faces. The fan's ring begins at the smallest
     vertex that occurs once in the link or, if the link is closed, at the smallest of all. It is continued by the first face that fits,
     until there is none. If the first face taken has the opposite winding, the ring is reversed.
     """
@@ -237,7 +237,7 @@ def patches(faces: np.ndarray, count: int) -> list[list[int]]:
         if not waiting[pointer]:
             pointer += 1
             continue
-        # The pointer stays: where several fans meet at the centre, the fan that is taken may not contain this face.
+        # The pointer stays: where several fans meet at the centre, the chosen fan may not contain this face.
         a, b, c = triples[pointer]
         centre = a
         if degree[b] > degree[centre]:
@@ -349,7 +349,7 @@ class TokenParser:
         self.skipped = 0  # ids outside the vocabulary
         self._kinds, self._amounts = levels.kind_list, levels.amounts
         self._registers = [0] * (levels.depth - 1)
-        self._centre: tuple[int, tuple[int, ...]] | None = None  # packed cell, token indices
+        self._centre: tuple[int, tuple[int, ...]] | None = None  # a packed cell and its token indices
         self._previous: tuple[int, tuple[int, ...]] | None = None
         self._pending: list[int] = []  # tokens of the incomplete vertex
         self._unowned: list[int] = []  # tokens of this patch that have no face yet

@@ -1,4 +1,4 @@
-"""The distance between a result and its reference: chamfer and Hausdorff distance, each with its sampling floor.
+"""Chamfer and Hausdorff distance between a result and its reference, each with its sampling floor.
 
 Two finite samples of the same surface are not at distance zero. This floor is measured with every distance, because it can be most of
 a published number: typical meshes have a chamfer floor of 0.08 at 1,024 points and of 0.02 at 16,384 points.

@@ -1,8 +1,8 @@
-"""The fit of a finished mesh: its distance to the input over the distance of a perfect mesh, and one line about it.
+"""The fit of a finished mesh: its distance to the input, divided by the distance of a perfect mesh, with a one-line summary.
 
-It is the chamfer distance over the sampling floor (engine/mesh/distance.py) with fixed limits; docs/models/mesh_eyes.md justifies them.
-A cloud is compared at fewer points than a surface, so its floor is higher by the root of the ratio. There the excess over the floor is
-measured in floors of a surface's number of points.
+The chamfer distance divided by the sampling floor (engine/mesh/distance.py), with fixed limits; see docs/models/mesh_eyes.md.
+A cloud is compared at fewer points than a surface, so its floor is higher by the root of the ratio. Its excess over the floor is
+therefore measured in the floor at a surface's number of points.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 from engine.mesh.distance import COUNT
 
-GOOD, FAIR = 2.0, 5.0  # times the floor, at most
+GOOD, FAIR = 2.0, 5.0  # upper limits, in times the floor
 VERDICTS = {"good": "good", "fair": "rough", "foreign": "poor"}  # in JSON, and as shown
-TINY = 1e-6  # the least floor; points that are all equal have none
+TINY = 1e-6  # minimum floor; the floor of equal points is zero
 
 
 @dataclass(frozen=True)

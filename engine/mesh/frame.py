@@ -1,4 +1,4 @@
-"""The transform from file coordinates to the model's frame and back: +Y up, centred, longest side 1.9; and the removal of outliers."""
+"""Transforms file coordinates to the model's frame (+Y up, centred, longest side 1.9) and back, and removes outliers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from engine.errors import BadPrompt
 from engine.mesh.nearest import Nearest
 
-SIDE = 1.9  # of the box of points and meshes in the model's frame, inside the cube -1..1
+SIDE = 1.9  # longest side of a shape's box in the model's frame, inside the cube -1..1
 UP = {  # proper rotations that take the axis to +Y, so that no face is reversed
     "y": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
     "z": [[1, 0, 0], [0, 0, 1], [0, -1, 0]],
@@ -19,12 +19,12 @@ UP = {  # proper rotations that take the axis to +Y, so that no face is reversed
     "-z": [[1, 0, 0], [0, 0, -1], [0, 1, 0]],
     "-x": [[0, 1, 0], [-1, 0, 0], [0, 0, 1]],
 }
-Z_UP = {".stl", ".pcd"}  # by the convention of printers and robots, with many exceptions; other formats have y up
+Z_UP = {".stl", ".pcd"}  # convention of printers and robots, with many exceptions; other formats have y up
 NEIGHBOURS = 8  # an outlier is found by the mean distance to this many neighbours
 FAR = 5.0  # in medians of that distance
-SINGLE = 1e-4  # of the longest side, the largest step between two numbers of float32 that does not show
+SINGLE = 1e-4  # share of the longest side: the largest invisible step between two float32 numbers
 MOST = 0.1  # if more than this share of the points is far, the cloud is uneven and none is dropped
-FEWEST = 512  # points; fewer do not give a density
+FEWEST = 512  # minimum points for an estimate of density
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class MeshFrame:
 
     @property
     def shift(self) -> np.ndarray:
-        """Round numbers [3] to subtract from places in the file before float32 holds them; zeros where float32 is exact enough."""
+        """Round numbers [3] to subtract from file coordinates before conversion to float32; zeros where float32 is precise enough."""
         side = SIDE / self.scale
         if np.spacing(np.float32(np.abs(self.centre).max())) <= SINGLE * side:
             return np.zeros(3)
@@ -79,7 +79,7 @@ def centre(points: np.ndarray) -> np.ndarray:
 
 
 def choose_up(suffix: str, wanted: str = "auto") -> str:
-    """The axis of the file that is up: the wanted one, or by the specification or the convention of the format.
+    """The up axis of the file: the wanted one, or the one by the format's specification or convention.
 
     `engine/recognition/up.py` decides by the shape. Raises BadPrompt for an unknown axis.
     """

@@ -1,10 +1,10 @@
-"""Drafts without a network: the vertices that close the surface of a mesh, or that repeat one of its parts.
+"""Drafts without a network: vertices that close the surface of a mesh or repeat one of its parts.
 
 Closing. On a closed surface every edge belongs to two faces. A fan goes round its centre: its next face is (centre, r, x), where r is the
 newest vertex of the ring. If one face of an earlier fan has an edge x -> r that no face has in the other direction yet, then x is the
 next vertex. The same holds for the first ring vertex of a fan and the centre.
-Repeating. Four legs of a table are one leg in four places. Their ids differ, because an id is a place; the steps from vertex to vertex do
-not. So the newest two steps are looked up among the earlier ones, and the step that followed is taken from here.
+Repeating. Four legs of a table are one leg in four places. Their ids differ, because an id is a place; the steps from vertex to vertex are
+the same. So the newest two steps are looked up among the earlier ones, and the step that followed them is repeated.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Iterable
 
 from engine.mesh.bpt_tokens import NOTHING, TokenLevels
 
-STEPS = 2  # that must agree
+STEPS = 2  # number of steps that must agree
 
 
 class NextVertices:
     """The surface that committed tokens spell, and its likely continuation. A vertex is a packed cell, x << 20 | y << 10 | z.
 
-    levels : how cells are spelled, by a block and an offset (two levels)
+    levels : spelling of a cell, by a block and an offset (two levels)
     """
 
     def __init__(self, levels: TokenLevels):
@@ -27,7 +27,7 @@ class NextVertices:
         self.levels = levels
         self.open_into: dict[int, set[int]] = {}  # r -> all x whose edge x -> r has no other face yet
         self._all: list[tuple[int, bool]] = []
-        self._followed: dict[tuple[tuple[int, bool], ...], int] = {}  # steps -> the number of the vertex after them, the last time
+        self._followed: dict[tuple[tuple[int, bool], ...], int] = {}  # steps -> the number of the vertex after their last occurrence
         self._centre: int | None = None
         self._ring: list[int] = []
         self._register: int | None = None  # the block of the next vertex unless another one is written
@@ -96,7 +96,7 @@ class NextVertices:
         return tokens[:count]
 
     def _closing(self, centre: int | None, ring: list[int]) -> int | None:
-        """The vertex that closes the edge which the newest one leaves; None if there is none or more than one."""
+        """The vertex that closes the newest vertex's open edge; None if there is none or more than one."""
         if centre is None:
             return None
         newest = ring[-1] if ring else centre
@@ -105,12 +105,12 @@ class NextVertices:
         return ahead[0] if len(ahead) == 1 else None
 
     def _place(self, tail: list[tuple[int, bool]]) -> int | None:
-        """The number of the vertex that followed the newest steps the last time."""
+        """The number of the vertex after the last earlier occurrence of the newest steps."""
         steps = _steps(tail)
         return None if steps is None else self._followed.get(steps)
 
     def _spell(self, vertex: int, opens: bool, register: int | None, waiting: tuple[int, bool] | None) -> list[int] | None:
-        """The ids of a vertex; None outside of the grid, or if a block was written that is not its own."""
+        """The ids of a vertex; None outside the grid, or if another block has been written."""
         levels, (blocks, offsets) = self.levels, self.levels.per_axis
         cell = [vertex >> shift & 1023 for shift in (20, 10, 0)]
         if vertex < 0 or max(cell) >= levels.cells:

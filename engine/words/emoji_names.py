@@ -1,4 +1,4 @@
-"""Replace the emoji of a text by words: "🐶🐱" -> "dog cat", "🐶🐶" -> "two dogs"."""
+"""Replaces the emoji in a text with words: "🐶🐱" -> "dog cat", "🐶🐶" -> "two dogs"."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from engine.words.emoji_objects import OBJECTS, plural
 
-SELECTORS = "\ufe0e\ufe0f"  # text style, picture style
+SELECTORS = "\ufe0e\ufe0f"  # variation selectors: text style, picture style
 SKIN = "\U0001f3fb-\U0001f3ff"
 JOINER = "\u200d"
 _BASE = "[\u2600-\u27bf\u2b00-\u2bff\u2300-\u23ff\u3030\u303d\u3297\u3299\U0001f000-\U0001f1e5\U0001f200-\U0001f3fa\U0001f400-\U0001faff]"
@@ -39,8 +39,8 @@ def _names() -> dict[str, str]:
 
 
 def name_of(emoji: str) -> str:
-    """The name of one emoji, or the emoji itself if it has none. The people of a joined
-    family are each named; of other joined emoji only the first is."""
+    """The name of one emoji, or the emoji itself if it has none. A joined
+    family gives the name of each person; other joined emoji give only the first name."""
     whole = strip_variants(emoji)
     if re.fullmatch("[0-9#*]", whole) or whole in _names():
         return _names().get(whole, whole)
@@ -53,7 +53,7 @@ def name_of(emoji: str) -> str:
 
 
 def spell(text: str) -> str:
-    """A text with its emoji as words between spaces; repeats of one emoji are counted."""
+    """A text with its emoji as words between spaces; repeats of an emoji become a number."""
 
     def in_words(match: re.Match[str]) -> str:
         words = []

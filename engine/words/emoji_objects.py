@@ -1,4 +1,4 @@
-"""The objects of pictogram's world, from emoji_objects.toml: their emoji, their names, and which of them a model is trained on."""
+"""The objects of pictogram's world, from emoji_objects.toml: their emoji and names, and the ones that a model is trained on."""
 
 from __future__ import annotations
 

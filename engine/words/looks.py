@@ -1,9 +1,8 @@
-"""Looks that a decoder reads before it draws: a picture of each object that the caption names, at its final size.
+"""Looks, which a decoder reads before it draws: a picture of each object named in the caption, at its final size.
 
-A decoder that reads the tokens of a dragon before it draws one copies them; a decoder that reads only the word must have learned every
-object. So a new object needs a new look and no training. Two thirds of an object's tokens contain part of its outline and depend on the
-background. So a look is read in front of the caption's background, and in front of white and of black, which together reveal its
-transparency.
+A decoder that first reads the tokens of a dragon can copy them; one that reads only the word must have learned the object. So a new object
+needs a new look but no training. Two thirds of an object's tokens contain part of its outline and depend on the background. So a look is
+read in front of the caption's background, and in front of white and of black, which together reveal its transparency.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from engine.words.world import (
     words_of,
 )
 
-MOST = 3  # looks that a decoder reads
+MOST = 3  # maximum number of looks that a decoder reads
 TILE = 128  # pixels along the side of a look's picture
 SIZE_OF_WORD = {word: size for size, words in SIZE_WORDS.items() for word in words if word}
 SEVERAL = frozenset(word for count, word in enumerate(COUNTS) if count > 1) | {str(count) for count in range(2, len(COUNTS))}
@@ -43,7 +42,7 @@ SEVERAL = frozenset(word for count, word in enumerate(COUNTS) if count > 1) | {s
 
 @dataclass(frozen=True)
 class Look:
-    """An object in a colour ("" for its own) at a size: pixels on the canvas of 128."""
+    """An object in a colour ("" for its own) at a size in pixels of the 128-pixel canvas."""
 
     name: str
     colour: str
@@ -63,7 +62,7 @@ def look_of(group: ObjectGroup, alone: bool) -> Look:
 
 
 def looks_of_words(words: Sequence[str]) -> tuple[Look, ...]:
-    """The looks that words name, in their order, at most MOST."""
+    """The first looks named by the words, in order, at most MOST."""
     named, before = [], []
     for part, name in _parts(words):
         if not name:
@@ -102,7 +101,7 @@ MISLEADING = [words for phrases in PLACES.values() for words in map(words_of, ph
 
 
 def place_of(words: Sequence[str]) -> str:
-    """The background that a caption names, "" if none."""
+    """The background named in a caption; "" if none."""
     places = [name for phrase, name in PHRASES.items() if _holds(words, phrase)]
     return places[0] if places else ""
 
@@ -119,7 +118,7 @@ def _holds(words: Sequence[str], phrase: tuple[str, ...]) -> bool:
 
 
 def _phrases() -> dict[tuple[str, ...], str]:
-    """Map the words of each phrase for a background to its name, longest first, because one may contain another."""
+    """Maps the words of each phrase for a background to its name, longest first, because one may contain another."""
     names = {tuple(words_of(phrase)): name for name, phrases in PLACES.items() for phrase in phrases}
     for name in PLAIN:
         for colour in COLOUR_SYNONYMS.get(name, [name]):
@@ -137,12 +136,12 @@ def _background_picture(place: str) -> Image.Image:
 
 
 def look_pixels(picture: Image.Image, side: int, along: int, place: str) -> np.ndarray:
-    """Pixels of a look in front of a background, as in a picture with `along` tokens along its side, uint8 [8n, 8n, 3].
+    """A look in front of a background, at the scale of a picture with `along` tokens per side, uint8 [8n, 8n, 3].
 
     picture : RGBA, TILE pixels per side; side : of the object, in pixels on the canvas
     """
     large, pixels = side * (MASTER // CANVAS), along * 8
-    corner = (MASTER - large) // 2 // 32 * 32  # on the lattice
+    corner = (MASTER - large) // 2 // 32 * 32  # rounded down to the token lattice
     whole = _background_picture(place).copy()
     whole.alpha_composite(picture.resize((large, large), Image.LANCZOS), (corner, corner))
     first, last = (v * pixels // MASTER for v in (corner, corner + large))

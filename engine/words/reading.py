@@ -1,4 +1,4 @@
-"""Reading of a prompt with a limited vocabulary: the known words, the objects that they name, and suggestions for the unknown words."""
+"""Reads a prompt with a limited vocabulary: the known words, the objects that they name, and suggestions for the unknown words."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from engine.words.meanings import DECEPTIVE, NEAR, OTHER, PHRASES, READ_AS
 
 WORD = re.compile(rf"{EMOJI.pattern}|[^\W_]+")
 POSSESSIVE = re.compile(r"['’]s\b")
-MOST = 3  # nearest things to suggest
-LOOSE = 6  # words of at least this many letters may have two mistakes, shorter ones one
-SHORTEST = 3  # words of at least this many letters may have a mistake
-# kinds whose members resemble each other
+MOST = 3  # number of suggestions
+LOOSE = 6  # minimum letters of a word for two spelling mistakes
+SHORTEST = 3  # minimum letters of a word for one mistake
+# kinds of groups whose members resemble each other
 WITH_FALLBACK = ("animals", "food", "vehicles", "plants", "buildings", "people", "clothes", "music", "sport")
 
 
@@ -64,8 +64,8 @@ def read(text: str, known: Container[str]) -> PromptReading:
 
 
 def nearest(word: str, known: Container[str]) -> list[str]:
-    """Up to three known things that are nearest to an unknown word: the correct spelling, else the nearest in meaning; none for a word that
-    is not one of our nouns."""
+    """Up to three known things nearest to an unknown word, by spelling or else by meaning; none for a word that is not in the list of
+    nouns."""
     near = _by_meaning(word, known)
     if near is not None:
         return near
@@ -83,7 +83,7 @@ def nearest(word: str, known: Container[str]) -> list[str]:
 
 @cache
 def _synonyms() -> dict[str, str]:
-    """Maps each word to the word it is read as."""
+    """Maps each synonym to the word that replaces it."""
     return {word: target for target, words in READ_AS.items() for word in words.split()}
 
 
@@ -95,12 +95,12 @@ def _phrases() -> dict[str, str]:
 
 @cache
 def _deceptive_phrases() -> frozenset[str]:
-    """Pairs of words whose last word alone means something else, and their plurals."""
+    """Pairs of words whose last word alone means something else, with their plurals."""
     return frozenset(form for phrase in DECEPTIVE for form in (phrase, plural(phrase)))
 
 
 def _read_as(word: str, known: Container[str]) -> list[str]:
-    """The known words that an unknown word or phrase is read as; empty if there are none."""
+    """The known words that replace an unknown word or phrase; empty if there are none."""
     if word in _phrases():
         target = _phrases()[word]
     else:
@@ -108,7 +108,7 @@ def _read_as(word: str, known: Container[str]) -> list[str]:
         if single is None:
             return []
         target = _synonyms().get(single, single)
-        target = target if single == word else plural(target)  # also for a wrong plural of a known noun, such as wolfs
+        target = target if single == word else plural(target)  # also handles a wrong plural of a known noun, such as wolfs
     return target.split() if all(part in known for part in target.split()) else []
 
 
@@ -123,7 +123,7 @@ def _singulars(word: str) -> tuple[str, ...]:
 
 @cache
 def _groups() -> dict[str, tuple[tuple[str, tuple[str, ...]], ...]]:
-    """Maps every noun to its groups, each as its kind and the best things of the group."""
+    """Maps every noun to its groups, each with its kind and its best things."""
     groups: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {}
     for kind, lines in NEAR.items():
         for line in lines:
@@ -135,7 +135,7 @@ def _groups() -> dict[str, tuple[tuple[str, tuple[str, ...]], ...]]:
 
 
 def _things(words: list[str]) -> tuple[str, ...]:
-    """Names in order; some have two words."""
+    """The names of objects in order; some have two words."""
     names, i = [], 0
     while i < len(words):
         two = " ".join(words[i : i + 2])
@@ -145,7 +145,7 @@ def _things(words: list[str]) -> tuple[str, ...]:
 
 
 def _by_meaning(word: str, known: Container[str]) -> list[str] | None:
-    """Known things near a noun, or None if the word is not one of our nouns."""
+    """Known things near a noun, or None if the word is not in the list of nouns."""
     for single in (*_singulars(word), *_singulars(word.replace(" ", ""))):
         noun = _synonyms().get(single, single) if single not in _groups() else single
         if noun in _groups() or noun in OBJECTS:
@@ -180,7 +180,7 @@ def _is_known_object(name: str, known: Container[str]) -> bool:
 
 
 def _objects(words: list[str]) -> tuple[str, ...]:
-    """The objects that known words name; two words that are one object count once."""
+    """The objects named by known words, without repetition."""
     names, i = [], 0
     while i < len(words):
         two = " ".join(words[i : i + 2])
@@ -195,14 +195,14 @@ def _objects(words: list[str]) -> tuple[str, ...]:
 
 @cache
 def _spellings() -> dict[str, tuple[str, ...]]:
-    """Possible intended words, nouns and their plurals, by first letter."""
+    """The possible corrections, nouns and their plurals, by first letter."""
     nouns = [*_groups(), *_synonyms(), *_forms()]
     forms = dict.fromkeys(form for noun in nouns if " " not in noun for form in (noun, plural(noun)))
     return {letter: tuple(form for form in forms if form[0] == letter) for letter in sorted({form[0] for form in forms})}
 
 
 def _allowed_mistakes(word: str) -> int:
-    """Number of spelling mistakes that a word of this length may have."""
+    """Maximum number of spelling mistakes in a word of this length."""
     return 0 if len(word) < SHORTEST or not word.isalpha() else 1 if len(word) < LOOSE else 2
 
 

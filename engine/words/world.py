@@ -21,10 +21,10 @@ FONT_PATHS = (
     Path("/usr/share/fonts/google-noto-color-emoji-fonts/NotoColorEmoji.ttf"),
 )
 CANVAS = 128  # lattice units are pixels of this canvas
-MASTER = 256  # every scene is drawn at this size first
+MASTER = 256  # every scene is first drawn at this size
 
 # Objects that also exist in other colours (hue of their saturated pixels, degrees); the first colour is the font's own. The list is
-# short, because each colour is one more object for the model to learn.
+# short because the model must learn each colour as another object.
 HUES = {"red": 2, "yellow": 48, "green": 120, "blue": 215}
 COLOURED = {"car": "red", "balloon": "red", "book": "red", "cap": "blue", "shirt": "blue"}
 
@@ -59,7 +59,7 @@ EVEN_SIDES = {
     "small": 32,
     "": 48,
     "large": 64,
-}  # of curricula with even sizes: a small object is as large as a large one in half the picture
+}  # for curricula with even sizes: a small object is as large as a large one in half the picture
 SIZE_WORDS = {"small": ["small", "little", "tiny"], "large": ["large", "big", "huge"], "": [""]}
 RELATIONS = {
     "above": ["above", "over"],
@@ -70,8 +70,8 @@ RELATIONS = {
     "on": ["on", "on top of"],
     "behind": ["behind"],
 }
-THING = "thing"  # the word for an object that a model knows by its look only (see looks.py)
-HELD_OUT = 10  # one combination in this many is never trained
+THING = "thing"  # the word for an object that a model knows only by its look (see looks.py)
+HELD_OUT = 10  # one combination in this many is never used for training
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Scene:
 
     @property
     def held_out(self) -> bool:
-        """True for a combination that is never trained (a tenth of all, decided by a checksum)."""
+        """True if the combination is never used for training (a tenth of all, by a checksum)."""
         return zlib.crc32(self.combination.encode()) % HELD_OUT == 0
 
 
@@ -123,7 +123,7 @@ def words_of(text: str) -> list[str]:
 
 
 def font_path() -> Path:
-    """The path of the emoji font; raises MissingFont with the way to install it."""
+    """The path of the emoji font; raises MissingFont with installation advice."""
     for path in FONT_PATHS:
         if path.exists():
             return path
@@ -197,7 +197,7 @@ def background(name: str, texture: int) -> np.ndarray:
         p = _gradient((0, (10, 8, 20)), (1, (24, 12, 44)))
         _speckle(p, r, 34, (236, 236, 255), 2, 0, MASTER)
         _speckle(p, r, 10, (180, 160, 250), 4, 0, MASTER)
-    else:  # room
+    else:  # a room
         p = _land((236, 222, 200), (226, 208, 184), (170, 116, 72), (146, 96, 58))
         for x in range(0, MASTER, 32):
             p[160:, x : x + 2] *= 0.8
