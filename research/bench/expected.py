@@ -39,7 +39,7 @@ def bench(plan: ExpectedBench) -> list[dict[str, Any]]:
     backbone = plan.load()
     prompts = inputs(backbone, plan.count)
     stamp = experiment(backbone, backbone.sampling, inputs=len(prompts), seeds=f"0..{len(prompts) - 1}")
-    rows = publish(measure_candidates(backbone, prompts), readable, stamp, None)
+    rows = publish(measure_candidates(backbone, prompts), row_text, stamp, None)
     if plan.write:
         store(folder_of(plan), backbone, plan.count, rows)
     return rows
@@ -77,7 +77,7 @@ def store(folder: Path, backbone: Backbone, count: int, rows: list[dict[str, Any
         raise refusal(path, e, "Give a folder that can be written.") from e
 
 
-def readable(row: dict[str, Any]) -> str:
+def row_text(row: dict[str, Any]) -> str:
     """Formats one line of the table."""
     knobs = " ".join(f"{name}={value}" for name, value in row["knobs"].items())
     cost = f"{row['tokens']:6.2f} tokens per pass of {row['rows']:5.1f} rows, {row['draft_passes']:5.2f} other passes"

@@ -85,7 +85,7 @@ def bench(plan: GenerateBench) -> list[dict[str, Any]]:
     branches = [Branch(prompt), Branch(negative)][: 1 if plan.guidance == 1 else 2]
     host = CallerModel(model, branches, STEPS * plan.window, CallerDistribution(Sampling(guidance=plan.guidance)))
     stamp = experiment(host, host.sampling, size=plan.size, prompt_tokens=PROMPT, window=plan.window)
-    return publish(rows(plan, host, prompt, negative), readable, stamp, plan.csv)
+    return publish(rows(plan, host, prompt, negative), row_text, stamp, plan.csv)
 
 
 def rows(plan: GenerateBench, host: CallerModel, prompt: Tensor, negative: Tensor) -> Iterator[dict[str, Any]]:
@@ -206,7 +206,7 @@ def memory_row(host: CallerModel) -> dict[str, Any]:
     return {"method": "memory", "parameters": host.parameters, "weight_bytes": weights, "cache_bytes": cache, "process_bytes": peak}
 
 
-def readable(row: dict[str, Any]) -> str:
+def row_text(row: dict[str, Any]) -> str:
     """Formats one line of the table."""
     if "milliseconds" in row:
         parts = [

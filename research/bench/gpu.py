@@ -93,7 +93,7 @@ def bench(plan: GpuBench) -> list[Row]:
     check_csv(plan.csv)
     device = torch.device("cuda")
     stamp = machine_facts() | {"gpu": torch.cuda.get_device_name(device), "dtype": "bfloat16", "prompt_tokens": PROMPT}
-    return publish(rows(plan, SIZES, device, torch.bfloat16), readable, stamp, plan.csv)
+    return publish(rows(plan, SIZES, device, torch.bfloat16), row_text, stamp, plan.csv)
 
 
 def rows(plan: GpuBench, sizes: Mapping[str, Mapping[str, int]], device: torch.device, dtype: torch.dtype) -> Iterator[Row]:
@@ -104,7 +104,7 @@ def rows(plan: GpuBench, sizes: Mapping[str, Mapping[str, int]], device: torch.d
             yield {"model": name, "left_out": f"The models before it took more than {MINUTES} minutes."}
             continue
         try:
-            memory.check(name, room(shape), device, str(dtype).removeprefix("torch."))
+            memory.check(name, memory_size(shape), device, str(dtype).removeprefix("torch."))
         except TooLittleMemory as e:
             yield {"model": name, "left_out": str(e)}
             continue
@@ -134,7 +134,7 @@ def random_model(shape: Mapping[str, int], device: torch.device, dtype: torch.dt
     return model.eval().requires_grad_(False)
 
 
-def room(shape: Mapping[str, int]) -> memory.Size:
+def memory_size(shape: Mapping[str, int]) -> memory.Size:
     """The numbers that determine the memory of a model of this shape."""
     with torch.device("meta"):
         config = LlamaConfig(**shape)
@@ -163,7 +163,7 @@ def step(backbone: RandomBackbone, method: str, knobs: Mapping[str, Any], count:
     return float(1000 * np.median(seconds[WARM_UP:]))
 
 
-def readable(row: Row) -> str:
+def row_text(row: Row) -> str:
     """One line of the table."""
     if "left_out" in row:
         return f"{row['model']}: left out. {row['left_out']}"

@@ -14,7 +14,7 @@ from engine.recognition import picture_judge as judge
 from engine.recognition.picture_judge import Judge, SceneVerdict, compare
 from engine.run import Run
 from engine.words.world import Scene
-from research.bench.mesh_inputs import BenchMesh, near
+from research.bench.mesh_inputs import BenchMesh, mesh_distances
 from research.mesh_judge import MeshJudge
 from research.worlds.emoji_scenes import LESSONS, SceneSettings
 
@@ -69,7 +69,7 @@ def mesh_columns(reader: MeshJudge, subjects: Sequence[BenchMesh], runs: Sequenc
     the input), the counts of fit verdicts, and the most frequent names."""
     names = [reader.name(reader.chances_of_mesh(m.vertices, m.faces)) for m in (run.result() for run in runs)]
     wanted = [s.family or reader.name(reader.chances(s.points.numpy())) for s in subjects]
-    over = [n.ours["chamfer"] / n.ours["floor"] for run, s in zip(runs, subjects, strict=True) if (n := near(run, s)) is not None]
+    over = [n.ours["chamfer"] / n.ours["floor"] for run, s in zip(runs, subjects, strict=True) if (n := mesh_distances(run, s)) is not None]
     return {
         "right_kind": round(float(np.mean([a == b for a, b in zip(names, wanted, strict=True)])), 4),
         "fits": {verdict: sum(verdict_of(x) == verdict for x in over) for verdict in VERDICTS},

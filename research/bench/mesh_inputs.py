@@ -82,26 +82,26 @@ def assets(folders: Iterable[Path], count: int, up: str = "auto") -> list[BenchM
 
 def distances(runs: list[Run], inputs: list[BenchMesh]) -> dict[str, Any]:
     """Returns mean chamfer and Hausdorff distances with their floors, and the number of meshes without a face."""
-    return mean_distances([near(run, subject) for run, subject in zip(runs, inputs, strict=True)])
+    return mean_distances([mesh_distances(run, subject) for run, subject in zip(runs, inputs, strict=True)])
 
 
-class Near(NamedTuple):
+class MeshDistances(NamedTuple):
     """Distances of a mesh from its input: by the papers' protocol, and with 16,384 points."""
 
     published: dict[str, float]
     ours: dict[str, float]
 
 
-def near(run: Run, subject: BenchMesh) -> Near | None:
+def mesh_distances(run: Run, subject: BenchMesh) -> MeshDistances | None:
     """Returns the distances of one run's mesh; None if it has no face."""
     mesh = run.result()
     if not len(mesh.faces):
         return None
     pair = (mesh.vertices, mesh.faces), (subject.vertices, subject.faces)
-    return Near(published_distance(*pair), distance(*pair))
+    return MeshDistances(published_distance(*pair), distance(*pair))
 
 
-def mean_distances(measured: Sequence[Near | None]) -> dict[str, Any]:
+def mean_distances(measured: Sequence[MeshDistances | None]) -> dict[str, Any]:
     """Returns the mean distances of the meshes, and the number without a face."""
     with_faces = [each for each in measured if each is not None]
     theirs, ours = [each.published for each in with_faces], [each.ours for each in with_faces]

@@ -28,10 +28,10 @@ from engine.tuning.prepare import use_threads
 from research import mesh_judge
 from research.bench import sheet
 from research.bench.judging import mesh_columns
-from research.bench.mesh_inputs import BenchMesh, Near, assets, distances, mean_distances, subjects
+from research.bench.mesh_inputs import BenchMesh, MeshDistances, assets, distances, mean_distances, subjects
 from research.bench.plan import MeshBench
 from research.bench.plot import check_figure, plot
-from research.bench.rows import check_csv, experiment, publish, quartiles, readable, sampling_columns, timing
+from research.bench.rows import check_csv, experiment, publish, quartiles, row_text, sampling_columns, timing
 from research.bench.sheet import check_sheet, write_sheet
 from research.bench.speed import drafting
 from research.mesh_judge import MeshJudge
@@ -108,7 +108,7 @@ class Models:
             return own
         return {IN_FLOAT32.format(self.plain_row): MeshBenchRow(IN_FLOAT32.format(self.own), "ar")} | own
 
-    def can(self, row: MeshBenchRow) -> bool:
+    def can_run(self, row: MeshBenchRow) -> bool:
         """Returns True if the weights and heads of a row are present and belong together."""
         kind, method = row.knobs.get("heads", "cross-attention"), find(row.method)[0]
         try:
@@ -151,7 +151,7 @@ def bench(plan: MeshBench) -> list[dict[str, Any]]:
     inputs = assets(plan.packs, plan.count, plan.up) if plan.packs else subjects(plan.count, "boxes", own.card["families"])
     stamp = {"inputs": len(inputs), "seeds": f"0..{plan.seeds - 1}", "repeats": plan.repeats, "faces_allowed": plan.size}
     last: list[Run] = []
-    rows = publish(table_rows(models, plan, inputs, reader, last), readable, experiment(own, models.sampling, **stamp), plan.csv)
+    rows = publish(table_rows(models, plan, inputs, reader, last), row_text, experiment(own, models.sampling, **stamp), plan.csv)
     if plan.sheet:
         results = [(mesh.vertices, mesh.faces) for mesh in (run.result() for run in last[:: plan.seeds])]
         write_sheet(sheet.meshes([(s.name, s.points.numpy()) for s in inputs], results), plan.sheet)
@@ -185,7 +185,7 @@ def table_of(models: Models, plan: MeshBench) -> tuple[dict[str, MeshBenchRow], 
     own = models.model(models.own)
     if plan.is_table:
         known = {name: row for name, row in TABLE.items() if models.own in ("plain", row.weights)}
-        table = {name: row for name, row in known.items() if models.can(row)}
+        table = {name: row for name, row in known.items() if models.can_run(row)}
         for name in [name for name in known if name not in table]:
             print(f"{name}: its heads or its adapter are not trained yet. Train them: python launch.py train mesh-heads", file=sys.stderr)
         return table, models.plain_row
@@ -195,7 +195,7 @@ def table_of(models: Models, plan: MeshBench) -> tuple[dict[str, MeshBenchRow], 
 
 
 def summary(
-    name: str, runs: dict[str, list[list[Run]]], inputs: list[BenchMesh], plain: str, measured: Sequence[Near | None] | None = None
+    name: str, runs: dict[str, list[list[Run]]], inputs: list[BenchMesh], plain: str, measured: Sequence[MeshDistances | None] | None = None
 ) -> dict[str, Any]:
     """Returns one row: time, step compression, latency of a step, distances with floors.
 

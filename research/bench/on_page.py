@@ -20,7 +20,7 @@ from engine.methods import find
 from engine.run import Run
 from engine.tuning.alternate import Turn, turns
 from research.bench import meshes
-from research.bench.mesh_inputs import Near, near, subjects
+from research.bench.mesh_inputs import MeshDistances, mesh_distances, subjects
 from research.bench.rows import append_csv, experiment
 from research.bench.speed import drafting, likelihood, pixels, plausibility_columns, summary
 from research.worlds.emoji_scenes import held_out_prompts, lessons_of
@@ -166,12 +166,12 @@ class MeshBenchmark(Benchmark):
     thing = "cloud"
 
     def _read_prompts(self) -> list[Prompt]:
-        self._near: dict[str, list[Near | None]] = {name: [] for name in (PLAIN, *self.names)}
+        self._near: dict[str, list[MeshDistances | None]] = {name: [] for name in (PLAIN, *self.names)}
         self.subjects = subjects(self.count, "boxes", self.backbone.card["families"])
         return [Prompt(points=each.points, seed=0, size=self.size, sampling=self.sampling) for each in self.subjects]
 
     def _judge(self, name: str, which: int) -> None:
-        self._near[name].append(near(self.runs[name][which][0], self.subjects[which]))
+        self._near[name].append(mesh_distances(self.runs[name][which][0], self.subjects[which]))
 
     def _summary(self) -> list[dict[str, Any]]:
         runs, inputs = self._complete_runs(), self.subjects[: self.complete]

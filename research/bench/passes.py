@@ -58,7 +58,7 @@ def bench(path: Path | None, tries: int = 3) -> list[Row]:
     if choice.name != NATIVE:
         raise NotSupported(f"There is nothing to compare: the passes already run by PyTorch's operations. {choice.reason}")
     rows = (row for model in MODELS for row in model_rows(*model, tries))
-    return publish(rows, readable, machine_facts() | {"clock": "processor" if torch.get_num_threads() == 1 else "wall"}, path)
+    return publish(rows, row_text, machine_facts() | {"clock": "processor" if torch.get_num_threads() == 1 else "wall"}, path)
 
 
 @torch.inference_mode()
@@ -99,7 +99,7 @@ def method_row(models: dict[str, Backbone], method: str, size: int | None, tries
     return numbers | {"times": round(times, 2)}  # per pass, because the kinds may draw different tokens
 
 
-def readable(row: Row) -> str:
+def row_text(row: Row) -> str:
     """One line of a row."""
     before, after = row[f"{REFERENCE}_seconds"], row[f"{NATIVE}_seconds"]
     what = f"{row['backbone']:10} {row['dtype']:9} {row['size'] or '':>4} {row['method']:16}"

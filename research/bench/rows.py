@@ -77,7 +77,7 @@ def timing(mine: Sequence[Sequence[Run]], plain: Sequence[Sequence[Run]]) -> Row
 DRAFT_COLUMNS = ("accepted_a_pass", "nodes", "depth", "mean_deviation")
 
 
-def readable(row: Row) -> str:
+def row_text(row: Row) -> str:
     """Formats a row about a method on pictures or meshes: time, passes, speed-up, quality, drafts and the judge's shares."""
     parts = [f"{row.get('row') or row['method']:28} {'exact' if row['exact'] else 'NOT EXACT':9} {row['seconds'][0]:7.2f} s"]
     parts.append(f"{spread(row['step_compression'])} tokens per pass")

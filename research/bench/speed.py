@@ -28,7 +28,7 @@ from research.bench.judging import judge_of, picture_columns
 from research.bench.likelihood import log_probabilities
 from research.bench.plan import BenchEntry, ImageBench
 from research.bench.plot import check_figure, plot
-from research.bench.rows import check_csv, experiment, publish, quartiles, readable, sampling_columns, timing
+from research.bench.rows import check_csv, experiment, publish, quartiles, row_text, sampling_columns, timing
 from research.bench.sheet import check_sheet, write_sheet
 from research.worlds.emoji_scenes import held_out_pairs, held_out_prompts, lessons_of
 
@@ -58,7 +58,7 @@ def bench(plan: ImageBench) -> list[dict[str, Any]]:
         rows += [with_label(row | judged.get(row["method"], {}), label) for row in summaries(backbone, prompts[label], runs)]
     sampling, own = plan.sampling_of(backbone), next(iter(prompts.values()))
     stamp = experiment(backbone, sampling, prompts_from=plan.prompts_from, seeds=f"0..{len(own) - 1}", repeats=plan.repeats)
-    rows = publish(rows, readable, stamp, plan.csv)
+    rows = publish(rows, row_text, stamp, plan.csv)
     if plan.sheet:
         write_sheet(sheet.pictures([*pictures_of(runs).values()][-1], [prompt.text for prompt in own]), plan.sheet)
     if plan.figure:

@@ -75,12 +75,12 @@ class Mutant:
 NOTHING = Mutant("nothing", [])
 
 
-def instead(wrong: Any, *places: Place) -> Patches:
+def substitute(wrong: Any, *places: Place) -> Patches:
     """Returns the patches that put one wrong value in some places."""
     return lambda: [(owner, key, wrong) for owner, key in places]
 
 
-def around(change: Callable[..., Any], *places: Place) -> Patches:
+def wrap(change: Callable[..., Any], *places: Place) -> Patches:
     """Returns the patches that wrap functions in `change`, which gets the right function and then the arguments of the call."""
     return lambda: [(owner, key, partial(change, get(owner, key))) for owner, key in places]
 

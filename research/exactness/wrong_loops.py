@@ -15,7 +15,7 @@ from engine.decoding import head_drafts, verdict
 from engine.decoding.foreseen import HeadInitializer
 from engine.methods import cross_regression, jacobi, lookahead, mulo, sjd, sjdpp, spatial, xspecmesh, zipar
 from research.exactness import toy
-from research.exactness.mutation import CallRecorder, Patch, Patches, around, instead
+from research.exactness.mutation import CallRecorder, Patch, Patches, substitute, wrap
 from research.exactness.wrong_rules import drawn_from, newest_not_cached
 
 # --- Jacobi windows ---------------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ def _fill_with(probs: Callable[[Any, range, Tensor, Tensor], Tensor]) -> Patches
             return slot_tokens, filled
         return slot_tokens, torch.cat([draft_probs, probs(self, slots, tokens, filled[len(tokens) :])])
 
-    return around(fill, (HeadInitializer, "fill"))
+    return wrap(fill, (HeadInitializer, "fill"))
 
 
 def _probs_of_the_first_guess(right: Any, p: Tensor, q: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -205,29 +205,29 @@ def _new_drafts_verified_at_once() -> list[Patch]:
 STREAM, WINDOWS, WAVES = cross_regression, sjdpp.REFRESHES, zipar.REFRESHES
 FORWARD, COMMIT_AT = (toy.ToySequence, "forward"), (toy.ToySequence, "commit_at")
 TABLE: dict[str, Patches] = {
-    "commit one answer more": around(lambda right, accepted: min(len(accepted), right(accepted) + 1), (jacobi, "leading")),
-    "stale distribution after refinement": around(_with_old_probs, (sjd, "redraw"), (WINDOWS, "redraw"), (WINDOWS, "coupled gumbel")),
-    "published distribution": instead(sjdpp.reuse_published, (WINDOWS, "reuse mixture")),
-    "distribution of the first draw": instead(partial(_with_old_probs, sjdpp.reuse_published), (WINDOWS, "reuse mixture")),
-    "old drafts with initial distributions": around(_with_initial_probs, (WINDOWS, "initialise")),
+    "commit one answer more": wrap(lambda right, accepted: min(len(accepted), right(accepted) + 1), (jacobi, "leading")),
+    "stale distribution after refinement": wrap(_with_old_probs, (sjd, "redraw"), (WINDOWS, "redraw"), (WINDOWS, "coupled gumbel")),
+    "published distribution": substitute(sjdpp.reuse_published, (WINDOWS, "reuse mixture")),
+    "distribution of the first draw": substitute(partial(_with_old_probs, sjdpp.reuse_published), (WINDOWS, "reuse mixture")),
+    "old drafts with initial distributions": wrap(_with_initial_probs, (WINDOWS, "initialise")),
     "heads: full distribution": _full_probs_of_a_cut_draw,
     "heads: residual behind a threshold": _residual_behind_a_threshold,
-    "heads: row before": around(_row_before, FORWARD),
-    "heads: shifted by one": around(
+    "heads: row before": wrap(_row_before, FORWARD),
+    "heads: shifted by one": wrap(
         lambda right, self, hidden, count: right(self, hidden, self.depth).roll(1, 0)[:count], (toy.TableHeads, "guess")
     ),
-    "grammar of the prefix for every row": around(
+    "grammar of the prefix for every row": wrap(
         lambda right, self, newest: right(self, newest[:1] * len(newest)), (toy.ToySequence, "_grammar_mask")
     ),
-    "lookup: first draft unverified": around(_first_draft_unverified, (verdict, "judge")),
-    "surface: first draft unverified": around(_first_draft_unverified, (verdict, "judge")),
-    "lookahead: first node unverified": around(_first_node_unverified, (lookahead, "verify")),
-    "lookahead: rows of the other branch": around(_rows_of_the_other_branch, (lookahead, "draft_of")),
-    "wavefront: q of another warp": around(_with_probs_of_another_warp, (WAVES, "coupled gumbel"), (WAVES, "coupled maximal")),
-    "wavefront: carried with new q": around(lambda right, *arguments: (right(*arguments)[0], None), (WAVES, "carry")),
-    "wavefront: guesses said to be uniform": around(_guesses_declared_uniform, (zipar, "_add_guesses")),
-    "wavefront: rows do not wait": instead(lambda window, columns: 1, (zipar, "lead")),
-    "wavefront: the newest of a row is not cached": around(newest_not_cached, COMMIT_AT),
+    "lookup: first draft unverified": wrap(_first_draft_unverified, (verdict, "judge")),
+    "surface: first draft unverified": wrap(_first_draft_unverified, (verdict, "judge")),
+    "lookahead: first node unverified": wrap(_first_node_unverified, (lookahead, "verify")),
+    "lookahead: rows of the other branch": wrap(_rows_of_the_other_branch, (lookahead, "draft_of")),
+    "wavefront: q of another warp": wrap(_with_probs_of_another_warp, (WAVES, "coupled gumbel"), (WAVES, "coupled maximal")),
+    "wavefront: carried with new q": wrap(lambda right, *arguments: (right(*arguments)[0], None), (WAVES, "carry")),
+    "wavefront: guesses said to be uniform": wrap(_guesses_declared_uniform, (zipar, "_add_guesses")),
+    "wavefront: rows do not wait": substitute(lambda window, columns: 1, (zipar, "lead")),
+    "wavefront: the newest of a row is not cached": wrap(newest_not_cached, COMMIT_AT),
     "spatial: q of one direction": _fill_with(
         lambda filler, slots, drafts, draft_probs: filler.sequence.probs_after(
             filler.heads.guess(slots, drafts, rows=True, columns=False), []
@@ -236,23 +236,23 @@ TABLE: dict[str, Patches] = {
     "spatial: said to be uniform": _fill_with(
         lambda filler, slots, drafts, draft_probs: torch.full_like(draft_probs, 1 / draft_probs.shape[-1])
     ),
-    "spatial: reads the other direction": around(lambda right, *arguments: right(*arguments[:-1], "rows"), (spatial, "predicted_probs")),
-    "spatial: residual is p": instead(lambda p, q: p, (spatial, "residual")),
-    "spatial: q of the first guess": around(_probs_of_the_first_guess, (spatial, "correct_each")),
-    "mulo: stale cache": around(  # decodes as if `stale_kv` were on
+    "spatial: reads the other direction": wrap(lambda right, *arguments: right(*arguments[:-1], "rows"), (spatial, "predicted_probs")),
+    "spatial: residual is p": substitute(lambda p, q: p, (spatial, "residual")),
+    "spatial: q of the first guess": wrap(_probs_of_the_first_guess, (spatial, "correct_each")),
+    "mulo: stale cache": wrap(  # decodes as if `stale_kv` were on
         lambda right, sequence, coarser, knobs, noise: right(sequence, coarser, Knobs(knobs.values | {"stale_kv": "on"}), noise),
         (mulo, "_blocks"),
     ),
-    "mulo: redrawn rows do not wait": instead(lambda window, columns: 1, (mulo, "lead")),
-    "mulo: row of the refused draft": around(
+    "mulo: redrawn rows do not wait": substitute(lambda window, columns: 1, (mulo, "lead")),
+    "mulo: row of the refused draft": wrap(
         lambda right, rows, row, *rest: right(rows, min(row + 1, rows.logits.shape[1] - 1), *rest), (mulo, "_draw")
     ),
-    "stream: literal rule": instead(rules.LITERAL, (STREAM, "CONSISTENT")),
-    "stream: tolerance from zero": around(
+    "stream: literal rule": substitute(rules.LITERAL, (STREAM, "CONSISTENT")),
+    "stream: tolerance from zero": wrap(
         lambda right, energies, horizon: (right(energies, horizon) ** 2 - 1 / horizon).clamp(min=0).sqrt(), (rules, "ramp")
     ),
     "stream: residual of a fresh distribution": _residual_of_fresh_probs,
-    "stream: new distribution of a carried draft": around(
+    "stream: new distribution of a carried draft": wrap(
         lambda right, logits, tokens, draft_probs, sequence, *rest: (
             right(logits, tokens, draft_probs, sequence, *rest)[0],
             sequence.probs_after(logits, []),

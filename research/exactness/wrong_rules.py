@@ -15,7 +15,7 @@ from engine.decoding import growth, neighbours, trees, verdict
 from engine.decoding.deviation import Meter
 from engine.methods import gsd
 from research.exactness import chain, toy
-from research.exactness.mutation import CallRecorder, Patch, Patches, around, instead
+from research.exactness.mutation import CallRecorder, Patch, Patches, substitute, wrap
 
 # --- sampling and guidance --------------------------------------------------------------------------------------------
 
@@ -94,7 +94,7 @@ def _borrow_by(change: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Patches:
     def borrowed_mass(p: Tensor, tokens: Tensor, neighbours: Tensor, most: Tensor) -> Tensor:
         return change(p[neighbours[tokens]].cumsum(-1), p[tokens], most)
 
-    return instead(borrowed_mass, (rules, "_borrowed_mass"))
+    return substitute(borrowed_mass, (rules, "_borrowed_mass"))
 
 
 def _remove_rejected_neighbours(whole: bool) -> Patches:
@@ -188,29 +188,29 @@ def _end_ignored(inside_only: bool, right: Any, self: toy.ToySequence, nodes: li
 
 RATIOS, COMMIT = ((verdict, "ratio"), (neighbours, "ratio")), (toy.ToySequence, "commit")
 TABLE: dict[str, Patches] = {
-    "temperature after top-p": instead(_temperature_after_top_p, (toy, "warp")),
-    "guidance on probabilities": instead(_guidance_on_probabilities, (toy, "guide")),
-    "residual is p": instead(_p_itself, (verdict, "residual")),
-    "chain: residual is p": instead(_p_itself, (chain, "residual")),
-    "one-hot ratio for a uniform draw": instead(_one_hot_ratio, *RATIOS),
-    "chain: one-hot distribution": instead(_one_hot_ratio, (chain, "ratio")),
-    "inverted ratio": around(lambda right, p, q, tokens, u: right(q, p.clamp(min=1e-12), tokens, u), (verdict, "ratio")),
-    "chain: bonus from the row before": instead(lambda p, a: p[max(0, a - 1) : max(1, a)], (chain, "bonus")),
-    "chain: double temperature": instead(drawn_from(lambda p: p * p), (chain, "draw")),
-    "heads: one-hot distribution": instead(_one_hot_ratio, *RATIOS),
-    "tree: parents missing": around(_parents_missing, (growth.Tree, "draft")),
+    "temperature after top-p": substitute(_temperature_after_top_p, (toy, "warp")),
+    "guidance on probabilities": substitute(_guidance_on_probabilities, (toy, "guide")),
+    "residual is p": substitute(_p_itself, (verdict, "residual")),
+    "chain: residual is p": substitute(_p_itself, (chain, "residual")),
+    "one-hot ratio for a uniform draw": substitute(_one_hot_ratio, *RATIOS),
+    "chain: one-hot distribution": substitute(_one_hot_ratio, (chain, "ratio")),
+    "inverted ratio": wrap(lambda right, p, q, tokens, u: right(q, p.clamp(min=1e-12), tokens, u), (verdict, "ratio")),
+    "chain: bonus from the row before": substitute(lambda p, a: p[max(0, a - 1) : max(1, a)], (chain, "bonus")),
+    "chain: double temperature": substitute(drawn_from(lambda p: p * p), (chain, "draw")),
+    "heads: one-hot distribution": substitute(_one_hot_ratio, *RATIOS),
+    "tree: parents missing": wrap(_parents_missing, (growth.Tree, "draft")),
     "tree: drawn nodes ranked by their tokens": _ranked_by_tokens,
-    "tree: controller sees the draft": around(_controller_sees_the_draft, (trees, "grow")),
-    "tree: a level pays by the sum of its nodes": instead(_level_pays_by_its_sum, (growth, "is_worth_expanding")),
-    "tree: siblings' distributions not conditional": instead(
+    "tree: controller sees the draft": wrap(_controller_sees_the_draft, (trees, "grow")),
+    "tree: a level pays by the sum of its nodes": substitute(_level_pays_by_its_sum, (growth, "is_worth_expanding")),
+    "tree: siblings' distributions not conditional": substitute(
         lambda draft_probs, tokens, parents, drawn: draft_probs, (growth, "sibling_probs")
     ),
-    "tree: residual is p": instead(_p_itself, (rules, "residual")),
-    "tree: chosen as if drawn": around(
+    "tree: residual is p": substitute(_p_itself, (rules, "residual")),
+    "tree: chosen as if drawn": wrap(
         lambda right, draft_probs, tokens, parents, drawn: right(draft_probs, tokens, parents, [True] * len(drawn)),
         (growth, "sibling_probs"),
     ),
-    "tree: row of the parent": around(_row_of_the_parent, (trees, "walk")),
+    "tree: row of the parent": wrap(_row_of_the_parent, (trees, "walk")),
     "lantern: the nearest always counts": _borrow_by(
         lambda run, own, most: torch.where(run <= most[:, None], run, 0).amax(-1).maximum(run[:, 0])
     ),
@@ -220,19 +220,19 @@ TABLE: dict[str, Patches] = {
     "lantern: budget of the other rule": _borrow_by(lambda run, own, most: torch.where(run <= (most / own)[:, None], run, 0).amax(-1)),
     "lantern: refused neighbourhood struck": _remove_rejected_neighbours(False),
     "lantern: refused table struck": _remove_rejected_neighbours(True),
-    "budget: ignored": instead(_budget_ignored, (Meter, "share")),
-    "budget: the coin is the verdict's": instead(_coin_of_the_verdict, (neighbours, "acceptance_uniforms")),
-    "gsd: one rank higher": instead(lambda half: [0, *range(1 - half, 0), *range(1, half + 1)], (gsd, "group_offsets")),
-    "gsd: the distribution of the draft alone": instead(
+    "budget: ignored": substitute(_budget_ignored, (Meter, "share")),
+    "budget: the coin is the verdict's": substitute(_coin_of_the_verdict, (neighbours, "acceptance_uniforms")),
+    "gsd: one rank higher": substitute(lambda half: [0, *range(1 - half, 0), *range(1, half + 1)], (gsd, "group_offsets")),
+    "gsd: the distribution of the draft alone": substitute(
         lambda above, below, chosen: (above * chosen).sum(-1) / below[:, 0], (gsd, "group_ratio")
     ),
-    "iteration in the noise": instead(_iteration_in_the_noise, (noise.Noise, "gumbel")),
-    "noise without the iteration": around(
+    "iteration in the noise": substitute(_iteration_in_the_noise, (noise.Noise, "gumbel")),
+    "noise without the iteration": wrap(
         lambda right, self, stream, start, count, iteration, slot=0: right(self, stream, start, count, 0, slot), (noise.Noise, "uniform")
     ),
     "global random numbers": _global_noise,
-    "keep one row more": around(_keep_one_row_more, COMMIT),
-    "drop the last kept row": around(newest_not_cached, COMMIT),
-    "end inside a span ignored": around(partial(_end_ignored, True), COMMIT),
-    "never ends": around(partial(_end_ignored, False), COMMIT),
+    "keep one row more": wrap(_keep_one_row_more, COMMIT),
+    "drop the last kept row": wrap(newest_not_cached, COMMIT),
+    "end inside a span ignored": wrap(partial(_end_ignored, True), COMMIT),
+    "never ends": wrap(partial(_end_ignored, False), COMMIT),
 }

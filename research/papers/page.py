@@ -114,11 +114,11 @@ def cells(experiment: Experiment, rows: Sequence[Row], heads: Sequence[str]) -> 
 
 def cell(value: Value | None, paper: float | None) -> str:
     """The text of a cell: our value, and the paper's after a semicolon."""
-    ours = "-" if value is None else short(value)
+    ours = "-" if value is None else interval_text(value)
     return ours if paper is None else f"{ours}; paper {paper:g}"
 
 
-def short(value: Value) -> str:
+def interval_text(value: Value) -> str:
     """A mean with its interval."""
     return f"{value.mean:.3g}" + ("" if value.low != value.low else f" ({value.low:.3g} to {value.high:.3g})")
 
@@ -140,7 +140,7 @@ def line_of(answer: Answer) -> str:
         return f"not measured: {claim.text}"
     margin = f", margin {claim.margin:g}" if claim.margin else ""
     between = f"{claim.left} minus {claim.right}"
-    return f"{answer.verdict}: {claim.text} ({NAMED[claim.metric]}, {between}: {short(answer.difference)}{margin})"
+    return f"{answer.verdict}: {claim.text} ({NAMED[claim.metric]}, {between}: {interval_text(answer.difference)}{margin})"
 
 
 def provenance(paper: Paper, experiment: Experiment, rows: Sequence[Row]) -> str:

@@ -45,7 +45,7 @@ class CheckpointTeacher(Teacher):
         """prompts : a file with one prompt per line (default: captions of emoji scenes)"""
         name, path = resolve(name_or_folder)
         backbone = load(name, path, device, "float32" if device == "cpu" else "auto")
-        super().__init__(usable(backbone, name_or_folder), Path(str(path)).name)
+        super().__init__(require_checkpoint(backbone, name_or_folder), Path(str(path)).name)
         self.hosted, self.trunk = self.backbone.hosted, self.backbone.hosted.decoder
         self.layout_of_it, self.vocabulary = self.backbone.layout, backbone.vocabulary
         config = self.trunk.config
@@ -157,7 +157,7 @@ class CheckpointTeacher(Teacher):
         )
         return hidden.last_hidden_state
 
-    def trainable(self) -> None:
+    def make_trainable(self) -> None:
         """Makes the decoder differentiable: plain linear layers, and PyTorch's own attention."""
         restore_linear(self.trunk)
         self.trunk.set_attn_implementation("sdpa")
@@ -199,7 +199,7 @@ class _LayerCache(CacheLayerMixin):
         return -1
 
 
-def usable(backbone: Any, name: str) -> PictureCheckpoint:
+def require_checkpoint(backbone: Any, name: str) -> PictureCheckpoint:
     """The backbone, if a drafter can be trained for it; raises NotSupported."""
     if not isinstance(backbone, PictureCheckpoint):
         raise NotSupported(f"There is no recipe for a drafter of {name} ({backbone.name}). Methods that need no drafter work on it.")

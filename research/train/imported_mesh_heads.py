@@ -65,7 +65,7 @@ class HeadLessons:
 def train(options: HeadOptions) -> None:
     """Trains, resumes or exports the heads of both kinds; writes each when it is trained."""
     preset = PRESETS[options.preset]
-    name, backbone = usable(options.backbone, options.device)
+    name, backbone = load_imported(options.backbone, options.device)
     target(options, backbone.folder)
     files = mesh_files(options.shapes) if options.shapes else None
     count = preset["generated"] + preset["drawn"]
@@ -82,7 +82,7 @@ def train(options: HeadOptions) -> None:
         train_kind(options, preset, kind, course)
 
 
-def usable(name: str, device: str) -> tuple[str, Bpt]:
+def load_imported(name: str, device: str) -> tuple[str, Bpt]:
     """Returns the name of an imported model of meshes, and the model with plain layers; raises NotSupported."""
     kind, path = resolve(name)
     backbone = load(kind, path, device, "float32")

@@ -187,7 +187,7 @@ def main(options: StreamOptions) -> None:
     device = options.device
     teacher = teacher_of(options.backbone, device, options.prompts)
     if teacher.name not in TEACHERS:  # an imported model, whose layers are packed for decoding
-        teacher.trainable()
+        teacher.make_trainable()
     layers, width = layers_of(teacher.trunk), WIDTHS.get(teacher.name, WIDTH)
     target(options, teacher.folder)
     training_data = RecordedSequences(teacher.name, teacher, preset["sequences"], preset["batch"], shortest=width + 2)

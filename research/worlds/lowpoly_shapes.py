@@ -50,7 +50,7 @@ def in_boxes(shape: MeshShape) -> bool:
     return any(all(shape.parameters[name] in values for name, values in box.items()) for box in boxes)
 
 
-def held_out(shape: MeshShape) -> bool:
+def is_held_out(shape: MeshShape) -> bool:
     """True if this shape is never trained on: its family is held out, or it lies in one of the family's two held-out boxes."""
     return in_boxes(shape) or shape.family in HELD_OUT_FAMILIES
 
@@ -64,7 +64,7 @@ def training_shapes(first_seed: int, count: int, families: Sequence[str] = TRAIN
         if family.name in HELD_OUT_FAMILIES:
             raise BadPrompt(f"The family '{family.name}' is held out. Train on some of: {', '.join(TRAINED_FAMILIES)}.")
         candidate = family(rng, detail)
-        while held_out(candidate):
+        while is_held_out(candidate):
             candidate = family(rng, detail)
         yield candidate
 
@@ -81,7 +81,7 @@ def held_out_shape(family: str, number: int, detail: int = 0) -> MeshShape:
     """The held-out shape of a family and a number >= 0."""
     rng = _generator("held out", number)
     candidate = family_of(family)(rng, detail)
-    while not held_out(candidate):
+    while not is_held_out(candidate):
         candidate = family_of(family)(rng, detail)
     return candidate
 

@@ -196,7 +196,7 @@ def four(solid: Solid) -> Solid:
     return join([both, both.rotate(180)])
 
 
-def around(solid: Solid, count: int, start: float = 0) -> Solid:
+def ring_of(solid: Solid, count: int, start: float = 0) -> Solid:
     """Copies turned about the y axis, the first by `start` degrees."""
     return join(solid.rotate(start + 360 * i / count) for i in range(count))
 

@@ -162,7 +162,7 @@ def test_a_failure_is_not_remembered(loader: Loader) -> None:
     assert engine.load("lowpoly").key[0] == "lowpoly"
 
 
-def together(count: int, action: Callable[[], Any]) -> list[Any]:
+def run_threads(count: int, action: Callable[[], Any]) -> list[Any]:
     """Results of several threads that start at the same time."""
     gate, results = threading.Barrier(count), []
 
@@ -190,7 +190,7 @@ def test_threads_that_ask_for_the_same_model_share_one_loading(loader: Loader) -
             assert asking.acquire(timeout=10)
 
     loader.wait = wait  # a loading ends when all have asked
-    loaded = together(everybody, ask)
+    loaded = run_threads(everybody, ask)
     assert len(loaded) == everybody
     assert len({id(each) for each in loaded}) == 1
     assert len(loader.asked) == 1

@@ -53,7 +53,7 @@ def test_a_folder_is_swapped_at_any_kill(tmp_path: Path) -> None:
                 for name in ("a", "b"):
                     (part / name).write_text("new")
 
-        ended = forked.once(write)[0] == 0
+        ended = forked.run_once(write)[0] == 0
         assert files.recover(root / "model")
         versions = {(root / "model" / name).read_text() for name in ("a", "b")}
         assert len(versions) == 1, f"a mixture after {calls} calls"
@@ -74,12 +74,12 @@ def test_somebody_who_recovers_between_the_renames_does_not_stop_the_swap(tmp_pa
         (folder / "a").write_text(text)
     rename, disturbed = Path.rename, []
 
-    def disturbing(self: Path, other: Path) -> Path:
+    def disturb(self: Path, other: Path) -> Path:
         if self == new and not disturbed:
             disturbed.append(files.recover(target))
         return rename(self, other)
 
-    monkeypatch.setattr(Path, "rename", disturbing)
+    monkeypatch.setattr(Path, "rename", disturb)
     files.swap(new, target)
     assert disturbed == [True] and (target / "a").read_text() == "new" and not files.set_aside_folders(target)
 

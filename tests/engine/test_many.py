@@ -61,13 +61,13 @@ def clouds(count: int = 4) -> list[Prompt]:
     return prompts
 
 
-def alone(backbone: Backbone, name: str, prompts: list[Prompt], **knobs: Any) -> list[Run]:
+def run_alone(backbone: Backbone, name: str, prompts: list[Prompt], **knobs: Any) -> list[Run]:
     """The runs, one after another."""
     method, preset = find(name)
     return [generate(backbone, method, prompt, {**preset, **knobs}).finish() for prompt in prompts]
 
 
-def many(backbone: Backbone, name: str, prompts: list[Prompt], at_once: int = 3, **knobs: Any) -> list[EndedRun]:
+def run_many(backbone: Backbone, name: str, prompts: list[Prompt], at_once: int = 3, **knobs: Any) -> list[EndedRun]:
     """The runs at once, in the order of their prompts."""
     method, preset = find(name)
     return sorted(generate_many(backbone, method, prompts, {**preset, **knobs}, at_once), key=lambda each: each.index)
@@ -125,8 +125,8 @@ EQUAL = [
 def test_each_is_the_run_alone(model: str, dtype: str, name: str, knobs: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     backbone = load_shipped(model, dtype)
     prompts = clouds() if model == "lowpoly" else captions(backbone, 3 if dtype == "float32" else 4)
-    runs, counter = alone(backbone, name, prompts, **knobs), Counter(monkeypatch, TRUNKS[model])
-    assert_same(many(backbone, name, prompts, **knobs), runs)
+    runs, counter = run_alone(backbone, name, prompts, **knobs), Counter(monkeypatch, TRUNKS[model])
+    assert_same(run_many(backbone, name, prompts, **knobs), runs)
     if model == "lowpoly":
         assert len({len(run.tokens) for run in runs}) > 1, "they should end at different times"
         assert not build()[0] or counter.sizes.count(3) > min(len(run.steps) for run in runs)  # the fourth has taken a free place
@@ -137,21 +137,21 @@ def test_each_is_the_run_alone(model: str, dtype: str, name: str, knobs: dict, m
 @pytest.mark.parametrize(("name", "size"), [("mulo_jacobi", 128), ("cross_regression", 64)])
 def test_passes_of_another_scale_or_with_an_adapter_work_too(pictures: Backbone, name: str, size: int) -> None:
     prompts = [Prompt(text, seed=i, size=size) for i, text in enumerate(TEXTS[:2])]
-    assert_same(many(pictures, name, prompts), alone(pictures, name, prompts))
+    assert_same(run_many(pictures, name, prompts), run_alone(pictures, name, prompts))
 
 
 def test_passes_that_are_not_joined_are_computed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, REFERENCE)
     backbone = load("pictogram", device="cpu", dtype="float32")
-    runs, counter = alone(backbone, "sjdpp", captions(backbone, 2)), Counter(monkeypatch, pictogram._PictogramTrunk)
-    assert_same(many(backbone, "sjdpp", captions(backbone, 2)), runs)
+    runs, counter = run_alone(backbone, "sjdpp", captions(backbone, 2)), Counter(monkeypatch, pictogram._PictogramTrunk)
+    assert_same(run_many(backbone, "sjdpp", captions(backbone, 2)), runs)
     assert counter.sizes == []
 
 
 def test_a_model_with_sequences_of_its_own_works_too() -> None:
     toy = Toy()
     prompts = [Prompt(seed=i) for i in range(5)]
-    assert_same(many(toy, "sjd", prompts, at_once=2), alone(toy, "sjd", prompts))
+    assert_same(run_many(toy, "sjd", prompts, at_once=2), run_alone(toy, "sjd", prompts))
 
 
 # --- order ------------------------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ def test_shorter_runs_come_first(meshes: Backbone) -> None:
 
 def test_the_seconds_of_the_runs_are_shares_of_the_time(pictures: Backbone) -> None:
     start = time.perf_counter()
-    ended = many(pictures, "sjdpp", captions(pictures), at_once=4)
+    ended = run_many(pictures, "sjdpp", captions(pictures), at_once=4)
     whole = time.perf_counter() - start
     assert all(each.run.seconds > 0 for each in ended)
     assert sum(each.run.seconds for each in ended) <= whole
@@ -225,7 +225,7 @@ def open_runs(started_runs: list[Run]) -> int:
     return sum(run.sequence is not None for run in started_runs)
 
 
-def failing(method: Method, seed: int, at: int) -> Method:
+def with_bug(method: Method, seed: int, at: int) -> Method:
     """The method with a bug in one seed's run."""
 
     def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
@@ -239,8 +239,8 @@ def failing(method: Method, seed: int, at: int) -> Method:
 
 def test_what_goes_wrong_in_a_run_ends_only_this_run(pictures: Backbone, started_runs: list[Run]) -> None:
     prompts = [*captions(pictures, 3), Prompt("", seed=3, size=64)]
-    runs = alone(pictures, "ar", prompts[:3])
-    ended = sorted(generate_many(pictures, failing(find("ar")[0], 1, 7), prompts, at_once=4), key=lambda each: each.index)
+    runs = run_alone(pictures, "ar", prompts[:3])
+    ended = sorted(generate_many(pictures, with_bug(find("ar")[0], 1, 7), prompts, at_once=4), key=lambda each: each.index)
     assert isinstance(ended[1].error, ZeroDivisionError) and ended[1].run.tokens == runs[1].tokens[:7]
     assert isinstance(ended[3].error, BadPrompt) and ended[3].run.tokens == []
     assert [trace_of(ended[i].run) for i in (0, 2)] == [trace_of(runs[i]) for i in (0, 2)]
@@ -252,14 +252,14 @@ def test_what_goes_wrong_in_a_joined_pass_is_raised_in_its_runs(pictures: Backbo
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr(pictogram._PictogramTrunk, "run_together", fail)
-    ended = many(pictures, "ar", captions(pictures, 3), at_once=2)
+    ended = run_many(pictures, "ar", captions(pictures, 3), at_once=2)
     assert [type(each.error) for each in ended[:2]] == [ZeroDivisionError] * 2
     assert ended[2].error is None and ended[2].run.finished  # the last one is alone
 
 
 def test_a_run_that_is_stopped_disturbs_no_other(pictures: Backbone) -> None:
     prompts = captions(pictures, 3)
-    runs = alone(pictures, "sjdpp", prompts)
+    runs = run_alone(pictures, "sjdpp", prompts)
 
     def watch(index: int, run: Run) -> None:
         if index == 1 and len(run.steps) == 2:

@@ -285,7 +285,7 @@ class Clock:
         return self.now
 
 
-def taking(clock: Clock, seconds: float, steps: int) -> Run:
+def run_with_steps(clock: Clock, seconds: float, steps: int) -> Run:
     """A run whose steps take `seconds` each."""
 
     def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iterator[Step]:
@@ -299,7 +299,7 @@ def taking(clock: Clock, seconds: float, steps: int) -> Run:
 def test_a_race_advances_the_run_whose_clock_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(engine.run, "time", clock)
-    runs = [taking(clock, 1.0, 8), taking(clock, 3.0, 3)]
+    runs = [run_with_steps(clock, 1.0, 8), run_with_steps(clock, 3.0, 3)]
     order = [which for which, _ in race(runs)]
     assert order == [0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0]  # ties go to the first; at most one step of the slow one ahead
     assert [r.seconds for r in runs] == [8.0, 9.0]
@@ -316,7 +316,7 @@ def test_the_clock_counts_the_prefill_and_nothing_between_steps(monkeypatch: pyt
         return start(self, prompt)
 
     monkeypatch.setattr(Pictogram, "start", slow_start)
-    going = taking(clock, 1.0, 2)
+    going = run_with_steps(clock, 1.0, 2)
     assert next(going).seconds == 11
     clock.now += 100  # somebody draws a picture
     assert next(going).seconds == 1 and going.seconds == 12

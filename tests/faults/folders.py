@@ -34,7 +34,7 @@ def pictogram(folder: Path, seed: int = 1) -> Path:
     drafter = feature_draft.FeatureDrafter(32, 2, 48)
     upward = resampler.UpSampler(backbone.codebook(), 2, 8, 1)
     files = {
-        "tokenizer.safetensors": redrawn(backbone.tokenizer, seed), "decoder-1.safetensors": redrawn(backbone.model, seed),
+        "tokenizer.safetensors": random_state(backbone.tokenizer, seed), "decoder-1.safetensors": random_state(backbone.model, seed),
         "feature_draft.safetensors": drafter.state_dict(),
         "resampler.safetensors": {f"2.{k}": v for k, v in upward.state_dict().items()},
     }  # fmt: skip
@@ -49,7 +49,7 @@ def pictogram(folder: Path, seed: int = 1) -> Path:
     return folder
 
 
-def redrawn(model: nn.Module, seed: int) -> dict[str, torch.Tensor]:
+def random_state(model: nn.Module, seed: int) -> dict[str, torch.Tensor]:
     """A random state of a model by seed."""
     return {k: v if seed == 1 else v + 0.01 * seed for k, v in model.state_dict().items() if k != "one_hot"}
 
@@ -84,7 +84,7 @@ def lowpoly(folder: Path) -> Path:
     return folder
 
 
-def judging(folder: Path) -> Path:
+def picture_judge(folder: Path) -> Path:
     """A judge."""
     network = judge.Judge(["apple", "cat", "table"], 4)
     card = {"name": "judge", "names": list(network.names), "judge": {"settings": network.settings, "held_out": {"all": 0.9}}}

@@ -179,7 +179,7 @@ def _below(wanted: int, hard: int) -> int:
     return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
 
 
-def once(do: Callable[[], Any]) -> tuple[int, str]:
+def run_once(do: Callable[[], Any]) -> tuple[int, str]:
     """Runs a function in a separate child; returns its exit status (negative: the signal that ended it) and the words it returned or, with
     status 3, the sentence, or with status 70 the traceback; 124 if it hangs."""
     pipe, ours = os.pipe()

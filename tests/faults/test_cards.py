@@ -14,7 +14,7 @@ from tests.faults.mutate import Mutator
 from tests.faults.sentences import hold
 
 CORPUS = Path(__file__).parent / "corpus" / "cards"
-KINDS = {"pictogram": folders.pictogram, "lowpoly": folders.lowpoly, "judge": folders.judging}
+KINDS = {"pictogram": folders.pictogram, "lowpoly": folders.lowpoly, "judge": folders.picture_judge}
 CARDS, WEIGHTS = 40, 14  # mutants of each file
 JSON: tuple[Mutator, ...] = (mutate.json_file,) * 8 + (mutate.truncate, mutate.nothing, mutate.flip, mutate.other_text, mutate.number)
 TENSORS: tuple[Mutator, ...] = (
@@ -56,7 +56,7 @@ def mutants(good: dict[str, Path]) -> Iterator[tuple[str, str, str, bytes | None
                 yield kind, file, "other", contents[other]
 
 
-def using(name: str, folder: Path) -> Callable[[], str]:
+def use_case(name: str, folder: Path) -> Callable[[], str]:
     """A case that uses a folder."""
     return lambda: folders.use(name)(folder)
 
@@ -72,7 +72,7 @@ def test_mutants_of_model_folders(good: dict[str, Path], tmp_path: Path) -> None
     for kind, file, number, content in mutants(good):
         name = f"{kind}-{file.replace('/', '-')}-{number}"
         folder = folders.link_copy(good[kind], tmp_path / name, file, content)
-        cases += [forked.Case(f"{name} as {user}", using(user, folder)) for user in users_of(kind, file)]
+        cases += [forked.Case(f"{name} as {user}", use_case(user, folder)) for user in users_of(kind, file)]
     outcomes = forked.run(cases)
     assert min(sum(o.end == end for o in outcomes) for end in ("value", "sentence")) > 30, "the mutants are all alike"
     hold(outcomes, f"Each is a folder in {tmp_path}. Keep the file of a failure as {CORPUS}/KIND--PATH-WITH-DASHES--WHAT-IS-WRONG")
@@ -83,7 +83,7 @@ def test_folders_that_failed_once(path: Path, good: dict[str, Path], tmp_path: P
     kind, dashed, _ = path.name.split("--", 2)
     file = next(f for f in files_of(good[kind]) if f.replace("/", "-") == dashed)
     folder = folders.link_copy(good[kind], tmp_path / "broken", file, corpus_content(path, good[kind] / file))
-    outcomes = forked.run([forked.Case(f"{path.name} as {user}", using(user, folder)) for user in users_of(kind, file)])
+    outcomes = forked.run([forked.Case(f"{path.name} as {user}", use_case(user, folder)) for user in users_of(kind, file)])
     hold(outcomes)
 
 

@@ -156,11 +156,11 @@ def with_limit(change: Change, size: int, deadly: bool) -> Callable[[], Any]:
 
 def judge_change(change: Change, name: str, do: Callable[[], Any], whole: Path) -> Outcome:
     """Makes the change in a child, checks the result, repeats it without a fault, and restores the old state."""
-    status, text = forked.once(do)
+    status, text = forked.run_once(do)
     try:
         wrong = complaint(change, status, text)
         if not wrong and litter(change.folder):
-            again, ending = forked.once(change.do)
+            again, ending = forked.run_once(change.do)
             left = litter(change.folder)
             wrong = complaint(change, again, ending) or (f"{', '.join(left)} is still there after the next try" if left else "")
     finally:
@@ -196,7 +196,7 @@ def test_faults_and_kills_leave_the_old_state_or_the_new_one(name: str, tmp_path
     change = CHANGES[name](folder)
     assert change.state() == "old"
     whole = shutil.copytree(folder, tmp_path / "whole", symlinks=True)
-    status, text = forked.once(with_disk(change, 0, 1))
+    status, text = forked.run_once(with_disk(change, 0, 1))
     assert status == 0 and change.state() == "new", text
     shutil.rmtree(folder)
     shutil.copytree(whole, folder, symlinks=True)

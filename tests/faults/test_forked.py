@@ -76,10 +76,10 @@ def test_a_faulty_disk_fails_where_it_is_told_to(tmp_path: Path) -> None:
         return f"{disk.count}"
 
     (tmp_path / "disk").mkdir()
-    assert forked.once(lambda: write(0, 1)) == (0, "3")
-    status, text = forked.once(lambda: write(2, errno.ENOSPC))
+    assert forked.run_once(lambda: write(0, 1)) == (0, "3")
+    status, text = forked.run_once(lambda: write(2, errno.ENOSPC))
     assert status == 70 and "No space left on device" in text
-    assert forked.once(lambda: write(3, 0))[0] == -signal.SIGKILL
+    assert forked.run_once(lambda: write(3, 0))[0] == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("deadly", [False, True])
@@ -89,7 +89,7 @@ def test_a_full_disk_refuses_or_ends_the_process(deadly: bool, tmp_path: Path) -
         (tmp_path / "file").write_bytes(bytes(1000))
         return "written"
 
-    status, text = forked.once(write)
+    status, text = forked.run_once(write)
     assert status == -signal.SIGXFSZ if deadly else status == 70 and "File too large" in text
     assert (tmp_path / "file").stat().st_size == 100
 

@@ -104,7 +104,7 @@ def mutants(folder: Path) -> dict[str, bytes]:
     return contents
 
 
-def reading(path: Path, up: str = "auto") -> Callable[[], str]:
+def read_case(path: Path, up: str = "auto") -> Callable[[], str]:
     """A case that reads a file and checks the result."""
 
     def do() -> str:
@@ -139,7 +139,7 @@ def test_mutants_of_files(tmp_path: Path) -> None:
     cases = []
     for number, (name, content) in enumerate(contents.items()):
         (path := tmp_path / f"x{name}").write_bytes(content)
-        cases.append(forked.Case(path.name, reading(path, ("auto", "auto", *UP)[number % (2 + len(UP))])))
+        cases.append(forked.Case(path.name, read_case(path, ("auto", "auto", *UP)[number % (2 + len(UP))])))
     outcomes = forked.run(cases)
     assert min(sum(o.end == end for o in outcomes) for end in ("value", "sentence")) > 100, "the mutants are all alike"
     hold(outcomes, f"Each is a file in {tmp_path}. Keep a failure: cp {tmp_path}/NAME {CORPUS}/WHAT-IS-WRONG.SUFFIX")
@@ -147,5 +147,5 @@ def test_mutants_of_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(p for p in CORPUS.iterdir() if p.name != "README.md"), ids=lambda p: p.name)
 def test_files_that_failed_once(path: Path) -> None:
-    outcomes = forked.run([forked.Case(path.name, reading(path))])
+    outcomes = forked.run([forked.Case(path.name, read_case(path))])
     hold(outcomes)

@@ -55,7 +55,7 @@ def tokens(backbone: Backbone, name: str, seed: int) -> list[int]:
     return run.tokens
 
 
-def together(work: list[Callable[[], Any]]) -> list[Any]:
+def run_threads(work: list[Callable[[], Any]]) -> list[Any]:
     """Results of functions that start at the same time, one thread each; an exception in place of its result, None if one is stuck."""
     start, results = threading.Barrier(len(work)), [None] * len(work)
 
@@ -86,7 +86,7 @@ def test_pairs_of_runs_give_the_tokens_of_the_runs_alone(name: str, backbones: d
     backbone, outcomes = backbones[name], []
     alone = {(method, seed): tokens(backbone, method, seed) for method in names_for(backbone) for seed in (1, 2)}
     for first, second in pairs(backbone):
-        results = together([lambda m=first: tokens(backbone, m, 1), lambda m=second: tokens(backbone, m, 2)])
+        results = run_threads([lambda m=first: tokens(backbone, m, 1), lambda m=second: tokens(backbone, m, 2)])
         same = results == [alone[first, 1], alone[second, 2]]
         text = "" if same else f"{results} instead of {[alone[first, 1], alone[second, 2]]}"
         title = f"{name}: {first} beside {second}"
@@ -101,7 +101,7 @@ def test_loads_in_threads_give_the_same_weights(tmp_path: Path) -> None:
     for pair in (("pictogram", "pictogram"), ("pictogram", "lowpoly"), ("lowpoly", "lowpoly:lora"), ("lowpoly:lora", "lowpoly:lora")):
         where = [str(paths[name.removesuffix(":lora")]) for name in pair]
         alone = [load(name, path).weights_hash for name, path in zip(pair, where, strict=True)]
-        results = together([lambda name=name, path=path: load(name, path) for name, path in zip(pair, where, strict=True)])
+        results = run_threads([lambda name=name, path=path: load(name, path) for name, path in zip(pair, where, strict=True)])
         same = [getattr(b, "weights_hash", b) for b in results] == alone
         outcomes.append(Outcome(" beside ".join(pair), "value" if same else "bug", "" if same else str(results)))
     hold(outcomes)

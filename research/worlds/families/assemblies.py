@@ -6,7 +6,7 @@ import numpy as np
 from numpy.random import PCG64, Generator
 
 from research.worlds.families.family import Parts, ShapeFamily
-from research.worlds.solids import Solid, around, ball, box, circle, extrude, extrude_side, four, join, lathe, pair, prism
+from research.worlds.solids import Solid, ball, box, circle, extrude, extrude_side, four, join, lathe, pair, prism, ring_of
 
 MOST = 200  # triangles; a part that would exceed it is left out
 PLANS = {  # places of the parts; the first one is always used, so every plan shows
@@ -81,7 +81,7 @@ def _place_part(place: str, last: Solid, sides: int, r: Generator) -> Solid:
     if place == "around":
         count = int(r.choice([3, 4, 6]))
         one = _solid(kind, min(size[0], wide * 0.5), size[1], size[2], 4, r)
-        return around(one.move(0, height, max(wide, deep) / 2 + size[2] * 0.1875), count)
+        return ring_of(one.move(0, height, max(wide, deep) / 2 + size[2] * 0.1875), count)
     one = _solid(kind, *size, sides if place == "aside" else min(sides, 6), r).move(high[0] + size[0] * 0.25, height, middle[2])
     return pair(one) if place == "sides" else one
 

@@ -6,7 +6,6 @@ import numpy as np
 
 from research.worlds.families.family import YES_NO, Parts, ShapeFamily
 from research.worlds.solids import (
-    around,
     box,
     circle,
     cut_out,
@@ -19,6 +18,7 @@ from research.worlds.solids import (
     loft,
     pair,
     rectangle,
+    ring_of,
     roof,
     row,
 )
@@ -58,7 +58,7 @@ def tower(sides: int, radius: float, height: float, top: str, flare: bool, door:
     elif top == "dome":
         parts["roof"] = lathe([(head - 0.5, height + 2.75), (head - 1, height + 5), (0, height + 6.5)], sides)
     else:
-        parts["battlements"] = around(box(1.5, 1.75, 1.5, 0, height + 2.75, head - 1.125), 4 if sides % 4 == 0 else 6)
+        parts["battlements"] = ring_of(box(1.5, 1.75, 1.5, 0, height + 2.75, head - 1.125), 4 if sides % 4 == 0 else 6)
     if door:
         inner = radius * np.cos(np.pi / sides) if sides == 6 else radius
         parts["door"] = box(2, 3.5, 1, 0, 0, inner + (0.75 if flare else 0))

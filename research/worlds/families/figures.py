@@ -6,7 +6,6 @@ import numpy as np
 
 from research.worlds.families.family import YES_NO, Parts, ShapeFamily
 from research.worlds.solids import (
-    around,
     ball,
     box,
     circle,
@@ -18,6 +17,7 @@ from research.worlds.solids import (
     pair,
     prism,
     rectangle,
+    ring_of,
     row,
 )
 
@@ -86,7 +86,7 @@ def chess_piece(kind: str, sides: int, base: float, height: float, collar: float
         return parts
     if kind == "rook":
         parts["body"] = lathe([*foot[:3], (base * 0.5, height), (base * 0.75, height + 1), (base * 0.75, height + 3)], sides)
-        parts["battlements"] = around(box(1, 1.25, 1, 0, height + 2.75, base * 0.75 - 0.75), 4)
+        parts["battlements"] = ring_of(box(1, 1.25, 1, 0, height + 2.75, base * 0.75 - 0.75), 4)
         return parts
     parts["body"] = lathe(foot, sides)
     if kind == "pawn":

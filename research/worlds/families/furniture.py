@@ -5,7 +5,6 @@ from __future__ import annotations
 from research.worlds.families.family import YES_NO, Parts, ShapeFamily
 from research.worlds.solids import (
     Solid,
-    around,
     box,
     circle,
     four,
@@ -16,6 +15,7 @@ from research.worlds.solids import (
     pair,
     prism,
     rectangle,
+    ring_of,
     row,
     sweep,
 )
@@ -202,7 +202,7 @@ def torch(sides: int, length: float, head: str, flame: float, bracket: bool) -> 
         parts["head"] = lathe([(0.75, length - 1), (2.25, length + 1), (1.75, length + 1), (0.5, length - 0.25)], sides)
     else:
         parts["head"] = lathe([(1.25, length - 0.75), (1.25, length)], sides)
-        parts["bars"] = around(box(0.5, 3, 0.5, 0, length - 0.5, 1.25), 4)
+        parts["bars"] = ring_of(box(0.5, 3, 0.5, 0, length - 0.5, 1.25), 4)
     parts["flame"] = _flame(1.5, flame, length - 0.25, sides)
     if bracket:
         parts["bracket"] = join([box(2.5, 4, 0.75, 0, length * 0.375, -3), box(0.75, 0.75, 3, 0, length * 0.375 + 1.5, -1.5)])

@@ -8,7 +8,6 @@ from numpy.random import PCG64, Generator
 from research.worlds.families.family import YES_NO, Parts, ShapeFamily
 from research.worlds.solids import (
     Solid,
-    around,
     ball,
     box,
     circle,
@@ -21,6 +20,7 @@ from research.worlds.solids import (
     pair,
     prism,
     rectangle,
+    ring_of,
     sweep,
     tray,
 )
@@ -76,7 +76,7 @@ def crystal(sides: int, count: int, height: float, lean: float, base: bool) -> P
     """A tall pointed prism with smaller ones leaning away around it."""
     main = lathe([(1.25, 0), (1.75, height - 3), (0, height)], sides)
     small = lathe([(0.75, 0), (1, height * 0.375), (0, height * 0.5)], sides).rotate(lean, "x").move(z=1.25, y=0.25)
-    parts = {"main": main, "others": around(small, count, 30)}
+    parts = {"main": main, "others": ring_of(small, count, 30)}
     if base:
         parts["base"] = lathe([(3.5, -0.5), (2.5, 1)], 6)
     return parts
@@ -139,7 +139,7 @@ def plant(pot: str, sides: int, leaves: int, length: float, lean: float, bloom: 
     }[pot]
     middle = np.array([(0.875, 0), (0, -0.25), (-0.875, 0), (0, 0.25)])
     leaf = loft([np.array([[0, 0, 0]]), level(middle, length * 0.5), np.array([[0, length, 0.0]])]).rotate(lean, "x")
-    parts["leaves"] = around(leaf.move(y=2.25, z=0.375), leaves)
+    parts["leaves"] = ring_of(leaf.move(y=2.25, z=0.375), leaves)
     parts["stem"] = prism(circle(4, 0.375), length * 0.75, 2)
     if bloom:
         parts["bloom"] = lathe([(0, length * 0.75 + 1.5), (1.75, length * 0.75 + 2.5), (0.75, length * 0.75 + 3)], sides)

@@ -7,7 +7,6 @@ import numpy as np
 from research.worlds.families.family import YES_NO, Parts, ShapeFamily
 from research.worlds.solids import (
     Solid,
-    around,
     box,
     circle,
     extrude_side,
@@ -18,6 +17,7 @@ from research.worlds.solids import (
     pair,
     prism,
     rectangle,
+    ring_of,
     tray,
 )
 
@@ -95,7 +95,7 @@ def rocket(sides: int, height: float, radius: float, fins: int, nozzle: bool, wi
     """A body with a pointed nose and fins, perhaps with a nozzle and a window."""
     profile = [(radius * 0.75, 0), (radius, 2), (radius, height * 0.625), (radius * 0.625, height * 0.875), (0, height)]
     fin = extrude_side([(radius - 0.75, 1), (radius + 2.5, -1.5), (radius + 2.5, 0.5), (radius - 0.75, 4)], 0.75)
-    parts = {"body": lathe(profile, sides), "fins": around(fin, fins, 180)}
+    parts = {"body": lathe(profile, sides), "fins": ring_of(fin, fins, 180)}
     if nozzle:
         parts["nozzle"] = lathe([(radius * 0.75, -1), (radius * 0.375, 0.5)], 6)
     if window:

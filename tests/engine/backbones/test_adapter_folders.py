@@ -261,7 +261,7 @@ def test_a_damaged_folder_is_refused_in_one_sentence(
         FOLDERS[name].load(folder)
 
 
-def unread(*_: object) -> None:
+def no_reader(*_: object) -> None:
     """Stands for the reader of weights."""
     pytest.fail("the weights were read")
 
@@ -270,7 +270,7 @@ def unread(*_: object) -> None:
 def test_a_missing_tokenizer_is_refused_before_the_weights_are_read(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     FOLDERS[name].write(folder, monkeypatch)
     without("*token*")(folder)
-    monkeypatch.setattr(f"{BACKBONES[name]}.read_model", unread)
+    monkeypatch.setattr(f"{BACKBONES[name]}.read_model", no_reader)
     with pytest.raises(MissingWeights, match=r"holds no tokenizer, without which no text is read\. Copy tokenizer\.json"):
         FOLDERS[name].load(folder)
 
@@ -287,7 +287,7 @@ def test_no_weights_are_refused(name: str, place: str | None, tmp_path: Path) ->
 def test_what_does_not_fit_is_refused_before_it_is_loaded(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     FOLDERS[name].write(folder, monkeypatch)
     monkeypatch.setattr(memory, "free", lambda device: 1000)
-    monkeypatch.setattr(f"{BACKBONES[FOLDERS[name].name]}.read_model", unread, raising=False)
+    monkeypatch.setattr(f"{BACKBONES[FOLDERS[name].name]}.read_model", no_reader, raising=False)
     with refuses(TooLittleMemory, f"^{FOLDERS[name].name} needs .* in float32"):
         FOLDERS[name].load(folder)
 

@@ -67,9 +67,9 @@ def test_a_token_loses_by_the_distance_of_its_cell() -> None:
     machine = Adherence(points, STRENGTH)
     block, offsets = 438, np.arange(4096)  # 438: the block 6, 6, 6
     cells = np.stack(np.unravel_index(offsets, (16,) * 3), 1) + 96
-    apart = np.minimum(Nearest(points).query(dequantize(cells))[0], FAR / 64)
+    distances = np.minimum(Nearest(points).query(dequantize(cells))[0], FAR / 64)
     lost = machine.loss(machine.next(machine.start, block))
-    assert np.abs(lost[512:4608].numpy() / STRENGTH - apart).max() < 3**0.5 / 64  # a point stands for its cell
+    assert np.abs(lost[512:4608].numpy() / STRENGTH - distances).max() < 3**0.5 / 64  # a point stands for its cell
     assert lost[block] == lost[4608 + block] == lost[512:4608].min()
     assert lost[BPT.eos] == 0
     assert lost[0] == lost[4608] == pytest.approx(STRENGTH * FAR / 64)  # the corner of the cube is far from everything
@@ -79,7 +79,7 @@ def test_a_token_loses_by_the_distance_of_its_cell() -> None:
 
 
 def test_vertices_keep_to_the_points(backbone: Lowpoly) -> None:
-    def apart(strength: float) -> float:
+    def distance_after(strength: float) -> float:
         distances = []
         for prompt, tokens in zip(points := prompts(6, adherence=strength), decode_together(backbone, points), strict=True):
             parser = TokenParser(BPT)
@@ -87,7 +87,7 @@ def test_vertices_keep_to_the_points(backbone: Lowpoly) -> None:
             distances.append(Nearest(prompt.points[:, :3].numpy()).query(dequantize(np.array(cells).reshape(-1, 3)))[0].mean())
         return float(np.mean(distances))
 
-    assert apart(200.0) < 0.25 * apart(0.0)
+    assert distance_after(200.0) < 0.25 * distance_after(0.0)
 
 
 @pytest.mark.parametrize("name", list(SEEDED))

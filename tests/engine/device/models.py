@@ -167,7 +167,7 @@ def near(name: str) -> Model:
     return MODELS[name](lambda module: module)
 
 
-def fitting(model: Model) -> list[str]:
+def methods_for(model: Model) -> list[str]:
     """The methods and presets for a model, in the order of the tables."""
 
     def fits(name: str) -> bool:

@@ -26,7 +26,7 @@ from engine.methods import METHODS, PRESETS, find
 from engine.recognition.picture_judge import Judge
 from engine.run import generate
 from tests.engine.device.far import FAR, Far, as_on_a_gpu, move_module
-from tests.engine.device.models import MODELS, Model, fitting, near
+from tests.engine.device.models import MODELS, Model, methods_for, near
 from tests.engine.drafters.test_resampler import random_resampler
 
 SMALL = {"window": 5, "depth": 2, "width": 2, "nodes": 4, "horizon": 3, "drafted": 3}
@@ -88,7 +88,7 @@ def far(name: str) -> Model:
 
 def cases() -> list[tuple[str, str]]:
     """A model and a method."""
-    whole = [(name, method) for name in ("pictogram", "lowpoly") for method in fitting(near(name))]
+    whole = [(name, method) for name in ("pictogram", "lowpoly") for method in methods_for(near(name))]
     return whole + [(name, method) for name in MODELS if (name, "ar") not in whole for method in (*ADAPTED, *ALSO.get(name, ()))]
 
 

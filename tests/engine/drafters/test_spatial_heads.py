@@ -33,7 +33,7 @@ def network(guided: bool = False) -> SpatialHeads:
     return heads.requires_grad_(False)
 
 
-def able() -> Pictogram:
+def pictogram_with_heads() -> Pictogram:
     """The tiny pictogram with the capability of heads."""
     plain = tiny.pictogram()
     backbone = tiny.wide_open(Pictogram(plain.model, plain.tokenizer, tiny.WORDS, (8,), {}))
@@ -122,7 +122,7 @@ def test_a_head_of_medusa_knows_the_newest_token_and_no_guess() -> None:
 
 @pytest.mark.parametrize("rounds", [0, 1, 8])
 def test_published_commits_a_row_a_step(rounds: int) -> None:
-    backbone, drafter = able(), NetworkHeads(network())
+    backbone, drafter = pictogram_with_heads(), NetworkHeads(network())
     run = generate(backbone, METHODS["spatial"], PROMPT, {"mode": "published", "rounds": rounds, "depth": 3}, drafter).finish()
     sizes = [len(step.tokens) for step in run.steps]
     assert sum(sizes) == 64 and not run.exact
@@ -131,7 +131,7 @@ def test_published_commits_a_row_a_step(rounds: int) -> None:
 
 
 def test_files_are_read_back_and_refused_for_other_weights(tmp_path: Path) -> None:
-    backbone, heads = able(), network()
+    backbone, heads = pictogram_with_heads(), network()
     ship(tmp_path, {weights_file(tmp_path).name: heads.state_dict()}, {NAME: {"settings": heads.settings, "backbone": "right"}})
     read_back = read_heads(tmp_path, read_card(tmp_path), CPU, "right")
     assert read_back.reach == 3

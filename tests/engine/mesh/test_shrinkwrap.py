@@ -19,7 +19,7 @@ def shape_of(family: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return vertices, shape.faces, sample_points(vertices, shape.faces, 8192, np.random.default_rng(1))
 
 
-def shaken(vertices: np.ndarray, far: float) -> np.ndarray:
+def shake(vertices: np.ndarray, far: float) -> np.ndarray:
     """The vertices, each moved by up to `far` along each axis; vertices at one place move together."""
     places, owner = np.unique(vertices, axis=0, return_inverse=True)
     return (places + np.random.default_rng(2).uniform(-far, far, places.shape))[owner.reshape(-1)]
@@ -28,7 +28,7 @@ def shaken(vertices: np.ndarray, far: float) -> np.ndarray:
 @pytest.mark.parametrize("family", ["chair", "house", "barrel", "sword"])
 def test_a_shaken_shape_comes_back(family):
     vertices, faces, points = shape_of(family)
-    wrong = shaken(vertices, 0.04)
+    wrong = shake(vertices, 0.04)
     before, after = (distance((v, faces), (vertices, faces)) for v in (wrong, shrink_to_points(wrong, faces, points)))
     assert after["chamfer"] - after["floor"] < 0.7 * (before["chamfer"] - before["floor"])
     assert after["normal_consistency"] > before["normal_consistency"]
@@ -43,13 +43,13 @@ def test_what_lies_on_its_points_stays():
 def test_vertices_at_one_place_stay_together():
     vertices, faces, points = shape_of("crate")
     apart = vertices[faces].reshape(-1, 3)  # every face has its own corners
-    moved = shrink_to_points(shaken(apart, 0.03), np.arange(len(apart)).reshape(-1, 3), points)
+    moved = shrink_to_points(shake(apart, 0.03), np.arange(len(apart)).reshape(-1, 3), points)
     assert len(np.unique(moved, axis=0)) == len(np.unique(apart, axis=0))
 
 
 def test_scans_with_noise_help_and_those_of_few_points_are_left():
     vertices, faces, points = shape_of("bottle")
-    wrong, better = shaken(vertices, 0.03), []
+    wrong, better = shake(vertices, 0.03), []
     before = distance((wrong, faces), (vertices, faces))["chamfer"]
     for seed in range(16):
         scan = degrade(points[:2048], np.random.default_rng(seed))
@@ -84,7 +84,7 @@ def test_far_points_draw_nothing():
 
 def test_the_same_twice_and_the_arguments_stay():
     vertices, faces, points = shape_of("lamp")
-    wrong = shaken(vertices, 0.03)
+    wrong = shake(vertices, 0.03)
     before = wrong.copy()
     assert np.array_equal(shrink_to_points(wrong, faces, points), shrink_to_points(wrong, faces, points)) and np.array_equal(wrong, before)
 

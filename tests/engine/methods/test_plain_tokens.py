@@ -12,7 +12,7 @@ import pytest
 from engine.core import Sampling
 from engine.methods import METHODS
 from engine.run import Run, generate
-from tests.engine.device.models import MODELS, fitting, near
+from tests.engine.device.models import MODELS, methods_for, near
 
 GREEDY, WARM = "greedy", "match seed"
 SIZES = {"pictogram": 64, "lowpoly": 12}  # of a picture, and faces of a mesh; others have one
@@ -40,7 +40,7 @@ def plain(model: str, way: str, seed: int, large: bool) -> list[int]:
 
 
 EVERY: list[tuple[str, str, Mapping[str, Any]]] = [
-    (model, name, {}) for model in MODELS for name in fitting(near(model)) if name in METHODS and name != "ar"
+    (model, name, {}) for model in MODELS for name in methods_for(near(model)) if name in METHODS and name != "ar"
 ]
 KINDS = ("independent", "most probable", "tree", "tree pruned")
 VARIANTS: list[tuple[str, str, Mapping[str, Any]]] = [

@@ -12,36 +12,38 @@ CELL = 2 / 128
 SIZES = {"layers": 1, "width": 32, "heads": 2, "inner": 48, "length": 64, "encoder_width": 16, "encoder_blocks": 1, "latents": 4}
 
 
-def at(*cells: float, normal: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> list[float]:
+def point_at(*cells: float, normal: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> list[float]:
     """A point in the middle of a cell of the whole cube."""
     return [(cell + 0.5) * CELL - 1 for cell in cells] + list(normal)
 
 
-def of(contents: torch.Tensor, axis: int, kind: int, points: int = 4) -> torch.Tensor:
+def counts_of(contents: torch.Tensor, axis: int, kind: int, points: int = 4) -> torch.Tensor:
     """The counts along an axis: all points (0), or those whose normal points there (1) or back (2)."""
     return (torch.expm1(contents[:LINES].view(3, 3, BINS)[axis, kind]) / USUAL * points).round(decimals=4)
 
 
 def test_a_block_tells_the_cells_of_its_points() -> None:
-    points = torch.tensor([[at(24, 40, 8), at(24, 41, 7, normal=(1, 0, 0)), at(24, 39, 8, normal=(-0.6, 0, 0.8)), at(104, 104, 104)]])
+    points = torch.tensor(
+        [[point_at(24, 40, 8), point_at(24, 41, 7, normal=(1, 0, 0)), point_at(24, 39, 8, normal=(-0.6, 0, 0.8)), point_at(104, 104, 104)]]
+    )
     ids, contents = block_contents(points)
     near, far = (1 * 8 + 2) * 8 + 0, (6 * 8 + 6) * 8 + 6  # places 8, 8 and 8: far from the borders
     assert ids[0, :2].tolist() == [near, far] and (ids[0, 2:] == -1).all()
     one = contents[0, 0]
-    assert of(one, 0, 0)[MARGIN + 8].item() == 3 and of(one, 0, 0).count_nonzero() == 1
-    assert of(one, 1, 0)[MARGIN + 7 : MARGIN + 10].tolist() == [1, 1, 1]
-    torch.testing.assert_close(of(one, 0, 1).sum(), torch.tensor(1.0))
-    torch.testing.assert_close(of(one, 0, 2).sum(), torch.tensor(0.36))
-    torch.testing.assert_close(of(one, 2, 1).sum(), torch.tensor(0.64))
+    assert counts_of(one, 0, 0)[MARGIN + 8].item() == 3 and counts_of(one, 0, 0).count_nonzero() == 1
+    assert counts_of(one, 1, 0)[MARGIN + 7 : MARGIN + 10].tolist() == [1, 1, 1]
+    torch.testing.assert_close(counts_of(one, 0, 1).sum(), torch.tensor(1.0))
+    torch.testing.assert_close(counts_of(one, 0, 2).sum(), torch.tensor(0.36))
+    torch.testing.assert_close(counts_of(one, 2, 1).sum(), torch.tensor(0.64))
     assert torch.expm1(contents[0, 1]).sum().item() > 0 and contents[0, 2:].count_nonzero() == 0
 
 
 def test_a_point_near_a_border_is_told_to_both_sides() -> None:
     inside, beyond = CELLS + MARGIN - 1, CELLS + MARGIN
     for cell, expected in ((inside, [0, 1]), (beyond, [1])):
-        ids, contents = block_contents(torch.tensor([[at(cell, 8, 8)]]))
+        ids, contents = block_contents(torch.tensor([[point_at(cell, 8, 8)]]))
         assert (ids[0][ids[0] >= 0] // 64).tolist() == expected
-        assert of(contents[0, 0], 0, 0).argmax() == (cell + MARGIN if expected[0] == 0 else cell - CELLS + MARGIN)
+        assert counts_of(contents[0, 0], 0, 0).argmax() == (cell + MARGIN if expected[0] == 0 else cell - CELLS + MARGIN)
 
 
 def test_contents_are_those_of_any_number_of_points_in_any_order() -> None:
@@ -66,7 +68,7 @@ def test_where_surfaces_meet_is_kept_before_what_is_flat() -> None:
     generator = torch.Generator().manual_seed(1)
     flat = torch.cat([torch.rand(900, 2, generator=generator) * 1.8 - 0.9, torch.full((900, 1), -0.56)], 1)
     floor = torch.cat([flat, torch.tensor([0.0, 0.0, 1.0]).expand(900, 3)], 1)
-    corner = torch.tensor([at(104, 104, 104, normal=n) for n in ((1, 0, 0), (0, 1, 0), (0, 0, 1))] * 6)
+    corner = torch.tensor([point_at(104, 104, 104, normal=n) for n in ((1, 0, 0), (0, 1, 0), (0, 0, 1))] * 6)
     ids, _ = block_contents(torch.cat([floor, corner])[None], slots=4)
     assert (6 * 8 + 6) * 8 + 6 in ids[0].tolist() and (ids >= 0).all()
 

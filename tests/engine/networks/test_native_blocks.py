@@ -91,7 +91,7 @@ def test_a_pass_in_one_call_wears_an_adapter(rank: int, first: int, layers: tupl
     bare = run(ROWS)
     for row in (0, 2, ROWS - 1, ROWS, ROWS + 3):
         worn = run(ROWS, adapter_rows=AdapterRows(lora, row))
-        with hooking(network):
+        with hook_block(network):
             layered = run(ROWS, adapter_rows=AdapterRows(lora, row))
         assert torch.equal(worn[:, :row], bare[:, :row])
         assert row >= ROWS or not torch.allclose(worn[:, row], bare[:, row], atol=1e-2)
@@ -104,7 +104,7 @@ NEAR = {torch.float32: {"atol": 1e-5, "rtol": 1e-4}, torch.bfloat16: {"atol": 3e
 
 
 @contextmanager
-def hooking(network: nn.Module) -> Iterator[None]:
+def hook_block(network: nn.Module) -> Iterator[None]:
     """Adds a hook to a block, so that passes call it layer by layer."""
     handle = network.blocks[0].register_forward_hook(lambda *_: None)
     try:

@@ -77,11 +77,11 @@ def test_every_processor_of_transformers_is_decided() -> None:
 def test_a_batch_with_left_padding(kind: type, method: str) -> None:
     settings = {"attention_mask": MASK, "renormalize_logits": True}
 
-    def own() -> dict[str, Any]:
+    def processors() -> dict[str, Any]:
         return settings | {"logits_processor": LogitsProcessorList([TABLE[kind]()])}
 
-    expected = plain(models.llama(), IDS, **own())
-    assert ours(models.llama(), method, IDS, **own(), window=6) == expected
+    expected = plain(models.llama(), IDS, **processors())
+    assert ours(models.llama(), method, IDS, **processors(), window=6) == expected
     assert (expected != plain(models.llama(), IDS, **settings)) == (kind not in CHANGES_NO_BEST_ID | ONLY_WHERE_THERE_IS_NO_PROMPT)
 
 

@@ -162,11 +162,11 @@ def test_the_choice_is_among_steps_that_were_timed(model: SimpleNamespace, monke
     """By passes alone a window of 64 is the fastest; with its step costs neither it nor any window beats plain decoding's short steps."""
     timed: list[str] = []
 
-    def beside(backbone: SimpleNamespace, name: str, knobs: dict[str, int], curve: CostCurve) -> float:
+    def step_cost(backbone: SimpleNamespace, name: str, knobs: dict[str, int], curve: CostCurve) -> float:
         timed.append(Expected(name, knobs, 1.0, 1.0).key)
         return truth[timed[-1]]
 
-    monkeypatch.setattr(auto, "extra_milliseconds", beside)
+    monkeypatch.setattr(auto, "extra_milliseconds", step_cost)
     for truth, fastest in ((TRUTH, "ar"), (TRUTH | {"ar": 0.0}, "sjdpp,window=16"), (dict.fromkeys(TRUTH, 0.0), "sjdpp,window=64")):
         timed.clear()
         costs = StepCosts(CHEAP)
@@ -185,11 +185,11 @@ def test_rows_that_are_about_as_fast_are_timed_in_turns(
 ) -> None:
     timed: list[str] = []
 
-    def beside(backbone: SimpleNamespace, name: str, knobs: dict[str, int], curve: CostCurve) -> float:
+    def step_cost(backbone: SimpleNamespace, name: str, knobs: dict[str, int], curve: CostCurve) -> float:
         timed.append(name)
         return {"ar": 0.0, "sjdpp": first if timed.count("sjdpp") == 1 else later, "zipar": 50.0}[name]
 
-    monkeypatch.setattr(auto, "extra_milliseconds", beside)
+    monkeypatch.setattr(auto, "extra_milliseconds", step_cost)
     rows, costs = [Expected("ar", {}, 1.0, 1.0), Expected("sjdpp", {}, 1.5, 4.0), Expected("zipar", {}, 1.6, 4.0)], StepCosts(CHEAP)
     assert auto.find_out(model, rows, costs) and costs.beside["sjdpp"] == cost
     assert timed[-4:] == ["ar", "sjdpp"] * 2 and timed.count("zipar") == 1

@@ -44,7 +44,7 @@ def padded_verdict(
     return fixed.unpack_verdict(kind, *out, ROWS, count)
 
 
-def there(request: VerifyRequest) -> VerifyRequest:
+def to_device(request: VerifyRequest) -> VerifyRequest:
     """The same on the device of the tests."""
     return replace(request, **{k: v.to(DEVICE) for k, v in vars(request).items() if isinstance(v, Tensor)})
 
@@ -58,7 +58,7 @@ def test_it_is_the_verdict_on_the_first_rows(name: str, way: str, monkeypatch: p
         request.tokens, request.draft_probs, request.uniforms, request.base, request.positions, request.seeded, request.store
     )
     ours = padded_verdict(request, fixed.kind_of(question, request.sampling), question, None, [0] * request.logits.shape[1])
-    plain = verify(there(request))
+    plain = verify(to_device(request))
     plain.pair = settle(plain, plain.accepted, request.seeded)
     for field, expected in vars(plain).items():
         value = getattr(ours, field)
@@ -74,7 +74,7 @@ def test_masks_are_told_by_number(way: str, monkeypatch: pytest.MonkeyPatch) -> 
     masks, numbers = torch.rand(3, 300, generator=random) < 0.5, [2, 0, 1, 1, 0]
     question = VerifyRequest(request.tokens, request.draft_probs, request.uniforms, request.base, request.positions, False, True)
     ours = padded_verdict(request, fixed.kind_of(question, request.sampling), question, masks.to(DEVICE), numbers)
-    plain = verify(there(replace(request, allowed=masks[numbers])))
+    plain = verify(to_device(replace(request, allowed=masks[numbers])))
     torch.testing.assert_close(ours.p, plain.p)
     assert ours.pair.tolist() == settle(plain, plain.accepted, False).tolist()
 
@@ -85,7 +85,7 @@ def test_a_criterion_replaces_the_rule(raw: bool, way: str, monkeypatch: pytest.
     """It accepts by the raw logits or by the sampling distribution; the token after the drafts is the row's answer."""
     monkeypatch.setenv(VARIABLE, way)
     request = CASES["ratio"]
-    plain = verify(there(request))
+    plain = verify(to_device(request))
     p = torch.softmax(request.logits[0], -1) if raw else plain.p.cpu()
     some = p[:4].gather(1, request.tokens[:, None]).min().item() * 1.5  # not all drafts are as probable
     for limit in (0.0, some, 1.0):
@@ -102,7 +102,7 @@ def test_a_criterion_replaces_the_rule(raw: bool, way: str, monkeypatch: pytest.
 def test_a_row_that_fills_up_may_be_unsound(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only rows up to the first refusal count."""
     monkeypatch.setenv(VARIABLE, way)
-    request = there(CASES["match seed"])
+    request = to_device(CASES["match seed"])
     request.logits[:, 4] = torch.nan
     verdict = verify(request)
     accepted = torch.ones(4, dtype=torch.bool, device=DEVICE)

@@ -28,7 +28,7 @@ def in_a_run(request: VerifyRequest) -> VerifyRequest:
     return replace(request, positions=positions, uniforms=uniforms, base=noise.base)
 
 
-def there(request: VerifyRequest) -> VerifyRequest:
+def to_device(request: VerifyRequest) -> VerifyRequest:
     """The same on the device of the tests."""
     return replace(request, **{name: value.to(DEVICE) for name, value in vars(request).items() if isinstance(value, Tensor)})
 
@@ -84,7 +84,7 @@ def host_soundness(request: VerifyRequest) -> tuple[list[bool], tuple[int, int]]
 
 REFERENCE = of_tensors(verify_reference, settle_reference, lambda request: request)
 FAST = [
-    pytest.param(of_tensors(verify_triton, settle_triton, there), id="triton", marks=needs_triton),
+    pytest.param(of_tensors(verify_triton, settle_triton, to_device), id="triton", marks=needs_triton),
     pytest.param(Way(of_host, host_soundness), id="host"),
 ]
 every_way = pytest.mark.parametrize("way", [pytest.param(REFERENCE, id="reference"), *FAST])

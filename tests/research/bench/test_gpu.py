@@ -8,7 +8,7 @@ import torch
 from engine.errors import NotSupported
 from engine.networks import static_step
 from research.bench import gpu
-from research.bench.gpu import GpuBench, bench, readable, rows
+from research.bench.gpu import GpuBench, bench, row_text, rows
 
 TINY = gpu.shape_of(32, 64, 1, 2, 1, 64)
 CPU = torch.device("cpu")
@@ -31,7 +31,7 @@ def test_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     fast = by_what["window of 4, graphs"]
     assert fast["over_plain"] == fast["milliseconds"] / by_what["plain, graphs"]["milliseconds"]
     assert fast["over_generate"] == by_what["transformers generate"]["milliseconds"] / fast["milliseconds"]
-    assert all(row["model"] in readable(row) and f"{row['milliseconds']:.2f} ms" in readable(row) for row in table)
+    assert all(row["model"] in row_text(row) and f"{row['milliseconds']:.2f} ms" in row_text(row) for row in table)
 
 
 def test_after_ten_minutes_no_model_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,17 +40,17 @@ def test_after_ten_minutes_no_model_is_begun(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(gpu, "model_rows", lambda name, *rest: iter([{"model": name, "what": "all"}]))
     table = list(rows(PLAN, {"one": TINY, "two": TINY}, CPU, torch.float32))
     assert [row.get("what") for row in table] == ["all", None]
-    assert readable(table[1]) == "two: left out. The models before it took more than 10 minutes."
+    assert row_text(table[1]) == "two: left out. The models before it took more than 10 minutes."
 
 
 def test_a_model_that_does_not_fit_is_left_out_with_the_reason() -> None:
     row = next(rows(PLAN, {"huge": gpu.shape_of(2**16, 2**20, 64, 2, 1, 64)}, CPU, torch.float32))
-    assert readable(row).startswith("huge: left out. ") and "GB" in row["left_out"]
+    assert row_text(row).startswith("huge: left out. ") and "GB" in row["left_out"]
 
 
 def test_the_sizes_are_those_of_the_models() -> None:
     """In millions of parameters: lowpoly's decoder, Janus-Pro-1B's and Emu3's trunks with a head for codes only."""
-    parameters = {name: round(gpu.room(shape).parameters / 1e6) for name, shape in gpu.SIZES.items()}
+    parameters = {name: round(gpu.memory_size(shape).parameters / 1e6) for name, shape in gpu.SIZES.items()}
     assert parameters["lowpoly"] < 10 and 1200 < parameters["janus"] < 1500 and 6500 < parameters["emu3"] < 8500
 
 

@@ -91,7 +91,7 @@ def test_a_recording_is_what_decoding_does(family: str, tmp_path: Path, monkeypa
             for i, token in enumerate(row.tokens.tolist()[:6]):
                 torch.testing.assert_close(sequence.forward(NO_DRAFT).hidden[:, 0], row.hidden[:, i].float(), atol=2e-2, rtol=1e-2)
                 sequence.commit([], token)
-    one.trainable()
+    one.make_trainable()
     conditions, tokens = torch.stack([row.said for row in rows]), torch.stack([row.tokens for row in rows])
     prefix = one.prefix(conditions)
     x = torch.cat([prefix, one.embed(conditions, tokens[:, :-1])], 1)
@@ -126,7 +126,7 @@ def test_predictive_rows_are_trained_as_they_are_decoded(family: str, tmp_path: 
         hidden = sequence.forward(draft).hidden
         torch.testing.assert_close(hidden[:, 0], plain, atol=1e-4, rtol=1e-4)
         decoded = one.backbone.hosted.head(hidden[:, 1:])
-        one.trainable()
+        one.make_trainable()
         student = predictive_stream.StreamStudent(one, True)
         monkeypatch.setattr(student, "lora", lora)
         seen: list[torch.Tensor] = []

@@ -80,7 +80,7 @@ def test_heads_are_trained_beside_the_model_and_give_its_tokens(model: Path, tmp
 
 def test_heads_learn_from_the_states_of_the_backbone(tmp_path: Path) -> None:
     """They learn from the states of decoding, and the loss falls."""
-    _, backbone = imported_mesh_heads.usable(NAME, "cpu")
+    _, backbone = imported_mesh_heads.load_imported(NAME, "cpu")
     library = head_lessons.CloudSequences(backbone, samples_of(mesh_files(tmp_path / "meshes"), 6, False), 2, 2, 0, together=2, longest=60)
     memory = head_lessons.Memory(head_lessons.HeadStudent(backbone.model, None, False), library, "cpu", 2)
     order = torch.randperm(bpt.POINTS, generator=torch.Generator().manual_seed(0))
@@ -143,9 +143,9 @@ def test_sequences_of_a_batch_are_cut_at_the_length_of_the_preset() -> None:
 
 def test_what_has_no_recipe_is_refused(registered_toy: None, tmp_path: Path) -> None:
     with pytest.raises(NotSupported, match="is not imported"):
-        imported_mesh_heads.usable(str(tmp_path / f"{NAME}.pt"), "cpu")
+        imported_mesh_heads.load_imported(str(tmp_path / f"{NAME}.pt"), "cpu")
     with pytest.raises(NotSupported, match="no recipe for heads"):
-        imported_mesh_heads.usable("toy", "cpu")
+        imported_mesh_heads.load_imported("toy", "cpu")
     with pytest.raises(BadKnob, match="--shapes is for imported"):
         mesh_heads.main(head_lessons.HeadOptions(shapes=tmp_path))
     with pytest.raises(BadFile, match="needs at least 20"):

@@ -176,12 +176,12 @@ def test_a_control_in_another_folder_gets_heads_and_adapters_of_its_own(shipped_
     assert {row["backbone"] for row in lowpoly.read_card(control)["heads"].values()} == {own}
     models = meshes.Models(MeshBench(backbone=str(control), dtype="float32"))
     rows = experiment_of(PAPERS["xspecmesh"], "table-3").runs.rows.values()
-    assert all(models.can(row) for row in rows)
+    assert all(models.can_run(row) for row in rows)
     card = lowpoly.read_card(control)
     card["heads"]["heads_cross"]["backbone"] = "other"
     folder.ship(control, {}, card)
     models = meshes.Models(MeshBench(backbone=str(control), dtype="float32"))  # heads of other weights are left out
-    assert [models.can(row) for row in rows] == [True, True, True, False, True]
+    assert [models.can_run(row) for row in rows] == [True, True, True, False, True]
 
 
 def test_heads_go_on_from_the_shipped_ones_that_fit(shipped_folder: Path) -> None:

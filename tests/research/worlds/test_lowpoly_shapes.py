@@ -145,7 +145,7 @@ def test_both_boxes_of_a_family_hold_some_but_not_much(family):
         share = np.mean([all(shape.parameters[name] in values for name, values in box.items()) for shape in shapes])
         assert 0.02 < share < 0.25, box
         assert all(set(values) <= set(FAMILIES[family].lattice[name]) for name, values in box.items())
-    assert np.mean([world.held_out(shape) for shape in shapes]) < 0.4
+    assert np.mean([world.is_held_out(shape) for shape in shapes]) < 0.4
 
 
 @pytest.mark.parametrize("family", world.TRAINED_FAMILIES)
@@ -154,17 +154,17 @@ def test_no_trained_parameters_build_a_held_out_shape(family):
     kinds: dict[bytes, set[bool]] = {}
     for values in itertools.product(*(some[:4] if isinstance(some, range) else some for some in FAMILIES[family].lattice.values())):
         shape = FAMILIES[family].make(dict(zip(FAMILIES[family].lattice, values)))
-        kinds.setdefault(shape.vertices.tobytes() + shape.polygons.tobytes(), set()).add(world.held_out(shape))
+        kinds.setdefault(shape.vertices.tobytes() + shape.polygons.tobytes(), set()).add(world.is_held_out(shape))
     assert all(len(kind) == 1 for kind in kinds.values())
     assert len(kinds) >= 36
 
 
 def test_training_never_sees_what_is_held_out():
     trained = list(world.training_shapes(0, 300))
-    assert not any(world.held_out(shape) for shape in trained)
+    assert not any(world.is_held_out(shape) for shape in trained)
     assert {shape.family for shape in trained} == set(world.TRAINED_FAMILIES)
     boxes, families = world.held_out_shapes(60), world.held_out_shapes(10, "families")
-    assert all(world.held_out(shape) for shape in boxes + families)
+    assert all(world.is_held_out(shape) for shape in boxes + families)
     assert {shape.family for shape in boxes} == set(world.TRAINED_FAMILIES)
     assert {shape.family for shape in families} == set(world.HELD_OUT_FAMILIES)
     assert not {token_hash(shape) for shape in trained} & {token_hash(shape) for shape in boxes + families}
@@ -235,7 +235,7 @@ def test_assemblies_come_more_often_than_any_family():
 def test_held_out_shapes_are_those_of_their_number():
     shapes = world.held_out_shapes(3)
     for i, shape in enumerate(shapes):
-        assert token_hash(shape) == token_hash(world.held_out_shape(shape.family, i)) and world.held_out(shape)
+        assert token_hash(shape) == token_hash(world.held_out_shape(shape.family, i)) and world.is_held_out(shape)
 
 
 def test_a_cloud_stands_on_any_axis_and_says_which():
