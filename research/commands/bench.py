@@ -38,7 +38,7 @@ class BenchMode:
 
 
 def parser() -> CommandParser:
-    """The parser of the kind."""
+    """The parser of the benchmark's kind."""
     p = CommandParser(
         "bench", "Measures speed. " + "; ".join(f"{name}: {kind.about}" for name, kind in KINDS.items()) + ". Each has its own --help."
     )

@@ -22,7 +22,7 @@ def experiment_of(paper: Paper, key: str) -> Experiment:
     if experiment is None:
         note = f"It shows {paper.illustrations[key]}, and measures nothing. " if key in paper.illustrations else ""
         known = ", ".join(each.key for each in paper.experiments if each.runs)
-        raise NotSupported(f"'{key}' is no experiment of {paper.name}. {note}These run: {known}.")
+        raise NotSupported(f"'{key}' is not an experiment of {paper.name}. {note}These run: {known}.")
     if experiment.runs is None:
         raise NotSupported(f"{paper.name} {key} does not run here: {experiment.reason}. {experiment.nearest}".strip())
     return experiment

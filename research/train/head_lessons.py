@@ -190,7 +190,7 @@ class HeadStudent(nn.Module):
 
 
 class Memory:
-    """Hidden states and conditions of a library from a frozen backbone, which stage one thus runs only once."""
+    """Hidden states and conditions of a library, computed once by a frozen backbone, for stage one."""
 
     @torch.no_grad()
     def __init__(self, student: HeadStudent, library: CloudSequences, device: str, together: int = TOGETHER):

@@ -216,7 +216,7 @@ def chosen_rows(scenes: Sequence[Scene], side: int, count: int, seed: int) -> Te
 def disguise_objects(
     scenes: Sequence[Scene], tokens: Tensor, looks: Sequence[Tensor], vocabulary: int, seed: int
 ) -> tuple[Tensor, list[Tensor]]:
-    """Returns tokens [B, N] and looks in which all objects are noise, the same in a look as in its picture."""
+    """Returns tokens [B, N] and looks in which all objects are noise, the same noise in a look and its picture."""
     numbers = torch.Generator().manual_seed(seed)
     shapes = [(len(look), 1, look.shape[2]) for look in looks]
     blocks = [torch.randint(vocabulary, shape, generator=numbers).to(tokens.device) for shape in shapes]

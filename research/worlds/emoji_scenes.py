@@ -148,7 +148,7 @@ class ObjectLine:
         return (self.side, long) if self.down else (long, self.side)
 
     def at(self, left: int, top: int) -> list[tuple[str, str, int, int, int]]:
-        """The boxes of its objects when its corner is at a place."""
+        """The boxes of its objects, with its corner at a place."""
         g, steps = self.group, (i * self.side for i in range(self.group.count))
         return [(g.name, g.colour, left + (0 if self.down else step), top + (step if self.down else 0), self.side) for step in steps]
 

@@ -162,7 +162,7 @@ def join_triangles(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray | None
 
 
 def _coplanar(faces: np.ndarray, normals: np.ndarray) -> list[np.ndarray]:
-    """Groups of faces that edges join and whose normals are alike; an edge of more than two faces joins none."""
+    """Groups of faces with shared edges and nearly equal normals; an edge of more than two faces joins none."""
     ends = np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]])
     owner = np.tile(np.arange(len(faces)), 3)
     _, edge, count = np.unique(np.sort(ends, 1), axis=0, return_inverse=True, return_counts=True)

@@ -104,7 +104,7 @@ def box(width: float, height: float, depth: float, x: float = 0, y: float = 0, z
 
 
 def roof(width: float, height: float, depth: float, y: float = 0, ridge: float = 0) -> Solid:
-    """A pyramid (ridge 0) or a hipped roof whose ridge is that long in x: two hips and two slopes over a rectangle."""
+    """A pyramid (ridge 0), or a hipped roof with a ridge of this length in x: two hips and two slopes over a rectangle."""
     base = level(rectangle(width, depth), 0)
     if not ridge:
         return loft([base, np.array([[0, height, 0]])]).move(y=y)
