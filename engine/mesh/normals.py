@@ -8,17 +8,17 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components, mini
 
 from engine.mesh.nearest import Nearest
 
-NEIGHBOURS = 20  # for the plane of a point; a smaller patch follows noise, a larger one rounds edges
+NEIGHBOURS = 20  # neighbours that give a point's plane; fewer follow noise, more round the edges
 LINKS = 12  # neighbours in the graph along which orientation spreads
-DIRECTIONS = 40  # from which the cloud is viewed
+DIRECTIONS = 40  # number of directions from which the cloud is viewed
 WIDE = 1.3  # width of a grid cell in a view, in distances to the last of the LINKS neighbours
-GRID = 1024  # cells along a side at most
-TRUST = 20.0  # strength with which the votes beyond a link must oppose it to break it, if its two normals agree perfectly
-BLOCK = 16_384  # points whose neighbourhoods are in memory at once
+GRID = 1024  # maximum cells along a side
+TRUST = 20.0  # weight of a link: votes beyond it must oppose it this strongly to break it, if its two normals agree perfectly
+BLOCK = 16_384  # points processed at once, to limit memory
 
 
 def unit(normals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Normals [N, 3] of length 1, float64, and which of them exist, bool [N]: zero, NaN and infinity are not normals."""
+    """Normals [N, 3] of length 1, float64, and a mask of the valid ones, bool [N]: zero, NaN and infinity are not normals."""
     normals = np.asarray(normals, np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         length = np.sqrt(np.einsum("nc,nc->n", normals, normals))
@@ -29,7 +29,7 @@ def unit(normals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def complete(points: np.ndarray, from_file: np.ndarray | None) -> tuple[np.ndarray, str]:
     """Unit normals [N, 3] for points [N, 3], and a note about their origin ("" = all are from the file).
 
-    A few missing ones are copied from the nearest point that has one; if most are missing, all are estimated.
+    A few missing normals are copied from the nearest point that has one; if most are missing, all are estimated.
     """
     if from_file is None:
         return estimate(points), "The normals were estimated from neighbouring points and turned outward."
@@ -77,7 +77,7 @@ def orient(points: np.ndarray, normals: np.ndarray, near: np.ndarray) -> np.ndar
     i, j = np.repeat(np.arange(count), near.shape[1]), near.reshape(-1)
     weight = 1.0 - np.abs(_agreement(points, normals, i, j)) + 1e-9  # zero would not be an edge
     tree = minimum_spanning_tree(coo_matrix((weight, (i, j)), (count, count)).tocsr()).tocoo()
-    # one more node, linked to the first point of every component, so that a single traversal reaches all
+    # an extra node, linked to the first point of every component, so that a single traversal reaches all
     roots = np.unique(connected_components(tree, directed=False)[1], return_index=True)[1]
     i, j = np.concatenate([tree.row, np.full(len(roots), count)]), np.concatenate([tree.col, roots])
     order, parents = breadth_first_order(coo_matrix((np.ones(len(i)), (i, j)), (count + 1, count + 1)).tocsr(), count, directed=False)
@@ -114,7 +114,7 @@ def votes(points: np.ndarray, normals: np.ndarray, near: np.ndarray) -> np.ndarr
         width = int(places[:, 1].max()) + 1
         front = np.full((int(places[:, 0].max()) + 1) * width, -1)
         nearest_last = np.argsort(points @ direction, kind="stable")
-        front[places[nearest_last, 0] * width + places[nearest_last, 1]] = nearest_last  # of equal places the last one stays
+        front[places[nearest_last, 0] * width + places[nearest_last, 1]] = nearest_last  # of several points in a cell the last one stays
         seen = front[front >= 0]
         scores[seen] += normals[seen] @ direction
     return scores

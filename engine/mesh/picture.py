@@ -16,14 +16,14 @@ from engine.errors import NotSupported
 from engine.sandbox import Died, TookTooLong, run_sandboxed
 
 SIZE = 384  # pixels of a square picture
-PATIENCE = 120.0  # seconds for all pictures of a call; the first has to load the library
-LAST = 10  # niceness of drawing in the background: behind runs and uploads, and yet a tenth of a core beside each that is busy
-TOP, BOTTOM = "#fbfbfa", "#e3e5e8"  # of the background
+PATIENCE = 120.0  # seconds for all pictures of a call, including the import of the library
+LAST = 10  # niceness of drawing in the background: runs and uploads go first, but it still gets a tenth of a busy core
+TOP, BOTTOM = "#fbfbfa", "#e3e5e8"  # background colours
 SKIN, EDGE, DOT = "#c9d3e0", "#465061", "#3d6597"
 LIGHTS = [((1.0, 3.0, 1.4), 0.9), ((-1.6, 0.8, 2.0), 0.5), ((3.0, 0.2, -0.6), 0.3)]  # positions and strengths: key, fill, rim
 EYE = np.array([1.05, 0.75, 1.45])  # three-quarter view from the right, above and in front
-ANGLE = 26.0  # of the view, degrees
-RADIUS = 1.62  # of the ball around the middle that fills the picture: a whole cube just fits
+ANGLE = 26.0  # angle of view, degrees
+RADIUS = 1.62  # radius of the ball that fills the picture: a whole cube just fits
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class View:
 
 
 def draw(views: Sequence[View], size: int = SIZE) -> list[np.ndarray]:
-    """Pictures uint8 [size, size, 3] of some views, drawn in this process and thread with the same camera."""
+    """Pictures uint8 [size, size, 3] of views, drawn in this process and thread with the same camera."""
     import pyvista  # slow to import, and needs a graphics library that not every machine has
 
     pyvista.OFF_SCREEN = True
-    pyvista.vtk_verbosity("off")  # it would warn on the terminal that there is no display
+    pyvista.vtk_verbosity("off")  # prevents a warning on the terminal that there is no display
     plotter = pyvista.Plotter(off_screen=True, window_size=(size, size), lighting="none")
     for place, strength in LIGHTS:
         plotter.add_light(pyvista.Light(position=place, intensity=strength, light_type="scene light"))
@@ -91,7 +91,7 @@ def draw(views: Sequence[View], size: int = SIZE) -> list[np.ndarray]:
 def pictures(
     views: Sequence[View], size: int = SIZE, patience: float = PATIENCE, behind: bool = False, wanted: Callable[[], bool] | None = None
 ) -> list[np.ndarray]:
-    """Pictures as from `draw`, drawn in a separate process; raises NotSupported if nothing can be drawn.
+    """Same as `draw`, but in a separate process; raises NotSupported if nothing can be drawn.
 
     behind : run at the lowest priority; wanted : once it returns False, raises Unwanted
     """

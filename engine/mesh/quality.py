@@ -11,13 +11,13 @@ from scipy.sparse.csgraph import connected_components
 from engine.mesh.surface import areas, crosses, is_simple
 
 THIN = 1e-8  # a triangle is degenerate below this height, as a share of the longest side of the box
-FLAT = np.cos(np.radians(10.0))  # two triangles that bend less can form a quad
-CORNER = np.radians([45.0, 135.0])  # the range of the corners of a quad
-MOST_FOR_QUADS = 50_000  # faces; the pairing is a loop
+FLAT = np.cos(np.radians(10.0))  # two triangles with a smaller angle between their normals can form a quad
+CORNER = np.radians([45.0, 135.0])  # range of the angles of a quad
+MOST_FOR_QUADS = 50_000  # maximum faces for the search for quads, which is a slow loop
 
 
 def quality(vertices: np.ndarray, faces: np.ndarray) -> dict[str, Any]:
-    """The numbers of the quality panel; vertices [V, 3] at equal places count as one.
+    """The numbers of the quality panel; coinciding vertices [V, 3] count as one.
 
     faces, vertices, edges    : how many; vertices only if a face uses them
     watertight                : every edge has exactly two faces
@@ -80,14 +80,14 @@ def _edges(faces: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _components(faces: np.ndarray, count: int) -> int:
-    """Pieces that share no vertex."""
+    """Number of pieces that share no vertex."""
     ends = np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]]])
     part = connected_components(coo_matrix((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), (count, count)), directed=False)[1]
     return len(np.unique(part[faces[:, 0]]))
 
 
 def _is_degenerate(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
-    """True for faces that have no height over their longest side, bool [F]."""
+    """True for faces without height over their longest side, bool [F]."""
     corners = vertices[faces]
     longest = np.linalg.norm(corners - np.roll(corners, 1, 1), axis=2).max(1)
     return 2 * areas(vertices, faces) <= longest * (THIN * np.ptp(vertices, 0).max())
@@ -107,7 +107,7 @@ def _quad_percent(vertices: np.ndarray, faces: np.ndarray) -> float:
     normals = crosses(vertices, faces)
     normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-300)
     flat = np.abs(np.einsum("ec,ec->e", normals[owner[one]], normals[owner[two]])) > FLAT
-    flat &= directed[one, 0] != directed[two, 0]  # they are next to each other, not folded on each other
+    flat &= directed[one, 0] != directed[two, 0]  # the triangles are next to each other, not folded together
     ring = np.stack([vertices[a], vertices[c], vertices[b], vertices[d]], 1)
     angles = _corners(ring)
     good = flat & (angles > CORNER[0]).all(1) & (angles < CORNER[1]).all(1)

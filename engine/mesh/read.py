@@ -33,10 +33,10 @@ READERS: dict[str, Callable[[Source], Raw]] = {
     ".npz": arrays.read_npz,
     ".pcd": pcd.read,
 }
-FEWEST = 16  # distinct points, the fewest for a shape
-LARGEST = 1e30  # beyond it squares leave the range of float32
+FEWEST = 16  # minimum distinct points of a shape
+LARGEST = 1e30  # squares of larger values exceed the range of float32
 DRAWN = 16_384  # points drawn from a mesh
-TURNED = 200_000  # faces of a mesh that is tested for being inside out; more would take seconds
+TURNED = 200_000  # maximum faces of a mesh for the inside-out test; more would take seconds
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Input:
               uniformly from its surface
     frame   : the transform between the file's coordinates and the model's
     surface : (vertices [V, 3] float64, faces [F, 3] int64) of a mesh in the file's coordinates, None for a cloud
-    notes   : one sentence each about what was cleaned, drawn or estimated
+    notes   : a sentence for each thing that was cleaned, drawn or estimated
     """
 
     name: str
@@ -109,7 +109,7 @@ def _dropped_note(count: int, what: str, why: str) -> str:
 
 
 def _shift_notes(frame: MeshFrame) -> list[str]:
-    """The note about places that STL cannot hold."""
+    """The note about coordinates that STL cannot represent."""
     moved = ", ".join(f"{value:,.10g}" for value in -frame.shift)
     return [f"An STL, which has single precision only, is moved by ({moved}); other formats keep the place."] if frame.shift.any() else []
 

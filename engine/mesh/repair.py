@@ -1,5 +1,5 @@
-"""A repair report by trimesh: watertightness, holes and winding of a mesh, and the flaws that trimesh can mend.
-It judges independently of quality.py, and the mended mesh can be written."""
+"""Reports the watertightness, holes and winding of a mesh with trimesh, and the flaws that trimesh can mend.
+Its verdict is independent of quality.py, and the mended mesh can be written."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from engine.mesh.surface import is_simple
 class Repair:
     """The report, and the mended mesh.
 
-    watertight, winding_consistent, holes : of the original mesh; a hole is a loop of edges that have one face
-    closed, turned                        : holes that were closed, and faces that were turned over
+    watertight, winding_consistent, holes : of the original mesh; a hole is a loop of edges with one face
+    closed, turned                        : numbers of holes closed and of faces turned over
     watertight_after, winding_after       : of the mended mesh
-    vertices [V, 3], faces [F, 3]         : the mended mesh; equal places are one vertex, faces without height are left out
+    vertices [V, 3], faces [F, 3]         : the mended mesh; coinciding vertices are merged, faces without height are dropped
     """
 
     watertight: bool
@@ -66,7 +66,7 @@ def state(watertight: bool, holes: int, consistent: bool) -> str:
 
 
 def repair(vertices: np.ndarray, faces: np.ndarray) -> Repair:
-    """The report of a mesh, vertices [V, 3] and faces [F, 3]."""
+    """Repairs a mesh, vertices [V, 3] and faces [F, 3], and returns the report."""
     from trimesh import Trimesh
     from trimesh import repair as mend  # slow to import
 
@@ -74,7 +74,7 @@ def repair(vertices: np.ndarray, faces: np.ndarray) -> Repair:
     simple = corners[is_simple(corners)]
     if not len(simple):
         return Repair(False, False, 0, 0, 0, False, False, places, simple)
-    mesh = Trimesh(places, simple.copy(), process=False)  # it is mended in place
+    mesh = Trimesh(places, simple.copy(), process=False)  # mended in place
     watertight, consistent, before = bool(mesh.is_watertight), bool(mesh.is_winding_consistent), holes(mesh.edges_sorted)
     mend.fix_winding(mesh)
     mend.fill_holes(mesh, use_fan=True)
@@ -87,7 +87,7 @@ def repair(vertices: np.ndarray, faces: np.ndarray) -> Repair:
 
 
 def is_flipped(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """bool [F]: faces whose corners run the other way, wherever they start."""
+    """bool [F]: True for faces with reversed corners, whichever comes first."""
     same = np.zeros(len(before), bool)
     for shift in range(3):
         same |= (np.roll(after, shift, 1) == before).all(1)
@@ -100,5 +100,5 @@ def holes(edges: np.ndarray) -> int:
     open_edges = unique[users == 1]
     ends, corners = np.unique(open_edges, return_inverse=True)
     graph = coo_matrix((np.ones(len(open_edges)), tuple(corners.reshape(-1, 2).T)), (len(ends), len(ends)))
-    # the cycles of a graph are its edges less its vertices plus its pieces
+    # number of cycles of a graph: edges - vertices + pieces
     return len(open_edges) - len(ends) + (connected_components(graph, directed=False)[0] if len(ends) else 0)

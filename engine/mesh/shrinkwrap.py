@@ -1,7 +1,7 @@
-"""Shrinkwrap: the vertices of a finished mesh move until its surface lies on the points of the input.
+"""Shrinkwrap: moves the vertices of a finished mesh until its surface matches the points of the input.
 
-A decoder places vertices in cells of a lattice, some of them wrongly for an unfamiliar shape. The topology stays; only positions change.
-Each round is one of the iterated closest points, as in registration (Besl and McKay 1992), with a vector per vertex instead of one
+A decoder places vertices in cells of a lattice, and misplaces some if the shape is unfamiliar. The topology stays; only positions change.
+Each round is a step of iterative closest point registration (Besl and McKay 1992), with a vector per vertex instead of one
 motion for all: points of the surface are drawn to the nearest points of the input and vice versa, and vertices joined by an edge move
 alike. Weights fall with the distance, so that the mean of plain distances decreases, not the mean of their squares.
 """
@@ -17,20 +17,20 @@ from engine.mesh.distance import distance
 from engine.mesh.nearest import Nearest
 from engine.mesh.random_streams import WRAP, generator
 
-COUNT = 4096  # points of either side in a round
+COUNT = 4096  # points of each side per round
 ROUNDS = 12
 ALIKE = 0.05  # weight of the smoothness along an edge, as a share of the pull on a vertex
-FEWEST = 256  # different points of an input; fewer would pull the surface into dents
-NEAR = 0.005  # of the input's longest side; nearer pairs weigh no more
-ASIDE = 0.02  # of it; a point of the mesh that is farther from the input lies over a hole, or on an unseen part, and stays
-FAR = 0.1  # of it; a point of the input that is farther from the mesh belongs to a part that the mesh lacks
+FEWEST = 256  # minimum distinct points of an input; fewer would pull the surface into dents
+NEAR = 0.005  # share of the input's longest side; nearer pairs get no more weight
+ASIDE = 0.02  # share of it; a mesh point farther from the input is over a hole or on an unseen part, and stays
+FAR = 0.1  # share of it; an input point farther from the mesh belongs to a part that the mesh lacks
 
 
 def shrink_to_points(vertices: np.ndarray, faces: np.ndarray, points: np.ndarray) -> np.ndarray:
     """The vertices [V, 3], float64, of the same faces [F, 3], moved to the points [N, 3 or 6] of an input in the same coordinates.
 
-    Vertices at one place stay at one place. Unit normals of the points tell the back of a thin part from its front. The mesh is returned
-    unchanged if it has no area, if there are too few points, or if it would lie no nearer to them.
+    Coinciding vertices stay together. Unit normals of the points distinguish the back of a thin part from its front. The mesh is returned
+    unchanged if it has no area, if there are too few points, or if it would be no nearer to them.
     """
     start = np.asarray(vertices, np.float64)
     if not len(faces) or len(np.unique(points[:, :3], axis=0)) < FEWEST or not surface.areas(start, faces).sum() > 0:
@@ -51,7 +51,7 @@ def shrink_to_points(vertices: np.ndarray, faces: np.ndarray, points: np.ndarray
 
 
 def _differences(corners: np.ndarray, count: int) -> csr_array:
-    """Matrix [E, count] that takes a vector per vertex to its differences along the edges."""
+    """Matrix [E, count] that maps a vector per vertex to its differences along the edges."""
     ends = np.unique(np.sort(np.concatenate([corners[:, [0, 1]], corners[:, [1, 2]], corners[:, [2, 0]]]), axis=1), axis=0)
     ends = ends[ends[:, 0] != ends[:, 1]]
     rows = np.repeat(np.arange(len(ends)), 2)
@@ -61,7 +61,7 @@ def _differences(corners: np.ndarray, count: int) -> csr_array:
 def _moves(
     places: np.ndarray, corners: np.ndarray, cloud: np.ndarray, smooth: csr_array, size: float, random: np.random.Generator
 ) -> np.ndarray:
-    """The move of every vertex in one round, [V, 3]: the least squares of all pairs and of the differences along the edges."""
+    """The move of every vertex in one round, [V, 3]: the least-squares solution for all pairs and for the differences along edges."""
     face, u, v = surface.places(surface.areas(places, corners), COUNT, random)
     share = np.stack([1 - u - v, u, v], 1)
     at = np.einsum("nk,nkc->nc", share, places[corners[face]])

@@ -22,7 +22,7 @@ def is_simple(faces: np.ndarray) -> np.ndarray:
 
 
 def places(areas: np.ndarray, count: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Places drawn uniformly from faces with these areas [F], in any unit: faces int [count], and the shares of their second and third
+    """Places drawn uniformly from faces with these areas [F], in any unit: faces int [count], and the weights of their second and third
     corners [count]."""
     ends = np.cumsum(areas)
     chosen = np.searchsorted(ends, random.random(count) * ends[-1], side="right").clip(0, np.searchsorted(ends, ends[-1]))

@@ -1,4 +1,4 @@
-"""Writes meshes as GLB, OBJ, PLY and STL, completely or not at all, with the settings of the run if the format has a place for them.
+"""Writes meshes as GLB, OBJ, PLY and STL, completely or not at all, with the settings of the run if the format can store them.
 
 A coloured file shows one colour per face. In a GLB, colours belong to vertices, and a vertex that faces share would blend their colours.
 So a coloured GLB is a set of separate triangles, and one without colours is a proper mesh.
@@ -23,7 +23,7 @@ from engine.mesh.surface import crosses
 
 Writer = Callable[[np.ndarray, np.ndarray, np.ndarray | None, dict[str, Any] | None], bytes]
 KEY = "foretoken"  # the key of the settings
-PLAIN = [0.72, 0.75, 0.8, 1.0]  # of a mesh without colours
+PLAIN = [0.72, 0.75, 0.8, 1.0]  # colour of a mesh without colours
 
 
 def write(
@@ -40,8 +40,8 @@ def write(
     faces    : [F, 3]
     colours  : [F, 3 or 4] uint8, one per face; for .glb and .ply only
     metadata : settings for JSON; .glb (extras of the scene), .ply and .obj (a comment) keep them
-    shift    : [3], subtracted from the vertices in an .stl, which has float32 only and whose title names it (see Frame.shift); None: that
-               of the vertices' own box. The other formats keep the place
+    shift    : [3], subtracted from the vertices in an .stl, which has only float32 and names the shift in its title (see Frame.shift);
+               None: the shift by the vertices' box. The other formats keep the coordinates
     """
     path = Path(path)
     suffix = path.suffix.lower()
@@ -95,7 +95,7 @@ def _text(metadata: dict[str, Any]) -> str:
 
 
 def _glb(vertices: np.ndarray, faces: np.ndarray, colours: np.ndarray | None, metadata: dict[str, Any] | None) -> bytes:
-    """glTF 2.0. Its numbers are float32, so a mesh far from the origin is moved to it, and its node has the translation."""
+    """The bytes of a glTF 2.0 file. Its numbers are float32, so a mesh far from the origin is moved to it, and its node moves it back."""
     far = np.abs(vertices).max() > 100 * np.ptp(vertices, 0).max()
     middle = (vertices.min(0) + vertices.max(0)) / 2 if far else np.zeros(3)
     xyz = (vertices - middle).astype("<f4")
@@ -148,7 +148,7 @@ def _obj(vertices: np.ndarray, faces: np.ndarray, colours: None, metadata: dict[
 
 
 def _ply(vertices: np.ndarray, faces: np.ndarray, colours: np.ndarray | None, metadata: dict[str, Any] | None) -> bytes:
-    """Binary, with float64 vertices: a scan in map coordinates needs them."""
+    """The bytes of a binary PLY file with float64 vertices, which a scan in map coordinates needs."""
     head = ["ply", "format binary_little_endian 1.0"]
     head += [f"comment {_text(metadata)}"] if metadata is not None else []
     head += [f"element vertex {len(vertices)}", *(f"property double {c}" for c in "xyz"), f"element face {len(faces)}"]
@@ -165,7 +165,7 @@ def _ply(vertices: np.ndarray, faces: np.ndarray, colours: np.ndarray | None, me
 
 
 def _shift(vertices: np.ndarray) -> np.ndarray:
-    """The shift [3] of a mesh by its own box."""
+    """The shift [3] of a mesh, from its box."""
     return fit(vertices, "z").shift if np.ptp(vertices, 0).max() > 0 else np.zeros(3)
 
 
