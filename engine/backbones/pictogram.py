@@ -96,7 +96,7 @@ class PictogramModel(nn.Module):
         self.register_buffer("one_hot", self._digit_matrix(), persistent=False)
 
     def _digit_matrix(self) -> Tensor:
-        """[V, sum(levels)]: 1 for each digit of each code. It is no weight, so it has memory from the beginning."""
+        """[V, sum(levels)]: 1 for each digit of each code. Not a weight, so allocated from the start."""
         rest = torch.arange(self.vocabulary, device="cpu")
         columns = []
         for level in self.levels:

@@ -58,7 +58,7 @@ class TrainedBackbone(Backbone):
         return f"{name.replace('_', '-')} --backbone {self.known_as or 'NAME'}"
 
     def drafter(self, name: str) -> Any:
-        """The drafter that was trained for these weights, loaded once; raises MissingWeights if there is none yet, NotSupported for one
+        """The drafter trained for these weights, loaded once; raises MissingWeights if there is none yet, NotSupported for one
         that no recipe trains."""
         if name not in self.trainable:
             return super().drafter(name)

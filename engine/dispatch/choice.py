@@ -34,7 +34,7 @@ class KernelChoice:
 
 
 def requested_kernel() -> str:
-    """The value of FORETOKEN_KERNELS, "" without one; raises NotSupported for an unknown one."""
+    """The value of FORETOKEN_KERNELS, "" if unset; raises NotSupported for an unknown value."""
     wanted = os.environ.get(VARIABLE, "")
     if wanted not in ("", REFERENCE, TRITON, NATIVE):
         raise NotSupported(f"{VARIABLE}={wanted} is unknown. Set it to {REFERENCE}, {TRITON} or {NATIVE}, or unset it.")
@@ -65,7 +65,7 @@ def _choose(device: torch.device, dtype: torch.dtype, wanted: str, triton: str |
 
 
 def _missing(device: torch.device, triton: str | None, interpreted: bool) -> str:
-    """Missing requirement of Triton's kernels for tensors of a device, as a sentence; "" if nothing."""
+    """A sentence on what Triton's kernels lack for tensors of a device; "" if nothing."""
     if triton is None:
         return "Triton is not installed."
     if device.type != "cuda" and not interpreted:

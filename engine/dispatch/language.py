@@ -24,5 +24,5 @@ def is_interpreted() -> bool:
 
 
 def power_of_two(count: int) -> int:
-    """The least power of two that is at least `count`."""
+    """The smallest power of two not below `count`."""
     return 1 << max(0, count - 1).bit_length()

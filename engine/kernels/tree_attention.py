@@ -42,7 +42,7 @@ class VisibleRows:
     """Visibility in a pass, for each of its rows.
 
     sets      : int64 [R, words]; bit j of a row: it sees row j of the pass
-    places    : int64 [branches or 1, kept], of the cache's rows, or None; a row that nobody may see has the greatest int64
+    places    : int64 [branches or 1, kept], of the cache's rows, or None; a hidden row has the greatest int64
     positions : int64 [R], of the queries; needed with places
     kept      : number of rows in the cache before the pass
     told      : int64 [], that number, in a pass in fixed shapes; `kept` is then the most that it can be
@@ -71,7 +71,7 @@ Visibility = Tensor | Chain | VisibleRows | None  # of the rows of a pass: a mas
 
 
 def pack(visible: Tensor) -> Tensor:
-    """Sets of bits from a mask among some rows: bool [R, C] -> int64 [R, words of 64]."""
+    """Bit sets of a mask: bool [R, C] -> int64 [R, words of 64]."""
     count, width = visible.shape
     bits = F.pad(visible.long(), (0, -width % 64)).view(count, -(-width // 64), 64)
     return (bits << torch.arange(64, device=visible.device)).sum(-1)
@@ -150,12 +150,12 @@ def _tree_attention_kernel(
 
 
 def warps_of(rows: int) -> int:
-    """Warps of a program with a tile of so many rows: then no register is spilled at a width of 128."""
+    """Warps of a program for a tile of this many rows, chosen so that no register spills at width 128."""
     return 8 if rows > 32 else 4
 
 
 def tree_attention_triton(q: Tensor, k: Tensor, v: Tensor, seen: VisibleRows, scale: float | None = None) -> Tensor:
-    """The same by the kernel."""
+    """Attention by the kernel."""
     branches, all_heads, count, width = q.shape
     heads = k.shape[1]
     group = all_heads // heads

@@ -80,7 +80,7 @@ KNOWN: WeakKeyDictionary[PreTrainedModel, dict[tuple[Any, ...], Knowledge]] = We
 
 
 def knowledge_of(host: CallerModel) -> Knowledge:
-    """The measurements of a model under its present settings; stored as long as the model."""
+    """The measurements of a model under its present settings; they live as long as the model."""
     settings = (
         host.device, host.dtype, host.attention, host.model.config.get_text_config(decoder=True)._attn_implementation,
         torch.get_num_threads(), len(host.branches), host.sampling.temperature > 0, bool(host.reading.called),
@@ -123,11 +123,11 @@ class LookupRecord:
         self.restart()
 
     def restart(self) -> None:
-        """Begins another comparison."""
+        """Starts another comparison."""
         (self.length, self.open), self.matched = self.lookup(), 0
 
     def outcomes(self, length: int) -> list[int]:
-        """Right tokens of the newest lookups by a match of this length, and 0 for one that nobody has seen."""
+        """Right tokens of the newest lookups by a match of this length, and 0 for an unseen length."""
         return [*self.right[length], *([self.matched] if self.matched and self.length == length else []), 0]
 
     def gain(self, length: int, count: int) -> float:
@@ -142,9 +142,9 @@ class LookupRecord:
 
 
 class Pilot:
-    """Chooses the drafts of one run by what its passes have gained and lost so far.
+    """Chooses a run's drafts by the gains and losses of its passes so far.
 
-    passes : by kind, how many
+    passes : number of passes by kind
     """
 
     clock: Callable[[], float] = staticmethod(time.perf_counter)
@@ -183,9 +183,9 @@ class Pilot:
         return length, tokens[: min(count, left)]
 
     def window(self, largest: int, begun: bool) -> int | None:
-        """Rows of the window for the next pass; None for none. A trial begins where the run could afford that all its passes are in vain.
+        """Rows of the next pass's window, or None. A trial begins once the run could afford to waste all its passes.
 
-        begun : the pass before had a window"""
+        begun : True if the previous pass had a window"""
         if not self.known.checked or self.known.costs.of(FIRST_WINDOW) > HOPED:
             return None
         window = self.known.best_window(largest)

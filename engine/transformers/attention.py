@@ -1,6 +1,6 @@
-"""Which layers of a caller's model attend to everything, and which to the last tokens only; and what their masks are.
+"""Which layers of a caller's model attend to everything, and which to the last tokens only; and their masks.
 
-Our cache keeps every row, so a layer that attends to a window is given a mask that hides what lies before it. A model that has both kinds
+Our cache keeps every row, so a layer that attends to a window gets a mask that hides earlier rows. A model that has both kinds
 of layers takes a mask for each, by the name of the kind, as transformers' own `generate` prepares them.
 """
 

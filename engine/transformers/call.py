@@ -1,4 +1,4 @@
-"""The callable for `custom_generate`: from what transformers prepared to a run of the engine, and back to what `generate` returns."""
+"""The callable for `custom_generate`: turns prepared inputs into a run, and the run into `generate`'s result."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SEEDS = 2**62  # seeds are drawn from 0 .. SEEDS - 1
 
 
 class Streamer(Protocol):
-    """Where tokens go as they are decided: a streamer of transformers."""
+    """A transformers streamer, which receives tokens as they are decided."""
 
     def put(self, value: Tensor) -> None:
         """Takes the prompt int64 [1, n], then new tokens int64 [1, k]."""
@@ -123,7 +123,7 @@ class Foretoken:
         self, model: PreTrainedModel, rows: Sequence[request.BatchRow], reading: CallerDistribution, stopping_criteria: Any,
         options: GenerateOptions, knobs: Mapping[str, Any], input_ids: Tensor, generation_config: Any,
     ) -> tuple[list[list[int]], list[dict[str, Any]]]:  # fmt: skip
-        """The new tokens of each row, and what each run says about itself."""
+        """The new tokens and the totals of each row."""
         if options.generation_mode == "image":
             backbones = [pictures.backbone(model, row, reading, generation_config) for row in rows]
         elif options.generation_mode == "text":
@@ -148,7 +148,7 @@ class Foretoken:
         return (self.method, Pilot(backbone)) if isinstance(backbone, CallerModel) else (METHODS["sjdpp"], None)
 
     def _split(self, keywords: Mapping[str, Any]) -> tuple[GenerateOptions, dict[str, Any], dict[str, Any]]:
-        """Options, knobs, and what is left: arguments of the model's forward."""
+        """Options, knobs, and the remaining arguments, which go to the model's forward."""
         own = {*OPTIONS, *(knob.name for knob in self.method.knobs)}
         chosen = self.settings | {name: value for name, value in keywords.items() if name in own and value is not None}
         options = GenerateOptions(**{name: value for name, value in chosen.items() if name in OPTIONS})
@@ -192,7 +192,7 @@ class Foretoken:
 
 
 def _check_needs(name: str, method: Method) -> None:
-    """Raises NotSupported if a method needs what no caller's model has."""
+    """Raises NotSupported if a method needs something that no caller's model has."""
     missing = sorted(method.needs - AVAILABLE)
     if missing:
         free = [each for each, row in METHODS.items() if row.needs <= AVAILABLE]
@@ -211,7 +211,7 @@ def _seed(options: GenerateOptions, index: int) -> int:
 
 
 def _finish(run: Run, streamer: Streamer | None, prompt: Tensor) -> list[int]:
-    """The tokens of a finished run in order; a streamer gets them as soon as they are decided."""
+    """The tokens of a finished run in order; a streamer gets each once it is decided."""
     if streamer:
         streamer.put(prompt.cpu())
     with closing(run):

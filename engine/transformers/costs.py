@@ -1,4 +1,4 @@
-"""Cost of a pass by its number of rows, as passes of a model have shown it."""
+"""Measured cost of a model's passes by their number of rows."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ class PassCosts:
 
 
 def bucket(rows: int) -> int:
-    """The least power of two that is not below `rows`."""
+    """The smallest power of two not below `rows`."""
     return 1 << (rows - 1).bit_length()

@@ -51,7 +51,7 @@ class LateKVCache(KVCache):
 
     @property
     def capacity(self) -> int:
-        """The most rows that fit."""
+        """The maximum number of rows."""
         return self.rows
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -134,7 +134,7 @@ class CallerTrunk(PaddedTrunk):
         return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill(~visible, torch.finfo(dtype).min)
 
     def head(self, hidden: Tensor) -> Tensor:
-        """Logits as they are: the pass has computed them."""
+        """Logits unchanged: the pass has computed them."""
         return hidden
 
 
@@ -147,7 +147,7 @@ class Path:
         self.start, self.vocabulary = tuple(ids), vocabulary
 
     def next(self, state: tuple[int, ...], token: int) -> tuple[int, ...]:
-        """The ids with one more."""
+        """The ids followed by one more."""
         return (*state, token)
 
     def allowed_ids(self, state: tuple[int, ...]) -> Tensor:
@@ -256,7 +256,7 @@ class CallerModel(Backbone):
         return sum(p.numel() for p in self.model.parameters())
 
     def start(self, prompt: Prompt) -> CallerSequence:
-        """Prefills the prompt that the backbone was made for; of `prompt` it reads the sampling alone."""
+        """Prefills the prompt that the backbone was made for; reads only the sampling of `prompt`."""
         trunk = CallerTrunk(self.model, self.branches, self.attention)
         prefix = torch.zeros(len(self.branches), trunk.prefix, 1, dtype=torch.int64, device=self.device)
         for row, branch in zip(prefix, self.branches, strict=True):
@@ -265,7 +265,7 @@ class CallerModel(Backbone):
         return CallerSequence(trunk, prefix, kv_cache, self, prompt.sampling or self.sampling)
 
     def render(self, tokens: list[int], positions: list[int], final: bool, size: int | None = None) -> list[int]:
-        """The tokens in order of their positions: what they mean is the caller's affair."""
+        """The tokens in order of their positions: the caller interprets them."""
         return [token for _, token in sorted(zip(positions, tokens, strict=True))]
 
 

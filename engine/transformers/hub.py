@@ -115,7 +115,7 @@ def flat_name(module: str) -> str:
 
 
 def flatten(text: str, sources: dict[str, str]) -> str:
-    """A module's text with imports of files next to it."""
+    """A module's source, with its imports rewritten to files next to it."""
     lines = text.splitlines(keepends=True)
     for node in reversed(imports(text)):
         new = []

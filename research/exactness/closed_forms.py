@@ -224,7 +224,7 @@ def _blocks(toy: Toy, path: tuple[int, ...], knobs: Mapping[str, Any]) -> Iterat
 
 
 def _replay(toy: Toy, path: tuple[int, ...]) -> tuple[Any, Any]:
-    """Returns a sequence that was fed a path token by token, and the states of its heads."""
+    """Feeds a path to a new sequence token by token; returns it with the states of its heads."""
     sequence = toy.start(Prompt())
     states = toy.drafter("spatial_heads").start(sequence)
     for i, token in enumerate(path):

@@ -116,7 +116,7 @@ class Ground:
 
 @lru_cache(maxsize=2)
 def ground(seed: int, settings: tuple[tuple[str, Any], ...]) -> Ground:
-    """Returns the Ground for a toy's settings. A process keeps the newest two, because tasks are ordered by their settings."""
+    """Returns the Ground for a toy's settings. Each process caches the newest two, because tasks are ordered by settings."""
     return Ground(seed, dict(settings))
 
 

@@ -1,6 +1,6 @@
 """All blocks of one of our own decoders on a CPU in one call of blocks.c, and single linear layers.
 
-Mathematics. Those of `Block` in engine/networks/transformer.py and in engine/networks/mesh_decoder.py, which are the references, and of the
+Mathematics. As in `Block` in engine/networks/transformer.py and in engine/networks/mesh_decoder.py, which are the references, and of the
 norm after them. Sums are float32; with bfloat16 products the inputs of products are rounded to bfloat16, and so are keys and values in a
 cache of that type. An adapter adds s B A x to some rows of its layers (row_lora.py), from the row before it is rounded.
 Fewest bytes: the weights once, and keys and values of the visible rows once.
@@ -27,7 +27,7 @@ TYPES = (torch.float32, torch.bfloat16)  # of keys and values
 
 
 class NativeLinear(nn.Linear):
-    """A plain linear layer whose weights also lie in the panels of blocks.c. With gradients enabled it computes as the plain layer. Results
+    """A plain linear layer with weights also packed for blocks.c. With gradients enabled it computes as the plain layer. Results
     are float32, whatever the type of the products."""
 
     def __init__(self, layer: nn.Linear, dtype: torch.dtype = torch.float32):
@@ -60,9 +60,9 @@ def panels(weight: Tensor, width: int, dtype: torch.dtype = torch.float32) -> Te
 
 @dataclass(frozen=True)
 class RowNorm:
-    """A norm of rows.
+    """A norm over rows.
 
-    kind : of blocks.h; weight, bias : float32; constant : its epsilon, or what is added to the length of a row
+    kind : of blocks.h; weight, bias : float32; constant : its epsilon, or a term added to the length of a row
     """
 
     kind: str
@@ -75,7 +75,7 @@ class RowNorm:
 class QKNorm:
     """Normalisation and rotation of the queries and keys of a head.
 
-    scale : of their products; query, key : weights [width] of their root-mean-square norms, or None: they are brought to length 1
+    scale : of their products; query, key : weights [width] of their root-mean-square norms, or None to scale them to length 1
     floor : is added to their length, as the other leg of a right triangle
     """
 
@@ -150,7 +150,7 @@ class Updates:
 
 
 class Stack:
-    """All blocks of a network and the norm behind them as one call. Later changes of a weight have no effect."""
+    """All blocks of a network and the final norm as one call. Later changes of a weight have no effect."""
 
     def __init__(self, weights: Sequence[BlockWeights], last: RowNorm, heads: int, dtype: torch.dtype):
         """heads : of the attention; dtype : of the products"""
@@ -221,12 +221,12 @@ def _norm(norm: RowNorm | None) -> tuple[Any, ...]:
 
 
 def can_attend(width: int) -> bool:
-    """True if heads of a width are supported here."""
+    """True if heads of this width are supported."""
     return width in [n * library().lanes for n in WIDTHS]
 
 
 def library() -> CompiledLibrary:
-    """The compiled functions; layers that need them exist only where they are."""
+    """The compiled functions; layers that need them exist only where these do."""
     compiled, reason = build()
     assert compiled is not None, reason
     return compiled

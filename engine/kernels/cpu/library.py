@@ -1,7 +1,7 @@
-"""The functions of blocks.c, compiled once by the machine's C compiler and kept.
+"""The functions of blocks.c, compiled once by the machine's C compiler and cached.
 
 `native(dtype)` chooses: FORETOKEN_KERNELS=native asks for them, `reference` and `triton` refuse them, and by default they run where gcc
-or clang compiles them. The library lies in the user's cache under a name that changes with the source, the flags, the compiler
+or clang compiles them. The library is in the user's cache under a name that changes with the source, the flags, the compiler
 and the processor, so nothing stale is ever loaded.
 """
 
@@ -31,10 +31,10 @@ PATIENCE = 300  # seconds that a compiler gets; it needs two on a quiet machine
 
 
 class CompiledLibrary:
-    """The compiled functions, those of blocks.h, and `ffi`, which makes its structures."""
+    """The compiled functions of blocks.h, and `ffi`, which makes its structures."""
 
     def __init__(self, path: Path):
-        """Raises OSError for a file that is no library of this machine."""
+        """Raises OSError for a file that is not a library for this machine."""
         self.ffi = cffi.FFI()
         self.ffi.cdef(HEADER.read_text(encoding="utf-8"))
         self.blocks = self.ffi.dlopen(str(path))
@@ -63,7 +63,7 @@ def native_choice(dtype: torch.dtype = torch.float32) -> KernelChoice:
 
 @lru_cache(maxsize=1)
 def build() -> tuple[CompiledLibrary | None, str]:
-    """The library, compiled if it is not there yet, and how it was made; or None and why there is none."""
+    """The library, compiled if it is not there yet, and how it was compiled; or None and the reason."""
     compiler = next((path for name in (os.environ.get("CC", ""), *COMPILERS) if name and (path := shutil.which(name))), None)
     if compiler is None:
         return None, f"No C compiler was found ({', '.join(COMPILERS)})."
@@ -80,14 +80,14 @@ def build() -> tuple[CompiledLibrary | None, str]:
 
 
 def folder() -> Path:
-    """Where libraries are kept: a folder of the user's cache, because what is in it can be made again at any time."""
+    """Folder of libraries in the user's cache, because they can be compiled again at any time."""
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "foretoken" / "native"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "foretoken" / "native"
 
 
 def _fingerprint(compiler: str) -> str:
-    """The name of the library: it changes with all that its code depends on."""
+    """The library's file name, which changes with everything that its code depends on."""
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
     information = Path("/proc/cpuinfo")
     lines = information.read_text(encoding="utf-8").splitlines() if information.exists() else []

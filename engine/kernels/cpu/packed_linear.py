@@ -17,7 +17,7 @@ LARGE = 2**17  # the number of weights from which a layer is faster packed
 
 
 def can_pack(dtype: torch.dtype = torch.float32) -> bool:
-    """True if packed layers of a type work and are fast here."""
+    """True if packed layers of this type work and are fast here."""
     known = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     return known and (dtype == torch.float32 or has_fast_bfloat16())
 

@@ -30,7 +30,7 @@ class Form:
     """Form in which a product is computed.
 
     piece : longest piece of the inner dimension that is multiplied at once
-    least : fewest rows that are multiplied at once; fewer are filled up with zeros
+    least : fewest rows that are multiplied at once; fewer are padded with zeros
     fixed : whether rows are multiplied in blocks of exactly `least`
     """
 
@@ -44,7 +44,7 @@ FORMS = (Form(WHOLE), Form(PIECE), Form(WHOLE, 16, fixed=True))
 
 
 class SteadyLinear(nn.Module):
-    """A linear layer for inference, with packed weights only: the plain ones are not kept."""
+    """A linear layer for inference, which keeps only packed weights."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, form: Form):
         """weight : [out, in]; bias : [out] or None"""
