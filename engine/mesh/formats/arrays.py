@@ -24,13 +24,13 @@ from engine.errors import BadFile
 from engine.mesh.formats.columns import WIDTHS, cloud
 from engine.mesh.formats.source import FILE_BYTES, MESH_BYTES, Raw, Reservoir, Source, printable, rows_to_keep
 
-HEAD = 16_384  # bytes within which the description of an array must end
-BLOCK = 65_536  # rows at a time
-DIRECTORY_BYTES = 2**20  # of an archive's list of entries
+HEAD = 16_384  # maximum bytes of an array's header
+BLOCK = 65_536  # rows per block
+DIRECTORY_BYTES = 2**20  # maximum bytes of an archive's list of entries
 POINTS = ("points", "positions", "xyz", "vertices", "verts", "v", "pos", "position", "arr_0")
 NORMALS = ("normals", "vertex_normals", "normal", "vn", "n")
 FACES = ("faces", "triangles", "f")
-UNPACKING = (  # exceptions of zipfile for damaged archives; RuntimeError is for one with a password
+UNPACKING = (  # exceptions of zipfile for damaged archives, and RuntimeError for one with a password
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, NotImplementedError, RuntimeError, UnicodeDecodeError,
 )  # fmt: skip
 
@@ -46,7 +46,7 @@ class Head:
 
     @property
     def size(self) -> int:
-        """Bytes of data that it claims."""
+        """Bytes of data that the header claims."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
@@ -73,12 +73,12 @@ def read_npz(source: Source) -> Raw:
 
 
 def _check_directory(source: Source, file: BinaryIO) -> None:
-    """Refuses an archive with very many entries, because zipfile would make an object of each. The archive's end states the list's size."""
+    """Refuses an archive with too many entries, because zipfile would make an object for each. The archive's end gives the list's size."""
     file.seek(max(0, source.size - 2**16 - 22))
     tail = file.read()
     at = tail.rfind(b"PK\5\6")
     size = int.from_bytes(tail[at + 12 : at + 16], "little") if at >= 0 else 0
-    if size > DIRECTORY_BYTES or b"PK\6\7" in tail[max(0, at - 20) : max(0, at)]:  # the latter: a list for more than 65,535 entries
+    if size > DIRECTORY_BYTES or b"PK\6\7" in tail[max(0, at - 20) : max(0, at)]:  # the latter is for more than 65,535 entries
         raise BadFile(f"{source.name} has too many entries; save only the arrays with points, normals and faces.")
     file.seek(0)
 
@@ -132,7 +132,7 @@ def _stream(source: Source, archive: zipfile.ZipFile, points: zipfile.ZipInfo, n
 
 
 def _rows(source: Source, archive: zipfile.ZipFile, info: zipfile.ZipInfo, widths: tuple[int, ...]) -> Iterator[np.ndarray]:
-    """Blocks of rows of an array in an archive, as they are unpacked."""
+    """Yields blocks of rows of an array in an archive while unpacking it."""
     with archive.open(info) as file:
         head = _head(source, file, info.file_size)
         count = _table(source, head, widths)

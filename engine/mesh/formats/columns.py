@@ -1,4 +1,4 @@
-"""The meaning of the columns of a table of points, by their names or, where they have none, by their number and their values."""
+"""Identifies the columns of a table of points by their names or, if they have none, by their number and values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from engine.mesh.formats.source import Raw, printable
 
-WIDTHS = tuple(range(3, 11))  # up to x y z intensity r g b nx ny nz
+WIDTHS = tuple(range(3, 11))  # widest table: x y z intensity r g b nx ny nz
 AXES = {"x": 0, "y": 1, "z": 2}
 NORMAL = {"n", "norm", "norms", "normal", "normals"}
 POSITION = {
@@ -48,7 +48,7 @@ class Columns:
         return Raw(np.asarray(table[:, self.places], np.float64), normals, total=total)
 
     def select(self, indices: Sequence[int]) -> Columns:
-        """The same columns in a table that holds the columns `indices` only."""
+        """The same columns in a table with only the columns `indices`."""
         x, y, z, *normals = (list(indices).index(at) for at in self.used)
         return Columns((x, y, z), (normals[0], normals[1], normals[2]) if normals else None)
 
@@ -59,7 +59,7 @@ class Columns:
 
 
 def cloud_by_name(columns: Mapping[str, np.ndarray], normals: tuple[str, str, str], total: int) -> Raw:
-    """The points of columns [N] that are named x, y and z, and their normals if all of them are there."""
+    """The points in the columns [N] named x, y and z, and their normals if all three are present."""
     places, directions = (
         np.stack([columns[name] for name in names], 1, dtype=np.float64) if set(names) <= columns.keys() else None
         for names in (("x", "y", "z"), normals)
@@ -71,7 +71,7 @@ def cloud_by_name(columns: Mapping[str, np.ndarray], normals: tuple[str, str, st
 
 
 def by_name(names: Sequence[str]) -> Columns | None:
-    """Columns that are named x, y and z, in any order, with units, prefixes or suffixes; None if the names do not identify them."""
+    """The columns named x, y and z, in any order, with units, prefixes or suffixes; None if the names do not identify them."""
     if numbered := are_numbered(names):
         return Columns(numbered)
     groups: dict[str, dict[int, int]] = {}  # by the rest of the name: the first column of each axis
@@ -101,7 +101,7 @@ def are_numbered(names: Sequence[str]) -> tuple[int, int, int] | None:
 
 
 def are_known(names: Sequence[str]) -> bool:
-    """True if some names are usual for an axis or for another column."""
+    """True if any name is usual for an axis or for another column."""
     return any(_axis(name) is not None or set(_tokens(name)) & KNOWN for name in names)
 
 
@@ -113,7 +113,7 @@ def _tokens(name: str) -> list[str]:
 
 
 def _axis(name: str) -> tuple[str, int] | None:
-    """Axis of a name and the rest of it ("" = nothing, "normal", "pos" ...), the rest first; None if it names no axis."""
+    """The rest of a name ("" = nothing, "normal", "pos" ...) and its axis; None if it names no axis."""
     tokens = _tokens(name)
     if len(tokens) > 1 and tokens[-1] in ("0", "1", "2") and set(tokens[:-1]) <= POSITION | NORMAL:  # ParaView's Points:0
         return ("normal" if set(tokens) & NORMAL else " ".join(sorted(tokens[:-1]))), int(tokens[-1])
@@ -144,8 +144,8 @@ def _survey(name: str) -> int | None:
 def cloud(table: np.ndarray, total: int, numbers: Sequence[int] | None = None) -> Raw:
     """The cloud of a table [N, 3 to 10] without names: x, y, z, then a normal, a colour, an intensity or others in any order.
 
-    Three neighbouring columns are a normal if they have unit length. A first column that only counts is left out. A note lists the
-    columns that were ignored.
+    Three neighbouring columns are a normal if they have unit length. A first column of row numbers is left out. A note lists the
+    ignored columns.
 
     numbers : of the columns in the file, from 0; None: all of them
     """
@@ -167,7 +167,7 @@ def cloud(table: np.ndarray, total: int, numbers: Sequence[int] | None = None) -
 
 
 def left_out(names: Sequence[str]) -> str:
-    """Note about columns that are not read."""
+    """The note about columns that are not read."""
     shown = [printable(name, 20) for name in names[:12]] + (["..."] if len(names) > 12 else [])
     return f"Ignored column{'s' * (len(names) > 1)} of the table: {', '.join(shown)}{'' if shown[-1] == '...' else '.'}"
 
@@ -179,7 +179,7 @@ def _counts(column: np.ndarray) -> bool:
 
 
 def _are_unit(block: np.ndarray) -> bool:
-    """True if nine of ten rows [N, 3] have unit length within 2 %; zero rows are missing normals and do not count."""
+    """True if nine of ten rows [N, 3] have unit length within 2 %; zero rows are missing normals and are not counted."""
     length = np.sqrt(np.einsum("nc,nc->n", block, block))
     length = length[np.isfinite(length) & (length > 1e-6)]
     return len(length) > 0 and float(np.mean(np.abs(length - 1) < 0.02)) > 0.9

@@ -1,4 +1,4 @@
-"""Separator and decimal mark of a table in text. The separator of the values decides; a comma that could be either is left undecided."""
+"""Finds the separator and decimal mark of a text table. The separator of the values decides; an ambiguous comma is left undecided."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ WITH_COMMA = re.compile(r"[+-]?(\d+(,\d*)?|,\d+)([eEdD][+-]?\d+)?")  # without a
 FORTRAN = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))[dD]([+-]?\d+)")
 MICROSOFT = re.compile(r"([+-]?)(?:1\.#(QNAN|SNAN|IND|INF)\d*|nan\((?:s?nan|ind)\))", re.IGNORECASE)
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
-MISSING = ("", "-", "na", "n/a", "null", "none", "<na>")  # values of a cell that is empty
+MISSING = ("", "-", "na", "n/a", "null", "none", "<na>")  # values of an empty cell
 
 
 def as_number(word: str) -> float | None:
-    """Value of a word, None if it is no number; exponents of Fortran and the NaN of Microsoft's libraries are numbers."""
+    """Value of a word, None if it is not a number; Fortran exponents and the NaN of Microsoft's libraries are numbers."""
     try:
         return None if "_" in word else float(word)
     except ValueError:
@@ -30,17 +30,17 @@ def as_number(word: str) -> float | None:
 
 
 def as_decimal(word: str) -> float | None:
-    """Value of a word whose comma can only mark decimals; None if it is no number."""
+    """Value of a word whose comma can only mark decimals; None if it is not a number."""
     return as_number(word.replace(",", ".") if WITH_COMMA.fullmatch(word) else word)
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """Form of the lines of a table.
+    """Format of the lines of a table.
 
     separator : the character between two values, None: blanks and tabs
     replaced  : characters to replace before a line is split, with the replacement
-    quoted    : values may stand in quotation marks
+    quoted    : True if values may be in quotation marks
     """
 
     separator: str | None = None
@@ -56,7 +56,7 @@ class Dialect:
         return line
 
     def words(self, line: str) -> list[str]:
-        """Values of a line, without its comment; none for an empty one."""
+        """Values of a line, without its comment; empty for an empty line."""
         return split(self.plain(COMMENT.sub("", line)), self.separator)
 
 
@@ -69,7 +69,7 @@ def split(line: str, separator: str | None) -> list[str]:
 
 
 def values(line: str) -> list[float] | None:
-    """Numbers of a line that holds nothing else, whatever separates them; None for any other line."""
+    """Numbers of a line that contains nothing else, whatever separates them; None for any other line."""
     words = [word for word in re.split(r'[\s,;|"]+', COMMENT.sub("", line)) if word]
     numbers = [as_number(word) for word in words]
     return None if None in numbers else numbers
@@ -112,7 +112,7 @@ def _with_commas(bodies: Sequence[str], ends: tuple[tuple[str, str], ...], quote
 
 
 def _separated_dialect(bodies: Sequence[str], mark: str, quoted: bool) -> Dialect | None:
-    """Dialect of lines with a separator that is no comma: a comma marks decimals."""
+    """Dialect of lines with a separator other than a comma: a comma marks decimals."""
     cells = [cell for body in bodies for cell in split(body, mark)]
     if any(map(_are_numbers, map(str.split, cells))):
         return None  # 512 345,678
@@ -142,7 +142,7 @@ def _commas(bodies: Sequence[str], quoted: bool) -> Dialect | None:
 
 
 def _unquote(match: re.Match[str]) -> str:
-    """The content of quotation marks as one word: a decimal comma becomes a point, and other separators become marks of no meaning."""
+    """The content of quotation marks as one word: a decimal comma becomes a point, and other separators become meaningless marks."""
     content = match[1].strip()
     if WITH_COMMA.fullmatch(content):
         return content.replace(",", ".")

@@ -1,11 +1,11 @@
 """Ear clipping: triangles of polygons that need not be convex, many polygons at a time.
 
-An ear is a corner whose triangle lies inside the polygon: it turns as the polygon does, holds no other corner, and its third side
+An ear is a corner whose triangle lies inside the polygon: it turns as the polygon does, contains no other corner, and its third side
 crosses none of the polygon's. The best shaped ear goes first, until three corners are left. Only the two corners next to an ear change
 by cutting it, so that a polygon of n corners takes n steps of n operations.
 
-Corners that coincide are as good as others: a face with a hole is written as one polygon that runs to the hole and back over a bridge.
-A polygon that crosses itself has no right triangles; it is cut as well as it can be.
+Corners may coincide: a face with a hole is written as one polygon that runs to the hole and back over a bridge.
+A polygon that crosses itself has no correct triangulation; it is cut as well as possible.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 from engine.errors import BadFile
 from engine.mesh.formats.source import Source
 
-EXACT = 1_000  # corners of a polygon; above, nearly correct triangles stay
-WORK = 2e8  # operations on corners: half a minute
-STEP = 20_000  # operations on corners that take as long as one call for a few
-CHUNK = 2**17  # corners at a time
+EXACT = 1_000  # maximum corners of a polygon; above, nearly correct triangles stay
+WORK = 2e8  # maximum operations on corners: half a minute
+STEP = 20_000  # operations on corners that take as long as the overhead of a call
+CHUNK = 2**17  # corners per batch
 NOTHING = 1e-12  # share of the polygon's box below which a triangle has no area
 SPIKE, FLAT, BLOCKED, OUTSIDE = 2.0, -1.0, -2.0, -4.0  # ranks of corners that are not ears; ears have 0 .. 1
 
@@ -49,7 +49,7 @@ def clip(source: Source, xyz: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 def _groups(sizes: np.ndarray) -> list[np.ndarray]:
-    """Polygons that are cut together: of similar sizes, and not too many corners in all."""
+    """Groups of polygons to cut together: similar sizes, and not too many corners in total."""
     order = np.argsort(sizes, kind="stable")
     groups, first = [], 0
     while first < len(order):
@@ -89,7 +89,7 @@ def _clip(xy: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 class Ring:
-    """Corners that are left of polygons, linked in circles, and the rank of each as an ear.
+    """The remaining corners of polygons, linked in circles, and the rank of each as an ear.
 
     before, after : [P, n] the neighbours of a corner
     rank          : [P, n] in 0 .. 1 by its shape for an ear, SPIKE to cut first, below 0 for other corners, -inf for those that are cut
@@ -103,7 +103,7 @@ class Ring:
         self.before = np.where(places > 0, places - 1, sizes[:, None] - 1)
         self.after = np.where(places < sizes[:, None] - 1, places + 1, 0)
         self.nothing = NOTHING * np.prod(np.ptp(xy, axis=1), 1)
-        # Only a corner that is not convex can be the first to reach into an ear, and cutting ears makes no other
+        # Only a concave corner can be the first to reach into an ear, and cutting ears makes no new ones
         corners = (xy[rows[:, None], self.before], xy, xy[rows[:, None], self.after])
         reflex = self.left & (_turn(*corners) <= self.nothing[:, None])
         self.reflex = np.argsort(~reflex, 1, kind="stable")[:, : reflex.sum(1).max()]
@@ -115,7 +115,7 @@ class Ring:
             self.rank[some, place] = self._ranks(some, np.full(len(some), place))
 
     def remove(self, rows: np.ndarray, ear: np.ndarray) -> None:
-        """Cuts a corner of each of some polygons."""
+        """Cuts one corner from each of the polygons `rows`."""
         before, after = self.before[rows, ear], self.after[rows, ear]
         self.after[rows, before], self.before[rows, after] = after, before
         self.left[rows, ear], self.rank[rows, ear] = False, -np.inf
@@ -123,14 +123,14 @@ class Ring:
         self.rank[rows, changed] = self._ranks(rows, changed)
 
     def _ranks(self, rows: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """Ranks of one corner of each of some polygons, [rows]."""
+        """Ranks [rows] of one corner of each of the polygons `rows`."""
         a, b, c = (self.xy[rows, at] for at in (self.before[rows, places], places, self.after[rows, places]))
         area = _turn(a, b, c)
         longest = np.maximum(np.maximum(_square(b - a), _square(c - b)), _square(a - c))
         shape = area / np.maximum(longest, np.finfo(float).tiny)
         rank = np.where(area < 0, OUTSIDE + np.maximum(shape, -1), shape)
         flat = np.abs(area) <= self.nothing[rows]
-        rank[flat] = np.where(((b - a) * (c - b)).sum(-1) > 0, FLAT, SPIKE)[flat]  # out and back, or one place twice: covers nothing
+        rank[flat] = np.where(((b - a) * (c - b)).sum(-1) > 0, FLAT, SPIKE)[flat]  # out and back, or one place twice: no area
         convex = np.flatnonzero(~flat & (rank > 0))
         if len(convex):
             blocked = convex[self._are_blocked(rows[convex], a[convex, None], b[convex, None], c[convex, None])]

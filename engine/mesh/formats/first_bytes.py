@@ -1,6 +1,6 @@
-"""Recognition of a file by its first bytes, before its reader runs: refuses other content, and formats that differ from the suffix.
+"""Checks a file's first bytes before its reader runs: refuses unsupported content, and formats that differ from the suffix.
 
-A reader would refuse such a file too, but with a sentence about its own format, which helps nobody who uploaded a web page.
+A reader would refuse such a file too, but its message would be about its own format, which does not help if the file is a web page.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OTHER = {  # unsupported content, by its first bytes
     b"-----BEGIN PGP": "a PGP message", b"DSAA": "a grid of Surfer", b"DSBB": "a grid of Surfer", b"DSRB": "a grid of Surfer",
     b"$MeshFormat": "a Gmsh mesh", b"MeshVersionFormatted": "a Medit mesh",
 }  # fmt: skip
-MARKUP = {  # XML by its elements
+MARKUP = {  # XML formats by their elements
     "html": "a web page", "collada": "a COLLADA scene", "x3d": "an X3D scene", "svg": "an SVG picture", "vtkfile": "a VTK file",
     "kml": "a KML map", "gpx": "a GPX track", "error": "an error message of a web server",
 }  # fmt: skip
@@ -42,10 +42,10 @@ OBJ_WORDS = ("v", "vn", "vt", "f", "o", "g", "usemtl", "mtllib")
 
 
 def check_first_bytes(source: Source, suffix: str) -> None:
-    """Raises BadFile if a file's first bytes are recognised as an unsupported format, or as another one than its suffix."""
+    """Raises BadFile if a file's first bytes show an unsupported format, or a format that differs from its suffix."""
     head = source.head()
     if suffix == ".stl" and source.size == 84 + 50 * int.from_bytes(head[80:84], "little"):
-        return  # a binary STL may have anything in its title
+        return  # the title of a binary STL may be anything
     name, mark = encoding(head)
     text = head[mark:].decode(name, "replace").strip("\ufeff")
     if not text.strip() and source.size <= len(head):
@@ -81,7 +81,7 @@ def _foreign(head: bytes, text: str, suffix: str) -> str:
 
 
 def _picture(head: bytes) -> str:
-    """The kind of a picture or a film whose magic number is not at the beginning, or is short; "" for anything else."""
+    """The kind of a picture or film whose magic number is short or not at the beginning; "" for anything else."""
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "a WebP picture"
     if head[4:8] == b"ftyp":
@@ -98,7 +98,7 @@ def _markup(low: str) -> str:
 
 
 def _wrong_suffix(head: bytes, text: str, suffix: str) -> str:
-    """A sentence about a readable format under the name of another; "" where name and content agree, or nothing is recognised."""
+    """A sentence about a readable format with another format's suffix; "" if they agree or the format is not recognised."""
     if head.startswith(ZIP):
         if suffix == ".npz":
             return ""

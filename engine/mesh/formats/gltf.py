@@ -21,7 +21,7 @@ from engine.mesh.formats.gltf_pose import apply_skin, morph
 from engine.mesh.formats.polygons import strips
 from engine.mesh.formats.source import FACES, Raw, Source, printable
 
-JSON_BYTES = 2**25  # as Python objects they take twenty times as much
+JSON_BYTES = 2**25  # maximum bytes of JSON; as Python objects they take twenty times as much
 POINTS, TRIANGLES, STRIP, FAN = 0, 4, 5, 6
 DAMAGE = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)  # the exceptions of a malformed tree
 SUPPORTED = ("KHR_mesh_quantization", "EXT_mesh_gpu_instancing", "KHR_node_visibility")
@@ -62,7 +62,7 @@ def header(source: Source) -> tuple[Tree, bytes]:
     asset = tree.get("asset", {}) if isinstance(tree, dict) else None
     if not isinstance(asset, dict):
         raise BadFile(f"{source.name} is not a glTF 2.0 file; save it as one.")
-    version = str(asset.get("version", "1.0" if isinstance(tree.get("meshes"), dict) else "2.0"))  # glTF 1.0 has meshes by name
+    version = str(asset.get("version", "1.0" if isinstance(tree.get("meshes"), dict) else "2.0"))  # glTF 1.0 has a dictionary of meshes
     if not version.startswith("2"):
         raise BadFile(f"{source.name} is a glTF of version {printable(version, 20)}, and only 2 can be read; save it as glTF 2.0.")
     return tree, data
@@ -94,7 +94,7 @@ class _Part:
     xyz     : [N, 3] float64 positions, after morph targets and skin
     normals : [N, 3] of points, or None
     faces   : [F, 3] int64, None for points
-    posed   : True if a skin has put it into the scene's coordinates
+    posed   : True if a skin has moved it to the scene's coordinates
     """
 
     xyz: np.ndarray
@@ -159,8 +159,8 @@ class _Scene:
         self.corners += len(places)
 
     def _count(self, vertices: int) -> None:
-        """Refuses a small file that places one mesh very often."""
-        self.placed += max(vertices, 100)  # an empty part costs time as well
+        """Counts vertices; refuses a small file that places a mesh too often."""
+        self.placed += max(vertices, 100)  # an empty part takes time too
         if self.placed > 3 * FACES:
             raise BadFile(f"{self.source.name} has more than {3 * FACES:,} vertices once all its parts are placed; simplify it first.")
 

@@ -24,7 +24,7 @@ class Buffers:
     def __init__(self, source: Source, tree: dict[str, Any], data: bytes):
         """data : the binary chunk of a .glb"""
         self.source, self.tree, self.data = source, tree, data
-        self._left = MESH_BYTES  # for all buffers next to the file together
+        self._left = MESH_BYTES  # for all buffers next to the file in total
         self._buffers: dict[int, bytes] = {}
 
     def _buffer(self, index: int) -> bytes:
@@ -37,7 +37,7 @@ class Buffers:
         return self._buffers[index]
 
     def _is_there(self, index: int) -> bool:
-        """True unless a buffer stands for data that only decompressing gives."""
+        """True unless the buffer is a placeholder for decompressed data."""
         buffer = self.tree["buffers"][index]
         return "uri" in buffer or (index == 0 and not any(name in buffer.get("extensions", ()) for name in COMPRESSED))
 

@@ -11,12 +11,12 @@ import numpy as np
 from engine.mesh.formats.gltf_buffers import Buffers
 
 Tree = dict[str, Any]
-CHUNK = 2**12  # instances at a time
+CHUNK = 2**12  # instances per batch
 INSTANCING, VISIBILITY = "EXT_mesh_gpu_instancing", "KHR_node_visibility"
 
 
 class Globals:
-    """Matrices [4, 4] of nodes in the scene, by node. A forged file that has a circle of nodes gets some matrix."""
+    """Global matrices [4, 4] by node. A forged file with a cycle of nodes gets an arbitrary matrix."""
 
     def __init__(self, nodes: Sequence[dict[str, Any]], roots: Sequence[int]):
         """roots : the nodes of the scene, which have no parent in it"""
@@ -61,7 +61,7 @@ class Placement:
 
 
 def placements(tree: Tree) -> Iterator[Placement]:
-    """Every mesh of the scene. Every node is visited once, even if a forged file has no tree; a hidden node hides those below it.
+    """Every mesh of the scene. Every node is visited once, even if a forged file has no tree; a hidden node hides its descendants.
 
     The scene is the file's default, else its first; a file without scenes shows all its nodes, one without nodes all its meshes.
     """
@@ -89,7 +89,7 @@ def placements(tree: Tree) -> Iterator[Placement]:
 
 
 def instances(placement: Placement, buffers: Buffers) -> Iterator[np.ndarray]:
-    """Matrices [K, 4, 4] that place a mesh, some at a time: its node's, or one for each instance of EXT_mesh_gpu_instancing."""
+    """Yields the matrices [K, 4, 4] that place a mesh, in batches: its node's, or one per instance of EXT_mesh_gpu_instancing."""
     extension = placement.node.get("extensions", {}).get(INSTANCING)
     if extension is None:
         yield placement.matrix[None]

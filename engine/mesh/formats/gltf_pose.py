@@ -11,7 +11,7 @@ import numpy as np
 from engine.mesh.formats.gltf_buffers import Buffers
 from engine.mesh.formats.gltf_nodes import Globals
 
-CHUNK = 2**15  # vertices at a time; each has a matrix
+CHUNK = 2**15  # vertices per batch; each has a matrix
 
 
 def morph(
@@ -59,7 +59,7 @@ def apply_skin(
         raise ValueError("a skin has another number of vertices than its mesh")
     weights[~(np.abs(weights).sum(1) > 0), 0] = 1.0  # no weights at all, or NaN: the first joint
     weights /= weights.sum(1, keepdims=True)
-    which = np.where(weights == 0, 0, which)  # a joint without weight may be any number
+    which = np.where(weights == 0, 0, which)  # the index of a joint without weight may be invalid
     moved, turned, mirrors = np.empty_like(xyz), None if normals is None else np.empty_like(normals), 0
     for at in range(0, len(xyz), CHUNK):
         part = slice(at, at + CHUNK)
@@ -72,5 +72,5 @@ def apply_skin(
 
 
 def _sets(names: dict[str, int]) -> Iterator[int]:
-    """Numbers of the sets of joints and weights: 0, 1, ... as far as both are there."""
+    """Numbers of the sets of joints and weights: 0, 1, ... while both are present."""
     return takewhile(lambda k: f"JOINTS_{k}" in names and f"WEIGHTS_{k}" in names, count())

@@ -1,4 +1,4 @@
-"""The numbers of a mesh in text, in one array, with the ends of its lines: a reader may go by lines, or by the order of numbers alone."""
+"""Reads the numbers of a text mesh into one array with the ends of its lines, so that a reader can go by lines or by order alone."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import numpy as np
 from engine.mesh.formats.dialect import COMMENT, as_number
 from engine.mesh.formats.source import Source, printable
 
-BLOCK = 2**22  # bytes at a time
+BLOCK = 2**22  # bytes per block
 
 
 @dataclass
 class Numbers:
     """Numbers of a text.
 
-    values : [K] float64; NaN where a word is no number
+    values : [K] float64; NaN where a word is not a number
     ends   : [L] int64, for each line with values the index after its last
     lines  : [L] int64, the number of that line in the file
-    words  : the words that are no numbers, by their index
+    words  : the words that are not numbers, by their index
     """
 
     source: Source
@@ -36,11 +36,11 @@ class Numbers:
         return np.concatenate([np.zeros(1, np.int64), self.ends])[: len(self.ends)]
 
     def line(self, index: int) -> int:
-        """Number of the line that holds the value of an index."""
+        """Number of the line of the value at an index."""
         return int(self.lines[np.searchsorted(self.ends, index, side="right")])
 
     def numeric(self, indices: np.ndarray) -> np.ndarray:
-        """Values at some indices; raises BadFile for the first of them that is no number."""
+        """Values at some indices; raises BadFile for the first that is not a number."""
         if self.words:
             wrong = np.intersect1d(indices, [*self.words])
             if len(wrong):
@@ -49,7 +49,7 @@ class Numbers:
         return self.values[indices]
 
     def whole(self, indices: np.ndarray) -> np.ndarray:
-        """Values at some indices as int64; raises BadFile for the first that is no whole number."""
+        """Values at some indices as int64; raises BadFile for the first that is not a whole number."""
         values = self.numeric(indices)
         right = (np.floor(values) == values) & (np.abs(values) < 2**53)
         if not right.all():
@@ -78,7 +78,7 @@ def read(source: Source, file: BinaryIO, line: int, rest: bytes = b"") -> Number
         for row in text.split(b"\n"):
             if count := len(row.split()):
                 total += count
-                if lines and lines[-1] == line:  # a line that was cut
+                if lines and lines[-1] == line:  # an incomplete line
                     ends[-1] = total
                 else:
                     ends.append(total)
@@ -99,7 +99,7 @@ def _cut(text: bytes) -> int:
 
 
 def _values(text: bytes, count: int, before: int, words: dict[int, str]) -> np.ndarray:
-    """The numbers of a text with `count` words; the words that are none are added by their index, which starts at `before`."""
+    """The numbers of a text with `count` words; other words are added to `words` by their index, which starts at `before`."""
     try:
         numbers = np.fromstring(text, np.float64, sep=" ")
         if len(numbers) == count:

@@ -22,7 +22,7 @@ FREE_FORM = ("curv", "curv2", "surf")
 def read(source: Source) -> Raw:
     """The mesh, or the points, of an OBJ file; all its objects are joined.
 
-    Values of a vertex after x, y and z (a weight, colours) are skipped. Raises BadFile for a file that holds curves, surfaces or lines
+    Values of a vertex after x, y and z (a weight, colours) are skipped. Raises BadFile for a file with curves, surfaces or lines
     and no faces.
     """
     source.check_size(source.size, MESH_BYTES)
@@ -67,7 +67,7 @@ def _statements(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
     number = 1
     pieces: list[str] = []
     for line in lines:
-        if not pieces and "\\" not in line and line.endswith("\n"):  # nearly all
+        if not pieces and "\\" not in line and line.endswith("\n"):  # true of nearly all lines
             if words := line.split("#", 1)[0].split():
                 yield number, words
             number += 1

@@ -1,8 +1,8 @@
 """OFF: counts, vertices, polygons. Colours, normals and texture coordinates are skipped.
 
 Numbers are separated by any blanks, so a vertex or a face may take several lines; what follows a face on its last line is its colour
-(Geomview). Many files have the values of a vertex that the header does not announce. So vertices are read by lines if the lines fit, and
-by the header's widths if not; and if faces do not suffice, several may stand on a line.
+(Geomview). Many files have vertex values that the header does not announce. So vertices are read by lines if the lines fit, else by
+the header's widths; and if there are too few faces, several may share a line.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def read(source: Source) -> Raw:
 
 
 def _header(source: Source, file: BinaryIO) -> tuple[list[int], int, bytes]:
-    """Numbers of values that a vertex may have, the number of the line with the word OFF, and what follows that word."""
+    """The possible numbers of values per vertex, the number of the line with the word OFF, and the rest of that line."""
     number, line = 1, file.readline(LINE_BYTES)
     while line and not line.split(b"#", 1)[0].strip() and number < HEAD_LINES:
         number, line = number + 1, file.readline(LINE_BYTES)
@@ -73,7 +73,7 @@ class _Body:
         return int(values[0]), int(values[1]), at
 
     def raw(self) -> Raw:
-        """The first reading that fits. One that does not stand on lines must take every number of the file; the others may leave some."""
+        """The first reading that fits. A reading that ignores lines must use every number of the file; the others may leave some."""
         first: BadFile | None = None
         for ends_of_lines in (True, False):
             for width in (None, *self.widths):
@@ -103,7 +103,7 @@ class _Body:
     def _by_lines(self) -> tuple[np.ndarray, int]:
         """Indices [V, 3] of coordinates, and the index after the vertices, if every vertex has a line and all lines are alike."""
         ends = self.numbers.ends
-        line = int(np.searchsorted(ends, self.start))  # values that follow the counts in their line are no vertices
+        line = int(np.searchsorted(ends, self.start))  # values after the counts on their line are not vertices
         starts, stops = ends[line : line + self.vertices], ends[line + 1 : line + 1 + self.vertices]
         if len(stops) < self.vertices:
             raise self.source.too_short(self.vertices, "vertices", len(stops))

@@ -13,7 +13,7 @@ from engine.mesh.formats.text import as_text, blocks
 
 KINDS = {"F": "f", "I": "i", "U": "u"}
 HEAD_LINES, LINE_BYTES = 100, 10_000
-UNPACKED_BYTES = 2**26  # of compressed data, which are unpacked in Python
+UNPACKED_BYTES = 2**26  # maximum bytes of compressed data, which are unpacked in Python
 NORMALS = ("normal_x", "normal_y", "normal_z")
 
 
@@ -53,7 +53,7 @@ def _header(source: Source, file: BinaryIO) -> tuple[dict[str, list[str]], int]:
 
 
 def _row(source: Source, head: dict[str, list[str]]) -> tuple[np.dtype, int]:
-    """The layout of a point, and how many there are."""
+    """The layout of a point, and the number of points."""
     try:
         names = [name.lower() for name in head["FIELDS"]]
         each = head.get("COUNT", ["1"] * len(names))
@@ -69,7 +69,7 @@ def _row(source: Source, head: dict[str, list[str]]) -> tuple[np.dtype, int]:
 
 
 def _raw(fields: dict[str, np.ndarray], total: int) -> Raw:
-    """Fields [n, 1] by name -> points and normals."""
+    """Points and normals from fields [n, 1] by name."""
     return cloud_by_name({name: values[:, 0] for name, values in fields.items() if name in (*"xyz", *NORMALS)}, NORMALS, total)
 
 

@@ -1,7 +1,7 @@
 """PLY, ASCII and binary, as a cloud or a mesh of polygons and triangle strips; other elements and properties are skipped.
 
-Elements and properties may come in any order. Memory: of a cloud only the sampled rows are read; a mesh is held as a whole and is
-limited by MESH_BYTES.
+Elements and properties may come in any order. Memory: only the sampled rows of a cloud are read; a mesh is loaded whole, up to
+MESH_BYTES.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _vertex(source: Source, elements: Sequence[Element]) -> Element:
 
 
 def _check_claims(source: Source, head: Header, left: int) -> None:
-    """Raises BadFile for tables that the rest of the file cannot hold."""
+    """Raises BadFile for tables larger than the rest of the file."""
     shortest = 0 if head.order else 2  # bytes of a value as text: a digit and a blank
     left += not head.order  # the last line of a text may have no line end
     for e in head.elements:

@@ -1,4 +1,4 @@
-"""The body of a binary PLY file. Rows of one length are a view of the file; rows of several lengths are walked through one by one."""
+"""The body of a binary PLY file. Rows of equal length are a view of the file; rows of different lengths are read one by one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read(
             raise source.bad_file(f"its {printable(e.name)} rows end too early")
         rows = _VariableRows(source, data, at, e, head.order) if walked else _FixedRows(np.ndarray(e.count, row, data, at), at, sizes)
         if e is vertex:
-            chosen = slice(None) if wanted_lists else rows_to_keep(e.count)  # of a view, only the rows to keep are read
+            chosen = slice(None) if wanted_lists else rows_to_keep(e.count)  # only the chosen rows of a view are read
             table = {name: rows.column(name, chosen).astype(np.float64) for name in wanted}
         elif e.place in wanted_lists:
             members[e.place] = rows.members(wanted_lists[e.place])
@@ -39,7 +39,7 @@ def read(
 
 
 def _row(e: Element, order: str, sizes: Mapping[str, int]) -> np.dtype:
-    """Type of a row with lists of some sizes."""
+    """The dtype of a row whose lists have these sizes."""
     fields: list = []
     for p in e.properties:
         if p.length_type:
@@ -61,7 +61,7 @@ def _first_sizes(source: Source, data: np.ndarray, at: int, e: Element, order: s
 
 
 def _fits(data: np.ndarray, at: int, e: Element, row: np.dtype, sizes: Mapping[str, int]) -> bool:
-    """True if the file holds all rows of an element, and all have lists of these sizes: the usual case."""
+    """True if the file has all rows of an element, each with lists of these sizes: the usual case."""
     if at + e.count * row.itemsize > len(data):
         return False
     rows = np.ndarray(e.count, row, data, at)
@@ -101,7 +101,7 @@ class _VariableRows:
     """
 
     def __init__(self, source: Source, data: np.ndarray, at: int, e: Element, order: str):
-        source.check_faces(e.count)  # a byte or two for each row would keep this loop busy for minutes
+        source.check_faces(e.count)  # with a byte or two per row this loop would take minutes
         self.data, self.e, self.order, self.start = data, e, order, at
         self.starts, self.sizes = np.zeros((2, len(e.properties), e.count), np.int64)
         widths, heads = [np.dtype(p.type).itemsize for p in e.properties], [p.smallest for p in e.properties]

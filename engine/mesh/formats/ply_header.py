@@ -29,7 +29,7 @@ class Property:
 
     @property
     def smallest(self) -> int:
-        """The minimum number of bytes it needs."""
+        """The minimum size of a value in bytes."""
         return np.dtype(self.length_type or self.type).itemsize
 
 
@@ -53,7 +53,7 @@ class Element:
 
 @dataclass
 class Header:
-    """Contents of a header.
+    """The contents of a header.
 
     order    : byte order of NumPy, "" for ASCII
     elements : in the order of the file; names are in small letters
@@ -66,7 +66,7 @@ class Header:
 
 
 def header(source: Source, file: BinaryIO) -> Header:
-    """The header of a PLY file, which is then read up to its body."""
+    """Reads the header of a PLY file; leaves the file at the start of its body."""
     order, elements = None, []
     if file.readline(LINE_BYTES).strip().lower() != b"ply":
         raise source.bad_file("it does not start with the line 'ply'")

@@ -1,6 +1,6 @@
 """The body of a PLY file in ASCII: one row per line, or numbers in that order on any lines.
 
-Where rows stand on lines, a line may end with values that the header does not list; where they do not, every number must be used.
+If each row is a line, lines may end with values that the header does not list; otherwise every number must be used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from engine.mesh.formats.text import as_text, blocks
 
 Table = dict[str, np.ndarray]
 Members = dict[int, tuple[np.ndarray, np.ndarray]]
-Places = dict[str, tuple[np.ndarray, np.ndarray | None]]  # by property: the index of its value, or of its first member and their number
+Places = dict[str, tuple[np.ndarray, np.ndarray | None]]  # by property: the index of its value, or of a list's first member and its length
 Layout = Callable[[Numbers, Element, int], tuple[Places, int]]
 
 
@@ -109,7 +109,7 @@ def _by_lines(numbers: Numbers, e: Element, line: int) -> tuple[Places, int]:
 
 
 def _first_wrong(right: np.ndarray) -> int | None:
-    """Index of the first row that is not right, None if all are."""
+    """Index of the first wrong row, None if all are right."""
     return None if right.all() else int(np.flatnonzero(~right)[0])
 
 

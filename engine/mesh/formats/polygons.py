@@ -12,9 +12,9 @@ from engine.mesh.formats.ears import EXACT, clip
 from engine.mesh.formats.source import Source
 from engine.mesh.surface import is_simple
 
-CHUNK = 2**17  # corners at a time
+CHUNK = 2**17  # corners per batch
 FLAT = 1e-6  # a triangle below this share of its polygon's area has none
-SHORTER = 1 - 1e-6  # a diagonal is shorter if it is so by more than rounding
+SHORTER = 1 - 1e-6  # a diagonal is shorter if the difference exceeds rounding
 
 
 def triangles(source: Source, points: np.ndarray, corners: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -22,8 +22,8 @@ def triangles(source: Source, points: np.ndarray, corners: np.ndarray, sizes: np
 
     Quads are split by the diagonal inside them, convex ones by the shorter diagonal (the first corner's if they are equal); other
     polygons as fans around their first corner if these stay inside, else by ear clipping in the plane of their Newell normal. A
-    polygon with a corner that is not finite is a fan around it, so that it can be dropped as a whole. Triangles that a polygon of
-    four and more corners makes with one vertex twice are left out. Indices are not checked; with one that is out of range, all
+    polygon with a corner that is not finite is a fan around it, so that it can be dropped as a whole. Triangles with a repeated
+    vertex from polygons of four or more corners are left out. Indices are not checked; if one is out of range, all
     polygons are fans.
 
     points  : [V, 3] the vertices
@@ -72,7 +72,7 @@ def _fans(sizes: np.ndarray, apexes: np.ndarray | None = None) -> np.ndarray:
 
 
 def _split(source: Source, points: np.ndarray, corners: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Triangles of some polygons; all indices are good."""
+    """Triangles of polygons whose indices are all valid."""
     xyz = np.asarray(points, np.float64)[corners]
     starts, counts = np.cumsum(sizes) - sizes, np.maximum(sizes - 2, 0)
     owner = np.repeat(np.arange(len(sizes)), sizes)
@@ -91,7 +91,7 @@ def _split(source: Source, points: np.ndarray, corners: np.ndarray, sizes: np.nd
 
 
 def _broken_corners(xyz: np.ndarray, starts: np.ndarray, sizes: np.ndarray, owner: np.ndarray) -> np.ndarray:
-    """First corner of each polygon that is not finite, -1 where all are; int64 [P]."""
+    """First non-finite corner of each polygon, -1 if there is none; int64 [P]."""
     broken = np.full(len(sizes), -1, np.int64)
     at = np.flatnonzero(~np.isfinite(xyz).all(1))[::-1]
     broken[owner[at]] = at - starts[owner[at]]
@@ -120,9 +120,9 @@ def _diagonals(quads: np.ndarray) -> np.ndarray:
 
 
 def _are_left_by_fans(xyz: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """True for polygons of five and more corners that a fan around the first corner leaves, or splits into triangles of no area.
+    """True for polygons of five or more corners whose fan around the first corner leaves the polygon or has triangles without area.
 
-    Polygons with thousands of corners may have triangles of no area: only speed is lost by cutting ears there.
+    Triangles without area are correct in polygons with thousands of corners: cutting ears there would only cost speed.
     """
     counts, index = np.maximum(sizes - 2, 0), _fans(sizes)
     owner = np.repeat(np.arange(len(sizes)), counts)

@@ -16,15 +16,15 @@ from engine.errors import BadFile
 from engine.mesh.formats.text_stream import BLOCK, TextStream
 from engine.mesh.random_streams import KEEP, generator
 
-FILE_BYTES = 2**30  # of any file
-MESH_BYTES = 2**28  # of a mesh, which has to be in memory as a whole, and several times while it is read
-FACES = 5_000_000  # triangles of a mesh
+FILE_BYTES = 2**30  # maximum bytes of any file
+MESH_BYTES = 2**28  # maximum bytes of a mesh, which is in memory as a whole, and several times during reading
+FACES = 5_000_000  # maximum triangles of a mesh
 HEAD_BYTES = 4096
-CLOUD_POINTS = 200_000  # points of a cloud; a larger one is sampled
+CLOUD_POINTS = 200_000  # maximum points of a cloud; a larger one is sampled
 
 
 def count_text(count: int) -> str:
-    """A count with thousands separators; a forged header may hold one of thousands of digits."""
+    """A count with thousands separators; a forged header may contain thousands of digits."""
     return f"{count:,}" if abs(count) < 10**15 else f"about {'-' if count < 0 else ''}10^{round(math.log10(abs(count)))}"
 
 
@@ -39,7 +39,7 @@ def size_text(size: int) -> str:
 
 
 def printable(text: object, length: int = 60) -> str:
-    """Text from a file, or a library's message about it, made fit for a sentence: one line, printable, short."""
+    """Text from a file, or a library's message about it, as a short, printable line for use in a sentence."""
     line = "".join(c if c.isprintable() else "?" for c in str(text)[: length + 1])
     return line if len(line) <= length else line[: length - 3] + "..."
 
@@ -100,12 +100,12 @@ class Source:
             raise BadFile(f"{self.name} holds {size_text(size)}; {what} can have {size_text(limit)} at most, so make it smaller first.")
 
     def whole(self) -> bytes:
-        """The content of a file that has to be in memory at once."""
+        """The whole content of the file; refuses a file too large for memory."""
         self.check_size(self.size, MESH_BYTES)
         return self.path.read_bytes()
 
     def check_claim(self, count: int, what: str, smallest: int, left: int) -> None:
-        """Refuses a header that claims more items, each of `smallest` bytes or more, than the `left` bytes of the file can hold."""
+        """Refuses a header that claims more items, each of `smallest` bytes or more, than fit in the `left` bytes of the file."""
         if count < 0:
             raise self.bad_file(f"its header claims {count_text(count)} {what}")
         if count * smallest > max(left, 0):
@@ -127,7 +127,7 @@ class Source:
             raise BadFile(f"{self.name} has {count_text(count)} {what}; {limit:,} are the most that can be read, so simplify it first.")
 
     def too_short(self, claimed: int, what: str, count: int) -> BadFile:
-        """The error for a file that holds fewer items than it claims."""
+        """The error for a file with fewer items than it claims."""
         return self.bad_file(f"it claims {claimed:,} {what} and ends after {count:,}")
 
     def bad_file(self, what: str) -> BadFile:
@@ -143,10 +143,10 @@ def rows_to_keep(total: int) -> np.ndarray:
 
 
 class Reservoir:
-    """Uniform sample of CLOUD_POINTS rows of a stream, in the stream's order, in memory for twice that number."""
+    """Uniform sample of CLOUD_POINTS rows of a stream, in the stream's order, using memory for twice that number."""
 
     def __init__(self, blocks: Iterable[np.ndarray]):
-        """blocks : the rows of the stream, some at a time"""
+        """blocks : the rows of the stream, in blocks"""
         self.seen = 0
         self._random = generator(KEEP)
         self._rows: list[np.ndarray] = []
@@ -156,7 +156,7 @@ class Reservoir:
             self._add(rows)
 
     def _add(self, rows: np.ndarray) -> None:
-        """Takes the next rows."""
+        """Adds the next rows."""
         self.seen += len(rows)
         keys = self._random.random(len(rows))
         chosen = keys < self._below

@@ -13,8 +13,8 @@ from engine.mesh.formats.source import MESH_BYTES, Raw, Source, printable
 
 HEAD = 84  # bytes: a title of 80 and the number of triangles
 TRIANGLE = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("colour", "<u2")])
-OPEN = (0, 2**32 - 1)  # counts of exporters that could not go back to the header
-BLOCK = 2**22  # bytes of text at a time
+OPEN = (0, 2**32 - 1)  # counts written by exporters that could not return to the header
+BLOCK = 2**22  # bytes of text per block
 STATEMENT = re.compile(r"\bvertex\s+(\S+)\s+(\S+)\s+(\S+)|\b(endloop)\b|\b(?:end)?solid\b[^\r\n]*?(?=\bfacet\b|\bendsolid\b|[\r\n]|$)")
 
 
@@ -45,7 +45,7 @@ def read(source: Source) -> Raw:
 
 
 def _is_text(source: Source) -> bool:
-    """True if the file begins as an ASCII STL, in any encoding."""
+    """True if the file begins like an ASCII STL, in any encoding."""
     with source.open_text() as file:
         head = file.read(1024).lower()
     return b"\0" not in head and (head.lstrip().startswith(b"solid") or re.search(rb"\bfacet\s+normal\b", head) is not None)
@@ -59,7 +59,7 @@ def _is_ended(source: Source) -> bool:
 
 
 def _text(source: Source) -> np.ndarray:
-    """The corners [3 F, 3] of an ASCII file, whose statements may stand in one line."""
+    """The corners [3 F, 3] of an ASCII file, whose statements may share a line."""
     parts, loops, rest = [], 0, ""
     with source.open_text() as file:
         while block := file.read(BLOCK):
@@ -80,7 +80,7 @@ def _text(source: Source) -> np.ndarray:
 def _statements(source: Source, text: str, parts: list[np.ndarray]) -> int:
     """Adds the corners [n, 3] of a text in small letters to `parts`; returns its number of closed faces."""
     lines = [line for line in text.splitlines() if line.lstrip().startswith("vertex")]
-    if lines and len(lines) == text.count("vertex"):  # as almost all exporters write it, and NumPy reads it faster
+    if lines and len(lines) == text.count("vertex"):  # the form of almost all exporters, which NumPy reads faster
         with suppress(ValueError):
             parts.append(np.loadtxt(lines, np.float64, usecols=(1, 2, 3), ndmin=2))
             return text.count("endloop")
@@ -100,7 +100,7 @@ def _statements(source: Source, text: str, parts: list[np.ndarray]) -> int:
 
 
 def _number(source: Source, word: str) -> float:
-    """A coordinate, with a decimal comma too."""
+    """A coordinate, with a decimal point or comma."""
     value = as_decimal(word)
     if value is None:
         raise source.bad_file(f"a line 'vertex' does not hold three numbers but '{printable(word, 20)}'")

@@ -1,6 +1,6 @@
-"""Tables of points as text, read block by block, so that memory is bounded and errors name the line.
+"""Reads text tables of points block by block, so that memory is bounded and errors name the line.
 
-A line holds one point: x y z, and further values. Blanks, tabs, commas, semicolons or bars separate; where another character separates, a
+A line is one point: x y z, and further values. Blanks, tabs, commas, semicolons or bars separate; where another character separates, a
 comma may mark decimals. Names of columns and a count may come first; # and // start comments. Names decide which columns are x, y and z.
 """
 
@@ -20,9 +20,9 @@ from engine.mesh.formats.dialect import COMMENT, MISSING, Dialect, as_decimal, a
 from engine.mesh.formats.source import Raw, Reservoir, Source, printable
 
 SUFFIXES = (".xyz", ".txt", ".csv", ".asc", ".pts", ".xyzn", ".xyzrgb")
-BLOCK = 65_536  # lines at a time
-HEAD = 64  # lines within which the first point must come
-SAMPLE = 64  # lines that decide the form of a table
+BLOCK = 65_536  # lines per block
+HEAD = 64  # lines within which the first point must occur
+SAMPLE = 64  # lines that decide the format of a table
 LINE_BYTES = 100_000
 END_OF_FILE = "\x1a"  # after the last line of a file from DOS
 ELEMENTS = re.compile(
@@ -34,10 +34,10 @@ ELEMENTS = re.compile(
 
 @dataclass(frozen=True)
 class Table:
-    """Form of the lines of a table.
+    """Format of the lines of a table.
 
-    width   : values of every line, None: as in the first
-    columns : indices of the columns that hold numbers, None: all
+    width   : values per line, None: as in the first line
+    columns : indices of the columns with numbers, None: all
     counts  : a line with a single whole number is the count of a further scan, and is skipped
     """
 
@@ -62,7 +62,7 @@ class Start:
 
     @property
     def count(self) -> int | None:
-        """Number of points that a line before them announces."""
+        """Number of points announced on a line before them."""
         counts = (int(line) for line in self.before if re.fullmatch(r"\s*\d{1,18}\s*", line))
         return next(counts, None)
 
@@ -107,7 +107,7 @@ def as_text(file: BinaryIO) -> Iterator[str]:
 
 
 def _start(source: Source, lines: list[str]) -> Start:
-    """The first line with several numbers and nothing else; failing that, the first of several lines that mix numbers and words alike."""
+    """The first line with several numbers and nothing else; else the first of several lines with the same mix of numbers and words."""
     for at, line in enumerate(lines[:HEAD]):
         if "\0" in line:
             break
@@ -126,7 +126,7 @@ def _start(source: Source, lines: list[str]) -> Start:
 
 
 def _numbers_columns(numbers: list[float], below: list[str]) -> bool:
-    """True if a line 0, 1, 2 ... numbers the columns of a table whose values are no whole numbers."""
+    """True if a line 0, 1, 2 ... numbers the columns of a table whose values are not whole numbers."""
     return len(numbers) > 2 and numbers == [*range(len(numbers))] and any(value % 1 for line in below for value in values(line) or ())
 
 
@@ -149,7 +149,7 @@ def _dialect(source: Source, start: Start) -> tuple[Dialect, list[list[str]]]:
 
 
 def _is_numeric(words: list[str]) -> bool:
-    """True if a column holds numbers, as most of these values are."""
+    """True if a column is numeric: most of its values are numbers."""
     known = [word for word in words if word.lower() not in MISSING]
     return bool(known) and 2 * sum(as_number(word) is not None for word in known) > len(known)
 
@@ -173,14 +173,14 @@ def _check_width(source: Source, start: Start, width: int) -> None:
 
 
 def _texts(first: Sequence[str], numeric: Sequence[int]) -> list[int]:
-    """Columns that hold words."""
+    """Columns with words."""
     return [at for at, word in enumerate(first) if word and at not in numeric]
 
 
 def _named_columns(
     source: Source, start: Start, dialect: Dialect, first: list[str], numeric: tuple[int, ...]
 ) -> tuple[Columns | None, list[str]]:
-    """The columns by the names before the first point, and notes; None where nothing names x, y and z.
+    """The columns by the names before the first point, and notes; None if nothing names x, y and z.
 
     Raises BadFile if the names belong to other columns, or if there is not one name per column.
     """
@@ -195,7 +195,7 @@ def _named_columns(
                 names_left = [name for at, name in enumerate(names) if at not in columns.used and name]
                 return columns, [left_out(names_left)] if names_left else []
             if columns.places == (0, 1, 2) and len(names) < len(first):
-                return None, []  # the further columns are judged by their values
+                return None, []  # the other columns are identified by their values
             if not _is_comment(line):
                 raise BadFile(
                     f"{source.name} names {len(names)} columns and has {len(first)} values in line {start.number}; "
@@ -221,7 +221,7 @@ def _names(line: str, dialect: Dialect, width: int) -> list[list[str]]:
     if not bare or len(bare) > 2_000:
         return []
     ways = []
-    for text in dict.fromkeys((bare, bare.lstrip("; "), bare.rpartition(": ")[2])):  # after a sign for comments, after "Fields: "
+    for text in dict.fromkeys((bare, bare.lstrip("; "), bare.rpartition(": ")[2])):  # after a comment sign, after "Fields: "
         ways += [split(text, dialect.separator), *(split(text, mark) for mark in ";,\t|" if mark in text)]
         ways.append(re.sub(r"[\[(].*?[\])]", "", text).replace(",", " ").split())
     ways = [[name.strip("\"' ") for name in way] for way in ways if len(way) > 1]
@@ -234,10 +234,10 @@ def _names(line: str, dialect: Dialect, width: int) -> list[list[str]]:
 def blocks(
     lines: Iterable[str], source: Source, number: int, width: int | None = None, count: int | None = None, form: Table | None = None
 ) -> Iterator[np.ndarray]:
-    """The numbers of some lines, float64 [n, width] at a time; empty lines and comments are skipped.
+    """Yields the numbers of lines in blocks, float64 [n, width]; empty lines and comments are skipped.
 
     number : the number of the first line in the file
-    width  : number of values of every line, None = as in the first
+    width  : values per line, None = as in the first line
     count  : stop after this many lines with numbers, None = at the end
     form   : of the lines, None: numbers between blanks
     """
@@ -258,7 +258,7 @@ def blocks(
 
 
 def _fast(block: list[str], form: Table) -> np.ndarray | None:
-    """The numbers of a block as NumPy reads them; None if it does not."""
+    """The numbers of a block, parsed by NumPy; None if it cannot."""
     joined = "".join(block)
     if "#" in joined or "//" in joined:
         block = [COMMENT.sub("", line) for line in block]
@@ -276,12 +276,12 @@ def _fast(block: list[str], form: Table) -> np.ndarray | None:
 
 
 def _shifts(form: Table) -> bool:
-    """True if a column of words stands before one of numbers, where a blank in a word would move the numbers."""
+    """True if a column of words comes before one of numbers, so that a blank in a word would shift the numbers."""
     return form.columns is not None and form.columns != tuple(range(len(form.columns)))
 
 
 def _slow(block: list[str], source: Source, number: int, form: Table) -> np.ndarray:
-    """The numbers of a block with exponents of Fortran, empty cells, decimal commas or a mistake; raises BadFile for the first mistake."""
+    """The numbers of a block with Fortran exponents, empty cells, decimal commas or a mistake; raises BadFile for the first mistake."""
     width, rows = form.width, []
     for at, line in enumerate(block, number):
         words = form.dialect.words(line)
@@ -301,11 +301,11 @@ def _slow(block: list[str], source: Source, number: int, form: Table) -> np.ndar
 
 def _cell(word: str, dialect: Dialect) -> float | None:
     """Value of a word in a table; an empty cell between separators is NaN."""
-    value = as_number(word) if dialect.separator else as_decimal(word)  # where blanks separate, a comma cannot
+    value = as_number(word) if dialect.separator else as_decimal(word)  # if blanks separate, a comma does not
     return np.nan if value is None and dialect.separator is not None and word.lower() in MISSING else value
 
 
 def _as_written(word: str, line: str) -> str:
-    """A word as it stands in its line, before decimal commas were replaced."""
+    """A word as written in its line, before decimal commas were replaced."""
     written = re.search(re.escape(word).replace(r"\.", "[.,]"), line)
     return written[0] if written else word

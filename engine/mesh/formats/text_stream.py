@@ -1,4 +1,4 @@
-"""Text of any encoding and with any line ends, as UTF-8 with lines that end in a line feed.
+"""Converts text of any encoding and line ending to UTF-8 with line feeds.
 
 UTF-8 and 8-bit text keep the position of every byte, so that a header may be followed by binary data: a lone carriage return (old Mac)
 becomes a line feed, and carriage returns before a line feed stay. UTF-16 and UTF-32 are decoded.
@@ -38,7 +38,7 @@ def encoding(head: bytes) -> tuple[str, int]:
 
 
 class TextStream(io.RawIOBase):
-    """The bytes of a file, translated as described above; for io.BufferedReader."""
+    """The bytes of a file, converted as described above; for io.BufferedReader."""
 
     def __init__(self, file: BinaryIO):
         """file : at its beginning"""
@@ -52,7 +52,7 @@ class TextStream(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Position in the file, or of decoded text the number of bytes so far."""
+        """Position in the file, or the number of bytes so far for decoded text."""
         return self._at
 
     def readinto(self, buffer: memoryview) -> int:
@@ -69,7 +69,7 @@ class TextStream(io.RawIOBase):
         super().close()
 
     def _next(self) -> bytes:
-        """The next block, translated; b"" at the end."""
+        """The next block, converted; b"" at the end."""
         block = self._read(BLOCK)
         for _ in range(4):  # the end of the line may be in the next block
             block += self._read(1) if block.endswith(b"\r") else b""
