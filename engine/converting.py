@@ -265,7 +265,7 @@ def inner_folders(checkpoint: Checkpoint, family: ModelFamily) -> list[Path]:
 
 
 def write_parts(parts: Sequence[Part], total: int, new: Path) -> Iterator[ImportProgress]:
-    """Links or writes all files, and an index in each folder with several."""
+    """Links or writes all files, and writes an index into each folder with several weight files."""
     done = 0
     for part in parts:
         if part.linked is not None:

@@ -41,7 +41,7 @@ from engine.networks.weights import MODELS, build_network, hash_of, need, part_f
 FOLDER = MODELS / "lowpoly"
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTERS = {"lora": "cross", "lora-mlp": "mlp"}  # by option: the kind of heads that the merged adapter was trained with
-POINTS = 1024  # the input of an encoder without a reader of blocks
+POINTS = 1024  # for an encoder that does not read blocks
 READ = 4096  # points that are counted in blocks; the encoder gets the first of them
 DRAFT_ROWS = 64  # extra rows after the longest sequence, for the drafts of a pass
 FEWEST_POINTS = 16

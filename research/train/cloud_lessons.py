@@ -51,7 +51,7 @@ class CloudDataset:
 
 @dataclass(frozen=True)
 class CloudRecipe:
-    """What a recipe must define.
+    """Parts that a recipe must define.
 
     name : of the recipe; folder : of the shipped network, which `load` loads; its file and its card entry have the folder's name
     answers : number of the network's answers; read : picks the answers that the labels are about; draw : see `CloudDataset`

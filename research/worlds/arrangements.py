@@ -1,4 +1,4 @@
-"""What files contain besides single objects: objects on a tile or side by side, and flat tiles with little on them.
+"""Contents of files besides single objects: objects on a tile or side by side, and flat tiles with little on them.
 
 They teach which way is up: a rug, a road or a floor lies flat, and a house often comes with its ground.
 """

@@ -106,7 +106,7 @@ def table(name: str, rows: list[Row], title: str = "") -> dict[str, Any]:
 
 
 def times(repeats: int) -> str:
-    """How often each method decoded each input, in words."""
+    """Number of runs of each method on each input, in words."""
     return "twice" if repeats == 1 else f"{2 * repeats} times"
 
 

@@ -196,7 +196,7 @@ def methods(able: frozenset[str], name: str, recipes: tuple[str, ...] | None = N
 
 
 def knowledge(card: Mapping[str, Any]) -> str:
-    """What a shipped model knows, as a sentence."""
+    """Sentence about what a shipped model knows."""
     families = card.get("families")
     if isinstance(families, list):
         return f"It was trained on {', '.join(map(str, families))}."
