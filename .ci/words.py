@@ -35,7 +35,9 @@ def prose(path: Path) -> Iterator[str]:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield from filter(None, [ast.get_docstring(node)])
     with path.open("rb") as file:
-        yield from (t.string for t in tokenize.tokenize(file.readline) if t.type == tokenize.COMMENT and not re.search("noqa|fmt:", t.string))
+        yield from (
+            t.string for t in tokenize.tokenize(file.readline) if t.type == tokenize.COMMENT and not re.search("noqa|fmt:", t.string)
+        )
 
 
 def labels(path: Path) -> Iterator[str]:

@@ -39,7 +39,7 @@ def names() -> list[str]:
 
 
 def current_name(name: str) -> str:
-    """The name that a model has today, of one in an older run."""
+    """Current name of a model that an older run names."""
     return FORMER.get(name, name)
 
 
@@ -78,7 +78,7 @@ def resolve(name_or_folder: str | os.PathLike[str]) -> tuple[str, str | None]:
 
 
 def named_in(folder: Path) -> str:
-    """The backbone that a folder's card names, or that a checkpoint is of; raises MissingWeights or BadFile for a damaged one, NotSupported
+    """The backbone that a folder's card names, or that reads a checkpoint; raises MissingWeights or BadFile for a damaged one, NotSupported
     for another model."""
     if not (folder / CARD).exists():
         return recognise(folder)

@@ -1,4 +1,4 @@
-"""Adherence: how much less probable a vertex is the farther it lies from the points of the prompt.
+"""Adherence: a vertex becomes less probable with its distance from the points of the prompt.
 
 The vertices of a mesh lie on its surface, so a token that would set one elsewhere is a mistake, whatever the model thinks of it. The logit
 of a token loses `strength` times the distance of the cell that it names from the nearest point: the product of the model's distribution
@@ -49,7 +49,7 @@ class Adherence:
         return token - self._special if 0 <= token - self._special < self._blocks else state
 
     def loss(self, state: int) -> Tensor:
-        """The penalty of the next token's logits, float32 [V]; 0 for the end."""
+        """The penalty on the logits of the next token, float32 [V]; 0 for the end."""
         if state not in self._losses:
             lost = self._plain.clone()
             lost[self._offsets : self._special] = self._lost[torch.from_numpy(self._squares[state]).long()]

@@ -53,7 +53,7 @@ class Bpt(Lowpoly):
         self.known_as = ""
 
     def adopt(self, folder: Path, weights_hash: str | None) -> None:
-        """See TrainedBackbone. The heads that were trained for these weights are its own, too."""
+        """See TrainedBackbone. Also adds the heads trained for these weights."""
         super().adopt(folder, weights_hash)
         self.base_hash, self.kinds = weights_hash, [kind for kind in SHORT if self._heads_file(kind).exists()]
         self.capabilities |= {"mesh_heads"} if self.kinds else set()

@@ -41,7 +41,7 @@ FIRST_CODE = 155_000  # id, in Lumina-mGPT 2
 
 @dataclass(frozen=True)
 class ChameleonVariant:
-    """Properties in which the models differ.
+    """Properties that differ between the models.
 
     title, sampling : its name; the settings of its authors' script
     sides   : of its pictures in pixels; the first is the default
@@ -111,7 +111,7 @@ def layouts_of(kind: ChameleonVariant, factor: int, positions: int) -> dict[int,
 
 
 def kind_of(config: Mapping[str, Any]) -> str:
-    """A key of KINDS, by what only the configurations of Lumina-mGPT have."""
+    """A key of KINDS, by entries that only configurations of Lumina-mGPT have."""
     lumina = "mask_image_logits" in config or "XLLMX" in str(config.get("architectures"))
     if config.get("vocab_size", 65_536) > FIRST_CODE:
         return "lumina2"

@@ -1,4 +1,4 @@
-"""LlamaGen's own files: names, shapes, and how the parts are read from them.
+"""LlamaGen's own files: names, shapes and readers of the parts.
 
 The transformer keeps queries, keys and values of a layer in one tensor, and the two numbers that a rotary position turns side by side; a
 Llama model of transformers has three tensors, and the two numbers half a head apart.
@@ -72,7 +72,9 @@ def expected_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def size(config: Mapping[str, Any], side: int = SIDES[-1], encoder: int = 0) -> memory.Size:
-    """The sizes that memory depends on. config : see `configure`; side : of the picture in pixels; encoder : numbers of the text encoder"""
+    """The sizes that memory depends on. config : see `configure`; side : of the picture in pixels; encoder : number of weights of the text
+    encoder
+    """
     numbers = sum(math.prod(shape) for shape in expected_shapes(config).values()) + encoder
     heads = heads_of(config["width"])
     codes = (side // 2 ** (len(config["picture"].stages) - 1)) ** 2
@@ -86,7 +88,7 @@ def heads_of(width: int) -> int:
 
 
 def side_of(path: Path) -> int:
-    """The picture's side in pixels, from the names of the files, of the files that a folder was imported from, or of the folder; raises
+    """The picture's side in pixels, from the names of the files, of their originals before an import, or of the folder; raises
     MissingWeights if they do not say."""
     folder = path.parent if path.is_file() else path
     imported = list(read_card(folder).get("source", {})) if (folder / CARD).is_file() else []
@@ -98,7 +100,7 @@ def side_of(path: Path) -> int:
 
 
 class GridRotary(nn.Module):
-    """Cosines and sines by slot, in the place of a Llama model's own: zero for the condition, then those of the grid's rows and columns."""
+    """Cosines and sines by slot, used instead of a Llama model's: zero for the condition, then by row and column of the grid."""
 
     def __init__(self, side: int, width: int, condition: int):
         """side : codes in a row; width : of an attention head; condition : slots before the picture"""
@@ -165,7 +167,7 @@ def encoder_folder(path: Path) -> Path:
 
 
 def encoder_numbers(at: Path) -> int:
-    """The numbers of a text encoder's weights, by its configuration."""
+    """Number of weights of a text encoder, by its configuration."""
     with torch.device("meta"):
         return sum(p.numel() for p in T5EncoderModel(configuration(at, T5Config)).parameters())
 

@@ -33,7 +33,8 @@ class Looks:
         return picture_name(look) in self.pictures
 
     def tokens(self, looks: Sequence[tuple[Look, str]], along: int, encode: Encode) -> Tensor:
-        """Tokens int64 [L, 3, n*n] of looks of one size before backgrounds ("" = none is said), in pictures with `along` tokens along their
+        """Tokens int64 [L, 3, n*n] of looks of one size before backgrounds ("" = none is named), in pictures with `along` tokens along
+        their
         side: before this background (none: before white), before white, and before black."""
         wanted = dict.fromkeys((look, along, place) for look, background in looks for place in backgrounds_of(background))
         missing = [key for key in wanted if key not in self._found]
@@ -45,7 +46,7 @@ class Looks:
         ).long()
 
     def words(self) -> set[str]:
-        """Every word of a name of an object that has a look."""
+        """All words in the names of objects that have a look."""
         names = {name.split(" ", 1)[1] if name.split(" ")[0] in HUES else name for name in self.pictures}
         return {word for name in names for each in names_of(name) for form in (each, plural(each)) for word in form.split()}
 

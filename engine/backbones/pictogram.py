@@ -324,7 +324,7 @@ class Pictogram(TrainedBackbone):
         return ids + [0] * (TEXT_SLOTS - len(ids))
 
     def looks_of(self, words: Sequence[str], side: int) -> list[Tensor]:
-        """The looks of what a caption names, before the background that it says, tokens int64 [3, n*n] each; none if the model reads
+        """The looks of the objects in a caption, on its background, tokens int64 [3, n*n] each; none if the model reads
         none."""
         if self.looks is None:
             return []
@@ -350,7 +350,7 @@ class Pictogram(TrainedBackbone):
         return "" if self.objects_in(text) else f"{self.name} does not know anything in this prompt and will draw an empty background."
 
     def added_words(self, prompt: Prompt) -> str:
-        """The words of a background that the seed chooses, where the prompt says none and the model needs one; else ""."""
+        """The words of a background that the seed chooses, if the prompt names none and the model needs one; else ""."""
         words = self._readable_words(prompt)
         return " ".join(self._with_background(words, prompt.seed)[len(words) :])
 

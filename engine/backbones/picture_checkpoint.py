@@ -1,4 +1,4 @@
-"""The common part of text-to-picture checkpoints from elsewhere. An adapter is the differences.
+"""Common part of the adapters of text-to-picture checkpoints. An adapter adds what differs.
 
 `PictureCheckpoint` is a Backbone over a decoder of transformers (engine/networks/hosted.py). An adapter subclasses it. It sets `name`,
 `sampling`, `layouts` and `vocabulary`, passes a `Hosted` to the constructor, and defines `rows` (from a prompt to the token ids of each
@@ -36,7 +36,7 @@ MISSING_COLOUR = (30, 34, 42)
 
 
 class PictureCheckpoint(TrainedBackbone):
-    """A text-to-picture backbone. All that is not named in the module's docstring is the same for every checkpoint."""
+    """A text-to-picture backbone. What the module's docstring does not name is the same for every checkpoint."""
 
     name: str
     sampling: Sampling
@@ -83,7 +83,7 @@ class PictureCheckpoint(TrainedBackbone):
         return self.sequence(x, padding, layout, prompt.sampling or self.sampling, hosted)
 
     def inputs(self, prompt: Prompt) -> tuple[Tensor, tuple[int, ...]]:
-        """The decoder's inputs for a prompt [branches, P, H], and how many at the beginning of each branch are no part of it. A model whose
+        """The decoder's inputs for a prompt [branches, P, H], and the number of inputs before it in each branch. A model whose
         prompts are token ids defines `rows` instead."""
         layout, sampling = self._layout(prompt.size), prompt.sampling or self.sampling
         rows = self.rows(readable_text(prompt.text, EXAMPLE), layout)
@@ -136,7 +136,7 @@ class PictureCheckpoint(TrainedBackbone):
 
     @cached_property
     def preview(self) -> Preview:
-        """The linear map that stands for the decoder in partial pictures; fitted at the first of them."""
+        """The linear map that replaces the decoder in partial pictures; fitted when the first one is rendered."""
         return fit_preview(self.decode, self.codebook(), self.layout.factor)
 
     @torch.inference_mode()

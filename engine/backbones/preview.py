@@ -39,7 +39,7 @@ class Preview:
 
 @torch.inference_mode()
 def fit_preview(decode: Callable[[Tensor], Tensor], codebook: Tensor, factor: int, seed: int = 0) -> Preview:
-    """The linear map that is nearest to a decoder.
+    """The linear map that approximates a decoder best.
 
     decode   : codes int64 [rows, columns] -> picture [rows * factor, columns * factor, 3]
     codebook : float32 [V, D], the vector of each code

@@ -6,7 +6,7 @@ from engine.errors import BadPrompt
 
 
 def readable_text(text: str | None, example: str) -> str:
-    """The text without blanks around it; raises BadPrompt if nothing is left. example: what could be written instead."""
+    """The text without surrounding blanks; raises BadPrompt if nothing is left. example: a prompt to suggest."""
     readable = (text or "").strip()
     if not readable:
         raise BadPrompt(f"The prompt is empty. Say what to draw, for instance: {example}.")

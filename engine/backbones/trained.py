@@ -1,4 +1,4 @@
-"""The drafters that were trained for a model's weights and lie in its folder: each is a capability, and is read once."""
+"""Drafters in a model's folder, trained for its weights. Each is a capability and is read once."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TrainedBackbone(Backbone):
         return {}
 
     def adopt(self, folder: Path, weights_hash: str | None) -> None:
-        """Makes this the model of an imported folder: its weights have a hash, and the drafters that were trained for them are its own."""
+        """Makes this the model of an imported folder: sets the hash of its weights and adds the drafters trained for them."""
         self.folder, self.weights_hash, self.known_as = folder / DRAFTERS, weights_hash, folder.name
         self.card = {**self.card, **(read_card(self.folder) if has_card(self.folder) else {})}
         self.capabilities = self.capabilities | trained_in(self.folder).intersection(self.trainable)

@@ -1,4 +1,4 @@
-"""The names of a VQGAN picture decoder's tensors in two published forms, and the decoder read from a checkpoint.
+"""The names of a VQGAN picture decoder's tensors in two published forms, and a reader of the decoder.
 
 `llamagen` is the form of LlamaGen's tokenizers; its stages are in the order in which they run. `taming` is the form of taming-transformers,
 which Chameleon's vqgan.ckpt, MoVQGAN and IBQ have; there stages are numbered from the last to the first.

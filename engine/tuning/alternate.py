@@ -1,4 +1,4 @@
-"""Times kinds of runs in alternation: plain, fast, fast, plain. Every speed-up that this project prints or draws is measured here.
+"""Times several kinds of runs alternately: plain, fast, fast, plain. Every speed-up that this project prints or draws is measured here.
 
 Each kind first runs once unmeasured, to allocate memory, fill noise tables and touch the weights. Then the kinds run in order and in
 reverse order, so that a machine that speeds up or slows down affects all of them alike.
@@ -40,7 +40,7 @@ class Turn(NamedTuple):
 
 
 def turns(kinds: Iterable[str], inputs: int = 1, repeats: int = 1) -> list[Turn]:
-    """Returns all runs of a measurement, in their order. repeats : 0 = each once and none before, for numbers that are no times"""
+    """Returns all runs of a measurement, in their order. repeats : 0 = each once without a warm-up, for numbers other than times"""
     names = [*kinds]
     if repeats == 0:
         return [Turn(name, i) for i in range(inputs) for name in names]

@@ -1,4 +1,4 @@
-"""`auto`: the exact method, window and tree with the most expected tokens a second of a model on this machine.
+"""`auto`: the exact method, window and tree with the most expected tokens per second of a model on this machine.
 
 It is a step before a run. It takes the expected tokens of a pass (`expected.py`) over what a pass costs here (`curve.py`) and what each
 method does beside its passes, and names a method with its knobs, such as "auto:sjdpp,window=16", which `methods.find` knows. Runs and their
@@ -31,7 +31,7 @@ PROMPTS = 2  # on which doctor records the tokens of a model that has none in it
 
 
 def candidates(backbone: Backbone) -> list[Candidate]:
-    """The methods and knobs that auto chooses among: what each method that fits the model says that it may try."""
+    """Candidates of auto: the methods that fit the model, with the knobs that each method names."""
     fitting = [method for method in METHODS.values() if method.needs <= backbone.capabilities]
     return [each for method in fitting for each in method.candidates(backbone) if find(each[0])[0].needs <= backbone.capabilities]
 
@@ -75,8 +75,8 @@ def expected_run(name: str, knobs: dict[str, float | str], runs: Sequence[Run]) 
 
 
 def extra_milliseconds(backbone: Backbone, name: str, knobs: dict[str, float | str], curve: CostCurve) -> float:
-    """Milliseconds that a method takes beside its passes here: for each pass of its drafter, or of a step if it has none; the median of
-    some steps. Negative for a method whose passes cost less than those of the curve, which store all distributions."""
+    """Milliseconds that a method takes here in addition to its passes: for each pass of its drafter, or of a step if it has none; the
+    median of some steps. Negative for a method whose passes cost less than those of the curve, which store all distributions."""
     run, clock, extra = begin(backbone, name, knobs, probe_prompt(backbone)), clock_of(backbone.device), []
     for _ in range(STEPS):
         start = clock()
@@ -91,7 +91,7 @@ def extra_milliseconds(backbone: Backbone, name: str, knobs: dict[str, float | s
 
 
 def table_of(backbone: Backbone, measured: ModelMeasurements) -> list[Expected]:
-    """The expected tokens of a model: those of its card, else those that doctor recorded here; without those of another model's methods."""
+    """The expected tokens of a model: those of its card, else those that doctor recorded here; without methods that do not fit it."""
     try:
         rows = of_card(backbone) or of_rows(measured.tokens)
     except (KeyError, TypeError, ValueError):  # of the stored file; a damaged card is an error
@@ -101,8 +101,8 @@ def table_of(backbone: Backbone, measured: ModelMeasurements) -> list[Expected]:
 
 @torch.inference_mode()
 def find_out(backbone: Backbone, rows: Sequence[Expected], costs: StepCosts) -> bool:
-    """Measures what plain decoding does beside its passes, then the row that seems fastest, until that one has been measured. So the choice
-    is among steps that were timed, and most rows need not be. Returns whether anything was measured.
+    """Measures the time of plain decoding outside its passes, then the row that seems fastest, until that one has been measured. So the
+    choice is among steps that were timed, and most rows need not be. Returns whether anything was measured.
 
     Rows that are about as fast as the best one are then measured again, in turns; the least counts, because other programs only add time.
     Else the row would win that was measured at the quietest moment."""
@@ -124,7 +124,7 @@ def time_the_best(backbone: Backbone, rows: Sequence[Expected], costs: StepCosts
 
 
 def unmeasured_method(backbone: Backbone) -> str:
-    """The method or preset for a model without recorded tokens: of those that methods name, the one that needs most of the model."""
+    """The method or preset for a model without recorded tokens: the one, among those that methods name, that needs the most capabilities.
     fitting = [method for method in METHODS.values() if method.unmeasured and method.needs <= backbone.capabilities]
     return max(fitting, key=lambda method: len(method.needs)).unmeasured if fitting else PLAIN
 

@@ -1,4 +1,4 @@
-"""The cost of a pass by its number of rows: milliseconds until its distributions are there."""
+"""Cost of a pass by its number of rows: milliseconds until its distributions are available."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ class CostCurve:
     points: tuple[tuple[int, float], ...]
 
     def at(self, rows: float) -> float:
-        """Milliseconds of a pass over so many rows: between the measured widths on a line, after the last one on the line through the last
-        two, but never less than the last."""
+        """Milliseconds of a pass over this many rows: interpolated between the measured widths, extrapolated from the last two, but never
+        less than the last.
+        """
         (low, least), *rest = self.points
         if rows <= low or not rest:
             return least
@@ -47,7 +48,7 @@ class CostCurve:
 
     @staticmethod
     def of(row: Mapping[str, float]) -> CostCurve:
-        """The curve of a row; raises ValueError for anything else."""
+        """The curve stored in a row of JSON; raises ValueError for anything else."""
         points = tuple(sorted((int(rows), float(milliseconds)) for rows, milliseconds in row.items()))
         if not points or not all(rows > 0 and 0 < milliseconds < float("inf") for rows, milliseconds in points):
             raise ValueError("a curve needs positive numbers")

@@ -1,4 +1,4 @@
-"""Expected tokens of a pass, recorded for a model: rows in its card, or in the user's data folder. And which of them is fastest here.
+"""Expected tokens of a pass, recorded for a model: rows in its card, or in the user's data folder. Also finds the fastest of them here.
 
 Tokens per pass do not depend on the machine, so the rows of a shipped model are in its card. They hold for the model's own sampling;
 `launch.py bench expected` measures them. A row that was recorded for other weights is not used.
@@ -39,11 +39,11 @@ class Expected:
 
     @property
     def key(self) -> str:
-        """The same without "auto:", by which its cost beside a pass is stored."""
+        """The same without "auto:": the key under which its cost outside a pass is stored."""
         return ",".join([self.name, *(f"{name}={value}" for name, value in self.knobs.items())])
 
     def milliseconds(self, costs: StepCosts) -> float:
-        """Of a step here: the pass, and what the method does beside it, for every pass of a drafter or else once.
+        """Milliseconds of a step here: the pass and the method's own work, counted per pass of its drafter, or once without one.
 
         Beside a pass, knobs that were not measured take the least that was measured for any, so that no fast one is passed over unmeasured.
         """
@@ -55,7 +55,7 @@ class Expected:
         return max(LEAST, costs.curve.at(self.rows) + extra)
 
     def speed(self, costs: StepCosts) -> float:
-        """Expected tokens a second here."""
+        """Expected tokens per second here."""
         return 1000 * self.tokens / self.milliseconds(costs)
 
     def row(self) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class Expected:
 
 
 def best(rows: Iterable[Expected], costs: StepCosts) -> Expected:
-    """The row with the most expected tokens a second; of equal ones the first. There must be one."""
+    """The row with the most expected tokens per second; the first of equal ones. `rows` must not be empty."""
     return max(rows, key=lambda each: each.speed(costs))
 
 

@@ -1,4 +1,4 @@
-"""Clocks that other programs do not move, where there is one, and a look at what other programs took of the processor meanwhile."""
+"""Clocks that other programs do not affect, where available, and the processor time that other programs used during a measurement."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ BUSY = "Other programs kept the processor busy, so what was measured is used now
 
 
 def clock_of(device: torch.device) -> Callable[[], float]:
-    """The clock for passes on a device: with one thread on a CPU that of the thread, which other programs do not move; else the wall's."""
+    """The clock for passes on a device: with one thread on a CPU that of the thread, which other programs do not move; else the wall
+    clock.
+    """
     own = device.type == "cpu" and torch.get_num_threads() == 1 and time.get_clock_info("thread_time").resolution < FINE
     return time.thread_time if own else time.perf_counter
 
@@ -33,7 +35,7 @@ def used_elsewhere() -> float | None:
 
 
 def watch_load(threads: int, measure: Callable[[], Made]) -> tuple[Made, bool]:
-    """Result of a measurement with this many threads, and True if other programs left a core to each thread, or where nobody counts."""
+    """Result of a measurement with this many threads, and True if other programs left a core to each thread or the system does not say."""
     before, start = used_elsewhere(), time.perf_counter()
     result = measure()
     after, seconds = used_elsewhere(), time.perf_counter() - start

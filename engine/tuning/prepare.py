@@ -32,13 +32,13 @@ Say = Callable[[str], None]
 
 
 def to_stderr(text: str) -> None:
-    """Tells the person at the terminal."""
+    """Prints a message to stderr."""
     print(text, file=sys.stderr, flush=True)
 
 
 @lru_cache(maxsize=64)
 def to_stderr_once(text: str) -> None:
-    """Tells the person at the terminal what does not change while the process lives: the same text only once."""
+    """Prints a message to stderr, each text only once per process."""
     to_stderr(text)
 
 
@@ -63,7 +63,7 @@ def prepare(
 
 def use_threads(backbone: Backbone, cores: int | None = None, say: Say = to_stderr) -> None:
     """Sets PyTorch's threads to the fastest number for this model, or, if its weights have no hash by which a measurement could be stored,
-    to as many as PyTorch began with. cores : the most that are measured. $OMP_NUM_THREADS bounds both."""
+    to the number that PyTorch started with. cores : the most that are measured. $OMP_NUM_THREADS bounds both."""
     if backbone.device.type == "cpu":
         most = min(all_threads(), cores or all_threads())
         torch.set_num_threads(most if backbone.weights_hash is None else thread_count(backbone, store.read(backbone), most, say))
@@ -71,12 +71,12 @@ def use_threads(backbone: Backbone, cores: int | None = None, say: Say = to_stde
 
 @lru_cache(maxsize=1)
 def all_threads() -> int:
-    """The threads that PyTorch had when this was first asked: one a core, or $OMP_NUM_THREADS."""
+    """Number of threads that PyTorch had at the first call: one per core, or $OMP_NUM_THREADS."""
     return min(torch.get_num_threads(), os.cpu_count() or 1)
 
 
 def thread_count(backbone: Backbone, measured: ModelMeasurements, most: int, say: Say = to_stderr) -> int:
-    """The fastest number of threads, at most `most`; measures those that are not stored yet, all in turns."""
+    """The fastest number of threads, at most `most`; measures those that are not stored yet, alternately."""
     counts = candidates(most)
     if len(counts) > 1 and not set(counts) <= set(measured.threads):
         say(f"Measuring how many threads are fastest for {backbone.name} here, once.")
@@ -91,7 +91,7 @@ def costs_here(
 ) -> StepCosts:
     """The costs of a model's passes with the threads that PyTorch has now; measured and stored if they are not yet.
 
-    other : loads the same model in another dtype, which is measured in turns with it
+    other : loads the same model in another dtype, which is measured alternately with it
     """
     count = torch.get_num_threads()
     if (count, backbone.dtype) not in measured.costs or (other and (count, EITHER) not in measured.costs):
@@ -104,7 +104,7 @@ def costs_here(
 
 
 def choose_dtype(backbone: Backbone, other: Callable[[], Backbone], measured: ModelMeasurements, say: Say = to_stderr) -> str:
-    """The dtype of a model that can run in its own and in bfloat16; measures both in turns if they are not stored yet.
+    """The dtype of a model that can run in its own and in bfloat16; measures both alternately if they are not stored yet.
 
     other : loads it in bfloat16
     """

@@ -26,7 +26,7 @@ FORM = 3  # of the files; before, threads may have been measured beside another 
 
 @dataclass
 class StepCosts:
-    """Of one dtype and number of threads: the cost curve, and milliseconds of a step outside its pass, by method and knobs.
+    """Costs with one dtype and number of threads: the cost curve, and milliseconds of a step outside its pass, by method and knobs.
 
     beside : may be negative, because the passes of the curve store distributions that some methods do not need
     """

@@ -26,7 +26,7 @@ def candidates(most: int) -> list[int]:
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Inside, PyTorch has so many threads."""
+    """Context in which PyTorch uses this many threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -37,9 +37,9 @@ def threads(count: int) -> Iterator[None]:
 
 @torch.inference_mode()
 def thread_costs(backbone: Backbone, counts: list[int], seconds: float = SECONDS) -> dict[int, float]:
-    """Milliseconds of a pass by number of threads, on the clock of the wall: the geometric mean of the median passes over ROWS, measured in
-    turns. Both kinds of pass count alike, so that plain decoding is not slowed down to make a window look better. A median, because threads
-    that wait for a core are part of what is measured."""
+    """Milliseconds of a pass by number of threads, by the wall clock: the geometric mean of the median passes over ROWS, measured
+    alternately. Both kinds of pass count alike, so that plain decoding is not slowed down to make a window look better. A median, because
+    threads that wait for a core are part of what is measured."""
     with sequence_for_costs(backbone) as sequence:
         most = sequence.limit - sequence.length
         drafts = [Draft(torch.tensor(a_path(sequence, min(rows, most) - 1, backbone.end), dtype=torch.int64)) for rows in ROWS]

@@ -79,7 +79,7 @@ def _length(source: Source, data: np.ndarray, at: int, e: Element, p: Property, 
 
 
 class _FixedRows:
-    """Rows of one length."""
+    """Elements whose rows have the same number of bytes."""
 
     def __init__(self, rows: np.ndarray, at: int, sizes: Mapping[str, int]):
         self.rows, self.sizes, self.end = rows, sizes, at + rows.nbytes
