@@ -124,7 +124,7 @@ def time_the_best(backbone: Backbone, rows: Sequence[Expected], costs: StepCosts
 
 
 def unmeasured_method(backbone: Backbone) -> str:
-    """The method or preset for a model without recorded tokens: the one, among those that methods name, that needs the most capabilities.
+    """The method or preset for a model without recorded tokens: of those that methods name, the one that needs most capabilities."""
     fitting = [method for method in METHODS.values() if method.unmeasured and method.needs <= backbone.capabilities]
     return max(fitting, key=lambda method: len(method.needs)).unmeasured if fitting else PLAIN
 
