@@ -49,6 +49,7 @@ SLOW = (
     "tests/app/test_speed.py",
     "tests/engine/device/test_far_runs.py",
     "tests/engine/kernels/test_compiled.py",
+    "tests/engine/transformers/test_trained_text.py",
     "tests/faults/test_disk.py",
     "tests/faults/test_threads.py",
     "tests/research/bench/",

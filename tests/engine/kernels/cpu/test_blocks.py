@@ -36,7 +36,7 @@ class Case:
         """width : of a head; dtype : of the products"""
         torch.manual_seed(1)
         self.kind, self.width, self.kv_cache = kind, width, kv_cache
-        self.plain, self.quick = self.make_network(inner), self.made(inner)
+        self.plain, self.quick = self.make_network(inner), self.make_network(inner)
         self.quick.load_state_dict(self.plain.state_dict())
         quicken(self.quick, dtype)
         self.kept = torch.randn(LAYERS, 2, 2, HEADS, KEPT, width)
