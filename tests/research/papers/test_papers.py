@@ -72,7 +72,7 @@ def test_what_does_not_run_says_why() -> None:
         experiment_of(PAPERS["cross_regression"], "table-4")
     with pytest.raises(NotSupported, match="diagram"):
         experiment_of(PAPERS["sjdpp"], "figure-3")
-    with pytest.raises(NotSupported, match="no experiment"):
+    with pytest.raises(NotSupported, match="is not an experiment"):
         experiment_of(PAPERS["sjdpp"], "table-99")
 
 
