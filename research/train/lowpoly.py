@@ -66,7 +66,7 @@ PRESETS = {
 }  # fmt: skip
 DECIDES, DECIDES_ON_PACKS = Measure("nats_boxes"), Measure("nats_packs")
 GROUP = 16  # batches whose shapes are sorted by length together: padding is 14 % of the tokens, and 34 % with 4 batches
-PACK_SHARE = 0.65  # of the shapes, where there are meshes of packs
+PACK_SHARE = 0.5  # of the shapes, where there are meshes of packs
 DISTURBED = 0.15  # share of the clouds of packs that get a floor, clutter, or normals of random sign
 BUDGET_SHARE = 0.5  # share of shapes that come with a face budget
 BUCKET = 32  # lengths are rounded up to a multiple of it
