@@ -13,7 +13,7 @@ from scipy.spatial import cKDTree
 from engine.errors import NotSupported
 from engine.sandbox import Died, TookTooLong, run_sandboxed
 
-NEIGHBOURS = 8  # the median distance to so many of them is how far the tangent plane of a point counts
+NEIGHBOURS = 8  # the tangent plane of a point counts as far as its eighth neighbour, in the median
 CELLS = 2.0  # of the grid, in that distance
 FEWEST, MOST = 12, 96  # cells along the longest side
 FACES = 400  # of the surface, by default
@@ -38,7 +38,7 @@ def reconstruct(points: np.ndarray, faces: int = FACES, behind: bool = False) ->
 
 
 def surface(points: np.ndarray, faces: int) -> tuple[np.ndarray, np.ndarray]:
-    """The same in this process. Without an area to span, both arrays are empty."""
+    """Vertices [V, 3] and faces [F, 3] as `reconstruct`, computed in this process. Both are empty if the points span no surface."""
     import pyvista
     import vtk
     from vtk.util.numpy_support import numpy_to_vtk
@@ -68,7 +68,11 @@ def surface(points: np.ndarray, faces: int) -> tuple[np.ndarray, np.ndarray]:
     if mesh.n_cells > faces:
         mesh = mesh.decimate(1 - faces / mesh.n_cells)
     vertices, triangles = np.asarray(mesh.points, np.float64), mesh.faces.reshape(-1, 4)[:, 1:].astype(np.int64)
-    corners = vertices[triangles]
-    nearest = tree.query(corners.mean(1))[1]
-    outward = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]) * points[nearest, 3:]
-    return vertices, triangles if outward.sum() >= 0 else triangles[:, ::-1]
+    return vertices, outward(vertices, triangles, points[:, 3:], tree)
+
+
+def outward(vertices: np.ndarray, faces: np.ndarray, normals: np.ndarray, tree: cKDTree) -> np.ndarray:
+    """The faces [F, 3], all turned around if they look against the normals [N, 3] of the nearest points of the tree."""
+    corners = vertices[faces]
+    areas = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    return faces if (areas * normals[tree.query(corners.mean(1))[1]]).sum() >= 0 else faces[:, ::-1]
