@@ -11,7 +11,7 @@ from types import MappingProxyType
 ENCODER = "conditioner.point_encoder.model.shape_model.encoder."
 MEMORY = ".cross_attention.memory"
 
-# Our names, in full or as a beginning, and the checkpoint's. Several of theirs are one tensor of ours, one below the other.
+# Our names, in full or as a prefix, and the checkpoint's; where there are several, our tensor is theirs stacked along the first axis.
 WHOLE: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "decoder.tokens": ("token_embed.weight",),
     "decoder.kinds": ("block_embed", "offset_embed", "sp_block_embed"),
@@ -19,7 +19,7 @@ WHOLE: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "decoder.start": ("sos_token",),
     "encoder.queries": (f"{ENCODER}query",),
 })  # fmt: skip
-IN_A_BLOCK: Mapping[str, tuple[int, tuple[str, ...]]] = MappingProxyType({  # with the number of the sublayer, of three
+IN_A_BLOCK: Mapping[str, tuple[int, tuple[str, ...]]] = MappingProxyType({  # with the index 0..2 of the sublayer in its block
     "self_norm": (0, ("0.0",)),
     "self_attention.query_key_value": (0, ("1.to_q", "1.to_k", "1.to_v")),
     "self_attention.out": (0, ("1.to_out",)),

@@ -35,7 +35,7 @@ from engine.networks.vqgan import PictureDecoder
 
 TURN, BEGIN, ROW_END = "<reserved08706>", "<racm3:break>", "<reserved08799>"  # end of a turn, begin of a picture, end of its rows
 REQUEST = "Generate an image of {0}x{0} according to the following prompt:\n{1}"
-GRID = 32  # pixels, the unit of the size tokens
+GRID = 32  # pixels per unit of the size tokens
 FIRST_CODE = 155_000  # id, in Lumina-mGPT 2
 
 

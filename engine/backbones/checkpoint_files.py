@@ -33,7 +33,7 @@ UNREADABLE = (
     OSError, ValueError, RuntimeError, TypeError, AttributeError, LookupError, ArithmeticError, SafetensorError, StrictDataclassError,
 )  # fmt: skip
 # what transformers and safetensors raise for damaged files
-PROMPT = 256  # tokens of a prompt that an estimate of memory assumes
+PROMPT = 256  # tokens of the prompt assumed by the estimate of memory
 
 
 def checkpoint_folder(path: str | None, family: ModelFamily) -> Path:

@@ -32,7 +32,7 @@ from engine.layout import Raster
 from engine.networks.hosted import Hosted, slice_head
 
 FAMILY = ADAPTED["emu3"]
-SIDE = 90  # codes, of the pictures that it was trained on: 720 pixels
+SIDE = 90  # codes along the side of the trained pictures (720 pixels)
 NEGATIVE = "low quality, blurry, distorted, cropped, watermark, text"  # the prompt that guidance leads away from
 ROW_END = "<|extra_200|>"
 MARKS = ("bos_token", "boi_token", "image_wrapper_token")  # of the tokenizer: begin of sequence, begin of image, begin of codes

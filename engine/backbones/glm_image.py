@@ -43,7 +43,7 @@ FACTOR = 32  # pixels of a token
 SMALL = 16  # tokens in a row of the small picture
 SIDES = (1024, 2048)  # pixels; the small picture must fill whole rows of the map
 MARKS = ("grid_bos_token", "grid_eos_token", "bos_token")  # of the tokenizer, around sizes and before the tokens
-SPREAD = 2.0  # standard deviations that the colours of the map span on either side
+SPREAD = 2.0  # standard deviations at which the colours of the map saturate
 
 
 class GlmImage(PictureCheckpoint):

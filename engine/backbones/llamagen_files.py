@@ -29,8 +29,8 @@ CHECKPOINT = "transformer and picture tokenizer of huggingface.co/FoundationVisi
 SIDES = (256, 384, 512)
 HEADS = {3200: 32, 4096: 32}  # by width; all others have heads of width 64
 TOKENIZERS = ("tokenizer.json", "spiece.model")
-EPS, BASE = 1e-5, 10_000.0  # of norms; of rotary positions
-IN_A_LAYER: Mapping[str, tuple[str, int]] = {  # theirs: ours, and which part of theirs it is, of how many one below the other
+EPS, BASE = 1e-5, 10_000.0  # epsilon of the norms; base of the rotary positions
+IN_A_LAYER: Mapping[str, tuple[str, int]] = {  # transformers' name: LlamaGen's, and the part of its stacked tensor
     "self_attn.q_proj": ("attention.wqkv", 0), "self_attn.k_proj": ("attention.wqkv", 1), "self_attn.v_proj": ("attention.wqkv", 2),
     "self_attn.o_proj": ("attention.wo", 0), "mlp.gate_proj": ("feed_forward.w1", 0), "mlp.up_proj": ("feed_forward.w3", 0),
     "mlp.down_proj": ("feed_forward.w2", 0), "input_layernorm": ("attention_norm", 0), "post_attention_layernorm": ("ffn_norm", 0),

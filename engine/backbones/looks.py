@@ -17,7 +17,7 @@ from engine.words.looks import TILE, Look, look_pixels
 from engine.words.world import HUES
 
 FILE = "looks.webp"
-COLUMNS = 16  # of the sheet
+COLUMNS = 16  # tiles in a row of the sheet
 PLAIN_ONES = ("white", "black")  # backgrounds of a look besides that of its caption
 Encode = Callable[[np.ndarray], Tensor]  # pictures uint8 [N, h, w, 3] -> tokens int64 [N, h / 8, w / 8]
 
@@ -33,9 +33,10 @@ class Looks:
         return picture_name(look) in self.pictures
 
     def tokens(self, looks: Sequence[tuple[Look, str]], along: int, encode: Encode) -> Tensor:
-        """Tokens int64 [L, 3, n*n] of looks of one size before backgrounds ("" = none is named), in pictures with `along` tokens along
-        their
-        side: before this background (none: before white), before white, and before black."""
+        """Returns the tokens int64 [L, 3, n*n] of L looks of one size, each drawn on its background ("": white), on white and on black.
+
+        along : tokens along the side of the whole picture
+        """
         wanted = dict.fromkeys((look, along, place) for look, background in looks for place in backgrounds_of(background))
         missing = [key for key in wanted if key not in self._found]
         if missing:

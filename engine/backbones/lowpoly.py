@@ -58,9 +58,9 @@ class MaskedGrammar:
     def __init__(self, budget: int | None):
         self.rules = BPTGrammar(BPT, canonical=True, budget=budget)
         self.masks = torch.from_numpy(self.rules.masks.copy())
-        self._rows = list(self.masks)  # found faster than by an index
+        self._rows = list(self.masks)  # a list, because indexing the tensor takes longer
         self.start = self.rules.start
-        self.next = self.rules.next  # every token asks for it
+        self.next = self.rules.next  # looked up once, because every token calls it
 
     def mask_index(self, state: int) -> int:
         """The row of `masks` for a state."""
@@ -92,7 +92,7 @@ class _LowpolyTrunk(OwnTrunk):
         return self.decoder.head(hidden)
 
     def rows(self, arguments: PassArguments) -> RunRows:
-        """The rows of a run over this condition in a pass of several."""
+        """Returns this run's part of a pass that serves several runs."""
         cross_kv = self.decoder.quick.cross_kv(self.condition_kv)
         return RunRows(arguments.x + self.positions[arguments.slots], arguments.kv_cache, arguments.mask, cross=cross_kv)
 

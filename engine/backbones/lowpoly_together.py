@@ -19,7 +19,7 @@ from engine.networks.mesh_decoder import budget_bucket
 from engine.noise import Noise
 from engine.sampling import draw_gumbel, warp
 
-FORGET = 32  # positions after which noise objects are replaced, because one stores the noise of a whole run
+FORGET = 32  # positions after which a noise object, which stores all noise it has drawn, is replaced
 CROWDED = 0.75  # rows are moved together when fewer than this share of them go on
 
 

@@ -132,8 +132,8 @@ class PictogramModel(nn.Module):
     def looks(self, words: Tensor, looks: Sequence[Tensor]) -> Tensor:
         """Tokens of looks, each [B, 3, n*n], -> embeddings [B, sum of n*n, width]; zeros where the caption [B, 32] is empty.
 
-        Each token of a look comes with those before white and black, and with its left and its upper neighbour, so that a row which has
-        just drawn the neighbour finds it.
+        The embedding of a token adds those of the same place on white and on black, and of the left and upper neighbours, so that
+        attention from a row that has just drawn the neighbour finds it.
         """
         if not looks:
             return self.words.weight.new_zeros(len(words), 0, self.width)
@@ -210,7 +210,7 @@ class _PictogramTrunk(OwnTrunk):
         return self.decoder(x, self.cos[slots], self.sin[slots], mask, kv_cache, split, self.places[slots], adapter_rows)
 
     def rows(self, arguments: PassArguments) -> RunRows:
-        """The rows of a run of this prompt in a pass of several."""
+        """Returns this run's part of a pass that serves several runs."""
         slots = arguments.slots
         return RunRows(arguments.x + self.places[slots], arguments.kv_cache, arguments.mask, self.cos[slots], self.sin[slots])
 

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-SIDE = 8  # codes, of a random picture
+SIDE = 8  # codes along the side of a random picture
 CELLS = 2  # a square has 2 x 2 colours
-FEW = 32  # numbers of a code up to which four neighbours are alike
-PER_NUMBER = 6  # random codes for each number of a code's vector
-RIDGE = 1e-3  # of the mean square of a number, so that codes along one line do no harm
+FEW = 32  # largest dimension of a code for which four neighbours share one random code
+PER_NUMBER = 6  # random codes per dimension of a code's vector
+RIDGE = 1e-3  # share of the mean square added to the diagonal, in case the codes lie on a line
 
 
 @dataclass(frozen=True)

@@ -37,12 +37,12 @@ from engine.transformers.probe import PROBE_ROWS, PROBED, TOLERANCE, agree
 NAME = "auto"
 SHARE = 0.03  # of a run's time: the most that drafts may lose
 PROBE_COST = 3.0  # plain passes that a probe may take, before one is measured
-MARGIN = 0.05  # plain passes that a lookup must gain per pass, and part by which a window must be faster
+MARGIN = 0.05  # plain passes that a lookup must gain per pass, and share by which a window must be faster
 MATCHES, DRAFTS = 3, (3, 7, 15)  # longest run of tokens to look up; lengths of drafts
-RECENT = 8  # lookups of a length that an estimate is made of
-TRIED, TIMED = 8, 64  # passes of a window that show its speed, and those that are remembered
+RECENT = 8  # newest lookups of a length that an estimate uses
+TRIED, TIMED = 8, 64  # passes before a window's speed counts, and the newest passes kept
 SETTLING = 2  # first passes of a stretch of windows, whose drafts are guesses still
-FIRST_WINDOW, HOPED = 4, 2.0  # rows of the first window; tokens per pass that a window is tried for
+FIRST_WINDOW, HOPED = 4, 2.0  # rows of the first window; expected tokens per pass from which windows are tried
 WINDOW = Knob("window", "W", 32, FIRST_WINDOW, 256, 1, "log", "The largest window that is tried.")
 
 
@@ -96,7 +96,7 @@ class LookupRecord:
         self.index = Index(MATCHES)
         self.index.add(list(prompt))
         self.right: dict[int, deque[int]] = {length: deque(maxlen=RECENT) for length in range(MATCHES + 1)}
-        self.length, self.open = self.lookup()  # one at a time is compared
+        self.length, self.open = self.lookup()  # only one lookup at a time is compared
         self.matched = 0
 
     def lookup(self) -> tuple[int, list[int]]:

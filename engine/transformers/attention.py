@@ -17,7 +17,7 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 from engine.errors import NotSupported
 
 NEEDED = ("input_ids", "attention_mask", "position_ids", "past_key_values")  # of the model's forward
-IMPLEMENTATIONS = ("sdpa", "eager")  # those that take a mask of any shape
+IMPLEMENTATIONS = ("sdpa", "eager")  # attention implementations that take a mask of any shape
 CACHES = (DynamicLayer, DynamicSlidingWindowLayer)  # plain lists of keys and values
 ALL, LAST, CHUNK = "full_attention", "sliding_attention", "chunked_attention"  # kinds of layers, by transformers' names
 

@@ -23,7 +23,7 @@ from engine.transformers.host import CallerModel
 from engine.transformers.probe import PROBED
 from engine.transformers.processors import CallerDistribution, read
 
-AVAILABLE = frozenset({"raster", "wavefront", "codebook"})  # what a caller's model can have
+AVAILABLE = frozenset({"raster", "wavefront", "codebook"})  # capabilities that a caller's model can have
 TEXT = "(ids)"  # a prompt's text, where an adapter asks for one: the backbone already has ids
 SEEDS = 2**62  # seeds are drawn from 0 .. SEEDS - 1
 

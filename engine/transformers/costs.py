@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from statistics import median
 
-RECENT = 9  # passes that a cost is the median of
+RECENT = 9  # a cost is the median of this many passes
 
 
 class PassCosts:

@@ -15,7 +15,7 @@ from pathlib import Path
 from engine.errors import BadOutput
 
 FIRST = "engine.transformers.call"  # the module that generate.py imports from
-LEAST = {"transformers": "transformers>=5"}  # the oldest version, where it matters
+LEAST = {"transformers": "transformers>=5"}  # minimum versions
 HEAD = "# Written by `launch.py models custom-generate` from {}. Apache-2.0.\n"
 
 GENERATE = '''"""Exact speculative decoding without a drafter: Foretoken's methods for any decoder-only model with a cache.
@@ -136,7 +136,7 @@ def requirements(sources: dict[str, str]) -> list[str]:
 
 
 def _imported_names(text: str) -> list[str]:
-    """Everything that a module imports when it is loaded, by name: not what a function imports, and not what a module can do without."""
+    """Names of the packages that a module imports when it is loaded, without imports in functions and optional ones."""
     names = []
     for node in ast.parse(text).body:
         if isinstance(node, ast.Import):

@@ -18,10 +18,10 @@ from engine.transformers.host import Branch, CallerModel, CallerSequence
 from engine.transformers.processors import CallerDistribution
 
 TOLERANCE = {torch.float64: 1e-2, torch.float32: 1e-2}  # largest difference, in standard deviations of the logits
-COARSE = 0.3  # in other number types
+COARSE = 0.3  # the same in other dtypes
 FIRST = 4  # ids of a prompt that a model is tested on
-PROBE_ROWS = 4  # of a pass that `agree` makes
-FAILURES = (ValueError, TypeError, RuntimeError, LookupError, AttributeError)  # of a class that takes no mask of drafts
+PROBE_ROWS = 4  # rows of the pass in `agree`
+FAILURES = (ValueError, TypeError, RuntimeError, LookupError, AttributeError)  # raised by a class that takes no mask of drafts
 
 
 class Probed:

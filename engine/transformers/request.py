@@ -19,7 +19,7 @@ from engine.transformers.processors import CallerDistribution
 
 KEPT = ("attention_mask", "position_ids", "past_key_values", "use_cache", "logits_to_keep")  # model arguments that are read here
 PLAIN = (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE)
-OTHER_MODES = (  # settings that ask for another kind of decoding
+OTHER_MODES = (  # settings that select another decoding mode
     "penalty_alpha", "dola_layers", "prompt_lookup_num_tokens", "assistant_early_exit", "use_mtp", "constraints", "force_words_ids",
 )  # fmt: skip
 UNFILLED = ("output_scores", "output_logits", "output_attentions", "output_hidden_states")

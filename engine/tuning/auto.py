@@ -24,10 +24,10 @@ from engine.tuning.load_monitor import clock_of, watch_load
 from engine.tuning.prepare import Say, costs_here, keep, to_stderr
 from engine.tuning.store import ModelMeasurements, StepCosts
 
-STEPS = 16  # of a run that is timed for the cost beside its passes; the first WARM are left out
+STEPS = 16  # of a run whose time outside its passes is measured; the first WARM are left out
 WARM = 3
-CLOSE, TURNS = 0.8, 2  # rows that are so fast, as a part of the best one's speed, are measured so many times more
-PROMPTS = 2  # on which doctor records the tokens of a model that has none in its card
+CLOSE, TURNS = 0.8, 2  # rows above this share of the best speed are measured this many times more
+PROMPTS = 2  # number of prompts by which doctor records the expected tokens of a model whose card has none
 
 
 def candidates(backbone: Backbone) -> list[Candidate]:
@@ -105,7 +105,7 @@ def find_out(backbone: Backbone, rows: Sequence[Expected], costs: StepCosts) -> 
     choice is among steps that were timed, and most rows need not be. Returns whether anything was measured.
 
     Rows that are about as fast as the best one are then measured again, in turns; the least counts, because other programs only add time.
-    Else the row would win that was measured at the quietest moment."""
+    Otherwise the row that was measured at the quietest moment would win."""
     before = len(costs.beside)
     time_the_best(backbone, rows, costs)
     if is_new := len(costs.beside) > before:

@@ -25,7 +25,7 @@ from engine.tuning.store import ModelMeasurements, StepCosts
 from engine.tuning.threads import candidates, fastest, thread_costs
 
 EITHER = "bfloat16"  # the capability of a model that can be loaded in float32 and in bfloat16, where a CPU multiplies both
-WIDE = 32  # rows of a pass that stands for the fast methods where no expected tokens are recorded
+WIDE = 32  # rows of the pass that represents the fast methods where no expected tokens are recorded
 GAIN, LOSS = 0.95, 1.05  # bfloat16 must take less than this share of a wide pass's time, and at most this one of a single row's
 
 Say = Callable[[str], None]
@@ -104,7 +104,7 @@ def costs_here(
 
 
 def choose_dtype(backbone: Backbone, other: Callable[[], Backbone], measured: ModelMeasurements, say: Say = to_stderr) -> str:
-    """The dtype of a model that can run in its own and in bfloat16; measures both alternately if they are not stored yet.
+    """The faster of a model's own dtype and bfloat16; measures both alternately if they are not stored yet.
 
     other : loads it in bfloat16
     """

@@ -21,7 +21,7 @@ from engine.kernels.cpu.library import native
 from engine.machine import processor
 from engine.tuning.curve import CostCurve
 
-FORM = 3  # of the files; before, threads may have been measured beside another program
+FORM = 3  # version of the files; older ones may have been measured while another program ran
 
 
 @dataclass

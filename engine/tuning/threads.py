@@ -15,7 +15,7 @@ from engine.tuning.curve import a_path, one_pass, sequence_for_costs
 
 ROWS = (1, 32)  # of the two passes that are timed: plain decoding's, and a window's
 SECONDS = 1.0  # after which no further turn begins
-HOPELESS = 2.0  # times the least cost: such a number of threads is measured no more
+HOPELESS = 2.0  # a number of threads that costs this many times the least is not measured again
 
 
 def candidates(most: int) -> list[int]:
@@ -48,7 +48,7 @@ def thread_costs(backbone: Backbone, counts: list[int], seconds: float = SECONDS
         while True:
             for count in going:
                 with threads(count):
-                    one_pass(sequence, drafts[0])  # starts the threads
+                    one_pass(sequence, drafts[0])  # starts PyTorch's threads
                     for draft, times in zip(drafts, samples[count], strict=True):
                         start = time.perf_counter()
                         one_pass(sequence, draft)

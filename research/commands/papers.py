@@ -21,7 +21,7 @@ ALL = "all"  # instead of a paper or an experiment
 def parser() -> CommandParser:
     """The parser of the command's options."""
     p = CommandParser("papers", "Lists every table and figure of the five papers, or runs one or all.")
-    p.add_argument("paper", nargs="?", help="a paper; without one, lists all; all: runs everything that can run")
+    p.add_argument("paper", nargs="?", help="the paper to check; 'all' runs every check that can run here; without one, lists the papers")
     p.add_argument("experiment", nargs="?", help="a table or figure to run, or all; without one, lists those of the paper")
     p.add_argument("--count", type=whole(1, 10_000), help="maximum number of inputs (as declared)")
     p.add_argument("--minutes", type=whole(1, 1_000), help=f"stop each experiment after this time; run again to continue ({MOST_MINUTES})")
