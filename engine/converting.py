@@ -229,7 +229,7 @@ class Part:
     """
 
     name: str
-    found: Checkpoint
+    checkpoint: Checkpoint
     tensors: list[str]
     linked: Path | None = None
     indexed: bool = True
@@ -237,7 +237,7 @@ class Part:
     @property
     def bytes(self) -> int:
         """Size of its tensors in bytes."""
-        return sum(self.found.entries[name].bytes for name in self.tensors)
+        return sum(self.checkpoint.entries[name].bytes for name in self.tensors)
 
 
 def parts_of(checkpoint: Checkpoint, folder: str = "") -> list[Part]:
@@ -273,11 +273,11 @@ def write_parts(parts: Sequence[Part], total: int, new: Path) -> Iterator[Import
             done += part.bytes
             yield ImportProgress(done, total)
         else:
-            for piece in write_shard(new / part.name, part.found.entries, part.tensors, part.found.read):
+            for piece in write_shard(new / part.name, part.checkpoint.entries, part.tensors, part.checkpoint.read):
                 done += piece
                 yield ImportProgress(done, total)
-    for checkpoint in {id(part.found): part.found for part in parts if part.indexed}.values():
-        mine = [part for part in parts if part.found is checkpoint]
+    for checkpoint in {id(part.checkpoint): part.checkpoint for part in parts if part.indexed}.values():
+        mine = [part for part in parts if part.checkpoint is checkpoint]
         if len(mine) > 1:
             text = index_of({Path(part.name).name: part.tensors for part in mine}, sum(part.bytes for part in mine))
             (new / mine[0].name).with_name(INDEX[0]).write_text(text, encoding="utf-8")

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 PER_TOKEN = ("accepted", "verdict", "accept_probability", "entropy", "top", "depth", "parent", "energy", "threshold")
 PER_STEP: dict[str, Callable[[Trace], float | None]] = {  # one number per step; None = not recorded
-    "deviation": lambda told: told.deviation and told.deviation.latest,
-    "mean_deviation": lambda told: told.deviation and told.deviation.mean,
-    "strength": lambda told: told.deviation and told.deviation.strength,
-    "tree_depth": lambda told: None if told.tree is None or told.tree.width is None else told.tree.levels,
-    "tree_width": lambda told: told.tree and told.tree.width,
+    "deviation": lambda trace: trace.deviation and trace.deviation.latest,
+    "mean_deviation": lambda trace: trace.deviation and trace.deviation.mean,
+    "strength": lambda trace: trace.deviation and trace.deviation.strength,
+    "tree_depth": lambda trace: None if trace.tree is None or trace.tree.width is None else trace.tree.levels,
+    "tree_width": lambda trace: trace.tree and trace.tree.width,
 }
 
 

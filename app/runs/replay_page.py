@@ -38,7 +38,7 @@ PAGE = """<!doctype html>
 <body>
 <div class="ft-player">
 {header}
-<div class="ft-asked"><h2>{title}</h2><p>{line}</p></div>
+<div class="ft-caption"><h2>{title}</h2><p>{line}</p></div>
 <main class="ft-main" data-settings="closed">
 <div class="ft-stage">
 {panels}

@@ -55,7 +55,7 @@ def declare(knob: Knob) -> dict[str, Any]:
         "help": explanation(knob),
         "default": knob.default,
         "choices": list(knob.choices),
-        "said": [f"{knob.words[each]} ({each})" if each in knob.words else each for each in knob.choices],
+        "choice_labels": [f"{knob.words[each]} ({each})" if each in knob.words else each for each in knob.choices],
         "stops": [] if knob.choices else stops(knob),
         "live": knob.live,
         "when": list(knob.when),

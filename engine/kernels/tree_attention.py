@@ -45,20 +45,20 @@ class VisibleRows:
     places    : int64 [branches or 1, kept], of the cache's rows, or None; a hidden row has the greatest int64
     positions : int64 [R], of the queries; needed with places
     kept      : number of rows in the cache before the pass
-    told      : int64 [], that number, in a pass in fixed shapes; `kept` is then the most that it can be
+    kept_now  : int64 [], that number, in a pass in fixed shapes; `kept` is then the most that it can be
     """
 
     sets: Tensor
     kept: int
     places: Tensor | None = None
     positions: Tensor | None = None
-    told: Tensor | None = None
+    kept_now: Tensor | None = None
 
     def dense(self) -> Tensor:
         """The same as a mask, bool [branches or 1, R, kept + R]."""
         count = len(self.sets)
-        if self.told is not None:
-            return fixed_mask(self.sets, self.told.expand(count), self.kept + count)[None]
+        if self.kept_now is not None:
+            return fixed_mask(self.sets, self.kept_now.expand(count), self.kept + count)[None]
         tail = unpack(self.sets)[None]
         if self.places is None:
             past = torch.ones(1, count, self.kept, dtype=torch.bool, device=tail.device)
@@ -165,10 +165,10 @@ def tree_attention_triton(q: Tensor, k: Tensor, v: Tensor, seen: VisibleRows, sc
     placed = seen.places is not None
     places = seen.places.contiguous() if placed else None
     _tree_attention_kernel[(branches * heads, triton.cdiv(count * group, rows))](
-        q, k, v, seen.sets, places, seen.positions, seen.told, out,
+        q, k, v, seen.sets, places, seen.positions, seen.kept_now, out,
         count, seen.kept, seen.sets.shape[1], heads, group, width, 1 / math.sqrt(width) if scale is None else scale,
         *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], places.stride(0) if placed and len(places) > 1 else 0,
-        placed, seen.told is not None, rows, KEYS, max(16, power_of_two(width)), "ieee" if q.dtype == torch.float32 else "tf32",
+        placed, seen.kept_now is not None, rows, KEYS, max(16, power_of_two(width)), "ieee" if q.dtype == torch.float32 else "tf32",
         num_warps=warps_of(rows), num_stages=2, **LAUNCH,
     )  # fmt: skip
     return out

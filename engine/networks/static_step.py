@@ -106,7 +106,7 @@ def fixed_pass(
     sets = inputs[:, NAMED : NAMED + words(rows)]
     at = kept + torch.arange(rows, device=inputs.device)
     as_sets = trunk.takes_sets and choose(block.device, block.dtype).is_triton
-    mask = VisibleRows(sets.contiguous(), span - rows, told=kept[0]) if as_sets else fixed_mask(sets, kept, span)
+    mask = VisibleRows(sets.contiguous(), span - rows, kept_now=kept[0]) if as_sets else fixed_mask(sets, kept, span)
     ids = ids if drafted is None else torch.where(ids < 0, drafted, ids)
     x = trunk.embed(ids)[:, of].expand(branches, -1, -1)
     with nullcontext() if adapter is None else adapter.on_rows_from(first[0]):
@@ -127,11 +127,11 @@ class Graph:
         torch.cuda.current_stream().wait_stream(aside)
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):  # another thread may be loading a model
-            self.found = function()
+            self.outputs = function()
 
     def __call__(self) -> tuple[Tensor, ...]:
         self.graph.replay()
-        return tuple(each.clone() for each in self.found)
+        return tuple(each.clone() for each in self.outputs)
 
 
 class Replays:

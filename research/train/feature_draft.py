@@ -121,7 +121,7 @@ def stack_rows(teacher: Teacher, rows: list[Recorded], device: torch.device) -> 
     hidden = torch.zeros(len(rows[0].hidden), *tokens.shape, rows[0].hidden.shape[-1], device=device)
     for i, row in enumerate(rows):
         hidden[:, i, : len(row.tokens)] = row.hidden.to(device).float()
-    return tokens, teacher.embed(torch.stack([row.said for row in rows]), tokens.clamp(min=0)), hidden
+    return tokens, teacher.embed(torch.stack([row.condition for row in rows]), tokens.clamp(min=0)), hidden
 
 
 # --- losses -----------------------------------------------------------------------------------------------------------

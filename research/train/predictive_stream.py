@@ -85,7 +85,7 @@ class StreamStudent(nn.Module):
         starts : the position of each window's first row; guesses : int64 [B, windows * width], the tokens that the rows read
         """
         teacher, device = self._teacher[0], guesses.device
-        prompts = torch.stack([row.said for row in rows]).to(device)
+        prompts = torch.stack([row.condition for row in rows]).to(device)
         tokens = pad_rows([row.tokens for row in rows]).to(device)
         width = len(guesses[0]) // len(starts)
         places = window_places(starts, width).to(device)

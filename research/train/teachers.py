@@ -37,12 +37,12 @@ DROPPED = 10  # one caption in this many is empty, so that the drafter also lear
 class Recorded:
     """A sequence that the backbone generated.
 
-    said   : its condition: word ids int64 [32], points float32 [1024, 6], token ids int64 [branches, P], or inputs [branches, P, H]
-    tokens : int64 [L]
-    hidden : float16 [branches, L, H], last hidden states; row i predicted token i
+    condition : word ids int64 [32], points float32 [1024, 6], token ids int64 [branches, P], or inputs [branches, P, H]
+    tokens    : int64 [L]
+    hidden    : float16 [branches, L, H], last hidden states; row i predicted token i
     """
 
-    said: Tensor
+    condition: Tensor
     tokens: Tensor
     hidden: Tensor
 

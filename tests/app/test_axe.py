@@ -120,11 +120,11 @@ def test_the_image_tab(audit: Callable) -> None:
     prompt = page.locator(PROMPT)
     prompt.fill("a girafe and a pengiun on snow")
     page.wait_for_selector("#hints .ft-instead")
-    seen.look("unknown words", ".ft-said")
+    seen.look("unknown words", ".ft-messages")
     prompt.fill(" ")
     page.click("#generate")
     page.wait_for_selector("#messages p[data-kind=error]")
-    seen.look("an error", ".ft-said")
+    seen.look("an error", ".ft-messages")
     prompt.fill("two cats on snow")
     choose(page, "settings", "repeat", "5 times")
     start(page)
@@ -226,7 +226,7 @@ def test_the_bench_and_the_models(audit: Callable) -> None:
         fold.click()
     page.fill("#import-path textarea, #import-path input", "/nowhere")
     page.click("#import-look")
-    page.wait_for_selector(".ft-told[data-kind=error]")
+    page.wait_for_selector(".ft-import-status[data-kind=error]")
     seen.look("models")
 
 

@@ -54,8 +54,8 @@ def test_words_come_before_the_engines_names():
     assert all(knob.words.keys() <= set(knob.choices) for knob in declared)
     assert all(not re.search("coupled|gumbel|residual|init", word) for k in declared for word in (k.label, *k.words.values()))
     refresh = next(knobs.declare(knob) for knob in METHODS["sjdpp"].knobs if knob.name == "refresh")
-    assert dict(zip(refresh["choices"], refresh["said"], strict=True))["coupled gumbel"] == "same dice again (coupled gumbel)"
-    longest = max((words for m in METHODS.values() for k in m.knobs for words in knobs.declare(k)["said"]), key=len)
+    assert dict(zip(refresh["choices"], refresh["choice_labels"], strict=True))["coupled gumbel"] == "same dice again (coupled gumbel)"
+    longest = max((words for m in METHODS.values() for k in m.knobs for words in knobs.declare(k)["choice_labels"]), key=len)
     assert len(longest) <= 38, longest  # the width of the menus
     titles = [title_of(name) for name in PRESETS]
     assert len(set(titles)) == len(titles) and "LANTERN++" in titles

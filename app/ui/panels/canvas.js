@@ -185,19 +185,19 @@ function drawReadout() {
     readout.textContent = `${place} · ${decoded.draft[at] ? "drafted, not yet checked" : "not drawn yet"}`;
     return;
   }
-  const said = [`token ${decoded.tokens[at]}`, place];
+  const texts = [`token ${decoded.tokens[at]}`, place];
   const fast = drafts(v);
   const value = (map) => (v.scales[map] * (decoded[map][at] - 1)) / 254;
   const chance = decoded.probability[at] ? ` (${Math.round(100 * value("probability"))} %)` : "";
-  if (fast) said.push((verdict === ACCEPTED ? "guess accepted" : VERDICTS[verdict].name) + chance);
-  if (decoded.depth[at] > 1 && fast) said.push(`depth ${decoded.depth[at] - 1}`);
+  if (fast) texts.push((verdict === ACCEPTED ? "guess accepted" : VERDICTS[verdict].name) + chance);
+  if (decoded.depth[at] > 1 && fast) texts.push(`depth ${decoded.depth[at] - 1}`);
   if (decoded.energy && !Number.isNaN(decoded.energy[at])) {
-    said.push(`energy ${decoded.energy[at].toFixed(2)}, threshold ${decoded.threshold[at].toFixed(2)}`);
+    texts.push(`energy ${decoded.energy[at].toFixed(2)}, threshold ${decoded.threshold[at].toFixed(2)}`);
   }
-  if (decoded.top[at]) said.push(`likeliest token ${Math.round(100 * value("top"))} %`);
-  if (decoded.entropy[at]) said.push(value("entropy") < SURE ? "the model was sure" : `entropy ${value("entropy").toFixed(2)}`);
-  said.push(`step ${Math.round(value("step")) + 1}`);
-  readout.textContent = said.join(" · ");
+  if (decoded.top[at]) texts.push(`likeliest token ${Math.round(100 * value("top"))} %`);
+  if (decoded.entropy[at]) texts.push(value("entropy") < SURE ? "the model was sure" : `entropy ${value("entropy").toFixed(2)}`);
+  texts.push(`step ${Math.round(value("step")) + 1}`);
+  readout.textContent = texts.join(" · ");
   drawCandidates(at);
 }
 
@@ -273,8 +273,8 @@ frame.addEventListener("pointermove", (event) => {
   const column = Math.floor(((event.clientX - box.left) / box.width) * v.columns);
   const row = Math.floor(((event.clientY - box.top) / box.height) * v.rows);
   const inside = column >= 0 && row >= 0 && column < v.columns && row < v.rows;
-  const told = new CustomEvent("foretoken:point", { detail: inside ? row * v.columns + column : null });
-  window.dispatchEvent(Object.assign(told, { columns: v.columns }));
+  const pointed = new CustomEvent("foretoken:point", { detail: inside ? row * v.columns + column : null });
+  window.dispatchEvent(Object.assign(pointed, { columns: v.columns }));
 });
 frame.addEventListener("pointerleave", () => emit("point", null));
 window.addEventListener("foretoken:point", (event) => {

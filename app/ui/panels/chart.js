@@ -88,7 +88,7 @@ function readable(canvas, label, reading) {
   canvas.tabIndex = 0;
   canvas.setAttribute("role", "slider");
   canvas.setAttribute("aria-roledescription", "chart");
-  const told = () => {
+  const announce = () => {
     const at = reading.at(), count = reading.count();
     canvas.setAttribute("aria-label", label());
     canvas.setAttribute("aria-valuemin", 0);
@@ -107,8 +107,8 @@ function readable(canvas, label, reading) {
     else if (to === undefined || !count) return;
     else reading.go(to);
     event.preventDefault();
-    told();
+    announce();
   });
-  told();
-  return told;
+  announce();
+  return announce;
 }

@@ -1,18 +1,18 @@
 // Included before every panel's script. The value comes from Gradio or from a "foretoken:show" event, whichever is newer.
 const gradio = { props, watch };
-let told;
+let override;
 props = new Proxy(gradio.props, {
-  get: (given, name) => (name === "value" && told !== undefined ? told : given[name]),
-  set: (given, name, value) => { if (name === "value") told = undefined; given[name] = value; return true; },
+  get: (given, name) => (name === "value" && override !== undefined ? override : given[name]),
+  set: (given, name, value) => { if (name === "value") override = undefined; given[name] = value; return true; },
 });
 const redraws = [];
 watch = (name, draw) => {
   if (name === "value") redraws.push(draw);
-  gradio.watch(name, () => { told = undefined; draw(); });
+  gradio.watch(name, () => { override = undefined; draw(); });
 };
 window.addEventListener("foretoken:show", (event) => {
   if (event.detail.panel !== __OWN__) return;
-  told = event.detail.value;
+  override = event.detail.value;
   redraws.forEach((draw) => draw());
 });
 

@@ -43,9 +43,9 @@ function slider(knob, output) {
     tell(value);
   };
   const tell = (value) => {
-    const said = knob.words[show(value)] || show(value);
-    output.textContent = said;
-    input.setAttribute("aria-valuetext", said);
+    const text = knob.words[show(value)] || show(value);
+    output.textContent = text;
+    input.setAttribute("aria-valuetext", text);
     input.style.setProperty("--at", `${(100 * input.value) / (knob.stops.length - 1)}%`);
   };
   input.addEventListener("input", () => {
@@ -58,7 +58,7 @@ function slider(knob, output) {
 
 function menu(knob) {
   const select = node("select");
-  knob.choices.forEach((choice, i) => select.add(new Option(knob.said[i], choice)));
+  knob.choices.forEach((choice, i) => select.add(new Option(knob.choice_labels[i], choice)));
   select.put = (value) => { select.value = value; };
   select.addEventListener("change", () => move(knob.name, select.value));
   return select;

@@ -30,9 +30,9 @@ async function drawPicture() {
 
 function drawNumbers() {
   const v = value(), now = current(), put = (key, text) => { box.querySelector(`[data-key=${key}] dd`).textContent = text; };
-  const said = v.example || (now ? nameOf(now) : v.said || "");
+  const status = v.example || (now ? nameOf(now) : v.text || "");
   const line = box.querySelector(".ft-lab-now");
-  if (line.textContent !== said) line.textContent = said;
+  if (line.textContent !== status) line.textContent = status;
   box.querySelector(".ft-empty").textContent = v.settings ? "" : v.state === "running" ? "" : "The picture grows here.";
   put("tokens_per_second", now ? whole(now.speed) : "–");
   put("speedup", now && v.plain ? `${(now.speed / v.plain).toFixed(2)}×` : "–");
@@ -46,7 +46,7 @@ function drawFilm() {
   const found = value().film || [], here = [...film.children].map((each) => each.dataset.number).join();
   if (found.map((each) => each.number).join() === here) return;
   film.replaceChildren(...found.map((each) => {
-    const image = Object.assign(new Image(56, 56), { src: each.picture, alt: `Picture ${each.number}: ${each.said}`, title: each.said });
+    const image = Object.assign(new Image(56, 56), { src: each.picture, alt: `Picture ${each.number}: ${each.text}`, title: each.text });
     image.dataset.number = each.number;
     image.setAttribute("role", "listitem");
     return image;
@@ -61,8 +61,8 @@ function courseOf(page) {
   if (!shown.time) return null;
   const v = value(), { time, speed, deviation } = shown, end = Math.max(4, v.clock || 0), x = [...time], unmeasured = [...deviation].every(Number.isNaN);
   const turned = turnsOf(page, end), plain = v.plain ? [level(v.plain, page.plain)] : [];
-  const said = v.plain ? [note("plain decoding", page.plain, { x: 1, xanchor: "right", y: v.plain, yref: "y", yanchor: "bottom", bgcolor: page.page, yshift: 2 })] : [];
-  if (unmeasured) said.push(note("This method does not measure deviation.", page.muted, { x: 0.02, y: 0.2, xanchor: "left" }));
+  const notes = v.plain ? [note("plain decoding", page.plain, { x: 1, xanchor: "right", y: v.plain, yref: "y", yanchor: "bottom", bgcolor: page.page, yshift: 2 })] : [];
+  if (unmeasured) notes.push(note("This method does not measure deviation.", page.muted, { x: 0.02, y: 0.2, xanchor: "left" }));
   return {
     data: [
       { name: "speed", x, y: [...speed], customdata: x.map((_, i) => i), hovertext: x.map((_, i) => sayCourse(i).join("<br>")), line: { color: page.fast, width: 2 } },
@@ -75,7 +75,7 @@ function courseOf(page) {
       yaxis: axis(page, { range: [0, spanOf([...speed, v.plain || 0], 10) * 1.1], domain: [0.57, 1], nticks: 5 }),
       yaxis2: axis(page, { range: [0, spanOf(deviation, 0.05) * 1.15], domain: [0, 0.43], nticks: 5 }),
       shapes: [...turned.shapes, ...plain],
-      annotations: [above(page, "Speed (tokens / s)"), above(page, "Deviation (total variation distance, 0 to 1)", 0.43), ...turned.annotations, ...said],
+      annotations: [above(page, "Speed (tokens / s)"), above(page, "Deviation (total variation distance, 0 to 1)", 0.43), ...turned.annotations, ...notes],
     },
   };
 }

@@ -39,7 +39,7 @@ TEMPLATE = """
 <section class="ft-lab" data-state="empty">
   <div class="ft-lab-top">
     <div class="ft-lab-picture"><canvas class="ft-lab-canvas" role="img" aria-label="No picture yet"></canvas><p class="ft-empty"></p></div>
-    <div class="ft-lab-said">
+    <div class="ft-lab-status">
       <p class="ft-lab-now" role="status"></p>
       <dl class="ft-counters">{counters}</dl>
       <div class="ft-film" role="list" aria-label="Finished pictures"></div>
@@ -54,7 +54,7 @@ TEMPLATE = """
   {charts}
 </section>
 """
-IDLE = {"state": "empty", "said": "Start the loop, then move a knob."}
+IDLE = {"state": "empty", "text": "Start the loop, then move a knob."}
 
 
 def build(elem_id: str) -> gr.HTML:
@@ -66,7 +66,7 @@ def build(elem_id: str) -> gr.HTML:
 
 def waiting_value(text: str) -> dict[str, Any]:
     """The stage before the first step."""
-    return {"state": "running", "said": text}
+    return {"state": "running", "text": text}
 
 
 def made_with(backbone: Backbone, seed: int) -> dict[str, str]:
@@ -100,7 +100,7 @@ def encode(
         "pictures": board.pictures,
         "picture": canvas.data_url(picture.picture(), lossless=False) if picture else None,
         "prompt": picture.run.prompt.text if picture else None,
-        "film": [{"number": board.pictures - i, "picture": small, "said": f"{title_of(name)}, {seconds:.2f} s"}
+        "film": [{"number": board.pictures - i, "picture": small, "text": f"{title_of(name)}, {seconds:.2f} s"}
                  for i, (small, name, seconds) in enumerate(reversed(board.film))],
         "time": to_text(np.array([s.end for s in samples], np.float32)),
         "speed": to_text(np.array([s.tokens / s.seconds if s.seconds else math.nan for s in samples], np.float32)),

@@ -8,7 +8,7 @@ let racing = []; // the current lanes: {title, about, value, points, settings}
 let opener = null; // the element that had the focus
 
 const give = (panel, value) => emit("show", { panel, value });
-const tell = (text) => { part(".ft-lanes-said").textContent = text; };
+const tell = (text) => { part(".ft-lanes-status").textContent = text; };
 
 // Settings common to all runs, and those that differ.
 function compare(rows) {

@@ -18,7 +18,7 @@ TEMPLATE = """
 <section class="ft-lanes-head" tabindex="-1" aria-label="Race of the chosen runs">
   <div><h2></h2><p class="ft-lanes-shared"></p></div>
   <div class="ft-lanes-acts">{files}<button type="button" data-do="close">Back to the last race</button></div>
-  <p class="ft-lanes-said" role="status"></p>
+  <p class="ft-lanes-status" role="status"></p>
 </section>
 """
 

@@ -108,20 +108,20 @@ function drawCounters(name, counters) {
 
 function drawReadout() {
   for (const name of shown) {
-    const { faces, hover } = sides[name], said = [], untouched = turning.allowed && name === shown[0] && hasFaces();
+    const { faces, hover } = sides[name], texts = [], untouched = turning.allowed && name === shown[0] && hasFaces();
     const hint = untouched ? "Drag to rotate, scroll to zoom, right-drag to move" : "";
     if (hover >= 0) {
       const { accepted, depth, tokens, step, entropy, probability, top } = read(faces, hover);
-      said.push(`face ${(hover + 1).toLocaleString("en")}`);
-      if (tokens) said.push(countText(tokens, "token"));
-      if (accepted !== __UNKNOWN__) said.push(`${Math.round(100 * share(accepted))} % of guesses accepted`);
-      said.push(`step ${step + 1}`);
-      if (depth !== __UNKNOWN__) said.push(depth ? `drafted ${depth} ahead` : "the model's own");
-      if (probability !== __UNKNOWN__) said.push(`acceptance ${Math.round(100 * share(probability))} %`);
-      if (top !== __UNKNOWN__) said.push(`likeliest token ${Math.round(100 * share(top))} %`);
-      if (entropy !== __UNKNOWN__) said.push(`entropy ${(share(entropy) * __NATS__).toFixed(2)}`);
+      texts.push(`face ${(hover + 1).toLocaleString("en")}`);
+      if (tokens) texts.push(countText(tokens, "token"));
+      if (accepted !== __UNKNOWN__) texts.push(`${Math.round(100 * share(accepted))} % of guesses accepted`);
+      texts.push(`step ${step + 1}`);
+      if (depth !== __UNKNOWN__) texts.push(depth ? `drafted ${depth} ahead` : "the model's own");
+      if (probability !== __UNKNOWN__) texts.push(`acceptance ${Math.round(100 * share(probability))} %`);
+      if (top !== __UNKNOWN__) texts.push(`likeliest token ${Math.round(100 * share(top))} %`);
+      if (entropy !== __UNKNOWN__) texts.push(`entropy ${(share(entropy) * __NATS__).toFixed(2)}`);
     }
-    part(`.ft-mesh-sides [data-side=${name}] .ft-readout`).textContent = said.join(" · ") || props.value.sides[name].about || hint;
+    part(`.ft-mesh-sides [data-side=${name}] .ft-readout`).textContent = texts.join(" · ") || props.value.sides[name].about || hint;
   }
 }
 
@@ -189,9 +189,9 @@ function draw() {
   root.dataset.replayed = "";
   tellCounts();
   for (const name of shown) tellCourse(name);
-  const said = shown.map((name) => `${v.sides[name].title}: ${countText(sides[name].faces.count, "face")}, ${v.sides[name].state}`);
+  const texts = shown.map((name) => `${v.sides[name].title}: ${countText(sides[name].faces.count, "face")}, ${v.sides[name].state}`);
   const nothing = cloud.count ? `${countText(cloud.count, "input point")}, no mesh yet` : "No mesh yet";
-  canvas.setAttribute("aria-label", hasFaces() ? said.join(". ") : nothing);
+  canvas.setAttribute("aria-label", hasFaces() ? texts.join(". ") : nothing);
   drawReadout();
   drawBar();
 }

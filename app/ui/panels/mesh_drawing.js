@@ -21,8 +21,8 @@ void main() {
   bool behind = dot(normal, eye - at) < 0.;
   if (behind) normal = -normal;
   float raw = map == 1 ? a.w : map == 2 ? step_ : map == 3 ? b.w : map == 4 ? more.y : map == 5 ? more.z : more.x;
-  bool said = map == 2 || raw < UNKNOWN;
-  albedo = map == 0 ? clay : said ? texture(lut, vec2(mix(.5, 255.5, raw / high) / 256., (float(map) - .5) / MAPS)).rgb : unknown;
+  bool recorded = map == 2 || raw < UNKNOWN;
+  albedo = map == 0 ? clay : recorded ? texture(lut, vec2(mix(.5, 255.5, raw / high) / 256., (float(map) - .5) / MAPS)).rgb : unknown;
   if (map == 2) albedo *= mod(step_, 2.) < 1. ? 1. : .72;
   if (map == 0 && gl_InstanceID >= fresh) albedo = mix(albedo, glow, .6);
   lift = gl_InstanceID == hover ? 1. : 0.;

@@ -2,7 +2,7 @@
 const card = element.querySelector(".ft-odds"), canvas = card.querySelector("canvas"), output = card.querySelector("output");
 let shown = {}; // arrays of the value
 let at = null; // position under the pointer
-let toldPlace = () => {};
+let announcePlace = () => {};
 
 // Bars of a place: the most probable tokens, the drawn one if not among them, and the rest.
 function barsOf(place) {
@@ -42,7 +42,7 @@ function redraw() {
   if (props.value?.state !== "done") return;
   if (canvas.getBoundingClientRect().width) drawOdds(sheet(canvas));
   output.textContent = at === null ? "The first place. Point at the picture to choose another." : where(at);
-  toldPlace();
+  announcePlace();
 }
 
 function draw() {
@@ -64,7 +64,7 @@ window.addEventListener("foretoken:point", ({ detail }) => {
   at = detail;
   redraw();
 });
-toldPlace = readable(canvas, () => "What the model could have drawn here", {
+announcePlace = readable(canvas, () => "What the model could have drawn here", {
   count: () => (props.value?.state === "done" ? shown.own.length : 0), at: () => at, say,
   go: (to) => { at = to; emit("point", to); redraw(); },
 });

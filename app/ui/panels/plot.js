@@ -38,7 +38,7 @@ function withStyle(page, { data, layout }, size) {
 // chart: {count(), say(index), name(), figure(page with its width and colours): {data, layout} or null, act(index), went(index or null), file(): see exports}
 function plot(card, chart) {
   const box = card.querySelector(".ft-plot"), output = card.querySelector("output");
-  let at = null, going = false, again = false, told = () => {}, known = null;
+  let at = null, going = false, again = false, announce = () => {}, known = null;
 
   const pageOf = (width) => ({ width, ...coloursOf(getComputedStyle(box)) });
 
@@ -53,14 +53,14 @@ function plot(card, chart) {
     at = to;
     output.textContent = at === null ? "" : chart.say(at).join(" · ");
     chart.went?.(at);
-    told();
+    announce();
     if (pointed) point();
   }
 
   async function draw() {
     if (at !== null && at >= chart.count()) at = null;
     if (!known || at !== null) go(at, false);
-    told();
+    announce();
     const page = pageOf(box.clientWidth), figure = box.clientWidth && chart.figure(page);
     if (!figure) return;
     if (going) return void (again = true);
@@ -98,7 +98,7 @@ function plot(card, chart) {
     const address = await Plotly.toImage({ data, layout }, { format, scale: format === "png" ? EXPORT_SCALE : 1 });
     return (await fetch(address)).blob();
   };
-  told = readable(box, chart.name, { count: chart.count, at: () => at, go, say: (i) => chart.say(i).join(" · "), act: chart.act });
+  announce = readable(box, chart.name, { count: chart.count, at: () => at, go, say: (i) => chart.say(i).join(" · "), act: chart.act });
   exports(card.querySelector("header"), chart.file, {
     svg: async (found) => new Blob([(await (await picture("svg")).text()).replace(/^<svg[^>]*>/, (head) => `${head}${metadata(found)}`)], { type: "image/svg+xml" }),
     png: () => picture("png"),

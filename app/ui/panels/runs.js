@@ -1,6 +1,6 @@
 // Table of runs of one kind. Stores each race with the values of all panels, so that it can be shown and replayed without the server.
 const KIND = __KIND__;
-const box = element.querySelector(".ft-runs"), body = box.querySelector("tbody"), status = box.querySelector(".ft-runs-said");
+const box = element.querySelector(".ft-runs"), body = box.querySelector("tbody"), status = box.querySelector(".ft-runs-status");
 const search = box.querySelector("input");
 const LAST = KIND.last; // sessionStorage key of the race on display
 const changes = (r) => [r.changed, r.moved ? `${r.moved} knob${r.moved === 1 ? "" : "s"} moved` : ""].filter(Boolean).join(", ");
@@ -17,7 +17,7 @@ const TEXT = new Set(["Run", "Changed", KIND.prompt, "Exact", "Fit"]);
 let races = [];
 let picked = []; // runs chosen for a race: [id of the race, number of the row]
 
-const said = (text) => { status.textContent = text; };
+const announce = (text) => { status.textContent = text; };
 const searchText = (race) => race.rows.map((r) => `${r.title} ${r.changed} ${r.prompt} ${r.seed}`).join(" ").toLowerCase();
 const shownRaces = () => races.filter((race) => searchText(race).includes(search.value.trim().toLowerCase()));
 const rowsOf = (list) => list.flatMap((race) => race.rows);
@@ -50,9 +50,9 @@ function sideOf(race, i) {
 
 function pick(race, i) {
   const kept = picked.filter(([id, row]) => id !== race.id || row !== i), taken = kept.length < picked.length;
-  if (!taken && picked.length === __MOST__) return said("At most __MOST__ runs can race. Remove one first.");
+  if (!taken && picked.length === __MOST__) return announce("At most __MOST__ runs can race. Remove one first.");
   picked = taken ? kept : [...picked, [race.id, i]];
-  said(picked.length === 1 ? "Choose one to three more runs to race them." : "");
+  announce(picked.length === 1 ? "Choose one to three more runs to race them." : "");
   showPicked();
 }
 
@@ -85,12 +85,12 @@ function link(settings) {
 async function copy(text, what) {
   try {
     await navigator.clipboard.writeText(text);
-    said(`${what} copied.`);
+    announce(`${what} copied.`);
   } catch { // no permission, or no secure context
     const area = node("textarea", "", { value: text });
     document.body.append(area);
     area.select();
-    said(document.execCommand("copy") ? `${what} copied.` : `The browser does not allow copying. ${text}`);
+    announce(document.execCommand("copy") ? `${what} copied.` : `The browser does not allow copying. ${text}`);
     area.remove();
   }
 }
@@ -100,7 +100,7 @@ function line(race, r, i) {
   const picture = new Image(44, 44);
   if (r.thumbnail) picture.src = r.thumbnail;
   picture.alt = "";
-  const view = button("", () => { show(race); said(""); }, `Show and replay this race: ${r.title}, ${r.prompt}`);
+  const view = button("", () => { show(race); announce(""); }, `Show and replay this race: ${r.title}, ${r.prompt}`);
   view.className = "ft-thumbnail";
   view.append(picture);
   first.append(view);
@@ -187,7 +187,7 @@ window.addEventListener("foretoken:show", async ({ detail }) => {
   try {
     await keepRace(race);
   } catch (wrong) {
-    said(`The browser cannot store more runs (${wrong?.name}). Delete some.`);
+    announce(`The browser cannot store more runs (${wrong?.name}). Delete some.`);
   }
   await load();
 });

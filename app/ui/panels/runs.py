@@ -36,7 +36,7 @@ TEMPLATE = """
     <button type="button" data-do="export">Export</button><button type="button" data-do="clear">Delete all</button>
   </header>
   <div class="ft-runs-table" tabindex="0" role="region" aria-label="Table of runs"><table><thead></thead><tbody></tbody></table></div>
-  <p class="ft-runs-said" role="status"></p>
+  <p class="ft-runs-status" role="status"></p>
 </section>
 """
 

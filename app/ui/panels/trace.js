@@ -8,7 +8,7 @@ const LEFT = 46, RIGHT = 12, NEAR = 84; // pixels; moves of a knob closer than N
 let shown = {}; // arrays of the value
 let at = null; // token under the pointer, in the order of commitment
 let draft = null; // draft of the latest pass under the pointer
-let toldCourse = () => {}, toldPass = () => {};
+let announceCourse = () => {}, announcePass = () => {};
 
 // Ends of the energy axis, which enclose nearly all energies, and zero.
 function ends(energies, thresholds) {
@@ -121,11 +121,11 @@ function drawLegend() {
 }
 
 function say(i) {
-  const v = props.value, s = shown, said = [`number ${i + 1} of ${v.limit}`, VERDICTS[s.verdict[i]].name];
-  if (!Number.isNaN(s.chance[i])) said.push(`probability ${s.chance[i].toFixed(2)}`);
-  if (s.energy.length && !Number.isNaN(s.energy[i])) said.push(`energy ${s.energy[i].toFixed(2)}, threshold ${s.threshold[i].toFixed(2)}`);
-  if (!Number.isNaN(s.entropy[i])) said.push(`entropy ${s.entropy[i].toFixed(2)}`);
-  return [...said, `step ${s.step[i] + 1}`].join(" · ");
+  const v = props.value, s = shown, texts = [`number ${i + 1} of ${v.limit}`, VERDICTS[s.verdict[i]].name];
+  if (!Number.isNaN(s.chance[i])) texts.push(`probability ${s.chance[i].toFixed(2)}`);
+  if (s.energy.length && !Number.isNaN(s.energy[i])) texts.push(`energy ${s.energy[i].toFixed(2)}, threshold ${s.threshold[i].toFixed(2)}`);
+  if (!Number.isNaN(s.entropy[i])) texts.push(`entropy ${s.entropy[i].toFixed(2)}`);
+  return [...texts, `step ${s.step[i] + 1}`].join(" · ");
 }
 
 function redraw() {
@@ -135,8 +135,8 @@ function redraw() {
     if (!last.hidden) drawPass(sheet(pass));
   }
   output.textContent = draft !== null && props.value.last ? sayDraft(draft) : at === null || !shown.verdict ? props.value.deviation || "" : say(at);
-  toldCourse();
-  toldPass();
+  announceCourse();
+  announcePass();
 }
 
 let upto = Infinity; // number of tokens shown in a replay
@@ -175,8 +175,8 @@ pass.addEventListener("pointermove", (event) => {
 });
 pass.addEventListener("pointerleave", () => pointDraft(null));
 const courseName = () => (shown.verdict ? `Trace of ${shown.verdict.length} of ${props.value.limit} tokens, ${props.value.moves.length} knobs moved` : "No trace yet");
-toldCourse = readable(course, courseName, { count: () => shown.verdict?.length || 0, at: () => at, go: point, say });
-toldPass = readable(pass, () => last.querySelector("figcaption").textContent || "No pass yet", { count: () => props.value.last?.drafts || 0, at: () => draft, go: pointDraft, say: sayDraft });
+announceCourse = readable(course, courseName, { count: () => shown.verdict?.length || 0, at: () => at, go: point, say });
+announcePass = readable(pass, () => last.querySelector("figcaption").textContent || "No pass yet", { count: () => props.value.last?.drafts || 0, at: () => draft, go: pointDraft, say: sayDraft });
 exports(card.querySelector("header"), () => {
   const v = props.value, names = ["step", "position", "chance", "entropy", "energy", "threshold"];
   const cell = (values, i) => (!values.length || Number.isNaN(values[i]) ? "" : +values[i].toFixed(5));

@@ -6,7 +6,7 @@ const [icicle, courses] = [last, shapes].map((figure) => figure.querySelector("c
 let boxes = []; // of the icicle chart, one per node: left, top, width, height, description
 let at = null; // node under the pointer, in the order of the boxes
 let turn = null; // tree under the pointer
-let toldIcicle = () => {}, toldShapes = () => {};
+let announceIcicle = () => {}, announceShapes = () => {};
 
 // Depth, children and number of leaves of each node; a leaf counts itself.
 function treeLayout(parents) {
@@ -50,7 +50,7 @@ function drawIcicle(page, pointed = at) {
     const node = nodes[i], wide = (node.leaves / leaves) * (width - left), taken = path.has(i);
     const box = { x: from, y: head + node.depth * row, wide, high: row };
     const named = v.words[i] || `token ${tokens[i]}`, likely = Number.isNaN(chance[i]) ? "" : ` · p ${chance[i].toFixed(2)}`;
-    box.said = `${named}${likely} · depth ${node.depth} · candidate ${order + 1} of ${siblings.length} · ${taken ? "accepted" : "not accepted"}`;
+    box.description = `${named}${likely} · depth ${node.depth} · candidate ${order + 1} of ${siblings.length} · ${taken ? "accepted" : "not accepted"}`;
     made.push(box);
     pen.fillStyle = taken ? ACCEPTED : page.raised;
     pen.fillRect(box.x, box.y, Math.max(1, wide - 1.5), row - 2);
@@ -105,9 +105,9 @@ function redraw() {
   drawShapes(sheet(courses));
   captions();
   if (patches.image) card.dataset.patches = patches.image.height / SIDE;
-  output.textContent = at !== null ? boxes[at].said : turn !== null ? sayTree(turn) : "";
-  toldIcicle();
-  toldShapes();
+  output.textContent = at !== null ? boxes[at].description : turn !== null ? sayTree(turn) : "";
+  announceIcicle();
+  announceShapes();
 }
 
 function draw() {
@@ -138,8 +138,8 @@ courses.addEventListener("pointermove", (event) => {
 courses.addEventListener("pointerleave", () => goTree(null));
 const treeName = () => (props.value.state === "empty" ? "No tree yet" : last.querySelector("figcaption").textContent || "Latest tree");
 const shapesName = () => (props.value.state === "empty" ? "No trees yet" : `${trees()[0].length} trees`);
-toldIcicle = readable(icicle, treeName, { count: () => boxes.length, at: () => at, go, say: (i) => boxes[i].said });
-toldShapes = readable(courses, shapesName, { count: () => (props.value.depth ? trees()[0].length : 0), at: () => turn, go: goTree, say: sayTree });
+announceIcicle = readable(icicle, treeName, { count: () => boxes.length, at: () => at, go, say: (i) => boxes[i].description });
+announceShapes = readable(courses, shapesName, { count: () => (props.value.depth ? trees()[0].length : 0), at: () => turn, go: goTree, say: sayTree });
 exports(card.querySelector("header"), () => {
   const v = props.value, [depth, wide, accepted] = trees();
   return {

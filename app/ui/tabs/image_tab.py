@@ -90,7 +90,7 @@ class PictureRace:
             bar.build("settings")
             tab.form.build_seed()
         words.build(vocabulary.groups(self.backbone), "prompt")
-        with gr.Column(elem_classes="ft-said"):  # messages replace the examples
+        with gr.Column(elem_classes="ft-messages"):  # messages replace the examples
             with gr.Row(elem_classes="ft-chips"):
                 self.chips = [gr.Button(text, size="sm", elem_classes="ft-chip") for text in EXAMPLES]
             self.hints = notice.build("hints")

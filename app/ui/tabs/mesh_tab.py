@@ -115,7 +115,7 @@ class MeshRace:
                     f"Best of {mesh_seeds.TRIED}", size="sm", elem_id="mesh-best", elem_classes="ft-dice", scale=0, min_width=88,
                     visible=isinstance(tab.studio.runner, LocalRunner),
                 )  # fmt: skip
-        with gr.Column(elem_classes="ft-said ft-noted"):  # messages are next to the notes on the input
+        with gr.Column(elem_classes="ft-messages ft-noted"):  # messages are next to the notes on the input
             self.input.notes = notice.build("mesh-notes")
             tab.queue.build_notices()
 
@@ -197,7 +197,7 @@ class MeshRace:
         if self.sessions.input_of(visitor) is not None:
             return *fill(self.input.table, {}), *line
         values = self.input.take_first(visitor, memory, shown is True, name, other)
-        self.sessions.leave_results(visitor, OPENED, {"form": memory, "said": values.get("messages", [])})
+        self.sessions.leave_results(visitor, OPENED, {"form": memory, "messages": values.get("messages", [])})
         return *fill(self.input.table, values | {"messages": notice.hint(LOADING.format(self.model.name))}), *line
 
     def load(self, request: gr.Request) -> tuple[Any, ...]:
@@ -208,12 +208,12 @@ class MeshRace:
         try:
             backbone = self.model.get()
         except ForetokenError as e:
-            return fill(self.filling, {"messages": [*visit["said"], *notice.error(e)], "ready": restoring.READY})
+            return fill(self.filling, {"messages": [*visit["messages"], *notice.error(e)], "ready": restoring.READY})
         own = backbone.sampling
         menu = with_auto(favourite_first(choices(backbone)), backbone)
         form = restoring.from_memory(visit["form"], backbone, settings_panel(own), settings(own), menu[0][1])
         values = self.menus_of(backbone, menu, form)
-        return fill(self.filling, values | {"messages": [*visit["said"], *values["messages"]], "ready": restoring.READY})
+        return fill(self.filling, values | {"messages": [*visit["messages"], *values["messages"]], "ready": restoring.READY})
 
     def menus(self, tab: RaceTab, backbone: Backbone, menu: list[tuple[str, str]], form: Mapping[str, Any]) -> dict[str, Any]:
         """Updates of the form for a loaded model. menu : its methods; form : values stored in the browser, others get defaults"""

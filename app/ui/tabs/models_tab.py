@@ -89,7 +89,7 @@ def _build_import(place: TabContext, cards_panel: gr.HTML) -> None:
         )  # fmt: skip
         describe_button = gr.Button("What is it?", elem_id="import-look", scale=0, min_width=120)
         import_button = gr.Button("Import", variant="primary", elem_id="import-go", scale=0, min_width=120)
-    status = gr.HTML("", elem_id="import-told")
+    status = gr.HTML("", elem_id="import-status")
     gr.HTML(
         '<p class="ft-words">Reads safetensors and PyTorch files without executing code in them, and downloads nothing.</p>'
         + model_cards.fold("In a terminal", f'<p class="ft-use"><code>{COMMAND}</code></p>')
@@ -136,9 +136,9 @@ def message(text: str, percent: int | None = None) -> str:
     """Lines of text as HTML, the first one bold, with an optional progress bar."""
     first, *rest = (escape(without_paths(line.strip())) for line in text.splitlines())
     bar = f'<progress max="100" value="{percent}" aria-label="Import">{percent} %</progress>' if percent is not None else ""
-    return f'<div class="ft-told" role="status"><b>{first}</b>{"".join(f"<span>{line}</span>" for line in rest)}{bar}</div>'
+    return f'<div class="ft-import-status" role="status"><b>{first}</b>{"".join(f"<span>{line}</span>" for line in rest)}{bar}</div>'
 
 
 def complaint(error: ForetokenError) -> str:
     """An error as HTML, without paths of this machine."""
-    return f'<div class="ft-told" data-kind="error" role="status"><span>{escape(without_paths(str(error)))}</span></div>'
+    return f'<div class="ft-import-status" data-kind="error" role="status"><span>{escape(without_paths(str(error)))}</span></div>'

@@ -203,7 +203,7 @@ def replayed_tokens(page, side: str) -> int:
 @pytest.mark.panel
 def test_a_file_of_pictures_plays_from_the_disk(open_file, pictures, tmp_path):
     page = open_file(exporting.write(pictures, tmp_path / "race.html", ".html"))
-    assert page.inner_text(".ft-asked h2") == WORDS and page.title() == WORDS
+    assert page.inner_text(".ft-caption h2") == WORDS and page.title() == WORDS
     assert [page.inner_text(f"#canvas-{side} h3") for side in ("plain", "fast")] == ["Plain decoding", "SJD++"]
     page.wait_for_selector("#canvas-fast .ft-card[data-pictures='1']", state="attached")
     steps = []

@@ -64,7 +64,7 @@ def test_attention_may_be_told_how_many_rows_are_kept(rows: int, cached: int, sp
     q, sets = case.q.to(DEVICE), case.seen.sets.to(DEVICE)
     after = torch.full_like(case.k[:, :, :1], 1e4).expand(-1, -1, span - cached - rows, -1)
     k, v = (torch.cat([x, after], 2).to(DEVICE) for x in (case.k, case.v))
-    seen = VisibleRows(sets, span - rows, told=torch.tensor(cached, device=DEVICE))
+    seen = VisibleRows(sets, span - rows, kept_now=torch.tensor(cached, device=DEVICE))
     plain = tree_attention_reference(q, case.k.to(DEVICE), case.v.to(DEVICE), VisibleRows(sets, cached))
     near("reference", tree_attention_reference(q, k, v, seen), plain, 1e-5, 1e-5)
     near("attention", tree_attention_triton(q, k, v, seen), plain, 1e-4, 3e-5)

@@ -67,7 +67,7 @@ def test_meshes_are_recorded_with_the_states_that_predicted_them() -> None:
     for row in teacher.generate(conditions, Generator(PCG64(0))):
         assert row.hidden.shape == (1, len(row.tokens), teacher.width)
         with torch.inference_mode():
-            sequence = teacher.backbone.start(Prompt(points=row.said[order]))
+            sequence = teacher.backbone.start(Prompt(points=row.condition[order]))
             for i, token in enumerate(row.tokens.tolist()[:5]):
                 torch.testing.assert_close(sequence.forward(NO_DRAFT).hidden[0, 0], row.hidden[0, i].float(), atol=2e-2, rtol=1e-2)
                 sequence.commit([], token)
@@ -79,15 +79,15 @@ def test_levels_are_what_a_growing_tree_sees(kind: type[PictureTeacher | MeshTea
     teacher = kind("cpu")
     network, row = drafter(teacher), teacher.generate(teacher.conditions(1, True), Generator(PCG64(1)))[0]
     tokens = row.tokens[:12].tolist()
-    row = Recorded(row.said, row.tokens[:12], row.hidden[:, :12])
+    row = Recorded(row.condition, row.tokens[:12], row.hidden[:, :12])
     order = torch.randperm(lowpoly.READ, generator=torch.Generator().manual_seed(0)).argsort()
-    prompt = Prompt(points=row.said[order]) if kind is MeshTeacher else Prompt(text="a")
+    prompt = Prompt(points=row.condition[order]) if kind is MeshTeacher else Prompt(text="a")
     with torch.inference_mode():
         levels = list(chains(network, teacher, row, 3))
         for first in (0, 4):
             sequence = teacher.backbone.start(prompt)
             if kind is PictureTeacher:
-                sequence.trunk.gist = teacher.model.gist(teacher._pair(row.said[None]), teacher.side)
+                sequence.trunk.gist = teacher.model.gist(teacher._pair(row.condition[None]), teacher.side)
             growth = NetworkFeatures(network).start(sequence)
             behind = [growth.root(row.hidden[:, : first + 1].float(), tokens[: first + 1])]
             behind += [growth.expand([level - 1], [tokens[first + level + 1]])[0] for level in range(2)]
@@ -132,7 +132,7 @@ def test_a_portion_holds_its_own_clouds_and_no_other(shipped_folder: Path, monke
     teacher = MeshTeacher("cpu")
     library = RecordedSequences("tiny", teacher, 8, 2)
     files = list((shipped_folder / "training" / f"{NAME}_tiny" / teacher.weights_hash).iterdir())
-    held = sum(x.nbytes for row in library.recorded for x in (row.said, row.tokens, row.hidden))
+    held = sum(x.nbytes for row in library.recorded for x in (row.condition, row.tokens, row.hidden))
     assert len(files) == 4 and sum(path.stat().st_size for path in files) < 1.5 * held
 
 

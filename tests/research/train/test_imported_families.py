@@ -92,7 +92,7 @@ def test_a_recording_is_what_decoding_does(family: str, tmp_path: Path, monkeypa
                 torch.testing.assert_close(sequence.forward(NO_DRAFT).hidden[:, 0], row.hidden[:, i].float(), atol=2e-2, rtol=1e-2)
                 sequence.commit([], token)
     one.make_trainable()
-    conditions, tokens = torch.stack([row.said for row in rows]), torch.stack([row.tokens for row in rows])
+    conditions, tokens = torch.stack([row.condition for row in rows]), torch.stack([row.tokens for row in rows])
     prefix = one.prefix(conditions)
     x = torch.cat([prefix, one.embed(conditions, tokens[:, :-1])], 1)
     with torch.no_grad():

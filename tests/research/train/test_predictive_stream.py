@@ -66,9 +66,9 @@ def prompt_of(teacher: Teacher, row: Recorded) -> Prompt:
     """The prompt of a recorded sequence."""
     if isinstance(teacher, PictureTeacher):
         words = {i: word for word, i in teacher.backbone.words.items()}
-        return Prompt(text=" ".join(words[i] for i in row.said.tolist() if i))
+        return Prompt(text=" ".join(words[i] for i in row.condition.tolist() if i))
     order = torch.randperm(lowpoly.READ, generator=torch.Generator().manual_seed(0)).argsort()
-    return Prompt(points=row.said[order])
+    return Prompt(points=row.condition[order])
 
 
 def test_weights_count_the_guesses_behind_that_are_right_in_a_row() -> None:
