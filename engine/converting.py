@@ -30,7 +30,7 @@ from engine.files import clean, refusal, whole_folder, write_text
 from engine.memory import size_text
 from engine.networks.card import CARD, read_card
 
-BESIDE = (".json", ".txt", ".model", ".md", ".tiktoken", ".jinja")  # files that are copied: configuration, tokenizer, description
+COPIED = (".json", ".txt", ".model", ".md", ".tiktoken", ".jinja")  # files that are copied: configuration, tokenizer, description
 LARGEST_BESIDE = 64 * 2**20  # bytes
 LICENCES = re.compile(r"(licen[cs]e|use[-_]policy|notice)", re.IGNORECASE)
 FIRST = 64  # values of each tensor in the fingerprint
@@ -147,7 +147,7 @@ def folder_of(path: Path) -> Path:
 def extra_weights(checkpoint: Checkpoint, family: ModelFamily) -> list[Path]:
     """Other weight files that a family needs, such as a picture decoder's."""
     folder = folder_of(checkpoint.path)
-    files = {file for pattern in family.beside for file in folder.glob(pattern) if file.suffix in (SAFE, *PICKLED) and file.is_file()}
+    files = {file for pattern in family.companion for file in folder.glob(pattern) if file.suffix in (SAFE, *PICKLED) and file.is_file()}
     return sorted(files - set(checkpoint.files))
 
 
@@ -216,7 +216,7 @@ def check_room(folder: Path, size: int) -> None:
 def copy_beside(source: Path, new: Path) -> None:
     """Copies configuration, tokenizer, description and licence; no code, and nothing large."""
     for file in sorted(source.iterdir()):
-        wanted = file.suffix in BESIDE or LICENCES.match(file.name)
+        wanted = file.suffix in COPIED or LICENCES.match(file.name)
         if wanted and file.is_file() and file.name not in (CARD, *INDEX) and file.stat().st_size <= LARGEST_BESIDE:
             shutil.copy(file, new / file.name)
 

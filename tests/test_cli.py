@@ -240,7 +240,7 @@ def test_doctor_measures_a_model_stores_it_and_measures_it_again_when_asked(
         output = capsys.readouterr()
         row = json.loads(output.out.strip().splitlines()[-1])["passes"][0]
         seen.append((row["milliseconds"], "Recording" in output.err))
-        assert row["dtype"] == "float32" and row["threads"] == 1 and {"ar", row["auto"].removeprefix("auto:")} <= set(row["beside"])
+        assert row["dtype"] == "float32" and row["threads"] == 1 and {"ar", row["auto"].removeprefix("auto:")} <= set(row["extra"])
         assert row["auto"].startswith("auto:") and "milliseconds per pass, by rows" in output.out
         assert set(row["milliseconds"]) == {"1", "2", "4", "8", "16", "32", "48"}  # its pictures have 64 tokens
     assert seen[0][0] == seen[1][0] != seen[2][0]

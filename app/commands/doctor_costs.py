@@ -47,7 +47,7 @@ def model_rows(name: str, again: bool) -> list[dict[str, Any]]:
     return [
         {
             "model": name, "dtype": dtype, "threads": count, "auto": choice if dtype == backbone.dtype else None,
-            "milliseconds": costs.curve.row(), "beside": costs.beside, "disturbed": known.disturbed,
+            "milliseconds": costs.curve.row(), "extra": costs.extra, "disturbed": known.disturbed,
         }
         for (threads, dtype), costs in sorted(known.costs.items())
         if threads == count
@@ -67,9 +67,9 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
         label = f"{row['model']} {row['dtype']}, {row['threads']} thread{'s' if row['threads'] > 1 else ''}"
         costs = "".join(f"{row['milliseconds'].get(str(width), float('nan')):8.2f}" for width in WIDTHS)
         lines.append(f"{label:31}{costs}")
-        if row["beside"]:
+        if row["extra"]:
             lines.append("  milliseconds of a method in addition to the pass, or per pass of its drafter:")
-            lines += [f"    {name.replace(',', ', '):52}{cost:8.2f}" for name, cost in row["beside"].items()]
+            lines += [f"    {name.replace(',', ', '):52}{cost:8.2f}" for name, cost in row["extra"].items()]
         if row["disturbed"]:
             lines.append("  other programs used the processor, so these numbers are unreliable; the next start measures again")
         if row["auto"]:

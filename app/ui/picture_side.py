@@ -23,7 +23,7 @@ def draw_race(boards: Sequence[Board], changed: set[int], patches: Patches, ends
         board = boards[which]
         if board.count:
             side, badge = ("fast", run_badge(board.run)) if which == 0 else ("plain", left_badge(board.run))
-            shown = board.picture(beside=boards)
+            shown = board.picture(others=boards)
             panels["right" if which == 0 else "left"] = canvas.encode(board, shown, scales, side, title_of(board.run.name), badge, boards)
     if 0 in changed and boards[0].count:
         panels |= PICTURES.live_values(frame_of(boards, patches))

@@ -77,10 +77,10 @@ def decoder_in(folder: Path, checkpoint: Checkpoint) -> PictureDecoder:
     """The picture decoder: of the folder's own files, or of a vqgan or movqgan file in it or in a folder inside; raises MissingWeights."""
     if "post_quant_conv.weight" in checkpoint.shapes:
         return decoder_of(checkpoint, taming, normalised=False)
-    beside = sorted(
+    decoders = sorted(
         file for file in (*folder.glob("*vqgan*"), *folder.glob("*/*vqgan*")) if file.suffix in (".ckpt", ".pt", ".safetensors")
     )
-    if not beside:
+    if not decoders:
         raise MissingWeights(f"{folder} holds no picture decoder. Put {DECODERS} into it.")
-    with originals(str(beside[0]), "the picture decoder", DECODERS) as own:
+    with originals(str(decoders[0]), "the picture decoder", DECODERS) as own:
         return decoder_of(own, taming, normalised=False)

@@ -111,7 +111,7 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> L
     Raises MissingWeights for an absent, incomplete or damaged checkpoint or text encoder, TooLittleMemory.
     """
     kind = dtype_of(device, dtype)
-    with originals(path, "llamagen", CHECKPOINT, beside="vq") as files:
+    with originals(path, "llamagen", CHECKPOINT, companion="vq") as files:
         config, side = configure(files.shapes), side_of(Path(path))
         files.need(expected_shapes(config), "llamagen")
         encoder = None if config["classes"] else encoder_folder(Path(path))

@@ -16,22 +16,22 @@ from engine.errors import MissingWeights
 
 
 @contextmanager
-def originals(path: str | None, model: str, where: str, beside: str = "") -> Iterator[Checkpoint]:
-    """The checkpoint in a file or folder. model: its name; where: what to download, for the messages; beside: how the names of files
+def originals(path: str | None, model: str, where: str, companion: str = "") -> Iterator[Checkpoint]:
+    """The checkpoint in a file or folder. model: its name; where: what to download, for the messages; companion: how the names of files
     begin that belong to a file in its folder.
 
     Raises MissingWeights if there is none, and what Checkpoint raises for a damaged file.
     """
     if path is None:
         raise MissingWeights(f"{model} needs the file or the folder of its weights. Download {where} and name it.")
-    with Checkpoint(Path(path), files_of(Path(path), where, beside), {}) as checkpoint:
+    with Checkpoint(Path(path), files_of(Path(path), where, companion), {}) as checkpoint:
         yield checkpoint
 
 
-def files_of(path: Path, where: str, beside: str = "") -> list[Path]:
+def files_of(path: Path, where: str, companion: str = "") -> list[Path]:
     """The files of weights at a path; raises MissingWeights if there are none. Where a folder has safetensors, the others are ignored."""
     if path.is_file():
-        near = sorted(path.parent.glob(f"{beside}*")) if beside else []
+        near = sorted(path.parent.glob(f"{companion}*")) if companion else []
         return [path, *(file for file in near if file.suffix in (SAFE, *PICKLED) and file != path)]
     for endings in ((SAFE,), PICKLED):
         if files := sorted(file for file in path.glob("*") if file.suffix in endings):

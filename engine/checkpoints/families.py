@@ -39,7 +39,7 @@ class ModelFamily:
     network   : the transformers class whose tensors it has; "" for files in another form
     names     : for those, the module with `expected(config)` (names to shapes) and, without a config.json, `configure(shapes)`
     reads     : kind of prompt: "text", "class" or "points"
-    beside    : patterns of other weight files in the folder, such as a picture decoder's
+    companion : patterns of other weight files in the folder, such as a picture decoder's
     processor : path from the weights to a folder that may have the tokenizer; "" = the same folder
     inside    : True if weights in subfolders belong to it, such as a text encoder's or a picture tokenizer's
     """
@@ -54,7 +54,7 @@ class ModelFamily:
     network: str = ""
     names: str = ""
     reads: str = "text"
-    beside: tuple[str, ...] = ()
+    companion: tuple[str, ...] = ()
     inside: bool = False
     processor: tuple[str, ...] = ("",)
 
@@ -122,7 +122,7 @@ FAMILIES: tuple[ModelFamily, ...] = (
         "chameleon", "Chameleon: Anole and Lumina-mGPT", "pictures from text", "leloy/Anole-7b-v0.1-hf or Alpha-VLLM/Lumina-mGPT-7B-768",
         "Chameleon Research License (Anole, Lumina-mGPT 1.0): no commercial use; Lumina-mGPT 2.0: Apache-2.0",
         kind("chameleon"), lambda config, shapes: (1024, entry(config, "vq_config.num_embeddings", 8192), [512]),
-        names="engine.backbones.chameleon_files", beside=("*vqgan*", "*/*vqgan*"),
+        names="engine.backbones.chameleon_files", companion=("*vqgan*", "*/*vqgan*"),
     ),
     ModelFamily(
         "glm_image", "GLM-Image, its autoregressive half", "picture tokens from text, for GLM-Image's diffusion decoder",
@@ -134,7 +134,7 @@ FAMILIES: tuple[ModelFamily, ...] = (
         "llamagen", "LlamaGen", "pictures from a class or from text", "FoundationVision/LlamaGen",
         "MIT; the class models learned from ImageNet, whose pictures are for research",
         has_tensors("tok_embeddings.weight", "layers.0.attention.wqkv.weight", "output.weight"), about_llamagen,
-        names="engine.backbones.llamagen_files", reads="class", beside=("vq*",), inside=True,
+        names="engine.backbones.llamagen_files", reads="class", companion=("vq*",), inside=True,
     ),
     ModelFamily(
         "bpt", "BPT", "meshes from a point cloud", "bpt-8-16-500m.pt of whaohan/bpt",

@@ -26,14 +26,14 @@ def ship(
     files: Mapping[str, Mapping[str, Tensor]],
     card: Entries | Callable[[Path], Entries],
     *,
-    beside: Callable[[Path], None] | None = None,
+    write_more: Callable[[Path], None] | None = None,
     stale: Collection[str] = (),
     base: Path | None = None,
 ) -> None:
     """Writes weights as `pack` stores them, and adds to the card. Removes the parts of earlier, longer weights.
 
     files : tensors by the name of their file; card : its new entries, or a function from the folder with its new files to the entries
-    beside : (folder) -> None, writes more files into it; stale : names of files and folders to remove, because they no longer fit
+    write_more : (folder) -> None, writes more files into it; stale : names of files and folders to remove, because they no longer fit
     base : the model folder to copy first, if `folder` is new
 
     All or nothing: raises BadOutput, and leaves the folder as it was, if numbers are not finite, the files cannot be written, or
@@ -53,7 +53,7 @@ def ship(
             before = folder if folder.exists() or base is None else base
             if before.exists():
                 shutil.copytree(before, new, ignore=shutil.ignore_patterns(f"{PART}*", f"{ASIDE}*"), dirs_exist_ok=True)
-            _write(new, files, card, beside, stale)
+            _write(new, files, card, write_more, stale)
     except OSError as e:
         raise refusal(folder, e, "Nothing was changed; the checkpoint stays, and --export writes it when there is room.") from e
 
@@ -62,7 +62,7 @@ def _write(
     new: Path,
     files: Mapping[str, Mapping[str, Tensor]],
     card: Entries | Callable[[Path], Entries],
-    beside: Callable[[Path], None] | None,
+    write_more: Callable[[Path], None] | None,
     stale: Collection[str],
 ) -> None:
     known = read_card(new) if (new / CARD).exists() else {}
@@ -78,8 +78,8 @@ def _write(
     for name, tensors in files.items():
         save_file(pack(tensors), str(new / name))
         (new / name).chmod(0o644)
-    if beside is not None:
-        beside(new)
+    if write_more is not None:
+        write_more(new)
     entries = known | dict(card(new) if callable(card) else card)
     untouched = {name: hashes[name] for name, state in copied.items() if (new / name).exists() and _state(new / name) == state}
     write_card(new, entries, untouched)

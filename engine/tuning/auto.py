@@ -1,8 +1,8 @@
 """`auto`: the exact method, window and tree with the most expected tokens per second of a model on this machine.
 
-It is a step before a run. It takes the expected tokens of a pass (`expected.py`) over what a pass costs here (`curve.py`) and what each
-method does beside its passes, and names a method with its knobs, such as "auto:sjdpp,window=16", which `methods.find` knows. Runs and their
-files carry that name.
+It is a step before a run. It divides the expected tokens of a pass (`expected.py`) by what a pass costs here (`curve.py`) and what each
+method does outside its passes, and names a method with its knobs, such as "auto:sjdpp,window=16", which `methods.find` knows. Runs and
+their files carry that name.
 """
 
 from __future__ import annotations
@@ -106,12 +106,12 @@ def find_out(backbone: Backbone, rows: Sequence[Expected], costs: StepCosts) -> 
 
     Rows that are about as fast as the best one are then measured again, in turns; the least counts, because other programs only add time.
     Otherwise the row that was measured at the quietest moment would win."""
-    before = len(costs.beside)
+    before = len(costs.extra)
     time_the_best(backbone, rows, costs)
-    if is_new := len(costs.beside) > before:
+    if is_new := len(costs.extra) > before:
         least = CLOSE * best(rows, costs).speed(costs)
-        for each in [each for each in rows if each.key in costs.beside and each.speed(costs) >= least] * TURNS:
-            costs.beside[each.key] = min(costs.beside[each.key], extra_milliseconds(backbone, each.name, dict(each.knobs), costs.curve))
+        for each in [each for each in rows if each.key in costs.extra and each.speed(costs) >= least] * TURNS:
+            costs.extra[each.key] = min(costs.extra[each.key], extra_milliseconds(backbone, each.name, dict(each.knobs), costs.curve))
         time_the_best(backbone, rows, costs)
     return is_new
 
@@ -119,8 +119,8 @@ def find_out(backbone: Backbone, rows: Sequence[Expected], costs: StepCosts) -> 
 def time_the_best(backbone: Backbone, rows: Sequence[Expected], costs: StepCosts) -> None:
     """Measures plain decoding and the best row, until the best one has been measured."""
     plain = [each for each in rows if each.name == PLAIN]
-    while (row := next((each for each in (*plain, best(rows, costs)) if each.key not in costs.beside), None)) is not None:
-        costs.beside[row.key] = extra_milliseconds(backbone, row.name, dict(row.knobs), costs.curve)
+    while (row := next((each for each in (*plain, best(rows, costs)) if each.key not in costs.extra), None)) is not None:
+        costs.extra[row.key] = extra_milliseconds(backbone, row.name, dict(row.knobs), costs.curve)
 
 
 def unmeasured_method(backbone: Backbone) -> str:

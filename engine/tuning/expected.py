@@ -45,11 +45,11 @@ class Expected:
     def milliseconds(self, costs: StepCosts) -> float:
         """Milliseconds of a step here: the pass and the method's own work, counted per pass of its drafter, or once without one.
 
-        Beside a pass, knobs that were not measured take the least that was measured for any, so that no fast one is passed over unmeasured.
+        Knobs whose extra cost was not measured get the least that was measured for any, so that no fast row is skipped unmeasured.
         """
-        extra = costs.beside.get(self.key)
+        extra = costs.extra.get(self.key)
         if extra is None:
-            extra = min(costs.beside.values(), default=0.0)
+            extra = min(costs.extra.values(), default=0.0)
         else:
             extra *= max(1.0, self.draft_passes)
         return max(LEAST, costs.curve.at(self.rows) + extra)

@@ -21,18 +21,18 @@ from engine.kernels.cpu.library import native
 from engine.machine import processor
 from engine.tuning.curve import CostCurve
 
-FORM = 3  # version of the files; older ones may have been measured while another program ran
+FORM = 4  # version of the files; older ones may have been measured while another program ran
 
 
 @dataclass
 class StepCosts:
     """Costs with one dtype and number of threads: the cost curve, and milliseconds of a step outside its pass, by method and knobs.
 
-    beside : may be negative, because the passes of the curve store distributions that some methods do not need
+    extra : may be negative, because the passes of the curve store distributions that some methods do not need
     """
 
     curve: CostCurve
-    beside: dict[str, float] = field(default_factory=dict)
+    extra: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -84,7 +84,7 @@ def parse(row: Mapping[str, Any], key: Mapping[str, str]) -> ModelMeasurements:
         raise ValueError("another form or another machine")
     costs = {
         (int(each["threads"]), str(each["dtype"])): StepCosts(
-            CostCurve.of(each["pass"]), {str(name): float(value) for name, value in each["beside"].items()}
+            CostCurve.of(each["pass"]), {str(name): float(value) for name, value in each["extra"].items()}
         )
         for each in row["costs"]
     }
@@ -98,7 +98,7 @@ def write(measured: ModelMeasurements) -> None:
         "about": measured.about,
         "threads": {str(count): cost for count, cost in measured.threads.items()},
         "costs": [
-            {"threads": count, "dtype": dtype, "pass": each.curve.row(), "beside": each.beside}
+            {"threads": count, "dtype": dtype, "pass": each.curve.row(), "extra": each.extra}
             for (count, dtype), each in sorted(measured.costs.items())
         ],
         "tokens": measured.tokens,

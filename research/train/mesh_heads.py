@@ -151,7 +151,7 @@ def ship_stage(
             save_adapter(student.decoder.blocks, new / f"lora_{name.removeprefix('heads_').removesuffix('_lora')}")
 
     weights = {f"{name}.safetensors": dict(student.heads.state_dict())}
-    ship(folder, weights, {"heads": known | {name: row}}, beside=adapter)
+    ship(folder, weights, {"heads": known | {name: row}}, write_more=adapter)
 
 
 def save_adapter(blocks: nn.Module, folder: Path) -> None:

@@ -391,4 +391,4 @@ def ship(folder: Path, training: Training, model: PictogramModel, scenes: Scenes
     }
     row = {"settings": model.settings, "files": len(files), "tokens": read_card(folder)["tokenizer"].get("tokens")}
     row |= training.summary(preset, f"pictogram --lessons {taught}")
-    ship_files(folder, files, card | {"decoder": row}, beside=scenes.sheet.write if scenes.sheet else None)
+    ship_files(folder, files, card | {"decoder": row}, write_more=scenes.sheet.write if scenes.sheet else None)

@@ -231,7 +231,7 @@ def main(options: StreamOptions) -> None:
         "data": f"{len(training_data.recorded)} sequences that the backbone generated itself, {len(held_out_data.recorded)} held out",
     } | training.summary(options.preset, command)
     folder = folder_of(prepare(options, teacher.folder), options.both_ways)
-    ship(folder, {}, card, beside=lambda new: write_adapter(new, student.lora, teacher.backbone.name, teacher.weights_hash, ALPHA))
+    ship(folder, {}, card, write_more=lambda new: write_adapter(new, student.lora, teacher.backbone.name, teacher.weights_hash, ALPHA))
 
 
 def known_card(teacher: Teacher, options: StreamOptions) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from engine.core import Backbone
 MISSING = -1  # in a grid of tokens
 FINE_SHARE = 0.02  # maximum share of a run's time for the fine decoder while the picture grows
 # rows redrawn on each side of a change: all that it affects in a sketch, and most of it in the fine decoder, by `fine`
-BESIDE = {False: 2, True: 1}
+MARGIN = {False: 2, True: 1}
 FIRST_FINE = 0.25  # seconds of a run before the first fine decoding
 FINER = 20  # assumed cost of the fine decoder relative to a sketch, until it has been timed
 
@@ -64,8 +64,8 @@ class Growing:
             changed = np.arange(len(grid))
         if not len(changed):
             return
-        beside = BESIDE[fine]
-        rows = range(max(0, int(changed[0]) - beside), min(len(grid), int(changed[-1]) + 1 + beside))
+        margin = MARGIN[fine]
+        rows = range(max(0, int(changed[0]) - margin), min(len(grid), int(changed[-1]) + 1 + margin))
         pixels = self.backbone.sketch(grid, rows, fine)
         factor = len(pixels) // len(rows)
         whole = self._pixels.get(fine)

@@ -80,11 +80,11 @@ class Board(Growth):
             mask |= known.reshape(side, side).repeat(finer, 0).repeat(finer, 1).ravel()
         return mask & (self.verdict == PENDING)
 
-    def picture(self, beside: Iterable[Board] = ()) -> np.ndarray:
+    def picture(self, others: Iterable[Board] = ()) -> np.ndarray:
         """uint8 [H, W, 3]: a cheap rendering of the picture so far with its drafts; the final decoding once the run has ended. A draft at
-        a smaller scale is enlarged until its tokens are committed. beside: other boards of the race, see `final`"""
+        a smaller scale is enlarged until its tokens are committed. others: other boards of the race, see `final`"""
         if self.ended:
-            return self.final(beside)
+            return self.final(others)
         tokens, positions = self.shown_draft()
         grid = self.token.astype(np.int64)
         grid[positions] = tokens
@@ -98,18 +98,18 @@ class Board(Growth):
         through = self.draft_mask().reshape(self.rows, self.columns).repeat(self.factor, 0).repeat(self.factor, 1)
         return np.where(through[:, :, None], np.asarray(enlarged.resize(picture.shape[1::-1], Image.Resampling.BICUBIC)), picture)
 
-    def final(self, beside: Iterable[Board] = ()) -> np.ndarray:
+    def final(self, others: Iterable[Board] = ()) -> np.ndarray:
         """The finished picture, decoded once, or taken from another board of the race with the same tokens."""
         if self._final is None:
-            same = (b._final for b in beside if b._final is not None and np.array_equal(b.token, self.token))
+            same = (b._final for b in others if b._final is not None and np.array_equal(b.token, self.token))
             picture = next(same, None)
             self._final = self.run.result() if picture is None else picture
         return self._final
 
-    def file(self, write: Callable[[np.ndarray], str], beside: Iterable[Board] = ()) -> str:
+    def file(self, write: Callable[[np.ndarray], str], others: Iterable[Board] = ()) -> str:
         """The finished picture as returned by `write`, which is called once for all boards with the same picture."""
         if self._file is None:
-            picture = self.final(beside)
-            same = (b._file for b in beside if b._file is not None and b._final is picture)
+            picture = self.final(others)
+            same = (b._file for b in others if b._file is not None and b._final is picture)
             self._file = next(same, None) or write(picture)
         return self._file

@@ -87,19 +87,19 @@ def empty_value(side: str, title: str, text: str) -> dict[str, Any]:
 
 def encode(
     board: Board, picture: np.ndarray, scales: dict[str, float], side: str, title: str, badge: dict[str, Any] | None,
-    beside: Sequence[Board] = (),
+    others: Sequence[Board] = (),
 ) -> dict[str, Any]:  # fmt: skip
     """Everything the script draws, as numbers and base64.
 
     Maps are uint8 [rows*columns], 0 = no data; verdicts are 1..4, depths are stored plus 1, other values are scaled to 1..255.
-    scales : upper end of each map, shared by both sides to make their colours comparable; beside : see Board.file
+    scales : upper end of each map, shared by both sides to make their colours comparable; others : see Board.file
     """
     return {
         "state": state(board),
         "side": side,
         "title": title,
         "badge": badge,
-        "picture": board.file(lambda final: data_url(final, lossless=True), beside) if board.ended else data_url(picture, lossless=False),
+        "picture": board.file(lambda final: data_url(final, lossless=True), others) if board.ended else data_url(picture, lossless=False),
         "rows": board.rows,
         "columns": board.columns,
         "maps": {

@@ -1,6 +1,6 @@
 // Charts drawn by Plotly, whose script ships with Gradio and loads with the first visible chart. Included after chart.js and chart_export.js.
-const BESIDE = [...document.scripts].find((script) => script.src.includes("/assets/"))?.src ?? document.baseURI;
-const plotly = () => (window.foretokenPlotly ??= import(new URL(__PLOTLY__, BESIDE).href).then(() => window.Plotly));
+const BASE = [...document.scripts].find((script) => script.src.includes("/assets/"))?.src ?? document.baseURI;
+const plotly = () => (window.foretokenPlotly ??= import(new URL(__PLOTLY__, BASE).href).then(() => window.Plotly));
 const LETTER = 6.5, LABEL = 16; // approximate width of a letter and height of a label, in pixels
 const REST = 200; // milliseconds between redraws
 const CONFIG = { displayModeBar: false, doubleClick: false };

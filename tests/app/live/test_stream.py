@@ -171,7 +171,7 @@ def test_equal_pictures_are_decoded_once(picto, monkeypatch):
     decoded = []
     monkeypatch.setattr(type(picto), "render", lambda self, *sampling: decoded.append(sampling) or np.zeros((64, 64, 3), np.uint8))
     boards = [fast, plain, other]
-    shown = [board.picture(beside=boards) for board in boards]
+    shown = [board.picture(others=boards) for board in boards]
     assert shown[0] is shown[1] and shown[2] is not shown[0]
     assert len(decoded) == 2
     assert fast.picture() is shown[0]

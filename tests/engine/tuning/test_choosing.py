@@ -151,7 +151,7 @@ def test_what_it_measures_is_measured_once(model: SimpleNamespace) -> None:
     names = [auto.resolve(model, messages.append) for _ in range(2)]
     assert names[0] == names[1] and len(messages) == 1
     stored = store.read(model).costs[torch.get_num_threads(), model.dtype]
-    assert "ar" in stored.beside and names[0].removeprefix("auto:") in stored.beside and stored.curve.points[0][0] == 1
+    assert "ar" in stored.extra and names[0].removeprefix("auto:") in stored.extra and stored.curve.points[0][0] == 1
 
 
 # milliseconds beside passes of CHEAP
@@ -191,7 +191,7 @@ def test_rows_that_are_about_as_fast_are_timed_in_turns(
 
     monkeypatch.setattr(auto, "extra_milliseconds", step_cost)
     rows, costs = [Expected("ar", {}, 1.0, 1.0), Expected("sjdpp", {}, 1.5, 4.0), Expected("zipar", {}, 1.6, 4.0)], StepCosts(CHEAP)
-    assert auto.find_out(model, rows, costs) and costs.beside["sjdpp"] == cost
+    assert auto.find_out(model, rows, costs) and costs.extra["sjdpp"] == cost
     assert timed[-4:] == ["ar", "sjdpp"] * 2 and timed.count("zipar") == 1
 
 
