@@ -24,16 +24,16 @@ SEEDS = 2**63  # number of possible seeds
 
 @dataclass(frozen=True)
 class TriedSeed:
-    """A seed and its mesh. apart : the result of `distance` to the points of the input"""
+    """A seed and its mesh. distances : the result of `distance` to the points of the input"""
 
     seed: int
     mesh: Mesh
-    apart: Mapping[str, Any]
+    distances: Mapping[str, Any]
 
     @property
     def chamfer(self) -> float | None:
         """The chamfer distance; None if the mesh has no face."""
-        return self.apart["chamfer"]
+        return self.distances["chamfer"]
 
 
 def try_seeds(backbone: Lowpoly, prompt: Prompt, count: int) -> list[TriedSeed]:

@@ -181,7 +181,7 @@ def _verify_kernel(
     # 4. the sums of p and of the residual, the distance from q, and p itself
     scale = 1.0 / total
     fresh_sum, left_sum = tl.zeros([], tl.float64), tl.zeros([], tl.float64)
-    apart = tl.zeros([BLOCK], tl.float32)
+    deviation = tl.zeros([BLOCK], tl.float32)
     for start in range(0, vocabulary, BLOCK):
         columns = start + lanes
         s = _score(c_at, u_at, allowed_at, columns, vocabulary, guidance, divisor, last_divisor, least, first, PAIR, MASKED, FILTER, GREEDY)
@@ -191,7 +191,7 @@ def _verify_kernel(
             tl.store(p_at + row * vocabulary + columns, p, columns < vocabulary)
         if DRAFT_PROBS:
             q = tl.load(q_at + columns, columns < probs_width, 0.0)
-            apart += tl.abs(p - q)
+            deviation += tl.abs(p - q)
             left_sum += tl.sum(tl.maximum(p - q, 0.0).to(tl.float64), 0)
 
     # 5. the tile in which each sum reaches its target
@@ -244,7 +244,7 @@ def _verify_kernel(
     if DRAFT_PROBS:
         odds = chance / tl.load(q_at + x, row < drafts, 1.0)
         tl.store(numbers_at + rows + row, odds)
-        tl.store(numbers_at + 2 * rows + row, tl.sum(apart, 0) / 2)
+        tl.store(numbers_at + 2 * rows + row, tl.sum(deviation, 0) / 2)
         verdict = tl.load(uniforms_at + row) < odds.to(tl.float64)
         tl.store(integers_at + 4 * rows + row, (verdict & sound).to(tl.int64))
 

@@ -245,8 +245,8 @@ canvas.addEventListener("pointermove", (event) => {
   const other = [...pointers.values()].find((p) => p.pointerId !== event.pointerId);
   touch(() => {
     if (other) {
-      const apart = (p) => Math.hypot(p.clientX - other.clientX, p.clientY - other.clientY);
-      zoom(apart(before) / Math.max(apart(event), 1));
+      const distanceTo = (p) => Math.hypot(p.clientX - other.clientX, p.clientY - other.clientY);
+      zoom(distanceTo(before) / Math.max(distanceTo(event), 1));
       pan(across / 2, down / 2);
     } else if (event.shiftKey || event.buttons & 6) pan(across, down);
     else orbit(across * 4.5, down * 3.5);
