@@ -1,4 +1,4 @@
-"""`launch.py test`: both halves of a suite run, and a failure of either is its exit code; --all brings the slow ones."""
+"""`launch.py test`: all parts of a suite run, and a failure of any is its exit code; --all brings the slow ones."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ STAYS_AWAY = f"import pytest\n@pytest.mark.slow\n{FAILS}"
         (PASSES, STAYS_AWAY, ["--all"], 1),
     ],
 )  # fmt: skip
-def test_both_halves_run(page: str, others: str, arguments: list[str], code: int, tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
+def test_all_parts_run(page: str, others: str, arguments: list[str], code: int, tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
     for name, text in (("tests/app/test_page.py", page), ("tests/test_others.py", others)):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
     assert main(arguments, tmp_path) == code
     printed = capfd.readouterr().out
-    assert printed.count("1 passed") + printed.count("1 failed") == 2  # each half has one test, so none ran twice
+    assert printed.count("1 passed") + printed.count("1 failed") == 2  # each part has one test, so none ran twice
 
 
 def test_the_short_suite_has_no_slow_tests(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
