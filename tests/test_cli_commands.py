@@ -30,7 +30,7 @@ OPTIONS = {  # the public ones; removing one breaks users' scripts
     "batch": MODEL
     | SAMPLING
     | (RUN - {"--compare"})
-    | {"--adherence", "--guidance", "--size", "--faces", "--up", "--formats"}
+    | {"--adherence", "--guidance", "--size", "--faces", "--up", "--formats", "--shrinkwrap"}
     | {"--retries", "--no-sheet", "--ray", "--actors", "--at-once"},
     "verify": {"--full", "--json"},
     "bench image": MODEL | SAMPLING | TABLE | {"--guidance", "--size", "--prompts"},

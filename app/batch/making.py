@@ -17,6 +17,7 @@ from app.batch.folder import BatchFolder, Row, failed_row, with_entry
 from app.batch.inputs import BatchInput
 from app.batch.plan import BatchPlan
 from app.runs.history import to_input_frame, write_run
+from app.runs.mesh_files import save_shrinkwrapped
 from engine.core import Backbone, Prompt
 from engine.errors import ForetokenError
 from engine.many import EndedRun, generate_many
@@ -108,7 +109,12 @@ class Maker:
             "seconds": round(run.seconds, 4),
             "process": f"{platform.node()}:{os.getpid()}",
         }
-        return row | (self.mesh_columns(run, shape) if shape is not None else self.word_columns(entry.text))
+        if shape is None:
+            return row | self.word_columns(entry.text)
+        row |= self.mesh_columns(run, shape)
+        if self.plan.shrinkwrap and row["faces"]:
+            row["shrinkwrapped_chamfer"] = save_shrinkwrapped(run, shape, part, self.plan.formats)
+        return row
 
     def word_columns(self, text: str) -> Row:
         """Column with the words of a prompt that the model does not know."""

@@ -17,7 +17,7 @@ class BatchPlan:
     knobs    : of the method, overriding its preset; sampling : overrides of the model's values
     size     : pixels, or the maximum number of faces; dtype : of the passes
     weights  : hash of the model's files
-    up, formats : of meshes
+    up, formats, shrinkwrap : of meshes
     """
 
     backbone: str
@@ -31,6 +31,7 @@ class BatchPlan:
     size: int | None
     up: str
     formats: tuple[str, ...]
+    shrinkwrap: bool = False
 
     def row(self) -> dict[str, Any]:
         """The plan as a JSON object."""
@@ -38,7 +39,7 @@ class BatchPlan:
 
 
 # Not compared: `auto` may choose another method on another day, and the folder of a model may have moved.
-COMPARED = ("backbone", "weights", "asked", "knobs", "sampling", "size", "up", "formats")
+COMPARED = ("backbone", "weights", "asked", "knobs", "sampling", "size", "up", "formats", "shrinkwrap")
 
 
 def resume_plan(plan: BatchPlan, stored: Mapping[str, Any], where: str) -> BatchPlan:
@@ -46,7 +47,7 @@ def resume_plan(plan: BatchPlan, stored: Mapping[str, Any], where: str) -> Batch
 
     where : name of the folder in messages
     """
-    own = plan.row()
+    own, stored = plan.row(), {"shrinkwrap": False, **stored}  # batches of 0.2.0 have no such entry
     if missing := [each.name for each in fields(BatchPlan) if each.name not in stored]:
         raise BadOutput(f"{where} has a batch.json without '{missing[0]}'. Choose another folder with --out.")
     for name in COMPARED:

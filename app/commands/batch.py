@@ -42,6 +42,9 @@ def parser() -> CommandParser:
     p.add_argument("--faces", type=whole(1, MOST_FACES), help="maximum faces of a mesh (unlimited)")
     p.add_argument("--up", default="auto", help="the up axis of clouds: x, y, z or auto (a network decides); a negative one as --up=-x")
     p.add_argument("--formats", default="glb", help="files of a mesh besides acceptance.glb: glb,obj,ply,stl")
+    p.add_argument(
+        "--shrinkwrap", action="store_true", help="also write shrinkwrapped.glb: the mesh with its vertices moved to the input's points"
+    )
     p.add_argument("--retries", type=whole(0, 100), default=1, help="how often a failed input is retried (1)")
     p.add_argument("--no-sheet", action="store_true", help="write no contact sheet")
     p.add_argument(
@@ -92,7 +95,7 @@ def main(arguments: Sequence[str]) -> int:
 def check(options: argparse.Namespace, are_files: bool) -> None:
     """Sets the default model; raises ForetokenError for options of the other kind of input, and for --actors without --ray."""
     own = parser()
-    for name in ("size",) if are_files else ("faces", "up", "formats"):
+    for name in ("size",) if are_files else ("faces", "up", "formats", "shrinkwrap"):
         if getattr(options, name) != own.get_default(name):
             own.error(f"{options.input.name} contains {'clouds' if are_files else 'prompts'}, which do not use --{name}")
     if options.actors is not None and options.ray is None:
@@ -126,6 +129,7 @@ def load_plan(options: argparse.Namespace, folder: Any, are_files: bool) -> tupl
     plan = BatchPlan(
         name, path, backbone.weights_hash, str(backbone.dtype).removeprefix("torch."), wanted, options.method, knobs, sampling_of(options),
         options.faces if are_files else options.size, options.up, formats,
+        options.shrinkwrap,
     )  # fmt: skip
     return folder.open(plan), backbone
 

@@ -142,19 +142,11 @@ def best_seed(work: MeshWork, prompt: Any) -> tuple[Any, dict[str, Any] | None]:
 
 def shrinkwrap(work: MeshWork, run: Any, shape: Any, folder: Path) -> dict[str, Any]:
     """Writes the mesh with its vertices moved to the points, in all formats; returns the columns."""
-    from app.runs.history import to_input_frame
-    from app.runs.mesh_files import shrinkwrapped_vertices, write_shrinkwrapped
-    from engine.mesh.distance import distance
+    from app.runs.mesh_files import save_shrinkwrapped
 
     start = time.perf_counter()
-    vertices = shrinkwrapped_vertices(run)
-    seconds = time.perf_counter() - start
-    for form in work.formats:
-        write_shrinkwrapped(run, vertices, shape, folder / f"shrinkwrapped.{form}")
-    return {
-        "chamfer": distance((to_input_frame(vertices, shape), run.result().faces), shape.reference)["chamfer"],
-        "seconds": round(seconds, 4),
-    }
+    chamfer = save_shrinkwrapped(run, shape, folder, work.formats)
+    return {"chamfer": chamfer, "seconds": round(time.perf_counter() - start, 4)}
 
 
 def baseline(work: MeshWork, run: Any, shape: Any, folder: Path) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from app.runs.history import MESH_FORMATS, as_sentence, describe, file_name, to_input_frame, write_mesh, write_settings
 from engine.backbones.lowpoly import Mesh
 from engine.mesh.classical import reconstruct
+from engine.mesh.distance import distance
 from engine.mesh.read import Input
 from engine.mesh.repair import repair
 from engine.mesh.shrinkwrap import shrink_to_points
@@ -66,6 +67,14 @@ def write_shrinkwrapped(run: Run, vertices: np.ndarray, shape: Input, path: Path
     """Writes a run's mesh with shrinkwrapped vertices, in the format of the path's suffix; raises BadOutput if the disk refuses."""
     settings = {**describe(run, shape), "shrinkwrap": "vertices moved to the points of the input after decoding"}
     return _write(vertices, run.result().faces, settings, shape, path)
+
+
+def save_shrinkwrapped(run: Run, shape: Input, folder: Path, formats: Sequence[str]) -> float | None:
+    """Writes shrinkwrapped.FORMAT of a run's mesh; returns the chamfer distance from the input, None for a mesh without area."""
+    vertices = shrinkwrapped_vertices(run)
+    for form in formats:
+        write_shrinkwrapped(run, vertices, shape, folder / f"shrinkwrapped.{form}")
+    return distance((to_input_frame(vertices, shape), run.result().faces), shape.reference)["chamfer"]
 
 
 def classical_surface(run: Run, behind: bool = False) -> tuple[np.ndarray, np.ndarray]:

@@ -75,6 +75,7 @@ def test_the_larger_files_of_a_race_come_behind_it(open_mesh):
     expect(page.locator("#mesh-quality table")).to_be_visible()
     drawn, failed = "#mesh-download-race:not([disabled])", "#mesh-messages p:has-text('could not be drawn')"
     page.wait_for_selector(f"{drawn}, {failed}", timeout=DRAWN)
+    expect(page.locator("#mesh-quality thead th:has-text('Shrinkwrapped'), #mesh-quality thead th:has-text('Classical')")).to_have_count(2)
     names = {"html": ".html", "shrinkwrapped": "-shrinkwrapped.glb", "classical": "-classical.glb"}
     if page.locator(drawn).count():
         page.wait_for_selector(f"{ROWS} img[src^='data:image/jpeg']")

@@ -96,6 +96,10 @@ def test_quality_stands_beside_its_floor_and_tokens_without_a_face_are_counted(l
     assert quality_table.encode([empty]) is None
     cells = [row["cells"][1]["text"] for row in quality_table.encode([measured, empty])["rows"]]
     assert cells.count("–") == len(quality_table.ROWS) - 1
+    mesh = board.run.result()
+    more = quality_table.with_column(shown, "Shrinkwrapped", quality_table.numbers_of(mesh.vertices, mesh.faces, read(CHAIR))[0])
+    assert more["heads"][1] == {"title": "Shrinkwrapped", "side": "download"} and more["notes"] == shown["notes"]
+    assert all(row["cells"][0] == row["cells"][1] for row in more["rows"]), "it is the same mesh"
 
 
 def test_the_verdict_compares_seconds_of_a_token_where_lengths_differ(low):

@@ -1,5 +1,6 @@
 // Table of the finished meshes. Draws values from app/ui/tabs/quality_table.py; null: nothing is finished.
 const box = element.querySelector(".ft-quality-box"), table = box.querySelector("table"), notes = box.querySelector(".ft-spent");
+let shown = null;
 
 function head(v) {
   const row = node("tr", "");
@@ -32,6 +33,8 @@ function line({ label, help, cells, floor }) {
 
 function draw() {
   const v = props.value;
+  if (v?.late && String(v.notes) !== String(shown?.notes)) return; // columns for a race that is no longer shown
+  shown = v;
   box.hidden = !v;
   if (!v) return;
   table.querySelector("thead").replaceChildren(head(v));

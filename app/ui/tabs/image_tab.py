@@ -67,6 +67,7 @@ class PictureRace:
         "html": ("HTML replay", ".html"),
         "folders": ("Trace (ZIP)", "-runs.zip"),
     }
+    late_panels: tuple[str, ...] = ()
     buttons, filing = ("", 120), DIRECT | {"trigger_mode": "multiple"}
     page, below = replay_page.PICTURES, race_panels.PICTURES
 

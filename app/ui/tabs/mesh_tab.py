@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+import numpy as np
 from gradio.components import Component
 
 from app.live.boards.mesh import MeshBoard
@@ -86,6 +87,7 @@ class MeshRace:
         "turntable": ("Turntable", "-turntable.gif"),
         "folders": ("Trace (ZIP)", "-runs.zip"),
     }
+    late_panels = ("quality", "runs")
     buttons = ("mesh-download-", 100)
     # one at a time: the drawing process takes some hundred megabytes
     filing = DIRECT | {"queue": True, "concurrency_id": "drawing", "concurrency_limit": 1, "trigger_mode": "multiple"}
@@ -289,34 +291,51 @@ class MeshRace:
         return mesh_outcome.offers(board, request.shape, folder, tab.studio.run_store, notices)
 
     def files(self, tab: RaceTab, ended: EndedRace, visitor: str) -> Files | None:
-        """Larger files and thumbnails of a race; of a mesh without faces, the classical surface alone."""
+        """Larger files, thumbnails and more columns of the table; of a mesh without faces, the classical surface alone."""
         boards, shape = ended.boards, ended.request.shape
         tab.sessions.wait_until_free(LONGEST_WAIT)
+
+        def is_shown() -> bool:  # else the visitor left or started another race
+            return tab.sessions.shows(visitor, self.prefix, ended.ticket)
+
         fast, titles = boards[0].run, [title_of(board.run.name) for board in boards]
-        writers, notices = self.classical(fast, shape)
+        meshes, notices = more_meshes(fast)
+        table = ended.panels["quality"]
+        for name, each in meshes.items():
+            table = table and quality_table.with_column(table, self.late[name][0], quality_table.numbers_of(*each, shape)[0])
+        writers = {name: mesh_writer(name, fast, each, shape) for name, each in meshes.items()}
         if not len(boards[0].faces):
-            return Files(writers, notices=notices)
-        writers |= {
-            "shrinkwrapped": lambda path: write_shrinkwrapped(fast, shrinkwrapped_vertices(fast), shape, path),
-            **tab.common_files(ended, shape.name),
-        }
+            return Files(writers, {"quality": table} if is_shown() else {}, notices)
+        writers |= tab.common_files(ended, shape.name)
         try:
-            frames = draw_race(boards, wanted=lambda: tab.sessions.shows(visitor, self.prefix, ended.ticket))
-        except Unwanted:  # the visitor left or started another race
+            frames = draw_race(boards, wanted=is_shown)
+        except Unwanted:
             return None
         except NotSupported as e:
-            return Files(writers, notices=[*notices, *notice.hint(f"There are no pictures of the meshes: {e}")])
+            return Files(
+                writers, {"quality": table} if is_shown() else {}, [*notices, *notice.hint(f"There are no pictures of the meshes: {e}")]
+            )
         writers |= {
             "race": lambda path: write_race(frames, boards, titles, path),
             "mp4": lambda path: write_race(frames, boards, titles, path),
             "turntable": lambda path: write_turntable(frames, path),
         }
-        return Files(writers, {"runs": runs.with_thumbnails(ended.race, frames.thumbnails)}, notices)
+        panels = {"quality": table} if is_shown() else {}
+        return Files(writers, panels | {"runs": runs.with_thumbnails(ended.race, frames.thumbnails)}, notices)
 
-    def classical(self, run: Run, shape: Input) -> tuple[dict[str, Callable[[Path], Path]], list[dict[str, str]]]:
-        """The writer of the classical surface of a run's points, by the name of its file, and why there is none."""
-        try:
-            surface = classical_surface(run, behind=True)
-        except NotSupported as e:
-            return {}, notice.hint(str(e))
-        return {"classical": lambda path: write_classical(run, surface, shape, path)}, []
+
+def more_meshes(run: Run) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], list[dict[str, str]]]:
+    """Vertices and faces of the downloads that are other meshes than the run's, by name; and why there is no classical one."""
+    own = run.result()
+    meshes = {"shrinkwrapped": (shrinkwrapped_vertices(run), own.faces)} if len(own.faces) else {}
+    try:
+        return meshes | {"classical": classical_surface(run, behind=True)}, []
+    except NotSupported as e:
+        return meshes, notice.hint(str(e))
+
+
+def mesh_writer(name: str, run: Run, mesh: tuple[np.ndarray, np.ndarray], shape: Input) -> Callable[[Path], Path]:
+    """The writer of a download of `more_meshes`."""
+    if name == "shrinkwrapped":
+        return lambda path: write_shrinkwrapped(run, mesh[0], shape, path)
+    return lambda path: write_classical(run, mesh, shape, path)

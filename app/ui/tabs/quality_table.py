@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from app.live.boards.mesh import MeshBoard
 from app.runs.history import to_input_frame
 from app.runs.mesh_files import FILES
@@ -47,11 +49,22 @@ FLOOR_HELP = "Floor: the same distance between two samples of the input itself, 
 def measure(board: MeshBoard, side: str, shape: Input) -> MeasuredSide:
     """Measures a run's mesh in the coordinates of its input."""
     mesh = board.run.result()
-    report = repair(mesh.vertices, mesh.faces)
-    numbers = quality(mesh.vertices, mesh.faces) | distance((to_input_frame(mesh.vertices, shape), mesh.faces), shape.reference)
+    numbers, report = numbers_of(mesh.vertices, mesh.faces, shape)
     tokens, parsed = len(board.run.tokens), len(mesh.parser.faces)
-    counts = numbers | {"holes": report.holes}
-    return MeasuredSide(title_of(board.run.name), side, counts, report, tokens, len(mesh.parser.dangling()), parsed - len(mesh.faces))
+    return MeasuredSide(title_of(board.run.name), side, numbers, report, tokens, len(mesh.parser.dangling()), parsed - len(mesh.faces))
+
+
+def numbers_of(vertices: np.ndarray, faces: np.ndarray, shape: Input) -> tuple[dict[str, Any], Repair]:
+    """Measurements of a mesh in the model's frame by the names of ROWS, with the floors; and its repair report."""
+    report = repair(vertices, faces)
+    numbers = quality(vertices, faces) | distance((to_input_frame(vertices, shape), faces), shape.reference)
+    return numbers | {"holes": report.holes}, report
+
+
+def with_column(value: Mapping[str, Any], title: str, numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """Value of the panel with one more mesh, which is a download; the page shows it only in place of `value`."""
+    rows = [row | {"cells": [*row["cells"], _cell(name, numbers)]} for row, (name, _, _) in zip(value["rows"], ROWS, strict=True)]
+    return {**value, "late": True, "heads": [*value["heads"], {"title": title, "side": "download"}], "rows": rows}
 
 
 def encode(sides: list[MeasuredSide]) -> dict[str, Any] | None:

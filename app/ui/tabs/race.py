@@ -77,6 +77,7 @@ class RaceSubject(Protocol):
     kind, prefix : of the table of runs, and of the ids; idle : initial value of the line above the results; replays : see EngineQueue
     suits, model_name : of its model; right_words : text of an empty right side
     now, late  : labels of the immediate files by name; (label, ending) of the late files; buttons : id prefix and minimum width
+    late_panels : panels that change with the late files
     filing     : event options for making the late files
     board, warm : shows a run; warm-up steps before the first run of a method
     page, around : first rows of the HTML replay, and panels in it without values; below : panels below the race
@@ -91,6 +92,7 @@ class RaceSubject(Protocol):
     right_words: str
     now: Mapping[str, str]
     late: Mapping[str, tuple[str, str]]
+    late_panels: tuple[str, ...]
     buttons: tuple[str, int]
     filing: Mapping[str, Any]
     board: Callable[[Run], Growth]
@@ -176,7 +178,7 @@ class RaceTab:
         inputs = [*self.subject.fields(), form.seed, form.method, form.knobs, form.settings, form.compare, form.other, form.other_knobs]
         asking = [self.queue.go.click, *self.subject.submit_events()]
         delivered = self.queue.wire(asking, self.run, inputs, self.live, form.seed, form.keep)
-        self.filing = self.late | {"runs": self.runs, "messages": messages}
+        self.filing = self.late | {name: self.panels[name] for name in self.subject.late_panels} | {"messages": messages}
         delivered.success(self.write_more, None, list(self.filing.values()), **self.subject.filing)
         form.wire(messages)
         self.lanes.wire(self.sessions, messages)
