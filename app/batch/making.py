@@ -113,7 +113,8 @@ class Maker:
             return row | self.word_columns(entry.text)
         row |= self.mesh_columns(run, shape)
         if self.plan.shrinkwrap and row["faces"]:
-            row["shrinkwrapped_chamfer"] = save_shrinkwrapped(run, shape, part, self.plan.formats)
+            chamfer = save_shrinkwrapped(run, shape, part, self.plan.formats)
+            row["shrinkwrapped_chamfer"] = chamfer and round(chamfer, 5)
         return row
 
     def word_columns(self, text: str) -> Row:

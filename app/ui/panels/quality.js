@@ -1,6 +1,7 @@
 // Table of the finished meshes. Draws values from app/ui/tabs/quality_table.py; null: nothing is finished.
 const box = element.querySelector(".ft-quality-box"), table = box.querySelector("table"), notes = box.querySelector(".ft-spent");
-let shown = null;
+let shown = null, late = null; // late : the table of a race with the columns of its downloads, which come after it
+const isSame = (one, other) => String(one?.notes) === String(other?.notes);
 
 function head(v) {
   const row = node("tr", "");
@@ -32,8 +33,9 @@ function line({ label, help, cells, floor }) {
 }
 
 function draw() {
-  const v = props.value;
-  if (v?.late && String(v.notes) !== String(shown?.notes)) return; // columns for a race that is no longer shown
+  if (props.value?.late) late = props.value;
+  if (props.value?.late && !isSame(late, shown)) return; // its race is not shown now
+  const v = late && isSame(late, props.value) ? late : props.value;
   shown = v;
   box.hidden = !v;
   if (!v) return;

@@ -225,7 +225,7 @@ def test_clouds_become_meshes(tmp_path: Path, capsys: pytest.CaptureFixture) -> 
     chair, damaged = rows_of(out)
     assert damaged["status"] == "failed" and "damaged.ply" in damaged["error"]
     assert chair["status"] == "done" and chair["file"].endswith("result.obj") and (out / chair["file"]).exists()
-    assert 0 < int(chair["faces"]) <= 24 and 0 < float(chair["shrinkwrapped_chamfer"]) < float(chair["chamfer"])
+    assert 0 < int(chair["faces"]) <= 24 and 0 < float(chair["shrinkwrapped_chamfer"]) <= float(chair["chamfer"])
     assert (out / chair["file"]).with_name("shrinkwrapped.obj").exists()
     capsys.readouterr()
     assert cli.main(command) == 2 and "shrinkwrap = True, but this one has False" in capsys.readouterr().err
