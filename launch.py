@@ -1,10 +1,12 @@
 """Starts Foretoken on a machine with only Python: prepares .venv next to this file, then runs app.cli.
 
-usage: python launch.py [--torch cpu|cuda|skip] [--latest] [--dry-run] [COMMAND ...]
+usage: python launch.py [--torch cpu|cuda|cu126|cu128|cu130|mps|skip] [--latest] [--dry-run] [COMMAND ...]
 
   COMMAND        studio (the default), image, mesh, verify, bench, train, models, space, doctor, test; each has its own --help
   --torch cpu    PyTorch for the processor (the default without an NVIDIA driver)
-  --torch cuda   PyTorch for NVIDIA (the default where nvidia-smi is found)
+  --torch cuda   PyTorch for NVIDIA, in the build that fits the driver (the default where nvidia-smi is found)
+  --torch cu126  one build for NVIDIA; also cu128 and cu130
+  --torch mps    PyTorch for the graphics chips of Apple
   --torch skip   installs no PyTorch: uses yours, from the system or from .venv
   --latest       installs the newest versions that pyproject.toml allows instead of the tested ones in constraints.txt
   --dry-run      prints what would be installed and stops
@@ -31,12 +33,14 @@ from typing import NamedTuple, Sequence
 
 OLDEST = (3, 11)
 ENTERED = "--entered"  # the first argument when launch.py has started itself again with the Python of .venv
-TORCH_CHOICES = ("cpu", "cuda", "skip")
+TORCH_CHOICES = ("cpu", "cuda", "cu126", "cu128", "cu130", "mps", "skip")
+BUILDS = ((580, "cu130"), (570, "cu128"), (525, "cu126"))  # oldest NVIDIA driver, and the build that it runs
 LOG = ".venv-install.log"  # pip's output, next to .venv
 SHOWN = 20  # lines of it printed after a failure
 CONSTRAINTS = "constraints.txt"  # the tested versions; .ci/constraints.py writes it
 # An extra index, tried once: if it cannot be reached, pip uses only the default index.
-CPU_INDEX = ("--extra-index-url", "https://download.pytorch.org/whl/cpu", "--timeout", "15", "--retries", "0")
+INDEX = "https://download.pytorch.org/whl/"
+CPU_INDEX = ("--extra-index-url", INDEX + "cpu", "--timeout", "15", "--retries", "0")
 
 Pip = Sequence[str]  # the arguments of one pip call
 
@@ -57,13 +61,16 @@ class Plan(NamedTuple):
 def decide(
     python: Sequence[int],
     argv: Sequence[str],
-    nvidia_seen: bool,
+    driver: str,
     stamp: str,
     pyproject: str,
     constraints: str,
     system: str = sys.platform,
 ) -> Plan:
-    """The plan for a Python version and the arguments of launch.py. stamp, pyproject, constraints: contents of the files, "" = no file."""
+    """The plan for a Python version and the arguments of launch.py.
+
+    driver : version of the NVIDIA driver, "" = none; stamp, pyproject, constraints : contents of the files, "" = no file
+    """
     if tuple(python[:2]) < OLDEST:
         version = ".".join(map(str, python[:2]))
         return Plan(refusal=f"Foretoken needs Python 3.11 or newer; this is {version}. Start launch.py with a newer one.")
@@ -75,8 +82,13 @@ def decide(
         return Plan(refusal=f"{CONSTRAINTS} is missing. Restore it with git, or install the newest versions with --latest.")
     old = read_stamp(stamp)
     choice = options.get("torch") or (old.get("torch", "") if old.get("torch_asked") else "")  # a choice is remembered until the next one
-    torch = choice or ("cuda" if nvidia_seen else "cpu")
-    extras = {"cuda"} if torch == "cuda" and system == "linux" else set()
+    torch = choice or ("cuda" if driver else "cpu")
+    if torch == "cuda":
+        torch = old["torch"] if is_cuda(old.get("torch", "")) else build_for(driver)
+    if not torch:
+        needed = f"PyTorch for NVIDIA needs driver {BUILDS[-1][0]} or newer; this machine has {driver}"
+        return Plan(refusal=f"{needed}. Update the driver, or use the processor: python launch.py --torch cpu.")
+    extras = {"cuda"} if is_cuda(torch) and system == "linux" else set()
     extras |= {"test": {"test"}, "papers": {"research"}}.get(command[0], set())
     new = {
         "pyproject": hashlib.sha256(pyproject.encode()).hexdigest(),
@@ -87,8 +99,19 @@ def decide(
         "extras": sorted(extras | (set(old.get("extras", ())) - {"cuda"})),  # tests stay installed
     }
     current = all(old.get(key) == new[key] for key in ("pyproject", "constraints", "python", "torch", "extras"))
-    steps = () if current else install_steps(torch, old.get("torch", ""), new["extras"], pyproject, latest)
+    steps = () if current else install_steps(torch, old.get("torch", ""), new["extras"], pyproject, latest, system)
     return Plan(tuple(command), steps, json.dumps(new), torch, torch != "skip", "dry-run" in options)
+
+
+def is_cuda(torch: str) -> bool:
+    """True for a build of PyTorch for NVIDIA."""
+    return torch.startswith("cu")
+
+
+def build_for(driver: str) -> str:
+    """The newest build of PyTorch that an NVIDIA driver runs; "" if none does. Without a driver, the newest of all."""
+    major = int(driver.split(".")[0]) if driver.split(".")[0].isdigit() else BUILDS[0][0]
+    return next((build for oldest, build in BUILDS if major >= oldest), "")
 
 
 def split_arguments(argv: Sequence[str]) -> tuple[dict[str, str], list[str], str]:
@@ -113,10 +136,14 @@ def read_stamp(text: str) -> dict:
         stamp = json.loads(text)
     except ValueError:
         return {}
-    return stamp if isinstance(stamp, dict) else {}
+    if not isinstance(stamp, dict):
+        return {}
+    return {**stamp, "torch": "cu130"} if stamp.get("torch") == "cuda" else stamp  # its name before there were several builds
 
 
-def install_steps(torch: str, before: str, extras: Sequence[str], pyproject: str, latest: bool) -> tuple[tuple[Pip, ...], ...]:
+def install_steps(
+    torch: str, before: str, extras: Sequence[str], pyproject: str, latest: bool, system: str = sys.platform
+) -> tuple[tuple[Pip, ...], ...]:
     """The pip calls: PyTorch first and alone, so that its index applies to nothing else; then the build tools; then the project, editable.
 
     The build uses the setuptools just installed: in isolation, pip would use the newest, untested one.
@@ -130,8 +157,13 @@ def install_steps(torch: str, before: str, extras: Sequence[str], pyproject: str
     if pinned is None:
         raise ValueError("pyproject.toml does not pin torch==")
     plain = ("install", *versions, pinned.group(1))
-    steps = [(plain,)] if torch == "cuda" else [((*plain, *CPU_INDEX), plain)]
-    if before in ("cpu", "cuda") and before != torch:  # pip treats the same version from another index as installed
+    if torch == "cpu":
+        steps = [((*plain, *CPU_INDEX), plain)]
+    elif torch == "mps" or (torch == "cu130" and system == "linux"):  # what the default index has
+        steps = [(plain,)]
+    else:  # the local version, because without this index pip would take the default one's build for the processor
+        steps = [((*plain[:-1], f"{plain[-1]}+{torch}", "--extra-index-url", INDEX + torch),)]
+    if before not in ("", "skip", torch):  # pip treats the same version from another index as installed
         steps.insert(0, (("uninstall", "-y", "torch"),))
     everything = ("--upgrade-strategy", "eager") if latest else ()
     project = f".[{','.join(extras)}]" if extras else "."
@@ -152,6 +184,26 @@ def without_torch(pyproject: str, extras: Sequence[str]) -> list[str]:
     project = tomllib.loads(pyproject)["project"]
     wanted = project["dependencies"] + [r for extra in extras for r in project["optional-dependencies"][extra]]
     return [r for r in wanted if not r.startswith(("torch==", "triton"))]
+
+
+def nvidia_driver(stamp: dict) -> str:
+    """Version of the NVIDIA driver, "" without one. Reading it takes half a second, so a settled stamp skips it."""
+    import subprocess
+
+    if shutil.which("nvidia-smi") is None:
+        return ""
+    if is_cuda(stamp.get("torch", "")) or stamp.get("torch_asked"):
+        return "known"
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        output = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=20).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        output = ""
+    version = output.partition("\n")[0].strip()
+    if version[:1].isdigit():
+        return version
+    say("nvidia-smi reports no driver, so PyTorch for the processor is used. Mend the driver, then start with --torch cuda.")
+    return ""
 
 
 def route(inside: bool, venv_python_exists: bool, entered: bool) -> str:
@@ -271,9 +323,8 @@ def main() -> int:
     stamp = os.path.join(venv, "foretoken-stamp.json")
     entered = sys.argv[1:2] == [ENTERED]
     arguments = sys.argv[1 + entered :]
-    nvidia_seen = shutil.which("nvidia-smi") is not None
     pyproject, constraints = (read(os.path.join(folder, name)) for name in ("pyproject.toml", CONSTRAINTS))
-    plan = decide(sys.version_info, arguments, nvidia_seen, read(stamp), pyproject, constraints)
+    plan = decide(sys.version_info, arguments, nvidia_driver(read_stamp(read(stamp))), read(stamp), pyproject, constraints)
     if plan.refusal:
         say(plan.refusal)
         return 2

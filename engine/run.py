@@ -55,6 +55,12 @@ class Run:
         return self
 
     def __next__(self) -> Step:
+        if self.backbone.device.type != "cuda":
+            return self._next_in_inference_mode()
+        with torch.cuda.device(self.backbone.device):  # captures and kernels take the current device, and the model may be on another
+            return self._next_in_inference_mode()
+
+    def _next_in_inference_mode(self) -> Step:
         if torch.is_inference_mode_enabled():  # as in `finish`: entering and leaving the mode costs more than a draw
             return self._next()
         with torch.inference_mode():

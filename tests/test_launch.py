@@ -21,12 +21,13 @@ TESTED = ("install", "-c", "constraints.txt")
 CPU_TORCH = (*TESTED, "torch==2.13.0", "--extra-index-url", "https://download.pytorch.org/whl/cpu")
 PLAIN_TORCH = (*TESTED, "torch==2.13.0")
 TOOLS = (*TESTED, "setuptools>=77")
+NEW = "580.65.06"  # a driver that runs every build
 FILES = ("launch.py", "pyproject.toml", "constraints.txt")  # the files that a start reads
 
 
-def decide(*argv: str, python=(3, 11), nvidia=False, stamp="", pyproject=PYPROJECT, constraints=CONSTRAINTS, system="linux") -> launch.Plan:
+def decide(*argv: str, python=(3, 11), driver="", stamp="", pyproject=PYPROJECT, constraints=CONSTRAINTS, system="linux") -> launch.Plan:
     """The plan on a Linux machine without a GPU unless told otherwise."""
-    return launch.decide(python, argv, nvidia, stamp, pyproject, constraints, system)
+    return launch.decide(python, argv, driver, stamp, pyproject, constraints, system)
 
 
 def project(plan: launch.Plan) -> str:
@@ -44,15 +45,45 @@ def test_first_start_without_gpu():
 
 
 def test_first_start_with_gpu():
-    torch, tools, rest = decide(nvidia=True).steps
+    torch, tools, rest = decide(driver=NEW).steps
     assert torch == (PLAIN_TORCH,)
     assert tools == (TOOLS,)
     assert rest == ((*TESTED, "--no-build-isolation", "-e", ".[cuda]"),)
-    assert project(decide(nvidia=True, system="win32")) == "."  # Triton is for Linux
+    assert project(decide(driver=NEW, system="win32")) == "."  # Triton is for Linux
+
+
+@pytest.mark.parametrize(
+    ("driver", "system", "build"),
+    [("580.65.06", "win32", "cu130"), ("575.51", "linux", "cu128"), ("570", "win32", "cu128"), ("535.129.03", "linux", "cu126")],
+)
+def test_a_driver_gets_a_build_that_it_runs_from_an_index_that_has_it(driver, system, build):
+    plan = decide(driver=driver, system=system)
+    index = ("--extra-index-url", f"https://download.pytorch.org/whl/{build}")
+    assert plan.torch == build and plan.steps[0] == ((*TESTED, f"torch==2.13.0+{build}", *index),)  # no second attempt without CUDA
+    assert not decide(driver="known", system=system, stamp=plan.stamp).steps
+
+
+def test_a_driver_that_is_too_old_is_one_sentence():
+    plan = decide(driver="470.256.02")
+    assert "needs driver 525 or newer; this machine has 470.256.02" in plan.refusal and not plan.steps
+    assert decide("--torch", "cpu", driver="470.256.02").steps and decide("--torch", "cu126", driver="470.256.02").steps
+
+
+@pytest.mark.parametrize(("printed", "version"), [("580.65.06\n580.65.06\n", "580.65.06"), ("NVIDIA-SMI has failed\n", ""), ("", "")])
+def test_the_driver_is_read_from_nvidia_smi(printed, version, tmp_path, monkeypatch, capsys):
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\nprintf '{printed}'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert launch.nvidia_driver({}) == version
+    assert bool(version) != ("reports no driver" in capsys.readouterr().err), "the processor is never taken in silence"
+    assert launch.nvidia_driver({"torch": "cu126"}) == launch.nvidia_driver({"torch": "cpu", "torch_asked": True}) == "known"
+    monkeypatch.setenv("PATH", "")
+    assert launch.nvidia_driver({}) == ""
 
 
 def test_torch_option_overrides_what_is_seen():
-    assert decide("--torch", "cpu", nvidia=True).steps[0][0][:6] == CPU_TORCH
+    assert decide("--torch", "cpu", driver=NEW).steps[0][0][:6] == CPU_TORCH
     assert decide("--torch=cuda").steps[0] == (PLAIN_TORCH,)
 
 
@@ -102,7 +133,7 @@ def test_without_constraints_only_the_latest_can_be_installed():
 @pytest.mark.parametrize("value", ["rocm", ""])
 def test_bad_torch_is_one_sentence(value):
     refusal = decide(f"--torch={value}", "doctor").refusal
-    assert refusal == f"--torch cannot be '{value}'. Choose one of: cpu, cuda, skip."
+    assert refusal == f"--torch cannot be '{value}'. Choose one of: cpu, cuda, cu126, cu128, cu130, mps, skip."
     assert decide("--torch").refusal
 
 
@@ -150,7 +181,7 @@ def test_stamp_makes_the_second_start_idle():
         {"python": (3, 12)},
         {"pyproject": PYPROJECT + "\n# changed"},
         {"constraints": CONSTRAINTS + "\n# changed"},
-        {"nvidia": True},
+        {"driver": NEW},
         {"stamp": "{broken"},
         {"stamp": "[]"},
         {"stamp": ""},
@@ -170,14 +201,14 @@ def test_test_extras_are_added_once_and_stay():
 
 
 def test_another_torch_replaces_the_old_one():
-    steps = decide(stamp=decide().stamp, nvidia=True).steps
+    steps = decide(stamp=decide().stamp, driver=NEW).steps
     assert steps[:2] == ((("uninstall", "-y", "torch"),), (PLAIN_TORCH,))
-    assert project(decide("--torch", "cpu", stamp=decide(nvidia=True).stamp)) == "."  # and Triton is no longer asked for
+    assert project(decide("--torch", "cpu", stamp=decide(driver=NEW).stamp)) == "."  # and Triton is no longer asked for
 
 
 def test_a_spoken_choice_of_torch_is_kept():
     skip = decide("--torch", "skip").stamp
-    assert not decide(stamp=skip, nvidia=True).steps
+    assert not decide(stamp=skip, driver=NEW).steps
     assert decide("--torch", "cuda", stamp=skip).steps[0] == (PLAIN_TORCH,)  # what the user brought is not uninstalled
 
 

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.commands.doctor_gpu import gpu_facts, gpu_lines
 from app.commands.options import CommandParser, add_json
 from app.commands.report import print_json
 
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
     from engine.machine import machine_facts
     from engine.words.world import font_path
 
-    report: dict[str, Any] = machine_facts() | {"browser": browser()}
+    report: dict[str, Any] = machine_facts() | {"browser": browser(), "gpu": gpu_facts()}
     checks: dict[str, Any] = {"font": lambda: str(font_path()), "native_functions": lambda: native_choice().reason}
     for name, check in checks.items():
         try:
@@ -56,7 +57,7 @@ def readable(report: Mapping[str, Any]) -> list[str]:
         ("System", f"{report['platform']}, Python {report['python']}"),
         ("Processor", f"{report['processor']}; {half} bfloat16 in hardware"),
         ("PyTorch", f"{report['torch']}, {report['threads']} threads"),
-        ("GPU", report["cuda"] or "PyTorch sees none"),
+        *gpu_lines(report["gpu"]),
         ("Compiled passes", report["native_functions"]),
         ("Browser", report["browser"] or "none; only the tests of the page need one"),
         ("Training font", report["font"]),

@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 from engine.dispatch.choice import COMPUTED, choose
 from engine.dispatch.language import LAUNCH, power_of_two, tl, triton
+from engine.kernels.attention_backends import without_cudnn
 
 KEYS = 32  # of a tile
 QUERIES = 16  # of a tile, at least
@@ -94,7 +95,8 @@ def fixed_mask(sets: Tensor, kept: Tensor, span: int) -> Tensor:
 def tree_attention_reference(q: Tensor, k: Tensor, v: Tensor, seen: VisibleRows | Tensor | None, scale: float | None = None) -> Tensor:
     """PyTorch's attention with the dense mask; shapes as in `tree_attention`."""
     mask = seen.dense()[:, None] if isinstance(seen, VisibleRows) else seen
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=q.shape[1] != k.shape[1])
+    with without_cudnn(q.device):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=q.shape[1] != k.shape[1])
 
 
 @triton.jit

@@ -19,6 +19,8 @@ from torch.nn import functional as F
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
+from engine.kernels.attention_backends import without_cudnn
+
 NAME = "foretoken"
 MULTIPLE = 4
 CPU_BLOCK, OTHER_BLOCK = 512, 8
@@ -52,7 +54,8 @@ def attend(
     rows = count + missing
     if groups > 1:
         query, mask = query.reshape(branches, -1, groups * rows, width), mask.repeat(1, 1, groups, 1)
-    out = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling)
+    with without_cudnn(query.device):
+        out = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling)
     return out.reshape(branches, heads, rows, width)[:, :, :count].transpose(1, 2), None
 
 

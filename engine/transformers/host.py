@@ -20,6 +20,7 @@ from transformers import PreTrainedModel
 from engine.cache import KVCache
 from engine.core import Backbone, DeviceIds, Prompt, Rows, Sampling
 from engine.errors import NotSupported
+from engine.kernels.attention_backends import without_cudnn
 from engine.layout import Layout, Line, Raster
 from engine.networks.hosted import DRAFT_ROWS, PaddedTrunk, cache_over
 from engine.networks.rows import RowSplit
@@ -103,15 +104,16 @@ class CallerTrunk(PaddedTrunk):
 
     def _pass(self, x: Tensor, slots: Tensor, mask: Tensor | None, kv_cache: KVCache, last_only: bool = False) -> Tensor:
         """Logits [branches, R, V] of one call of the class."""
-        return self.model(
-            input_ids=x[..., 0],
-            attention_mask=self._visible(mask, slots, kv_cache.kept),
-            position_ids=self._positions(slots) + self.first,
-            past_key_values=cache_over(kv_cache, self.attention.layers, whole=False),
-            use_cache=True,
-            return_dict=True,
-            **({"logits_to_keep": 1} if last_only else {}),
-        ).logits
+        with without_cudnn(x.device):
+            return self.model(
+                input_ids=x[..., 0],
+                attention_mask=self._visible(mask, slots, kv_cache.kept),
+                position_ids=self._positions(slots) + self.first,
+                past_key_values=cache_over(kv_cache, self.attention.layers, whole=False),
+                use_cache=True,
+                return_dict=True,
+                **({"logits_to_keep": 1} if last_only else {}),
+            ).logits
 
     def _visible(self, mask: Tensor | None, slots: Tensor, kept: int) -> Tensor | dict[str, Tensor] | None:
         """The visibility of a pass as the class takes it, [1 or branches, 1, R, kept + R], or one for each kind of layer; None where every

@@ -17,6 +17,7 @@ from engine import backbones
 from engine.core import Backbone
 from engine.errors import BadOutput
 from engine.machine import device_of
+from engine.nvidia import unused_gpu
 from engine.tuning import store
 from engine.tuning.curve import CostCurve, cost_curves
 from engine.tuning.expected import best, of_card
@@ -50,6 +51,8 @@ def prepare(
     dtype : "auto" takes bfloat16 where it is faster (see `choose_dtype`); cores : the most threads, None = as many as PyTorch began with
     Raises what `load` raises.
     """
+    if device == "auto" and (reason := unused_gpu()):
+        to_stderr_once(f"The processor is used. {reason}")
     device = device_of(device)
     backbone = backbones.load(name, path, device, dtype)
     if backbone.device.type != "cpu":

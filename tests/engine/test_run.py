@@ -6,6 +6,8 @@ import gc
 import math
 import weakref
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -337,6 +339,30 @@ def test_match_seed_gives_plain_tokens_for_any_window(name: str, window: int, pl
 def plain() -> list[int]:
     """The tokens of plain decoding."""
     return run(METHODS["ar"]).finish().tokens
+
+
+def test_a_model_on_a_second_card_decodes_with_that_card_as_the_current_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    toy, cards, seen = Toy(), [0], []
+
+    @contextmanager
+    def on(device: torch.device) -> Iterator[None]:
+        cards.append(device.index)
+        try:
+            yield
+        finally:
+            cards.pop()
+
+    def decode(*arguments: Any) -> Iterator[Step]:
+        for step in METHODS["ar"].decode(*arguments):
+            seen.append(cards[-1])
+            yield step
+
+    monkeypatch.setattr(torch.cuda, "device", on)
+    run = generate(toy, replace(METHODS["ar"], decode=decode), Prompt(seed=1))
+    monkeypatch.setattr(toy, "device", torch.device("cuda", 1))
+    monkeypatch.setattr("engine.run.Noise", lambda seed, vocabulary, device: Noise(seed, vocabulary, torch.device("cpu")))
+    run.finish()
+    assert set(seen) == {1} and cards == [0]
 
 
 def test_gradients_are_off() -> None:
