@@ -26,6 +26,7 @@ from engine.cache import FixedView, KVCache, PassRows
 from engine.core import Sampling
 from engine.dispatch.choice import REFERENCE, choose, requested_kernel
 from engine.kernels.tree_attention import VisibleRows, fixed_mask, pack
+from engine.networks.cuda_graph import Graph
 from engine.networks.rows import RowAdapter
 from engine.networks.trunk import Trunk
 from engine.verify.fixed import VerdictKind, columns, fixed_verdict, kind_of, unpack_verdict
@@ -34,7 +35,6 @@ from engine.verify.request import Verdict, VerifyRequest
 ROWS = (1, 4, 8, 16, 32, 64, 128, 256)  # of a pass
 LEAST_SPAN = 512  # rows of the cache that a pass reads, at least
 NAMED = 7  # numbers of a place before its set
-WARMED = 2  # calls before a capture: in the first, libraries allocate their memory
 
 
 def is_static(device: torch.device) -> bool:
@@ -112,26 +112,6 @@ def fixed_pass(
     with nullcontext() if adapter is None else adapter.on_rows_from(first[0]):
         hidden = trunk.run(trunk.with_row_ends(x, ends > 0), slots, mask, FixedView(block, at, span))[:, last]
     return hidden, trunk.head(hidden), ids
-
-
-class Graph:
-    """A captured call of a function without arguments. Its results are the same tensors at every replay."""
-
-    def __init__(self, function: Callable[[], tuple[Tensor, ...]], pool: Any):
-        """pool : the memory pool that the graphs of a run share; they never run at the same time"""
-        aside = torch.cuda.Stream()
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
-            for _ in range(WARMED):
-                function()
-        torch.cuda.current_stream().wait_stream(aside)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):  # another thread may be loading a model
-            self.outputs = function()
-
-    def __call__(self) -> tuple[Tensor, ...]:
-        self.graph.replay()
-        return tuple(each.clone() for each in self.outputs)
 
 
 class Replays:
