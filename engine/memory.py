@@ -128,7 +128,8 @@ def free(device: str | torch.device = "cpu") -> int | None:
     """Free bytes of a device; None where the system does not report them. On a CPU, the lower of the machine's and the container's."""
     target = torch.device(device)
     if target.type == "cuda":
-        return torch.cuda.mem_get_info(target)[0]
+        held = torch.cuda.memory_reserved(target) - torch.cuda.memory_allocated(target)  # by PyTorch, of models that are gone
+        return torch.cuda.mem_get_info(target)[0] + held
     if target.type != "cpu":
         return None
     known = [count for count in (of_machine(), *of_container()) if count is not None]

@@ -99,6 +99,6 @@ PLAIN = "ar"  # the name of plain decoding, with which every method is compared
 VERIFY = Knob(
     "verify", "", "residual", choices=("residual", "match seed"), live=False,
     help="residual: speculative sampling, the same distribution as plain decoding. match seed: the same tokens as plain decoding "
-    "with this seed.",
+    "with this seed, on a GPU up to rounding.",
     label="Check", words={"residual": "same odds as plain", "match seed": "same result as plain"},
 )  # fmt: skip

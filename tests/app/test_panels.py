@@ -8,6 +8,7 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -94,6 +95,11 @@ def test_the_verdict_follows_the_fair_rule_and_does_not_flatter(picto):
     value = verdict.encode(fast, plain)
     assert (value["headline"], value["tone"]) == ("2.3× faster", "good")
     assert (value["agreement"], value["same"]) == ("identical, token for token", True)
+    fast.run.tokens[-1] += 1
+    assert verdict.agreement(fast, plain)["agreement"] == "63 of 64 tokens equal"
+    fast.run.backbone = SimpleNamespace(dtype="bfloat16", device="cuda:0")
+    assert "matched up to rounding" in verdict.agreement(fast, plain)["agreement"]
+    fast.run.backbone = picto
     fast.run.seconds = 3.45
     assert verdict.encode(fast, plain)["headline"] == "1.5× slower"
     fast.run.seconds = 2.3

@@ -91,3 +91,9 @@ def test_free_memory_of_this_machine_is_known_or_none() -> None:
 def test_the_noise_counts_up_to_what_a_run_keeps() -> None:
     assert need(replace(SEVEN, slots=100), "float32").noise == 100 * 16_384 * 4
     assert need(replace(SEVEN, vocabulary=131_072, slots=4600), "float32").noise == KEPT < 131_072 * 4600 * 4
+
+
+def test_what_pytorch_holds_for_reuse_on_a_gpu_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, result in {"mem_get_info": (30, 80), "memory_reserved": 40, "memory_allocated": 25}.items():
+        monkeypatch.setattr(torch.cuda, name, lambda device, result=result: result)
+    assert free("cuda") == 45
