@@ -69,19 +69,24 @@ def configuration(folder: Path, kind: type[Configuration]) -> Configuration:
         raise MissingWeights(f"The config.json in {folder} cannot be read ({first_line(e)}). Download it again.") from e
 
 
-def read_model(folder: Path, kind: type[PreTrainedModel], dtype: torch.dtype, needed: str, config: PreTrainedConfig) -> PreTrainedModel:
-    """The model with all its weights, for inference; raises MissingWeights if any are absent or damaged.
+def read_model(
+    folder: Path, kind: type[PreTrainedModel], dtype: torch.dtype, needed: str, config: PreTrainedConfig, device: str
+) -> PreTrainedModel:
+    """The model with all its weights on a device, for inference; raises MissingWeights if any are absent or damaged.
+
+    The files are mapped, so weights for a GPU never fill the memory of the machine.
 
     needed : how the names of the decoder's tensors begin; more of them than the configuration says is an error
     """
     try:
         check_numbers(folder, kind, config)
         with quiet_transformers(bars=True):
-            model = complete(folder, kind, folder.name, needed, config=config, dtype=dtype, attn_implementation="sdpa")
+            settings = {"config": config, "dtype": dtype, "attn_implementation": "sdpa", "device_map": {"": device}}
+            model = complete(folder, kind, folder.name, needed, **settings)
     except UNREADABLE as e:
         raise MissingWeights(f"The weights in {folder} cannot be read ({first_line(e)}). Download them again.") from e
     check_finite(model, folder)
-    return model.eval().requires_grad_(False)
+    return model.to(device).eval().requires_grad_(False)
 
 
 def complete(folder: Path, kind: type[PreTrainedModel], name: str, needed: str | tuple[()] = (), **how: Any) -> PreTrainedModel:

@@ -106,10 +106,10 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> E
     config = configuration(folder, Emu3Config)
     layout, read = layout_of(config, SIDE), reader(read_tokenizer(folder))
     check_room(FAMILY, numbers_in(folder), config.text_config, layout, config.vq_config.codebook_size, device, kind)
-    model = read_model(folder, Emu3ForConditionalGeneration, kind, "model.text_model.", config)
+    model = read_model(folder, Emu3ForConditionalGeneration, kind, "model.text_model.", config, device)
     model.model.vqmodel.encoder = None  # for reading pictures; generation never calls it
     model.model.vqmodel.float()
-    backbone = Emu3(model.to(device), read, SIDE, stated_licence(folder))
+    backbone = Emu3(model, read, SIDE, stated_licence(folder))
     model.lm_head = None  # replaced by its rows of the codes
     make_steady([backbone.hosted.decoder, backbone.head])
     return backbone

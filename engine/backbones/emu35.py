@@ -122,8 +122,8 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> E
     kind, config = dtype_of(device, dtype), qwen3_config(folder)
     check_room(FAMILY, numbers_in(folder), config, Raster(SIDE, SIDE, FACTOR), CODES, device, kind)
     read, pictures = read_tiktoken(folder / "emu3.tiktoken"), read_picture_decoder(folder)
-    model = read_model(folder, Qwen3ForCausalLM, kind, "model.layers.", config)
-    backbone = Emu35(model.to(device), pictures.to(device), read, SIDE, IDS, stated_licence(folder))
+    model = read_model(folder, Qwen3ForCausalLM, kind, "model.layers.", config, device)
+    backbone = Emu35(model, pictures.to(device), read, SIDE, IDS, stated_licence(folder))
     model.lm_head = None  # replaced by its rows of the codes
     make_steady([backbone.hosted.decoder, backbone.head])
     return backbone

@@ -157,9 +157,9 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> G
     config, tokenizer = configuration(folder, GlmImageConfig), tokenizer_in(folder)
     layout, codes = layout_of(SIDES[0], SMALL), config.vq_config.num_embeddings
     check_room(FAMILY, numbers_in(folder), config.text_config, layout, codes, device, kind, branches=1, decodes=False)
-    model = read_model(folder, GlmImageForConditionalGeneration, kind, "model.language_model.", config)
+    model = read_model(folder, GlmImageForConditionalGeneration, kind, "model.language_model.", config, device)
     model.model.visual = None  # for reading pictures; generation never calls it
-    backbone = GlmImage(model.to(device), reader(tokenizer), stated_licence(folder) or "MIT")
+    backbone = GlmImage(model, reader(tokenizer), stated_licence(folder) or "MIT")
     model.lm_head = None  # replaced by its rows of the tokens
     make_steady([backbone.hosted.decoder, backbone.head])
     return backbone

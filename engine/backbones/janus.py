@@ -105,12 +105,12 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> J
     config = configuration(folder, JanusConfig)
     tokenizer = read_tokenizer(folder)  # before the weights, which take long
     check_room(FAMILY, numbers_in(folder), config.text_config, layout_of(config), config.vq_config.num_embeddings, device, kind)
-    model = read_model(folder, JanusForConditionalGeneration, kind, "model.language_model.", config)
+    model = read_model(folder, JanusForConditionalGeneration, kind, "model.language_model.", config, device)
     for part in ("vision_model", "aligner"):  # for understanding pictures; generation never calls them
         setattr(model.model, part, None)
     model.model.vqmodel.encoder, model.lm_head = None, None
     model.model.vqmodel.float()
     boi = special_ids(model)[1]
-    backbone = Janus(model.to(device), lambda text: [*tokenizer(CONVERSATION.format(text)).input_ids, boi], stated_licence(folder))
+    backbone = Janus(model, lambda text: [*tokenizer(CONVERSATION.format(text)).input_ids, boi], stated_licence(folder))
     make_steady([backbone.hosted.decoder, model.model.generation_head, model.model.generation_aligner])
     return backbone

@@ -174,7 +174,7 @@ def encoder_numbers(at: Path) -> int:
 
 def text_features(at: Path, dtype: torch.dtype, device: str, width: int) -> Callable[[str], Tensor]:
     """A function from a text to its features [n, width], by the T5 encoder in a folder; raises MissingWeights if it is damaged."""
-    encoder, tokenizer = read_model(at, T5EncoderModel, dtype, "encoder.", configuration(at, T5Config)).to(device), read_tokenizer(at)
+    encoder, tokenizer = read_model(at, T5EncoderModel, dtype, "encoder.", configuration(at, T5Config), device), read_tokenizer(at)
     if encoder.config.d_model != width:
         raise MissingWeights(f"The text encoder in {at} has a width of {encoder.config.d_model}, not {width}. Use google/flan-t5-xl.")
 

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from engine import memory
-from engine.backbones import BACKBONES, load
+from engine.backbones import BACKBONES, checkpoint_files, load
 from engine.backbones.chameleon import Chameleon, codes_of
 from engine.backbones.emu3 import Emu3
 from engine.backbones.janus import Janus
@@ -290,6 +290,20 @@ def test_what_does_not_fit_is_refused_before_it_is_loaded(name: str, folder: Pat
     monkeypatch.setattr(f"{BACKBONES[FOLDERS[name].name]}.read_model", no_reader, raising=False)
     with refuses(TooLittleMemory, f"^{FOLDERS[name].name} needs .* in float32"):
         FOLDERS[name].load(folder)
+
+
+@pytest.mark.parametrize("name", ["janus", "emu3", "emu35", "glm_image"])
+def test_weights_are_read_straight_onto_the_device(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    FOLDERS[name].write(folder, monkeypatch)
+    monkeypatch.setattr(memory, "free", lambda device: None)
+
+    def no_card(*_: object, device_map: dict[str, str], **others: object) -> None:
+        raise MissingWeights(f"to {device_map['']}")
+
+    monkeypatch.setattr(checkpoint_files, "complete", no_card)
+    module = __import__(BACKBONES[name], fromlist=["load"])
+    with pytest.raises(MissingWeights, match="^to cuda:1$"):
+        module.load(str(folder), "cuda:1", "bfloat16")
 
 
 @pytest.mark.parametrize("name", [name for name in FOLDERS if name not in ("bpt", "glm_image")])
