@@ -302,7 +302,7 @@ def test_weights_are_read_straight_onto_the_device(name: str, folder: Path, monk
 
     monkeypatch.setattr(checkpoint_files, "complete", no_card)
     module = __import__(BACKBONES[name], fromlist=["load"])
-    with pytest.raises(MissingWeights, match="^to cuda:1$"):
+    with pytest.raises(MissingWeights, match=r"^to cuda:1$"):
         module.load(str(folder), "cuda:1", "bfloat16")
 
 
