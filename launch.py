@@ -29,7 +29,7 @@ import shlex
 import shutil
 import sys
 import time
-from typing import NamedTuple, Sequence
+from typing import Callable, NamedTuple, Sequence
 
 OLDEST = (3, 11)
 ENTERED = "--entered"  # the first argument when launch.py has started itself again with the Python of .venv
@@ -61,7 +61,8 @@ class Plan(NamedTuple):
 def decide(
     python: Sequence[int],
     argv: Sequence[str],
-    driver: str,
+    nvidia_seen: bool,
+    driver: Callable[[], str],
     stamp: str,
     pyproject: str,
     constraints: str,
@@ -69,7 +70,8 @@ def decide(
 ) -> Plan:
     """The plan for a Python version and the arguments of launch.py.
 
-    driver : version of the NVIDIA driver, "" = none; stamp, pyproject, constraints : contents of the files, "" = no file
+    nvidia_seen : nvidia-smi is installed; driver : reads the version of the NVIDIA driver, "" = none, and is called if it decides
+    stamp, pyproject, constraints : contents of the files, "" = no file
     """
     if tuple(python[:2]) < OLDEST:
         version = ".".join(map(str, python[:2]))
@@ -82,11 +84,14 @@ def decide(
         return Plan(refusal=f"{CONSTRAINTS} is missing. Restore it with git, or install the newest versions with --latest.")
     old = read_stamp(stamp)
     choice = options.get("torch") or (old.get("torch", "") if old.get("torch_asked") else "")  # a choice is remembered until the next one
-    torch = choice or ("cuda" if driver else "cpu")
-    if torch == "cuda":
-        torch = old["torch"] if is_cuda(old.get("torch", "")) else build_for(driver)
+    torch = choice or ("cuda" if nvidia_seen else "cpu")
+    if torch == "cuda" and is_cuda(old.get("torch", "")):
+        torch = old["torch"]
+    elif torch == "cuda":
+        version = driver()
+        torch = build_for(version) if version or choice else "cpu"
     if not torch:
-        needed = f"PyTorch for NVIDIA needs driver {BUILDS[-1][0]} or newer; this machine has {driver}"
+        needed = f"PyTorch for NVIDIA needs driver {BUILDS[-1][0]} or newer; this machine has {version}"
         return Plan(refusal=f"{needed}. Update the driver, or use the processor: python launch.py --torch cpu.")
     extras = {"cuda"} if is_cuda(torch) and system == "linux" else set()
     extras |= {"test": {"test"}, "papers": {"research"}}.get(command[0], set())
@@ -186,14 +191,12 @@ def without_torch(pyproject: str, extras: Sequence[str]) -> list[str]:
     return [r for r in wanted if not r.startswith(("torch==", "triton"))]
 
 
-def nvidia_driver(stamp: dict) -> str:
-    """Version of the NVIDIA driver, "" without one. Reading it takes half a second, so a settled stamp skips it."""
+def nvidia_driver() -> str:
+    """Version of the NVIDIA driver, "" without one."""
     import subprocess
 
     if shutil.which("nvidia-smi") is None:
         return ""
-    if is_cuda(stamp.get("torch", "")) or stamp.get("torch_asked"):
-        return "known"
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
         output = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=20).stdout
@@ -202,7 +205,7 @@ def nvidia_driver(stamp: dict) -> str:
     version = output.partition("\n")[0].strip()
     if version[:1].isdigit():
         return version
-    say("nvidia-smi reports no driver, so PyTorch for the processor is used. Mend the driver, then start with --torch cuda.")
+    say("nvidia-smi reports no driver. Mend it, then start with --torch cuda, or choose the processor with --torch cpu.")
     return ""
 
 
@@ -324,7 +327,8 @@ def main() -> int:
     entered = sys.argv[1:2] == [ENTERED]
     arguments = sys.argv[1 + entered :]
     pyproject, constraints = (read(os.path.join(folder, name)) for name in ("pyproject.toml", CONSTRAINTS))
-    plan = decide(sys.version_info, arguments, nvidia_driver(read_stamp(read(stamp))), read(stamp), pyproject, constraints)
+    nvidia_seen = shutil.which("nvidia-smi") is not None
+    plan = decide(sys.version_info, arguments, nvidia_seen, nvidia_driver, read(stamp), pyproject, constraints)
     if plan.refusal:
         say(plan.refusal)
         return 2

@@ -41,10 +41,8 @@ def why_unseen(version: str | None, cuda: str | None, environment: Mapping[str, 
         return f"The NVIDIA driver is {version}, but this PyTorch is for the processor. Start with: python launch.py --torch cuda"
     oldest = OLDEST_DRIVERS.get(int(cuda.split(".")[0]), 0)
     if int(version.split(".")[0]) < oldest:
-        return (
-            f"This PyTorch needs driver {oldest} or newer for CUDA {cuda}, and the driver is {version}. Update it, or start with: "
-            "python launch.py --torch cu126"
-        )
+        older = ", or start with: python launch.py --torch cu126" if int(version.split(".")[0]) >= OLDEST_DRIVERS[12] else "."
+        return f"This PyTorch needs driver {oldest} or newer for CUDA {cuda}, and the driver is {version}. Update it{older}"
     if "CUDA_VISIBLE_DEVICES" in environment:
         return f"CUDA_VISIBLE_DEVICES={environment['CUDA_VISIBLE_DEVICES']} hides every GPU. Unset it."
     return f"The driver is {version} and PyTorch is built for CUDA {cuda}, but it finds no GPU. See what nvidia-smi lists."

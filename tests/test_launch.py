@@ -27,7 +27,7 @@ FILES = ("launch.py", "pyproject.toml", "constraints.txt")  # the files that a s
 
 def decide(*argv: str, python=(3, 11), driver="", stamp="", pyproject=PYPROJECT, constraints=CONSTRAINTS, system="linux") -> launch.Plan:
     """The plan on a Linux machine without a GPU unless told otherwise."""
-    return launch.decide(python, argv, driver, stamp, pyproject, constraints, system)
+    return launch.decide(python, argv, bool(driver), lambda: driver, stamp, pyproject, constraints, system)
 
 
 def project(plan: launch.Plan) -> str:
@@ -60,7 +60,9 @@ def test_a_driver_gets_a_build_that_it_runs_from_an_index_that_has_it(driver, sy
     plan = decide(driver=driver, system=system)
     index = ("--extra-index-url", f"https://download.pytorch.org/whl/{build}")
     assert plan.torch == build and plan.steps[0] == ((*TESTED, f"torch==2.13.0+{build}", *index),)  # no second attempt without CUDA
-    assert not decide(driver="known", system=system, stamp=plan.stamp).steps
+    assert not decide(driver=NEW, system=system, stamp=plan.stamp).steps, "an installed build stays when the driver is renewed"
+    spoken = decide("--torch", "cpu", driver=driver, system=system)
+    assert decide("--torch", "cuda", driver=driver, system=system, stamp=spoken.stamp).torch == build
 
 
 def test_a_driver_that_is_too_old_is_one_sentence():
@@ -75,11 +77,11 @@ def test_the_driver_is_read_from_nvidia_smi(printed, version, tmp_path, monkeypa
     program.write_text(f"#!/bin/sh\nprintf '{printed}'\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert launch.nvidia_driver({}) == version
+    assert launch.nvidia_driver() == version
     assert bool(version) != ("reports no driver" in capsys.readouterr().err), "the processor is never taken in silence"
-    assert launch.nvidia_driver({"torch": "cu126"}) == launch.nvidia_driver({"torch": "cpu", "torch_asked": True}) == "known"
+    assert launch.decide((3, 11), [], True, lambda: version, "", PYPROJECT, CONSTRAINTS).torch == ("cu130" if version else "cpu")
     monkeypatch.setenv("PATH", "")
-    assert launch.nvidia_driver({}) == ""
+    assert launch.nvidia_driver() == ""
 
 
 def test_torch_option_overrides_what_is_seen():
@@ -277,7 +279,7 @@ def checkout(tmp_path_factory):
     (folder / "app" / "__init__.py").touch()  # else a regular package `app` on PYTHONPATH would win
     (folder / "app" / "cli.py").write_text("import sys\ndef main(argv):\n    print(sys.prefix, *argv, sep='|')\n    return 7\n")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / ".venv"], check=True)
-    plan = launch.decide(sys.version_info, (), shutil.which("nvidia-smi") is not None, "", PYPROJECT, CONSTRAINTS)
+    plan = launch.decide(sys.version_info, (), shutil.which("nvidia-smi") is not None, launch.nvidia_driver, "", PYPROJECT, CONSTRAINTS)
     (folder / ".venv" / "foretoken-stamp.json").write_text(plan.stamp)
     return folder
 

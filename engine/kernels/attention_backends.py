@@ -1,7 +1,7 @@
 """The implementations of attention that PyTorch may choose on an NVIDIA GPU for masked attention: all but cuDNN's.
 
-PyTorch 2.13 prefers cuDNN on compute capability 9.0 and 10.0. cuDNN builds a plan for each new number of keys, which takes 25 to 70 ms, and
-a pass has one more key than the last.
+PyTorch 2.13 prefers cuDNN on compute capability 9.0 and 10.0. cuDNN builds a plan for each new number of keys, and
+every pass has more keys than the last.
 """
 
 from __future__ import annotations

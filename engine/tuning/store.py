@@ -21,7 +21,7 @@ from engine.kernels.cpu.library import native
 from engine.machine import processor
 from engine.tuning.curve import CostCurve
 
-FORM = 4  # version of the files; older ones may have been measured while another program ran
+FORM = 4  # version of the files; another version is measured again
 
 
 @dataclass
