@@ -68,6 +68,7 @@ DECIDES, DECIDES_ON_PACKS = Measure("nats_boxes"), Measure("nats_packs")
 GROUP = 16  # batches whose shapes are sorted by length together: padding is 14 % of the tokens, and 34 % with 4 batches
 PACK_SHARE = 0.5  # of the shapes, where there are meshes of packs
 DISTURBED = 0.15  # share of the clouds of packs that get a floor, clutter, or normals of random sign
+MISTAKEN, MISPLACED = 0.5, 0.1  # share of the samples that are read with mistakes, and the largest share of their offsets
 BUDGET_SHARE = 0.5  # share of shapes that come with a face budget
 BUCKET = 32  # lengths are rounded up to a multiple of it
 LATER = 0.03  # weight of the heads' loss, for each kind of heads
@@ -111,7 +112,7 @@ class World:
         samples = self._samples(step // GROUP)
         order = Generator(PCG64([8, step // GROUP])).permutation(GROUP)
         first = int(order[step % GROUP]) * self.size
-        return collate(samples[first : first + self.size], rng, self.degraded, self.points)
+        return collate(samples[first : first + self.size], rng, self.degraded, self.points, MISTAKEN)
 
     def _samples(self, group: int) -> list[MeshSample]:
         """Returns the shapes of a group of batches, shortest first."""
@@ -132,19 +133,22 @@ class World:
 
 
 class MeshBatch(NamedTuple):
-    """points [B, N, 6], budgets int64 [B], tokens int64 [B, L] padded with -1."""
+    """points [B, N, 6], budgets int64 [B], tokens int64 [B, L] padded with -1, and the tokens that the model reads [B, L]: the same, or
+    with mistakes (`misplace`)."""
 
     points: Tensor
     budgets: Tensor
     tokens: Tensor
+    read: Tensor
 
     def to(self, device: str) -> MeshBatch:
         """The same on a device."""
         return MeshBatch(*(x.to(device) for x in self))
 
 
-def collate(samples: list[MeshSample], rng: Generator, degraded: float, points: int = lowpoly.POINTS) -> MeshBatch:
-    """Returns clouds of `points` points, budgets and padded tokens of some samples; `rng` draws the clouds."""
+def collate(samples: list[MeshSample], rng: Generator, degraded: float, points: int = lowpoly.POINTS, mistaken: float = 0.0) -> MeshBatch:
+    """Returns clouds of `points` points, budgets and padded tokens of some samples; `rng` draws the clouds. mistaken : share of the samples
+    that are read with mistakes"""
     length = -(-max(len(s.tokens) for s in samples) // BUCKET) * BUCKET
     tokens = np.full((len(samples), length), PAD, np.int64)
     clouds, budgets = [], []
@@ -155,7 +159,24 @@ def collate(samples: list[MeshSample], rng: Generator, degraded: float, points: 
             cloud = disturb(cloud, rng)
         clouds.append(degrade(cloud, rng) if rng.random() < degraded else cloud)
         budgets.append(budget_bucket(len(s.faces)) if rng.random() < BUDGET_SHARE else 0)
-    return MeshBatch(torch.from_numpy(np.stack(clouds)), torch.tensor(budgets), torch.from_numpy(tokens))
+    read = np.stack([misplace(row, rng) if rng.random() < mistaken else row for row in tokens])
+    return MeshBatch(torch.from_numpy(np.stack(clouds)), torch.tensor(budgets), torch.from_numpy(tokens), torch.from_numpy(read))
+
+
+def misplace(tokens: np.ndarray, rng: Generator) -> np.ndarray:
+    """Tokens int64 [L] with mistakes as the model makes them: up to MISPLACED of the offsets are replaced, most by one of a cell up to two
+    cells away, the others by an earlier offset, as in a loop.
+
+    A model that has read true prefixes alone takes its own first mistake for a strange shape, and may repeat it until the end.
+    """
+    out, first = tokens.copy(), BLOCKS
+    places = np.flatnonzero((tokens >= first) & (tokens < first + OFFSETS))
+    chosen = places[rng.random(len(places)) < rng.uniform(0, MISPLACED)]
+    digits = np.stack(np.unravel_index(tokens[chosen] - first, (16, 16, 16)), 1)
+    moved = np.clip(digits + rng.integers(-2, 3, digits.shape), 0, 15) @ [256, 16, 1] + first
+    earlier = tokens[places[np.maximum(np.searchsorted(places, chosen) - rng.integers(1, 5, len(chosen)), 0)]]
+    out[chosen] = np.where(rng.random(len(chosen)) < 0.7, moved, earlier)
+    return out
 
 
 class Trainee(nn.Module):
@@ -176,12 +197,12 @@ class Trainee(nn.Module):
     def forward(self, batch: MeshBatch, known: Tensor, places: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Returns the mean cross-entropy of the batch's tokens at the known places (see `known_places`), and logits [D, B, R, V] of each
         kind of heads at places [B, R]."""
-        points, budgets, tokens = batch
+        points, budgets, tokens, read = batch
         d = self.model.decoder
         table = d.table() + self.digits @ self.digits_in
         reading = self.model.read(points, budgets)
         condition = reading.condition
-        hidden = self.model.training_hidden(condition, reading.embed(table, tokens[:, :-1].clamp(min=0)))
+        hidden = self.model.training_hidden(condition, reading.embed(table, read[:, :-1].clamp(min=0)))
         out = d.head.weight + self.digits @ self.digits_out
 
         head_inputs = [x.detach() for x in (hidden, condition, out)] if self.detached else [hidden, condition, out]

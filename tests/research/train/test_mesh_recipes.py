@@ -25,7 +25,7 @@ from research.papers import PAPERS, experiment_of
 from research.train import head_lessons, mesh_heads
 from research.train import lowpoly as lowpoly_recipe
 from research.train.later_tokens import some_places
-from research.train.lowpoly import PAD, Trainee, World, collate, digit_matrix, fold, known_places, sample_of, unfold
+from research.train.lowpoly import MISPLACED, PAD, Trainee, World, collate, digit_matrix, fold, known_places, misplace, sample_of, unfold
 from research.worlds.lowpoly_shapes import EASY, held_out_shapes, stretch, training_shapes
 from research.worlds.mesh_packs import MeshPacks
 from tests.engine.backbones import tiny
@@ -39,7 +39,7 @@ def test_a_batch_is_a_function_of_its_step_and_little_of_it_is_padding() -> None
         assert torch.equal(a, b)
     tokens = torch.cat([(one.batch(s)[2] == PAD).float().mean()[None] for s in range(8)])
     assert tokens.mean() < 0.25
-    points, budgets, tokens = one.batch(3)
+    points, budgets, tokens, _ = one.batch(3)
     assert points.shape == (8, lowpoly.POINTS, 6) and points[..., :3].abs().max() < 1.1
     grammar = BPTGrammar(BPT, canonical=True)
     for row, budget in zip(tokens, budgets.tolist(), strict=True):
@@ -232,7 +232,7 @@ def test_merging_an_adapter_is_wearing_it(shipped_folder: Path, monkeypatch: pyt
             torch.nn.init.normal_(p, std=0.1)
     mesh_heads.save_adapter(student.decoder.blocks, shipped_folder / "lora_cross")
     merged = head_lessons.HeadStudent(lowpoly.load(option="lora").model, student.heads, False)
-    points, _, tokens = World(EASY, 2, stretch, 0.0, 460).batch(0)
+    points, _, tokens, _ = World(EASY, 2, stretch, 0.0, 460).batch(0)
     with torch.no_grad():
         worn, plain = (
             student.hidden_states(points, tokens)[0],
@@ -261,3 +261,14 @@ def test_a_control_learns_nothing_from_its_heads_and_does_not_replace_the_shippe
         sum(each.float().square().mean() for each in later).backward()
         learns = {name.split(".")[0] for name, p in trainee.named_parameters() if p.grad is not None and p.grad.abs().max() > 0}
         assert learns == ({"heads"} if apart else {"heads", "model", "digits_in", "digits_out"})
+
+
+def test_mistakes_are_offsets_near_the_true_one_or_earlier_ones() -> None:
+    tokens = np.concatenate([[5], 512 + np.arange(300) * 7 % 4096, [BPT.eos, PAD]])
+    read = np.stack([misplace(tokens, Generator(PCG64(seed))) for seed in range(20)])
+    changed = read != tokens
+    assert 0 < changed.mean() < MISPLACED and not changed[:, [0, -2, -1]].any()
+    digits = np.stack(np.unravel_index(np.stack([np.broadcast_to(tokens, read.shape), read])[:, changed] - 512, (16,) * 3))
+    near = (abs(digits[:, 0] - digits[:, 1]) <= 2).all(0)
+    earlier = [value in tokens[max(0, at - 4) : at] for (_, at), value in zip(np.argwhere(changed), read[changed], strict=True)]
+    assert (near | earlier).all() and 0.5 < near.mean() < 1
