@@ -31,7 +31,7 @@ from engine.layout import Line
 from engine.mesh.bpt_grammar import BPTGrammar
 from engine.mesh.bpt_tokens import BPT, TokenParser, dequantize, mesh_of, parse
 from engine.networks.card import has_card
-from engine.networks.mesh_decoder import MeshModel, MeshSettings, budget_bucket, describe, settings_of
+from engine.networks.mesh_decoder import MeshModel, MeshSettings, describe, face_level, settings_of
 from engine.networks.native_blocks import quicken
 from engine.networks.rows import AdapterRows, RowSplit
 from engine.networks.sequence import TransformerSequence
@@ -160,10 +160,10 @@ class Lowpoly(TrainedBackbone):
     def start(self, prompt: Prompt) -> TransformerSequence:
         """Encodes the points; raises BadPrompt for too few points or an impossible face budget."""
         points = self.read_points(prompt)
-        budget = torch.tensor([budget_bucket(prompt.size)], device=self.device)
+        target = torch.tensor([face_level(prompt.size)], device=self.device)
         s, dtype = self.model.settings, self.model.decoder.start.dtype
         table, positions = self.tables
-        reading = self.model.read(points[None], budget)
+        reading = self.model.read(points[None], target)
         condition = reading.condition.to(dtype)
         kv_cache = KVCache(s.layers, 1, s.heads, 1 + s.length + DRAFT_ROWS, s.width // s.heads, self.device, dtype)
         trunk = _LowpolyTrunk(self.model, reading.table(table), positions, condition)

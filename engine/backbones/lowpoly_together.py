@@ -15,7 +15,7 @@ from engine.backbones.lowpoly import Lowpoly, MaskedGrammar
 from engine.cache import KVCache
 from engine.core import Bias, Prompt
 from engine.mesh.bpt_tokens import BPT
-from engine.networks.mesh_decoder import budget_bucket
+from engine.networks.mesh_decoder import face_level
 from engine.noise import Noise
 from engine.sampling import draw_gumbel, warp
 
@@ -60,7 +60,7 @@ def decode_read(backbone: Lowpoly, points: Tensor, prompts: Sequence[Prompt], lo
     decoder, s, device = backbone.model.decoder, backbone.model.settings, backbone.device
     sampling, length = prompts[0].sampling or backbone.sampling, min(s.length, longest or s.length)
     table, positions = backbone.tables
-    reading = backbone.model.read(points.to(device), torch.tensor([budget_bucket(p.size) for p in prompts], device=device))
+    reading = backbone.model.read(points.to(device), torch.tensor([face_level(p.size) for p in prompts], device=device))
     rows = [_Row(i, prompt, backbone.grammar, backbone.bias(prompt)) for i, prompt in enumerate(prompts)]
     tokens: list[list[int]] = [row.tokens for row in rows]
     condition_kv = decoder.keys_values(reading.condition)

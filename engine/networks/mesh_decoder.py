@@ -33,7 +33,7 @@ COSINE_SCALE = 10.0
 FREQUENCIES = 8  # 2^0 .. 2^7, without pi
 BLOCKS, OFFSETS = 512, 4096  # ids 0..511 plain blocks, 512..4607 offsets, 4608..5119 patch starts, 5120 the end
 ENCODED = 1024  # the number of first points that the encoder gets in a model with a block reader
-BUDGETS = 9  # face budgets that the model accepts: 0 = none, then powers of two from 16
+BUDGETS = 9  # learned vectors of numbers of faces: 0 = none, then 32 and its doublings; numbers between two mix their vectors
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class MeshSettings:
     encoder_width: int = 192
     encoder_blocks: int = 2
     latents: int = 65
-    budgets: int = BUDGETS  # 0: the model accepts no face budget
+    budgets: int = BUDGETS  # 0: the model reads no number of faces
     contents: int = 0  # numbers per block of the cloud that the model reads; 0: it has no block reader
 
 
@@ -251,8 +251,8 @@ class PointEncoder(nn.Module):
         self.first, self.others = nn.Linear(width, s.width), nn.Linear(width, s.width)
         self.budget = nn.Embedding(s.budgets, s.width) if s.budgets else None
 
-    def forward(self, points: Tensor, budget: Tensor | None = None) -> Tensor:
-        """points [B, N, 6] (xyz in [-1, 1], unit normals or zeros), budget int64 [B] (0 = none) -> condition [B, C, width]."""
+    def forward(self, points: Tensor, target: Tensor | None = None) -> Tensor:
+        """points [B, N, 6] (xyz in [-1, 1], unit normals or zeros), target float [B] (`face_level`) or None -> condition [B, C, width]."""
         data = self.points(point_features(points)[..., : self.features])
         x = self.cross(self.queries.expand(len(points), -1, -1), data)
         for block in self.blocks:
@@ -261,8 +261,11 @@ class PointEncoder(nn.Module):
         condition = torch.cat([self.first(x[:, :1]), self.others(x[:, 1:])], 1)
         if self.budget is None:
             return condition
-        bucket = torch.zeros(len(points), dtype=torch.int64, device=points.device) if budget is None else budget
-        return torch.cat([condition, self.budget(bucket)[:, None]], 1)
+        level = torch.zeros(len(points), device=points.device) if target is None else target
+        below = level.floor().long().clamp(max=self.budget.num_embeddings - 2)
+        share = (level - below)[:, None].to(self.budget.weight.dtype)
+        row = torch.lerp(self.budget(below), self.budget(below + 1), share)
+        return torch.cat([condition, row[:, None]], 1)
 
 
 def point_features(points: Tensor) -> Tensor:
@@ -273,9 +276,9 @@ def point_features(points: Tensor) -> Tensor:
     return torch.cat([xyz, angles.sin(), angles.cos(), normals, known.to(xyz.dtype)], -1)
 
 
-def budget_bucket(faces: int | None) -> int:
-    """The bucket of a face budget: 0 = none, 1 = up to 32 faces; each further bucket doubles the limit."""
-    return 0 if not faces else min(BUDGETS - 1, max(1, math.ceil(math.log2(faces)) - 4))
+def face_level(faces: int | None) -> float:
+    """A number of faces as the model reads it: 0 = none, 1 = up to 32 faces, and 1 more for each doubling, up to BUDGETS - 1."""
+    return 0.0 if not faces else min(BUDGETS - 1.0, max(1.0, math.log2(faces) - 4))
 
 
 class CloudReading(NamedTuple):
@@ -334,11 +337,11 @@ class MeshModel(nn.Module):
         if self.reader is not None:
             self.reader.begin()
 
-    def read(self, points: Tensor, budget: Tensor | None = None) -> CloudReading:
-        """Reads clouds [B, N, 6] and budgets int64 [B] (0 = none)."""
+    def read(self, points: Tensor, target: Tensor | None = None) -> CloudReading:
+        """Reads clouds [B, N, 6] and numbers of faces float [B] (`face_level`; 0 = none)."""
         if self.reader is None:
-            return CloudReading(self.encoder(points, budget), None)
-        return CloudReading(self.encoder(points[:, :ENCODED], budget), self.reader(points))
+            return CloudReading(self.encoder(points, target), None)
+        return CloudReading(self.encoder(points[:, :ENCODED], target), self.reader(points))
 
     def training_hidden(self, condition: Tensor, embedded: Tensor) -> Tensor:
         """Hidden states [B, L+1, width] of sequences after a condition; embedded : tokens [B, L, width], without positions."""

@@ -1,8 +1,8 @@
 """Trains lowpoly on tokens of procedural shapes: `launch.py train lowpoly --preset cpu|gpu`, and on meshes of artists with --meshes.
 
-Each step draws new shapes and new point clouds of their surfaces; half of the samples include a face budget. The CPU preset trains all
-families upright, rotated by quarter turns, and degrades half of the clouds; the GPU preset trains them in every pose. Shapes in held-out
-boxes and families are never trained on; the curve gives the loss on both.
+Each step draws new shapes and new point clouds of their surfaces; half of the samples include the number of faces. The CPU preset trains
+all families upright, rotated by quarter turns, and degrades half of the clouds; the GPU preset trains them in every pose. Shapes in
+held-out boxes and families are never trained on; the curve gives the loss on both.
 
 With `--meshes FOLDER|FILE` a share of the shapes are meshes of packs, as `research/worlds/mesh_packs.py` reads them: mirrored, stretched
 and turned, their clouds degraded and disturbed as uploads are. Packs named by `--held-out` are only measured.
@@ -34,7 +34,7 @@ from engine.drafters.mesh_heads import MeshHeads
 from engine.errors import BadKnob
 from engine.mesh.bpt_tokens import BPT, tokenize
 from engine.networks.cloud_blocks import CONTENTS
-from engine.networks.mesh_decoder import BLOCKS, OFFSETS, MeshModel, MeshSettings, budget_bucket, describe
+from engine.networks.mesh_decoder import BLOCKS, OFFSETS, MeshModel, MeshSettings, describe, face_level
 from engine.networks.weights import hash_of, part_files, read_card, read_tensors, ship, split
 from research.train import loop
 from research.train.decision import Measure, prepare, target, train_weights
@@ -69,7 +69,7 @@ GROUP = 16  # batches whose shapes are sorted by length together: padding is 14 
 PACK_SHARE = 0.5  # of the shapes, where there are meshes of packs
 DISTURBED = 0.15  # share of the clouds of packs that get a floor, clutter, or normals of random sign
 MISTAKEN, MISPLACED = 0.5, 0.1  # share of the samples that are read with mistakes, and the largest share of their offsets
-BUDGET_SHARE = 0.5  # share of shapes that come with a face budget
+TARGET_SHARE = 0.5  # share of shapes that come with their number of faces
 BUCKET = 32  # lengths are rounded up to a multiple of it
 LATER = 0.03  # weight of the heads' loss, for each kind of heads
 LATER_ROWS = 128  # places in a step that the heads are trained on; `train mesh-heads` teaches them more
@@ -133,11 +133,11 @@ class World:
 
 
 class MeshBatch(NamedTuple):
-    """points [B, N, 6], budgets int64 [B], tokens int64 [B, L] padded with -1, and the tokens that the model reads [B, L]: the same, or
-    with mistakes (`misplace`)."""
+    """points [B, N, 6], numbers of faces float [B] (`face_level`), tokens int64 [B, L] padded with -1, and the tokens that the model reads
+    [B, L]: the same, or with mistakes (`misplace`)."""
 
     points: Tensor
-    budgets: Tensor
+    targets: Tensor
     tokens: Tensor
     read: Tensor
 
@@ -147,20 +147,22 @@ class MeshBatch(NamedTuple):
 
 
 def collate(samples: list[MeshSample], rng: Generator, degraded: float, points: int = lowpoly.POINTS, mistaken: float = 0.0) -> MeshBatch:
-    """Returns clouds of `points` points, budgets and padded tokens of some samples; `rng` draws the clouds. mistaken : share of the samples
-    that are read with mistakes"""
+    """Returns clouds of `points` points, numbers of faces and padded tokens of some samples; `rng` draws the clouds.
+
+    mistaken : share of the samples that are read with mistakes
+    """
     length = -(-max(len(s.tokens) for s in samples) // BUCKET) * BUCKET
     tokens = np.full((len(samples), length), PAD, np.int64)
-    clouds, budgets = [], []
+    clouds, targets = [], []
     for row, s in zip(tokens, samples, strict=True):
         row[: len(s.tokens)] = s.tokens
         cloud = sample_points(s.vertices, s.faces, points, rng)
         if s.disturbed and rng.random() < s.disturbed:
             cloud = disturb(cloud, rng)
         clouds.append(degrade(cloud, rng) if rng.random() < degraded else cloud)
-        budgets.append(budget_bucket(len(s.faces)) if rng.random() < BUDGET_SHARE else 0)
+        targets.append(face_level(len(s.faces)) if rng.random() < TARGET_SHARE else 0.0)
     read = np.stack([misplace(row, rng) if rng.random() < mistaken else row for row in tokens])
-    return MeshBatch(torch.from_numpy(np.stack(clouds)), torch.tensor(budgets), torch.from_numpy(tokens), torch.from_numpy(read))
+    return MeshBatch(torch.from_numpy(np.stack(clouds)), torch.tensor(targets), torch.from_numpy(tokens), torch.from_numpy(read))
 
 
 def misplace(tokens: np.ndarray, rng: Generator) -> np.ndarray:
@@ -197,10 +199,10 @@ class Trainee(nn.Module):
     def forward(self, batch: MeshBatch, known: Tensor, places: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Returns the mean cross-entropy of the batch's tokens at the known places (see `known_places`), and logits [D, B, R, V] of each
         kind of heads at places [B, R]."""
-        points, budgets, tokens, read = batch
+        points, targets, tokens, read = batch
         d = self.model.decoder
         table = d.table() + self.digits @ self.digits_in
-        reading = self.model.read(points, budgets)
+        reading = self.model.read(points, targets)
         condition = reading.condition
         hidden = self.model.training_hidden(condition, reading.embed(table, read[:, :-1].clamp(min=0)))
         out = d.head.weight + self.digits @ self.digits_out

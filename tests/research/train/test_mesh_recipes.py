@@ -17,7 +17,7 @@ from engine.mesh.bpt_grammar import BPTGrammar
 from engine.mesh.bpt_tokens import BPT, parse
 from engine.methods import METHODS
 from engine.networks import weights as folder
-from engine.networks.mesh_decoder import budget_bucket, settings_of
+from engine.networks.mesh_decoder import face_level, settings_of
 from engine.run import generate
 from research.bench import meshes
 from research.bench.plan import MeshBench
@@ -39,13 +39,13 @@ def test_a_batch_is_a_function_of_its_step_and_little_of_it_is_padding() -> None
         assert torch.equal(a, b)
     tokens = torch.cat([(one.batch(s)[2] == PAD).float().mean()[None] for s in range(8)])
     assert tokens.mean() < 0.25
-    points, budgets, tokens, _ = one.batch(3)
+    points, targets, tokens, _ = one.batch(3)
     assert points.shape == (8, lowpoly.POINTS, 6) and points[..., :3].abs().max() < 1.1
     grammar = BPTGrammar(BPT, canonical=True)
-    for row, budget in zip(tokens, budgets.tolist(), strict=True):
+    for row, target in zip(tokens, targets.tolist(), strict=True):
         real = row[row != PAD].tolist()
         assert grammar.accepts(real)
-        assert budget in (0, budget_bucket(len(parse(real).faces)))
+        assert target == 0 or target == pytest.approx(face_level(len(parse(real).faces)))
 
 
 def test_a_world_with_packs_draws_from_them_and_from_the_families() -> None:
