@@ -50,6 +50,7 @@ class PictureCheckpoint(TrainedBackbone):
         """weights : all of them, to be counted; licence : of the weights, as the checkpoint names it"""
         self.hosted, self.draft_trunk, self.parameters = hosted, hosted.decoder, sum(each.numel() for each in weights)
         self.device, self.dtype = hosted.decoder.device, str(hosted.decoder.dtype).removeprefix("torch.")
+        self.draft_dtype = hosted.decoder.dtype
         self.card: Mapping[str, Any] = {"licence": licence} if licence else {}
 
     def rows(self, text: str, layout: Raster) -> list[list[int]]:

@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from engine.backbones import DRAFTERS
@@ -36,12 +37,14 @@ class TrainedBackbone(Backbone):
     trainable   : the drafters that recipes can train
     known_as    : the name by which recipes know the model; "": it has to be imported first
     draft_trunk : the network whose layers a predictive stream adapts
+    draft_dtype : of the feature drafter on a GPU; that of the hidden states which it reads
     """
 
     folder: Path | None = None
     suffix = known_as = ""
     trainable: tuple[str, ...] = (feature_draft.NAME, "predictive_stream", spatial_heads.NAME)
     draft_trunk: nn.Module
+    draft_dtype: torch.dtype = torch.float32
 
     @cached_property
     def _drafters(self) -> dict[str, Any]:
@@ -76,4 +79,4 @@ class TrainedBackbone(Backbone):
         if name == spatial_heads.NAME:
             return spatial_heads.read_heads(self.folder, dict(self.card), self.device, self.weights_hash)
         path = feature_draft.weights_file(self.folder, self.suffix)
-        return feature_draft.read_drafter(path, dict(self.card), self.device, self.weights_hash)
+        return feature_draft.read_drafter(path, dict(self.card), self.device, self.weights_hash, self.draft_dtype)

@@ -23,7 +23,7 @@ def keep_rows_reference(block: Tensor, start: int, rows: Tensor) -> None:
     block[:, :, :, :, start : start + len(rows)] = block[:, :, :, :, start + rows]
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["start", "count"])
 def _keep_rows_kernel(block_at, rows_at, start, count, stride, width, ROWS: tl.constexpr, SLICE: tl.constexpr):
     head_at = block_at + tl.program_id(0).to(tl.int64) * stride
     place, columns = tl.arange(0, ROWS), tl.program_id(1) * SLICE + tl.arange(0, SLICE)

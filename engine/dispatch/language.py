@@ -8,7 +8,7 @@ try:
     import triton
     import triton.language as tl
 except ImportError:  # no wheel for this system; then no kernel is ever launched, see engine/dispatch/choice.py
-    triton, tl = SimpleNamespace(jit=lambda function: function, cdiv=lambda a, b: -(-a // b)), None
+    triton, tl = SimpleNamespace(jit=lambda function=None, **options: function or (lambda each: each), cdiv=lambda a, b: -(-a // b)), None
 
 LAUNCH = {"enable_fp_fusion": False}  # for kernels compared with PyTorch's products and sums; Triton changed its default
 

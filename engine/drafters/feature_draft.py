@@ -123,11 +123,12 @@ class NetworkGrowth:
 
     def __init__(self, network: FeatureDrafter, sequence: TransformerSequence):
         self.network, self.trunk, self.device = network, sequence.trunk, sequence.device
+        self.dtype = network.bias.dtype
         self.guidance = sequence.sampling.guidance
         self.cos, self.sin = network.rotary(sequence.layout, sequence.limit)
         settings, self.branches = network.settings, sequence.kv_cache.branches
         head = settings["width"] // settings["heads"]
-        self.kv_cache = KVCache(1, self.branches, settings["heads"], sequence.limit + ROOM, head, self.device, torch.float32)
+        self.kv_cache = KVCache(1, self.branches, settings["heads"], sequence.limit + ROOM, head, self.device, self.dtype)
         self.committed, self.replays = 0, sequence.replays
         self.states = torch.empty(0)
         self.trails: list[list[int]] = []
@@ -165,7 +166,7 @@ class NetworkGrowth:
 
     def _pass(self, tokens: Tensor, features: Tensor, places: Tensor, mask: Tensor, kv_cache: KVCache | FixedView) -> tuple[Tensor, Tensor]:
         embedded = self.trunk.embed(tokens).expand(self.branches, -1, -1)
-        states = self.network(embedded.float(), features.float(), self.cos[places], self.sin[places], mask, kv_cache)
+        states = self.network(embedded.to(self.dtype), features.to(self.dtype), self.cos[places], self.sin[places], mask, kv_cache)
         return states, guide(self.trunk.head(states).float(), self.guidance)
 
     def _run_fixed(self, tokens: list[int], features: Tensor, places: list[int], visible: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -181,7 +182,7 @@ class NetworkGrowth:
         columns = [[self.committed] * shape.rows, [kept] * shape.rows, [*tokens, *[0] * fill], [*places, *[0] * fill]]
         inputs = torch.cat([torch.tensor(columns).T, pack(wide)], 1)
         states, logits = self.replays.call(
-            (NAME, shape), partial(self.fixed_pass, shape.span), inputs, F.pad(features.float(), (0, 0, 0, fill))
+            (NAME, shape), partial(self.fixed_pass, shape.span), inputs, F.pad(features.to(self.dtype), (0, 0, 0, fill))
         )
         return states[:, :count], logits[:count]
 
@@ -201,14 +202,17 @@ def weights_file(folder: Path, suffix: str = "") -> Path:
     return folder / f"{NAME}{suffix}.safetensors"
 
 
-def read_drafter(path: Path, card: dict[str, Any], device: torch.device, weights_hash: str | None = None) -> NetworkFeatures:
+def read_drafter(
+    path: Path, card: dict[str, Any], device: torch.device, weights_hash: str | None = None, dtype: torch.dtype = torch.float32
+) -> NetworkFeatures:
     """The drafter in a weights file, with its shape from the backbone's card; raises MissingWeights, also for a drafter that was trained
-    for weights with another hash."""
+    for weights with another hash. dtype : of its block and cache; on a CPU always float32, which its packed layers need"""
     if NAME not in card:
         raise MissingWeights(f"The card next to {path} does not describe it. Train it again: python launch.py train feature-draft.")
     refuse_stale(path, card[NAME], weights_hash, "feature-draft")
     settings = need(card, f"{NAME}.settings", dict, path.parent)
-    network = build_network(FeatureDrafter, settings, read_tensors(path), path).eval().requires_grad_(False).to(device)
+    network = build_network(FeatureDrafter, settings, read_tensors(path), path).eval().requires_grad_(False)
+    network.to(device, torch.float32 if device.type == "cpu" else dtype)
     if device.type == "cpu":
         network.mix = quick_linear(network.mix)
         quicken(network.decoder)

@@ -26,14 +26,15 @@ def energy_scan_reference(
     return energy(p, q, tokens, u, smoothing, tolerance, horizon, rule)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def _energy_kernel(
-    p_at, q_at, tokens_at, u_at, out_at, accepted_at, count, vocabulary, p_stride, q_stride, settings_at,
+    p_at, q_at, tokens_at, u_at, out_at, accepted_at, count, vocabulary, p_stride, q_stride,
+    smoothing: tl.float64, tolerance: tl.float64, horizon: tl.float64,
     LITERAL: tl.constexpr, SMOOTH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     k = tl.arange(0, BLOCK)
     inside = k < count
-    smoothing, tolerance, horizon = tl.load(settings_at), tl.load(settings_at + 1), tl.load(settings_at + 2)
+    smoothing, tolerance = tl.full([], smoothing, tl.float64), tl.full([], tolerance, tl.float64)  # the interpreter passes plain numbers
     x = tl.load(tokens_at + k, inside, 0)
     p = tl.load(p_at + k.to(tl.int64) * p_stride + x, inside, 1.0).to(tl.float64)
     q = tl.load(q_at + k.to(tl.int64) * q_stride + x, inside, 1.0).to(tl.float64)
@@ -61,10 +62,9 @@ def energy_scan_triton(
     out = torch.empty(2, count, dtype=torch.float64, device=device)
     accepted = torch.empty(count, dtype=torch.uint8, device=device)
     if count:
-        settings = torch.tensor([smoothing, tolerance, horizon], dtype=torch.float64, device=device)
         _energy_kernel[(1,)](
-            p, q, tokens, u.to(device), out, accepted, count, p.shape[-1], p.stride(0), q.stride(0), settings,
-            rule is LITERAL, smoothing > 0, max(16, power_of_two(count)), num_warps=4, **LAUNCH,
+            p, q, tokens, u.to(device), out, accepted, count, p.shape[-1], p.stride(0), q.stride(0),
+            float(smoothing), float(tolerance), float(horizon), rule is LITERAL, smoothing > 0, max(16, power_of_two(count)), num_warps=4, **LAUNCH,
         )  # fmt: skip
     return accepted.bool(), out[0], out[1]
 

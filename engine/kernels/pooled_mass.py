@@ -42,7 +42,7 @@ def ranked_reference(p: Tensor, tokens: Tensor, half: int) -> Tensor:
 # --- kernels ----------------------------------------------------------------------------------------------------------
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def _pooled_mass_kernel(p_at, tokens_at, near_at, limits_at, out_at, row_stride, near_stride, count, TILE: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     p_at += row * row_stride

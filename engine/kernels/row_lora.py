@@ -29,7 +29,7 @@ def row_lora_reference(y: Tensor, x: Tensor, down: Tensor, up: Tensor, first: in
     y[:, first:].add_(more.to(y.dtype), alpha=scale)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def _shrink_kernel(
     x_at, down_at, h_at, count, width, branch_stride, row_stride, rank,
     ROWS: tl.constexpr, RANK: tl.constexpr, INNER: tl.constexpr, PRECISION: tl.constexpr,
@@ -49,7 +49,7 @@ def _shrink_kernel(
     tl.store(at, total.to(h_at.dtype.element_ty), (rows < count)[:, None] & (ranks < rank)[None, :])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def _expand_kernel(
     y_at, h_at, up_at, first_at, count, width, branch_stride, row_stride, rank, scale,
     TOLD: tl.constexpr, ROWS: tl.constexpr, RANK: tl.constexpr, OUTER: tl.constexpr, PRECISION: tl.constexpr,

@@ -266,7 +266,7 @@ class HostedTrunk(PaddedTrunk):
 
     def head(self, hidden: Tensor) -> Tensor:
         """[branches, R, H] -> logits [branches, R, V]"""
-        return self.hosted.head(hidden.to(self.hosted.decoder.dtype))  # the states of a drafter are float32
+        return self.hosted.head(hidden.to(self.hosted.decoder.dtype))  # the states of a drafter on a CPU are float32
 
 
 def kv_cache_for(hosted: Hosted, branches: int, rows: int) -> KVCache:

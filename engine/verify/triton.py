@@ -118,7 +118,7 @@ def _crossing(weights, base, target, columns, vocabulary):
     return tl.where(first < vocabulary, first, tl.max(tl.where(weights > 0, columns, 0), 0))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "drafts", "top_k"])
 def _verify_kernel(
     logits_at, allowed_at, tokens_at, probs_at, uniforms_at, base_at, positions_at, p_at, integers_at, numbers_at,
     rows, drafts, vocabulary, branch_stride, row_stride, allowed_stride, probs_stride,
@@ -249,7 +249,7 @@ def _verify_kernel(
         tl.store(integers_at + 4 * rows + row, (verdict & sound).to(tl.int64))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["drafts"])
 def _settle_kernel(
     accepted_at, answers_at, fresh_at, drawn_at, sound_at, out_at, drafts_at, drafts,
     SEEDED: tl.constexpr, TOLD: tl.constexpr, BLOCK: tl.constexpr,

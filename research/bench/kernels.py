@@ -63,7 +63,7 @@ _VERIFY = _types(
 _ALL = {name: True for name in ("PAIR", "MASKED", "DRAFT_PROBS", "TOP_K", "TOP_P", "STORE")} | {"GREEDY": False}
 _TILE = verify.WIDEST
 _ATTENTION = _types(
-    "", "sets_at places_at positions_at told_at", "q_at k_at v_at out_at",
+    "sums_at totals_at", "sets_at places_at positions_at kept_at padding_at", "q_at k_at v_at",
     "count kept words heads group width q_branch q_head q_row k_branch k_head k_row v_branch v_head v_row place_branch", "scale",
 )  # fmt: skip
 _TENSOR_CORES = {"PRECISION": "tf32"}
@@ -88,10 +88,16 @@ KERNELS: dict[str, tuple[Program, ...]] = {
     ),
     "tree_attention": (
         Program(
-            tree_attention._tree_attention_kernel, _ATTENTION,
-            {"PLACED": True, "TOLD": True, "ROWS": 64, "KEYS": tree_attention.KEYS, "WIDTH": 128} | _TENSOR_CORES,
-            tree_attention.warps_of(64), {"num_stages": 2},
+            tree_attention._attend_part_kernel, _ATTENTION,
+            {"PLACED": True, "TOLD": True, "PADDED": True, "ROWS": tree_attention.MOST_QUERIES, "KEYS": tree_attention.KEYS, "WIDTH": 128}
+            | _TENSOR_CORES,
+            tree_attention.warps_of(tree_attention.MOST_QUERIES), {"num_stages": 2},
             "width q_branch q_head q_row k_branch k_head k_row v_branch v_head v_row",
+        ),
+        Program(
+            tree_attention._merge_parts_kernel,
+            _types("sums_at totals_at", "", "out_at", "lines count parts heads group width"),
+            {"ROWS": tree_attention.MERGED, "WIDTH": 128}, 4, {}, "width",
         ),
     ),
     "pooled_mass": (
@@ -119,7 +125,7 @@ KERNELS: dict[str, tuple[Program, ...]] = {
         Program(
             energy_scan._energy_kernel,
             _types("p_at q_at", "tokens_at", "", "count vocabulary p_stride q_stride", "", u_at="*fp64", out_at="*fp64",
-                   accepted_at="*u8", settings_at="*fp64"),
+                   accepted_at="*u8", smoothing="fp64", tolerance="fp64", horizon="fp64"),
             {"LITERAL": False, "SMOOTH": True, "BLOCK": 64}, 4,
         ),
     ),

@@ -179,3 +179,23 @@ def test_the_shipped_drafter_is_the_trained_network() -> None:
         outputs = [each(embedded, features, cos, sin, mask, kv_cache) for each, kv_cache in zip((plain, quick), caches, strict=True)]
     torch.testing.assert_close(outputs[1], outputs[0], atol=1e-4, rtol=1e-4)
     assert (quick.decoder.quick is not None) == (native() is not None)
+
+
+@torch.inference_mode()
+def test_a_drafter_has_the_number_type_of_its_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Off the processor its weights and its cache are half as large for a model in bfloat16. Its tree differs by rounding alone."""
+    drafter = network()
+    card = {NAME: {"settings": drafter.settings}}
+    ship(tmp_path, {weights_file(tmp_path).name: drafter.state_dict()}, card)
+    assert read_drafter(weights_file(tmp_path), card, CPU, dtype=torch.bfloat16).network.bias.dtype == torch.float32
+    there = read_drafter(weights_file(tmp_path), card, torch.device("meta"), dtype=torch.bfloat16).network
+    assert {p.dtype for p in there.parameters()} == {torch.bfloat16}
+    backbone = tiny.janus()
+    assert backbone.draft_dtype == backbone.hosted.decoder.dtype
+    logits = []
+    for dtype in (torch.float32, torch.bfloat16):
+        growth = NetworkFeatures(network().to(dtype)).start(backbone.start(Prompt(text="red apple")))
+        states = torch.randn(growth.kv_cache.branches, 2, 32, generator=torch.Generator().manual_seed(1))
+        logits.append(torch.cat([growth.root(states, [1, 2])[None], growth.expand([-1, -1], [3, 4])]))
+        assert growth.kv_cache.block.dtype == growth.states.dtype == dtype
+    torch.testing.assert_close(*logits, atol=0.05 * float(logits[0].abs().max()), rtol=0.05)

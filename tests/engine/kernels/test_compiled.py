@@ -42,6 +42,14 @@ def test_every_kernel_is_in_the_table() -> None:
     assert names == set(kernels.KERNELS) == set(kernels.CASES) == {work.kernel for work in kernels.WORK}
 
 
+def test_numbers_of_rows_are_not_compiled_into_a_program() -> None:
+    """Windows shrink at the end of a picture: 1 row, or 16, must not compile a kernel again."""
+    counts = {"rows", "drafts", "count", "start", "kept"}
+    for program in (program for programs in kernels.KERNELS.values() for program in programs):
+        exempt = program.function.do_not_specialize if not is_interpreted() else program.function.kwargs["do_not_specialize"]
+        assert counts.intersection(program.function.arg_names) <= set(exempt or ()), program.function.fn.__name__
+
+
 def test_the_page_names_every_kernel() -> None:
     page = (ROOT / "docs/kernels.md").read_text(encoding="utf-8")
     assert [name for name in kernels.KERNELS if not re.search(rf"^\| `{name}` \|", page, re.MULTILINE)] == []

@@ -1,4 +1,4 @@
-"""The smaller kernels against their references: cache, attention, borrowed mass, ranks, adapters, energies, and the head's draw."""
+"""The smaller kernels against their references: cache, attention, borrowed mass, ranks, adapters and energies."""
 
 from __future__ import annotations
 
@@ -106,6 +106,13 @@ def test_energies_are_the_reference(drafts: int, smoothing: float, rule) -> None
     assert torch.equal(accepted, theirs[0]) and not accepted[drafts // 2]  # the impossible one
     near("energies", levels, theirs[1], 1e-9)
     near("thresholds", least, theirs[2], 1e-12)
+
+
+@needs_triton
+def test_energies_need_no_tensor_from_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = cases.energy_case(DEVICE)
+    monkeypatch.setattr(torch, "tensor", None)
+    assert len(case.kernel()[0]) == 16
 
 
 @needs_triton
