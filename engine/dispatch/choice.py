@@ -54,6 +54,8 @@ def _choose(device: torch.device, dtype: torch.dtype, wanted: str, triton: str |
         return KernelChoice(REFERENCE, f"{VARIABLE}={REFERENCE}.")
     if dtype not in COMPUTED:
         return KernelChoice(REFERENCE, f"The kernels compute in float32, and these numbers are {str(dtype).removeprefix('torch.')}.")
+    if device.type == "meta":
+        return KernelChoice(TRITON, "Tensors of the meta device have no values; their shapes are those on an NVIDIA GPU.")
     missing = _missing(device, triton, interpreted)
     if wanted == TRITON:
         if missing:

@@ -14,7 +14,7 @@ and that token's logits are taken after the row end. So a pass has one more row 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,9 @@ from transformers import Cache
 from transformers.cache_utils import CacheLayerMixin
 
 from engine.cache import FixedView, KVCache, PassRows
+from engine.kernels.tree_attention import Visibility, VisibleRows
 from engine.networks.hosted_attention import NAME, whole_blocks
+from engine.networks.hosted_layers import can_run, run_layers
 from engine.networks.rows import RowSplit
 from engine.networks.trunk import Trunk
 
@@ -220,7 +222,7 @@ class HostedTrunk(PaddedTrunk):
     def __init__(self, hosted: Hosted, padding: Sequence[int]):
         """padding : see PaddedTrunk"""
         super().__init__(padding, hosted.decoder.device)
-        self.hosted = hosted
+        self.hosted, self.takes_sets = hosted, can_run(hosted.decoder)
 
     def embed(self, tokens: Tensor) -> Tensor:
         """[R] ids of the picture vocabulary -> [1, R, H]"""
@@ -231,7 +233,7 @@ class HostedTrunk(PaddedTrunk):
         return x if self.hosted.row_end is None else torch.where(ends[:, None], self.hosted.row_end, x)
 
     def run(
-        self, x: Tensor, slots: Tensor, mask: Tensor | None, kv_cache: KVCache | FixedView | RowEndCache, split: RowSplit | None = None
+        self, x: Tensor, slots: Tensor, mask: Visibility, kv_cache: KVCache | FixedView | RowEndCache, split: RowSplit | None = None
     ) -> Tensor:  # fmt: skip
         """See Trunk. With row ends, the hidden state of a row is that of its end."""
         assert split is None, "all layers of a checkpoint of transformers run on all rows"
@@ -240,6 +242,7 @@ class HostedTrunk(PaddedTrunk):
             return self._decode(x, slots.to(x.device), mask, kv_cache)
         slots = slots.cpu()  # the number of rows depends on their values
         rows, ends = kv_cache.expand(slots)
+        mask = mask.dense()[0] if isinstance(mask, VisibleRows) else mask  # its sets number rows, and these are places
         if len(rows) > len(slots) and mask is None:
             mask = torch.ones(1, kv_cache.kept + 1, dtype=torch.bool, device=x.device)
         if mask is not None:
@@ -249,20 +252,27 @@ class HostedTrunk(PaddedTrunk):
         hidden = self._decode(x, kv_cache.ends.slots(slots, rows, ends).to(x.device), mask, kv_cache.below)
         return hidden[:, last.to(x.device)]
 
-    def _decode(self, x: Tensor, slots: Tensor, mask: Tensor | None, kv_cache: KVCache | FixedView) -> Tensor:
+    def _decode(self, x: Tensor, slots: Tensor, mask: Tensor | VisibleRows | None, kv_cache: KVCache | FixedView) -> Tensor:
         decoder, count = self.hosted.decoder, len(slots)
+        positions = self._positions(slots)
+        positions = positions if self.hosted.place is None else self.hosted.place(positions)
+        if isinstance(mask, VisibleRows):
+            return run_layers(decoder, x, positions, self._padded_rows(mask), kv_cache)
         span = kv_cache.span(count)
         if mask is None:
             mask = torch.ones(1, span, dtype=torch.bool, device=x.device)
-        mask, positions = self._without_padding(mask, kv_cache.places(count)), self._positions(slots)
-        mask = F.pad(mask, (0, whole_blocks(span, x.device) - span))
+        mask = F.pad(self._without_padding(mask, kv_cache.places(count)), (0, whole_blocks(span, x.device) - span))
         return decoder(
             inputs_embeds=x,
-            position_ids=positions if self.hosted.place is None else self.hosted.place(positions),
+            position_ids=positions,
             attention_mask=mask[:, None],  # 4-D masks are used unchanged
             past_key_values=cache_over(kv_cache, len(decoder.layers)),
             use_cache=True,
         ).last_hidden_state
+
+    def _padded_rows(self, seen: VisibleRows) -> VisibleRows:
+        """The visibility with each guidance row's padding hidden."""
+        return replace(seen, padding=self.padding.flatten()) if self._padded else seen
 
     def head(self, hidden: Tensor) -> Tensor:
         """[branches, R, H] -> logits [branches, R, V]"""

@@ -210,7 +210,7 @@ class TransformerSequence:
 
     def _mask(self, draft: Draft, parents: list[int] | None, count: int) -> Visibility:
         """The visibility of the rows of a pass: a mask bool [R, kept + R], None (everything), a chain, or sets of bits for the kernel."""
-        as_sets = self.trunk.takes_sets and not draft.shared_rows and choose(self.device, self.kv_cache.block.dtype).is_triton
+        as_sets = self.trunk.takes_sets and not draft.shared_rows and choose(self.device, self.kv_cache.below.block.dtype).is_triton
         if self._cached is not None:
             return self._scattered_mask(draft, parents, count, as_sets)
         if draft.visible is None and (parents is None or is_chain(parents)):

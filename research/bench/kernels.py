@@ -21,14 +21,14 @@ from engine.cache import keep
 from engine.dispatch.choice import choose
 from engine.dispatch.language import LAUNCH, is_interpreted, version
 from engine.errors import NotSupported
-from engine.kernels import energy_scan, pooled_mass, row_lora, tree_attention
+from engine.kernels import energy_scan, gate, pooled_mass, residual_norm, rotary_write, row_lora, tree_attention
 from engine.machine import commit, device_of
 from engine.noise import kernel as noise
 from engine.verify import triton as verify
 from research.bench.kernel_cases import CASES, KernelCall
 from research.bench.rows import Row, publish
 
-CAPABILITIES = {80: "A100", 90: "H100, H200", 100: "B200", 120: "RTX 5090"}  # one GPU of each
+CAPABILITIES = {80: "A100", 86: "RTX 30", 89: "RTX 40", 90: "H100, H200", 100: "B200", 120: "RTX 50"}  # GPUs of each
 BANDWIDTH = {"A100": 2.04e12, "H100": 3.35e12, "H200": 4.8e12, "B200": 8.0e12, "RTX 4090": 1.01e12}  # bytes per second, by the vendor
 USAGE = re.compile(r"REG:(\d+) STACK:(\d+) SHARED:(\d+)")
 
@@ -98,6 +98,32 @@ KERNELS: dict[str, tuple[Program, ...]] = {
             tree_attention._merge_parts_kernel,
             _types("sums_at totals_at", "", "out_at", "lines count parts heads group width"),
             {"ROWS": tree_attention.MERGED, "WIDTH": 128}, 4, {}, "width",
+        ),
+    ),
+    "residual_norm": (
+        Program(
+            residual_norm._residual_norm_kernel, _types("", "", "x_at more_at weight_at sum_at out_at", "width", "eps"),
+            {"ADD": True, "BLOCK": 8192}, residual_norm.warps_of(8192), {}, "width",
+        ),
+    ),
+    "rotary_write": (
+        Program(
+            rotary_write._rotary_write_kernel,
+            _types(
+                "", "rows_at",
+                "q_at k_at v_at cos_at sin_at keys_at values_at out_at q_weight_at k_weight_at q_bias_at k_bias_at",
+                "count group width turned q_branch q_row k_branch k_row v_branch v_row cos_branch keys_branch keys_head keys_row "
+                "values_branch values_head values_row q_norm_head k_norm_head", "eps",
+            ),
+            {"NORM": True, "BIAS": True, "GROUP": 8, "WIDTH": 128}, 1, {},
+            "width turned q_branch q_row k_branch k_row v_branch v_row cos_branch keys_branch keys_head keys_row values_branch values_head "
+            "values_row q_norm_head k_norm_head",
+        ),
+    ),
+    "gate": (
+        Program(
+            gate._gate_kernel, _types("", "", "gate_at up_at out_at", "inner gate_row up_row"), {"BLOCK": gate.BLOCK}, 4, {},
+            "inner gate_row up_row",
         ),
     ),
     "pooled_mass": (

@@ -70,6 +70,56 @@ def test_attention_may_be_told_how_many_rows_are_kept(rows: int, cached: int, sp
     near("attention", tree_attention_triton(q, k, v, seen), plain, 1e-4, 3e-5)
 
 
+ODD = {  # rows, kept rows, what may be kept, padding of each branch, and the shape of the heads
+    "one row after many": (1, 700, None, None, {}),
+    "33 rows of grouped queries, the prompt of a branch padded by more than a tile": (33, 301, None, (45, 0), {"heads": 8, "key_heads": 2}),
+    "heads of width 100": (5, 523, None, None, {"heads": 3, "key_heads": 3, "width": 100}),
+    "few of many rows kept, so most parts see nothing": (4, 9, 900, (2, 0), {}),
+    "kept rows end within a tile": (40, 333, 500, (0, 40), {"heads": 4, "key_heads": 1, "width": 40}),
+}
+
+
+def odd_pass(name: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, VisibleRows]:
+    """Query, keys, values and visibility of a case. The rows after those of the pass are large: nobody may see them."""
+    rows, kept, most, padding, shape = ODD[name]
+    case = cases.tree_pass(rows, kept, **shape)
+    fill = 0 if most is None else most - kept
+    k, v = (torch.cat([x, torch.full_like(x[:, :, :1], 1e4).expand(-1, -1, fill, -1)], 2).to(DEVICE) for x in (case.k, case.v))
+    told = None if most is None else torch.tensor(kept, device=DEVICE)
+    hidden = None if padding is None else torch.tensor(padding, device=DEVICE)
+    return case.q.to(DEVICE), k, v, VisibleRows(case.seen.sets.to(DEVICE), kept + fill, kept_now=told, padding=hidden)
+
+
+@needs_triton
+@pytest.mark.parametrize("name", ODD)
+def test_attention_in_parts_is_the_reference(name: str) -> None:
+    q, k, v, seen = odd_pass(name)
+    sums, _ = tree_attention._parts_like(q, k)
+    assert sums.shape[1] > 1, "the keys are divided"
+    ours = tree_attention_triton(q, k, v, seen)
+    near("attention", ours, tree_attention_reference(q, k, v, seen), 1e-4, 3e-5)
+    assert ours.transpose(1, 2).is_contiguous(), "the next product needs no copy"
+
+
+@needs_triton
+def test_parts_merged_without_their_weights_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mutant: every part counts the same, whatever its greatest product."""
+
+    def merge(sums: torch.Tensor, totals: torch.Tensor, count: int, dtype: torch.dtype) -> torch.Tensor:
+        return right(torch.stack([torch.zeros_like(sums[0]), sums[1]]), totals, count, dtype)
+
+    right = tree_attention._merge_parts
+    monkeypatch.setattr(tree_attention, "_merge_parts", merge)
+    q, k, v, seen = odd_pass("one row after many")
+    with pytest.raises(AssertionError, match="greatest error"):
+        near("attention", tree_attention_triton(q, k, v, seen), tree_attention_reference(q, k, v, seen), 1e-4, 3e-5)
+
+
+def test_the_parts_depend_on_shapes_alone() -> None:
+    assert tree_attention.parts_of(32, 4096) == 8 and tree_attention.parts_of(32, 512) == 4, "at least 128 keys in a part"
+    assert tree_attention.parts_of(300, 4096) == tree_attention.parts_of(1, 100) == 1
+
+
 def test_a_mask_goes_to_pytorch() -> None:
     case = cases.tree_pass(5, 9)
     mask = case.seen.dense()[0]

@@ -1,0 +1,82 @@
+"""Layers of hosted decoders with the fused kernels, interpreted: their rows are those of transformers' own layers, for every family."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+import torch
+
+from engine.core import Draft
+from engine.dispatch.choice import REFERENCE, TRITON, VARIABLE
+from engine.kernels import rotary_write
+from engine.methods import find
+from engine.networks import hosted_layers
+from engine.run import generate
+from tests.engine.device.models import MODELS, near
+from tests.engine.kernels.near import DEVICE, needs_triton
+from tests.engine.networks.test_static_step import CHAIN, DYNAMIC, STATIC, TREE, start_sequence, use_steps
+
+HOSTED = [name for name in MODELS if name not in ("pictogram", "lowpoly", "bpt")]
+pytestmark = [needs_triton, pytest.mark.skipif(DEVICE.type == "cuda", reason="the tiny models of this test are on the processor")]
+
+
+@pytest.fixture
+def layers_run(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The rows of every pass through the fused layers."""
+    counts: list[int] = []
+
+    def record(decoder: torch.nn.Module, x: torch.Tensor, *more: object) -> torch.Tensor:
+        counts.append(x.shape[1])
+        return right(decoder, x, *more)
+
+    right = hosted_layers.run_layers
+    monkeypatch.setattr("engine.networks.hosted.run_layers", record)
+    return counts
+
+
+def compare(name: str, drafts: tuple[Draft, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asserts that passes with the kernels in fixed shapes have the rows of transformers' layers, also after a path was kept."""
+    pair = []
+    for way, step in ((TRITON, STATIC), (REFERENCE, DYNAMIC)):
+        monkeypatch.setenv(VARIABLE, way)
+        sequence, rows = start_sequence(near(name), monkeypatch, step), []
+        for draft in drafts:
+            found = sequence.forward(draft)
+            rows += [found.hidden.clone(), found.logits.clone()]
+            sequence.commit([0, 1] if draft.parents is None else [0, 2], 6)
+        pair.append(rows)
+    for ours, theirs in zip(*pair, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("name", HOSTED)
+def test_a_pass_has_the_rows_of_transformers_layers(name: str, monkeypatch: pytest.MonkeyPatch, layers_run: list[int]) -> None:
+    """Row ends, padded guidance rows, heads with norms, positions on three axes, norms before and after."""
+    compare(name, (TREE, CHAIN), monkeypatch)
+    assert 1 in layers_run and max(layers_run) >= 8, "a committed token, and the tree"
+
+
+@torch.inference_mode()
+def test_a_position_of_the_wrong_row_is_noticed(monkeypatch: pytest.MonkeyPatch, layers_run: list[int]) -> None:
+    """A mutant: every row of a pass gets the position of the row before it."""
+    right = rotary_write.rotary_write_triton
+    monkeypatch.setattr(rotary_write, "rotary_write_triton", lambda q, k, v, cos, *rest: right(q, k, v, cos.roll(1, 1), *rest))
+    with pytest.raises(AssertionError, match="not close"):
+        compare("janus", (CHAIN,), monkeypatch)
+
+
+@pytest.mark.parametrize(("name", "method", "window", "steps"), [("emu3", "sjdpp", 4, 4), ("janus", "zipar", 2, 9)])
+def test_a_run_has_the_tokens_of_transformers_layers(
+    name: str, method: str, window: int, steps: int, monkeypatch: pytest.MonkeyPatch, layers_run: list[int]
+) -> None:
+    """In fixed shapes, and in a wavefront, whose committed tokens are not a prefix."""
+    model, runs = near(name), []
+    for way, step in ((TRITON, STATIC), (REFERENCE, DYNAMIC)):
+        monkeypatch.setenv(VARIABLE, way)
+        use_steps(monkeypatch, step)
+        run = generate(model.backbone, find(method)[0], model.prompt, {"window": window})
+        runs.append([(step.tokens, step.positions) for step in islice(run, steps)])
+        run.close()
+    assert runs[0] == runs[1] and layers_run
