@@ -64,7 +64,8 @@ def energy_scan_triton(
     if count:
         _energy_kernel[(1,)](
             p, q, tokens, u.to(device), out, accepted, count, p.shape[-1], p.stride(0), q.stride(0),
-            float(smoothing), float(tolerance), float(horizon), rule is LITERAL, smoothing > 0, max(16, power_of_two(count)), num_warps=4, **LAUNCH,
+            float(smoothing), float(tolerance), float(horizon),
+            rule is LITERAL, smoothing > 0, max(16, power_of_two(count)), num_warps=4, **LAUNCH,
         )  # fmt: skip
     return accepted.bool(), out[0], out[1]
 

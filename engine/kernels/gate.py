@@ -35,11 +35,9 @@ def _gate_kernel(gate_at, up_at, out_at, inner, gate_row, up_row, BLOCK: tl.cons
 
 def gate_triton(gate: Tensor, up: Tensor) -> Tensor:
     """The same by the kernel."""
-    gate, up, inner = gate.flatten(0, 1), up.flatten(0, 1), gate.shape[-1]
-    out = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
-    _gate_kernel[(len(gate), triton.cdiv(inner, BLOCK))](
-        gate, up, out, inner, gate.stride(0), up.stride(0), BLOCK, num_warps=4, **LAUNCH
-    )
+    out, inner = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device), gate.shape[-1]
+    gate, up = gate.flatten(0, -2), up.flatten(0, -2)
+    _gate_kernel[(len(gate), triton.cdiv(inner, BLOCK))](gate, up, out, inner, gate.stride(0), up.stride(0), BLOCK, num_warps=4, **LAUNCH)
     return out
 
 
@@ -47,7 +45,7 @@ def gate_triton(gate: Tensor, up: Tensor) -> Tensor:
 def _gate(gate: Tensor, up: Tensor) -> Tensor:
     fits = gate.dtype == up.dtype and gate.dtype in COMPUTED and gate.stride(-1) == up.stride(-1) == 1
     chosen = fits and choose(gate.device, gate.dtype).is_triton
-    return (gate_triton if chosen else gate_reference)(gate, up).view(gate.shape)
+    return (gate_triton if chosen else gate_reference)(gate, up)
 
 
 @_gate.register_fake

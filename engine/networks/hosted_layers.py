@@ -1,8 +1,8 @@
-"""The layers of a hosted decoder on a GPU, where a pass is a graph of small operations: three fused ones take the place of 36.
+"""The layers of a hosted decoder on a GPU, where a pass is a graph of small operations: of 44 in a Llama layer 14 remain.
 
-A layer is run with its own modules, so its weights, its adapters and whatever replaces its linear layers act as they do inside transformers.
-What transformers does between its linear layers is done by `residual_norm`, `rotary_write`, `tree_attention` and `gated`. These round where
-transformers rounds, so a layer differs from transformers' only by the order of sums.
+A layer is run with its own modules, so its weights, its adapters and whatever replaces its linear layers act as in transformers. What
+transformers does between its linear layers is done by `residual_norm`, `rotary_write`, `tree_attention` and `gated`. These round where
+transformers rounds, so a layer differs from that of transformers only by the order of sums.
 """
 
 from __future__ import annotations

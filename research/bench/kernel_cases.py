@@ -13,7 +13,7 @@ from torch import Tensor
 from engine import rules
 from engine.cache import keep
 from engine.core import Sampling
-from engine.kernels import energy_scan, pooled_mass, row_lora, tree_attention
+from engine.kernels import energy_scan, gate, pooled_mass, residual_norm, rotary_write, row_lora, tree_attention
 from engine.noise import kernel as noise
 from engine.verify.reference import verify_reference
 from engine.verify.request import VerifyRequest
@@ -143,6 +143,49 @@ def attention_case(device: torch.device, rows: int = 60, cached: int = 2400) -> 
     return KernelCall(f"{rows} rows after {cached:,}", kernel, reference, 2 * (k.numel() + v.numel() + 2 * q.numel()))
 
 
+def residual_norm_case(device: torch.device, rows: int = 32, width: int = 4096, dtype: torch.dtype = torch.bfloat16) -> KernelCall:
+    """The sum and norm of both branches in a layer of an 8B model."""
+    random = _random(5)
+    x, more, weight = (torch.randn(*shape, generator=random).to(device, dtype) for shape in ((2, rows, width), (2, rows, width), (width,)))
+    kernel, reference = (
+        partial(f, x, more, weight, 1e-5) for f in (residual_norm.residual_norm_triton, residual_norm.residual_norm_reference)
+    )
+    return KernelCall(f"{rows} rows of {width:,}", kernel, reference, 4 * x.numel() * x.element_size())
+
+
+def gate_case(device: torch.device, rows: int = 32, inner: int = 14336, dtype: torch.dtype = torch.bfloat16) -> KernelCall:
+    """Both branches in a layer of an 8B model; gate and up are halves of one tensor."""
+    halves = torch.randn(2, rows, 2 * inner, generator=_random(6)).to(device, dtype).chunk(2, -1)
+    kernel, reference = (partial(f, *halves) for f in (gate.gate_triton, gate.gate_reference))
+    return KernelCall(f"{rows} rows of {inner:,}", kernel, reference, 6 * rows * inner * halves[0].element_size())
+
+
+def rotary_write_case(
+    device: torch.device, rows: int = 32, heads: int = 32, key_heads: int = 8, width: int = 128, turned: int = 128, norms: str = "",
+    dtype: torch.dtype = torch.bfloat16,
+) -> KernelCall:  # fmt: skip
+    """Both branches in a layer of an 8B model. norms : of the heads: "", "root mean square" or "layer". Returns queries and cache."""
+    random = _random(rows + width)
+
+    def numbers(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=random).to(device, dtype)
+
+    q, k, v = (numbers(2, rows, count, width) for count in (heads, key_heads, key_heads))
+    cos, sin, block = numbers(1, rows, turned), numbers(1, rows, turned), numbers(2, 2, key_heads, 3 * rows, width)
+    each = [numbers(1 if norms == "root mean square" else count, width) for count in (heads, key_heads, heads, key_heads)]
+    bias = each[2:] if norms == "layer" else (None, None)
+    head_norms = rotary_write.HeadNorms(*each[:2], 1e-5, *bias) if norms else None
+    at = torch.randperm(3 * rows, generator=random)[:rows].to(device)
+
+    def on(function: Callable[..., Tensor], kept: Tensor) -> tuple[Tensor, Tensor]:
+        return function(q, k, v, cos, sin, *kept, at, head_norms), kept
+
+    kernel = partial(on, rotary_write.rotary_write_triton, block)
+    reference = partial(on, rotary_write.rotary_write_reference, block.clone())
+    bytes_moved = 2 * (q.numel() + k.numel() + v.numel()) * q.element_size()
+    return KernelCall(f"{rows} rows of {heads} + 2 x {key_heads} heads of {width}", kernel, reference, bytes_moved)
+
+
 def pooled_mass_case(device: torch.device, rows: int = 60, vocabulary: int = 16384, count: int = 1000, limit: float = 0.1) -> KernelCall:
     """Nodes that borrow from their neighbours."""
     random = _random(1)
@@ -212,6 +255,9 @@ CASES: dict[str, tuple[Callable[[torch.device], KernelCall], ...]] = {
     ),
     "keep_rows": (keep_rows_case,),
     "tree_attention": (attention_case, partial(attention_case, rows=17)),
+    "residual_norm": (residual_norm_case,),
+    "rotary_write": (rotary_write_case,),
+    "gate": (gate_case,),
     "pooled_mass": (pooled_mass_case, rank_case),
     "row_lora": (lora_case,),
     "energy_scan": (energy_case,),

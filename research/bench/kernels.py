@@ -174,6 +174,11 @@ def bench(wanted: list[str], csv: Path | None) -> list[Row]:
     rows = publish(compile_rows(wanted), compile_line, {"triton": version(), "commit": commit()}, csv)
     for work in (work for work in WORK if work.kernel in wanted):
         print(f"{work.kernel}, {work.what}: {work.bytes_moved:,} bytes; computed lower bound in us: " + lower_bounds(work))
+    if wanted == list(KERNELS):
+        from research.bench.nodes import node_line, node_rows  # imports transformers, which takes seconds
+
+        for row in node_rows(BANDWIDTH):
+            print(node_line(row))
     if device.type == "cuda":
         stamp = {"gpu": torch.cuda.get_device_name(device), "triton": version(), "torch": torch.__version__, "commit": commit()}
         rows += publish(measured_rows(wanted, device), measured_line, stamp, csv)
@@ -263,6 +268,9 @@ WORK = (
     TypicalCall("verify", "96 rows of 65,536, match seed, p not stored", _verify_bytes(96, 65536, stored=False)),
     TypicalCall("keep_rows", "4 rows, 32 layers of 4,096, two branches", 2 * 32 * 2 * 2 * 4 * 4096 * 2),
     TypicalCall("tree_attention", "60 rows after 2,400, a layer of 4,096, two branches", 2 * 2 * 2460 * 4096 * 2 + 2 * 2 * 60 * 4096 * 2),
+    TypicalCall("residual_norm", "32 rows of 4,096, two branches", 4 * 64 * 4096 * 2 + 4096 * 2),
+    TypicalCall("rotary_write", "32 rows of 32 + 2 x 8 heads of 128, two branches", 2 * 64 * 48 * 128 * 2 + 2 * 32 * 128 * 2),
+    TypicalCall("gate", "32 rows of 14,336, two branches", 3 * 64 * 14336 * 2),
     TypicalCall("pooled_mass", "60 nodes, 1,000 neighbours, all read", 60 * 1000 * (8 + 32)),
     TypicalCall("row_lora", "rank 32, 4,096 to 11,008, 16 rows of two branches", (32 * (4096 + 11008) + 32 * (4096 + 2 * 11008)) * 2),
     TypicalCall("energy_scan", "16 drafts", 16 * (2 * 32 + 8 + 8 + 16 + 1)),

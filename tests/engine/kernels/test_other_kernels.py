@@ -1,4 +1,4 @@
-"""The smaller kernels against their references: cache, attention, borrowed mass, ranks, adapters and energies."""
+"""The smaller kernels against their references: cache, attention, parts of a layer, borrowed mass, ranks, adapters and energies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from engine.cache import keep
-from engine.kernels import tree_attention
+from engine.kernels import residual_norm, tree_attention
 from engine.kernels.row_lora import row_lora_reference, row_lora_triton
 from engine.kernels.tree_attention import VisibleRows, pack, tree_attention_reference, tree_attention_triton, unpack
 from engine.rules import CONSISTENT, LITERAL
@@ -126,6 +126,47 @@ def test_a_mask_goes_to_pytorch() -> None:
     assert torch.equal(
         tree_attention.tree_attention(case.q, case.k, case.v, mask), tree_attention_reference(case.q, case.k, case.v, case.seen)
     )
+
+
+# --- parts of a layer -------------------------------------------------------------------------------------------------
+
+ROUNDING = {torch.float32: (1e-6, 1e-6), HALF: (1e-3, 1e-3)}  # a step of the type: rounded in the same places, summed in another order
+
+
+@needs_triton
+@pytest.mark.parametrize("dtype", ROUNDING)
+@pytest.mark.parametrize(("rows", "width"), [(1, 72), (7, 1000), (33, 40)])
+def test_a_sum_and_its_norm_are_the_references(rows: int, width: int, dtype: torch.dtype) -> None:
+    case = cases.residual_norm_case(DEVICE, rows, width, dtype)
+    ours, theirs = case.kernel(), case.reference()
+    assert torch.equal(ours[0], theirs[0])
+    near("norm", ours[1], theirs[1], *ROUNDING[dtype])
+    near("norm alone", residual_norm.residual_norm_triton(*case.kernel.args[:1], None, *case.kernel.args[2:])[1],
+         residual_norm.residual_norm_reference(*case.kernel.args[:1], None, *case.kernel.args[2:])[1], *ROUNDING[dtype])  # fmt: skip
+
+
+@needs_triton
+@pytest.mark.parametrize("dtype", ROUNDING)
+@pytest.mark.parametrize(("rows", "inner"), [(1, 70), (7, 1100)])
+def test_a_gate_is_the_reference(rows: int, inner: int, dtype: torch.dtype) -> None:
+    case = cases.gate_case(DEVICE, rows, inner, dtype)
+    near("gate", case.kernel(), case.reference(), *ROUNDING[dtype])
+
+
+@needs_triton
+@pytest.mark.parametrize("dtype", ROUNDING)
+@pytest.mark.parametrize("norms", ["", "root mean square", "layer"])
+@pytest.mark.parametrize(("rows", "heads", "key_heads", "width", "turned"), [(1, 4, 4, 100, 100), (7, 6, 2, 20, 12), (33, 3, 1, 64, 64)])
+def test_turned_heads_and_the_cache_are_the_references(
+    rows: int, heads: int, key_heads: int, width: int, turned: int, norms: str, dtype: torch.dtype
+) -> None:
+    case = cases.rotary_write_case(DEVICE, rows, heads, key_heads, width, turned, norms, dtype)
+    before = case.reference.args[1].clone()
+    relative, absolute = ROUNDING[dtype]
+    (ours, kept), (theirs, expected) = case.kernel(), case.reference()
+    near("queries", ours, theirs, relative, 5 * absolute)
+    near("cache", kept, expected, relative, 5 * absolute)
+    assert int((kept != before).any(-1).any(0).any(0).any(0).sum()) == rows, "the rows of the pass alone"
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
