@@ -7,8 +7,6 @@ transformers rounds, so a layer differs from that of transformers only by the or
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from torch import Tensor, nn
 
 from engine.cache import FixedView, KVCache
@@ -20,23 +18,12 @@ from engine.kernels.tree_attention import VisibleRows, tree_attention
 LAYER_NORM_EPS = 1e-5  # of Chameleon's heads: a number in its code
 
 
-@dataclass(frozen=True)
-class LayerNorms:
-    """The names of a layer's norms, "" for none: of the input and the result of its attention and of its feed-forward part."""
-
-    into_attention: str = "input_layernorm"
-    of_attention: str = ""
-    into_feed: str = "post_attention_layernorm"
-    of_feed: str = ""
-
-
-LAYERS = {  # by the class in transformers
-    "LlamaDecoderLayer": LayerNorms(),
-    "Emu3DecoderLayer": LayerNorms(),
-    "Qwen3DecoderLayer": LayerNorms(),
-    "ChameleonDecoderLayer": LayerNorms(),
-    "ChameleonSwinDecoderLayer": LayerNorms("", "input_layernorm", "", "post_attention_layernorm"),
-    "GlmImageTextDecoderLayer": LayerNorms(of_attention="post_self_attn_layernorm", of_feed="post_mlp_layernorm"),
+LAYERS: dict[str, tuple[str, str]] = {  # by the class in transformers: its norms of the results of attention and of feed-forward, or ""
+    "LlamaDecoderLayer": ("", ""),
+    "Emu3DecoderLayer": ("", ""),
+    "Qwen3DecoderLayer": ("", ""),
+    "ChameleonDecoderLayer": ("", ""),
+    "GlmImageTextDecoderLayer": ("post_self_attn_layernorm", "post_mlp_layernorm"),
 }
 
 
@@ -54,24 +41,21 @@ def run_layers(decoder: nn.Module, x: Tensor, positions: Tensor, seen: VisibleRo
     cos, sin = decoder.rotary_emb(x, position_ids=positions)
     at, more = kv_cache.places(x.shape[1]), None
     for layer, keys_values in zip(decoder.layers, kv_cache.block, strict=True):
-        names = LAYERS[type(layer).__name__]
-        x, normed = _norm(x, more, getattr(layer, names.into_attention, None))
-        more = _attend(layer.self_attn, normed, cos, sin, seen, keys_values, at)
-        x, normed = _norm(x, _norm_of_result(more, getattr(layer, names.of_attention, None)), getattr(layer, names.into_feed, None))
-        more = _norm_of_result(_feed(layer.mlp, normed), getattr(layer, names.of_feed, None))
+        of_attention, of_feed = LAYERS[type(layer).__name__]
+        x, normed = _norm(x, more, layer.input_layernorm)
+        more = _norm_of_result(_attend(layer.self_attn, normed, cos, sin, seen, keys_values, at), layer, of_attention)
+        x, normed = _norm(x, more, layer.post_attention_layernorm)
+        more = _norm_of_result(_feed(layer.mlp, normed), layer, of_feed)
     return _norm(x, more, decoder.norm)[1]
 
 
-def _norm(x: Tensor, more: Tensor | None, norm: nn.Module | None) -> tuple[Tensor, Tensor]:
-    """The sum of the residual stream and a result, and its norm; the sum itself without one."""
-    if norm is None:
-        x = x if more is None else x + more
-        return x, x
+def _norm(x: Tensor, more: Tensor | None, norm: nn.Module) -> tuple[Tensor, Tensor]:
+    """The sum of the residual stream and a result, and its norm."""
     return residual_norm(x, more, norm.weight, norm.variance_epsilon)
 
 
-def _norm_of_result(result: Tensor, norm: nn.Module | None) -> Tensor:
-    return result if norm is None else residual_norm(result, None, norm.weight, norm.variance_epsilon)[1]
+def _norm_of_result(result: Tensor, layer: nn.Module, name: str) -> Tensor:
+    return _norm(result, None, getattr(layer, name))[1] if name else result
 
 
 def _attend(attention: nn.Module, x: Tensor, cos: Tensor, sin: Tensor, seen: VisibleRows, keys_values: Tensor, at: Tensor) -> Tensor:

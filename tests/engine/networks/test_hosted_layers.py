@@ -8,11 +8,13 @@ import pytest
 import torch
 
 from engine.core import Draft
-from engine.dispatch.choice import REFERENCE, TRITON, VARIABLE
+from engine.dispatch.choice import REFERENCE, TRITON, VARIABLE, KernelChoice
 from engine.kernels import rotary_write
 from engine.methods import find
-from engine.networks import hosted_layers
+from engine.networks import hosted_layers, static_step
+from engine.networks.static_step import NAMED
 from engine.run import generate
+from tests.engine.device.far import Far, move_module
 from tests.engine.device.models import MODELS, near
 from tests.engine.kernels.near import DEVICE, needs_triton
 from tests.engine.networks.test_static_step import CHAIN, DYNAMIC, STATIC, TREE, start_sequence, use_steps
@@ -80,3 +82,26 @@ def test_a_run_has_the_tokens_of_transformers_layers(
         runs.append([(step.tokens, step.positions) for step in islice(run, steps)])
         run.close()
     assert runs[0] == runs[1] and layers_run
+
+
+@pytest.mark.parametrize("name", ["emu3", "glm_image"])
+def test_layers_on_another_device_read_and_send_nothing(name: str, monkeypatch: pytest.MonkeyPatch, layers_run: list[int]) -> None:
+    """On the simulated device, where each kernel's reference takes its place."""
+    use_steps(monkeypatch, STATIC)
+    monkeypatch.setattr(static_step, "choose", lambda device, dtype: KernelChoice(TRITON, ""))
+    tokens = []
+    for place in (move_module, lambda module: module):
+        with Far() as device, torch.inference_mode():
+            model = MODELS[name](place)
+            sequence = model.backbone.start(model.prompt)
+            sequence.forward(Draft(torch.tensor([], dtype=torch.int64)))
+            sequence.commit([], 1)
+            inputs, block = torch.zeros(4, NAMED + 1, dtype=torch.int64), sequence.kv_cache.below.block
+            inputs[:, 0], inputs[:, 6], inputs[:, 7] = 5, torch.arange(5, 9), torch.tensor([1, 3, 7, 15])
+            inputs[:, 3] = inputs[:, 5] = torch.arange(4)
+            inputs = inputs.to(block.device)
+            with device.count_traffic() as traffic:
+                _, logits, _ = static_step.fixed_pass(sequence.trunk, block, inputs, None, 32)
+            assert not traffic.reads and not traffic.sends
+            tokens.append(logits.argmax(-1).cpu())
+    assert layers_run and torch.equal(*tokens)
