@@ -252,7 +252,7 @@ KINDS = {
         add_generate, generate,
     ),
     "kernels": BenchMode(
-        "the GPU's kernels", "Compiles the Triton kernels for compute capabilities 8.0, 9.0, 10.0 and 12.0 and prints what they need. "
+        "the GPU's kernels", "Compiles the Triton kernels for compute capabilities 8.0 to 12.0 and prints what they need, and the nodes of a pass. "
         "Needs no GPU; with one, also times them against their references and against copying as many bytes.", add_kernels, kernels,
     ),
     "cpu": BenchMode(
