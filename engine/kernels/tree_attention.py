@@ -204,9 +204,9 @@ def _merge_parts_kernel(
     tl.store(out_at + at, total.to(out_at.dtype.element_ty), here[:, None] & (dims < width)[None, :])
 
 
-def warps_of(rows: int) -> int:
+def warps_of(rows: int, dtype: torch.dtype) -> int:
     """Warps of a program for a tile of this many rows, chosen so that no register spills at width 128."""
-    return 8 if rows > 32 else 4
+    return 8 if rows > QUERIES or dtype == torch.float32 else 4
 
 
 def parts_of(programs: int, keys: int) -> int:
@@ -230,14 +230,15 @@ def _attend_parts(
         count, kept, sets.shape[1], heads, all_heads // heads, width, scale,
         *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], places.stride(0) if placed and len(places) > 1 else 0,
         placed, kept_now is not None, padding is not None, rows, KEYS, max(16, power_of_two(width)),
-        "ieee" if q.dtype == torch.float32 else "tf32", num_warps=warps_of(rows), num_stages=2, **LAUNCH,
+        "ieee" if q.dtype == torch.float32 else "tf32", num_warps=warps_of(rows, q.dtype), num_stages=2, **LAUNCH,
     )  # fmt: skip
     return sums, totals
 
 
 def _rows_of(q: Tensor, k: Tensor) -> int:
-    """Queries of a tile."""
-    return max(QUERIES, min(MOST_QUERIES, power_of_two(q.shape[2] * (q.shape[1] // k.shape[1]))))
+    """Queries of a tile: in float32, which takes twice the registers, half as many."""
+    most = MOST_QUERIES // 2 if q.dtype == torch.float32 else MOST_QUERIES
+    return max(QUERIES, min(most, power_of_two(q.shape[2] * (q.shape[1] // k.shape[1]))))
 
 
 def _parts_like(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:

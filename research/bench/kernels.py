@@ -91,7 +91,7 @@ KERNELS: dict[str, tuple[Program, ...]] = {
             tree_attention._attend_part_kernel, _ATTENTION,
             {"PLACED": True, "TOLD": True, "PADDED": True, "ROWS": tree_attention.MOST_QUERIES, "KEYS": tree_attention.KEYS, "WIDTH": 128}
             | _TENSOR_CORES,
-            tree_attention.warps_of(tree_attention.MOST_QUERIES), {"num_stages": 2},
+            tree_attention.warps_of(tree_attention.MOST_QUERIES, torch.bfloat16), {"num_stages": 2},
             "width q_branch q_head q_row k_branch k_head k_row v_branch v_head v_row",
         ),
         Program(

@@ -252,8 +252,9 @@ KINDS = {
         add_generate, generate,
     ),
     "kernels": BenchMode(
-        "the GPU's kernels", "Compiles the Triton kernels for compute capabilities 8.0 to 12.0 and prints what they need, and the nodes of a pass. "
-        "Needs no GPU; with one, also times them against their references and against copying as many bytes.", add_kernels, kernels,
+        "the GPU's kernels", "Compiles the Triton kernels for compute capabilities 8.0 to 12.0 and prints what they need, and the nodes "
+        "of a pass. Needs no GPU; with one, also times them against their references and against copying as many bytes.",
+        add_kernels, kernels,
     ),
     "cpu": BenchMode(
         "runs on a CPU", "Times runs of pictogram and lowpoly on a CPU, alternating PyTorch's operations and compiled functions.",

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from itertools import islice
+from typing import Any
 
 import pytest
 import torch
 
 from engine.core import Draft
 from engine.dispatch.choice import REFERENCE, TRITON, VARIABLE, KernelChoice
-from engine.kernels import rotary_write
+from engine.kernels import gate, residual_norm, rotary_write, tree_attention
 from engine.methods import find
 from engine.networks import hosted_layers, static_step
 from engine.networks.static_step import NAMED
@@ -60,13 +64,28 @@ def test_a_pass_has_the_rows_of_transformers_layers(name: str, monkeypatch: pyte
     assert 1 in layers_run and max(layers_run) >= 8, "a committed token, and the tree"
 
 
+MUTANTS: dict[str, tuple[str, Any, str, Callable[..., Any]]] = {  # the model, the kernel, and its call by a wrong layer
+    "every row has the position of the row before it": (
+        "janus", rotary_write, "rotary_write_triton", lambda right, q, k, v, cos, *rest: right(q, k, v, cos.roll(1, 1), *rest),
+    ),
+    "the sum is not carried on": (
+        "janus", residual_norm, "residual_norm_triton", lambda right, x, *rest: (x.clone(), right(x, *rest)[1]),
+    ),
+    "gate and up are exchanged": ("janus", gate, "gate_triton", lambda right, opened, up: right(up, opened)),
+    "the padding of a guidance row is seen": (
+        "emu3", tree_attention, "tree_attention_triton",
+        lambda right, q, k, v, seen, *rest: right(q, k, v, replace(seen, padding=None), *rest),
+    ),
+}  # fmt: skip
+
+
 @torch.inference_mode()
-def test_a_position_of_the_wrong_row_is_noticed(monkeypatch: pytest.MonkeyPatch, layers_run: list[int]) -> None:
-    """A mutant: every row of a pass gets the position of the row before it."""
-    right = rotary_write.rotary_write_triton
-    monkeypatch.setattr(rotary_write, "rotary_write_triton", lambda q, k, v, cos, *rest: right(q, k, v, cos.roll(1, 1), *rest))
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_wrong_layer_is_noticed(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, module, kernel, wrong = MUTANTS[mutant]
+    monkeypatch.setattr(module, kernel, partial(wrong, getattr(module, kernel)))
     with pytest.raises(AssertionError, match="not close"):
-        compare("janus", (CHAIN,), monkeypatch)
+        compare(name, (CHAIN,), monkeypatch)
 
 
 @pytest.mark.parametrize(("name", "method", "window", "steps"), [("emu3", "sjdpp", 4, 4), ("janus", "zipar", 2, 9)])
