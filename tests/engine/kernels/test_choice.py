@@ -23,6 +23,13 @@ def test_a_gpu_gets_the_kernels_and_a_processor_the_references() -> None:
     assert choose("cpu").name == REFERENCE and "'cpu'" in choose("cpu").reason
 
 
+def test_tensors_without_values_go_the_way_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the nodes of a pass can be counted, also where Triton is not installed."""
+    monkeypatch.setattr(choice, "version", lambda: None)
+    assert choose("meta").name == TRITON and "no values" in choose("meta").reason
+    assert choose("meta", torch.float64).name == REFERENCE
+
+
 def test_exact_toys_get_the_references() -> None:
     assert choose("cuda", torch.float64).name == REFERENCE and "float64" in choose("cuda", torch.float64).reason
 

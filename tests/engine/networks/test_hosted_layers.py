@@ -64,6 +64,15 @@ def test_a_pass_has_the_rows_of_transformers_layers(name: str, monkeypatch: pyte
     assert 1 in layers_run and max(layers_run) >= 8, "a committed token, and the tree"
 
 
+@torch.inference_mode()
+def test_bpt_attends_in_parts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network of our own, whose attention is the same."""
+    parts, right = [], tree_attention._merge_parts
+    monkeypatch.setattr(tree_attention, "_merge_parts", lambda sums, *rest: parts.append(sums.shape[1]) or right(sums, *rest))
+    compare("bpt", (CHAIN,), monkeypatch)
+    assert min(parts) > 1
+
+
 MUTANTS: dict[str, tuple[str, Any, str, Callable[..., Any]]] = {  # the model, the kernel, and its call by a wrong layer
     "every row has the position of the row before it": (
         "janus", rotary_write, "rotary_write_triton", lambda right, q, k, v, cos, *rest: right(q, k, v, cos.roll(1, 1), *rest),
