@@ -105,7 +105,20 @@ def test_mesh_prints_the_contract_line_and_files_in_the_inputs_frame(
     folder: Path, box: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     out = tmp_path / "out"
-    options = ("--method", "xspecmesh", "--compare", "--seed", "7", "--formats", "glb,obj,ply,stl", "--out", str(out), "--json")
+    options = (
+        "--method",
+        "xspecmesh",
+        "--compare",
+        "--seed",
+        "7",
+        "--about",
+        "20",
+        "--formats",
+        "glb,obj,ply,stl",
+        "--out",
+        str(out),
+        "--json",
+    )
     assert cli.main(mesh(folder, box, *options)) == 0
     line = last_line(capsys)
     assert set(line) >= NEEDED
@@ -116,7 +129,9 @@ def test_mesh_prints_the_contract_line_and_files_in_the_inputs_frame(
         loaded = trimesh.load(out / f"result.{suffix}", force="mesh")
         assert (loaded.bounds[0] >= np.array([95, -20, -17]) - 31).all() and (loaded.bounds[1] <= np.array([105, 20, 3]) + 31).all()
     settings = json.loads((out / "run.json").read_text())
-    assert settings["prompt"] == "box.ply" and settings["totals"]["tokens"] == line["tokens"]
+    assert (settings["prompt"], settings["size"], settings["about"]) == ("box.ply", 8, 20) and settings["totals"]["tokens"] == line[
+        "tokens"
+    ]
     with np.load(out / "trace.npz") as trace:
         assert len(trace["tokens"]) == line["tokens"]
 
@@ -201,7 +216,7 @@ def test_bench_measures_what_it_is_told(folder: Path, tmp_path: Path, capsys: py
     command = ["bench", "mesh", "--backbone", str(folder), "--count", "1", "--methods", "lookup", "--csv", str(table), "--json"]
     measured_rows = {}
     for name, options in {
-        "cold": ["--temperature", "0.1", "--top-k", "5", "--faces", "8"],
+        "cold": ["--temperature", "0.1", "--top-k", "5", "--faces", "8", "--about", "own"],
         "hot": ["--temperature", "4", "--top-k", "5", "--faces", "8"],
         "small": ["--temperature", "4", "--size", "3", "--repeats", "2", "--sweep", "drafted=2"],
     }.items():
@@ -210,6 +225,7 @@ def test_bench_measures_what_it_is_told(folder: Path, tmp_path: Path, capsys: py
     cold, hot, small = measured_rows.values()
     assert (cold["temperature"], cold["top_k"], cold["faces_allowed"], cold["repeats"]) == (0.1, 5, 8, 1)
     assert (small["temperature"], small["faces_allowed"], small["repeats"]) == (4.0, 3, 2)
+    assert cold["faces_about"] == "own" and 0 < cold["faces_error"][0] <= 1 and "faces_error" not in hot
     assert cold["chamfer_16k"] != hot["chamfer_16k"] and hot["tokens"] != small["tokens"]
     with table.open(newline="") as file:
         rows = list(csv.DictReader(file))

@@ -26,7 +26,7 @@ from engine.mesh.read import READERS
 from engine.sampling import with_values
 
 PROMPT, FILE = "prompt", "file"
-SIZES = {"size": LARGEST_SIDE, "faces": MOST_FACES}
+SIZES = {"size": LARGEST_SIDE, "faces": MOST_FACES, "about": MOST_FACES}
 FIELDS = (PROMPT, FILE, "seed", *SIZES, *SAMPLING)
 CSV, JSON_LINES = (".csv", ".tsv"), (".jsonl", ".ndjson")
 SEPARATORS = ",;\t"
@@ -41,7 +41,7 @@ class BatchInput:
 
     number  : its line or its index in the folder, from 1; text : the prompt, or the file's name
     path    : of the cloud or mesh, None for a prompt
-    changes : size, faces and sampling from its line
+    changes : size, numbers of faces and sampling from its line
     key     : hash of these fields and the file's content, unique even among equal inputs
     problem : error sentence if it cannot be made, else ""
     """
@@ -190,7 +190,7 @@ def entry_of(number: int, fields: Fields | str, folder: Path, seed: int, kind: s
 
 
 def changes_of(fields: Fields) -> dict[str, float]:
-    """Size, faces and sampling from a line; raises BadPrompt for values that the command's options would reject."""
+    """Size, numbers of faces and sampling from a line; raises BadPrompt for values that the command's options would reject."""
     sizes = {name: whole(name, fields[name], 1, most) for name, most in SIZES.items() if fields.get(name) is not None}
     settings = {name: number(name, fields[name]) for name in SAMPLING if fields.get(name) is not None}
     with_values(Sampling(), settings)

@@ -85,12 +85,12 @@ class Maker:
     def prompt(self, entry: BatchInput, shape: Input | None) -> Prompt:
         """The model's prompt; the input's settings override the batch's."""
         own = dict(entry.changes)
-        size = own.pop("size" if shape is None else "faces", self.plan.size)
+        size, about = own.pop("size" if shape is None else "faces", self.plan.size), own.pop("about", self.plan.about)
         own.pop("faces" if shape is None else "size", None)
         sampling = with_values(self.backbone.sampling, {**self.plan.sampling, **own})
         if shape is None:
             return Prompt(entry.text, seed=entry.seed, size=size, sampling=sampling)
-        return Prompt(points=torch.from_numpy(shape.points), seed=entry.seed, size=size, sampling=sampling)
+        return Prompt(points=torch.from_numpy(shape.points), seed=entry.seed, size=size, about=about, sampling=sampling)
 
     def write(self, run: Run, part: Path, entry: BatchInput, shape: Input | None) -> Row:
         """Writes all files of a result; returns its row."""
@@ -147,7 +147,8 @@ def _drain(rows: list[Row]) -> list[Row]:
 
 def check_sizes(entry: BatchInput, plan: BatchPlan) -> BatchInput:
     """The entry, marked with a problem if it sets the size of the other kind of input."""
-    wrong = "faces" if entry.path is None else "size"
-    if wrong in entry.changes:
-        return replace(entry, problem=f"It sets {wrong}, which {plan.backbone} does not use for it. Delete that value.")
+    wrong = ("faces", "about") if entry.path is None else ("size",)
+    for name in wrong:
+        if name in entry.changes:
+            return replace(entry, problem=f"It sets {name}, which {plan.backbone} does not use for it. Delete that value.")
     return entry

@@ -15,7 +15,7 @@ class BatchPlan:
 
     asked    : the text of --method; method : what it resolves to here, such as "auto:sjdpp,window=16"
     knobs    : of the method, overriding its preset; sampling : overrides of the model's values
-    size     : pixels, or the maximum number of faces; dtype : of the passes
+    size     : pixels, or the maximum number of faces; about : number of faces to aim at; dtype : of the passes
     weights  : hash of the model's files
     up, formats, shrinkwrap : of meshes
     """
@@ -32,6 +32,7 @@ class BatchPlan:
     up: str
     formats: tuple[str, ...]
     shrinkwrap: bool = False
+    about: int | None = None
 
     def row(self) -> dict[str, Any]:
         """The plan as a JSON object."""
@@ -39,7 +40,7 @@ class BatchPlan:
 
 
 # Not compared: `auto` may choose another method on another day, and the folder of a model may have moved.
-COMPARED = ("backbone", "weights", "asked", "knobs", "sampling", "size", "up", "formats", "shrinkwrap")
+COMPARED = ("backbone", "weights", "asked", "knobs", "sampling", "size", "up", "formats", "shrinkwrap", "about")
 
 
 def resume_plan(plan: BatchPlan, stored: Mapping[str, Any], where: str) -> BatchPlan:
@@ -47,7 +48,7 @@ def resume_plan(plan: BatchPlan, stored: Mapping[str, Any], where: str) -> Batch
 
     where : name of the folder in messages
     """
-    own, stored = plan.row(), {"shrinkwrap": False, **stored}  # batches of 0.2.0 have no such entry
+    own, stored = plan.row(), {"shrinkwrap": False, "about": None, **stored}  # batches of 0.2.0 have no such entries
     if missing := [each.name for each in fields(BatchPlan) if each.name not in stored]:
         raise BadOutput(f"{where} has a batch.json without '{missing[0]}'. Choose another folder with --out.")
     for name in COMPARED:

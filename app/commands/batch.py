@@ -9,6 +9,7 @@ from typing import Any
 
 from app.commands.options import (
     CommandParser,
+    add_faces,
     add_json,
     add_knobs,
     add_model,
@@ -23,7 +24,6 @@ from app.commands.options import (
     whole,
 )
 from app.commands.report import print_json
-from app.requests.limits import MOST_FACES
 
 PICTURES, MESHES = "pictogram", "lowpoly"
 LISTED = 20  # failures printed to stderr; results.csv has all
@@ -39,7 +39,7 @@ def parser() -> CommandParser:
     add_knobs(p)
     p.add_argument("--seed", type=check_seed, default=0, help="seed of inputs without one; each further equal input gets the next (0)")
     add_size(p)
-    p.add_argument("--faces", type=whole(1, MOST_FACES), help="maximum faces of a mesh (unlimited)")
+    add_faces(p)
     p.add_argument("--up", default="auto", help="the up axis of clouds: x, y, z or auto (a network decides); a negative one as --up=-x")
     p.add_argument("--formats", default="glb", help="files of a mesh besides acceptance.glb: glb,obj,ply,stl")
     p.add_argument(
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str]) -> int:
 def check(options: argparse.Namespace, are_files: bool) -> None:
     """Sets the default model; raises ForetokenError for options of the other kind of input, and for --actors without --ray."""
     own = parser()
-    for name in ("size",) if are_files else ("faces", "up", "formats", "shrinkwrap"):
+    for name in ("size",) if are_files else ("faces", "about", "up", "formats", "shrinkwrap"):
         if getattr(options, name) != own.get_default(name):
             own.error(f"{options.input.name} contains {'clouds' if are_files else 'prompts'}, which do not use --{name}")
     if options.actors is not None and options.ray is None:
@@ -129,7 +129,7 @@ def load_plan(options: argparse.Namespace, folder: Any, are_files: bool) -> tupl
     plan = BatchPlan(
         name, path, backbone.weights_hash, str(backbone.dtype).removeprefix("torch."), wanted, options.method, knobs, sampling_of(options),
         options.faces if are_files else options.size, options.up, formats,
-        options.shrinkwrap,
+        options.shrinkwrap, options.about,
     )  # fmt: skip
     return folder.open(plan), backbone
 

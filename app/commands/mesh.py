@@ -13,6 +13,7 @@ from typing import Any
 
 from app.commands.options import (
     CommandParser,
+    add_faces,
     add_json,
     add_model,
     add_run,
@@ -25,7 +26,7 @@ from app.commands.options import (
     whole,
 )
 from app.commands.report import decode, files_of, print_json, readable, report
-from app.requests.limits import MOST_FACES, MOST_SEEDS
+from app.requests.limits import MOST_SEEDS
 
 
 def parser() -> CommandParser:
@@ -33,7 +34,7 @@ def parser() -> CommandParser:
     p = CommandParser("mesh", "Generates a mesh from a point cloud or another mesh.")
     p.add_argument("input", type=file_path, help="a file (PLY, OBJ, GLB, STL, OFF, XYZ, NPY, PCD ...), or a folder of them")
     add_run(p, "auto")
-    p.add_argument("--faces", type=whole(1, MOST_FACES), help="maximum faces of the mesh (unlimited)")
+    add_faces(p)
     p.add_argument(
         "--best-of", type=whole(1, MOST_SEEDS), default=1, metavar="N", help="try N seeds from --seed on and use the nearest mesh (1)"
     )
@@ -177,7 +178,8 @@ def one_mesh(work: MeshWork, path: Path, shape: Any, out: Path | None) -> dict[s
     from engine.mesh.quality import quality
 
     options = work.options
-    prompt = Prompt(points=torch.from_numpy(shape.points), seed=options.seed, size=options.faces, sampling=work.sampling)
+    points = torch.from_numpy(shape.points)
+    prompt = Prompt(points=points, seed=options.seed, size=options.faces, about=options.about, sampling=work.sampling)
     prompt, tried = best_seed(work, prompt)
     run, comparison = decode(options, work.backbone, work.method, prompt, work.knobs)
     start = time.perf_counter()

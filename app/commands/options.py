@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from app.requests.limits import LARGEST_SEED_HERE, LARGEST_SIDE, SAMPLING
+from app.requests.limits import LARGEST_SEED_HERE, LARGEST_SIDE, MOST_FACES, SAMPLING
 from engine.decimals import decimal, whole_number
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -122,6 +122,12 @@ def add_json(parser: CommandParser) -> None:
 def add_size(parser: CommandParser) -> None:
     """Adds --size of a picture."""
     parser.add_argument("--size", type=whole(1, LARGEST_SIDE), metavar="PIXELS", help="side length of the picture (128)")
+
+
+def add_faces(parser: CommandParser) -> None:
+    """Adds --faces and --about of a mesh."""
+    parser.add_argument("--faces", type=whole(1, MOST_FACES), metavar="N", help="the most faces of a mesh (unlimited)")
+    parser.add_argument("--about", type=whole(1, MOST_FACES), metavar="N", help="number of faces that a mesh should have (any)")
 
 
 # --- from options to values -------------------------------------------------------------------------------------------

@@ -19,9 +19,14 @@ WARM_STEPS = 3  # the first pass of a method has no draft yet
 EXAMPLES = assets.clouds()
 ORDER = ("table", "chair", "house", "tree", "tower", "bottle", "barrel", "sword")  # of the examples
 FIRST = "chair"
-BUDGET = Knob(
-    "face_budget", "", 0, 0, 512, 8, "log", live=False, help="Maximum faces of the mesh. The model knows the limit and stops before it."
+ABOUT = Knob(
+    "about", "", 0, 0, 512, 8, "log", live=False, label="About how many faces", help="The model aims at this number and may miss it."
 )
+BUDGET = Knob(
+    "face_budget", "", 0, 0, 512, 8, "log", live=False, label="At most how many faces",
+    help="The mesh never has more. Without a number to aim at, the model aims at this one.",
+)  # fmt: skip
+UNLIMITED = {"about": {0: "any"}, "face_budget": {0: "off"}}  # texts for 0
 
 
 def settings(sampling: Sampling) -> tuple[Knob, ...]:
@@ -34,15 +39,15 @@ def settings(sampling: Sampling) -> tuple[Knob, ...]:
         help="How strongly corners keep to the points. 0: the model decides alone. 50 helps most when it misreads a shape.",
         label="Keep to the points",
     )  # fmt: skip
-    return temperature, adherence, BUDGET, REPEAT
+    return temperature, adherence, ABOUT, BUDGET, REPEAT
 
 
 def read_prompt(shape: Input, seed: object, values: object, own: Sampling) -> Prompt:
     """The Prompt that a client's fields describe; raises BadPrompt or BadKnob. own: the model's sampling, for values without a field"""
     chosen = validation.knobs(values, settings(own))
     sampling = replace(own, temperature=float(chosen["temperature"]), adherence=float(chosen["adherence"]))
-    size = int(chosen["face_budget"]) or None
-    return Prompt(points=torch.from_numpy(shape.points), seed=validation.seed(seed), size=size, sampling=sampling)
+    size, about = (int(chosen[knob.name]) or None for knob in (BUDGET, ABOUT))
+    return Prompt(points=torch.from_numpy(shape.points), seed=validation.seed(seed), size=size, about=about, sampling=sampling)
 
 
 def files_in(folder: Path) -> list[Path]:

@@ -183,7 +183,8 @@ def prompt_of(folder: Path, settings: Mapping[str, Any]) -> Prompt:
                 points = torch.from_numpy(stored["points"])
         except (OSError, KeyError, ValueError, EOFError, BadZipFile) as e:
             raise BadFile(UNREADABLE.format(folder / POINTS, e)) from e
-    return Prompt(text, points=points, seed=settings["seed"], size=settings["size"], sampling=sampling)
+    about = settings.get("about")  # runs of 0.2.0 have no such entry
+    return Prompt(text, points=points, seed=settings["seed"], size=settings["size"], about=about, sampling=sampling)
 
 
 def read_picture(path: Path) -> np.ndarray:

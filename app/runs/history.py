@@ -56,6 +56,7 @@ def describe(run: Run, shape: Input | None = None) -> dict[str, Any]:
         "input": None if shape is None else {"up": shape.frame.up, "notes": shape.notes},
         "seed": prompt.seed,
         "size": prompt.size,
+        "about": prompt.about,
         "sampling": dict(vars(sampling)),
         "knobs": run.steps[0].knobs if run.steps else run.live.read(),
         "moves": moves(run.steps),

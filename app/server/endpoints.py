@@ -65,8 +65,8 @@ def build(page: gr.Blocks, studio: StudioState) -> None:
     ) -> Iterator[Update]:  # fmt: skip
         """Generates a low-polygon mesh, a GLB, from a file with a point cloud or a mesh.
 
-        cloud: the file; method: a method or preset; seed: 0 to 2,147,483,647; settings: temperature, face_budget and the method's knobs
-        by name
+        cloud: the file; method: a method or preset; seed: 0 to 2,147,483,647; settings: temperature, about
+        and face_budget (numbers of faces), and the method's knobs by name
         """
         yield from api.answer(request.session_hash, lambda number: api.mesh(request.session_hash, number, cloud, method, seed, settings))
 

@@ -68,8 +68,8 @@ def label(knob: Knob) -> str:
 
 
 def explanation(knob: Knob) -> str:
-    """Help text of a knob, with its name on the command line if the label differs."""
-    return f"{knob.help} On the command line: {knob.name}." if knob.help and knob.label else knob.help
+    """Help text of a knob, with its name in commands and the API if the label differs."""
+    return f"{knob.help} Also called {knob.name}." if knob.help and knob.label else knob.help
 
 
 def stops(knob: Knob) -> list[float]:

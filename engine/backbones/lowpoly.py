@@ -6,6 +6,7 @@ in the model's frame: bounding box centred at 0, longest side 1.9, +Y up, with u
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -44,7 +45,7 @@ ADAPTERS = {"lora": "cross", "lora-mlp": "mlp"}  # by option: the kind of heads 
 POINTS = 1024  # for an encoder that does not read blocks
 READ = 4096  # points that are counted in blocks; the encoder gets the first of them
 DRAFT_ROWS = 64  # extra rows after the longest sequence, for the drafts of a pass
-FEWEST_POINTS = 16
+FEWEST_POINTS, MOST_FACES = 16, 10_000
 
 
 def points_of(settings: MeshSettings) -> int:
@@ -158,12 +159,12 @@ class Lowpoly(TrainedBackbone):
             return self.model.decoder.table(), torch.cat([torch.zeros_like(positions[:1]), positions])
 
     def start(self, prompt: Prompt) -> TransformerSequence:
-        """Encodes the points; raises BadPrompt for too few points or an impossible face budget."""
+        """Encodes the points; raises BadPrompt for too few points or an impossible number of faces, NotSupported for a target
+        that the model was not trained for."""
         points = self.read_points(prompt)
-        target = torch.tensor([face_level(prompt.size)], device=self.device)
         s, dtype = self.model.settings, self.model.decoder.start.dtype
         table, positions = self.tables
-        reading = self.model.read(points[None], target)
+        reading = self.model.read(points[None], self.face_levels([prompt]))
         condition = reading.condition.to(dtype)
         kv_cache = KVCache(s.layers, 1, s.heads, 1 + s.length + DRAFT_ROWS, s.width // s.heads, self.device, dtype)
         trunk = _LowpolyTrunk(self.model, reading.table(table), positions, condition)
@@ -179,6 +180,10 @@ class Lowpoly(TrainedBackbone):
         strength = (prompt.sampling or self.sampling).adherence
         return Adherence(prompt.points[:, :3].cpu().numpy(), strength) if strength else None
 
+    def face_levels(self, prompts: Sequence[Prompt]) -> Tensor:
+        """The numbers of faces that the model reads, float32 [B]: of each prompt its target, else its limit."""
+        return torch.tensor([face_level(p.about or p.size) for p in prompts], device=self.device)
+
     def read_points(self, prompt: Prompt) -> Tensor:
         """As many of the prompt's points as the model reads, always the same ones; repeats points if there are fewer."""
         points = prompt.points
@@ -186,8 +191,11 @@ class Lowpoly(TrainedBackbone):
             raise BadPrompt(f"{self.name} needs a point cloud or a mesh. Give a file: python launch.py mesh FILE.")
         if points.ndim != 2 or points.shape[1] != 6 or len(points) < FEWEST_POINTS:
             raise BadPrompt(f"{self.name} needs at least {FEWEST_POINTS} points with normals, [N, 6], not {list(points.shape)}.")
-        if prompt.size is not None and not 1 <= prompt.size <= 10_000:
-            raise BadPrompt(f"A budget of {prompt.size} faces is out of range. Choose 1 to 10,000.")
+        for name, faces in (("limit", prompt.size), ("target", prompt.about)):
+            if faces is not None and not 1 <= faces <= MOST_FACES:
+                raise BadPrompt(f"A {name} of {faces} faces is out of range. Choose 1 to {MOST_FACES:,}.")
+        if prompt.about is not None and not self.model.settings.budgets:
+            raise NotSupported(f"{self.name} was not trained to aim at a number of faces. Leave the target out, or set a limit.")
         order = torch.randperm(len(points), generator=torch.Generator().manual_seed(0))
         chosen = order.repeat(-(-self.points // len(points)))[: self.points]
         return points[chosen].to(self.device, torch.float32)

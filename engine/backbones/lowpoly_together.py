@@ -15,7 +15,6 @@ from engine.backbones.lowpoly import Lowpoly, MaskedGrammar
 from engine.cache import KVCache
 from engine.core import Bias, Prompt
 from engine.mesh.bpt_tokens import BPT
-from engine.networks.mesh_decoder import face_level
 from engine.noise import Noise
 from engine.sampling import draw_gumbel, warp
 
@@ -46,7 +45,7 @@ class _Row:
 
 
 def decode_together(backbone: Lowpoly, prompts: Sequence[Prompt]) -> list[list[int]]:
-    """The tokens of each prompt; raises BadPrompt for too few points or an impossible budget. All prompts share one sampling."""
+    """The tokens of each prompt; raises BadPrompt for too few points or an impossible number of faces. All prompts share one sampling."""
     return decode_read(backbone, torch.stack([backbone.read_points(prompt) for prompt in prompts]), prompts)
 
 
@@ -60,7 +59,7 @@ def decode_read(backbone: Lowpoly, points: Tensor, prompts: Sequence[Prompt], lo
     decoder, s, device = backbone.model.decoder, backbone.model.settings, backbone.device
     sampling, length = prompts[0].sampling or backbone.sampling, min(s.length, longest or s.length)
     table, positions = backbone.tables
-    reading = backbone.model.read(points.to(device), torch.tensor([face_level(p.size) for p in prompts], device=device))
+    reading = backbone.model.read(points.to(device), backbone.face_levels(prompts))
     rows = [_Row(i, prompt, backbone.grammar, backbone.bias(prompt)) for i, prompt in enumerate(prompts)]
     tokens: list[list[int]] = [row.tokens for row in rows]
     condition_kv = decoder.keys_values(reading.condition)

@@ -33,7 +33,8 @@ class Prompt:
     label: int | None = None
     points: Tensor | None = None  # [N, 6] float32: xyz and unit normal
     seed: int = 0
-    size: int | None = None  # pixels, or a face budget for a mesh; None = the backbone's default
+    size: int | None = None  # pixels, or the most faces of a mesh; None = the backbone's default
+    about: int | None = None  # number of faces that a mesh should have; None = the model decides
     sampling: Sampling | None = None  # None = the backbone's default
 
     def __post_init__(self) -> None:

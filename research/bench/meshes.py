@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from engine.backbones import lowpoly, resolve
-from engine.backbones.lowpoly import Lowpoly
+from engine.backbones.lowpoly import MOST_FACES, Lowpoly
 from engine.core import Prompt
 from engine.errors import MissingWeights
 from engine.loading import model_columns
@@ -122,7 +122,8 @@ class Models:
     def go(self, row: MeshBenchRow, subject: BenchMesh, seed: int) -> Run:
         """Returns a finished run."""
         model, (method, preset) = self.model(row.weights), find(row.method)
-        prompt = Prompt(points=subject.points, seed=seed, size=self.plan.size, sampling=self.sampling)
+        about = min(len(subject.faces), MOST_FACES) if self.plan.about == "own" else self.plan.about
+        prompt = Prompt(points=subject.points, seed=seed, size=self.plan.size, about=about, sampling=self.sampling)
         return generate(model, method, prompt, preset | row.knobs).finish()
 
     def measure(
@@ -149,7 +150,7 @@ def bench(plan: MeshBench) -> list[dict[str, Any]]:
     models = Models(plan)
     own = models.model(models.own)
     inputs = assets(plan.packs, plan.count, plan.up) if plan.packs else subjects(plan.count, "boxes", own.card["families"])
-    stamp = {"inputs": len(inputs), "seeds": f"0..{plan.seeds - 1}", "repeats": plan.repeats, "faces_allowed": plan.size}
+    stamp = {"inputs": len(inputs), "seeds": f"0..{plan.seeds - 1}", "repeats": plan.repeats, "faces_about": plan.about}
     last: list[Run] = []
     rows = publish(table_rows(models, plan, inputs, reader, last), row_text, experiment(own, models.sampling, **stamp), plan.csv)
     if plan.sheet:
@@ -175,7 +176,7 @@ def table_rows(
             first = [of[0] for of in runs[name]]
             last[:] = first
             judged = mesh_columns(reader, repeated, first) if reader else {}
-            row = summary(name, runs, repeated, plain) | drafting(first) | judged | settings
+            row = summary(name, runs, repeated, plain) | drafting(first) | target_columns(first) | judged | settings
             yield row | {"row": f"{name} {label}".strip()}
 
 
@@ -213,6 +214,12 @@ def summary(
         over = timing(mine, runs[own])
         row |= {"speedup_over_own_plain": over["speedup"], "speedup_over_own_plain_interval": over["speedup_interval"]}
     return row | (distances([of[0] for of in mine], inputs) if measured is None else mean_distances(measured))
+
+
+def target_columns(runs: Sequence[Run]) -> dict[str, Any]:
+    """Returns the column of |faces - target| / target, its median and quartiles; nothing without a target."""
+    errors = [abs(len(run.result().faces) - run.prompt.about) / run.prompt.about for run in runs if run.prompt.about]
+    return {"faces_error": quartiles(np.array(errors))} if errors else {}
 
 
 def run_columns(run: Run) -> dict[str, Any]:

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from engine.backbones import resolve
+from engine.backbones.lowpoly import MOST_FACES
 from engine.core import Backbone, KnobArray, Prompt, Sampling
 from engine.errors import BadKnob, BadPrompt, NotSupported
 from engine.machine import device_of
@@ -221,7 +222,7 @@ class Bench(MethodChoice):
         if self.repeats != 0:
             check_count("repeats", self.repeats, MOST_REPEATS)
         if self.size is not None:
-            check_count("size", self.size, 10_000)
+            check_count("size", self.size, MOST_FACES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,12 +246,14 @@ class MeshBench(Bench):
     """`bench mesh`: point clouds of held-out shapes, or of files; without methods and sweeps, the rows of XSpecMesh's table.
 
     seeds : of each cloud; packs : folders of files; up : the files' axis that is up, or auto
+    about : number of faces to aim at, "own": the input's
     """
 
     count: int = 40
     seeds: int = 1
     packs: tuple[Path, ...] = ()
     up: str = "auto"
+    about: int | Literal["own"] | None = None
 
     def __post_init__(self) -> None:
         """Raises BadPrompt, BadKnob or NotSupported for a plan that cannot be measured."""
@@ -263,6 +266,8 @@ class MeshBench(Bench):
         if "guidance" in self.sampling:
             raise NotSupported(f"{name} has no guidance: it was not trained without a point cloud. Leave guidance out.")
         check_count("seeds", self.seeds, MOST_REPEATS)
+        if isinstance(self.about, int):
+            check_count("about", self.about, MOST_FACES)
         if self.up not in ("auto", *UP):
             raise BadPrompt(f"The axis that is up cannot be '{self.up}'. Choose one of: auto, {', '.join(UP)}.")
         for folder in self.packs:

@@ -86,6 +86,7 @@ def row_text(row: Row) -> str:
     if "chamfer_over_floor" in row:
         over = row["chamfer_over_floor"]
         parts.append("no faces" if over is None else f"{spread(over)} x floor, chamfer {row['chamfer_16k']:.4f}")
+    parts += [f"faces off by {row['faces_error'][0]:.0%}"] if "faces_error" in row else []
     parts += [f"{name.replace('a_pass', 'per_pass').replace('_', ' ')} {row[name]:.3g}" for name in DRAFT_COLUMNS if name in row]
     parts += [f"by place {' '.join(f'{share:.0%}'[:-1] for share in row['accepted_by_place'])} %"] if "accepted_by_place" in row else []
     parts += [f"same tokens {row['same_tokens_as_plain']}/{row['prompts']}"] if "same_tokens_as_plain" in row else []

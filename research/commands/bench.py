@@ -134,6 +134,10 @@ def add_mesh(p: CommandParser) -> None:
     p.add_argument("--count", type=whole(1, 10_000), default=40, help="number of point clouds, or of files of --packs (40)")
     p.add_argument("--seeds", type=whole(1, 1_000), default=1, help="seeds of each cloud (1)")
     p.add_argument("--faces", "--size", type=whole(1, MOST_FACES), dest="size", help="most faces of a mesh (unlimited)")
+    p.add_argument(
+        "--about", type=lambda text: text if text == "own" else whole(1, MOST_FACES)(text), metavar="N|own",
+        help="number of faces that a mesh should have, or own: as many as its input; also measures the error (any)",
+    )  # fmt: skip
     p.add_argument("--packs", type=file_path, nargs="+", default=(), metavar="DIR", help="point clouds of all mesh files in these folders")
     p.add_argument(
         "--up", default="auto", help="with --packs: the axis of the files that is up: x, y, z or auto; a negative one as --up=-x (auto)"
@@ -147,7 +151,8 @@ def mesh(options: argparse.Namespace) -> Rows:
     from research.bench import meshes
     from research.bench.plan import MeshBench
 
-    return meshes.bench(MeshBench(**plan_of(options), seeds=options.seeds, packs=tuple(options.packs), up=options.up))
+    own = {name: getattr(options, name) for name in ("seeds", "up", "about")}
+    return meshes.bench(MeshBench(**plan_of(options), packs=tuple(options.packs), **own))
 
 
 # --- the other kinds --------------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ def test_the_papers_letter_and_the_knobs_nature_reach_the_page():
     json.dumps(value)
     by_name = {d["name"]: d for d in json.loads(value["declarations"])}
     assert (by_name["reuse_ratio"]["symbol"], by_name["reuse_ratio"]["label"]) == ("τ", "Keep a guess above")
-    assert by_name["reuse_ratio"]["help"].endswith("On the command line: reuse_ratio.")
+    assert by_name["reuse_ratio"]["help"].endswith("Also called reuse_ratio.")
     assert by_name["refresh"]["live"] is False
     assert value["values"]["refresh"] == "reuse published"
     assert value["values"]["window"] == WINDOW.default

@@ -63,6 +63,7 @@ OPTIONS: tuple[tuple[tuple[tuple[str, ...], ...], str, str, tuple[str, ...]], ..
     (PICTURES, "--guidance", "out of range|number", ("-1", "nan", "inf", "x")),
     (PICTURES, "--size", "out of range|whole number|invalid|pixels", ("0", "-64", "x", "64.5", DIGITS)),
     ((MESH, BENCH_MESH), "--faces", WHOLE, ("0", "-1", "x", "nan", DIGITS)),
+    ((MESH, BENCH_MESH), "--about", WHOLE, ("0", "10001", "Own", "1.5", DIGITS)),
     ((MESH,), "--up", "up", ("w", "", "xyz", SURROGATE)),
     ((MESH,), "--formats", "format", ("fbx", "", "glb,,", "glb,x")),
     (BENCHES, "--methods", "method", ("nothing", "sjd,nothing", ",", "")),

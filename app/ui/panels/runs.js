@@ -75,9 +75,9 @@ function start(list, play) {
 }
 
 function link(settings) {
-  const { backbone, method, preset, prompt, seed, size, sampling, knobs } = settings;
+  const { backbone, method, preset, prompt, seed, size, about, sampling, knobs } = settings;
   const input = settings.input && { up: settings.input.up };
-  const text = new TextEncoder().encode(JSON.stringify({ backbone, method, preset, prompt, seed, size, sampling, knobs, input }));
+  const text = new TextEncoder().encode(JSON.stringify({ backbone, method, preset, prompt, seed, size, about, sampling, knobs, input }));
   const coded = btoa(String.fromCharCode(...text)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
   return `${location.origin}${location.pathname}?run=${coded}`;
 }

@@ -14,7 +14,7 @@ from app.live.boards.mesh import MeshBoard
 from app.live.worker import LocalRunner
 from app.requests import validation
 from app.requests.limits import LARGEST_SEED
-from app.requests.meshes import FAVOURITE, WARM_STEPS, read_prompt, settings
+from app.requests.meshes import FAVOURITE, UNLIMITED, WARM_STEPS, read_prompt, settings
 from app.requests.sides import start_values
 from app.runs import replay_page
 from app.runs.mesh_files import FILES, classical_surface, shrinkwrapped_vertices, write_classical, write_shrinkwrapped
@@ -62,7 +62,7 @@ def build(context: TabContext) -> None:
 
 def settings_panel(sampling: Sampling) -> dict[str, Any]:
     """Value of the settings panel."""
-    return knob_panel.encode("settings", settings(sampling), words={"face_budget": {0: "off"}})
+    return knob_panel.encode("settings", settings(sampling), words=UNLIMITED)
 
 
 def favourite_first(menu: list[tuple[str, str]]) -> list[tuple[str, str]]:

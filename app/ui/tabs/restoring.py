@@ -82,14 +82,13 @@ def _method(run_settings: Mapping[str, Any], backbone: Backbone) -> tuple[str, d
 
 def _settings_values(run_settings: Mapping[str, Any], declared: tuple[Knob, ...]) -> dict[str, Any]:
     """Values of the settings panel for some settings: sampling and size."""
-    names, sampling, size = {knob.name for knob in declared}, run_settings.get("sampling"), run_settings.get("size")
+    names, sampling = {knob.name for knob in declared}, run_settings.get("sampling")
     chosen = {name: value for name, value in sampling.items() if name in names} if isinstance(sampling, Mapping) else {}
-    is_size = isinstance(size, int) and not isinstance(size, bool)
-    if "size" in names and is_size:
+    numbers = run_settings.get("size"), run_settings.get("about")
+    size, about = (value if isinstance(value, int) and not isinstance(value, bool) else 0 for value in numbers)
+    if "size" in names and size:
         chosen["size"] = f"{size} px"
-    if "face_budget" in names:
-        chosen["face_budget"] = size if is_size else 0
-    return chosen
+    return chosen | {name: value for name, value in (("face_budget", size), ("about", about)) if name in names}
 
 
 def from_memory(value: object, backbone: Backbone, panel: dict[str, Any], declared: tuple[Knob, ...], auto: str = "") -> dict[str, Any]:

@@ -101,9 +101,9 @@ def meshes(backbone: Backbone) -> LabSubject:
     )
 
 
-def panel_words(subject: LabSubject) -> dict[str, dict[float, str]] | None:
-    """Texts for numbers in the settings: a face budget of 0 is off."""
-    return {"face_budget": {0: "off"}} if subject.kind == MESHES else None
+def panel_words(subject: LabSubject) -> Mapping[str, Mapping[float, str]] | None:
+    """Texts for numbers in the settings: a limit of 0 faces is off."""
+    return mesh_requests.UNLIMITED if subject.kind == MESHES else None
 
 
 def shown_points(prompt: Prompt, most: int = 2048) -> Any:

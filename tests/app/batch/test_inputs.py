@@ -118,9 +118,9 @@ def test_a_folder_of_clouds(tmp_path: Path) -> None:
 
 def test_a_list_of_clouds_names_files_beside_it(tmp_path: Path) -> None:
     write(tmp_path, "a.xyz", "1 2 3\n")
-    rows = [{"file": "a.xyz", "faces": 90}, {"file": "none.xyz"}, {"prompt": "a cat"}]
+    rows = [{"file": "a.xyz", "faces": 90, "about": 40}, {"file": "none.xyz"}, {"prompt": "a cat"}]
     here, missing, other = read_inputs(write(tmp_path, "list.jsonl", "\n".join(map(json.dumps, rows)))).entries
-    assert (here.path, dict(here.changes)) == (str(tmp_path / "a.xyz"), {"faces": 90})
+    assert (here.path, dict(here.changes)) == (str(tmp_path / "a.xyz"), {"faces": 90, "about": 40})
     assert "Cannot read" in missing.problem and "no file" in other.problem
 
 

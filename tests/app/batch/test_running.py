@@ -220,19 +220,36 @@ def test_clouds_become_meshes(tmp_path: Path, capsys: pytest.CaptureFixture) -> 
     shutil.copy(CHAIR, clouds)
     (clouds / "damaged.ply").write_text("ply\n")
     out = tmp_path / "out"
-    command = ["batch", str(clouds), "--out", str(out), "--method", "xspecmesh", "--faces", "24", "--formats", "obj", "--up", "y"]
+    command = [
+        "batch",
+        str(clouds),
+        "--out",
+        str(out),
+        "--method",
+        "xspecmesh",
+        "--faces",
+        "24",
+        "--about",
+        "20",
+        "--formats",
+        "obj",
+        "--up",
+        "y",
+    ]
     assert cli.main([*command, "--shrinkwrap", "--retries", "0"]) == 2
     chair, damaged = rows_of(out)
     assert damaged["status"] == "failed" and "damaged.ply" in damaged["error"]
     assert chair["status"] == "done" and chair["file"].endswith("result.obj") and (out / chair["file"]).exists()
     assert 0 < int(chair["faces"]) <= 24 and 0 < float(chair["shrinkwrapped_chamfer"]) <= float(chair["chamfer"])
     assert (out / chair["file"]).with_name("shrinkwrapped.obj").exists()
+    assert json.loads((out / chair["file"]).with_name("run.json").read_text())["about"] == 20
     capsys.readouterr()
     assert cli.main(command) == 2 and "shrinkwrap = True, but this one has False" in capsys.readouterr().err
 
 
 WRONG = [
     (["--faces", "9"], "do not use --faces"),
+    (["--about", "9"], "do not use --about"),
     (["--shrinkwrap"], "do not use --shrinkwrap"),
     (["--actors", "2"], "--actors belongs to --ray"),
     (["--at-once", "0"], "out of range"),

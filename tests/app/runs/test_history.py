@@ -68,7 +68,7 @@ def test_a_run_with_moved_knobs_is_made_again(tmp_path: Path, steps: int | None)
 
 def test_a_mesh_is_made_again_from_its_folder_alone(tmp_path: Path) -> None:
     shape = read(CHAIR, "y")
-    prompt = Prompt(points=torch.from_numpy(shape.points), seed=3, size=8, sampling=tiny.lowpoly().sampling)
+    prompt = Prompt(points=torch.from_numpy(shape.points), seed=3, size=8, about=400, sampling=tiny.lowpoly().sampling)
     run = run_with_moves(run_of("sjd", prompt, tiny.lowpoly(), window=3), (2, "window", 6))
     folder = history.save(run, tmp_path, shape)
     assert finished.repeat(folder, tiny.lowpoly()).tokens == run.tokens

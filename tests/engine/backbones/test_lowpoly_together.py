@@ -24,7 +24,7 @@ def test_the_tokens_are_those_of_plain_decoding(grammar: bool, tmp_path: Path, m
     sampling = Sampling(0.9, 50, 0.95, temperature_last=True)
     sizes = (4, 24, 8, 2, 6) if grammar else (None, None)
     prompts = [
-        Prompt(points=cloud, seed=i, size=size, sampling=sampling)
+        Prompt(points=cloud, seed=i, size=size, about=None if i % 2 else 300, sampling=sampling)
         for i, (cloud, size) in enumerate(zip(clouds[: len(sizes)], sizes, strict=True))
     ]
     together = decode_together(backbone, prompts)

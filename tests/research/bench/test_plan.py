@@ -35,6 +35,7 @@ ALL = frozenset(
         (MeshBench, {"backbone": "lowpoly", "seeds": 0}, BadPrompt),
         (MeshBench, {"backbone": "lowpoly", "size": 0}, BadPrompt),
         (MeshBench, {"backbone": "lowpoly", "size": 10**6}, BadPrompt),
+        (MeshBench, {"backbone": "lowpoly", "about": 10**6}, BadPrompt),
         (ImageBench, {"count": 10**9}, BadPrompt),
         (MeshBench, {"backbone": "lowpoly", "sampling": {"guidance": 2.0}}, NotSupported),
         (MeshBench, {"backbone": "lowpoly", "verify": "residual"}, BadKnob),  # the table's rows have their own knobs
