@@ -15,6 +15,8 @@ ONCE, OFTEN, TIMES = "once", "5 times", 5
 REPEAT = Knob("repeat", "", ONCE, choices=(ONCE, OFTEN), help=f"{OFTEN}: shows each side's median time and quartiles.", live=False)
 NO_SETTINGS = "settings must be an object of names with numbers or words, not {}. Leave it out for the defaults."
 
+CLASSICAL = "classical"  # in place of the left method of a race of meshes: a surface made without the model
+
 Side = tuple[str, Mapping[str, Any]]  # (method or preset, knobs)
 Sides = Sequence[Side]
 
@@ -39,9 +41,12 @@ def checked_side(name: object, knobs: object, backbone: Backbone) -> Side:
 
 
 def checked_sides(backbone: Backbone, name: object, knobs: object, compare: object, other: object, other_knobs: object) -> list[Side]:
-    """The sides of a race; raises NotSupported, BadKnob or BadPrompt. compare : also race a left side"""
+    """The sides of a race; raises NotSupported, BadKnob or BadPrompt. compare : also show a left side"""
     sides = [checked_side(name, knobs, backbone)]
-    return [*sides, checked_side(other, other_knobs, backbone)] if validation.flag(compare) else sides
+    if not validation.flag(compare):
+        return sides
+    is_classical = other == CLASSICAL and "mesh" in backbone.capabilities
+    return [*sides, (CLASSICAL, {}) if is_classical else checked_side(other, other_knobs, backbone)]
 
 
 def times_of(chosen: Mapping[str, Any]) -> int:

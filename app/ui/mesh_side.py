@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from app.live.boards.mesh import MeshBoard
 from app.live.stream import pair
-from app.ui.method_menu import left_badge, run_badge, title_of
+from app.ui.method_menu import CLASSICAL_SIDE, left_badge, run_badge, title_of
 from app.ui.panels import canvas, mesh, to_text, verdict
 from app.ui.panels.captions import bpt_words
 from app.ui.panels.race import RaceFrame
 from app.ui.race_panels import MESHES
+from engine.mesh.bpt_tokens import dequantize
+from engine.mesh.fit import Fit
 from engine.run import Run
 
 SPAN = 128  # the token count of a mesh is not known in advance, so the trace axis ends at a multiple of this
 WORDS = verdict.Words("The downloads contain the accelerated mesh.")
 MEASURING = {"state": "running", "live": "Measuring the meshes", "detail": "Their quality, and how well they fit the input."}
 FLAT = {"state": "done", "tone": "bad", "headline": "The mesh has no area", "detail": "All of its faces are flat. Try another seed."}
+
+
+class MadeMesh(NamedTuple):
+    """A mesh made after a run: vertices [V, 3] in the model's frame, faces [F, 3], its fit (None without an area), and the seconds that it
+    took."""
+
+    vertices: np.ndarray
+    faces: np.ndarray
+    fit: Fit | None
+    seconds: float = 0.0
 
 
 def token_count(run: Run) -> str:
@@ -39,7 +51,8 @@ def without_a_face(run: Run) -> dict[str, Any]:
         "state": "done",
         "tone": "bad",
         "headline": "The mesh has no faces",
-        "detail": f"{detail}normals that point outward. {verdict.CLASSICAL}",
+        "detail": f"{detail}normals that point outward.",
+        **verdict.INSTEAD,
     }
 
 
@@ -61,11 +74,51 @@ def course_of(board: MeshBoard) -> dict[str, str]:
     }
 
 
-def draw_race(boards: Sequence[MeshBoard], points: np.ndarray, changed: set[int]) -> dict[str, Any]:
+def floors(fit: Fit | None) -> str:
+    """The distance of a mesh from its input, in words."""
+    return "No area" if fit is None else f"{max(fit.over_floor, 1):.1f} sampling floors"
+
+
+def surfaces_of(board: MeshBoard, fit: Fit | None, others: Mapping[str, MadeMesh]) -> dict[str, mesh.Surface]:
+    """Surfaces that a finished side can show. fit : of its own mesh; others : meshes by the names of SURFACES"""
+    surfaces = {mesh.DECODED: mesh.Surface(floors(fit))}
+    if mesh.SNAPPED in others:
+        snapped = others[mesh.SNAPPED]
+        surfaces[mesh.SNAPPED] = mesh.Surface(floors(snapped.fit), snapped_corners(board, snapped.vertices))
+    if mesh.CLASSICAL in others:
+        surfaces[mesh.CLASSICAL] = classical_surface(others[mesh.CLASSICAL])
+    return surfaces
+
+
+def snapped_corners(board: MeshBoard, vertices: np.ndarray) -> np.ndarray:
+    """float [F, 3, 3]: the faces of a board with the vertices of its mesh moved. vertices : [V, 3], moved; a corner that the mesh does not
+    have, of a face without area, stays"""
+    cells = ((board.run.result().vertices + 1) / 2 * mesh.CELLS - 0.5).round().astype(int)
+    moved = dict(zip(map(tuple, cells.tolist()), vertices, strict=True))
+    corners = board.faces.reshape(-1, 3)
+    places = [moved.get(tuple(cell), place) for cell, place in zip(corners.tolist(), dequantize(corners), strict=True)]
+    return np.array(places).reshape(-1, 3, 3)
+
+
+def classical_surface(made: MadeMesh) -> mesh.Surface:
+    """A surface made without the model, for a side."""
+    return mesh.Surface(f"{floors(made.fit)}, no tokens, no model", made.vertices[made.faces])
+
+
+def classical_side(made: MadeMesh | str | None) -> mesh.Side:
+    """A left side that shows a surface made without the model. made : None = not yet, a sentence = why there is none"""
+    title, text = CLASSICAL_SIDE
+    if not isinstance(made, MadeMesh):
+        return mesh.Side.empty(title, made or text)
+    counters, surfaces = {"seconds": made.seconds}, {mesh.CLASSICAL: classical_surface(made)}
+    return mesh.Side(title=title, state="done", counters=counters, surfaces=surfaces, shows=mesh.CLASSICAL)
+
+
+def draw_race(boards: Sequence[MeshBoard], points: np.ndarray, changed: set[int], left: mesh.Side | None = None) -> dict[str, Any]:
     """Values of the view, of the line above it during the race, and of the charts if the accelerated board changed. boards : the right
-    one first"""
+    one first; left : a side without a run"""
     over = all(board.ended for board in boards)
-    sides = {}
+    sides = {"plain": left}
     for name, board in zip(("accelerated", "plain"), boards, strict=False):
         mark = (run_badge if board is boards[0] else left_badge)(board.run) if board.count else None
         sides[name] = side_of(board, title_of(board.run.name), mark, course_of(board) if over and board.count else None)

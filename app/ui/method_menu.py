@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.requests.sides import start_values
+from app.requests.sides import CLASSICAL, start_values
 from app.ui import knobs as knob_panel
 from engine.core import ANY_SUIT, PLAIN, Backbone, Method, Suits
 from engine.methods import AUTO, find, names
@@ -16,6 +16,7 @@ from engine.tuning.auto import resolve
 from engine.tuning.prepare import to_stderr_once
 
 PLAIN_SIDE = ("Plain decoding", "One token at a time.")
+CLASSICAL_SIDE = ("Classical surface (no model)", "Made of the points after the run, without the model.")
 BASELINES = "Baselines"
 GROUPS = {True: "Exact: the same as plain decoding", False: "Relaxed: may differ from plain decoding"}  # exactness of the initial knobs
 
@@ -56,6 +57,12 @@ def cards(menu: Sequence[tuple[str, str]], suits: Suits = ANY_SUIT, speedups: Ma
     return sorted(listed, key=lambda card: order.index(card["group"]))
 
 
+def classical_card() -> dict[str, Any]:
+    """Card of the surface made without the model, for a left side."""
+    about_it = "A surface through your points by geometry: no tokens, no model."
+    return {"name": CLASSICAL, "title": CLASSICAL_SIDE[0], "exact": None, "about": about_it, "group": "Without the model", "speed": ""}
+
+
 def about(name: str) -> str:
     """Short description of a method or preset."""
     return "The fastest exact method on this machine, as measured." if name.startswith(f"{AUTO}:") else about_method(name)
@@ -72,6 +79,8 @@ def side_words(name: str | None, right_words: str) -> tuple[str, str]:
     """(title, text) of an empty side. name : its method, None = not compared; right_words : text for methods other than plain decoding"""
     if name is None:
         return title_of(PLAIN), "Not compared."
+    if name == CLASSICAL:
+        return CLASSICAL_SIDE
     return title_of(name), PLAIN_SIDE[1] if name == PLAIN else right_words
 
 

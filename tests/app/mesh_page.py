@@ -12,7 +12,7 @@ from app.server.studio import free_port
 from app.ui.panels import mesh
 from app.ui.panels.mesh import Side
 from app.ui.style import theme
-from tests.app.still_life import cloud, side, waiting
+from tests.app.still_life import cloud, side, surfaces, waiting
 
 GROWN = {"plain": 300, "accelerated": 634}  # faces at the end of a growth
 UPDATES = 16
@@ -23,6 +23,11 @@ def ask(text: str) -> dict:
     """Parse a line like "plain=40 accelerated=90 ghost=8 state=done points=1"."""
     words = dict(pair.split("=") for pair in text.split())
     shown = {n: side(n, int(words[n]), int(words.get("ghost", 0)), words.get("state", "running")) for n in mesh.SIDES if n in words}
+    if "surfaces" in words:
+        shown["accelerated"].surfaces = surfaces(int(words["accelerated"]))
+    if "classical" in words:
+        only = {mesh.CLASSICAL: surfaces(0)[mesh.CLASSICAL]}
+        shown["plain"] = Side(title="Classical surface", state="done", counters={"seconds": 1.5}, surfaces=only, shows=mesh.CLASSICAL)
     return mesh.encode(shown or {"accelerated": Side.empty("XSpecMesh", "Press Generate.")}, cloud() if "points" in words else None)
 
 

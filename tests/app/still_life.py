@@ -8,7 +8,8 @@ import numpy as np
 
 from app.live.boards.mesh import NOTHING_DRAFTED, records
 from app.ui.panels import mesh
-from app.ui.panels.mesh import Side
+from app.ui.panels.mesh import Side, Surface
+from engine.mesh.bpt_tokens import dequantize
 
 TOTALS = {"seconds": 1.5, "tokens_per_second": 88.4, "forwards": 61, "step_compression": 3.214}
 
@@ -80,6 +81,16 @@ def side(name: str, count: int, ghosts: int = 0, state: str = "running") -> Side
     rows = records(faces, steps, **known)[:count]
     title, badge = ("Plain decoding", None) if name == "plain" else ("XSpecMesh", {"exact": False, "why": "Drafts above a threshold pass."})
     return Side(rows, ghost=faces[count : count + ghosts], title=title, state=state, badge=badge, counters=TOTALS)
+
+
+def surfaces(count: int) -> dict[str, Surface]:
+    """Other surfaces of a side with this many faces: the faces pressed flat, and a box."""
+    flat = dequantize(still_life()[:count]) * (1, 0.2, 1)
+    return {
+        mesh.DECODED: Surface("3.1 sampling floors"),
+        mesh.SNAPPED: Surface("2.1 sampling floors", flat),
+        mesh.CLASSICAL: Surface("1.2 sampling floors, no model", box((-0.8, -0.8, -0.8), (0.8, 0.8, 0.8))),
+    }
 
 
 def waiting() -> dict:

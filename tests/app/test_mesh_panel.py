@@ -227,6 +227,51 @@ def test_the_meshes_wipe_over_each_other(open_panel):
     assert np.abs(pixels(page) - apart).mean() < 0.002
 
 
+def test_a_side_shows_its_faces_snapped_or_a_surface_made_without_the_model(open_panel):
+    """Only the classical surface has no tokens, so it has no colours; all choices are reachable with the keyboard."""
+    page = open_panel()
+    show(page, "plain=300 accelerated=300 state=done surfaces=1")
+    page.select_option("#mesh select", "accepted")
+    page.mouse.move(5, 5)
+    assert page.locator("#mesh .ft-surfaces[data-side=plain]").is_hidden()
+    line, seen = page.locator("#mesh .ft-surfaces[data-side=accelerated]"), {}
+    first = line.get_by_role("button", name="As decoded")
+    first.focus()
+    for name, faces, note, label in (
+        ("decoded", 300, "3.1 sampling floors", ""),
+        ("snapped", 300, "2.1 sampling floors", ", snapped to points"),
+        ("classical", 12, "1.2 sampling floors, no model", ", classical surface"),
+        ("decoded", 300, "3.1 sampling floors", ""),
+    ):
+        if seen:  # one button on, or back to the first
+            page.keyboard.press("Tab") if name != "decoded" else first.focus()
+            redrawn(page, lambda: page.keyboard.press("Enter"))
+        assert line.locator("[aria-pressed=true]").get_attribute("data-surface") == name
+        assert line.locator("span").inner_text() == note
+        assert page.inner_text("#mesh .ft-mesh-sides [data-side=accelerated] .ft-mesh-count") == f"{faces} faces"
+        assert page.locator("#mesh canvas").get_attribute("aria-label").endswith(f"XSpecMesh: {faces} faces, done{label}")
+        picture = pixels(page)
+        half = picture[60:-60, picture.shape[1] // 2 + 20 :]
+        assert (colourful(half).sum() > 200) == (name != "classical")
+        if name in seen:
+            assert np.abs(half - seen[name]).mean() < 0.002
+        assert all(np.abs(half - other).mean() > 0.01 for each, other in seen.items() if each != name)
+        seen[name] = half
+    show(page, "plain=300 accelerated=310")  # of a new run there are none yet, and the buttons keep their place
+    assert line.is_visible() and line.locator("button:not([disabled])").count() == 0
+    assert fact(page, "accelerated-faces") == "310" and line.locator("span").inner_text() == ""
+
+
+def test_a_surface_without_a_run_stands_on_the_left(open_panel):
+    page = open_panel()
+    page.fill("#line textarea, #line input", "plain=0 accelerated=300 state=done classical=1 surfaces=1")
+    page.press("#line textarea, #line input", "Enter")
+    until(page, plain_faces=12, accelerated_faces=300)
+    line = page.locator("#mesh .ft-surfaces[data-side=plain]")
+    assert line.inner_text().strip() == "1.2 sampling floors, no model" and line.locator("button:visible").count() == 0
+    assert page.locator("#mesh dl[data-side=plain] dd").all_inner_texts() == ["1.50", "–", "–", "–"]
+
+
 def test_hands_keys_and_wheel_move_the_camera(open_panel):
     page = open_panel()
     show(page, "plain=300 accelerated=634 state=done")

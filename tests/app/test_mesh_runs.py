@@ -64,6 +64,56 @@ def test_generate_waits_for_the_file_that_is_being_read(open_mesh, served, tmp_p
     assert json.loads((served.runs()[-1] / "run.json").read_text())["prompt"] == "scan.xyz"
 
 
+SURFACE = "#mesh .ft-surfaces[data-side={}] [data-surface={}]"
+
+
+def test_a_finished_mesh_is_shown_snapped_or_as_a_surface_without_the_model(open_mesh, tmp_path):
+    """Offered in the sentence about the fit, kept with the race through a reload, and in its HTML file."""
+    page = open_mesh()
+    small(page, "mesh-")
+    own = page.evaluate(FACES.format("accelerated"))
+    offer = page.get_by_role("button", name="Show the classical surface")
+    offer.click()
+    page.wait_for_function(f"{FACES.format('accelerated')} !== {own}")
+    assert page.locator(SURFACE.format("accelerated", "classical")).get_attribute("aria-pressed") == "true"
+    assert "no tokens, no model" in page.inner_text("#mesh .ft-surfaces[data-side=accelerated]")
+    offer.click()
+    page.wait_for_function(f"{FACES.format('accelerated')} === {own}")
+    page.click(SURFACE.format("accelerated", "snapped"))
+    assert at(page, 0)["accelerated"] == 0 and at(page, 1000)["accelerated"] == own  # the faces grow, snapped
+    page.wait_for_selector("#mesh-download-html:not([disabled])", timeout=DRAWN)
+    with page.expect_download() as waiting:
+        page.click("#mesh-download-html")
+    waiting.value.save_as(tmp_path / "race.html")
+    page.reload()
+    page.get_by_role("tab", name="Mesh", exact=True).click()
+    for there in (page, page.context.new_page()):
+        if there is not page:
+            there.goto((tmp_path / "race.html").as_uri())
+        there.wait_for_function(f"{FACES.format('accelerated')} === {own}")
+        there.click(SURFACE.format("accelerated", "classical"))
+        there.wait_for_function(f"{FACES.format('accelerated')} !== {own}")
+
+
+def test_the_left_side_may_be_a_surface_without_the_model(open_mesh):
+    page = open_mesh()
+    page.click("#mesh-other .ft-picked")
+    card = page.locator("#mesh-other .ft-method-card[data-name=classical]")
+    assert card.locator(".ft-badge").is_hidden()
+    card.click()
+    page.wait_for_selector("#mesh-other-knobs .ft-knobs[data-name=classical]", state="attached")
+    assert page.inner_text("#mesh [data-side=plain] h3") == "Classical surface (no model)"
+    small(page, "mesh-")
+    page.wait_for_function(f"{FACES.format('plain')} > 0")
+    line = page.inner_text("#mesh-verdict")
+    assert "floors, classical surface" in line and "faster" not in line and "tokens instead" not in line
+    seconds, *rest = page.locator("#mesh dl[data-side=plain] dd").all_inner_texts()
+    assert float(seconds) > 0 and rest == ["–"] * 3
+    expect(page.locator(ROWS)).to_have_count(1)
+    whole = page.evaluate(FACES.format("plain"))
+    assert at(page, 0) == {"plain": whole, "accelerated": 0}  # it has no course
+
+
 def test_the_larger_files_of_a_race_come_behind_it(open_mesh):
     page = open_mesh()
     small(page, "mesh-")

@@ -10,7 +10,7 @@ from gradio.utils import diff
 
 from app.live.boards.mesh import records
 from app.ui.panels import mesh
-from app.ui.panels.mesh import Side
+from app.ui.panels.mesh import Side, Surface
 from tests.app.boards import numbers
 from tests.app.still_life import cloud, side, waiting
 
@@ -63,6 +63,16 @@ def test_points_are_int16_with_or_without_normals():
     assert np.abs(full - np.clip(points, -1, 1)).max() < 1 / 32767
     bare = numbers(mesh.encode(SIDE, points[:, :3])["points"], "<i2").reshape(-1, 6)
     assert (bare[:, 3:] == 0).all() and bare[:, :3].any()
+
+
+def test_corners_of_another_surface_are_uint16_in_the_cube():
+    corners = np.array([[[-1.5, -1, 0], [0.25, 0.5, 1], [1, 0.95, -0.95]]])
+    sent = mesh.encode_surfaces({mesh.CLASSICAL: Surface("far", corners), mesh.DECODED: Surface("near")})
+    assert list(sent) == ["decoded", "classical"] and sent["decoded"] == {"note": "near", "corners": ""}
+    fine = numbers(sent["classical"]["corners"], "<u2").reshape(1, 3, 3)
+    assert np.abs((fine + 0.5) / 32768 - 1 - np.clip(corners, -1, 1)).max() <= 1 / 32768
+    value = mesh.with_surfaces(mesh_value(3), sent)
+    assert value["sides"]["accelerated"]["surfaces"] == sent and not value["sides"]["plain"]["surfaces"]
 
 
 def test_a_corner_outside_the_lattice_is_a_bug():

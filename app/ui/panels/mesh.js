@@ -1,8 +1,9 @@
 // Two growing meshes under one camera, in one WebGL 2 context. Draws values from app/ui/panels/mesh.py.
 // This file handles texts and input; mesh_camera.js, mesh_drawing.js and mesh_replay.js are included before it.
-// A face is one instance of three corners. Its 18 bytes are aligned to 20 and go to the GPU unchanged.
+// A face is one instance of three corners, for which its cells become fine places, as those of another surface are.
 const MAPS = __MAPS__;
 const SIDES = __SIDES__;
+const SURFACES = __SURFACES__, [DECODED, SNAPPED, CLASSICAL] = Object.keys(SURFACES);
 // fresh: index of the first new face; low, deepest, last and heat: extremes over all faces
 const EMPTY = { text: "", count: 0, fresh: 0, low: Infinity, deepest: 1, last: 1, heat: 1, changed: true };
 
@@ -13,9 +14,13 @@ const view = { mode: "shaded", map: "plain", points: null, ghost: true, wipe: nu
 const wipe = part("[data-wipe]"), range = part(".ft-mesh-wipe input");
 const isWiped = () => view.wipe !== null && shown.length === 2;
 const empty = () => ({ ...EMPTY, data: new Uint8Array(STRIDE * 256) });
-// faces; drafted faces; in a replay, faces just rejected, and the number of faces shown (null: no replay)
-const sides = Object.fromEntries(SIDES.map((name) => [name, { faces: empty(), ghost: empty(), refused: empty(), hover: -1, upto: null }]));
-const shownFaces = (name) => sides[name].upto ?? sides[name].faces.count;
+// faces; another surface shown in their place; drafted faces; in a replay, faces just rejected, and the number of faces shown (null: no replay)
+const newSide = () => ({ faces: empty(), surface: null, ghost: empty(), refused: empty(), hover: -1, upto: null });
+const sides = Object.fromEntries(SIDES.map((name) => [name, newSide()]));
+const chosen = {}; // surface of each side
+let late = null; // value of a finished side whose surfaces came after the race
+const meshOf = (name) => sides[name].surface ?? sides[name].faces;
+const shownFaces = (name) => (chosen[name] === CLASSICAL ? meshOf(name).count : sides[name].upto ?? sides[name].faces.count);
 const cloud = { text: "", count: 0, low: Infinity };
 let shown = []; // names of the sides, from left to right
 let renderer = null, asked = false;
@@ -25,7 +30,8 @@ const pointers = new Map(); // pressed pointers, with their last events
 
 // ---------------------------------------------------------------- data
 
-const unquantize = (q) => ((q + 0.5) / __CELLS__) * 2 - 1;
+const unquantize = (q) => ((q + 0.5) / __FINE__) * 2 - 1;
+const fine = (cell) => (cell + 0.5) * __CELL__;
 
 function update(mesh, text) {
   if (text === mesh.text) return;
@@ -43,16 +49,50 @@ function append(mesh, wire) {
   }
   for (let from = 0, to = mesh.count * STRIDE; from < wire.length; from += __RECORD__, to += STRIDE) {
     for (let corner = 0; corner < 3; corner++) {
-      mesh.data.set(wire.subarray(from + 3 * corner, from + 3 * corner + 3), to + 4 * corner);
-      mesh.data[to + 4 * corner + 3] = wire[from + 9 + corner];
-      mesh.low = Math.min(mesh.low, unquantize(wire[from + 3 * corner + 1]));
+      const place = [0, 1, 2].map((k) => fine(wire[from + 3 * corner + k]));
+      new Uint16Array(mesh.data.buffer, to + 8 * corner, 4).set([...place, wire[from + 9 + corner]]);
+      mesh.low = Math.min(mesh.low, unquantize(place[1]));
     }
-    mesh.data.set([wire[from + 12], wire[from + 13], wire[from + 14], 0, wire[from + 15], wire[from + 16], wire[from + 17], 0], to + 12);
+    mesh.data.set([wire[from + 12], wire[from + 13], wire[from + 14], 0, wire[from + 15], wire[from + 16], wire[from + 17], 0], to + 24);
     if (wire[from + 15] !== __UNKNOWN__) mesh.heat = Math.max(mesh.heat, wire[from + 15]);
     if (wire[from + 10] !== __UNKNOWN__) mesh.deepest = Math.max(mesh.deepest, wire[from + 10]);
     mesh.last = Math.max(mesh.last, wire[from + 12] | (wire[from + 13] << 8) | (wire[from + 14] << 16));
   }
   Object.assign(mesh, { fresh: mesh.count || count, count, changed: true });
+}
+
+// The surfaces of a side, by name.
+function surfacesOf(name) {
+  const side = props.value.sides[name], own = side?.surfaces ?? {};
+  return late?.course && late.course.seconds === side?.course?.seconds ? late.surfaces : own;
+}
+
+function setSurface(name) { // shows the chosen surface
+  const side = sides[name], { faces } = side, text = surfacesOf(name)[chosen[name]]?.corners || "";
+  if (text === (side.surface?.text ?? "")) return;
+  side.surface = null;
+  if (text) {
+    const corners = new Uint16Array(bytes(text).buffer), count = corners.length / 9, data = new Uint8Array(STRIDE * count).fill(__UNKNOWN__);
+    if (chosen[name] === SNAPPED) data.set(faces.data.subarray(0, data.length));
+    side.surface = { ...EMPTY, text, count, data };
+    for (let i = 0; i < 3 * count; i++) {
+      new Uint16Array(data.buffer, STRIDE * Math.floor(i / 3) + 8 * (i % 3), 3).set(corners.subarray(3 * i, 3 * i + 3));
+      side.surface.low = Math.min(side.surface.low, unquantize(corners[3 * i + 1]));
+    }
+  }
+  meshOf(name).changed = true;
+}
+
+function choose(name, surface) {
+  if (!surfacesOf(name)[surface]) return;
+  chosen[name] = surface;
+  setSurface(name);
+  drawSurfaces(name);
+  drawCount(name);
+  tellCounts();
+  tellState();
+  drawReadout();
+  drawBar();
 }
 
 function updateCloud(text) {
@@ -64,13 +104,13 @@ function updateCloud(text) {
 }
 
 function read(mesh, face) {
-  const at = face * STRIDE, d = mesh.data, corner = (i) => [0, 1, 2].map((k) => unquantize(d[at + 4 * i + k]));
-  const step = d[at + 12] | (d[at + 13] << 8) | (d[at + 14] << 16);
-  return { corners: [0, 1, 2].map(corner), accepted: d[at + 3], depth: d[at + 7], tokens: d[at + 11], step, entropy: d[at + 16], probability: d[at + 17], top: d[at + 18] };
+  const at = face * STRIDE, d = mesh.data, corner = (i) => Array.from(new Uint16Array(d.buffer, at + 8 * i, 3), unquantize);
+  const step = d[at + 24] | (d[at + 25] << 8) | (d[at + 26] << 16);
+  return { corners: [0, 1, 2].map(corner), accepted: d[at + 6], depth: d[at + 14], tokens: d[at + 22], step, entropy: d[at + 28], probability: d[at + 29], top: d[at + 30] };
 }
 
 function ground() {
-  const low = Math.min(cloud.low, ...SIDES.map((name) => sides[name].faces.low));
+  const low = Math.min(cloud.low, ...SIDES.map((name) => meshOf(name).low));
   return Number.isFinite(low) ? low : -0.95;
 }
 
@@ -87,19 +127,39 @@ function drawWords(name) {
   const side = props.value.sides[name], box = part(`.ft-mesh-sides [data-side=${name}]`), list = part(`dl[data-side=${name}]`);
   box.hidden = list.hidden = !side;
   if (!side) return;
-  const count = shownFaces(name);
   box.dataset.state = side.state;
   drawTitle(name);
-  box.querySelector(".ft-mesh-count").textContent = count ? countText(count, "face") : "";
-  box.querySelector(".ft-empty-text").textContent = count ? "" : side.text;
+  drawSurfaces(name);
   drawBadge(box.querySelector(".ft-badge"), side.badge);
   drawCounters(name, side.counters);
 }
 
+function drawCount(name) {
+  const count = shownFaces(name), box = part(`.ft-mesh-sides [data-side=${name}]`), { text, title } = props.value.sides[name];
+  const isOther = name === "plain" && box.querySelector("h3").textContent !== title; // another left side is chosen
+  box.querySelector(".ft-mesh-count").textContent = count ? countText(count, "face") : "";
+  box.querySelector(".ft-empty-text").textContent = count || isOther ? "" : text;
+}
+
+// The buttons of a side's surfaces, and the distance of the chosen one. Once shown they keep their place, so that the page does not move.
+function drawSurfaces(name) {
+  const found = surfacesOf(name), line = part(`.ft-surfaces[data-side=${name}]`), group = line.querySelector(".ft-segments");
+  group.hidden = !found[DECODED] && !line.dataset.shown;
+  line.hidden = group.hidden && !found[chosen[name]];
+  if (!group.hidden) line.dataset.shown = true;
+  for (const button of group.children) {
+    button.disabled = !found[button.dataset.surface];
+    button.setAttribute("aria-pressed", button.dataset.surface === chosen[name]);
+  }
+  line.querySelector("span").textContent = found[chosen[name]]?.note ?? "";
+}
+
 function drawTitle(name) { // an empty side shows the chosen method
   const side = props.value.sides[name];
-  const chosen = side?.state === "empty" && scope.foretokenTitles?.[name === "plain" ? "left" : "right"];
-  if (side) part(`.ft-mesh-sides [data-side=${name}] h3`).textContent = chosen || side.title;
+  const chosenTitle = side?.state === "empty" && scope.foretokenTitles?.[name === "plain" ? "left" : "right"];
+  if (!side) return;
+  part(`.ft-mesh-sides [data-side=${name}] h3`).textContent = chosenTitle || side.title;
+  drawCount(name);
 }
 
 function drawCounters(name, counters) {
@@ -108,11 +168,11 @@ function drawCounters(name, counters) {
 
 function drawReadout() {
   for (const name of shown) {
-    const { faces, hover } = sides[name], texts = [], untouched = turning.allowed && name === shown[0] && hasFaces();
+    const faces = meshOf(name), { hover } = sides[name], texts = [], untouched = turning.allowed && name === shown[0] && hasFaces();
     const hint = untouched ? "Drag to rotate, scroll to zoom, right-drag to move" : "";
-    if (hover >= 0) {
+    if (hover >= 0) texts.push(`face ${(hover + 1).toLocaleString("en")}`);
+    if (hover >= 0 && chosen[name] !== CLASSICAL) {
       const { accepted, depth, tokens, step, entropy, probability, top } = read(faces, hover);
-      texts.push(`face ${(hover + 1).toLocaleString("en")}`);
       if (tokens) texts.push(countText(tokens, "token"));
       if (accepted !== __UNKNOWN__) texts.push(`${Math.round(100 * share(accepted))} % of guesses accepted`);
       texts.push(`step ${step + 1}`);
@@ -181,6 +241,8 @@ function draw() {
     endReplay(name, side?.course);
     update(faces, side ? side.faces : "");
     update(ghost, side ? side.ghost : "");
+    if (side?.state === "running" || !surfacesOf(name)[chosen[name]]) chosen[name] = side?.shows || DECODED;
+    setSurface(name);
     drawWords(name);
   }
   if ([root.dataset.state, v.state].includes("running")) putOffFine();
@@ -189,11 +251,19 @@ function draw() {
   root.dataset.replayed = "";
   tellCounts();
   for (const name of shown) tellCourse(name);
-  const texts = shown.map((name) => `${v.sides[name].title}: ${countText(sides[name].faces.count, "face")}, ${v.sides[name].state}`);
-  const nothing = cloud.count ? `${countText(cloud.count, "input point")}, no mesh yet` : "No mesh yet";
-  canvas.setAttribute("aria-label", hasFaces() ? texts.join(". ") : nothing);
+  tellState();
   drawReadout();
   drawBar();
+}
+
+// Tells screen readers what is shown, and the other panels which surfaces can be.
+function tellState() {
+  const word = (name) => (chosen[name] === DECODED ? "" : `, ${SURFACES[chosen[name]].toLowerCase()}`);
+  const texts = shown.map((name) => `${props.value.sides[name].title}: ${countText(shownFaces(name), "face")}, ${props.value.sides[name].state}${word(name)}`);
+  const nothing = cloud.count ? `${countText(cloud.count, "input point")}, no mesh yet` : "No mesh yet";
+  canvas.setAttribute("aria-label", hasFaces() ? texts.join(". ") : nothing);
+  const last = shown.at(-1);
+  emit("surface-shown", { shown: chosen[last], known: Object.keys(surfacesOf(last)) }, scope);
 }
 
 function tellCounts() {
@@ -292,6 +362,9 @@ for (const button of root.querySelectorAll("[data-do]")) button.addEventListener
 for (const button of root.querySelectorAll("[data-mode]")) {
   button.addEventListener("click", () => { view.mode = button.dataset.mode; drawBar(); });
 }
+for (const button of root.querySelectorAll("[data-surface]")) {
+  button.addEventListener("click", () => choose(button.closest("[data-side]").dataset.side, button.dataset.surface));
+}
 for (const button of root.querySelectorAll("[data-show]")) {
   button.addEventListener("click", () => { view[button.dataset.show] = button.getAttribute("aria-pressed") !== "true"; drawBar(); });
 }
@@ -299,6 +372,13 @@ wipe.addEventListener("click", () => { view.wipe = isWiped() ? null : range.valu
 range.addEventListener("input", () => { view.wipe = range.value / 1000; drawBar(); });
 select.addEventListener("change", () => { view.map = select.value; drawBar(); });
 scope.addEventListener("foretoken:replay", ({ detail }) => replay(detail.time));
+scope.addEventListener("foretoken:surface", ({ detail }) => choose(shown.at(-1), detail));
+scope.addEventListener("foretoken:surfaces", ({ detail }) => {
+  late = detail;
+  if (!props.value) return;
+  shown.forEach(drawSurfaces);
+  tellState();
+});
 scope.addEventListener("foretoken:titles", () => SIDES.forEach(drawTitle));
 scope.addEventListener("foretoken:running", putOffFine);
 

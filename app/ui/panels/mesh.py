@@ -1,5 +1,7 @@
 """Two meshes that grow face by face under one camera, coloured by how each face was generated.
 
+A finished side may have other surfaces to show in place of its faces: the same faces snapped to the points, or one made without a model.
+
 Each value contains the whole state, so a tab that opens late or misses an update needs no earlier values. Updates are still small:
 a face takes 18 bytes, a multiple of 3, so adding faces only appends to the base64 text, and Gradio sends only the new end, which is
 all that the script decodes. The value of a finished run also has its course, from which the panel replays it.
@@ -10,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import gradio as gr
 import numpy as np
@@ -22,6 +24,13 @@ from app.ui.panels.canvas import COUNTERS, VIRIDIS
 SCRIPTS = ("mesh_camera", "mesh_drawing", "mesh_replay")  # mesh.js needs them
 SIDES = ("plain", "accelerated")
 CELLS = 128  # corner q of a face is at (q + 0.5) / CELLS * 2 - 1 in the box [-1, 1]
+FINE = 65536  # the same for a corner of another surface, as uint16
+DECODED, SNAPPED, CLASSICAL = "decoded", "snapped", "classical"
+SURFACES = {  # of a side: its faces, and others; name: (label, explanation)
+    DECODED: ("As decoded", "The mesh as the model wrote it."),
+    SNAPPED: ("Snapped to points", "The same faces, with their corners moved to your points."),
+    CLASSICAL: ("Classical surface", "Made of your points by geometry: no tokens, no model."),
+}
 FARTHEST = 32767  # 1.0 as an int16
 
 CIVIDIS = (
@@ -47,6 +56,7 @@ MAPS = {
     ),
     "entropy": ("Uncertainty (entropy)", "How undecided the model was: mean entropy over the face's tokens, in nats.", INFERNO),
 }
+FLOOR = "A sampling floor: the distance between two samples of the input, about that of a perfect mesh."
 COUNTER_FORMATS = {"seconds": ".2f", "tokens_per_second": ",.1f", "forwards": ",.0f", "step_compression": ".2f"}
 MODES = {"shaded": "Shaded", "wireframe": "Wireframe", "both": "Both", "points": "Points"}
 ACTIONS = {  # name: (label, strokes of its icon)
@@ -60,6 +70,14 @@ SIDE = """
     <span class="ft-badge" role="note" tabindex="0" hidden></span></header>
   <p class="ft-empty-text"></p>
   <p class="ft-readout"></p>
+</div>
+"""
+NUMBERS = """
+<div>
+  <div class="ft-surfaces" data-side="{name}" hidden>
+    <div class="ft-segments" role="group" aria-label="Surface">{surfaces}</div><span role="status" title="{floor}"></span>
+  </div>
+  <dl class="ft-counters" data-side="{name}">{cells}</dl>
 </div>
 """
 TEMPLATE = """
@@ -99,8 +117,19 @@ def _template(names: Sequence[str]) -> str:
         for name, (label, path) in ACTIONS.items()
     )
     sides = "".join(SIDE.format(name=name) for name in names)
-    counters = "".join(f'<dl class="ft-counters" data-side="{name}">{cells}</dl>' for name in names)
+    surfaces = "".join(
+        f'<button type="button" data-surface="{name}" title="{text}">{label}</button>' for name, (label, text) in SURFACES.items()
+    )
+    counters = "".join(NUMBERS.format(name=name, surfaces=surfaces, floor=FLOOR, cells=cells) for name in names)
     return TEMPLATE.format(modes=modes, maps=maps, actions=actions, sides=sides, counters=counters)
+
+
+class Surface(NamedTuple):
+    """A surface that a side can show. note : its distance, in words; corners : float [F, 3, 3] in the box [-1, 1], None = the side's faces;
+    those of SNAPPED belong to the side's faces one by one"""
+
+    note: str
+    corners: np.ndarray | None = None
 
 
 @dataclass
@@ -110,6 +139,7 @@ class Side:
     faces : FACE [F], see app/live/boards/mesh.py, +y up; ghost : uint8 [G, 3, 3], drafted faces, which may still be rejected
     state : empty, running, done or stopped; badge : {"exact": bool, "why": str}; text : shown in an empty view
     counters : by the names of canvas.COUNTERS; others are ignored; course : of a finished run, see mesh_side.course_of
+    surfaces : by the names of SURFACES; shows : the one that is shown first
     """
 
     faces: np.ndarray = field(default_factory=lambda: np.zeros(0, FACE))
@@ -120,6 +150,8 @@ class Side:
     counters: Mapping[str, float] | None = None
     text: str = ""
     course: Mapping[str, str] | None = None
+    surfaces: Mapping[str, Surface] = field(default_factory=dict)
+    shows: str = DECODED
 
     @classmethod
     def empty(cls, title: str, text: str = "") -> Side:
@@ -131,7 +163,9 @@ def build(value: Mapping[str, Any] | None, elem_id: str = "mesh", names: Sequenc
     """Builds the panel. value : from `encode`, or None = drawn once there is a value; names : of the possible sides"""
     constants = {
         "MAPS": json.dumps({name: {"help": text, "stops": stops} for name, (_, text, stops) in MAPS.items()}),
-        "CELLS": str(CELLS),
+        "FINE": str(FINE),
+        "CELL": str(FINE // CELLS),
+        "SURFACES": json.dumps({name: label for name, (label, _) in SURFACES.items()}),
         "UNKNOWN": str(NOTHING_DRAFTED),
         "FARTHEST": str(FARTHEST),
         "RECORD": str(FACE.itemsize),
@@ -171,7 +205,25 @@ def _side(side: Side) -> dict[str, Any]:
         "faces": to_text(side.faces),
         "ghost": to_text(records(side.ghost)),
         "course": dict(side.course) if side.course else None,
+        "surfaces": encode_surfaces(side.surfaces),
+        "shows": side.shows,
     }
+
+
+def encode_surfaces(surfaces: Mapping[str, Surface]) -> dict[str, dict[str, str]]:
+    """Surfaces for the script, in the order of SURFACES; corners as base64 of uint16."""
+    return {name: {"note": surfaces[name].note, "corners": _fine(surfaces[name].corners)} for name in SURFACES if name in surfaces}
+
+
+def with_surfaces(value: Mapping[str, Any], surfaces: Mapping[str, Any], side: str = SIDES[-1]) -> dict[str, Any]:
+    """A value of `encode` whose side has these encoded surfaces."""
+    return {**value, "sides": {**value["sides"], side: {**value["sides"][side], "surfaces": surfaces}}}
+
+
+def _fine(corners: np.ndarray | None) -> str:
+    if corners is None:
+        return ""
+    return to_text(((np.clip(corners, -1, 1) + 1) / 2 * FINE - 0.5).round().clip(0, FINE - 1).astype("<u2"))
 
 
 def _int16(points: np.ndarray) -> np.ndarray:

@@ -49,7 +49,7 @@ function turn(now) { // turns once around a finished, untouched mesh, unless dra
 }
 
 function hit(name, x, y, aspect) {
-  const { eye, right, up, back, tan } = lens(aspect), { faces } = sides[name];
+  const { eye, right, up, back, tan } = lens(aspect), faces = meshOf(name);
   const way = add(add(back.map((c) => -c), right, x * tan * aspect), up, y * tan);
   let best = Infinity, found = -1;
   for (let i = 0; i < shownFaces(name); i++) {

@@ -1,5 +1,6 @@
 // Shaders, WebGL, and the timing of frames. Included between mesh_camera.js and mesh.js.
-const STRIDE = 20; // bytes of a face on the GPU: three times (x, y, z, accepted | depth | tokens), the step, (entropy, probability, top, 0)
+// bytes of a face on the GPU: three times (x, y, z, accepted | depth | tokens) as uint16, the step, (entropy, probability, top, 0)
+const STRIDE = 32;
 const SHADOW = 96, REACH = 1.5; // pixels of the view from above, and its extent from the centre
 const NARROW = 560; // width in CSS pixels below which the views are stacked
 
@@ -122,7 +123,7 @@ void main() {
 
 const HEAD = `#version 300 es
 precision highp float; precision highp int;
-const float MAPS = float(__MAP_COUNT__), HALF = float(__CELLS__) / 2., UNKNOWN = float(__UNKNOWN__), REACH = float(${REACH}), PIXELS = float(${SHADOW});
+const float MAPS = float(__MAP_COUNT__), HALF = float(__FINE__) / 2., UNKNOWN = float(__UNKNOWN__), REACH = float(${REACH}), PIXELS = float(${SHADOW});
 `;
 
 function program(gl, [vertex, fragment]) {
@@ -198,7 +199,7 @@ function createRenderer() {
   const gl = canvas.getContext("webgl2", { alpha: false, antialias: true });
   if (!gl) return null;
   const [faces, points, backdrop, blur, floor] = [FACES, CLOUD, BACKDROP, BLUR, GROUND].map((shaders) => program(gl, shaders));
-  const faceLayout = [0, 4, 8].map((offset) => [4, gl.UNSIGNED_BYTE, false, offset]).concat([[1, gl.UNSIGNED_INT, false, 12], [4, gl.UNSIGNED_BYTE, false, 16]]);
+  const faceLayout = [0, 8, 16].map((offset) => [4, gl.UNSIGNED_SHORT, false, offset]).concat([[1, gl.UNSIGNED_INT, false, 24], [4, gl.UNSIGNED_BYTE, false, 28]]);
   const own = Object.fromEntries(SIDES.map((name) => {
     const [solid, ghost, refused] = [0, 1, 2].map(() => buffer(gl, STRIDE, faceLayout, 1));
     return [name, { solid, ghost, refused, above: target(gl), shadow: target(gl) }];
@@ -207,7 +208,7 @@ function createRenderer() {
   const lut = lookUp(gl), nothing = gl.createVertexArray();
   const debug = gl.getExtension("WEBGL_debug_renderer_info");
   const software = /swiftshader|llvmpipe|basic render/i.test(debug ? gl.getParameter(debug.UNMASKED_RENDERER_WEBGL) : "");
-  for (const mesh of SIDES.flatMap((name) => [sides[name].faces, sides[name].ghost, sides[name].refused])) mesh.changed = true;
+  for (const mesh of SIDES.flatMap((name) => [meshOf(name), sides[name].ghost, sides[name].refused])) mesh.changed = true;
   cloud.changed = true;
   let lowest = null; // ground level of the current shadows
 
@@ -243,7 +244,7 @@ function createRenderer() {
   }
 
   function drawFaces(name, look, ratio) {
-    const side = sides[name], count = shownFaces(name), map = Object.keys(MAPS).indexOf(view.map);
+    const side = sides[name], count = shownFaces(name), map = chosen[name] === CLASSICAL ? 0 : Object.keys(MAPS).indexOf(view.map);
     const pass = (kind, values = {}, number = count) => {
       faces({ kind, ...values });
       gl.drawArraysInstanced(kind === 2 ? gl.POINTS : gl.TRIANGLES, 0, 3, number);
@@ -253,7 +254,7 @@ function createRenderer() {
     gl.activeTexture(gl.TEXTURE0);
     gl.bindTexture(gl.TEXTURE_2D, lut);
     own[name].solid();
-    const fresh = side.upto !== null ? side.fresh : props.value.sides[name].state === "running" ? side.faces.fresh : count;
+    const fresh = chosen[name] === CLASSICAL ? count : side.upto !== null ? side.fresh : props.value.sides[name].state === "running" ? side.faces.fresh : count;
     const high = { step: side.faces.last, depth: deepest(), entropy: hottest() }[view.map] ?? __UNKNOWN__ - 1;
     faces({ ...look, glow: look[name], lut: 0, above: 1, map, high, fresh, hover: side.hover, stripes: 0 });
     faces({ width: 0, opacity: 1, drama: map ? 0.55 : 1, size: 6.5 * ratio, taps: rough() ? 6 : 16 });
@@ -270,7 +271,7 @@ function createRenderer() {
       gl.depthFunc(gl.LEQUAL);
       pass(1, { width: 0.45 * ratio, opacity: 1 });
     }
-    for (const kind of view.ghost ? ["ghost", "refused"] : []) {
+    for (const kind of view.ghost && !side.surface ? ["ghost", "refused"] : []) {
       const { count: number } = side[kind];
       if (!number) continue;
       gl.depthMask(false);
@@ -318,7 +319,7 @@ function createRenderer() {
     lowest = low;
     for (const name of shown) {
       for (const kind of ["ghost", "refused"]) upload(sides[name][kind], own[name][kind]);
-      if (upload(sides[name].faces, own[name].solid) || moved) lookFromAbove(name, low);
+      if (upload(meshOf(name), own[name].solid) || moved) lookFromAbove(name, low);
     }
     gl.bindFramebuffer(gl.FRAMEBUFFER, null);
     gl.blendFuncSeparate(gl.SRC_ALPHA, gl.ONE_MINUS_SRC_ALPHA, gl.ONE, gl.ONE_MINUS_SRC_ALPHA);

@@ -6,7 +6,7 @@ const courses = {}; // of the current runs, by side
 function endReplay(name, course) {
   const side = sides[name], of = (text, Kind) => new Kind(bytes(text).buffer);
   if (side.upto !== null) {
-    side.faces.changed = true; // its shadow changes with fewer faces
+    meshOf(name).changed = true; // its shadow changes with fewer faces
     empties(side.ghost);
   }
   side.upto = null;
@@ -50,7 +50,7 @@ function replaySide(name, time) {
     return count;
   };
   Object.assign(side, { upto: upto(steps), fresh: upto(steps - 1) });
-  faces.changed = true; // for the shadow
+  meshOf(name).changed = true; // for the shadow
   empties(side.ghost);
   empties(side.refused);
   append(side.ghost, draftsOf(course.drafts, steps - 1, false));
@@ -61,7 +61,7 @@ function replaySide(name, time) {
     seconds: seconds.toFixed(2), tokens_per_second: seconds ? (tokens / seconds).toFixed(1) : "", forwards: passes.toLocaleString("en"),
     step_compression: passes ? (tokens / passes).toFixed(2) : "",
   });
-  part(`.ft-mesh-sides [data-side=${name}] .ft-mesh-count`).textContent = countText(side.upto, "face");
+  part(`.ft-mesh-sides [data-side=${name}] .ft-mesh-count`).textContent = countText(shownFaces(name), "face");
 }
 
 // time null: the finished meshes

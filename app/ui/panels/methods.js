@@ -8,6 +8,7 @@ const SIDE = { method: "right", other: "left" }[__OWN__.replace(/^mesh-/, "")];
 function fill(place, card) {
   place.querySelector("b").textContent = card.title;
   const mark = place.querySelector(".ft-badge");
+  mark.hidden = card.exact === null;
   mark.textContent = card.exact ? "exact" : "not exact";
   mark.dataset.exact = card.exact;
   place.querySelector("small").textContent = card.speed ? `${card.about} ${card.speed}.` : card.about;

@@ -192,11 +192,16 @@ window.addEventListener("foretoken:show", async ({ detail }) => {
   await load();
 });
 
-// Thumbnails drawn after the race.
+// Thumbnails and other surfaces of a mesh, which are made after the race.
 watch("value", async () => {
-  const { race: id, thumbnails } = props.value || {}, race = thumbnails && races.find((each) => each.id === id);
+  const { race: id, thumbnails, surfaces } = props.value || {}, race = id && races.find((each) => each.id === id);
   if (!race) return;
-  race.rows.forEach((r, i) => { r.thumbnail = thumbnails[i]; });
+  if (thumbnails) race.rows.forEach((r, i) => { r.thumbnail = thumbnails[i]; });
+  if (surfaces) {
+    const side = KIND.sides[0].reduce((found, name) => found[name], race.parts);
+    side.surfaces = surfaces;
+    emit("surfaces", side, scope);
+  }
   await keepRace(race);
   await load();
 });

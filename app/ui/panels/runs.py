@@ -119,6 +119,11 @@ def encode(kind: RunsTable, entries: Sequence[RunRow], seconds: Sequence[Sequenc
     return {"id": secrets.token_hex(8), "kind": kind.name, "when": time.time(), "rows": rows}
 
 
+def with_surfaces(race: str, surfaces: Mapping[str, Any]) -> dict[str, Any]:
+    """Other surfaces of the right mesh of a race in the table, as its view shows them. race : its id"""
+    return {"surfaces": surfaces, "race": race}
+
+
 def with_thumbnails(race: str, pictures: Sequence[np.ndarray]) -> dict[str, Any]:
     """Thumbnails for a race in the table, in the order of its rows. race : its id"""
     return {"thumbnails": [thumbnail(picture) for picture in pictures], "race": race}

@@ -5,6 +5,20 @@ const write = (name, text) => {
   if (part.textContent !== text) part.textContent = text;
 };
 
+// A surface of the mesh that the sentence offers: a button once the view has it, which also goes back.
+const offer = box.querySelector(".ft-instead");
+let surfaces = { known: [], shown: "" };
+function drawOffer() {
+  const name = props.value?.offer;
+  offer.hidden = !surfaces.known.includes(name);
+  offer.setAttribute("aria-pressed", surfaces.shown === name);
+}
+offer.addEventListener("click", () => {
+  const { offer: name } = props.value;
+  emit("surface", surfaces.shown === name ? surfaces.known[0] : name, scope);
+});
+scope.addEventListener("foretoken:surface-shown", ({ detail }) => { surfaces = detail; drawOffer(); });
+
 function draw() {
   const v = props.value;
   if (!v) return;
@@ -18,6 +32,7 @@ function draw() {
   write(".ft-fit", v.fit || "");
   write(".ft-detail", v.detail || "");
   write(".ft-costs", v.costs || "");
+  drawOffer();
   emit("running", v.state === "running", scope);
 }
 

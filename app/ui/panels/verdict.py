@@ -9,7 +9,7 @@ import gradio as gr
 import numpy as np
 
 from app.live.stream import Growth, RaceCosts
-from app.ui.panels import panel
+from app.ui.panels import mesh, panel
 from engine.core import PLAIN
 from engine.mesh.fit import Fit
 from engine.run import Run, speedup
@@ -18,7 +18,7 @@ TEMPLATE = """
 <div class="ft-verdict" data-state="empty">
   <div role="status"><p class="ft-headline"></p><span class="ft-agreement"></span></div>
   <p class="ft-live"></p>
-  <p class="ft-fit"></p>
+  <div class="ft-fit-line"><p class="ft-fit"></p><button type="button" class="ft-instead" hidden>Show the classical surface</button></div>
   <p class="ft-detail"></p>
   <p class="ft-costs"></p>
 </div>
@@ -40,7 +40,7 @@ PICTURE = Words()
 READY = "Getting ready"
 NOTHING = "The model does not know anything in this prompt, so the picture is only a background."
 POOR = "The mesh does not match its input"
-CLASSICAL = "The file “Classical” is a surface through your points, made without the model."
+INSTEAD = {"fit": "The classical surface is made of your points, without the model.", "offer": mesh.CLASSICAL}
 SMALLER = ("window", "depth")  # knobs that widen a pass
 
 
@@ -94,7 +94,8 @@ def with_fit(line: Mapping[str, Any], fits: Fit) -> dict[str, Any]:
         return fitted
     if fits.verdict == "fair":
         return fitted | {"tone": "even" if line.get("tone") == "good" else line.get("tone", "")}
-    return fitted | {"headline": POOR, "tone": "even", "fit": f"{fits.text} {CLASSICAL}", "detail": f"{line['headline']}. {line['detail']}"}
+    detail = f"{line['headline']}. {line['detail']}"
+    return fitted | INSTEAD | {"headline": POOR, "tone": "even", "fit": f"{fits.text} {INSTEAD['fit']}", "detail": detail}
 
 
 def _background_sentence(run: Run) -> str:

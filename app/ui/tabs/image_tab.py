@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -198,10 +198,10 @@ class PictureRace:
         prompt = read_prompt(fields[0], seed, values, self.backbone)
         return RaceRequest(self.backbone, prompt, validation.knobs(values, settings(self.backbone)))
 
-    def empty_panels(self, tab: RaceTab, request: RaceRequest, left: str | None, right: str) -> dict[str, Any]:
+    def empty_panels(self, tab: RaceTab, request: RaceRequest, right: str) -> dict[str, Any]:
         """Values of both sides without a picture."""
         return {
-            "left": canvas.empty_value("plain", *side_words(left, self.right_words)),
+            "left": canvas.empty_value("plain", *side_words(request.left, self.right_words)),
             "right": canvas.empty_value("fast", title_of(right), self.right_words),
             "verdict": {"state": "running", "live": verdict.READY},
         }
@@ -242,11 +242,11 @@ class PictureRace:
         offer = gr.DownloadButton(value=str(file), interactive=True) if file else gr.DownloadButton(interactive=False)
         return {"download": offer, "messages": notice.error(*lost, *unkept)}
 
-    def files(self, tab: RaceTab, ended: EndedRace, visitor: str) -> Files | None:
-        """Larger files of a finished race; None for a stopped one."""
+    def files(self, tab: RaceTab, ended: EndedRace, visitor: str) -> Iterator[Files]:
+        """Larger files of a finished race; none for a stopped one."""
         boards = ended.boards
         if not all(board.run.finished for board in boards):
-            return None
+            return
         left_to_right = boards[::-1]
         titles = [title_of(board.run.name) for board in left_to_right]
         settings_of_run = history.describe(boards[0].run)
@@ -256,4 +256,4 @@ class PictureRace:
             "gif": lambda file: race_files.write_race(left_to_right, titles, file),
             "mp4": lambda file: race_files.write_race(left_to_right, titles, file),
         }
-        return Files(own | tab.common_files(ended, boards[0].run.prompt.text or ""))
+        yield Files(own | tab.common_files(ended, boards[0].run.prompt.text or ""))

@@ -15,6 +15,7 @@ from gradio.components import Component
 from app.live.uploads import SECONDS, WAIT, adopt, read_upload
 from app.requests import validation
 from app.requests.meshes import EXAMPLES, FIRST, ORDER
+from app.requests.sides import CLASSICAL
 from app.sentences import brief, without_paths
 from app.ui import race_panels
 from app.ui.method_menu import side_words, title_of
@@ -176,7 +177,7 @@ class MeshInput:
         """Reads a file and shows its points; on an error only the message changes. name, other : methods of the sides"""
         before, known = self.sessions.input_of(visitor), self.sessions.is_present(visitor)
         try:
-            right, left = validation.method(name)[0], validation.method(other)[0]
+            right, left = validation.method(name)[0], CLASSICAL if other == CLASSICAL else validation.method(other)[0]
             self.check_idle(visitor)
             shape = read(path, up) if path.parent == EXAMPLES else read_upload(path, up)
             self.check_idle(visitor)

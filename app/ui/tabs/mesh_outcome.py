@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,29 +11,60 @@ import gradio as gr
 
 from app.live.boards.mesh import MeshBoard
 from app.live.stream import pair
-from app.runs.mesh_files import FILES, write_files
+from app.requests.sides import CLASSICAL
+from app.runs.history import to_input_frame
+from app.runs.mesh_files import FILES, classical_surface, write_files
 from app.runs.run_store import RunStore
-from app.ui.mesh_side import FLAT, WORDS, without_a_face
+from app.ui.mesh_side import FLAT, WORDS, MadeMesh, floors, without_a_face
 from app.ui.panels import notice, runs, verdict
 from app.ui.tabs import quality_table
 from app.ui.tabs.quality_table import MeasuredSide
 from app.ui.tabs.saving import try_save
+from engine.errors import NotSupported
+from engine.mesh.distance import distance
 from engine.mesh.fit import Fit, fit_of
 from engine.mesh.read import Input
+from engine.run import Run
 
 
 class MeshOutcome(NamedTuple):
-    """sides : measured boards, the left one first; fit : of the accelerated mesh, None if it has no area"""
+    """sides : measured boards, the left one first; fit : of the accelerated mesh, None if it has no area
+    classical : the surface made in place of a left run, or why there is none; None: not wanted"""
 
     sides: list[MeasuredSide]
     fit: Fit | None
+    classical: MadeMesh | str | None = None
 
 
-def measure(boards: Sequence[MeshBoard], shape: Input) -> MeshOutcome:
-    """Measures the meshes of a race. boards : the right one first"""
+def measure(boards: Sequence[MeshBoard], shape: Input, left: str | None = None) -> MeshOutcome:
+    """Measures the meshes of a race, and makes the classical surface if it is the left side. boards : the right one first"""
     fast = boards[0]
     sides = [quality_table.measure(b, "fast" if b is fast else "plain", shape) for b in reversed(boards) if b.count]
-    return MeshOutcome(sides, fit_of(sides[-1].numbers) if len(fast.faces) else None)
+    made = make_classical(fast.run, shape) if left == CLASSICAL else None
+    return MeshOutcome(sides, fit_of(sides[-1].numbers) if len(fast.faces) else None, made)
+
+
+def make_classical(run: Run, shape: Input) -> MadeMesh | str:
+    """The classical surface of a run's points, or the sentence that says why there is none."""
+    start = time.perf_counter()
+    try:
+        vertices, faces = classical_surface(run)
+    except NotSupported as e:
+        return str(e)
+    seconds = time.perf_counter() - start
+    return MadeMesh(vertices, faces, fit_of(distance((to_input_frame(vertices, shape), faces), shape.reference)), seconds)
+
+
+def against_classical(line: Mapping[str, Any], fast: MeshBoard, outcome: MeshOutcome) -> dict[str, Any]:
+    """The line of a finished run next to a surface without tokens: both distances instead of a speed-up."""
+    if isinstance(outcome.classical, str):
+        return {**line, "detail": outcome.classical}
+    made, run = outcome.classical, fast.run
+    headline = f"Model {floors(outcome.fit)}, classical surface {floors(made.fit)}".replace(" sampling", "")
+    detail = (
+        f"{run.seconds:.2f} s and {len(run.result().faces):,} faces by the model, {made.seconds:.2f} s and {len(made.faces):,} by geometry."
+    )
+    return {**line, "headline": headline, "detail": detail, "tone": "even"}
 
 
 def summary(boards: Sequence[MeshBoard], outcome: MeshOutcome, seconds: Sequence[Sequence[float]]) -> dict[str, Any]:
@@ -41,6 +73,8 @@ def summary(boards: Sequence[MeshBoard], outcome: MeshOutcome, seconds: Sequence
     if not len(fast.faces):
         return without_a_face(fast.run)
     line = verdict.encode(*pair(boards), WORDS, seconds)
+    if outcome.classical and line["state"] == "done":
+        line = against_classical(line, fast, outcome)
     if outcome.fit:
         return verdict.with_fit(line, outcome.fit)
     return line if line["state"] != "done" else FLAT

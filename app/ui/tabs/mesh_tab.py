@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,14 @@ from app.live.worker import LocalRunner
 from app.requests import validation
 from app.requests.limits import LARGEST_SEED
 from app.requests.meshes import FAVOURITE, UNLIMITED, WARM_STEPS, read_prompt, settings
-from app.requests.sides import start_values
+from app.requests.sides import CLASSICAL, start_values
 from app.runs import replay_page
 from app.runs.mesh_files import FILES, classical_surface, shrinkwrapped_vertices, write_classical, write_shrinkwrapped
 from app.runs.mesh_pictures import draw_race, write_race, write_turntable
 from app.ui import knobs as knob_panel
 from app.ui import mesh_side, race_panels
-from app.ui.mesh_side import MEASURING, without_a_face
-from app.ui.method_menu import PLAIN_SIDE, badge, cards, choices, choices_for, side_words, title_of, with_auto
+from app.ui.mesh_side import MEASURING, MadeMesh, classical_side, without_a_face
+from app.ui.method_menu import PLAIN_SIDE, badge, cards, choices, choices_for, classical_card, side_words, title_of, with_auto
 from app.ui.panels import axes, bar, mesh, notice, runs, unseen, verdict
 from app.ui.tab_context import TabContext
 from app.ui.tabs import mesh_outcome, mesh_seeds, quality_table, restoring
@@ -35,6 +35,7 @@ from app.ui.tabs.speeds import speedups
 from engine.backbones.lowpoly import Lowpoly
 from engine.core import PLAIN, Backbone, Sampling
 from engine.errors import BadPrompt, ForetokenError, NotSupported
+from engine.mesh.fit import fit_of
 from engine.mesh.read import Input
 from engine.methods import METHODS
 from engine.nearest import nearest, try_seeds
@@ -50,6 +51,7 @@ IDLE = {
 NO_HEADS = "{} has no draft heads on this machine, so XSpecMesh is not available."
 NO_INPUT = "There is no input yet. Pick an example or drop a file."
 LOADING = "Loading {}. You can already choose an input."
+SHOWN_AS = {"shrinkwrapped": mesh.SNAPPED, "classical": mesh.CLASSICAL}  # downloads, as surfaces of the view
 OPENED = "opened"  # key of a visitor's form that waits for the model
 # the form stored in the browser, and whether the view shows the last race from before a reload
 REMEMBERED = "(name, other, kept, shown) => [name, other, kept, Boolean(sessionStorage.getItem('foretoken-race-mesh'))]"
@@ -128,7 +130,7 @@ class MeshRace:
         self.cards = unseen.menu_cards("mesh-cards")
         gr.HTML("<h2>Mesh</h2>", elem_classes="ft-heading")
         tab.form.settings = knob_panel.build(settings_panel(Lowpoly.sampling), "mesh-settings")
-        tab.form.build_left(menu)
+        tab.form.build_left(menu, [classical_card()])
 
     def build_views(self, tab: RaceTab) -> dict[str, gr.HTML]:
         """Builds the view of both meshes."""
@@ -257,10 +259,10 @@ class MeshRace:
         prompt = read_prompt(own.shape, seed, values, backbone.sampling)
         return RaceRequest(backbone, prompt, validation.knobs(values, settings(backbone.sampling)), own.shape, shown_points(own.shape))
 
-    def empty_panels(self, tab: RaceTab, request: RaceRequest, left: str | None, right: str) -> dict[str, Any]:
+    def empty_panels(self, tab: RaceTab, request: RaceRequest, right: str) -> dict[str, Any]:
         """Values of the view with only the points."""
         sides = {
-            "plain": mesh.Side.empty(*side_words(left, self.right_words)) if left else None,
+            "plain": mesh.Side.empty(*side_words(request.left, self.right_words)) if request.left else None,
             "accelerated": mesh.Side.empty(title_of(right), self.right_words),
         }
         viewer = mesh.encode(sides, request.points)
@@ -268,15 +270,18 @@ class MeshRace:
 
     def draw(self, boards: Sequence[MeshBoard], changed: set[int], request: RaceRequest, ends: bool = True) -> dict[str, Any]:
         """Values of the view, its charts and the line above it."""
-        return mesh_side.draw_race(boards, request.points, changed)
+        return mesh_side.draw_race(boards, request.points, changed, classical_side(None) if request.left == CLASSICAL else None)
 
     def outcome(self, tab: RaceTab, raced: DecodedRace, request: RaceRequest) -> Generator[dict[str, Any], None, RaceOutcome]:
         """Measurements of the finished meshes."""
         yield {"verdict": MEASURING}
-        boards, measurements = raced.boards, mesh_outcome.measure(raced.boards, request.shape)
+        boards, measurements = raced.boards, mesh_outcome.measure(raced.boards, request.shape, request.left)
         line = mesh_outcome.summary(boards, measurements, raced.seconds) | {"costs": verdict.costs_in_words(boards, raced.costs)}
         panels = {"verdict": line, "quality": quality_table.encode(measurements.sides), **self.below.end_values(mesh_side.frame_of(boards))}
-        return RaceOutcome(panels, mesh_outcome.rows(boards, measurements, request.shape))
+        if measurements.classical:
+            left = classical_side(measurements.classical)
+            panels["viewer"] = mesh_side.draw_race(boards, request.points, set(), left)["viewer"]
+        return RaceOutcome(panels, mesh_outcome.rows(boards, measurements, request.shape), measurements)
 
     def without_result(self, board: MeshBoard) -> dict[str, Any]:
         """Cause and advice."""
@@ -290,44 +295,53 @@ class MeshRace:
         notices = refusal_notice(current) if current is not None else []
         return mesh_outcome.offers(board, request.shape, folder, tab.studio.run_store, notices)
 
-    def files(self, tab: RaceTab, ended: EndedRace, visitor: str) -> Files | None:
-        """Larger files, thumbnails and more columns of the table; of a mesh without faces, the classical surface alone."""
-        boards, shape = ended.boards, ended.request.shape
+    def files(self, tab: RaceTab, ended: EndedRace, visitor: str) -> Iterator[Files]:
+        """Other surfaces for the view and the table of quality, then larger files and thumbnails; of a mesh without faces, only the
+        first."""
+        boards, shape, outcome = ended.boards, ended.request.shape, ended.made
         tab.sessions.wait_until_free(LONGEST_WAIT)
 
         def is_shown() -> bool:  # else the visitor left or started another race
             return tab.sessions.shows(visitor, self.prefix, ended.ticket)
 
-        fast, titles = boards[0].run, [title_of(board.run.name) for board in boards]
-        meshes, notices = more_meshes(fast)
-        table = ended.panels["quality"]
+        fast, table, made = boards[0].run, ended.panels["quality"], {}
+        meshes, notices = more_meshes(fast, outcome.classical)
         for name, each in meshes.items():
-            table = table and quality_table.with_column(table, self.late[name][0], quality_table.numbers_of(*each, shape)[0])
+            numbers, _ = quality_table.numbers_of(*each, shape)
+            table = table and quality_table.with_column(table, self.late[name][0], numbers)
+            made[SHOWN_AS[name]] = MadeMesh(*each, fit_of(numbers))
+        surfaces = mesh.encode_surfaces(mesh_side.surfaces_of(boards[0], outcome.fit, made))
         writers = {name: mesh_writer(name, fast, each, shape) for name, each in meshes.items()}
+        panels = {"quality": table} if is_shown() else {}
+        yield Files(writers, panels | {"runs": runs.with_surfaces(ended.race, surfaces)}, notices)
         if not len(boards[0].faces):
-            return Files(writers, {"quality": table} if is_shown() else {}, notices)
-        writers |= tab.common_files(ended, shape.name)
+            return
+        viewer = ended.panels.get("viewer") or self.draw(boards, set(), ended.request)["viewer"]
+        replayed = ended._replace(panels={**ended.panels, "viewer": mesh.with_surfaces(viewer, surfaces)})
+        writers = tab.common_files(replayed, shape.name)
         try:
             frames = draw_race(boards, wanted=is_shown)
         except Unwanted:
-            return None
+            return
         except NotSupported as e:
-            return Files(
-                writers, {"quality": table} if is_shown() else {}, [*notices, *notice.hint(f"There are no pictures of the meshes: {e}")]
-            )
+            yield Files(writers, notices=notice.hint(f"There are no pictures of the meshes: {e}"))
+            return
+        titles = [title_of(board.run.name) for board in boards]
         writers |= {
             "race": lambda path: write_race(frames, boards, titles, path),
             "mp4": lambda path: write_race(frames, boards, titles, path),
             "turntable": lambda path: write_turntable(frames, path),
         }
-        panels = {"quality": table} if is_shown() else {}
-        return Files(writers, panels | {"runs": runs.with_thumbnails(ended.race, frames.thumbnails)}, notices)
+        yield Files(writers, {"runs": runs.with_thumbnails(ended.race, frames.thumbnails)})
 
 
-def more_meshes(run: Run) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], list[dict[str, str]]]:
-    """Vertices and faces of the downloads that are other meshes than the run's, by name; and why there is no classical one."""
+def more_meshes(run: Run, classical: MadeMesh | str | None = None) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], list[dict[str, str]]]:
+    """Vertices and faces of the downloads that are other meshes than the run's, by name; and why there is no classical one. classical :
+    if it was made before"""
     own = run.result()
     meshes = {"shrinkwrapped": (shrinkwrapped_vertices(run), own.faces)} if len(own.faces) else {}
+    if isinstance(classical, MadeMesh):
+        return meshes | {"classical": (classical.vertices, classical.faces)}, []
     try:
         return meshes | {"classical": classical_surface(run, behind=True)}, []
     except NotSupported as e:

@@ -7,7 +7,7 @@ file, a link, or the browser's storage.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -17,7 +17,7 @@ from gradio.components import Component
 from app.live.session import Sessions
 from app.requests import validation
 from app.requests.limits import LARGEST_SEED
-from app.requests.sides import start_values
+from app.requests.sides import CLASSICAL, start_values
 from app.ui import knobs as knob_panel
 from app.ui.method_menu import PLAIN_SIDE, badge, cards
 from app.ui.panels import badge as badge_panel
@@ -54,8 +54,9 @@ class MethodForm:
         self.badge = badge_panel.build(badge(favourite, values), f"{self.prefix}badge")
         self.knobs = knob_panel.build(knob_panel.encode(favourite, method.knobs, values), f"{self.prefix}knobs")
 
-    def build_left(self, choices: Choices) -> None:
-        """Builds the checkbox, menu and knobs of the left side. choices : methods other than plain decoding"""
+    def build_left(self, choices: Choices, others: Sequence[dict[str, Any]] = ()) -> None:
+        """Builds the checkbox, menu and knobs of the left side. choices : methods other than plain decoding; others : further cards"""
+        self.others = others
         gr.HTML("<h2>Left side</h2>", elem_classes="ft-heading")
         self.compare = gr.Checkbox(True, label="Compare", elem_id=f"{self.prefix}compare", elem_classes="ft-check", interactive=True)
         self.other = methods.build(PLAIN, self.left_cards(choices), f"{self.prefix}other")
@@ -63,7 +64,7 @@ class MethodForm:
 
     def left_cards(self, choices: Choices) -> list[dict[str, Any]]:
         """Cards of the left side's menu."""
-        return cards([(PLAIN_SIDE[0], PLAIN), *choices], self.suits)
+        return [*cards([(PLAIN_SIDE[0], PLAIN), *choices], self.suits), *self.others]
 
     def build_seed(self) -> None:
         """Builds the seed, a button for a random seed, and a checkbox that locks it."""
@@ -99,17 +100,21 @@ class MethodForm:
 
     def choose_other(self, name: object, before: object) -> tuple[Any, ...]:
         """Shows the knobs of the left side's method."""
-        value, _, notices = self.choose(name, before)
-        return value, notices
+        try:
+            return self.chosen_knobs(name, before), gr.skip()
+        except ForetokenError as e:
+            return gr.skip(), notice.error(e)
 
     def chosen_knobs(self, name: object, before: object = None, suits: Suits | None = None) -> dict[str, Any]:
         """Panel value of a method's knobs: their last values, else the initial ones. Raises NotSupported. suits : of a model other than
         the tab's"""
-        validation.method(name)
-        method, values = start_values(str(name), self.suits if suits is None else suits)
         known: dict[str, Any] = {}
         if isinstance(before, Mapping) and isinstance(before.get("left"), Mapping) and isinstance(before.get("name"), str):
             known = {**before["left"], before["name"]: before.get("values")}
+        if name == CLASSICAL:
+            return knob_panel.encode(CLASSICAL, ()) | {"left": known}
+        validation.method(name)
+        method, values = start_values(str(name), self.suits if suits is None else suits)
         with suppress(BadKnob):  # the page may remember values of another version
             values = validation.knobs({"values": known[name]}, method.knobs) if name in known else values
         return knob_panel.encode(str(name), method.knobs, values) | {"left": known}

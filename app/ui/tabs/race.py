@@ -17,7 +17,7 @@ from gradio.components import Component
 
 from app.live.stream import Growth
 from app.live.worker import LocalRunner
-from app.requests.sides import Sides, checked_sides, times_of
+from app.requests.sides import CLASSICAL, Sides, checked_sides, times_of
 from app.runs import history, replay_page, video
 from app.runs.race_files import write_folders
 from app.ui.panels import live, notice, replay, runs, verdict
@@ -36,6 +36,7 @@ class RaceRequest(NamedTuple):
     """A checked request.
 
     chosen : settings other than the methods' knobs; shape, points : the cloud or mesh of the prompt, and its points in the view
+    left   : method of the left side or CLASSICAL, None = not compared
     """
 
     backbone: Backbone
@@ -43,28 +44,32 @@ class RaceRequest(NamedTuple):
     chosen: Mapping[str, float | str]
     shape: Input | None = None
     points: np.ndarray | None = None
+    left: str | None = None
 
 
 class EndedRace(NamedTuple):
     """An ended race, from which files are written in the background: ticket; boards, the right one first; values of the panels
-    that need its end; id in the table of runs; request."""
+    that need its end; id in the table of runs; request; see RaceOutcome.made."""
 
     ticket: int
     boards: Sequence[Any]
     panels: Mapping[str, Any]
     race: str
     request: RaceRequest
+    made: Any = None
 
 
 class RaceOutcome(NamedTuple):
-    """Results of a race: values of the panels that need its end, and rows of the table of runs, the right side first."""
+    """Results of a race: values of the panels that need its end, and rows of the table of runs, the right side first. made : what its
+    subject uses again for the files"""
 
     panels: dict[str, Any]
     rows: Sequence[runs.RunRow]
+    made: Any = None
 
 
 class Files(NamedTuple):
-    """Writers of the larger files of a race, values of panels that change with them, and notices."""
+    """Writers of some larger files of a race, values of panels that change with them, and notices."""
 
     writers: Mapping[str, Callable[[Path], Path]]
     panels: Mapping[str, Any] = MappingProxyType({})
@@ -112,17 +117,17 @@ class RaceSubject(Protocol):
     def fields(self) -> list[Component]: ...
     def submit_events(self) -> list[Callable]: ...
 
-    # a checked request, and values of panels: before the first step (left : method, None = not compared), for changed boards (ends : the
-    # last picture also ends the race), after the race, and after a race without tokens
+    # a checked request, and values of panels: before the first step, for changed boards (ends : the last picture also ends the race),
+    # after the race, and after a race without tokens
     def read(self, visitor: str, fields: Sequence[object], seed: object, values: object) -> RaceRequest: ...
-    def empty_panels(self, tab: RaceTab, request: RaceRequest, left: str | None, right: str) -> dict[str, Any]: ...
+    def empty_panels(self, tab: RaceTab, request: RaceRequest, right: str) -> dict[str, Any]: ...
     def draw(self, boards: Sequence[Any], changed: set[int], request: RaceRequest, ends: bool = True) -> dict[str, Any]: ...
     def outcome(self, tab: RaceTab, raced: DecodedRace, request: RaceRequest) -> Generator[dict[str, Any], None, RaceOutcome]: ...
     def without_result(self, board: Any) -> dict[str, Any]: ...
 
-    # updates with the immediate files and messages; larger files, None if there are none or the visitor has left
+    # updates with the immediate files and messages; larger files, a part after the other
     def offers(self, tab: RaceTab, visitor: str, board: Any, request: RaceRequest) -> dict[str, Any]: ...
-    def files(self, tab: RaceTab, ended: EndedRace, visitor: str) -> Files | None: ...
+    def files(self, tab: RaceTab, ended: EndedRace, visitor: str) -> Iterator[Files]: ...
 
 
 class RaceTab:
@@ -200,9 +205,9 @@ class RaceTab:
     def race(self, visitor: str, number: int, request: RaceRequest, sides: Sides) -> Iterator[dict[str, Any]]:
         """Races two methods, repeats the runs without drawing, and offers the files. number : of the ticket"""
         subject, times = self.subject, times_of(request.chosen)
-        yield subject.below.idle_values(self.is_here) | subject.empty_panels(
-            self, request, sides[1][0] if len(sides) > 1 else None, sides[0][0]
-        )
+        request = request._replace(left=sides[1][0] if len(sides) > 1 else None)
+        yield subject.below.idle_values(self.is_here) | subject.empty_panels(self, request, sides[0][0])
+        sides = [side for side in sides if side[0] != CLASSICAL]  # it has no run
 
         def draw(boards: Sequence[Any], changed: set[int]) -> dict[str, Any]:
             return subject.draw(boards, changed, request, times == 1)
@@ -216,25 +221,23 @@ class RaceTab:
             return
         outcome = yield from subject.outcome(self, raced, request)
         table = runs.encode(subject.kind, outcome.rows, raced.seconds, subject.suits)
-        self.queue.leave(visitor, {"boards": EndedRace(number, boards, outcome.panels, table["id"], request)})
+        self.queue.leave(visitor, {"boards": EndedRace(number, boards, outcome.panels, table["id"], request, outcome.made)})
         yield {**outcome.panels, "runs": table}  # before writing to disk
         self.queue.leave(visitor, subject.offers(self, visitor, boards[0], request))
 
     # --- files ----------------------------------------------------------------------------------------------------
 
-    def write_more(self, request: gr.Request) -> tuple[Any, ...]:
-        """Writes the larger files after the page shows the result; a disk error affects only these."""
-        visitor = request.session_hash
+    def write_more(self, request: gr.Request) -> Iterator[tuple[Any, ...]]:
+        """Writes the larger files after the page shows the result, and sends each part; a disk error affects only these."""
+        visitor, notices = request.session_hash, []
         ended = self.queue.take_boards(visitor)
-        files = self.subject.files(self, ended, visitor) if ended else None
-        if files is None:
-            return fill(self.filing, {})
-        run = ended.boards[0].run
-        writers = {name: write for name, write in files.writers.items() if name in self.late}
-        paths = {name: self.path_of(visitor, run, self.subject.late[name][1]) for name in writers}
-        offers, mistakes = write_files(self.sessions, self.subject.prefix, visitor, ended.ticket, writers, paths.__getitem__)
-        notices = [*files.notices, *notice.error(*mistakes)]
-        return fill(self.filing, {**files.panels, **offers, **({"messages": notices} if notices else {})})
+        for files in self.subject.files(self, ended, visitor) if ended else ():
+            run = ended.boards[0].run
+            writers = {name: write for name, write in files.writers.items() if name in self.late}
+            paths = {name: self.path_of(visitor, run, self.subject.late[name][1]) for name in writers}
+            offers, mistakes = write_files(self.sessions, self.subject.prefix, visitor, ended.ticket, writers, paths.__getitem__)
+            notices += [*files.notices, *notice.error(*mistakes)]
+            yield fill(self.filing, {**files.panels, **offers, **({"messages": notices} if notices else {})})
 
     def path_of(self, visitor: str, run: Run, ending: str) -> Path:
         """Path of a run's file in the visitor's folder."""

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from app.requests import validation
+from app.requests.sides import CLASSICAL
 from app.sentences import brief
 from app.ui import knobs as knob_panel
 from engine.backbones import current_name
@@ -111,7 +112,9 @@ def from_memory(value: object, backbone: Backbone, panel: dict[str, Any], declar
     take("settings", lambda: panel | {"values": validation.knobs(remembered["settings"], declared)})
     for menu, panel in (("method", "knobs"), ("other", "other_knobs")):
         with suppress(ForetokenError):
-            if panel in remembered:
+            if remembered.get(menu) == CLASSICAL and menu == "other" and "mesh" in backbone.capabilities:
+                updates |= {menu: CLASSICAL, panel: knob_panel.encode(CLASSICAL, ())}
+            elif panel in remembered:
                 name, method = validation.method(remembered.get(menu), backbone)
                 if name.startswith(f"{AUTO}:") and name != auto:
                     continue
