@@ -70,7 +70,7 @@ def test_what_is_asked_is_what_is_made(client):
 
 
 def test_a_mesh_of_only_a_cloud_streams_and_comes_as_a_glb(client):
-    job = client.submit(handle_file(CHAIR), settings={"face_budget": 16}, api_name="/generate_mesh")
+    job = client.submit(handle_file(CHAIR), settings={"face_budget": 16, "about": 12}, api_name="/generate_mesh")
     file, totals = job.result()
     assert Path(file).suffix == ".glb" and totals["method"] == "xspecmesh" and 0 < totals["faces"] <= 16
     assert len(read(Path(file)).surface[1]) == totals["faces"]
