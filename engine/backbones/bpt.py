@@ -44,7 +44,7 @@ class Bpt(Lowpoly):
 
     name = "bpt"
     points = POINTS
-    sampling = replace(Lowpoly.sampling, temperature=0.5)  # as in BPT's own script
+    sampling = replace(Lowpoly.sampling, temperature=0.5, guide=0.0)  # as in BPT's own script
     suits: Suits = ANY_SUIT
     trainable = ("mesh_heads",)
 

@@ -7,7 +7,7 @@ in the model's frame: bounding box centred at 0, longest side 1.9, +Y up, with u
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 
 from engine.backbones.adherence import Adherence
+from engine.backbones.bias_sum import BiasSum
 from engine.backbones.trained import TrainedBackbone, trained_in
 from engine.cache import KVCache
-from engine.core import Prompt, Sampling, Suits
+from engine.core import Bias, Prompt, Sampling, Suits
 from engine.dispatch.choice import NATIVE
 from engine.drafters.mesh_heads import SHORT, BoundHeads, HeadsByKind, MeshHeads
 from engine.drafters.predictive_stream import read_config, read_pairs, scale_of
@@ -30,7 +31,9 @@ from engine.kernels.cpu.library import native, native_choice
 from engine.kernels.cpu.packed_linear import can_pack, pack
 from engine.layout import Line
 from engine.mesh.bpt_grammar import BPTGrammar
+from engine.mesh import classical
 from engine.mesh.bpt_tokens import BPT, TokenParser, dequantize, mesh_of, parse
+from engine.mesh.guide import Guide
 from engine.networks.card import has_card
 from engine.networks.mesh_decoder import MeshModel, MeshSettings, describe, face_level, settings_of
 from engine.networks.native_blocks import quicken
@@ -114,7 +117,7 @@ class Lowpoly(TrainedBackbone):
     end = BPT.eos  # the id that ends a mesh
     trainable = ("mesh_heads", "feature_draft", "predictive_stream")
     # BPT's, but for its temperature of 0.5: at 0.25 meshes of this model are nearer to their inputs (docs/models/lowpoly.md).
-    sampling = Sampling(temperature=0.25, top_k=50, top_p=0.95, temperature_last=True)
+    sampling = Sampling(temperature=0.25, top_k=50, top_p=0.95, temperature_last=True, guide=10.0)
 
     # Chosen with `bench mesh --sweep`. Windows are short and drawn again, because a mesh draft is seldom right after a few others, and few
     # tokens are fixed points. Rows cost more than a picture's: each has a distribution of 5,121 numbers under a grammar.
@@ -175,10 +178,23 @@ class Lowpoly(TrainedBackbone):
             levels=BPT, bias=self.bias(prompt),
         )  # fmt: skip
 
-    def bias(self, prompt: Prompt) -> Adherence | None:
-        """The bias of a run, by all of the prompt's points; None without adherence."""
-        strength = (prompt.sampling or self.sampling).adherence
-        return Adherence(prompt.points[:, :3].cpu().numpy(), strength) if strength else None
+    def bias(self, prompt: Prompt) -> Bias | None:
+        """The bias of a run: adherence to all of the prompt's points, and its guide; None without either."""
+        sampling, parts = prompt.sampling or self.sampling, []
+        if sampling.adherence:
+            parts.append(Adherence(prompt.points[:, :3].cpu().numpy(), sampling.adherence))
+        if sampling.guide and prompt.guide is not None:
+            parts.append(Guide(*prompt.guide, sampling.guide))
+        return BiasSum(parts) if len(parts) > 1 else next(iter(parts), None)
+
+    def guided(self, prompt: Prompt) -> Prompt:
+        """The prompt with a guide, if its sampling has a strength for one: the classical surface of its points. Takes about a second.
+
+        Raises NotSupported if this machine cannot make it, or the points span no surface.
+        """
+        if not (prompt.sampling or self.sampling).guide or prompt.guide is not None:
+            return prompt
+        return replace(prompt, guide=classical.reconstruct(prompt.points.cpu().numpy(), prompt.about or prompt.size))
 
     def face_levels(self, prompts: Sequence[Prompt]) -> Tensor:
         """The numbers of faces that the model reads, float32 [B]: of each prompt its target, else its limit."""

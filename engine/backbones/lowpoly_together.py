@@ -72,8 +72,9 @@ def decode_read(backbone: Lowpoly, points: Tensor, prompts: Sequence[Prompt], lo
         kv_cache.keep([0])
         allowed = torch.stack([row.allowed_ids(s.vocabulary) for row in rows]).to(device)
         logits = decoder.head(hidden)[:, 0].float()
-        if sampling.adherence:
-            logits = logits - torch.stack([row.bias.loss(row.lost_in) for row in rows]).to(device)
+        for row, own in zip(rows, logits, strict=True):
+            if row.bias is not None:
+                own -= row.bias.loss(row.lost_in).to(device)
         scores = warp(logits, sampling, allowed)
         drawn = draw_gumbel(scores, torch.cat([noise.gumbel(n, 1) for noise in noises]))
         for row, token in zip(rows, drawn.tolist(), strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 from torch import Tensor
 
 from engine.errors import BadPrompt
@@ -11,7 +12,7 @@ from engine.errors import BadPrompt
 
 @dataclass(frozen=True)
 class Sampling:
-    """Settings that turn logits into a distribution. Order: guidance, adherence, grammar, temperature, top-k, top-p, softmax."""
+    """Settings that turn logits into a distribution. Order: guidance, adherence and guide, grammar, temperature, top-k, top-p, softmax."""
 
     temperature: float = 1.0  # 0 = always the most probable token
     top_k: int = 0  # 0 = off
@@ -19,6 +20,7 @@ class Sampling:
     guidance: float = 1.0  # u + g (c - u); 1 = conditional only
     temperature_last: bool = False  # True: top-k and top-p filter before the temperature is applied (BPT's order)
     adherence: float = 0.0  # meshes: nats that a vertex loses per unit of distance from the points (engine/backbones/adherence.py)
+    guide: float = 0.0  # meshes: nats that a token of the prompt's guide gains, if it has one (engine/mesh/guide.py)
 
     def soften(self) -> Sampling:
         """Returns the settings with temperature 1 instead of 0."""
@@ -36,6 +38,7 @@ class Prompt:
     size: int | None = None  # pixels, or the most faces of a mesh; None = the backbone's default
     about: int | None = None  # number of faces that a mesh should have; None = the model decides
     sampling: Sampling | None = None  # None = the backbone's default
+    guide: tuple[np.ndarray, np.ndarray] | None = None  # vertices [V, 3] and faces [F, 3] of a mesh to follow; None: the model alone
 
     def __post_init__(self) -> None:
         """Raises BadPrompt for text that cannot be written to a file or a terminal: NUL and lone surrogates."""
