@@ -113,6 +113,7 @@ def test_knobs_and_sampling_reach_the_run(folder: Path, capsys: pytest.CaptureFi
         "guidance": 2.0,
         "temperature_last": False,
         "adherence": 0.0,
+        "guide": 0.0,
     }
 
 

@@ -16,6 +16,7 @@ import torch
 from app.batch.folder import BatchFolder, Row, failed_row, with_entry
 from app.batch.inputs import BatchInput
 from app.batch.plan import BatchPlan
+from app.requests.meshes import guided
 from app.runs.history import to_input_frame, write_run
 from app.runs.mesh_files import save_shrinkwrapped
 from engine.core import Backbone, Prompt
@@ -90,7 +91,8 @@ class Maker:
         sampling = with_values(self.backbone.sampling, {**self.plan.sampling, **own})
         if shape is None:
             return Prompt(entry.text, seed=entry.seed, size=size, sampling=sampling)
-        return Prompt(points=torch.from_numpy(shape.points), seed=entry.seed, size=size, about=about, sampling=sampling)
+        prompt = Prompt(points=torch.from_numpy(shape.points), seed=entry.seed, size=size, about=about, sampling=sampling)
+        return guided(self.backbone, prompt)
 
     def write(self, run: Run, part: Path, entry: BatchInput, shape: Input | None) -> Row:
         """Writes all files of a result; returns its row."""

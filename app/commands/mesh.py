@@ -171,6 +171,7 @@ def one_mesh(work: MeshWork, path: Path, shape: Any, out: Path | None) -> dict[s
     """Generates one mesh and returns its summary, printed unless --json. out: folder for a copy of the files"""
     import torch
 
+    from app.requests.meshes import NO_GUIDE, guided, misses_guide
     from app.runs.history import deliver, to_input_frame
     from engine.core import Prompt
     from engine.mesh.distance import distance
@@ -180,6 +181,9 @@ def one_mesh(work: MeshWork, path: Path, shape: Any, out: Path | None) -> dict[s
     options = work.options
     points = torch.from_numpy(shape.points)
     prompt = Prompt(points=points, seed=options.seed, size=options.faces, about=options.about, sampling=work.sampling)
+    prompt = guided(work.backbone, prompt)
+    if misses_guide(work.backbone, prompt):
+        print(NO_GUIDE, file=sys.stderr)
     prompt, tried = best_seed(work, prompt)
     run, comparison = decode(options, work.backbone, work.method, prompt, work.knobs)
     start = time.perf_counter()

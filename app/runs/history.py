@@ -58,6 +58,7 @@ def describe(run: Run, shape: Input | None = None) -> dict[str, Any]:
         "size": prompt.size,
         "about": prompt.about,
         "sampling": dict(vars(sampling)),
+        "guide": None if prompt.guide is None else {"faces": len(prompt.guide[1])},
         "knobs": run.steps[0].knobs if run.steps else run.live.read(),
         "moves": moves(run.steps),
         "steps": len(run.steps),

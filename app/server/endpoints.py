@@ -132,7 +132,7 @@ class Endpoints:
         backbone = self.studio.mesh.get()
         name, entry = validation.method(method, backbone)
         chosen, knobs = settings_and_knobs(settings, name, entry, meshes.settings(backbone.sampling), backbone)
-        wanted = meshes.read_prompt(shape, seed, chosen, backbone.sampling)
+        wanted = meshes.guided(backbone, meshes.read_prompt(shape, seed, chosen, backbone.sampling))
         board = MeshBoard(self.start_run(caller, number, backbone, wanted, name, knobs))
         for _ in updates([board], Throttle(PERIOD), self.runner.race):
             if board.count and not board.ended:

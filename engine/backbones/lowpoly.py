@@ -30,8 +30,8 @@ from engine.kernels.cpu.blocks import RunRows
 from engine.kernels.cpu.library import native, native_choice
 from engine.kernels.cpu.packed_linear import can_pack, pack
 from engine.layout import Line
-from engine.mesh.bpt_grammar import BPTGrammar
 from engine.mesh import classical
+from engine.mesh.bpt_grammar import BPTGrammar
 from engine.mesh.bpt_tokens import BPT, TokenParser, dequantize, mesh_of, parse
 from engine.mesh.guide import Guide
 from engine.networks.card import has_card

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from engine.backbones import lowpoly, resolve
 from engine.backbones.lowpoly import MOST_FACES, Lowpoly
 from engine.core import Prompt
-from engine.errors import MissingWeights
+from engine.errors import MissingWeights, NotSupported
 from engine.loading import model_columns
 from engine.machine import device_of
 from engine.methods import find
@@ -85,6 +85,7 @@ class Models:
         self.plain_row = PLAIN_ROW[self.own]
         self._loaded: dict[str, Lowpoly] = {self.own: plan.load()}
         self.dtype = self._loaded[self.own].dtype
+        self._guides: dict[int, tuple[np.ndarray, np.ndarray] | None] = {}  # by the id of an input
         self.use(plan)
 
     def use(self, plan: MeshBench) -> None:
@@ -124,7 +125,17 @@ class Models:
         model, (method, preset) = self.model(row.weights), find(row.method)
         about = min(len(subject.faces), MOST_FACES) if self.plan.about == "own" else self.plan.about
         prompt = Prompt(points=subject.points, seed=seed, size=self.plan.size, about=about, sampling=self.sampling)
-        return generate(model, method, prompt, preset | row.knobs).finish()
+        return generate(model, method, self._with_guide(model, prompt, subject), preset | row.knobs).finish()
+
+    def _with_guide(self, model: Lowpoly, prompt: Prompt, subject: BenchMesh) -> Prompt:
+        """Returns the prompt with the guide of its input, made once per input; without one where its points span no surface."""
+        if id(subject) not in self._guides:
+            try:
+                self._guides[id(subject)] = model.guided(prompt).guide
+            except NotSupported as e:
+                print(f"{subject.name} has no guide. {e}", file=sys.stderr)
+                self._guides[id(subject)] = None
+        return replace(prompt, guide=self._guides[id(subject)])
 
     def measure(
         self, table: dict[str, MeshBenchRow], inputs: list[BenchMesh], seeds: int = 1, repeats: int = 1

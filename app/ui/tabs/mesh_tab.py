@@ -14,7 +14,7 @@ from app.live.boards.mesh import MeshBoard
 from app.live.worker import LocalRunner
 from app.requests import validation
 from app.requests.limits import LARGEST_SEED
-from app.requests.meshes import FAVOURITE, UNLIMITED, WARM_STEPS, read_prompt, settings
+from app.requests.meshes import FAVOURITE, NO_GUIDE, UNLIMITED, WARM_STEPS, guided, misses_guide, read_prompt, settings
 from app.requests.sides import CLASSICAL, start_values
 from app.runs import replay_page
 from app.runs.mesh_files import FILES, classical_surface, shrinkwrapped_vertices, write_classical, write_shrinkwrapped
@@ -181,7 +181,7 @@ class MeshRace:
                 raise BadPrompt(self.input.waits_for(visitor) or NO_INPUT)
             backbone = self.model.get()
             first = min(validation.seed(seed), LARGEST_SEED + 1 - mesh_seeds.TRIED)
-            prompt = read_prompt(current.shape, first, values, backbone.sampling)
+            prompt = guided(backbone, read_prompt(current.shape, first, values, backbone.sampling))
             panel = mesh_seeds.with_seed(name, knobs, backbone)
             tried = try_seeds(backbone, prompt, mesh_seeds.TRIED)
             if nearest(tried).chamfer is None:
@@ -256,7 +256,7 @@ class MeshRace:
         if own is None:
             raise BadPrompt(NO_INPUT)
         backbone = self.model.get()
-        prompt = read_prompt(own.shape, seed, values, backbone.sampling)
+        prompt = guided(backbone, read_prompt(own.shape, seed, values, backbone.sampling))
         return RaceRequest(backbone, prompt, validation.knobs(values, settings(backbone.sampling)), own.shape, shown_points(own.shape))
 
     def empty_panels(self, tab: RaceTab, request: RaceRequest, right: str) -> dict[str, Any]:
@@ -293,6 +293,8 @@ class MeshRace:
         """Writes the downloads and saves the run."""
         folder, current = tab.sessions.folder(visitor) / "mesh", tab.sessions.input_of(visitor)
         notices = refusal_notice(current) if current is not None else []
+        if misses_guide(request.backbone, request.prompt):
+            notices += notice.hint(NO_GUIDE)
         return mesh_outcome.offers(board, request.shape, folder, tab.studio.run_store, notices)
 
     def files(self, tab: RaceTab, ended: EndedRace, visitor: str) -> Iterator[Files]:

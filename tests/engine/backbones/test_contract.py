@@ -65,6 +65,7 @@ MAKERS = {
     "lowpoly": lambda: Case(tiny.lowpoly(), Prompt(points=tiny.sphere()), 2e-5),
     "lowpoly with adherence": lambda: Case(tiny.with_adherence(tiny.lowpoly()), Prompt(points=tiny.sphere()), 2e-5),
     "bpt with adherence": lambda: Case(tiny.with_adherence(tiny_originals.bpt_backbone()), Prompt(points=tiny.sphere()), 2e-5),
+    "lowpoly with a guide": lambda: Case(tiny.lowpoly(), Prompt(points=tiny.sphere(), guide=tiny.octahedron()), 2e-5),
     "lowpoly without its grammar": lambda: Case(tiny.lowpoly(grammar=False), Prompt(points=tiny.sphere()), 2e-5),
     "bpt": lambda: Case(tiny_originals.bpt_backbone(), Prompt(points=tiny.sphere()), 2e-5),
     "llamagen of classes": lambda: Case(tiny_originals.llamagen(), Prompt(label=3), 2e-5),

@@ -130,6 +130,12 @@ def with_adherence(backbone: Lowpoly) -> Lowpoly:
     return backbone
 
 
+def octahedron() -> tuple[np.ndarray, np.ndarray]:
+    """Vertices and faces of a mesh that can guide another."""
+    corners = np.concatenate([np.eye(3), -np.eye(3)]) * 0.9
+    return corners, np.array([[0, 1, 2], [1, 3, 2], [3, 4, 2], [4, 0, 2], [1, 0, 5], [3, 1, 5], [4, 3, 5], [0, 4, 5]])
+
+
 def quick_lowpoly(grammar: bool = True) -> Lowpoly:
     """The tiny lowpoly with the blocks and layers of a model loaded on a CPU."""
     return Lowpoly(prepare_model(mesh_model.__wrapped__(), "cpu"), {}, grammar=grammar)  # its own: others share the model
