@@ -48,6 +48,9 @@ class Adherence:
             return token
         return token - self._special if 0 <= token - self._special < self._blocks else state
 
+    def favourite(self, state: int) -> None:
+        """No token: many are near the points."""
+
     def loss(self, state: int) -> Tensor:
         """The penalty on the logits of the next token, float32 [V]; 0 for the end."""
         if state not in self._losses:

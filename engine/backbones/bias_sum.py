@@ -21,6 +21,11 @@ class BiasSum:
         """The states after one more token."""
         return tuple(part.next(each, token) for part, each in zip(self.parts, state, strict=True))
 
+    def favourite(self, state: tuple[Any, ...]) -> int | None:
+        """The favourite of the first part that has one."""
+        favourites = (part.favourite(each) for part, each in zip(self.parts, state, strict=True))
+        return next((token for token in favourites if token is not None), None)
+
     def loss(self, state: tuple[Any, ...]) -> Tensor:
         """The penalties of the next token, float32 [V]."""
         first, *others = (part.loss(each) for part, each in zip(self.parts, state, strict=True))

@@ -54,6 +54,10 @@ class Bias(Protocol):
         """Penalty to subtract from the guided logits of the next token, float32 [V]."""
         ...
 
+    def favourite(self, state: Any) -> int | None:
+        """The token that it favours over all others, a good draft; None if there is none."""
+        ...
+
 
 class Resampler(Protocol):
     """Converts tokens between two scales. All runs share its weights.
@@ -112,6 +116,10 @@ class Sequence(Protocol):
     def biased_logits(self, logits: Tensor, *paths: list[int]) -> Tensor:
         """Raw guided logits [k, V] minus the bias after hypothetical paths, one path per row or one for all: the input of `probs_after`'s
         warp."""
+        ...
+
+    def favourites(self, count: int) -> list[int]:
+        """By capability "vertices": up to `count` tokens that the bias favours, each after the ones before; [] without a bias."""
         ...
 
     def allowed_ids(self, path: list[int]) -> Tensor | None:

@@ -87,22 +87,29 @@ class Guide:
             return self._with_vertex(state, self._cell(state.block, token - self._offsets))
         return self._with_patch(state, token - self._special) if self._special <= token < self._end else state
 
-    def loss(self, state: GuideState) -> Tensor:
-        """The penalty on the logits of the next token, float32 [V]; negative for expected tokens."""
-        lost = torch.zeros(self._vocabulary)
+    def favourite(self, state: GuideState) -> int | None:
+        """The token that gains most; None if none does."""
         fan = state.rest or self._next_fan(state)
         if not state.rest:
-            if state.is_due:
-                return lost
-            gain = self._strength * min(1 + state.idle // PATIENCE, MOST)
-            lost[self._special + self._block_of(self._expected(state, fan[0])) if fan else self._end] = -gain
-            return lost
+            return None if state.is_due else self._special + self._block_of(self._expected(state, fan[0])) if fan else self._end
         expected = self._expected(state, fan[0])
         block = self._block_of(expected)
         if state.block == block:
-            lost[self._offsets : self._special] = self._pull(expected)
-        elif not state.is_due:
-            lost[block] = -self._strength
+            x, y, z = (axis % self._side for axis in expected)
+            return self._offsets + (x * self._side + y) * self._side + z
+        return None if state.is_due else block
+
+    def loss(self, state: GuideState) -> Tensor:
+        """The penalty on the logits of the next token, float32 [V]; negative for expected tokens."""
+        lost, favourite = torch.zeros(self._vocabulary), self.favourite(state)
+        if favourite is None:
+            return lost
+        if not state.rest:
+            lost[favourite] = -self._strength * min(1 + state.idle // PATIENCE, MOST)
+        elif favourite < self._offsets:
+            lost[favourite] = -self._strength
+        else:
+            lost[self._offsets : self._special] = self._pull(favourite - self._offsets)
         return lost
 
     def _expected(self, state: GuideState, vertex: Cell) -> Cell:
@@ -141,9 +148,9 @@ class Guide:
         """The patch that should be opened next; empty after the last one."""
         return state.again or (self.fans[state.fan] if state.fan < len(self.fans) else ())
 
-    def _pull(self, expected: Cell) -> Tensor:
-        """The penalty on the offsets of the block of an expected cell."""
-        x, y, z = (self._apart[axis % self._side] for axis in expected)
+    def _pull(self, offset: int) -> Tensor:
+        """The penalty on the offsets of a block in which one is expected."""
+        x, y, z = self._apart[self._digits[offset]]
         distance = np.maximum(np.maximum(x[:, None, None], y[:, None]), z)
         return torch.from_numpy(self._gains[distance.ravel()])
 
@@ -152,5 +159,6 @@ class Guide:
         return (x * self._blocks + y) * self._blocks + z
 
     def _cell(self, block: int, offset: int) -> Cell:
-        high = np.unravel_index(max(block, 0), (self._blocks,) * 3)
-        return tuple(int(b) * self._side + int(o) for b, o in zip(high, self._digits[offset], strict=True))
+        b, s, at = self._blocks, self._side, max(block, 0)
+        high, low = (at // b**2, at // b % b, at % b), (offset // s**2, offset // s % s, offset % s)
+        return high[0] * s + low[0], high[1] * s + low[1], high[2] * s + low[2]

@@ -2,7 +2,8 @@
 
 Paper: none, ours. The heads are those of XSpecMesh, arXiv 2507.23777.
 Idea: on a closed surface every edge has two faces, and many parts of a mesh are moved copies of others. So committed tokens often
-determine the next vertices; engine/mesh/next_vertices.py has the rules. Elsewhere heads guess, if the model has them.
+determine the next vertices; engine/mesh/next_vertices.py has the rules. Where a guide pulls the tokens (engine/mesh/guide.py), what it
+expects comes first. Elsewhere heads guess, if the model has them.
 Exactness: always. A draft is a function of the committed tokens and of hidden states, so its distribution is one-hot: it is accepted with
 probability p(x), and after a rejection the residual is p without x. A mesh with an open edge only has fewer drafts accepted.
 Deviations: none.
@@ -41,7 +42,8 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: HeadsByKind 
         iteration += 1
         room = sequence.limit - sequence.length - 1
         draft = NO_DRAFT
-        if known := vertices.continuation(min(int(knobs.drafted), room)):
+        most = min(int(knobs.drafted), room)
+        if not sequence.done and (known := sequence.favourites(most) or vertices.continuation(most)):
             tokens = torch.tensor(known, dtype=torch.int64, device=sequence.device)
             draft = Draft(tokens, q=ChosenTokens(tokens, sequence.vocabulary, noise.dtype))
         elif guess is not None and (count := min(heads.depth, int(knobs.guessed), room)) > 0 and not sequence.done:

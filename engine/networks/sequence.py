@@ -330,6 +330,16 @@ class TransformerSequence:
         lost = torch.stack([self.bias.loss(each) for each in states_after(self.bias, self._lost_in, paths)])
         return logits.float() - lost.to(logits.device)
 
+    def favourites(self, count: int) -> list[int]:
+        """Up to `count` tokens that the bias favours after the committed ones; [] without a bias."""
+        tokens, state = [], self._lost_in
+        while self.bias is not None and len(tokens) < count and (token := self.bias.favourite(state)) is not None:
+            tokens.append(token)
+            state = self.bias.next(state, token)
+            if token == self.end:
+                break
+        return tokens
+
     def allowed_ids(self, path: list[int]) -> Tensor | None:
         """The ids allowed after a hypothetical path, bool [V]; None without a grammar."""
         return None if self.grammar is None else self._allowed_in(next(states_after(self.grammar, self._state, [path])))

@@ -235,6 +235,10 @@ class ToySequence:
         """The logits unchanged: the toy has no bias."""
         return logits
 
+    def favourites(self, count: int) -> list[int]:
+        """None: the toy has no bias."""
+        return []
+
     def allowed_ids(self, path: list[int]) -> Tensor | None:
         """The ids allowed after a hypothetical path, bool [V]; None without a grammar."""
         mask = self._grammar_mask([self._last(path)])

@@ -84,7 +84,9 @@ def _method(run_settings: Mapping[str, Any], backbone: Backbone) -> tuple[str, d
 def _settings_values(run_settings: Mapping[str, Any], declared: tuple[Knob, ...]) -> dict[str, Any]:
     """Values of the settings panel for some settings: sampling and size."""
     names, sampling = {knob.name for knob in declared}, run_settings.get("sampling")
-    chosen = {name: value for name, value in ({"guide": 0.0} | sampling).items() if name in names} if isinstance(sampling, Mapping) else {}
+    chosen = (
+        {name: value for name, value in ({"guide": 0.0} | dict(sampling)).items() if name in names} if isinstance(sampling, Mapping) else {}
+    )
     numbers = run_settings.get("size"), run_settings.get("about")
     size, about = (value if isinstance(value, int) and not isinstance(value, bool) else 0 for value in numbers)
     if "size" in names and size:
