@@ -70,13 +70,8 @@ class GlmImage(PictureCheckpoint):
 
     def place_decoder(self, lengths: Sequence[int], layout: Raster) -> Hosted:
         """The decoder for prompts of these lengths: after each comes a small picture, then the whole one."""
-        tables = [places(length, self.small, layout.columns).to(self.device) for length in lengths]
-
-        def place(slots: Tensor) -> Tensor:
-            rows = zip(tables, slots.expand(len(tables), -1), strict=True)
-            return torch.stack([table[:, own] for table, own in rows], 1)
-
-        return replace(self.hosted, place=place)
+        tables = torch.tensor(lengths)[:, None], grids(self.small, layout.columns)
+        return replace(self.hosted, place=place, tables=tuple(each.to(self.device) for each in tables))
 
     def decode(self, codes: Tensor) -> Tensor:
         """The map of tokens int64 [rows, columns]: [rows * 32, columns * 32, 3], in about -1..1."""
@@ -103,15 +98,23 @@ def layout_of(side: int, small: int) -> Raster:
     return Raster(small * small // columns + columns, columns, FACTOR)
 
 
-def places(prefix: int, small: int, columns: int) -> Tensor:
-    """The place of every slot on the three axes, int64 [3, prefix + tokens]: words, the small picture, the whole picture."""
-    words = torch.arange(prefix).expand(3, -1)
-    parts, start = [words], prefix
+def grids(small: int, columns: int) -> Tensor:
+    """The places of a picture's tokens on the three axes after an empty prompt, int64 [3, tokens]: the small picture, the whole one."""
+    parts, start = [], 0
     for side in (small, columns):
         row, column = torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij")
         parts.append(start + torch.stack([torch.zeros_like(row), row, column]).flatten(1))
         start += side
     return torch.cat(parts, 1)
+
+
+def place(slots: Tensor, lengths: Tensor, grid: Tensor) -> Tensor:
+    """The places of slots int64 [1 or branches, R] on the three axes, [3, branches, R]: words along all of them, then the pictures.
+
+    lengths : of the prompts, int64 [branches, 1]; grid : see `grids`
+    """
+    after = slots - lengths
+    return torch.where(after < 0, slots, lengths + grid[:, after.clamp(min=0)])
 
 
 def sampling_of(model: GlmImageForConditionalGeneration) -> Sampling:

@@ -81,7 +81,7 @@ class Llamagen(PictureCheckpoint):
     def place_decoder(self, lengths: Sequence[int], layout: Raster) -> Hosted:
         """The decoder for prompts of these lengths: the picture begins after all slots of the condition."""
         skipped = self.slots - torch.tensor(lengths, device=self.device)[:, None]
-        return replace(self.hosted, place=lambda slots: slots + skipped)
+        return replace(self.hosted, place=torch.add, tables=(skipped,))
 
     def _class(self, prompt: Prompt) -> Tensor:
         """The embeddings of a class and of none, [2, 1, H]."""

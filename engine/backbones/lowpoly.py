@@ -6,7 +6,7 @@ in the model's frame: bounding box centred at 0, longest side 1.9, +Y up, with u
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -35,7 +35,7 @@ from engine.mesh.bpt_grammar import BPTGrammar
 from engine.mesh.bpt_tokens import BPT, TokenParser, dequantize, mesh_of, parse
 from engine.mesh.guide import Guide
 from engine.networks.card import has_card
-from engine.networks.mesh_decoder import MeshModel, MeshSettings, describe, face_level, settings_of
+from engine.networks.mesh_decoder import ConditionKV, MeshModel, MeshSettings, describe, face_level, settings_of
 from engine.networks.native_blocks import quicken
 from engine.networks.rows import AdapterRows, RowSplit
 from engine.networks.sequence import TransformerSequence
@@ -82,6 +82,11 @@ class _LowpolyTrunk(OwnTrunk):
         super().__init__(model.decoder)
         self.table, self.positions = table, positions
         self.condition_kv = model.decoder.keys_values(condition)
+
+    def move_tensors(self, hold: Callable[[Tensor], Tensor]) -> Hashable:
+        self.table = hold(self.table)
+        self.condition_kv = ConditionKV((hold(keys), hold(values)) for keys, values in self.condition_kv)
+        return None
 
     def embed(self, tokens: Tensor) -> Tensor:
         return torch.embedding(self.table, tokens)[None]
@@ -175,7 +180,7 @@ class Lowpoly(TrainedBackbone):
             trunk, self.model.decoder.start[None, None], None, kv_cache,
             vocabulary=s.vocabulary, limit=s.length, layout=Line(), sampling=prompt.sampling or self.sampling, end=BPT.eos,
             grammar=MaskedGrammar(prompt.size) if self.grammar else None, condition=condition[0],
-            levels=BPT, bias=self.bias(prompt),
+            levels=BPT, bias=self.bias(prompt), workspaces=self.workspaces,
         )  # fmt: skip
 
     def bias(self, prompt: Prompt) -> Bias | None:

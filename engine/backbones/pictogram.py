@@ -9,7 +9,7 @@ normalised to the picture. Guidance pairs the caption with the empty caption, wh
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from math import isqrt
@@ -200,6 +200,10 @@ class _PictogramTrunk(OwnTrunk):
         own = dtype if model.decoder.quick is None else torch.float32
         self.cos, self.sin = cos.to(own), sin.to(own)
 
+    def move_tensors(self, hold: Callable[[Tensor], Tensor]) -> Hashable:
+        self.gist, self.places, self.cos, self.sin = (hold(each) for each in (self.gist, self.places, self.cos, self.sin))
+        return None
+
     def embed(self, tokens: Tensor) -> Tensor:
         return torch.embedding(self.table, tokens) + self.gist
 
@@ -292,7 +296,7 @@ class Pictogram(TrainedBackbone):
         return PictogramSequence(
             self, prompt, trunk, prefix, text_mask(before, self.device, before), kv_cache,
             vocabulary=self.model.vocabulary, limit=side * side, layout=Raster(side, side, FACTOR), sampling=sampling,
-            codebook=self.codebook(),
+            codebook=self.codebook(), workspaces=self.workspaces,
         )  # fmt: skip
 
     def _readable_words(self, prompt: Prompt) -> tuple[str, ...]:

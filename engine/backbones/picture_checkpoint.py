@@ -109,6 +109,7 @@ class PictureCheckpoint(TrainedBackbone):
             trunk, x, self._prefix_mask(x.shape[1]),
             RowEndCache(kv_cache, RowEnds(x.shape[1], layout.columns, limit)) if ends else kv_cache,
             vocabulary=self.vocabulary, limit=limit, layout=layout, sampling=sampling, codebook=self.codebook(),
+            workspaces=self.workspaces,
         )  # fmt: skip
 
     def _prefix_mask(self, count: int) -> Tensor | None:

@@ -15,6 +15,7 @@ from engine.drafters import feature_draft, spatial_heads
 from engine.drafters.predictive_stream import is_trained, read_adapter
 from engine.errors import MissingWeights
 from engine.networks.card import has_card, read_card
+from engine.networks.workspace import WorkspacePool
 
 
 def trained_in(folder: Path | None, suffix: str = "") -> set[str]:
@@ -45,6 +46,11 @@ class TrainedBackbone(Backbone):
     trainable: tuple[str, ...] = (feature_draft.NAME, "predictive_stream", spatial_heads.NAME)
     draft_trunk: nn.Module
     draft_dtype: torch.dtype = torch.float32
+
+    @cached_property
+    def workspaces(self) -> WorkspacePool:
+        """What runs on a GPU borrow."""
+        return WorkspacePool()
 
     @cached_property
     def _drafters(self) -> dict[str, Any]:

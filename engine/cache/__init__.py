@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ class PassRows:
 
     rows : int64 [P], the row of each place; ends : bool [P], True for row ends; last : int64 [R], the last place of each row
     slots : int64 [P]; visible : bool [P, P], True where a place sees another; all on the host
+    most : the number of places that a pass of so many rows in a chain may have anywhere in the sequence
     """
 
     rows: Tensor
@@ -23,23 +25,33 @@ class PassRows:
     last: Tensor
     slots: Tensor
     visible: Tensor
+    most: int
 
 
 class KVCache:
     """Keys and values of every layer, [layers, 2, branches, heads, capacity, head width], and the number of kept rows.
 
     write() stores the rows of a pass after the kept rows. keep() makes some of them permanent, moves these together and discards
-    the others. Nothing is allocated after construction.
+    the others. The block is allocated at its first use, unless `use` gives another one.
     """
 
     def __init__(self, layers: int, branches: int, heads: int, capacity: int, width: int, device: torch.device, dtype: torch.dtype):
-        self.block = torch.zeros(layers, 2, branches, heads, capacity, width, device=device, dtype=dtype)
+        self.shape, self.device, self.dtype = (layers, 2, branches, heads, capacity, width), device, dtype
         self.kept, self.branches = 0, branches
+
+    @cached_property
+    def block(self) -> Tensor:
+        """The keys and values of every layer."""
+        return torch.zeros(self.shape, device=self.device, dtype=self.dtype)
+
+    def use(self, block: Tensor) -> None:
+        """Makes a block of zeros, with at least this capacity, the cache's."""
+        self.shape, self.block = tuple(block.shape), block
 
     @property
     def capacity(self) -> int:
         """The most rows that fit."""
-        return self.block.shape[4]
+        return self.shape[4]
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Stores [branches, heads, R, width] after the kept rows; returns all visible keys and values."""
@@ -66,7 +78,7 @@ class KVCache:
     def begin_pass(self, slots: Tensor, visible: Tensor) -> PassRows:
         """Begins a pass over rows at slots int64 [R] with visibility `visible` bool [R, R]; other caches may add places."""
         own = torch.arange(len(slots))
-        return PassRows(own, torch.zeros(len(slots), dtype=torch.bool), own, slots, visible)
+        return PassRows(own, torch.zeros(len(slots), dtype=torch.bool), own, slots, visible, len(slots))
 
     def place(self, slots: Tensor, row: int) -> int:
         """The number of a row's place in a pass over some slots; other caches may add places."""

@@ -25,7 +25,6 @@ from engine.kernels.tree_attention import fixed_mask, pack
 from engine.layout import Layout, Raster
 from engine.networks.native_blocks import quick_linear, quicken
 from engine.networks.sequence import TransformerSequence
-from engine.networks.static_step import bucket
 from engine.networks.transformer import RMSNorm, TransformerDecoder, rotary_table
 from engine.networks.weights import build_network, need, read_tensors, refuse_stale
 from engine.sampling import guide
@@ -129,7 +128,12 @@ class NetworkGrowth:
         settings, self.branches = network.settings, sequence.kv_cache.branches
         head = settings["width"] // settings["heads"]
         self.kv_cache = KVCache(1, self.branches, settings["heads"], sequence.limit + ROOM, head, self.device, self.dtype)
-        self.committed, self.replays = 0, sequence.replays
+        self.workspace = sequence.workspace
+        if self.workspace is not None:
+            self.kv_cache.use(self.workspace.zeros(NAME, self.kv_cache.shape, self.dtype))
+            self.cos, self.sin = self.workspace.hold(f"{NAME} cos", self.cos), self.workspace.hold(f"{NAME} sin", self.sin)
+        self._key = NAME, network, self.guidance, self.kv_cache.shape
+        self.committed = 0
         self.states = torch.empty(0)
         self.trails: list[list[int]] = []
 
@@ -172,7 +176,7 @@ class NetworkGrowth:
     def _run_fixed(self, tokens: list[int], features: Tensor, places: list[int], visible: Tensor) -> tuple[Tensor, Tensor] | None:
         """A pass over the same inputs in fixed shapes, or None if the run has none or this pass does not fit."""
         count, kept = len(tokens), self.kv_cache.kept
-        shape = None if self.replays is None else bucket(count, kept, self.kv_cache.capacity)
+        shape = None if self.workspace is None else self.workspace.replays.choose(self._key, count, kept, self.kv_cache.capacity)
         if shape is None or kept - self.committed + shape.rows > SEEN:
             return None
         fill = shape.rows - count
@@ -181,8 +185,8 @@ class NetworkGrowth:
             wide[i, kept - self.committed + i] = True  # every row must see something
         columns = [[self.committed] * shape.rows, [kept] * shape.rows, [*tokens, *[0] * fill], [*places, *[0] * fill]]
         inputs = torch.cat([torch.tensor(columns).T, pack(wide)], 1)
-        states, logits = self.replays.call(
-            (NAME, shape), partial(self.fixed_pass, shape.span), inputs, F.pad(features.to(self.dtype), (0, 0, 0, fill))
+        states, logits = self.workspace.replays.call(
+            self._key, shape, partial(self.fixed_pass, shape.span), inputs, F.pad(features.to(self.dtype), (0, 0, 0, fill))
         )
         return states[:, :count], logits[:count]
 

@@ -145,20 +145,24 @@ class BoundHeads:
         condition_kv, host = self.heads.keys_values(sequence.condition[None].float()), self.host
         laid = None if condition_kv is None or host is None else tuple(_array(each[:, 0]) for each in condition_kv)
 
-        def logits(hidden: Tensor, count: int | None = None) -> Tensor:
-            """hidden [width]"""
-            return self.heads.logits(self.heads.features(hidden[None, None].float(), condition_kv, count)[:, 0, 0], self.head)
-
         def guess(rows: Rows, row: int, count: int) -> Tensor:
             if rows.ahead is not None:
                 return rows.ahead[:count]
             hidden = rows.hidden[0, row]
             if host is None:
-                return logits(hidden, count)
+                return self.logits(hidden, condition_kv, count)
             return self.heads.logits(torch.from_numpy(host(_array(hidden.float()), laid, count)), self.head)
 
-        sequence.look_ahead(lambda hidden, row: logits(hidden[0].index_select(0, row[None])[0]))
+        sequence.look_ahead(self.look_ahead, *(condition_kv or ()))
         return guess
+
+    def look_ahead(self, hidden: Tensor, row: Tensor, *condition_kv: Tensor) -> Tensor:
+        """Logits [D, V] of all heads for a row int64 [] of the hidden states [branches, R, width] of a pass."""
+        return self.logits(hidden[0].index_select(0, row[None])[0], condition_kv or None)
+
+    def logits(self, hidden: Tensor, condition_kv: tuple[Tensor, Tensor] | None, count: int | None = None) -> Tensor:
+        """Logits [count, V] of the first heads (None: all) for a hidden state [width]."""
+        return self.heads.logits(self.heads.features(hidden[None, None].float(), condition_kv, count)[:, 0, 0], self.head)
 
 
 class HeadsByKind:

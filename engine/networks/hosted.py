@@ -13,7 +13,7 @@ and that token's logits are taken after the row end. So a pass has one more row 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -81,14 +81,17 @@ class Hosted:
     embed   : ids of the picture vocabulary int64 [R] -> inputs of the decoder [R, H]
     head    : hidden states [branches, R, H] -> logits of the picture vocabulary [branches, R, V]
     row_end : the input [H] of the token that ends every row of the picture but the last; None: rows have no end
-    place   : positions int64 [branches, R] -> `position_ids` of the decoder; None: unchanged (rotary positions along one axis)
+    place   : (positions int64 [branches, R], *tables) -> `position_ids` of the decoder; a module's function, because it is part of a
+              graph's key. None: unchanged (rotary positions along one axis)
+    tables  : what `place` reads of one prompt
     """
 
     decoder: nn.Module
     embed: Callable[[Tensor], Tensor]
     head: Callable[[Tensor], Tensor]
     row_end: Tensor | None = None
-    place: Callable[[Tensor], Tensor] | None = None
+    place: Callable[..., Tensor] | None = None
+    tables: tuple[Tensor, ...] = ()
 
     def __post_init__(self) -> None:
         """Sets our attention in the decoder, whatever attention it was loaded with."""
@@ -161,7 +164,8 @@ class RowEndCache:
         """Begins a pass; see KVCache."""
         rows, ends = self.expand(slots)
         among = self.ends.place_mask(visible, rows[:0], rows, ends)
-        return PassRows(rows, ends, self.ends.last(rows).nonzero().flatten(), self.ends.slots(slots, rows, ends), among)
+        most = len(slots) + (len(slots) - 1) // self.ends.columns + 1
+        return PassRows(rows, ends, self.ends.last(rows).nonzero().flatten(), self.ends.slots(slots, rows, ends), among, most)
 
     def place_mask(self, mask: Tensor, rows: Tensor, ends: Tensor) -> Tensor:
         """The visibility of the places of a pass; see RowEnds."""
@@ -222,7 +226,12 @@ class HostedTrunk(PaddedTrunk):
     def __init__(self, hosted: Hosted, padding: Sequence[int]):
         """padding : see PaddedTrunk"""
         super().__init__(padding, hosted.decoder.device)
-        self.hosted, self.takes_sets = hosted, can_run(hosted.decoder)
+        self.hosted, self.tables, self.takes_sets = hosted, hosted.tables, can_run(hosted.decoder)
+
+    def move_tensors(self, hold: Callable[[Tensor], Tensor]) -> Hashable:
+        """See Trunk."""
+        self.padding, self.tables = hold(self.padding), tuple(hold(each) for each in self.tables)
+        return self._padded, self.hosted.place
 
     def embed(self, tokens: Tensor) -> Tensor:
         """[R] ids of the picture vocabulary -> [1, R, H]"""
@@ -255,7 +264,7 @@ class HostedTrunk(PaddedTrunk):
     def _decode(self, x: Tensor, slots: Tensor, mask: Tensor | VisibleRows | None, kv_cache: KVCache | FixedView) -> Tensor:
         decoder, count = self.hosted.decoder, len(slots)
         positions = self._positions(slots)
-        positions = positions if self.hosted.place is None else self.hosted.place(positions)
+        positions = positions if self.hosted.place is None else self.hosted.place(positions, *self.tables)
         if isinstance(mask, VisibleRows):
             return run_layers(decoder, x, positions, self._padded_rows(mask), kv_cache)
         span = kv_cache.span(count)

@@ -21,9 +21,10 @@ from engine.kernels.tree_attention import Chain, Visibility, VisibleRows, pack
 from engine.layout import Layout
 from engine.mesh.bpt_tokens import TokenLevels
 from engine.networks.rows import AdapterRows, RowAdapter, RowSplit, adapter_hooks
-from engine.networks.static_step import LookAhead, PassShape, Replays, StaticPasses, WaitingPass, is_static
+from engine.networks.static_step import LookAhead, PassShape, StaticPasses, WaitingPass, is_static
 from engine.networks.transformer import causal_mask
 from engine.networks.trunk import PassArguments, Trunk
+from engine.networks.workspace import Workspace, WorkspacePool
 from engine.sampling import warp
 from engine.tree import depths, is_chain, visibility
 from engine.verify.choice import is_host, warped_scores
@@ -55,12 +56,14 @@ class TransformerSequence:
         codebook: Tensor | None = None,
         levels: TokenLevels | None = None,
         static: bool | None = None,
+        workspaces: WorkspacePool | None = None,
     ):
         """prefix : [branches, P, H] embeddings; prefix_mask : bool [P-1, P-1] or None (causal). end : the end-of-sequence id.
         bias : a penalty on the logits; a sampling with adherence needs one, else NotSupported is raised.
         condition : [C, H] for drafters, or None. codebook : [V, e], the vector of each id, or None.
         levels : how ids spell vertices, or None.
-        static : True if passes have fixed shapes; None: on a GPU only (static_step.py)"""
+        static : True if passes have fixed shapes; None: on a GPU only (static_step.py)
+        workspaces : of the model, for such passes; None: of this run alone"""
         if sampling.adherence and bias is None:
             raise NotSupported("Only models that read points have adherence. Set it to 0.")
         self.trunk, self.kv_cache = trunk, kv_cache
@@ -81,7 +84,9 @@ class TransformerSequence:
         self.run_together: Callable[[PassArguments], tuple[Tensor, Tensor]] | None = None  # with other runs' passes; None: alone
         self._places: Tensor | None = None
         fixed = is_static(self.device) if static is None else static
-        self._static = StaticPasses(trunk, kv_cache.below) if fixed and trunk.fixed and bias is None else None
+        self._workspaces, self._static = workspaces or WorkspacePool(), None
+        if fixed and trunk.fixed and bias is None:
+            self._static = StaticPasses(trunk, kv_cache.below, self._workspaces.borrow(kv_cache.below))
         self._launch: WaitingPass | None = None  # a pass that may not have started
         self._is_host: tuple[torch.dtype, bool] | None = None  # of the newest hidden states
         if self.prefix > 1:
@@ -91,15 +96,15 @@ class TransformerSequence:
             kv_cache.keep(list(range(self.prefix - 1)))
 
     @property
-    def replays(self) -> Replays | None:
-        """The replays of a run whose passes have fixed shapes, for its drafter; None for other runs."""
-        return None if self._static is None else self._static.replays
+    def workspace(self) -> Workspace | None:
+        """The workspace of a run whose passes have fixed shapes, for its drafter; None for other runs."""
+        return None if self._static is None else self._static.workspace
 
-    def look_ahead(self, ahead: LookAhead) -> None:
-        """Sets a drafter's computation on the hidden state after the accepted drafts: passes in fixed shapes with a verdict run it and put
-        the result into `Rows.ahead`."""
+    def look_ahead(self, function: LookAhead, *tensors: Tensor) -> None:
+        """Sets a drafter's computation on the hidden state after the accepted drafts and on tensors of the run: passes in fixed shapes with
+        a verdict run it and put the result into `Rows.ahead`. function : the same for all runs of the drafter"""
         if self._static is not None:
-            self._static.ahead = ahead
+            self._static.look_ahead(function, tensors)
 
     @property
     def length(self) -> int:
@@ -293,7 +298,8 @@ class TransformerSequence:
     @cached_property
     def masks(self) -> Tensor | None:
         """The grammar's table of masks on the device; None without a table or a grammar."""
-        return None if self.grammar is None or self.grammar.masks is None else self.grammar.masks.to(self.device)
+        table = None if self.grammar is None or self.grammar.masks is None else self.grammar.masks.to(self.device)
+        return table if table is None or self.workspace is None else self.workspace.hold("masks", table)
 
     @cached_property
     def _possible(self) -> list[AllowedIds] | None:
@@ -412,7 +418,11 @@ class TransformerSequence:
         self._newest = self.tokens[-1:]
 
     def close(self) -> None:
-        """Frees the cache."""
+        """Frees the cache, and gives the workspace back."""
+        if self._launch is not None:
+            self._launch.cancel()
+        if self._static is not None:
+            self._workspaces.give_back(self._static.workspace)
         self.kv_cache = self._static = self._launch = None
 
 

@@ -1,18 +1,18 @@
 """A pass in fixed shapes, so that a GPU can replay it as one CUDA graph instead of launching every operation again.
 
 The host describes a pass in one small tensor: the number of kept rows in the cache, and for each row its id, its slot and the rows that it
-sees. The device computes everything else: embeddings, mask, trunk, head. The shapes come in buckets: rows are padded to 1, 4, 8, 16, ...
+sees. The device computes everything else: embeddings, mask, trunk, head. The shapes come in buckets: rows are padded to 1, 8, 16, 24, ...
 with fillers that see only themselves and the kept rows, and the cache is read up to a power of two. Fillers write after the last row that
 is ever kept.
 
 `fixed_pass` is that computation, a function of tensors that changes nothing but the cache. `StaticPasses` runs it for a sequence: on a GPU
-it captures a graph for each bucket, and elsewhere, for tests, it calls the function. The next replay of a graph overwrites its results, so
-a pass returns copies. A drafter's passes can be replayed too (engine/drafters/feature_draft.py).
+it captures a graph for each bucket, and elsewhere, for tests, it calls the function (engine/networks/workspace.py). The next replay of a
+graph overwrites its results, so a pass returns copies. A drafter's passes can be replayed too (engine/drafters/feature_draft.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -26,14 +26,12 @@ from engine.cache import FixedView, KVCache, PassRows
 from engine.core import Sampling
 from engine.dispatch.choice import REFERENCE, choose, requested_kernel
 from engine.kernels.tree_attention import VisibleRows, fixed_mask, pack
-from engine.networks.cuda_graph import Graph
 from engine.networks.rows import RowAdapter
 from engine.networks.trunk import Trunk
+from engine.networks.workspace import Bucket, Workspace, bucket
 from engine.verify.fixed import VerdictKind, columns, fixed_verdict, kind_of, unpack_verdict
 from engine.verify.request import Verdict, VerifyRequest
 
-ROWS = (1, 4, 8, 16, 32, 64, 128, 256)  # of a pass
-LEAST_SPAN = 512  # rows of the cache that a pass reads, at least
 NAMED = 7  # numbers of a place before its set
 
 
@@ -55,31 +53,17 @@ class PassShape:
     places: PassRows
     adapted: int | None = None
 
-
-@dataclass(frozen=True)
-class Bucket:
-    """The shapes of a pass: the number of places, and of cache rows that it reads."""
-
-    rows: int
-    span: int
-
-
-def bucket(count: int, kept: int, capacity: int) -> Bucket | None:
-    """The smallest bucket for `count` places after `kept` rows of a cache; None if there is none."""
-    rows = next((rows for rows in ROWS if rows >= count), None)
-    if rows is None or kept + rows > capacity:
-        return None
-    span = LEAST_SPAN
-    while span < kept + rows:
-        span *= 2
-    return Bucket(rows, min(span, capacity))
+    @property
+    def is_known(self) -> bool:
+        """True if the ids are on the host."""
+        return self.drafted.device.type == "cpu"
 
 
 def pass_inputs(what: PassShape, kept: int, rows: int) -> Tensor:
     """The host's description of a pass, int64 [rows, NAMED + words], padded: the kept rows, the first place with an adapter, then the id,
     row, end, last place, slot and set of each place."""
     places = what.places
-    known = torch.tensor([what.pending, *(what.drafted.tolist() if what.drafted.device.type == "cpu" else [-1] * len(what.drafted))])
+    known = torch.tensor([what.pending, *(what.drafted.tolist() if what.is_known else [-1] * len(what.drafted))])
     whole = [torch.full((rows,), number) for number in (kept, rows if what.adapted is None else what.adapted)]
     columns = (*whole, known, places.rows, places.ends.long(), places.last, places.slots)
     fill = rows - len(places.slots)
@@ -114,75 +98,70 @@ def fixed_pass(
     return hidden, trunk.head(hidden), ids
 
 
-class Replays:
-    """Calls functions of tensors in fixed shapes on one device: on a GPU as one graph per key, elsewhere directly."""
-
-    def __init__(self, device: torch.device):
-        self.device, self._captures = device, device.type == "cuda"
-        self._pool = torch.cuda.graph_pool_handle() if self._captures else None
-        self._known: dict[Hashable, tuple[tuple[Tensor, ...], Callable[[], tuple[Tensor, ...]]]] = {}
-
-    def call(self, key: Hashable, function: Callable[..., tuple[Tensor, ...]], *inputs: Tensor) -> tuple[Tensor, ...]:
-        """The results of a function of some tensors, which may be on any device.
-
-        key : identifies the function and the shapes and types of its inputs
-        """
-        known = key in self._known
-        buffers, call = self._known[key] if known else self._bind(function, inputs)
-        for place, tensor in zip(buffers, inputs, strict=True):
-            sent = tensor.pin_memory() if self._captures and tensor.device.type == "cpu" else tensor
-            place.copy_(sent, non_blocking=True)
-        if not known:
-            call = Graph(call, self._pool) if self._captures else call
-            self._known[key] = buffers, call
-        return call()
-
-    def _bind(self, function: Callable[..., tuple[Tensor, ...]], inputs: tuple[Tensor, ...]) -> Any:
-        """The tensors that a call reads, and the call bound to them."""
-        buffers = tuple(torch.zeros(each.shape, dtype=each.dtype, device=self.device) for each in inputs)
-        return buffers, partial(function, *buffers)
-
-
-# (hidden states [branches, R, H] of a pass, the row int64 [] after its accepted drafts) -> the tensor that a drafter reads
-LookAhead = Callable[[Tensor, Tensor], Tensor]
+# (hidden states [branches, R, H] of a pass, the row int64 [] after its accepted drafts, *tensors) -> the tensor that a drafter reads
+LookAhead = Callable[..., Tensor]
 # (number of rows) -> sampling, the table of grammar masks bool [M, V] or None = all, and each row's mask number; None: no such table
 Rules = Callable[[int], tuple[Sampling, Tensor | None, list[int]] | None]
 
 
 class StaticPasses:
-    """The passes of one run in fixed shapes. Its drafter may use the same `replays`, so that graphs share their memory.
+    """The passes of one run in fixed shapes. Its drafter may use the same workspace.
 
-    ahead : a drafter's computation after a verdict, inside the pass, or None
+    ahead : a drafter's computation after a verdict, inside the pass, and the tensors of the run that it reads, or None
     """
 
-    def __init__(self, trunk: Trunk, kv_cache: KVCache):
-        self.trunk, self.kv_cache = trunk, kv_cache
-        self.replays = Replays(kv_cache.block.device)
-        self.ahead: LookAhead | None = None
+    def __init__(self, trunk: Trunk, kv_cache: KVCache, workspace: Workspace):
+        self.trunk, self.kv_cache, self.workspace = trunk, kv_cache, workspace
+        self.ahead: tuple[LookAhead, tuple[Tensor, ...]] | None = None
+        shapes: list[Hashable] = []
+
+        def hold(tensor: Tensor) -> Tensor:
+            shapes.append((tensor.shape, tensor.dtype))
+            return workspace.hold(f"trunk {len(shapes)}", tensor)
+
+        self._kind = (type(trunk), trunk.move_tensors(hold), tuple(shapes))
+
+    def look_ahead(self, function: LookAhead, tensors: Sequence[Tensor]) -> None:
+        """Sets `ahead`. function : part of a graph's key"""
+        self.ahead = function, tuple(self.workspace.hold(f"ahead {i}", each) for i, each in enumerate(tensors))
 
     def prepare(self, what: PassShape, rules: Rules, adapter: RowAdapter | None = None) -> WaitingPass | None:
         """A pass that waits for its verdict, or None if no bucket fits. adapter : the adapter of its adapted rows"""
-        shape = bucket(len(what.places.slots), self.kv_cache.kept, self.kv_cache.capacity)
-        return None if shape is None else WaitingPass(self, what, shape, rules, adapter)
+        fits = bucket(self.count(what), self.kv_cache.kept, self.kv_cache.capacity) is not None
+        return WaitingPass(self, what, rules, adapter) if fits else None
+
+    def count(self, what: PassShape) -> int:
+        """The number of places that a pass's bucket needs: with the row ends that the same pass has elsewhere in the sequence."""
+        return max(len(what.places.slots), what.places.most)
+
+    def key(self, what: PassShape, adapter: RowAdapter | None, kind: VerdictKind | None, masks: Tensor | None) -> Hashable:
+        """What a graph of a pass depends on, besides the bucket."""
+        function, tensors = (None, ()) if kind is None or self.ahead is None else self.ahead
+        shapes = None if masks is None else masks.shape, *(each.shape for each in tensors)
+        return self._kind, adapter, kind, function, shapes, what.is_known
 
 
 class WaitingPass:
     """A pass that has not started: see `Launch` in engine/core/rows.py. It starts before the cache changes."""
 
-    def __init__(self, static: StaticPasses, what: PassShape, shape: Bucket, rules: Rules, adapter: RowAdapter | None):
+    def __init__(self, static: StaticPasses, what: PassShape, rules: Rules, adapter: RowAdapter | None):
         self.count = 1 + len(what.drafted)
-        self.place = static.kv_cache.block.device, static.kv_cache.block.dtype
+        self.place = static.kv_cache.device, static.kv_cache.dtype
         self.ahead: Tensor | None = None
-        self._shape, self._rules = shape, rules
-        self._begin: Callable[..., list[Tensor]] | None = partial(_begin, static, what, shape, adapter)
+        self._rules = rules
+        self._begin: Callable[..., tuple[Bucket, tuple[Tensor, ...]]] | None = partial(_begin, static, what, adapter)
         self._found: list[Tensor] = []
 
     def start(self) -> tuple[Tensor, Tensor]:
         """Hidden states and logits of the rows; starts the pass without a verdict if it has not started."""
         if self._begin is not None:
-            self._run(None, None, None, [])
+            self._run(None, None, None, None)
         hidden, logits = (each[:, : self.count] for each in self._found)
         return hidden, logits
+
+    def cancel(self) -> None:
+        """Prevents a start: another run may have the workspace now."""
+        self._begin = _refuse if self._begin is not None else None
 
     def verdict(self, request: VerifyRequest) -> Verdict | None:
         """Starts the pass and returns its verdicts; None if it has already started, or if the grammar has no table of masks."""
@@ -191,35 +170,40 @@ class WaitingPass:
             return None
         sampling, masks, numbers = rules
         kind = kind_of(request, sampling)
-        integers, floats, *rest = self._run(kind, request.draft_probs, masks, [columns(request, numbers, self._shape.rows)])
+        shape, (integers, floats, *rest) = self._run(kind, request.draft_probs, masks, partial(columns, request, numbers))
         p = rest.pop(0) if kind.store else None
         self.ahead = rest.pop() if rest else None
-        return unpack_verdict(kind, integers, floats, p, self._shape.rows, len(request.positions))
+        return unpack_verdict(kind, integers, floats, p, shape.rows, len(request.positions))
 
-    def _run(self, *request: Any) -> list[Tensor]:
-        hidden, logits, *rest = self._begin(*request)
+    def _run(self, *request: Any) -> tuple[Bucket, list[Tensor]]:
+        shape, (hidden, logits, *rest) = self._begin(*request)
         self._found, self._begin = [hidden, logits], None  # results that somebody keeps must not keep the cache alive
-        return rest
+        return shape, rest
+
+
+def _refuse(*request: Any) -> Any:
+    raise RuntimeError("The run is closed, and this pass had not started.")
 
 
 def _begin(
-    static: StaticPasses, what: PassShape, shape: Bucket, adapter: RowAdapter | None,
-    kind: VerdictKind | None, draft_probs: Tensor | None, masks: Tensor | None, more: list[Tensor],
-) -> tuple[Tensor, ...]:  # fmt: skip
-    """Starts a pass; returns the results of `_fixed_step`. more : the host's inputs of the verdict, see `columns`"""
+    static: StaticPasses, what: PassShape, adapter: RowAdapter | None,
+    kind: VerdictKind | None, draft_probs: Tensor | None, masks: Tensor | None, more: Callable[[int], Tensor] | None,
+) -> tuple[Bucket, tuple[Tensor, ...]]:  # fmt: skip
+    """Starts a pass; returns its bucket and the results of `_fixed_step`. more : (rows) -> the verdict's inputs, see `columns`"""
+    kv_cache, replays, key = static.kv_cache, static.workspace.replays, static.key(what, adapter, kind, masks)
+    shape = replays.choose(key, static.count(what), kv_cache.kept, kv_cache.capacity)
     rows, drafted = shape.rows, what.drafted
-    is_known = drafted.device.type == "cpu"
-    inputs = [torch.cat([pass_inputs(what, static.kv_cache.kept, rows), *more], 1)]
-    inputs += [] if is_known else [F.pad(drafted, (1, rows - 1 - len(drafted)))]
+    inputs = [torch.cat([pass_inputs(what, kv_cache.kept, rows), *([] if more is None else [more(rows)])], 1)]
+    inputs += [] if what.is_known else [F.pad(drafted, (1, rows - 1 - len(drafted)))]
     inputs += [] if draft_probs is None else [F.pad(draft_probs, (0, 0, 0, rows - 1 - len(draft_probs)))]
     ahead = None if kind is None else static.ahead
-    whole = partial(_fixed_step, static.trunk, static.kv_cache.block, shape.span, adapter, kind, masks, ahead, is_known)
-    return static.replays.call((shape, adapter, kind, ahead, is_known), whole, *inputs)
+    whole = partial(_fixed_step, static.trunk, kv_cache.block, shape.span, adapter, kind, masks, ahead, what.is_known)
+    return shape, replays.call(key, shape, whole, *inputs)
 
 
 def _fixed_step(
     trunk: Trunk, block: Tensor, span: int, adapter: RowAdapter | None, kind: VerdictKind | None, masks: Tensor | None,
-    ahead: LookAhead | None,
+    ahead: tuple[LookAhead, tuple[Tensor, ...]] | None,
     is_known: bool, inputs: Tensor, *drafts: Tensor,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Hidden states and logits of a pass; then, with a verdict, its integers, its numbers, p if stored, and the drafter's result.
@@ -234,5 +218,5 @@ def _fixed_step(
     integers, numbers, p = fixed_verdict(kind, logits, ids[1:], about, draft_probs[0] if draft_probs else None, masks)
     results = [hidden, logits, integers, numbers, *([] if p is None else [p])]
     if ahead is not None:
-        results.append(ahead(hidden, integers[len(inputs) - 1]))
+        results.append(ahead[0](hidden, integers[len(inputs) - 1], *ahead[1]))
     return tuple(results)

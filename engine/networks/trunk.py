@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -68,6 +68,11 @@ class Trunk(Protocol):
     def head(self, hidden: Tensor) -> Tensor:
         """[branches, R, H] -> logits [branches, R, V]"""
         ...
+
+    def move_tensors(self, hold: Callable[[Tensor], Tensor]) -> Hashable:
+        """With `fixed`: replaces every tensor of this run that a pass reads by `hold` of it, a copy where the graphs of the model read it.
+        Returns what else of the run a pass depends on; graphs are shared by runs that agree in this and in the shapes."""
+        return None
 
     def run_together(self, passes: Sequence[PassArguments]) -> list[tuple[Tensor, Tensor]] | None:
         """Hidden states and logits of the passes of several runs of this model, computed in one pass that reads the weights once; None if

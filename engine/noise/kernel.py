@@ -58,10 +58,11 @@ def unit(bits: np.ndarray) -> np.ndarray:
     return numbers
 
 
-def gumbel_reference(base: int, positions: Tensor, vocabulary: int) -> Tensor:
-    """Gumbel noise of positions, int64 [N] -> float64 [N, V], computed where they are."""
+def gumbel_reference(base: int | Tensor, positions: Tensor, vocabulary: int) -> Tensor:
+    """Gumbel noise of positions, int64 [N] -> float64 [N, V], computed where they are. base : or its bits, int64 [] where they are"""
     if positions.device.type != "cpu":
         return gumbel_elsewhere(base, positions, vocabulary)
+    base = int(base) & MASK
     slots = np.arange(1, vocabulary + 1, dtype=np.uint64) * np.uint64(GOLDEN)
     bits = mix_array(keys(base, positions.numpy())[:, None] + slots)
     return torch.from_numpy(unit(bits)).log_().neg_().log_().neg_()
@@ -89,15 +90,15 @@ def uniform_reference(base: int, positions: Tensor, slot: int = 0) -> Tensor:
 # PyTorch has no arithmetic on uint64, so other devices than a CPU use int64 with the same bits: products wrap, and shifts are masked.
 
 
-def gumbel_elsewhere(base: int, positions: Tensor, vocabulary: int) -> Tensor:
+def gumbel_elsewhere(base: int | Tensor, positions: Tensor, vocabulary: int) -> Tensor:
     """Gumbel noise by PyTorch's operations on any device, which read nothing: the same bits, more slowly than numpy on a CPU."""
     slots = torch.arange(1, vocabulary + 1, device=positions.device) * to_int64(GOLDEN)
     return -torch.log(-torch.log(unit_of(mix_of(keys_of(base, positions)[:, None] + slots))))
 
 
-def to_int64(bits: int) -> int:
-    """Reinterprets 64 bits as an int64."""
-    return bits - (1 << 64) if bits >> 63 else bits
+def to_int64(bits: int | Tensor) -> int | Tensor:
+    """Reinterprets 64 bits as an int64, which a tensor's already are."""
+    return bits if isinstance(bits, Tensor) else bits - (1 << 64) if bits >> 63 else bits
 
 
 def mix_of(x: Tensor) -> Tensor:
@@ -112,7 +113,7 @@ def shift_right(x: Tensor, count: int) -> Tensor:
     return x >> count & (1 << 64 - count) - 1
 
 
-def keys_of(base: int, positions: Tensor) -> Tensor:
+def keys_of(base: int | Tensor, positions: Tensor) -> Tensor:
     """keys() as int64."""
     return mix_of((positions + 1) * to_int64(GOLDEN) + to_int64(base))
 
@@ -172,9 +173,11 @@ def _uniform_kernel(base_at, positions_at, out_at, count, BLOCK: tl.constexpr):
     tl.store(out_at + at, (top.to(tl.float64) + 0.5) * 2.220446049250313e-16, at < count)
 
 
-def base_on(device: torch.device, base: int, *more: int) -> Tensor:
+def base_on(device: torch.device, base: int | Tensor, *more: int) -> Tensor:
     """A base, and more numbers, as int64 with the same bits on a device, written by a kernel from its arguments, so that nothing is
-    copied."""
+    copied; or the bits that are there."""
+    if isinstance(base, Tensor):
+        return base[None]
     numbers = [torch.full((1,), to_int64(each), dtype=torch.int64, device=device) for each in (base, *more)]
     return torch.cat(numbers) if more else numbers[0]
 

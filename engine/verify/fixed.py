@@ -15,10 +15,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.core import Sampling
+from engine.noise.kernel import to_int64
 from engine.verify.choice import settle, verify
 from engine.verify.request import Verdict, VerifyRequest
 
-COLUMNS = 7  # columns: three uniform numbers, position, mask, number of drafts, limit
+COLUMNS = 8  # columns: three uniform numbers, position, mask, number of drafts, limit, base of the noise
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,6 @@ class VerdictKind:
     """The computation that a verdict needs, without its numbers: part of a graph's key."""
 
     sampling: Sampling
-    base: int
     seeded: bool
     has_draft_probs: bool
     store: bool
@@ -38,7 +38,7 @@ def kind_of(request: VerifyRequest, sampling: Sampling) -> VerdictKind:
     """The kind of a request."""
     rule = request.criterion
     accepts, raw = (None, False) if rule is None else (rule.accepts, rule.raw)
-    return VerdictKind(sampling, request.base, request.seeded, request.draft_probs is not None, request.store, accepts, raw)
+    return VerdictKind(sampling, request.seeded, request.draft_probs is not None, request.store, accepts, raw)
 
 
 def columns(request: VerifyRequest, masks: list[int], rows: int) -> Tensor:
@@ -49,7 +49,8 @@ def columns(request: VerifyRequest, masks: list[int], rows: int) -> Tensor:
     fill = rows - len(request.positions)
     limit = torch.tensor([0.0 if request.criterion is None else request.criterion.limit], dtype=torch.float64)
     by_row = [*request.uniforms.contiguous().view(torch.int64), request.positions, torch.tensor(masks)]
-    whole = torch.stack([torch.tensor(len(request.positions) - 1), limit.view(torch.int64)[0]]).expand(rows, -1)
+    numbers = [len(request.positions) - 1, limit.view(torch.int64).item(), to_int64(request.base)]
+    whole = torch.tensor(numbers).expand(rows, -1)
     return torch.cat([F.pad(torch.stack(by_row, 1), (0, 0, 0, fill)), whole], 1)
 
 
@@ -65,7 +66,7 @@ def fixed_verdict(
     allowed = None if masks is None else masks[row_of]
     store = kind.store or (kind.accepts is not None and not kind.raw)
     request = VerifyRequest(
-        drafts, draft_probs, uniforms, kind.base, positions, kind.seeded, store, logits=logits, sampling=kind.sampling, allowed=allowed
+        drafts, draft_probs, uniforms, inputs[0, 7], positions, kind.seeded, store, logits=logits, sampling=kind.sampling, allowed=allowed
     )
     verdict = verify(request)
     accepted, seeded = verdict.accepted, kind.seeded

@@ -45,7 +45,8 @@ class VerifyRequest:
 
     tokens    : int64 [m], m < R; draft_probs : the distributions they were drawn from [m, V], or None: then x must be the answer
     uniforms  : float64 [3, R] in (0, 1): for acceptance, fresh draws and residual draws
-    base      : of the stream of Gumbel noise; positions : int64 [R], the positions of the rows' tokens
+    base      : of the stream of Gumbel noise, or its bits int64 [] on the device of the logits
+    positions : int64 [R], the positions of the rows' tokens
     seeded    : acceptance is equality with the answer
     store     : p is stored
     criterion : the rule instead of speculative sampling or equality, or None; only `fixed` applies it
@@ -56,7 +57,7 @@ class VerifyRequest:
     tokens: Tensor
     draft_probs: Tensor | None
     uniforms: Tensor
-    base: int
+    base: int | Tensor
     positions: Tensor
     seeded: bool = False
     store: bool = False

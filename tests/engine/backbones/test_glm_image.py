@@ -19,7 +19,8 @@ def test_places_are_those_of_the_class() -> None:
     ids = torch.tensor([[40, 41, 42, 43, tiny.START]])
     prompt, _ = model.get_rope_index(ids, image_grid_thw=torch.tensor([[1, 32, 32], [1, 16, 16]]))
     expected = torch.cat([prompt[:, 0], model._cached_decode_position_ids[0, :, :-1]], 1)
-    assert torch.equal(glm_image.places(5, 16, 32), expected)
+    slots = torch.arange(expected.shape[1])[None]
+    assert torch.equal(glm_image.place(slots, torch.tensor([[5]]), glm_image.grids(16, 32))[:, 0], expected)
     assert expected.shape == (3, 5 + 256 + 1024)
 
 

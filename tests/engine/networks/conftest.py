@@ -8,7 +8,8 @@ import pytest
 from torch import Tensor
 
 from engine.networks import static_step
-from engine.networks.static_step import Bucket, fixed_pass
+from engine.networks.static_step import fixed_pass
+from engine.networks.workspace import Bucket
 from tests.engine.kernels.conftest import inference
 
 __all__ = ["inference"]

@@ -14,10 +14,11 @@ from engine.dispatch.choice import VARIABLE as KERNELS
 from engine.drafters.feature_draft import NAME
 from engine.methods import find
 from engine.networks import sequence as sequences
-from engine.networks import static_step
+from engine.networks import workspace
 from engine.networks.native_blocks import quicken
 from engine.networks.sequence import TransformerSequence
-from engine.networks.static_step import Bucket, PassShape, bucket, fixed_pass, is_static, pass_inputs
+from engine.networks.static_step import PassShape, fixed_pass, is_static, pass_inputs
+from engine.networks.workspace import Bucket, bucket
 from engine.run import generate
 from tests.engine.device.far import FAR, Far, move_module
 from tests.engine.device.models import MODELS, Model, near
@@ -101,7 +102,7 @@ def test_buckets_grow_by_steps_and_end_with_the_cache() -> None:
     assert bucket(5, 504, 4096) == Bucket(8, 512)
     assert bucket(5, 505, 4096) == Bucket(8, 1024)
     assert bucket(64, 2000, 2100) == Bucket(64, 2100)
-    assert bucket(65, 2000, 2100) is None, "128 rows do not fit"
+    assert bucket(97, 2000, 2100) is None, "104 rows do not fit"
     assert bucket(257, 0, 4096) is None
 
 
@@ -110,7 +111,7 @@ def test_a_pass_that_fits_into_no_bucket_has_its_own_shape(monkeypatch: pytest.M
     sequence = start_sequence(near("pictogram"), monkeypatch)
     assert sequence.forward(Draft(torch.arange(3))).logits.shape[1] == 4
     before = len(buckets_used)
-    monkeypatch.setattr(static_step, "ROWS", (1, 4, 8))
+    monkeypatch.setattr(workspace, "ROWS", (1, 4, 8))
     rows = sequence.forward(Draft(torch.arange(12)))
     assert rows.logits.shape[1] == 13 and len(buckets_used) == before
 
@@ -153,7 +154,8 @@ def test_a_drafter_grows_the_same_tree(name: str, monkeypatch: pytest.MonkeyPatc
         rows += [growth.root(states[:, 2:], [3, 5, 1])[None], growth.expand([-1], [2])]
         trees.append(torch.cat(rows))
         if step == STATIC:
-            assert sum(key[0] == NAME for key in growth.replays._known) == 2, "a bucket of one row, and one of four"
+            (known,) = [known for key, known in growth.workspace.replays._known.items() if key[0] == NAME]
+            assert [each.rows for each in known] == [8], "also for one row: it was captured first"
     torch.testing.assert_close(*trees, atol=1e-4, rtol=1e-4)
 
 

@@ -24,7 +24,7 @@ from engine.drafters.mesh_heads import MeshHeads
 from engine.methods import find
 from engine.networks import static_step
 from engine.networks.sequence import TransformerSequence
-from engine.networks.static_step import Bucket
+from engine.networks.workspace import Bucket, Replays
 from engine.noise import Noise
 from engine.noise import kernel as noise
 from engine.run import generate
@@ -157,7 +157,7 @@ def test_all_that_is_sent_is_one_small_tensor(name: str, method: str, reads: dic
         with device.count_traffic() as traffic:
             next(run)
         run.close()
-    assert traffic.sends == {"networks/static_step.py: Replays.call": 1}
+    assert traffic.sends == {"networks/workspace.py: Replays.call": 1}
     assert traffic.reads == READS | reads
     assert len(sent) == 1 and sent[0].nbytes < 2048
 
@@ -197,14 +197,14 @@ def whole_pass(name: str, method: str, monkeypatch: pytest.MonkeyPatch, model: M
     """The function of a method's third pass, and its arguments."""
     use_steps(monkeypatch, STATIC)
     calls: list[tuple[Callable[..., Any], tuple[Tensor, ...]]] = []
-    right = static_step.Replays.call
+    right = Replays.call
 
-    def call(self: Any, key: Any, function: Callable[..., Any], *arguments: Tensor) -> Any:
+    def call(self: Any, key: Any, shape: Bucket, function: Callable[..., Any], *arguments: Tensor) -> Any:
         calls.append((function, arguments))
-        return right(self, key, function, *arguments)
+        return right(self, key, shape, function, *arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(static_step.Replays, "call", call)
+        patched.setattr(Replays, "call", call)
         steps(model, method, {}, 3)
     return calls[-1]
 
@@ -296,6 +296,7 @@ def test_rows_that_are_kept_do_not_hold_the_cache(monkeypatch: pytest.MonkeyPatc
     sequence.commit([0], 5)
     block = weakref.ref(sequence.kv_cache.block)
     sequence.close()
+    near("pictogram").backbone.workspaces.release()
     gc.collect()
     assert block() is None and rows.logits.shape[1] == 4
 
