@@ -60,6 +60,8 @@ SLOW = (
     "tests/engine/transformers/test_trained_text.py",
     "tests/engine/networks/test_hosted_layers.py::test_a_run_has",
     "tests/engine/networks/test_hosted_layers.py::test_a_wrong_layer",
+    "tests/engine/networks/test_replay.py::test_every_method",
+    "tests/engine/networks/test_replay.py::test_what_a_capture_freezes",
     "tests/engine/networks/test_static_verdict.py::test_it_is_one_graph",
     "tests/engine/networks/test_static_verdict.py::test_nothing_is_left_behind",
     "tests/engine/transformers/test_hub.py::test_transformers_loads_it_from_a_folder_without_our_package",

@@ -2,7 +2,8 @@
 
 A graph reads and writes tensors at the addresses that it was captured with. A `Workspace` has a key/value block and copies of the tensors
 of one run, so that a graph captured in one run serves the next one, whatever its prompt; two runs at the same time have a workspace each.
-A capture takes as long as some thirty passes, so a pass takes a bucket that has been captured, though larger, before its own.
+A capture takes as long as some tens of passes. So a pass takes a bucket that has been captured, though larger, before its own, and a shape
+that a run needs once or twice is computed without a graph.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,8 +24,11 @@ from engine.networks.cuda_graph import Graph
 ROWS = (1, *range(8, 257, 8))  # of a pass
 LEAST_SPAN = 512  # rows of the cache that a pass reads, at least
 WHOLE_ROWS = 256  # the capacity is a multiple of this, so that it does not depend on the length of a usual prompt
-PATIENCE = 32  # passes of a run in a larger bucket, before its own is captured
+PATIENCE = 32  # passes of a run in a larger bucket, before its own is used
+USES = 3  # the pass of a run, in one bucket, at which this is captured
 IDLE = 2  # workspaces that a model keeps: a race has two runs
+
+Call = Callable[[], tuple[Tensor, ...]]
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ def span(count: int, capacity: int) -> int:
     return min(max(LEAST_SPAN, 1 << (count - 1).bit_length()), capacity)
 
 
-def capture_on(device: torch.device) -> Callable[[Callable[[], tuple[Tensor, ...]]], Callable[[], tuple[Tensor, ...]]] | None:
+def capture_on(device: torch.device) -> Callable[[Call], Call] | None:
     """A function that captures a call; captures share their memory. None on a device without graphs."""
     return partial(Graph, pool=torch.cuda.graph_pool_handle()) if device.type == "cuda" else None
 
@@ -57,35 +60,44 @@ class Replays:
 
     def __init__(self, device: torch.device):
         self.device, self._capture = device, capture_on(device)
-        self._known: dict[Hashable, dict[Bucket, tuple[tuple[Tensor, ...], Callable[[], tuple[Tensor, ...]]]]] = {}
-        self.waited: Counter[Hashable] = Counter()  # passes of the run in a larger bucket, by key and own bucket
+        self._bound: dict[tuple[Hashable, Bucket], tuple[tuple[Tensor, ...], Call]] = {}  # the tensors that a call reads, and the call
+        self._graphs: dict[Hashable, dict[Bucket, Call]] = {}
+        self._waited: Counter[tuple[Hashable, Bucket]] = Counter()  # passes of the run in a larger bucket than their own
+        self._used: Counter[tuple[Hashable, Bucket]] = Counter()  # passes of the run without a graph
+
+    def begin(self) -> None:
+        """Begins a run."""
+        self._waited.clear()
+        self._used.clear()
 
     def choose(self, key: Hashable, count: int, kept: int, capacity: int) -> Bucket | None:
         """The bucket for `count` places after `kept` rows: the smallest one, or for some passes a larger one that has been captured."""
-        own, known = bucket(count, kept, capacity), self._known.get(key, {})
-        if own is None or own in known:
+        own, captured = bucket(count, kept, capacity), self._graphs.get(key, {})
+        if own is None or own in captured:
             return own
-        larger = [each for each in known if each.rows > own.rows and each.span == span(kept + each.rows, capacity) >= kept + each.rows]
-        self.waited[key, own] += 1
-        return own if not larger or self.waited[key, own] > PATIENCE else min(larger, key=lambda each: each.rows)
+        larger = [each for each in captured if each.rows > own.rows and each.span == span(kept + each.rows, capacity) >= kept + each.rows]
+        self._waited[key, own] += 1
+        return own if not larger or self._waited[key, own] > PATIENCE else min(larger, key=lambda each: each.rows)
 
     def call(self, key: Hashable, shape: Bucket, function: Callable[..., tuple[Tensor, ...]], *inputs: Tensor) -> tuple[Tensor, ...]:
         """The results of a function of some tensors, which may be on any device.
 
         key : identifies the function, and the types of its inputs; with the bucket also their shapes
         """
-        known = self._known.setdefault(key, {})
-        buffers, call = known[shape] if shape in known else self._bind(function, inputs)
+        if (key, shape) not in self._bound:
+            self._bound[key, shape] = self._bind(function, inputs)
+        (buffers, call), graphs = self._bound[key, shape], self._graphs.setdefault(key, {})
         for place, tensor in zip(buffers, inputs, strict=True):
             sent = tensor.pin_memory() if self.device.type == "cuda" and tensor.device.type == "cpu" else tensor
             place.copy_(sent, non_blocking=True)
-        if shape not in known:
-            call = call if self._capture is None else self._capture(call)
-            known[shape] = buffers, call
-        return call()
+        if shape not in graphs:
+            self._used[key, shape] += 1
+            if self._used[key, shape] < USES:
+                return call()
+            graphs[shape] = call if self._capture is None else self._capture(call)
+        return graphs[shape]()
 
-    def _bind(self, function: Callable[..., tuple[Tensor, ...]], inputs: tuple[Tensor, ...]) -> Any:
-        """The tensors that a call reads, and the call bound to them."""
+    def _bind(self, function: Callable[..., tuple[Tensor, ...]], inputs: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], Call]:
         buffers = tuple(torch.zeros(each.shape, dtype=each.dtype, device=self.device) for each in inputs)
         return buffers, partial(function, *buffers)
 
@@ -131,7 +143,7 @@ class WorkspacePool:
             if workspace is not None:
                 self._idle.remove(workspace)
         workspace = self._make(kv_cache) if workspace is None else workspace
-        workspace.replays.waited.clear()
+        workspace.replays.begin()
         kv_cache.use(workspace.block.zero_())
         return workspace
 

@@ -21,10 +21,10 @@ from engine.backbones.llamagen import Llamagen
 from engine.backbones.lowpoly import Lowpoly
 from engine.backbones.pictogram import Pictogram
 from engine.core import Backbone, Method, Prompt
-from engine.drafters.feature_draft import NetworkFeatures
+from engine.drafters.feature_draft import FeatureDrafter, NetworkFeatures
 from engine.drafters.mesh_heads import SHORT, BoundHeads, HeadsByKind, MeshHeads
 from engine.drafters.predictive_stream import PredictiveStream, new_adapter
-from engine.drafters.spatial_heads import NetworkHeads
+from engine.drafters.spatial_heads import NetworkHeads, SpatialHeads
 from engine.mesh.bpt_tokens import BPT
 from engine.methods import METHODS, PRESETS, find
 from tests.engine.backbones import tiny, tiny_chameleon, tiny_checkpoints, tiny_glm_image, tiny_originals
@@ -34,7 +34,7 @@ from tests.engine.drafters.test_spatial_heads import network as spatial_heads
 Place = Callable[[nn.Module], nn.Module]
 TEXT = Prompt("red apple", seed=3)
 POINTS = Prompt(points=tiny.sphere(), seed=3)
-LAYERS = ("query_key_value", "attention_out", "gate_up", "feed_out", "query", "out", "value_gate")
+LAYERS = ("query_key_value", "attention_out", "gate_up", "feed_out", "query", "out", "value_gate", "q_proj", "down_proj")
 
 
 @dataclass
@@ -87,18 +87,22 @@ def lowpoly(place: Place) -> Model:
     """A mesh model with a grammar and all drafters of meshes."""
     backbone = Lowpoly(copy_to(tiny.mesh_model(), place), {})
     backbone.capabilities |= {"mesh_heads", "feature_draft", "predictive_stream"}
-    head = backbone.model.decoder.head
+    return Model(backbone, POINTS, {
+        "mesh_heads": mesh_heads(backbone, place), "feature_draft": feature_draft(place),
+        "predictive_stream": stream(backbone.model.decoder, place),
+    })  # fmt: skip
+
+
+def mesh_heads(backbone: Lowpoly, place: Place) -> HeadsByKind:
+    """Random heads of every kind."""
 
     def heads(kind: str) -> BoundHeads:
         torch.manual_seed(5)
-        heads = MeshHeads(4, 32, 2, BPT.vocabulary, SHORT[kind], True)
+        heads = MeshHeads(4, backbone.model.settings.width, 2, BPT.vocabulary, SHORT[kind], True)
         tiny.spread(heads, 0.3)
-        return BoundHeads(place(heads), head)
+        return BoundHeads(place(heads), backbone.model.decoder.head)
 
-    return Model(backbone, POINTS, {
-        "mesh_heads": HeadsByKind(list(SHORT), heads, "lowpoly"), "feature_draft": feature_draft(place),
-        "predictive_stream": stream(backbone.model.decoder, place),
-    })  # fmt: skip
+    return HeadsByKind(list(SHORT), heads, backbone.name)
 
 
 def bpt(place: Place) -> Model:
@@ -164,7 +168,29 @@ MODELS: dict[str, Callable[[Place], Model]] = {
 @cache
 def near(name: str) -> Model:
     """A model on the processor."""
-    return MODELS[name](lambda module: module)
+    return MODELS[name](stay)
+
+
+@cache
+def near_with_drafters(name: str) -> Model:
+    """A model on the processor with a random drafter of every kind."""
+    model = MODELS[name](stay)
+    trunk, backbone = model.backbone.draft_trunk, model.backbone
+    is_mesh = model.prompt.points is not None
+    width = backbone.model.settings.width if is_mesh else trunk.config.hidden_size
+    torch.manual_seed(6)
+    features, heads = FeatureDrafter(width, 2, 48), SpatialHeads(width, backbone.vocabulary, 3)
+    for each in (features, heads):
+        tiny.spread(each, 0.3)
+    model.drafters = {"feature_draft": NetworkFeatures(features), "predictive_stream": stream(trunk, stay)}
+    model.drafters |= {"mesh_heads": mesh_heads(backbone, stay)} if is_mesh else {"spatial_heads": NetworkHeads(heads)}
+    backbone.capabilities |= model.drafters.keys()
+    return model
+
+
+def stay(module: nn.Module) -> nn.Module:
+    """The module, where it is."""
+    return module
 
 
 def methods_for(model: Model) -> list[str]:

@@ -154,8 +154,7 @@ def test_a_drafter_grows_the_same_tree(name: str, monkeypatch: pytest.MonkeyPatc
         rows += [growth.root(states[:, 2:], [3, 5, 1])[None], growth.expand([-1], [2])]
         trees.append(torch.cat(rows))
         if step == STATIC:
-            (known,) = [known for key, known in growth.workspace.replays._known.items() if key[0] == NAME]
-            assert [each.rows for each in known] == [8], "also for one row: it was captured first"
+            assert {shape.rows for key, shape in growth.workspace.replays._bound if key[0] == NAME} >= {8}
     torch.testing.assert_close(*trees, atol=1e-4, rtol=1e-4)
 
 
