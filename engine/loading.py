@@ -9,6 +9,7 @@ from typing import Any
 from engine import backbones
 from engine.backbones import resolve
 from engine.core import Backbone
+from engine.decoding.initializers import WINDOW
 from engine.errors import NotSupported
 from engine.machine import device_of
 
@@ -49,7 +50,10 @@ class BackboneStore:
         with turn:
             if key not in self._loaded:
                 name, folder, device, dtype = key
-                self._loaded[key] = backbones.load(name, folder, device, dtype)
+                backbone = backbones.load(name, folder, device, dtype)
+                if backbone.device.type == "cuda":
+                    backbone.warm_up(int(backbone.suits.get("sjdpp", {}).get("window", WINDOW.default)))
+                self._loaded[key] = backbone
             return self._loaded[key]
 
 

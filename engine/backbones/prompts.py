@@ -1,8 +1,19 @@
-"""The text of a prompt, before a model reads it."""
+"""The text of a prompt, before a model reads it, and a prompt for measurements."""
 
 from __future__ import annotations
 
+import torch
+
+from engine.core import Backbone, Prompt
 from engine.errors import BadPrompt
+
+
+def probe_prompt(backbone: Backbone) -> Prompt:
+    """A prompt that any model of its kind reads: a caption, a class, or points of a sphere with their normals."""
+    if "points" not in backbone.capabilities:
+        return Prompt("0" if getattr(backbone, "classes", 0) else "a cat")
+    normals = torch.nn.functional.normalize(torch.randn(1024, 3, generator=torch.Generator().manual_seed(0)), dim=-1)
+    return Prompt(points=torch.cat([0.95 * normals, normals], 1))
 
 
 def readable_text(text: str | None, example: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 
 from engine.backbones import DRAFTERS
+from engine.backbones.prompts import probe_prompt
 from engine.core import Backbone
 from engine.drafters import feature_draft, spatial_heads
 from engine.drafters.predictive_stream import is_trained, read_adapter
@@ -51,6 +53,13 @@ class TrainedBackbone(Backbone):
     def workspaces(self) -> WorkspacePool:
         """What runs on a GPU borrow."""
         return WorkspacePool()
+
+    def warm_up(self, window: int) -> None:
+        """See Backbone."""
+        with torch.inference_mode(), torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext():
+            sequence = self.start(probe_prompt(self))
+            sequence.warm_up(window)
+            sequence.close()
 
     @cached_property
     def _drafters(self) -> dict[str, Any]:

@@ -208,6 +208,9 @@ class Backbone(Protocol):
         """Prefills the prompt; raises BadPrompt."""
         ...
 
+    def warm_up(self, window: int) -> None:
+        """On a GPU, prepares the passes of plain decoding and of a window of this many tokens, so that the first run does not wait."""
+
     def drafter(self, name: str) -> Any:
         """By the capability of this name: the drafter, loaded once. Raises NotSupported if there is none."""
         raise NotSupported(f"{self.name} has no drafter '{name}'. Choose a method that needs none.")

@@ -29,6 +29,7 @@ from engine.sampling import warp
 from engine.tree import depths, is_chain, visibility
 from engine.verify.choice import is_host, warped_scores
 from engine.verify.host import AllowedIds, HostRows, allowed_by, best_along
+from engine.verify.request import VerifyRequest
 
 HOST = torch.device("cpu")
 
@@ -105,6 +106,21 @@ class TransformerSequence:
         a verdict run it and put the result into `Rows.ahead`. function : the same for all runs of the drafter"""
         if self._static is not None:
             self._static.look_ahead(function, tensors)
+
+    def warm_up(self, window: int) -> None:
+        """Captures the passes of plain decoding and of speculative sampling in a window of this many tokens. A sequence without committed
+        tokens, which must be closed afterwards. Does nothing for passes without fixed shapes."""
+        if self._static is None or (self.grammar is not None and self.masks is None):
+            return
+        for count in {1, window}:
+            drafts = torch.zeros(count - 1, dtype=torch.int64, device=self.device if count > 1 else HOST)
+            slots = torch.arange(self.prefix, self.prefix + count)
+            places = self.kv_cache.begin_pass(slots, causal_mask(count, 0, HOST))
+            q = torch.full((count - 1, self.vocabulary), 1 / self.vocabulary, device=self.device) if count > 1 else None
+            halves = torch.full((3, count), 0.5, dtype=torch.float64)
+            request = VerifyRequest(drafts, q, halves, 0, torch.arange(count), count == 1, count > 1)
+            rules = (self.sampling, self.masks, [0] * count)
+            self._static.warm_up(PassShape(0, drafts, places), request, lambda rows, rules=rules: rules)
 
     @property
     def length(self) -> int:

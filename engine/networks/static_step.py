@@ -28,7 +28,7 @@ from engine.dispatch.choice import REFERENCE, choose, requested_kernel
 from engine.kernels.tree_attention import VisibleRows, fixed_mask, pack
 from engine.networks.rows import RowAdapter
 from engine.networks.trunk import Trunk
-from engine.networks.workspace import Bucket, Workspace, bucket
+from engine.networks.workspace import USES, Bucket, Workspace, bucket, lengths
 from engine.verify.fixed import VerdictKind, columns, fixed_verdict, kind_of, unpack_verdict
 from engine.verify.request import Verdict, VerifyRequest
 
@@ -129,6 +129,14 @@ class StaticPasses:
         """A pass that waits for its verdict, or None if no bucket fits. adapter : the adapter of its adapted rows"""
         fits = bucket(self.count(what), self.kv_cache.kept, self.kv_cache.capacity) is not None
         return WaitingPass(self, what, rules, adapter) if fits else None
+
+    def warm_up(self, what: PassShape, request: VerifyRequest, rules: Rules) -> None:
+        """Captures a pass with its verdict for every length of the cache; afterwards the cache is empty."""
+        for kept in lengths(self.count(what), self.kv_cache.capacity):
+            self.kv_cache.kept = kept
+            for _ in range(USES):
+                self.prepare(what, rules).verdict(request)
+        self.kv_cache.rewind(0)
 
     def count(self, what: PassShape) -> int:
         """The number of places that a pass's bucket needs: with the row ends that the same pass has elsewhere in the sequence."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -48,6 +48,14 @@ def bucket(count: int, kept: int, capacity: int) -> Bucket | None:
 def span(count: int, capacity: int) -> int:
     """The rows of the cache that a pass reads if it needs the first `count`."""
     return min(max(LEAST_SPAN, 1 << (count - 1).bit_length()), capacity)
+
+
+def lengths(count: int, capacity: int) -> Iterator[int]:
+    """The number of kept rows with which passes of `count` places begin to read more of a cache."""
+    kept = 0
+    while (shape := bucket(count, kept, capacity)) is not None:
+        yield kept
+        kept = shape.span - shape.rows + 1
 
 
 def capture_on(device: torch.device) -> Callable[[Call], Call] | None:

@@ -13,12 +13,13 @@ from statistics import median
 
 import torch
 
+from engine.backbones.prompts import probe_prompt
 from engine.core import Backbone, Candidate, Knobs, Prompt
 from engine.errors import NotSupported
 from engine.methods import AUTO, METHODS, PLAIN, find
 from engine.run import Run, generate
 from engine.tuning import store
-from engine.tuning.curve import CostCurve, probe_prompt
+from engine.tuning.curve import CostCurve
 from engine.tuning.expected import Expected, best, of_card, of_rows
 from engine.tuning.load_monitor import clock_of, watch_load
 from engine.tuning.prepare import Say, costs_here, keep, to_stderr

@@ -11,7 +11,8 @@ from functools import partial
 
 import torch
 
-from engine.core import Backbone, Draft, Prompt
+from engine.backbones.prompts import probe_prompt
+from engine.core import Backbone, Draft
 from engine.core import Sequence as Sequenced
 from engine.tuning.load_monitor import clock_of
 
@@ -53,14 +54,6 @@ class CostCurve:
         if not points or not all(rows > 0 and 0 < milliseconds < float("inf") for rows, milliseconds in points):
             raise ValueError("a curve needs positive numbers")
         return CostCurve(points)
-
-
-def probe_prompt(backbone: Backbone) -> Prompt:
-    """A prompt that any model of its kind reads: a caption, or points of a sphere with their normals."""
-    if "points" not in backbone.capabilities:
-        return Prompt("a cat")
-    normals = torch.nn.functional.normalize(torch.randn(1024, 3, generator=torch.Generator().manual_seed(0)), dim=-1)
-    return Prompt(points=torch.cat([0.95 * normals, normals], 1))
 
 
 def a_path(sequence: Sequenced, count: int, end: int | None) -> list[int]:

@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 from engine.backbones import load
+from engine.backbones.prompts import probe_prompt
 from engine.core import Backbone
 from engine.dispatch.choice import NATIVE, REFERENCE, VARIABLE
 from engine.errors import NotSupported
@@ -23,7 +24,6 @@ from engine.loading import model_columns
 from engine.machine import machine_facts
 from engine.methods import find
 from engine.run import generate
-from engine.tuning.curve import probe_prompt
 from engine.tuning.load_monitor import clock_of
 from research.bench.rows import Row, check_csv, publish
 

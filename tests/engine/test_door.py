@@ -71,16 +71,18 @@ def test_all_names_can_be_imported_from_it(tmp_path: Path) -> None:
 
 
 class Loader:
-    """Replaces backbones.load: counts calls and waits if asked to."""
+    """Replaces backbones.load: counts calls and waits if asked to. warmed : the windows that models were prepared for"""
 
     def __init__(self, wait: Callable[[str], None] = lambda name: None):
         self.asked: list[tuple[Any, ...]] = []
+        self.warmed: list[int] = []
         self.wait = wait
 
     def __call__(self, *key: Any) -> SimpleNamespace:
         self.asked.append(key)
         self.wait(key[0])
-        return SimpleNamespace(key=key)
+        suits = {"sjdpp": {"window": 4}} if key[0] == "lowpoly" else {}
+        return SimpleNamespace(key=key, device=torch.device(key[2]), suits=suits, warm_up=self.warmed.append)
 
 
 @pytest.fixture
@@ -110,6 +112,14 @@ def test_a_model_is_the_same_by_name_device_and_dtype(loader: Loader) -> None:
         ("pictogram", None, "cpu", "auto"), ("pictogram", None, "cpu", "float32"), ("pictogram", None, "meta", "auto"),
         ("lowpoly", None, "cpu", "auto"),
     ]  # fmt: skip
+
+
+def test_a_model_on_a_gpu_is_warmed_up_once(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "device_of", str)
+    for name in ("pictogram", "lowpoly", "pictogram"):
+        engine.load(name, "cuda:1")
+    engine.load("pictogram", "cpu")
+    assert loader.warmed == [16, 4], "the window of the method, and the model's own"
 
 
 def test_a_folder_is_known_by_its_card_and_is_one_however_it_is_written(

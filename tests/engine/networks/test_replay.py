@@ -23,7 +23,7 @@ from engine.noise import kernel as noise
 from engine.run import generate
 from engine.verify import reference
 from tests.engine.device.far import as_on_a_gpu
-from tests.engine.device.models import Model, methods_for, near_with_drafters
+from tests.engine.device.models import MODELS, Model, methods_for, near_with_drafters, stay
 from tests.engine.device.tape import Refused, Tape
 from tests.engine.networks.test_static_step import DYNAMIC, SMALL, STATIC, TREE, start_sequence, use_steps
 
@@ -215,3 +215,17 @@ def test_a_tape_reads_tensors_again_but_not_numbers_and_keeps_no_intermediate() 
     (second,) = tape()
     assert first.tolist() == [13.0, 13.0] and second.tolist() == [15.0, 15.0]
     assert kept[0].isnan().all(), "other graphs use this memory"
+
+
+@pytest.mark.parametrize("name", [*NAMES, "lowpoly", "pictogram"])
+def test_a_model_that_is_warm_captures_nothing(name: str, monkeypatch: pytest.MonkeyPatch, tapes: list[Tape]) -> None:
+    model = MODELS[name](stay)
+    use_steps(monkeypatch, STATIC)
+    with as_on_a_gpu(monkeypatch):
+        model.backbone.warm_up(6)
+        warmed = len(tapes)
+        for method in ("ar", "sjdpp"):
+            run = generate(model.backbone, find(method)[0], model.prompt, {"window": 6} if method == "sjdpp" else {})
+            list(islice(run, 8))
+            run.close()
+    assert warmed == len(tapes) > 0
