@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from engine.cache import WHOLE_ROWS
 from engine.errors import TooLittleMemory
 from engine.noise.kernel import KEPT
 
@@ -88,11 +89,13 @@ def check(name: str, size: Size, device: str | torch.device, dtype: str, window:
 
     name : of the model, for the message; room : free bytes (default: the device's; where these are unknown, nothing is refused)
     """
+    kind = torch.device(device).type
+    if kind == "cuda":
+        size = replace(size, slots=-(-size.slots // WHOLE_ROWS) * WHOLE_ROWS)
     wanted = need(size, dtype, window)
     here = free(device) if room is None else room
     if here is None or wanted.total <= here:
         return wanted
-    kind = torch.device(device).type
     raise TooLittleMemory(
         f"{name} needs {size_text(wanted.total)} in {dtype} ({wanted}), and {size_text(here)} are free on the device {kind}. "
         + advice(size, dtype, window, here)

@@ -51,7 +51,7 @@ class TrainedBackbone(Backbone):
 
     @cached_property
     def workspaces(self) -> WorkspacePool:
-        """What runs on a GPU borrow."""
+        """The workspaces that runs on a GPU borrow."""
         return WorkspacePool()
 
     def warm_up(self, window: int) -> None:

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from engine.cache.keep import keep_rows
 
+WHOLE_ROWS = 256  # the capacity of a block that runs share is a multiple of this, so that it does not depend on the length of usual prompts
+
 
 @dataclass(frozen=True)
 class PassRows:

@@ -116,7 +116,7 @@ def tree_attention_reference(q: Tensor, k: Tensor, v: Tensor, seen: VisibleRows 
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=q.shape[1] != k.shape[1])
 
 
-@triton.jit(do_not_specialize=["count", "kept"])
+@triton.jit(do_not_specialize=["count", "kept", "words"])
 def _attend_part_kernel(
     q_at, k_at, v_at, sets_at, places_at, positions_at, kept_at, padding_at, sums_at, totals_at,
     count, kept, words, heads, group, width, scale,

@@ -24,7 +24,7 @@ class Graph:
     """A captured call of a function without arguments. Its results are the same tensors at every replay."""
 
     def __init__(self, function: Callable[[], tuple[Tensor, ...]], pool: Any):
-        """Captures on the current device. pool : the memory pool that the graphs of a run share; they never run at the same time"""
+        """Captures on the current device. pool : the memory pool that the graphs of a workspace share; they never run at the same time"""
         with _ONE_AT_A_TIME, without_collection():
             aside = side_stream(torch.cuda.current_device())
             aside.wait_stream(torch.cuda.current_stream())

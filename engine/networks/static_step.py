@@ -143,7 +143,7 @@ class StaticPasses:
         return max(len(what.places.slots), what.places.most)
 
     def key(self, what: PassShape, adapter: RowAdapter | None, kind: VerdictKind | None, masks: Tensor | None) -> Hashable:
-        """What a graph of a pass depends on, besides the bucket."""
+        """The key of a pass's graph, besides its bucket."""
         function, tensors = (None, ()) if kind is None or self.ahead is None else self.ahead
         shapes = None if masks is None else masks.shape, *(each.shape for each in tensors)
         return self._kind, adapter, kind, function, shapes, what.is_known

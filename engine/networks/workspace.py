@@ -18,12 +18,11 @@ from threading import Lock
 import torch
 from torch import Tensor
 
-from engine.cache import KVCache
+from engine.cache import WHOLE_ROWS, KVCache
 from engine.networks.cuda_graph import Graph
 
 ROWS = (1, *range(8, 257, 8))  # of a pass
 LEAST_SPAN = 512  # rows of the cache that a pass reads, at least
-WHOLE_ROWS = 256  # the capacity is a multiple of this, so that it does not depend on the length of a usual prompt
 PATIENCE = 32  # passes of a run in a larger bucket, before its own is used
 USES = 3  # the pass of a run, in one bucket, at which this is captured
 IDLE = 2  # workspaces that a model keeps: a race has two runs

@@ -34,6 +34,13 @@ def test_the_cache_is_what_a_run_allocates() -> None:
     sequence.close()
 
 
+def test_a_gpu_holds_whole_blocks_of_rows() -> None:
+    counts = [check("janus", replace(SEVEN, slots=slots), device, "float32", room=10**12).cache for device, slots in (
+        ("cuda", 1300), ("cuda", 1536), ("cpu", 1300),
+    )]  # fmt: skip
+    assert counts[0] == counts[1] > counts[2]
+
+
 def test_the_weights_are_what_the_model_holds() -> None:
     model = tiny.janus().model
     assert need(size_of_tiny(), "float32").weights == sum(p.nbytes for p in model.parameters())

@@ -1,4 +1,4 @@
-"""What runs borrow from their model: two at once never share it, the next one gets it, and a larger bucket serves the end of a picture."""
+"""Workspaces that runs borrow: two at once never share one, the next run gets it, and a larger bucket serves the end of a picture."""
 
 from __future__ import annotations
 
