@@ -25,6 +25,7 @@ ROWS = (1, *range(8, 257, 8))  # of a pass
 LEAST_SPAN = 512  # rows of the cache that a pass reads, at least
 PATIENCE = 32  # passes of a run in a larger bucket, before its own is used
 USES = 3  # the pass of a run, in one bucket, at which this is captured
+KINDS = 16  # of passes whose graphs are kept; a run has up to four, and another sampling makes others
 IDLE = 2  # workspaces that a model keeps: a race has two runs
 
 Call = Callable[[], tuple[Tensor, ...]]
@@ -68,12 +69,14 @@ class Replays:
     def __init__(self, device: torch.device):
         self.device, self._capture = device, capture_on(device)
         self._bound: dict[tuple[Hashable, Bucket], tuple[tuple[Tensor, ...], Call]] = {}  # the tensors that a call reads, and the call
-        self._graphs: dict[Hashable, dict[Bucket, Call]] = {}
+        self._graphs: dict[Hashable, dict[Bucket, Call]] = {}  # by key; the one used last is the last
         self._waited: Counter[tuple[Hashable, Bucket]] = Counter()  # passes of the run in a larger bucket than their own
         self._used: Counter[tuple[Hashable, Bucket]] = Counter()  # passes of the run without a graph
 
     def begin(self) -> None:
-        """Begins a run."""
+        """Begins a run. The graphs of the kinds unused for longest go if there are too many."""
+        kept = dict(list(self._graphs.items())[-KINDS:])
+        self._graphs, self._bound = kept, {slot: each for slot, each in self._bound.items() if slot[0] in kept}
         self._waited.clear()
         self._used.clear()
 
@@ -93,7 +96,8 @@ class Replays:
         """
         if (key, shape) not in self._bound:
             self._bound[key, shape] = self._bind(function, inputs)
-        (buffers, call), graphs = self._bound[key, shape], self._graphs.setdefault(key, {})
+        (buffers, call), graphs = self._bound[key, shape], self._graphs.pop(key, {})
+        self._graphs[key] = graphs
         for place, tensor in zip(buffers, inputs, strict=True):
             sent = tensor.pin_memory() if self.device.type == "cuda" and tensor.device.type == "cpu" else tensor
             place.copy_(sent, non_blocking=True)

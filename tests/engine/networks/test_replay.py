@@ -217,7 +217,7 @@ def test_a_tape_reads_tensors_again_but_not_numbers_and_keeps_no_intermediate() 
     assert kept[0].isnan().all(), "other graphs use this memory"
 
 
-@pytest.mark.parametrize("name", [*NAMES, "lowpoly", "pictogram"])
+@pytest.mark.parametrize("name", NAMES)
 def test_a_model_that_is_warm_captures_nothing(name: str, monkeypatch: pytest.MonkeyPatch, tapes: list[Tape]) -> None:
     model = MODELS[name](stay)
     use_steps(monkeypatch, STATIC)

@@ -8,7 +8,7 @@ import torch
 from engine.cache import KVCache
 from engine.core import Draft, Prompt
 from engine.networks import workspace
-from engine.networks.workspace import PATIENCE, USES, Bucket, Replays, WorkspacePool
+from engine.networks.workspace import KINDS, PATIENCE, USES, Bucket, Replays, WorkspacePool
 from tests.engine.device.models import near
 from tests.engine.networks.test_static_step import STATIC, use_steps
 
@@ -68,12 +68,12 @@ def test_memory_that_no_run_uses_is_freed_for_a_run(monkeypatch: pytest.MonkeyPa
     assert pool.borrow(cache(700)).block.shape[4] == 768 and not pool._idle
 
 
-def calls(replays: Replays, count: int, rows: int, kept: int = 0) -> list[Bucket]:
+def calls(replays: Replays, count: int, rows: int, kept: int = 0, key: object = "key") -> list[Bucket]:
     """The buckets of some passes."""
     found = []
     for _ in range(count):
-        found.append(replays.choose("key", rows, kept, 2048))
-        replays.call("key", found[-1], lambda x: (x + 1,), torch.ones(found[-1].rows))
+        found.append(replays.choose(key, rows, kept, 2048))
+        replays.call(key, found[-1], lambda x: (x + 1,), torch.ones(found[-1].rows))
     return found
 
 
@@ -95,6 +95,16 @@ def test_a_shape_that_a_run_needs_twice_is_not_captured(monkeypatch: pytest.Monk
     assert not captures
     calls(replays, 5, 33)
     assert len(captures) == 1
+
+
+def test_graphs_of_old_kinds_go() -> None:
+    """Each sampling is a kind; the one in use stays."""
+    replays = Replays(CPU)
+    for kind in range(2 * KINDS):
+        calls(replays, USES, 33, key="often")
+        calls(replays, USES, 33, key=kind)
+        replays.begin()
+    assert set(replays._graphs) == {key for key, _ in replays._bound} == {"often", *range(KINDS + 1, 2 * KINDS)}
 
 
 @torch.inference_mode()

@@ -24,7 +24,7 @@ def test_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     table = list(rows(PLAN, {"tiny": TINY}, CPU, torch.float32))
     assert [row["what"] for row in table] == ["transformers generate", "plain, no graphs", "plain, graphs", "window of 4, graphs"]
     steps = gpu.WARM_UP + PLAN.tokens - 1  # the first pass reads the end of the prompt
-    assert passes == [1] * steps + [4] * steps
+    assert passes == [1] * steps + [8] * steps
     assert len({row["parameters"] for row in table}) == 1
     by_what = {row["what"]: row for row in table}
     assert by_what["plain, graphs"]["over_plain"] == 1
