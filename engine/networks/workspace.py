@@ -73,6 +73,11 @@ class Replays:
         self._waited: Counter[tuple[Hashable, Bucket]] = Counter()  # passes of the run in a larger bucket than their own
         self._used: Counter[tuple[Hashable, Bucket]] = Counter()  # passes of the run without a graph
 
+    @property
+    def count(self) -> int:
+        """The number of captured passes: on a GPU, of graphs."""
+        return sum(len(buckets) for buckets in self._graphs.values())
+
     def begin(self) -> None:
         """Begins a run. The graphs of the kinds unused for longest go if there are too many."""
         kept = dict(list(self._graphs.items())[-KINDS:])

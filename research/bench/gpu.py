@@ -1,14 +1,17 @@
-"""`bench gpu`: cost of the static step and of windows on a GPU against transformers, on random weights in the sizes of three models.
+"""`bench gpu`: cost of plain steps and of windows on a GPU, after 4k and 8k keys with guidance and top-k, next to transformers' `generate`.
 
-The rows of a model: transformers' `generate`, plain decoding without graphs, plain decoding with graphs, and windows with graphs.
-Random weights cost as much as trained ones, but their acceptance differs; so a window's row gives the cost of its step relative to a
-plain step, not its tokens per pass. There is no guidance.
+The models have random weights in the sizes of three models. These cost as much as trained ones, but their acceptance differs; so a
+window's row gives the cost of its step relative to a plain step, not its tokens per pass.
+
+A row has two pictures one after another. The first shows what captures, compilation and other first calls cost, the second what is paid
+again; the steps of the second are timed. Then a profiler gives the time in which the GPU computes, and its operations. The rest of a step
+is the host's: the GPU waits.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -17,25 +20,32 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel
 
 from engine import memory
 from engine.core import ANY_SUIT, Prompt, Sampling
+from engine.drafters.feature_draft import FeatureDrafter, NetworkFeatures
+from engine.drafters.predictive_stream import PredictiveStream, new_adapter
 from engine.errors import NotSupported, TooLittleMemory
+from engine.kernels.attention_backends import without_cudnn
 from engine.layout import Raster
 from engine.machine import machine_facts
 from engine.methods import METHODS
 from engine.networks.hosted import DRAFT_ROWS, Hosted, HostedTrunk, head_width, kv_cache_for
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import causal_mask
-from engine.run import generate
+from engine.run import Run, generate
 from engine.tuning.alternate import time_function
 from research.bench.rows import Row, check_csv, publish
 
 MINUTES = 10  # limit after which no further model starts
-PROMPT = 32  # tokens
 COLUMNS = 32  # of the decoded picture
-WARM_UP = 8  # untimed steps, in which graphs are captured
+WARM_UP = 8  # untimed steps of each picture
+PROFILED = 8  # steps under the profiler
+SAMPLING = Sampling(guidance=3.0, top_k=2048)
+ADAPTED = ("q_proj", "v_proj")  # layers of the predictive rows' adapter
 
 
 def shape_of(width: int, inner: int, layers: int, heads: int, key_heads: int, vocabulary: int) -> dict[str, int]:
@@ -55,45 +65,71 @@ SIZES: Mapping[str, Mapping[str, int]] = MappingProxyType({  # of Llama-like dec
 
 @dataclass(frozen=True, kw_only=True)
 class GpuBench:
-    """Plan of `bench gpu`. tokens : tokens per generation of transformers, and number of our timed steps"""
+    """Plan of `bench gpu`.
+
+    tokens : tokens per generation of transformers, and number of our timed steps; keys : tokens of the prompt
+    first  : check kernels, graphs and exactness before the table (gpu_first.py)
+    """
 
     tokens: int = 64
-    windows: tuple[int, ...] = (8, 16, 32)
+    windows: tuple[int, ...] = (16, 32)
+    keys: tuple[int, ...] = (4096, 8192)
+    first: bool = False
     csv: Path | None = None
 
 
 class RandomBackbone:
-    """A backbone with a random decoder."""
+    """A backbone with a random decoder and random drafters."""
 
-    name = "random"
-    capabilities, suits = frozenset({"raster"}), ANY_SUIT
-    sampling = Sampling()
+    name, dtype = "random", ""
+    capabilities, suits = frozenset({"raster", "hidden", "feature_draft", "predictive_stream"}), ANY_SUIT
 
-    def __init__(self, model: PreTrainedModel, static: bool):
-        """static : True for passes of fixed shapes. Replaces the model's attention by ours."""
+    def __init__(
+        self, model: PreTrainedModel, static: bool, keys: int, sampling: Sampling = SAMPLING, columns: int = COLUMNS, padding: int = 0
+    ):  # fmt: skip
+        """static : True for passes of fixed shapes; keys : tokens of the prompt, of which the last `padding` are missing in the second
+        branch of guidance. Replaces the model's attention by ours."""
         self.hosted, self.static = Hosted(model.model, model.model.embed_tokens, model.lm_head), static
-        self.device, self.vocabulary = model.device, model.config.vocab_size
+        self.device, self.vocabulary, self.sampling = model.device, model.config.vocab_size, sampling
+        self.keys, self.layout = keys, Raster(columns, columns)
+        self.padding = (0,) if sampling.guidance == 1 else (0, padding)
 
     @torch.inference_mode()
     def start(self, prompt: Prompt) -> TransformerSequence:
         """A sequence after a fixed prompt."""
-        layout = Raster(COLUMNS, COLUMNS)
-        limit = layout.rows * layout.columns
-        x = self.hosted.embed(torch.arange(PROMPT, device=self.device))[None]
+        limit, branches = self.layout.rows * self.layout.columns, len(self.padding)
+        x = self.hosted.embed(torch.arange(self.keys, device=self.device) % self.vocabulary).expand(branches, -1, -1)
         return TransformerSequence(
-            HostedTrunk(self.hosted, (0,)), x, causal_mask(PROMPT - 1, 0, self.device), kv_cache_for(self.hosted, 1, PROMPT + limit),
-            vocabulary=self.vocabulary, limit=limit, layout=layout, sampling=self.sampling, static=self.static,
+            HostedTrunk(self.hosted, self.padding), x, causal_mask(self.keys - 1, 0, self.device),
+            kv_cache_for(self.hosted, branches, self.keys + limit), vocabulary=self.vocabulary, limit=limit, layout=self.layout,
+            sampling=prompt.sampling or self.sampling, static=self.static,
         )  # fmt: skip
+
+    def drafter(self, name: str) -> NetworkFeatures | PredictiveStream:
+        """A random feature drafter or predictive stream, the same at every call."""
+        torch.manual_seed(1)
+        decoder, config = self.hosted.decoder, self.hosted.decoder.config
+        if name == "feature_draft":
+            drafter = FeatureDrafter(config.hidden_size, config.num_attention_heads, config.intermediate_size)
+            return NetworkFeatures(drafter.requires_grad_(False).to(self.device))
+        lora = new_adapter(decoder, ADAPTED, 4, 8.0)
+        for up in lora.up:
+            torch.nn.init.normal_(up, std=0.1)
+        return PredictiveStream(lora.requires_grad_(False).to(self.device, decoder.dtype), True)
 
 
 def bench(plan: GpuBench) -> list[Row]:
-    """Prints the rows and returns them; raises NotSupported without a GPU."""
+    """Prints the rows and returns them; raises NotSupported without a GPU, and Mismatch at the first failed check of a first run."""
+    from research.bench import gpu_first
+
     if not torch.cuda.is_available():
         raise NotSupported("bench gpu needs an NVIDIA GPU, and PyTorch sees none here. Run it on a machine that has one.")
     check_csv(plan.csv)
     device = torch.device("cuda")
-    stamp = machine_facts() | {"gpu": torch.cuda.get_device_name(device), "dtype": "bfloat16", "prompt_tokens": PROMPT}
-    return publish(rows(plan, SIZES, device, torch.bfloat16), row_text, stamp, plan.csv)
+    stamp = machine_facts() | {"gpu": torch.cuda.get_device_name(device), "dtype": "bfloat16"}
+    stamp |= {"guidance": SAMPLING.guidance, "top_k": SAMPLING.top_k}
+    checked = publish(gpu_first.rows(device), gpu_first.row_text, stamp | {"dtype": "float32"}, plan.csv) if plan.first else []
+    return checked + publish(rows(plan, SIZES, device, torch.bfloat16), row_text, stamp, plan.csv)
 
 
 def rows(plan: GpuBench, sizes: Mapping[str, Mapping[str, int]], device: torch.device, dtype: torch.dtype) -> Iterator[Row]:
@@ -104,7 +140,7 @@ def rows(plan: GpuBench, sizes: Mapping[str, Mapping[str, int]], device: torch.d
             yield {"model": name, "left_out": f"The models before it took more than {MINUTES} minutes."}
             continue
         try:
-            memory.check(name, memory_size(shape), device, str(dtype).removeprefix("torch."))
+            memory.check(name, memory_size(shape, max(plan.keys)), device, str(dtype).removeprefix("torch."))
         except TooLittleMemory as e:
             yield {"model": name, "left_out": str(e)}
             continue
@@ -113,62 +149,124 @@ def rows(plan: GpuBench, sizes: Mapping[str, Mapping[str, int]], device: torch.d
 
 def model_rows(name: str, model: PreTrainedModel, plan: GpuBench) -> Iterator[Row]:
     """The rows of a model; transformers comes first, before its attention is replaced."""
-    about = {"model": name, "parameters": sum(p.numel() for p in model.parameters())}
-    theirs = generate_milliseconds(model, plan.tokens)
-    yield about | {"what": "transformers generate", "milliseconds": theirs, "over_generate": 1.0, "over_plain": None}
-    kinds: list[tuple[str, bool, str, dict[str, Any]]] = [("plain, no graphs", False, "ar", {}), ("plain, graphs", True, "ar", {})]
-    kinds += [(f"window of {width}, graphs", True, "sjdpp", {"window": width}) for width in plan.windows]
-    times = {what: step(RandomBackbone(model, static), method, knobs, plan.tokens) for what, static, method, knobs in kinds}
-    for what, milliseconds in times.items():
-        over = {"over_generate": theirs / milliseconds, "over_plain": milliseconds / times["plain, graphs"]}
-        yield about | {"what": what, "milliseconds": milliseconds} | over
+    theirs = {keys: generate_milliseconds(model, keys, plan.tokens) for keys in plan.keys}
+    for keys in plan.keys:
+        about = {"model": name, "parameters": sum(p.numel() for p in model.parameters()), "keys": keys}
+        yield about | {"what": "transformers generate", "milliseconds": theirs[keys], "over_generate": 1.0, "over_plain": None}
+        kinds: list[tuple[str, bool, str, dict[str, Any]]] = [("plain, no graphs", False, "ar", {}), ("plain, graphs", True, "ar", {})]
+        kinds += [(f"window of {width}, graphs", True, "sjdpp", {"window": width}) for width in plan.windows]
+        costs = {what: step_cost(RandomBackbone(model, static, keys), *run, plan.tokens) for what, static, *run in kinds}
+        for what, cost in costs.items():
+            over = theirs[keys] / cost.milliseconds, cost.milliseconds / costs["plain, graphs"].milliseconds
+            yield about | {"what": what, **vars(cost), "over_generate": over[0], "over_plain": over[1]}
 
 
 def random_model(shape: Mapping[str, int], device: torch.device, dtype: torch.dtype) -> PreTrainedModel:
     """A decoder of this shape with transformers' random weights, created on the device."""
     torch.manual_seed(0)
     ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": 0}
-    config = LlamaConfig(**shape, max_position_embeddings=4096, **ids)
+    config = LlamaConfig(**shape, max_position_embeddings=16384, **ids)
     with device:
         model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="sdpa")
     return model.eval().requires_grad_(False)
 
 
-def memory_size(shape: Mapping[str, int]) -> memory.Size:
+def memory_size(shape: Mapping[str, int], keys: int) -> memory.Size:
     """The numbers that determine the memory of a model of this shape."""
     with torch.device("meta"):
         config = LlamaConfig(**shape)
         numbers = sum(p.numel() for p in AutoModelForCausalLM.from_config(config).parameters())
-    slots = PROMPT + COLUMNS * COLUMNS + DRAFT_ROWS
+    slots = keys + COLUMNS * COLUMNS + DRAFT_ROWS
     heads, layers = config.num_key_value_heads, config.num_hidden_layers
-    return memory.Size(numbers, layers, heads, head_width(config), slots, config.vocab_size, branches=1)
+    return memory.Size(numbers, layers, heads, head_width(config), slots, config.vocab_size)
 
 
-def generate_milliseconds(model: PreTrainedModel, tokens: int) -> float:
-    """Milliseconds per token of transformers' `generate`, the median of three after one warm-up."""
-    prompt = torch.arange(PROMPT, device=model.device)[None]
-    settings = {"max_new_tokens": tokens, "do_sample": True, "temperature": 1.0, "top_k": 0}
+def generate_milliseconds(model: PreTrainedModel, keys: int, tokens: int) -> float:
+    """Milliseconds per token of transformers' `generate` after a prompt, whose own pass is not counted."""
+    prompt = torch.arange(keys, device=model.device)[None] % model.config.vocab_size
+    settings = {"do_sample": True, "temperature": 1.0, "top_k": SAMPLING.top_k, "guidance_scale": SAMPLING.guidance}
+    whole = {"attention_mask": torch.ones_like(prompt), "negative_prompt_ids": prompt}
 
-    def make() -> Sequence[int]:
-        return model.generate(prompt, attention_mask=torch.ones_like(prompt), **settings)[0, PROMPT:].tolist()
+    def seconds(count: int) -> float:
+        def make() -> list[int]:
+            return model.generate(prompt, max_new_tokens=count, **whole, **settings)[0, keys:].tolist()
 
-    return float(np.median([1000 * time_function(make).seconds / tokens for _ in range(4)][1:]))
+        with without_cudnn(model.device):
+            return float(np.median([time_function(make).seconds for _ in range(4)][1:]))
+
+    return 1000 * (seconds(tokens) - seconds(1)) / (tokens - 1)
 
 
-def step(backbone: RandomBackbone, method: str, knobs: Mapping[str, Any], count: int) -> float:
-    """Milliseconds per step of a method, the median of `count` steps after warm-up."""
-    run = generate(backbone, METHODS[method], Prompt(), knobs)
-    seconds = [each.seconds for each in islice(run, WARM_UP + count)]
-    run.close()
-    return float(1000 * np.median(seconds[WARM_UP:]))
+@dataclass(frozen=True)
+class StepCost:
+    """Cost of a method's step. Milliseconds are medians.
+
+    milliseconds : of a step; device_milliseconds : in which the device computes; host_milliseconds : the rest, in which it waits
+    nodes        : operations of the device
+    captures     : graphs that the first picture captured, and the second; first_seconds : what each took beyond its steps
+    """
+
+    milliseconds: float
+    device_milliseconds: float
+    host_milliseconds: float
+    nodes: float
+    captures: list[int]
+    first_seconds: list[float]
+
+
+def step_cost(backbone: RandomBackbone, method: str, knobs: Mapping[str, Any], count: int) -> StepCost:
+    """The cost of a step of a method, over `count` steps of the second of two pictures."""
+    extra, captures = [], []
+    for picture in range(2):
+        run = generate(backbone, METHODS[method], Prompt(), knobs)
+        next(run)  # the prompt
+        before = graphs_of(run)
+        seconds = [each.seconds for each in islice(run, WARM_UP + count)]
+        captures.append(graphs_of(run) - before)
+        steady = float(np.median(seconds[WARM_UP:]))
+        extra.append(sum(seconds) - steady * len(seconds))
+        if picture:
+            computing, nodes = computing_time(lambda run=run: steps_of(run, PROFILED), backbone.device)
+        run.close()
+    milliseconds, device = 1000 * steady, 1000 * computing / PROFILED
+    return StepCost(milliseconds, device, milliseconds - device, nodes / PROFILED, captures, extra)
+
+
+def graphs_of(run: Run) -> int:
+    """The number of graphs that a run can replay."""
+    workspace = run.sequence.workspace
+    return 0 if workspace is None else workspace.replays.count
+
+
+def steps_of(run: Run, count: int) -> int:
+    """Advances a run; returns the number of its steps."""
+    return sum(1 for _ in islice(run, count))
+
+
+def computing_time(call: Callable[[], object], device: torch.device) -> tuple[float, int]:
+    """Seconds in which the device computes during a call, and the number of its operations, by PyTorch's profiler."""
+    on_gpu = device.type == "cuda"
+    with profile(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU]) as profiler:
+        call()
+        if on_gpu:
+            torch.cuda.synchronize(device)
+    if on_gpu:
+        times = [event.time_range.elapsed_us() for event in profiler.events() if event.device_type == DeviceType.CUDA]
+    else:
+        times = [event.self_cpu_time_total for event in profiler.events()]
+    return sum(times) / 1e6, len(times)
 
 
 def row_text(row: Row) -> str:
     """One line of the table."""
     if "left_out" in row:
         return f"{row['model']}: left out. {row['left_out']}"
-    over = "" if row["over_plain"] is None else f"   {row['over_plain']:5.2f} plain steps"
+    text = f"{row['model']:8} {row['parameters'] / 1e6:7,.0f} million {row['keys']:6,} keys   {row['what']:24} "
+    text += f"{row['milliseconds']:8.2f} ms   {row['over_generate']:5.2f}x generate"
+    if "nodes" not in row:
+        return text
+    first, second = (f"{count} graphs, {seconds:.2f} s" for count, seconds in zip(row["captures"], row["first_seconds"], strict=True))
     return (
-        f"{row['model']:8} {row['parameters'] / 1e6:7,.0f} million   {row['what']:24} {row['milliseconds']:8.2f} ms   "
-        f"{row['over_generate']:5.2f}x generate{over}"
+        f"{text}   {row['over_plain']:5.2f} plain steps   GPU {row['device_milliseconds']:.2f} ms, host {row['host_milliseconds']:.2f} ms, "
+        f"{row['nodes']:,.0f} operations   first picture: {first}; second: {second}"
     )

@@ -100,7 +100,12 @@ def keep_rows_case(
     """Four rows of a tree, in both guidance branches."""
     block = torch.randn(layers, 2, 2, heads, 80, width, generator=_random(0)).to(device, dtype)
     rows = torch.tensor([0, 2, 3, 11], device=device)
-    kernel, reference = (partial(f, block, 60, rows) for f in (keep.keep_rows_triton, keep.keep_rows_reference))
+
+    def on(function: Callable[..., None], to: Tensor) -> Tensor:
+        function(to, 60, rows)
+        return to
+
+    kernel, reference = partial(on, keep.keep_rows_triton, block), partial(on, keep.keep_rows_reference, block.clone())
     return KernelCall(f"4 rows of {layers} layers", kernel, reference, 2 * layers * 4 * heads * 4 * width * block.element_size())
 
 
@@ -132,9 +137,9 @@ def tree_pass(
     return AttentionInputs(q, k, v, tree_attention.VisibleRows(tree_attention.pack(visible), cached, *extra))
 
 
-def attention_case(device: torch.device, rows: int = 60, cached: int = 2400) -> KernelCall:
+def attention_case(device: torch.device, rows: int = 60, cached: int = 2400, dtype: torch.dtype = torch.bfloat16) -> KernelCall:
     """A tree of a 7B model's layer."""
-    inputs = tree_pass(rows, cached, 32, 32, 128, dtype=torch.bfloat16)
+    inputs = tree_pass(rows, cached, 32, 32, 128, dtype=dtype)
     visible = tree_attention.VisibleRows(inputs.seen.sets.to(device), cached)
     q, k, v = (x.to(device) for x in (inputs.q, inputs.k, inputs.v))
     kernel, reference = (

@@ -225,6 +225,11 @@ def cpu(options: argparse.Namespace) -> Rows:
 def add_gpu(p: CommandParser) -> None:
     """The options of `bench gpu`."""
     p.add_argument("--tokens", type=whole(8, 900), default=64, help="tokens per generation, and number of timed steps (64)")
+    p.add_argument(
+        "--first",
+        action="store_true",
+        help="for a GPU that nobody has tried: first check kernels, graphs and the exactness of five methods, and stop at the first fault",
+    )
     add_csv(p)
 
 
@@ -267,7 +272,8 @@ KINDS = {
     ),
     "gpu": BenchMode(
         "graphs and windows on a GPU", "Times plain decoding with CUDA graphs against transformers' generate, and a window's step against "
-        "a plain one, on random weights of the sizes of lowpoly, Janus and Emu3. Needs an NVIDIA GPU and 10 minutes at most.", add_gpu, gpu,
+        "a plain one, after 4k and 8k keys with guidance and top-k, on random weights of the sizes of lowpoly, Janus and Emu3. Needs an "
+        "NVIDIA GPU and 10 minutes at most.", add_gpu, gpu,
     ),
     "expected": BenchMode(
         "tokens per pass, for auto", "Records the tokens per pass of the exact methods on held-out inputs, for auto to choose by.",

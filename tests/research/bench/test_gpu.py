@@ -12,26 +12,32 @@ from research.bench.gpu import GpuBench, bench, row_text, rows
 
 TINY = gpu.shape_of(32, 64, 1, 2, 1, 64)
 CPU = torch.device("cpu")
-PLAN = GpuBench(tokens=3, windows=(4,))
+PLAN = GpuBench(tokens=3, windows=(4,), keys=(9, 20))
 
 
 def test_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    passes: list[int] = []
+    passes: list[tuple[int, int]] = []  # rows and branches
     right = static_step.fixed_pass
     monkeypatch.setattr(
-        static_step, "fixed_pass", lambda trunk, block, told, *rest: passes.append(len(told)) or right(trunk, block, told, *rest)
+        static_step,
+        "fixed_pass",
+        lambda trunk, block, told, *rest: passes.append((len(told), block.shape[2])) or right(trunk, block, told, *rest),
     )
     table = list(rows(PLAN, {"tiny": TINY}, CPU, torch.float32))
-    assert [row["what"] for row in table] == ["transformers generate", "plain, no graphs", "plain, graphs", "window of 4, graphs"]
-    steps = gpu.WARM_UP + PLAN.tokens - 1  # the first pass reads the end of the prompt
-    assert passes == [1] * steps + [8] * steps
-    assert len({row["parameters"] for row in table}) == 1
-    by_what = {row["what"]: row for row in table}
-    assert by_what["plain, graphs"]["over_plain"] == 1
-    fast = by_what["window of 4, graphs"]
-    assert fast["over_plain"] == fast["milliseconds"] / by_what["plain, graphs"]["milliseconds"]
-    assert fast["over_generate"] == by_what["transformers generate"]["milliseconds"] / fast["milliseconds"]
-    assert all(row["model"] in row_text(row) and f"{row['milliseconds']:.2f} ms" in row_text(row) for row in table)
+    kinds = ["transformers generate", "plain, no graphs", "plain, graphs", "window of 4, graphs"]
+    assert [(row["keys"], row["what"]) for row in table] == [(keys, kind) for keys in PLAN.keys for kind in kinds]
+    steps = 2 * (gpu.WARM_UP + PLAN.tokens) + gpu.PROFILED  # of two pictures; the first pass of each reads the end of the prompt
+    assert passes == 2 * ([(1, 2)] * steps + [(8, 2)] * steps)
+    theirs, plain, graphs, window = table[4:]
+    assert graphs["over_plain"] == 1 and window["over_plain"] == window["milliseconds"] / graphs["milliseconds"]
+    assert window["over_generate"] == theirs["milliseconds"] / window["milliseconds"]
+    assert plain["captures"] == [0, 0] and graphs["captures"] == window["captures"] == [1, 1]
+    assert graphs["nodes"] > plain["nodes"] > 100 and len(graphs["first_seconds"]) == 2
+    for row in table:
+        assert row["model"] in row_text(row) and f"{row['milliseconds']:.2f} ms" in row_text(row)
+        if "nodes" in row:
+            assert row["device_milliseconds"] > 0
+            assert row["device_milliseconds"] + row["host_milliseconds"] == pytest.approx(row["milliseconds"])
 
 
 def test_after_ten_minutes_no_model_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,7 +56,7 @@ def test_a_model_that_does_not_fit_is_left_out_with_the_reason() -> None:
 
 def test_the_sizes_are_those_of_the_models() -> None:
     """In millions of parameters: lowpoly's decoder, Janus-Pro-1B's and Emu3's trunks with a head for codes only."""
-    parameters = {name: round(gpu.memory_size(shape).parameters / 1e6) for name, shape in gpu.SIZES.items()}
+    parameters = {name: round(gpu.memory_size(shape, 4096).parameters / 1e6) for name, shape in gpu.SIZES.items()}
     assert parameters["lowpoly"] < 10 and 1200 < parameters["janus"] < 1500 and 6500 < parameters["emu3"] < 8500
 
 
