@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -116,8 +115,7 @@ def average_weights(count: int, smoothing: float) -> Tensor:
 
 def ramp(energies: Tensor, horizon: int) -> Tensor:
     """sqrt(k / γ) of drafts k = 1..m: later drafts get more tolerance. [m] -> [m]"""
-    slopes = [math.sqrt(k / horizon) for k in range(1, len(energies) + 1)]
-    return torch.tensor(slopes, dtype=energies.dtype, device=energies.device)
+    return (torch.arange(1, len(energies) + 1, dtype=energies.dtype, device=energies.device) / horizon).sqrt()
 
 
 def after_energy(

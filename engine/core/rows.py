@@ -61,6 +61,33 @@ class Launch(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class LaunchOfFirst:
+    """A launch for the first `count` rows of its pass."""
+
+    launch: Launch
+    count: int
+
+    @property
+    def place(self) -> tuple[torch.device, torch.dtype]:
+        """Device and type of the results."""
+        return self.launch.place
+
+    @property
+    def ahead(self) -> Tensor | None:
+        """See `Rows`."""
+        return self.launch.ahead
+
+    def start(self) -> tuple[Tensor, Tensor]:
+        """Hidden states and logits."""
+        hidden, logits = self.launch.start()
+        return hidden[:, : self.count], logits[:, : self.count]
+
+    def verdict(self, request: Any) -> Any | None:
+        """The verdict on a request; see `Launch`."""
+        return self.launch.verdict(request)
+
+
 class Rows:
     """The output of one pass: row 0 follows the prefix, row i+1 follows node i. Computed lazily, so that p can be skipped.
 
@@ -153,8 +180,12 @@ class Rows:
 
     def first(self, count: int) -> Rows:
         """The first rows alone, which are verified if the rest only propose."""
-        hidden = None if self.hidden is None else self.hidden[:, :count]
-        rows = Rows(self.logits[:, :count], self._warp, hidden, self.settings, self.drafted)
+        if self.launch is not None:
+            launch = LaunchOfFirst(self.launch, count)
+            rows = Rows(lambda: launch.start()[1], self._warp, None, self.settings, self.drafted, launch)
+        else:
+            hidden = None if self.hidden is None else self.hidden[:, :count]
+            rows = Rows(self.logits[:, :count], self._warp, hidden, self.settings, self.drafted)
         rows.__dict__ |= {name: self.__dict__[name][:count] for name in ("scores", "p", "soft") if name in self.__dict__}
         rows.__dict__["host"] = self.host  # computes the first rows alone
         return rows

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.core import ChosenTokens, Draft, Knob, Knobs, Sequence
+from engine.core import ChosenTokens, Draft, Knob, Knobs, Rows, Sequence
+from engine.decoding.masked_draws import MaskedDraws, draw_under_masks
 from engine.noise import DRAFTER, Noise
 from engine.sampling import draw, draw_gumbel, one_hot
 
@@ -47,26 +48,58 @@ def propose(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, iter
     return Draft(torch.tensor(path), q=torch.cat(rows))  # the host needs the ids again
 
 
-def at_once(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, u: Tensor, seeded: bool) -> Draft:
-    """The same chain with one read: on a device every head draws under every mask of the grammar, and the host follows the path."""
-    count, kinds = len(logits), len(sequence.masks)
+def draw_heads(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, u: Tensor, gumbel: Tensor | None) -> MaskedDraws:
+    """The heads' draws from logits [k, V] under every mask of the grammar. u, gumbel : see `draw_under_masks`"""
     if knobs.drafts == "most probable":
         tokens = logits[:, None].masked_fill(~sequence.masks, -torch.inf).argmax(-1)
-        probs = one_hot(tokens.flatten(), sequence.vocabulary, noise.dtype)
-    else:
-        probs = sequence.probs_by_mask(logits).flatten(0, 1)
-        probs = best_of(probs, knobs.tree_top) if knobs.drafts == "tree" else probs
-        if seeded:
-            tokens = draw_gumbel(probs.log().unflatten(0, (count, kinds)), noise.gumbel(sequence.length, count)[:, None])
-        else:
-            tokens = draw(probs, u[:, None].expand(-1, kinds).flatten())
-    path: list[int] = []
-    chosen: list[int] = []
-    for j, tokens_by_mask in enumerate(tokens.view(count, kinds).tolist()):
-        chosen.append(sequence.mask_index(path))
-        path.append(tokens_by_mask[chosen[j]])
-    probs = probs.unflatten(0, (count, kinds))
-    return Draft(torch.tensor(path), q=torch.stack([probs[j, mask] for j, mask in enumerate(chosen)]))
+        return MaskedDraws(tokens, one_hot(tokens.flatten(), sequence.vocabulary, noise.dtype).unflatten(0, tokens.shape))
+    probs = sequence.probs_by_mask(logits)
+    probs = best_of(probs, knobs.tree_top) if knobs.drafts == "tree" else probs
+    return draw_under_masks(probs, u, gumbel)
+
+
+def at_once(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, u: Tensor, seeded: bool) -> Draft:
+    """The same chain with one read: on a device every head draws under every mask of the grammar, and the host follows the path."""
+    count = len(logits)
+    drawn = draw_heads(logits, sequence, knobs, noise, u, noise.gumbel(sequence.length, count) if seeded else None)
+    tokens, probs = drawn.follow(sequence, [], 0, count)
+    return Draft(torch.tensor(tokens), q=probs)
+
+
+class DrawsAhead:
+    """The heads' draws for the drafts after a pass, from the results inside the pass; the host reads them with its verdict. The first
+    token's position, and with it the noise, depends on the verdict, which stays on the device.
+
+    drawn : None if the pass has no such results, or its verdict is not fused
+    """
+
+    def __init__(self, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int, seeded: bool, count: int):
+        """iteration : of the next pass; count : number of heads"""
+        self.sequence, self.knobs, self.noise, self.iteration, self.seeded, self.count = sequence, knobs, noise, iteration, seeded, count
+        self.drawn: MaskedDraws | None = None
+
+    def compute(self, rows: Rows, pair: Tensor) -> Tensor | None:
+        """See `JointRead`."""
+        if rows.ahead is None or self.sequence.masks is None or self.knobs.drafts == "tree pruned":
+            return None
+        logits, first = rows.ahead[: self.count], self.sequence.length + 1
+        u, gumbel = None, None
+        if self.knobs.drafts != "most probable":
+            at = pair[0] + torch.arange(len(logits), device=pair.device)
+            most = rows.count + len(logits)
+            u = self.noise.uniform(DRAFTER, first, most, self.iteration)[at]
+            gumbel = self.noise.gumbel(first, most)[at] if self.seeded else None
+        self.drawn = draw_heads(logits, self.sequence, self.knobs, self.noise, u, gumbel)
+        return self.drawn.tokens.flatten()
+
+    def take(self, numbers: list[int]) -> None:
+        """See `JointRead`."""
+        self.drawn.take(numbers)
+
+    def draft(self, count: int) -> Draft:
+        """The chain of the first `count` drafts, after the pass was committed."""
+        tokens, probs = self.drawn.follow(self.sequence, [], 0, count)
+        return Draft(torch.tensor(tokens), q=probs)
 
 
 def best_guess(logits: Tensor, allowed: Tensor | None) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from engine.sampling import draw, draw_gumbel, entropy, residual
 from engine.trace import Trace, Values
 from engine.verify import choice
 from engine.verify.host import HostVerdict
-from engine.verify.request import Criterion, Verdict, VerifyRequest, check_pair, read_pair
+from engine.verify.request import Criterion, Verdict, VerifyRequest, check_pair
 
 
 @dataclass(slots=True)
@@ -53,6 +53,18 @@ class WindowState:
     def ratios(self) -> Tensor | None:
         """p/q [m] or None"""
         return self.verdict.ratios
+
+
+class JointRead(Protocol):
+    """Integers of the device that the host reads in the same transfer as a fused verdict; other verdicts do not ask for them."""
+
+    def compute(self, rows: Rows, pair: Tensor) -> Tensor | None:
+        """The integers int64 [K], or None. pair : int64 [2] on the device, the length of the accepted prefix and the token after it"""
+        ...
+
+    def take(self, numbers: list[int]) -> None:
+        """Takes them on the host."""
+        ...
 
 
 # (p [m, V], q [m, V], tokens int64 [m], u [m]) -> accepted bool [m] and the thresholds that u was compared with [m]
@@ -101,10 +113,12 @@ def judge(
     seeded: bool,
     rule: Rule | None = None,
     store: bool = True,
+    also: JointRead | None = None,
 ) -> WindowState:
     """Verifies a window and finds the token after the accepted prefix: on a GPU by one kernel, with one read of two numbers and the drafts.
 
     store : the distributions will be needed; if False, a kernel does not write them
+    also  : what the host reads in addition, or None
     """
     if rule is None and rows.host is not None:
         verdict = HostVerdict(rows.host, tokens, draft_probs, noise, n, iteration, seeded)
@@ -119,12 +133,14 @@ def judge(
         return WindowState(rows, tokens, draft_probs, noise, n, iteration, verdict, a, token)
     verdict = verify_fused(rows, tokens, draft_probs, noise, list(range(n, n + size + 1)), iteration, seeded, store or rule is not None)
     if rule is not None and draft_probs is not None:
-        relaxed, ratios = rule(rows.p[:size], draft_probs, tokens, noise.uniform(ACCEPT, n, size, iteration))
+        relaxed, ratios = rule(rows.p[:size], draft_probs, tokens.to(rows.place[0]), noise.uniform(ACCEPT, n, size, iteration))
         verdict = replace(verdict, ratios=ratios, **({} if seeded else {"accepted": relaxed, "pair": None}))
-    return WindowState(rows, tokens, draft_probs, noise, n, iteration, verdict, *settle(rows, verdict, seeded))
+    return WindowState(rows, tokens, draft_probs, noise, n, iteration, verdict, *settle(rows, verdict, seeded, also))
 
 
-def screen(rows: Rows, tokens: Tensor, criterion: Criterion, noise: Noise, n: int, iteration: int) -> WindowState:
+def screen(
+    rows: Rows, tokens: Tensor, criterion: Criterion, noise: Noise, n: int, iteration: int, also: JointRead | None = None
+) -> WindowState:  # fmt: skip
     """Verifies a window by a rule on the model's distributions alone, for rows that the kernel verifies. The token after the accepted
     drafts is the row's answer."""
     size = len(tokens)
@@ -133,13 +149,17 @@ def screen(rows: Rows, tokens: Tensor, criterion: Criterion, noise: Noise, n: in
         p = torch.softmax(rows.logits[0, :size].float(), -1) if criterion.raw else verdict.p[:size]
         limit = torch.tensor(criterion.limit, dtype=torch.float64)
         verdict = replace(verdict, accepted=criterion.accepts(p, tokens.to(p.device), limit))
-    return WindowState(rows, tokens, None, noise, n, iteration, verdict, *settle(rows, verdict, True))
+    return WindowState(rows, tokens, None, noise, n, iteration, verdict, *settle(rows, verdict, True, also))
 
 
-def settle(rows: Rows, verdict: Verdict, seeded: bool) -> tuple[int, int]:
-    """Reads the first refusal and the token after it, together with the drafts, in one transfer."""
+def settle(rows: Rows, verdict: Verdict, seeded: bool, also: JointRead | None = None) -> tuple[int, int]:
+    """The one read of a step: the first refusal and the token after it, together with the drafts and `also`."""
     pair = choice.settle(verdict, verdict.accepted, seeded) if verdict.pair is None else verdict.pair
-    return read_pair(pair, rows.drafted)
+    more = None if also is None else also.compute(rows, pair)
+    numbers = rows.drafted.to_list_with(pair if more is None else torch.cat([pair, more]))
+    if more is not None:
+        also.take(numbers[2:])
+    return check_pair(*numbers[:2])
 
 
 def is_fused(rows: Rows) -> bool:
@@ -187,7 +207,7 @@ def draw_plain(rows: Rows, noise: Noise, n: int) -> tuple[int, Values, Values | 
 
 def step_over(
     sequence: Sequence, draft: Draft, noise: Noise, iteration: int, seeded: bool, rule: Rule | None = None, store: bool = False,
-    levels: bool = True,
+    levels: bool = True, also: JointRead | None = None,
 ) -> tuple[WindowState, Step]:  # fmt: skip
     """One step of a method that drafts chains: a pass over the draft, its verdict, the committed tokens. Arguments as in `judge`.
 
@@ -196,7 +216,8 @@ def step_over(
     """
     draft_probs = draft.q if draft.tokens.shape[0] else torch.empty(0, sequence.vocabulary, dtype=noise.dtype, device=sequence.device)
     rows = sequence.forward(draft)
-    return commit_window(sequence, judge(rows, draft.tokens, draft_probs, noise, sequence.length, iteration, seeded, rule, store), levels)
+    window = judge(rows, draft.tokens, draft_probs, noise, sequence.length, iteration, seeded, rule, store, also)
+    return commit_window(sequence, window, levels)
 
 
 def commit_window(sequence: Sequence, window: WindowState, levels: bool = True) -> tuple[WindowState, Step]:

@@ -16,7 +16,7 @@ mode also takes a token from its drafting pass.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -24,13 +24,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Sequence, Step
+from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
 from engine.decoding import policy
 from engine.decoding.deviation import ALLOWED, Meter, acceptance_uniforms, chain_verdicts, limit_of
-from engine.decoding.verdict import commit_window, judge, shown_draft
+from engine.decoding.masked_draws import MaskedDraws, draw_under_masks
+from engine.decoding.verdict import commit_window, is_fused, judge, shown_draft
 from engine.errors import NotSupported
 from engine.kernels.energy_scan import energy_scan
-from engine.noise import DRAFTER, INITIAL, Noise
+from engine.noise import ACCEPT, DRAFTER, INITIAL, Noise
 from engine.rules import CONSISTENT, LITERAL, EnergyRule, after_energy, deviation, ramp, ratio
 from engine.sampling import best_of, draw, draw_gumbel
 from engine.trace import RoundTrace, Trace
@@ -90,13 +91,18 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         rows = sequence.forward(dual_draft(tokens, ahead, sequence, noise, iteration, drafter.causal))  # algorithm 1, line 3
         control = rows.first(m + 1)
         energies = Energies(meter, knobs, noise, n, iteration)
-        window = judge(control, tokens, draft_probs, noise, n, iteration, seeded, energies.accept)  # lines 6 to 12
+        fused = is_unrelaxed(knobs) and is_fused(control)  # the kernel's rule is that of Θ = β = 0
+        draws = PredictedDraws(lambda rows=rows, m=m: read(rows, m + 1), sequence, noise, n + 1, iteration + 1, is_coupled(knobs, seeded))
+        rule = None if fused else energies.accept
+        window = judge(control, tokens, draft_probs, noise, n, iteration, seeded, rule, also=draws)  # lines 6 to 12
+        if fused:
+            energies.take(window.ratios)
         window, step = commit_window(sequence, window)
         a, step.trace = window.a, energies.record(step.trace, window.a, sequence.length - n)
         iteration += 1
         if not sequence.done:
             tokens, draft_probs = refill(
-                read(rows, m + 1)[a:], tokens[a + 1 :], draft_probs[a + 1 :], sequence, knobs, noise, iteration, seeded
+                read(rows, m + 1)[a:], tokens[a + 1 :], draft_probs[a + 1 :], sequence, knobs, noise, iteration, seeded, draws.drawn
             )
             step.draft = shown_draft(sequence, tokens)
         yield step
@@ -123,7 +129,8 @@ def dual_draft(tokens: Tensor, ahead: int, sequence: Sequence, noise: Noise, ite
     if ahead <= m:
         nodes = [tokens, tokens[:ahead]]
     else:
-        rest = noise.uniform(INITIAL, n + m, ahead - m, iteration)
+        uniform = noise.uniform if tokens.device == sequence.device else noise.host_uniform
+        rest = uniform(INITIAL, n + m, ahead - m, iteration)
         nodes = [tokens, tokens, (rest * sequence.vocabulary).long().to(tokens.device)]
     parents, after, visible, predictive = shape_of(m, ahead, causal)
     shared_rows = min(m, ahead) if causal else 0
@@ -145,31 +152,76 @@ def shape_of(m: int, ahead: int, causal: bool) -> tuple[Tensor, Tensor, Tensor, 
 
 
 def refill(
-    logits: Tensor, tokens: Tensor, draft_probs: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int, seeded: bool
-) -> tuple[Tensor, Tensor]:
+    logits: Tensor, tokens: Tensor, draft_probs: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int, seeded: bool,
+    drawn: MaskedDraws | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The next drafts int64 [k] and their distributions [k, V]: unreached drafts, kept or redrawn, then new ones.
 
     logits : [k, V], guided, of the positions after the committed tokens; tokens [j], draft_probs [j, V] : the drafts not reached, j <= k.
+    drawn : draws under every mask for the same positions, which come last; then the drafts are on the host
     """
     n, count = sequence.length, len(logits)
     reused = min(count, len(tokens)) if knobs.mode == "joint" and knobs.refresh == "carry" else 0
-    coupled = seeded or (knobs.mode == "joint" and knobs.refresh == "coupled")
+    coupled = is_coupled(knobs, seeded)
+    # lemma b: a draft kept regardless of its value has the distribution it was drawn from
+    new = [draft_probs[:reused]] if reused else []
+    if drawn is not None:
+        kept, total = tokens[:reused].tolist(), len(drawn.probs)
+        path, probs = drawn.follow(sequence, kept, total - count + reused, total)
+        return torch.tensor([*kept, *path], dtype=torch.int64), torch.cat([*new, probs])
+    if sequence.state([]) is None:  # no draft changes the distributions of later ones, so nothing is read
+        probs = sequence.probs_after(logits[reused:], [])
+        some = tokens[:0] if reused == count else redraw(probs, noise, n + reused, iteration, coupled)
+        return torch.cat([tokens[:reused], some]), torch.cat([*new, probs]) if new else probs
     u = noise.uniform(DRAFTER, n, count, iteration)
     path_tokens: list[int] = tokens[:reused].tolist()
-    new = [draft_probs[:reused]] if reused else []  # lemma b: a draft kept regardless of its value has the distribution it was drawn from
-    # earlier drafts change a distribution through the grammar state, which these predict
-    guess = [] if sequence.state(path_tokens) is None else best_of(logits).tolist()
+    guess = best_of(logits).tolist()  # earlier drafts change a distribution through the grammar state, which these predict
     while (start := len(path_tokens)) < count:
         paths = [path_tokens + guess[start:j] for j in range(start, count)]
         probs = sequence.probs_after(logits[start:], *paths)
         some = draw_gumbel(probs.log(), noise.gumbel(n + start, len(probs))) if coupled else draw(probs, u[start:])
         for token, path in zip(some.tolist(), paths, strict=True):
-            if guess and path_tokens != path and sequence.state(path_tokens) != sequence.state(path):
+            if path_tokens != path and sequence.state(path_tokens) != sequence.state(path):
                 break  # the remaining distributions need another state
             path_tokens.append(token)
         new.append(probs[: len(path_tokens) - start])
     drafts = torch.tensor(path_tokens, dtype=torch.int64, device=sequence.device)
     return drafts, new[0] if len(new) == 1 else torch.cat([draft_probs[:0], *new])
+
+
+def is_coupled(knobs: Knobs, seeded: bool) -> bool:
+    """True if drafts are drawn with the noise of their position."""
+    return seeded or (knobs.mode == "joint" and knobs.refresh == "coupled")
+
+
+def redraw(probs: Tensor, noise: Noise, start: int, iteration: int, coupled: bool) -> Tensor:
+    """Draws of consecutive positions from `start` on, int64 [k], from distributions [k, V]."""
+    if coupled:
+        return draw_gumbel(probs.log(), noise.gumbel(start, len(probs)))
+    return draw(probs, noise.uniform(DRAFTER, start, len(probs), iteration))
+
+
+class PredictedDraws:
+    """Draws from all predictive rows of a pass under every mask of the grammar, which the host reads with the verdict. They need not wait
+    for it: a row's position does not depend on it. drawn : None without masks, or if the verdict is not fused"""
+
+    def __init__(self, guess: Callable[[], Tensor], sequence: Sequence, noise: Noise, start: int, iteration: int, coupled: bool):
+        """guess : guided logits [k, V] of positions from `start` on"""
+        self.guess, self.sequence, self.noise, self.start, self.iteration, self.coupled = guess, sequence, noise, start, iteration, coupled
+        self.drawn: MaskedDraws | None = None
+
+    def compute(self, rows: Rows, pair: Tensor) -> Tensor | None:
+        """See `JointRead`."""
+        if self.sequence.masks is None:
+            return None
+        probs = self.sequence.probs_by_mask(self.guess())
+        gumbel = self.noise.gumbel(self.start, len(probs)) if self.coupled else None
+        self.drawn = draw_under_masks(probs, self.noise.uniform(DRAFTER, self.start, len(probs), self.iteration), gumbel)
+        return self.drawn.tokens.flatten()
+
+    def take(self, numbers: list[int]) -> None:
+        """See `JointRead`."""
+        self.drawn.take(numbers)
 
 
 class Energies:
@@ -194,6 +246,11 @@ class Energies:
         exact, _ = ratio(p, q, tokens, u)
         uniforms = acceptance_uniforms(self.noise, self.position, m, self.iteration)
         return chain_verdicts(*self.meter.decide(accepted, exact, away.__getitem__, uniforms), accepted)[0], chance
+
+    def take(self, ratios: Tensor) -> None:
+        """Takes the ratios [m] of a verdict by speculative sampling."""
+        self.levels = ratios.double().log().clamp(min=-30)
+        self.least = self.noise.uniform(ACCEPT, self.position, len(ratios), self.iteration).log()
 
     def record(self, trace: Trace, a: int, count: int) -> Trace:
         """The trace of a pass that accepted `a` drafts and committed `count` tokens, with its energies, thresholds and deviation."""

@@ -25,8 +25,8 @@ from torch import Tensor
 from engine.core import NO_DRAFT, VERIFY, Backbone, Candidate, Case, Draft, Knob, Knobs, Method, Preset, Rows, Sequence, Step
 from engine.decoding import policy
 from engine.decoding.deviation import ALLOWED, Meter, acceptance_uniforms, chain_verdicts, is_limited, limit_of
-from engine.decoding.head_drafts import HEADS, propose
-from engine.decoding.verdict import WindowState, commit_window, correct, is_fused, plain_answer, screen, shown_draft, step_over
+from engine.decoding.head_drafts import HEADS, DrawsAhead, propose
+from engine.decoding.verdict import JointRead, WindowState, commit_window, correct, is_fused, plain_answer, screen, shown_draft, step_over
 from engine.noise import ACCEPT, Noise
 from engine.rules import deviation, leading, more_probable_than, ratio, top_of, typical
 from engine.verify.request import Criterion, Verdict
@@ -77,22 +77,25 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
     while not sequence.done:
         n, exact = sequence.length, is_exact(knobs)
         seeded = policy.matches_seed(knobs, exact)
+        also = DrawsAhead(sequence, knobs, noise, iteration + 1, seeded, min(heads.depth, knobs.depth))
         if exact:
-            window, step = step_over(sequence, draft, noise, iteration, seeded)
+            window, step = step_over(sequence, draft, noise, iteration, seeded, also=also)
         elif is_limited(knobs):
             meter.begin(knobs, noise, n, iteration)
             window, step = commit_window(sequence, within_budget(sequence.forward(draft), draft, knobs, meter, noise, n, iteration))
             meter.commit(len(step.tokens))
             step.trace = replace(step.trace, deviation=meter.trace())
         else:
-            window, step = commit_window(sequence, judge_relaxed(sequence.forward(draft), draft.tokens, knobs, noise, n, iteration))
+            window, step = commit_window(sequence, judge_relaxed(sequence.forward(draft), draft.tokens, knobs, noise, n, iteration, also))
         rows = window.rows
         iteration += 1
         if not sequence.done:
             count = min(heads.depth, knobs.depth, sequence.limit - sequence.length - 1)
             # the row that predicted the token after the accepted drafts: h at s* - 1 in the paper
             draft = NO_DRAFT
-            if count > 0:
+            if count > 0 and also.drawn is not None:
+                draft = also.draft(count)
+            elif count > 0:
                 draft = propose(guess(rows, window.a, count), sequence, knobs, noise, iteration, seeded, rows.host is not None)
             step.draft = shown_draft(sequence, draft.tokens)
         yield step
@@ -108,12 +111,12 @@ def judged_probs(rows: Rows, size: int, is_raw: bool) -> Tensor:
     return torch.softmax(rows.logits[0, :size].float(), -1) if is_raw else rows.probs(0, size)
 
 
-def judge_relaxed(rows: Rows, tokens: Tensor, knobs: Knobs, noise: Noise, n: int, iteration: int) -> WindowState:
-    """Judges drafts int64 [m] by a rule that is not exact; the window has only the rows that are still needed."""
+def judge_relaxed(rows: Rows, tokens: Tensor, knobs: Knobs, noise: Noise, n: int, iteration: int, also: JointRead) -> WindowState:
+    """Judges drafts int64 [m] by a rule that is not exact; the window has only the rows that are still needed. also : see `judge`"""
     accepts, limit = RULES[knobs.accept]
     criterion = Criterion(accepts, float(knobs.values[limit]), knobs.judge == "raw")
     if is_fused(rows):
-        return screen(rows, tokens, criterion, noise, n, iteration)
+        return screen(rows, tokens, criterion, noise, n, iteration, also)
     p = judged_probs(rows, len(tokens), criterion.raw)
     verdict = Verdict(accepts(p, tokens.to(p.device), torch.tensor(criterion.limit, dtype=torch.float64)))
     a = leading(verdict.accepted)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from engine.core import DeviceIds, Sampling
+from engine.core import Sampling
 from engine.trace import Values
 
 ACCEPT, FRESH, RESIDUAL = range(3)  # rows of the uniform numbers
@@ -102,16 +102,8 @@ class Verdict:
         return self.entropy, self.chances, self.top, acceptance
 
 
-def read_pair(pair: Tensor, drafted: DeviceIds | None = None) -> tuple[int, int]:
-    """The one read of a step: (a, token) from the device; raises FloatingPointError if the row had NaN or no possible token.
-
-    drafted : ids that the host will need too
-    """
-    return check_pair(*(pair.tolist() if drafted is None else drafted.to_list_with(pair)))
-
-
 def check_pair(a: int, token: int) -> tuple[int, int]:
-    """Returns the two numbers; raises as `read_pair`."""
+    """Returns the two numbers; raises FloatingPointError if the row had NaN or no possible token."""
     if token < 0:
         raise FloatingPointError(f"row {a} of the pass, or a row before it, has NaN among its scores or no possible token")
     return a, token

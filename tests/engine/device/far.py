@@ -28,7 +28,7 @@ from torch.utils._pytree import tree_flatten, tree_map_only
 
 from engine import noise
 from engine.decoding import trees, verdict
-from engine.methods import xspecmesh
+from engine.methods import cross_regression, xspecmesh
 
 FAR = torch.device("lazy")  # a device of PyTorch that this machine lacks and that all operations of this project accept
 NEAR = torch.device("cpu")
@@ -213,7 +213,7 @@ def _function(code: Any) -> str:
 @contextmanager
 def as_on_a_gpu(monkeypatch: Any) -> Iterator[Far]:
     """The device, entered; verdicts and noise go through the kernels' interface, and the references do their work."""
-    for module in (verdict, trees, xspecmesh):
+    for module in (verdict, trees, cross_regression, xspecmesh):
         monkeypatch.setattr(module, "is_fused", lambda rows: rows.settings is not None)
     monkeypatch.setattr(noise, "is_made_there", lambda device, dtype: device.type == FAR.type)
     with Far() as device:

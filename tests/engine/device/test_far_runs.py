@@ -39,7 +39,9 @@ SIBLINGS = {"rules.py: multi_round": 6, "decoding/trees.py: verify": 1}  # one a
 ANSWERED = {"decoding/trees.py: answers": 1}  # instead, if the whole tree is answered at once
 TOLD = {"decoding/trees.py: step_of": 1}  # the probabilities of the nodes, for the panels
 CHAIN = {"rules.py: leading": 1, "decoding/verdict.py: correct": 1, "core/rows.py: DeviceIds.to_list": 1}  # not in one kernel yet
-HEADS = {"decoding/head_drafts.py: at_once": 1}  # the heads' draws under every mask: the host follows the path that the grammar allows
+HEADS = {
+    "decoding/masked_draws.py: MaskedDraws.follow": 1
+}  # draws under every mask of the grammar: the host follows the path that it allows
 LENT = {"decoding/neighbours.py: is_sure": 3, "decoding/neighbours.py: total_variation": 4}  # the deviations of a measured pass
 METERED = {"decoding/deviation.py: Meter.decide": 1}  # both rules' verdicts on a measured pass
 TREE = GROWN | SIBLINGS | ANSWERED | TOLD
@@ -64,7 +66,7 @@ READS: dict[str, dict[str, int]] = {
     "lantern_static": TREE | LENT,
     "adt_tree_published": TREE | DEEPER,
     "adt_tree_lantern": TREE | DEEPER | LENT,
-    "cross_regression": SETTLED | {"methods/cross_regression.py: refill": 4},
+    "cross_regression": SETTLED,
     "mulo": {"methods/mulo.py: _draw": 2, "methods/mulo.py: _describe": 1},
     "mulo_jacobi": SETTLED,
     "spatial": SETTLED,
