@@ -148,6 +148,7 @@ def walk(parents: list[int], tokens: list[int], answers: list[int]) -> tuple[lis
     return path, answers[at + 1]
 
 
+RowMass = Callable[[Tensor, Tensor], Tensor]  # distributions [R, V], tokens int64 [R] -> each token's mass [R]
 Mass = Callable[[Tensor, Tensor], Tensor]  # distribution [V], tokens int64 [m] -> each token's mass [m]
 Share = Callable[
     [Tensor, Tensor, int], float

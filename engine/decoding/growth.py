@@ -170,16 +170,16 @@ def families(
     parent was. probs, logits : [F, V]"""
     sampled, keys, gains = proposals(probs, logits, shape, kind, draw_weights)
     best = keys.topk(min(shape.width, probs.shape[-1]), -1)
-    columns = [probs.amax(-1, keepdim=True), best.indices, best.values, gains.gather(1, best.indices)]
+    columns = [sampled[:, None], probs.amax(-1, keepdim=True), best.indices, best.values, gains.gather(1, best.indices)]
     rows = torch.cat([each.double() for each in columns], 1).tolist()  # one read for all
     count = best.indices.shape[1]
     return [
         [
-            (int(token), drawn, min(drawn_acceptance(peak, j) if drawn else gain, 1.0))
+            (int(token), drawn > 0, min(drawn_acceptance(peak, j) if drawn else gain, 1.0))
             for j, (token, key, gain) in enumerate(zip(row[:count], row[count : 2 * count], row[2 * count :], strict=True))
             if key > 0
         ]
-        for drawn, (peak, *row) in zip(sampled, rows, strict=True)
+        for drawn, peak, *row in rows
     ]
 
 
@@ -241,15 +241,15 @@ def weights(noise: Noise, position: int, shape: torch.Size, iteration: int, leve
 
 def proposals(
     probs: Tensor, logits: Tensor, shape: TreeSize, kind: str, draw_weights: Callable[[], Tensor]
-) -> tuple[list[bool], Tensor, Tensor]:
-    """Proposes children for nodes with these distributions and guided logits [F, V]. Returns True for the nodes that draw their children,
-    the keys [F, V], of which the greatest are taken (0: impossible), and the acceptance probability of a chosen child [F, V].
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Proposes children for nodes with these distributions and guided logits [F, V]. Returns True for the nodes that draw their children
+    [F], the keys [F, V], of which the greatest are taken (0: impossible), and the acceptance probability of a chosen child [F, V].
     draw_weights : see `weights`."""
     gains = rank(probs, logits)
     sampled = draws_children(probs, shape, kind)
-    if not any(sampled):
+    if kind == "deterministic" or (probs.device.type == "cpu" and not sampled.any()):
         return sampled, gains, gains
-    return sampled, torch.where(torch.tensor(sampled, device=probs.device)[:, None], probs * draw_weights(), gains), gains
+    return sampled, torch.where(sampled[:, None], probs * draw_weights(), gains), gains
 
 
 def rank(probs: Tensor, logits: Tensor) -> Tensor:
@@ -258,13 +258,13 @@ def rank(probs: Tensor, logits: Tensor) -> Tensor:
     return torch.where(sure[:, None], torch.softmax(logits, -1).to(probs.dtype), probs)
 
 
-def draws_children(probs: Tensor, shape: TreeSize, kind: str) -> list[bool]:
-    """True for each node that draws its children. auto: where k draws are more likely to contain an accepted token than the k most
-    probable tokens are to contain the model's draw. Both are estimated from the drafter's distribution before anything is drawn."""
+def draws_children(probs: Tensor, shape: TreeSize, kind: str) -> Tensor:
+    """True for each node that draws its children, bool [F]. auto: where k draws are more likely to contain an accepted token than the k
+    most probable tokens are to contain the model's draw. Both are estimated from the drafter's distribution before anything is drawn."""
     if kind != "auto":
-        return [kind == "sampled"] * len(probs)
+        return torch.full((len(probs),), kind == "sampled", device=probs.device)
     count = min(shape.width, probs.shape[-1])
-    return (probs.topk(count, -1).values.sum(-1) < 1 - (1 - SURVIVAL) ** count).tolist()
+    return probs.topk(count, -1).values.sum(-1) < 1 - (1 - SURVIVAL) ** count
 
 
 def sibling_probs(probs: Tensor, tokens: list[int], parents: list[int], drawn: list[bool]) -> Tensor:

@@ -31,6 +31,7 @@ from engine.kernels.pooled_mass import pooled_mass
 from engine.noise import Noise
 from engine.rules import (
     Mass,
+    RowMass,
     additive_mass,
     after_one_draw,
     deviation,
@@ -103,7 +104,7 @@ class RelaxedRule:
 
     def __init__(self, sequence: Sequence):
         self.codebook: Tensor | None = sequence.codebook
-        self.vocabulary, self.device = sequence.vocabulary, sequence.device
+        self.vocabulary, self.device, self.is_greedy = sequence.vocabulary, sequence.device, sequence.sampling.temperature == 0
         self.tables: dict[tuple[int, str], Tensor] = {}
         self.meter = Meter()
 
@@ -116,6 +117,11 @@ class RelaxedRule:
         if not choose(self.device).is_triton:
             return lambda p, tokens: rule(p, tokens, table, most)
         return lambda p, tokens: borrowed_mass(p[None], tokens, table, most, rule is multiplicative_mass)
+
+    def row_mass(self, knobs: Knobs) -> RowMass:
+        """The mass function for one token after each of several distributions: [R, V], int64 [R] -> [R]."""
+        table, most, multiplied = self._table(knobs), strength(knobs), knobs.relax == "multiplicative"
+        return lambda p, tokens: borrowed_mass(p, tokens, table, most, multiplied)
 
     def _table(self, knobs: Knobs) -> Tensor:
         if self.codebook is None or len(self.codebook) != self.vocabulary:

@@ -13,6 +13,8 @@ from torch import Tensor
 from engine.core import NO_DRAFT, Knobs, Rows, Sequence, Step
 from engine.decoding import neighbours
 from engine.decoding.deviation import acceptance_uniforms
+from engine.decoding.device_growth import grow_there, grows_there
+from engine.decoding.device_verify import PathVerdict, verify_there
 from engine.decoding.growth import NO_TREE, Tree, TreeSize, grow, one_hot_rows
 from engine.decoding.policy import matches_seed
 from engine.decoding.verdict import describe, is_fused, levels_of, verify_fused
@@ -73,15 +75,16 @@ def tree_decoding(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Featu
     while not sequence.done:
         n = sequence.length
         seeded = matches_seed(knobs, neighbours.is_exact(knobs))
-        mass = None if seeded else relaxed.mass(knobs)
+        rule = None if seeded or knobs.relax == "off" else relaxed
         rows = sequence.forward(tree.draft())
-        is_due = mass is not None and relaxed.meter.begin(knobs, noise, n, iteration)
-        path, token, chances = verify(rows, tree, noise, n, iteration, seeded, mass, relaxed if is_due else None)
-        hidden = rows.hidden[:, [0, *(node + 1 for node in path)]]
-        committed = sequence.commit(path, token)
-        if mass is not None:
+        is_due = rule is not None and relaxed.meter.begin(knobs, noise, n, iteration)
+        verdict = verify_tree(rows, tree, noise, n, iteration, seeded, knobs, rule, is_due)
+        path = verdict.path
+        hidden = rows.hidden.index_select(1, verdict.rows[: len(path) + 1])
+        committed = sequence.commit(path, verdict.token)
+        if rule is not None:
             relaxed.meter.commit(len(committed))
-        step = step_of(rows, tree, path, chances, n, committed, None if mass is None else relaxed.meter.trace())
+        step = step_of(rows, tree, verdict, n, committed, None if rule is None else relaxed.meter.trace())
         if tree.shape is not None:
             levels = max(depths(tree.parents), default=0)
             schedule.observe(Cycle(n, tree.shape, levels, len(tree.tokens), tree.passes, len(path), len(committed)))
@@ -90,11 +93,31 @@ def tree_decoding(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Featu
         room = sequence.limit - sequence.length - 1
         if not sequence.done and room > 0:
             shape = schedule.next(sequence, knobs, noise, iteration)
-            tree = grow(growth, growth.root(hidden, committed), sequence, shape, room, knobs.children, noise, iteration, seeded)
+            build = grow_there if grows_there(sequence, shape) else grow
+            tree = build(growth, growth.root(hidden, committed), sequence, shape, room, knobs.children, noise, iteration, seeded)
             step.draft_forwards = tree.passes
             positions = [sequence.length - 1 + d for d in depths(tree.parents)]
             step.draft = {"tokens": tree.tokens, "positions": positions, "parents": tree.parents, "status": "draft"}
         yield step
+
+
+def verify_tree(
+    rows: Rows, tree: Tree, noise: Noise, n: int, iteration: int, seeded: bool, knobs: Knobs | None = None,
+    relaxed: neighbours.RelaxedRule | None = None, is_due: bool = False,
+) -> PathVerdict:  # fmt: skip
+    """The verdict on a tree, on the device if a kernel verifies its rows.
+
+    relaxed : a relaxed rule with its knobs, or None; is_due : its meter measures this pass, on the host
+    """
+    if is_fused(rows) and not is_due:
+        relaxation = () if relaxed is None else (relaxed.row_mass(knobs), relaxed.is_greedy)
+        return verify_there(rows, tree, noise, n, iteration, seeded, *relaxation)
+    mass = None if relaxed is None else relaxed.mass(knobs)
+    path, token, chances = verify(rows, tree, noise, n, iteration, seeded, mass, relaxed if is_due else None)
+    p = rows.p[[parent + 1 for parent in tree.parents], tree.tokens]
+    q = torch.ones_like(p) if tree.probs is None else tree.probs[list(range(len(tree.tokens))), tree.tokens]
+    along = torch.tensor([0, *(node + 1 for node in path)], device=p.device)
+    return PathVerdict(path, token, along, chances, *torch.stack([p, q]).tolist())  # one read
 
 
 def verify(
@@ -149,20 +172,16 @@ def probs_below(rows: Rows, node: int) -> Tensor:
     return rows.p[node + 1]
 
 
-def step_of(
-    rows: Rows, tree: Tree, path: list[int], chances: list[float] | None, n: int, committed: list[int], deviation: DeviationTrace | None
-) -> Step:
+def step_of(rows: Rows, tree: Tree, verdict: PathVerdict, n: int, committed: list[int], deviation: DeviationTrace | None) -> Step:
     """The Step of a pass, with the verified tree. p and q of a node: its probability under the model given its path, and under the drafter
     when it was drawn."""
-    p = rows.p[[parent + 1 for parent in tree.parents], tree.tokens]
-    q = torch.ones_like(p) if tree.probs is None else tree.probs[list(range(len(tree.tokens))), tree.tokens]
+    path = verdict.path
     levels, width = max(depths(tree.parents), default=0), None if tree.shape is None else tree.shape.width
-    probable, draft_odds = torch.stack([p, q]).tolist()  # one read
-    chances = [probable[node] for node in path] if chances is None else chances
+    chances = [verdict.p[node] for node in path] if verdict.chances is None else verdict.chances
     return describe(
-        n, committed, len(path), len(tree.tokens), rows.p[[0, *(node + 1 for node in path)]], chances,
+        n, committed, len(path), len(tree.tokens), rows.p.index_select(0, verdict.rows[: len(path) + 1]), chances,
         depth=levels_of(len(path), committed), parent=[-1, *path][: len(committed)], deviation=deviation,
-        tree=TreeTrace(tree.tokens, tree.parents, path, probable, draft_odds, levels, width),
+        tree=TreeTrace(tree.tokens, tree.parents, path, verdict.p, verdict.q, levels, width),
     )  # fmt: skip
 
 

@@ -53,11 +53,11 @@ class FeatureGrowth(Protocol):
         """
         ...
 
-    def expand(self, parents: list[int], tokens: list[int]) -> Tensor:
+    def expand(self, parents: list[int] | Tensor, tokens: list[int] | Tensor) -> Tensor:
         """Grows nodes, each after an earlier one, in one pass: a node sees the committed tokens, its ancestors and itself.
 
         parents : each node's parent, numbered in the order of growth since `root`; -1 is the root. A node reads its token together with
-        the drafter's own state of its parent.
+        the drafter's own state of its parent. Both may be on the device, if all are until the next `root`; then nothing is sent.
         Returns the guided logits [k, V] of the tokens after the nodes.
         """
         ...
@@ -117,7 +117,8 @@ class NetworkGrowth:
     """One run of `NetworkFeatures`. The cache keeps the committed tokens, followed by the nodes grown since `root`, until the next `root`.
 
     states : [branches, 1 + nodes, H], the predicted features of the root and of every node
-    trails : for every node, the numbers of its ancestors and its own number
+    trails : bool [1 + nodes, nodes], for the root and every node, its ancestors and itself; None: no nodes
+    levels : int64 [1 + nodes], with the trails
     """
 
     def __init__(self, network: FeatureDrafter, sequence: TransformerSequence):
@@ -135,36 +136,38 @@ class NetworkGrowth:
         self._key = NAME, network, self.guidance, self.kv_cache.shape
         self.committed = 0
         self.states = torch.empty(0)
-        self.trails: list[list[int]] = []
+        self.trails: Tensor | None = None
 
     def root(self, hidden: Tensor, tokens: list[int]) -> Tensor:
         """hidden [branches, k, H], k tokens -> guided logits [V] after the newest token. Forgets all nodes."""
         self.kv_cache.rewind(self.committed)
-        places = list(range(self.committed, self.committed + len(tokens)))
-        states, logits = self._rows(tokens, hidden, places, [list(range(i + 1)) for i in range(len(tokens))])
+        places = torch.arange(self.committed, self.committed + len(tokens))
+        states, logits = self._rows(torch.tensor(tokens), hidden, places, torch.ones(len(tokens), len(tokens), dtype=torch.bool).tril())
         self.committed += len(tokens)
-        self.states, self.trails = states[:, -1:], []
+        self.states, self.trails = states[:, -1:], None
         return logits[-1]
 
-    def expand(self, parents: list[int], tokens: list[int]) -> Tensor:
+    def expand(self, parents: list[int] | Tensor, tokens: list[int] | Tensor) -> Tensor:
         """Numbers of parents (-1 is the root) and tokens -> guided logits [k, V]."""
-        new = [[*(self.trails[parent] if parent >= 0 else []), len(self.trails) + i] for i, parent in enumerate(parents)]
-        places = [self.committed + len(trail) - 1 for trail in new]
-        states, logits = self._rows(tokens, self.states[:, [parent + 1 for parent in parents]], places, new)
-        self.states, self.trails = torch.cat([self.states, states], 1), self.trails + new
+        behind, tokens = torch.as_tensor(parents) + 1, torch.as_tensor(tokens)
+        if self.trails is None:
+            self.trails = torch.zeros(1, 0, dtype=torch.bool, device=behind.device)
+            self.levels = torch.zeros(1, dtype=torch.int64, device=behind.device)
+        count = len(tokens)
+        visible = torch.cat([self.trails[behind], torch.eye(count, dtype=torch.bool, device=behind.device)], 1)
+        levels = self.levels[behind] + 1
+        states, logits = self._rows(tokens, self.states[:, behind.to(self.device)], levels + (self.committed - 1), visible)
+        self.states, self.levels = torch.cat([self.states, states], 1), torch.cat([self.levels, levels])
+        self.trails = torch.cat([F.pad(self.trails, (0, count)), visible])
         return logits
 
-    def _rows(self, tokens: list[int], features: Tensor, places: list[int], trails: list[list[int]]) -> tuple[Tensor, Tensor]:
-        """One pass over k rows, whose keys and values are kept: features [branches, k, H], positions of the tokens, and the visible rows
-        after the committed ones -> states [branches, k, H], guided logits [k, V]."""
-        visible = torch.zeros(len(tokens), self.kv_cache.kept - self.committed + len(tokens), dtype=torch.bool)
-        for row, trail in zip(visible, trails, strict=True):
-            row[trail] = True
+    def _rows(self, tokens: Tensor, features: Tensor, places: Tensor, visible: Tensor) -> tuple[Tensor, Tensor]:
+        """One pass over k rows, whose keys and values are kept: tokens int64 [k], features [branches, k, H], positions of the tokens
+        int64 [k], and the visible rows after the committed ones bool [k, n] -> states [branches, k, H], guided logits [k, V]."""
         results = self._run_fixed(tokens, features, places, visible)
         if results is None:
-            mask = F.pad(visible, (self.committed, 0), value=True).to(self.device)
-            at = torch.tensor(places, device=self.device)
-            results = self._pass(torch.tensor(tokens, device=self.device), features, at, mask, self.kv_cache)
+            mask = F.pad(visible, (self.committed, 0), value=True)
+            results = self._pass(*(each.to(self.device) for each in (tokens, features, places, mask)), self.kv_cache)
         self.kv_cache.keep(list(range(len(tokens))))
         return results
 
@@ -173,18 +176,18 @@ class NetworkGrowth:
         states = self.network(embedded.to(self.dtype), features.to(self.dtype), self.cos[places], self.sin[places], mask, kv_cache)
         return states, guide(self.trunk.head(states).float(), self.guidance)
 
-    def _run_fixed(self, tokens: list[int], features: Tensor, places: list[int], visible: Tensor) -> tuple[Tensor, Tensor] | None:
+    def _run_fixed(self, tokens: Tensor, features: Tensor, places: Tensor, visible: Tensor) -> tuple[Tensor, Tensor] | None:
         """A pass over the same inputs in fixed shapes, or None if the run has none or this pass does not fit."""
         count, kept = len(tokens), self.kv_cache.kept
         shape = None if self.workspace is None else self.workspace.replays.choose(self._key, count, kept, self.kv_cache.capacity)
         if shape is None or kept - self.committed + shape.rows > SEEN:
             return None
-        fill = shape.rows - count
-        wide = F.pad(visible, (0, SEEN - visible.shape[1], 0, fill))
-        for i in range(count, shape.rows):
-            wide[i, kept - self.committed + i] = True  # every row must see something
-        columns = [[self.committed] * shape.rows, [kept] * shape.rows, [*tokens, *[0] * fill], [*places, *[0] * fill]]
-        inputs = torch.cat([torch.tensor(columns).T, pack(wide)], 1)
+        fill, first = shape.rows - count, kept - self.committed + count
+        own = F.pad(torch.eye(fill, dtype=torch.bool, device=visible.device), (first, SEEN - first - fill))
+        wide = torch.cat([F.pad(visible, (0, SEEN - visible.shape[1])), own])  # every row must see something
+        whole = (torch.full((shape.rows,), number, device=visible.device) for number in (self.committed, kept))
+        columns = torch.stack([*whole, *(F.pad(each, (0, fill)) for each in (tokens, places))], 1)
+        inputs = torch.cat([columns, pack(wide)], 1)
         states, logits = self.workspace.replays.call(
             self._key, shape, partial(self.fixed_pass, shape.span), inputs, F.pad(features.to(self.dtype), (0, 0, 0, fill))
         )

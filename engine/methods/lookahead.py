@@ -21,7 +21,7 @@ import torch
 from engine.core import VERIFY, Case, Draft, Knob, Knobs, Method, Sequence, Step
 from engine.decoding.growth import NO_TREE, Tree
 from engine.decoding.policy import matches_seed
-from engine.decoding.trees import step_of, verify
+from engine.decoding.trees import step_of, verify_tree
 from engine.noise import INITIAL, Noise
 from engine.tree import depths
 
@@ -78,10 +78,10 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         wide = max(0, min(knobs.columns, sequence.limit - n - levels))
         rows = sequence.forward(draft_of(tree, guesses, wide))
         own = rows.first(1 + len(tree.tokens))
-        path, token, chances = verify(own, tree, noise, n, iteration, seeded, None)
+        verdict = verify_tree(own, tree, noise, n, iteration, seeded)
         answers = rows.scores[len(rows.scores) - wide :].argmax(-1).tolist() if wide else []
-        committed = sequence.commit(path, token)
-        step = step_of(own, tree, path, chances, n, committed, None)
+        committed = sequence.commit(verdict.path, verdict.token)
+        step = step_of(own, tree, verdict, n, committed, None)
         guesses = learn(pool, guesses, answers)
         iteration += 1
         tree = NO_TREE

@@ -44,26 +44,28 @@ class HeadDrafter:
 class HeadGrowth:
     """One run of the heads. A node's distribution depends on its level alone.
 
-    probs : [REACH, V], the heads' guided logits of the tokens after the newest one; levels : the level of every node grown since `root`
+    probs : [REACH, V], the heads' guided logits of the tokens after the newest one; levels : of the root and all nodes
     """
 
     def __init__(self, sequence: Sequence, guess: SpatialGuess):
         self.sequence, self.guess = sequence, guess
-        self.logits, self.levels = torch.empty(0), []
+        self.logits, self.levels = torch.empty(0), None
 
     def root(self, hidden: Tensor, tokens: list[int]) -> Tensor:
         """Gives the heads the states [branches, k, H] that predicted the newest tokens. Returns the first head's logits [V]."""
         n = self.sequence.length
         self.guess.observe_states(n - len(tokens), hidden)
         none = torch.empty(0, dtype=torch.int64, device=hidden.device)
-        self.logits, self.levels = self.guess.guess(range(n, n + REACH), none, columns=False), []
+        self.logits, self.levels = self.guess.guess(range(n, n + REACH), none, columns=False), None
         return self.logits[0]
 
-    def expand(self, parents: list[int], tokens: list[int]) -> Tensor:
+    def expand(self, parents: list[int] | Tensor, tokens: list[int] | Tensor) -> Tensor:
         """Grows nodes after earlier ones, -1: the root. Returns the logits [k, V] of the tokens after them, which depend on the level
         only."""
-        grown = [1 + (0 if parent < 0 else self.levels[parent]) for parent in parents]
-        self.levels += grown
+        behind = torch.as_tensor(parents) + 1
+        self.levels = torch.zeros_like(behind[:1]) if self.levels is None else self.levels
+        grown = self.levels[behind] + 1
+        self.levels = torch.cat([self.levels, grown])
         return self.logits[grown]
 
 

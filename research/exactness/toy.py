@@ -530,9 +530,9 @@ class TableGrowth:
         self.states = state[None]
         return guide(self.states[0][:, None] @ self.tables.out, self.guidance)[0]
 
-    def expand(self, parents: list[int], tokens: list[int]) -> Tensor:
+    def expand(self, parents: list[int] | Tensor, tokens: list[int] | Tensor) -> Tensor:
         """Numbers of parents (-1 is the root) and tokens -> guided logits [k, V]."""
-        behind = self.states[torch.tensor(parents) + 1]
+        behind = self.states[torch.as_tensor(parents) + 1]
         new = torch.tanh(behind @ self.tables.mix + self.tables.tokens[tokens][:, None])
         self.states = torch.cat([self.states, new])
         return guide((new @ self.tables.out).transpose(0, 1), self.guidance)

@@ -33,18 +33,20 @@ SMALL = {"window": 5, "depth": 2, "width": 2, "nodes": 4, "horizon": 3, "drafted
 COUNT = 4  # steps of a run
 
 SETTLED = {"core/rows.py: DeviceIds.to_list_with": 1}  # the goal
-GROWN = {"decoding/growth.py: families": 2, "decoding/growth.py: draws_children": 2}  # once per level: the host lays out the tree
-DEEPER = {"decoding/growth.py: families": 4, "decoding/growth.py: draws_children": 4}  # trees that choose their depth
-SIBLINGS = {"rules.py: multi_round": 6, "decoding/trees.py: verify": 1}  # one after another, each on the residual of the last one
-ANSWERED = {"decoding/trees.py: answers": 1}  # instead, if the whole tree is answered at once
-TOLD = {"decoding/trees.py: step_of": 1}  # the probabilities of the nodes, for the panels
+GROWN = {"decoding/device_growth.py: read_tree": 1}
+BY_LEVEL = {"decoding/growth.py: families": 4}  # trees that choose their depth, and grammars: the host lays out the tree
+VERIFIED = {"decoding/device_verify.py: verify_there": 1}
 CHAIN = {"rules.py: leading": 1, "decoding/verdict.py: correct": 1, "core/rows.py: DeviceIds.to_list": 1}  # not in one kernel yet
 HEADS = {
     "decoding/masked_draws.py: MaskedDraws.follow": 1
 }  # draws under every mask of the grammar: the host follows the path that it allows
-LENT = {"decoding/neighbours.py: is_sure": 3, "decoding/neighbours.py: total_variation": 4}  # the deviations of a measured pass
+LENT = {  # a measured pass is verified on the host: its siblings one after another, with their deviations
+    "decoding/neighbours.py: is_sure": 3, "decoding/neighbours.py: total_variation": 4, "rules.py: multi_round": 6,
+    "decoding/trees.py: verify": 1, "decoding/trees.py: verify_tree": 1,
+}  # fmt: skip
 METERED = {"decoding/deviation.py: Meter.decide": 1}  # both rules' verdicts on a measured pass
-TREE = GROWN | SIBLINGS | ANSWERED | TOLD
+TREE = GROWN | VERIFIED
+DEEPER = BY_LEVEL | VERIFIED
 READS: dict[str, dict[str, int]] = {
     "ar": SETTLED,
     "jacobi": SETTLED,
@@ -54,18 +56,18 @@ READS: dict[str, dict[str, int]] = {
     "gsd": SETTLED | METERED | {"methods/gsd.py: GroupRule.total_variation": 1},
     "lookup": SETTLED,
     "surface": SETTLED | HEADS,
-    "lookahead": ANSWERED | TOLD | {"methods/lookahead.py: decode": 1},
+    "lookahead": VERIFIED | {"methods/lookahead.py: decode": 1},
     "zipar": {"methods/zipar.py: decode_published": 1},
     "zipar_verified": CHAIN,
     "xspecmesh": SETTLED | HEADS,
     "xspecmesh_exact": SETTLED | HEADS,
     "eagle": TREE,
     "medusa": TREE,
-    "adt_tree": TREE | DEEPER,
+    "adt_tree": DEEPER,
     "lantern": TREE | LENT,
     "lantern_static": TREE | LENT,
-    "adt_tree_published": TREE | DEEPER,
-    "adt_tree_lantern": TREE | DEEPER | LENT,
+    "adt_tree_published": TREE,
+    "adt_tree_lantern": TREE | LENT,
     "cross_regression": SETTLED,
     "mulo": {"methods/mulo.py: _draw": 2, "methods/mulo.py: _describe": 1},
     "mulo_jacobi": SETTLED,
@@ -76,7 +78,7 @@ READS: dict[str, dict[str, int]] = {
         "core/rows.py: DeviceIds.to_list": 1,
     },
 }
-GRAMMAR = {"core/rows.py: DeviceIds.to_list": 1}  # drafts are read before the pass, because the host runs the grammar
+GRAMMAR = {"core/rows.py: DeviceIds.to_list": 1} | BY_LEVEL  # the host runs it, so it reads drafts before the pass
 
 ADAPTED = ("ar", "sjdpp")  # what adapters run in addition; pictogram and lowpoly run everything
 ALSO = {"janus": ("eagle",), "emu3": ("zipar_verified",), "lumina": ("lookup",)}

@@ -1,0 +1,94 @@
+"""Trees that are grown and verified on the device: the host's trees, paths and tokens, on every kind of tree; mutants are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.core import Sampling, Step
+from engine.decoding import device_growth, device_verify, trees
+from engine.decoding.deviation import Meter
+from engine.methods import find
+from engine.run import generate
+from tests.engine.device.far import as_on_a_gpu
+from tests.engine.device.models import Model, near
+
+SMALL = {"depth": 3, "width": 3, "nodes": 9}
+LANTERN = {"relax": "additive", "added_mass": 0.3, "neighbour_share": 0.2}
+GREEDY, NARROW = Sampling(temperature=0.0, guidance=2.0), Sampling(top_k=2, guidance=2.0)
+CASES: list[tuple[str, str, dict[str, Any], Sampling | None]] = [
+    ("pictogram", "eagle", {}, None), ("pictogram", "eagle", {"children": "sampled"}, None),
+    ("pictogram", "eagle", {"children": "deterministic"}, None), ("pictogram", "eagle", {"verify": "match seed"}, None),
+    ("pictogram", "eagle", {}, GREEDY), ("pictogram", "eagle", {"children": "sampled"}, NARROW), ("janus", "eagle", {"depth": 5}, None),
+    ("pictogram", "eagle", LANTERN, None), ("pictogram", "eagle", LANTERN | {"children": "deterministic"}, None),
+    ("pictogram", "eagle", LANTERN, GREEDY), ("pictogram", "eagle", LANTERN | {"relax": "multiplicative"}, None),
+    ("pictogram", "adt_tree_published", {}, None), ("pictogram", "medusa", {}, None), ("pictogram", "lookahead", {}, None),
+]  # fmt: skip
+
+
+def steps(model: Model, method: str, knobs: dict[str, Any], sampling: Sampling | None, count: int = 24) -> list[Step]:
+    """The first steps of a run."""
+    entry, preset = find(method)
+    chosen: dict[str, Any] = {knob.name: SMALL[knob.name] for knob in entry.knobs if knob.name in SMALL}
+    prompt = replace(model.prompt, sampling=sampling) if sampling else model.prompt
+    run = generate(model.backbone, entry, prompt, chosen | preset | knobs, model.drafter_of(entry))
+    taken = list(islice(run, count))
+    run.close()
+    return taken
+
+
+@pytest.fixture
+def on_device(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Makes later runs on the processor grow and verify as on a device. No pass is measured, because the host verifies those."""
+    monkeypatch.setattr(Meter, "begin", lambda *arguments, **options: False)
+
+    def use() -> None:
+        monkeypatch.setattr(trees, "grows_there", lambda sequence, shape: sequence.state([]) is None)
+
+    return use
+
+
+@pytest.mark.parametrize(("name", "method", "knobs", "sampling"), CASES)
+def test_steps_are_those_of_the_host(
+    name: str, method: str, knobs: dict[str, Any], sampling: Sampling | None, on_device: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = steps(near(name), method, knobs, sampling)
+    on_device()
+    with as_on_a_gpu(monkeypatch):
+        there = steps(near(name), method, knobs, sampling)
+    for ours, theirs in zip(there, plain, strict=True):
+        assert (ours.tokens, ours.draft, ours.draft_forwards) == (theirs.tokens, theirs.draft, theirs.draft_forwards)
+        mine, other = ours.trace.tree, theirs.trace.tree
+        assert (mine.tokens, mine.parents, mine.path, mine.levels) == (other.tokens, other.parents, other.path, other.levels)
+        for pair in ((mine.p, other.p), (mine.q, other.q), (ours.trace.accept_probability, theirs.trace.accept_probability)):
+            torch.testing.assert_close(*(torch.as_tensor(each).float() for each in pair), atol=1e-4, rtol=1e-3)
+
+
+def without_earlier(probs: Tensor, tokens: Tensor, parents: Tensor, drawn: Tensor) -> Tensor:
+    """Siblings' distributions that are not conditional on the earlier ones."""
+    return probs
+
+
+MUTANTS: dict[str, tuple[Any, str, Any]] = {
+    "residual is p": (device_verify, "residual", lambda p, q: p),
+    "siblings' distributions not conditional": (device_growth, "sibling_probs_there", without_earlier),
+    "the first nodes, not the best": (device_growth, "leaders", lambda scores, count: torch.arange(min(count, len(scores)))),
+    "a path goes on in the same row": (device_verify, "walk_there", lambda child, levels: (child[:levels], torch.arange(levels + 1))),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)
+def test_mutants_are_found(mutant: tuple[Any, str, Any], on_device: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    case = near("pictogram"), "eagle", {"children": "sampled"}, None
+    plain = steps(*case, count=60)
+    on_device()
+    monkeypatch.setattr(*mutant)
+    with as_on_a_gpu(monkeypatch):
+        there = steps(*case, count=60)
+    assert [step.tokens for step in there] != [step.tokens for step in plain]
