@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from engine.cache import keep
-from engine.core import Backbone, Draft, Prompt, Sampling
+from engine.core import Backbone, DeviceIds, Draft, Prompt, Sampling
 from engine.decoding import trees, verdict
 from engine.decoding.growth import Tree
 from engine.dispatch.choice import NATIVE, REFERENCE, TRITON, VARIABLE
@@ -141,8 +141,8 @@ def test_nothing_is_read_between_logits_and_tokens(monkeypatch: pytest.MonkeyPat
     """One read per step: two numbers and the drafts, which the commit needs."""
     monkeypatch.setenv(VARIABLE, TRITON)
     sequence, read = tiny.pictogram().start(OPEN), []
-    right = verdict.read_pair
-    monkeypatch.setattr(verdict, "read_pair", lambda pair, drafted: read.append((len(pair), len(drafted.tokens))) or right(pair, drafted))
+    right = DeviceIds.to_list_with
+    monkeypatch.setattr(DeviceIds, "to_list_with", lambda ids, pair: read.append((len(pair), len(ids.tokens))) or right(ids, pair))
     with torch.inference_mode():
         rows = sequence.forward(Draft(torch.tensor([3, 4])))
         q = torch.softmax(torch.randn(2, sequence.vocabulary), -1)
