@@ -24,10 +24,10 @@ from transformers.cache_utils import CacheLayerMixin
 
 from engine.cache import FixedView, KVCache, PassRows
 from engine.kernels.tree_attention import Visibility, VisibleRows
-from engine.networks.hosted_attention import NAME, whole_blocks
+from engine.networks.hosted_attention import NAME, attend, whole_blocks
 from engine.networks.hosted_layers import can_run, run_layers
 from engine.networks.rows import RowSplit
-from engine.networks.trunk import Trunk
+from engine.networks.trunk import PassArguments, Trunk
 
 DRAFT_ROWS = 256  # rows of the cache after the longest sequence, for the drafts of a pass
 
@@ -218,6 +218,56 @@ class PaddedTrunk(Trunk):
         return mask & (every >= self.padding[:, None]) | (every == written[:, None])
 
 
+@dataclass(frozen=True)
+class DecoderInputs:
+    """A pass as the decoder gets it. x : [branches, P, H]; positions : int64 [1 or branches, P]; mask : bool [1 or branches, 1, P, S];
+    last : int64 [R], the last place of each row; None: a row is a place"""
+
+    x: Tensor
+    positions: Tensor
+    mask: Tensor
+    kv_cache: KVCache | FixedView
+    last: Tensor | None
+
+
+class JointPass:
+    """Passes of several runs as one sequence of rows: run by run, branch by branch.
+
+    attended : keys and values of each run in the current layer, written by its cache
+    """
+
+    def __init__(self, parts: list[DecoderInputs]):
+        self.parts, self.shapes = parts, [each.x.shape[:2] for each in parts]
+        self.attended: list[tuple[Tensor, Tensor]] = []
+
+    def divide(self, x: Tensor) -> list[Tensor]:
+        """[1, heads, rows of all runs, width] -> [branches, heads, P, width] for each run."""
+        parts = x[0].split([branches * count for branches, count in self.shapes], 1)
+        return [part.unflatten(1, shape).transpose(0, 1) for part, shape in zip(parts, self.shapes, strict=True)]
+
+    def attend(self, module: nn.Module, query: Tensor, scaling: float | None) -> Tensor:
+        """[1, heads, rows of all runs, width] -> [1, rows of all runs, heads, width], each run by its own keys."""
+        outs = [
+            attend(module, own, *kv, part.mask, scaling)[0].flatten(0, 1)
+            for own, kv, part in zip(self.divide(query), self.attended, self.parts, strict=True)
+        ]
+        return torch.cat(outs)[None]
+
+
+class JointLayer(KVCacheLayer):
+    """One layer of the caches of all runs of a joint pass."""
+
+    def __init__(self, joint: JointPass, layer: int):
+        super().__init__(joint.parts[0].kv_cache, layer)
+        self.joint, self.own = joint, [KVCacheLayer(part.kv_cache, layer) for part in joint.parts]
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object) -> tuple[Tensor, Tensor]:
+        """Writes [1, heads, rows of all runs, width] into the cache of each run. Returns its arguments, which attention does not read."""
+        pairs = zip(self.own, self.joint.divide(key_states), self.joint.divide(value_states), strict=True)
+        self.joint.attended = [own.update(keys, values) for own, keys, values in pairs]
+        return key_states, value_states
+
+
 class HostedTrunk(PaddedTrunk):
     """A hosted decoder for one run."""
 
@@ -246,36 +296,71 @@ class HostedTrunk(PaddedTrunk):
     ) -> Tensor:  # fmt: skip
         """See Trunk. With row ends, the hidden state of a row is that of its end."""
         assert split is None, "all layers of a checkpoint of transformers run on all rows"
+        inputs = self._inputs(x, slots, mask, kv_cache)
+        hidden = self._decode(inputs)
+        return hidden if inputs.last is None else hidden[:, inputs.last]
+
+    @property
+    def joins(self) -> bool:
+        """True if positions have one axis."""
+        return self.hosted.place is None
+
+    def run_together(self, passes: Sequence[PassArguments]) -> list[tuple[Tensor, Tensor]] | None:
+        """See Trunk. The rows of all runs are one sequence for the decoder; attention divides it. On a GPU a linear layer may round
+        otherwise for another number of rows."""
+        parts = [each.trunk._inputs(each.x, each.slots, dense(each.mask), each.kv_cache) for each in passes]
+        joint, decoder = JointPass(parts), self.hosted.decoder
+        hidden = decoder(
+            inputs_embeds=torch.cat([each.x.flatten(0, 1) for each in parts])[None],
+            position_ids=torch.cat([each.positions.expand(each.x.shape[:2]).flatten() for each in parts])[None],
+            attention_mask=torch.ones(1, 1, 1, 1, dtype=torch.bool, device=parts[0].x.device),  # each part has its own
+            past_key_values=Cache(layers=[JointLayer(joint, layer) for layer in range(len(decoder.layers))]),
+            use_cache=True,
+            joint=joint,
+        ).last_hidden_state
+        divided = (own[:, 0] for own in joint.divide(hidden[:, None]))
+        rows = [own if part.last is None else own[:, part.last] for own, part in zip(divided, parts, strict=True)]
+        return [(own, self.head(own)) for own in rows]
+
+    def _inputs(self, x: Tensor, slots: Tensor, mask: Tensor | None, kv_cache: KVCache | FixedView | RowEndCache) -> DecoderInputs:
+        """The decoder's inputs for a pass."""
         assert mask is not None or x.shape[1] == 1, "transformers reads a missing mask as a causal one"
         if not isinstance(kv_cache, RowEndCache):
-            return self._decode(x, slots.to(x.device), mask, kv_cache)
+            return self._laid_out(x, slots.to(x.device), mask, kv_cache, None)
         slots = slots.cpu()  # the number of rows depends on their values
         rows, ends = kv_cache.expand(slots)
-        mask = mask.dense()[0] if isinstance(mask, VisibleRows) else mask  # its sets number rows, and these are places
+        mask = dense(mask)  # its sets number rows, and these are places
         if len(rows) > len(slots) and mask is None:
             mask = torch.ones(1, kv_cache.kept + 1, dtype=torch.bool, device=x.device)
         if mask is not None:
             mask = kv_cache.place_mask(mask, rows, ends)
         last = kv_cache.ends.last(rows).nonzero().flatten()
         x = self.with_row_ends(x[:, rows.to(x.device)], ends.to(x.device))
-        hidden = self._decode(x, kv_cache.ends.slots(slots, rows, ends).to(x.device), mask, kv_cache.below)
-        return hidden[:, last.to(x.device)]
+        return self._laid_out(x, kv_cache.ends.slots(slots, rows, ends).to(x.device), mask, kv_cache.below, last.to(x.device))
 
-    def _decode(self, x: Tensor, slots: Tensor, mask: Tensor | VisibleRows | None, kv_cache: KVCache | FixedView) -> Tensor:
-        decoder, count = self.hosted.decoder, len(slots)
-        positions = self._positions(slots)
-        positions = positions if self.hosted.place is None else self.hosted.place(positions, *self.tables)
+    def _laid_out(
+        self, x: Tensor, slots: Tensor, mask: Visibility, kv_cache: KVCache | FixedView, last: Tensor | None
+    ) -> DecoderInputs:  # fmt: skip
+        positions, count = self._positions(slots), len(slots)
         if isinstance(mask, VisibleRows):
-            return run_layers(decoder, x, positions, self._padded_rows(mask), kv_cache)
+            return DecoderInputs(x, positions, self._padded_rows(mask), kv_cache, last)
         span = kv_cache.span(count)
         if mask is None:
             mask = torch.ones(1, span, dtype=torch.bool, device=x.device)
         mask = F.pad(self._without_padding(mask, kv_cache.places(count)), (0, whole_blocks(span, x.device) - span))
+        return DecoderInputs(x, positions, mask[:, None], kv_cache, last)
+
+    def _decode(self, inputs: DecoderInputs) -> Tensor:
+        """The decoder's hidden states: by our layers where the rows' visibility is in sets, else by its own."""
+        decoder, place = self.hosted.decoder, self.hosted.place
+        positions = inputs.positions if place is None else place(inputs.positions, *self.tables)
+        if isinstance(inputs.mask, VisibleRows):
+            return run_layers(decoder, inputs.x, positions, inputs.mask, inputs.kv_cache)
         return decoder(
-            inputs_embeds=x,
+            inputs_embeds=inputs.x,
             position_ids=positions,
-            attention_mask=mask[:, None],  # 4-D masks are used unchanged
-            past_key_values=cache_over(kv_cache, len(decoder.layers)),
+            attention_mask=inputs.mask,  # 4-D masks are used unchanged
+            past_key_values=cache_over(inputs.kv_cache, len(decoder.layers)),
             use_cache=True,
         ).last_hidden_state
 
@@ -286,6 +371,11 @@ class HostedTrunk(PaddedTrunk):
     def head(self, hidden: Tensor) -> Tensor:
         """[branches, R, H] -> logits [branches, R, V]"""
         return self.hosted.head(hidden.to(self.hosted.decoder.dtype))  # the states of a drafter on a CPU are float32
+
+
+def dense(mask: Visibility) -> Tensor | None:
+    """A visibility as a mask bool [R, kept + R], or None (everything)."""
+    return mask.dense()[0] if isinstance(mask, VisibleRows) else mask
 
 
 def kv_cache_for(hosted: Hosted, branches: int, rows: int) -> KVCache:

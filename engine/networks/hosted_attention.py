@@ -38,12 +38,22 @@ def whole_blocks(count: int, device: torch.device) -> int:
 
 
 def attend(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, scaling: float | None = None, **rest: Any
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    joint: Any = None,
+    **rest: Any,
 ) -> tuple[Tensor, None]:
     """The attention function of transformers: query [B, heads, R, D], key and value [B, key heads, K, D] -> [B, R, heads, D].
 
     attention_mask : bool [B or 1, 1, R, K], True = visible. It is never None, because keys come in whole blocks.
+    joint : of several runs (hosted.py), which has the keys, values and masks itself
     """
+    if joint is not None:
+        return joint.attend(module, query, scaling), None
     assert attention_mask is not None, "this attention is for hosted decoders; use another copy of the model for its own generate"
     branches, heads, count, width = query.shape
     groups, mask = heads // key.shape[1], attention_mask

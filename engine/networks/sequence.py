@@ -141,12 +141,13 @@ class TransformerSequence:
         parents = None if draft.parents is None else draft.parents.tolist()
         self._draft = DeviceIds(draft.tokens[:control])
         self._places = draft.positions  # the nodes' positions; None: directly after the pending token
-        self._launch = self._fixed_pass(draft, parents, control)
+        joins = self.run_together is not None and self.trunk.joins and control == count
+        self._launch = None if joins else self._fixed_pass(draft, parents, control)
         if self._launch is not None:
             return self._rows(parents, None, lambda launch=self._launch: launch.start()[1])
         x = self._inputs(draft.tokens)
         slots, mask = self._slots(draft, parents, self._slots_at), self._mask(draft, parents, count)
-        if self.run_together is not None and control == count and not choose(self.device, x.dtype).is_triton:
+        if joins:
             hidden, logits = self.run_together(PassArguments(self.trunk, x, slots, mask, self.kv_cache))
             return self._rows(parents, hidden, self._subtract_bias(parents, logits))
         if control == count:

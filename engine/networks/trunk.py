@@ -39,6 +39,7 @@ class Trunk(Protocol):
     takes_splits : its `run` takes a RowSplit; else shared rows run through all layers separately
     takes_adapters : its `run` takes an adapter of rows; else its layers get hooks during the pass
     reads_slots : it reads slots on the host, and gets them there, so that it need not wait for a GPU
+    joins       : its passes may be computed together with those of other runs of this model (`run_together`)
     fixed       : its `run` depends on slots, mask and cache through tensors alone, so passes can have fixed shapes (static_step.py)
     """
 
@@ -47,6 +48,7 @@ class Trunk(Protocol):
     takes_splits: bool = True
     takes_adapters: bool = False
     reads_slots: bool = False
+    joins: bool = False
     fixed: bool = False
 
     def embed(self, tokens: Tensor) -> Tensor:
@@ -86,7 +88,7 @@ class OwnTrunk(Trunk):
     takes_sets = takes_adapters = fixed = True
 
     def __init__(self, decoder: Any):
-        self.decoder, self.takes_chains = decoder, decoder.quick is not None
+        self.decoder, self.takes_chains, self.joins = decoder, decoder.quick is not None, decoder.quick is not None
 
     def rows(self, arguments: PassArguments) -> Any:
         """The rows of this run for a joint pass, in the form that the compiled call takes."""
