@@ -4,8 +4,9 @@ Each run keeps its own prompt, noise, cache and trace, and its method runs as it
 pass. They advance one after another, in the order of their places. When every run waits for its pass, the passes are computed as one
 (`Trunk.run_together`), and the runs continue. When a run has ended, the next prompt gets its place.
 
-A run yields the same tokens as alone, because a row of a joined pass has the same bits as alone. Passes that a model does not join are
-computed one by one; the capability "joined" means that it joins most of them.
+A run yields the same tokens as alone, because a row of a joined pass has the same bits as alone; on a GPU up to rounding, because a linear
+layer may sum in another order for another number of rows. Passes that a model does not join are computed one by one; the capability
+"joined" means that it joins most of them. On a GPU a joined pass is not replayed as a graph.
 """
 
 from __future__ import annotations

@@ -99,6 +99,18 @@ def check(name: str, size: Size, device: str | torch.device, dtype: str, window:
     raise TooLittleMemory(
         f"{name} needs {size_text(wanted.total)} in {dtype} ({wanted}), and {size_text(here)} are free on the device {kind}. "
         + advice(size, dtype, window, here)
+        + on_several_cards(device, wanted.total)
+    )
+
+
+def on_several_cards(device: str | torch.device, needed: int) -> str:
+    """A sentence on what is missing, if all graphics cards together have the bytes that one lacks; else ""."""
+    count = torch.cuda.device_count() if torch.device(device).type == "cuda" else 1
+    if count < 2 or sum(free(f"cuda:{i}") for i in range(count)) < needed:
+        return ""
+    return (
+        f" The {count} graphics cards together have enough, but a model runs on one: its layers, and each layer's part of the key/value "
+        "cache, cannot be divided among cards yet."
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from engine import memory
 from engine.core import Prompt
 from engine.errors import TooLittleMemory
 from engine.memory import Size, check, free, need, of_container, size_text
@@ -104,3 +105,13 @@ def test_what_pytorch_holds_for_reuse_on_a_gpu_is_free(monkeypatch: pytest.Monke
     for name, result in {"mem_get_info": (30, 80), "memory_reserved": 40, "memory_allocated": 25}.items():
         monkeypatch.setattr(torch.cuda, name, lambda device, result=result: result)
     assert free("cuda") == 45
+
+
+@pytest.mark.parametrize(("cards", "says"), [(1, False), (2, False), (4, True)])
+def test_cards_that_have_room_together_are_mentioned(cards: int, says: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model of 34 billion numbers on cards of 24 GB."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: cards)
+    monkeypatch.setattr(memory, "free", lambda device: 24 * 10**9)
+    with pytest.raises(TooLittleMemory) as refusal:
+        check("emu35", Size(34 * 10**9, 64, 8, 128, 4096, 131072), "cuda", "bfloat16")
+    assert (f"The {cards} graphics cards together have enough, but a model runs on one" in str(refusal.value)) == says
