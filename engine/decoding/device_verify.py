@@ -7,10 +7,13 @@ that were accepted. Siblings are verified one after another, all rows at once.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from engine.core import NO_DRAFT, Rows
 from engine.decoding.growth import Tree
@@ -22,6 +25,23 @@ from engine.tree import children, depths
 from engine.verify.request import check_pair
 
 SURE = 1 - 1e-9  # the least probability of a certain token
+NAME = "tree verdict"  # in the keys of graphs
+LEVELS = (4, 8, 16, 32, 64, 128)  # of a path
+ROWS = (1, 4, 8, 16, 32, 64, 128, 256)  # of a tree, the prefix included
+Call = Callable[..., tuple[Tensor, ...]]  # (key, function of tensors, tensors on any device) -> its results
+
+
+def directly(key: Hashable, function: Callable[..., tuple[Tensor, ...]], *tensors: Tensor) -> tuple[Tensor, ...]:
+    """Calls a function on the device of the last tensor. The first one may be on the host."""
+    return function(tensors[0].to(tensors[-1].device, non_blocking=True), *tensors[1:])
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """A relaxed rule. mass : see RowMass; is_greedy : the temperature is 0"""
+
+    mass: RowMass
+    is_greedy: bool
 
 
 @dataclass(frozen=True)
@@ -53,6 +73,12 @@ class TreeTable:
     last: Tensor
     below: Tensor
 
+    @classmethod
+    def of(cls, packed: Tensor) -> TreeTable:
+        """From the tensor of `pack_tree`."""
+        accept, last = (packed[:, at].contiguous().view(torch.float64) for at in (2, 3))
+        return cls(packed[1:, 0], packed[1:, 1], accept[1:], last, packed[:, 4:])
+
 
 @dataclass(frozen=True)
 class Settled:
@@ -65,44 +91,64 @@ class Settled:
 
 
 def verify_there(
-    rows: Rows, tree: Tree, noise: Noise, n: int, iteration: int, seeded: bool, mass: RowMass | None = None, is_greedy: bool = False
+    rows: Rows, tree: Tree, noise: Noise, n: int, iteration: int, seeded: bool, relaxation: Relaxation | None = None, call: Call = directly
 ) -> PathVerdict:  # fmt: skip
-    """The verdict on a tree in a pass that a kernel verifies. mass : of a relaxed rule, or None; is_greedy : the temperature is 0"""
-    level = [0, *depths(tree.parents)]  # of each row
+    """The verdict on a tree in a pass that a kernel verifies.
+
+    relaxation : of a relaxed rule, or None; call : of a function of tensors in fixed shapes, for example as a graph (`Replays.call`)
+    """
+    level, count = [0, *depths(tree.parents)], len(tree.tokens)  # of each row
     verdict = verify_fused(rows, NO_DRAFT.tokens, None, noise, [n + d for d in level], iteration, seeded)
-    table = send_table(tree, noise, n, iteration, level, rows.p.device)
-    if seeded or (tree.probs is None and mass is None):
-        settled = settle_answers(verdict.answers if seeded else verdict.fresh, table)
+    places, levels = next(r for r in ROWS if r > count), next(d for d in LEVELS if d >= max(level))
+    packed = F.pad(pack_tree(tree, noise, n, iteration, level), (0, 0, 0, places - 1 - count), value=-1)
+    chosen = seeded or (tree.probs is None and relaxation is None)
+    tensors = {"packed": packed, "p": rows.p, "sound": verdict.sound}
+    tensors |= {"answers": verdict.answers if seeded else verdict.fresh} if chosen else {}
+    tensors |= {} if tree.probs is None else {"probs": tree.probs}
+    tensors |= {"soft": rows.soft} if relaxation is not None and relaxation.is_greedy and not chosen else {}
+    mass = None if chosen or relaxation is None else relaxation.mass
+    call = call if mass is None else directly  # a graph would outlive the rule's table of neighbours
+    padded = [F.pad(each, (*[0] * (2 * each.ndim - 1), (places - (name == "probs") - len(each)))) for name, each in tensors.items()]
+    key = NAME, places, levels, packed.shape[1], rows.p.dtype, tuple(tensors)
+    numbers, along = call(key, partial(tree_verdict, levels, mass, tuple(tensors)), *padded)
+    read = numbers.tolist()  # the one read
+    path, token = [node for node in read[:levels] if node >= 0], read[levels]
+    floats = torch.tensor(read[levels + 1 :]).view(torch.float64)
+    check_pair(len(path), token)
+    p, q, chances = (each.tolist() for each in floats.split([places - 1, places - 1, len(floats) - 2 * (places - 1)]))
+    return PathVerdict(path, token, along, None if chosen else chances[: len(path)], p[:count], q[:count])
+
+
+def tree_verdict(levels: int, mass: RowMass | None, names: tuple[str, ...], *tensors: Tensor) -> tuple[Tensor, Tensor]:
+    """What the host reads of a verdict, int64: the path [levels], the token after it, and as bits p and q of each node, and the acceptance
+    probabilities along the path; then the rows along the path. names : of the tensors, see `verify_there`"""
+    given = dict(zip(names, tensors, strict=True))
+    table, p, probs = TreeTable.of(given["packed"]), given["p"], given.get("probs")
+    if "answers" in given:
+        settled = settle_answers(given["answers"], table)
     else:
-        soft = None if mass is None else rows.soft if is_greedy else rows.p
-        settled = settle_siblings(rows.p, soft, tree.probs, table, mass or probability_of)
-    steps, along = walk_there(settled.child, max(level))
-    p = rows.p[table.parents + 1].gather(1, table.tokens[:, None]).squeeze(1)
-    q = torch.ones_like(p) if tree.probs is None else probability_of(tree.probs, table.tokens)
-    token = torch.where(verdict.sound.index_select(0, along).all(), settled.tokens.index_select(0, along[-1:]), -1)
-    chances = p[:0] if settled.chances is None else settled.chances.index_select(0, along[:-1])
-    floats = torch.cat([each.double() for each in (p, q, chances)]).view(torch.int64)
-    numbers = torch.cat([steps, token, floats]).tolist()  # the one read
-    path = [node for node in numbers[: len(steps)] if node >= 0]
-    check_pair(len(path), numbers[len(steps)])
-    probs, odds, ratios = torch.tensor(numbers[len(steps) + 1 :]).view(torch.float64).split([len(p), len(p), len(chances)])
-    known = None if settled.chances is None else ratios.tolist()[: len(path)]
-    return PathVerdict(path, numbers[len(steps)], along, known, probs.tolist(), odds.tolist())
+        settled = settle_siblings(p, None if mass is None else given.get("soft", p), probs, table, mass or probability_of)
+    steps, along = walk_there(settled.child, levels)
+    tokens = table.tokens.clamp(min=0)[:, None]
+    own = p[table.parents + 1].gather(1, tokens).squeeze(1)
+    drafted = torch.ones_like(own) if probs is None else probs.gather(1, tokens).squeeze(1)
+    token = torch.where(given["sound"].index_select(0, along).all(), settled.tokens.index_select(0, along[-1:]), -1)
+    chances = own[:0] if settled.chances is None else settled.chances.index_select(0, along[:-1])
+    floats = torch.cat([each.double() for each in (own, drafted, chances)]).view(torch.int64)
+    return torch.cat([steps, token, floats]), along
 
 
-def send_table(tree: Tree, noise: Noise, n: int, iteration: int, level: list[int], device: torch.device) -> TreeTable:
-    """Sends a tree as one tensor. level : of each row"""
+def pack_tree(tree: Tree, noise: Noise, n: int, iteration: int, level: list[int]) -> Tensor:
+    """The host's description of a tree, int64 [N + 1, 4 + C], for the prefix and each node: token, parent, the bits of two uniform numbers,
+    and children. level : of each row"""
     below = children(tree.parents)
-    most = max(map(len, below))
+    most = max(map(len, below)) if tree.shape is None else tree.shape.width
     nodes = torch.tensor([[*each, *[-1] * (most - len(each))] for each in below], dtype=torch.int64).view(len(below), most)
     accept = [0.5, *(noise.host_uniform(ACCEPT, n + d - 1, 1, iteration, node).item() for node, d in enumerate(level[1:]))]
     last = noise.host_uniforms((DRAW,), torch.tensor([n + d for d in level]), iteration)[0]
     columns = [torch.tensor([-1, *tree.tokens]), torch.tensor([-1, *tree.parents])]
     columns += [each.view(torch.int64) for each in (torch.tensor(accept, dtype=torch.float64), last)]
-    table = torch.cat([torch.stack(columns, 1), nodes], 1)
-    there = (table.pin_memory() if device.type == "cuda" else table).to(device, non_blocking=True)
-    accepts, lasts = (there[:, at].contiguous().view(torch.float64) for at in (2, 3))
-    return TreeTable(there[1:, 0], there[1:, 1], accepts[1:], lasts, there[:, 4:])
+    return torch.cat([torch.stack(columns, 1), nodes], 1)
 
 
 def settle_answers(answers: Tensor, table: TreeTable) -> Settled:
@@ -124,7 +170,7 @@ def settle_siblings(p: Tensor, soft: Tensor | None, probs: Tensor | None, table:
     certain = torch.zeros_like(child, dtype=torch.bool) if soft is None else p.amax(-1) > SURE
     for nodes in table.below.unbind(1):
         at = nodes.clamp(min=0)
-        x, live = table.tokens[at], (nodes >= 0) & (child < 0)
+        x, live = table.tokens[at].clamp(min=0), (nodes >= 0) & (child < 0)
         q = torch.zeros_like(p).scatter_(1, x[:, None], 1.0) if probs is None else probs[at]
         ratio = (mass(rest, x) / probability_of(q, x)).double()
         if soft is not None:

@@ -24,6 +24,7 @@ from torch.nn import functional as F
 from engine.core import Knob, Knobs, Sequence
 from engine.decoding import policy
 from engine.decoding.deviation import ALLOWED, Meter, acceptance_uniforms, chain_verdicts, limit_of
+from engine.decoding.device_verify import Relaxation
 from engine.decoding.verdict import Rule
 from engine.dispatch.choice import choose
 from engine.errors import NotSupported
@@ -31,7 +32,6 @@ from engine.kernels.pooled_mass import pooled_mass
 from engine.noise import Noise
 from engine.rules import (
     Mass,
-    RowMass,
     additive_mass,
     after_one_draw,
     deviation,
@@ -118,10 +118,10 @@ class RelaxedRule:
             return lambda p, tokens: rule(p, tokens, table, most)
         return lambda p, tokens: borrowed_mass(p[None], tokens, table, most, rule is multiplicative_mass)
 
-    def row_mass(self, knobs: Knobs) -> RowMass:
-        """The mass function for one token after each of several distributions: [R, V], int64 [R] -> [R]."""
+    def by_row(self, knobs: Knobs) -> Relaxation:
+        """The rule under these knobs for one token after each of several distributions."""
         table, most, multiplied = self._table(knobs), strength(knobs), knobs.relax == "multiplicative"
-        return lambda p, tokens: borrowed_mass(p, tokens, table, most, multiplied)
+        return Relaxation(lambda p, tokens: borrowed_mass(p, tokens, table, most, multiplied), self.is_greedy)
 
     def _table(self, knobs: Knobs) -> Tensor:
         if self.codebook is None or len(self.codebook) != self.vocabulary:

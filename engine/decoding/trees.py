@@ -14,7 +14,7 @@ from engine.core import NO_DRAFT, Knobs, Rows, Sequence, Step
 from engine.decoding import neighbours
 from engine.decoding.deviation import acceptance_uniforms
 from engine.decoding.device_growth import grow_there, grows_there
-from engine.decoding.device_verify import PathVerdict, verify_there
+from engine.decoding.device_verify import Call, PathVerdict, directly, verify_there
 from engine.decoding.growth import NO_TREE, Tree, TreeSize, grow, one_hot_rows
 from engine.decoding.policy import matches_seed
 from engine.decoding.verdict import describe, is_fused, levels_of, verify_fused
@@ -69,7 +69,8 @@ class FixedSchedule:
 def tree_decoding(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: FeatureDraft, schedule: Schedule) -> Iterator[Step]:
     """The loop of all tree methods. State: the tree to be verified next, the drafter's growth, the deviation meter."""
     neighbours.check_start(knobs)
-    growth = drafter.start(sequence)
+    growth, replays = drafter.start(sequence), getattr(sequence, "replays", None)
+    call = directly if replays is None else replays.call
     relaxed = neighbours.RelaxedRule(sequence)
     tree, iteration = NO_TREE, 0
     while not sequence.done:
@@ -78,7 +79,7 @@ def tree_decoding(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Featu
         rule = None if seeded or knobs.relax == "off" else relaxed
         rows = sequence.forward(tree.draft())
         is_due = rule is not None and relaxed.meter.begin(knobs, noise, n, iteration)
-        verdict = verify_tree(rows, tree, noise, n, iteration, seeded, knobs, rule, is_due)
+        verdict = verify_tree(rows, tree, noise, n, iteration, seeded, knobs, rule, is_due, call)
         path = verdict.path
         hidden = rows.hidden.index_select(1, verdict.rows[: len(path) + 1])
         committed = sequence.commit(path, verdict.token)
@@ -103,15 +104,15 @@ def tree_decoding(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Featu
 
 def verify_tree(
     rows: Rows, tree: Tree, noise: Noise, n: int, iteration: int, seeded: bool, knobs: Knobs | None = None,
-    relaxed: neighbours.RelaxedRule | None = None, is_due: bool = False,
+    relaxed: neighbours.RelaxedRule | None = None, is_due: bool = False, call: Call = directly,
 ) -> PathVerdict:  # fmt: skip
-    """The verdict on a tree, on the device if a kernel verifies its rows.
+    """The verdict on a tree, on the device if a kernel verifies its rows. call : see `verify_there`
 
     relaxed : a relaxed rule with its knobs, or None; is_due : its meter measures this pass, on the host
     """
     if is_fused(rows) and not is_due:
-        relaxation = () if relaxed is None else (relaxed.row_mass(knobs), relaxed.is_greedy)
-        return verify_there(rows, tree, noise, n, iteration, seeded, *relaxation)
+        relaxation = None if relaxed is None else relaxed.by_row(knobs)
+        return verify_there(rows, tree, noise, n, iteration, seeded, relaxation, call)
     mass = None if relaxed is None else relaxed.mass(knobs)
     path, token, chances = verify(rows, tree, noise, n, iteration, seeded, mass, relaxed if is_due else None)
     p = rows.p[[parent + 1 for parent in tree.parents], tree.tokens]

@@ -21,6 +21,7 @@ from tests.engine.device.models import Model, near
 
 SMALL = {"depth": 3, "width": 3, "nodes": 9}
 LANTERN = {"relax": "additive", "added_mass": 0.3, "neighbour_share": 0.2}
+FLAT = Sampling(temperature=3.0)  # the drafter is as good as the model: long paths
 GREEDY, NARROW = Sampling(temperature=0.0, guidance=2.0), Sampling(top_k=2, guidance=2.0)
 CASES: list[tuple[str, str, dict[str, Any], Sampling | None]] = [
     ("pictogram", "eagle", {}, None), ("pictogram", "eagle", {"children": "sampled"}, None),
@@ -75,20 +76,29 @@ def without_earlier(probs: Tensor, tokens: Tensor, parents: Tensor, drawn: Tenso
     return probs
 
 
+def one_level(child: Tensor, levels: int) -> tuple[Tensor, Tensor]:
+    """A path that ends after its first level."""
+    first = child[:1]
+    return torch.cat([first, first.new_full((levels - 1,), -1)]), torch.cat([first * 0, (first + 1).clamp(min=0).repeat(levels)])
+
+
 MUTANTS: dict[str, tuple[Any, str, Any]] = {
     "residual is p": (device_verify, "residual", lambda p, q: p),
     "siblings' distributions not conditional": (device_growth, "sibling_probs_there", without_earlier),
     "the first nodes, not the best": (device_growth, "leaders", lambda scores, count: torch.arange(min(count, len(scores)))),
-    "a path goes on in the same row": (device_verify, "walk_there", lambda child, levels: (child[:levels], torch.arange(levels + 1))),
+    "a path ends after a level": (device_verify, "walk_there", one_level),
 }
 
 
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)
 def test_mutants_are_found(mutant: tuple[Any, str, Any], on_device: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    case = near("pictogram"), "eagle", {"children": "sampled"}, None
-    plain = steps(*case, count=60)
+
+    def tokens() -> list[list[int]]:
+        taken = (steps(near("pictogram"), "eagle", {"children": "sampled"}, sampling, 60) for sampling in (None, FLAT))
+        return [step.tokens for run in taken for step in run]
+
+    plain = tokens()
     on_device()
     monkeypatch.setattr(*mutant)
     with as_on_a_gpu(monkeypatch):
-        there = steps(*case, count=60)
-    assert [step.tokens for step in there] != [step.tokens for step in plain]
+        assert tokens() != plain
