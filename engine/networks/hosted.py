@@ -220,12 +220,15 @@ class PaddedTrunk(Trunk):
 
 @dataclass(frozen=True)
 class DecoderInputs:
-    """A pass as the decoder gets it. x : [branches, P, H]; positions : int64 [1 or branches, P]; mask : bool [1 or branches, 1, P, S];
-    last : int64 [R], the last place of each row; None: a row is a place"""
+    """A pass as the decoder gets it.
+
+    x : [branches, P, H]; positions : int64 [1 or branches, P]; mask : bool [1 or branches, 1, P, S], or sets
+    last : int64 [R], the last place of each row; None: a row is a place
+    """
 
     x: Tensor
     positions: Tensor
-    mask: Tensor
+    mask: Visibility
     kv_cache: KVCache | FixedView
     last: Tensor | None
 

@@ -39,6 +39,9 @@ class Bucket:
     span: int
 
 
+NO_BUCKET = Bucket(0, 0)  # of a function whose key says all
+
+
 def bucket(count: int, kept: int, capacity: int) -> Bucket | None:
     """The smallest bucket for `count` places after `kept` rows of a cache; None if there is none."""
     rows = next((rows for rows in ROWS if rows >= count), None)
@@ -112,6 +115,10 @@ class Replays:
                 return call()
             graphs[shape] = call if self._capture is None else self._capture(call)
         return graphs[shape]()
+
+    def call_whole(self, key: Hashable, function: Callable[..., tuple[Tensor, ...]], *inputs: Tensor) -> tuple[Tensor, ...]:
+        """`call` for a function that has no buckets: its key identifies the shapes, too."""
+        return self.call(key, NO_BUCKET, function, *inputs)
 
     def _bind(self, function: Callable[..., tuple[Tensor, ...]], inputs: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], Call]:
         buffers = tuple(torch.zeros(each.shape, dtype=each.dtype, device=self.device) for each in inputs)
