@@ -15,14 +15,17 @@ from engine.machine import device_of
 
 DTYPES = ("auto", "float32", "bfloat16")
 
-Key = tuple[str, str | None, str, str]  # name, folder, device, dtype
+Key = tuple[str, str | None, str, str, str]  # name, folder, device, dtype, weights
 
 
-def load(name_or_folder: str | os.PathLike[str] = "pictogram", device: str = "auto", dtype: str = "auto") -> Backbone:
+def load(
+    name_or_folder: str | os.PathLike[str] = "pictogram", device: str = "auto", dtype: str = "auto", weights: str = "auto"
+) -> Backbone:
     """A backbone by name or from a folder; the same arguments return the same object.
 
     device : "auto" (cuda where PyTorch sees it, else cpu), "cpu", "cuda" or another device of PyTorch
     dtype  : "auto", "float32" or "bfloat16"
+    weights : of an imported checkpoint's linear layers: "auto" (as it was imported, else full), "full", "int8" or "nf4"
 
     Threads that load the same model wait for each other. A failure is not cached. A loaded model stays in memory until the process
     ends, and weights that change on disk are not read again; `engine.backbones.load` reads them each time.
@@ -32,7 +35,7 @@ def load(name_or_folder: str | os.PathLike[str] = "pictogram", device: str = "au
     if dtype not in DTYPES:
         raise NotSupported(f"There is no dtype '{dtype}' here. Choose one of: {', '.join(DTYPES)}.")
     name, folder = resolve(name_or_folder)
-    return _SHELF.get((name, folder, device, dtype))
+    return _SHELF.get((name, folder, device, dtype, weights))
 
 
 class BackboneStore:
@@ -49,8 +52,7 @@ class BackboneStore:
             turn = self._loading.setdefault(key, threading.Lock())
         with turn:
             if key not in self._loaded:
-                name, folder, device, dtype = key
-                backbone = backbones.load(name, folder, device, dtype)
+                backbone = backbones.load(*key)
                 if backbone.device.type == "cuda":
                     backbone.warm_up(int(backbone.suits.get("sjdpp", {}).get("window", WINDOW.default)))
                 self._loaded[key] = backbone
@@ -62,10 +64,9 @@ _SHELF = BackboneStore()  # one per process; it owns the loaded backbones
 
 def model_columns(backbone: Backbone) -> dict[str, Any]:
     """The columns that identify a model in a table: backbone, hash of its weights, dtype and device."""
-    dtype = backbone.dtype
     return {
         "backbone": backbone.name,
         "weights": backbone.weights_hash,
-        "dtype": dtype and str(dtype).removeprefix("torch."),
+        "dtype": backbone.precision,
         "device": str(backbone.device),
     }

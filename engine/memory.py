@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -20,6 +21,9 @@ from engine.errors import TooLittleMemory
 from engine.noise.kernel import KEPT
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
+FULL, INT8, NF4 = "full", "int8", "nf4"  # forms of the linear layers' weights, see engine/kernels/compressed_linear.py
+FORMS = (FULL, INT8, NF4)
+NF4_BLOCK = 64  # numbers of a block with one scale
 WINDOW = 32  # drafts of a pass that an estimate assumes
 DECODER_CHANNELS, DECODER_COPIES = 128, 8  # a picture decoder's last layers: float32 numbers per pixel, and buffers alive at once
 GROUP = Path("/sys/fs/cgroup")  # the memory limit of a container
@@ -30,6 +34,7 @@ class Size:
     """The numbers of a configuration that memory depends on.
 
     parameters : numbers of the weights that stay loaded, picture decoder included
+    linear     : those of them in the decoder's linear layers, which can be compressed; 0 if they cannot
     layers, heads, width : of the key/value cache; `heads` counts key heads, `width` is one head's
     slots      : rows of the cache in one branch: prompt, sequence and drafts
     vocabulary : logits of a row, after the head is cut to legal ids
@@ -45,6 +50,7 @@ class Size:
     vocabulary: int
     pixels: int = 0
     branches: int = 2
+    linear: int = 0
 
 
 @dataclass(frozen=True)
@@ -67,8 +73,8 @@ class Need:
         return ", ".join(f"{name} {size_text(count)}" for name, count in parts.items() if count)
 
 
-def need(size: Size, dtype: str, window: int = WINDOW) -> Need:
-    """The bytes of a run in this dtype.
+def need(size: Size, dtype: str, window: int = WINDOW, weights: str = FULL) -> Need:
+    """The bytes of a run in this dtype, with linear layers in this form.
 
     A row of a pass has its logits in the dtype and in float32 for every branch, then scores, p, q and the sorted values and indices of
     top-p, all of the vocabulary's width. The noise is counted for a run on a CPU; a GPU computes it where needed.
@@ -76,7 +82,7 @@ def need(size: Size, dtype: str, window: int = WINDOW) -> Need:
     each = BYTES[dtype]
     row = size.vocabulary * (size.branches * (each + 4) + 3 * 4 + 4 + 8)
     return Need(
-        weights=size.parameters * each,
+        weights=(size.parameters - size.linear) * each + linear_bytes(size, each, weights),
         cache=2 * size.layers * size.branches * size.heads * size.width * size.slots * each,
         passes=(window + 1) * row,
         noise=min(4 * size.vocabulary * size.slots, KEPT),
@@ -84,7 +90,20 @@ def need(size: Size, dtype: str, window: int = WINDOW) -> Need:
     )
 
 
-def check(name: str, size: Size, device: str | torch.device, dtype: str, window: int = WINDOW, room: int | None = None) -> Need:
+def linear_bytes(size: Size, each: int, weights: str) -> int:
+    """Bytes of the linear layers. Compressed ones are expanded one at a time; the largest has less than half of the numbers of its block.
+
+    each : bytes of a number of the model's dtype, which scales have too. Those of int8, one per output channel, are not counted.
+    """
+    if weights == FULL:
+        return size.linear * each
+    stored = size.linear if weights == INT8 else size.linear // 2 + size.linear * each // NF4_BLOCK
+    return stored + size.linear * each // (2 * max(1, size.layers))
+
+
+def check(
+    name: str, size: Size, device: str | torch.device, dtype: str, window: int = WINDOW, room: int | None = None, weights: str = FULL
+) -> Need:
     """The bytes of a run; raises TooLittleMemory, with what would fit, if the device has less.
 
     name : of the model, for the message; room : free bytes (default: the device's; where these are unknown, nothing is refused)
@@ -92,13 +111,14 @@ def check(name: str, size: Size, device: str | torch.device, dtype: str, window:
     kind = torch.device(device).type
     if kind == "cuda":
         size = replace(size, slots=-(-size.slots // WHOLE_ROWS) * WHOLE_ROWS)
-    wanted = need(size, dtype, window)
+    wanted = need(size, dtype, window, weights)
     here = free(device) if room is None else room
     if here is None or wanted.total <= here:
         return wanted
     raise TooLittleMemory(
-        f"{name} needs {size_text(wanted.total)} in {dtype} ({wanted}), and {size_text(here)} are free on the device {kind}. "
-        + advice(size, dtype, window, here)
+        f"{name} needs {size_text(wanted.total)} in {dtype}{'' if weights == FULL else f' with {weights} weights'} ({wanted}), and "
+        f"{size_text(here)} are free on the device {kind}. "
+        + advice(size, dtype, window, here, weights)
         + on_several_cards(device, wanted.total)
     )
 
@@ -114,17 +134,18 @@ def on_several_cards(device: str | torch.device, needed: int) -> str:
     )
 
 
-def advice(size: Size, dtype: str, window: int, room: int) -> str:
+def advice(size: Size, dtype: str, window: int, room: int, weights: str = FULL) -> str:
     """Advice on what fits into `room` bytes, as one sentence."""
-    smaller = replace(size, branches=1)
-    for text, other, kind in (
-        ("Use --dtype bfloat16", size, "bfloat16"),
-        ("Use guidance 1", smaller, dtype),
-        ("Use --dtype bfloat16 with guidance 1", smaller, "bfloat16"),
-    ):
-        if (needed := need(other, kind, window).total) <= room and (other, kind) != (size, dtype):
-            return f"{text}: that needs {size_text(needed)}."
-    least = need(smaller, "bfloat16", window)
+    smaller, forms = replace(size, branches=1), (INT8, NF4) if size.linear else ()
+    for other, form, kind in product((size, smaller), (weights, *forms), (dtype, "bfloat16")):
+        needed = need(other, kind, window, form).total
+        if needed <= room and (other, form, kind) != (size, weights, dtype):
+            options = f"--dtype {kind} " * (kind != dtype) + f"--weights {form} " * (form != weights)
+            guidance = "" if other is size else "with guidance 1" if options else "guidance 1"
+            return f"Use {(options + guidance).strip()}: that needs {size_text(needed)}."
+    least = need(smaller, "bfloat16", window, NF4 if forms else FULL)
+    if forms:
+        return f"It needs {size_text(least.total)} at the least, in bfloat16 with nf4 weights and guidance 1; free some memory."
     spare = room - (least.total - least.weights)
     most = spare / BYTES["bfloat16"]
     other = f", or use a checkpoint of at most {most / 1e9:.1f} billion parameters" if most >= 1e8 else ""

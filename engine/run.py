@@ -146,8 +146,8 @@ class Run:
 
     @property
     def made_with(self) -> dict[str, str | None]:
-        """The dtype and the device of the model that computes the steps."""
-        return {"dtype": self.backbone.dtype, "device": str(self.backbone.device)}
+        """The precision and the device of the model that computes the steps."""
+        return {"dtype": self.backbone.precision, "device": str(self.backbone.device)}
 
     @property
     def machine(self) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class Maker:
     def __init__(self, plan: BatchPlan, folder: BatchFolder, backbone: Backbone | None = None):
         """backbone : None: loaded here"""
         self.plan, self.folder = plan, folder
-        self.backbone = backbone or prepare(plan.backbone, plan.folder, "auto", plan.dtype)
+        self.backbone = backbone or prepare(plan.backbone, plan.folder, "auto", plan.dtype, weights=plan.weight_form)
         self.method, preset = find(plan.method)
         self.knobs = {**preset, **plan.knobs}
 

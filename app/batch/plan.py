@@ -17,7 +17,7 @@ class BatchPlan:
     knobs    : of the method, overriding its preset; sampling : overrides of the model's values
     size     : pixels, or the maximum number of faces; about : number of faces to aim at; dtype : of the passes
     weights  : hash of the model's files
-    up, formats, shrinkwrap : of meshes
+    up, formats, shrinkwrap : of meshes; weight_form : see Backbone
     """
 
     backbone: str
@@ -33,6 +33,7 @@ class BatchPlan:
     formats: tuple[str, ...]
     shrinkwrap: bool = False
     about: int | None = None
+    weight_form: str = "full"
 
     def row(self) -> dict[str, Any]:
         """The plan as a JSON object."""
@@ -40,7 +41,7 @@ class BatchPlan:
 
 
 # Not compared: `auto` may choose another method on another day, and the folder of a model may have moved.
-COMPARED = ("backbone", "weights", "asked", "knobs", "sampling", "size", "up", "formats", "shrinkwrap", "about")
+COMPARED = ("backbone", "weights", "asked", "knobs", "sampling", "size", "up", "formats", "shrinkwrap", "about", "weight_form")
 
 
 def resume_plan(plan: BatchPlan, stored: Mapping[str, Any], where: str) -> BatchPlan:
@@ -48,7 +49,8 @@ def resume_plan(plan: BatchPlan, stored: Mapping[str, Any], where: str) -> Batch
 
     where : name of the folder in messages
     """
-    own, stored = plan.row(), {"shrinkwrap": False, "about": None, **stored}  # batches of 0.2.0 have no such entries
+    earlier = {"shrinkwrap": False, "about": None, "weight_form": "full"}  # earlier batches have no such entries
+    own, stored = plan.row(), {**earlier, **stored}
     if missing := [each.name for each in fields(BatchPlan) if each.name not in stored]:
         raise BadOutput(f"{where} has a batch.json without '{missing[0]}'. Choose another folder with --out.")
     for name in COMPARED:

@@ -129,7 +129,7 @@ def load_plan(options: argparse.Namespace, folder: Any, are_files: bool) -> tupl
     plan = BatchPlan(
         name, path, backbone.weights_hash, str(backbone.dtype).removeprefix("torch."), wanted, options.method, knobs, sampling_of(options),
         options.faces if are_files else options.size, options.up, formats,
-        options.shrinkwrap, options.about,
+        options.shrinkwrap, options.about, backbone.weight_form,
     )  # fmt: skip
     return folder.open(plan), backbone
 

@@ -77,7 +77,7 @@ def add_device(parser: CommandParser) -> None:
 
 
 def add_model(parser: CommandParser, backbone: str = "pictogram") -> None:
-    """Adds --backbone, --device and --dtype."""
+    """Adds --backbone, --device, --dtype and --weights."""
     parser.add_argument("--backbone", default=backbone, metavar="NAME|PATH", help=f"a model, or a folder of weights ({backbone})")
     add_device(parser)
     parser.add_argument(
@@ -86,6 +86,13 @@ def add_model(parser: CommandParser, backbone: str = "pictogram") -> None:
         choices=["auto", "float32", "bfloat16"],
         help="auto takes the faster one, measured once per model and machine",
     )
+    add_weights(parser, "auto: as it was imported, else full")
+
+
+def add_weights(parser: CommandParser, default: str, names: Sequence[str] = ("auto", "full", "int8", "nf4")) -> None:
+    """Adds --weights."""
+    about = f"store the linear layers of an imported checkpoint in 8 or 4 bits per number; {default}"
+    parser.add_argument("--weights", default=names[0], choices=names, help=about)
 
 
 def add_sampling(parser: CommandParser, guidance: bool = True, adherence: bool = False) -> None:
@@ -140,7 +147,7 @@ def load_backbone(options: argparse.Namespace) -> Any:
     from engine.backbones import resolve
     from engine.tuning.prepare import prepare
 
-    return prepare(*resolve(options.backbone), options.device, options.dtype)
+    return prepare(*resolve(options.backbone), options.device, options.dtype, weights=options.weights)
 
 
 def check_method(options: argparse.Namespace) -> None:

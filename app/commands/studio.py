@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     launch(
         name, path, options.device, options.port, options.host, not options.no_browser, options.dtype, allowed_hosts=options.allow_host,
         data=options.data and options.data.resolve(), limits=limits, mcp=options.mcp, any_model=options.any_model,
-        root_path=options.root_path, api_key=read_key(options.api_key_file) if options.api_key_file else "",
+        root_path=options.root_path, weights=options.weights, api_key=read_key(options.api_key_file) if options.api_key_file else "",
     )  # fmt: skip
     return 130
 

@@ -133,7 +133,7 @@ def repeat(folder: Path, backbone: Backbone) -> Run:
     settings = read_settings(folder)
     try:
         origin = (settings["backbone"], settings["weights"], settings["dtype"])
-        here = (backbone.name, backbone.weights_hash, backbone.dtype)
+        here = (backbone.name, backbone.weights_hash, backbone.precision)
         if origin != here:
             raise BadFile(f"The run in {folder} was made by {_model(*origin)}, not by {_model(*here)}. Load that model.")
         name = settings["preset"] or settings["method"]

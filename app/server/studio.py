@@ -103,7 +103,7 @@ def visitors(limits: Limits | None = None) -> Sessions:
     return Sessions(folder=get_upload_folder(), idle=(limits or Limits()).idle)
 
 
-def mesh_model(name: str = MESHES, path: str | None = None, device: str = "auto") -> Lazy:
+def mesh_model(name: str = MESHES, path: str | None = None, device: str = "auto", weights: str = "auto") -> Lazy:
     """The model of the Mesh tab. path: its folder (default: the shipped one)."""
 
     def read() -> Backbone:
@@ -112,7 +112,7 @@ def mesh_model(name: str = MESHES, path: str | None = None, device: str = "auto"
                 "lowpoly's weights are not in this checkout. Train them with 'python launch.py train lowpoly'; until then, files can "
                 "only be viewed."
             )
-        return load(name, path, device_of(device))
+        return load(name, path, device_of(device), weights=weights)
 
     lazy = Lazy(name, Path(path) if path else MODELS / MESHES, read)
     return lazy
@@ -172,6 +172,7 @@ def launch(
     any_model: bool = False,
     root_path: str | None = None,
     api_key: str = "",
+    weights: str = "auto",
 ) -> None:
     """Serves the studio until it is interrupted. If a port is in use, it takes the next free one and prints it.
 
@@ -183,6 +184,7 @@ def launch(
     any_model      : the images API answers to any model name
     api_key        : what requests of the API must carry; "" = nothing
     root_path      : path under which a proxy serves the studio, such as "/foretoken"
+    weights        : of the named model, see `engine.backbones.load`
     """
     os.environ.setdefault("MPLBACKEND", "agg")  # else Gradio's first update looks it up, which imports pyplot for seconds
     if mcp:
@@ -192,9 +194,10 @@ def launch(
     clean(run_store.folder)
     run_store.prune()
     (picture_name, picture_path), (mesh_name, mesh_folder) = models_of(backbone, path)
+    is_mesh = (mesh_name, mesh_folder) != (MESHES, None)  # the named model makes meshes
     mesh_folder = mesh_path or mesh_folder
     with own_folder():
-        model = prepare(picture_name, picture_path, device, dtype, spare_core())
+        model = prepare(picture_name, picture_path, device, dtype, spare_core(), weights="auto" if is_mesh else weights)
         chosen_port = free_port(host, FIRST_PORT if port is None else port)
         if chosen_port != (port or FIRST_PORT):
             print(f"Port {port or FIRST_PORT} is in use; the studio uses {chosen_port}.", flush=True)
@@ -205,7 +208,7 @@ def launch(
         sessions = visitors(run_store.limits)
         local = is_local(host) and not tuple(allowed_hosts) and not run_store.limits.shared
         weights = Path(picture_path) if picture_path else None
-        mesh = mesh_model(mesh_name, mesh_folder, device)
+        mesh = mesh_model(mesh_name, mesh_folder, device, weights if is_mesh else "auto")
         page = build(model, mesh, sessions, local, weights, home() / "examples", run_store, runner, any_model, api_key)
         print(f"Foretoken studio: {address(host, chosen_port)}\n{storage_note(run_store)}", flush=True)
         serve_page(page, host, chosen_port, allowed_hosts, open_browser, run_store.limits, mcp, root_path)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from engine.checkpoints.families import ADAPTED, family_of
 from engine.checkpoints.reading import Checkpoint, open_checkpoint
@@ -12,6 +14,7 @@ from engine.core import Backbone
 from engine.errors import NotSupported
 from engine.files import home
 from engine.machine import device_of
+from engine.memory import FORMS, FULL
 from engine.networks.card import CARD
 from engine.networks.weights import read_card
 
@@ -30,6 +33,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {"lowpoly": ("lora", "lora-mlp")}  # other
 FORMER = {"lowpoly_lora": "lowpoly:lora"}  # names in older runs and cards
 MAKE_MESHES = ("lowpoly", "bpt")  # the others make pictures
 PICTURES, MESHES = "pictogram", "lowpoly"  # the shipped models, taken where none is named
+WEIGHTS = "weights"  # entry of an imported model's card: the form that its weights are loaded in
 DRAFTERS = "drafters"  # the folder next to imported weights that recipes write to
 
 
@@ -104,12 +108,14 @@ def adapter_of(checkpoint: Checkpoint) -> str:
 
 
 def load(
-    name_or_folder: str | os.PathLike[str] = "pictogram", path: str | None = None, device: str = "auto", dtype: str = "auto"
-) -> Backbone:
+    name_or_folder: str | os.PathLike[str] = "pictogram", path: str | None = None, device: str = "auto", dtype: str = "auto",
+    weights: str = "auto",
+) -> Backbone:  # fmt: skip
     """A backbone with its weights.
 
     name_or_folder : see `resolve`; path : the folder of a named backbone; device : see `device_of`; dtype : auto, float32 or bfloat16.
-    Raises NotSupported for an unknown name or an absent device, MissingWeights for damaged or absent weights.
+    weights : see `form_of`
+    Raises NotSupported for an unknown name or form or an absent device, MissingWeights for damaged or absent weights.
     """
     name = current_name(os.fspath(name_or_folder))
     if path is None:
@@ -117,7 +123,25 @@ def load(
     if name not in names():
         raise NotSupported(f"There is no backbone '{name}'. There are: {', '.join(names())}.")
     own, _, option = name.partition(":")
-    backbone = importlib.import_module(BACKBONES[own]).load(path, device_of(device), dtype, **({"option": option} if option else {}))
-    if name in ADAPTED and path is not None and (Path(path) / CARD).is_file():  # imported: its runs can be told apart, and it has drafters
-        backbone.adopt(Path(path), read_card(Path(path)).get("weights_hash"))
+    card = read_card(Path(path)) if name in ADAPTED and path is not None and (Path(path) / CARD).is_file() else None
+    form = form_of(name, card or {}, weights)
+    more = ({"option": option} if option else {}) | ({} if form == FULL else {"weights": form})
+    backbone = importlib.import_module(BACKBONES[own]).load(path, device_of(device), dtype, **more)
+    if form != FULL:
+        backbone.weight_form = form
+    if card is not None:  # imported: its runs can be told apart, and it has drafters
+        backbone.adopt(Path(path), card.get("weights_hash"))
     return backbone
+
+
+def form_of(name: str, card: Mapping[str, Any], weights: str) -> str:
+    """The form of the linear layers' weights: the requested one, or for "auto" the one chosen at import, else full; raises NotSupported.
+
+    card : of an imported model, {} for others
+    """
+    form = card.get(WEIGHTS, FULL) if weights == "auto" else weights
+    if form not in FORMS:
+        raise NotSupported(f"There are no '{form}' weights. Choose one of: {', '.join(FORMS)}.")
+    if form != FULL and name not in ADAPTED:
+        raise NotSupported(f"{name} has no {form} weights: only checkpoints of other projects are compressed. Leave --weights out.")
+    return form

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from engine import memory
 from engine.backbones.bpt_names import ENCODER, MEMORY, sources
@@ -25,7 +25,9 @@ from engine.checkpoints.reading import Checkpoint, Shapes
 from engine.core import ANY_SUIT, Suits
 from engine.drafters.mesh_heads import SHORT
 from engine.errors import MissingWeights
+from engine.kernels.compressed_linear import compress
 from engine.kernels.cpu.steady_linear import make_steady
+from engine.memory import FULL
 from engine.networks.mesh_decoder import MeshModel, MeshSettings
 from engine.networks.packing import count
 
@@ -99,7 +101,9 @@ def size(s: MeshSettings) -> memory.Size:
     """The sizes that memory depends on."""
     numbers = sum(math.prod(shape) for shape in _our_shapes(s).values())
     slots = 1 + s.length + DRAFT_ROWS
-    return memory.Size(numbers, s.layers, s.heads, s.width // s.heads, slots, s.vocabulary, branches=1)
+    with torch.device("meta"):
+        linear = sum(layer.weight.numel() for layer in MeshModel(s).decoder.modules() if isinstance(layer, nn.Linear))
+    return memory.Size(numbers, s.layers, s.heads, s.width // s.heads, slots, s.vocabulary, branches=1, linear=linear)
 
 
 def _our_shapes(settings: MeshSettings) -> dict[str, torch.Size]:
@@ -110,7 +114,7 @@ def _our_shapes(settings: MeshSettings) -> dict[str, torch.Size]:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Bpt:
+def load(path: str | None = None, device: str = "cpu", dtype: str = "auto", weights: str = FULL) -> Bpt:
     """The backbone from a local file or folder; downloads nothing. dtype "auto" is float32 on a CPU, else bfloat16.
 
     Raises MissingWeights for an absent, incomplete or damaged checkpoint, TooLittleMemory.
@@ -120,8 +124,9 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> B
     with originals(path, "bpt", CHECKPOINT) as checkpoint:
         settings = configure(checkpoint.shapes)
         checkpoint.need(expected_shapes(settings), "bpt")
-        memory.check("bpt", size(settings), device, dtype)
+        memory.check("bpt", size(settings), device, dtype, weights=weights)
         model = _read(checkpoint, settings, getattr(torch, dtype))
+    compress(model.decoder, weights, device)
     torch.set_flush_denormal(True)
     backbone = Bpt(model.requires_grad_(False).to(device))
     make_steady([backbone.model.decoder])

@@ -28,8 +28,10 @@ from engine.backbones.picture_checkpoint import PictureCheckpoint
 from engine.checkpoints.families import stated_licence
 from engine.core import Sampling
 from engine.errors import MissingWeights, NotSupported
+from engine.kernels.compressed_linear import compress
 from engine.kernels.cpu.steady_linear import make_steady
 from engine.layout import Raster
+from engine.memory import FULL
 from engine.networks.hosted import Hosted, linear_of
 from engine.networks.vqgan import PictureDecoder
 
@@ -134,7 +136,7 @@ def codes_of(words: Mapping[str, int], picture: PictureDecoder, kind: ChameleonV
     return [id_of[code] for code in range(count)]
 
 
-def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Chameleon:
+def load(path: str | None = None, device: str = "cpu", dtype: str = "auto", weights: str = FULL) -> Chameleon:
     """The backbone in a local folder; downloads nothing.
 
     Raises MissingWeights for an absent, incomplete or damaged folder or picture decoder, NotSupported for the folder of another model,
@@ -149,8 +151,9 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> C
         picture = decoder_in(folder, checkpoint).to(device)
         codes = codes_of(words, picture, kind)
         layout = Raster(kind.sides[0] // picture.factor, kind.sides[0] // picture.factor, picture.factor)
-        check_room(FAMILY, numbers_of(checkpoint.shapes, ("model.", HEAD)), text, layout, len(codes), device, numbers)
-        trunk, head = read_trunk(checkpoint, config, numbers).to(device), linear_of(checkpoint.read_as(HEAD, numbers)[codes]).to(device)
+        check_room(FAMILY, numbers_of(checkpoint.shapes, ("model.", HEAD)), text, layout, len(codes), device, numbers, weights)
+        trunk = compress(read_trunk(checkpoint, config, numbers), weights, device).to(device)
+        head = linear_of(checkpoint.read_as(HEAD, numbers)[codes]).to(device)
     begin = tokenizer.eos_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
 
     def read(text: str) -> list[int]:

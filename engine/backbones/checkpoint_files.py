@@ -21,10 +21,12 @@ from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTr
 from transformers.utils import logging
 
 from engine.checkpoints.families import TOKENIZER_FILES, ModelFamily, what_else
+from engine.checkpoints.reading import DTYPES
 from engine.errors import MissingWeights, NotSupported, first_line
+from engine.kernels.compressed_linear import compress
 from engine.layout import Raster
 from engine.machine import has_fast_bfloat16
-from engine.memory import Size, check
+from engine.memory import FULL, Size, check
 from engine.networks.hosted import DRAFT_ROWS, head_width
 from engine.networks.hosted_attention import whole_blocks
 
@@ -70,23 +72,27 @@ def configuration(folder: Path, kind: type[Configuration]) -> Configuration:
 
 
 def read_model(
-    folder: Path, kind: type[PreTrainedModel], dtype: torch.dtype, needed: str, config: PreTrainedConfig, device: str
+    folder: Path, kind: type[PreTrainedModel], dtype: torch.dtype, needed: str, config: PreTrainedConfig, device: str, weights: str = FULL
 ) -> PreTrainedModel:
     """The model with all its weights on a device, for inference; raises MissingWeights if any are absent or damaged.
 
-    The files are mapped, so weights for a GPU never fill the memory of the machine.
+    The files are mapped, so weights for a GPU never fill the memory of the machine. Weights to be compressed are mapped in the files' dtype
+    and converted layer by layer, so neither memory ever holds all of them.
 
-    needed : how the names of the decoder's tensors begin; more of them than the configuration says is an error
+    needed : the decoder, as the names of its tensors begin; more of them than the configuration says is an error
+    weights : the form of the decoder's linear layers
     """
     try:
         check_numbers(folder, kind, config)
         with quiet_transformers(bars=True):
-            settings = {"config": config, "dtype": dtype, "attn_implementation": "sdpa", "device_map": {"": device}}
+            first, place = (dtype, device) if weights == FULL else (dtype_in(folder), "cpu")
+            settings = {"config": config, "dtype": first, "attn_implementation": "sdpa", "device_map": {"": place}}
             model = complete(folder, kind, folder.name, needed, **settings)
     except UNREADABLE as e:
         raise MissingWeights(f"The weights in {folder} cannot be read ({first_line(e)}). Download them again.") from e
+    compress(model.get_submodule(needed.rstrip(".")), weights, device, dtype)
     check_finite(model, folder)
-    return model.to(device).eval().requires_grad_(False)
+    return (model if weights == FULL else model.to(dtype)).to(device).eval().requires_grad_(False)
 
 
 def complete(folder: Path, kind: type[PreTrainedModel], name: str, needed: str | tuple[()] = (), **how: Any) -> PreTrainedModel:
@@ -131,11 +137,12 @@ def dtype_of(device: str, dtype: str) -> torch.dtype:
 
 def check_room(
     family: ModelFamily, numbers: int, text: PreTrainedConfig, layout: Raster, vocabulary: int, device: str, dtype: torch.dtype,
-    branches: int = 2, decodes: bool = True,
+    weights: str = FULL, branches: int = 2, decodes: bool = True,
 ) -> None:  # fmt: skip
     """Raises TooLittleMemory if some numbers of weights, the cache and the distributions of a picture do not fit into the device.
 
-    text : the configuration of the decoder; layout : the picture's; decodes : whether a network makes pixels of its codes
+    text : the configuration of the decoder; layout : the picture's; weights : the form of its linear layers; decodes : whether a network
+    makes pixels of its codes
     """
     codes = layout.rows * layout.columns
     rows = codes + layout.rows + min(max(text.max_position_embeddings - codes, 0), PROMPT) + DRAFT_ROWS
@@ -148,8 +155,15 @@ def check_room(
         vocabulary=vocabulary,
         pixels=codes * layout.factor**2 if decodes else 0,
         branches=branches,
+        linear=linear_numbers(text),
     )
-    check(family.name, size, device, str(dtype).removeprefix("torch."))
+    check(family.name, size, device, str(dtype).removeprefix("torch."), weights=weights)
+
+
+def linear_numbers(text: PreTrainedConfig) -> int:
+    """The numbers in the linear layers of a decoder: queries, keys, values and output of its attention, and three of its network."""
+    attention = 2 * head_width(text) * (text.num_attention_heads + text.num_key_value_heads)
+    return text.num_hidden_layers * text.hidden_size * (attention + 3 * text.intermediate_size)
 
 
 def numbers_in(folder: Path) -> int:
@@ -164,9 +178,20 @@ def numbers_in(folder: Path) -> int:
     return held
 
 
+def dtype_in(folder: Path) -> torch.dtype:
+    """The type of the first tensor in the safetensors files of a folder that has one of `DTYPES`' floating-point types."""
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, "pt") as file:
+            kinds = (DTYPES.get(file.get_slice(name).get_dtype()) for name in file.keys())  # noqa: SIM118
+            if (kind := next((kind for kind in kinds if kind is not None and kind.is_floating_point), None)) is not None:
+                return kind
+    raise ValueError("no file holds numbers")
+
+
 def check_finite(model: nn.Module, folder: Path) -> None:
-    """Raises MissingWeights if a weight is not a finite number."""
-    strange = next((name for name, weights in model.named_parameters() if not torch.isfinite(weights).all()), None)
+    """Raises MissingWeights if a weight is not a finite number; of compressed weights, the scales show it."""
+    tensors = (*model.named_parameters(), *((name, scales) for name, scales in model.named_buffers() if name.endswith(".scales")))
+    strange = next((name for name, weights in tensors if not torch.isfinite(weights).all()), None)
     if strange is not None:
         raise MissingWeights(f"The weights in {folder} are damaged: {strange} holds numbers that are not finite. Download them again.")
 

@@ -29,6 +29,7 @@ from engine.core import Sampling
 from engine.errors import MissingWeights, NotSupported
 from engine.kernels.cpu.steady_linear import make_steady
 from engine.layout import Raster
+from engine.memory import FULL
 from engine.networks.hosted import Hosted, slice_head
 
 FAMILY = ADAPTED["emu3"]
@@ -96,7 +97,7 @@ def reader(tokenizer: PreTrainedTokenizerBase) -> Callable[[str, Raster], list[i
     return read
 
 
-def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Emu3:
+def load(path: str | None = None, device: str = "cpu", dtype: str = "auto", weights: str = FULL) -> Emu3:
     """The backbone in a local folder; downloads nothing.
 
     Raises MissingWeights for an absent, incomplete or damaged folder, NotSupported for the folder of another model, TooLittleMemory.
@@ -105,8 +106,8 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> E
     kind = dtype_of(device, dtype)
     config = configuration(folder, Emu3Config)
     layout, read = layout_of(config, SIDE), reader(read_tokenizer(folder))
-    check_room(FAMILY, numbers_in(folder), config.text_config, layout, config.vq_config.codebook_size, device, kind)
-    model = read_model(folder, Emu3ForConditionalGeneration, kind, "model.text_model.", config, device)
+    check_room(FAMILY, numbers_in(folder), config.text_config, layout, config.vq_config.codebook_size, device, kind, weights)
+    model = read_model(folder, Emu3ForConditionalGeneration, kind, "model.text_model.", config, device, weights)
     model.model.vqmodel.encoder = None  # for reading pictures; generation never calls it
     model.model.vqmodel.float()
     backbone = Emu3(model, read, SIDE, stated_licence(folder))

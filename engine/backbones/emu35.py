@@ -36,6 +36,7 @@ from engine.core import Sampling
 from engine.errors import MissingWeights, first_line
 from engine.kernels.cpu.steady_linear import make_steady
 from engine.layout import Raster
+from engine.memory import FULL
 from engine.networks.hosted import Hosted, slice_head
 from engine.networks.vqgan import PictureDecoder
 
@@ -113,16 +114,16 @@ def read_picture_decoder(folder: Path) -> PictureDecoder:
         return decoder_of(checkpoint, taming, normalised=False)
 
 
-def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Emu35:
+def load(path: str | None = None, device: str = "cpu", dtype: str = "auto", weights: str = FULL) -> Emu35:
     """The backbone in a local folder; downloads nothing.
 
     Raises MissingWeights or BadFile for an absent, incomplete or damaged folder, NotSupported for that of another model, TooLittleMemory.
     """
     folder = checkpoint_folder(path, FAMILY)
     kind, config = dtype_of(device, dtype), qwen3_config(folder)
-    check_room(FAMILY, numbers_in(folder), config, Raster(SIDE, SIDE, FACTOR), CODES, device, kind)
+    check_room(FAMILY, numbers_in(folder), config, Raster(SIDE, SIDE, FACTOR), CODES, device, kind, weights)
     read, pictures = read_tiktoken(folder / "emu3.tiktoken"), read_picture_decoder(folder)
-    model = read_model(folder, Qwen3ForCausalLM, kind, "model.layers.", config, device)
+    model = read_model(folder, Qwen3ForCausalLM, kind, "model.layers.", config, device, weights)
     backbone = Emu35(model, pictures.to(device), read, SIDE, IDS, stated_licence(folder))
     model.lm_head = None  # replaced by its rows of the codes
     make_steady([backbone.hosted.decoder, backbone.head])

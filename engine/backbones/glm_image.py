@@ -36,6 +36,7 @@ from engine.core import Sampling
 from engine.errors import MissingWeights
 from engine.kernels.cpu.steady_linear import make_steady
 from engine.layout import Raster
+from engine.memory import FULL
 from engine.networks.hosted import Hosted, slice_head
 
 FAMILY = ADAPTED["glm_image"]
@@ -151,7 +152,7 @@ def tokenizer_in(folder: Path) -> PreTrainedTokenizerBase:
     raise MissingWeights(f"{folder} holds no tokenizer. Copy the folder processor of zai-org/GLM-Image into it.")
 
 
-def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> GlmImage:
+def load(path: str | None = None, device: str = "cpu", dtype: str = "auto", weights: str = FULL) -> GlmImage:
     """The backbone in a local folder; downloads nothing.
 
     Raises MissingWeights for an absent, incomplete or damaged folder, NotSupported for the folder of another model, TooLittleMemory.
@@ -159,8 +160,8 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> G
     folder, kind = checkpoint_folder(path, FAMILY), dtype_of(device, dtype)
     config, tokenizer = configuration(folder, GlmImageConfig), tokenizer_in(folder)
     layout, codes = layout_of(SIDES[0], SMALL), config.vq_config.num_embeddings
-    check_room(FAMILY, numbers_in(folder), config.text_config, layout, codes, device, kind, branches=1, decodes=False)
-    model = read_model(folder, GlmImageForConditionalGeneration, kind, "model.language_model.", config, device)
+    check_room(FAMILY, numbers_in(folder), config.text_config, layout, codes, device, kind, weights, branches=1, decodes=False)
+    model = read_model(folder, GlmImageForConditionalGeneration, kind, "model.language_model.", config, device, weights)
     model.model.visual = None  # for reading pictures; generation never calls it
     backbone = GlmImage(model, reader(tokenizer), stated_licence(folder) or "MIT")
     model.lm_head = None  # replaced by its rows of the tokens

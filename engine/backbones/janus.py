@@ -29,6 +29,7 @@ from engine.core import Sampling
 from engine.errors import MissingWeights
 from engine.kernels.cpu.steady_linear import make_steady
 from engine.layout import Raster
+from engine.memory import FULL
 from engine.networks.hosted import Hosted
 
 FAMILY = ADAPTED["janus"]
@@ -95,7 +96,7 @@ def special_ids(model: JanusForConditionalGeneration) -> tuple[int, int, int]:
     return tuple(ids.values())
 
 
-def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Janus:
+def load(path: str | None = None, device: str = "cpu", dtype: str = "auto", weights: str = FULL) -> Janus:
     """The backbone in a local folder; downloads nothing.
 
     Raises MissingWeights for an absent, incomplete or damaged folder, NotSupported for the folder of another model, TooLittleMemory.
@@ -104,8 +105,8 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> J
     kind = dtype_of(device, dtype)
     config = configuration(folder, JanusConfig)
     tokenizer = read_tokenizer(folder)  # before the weights, which take long
-    check_room(FAMILY, numbers_in(folder), config.text_config, layout_of(config), config.vq_config.num_embeddings, device, kind)
-    model = read_model(folder, JanusForConditionalGeneration, kind, "model.language_model.", config, device)
+    check_room(FAMILY, numbers_in(folder), config.text_config, layout_of(config), config.vq_config.num_embeddings, device, kind, weights)
+    model = read_model(folder, JanusForConditionalGeneration, kind, "model.language_model.", config, device, weights)
     for part in ("vision_model", "aligner"):  # for understanding pictures; generation never calls them
         setattr(model.model, part, None)
     model.model.vqmodel.encoder, model.lm_head = None, None

@@ -42,8 +42,10 @@ from engine.backbones.picture_checkpoint import EXAMPLE, PictureCheckpoint
 from engine.backbones.prompts import readable_text
 from engine.core import Prompt, Sampling
 from engine.errors import BadPrompt
+from engine.kernels.compressed_linear import compress
 from engine.kernels.cpu.steady_linear import make_steady
 from engine.layout import Raster
+from engine.memory import FULL
 from engine.networks.hosted import Hosted, linear_of
 from engine.networks.vqgan import PictureDecoder
 
@@ -105,7 +107,7 @@ class Llamagen(PictureCheckpoint):
         return F.linear(inner, self.condition["cap_proj.fc2.weight"])
 
 
-def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> Llamagen:
+def load(path: str | None = None, device: str = "cpu", dtype: str = "auto", weights: str = FULL) -> Llamagen:
     """The backbone from a local folder, or from the transformer's file next to its picture tokenizer; downloads nothing.
 
     Raises MissingWeights for an absent, incomplete or damaged checkpoint or text encoder, TooLittleMemory.
@@ -116,10 +118,11 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto") -> L
         files.need(expected_shapes(config), "llamagen")
         encoder = None if config["classes"] else encoder_folder(Path(path))
         numbers = encoder_numbers(encoder) if encoder else 0
-        memory.check("llamagen", size(config, side, numbers), device, str(kind).removeprefix("torch."))
+        memory.check("llamagen", size(config, side, numbers), device, str(kind).removeprefix("torch."), weights=weights)
         condition = {name: tensor.to(device) for name, tensor in read_condition(files, config, kind).items()}
         picture = vqgan_names.read_decoder(files, config["picture"], vqgan_names.llamagen).to(device)
-        decoder, head = read_trunk(files, config, side // picture.factor, kind).to(device), linear_of(files.read_as(HEAD, kind)).to(device)
+        decoder = compress(read_trunk(files, config, side // picture.factor, kind), weights, device).to(device)
+        head = linear_of(files.read_as(HEAD, kind)).to(device)
     features = text_features(encoder, kind, device, config["text"][1]) if encoder else None
     backbone = Llamagen(decoder, head, condition, picture, side, features)
     make_steady([decoder, backbone.head])

@@ -75,11 +75,14 @@ def size(config: Mapping[str, Any], side: int = SIDES[-1], encoder: int = 0) -> 
     """The sizes that memory depends on. config : see `configure`; side : of the picture in pixels; encoder : number of weights of the text
     encoder
     """
-    numbers = sum(math.prod(shape) for shape in expected_shapes(config).values()) + encoder
+    shapes = expected_shapes(config)
+    numbers = sum(math.prod(shape) for shape in shapes.values()) + encoder
+    linear = sum(math.prod(shape) for name, shape in shapes.items() if name.startswith("layers.") and len(shape) == 2)
     heads = heads_of(config["width"])
     codes = (side // 2 ** (len(config["picture"].stages) - 1)) ** 2
     slots = (config["text"][0] or 1) + codes + DRAFT_ROWS
-    return memory.Size(numbers, config["layers"], heads, config["width"] // heads, slots, config["vocabulary"], side * side)
+    width = config["width"] // heads
+    return memory.Size(numbers, config["layers"], heads, width, slots, config["vocabulary"], side * side, linear=linear)
 
 
 def heads_of(width: int) -> int:

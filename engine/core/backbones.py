@@ -184,6 +184,7 @@ class Backbone(Protocol):
     suits: Suits = ANY_SUIT  # knob values that work better on this model than the methods' defaults
     device: torch.device
     dtype: str  # number type of the passes: "float32", "bfloat16" or "float64"
+    weight_form: str = "full"  # of its linear layers' weights: "full", "int8" or "nf4"; all claims of exactness are relative to these
     card: Mapping[str, Any] = MappingProxyType({})  # its training and its measurements; empty without a card
     weights_hash: str | None = None  # a hash of all its files; None if it has none
     parameters: int  # number of trained parameters
@@ -191,6 +192,11 @@ class Backbone(Protocol):
     end: int | None = None  # the id that ends a sequence; None if all sequences are equally long
     sizes: Listed[int] = ()  # sides of its pictures in pixels, ascending; empty for meshes
     words: Mapping[str, int] = MappingProxyType({})  # the known words with their ids; empty if any word is accepted
+
+    @property
+    def precision(self) -> str:
+        """Number type of the passes, and the form of the weights unless they are full."""
+        return self.dtype if self.weight_form == "full" else f"{self.dtype}, {self.weight_form} weights"
 
     def warning(self, text: str) -> str:
         """A sentence to show before drawing if the prompt names nothing that the model can draw; else ""."""

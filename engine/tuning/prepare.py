@@ -44,17 +44,19 @@ def to_stderr_once(text: str) -> None:
 
 
 def prepare(
-    name: str, path: str | None = None, device: str = "auto", dtype: str = "auto", cores: int | None = None, say: Say = to_stderr
-) -> Backbone:
+    name: str, path: str | None = None, device: str = "auto", dtype: str = "auto", cores: int | None = None, say: Say = to_stderr,
+    weights: str = "auto",
+) -> Backbone:  # fmt: skip
     """A model, loaded with `engine.backbones.load`, and PyTorch set to the number of threads that is fastest for it.
 
-    dtype : "auto" takes bfloat16 where it is faster (see `choose_dtype`); cores : the most threads, None = as many as PyTorch began with
+    dtype : "auto" takes bfloat16 where it is faster (see `choose_dtype`); cores : the most threads, None = as many as PyTorch began with;
+    weights : see `engine.backbones.load`
     Raises what `load` raises.
     """
     if device == "auto" and (reason := unused_gpu()):
         to_stderr_once(f"The processor is used. {reason}")
     device = device_of(device)
-    backbone = backbones.load(name, path, device, dtype)
+    backbone = backbones.load(name, path, device, dtype, weights)
     if backbone.device.type != "cpu":
         return backbone
     use_threads(backbone, cores, say)

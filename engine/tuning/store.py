@@ -19,6 +19,7 @@ from engine.core import Backbone
 from engine.files import home, refusal, write_text
 from engine.kernels.cpu.library import native
 from engine.machine import processor
+from engine.memory import FULL
 from engine.tuning.curve import CostCurve
 
 FORM = 4  # version of the files; another version is measured again
@@ -60,7 +61,8 @@ def conditions(backbone: Backbone) -> dict[str, str]:
     library = native() if device.type == "cpu" else None
     functions = "PyTorch" if library is None else "native with matrix units" if library.has_units else "native"
     machine = {"processor": processor(), "device": device.type, "gpu": gpu, "torch": torch.__version__, "functions": functions}
-    return machine | {"model": backbone.name, "weights": str(backbone.weights_hash)}
+    form = {} if backbone.weight_form == FULL else {"form": backbone.weight_form}
+    return machine | {"model": backbone.name, "weights": str(backbone.weights_hash)} | form
 
 
 def path_of(key: Mapping[str, str]) -> Path:

@@ -49,6 +49,7 @@ class Model:
     backbone: str
     device: str = "auto"
     dtype: str = "auto"
+    weights: str = "auto"
     sampling: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -59,7 +60,7 @@ class Model:
 
     def load(self, dtype: str | None = None) -> Backbone:
         """Loads the backbone, in `dtype` if there is one, with its fastest number of threads."""
-        return prepare(*resolve(self.backbone), self.device, dtype or self.dtype)
+        return prepare(*resolve(self.backbone), self.device, dtype or self.dtype, weights=self.weights)
 
     def sampling_of(self, backbone: Backbone) -> Sampling:
         """Returns the backbone's sampling with the plan's overrides."""

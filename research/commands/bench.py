@@ -96,7 +96,7 @@ def plan_of(options: argparse.Namespace) -> dict[str, Any]:
         if not equals or not name.strip():
             raise BadKnob(f"--sweep needs NAME=A,B, not '{text}'.")
         sweep.append((name.strip(), tuple(value for value in values.split(",") if value)))
-    same = ("backbone", "device", "dtype", "grid", "repeats", "size", "judge", "csv", "sheet", "figure")
+    same = ("backbone", "device", "dtype", "weights", "grid", "repeats", "size", "judge", "csv", "sheet", "figure")
     return {name: getattr(options, name) for name in same} | {
         "sampling": sampling_of(options),
         "methods": () if options.methods == "all" else tuple(name.strip() for name in options.methods.split(",")),

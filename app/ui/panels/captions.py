@@ -12,7 +12,7 @@ def made_with(run: Run) -> dict[str, str]:
     sampling = prompt.sampling or run.backbone.sampling
     knobs = run.steps[0].knobs if run.steps else run.live.read()
     return {
-        "model": f"{run.backbone.name}, weights {run.backbone.weights_hash or 'without a hash'}, {run.backbone.dtype}",
+        "model": f"{run.backbone.name}, weights {run.backbone.weights_hash or 'without a hash'}, {run.backbone.precision}",
         "method": run.method.title + (f" ({run.name})" if run.name != run.method.name else ""),
         "knobs": ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in knobs.items()),
         "prompt": prompt.text or "",

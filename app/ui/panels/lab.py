@@ -73,7 +73,7 @@ def made_with(backbone: Backbone, seed: int) -> dict[str, str]:
     """Caption of a figure, without the settings."""
     machine = machine_facts()
     return {
-        "model": f"{backbone.name} ({backbone.weights_hash or 'no hash'}, {backbone.dtype})",
+        "model": f"{backbone.name} ({backbone.weights_hash or 'no hash'}, {backbone.precision})",
         "first seed": str(seed),
         "machine": f"{machine['processor']}, {machine['threads']} threads, {backbone.device}, PyTorch {machine['torch']}",
         "commit": str(machine["commit"] or ""),

@@ -49,7 +49,7 @@ def save(file: Path, values: dict[str, Any]) -> None:
 
 def key(backbone: Backbone, inputs: dict[str, Any]) -> str:
     """Hash of the model, its dtype, the machine, the code's commit and the inputs."""
-    parts = [backbone.name, backbone.weights_hash, backbone.dtype, str(backbone.device), machine_facts(), inputs]
+    parts = [backbone.name, backbone.weights_hash, backbone.precision, str(backbone.device), machine_facts(), inputs]
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:24]
 
 

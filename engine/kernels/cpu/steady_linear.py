@@ -66,6 +66,15 @@ class SteadyLinear(nn.Module):
         out = torch.cat([self._product(block) for block in blocks]) if len(blocks) > 1 else self._product(blocks[0])
         return out[:count].view(*x.shape[:-1], self.out_features)
 
+    @torch.inference_mode()
+    def expanded(self) -> Tensor:
+        """The weight [out, in] that the layer was packed from: its products with the rows of the identity, which are exact."""
+        bias, self.bias = self.bias, None
+        try:
+            return self(torch.eye(self.in_features, dtype=self.dtype)).T.contiguous()
+        finally:
+            self.bias = bias
+
     def _product(self, rows: Tensor) -> Tensor:
         multiply = torch.ops.mkldnn._linear_pointwise
         if len(self.packed) == 1:
@@ -118,24 +127,14 @@ def _steady(layer: nn.Linear, forms: dict[tuple[int, int], Form]) -> SteadyLinea
     return steady
 
 
-@torch.inference_mode()
-def weight_of(layer: SteadyLinear) -> Tensor:
-    """The weight [out, in] that a layer was packed from: its products with the rows of the identity, which are exact."""
-    bias, layer.bias = layer.bias, None
-    try:
-        return layer(torch.eye(layer.in_features, dtype=layer.dtype)).T.contiguous()
-    finally:
-        layer.bias = bias
-
-
 def restore_linear(module: nn.Module) -> None:
     """Replaces every steady layer inside a module by a plain one, which has a gradient: for training on top of a loaded checkpoint."""
     for child in list(module.modules()):
         for name, layer in list(child.named_children()):
-            if isinstance(layer, SteadyLinear):
+            if isinstance(layer, SteadyLinear):  # or a compressed one
                 with torch.device("meta"):
                     linear = nn.Linear(layer.in_features, layer.out_features, bias=layer.bias is not None)
-                linear.weight = nn.Parameter(weight_of(layer).clone(), requires_grad=False)
+                linear.weight = nn.Parameter(layer.expanded().clone(), requires_grad=False)
                 if layer.bias is not None:
                     linear.bias = nn.Parameter(layer.bias.detach().clone(), requires_grad=False)
                 setattr(child, name, linear)
