@@ -21,14 +21,14 @@ from typing import Any
 import torch
 from safetensors import safe_open
 
-from engine.backbones import BACKBONES, adapter_of, imported_folder, imported_folders
+from engine.backbones import BACKBONES, WEIGHTS, adapter_of, imported_folder, imported_folders
 from engine.checkpoints.families import ModelFamily, family_named, stated_licence, tokenizer_folder
 from engine.checkpoints.reading import INDEX, PICKLED, SAFE, Checkpoint, names_of, need, open_checkpoint
 from engine.checkpoints.writing import FORMAT, index_of, plan, write_shard
 from engine.errors import BadFile, BadOutput, NotSupported, first_line
 from engine.files import clean, refusal, whole_folder, write_text
-from engine.memory import size_text
-from engine.networks.card import CARD, read_card
+from engine.memory import FULL, size_text
+from engine.networks.card import CARD, read_card, write_entry
 
 COPIED = (".json", ".txt", ".model", ".md", ".tiktoken", ".jinja")  # files that are copied: configuration, tokenizer, description
 LARGEST_BESIDE = 64 * 2**20  # bytes
@@ -151,10 +151,11 @@ def extra_weights(checkpoint: Checkpoint, family: ModelFamily) -> list[Path]:
     return sorted(files - set(checkpoint.files))
 
 
-def convert(path: Path, out: Path | None = None) -> Iterator[ImportProgress]:
+def convert(path: Path, out: Path | None = None, weights: str = FULL) -> Iterator[ImportProgress]:
     """Imports a checkpoint into `out` (default: a folder of its name among the imported models); the last Progress has the folder.
 
-    Importing the same files again changes nothing. Raises a ForetokenError and leaves no folder for anything that cannot be imported.
+    weights : the form that its linear layers are loaded in unless another is requested; the files stay as they are
+    Importing the same files again changes nothing else. Raises a ForetokenError and leaves no folder for anything that cannot be imported.
     """
     with ExitStack() as stack:
         checkpoint = stack.enter_context(open_checkpoint(path))
@@ -162,6 +163,8 @@ def convert(path: Path, out: Path | None = None) -> Iterator[ImportProgress]:
         family = need_family(about.family)
         target = out or imported_folder() / about.name
         if is_same(target, about):
+            if read_card(target).get(WEIGHTS, FULL) != weights:
+                write_entry(target, WEIGHTS, weights)
             yield ImportProgress(about.bytes, about.bytes, target)
             return
         if target.exists() and (not (target / CARD).is_file() or read_card(target).get("source") is None):
@@ -186,7 +189,7 @@ def convert(path: Path, out: Path | None = None) -> Iterator[ImportProgress]:
                     (new / folder.name).mkdir()
                     copy_beside(folder, new / folder.name)
                 yield from write_parts(parts, total, new)
-                write_text(new / CARD, card_of(about, fingerprint(opened)))
+                write_text(new / CARD, card_of(about, fingerprint(opened), weights))
                 check_names(about, new)
         except OSError as e:
             raise refusal(target, e, "Nothing was imported; free some space, or choose another folder with --out.") from e
@@ -198,9 +201,9 @@ def is_same(target: Path, about: CheckpointInfo) -> bool:
     return (target / CARD).is_file() and read_card(target).get("source") == json.loads(json.dumps(about.source))
 
 
-def card_of(about: CheckpointInfo, weights: str) -> str:
-    """The text of card.json: the adapter's name, the fingerprint of the weights, and what `identify` found."""
-    entries = asdict(about) | {"name": about.family, "imported": about.name, "weights_hash": weights}
+def card_of(about: CheckpointInfo, fingerprint: str, weights: str) -> str:
+    """The text of card.json: the adapter's name, fingerprint and form of the weights, and what `identify` found."""
+    entries = asdict(about) | {"name": about.family, "imported": about.name, "weights_hash": fingerprint, WEIGHTS: weights}
     return json.dumps({key: value for key, value in entries.items() if key != "family"}, indent=1, ensure_ascii=False) + "\n"
 
 

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from app.commands.options import CommandParser, add_json, file_path
+from app.commands.options import CommandParser, add_json, add_weights, file_path
 from app.commands.report import print_json
 
 WIDTH = 24  # characters of the progress bar
 ABOUT = "Lists the models."
-ACTIONS = "import PATH [--out DIR] [--look] adds a checkpoint from this machine; remove NAME deletes an imported one. Each has a --help."
+ACTIONS = "import PATH [--out DIR] [--weights FORM] [--look] adds a checkpoint; remove NAME deletes an imported one. Each has a --help."
 
 
 def parser() -> CommandParser:
@@ -32,6 +32,7 @@ def import_parser() -> CommandParser:
     )
     p.add_argument("path", type=file_path, metavar="PATH", help="a folder, or a file: .safetensors, .bin, .pt, .pth, .ckpt")
     p.add_argument("--out", type=file_path, metavar="DIR", help="write to this folder (default: a folder with its name in the data folder)")
+    add_weights(p, "the files stay as they are, so that --weights chooses another form at any start", ("full", "int8", "nf4"))
     p.add_argument("--look", action="store_true", help="only identify it")
     add_json(p)
     return p
@@ -99,7 +100,7 @@ def imported_row(folder: Path) -> dict[str, Any]:
         card = read_card(folder)
     except ForetokenError as e:
         return {"ready": False, "how": str(e)}
-    row = {key: card.get(key) for key in ("title", "makes", "parameters", "bytes", "tokens", "sizes", "licence")}
+    row = {key: card.get(key) for key in ("title", "makes", "parameters", "bytes", "tokens", "sizes", "licence", "weights")}
     return {"ready": True, "how": f"imported, {card.get('title')}", "family": card.get("name")} | row
 
 
@@ -145,7 +146,7 @@ def add(arguments: Sequence[str]) -> int:
         print(f"  Only {size_text(room)} of memory are free here, less than its weights need. You can import it for a larger machine.")
     folder = None
     if not options.look:
-        for progress in convert(options.path, options.out):
+        for progress in convert(options.path, options.out, options.weights):
             show(progress.done, progress.total)
             folder = progress.folder
         name = str(folder) if options.out else checkpoint.name

@@ -24,7 +24,7 @@ from engine.kernels.cpu.steady_linear import WHOLE, Form, SteadyLinear, is_stead
 from engine.memory import FULL, INT8, NF4, NF4_BLOCK
 
 AS_IS = Form(WHOLE, 1)
-FORMS = (AS_IS, Form(WHOLE), Form(WHOLE, 16), Form(WHOLE, 16, fixed=True))  # on a CPU plain products of few rows depend on their number
+FORMS = (Form(WHOLE), Form(WHOLE, 16), Form(WHOLE, 16, fixed=True))  # on a CPU, where plain products of few rows depend on their number
 QUANTILES = (
     -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334, -0.09105003625154495,
     0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941,
@@ -82,7 +82,8 @@ class CompressedLinear(SteadyLinear):
         self.register_buffer("scales", stored.scales)
         self.register_buffer("bias", bias)
         self.register_buffer("pairs", pair_table(weight.dtype, weight.device) if kind == NF4 else None, persistent=False)
-        self.multiplies_codes = kind == INT8 and weight.device.type == "cpu" and weight.dtype == torch.bfloat16
+        fits = self.in_features % 16 == 0 and self.out_features % 4 == 0  # PyTorch crashes with other shapes
+        self.multiplies_codes = kind == INT8 and fits and weight.device.type == "cpu" and weight.dtype == torch.bfloat16
 
     def expanded(self) -> Tensor:
         """The weight that products use, [out, in]."""
@@ -123,7 +124,8 @@ def _compressed(
 
 
 def _steady_form(layer: CompressedLinear) -> Form:
-    for layer.form in FORMS:
+    for form in (AS_IS, *FORMS) if layer.multiplies_codes else FORMS:
+        layer.form = form
         if is_steady(layer, layer.dtype):
             break
     return layer.form

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from engine.errors import MissingWeights
-from engine.files import ASIDE, PART, recover
+from engine.files import ASIDE, PART, recover, refusal, write_text
 
 CARD = "card.json"
 HASHES = "sha256"  # the card entry that maps file names to hashes
@@ -33,6 +33,15 @@ def read_card(folder: Path) -> dict[str, Any]:
     if not has_card(folder):
         raise MissingWeights(f"{path} is missing; a model folder needs its card. Restore it with git.")
     return read_json(path)
+
+
+def write_entry(folder: Path, name: str, value: Any) -> None:
+    """Sets one entry of a card; raises MissingWeights without a card, BadOutput if it cannot be written."""
+    path, text = folder / CARD, json.dumps(read_card(folder) | {name: value}, indent=1, ensure_ascii=False) + "\n"
+    try:
+        write_text(path, text)
+    except OSError as e:
+        raise refusal(path, e, "Give a folder that can be written.") from e
 
 
 def _is_recovered(folder: Path) -> bool:

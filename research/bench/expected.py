@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +9,8 @@ from typing import Any
 
 from engine.backbones import resolve
 from engine.core import Backbone, Prompt
-from engine.files import refusal, write_text
-from engine.networks.card import CARD
-from engine.networks.weights import MODELS, read_card
+from engine.networks.card import write_entry
+from engine.networks.weights import MODELS
 from engine.tuning.auto import candidates, record
 from engine.tuning.expected import ENTRY
 from research.bench.mesh_inputs import subjects
@@ -66,15 +64,10 @@ def folder_of(plan: ExpectedBench) -> Path:
 
 def store(folder: Path, backbone: Backbone, count: int, rows: list[dict[str, Any]]) -> None:
     """Writes the rows into a folder's card; raises MissingWeights without a card, BadOutput if it cannot be written."""
-    card = read_card(folder)
     stored = [{name: row[name] for name in ("method", "knobs", "tokens", "rows", "draft_passes")} for row in rows]
     command = f"python launch.py bench expected --backbone {backbone.name} --count {count} --write"
-    card[ENTRY] = {"command": command, "weights": backbone.weights_hash, "dtype": backbone.dtype, "inputs": count, "rows": stored}
-    path = folder / CARD
-    try:
-        write_text(path, json.dumps(card, indent=1, ensure_ascii=False) + "\n")
-    except OSError as e:
-        raise refusal(path, e, "Give a folder that can be written.") from e
+    about = {"command": command, "weights": backbone.weights_hash, "dtype": backbone.dtype, "inputs": count, "rows": stored}
+    write_entry(folder, ENTRY, about)
 
 
 def row_text(row: dict[str, Any]) -> str:

@@ -254,6 +254,22 @@ def record_expected(options: argparse.Namespace) -> Rows:
     return expected.bench(expected.ExpectedBench(**fields_of(options)))
 
 
+def add_weights_bench(p: CommandParser) -> None:
+    """The options of `bench weights`."""
+    p.add_argument("--count", type=whole(1, 10_000), default=4, help="number of inputs (4)")
+    p.add_argument("--tokens", type=whole(1, 10_000), default=128, help="tokens of each input (128)")
+    p.add_argument("--write", action="store_true", help="store the numbers in the model's card")
+    add_csv(p)
+    add_model(p)
+
+
+def weights(options: argparse.Namespace) -> Rows:
+    """Measures the deviation of compressed weights."""
+    from research.bench import weights
+
+    return weights.bench(weights.WeightsBench(**fields_of(options)))
+
+
 KINDS = {
     "image": BenchMode("methods on pictures", "Times plain decoding and methods on pictures, in alternation.", add_image, image),
     "mesh": BenchMode("methods on meshes", "Times plain decoding and methods on point clouds, in alternation.", add_mesh, mesh),
@@ -278,5 +294,9 @@ KINDS = {
     "expected": BenchMode(
         "tokens per pass, for auto", "Records the tokens per pass of the exact methods on held-out inputs, for auto to choose by.",
         add_expected, record_expected,
+    ),
+    "weights": BenchMode(
+        "deviation of int8 and nf4 weights", "Measures how far int8 and nf4 weights move the distribution of each token from the one with "
+        "full weights.", add_weights_bench, weights,
     ),
 }  # fmt: skip

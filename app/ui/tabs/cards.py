@@ -18,7 +18,7 @@ from engine.checkpoints.families import FAMILIES, ModelFamily, family_named
 from engine.converting import parameters_text
 from engine.core import PLAIN, Backbone
 from engine.errors import ForetokenError
-from engine.memory import size_text
+from engine.memory import FORMS, size_text
 from engine.methods import METHODS
 from engine.networks.weights import read_card
 
@@ -147,7 +147,10 @@ def imported_card(folder: Path, runs: Sequence[SavedRun], in_use: str | None) ->
         size, licence, speed(mine), works, lacks, f"python launch.py --backbone {folder.name}",
         pictures=tuple(path for each in mine if (path := each.folder / "result.png").is_file())[:MOST_PICTURES],
         sizes=", ".join(f"{side} px" for side in card.get("sizes", ()) if isinstance(side, int)),
-        facts={"Tokens of a result": f"{card.get('tokens', 0):,}", "Weights as": ", ".join(card.get("dtypes", {}))},
+        facts={
+            "Tokens of a result": f"{card.get('tokens', 0):,}", "Weights as": ", ".join(card.get("dtypes", {})),
+            "Linear layers": linear_layers(card),
+        },
         tab="Mesh" if meshes else "Image",
     )  # fmt: skip
 
@@ -163,6 +166,17 @@ def families() -> tuple[ModelFamily, ...]:
     from engine.backbones import BACKBONES
 
     return tuple(family for family in FAMILIES if family.name in BACKBONES)
+
+
+def linear_layers(card: Mapping[str, Any]) -> str:
+    """The form in which an imported model's linear layers are loaded, with its deviation from full weights; "" for full weights."""
+    form, deviations = card.get("weights"), card.get("deviation")
+    if form not in FORMS[1:]:
+        return ""
+    row = deviations.get(form) if isinstance(deviations, Mapping) else None
+    if not isinstance(row, Mapping) or not isinstance(row.get("mean"), int | float):
+        return f"{form}; deviation from full weights not yet measured (bench weights --write)"
+    return f"{form}; total variation per token from full weights {row['mean']:.4f} on average"
 
 
 # --- parts of a card --------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch import nn
 
 from engine import memory
 from engine.backbones import BACKBONES, checkpoint_files, load
@@ -18,9 +19,12 @@ from engine.backbones.emu3 import Emu3
 from engine.backbones.janus import Janus
 from engine.core import Backbone, Prompt, Sampling
 from engine.errors import BadFile, ForetokenError, MissingWeights, NotSupported, TooLittleMemory
+from engine.kernels.compressed_linear import CompressedLinear
 from engine.kernels.cpu.packed_linear import can_pack
+from engine.kernels.cpu.steady_linear import SteadyLinear
 from engine.layout import Raster
 from engine.machine import has_fast_bfloat16
+from engine.memory import FORMS
 from engine.methods import METHODS
 from engine.run import generate
 from tests.engine.backbones import tiny, tiny_chameleon, tiny_checkpoints, tiny_glm_image, tiny_originals
@@ -319,6 +323,66 @@ def test_match_seed_holds_in_bfloat16(name: str, folder: Path, monkeypatch: pyte
         plain = generate(loaded, METHODS["ar"], prompt).finish()
         run = generate(loaded, METHODS["sjdpp"], prompt, {"window": window, "verify": "match seed"}).finish()
         assert run.tokens == plain.tokens and run.totals["forwards"] <= plain.totals["forwards"]
+
+
+@pytest.mark.parametrize("form", FORMS[1:])
+@pytest.mark.parametrize("name", ["janus", "emu3"])
+def test_compressed_weights_run_every_method_that_suits(name: str, form: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And exact ones with match seed give the tokens of plain decoding with the same weights."""
+    FOLDERS[name].write(folder, monkeypatch)
+    loaded = load(name, str(folder), dtype="auto", weights=form)
+    assert loaded.precision == f"{loaded.dtype}, {form} weights"
+    assert {type(layer) for layer in layers_of(loaded.hosted.decoder)} == {CompressedLinear}
+    prompt = Prompt(text=FOLDERS[name].text, seed=3, sampling=Sampling(1.0, 20, 0.95))
+    plain, seeded = generate(loaded, METHODS["ar"], prompt).finish(), set()
+    for method in METHODS.values():
+        if method.needs <= loaded.capabilities:
+            knobs = {"verify": "match seed"} if any(knob.name == "verify" for knob in method.knobs) else {}
+            knobs |= EXACT_SETTINGS.get(method.name, {})
+            run = generate(loaded, method, prompt, knobs).finish()
+            assert len(run.tokens) == len(plain.tokens)
+            if knobs and run.exact:
+                seeded.add(method.name)
+                assert run.tokens == plain.tokens, method.name
+    assert {"sjd", "sjdpp", "jacobi"} <= seeded
+
+
+EXACT_SETTINGS = {"gsd": {"half_width": 0}, "zipar": {"mode": "verified"}}
+
+
+def layers_of(decoder: nn.Module) -> list[nn.Module]:
+    """The linear layers of a decoder."""
+    return [layer for layer in decoder.modules() if isinstance(layer, nn.Linear | SteadyLinear)]
+
+
+def test_compressed_weights_never_stand_on_the_device_uncompressed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are mapped in the files' type and compressed one by one; a card of 12 GB has no room for 16."""
+    FOLDERS["janus"].write(folder, monkeypatch)
+    seen: list[tuple[str, torch.dtype]] = []
+    read = checkpoint_files.complete
+
+    def watch(*arguments: object, device_map: dict[str, str], dtype: torch.dtype, **others: object) -> nn.Module:
+        seen.append((device_map[""], dtype))
+        return read(*arguments, device_map=device_map, dtype=dtype, **others)
+
+    monkeypatch.setattr(checkpoint_files, "complete", watch)
+    loaded = load("janus", str(folder), "cpu", "bfloat16", "nf4")
+    assert seen == [("cpu", torch.float32)] and {each.dtype for each in loaded.hosted.decoder.parameters()} == {torch.bfloat16}
+
+
+def test_damaged_weights_are_refused_when_they_are_compressed_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    FOLDERS["janus"].write(folder, monkeypatch)
+    tensor("model.language_model.layers.0.mlp.up_proj.weight", (), fill=float("nan"))(folder)
+    with refuses(MissingWeights, "numbers that are not finite"):
+        load("janus", str(folder), weights="int8")
+
+
+def test_other_forms_of_weights_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    FOLDERS["janus"].write(folder, monkeypatch)
+    with refuses(NotSupported, r"There are no 'fp8' weights\. Choose one of: full, int8, nf4\."):
+        load("janus", str(folder), weights="fp8")
+    with refuses(NotSupported, "pictogram has no int8 weights: only checkpoints of other projects are compressed"):
+        load("pictogram", weights="int8")
 
 
 class Runs:

@@ -11,6 +11,7 @@ import re
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,9 @@ from torch import Tensor
 
 from engine.core import NO_DRAFT, Backbone, Draft, Prompt, Rows, Sampling, Sequence
 from engine.errors import BadPrompt
+from engine.kernels.compressed_linear import CompressedLinear, compress
 from engine.layout import Raster
+from engine.memory import FORMS
 from engine.sampling import guide
 from engine.tree import depths, path, visibility
 from tests.engine.backbones import tiny, tiny_chameleon, tiny_checkpoints, tiny_glm_image, tiny_originals
@@ -55,6 +58,17 @@ def make_toy() -> Case:
     return Case(toy.Toy(rows=3, columns=3), Prompt(), 1e-10)
 
 
+COMPRESSED = {"janus": tiny.janus, "emu3": tiny_checkpoints.emu3}
+
+
+def make_compressed(name: str, form: str) -> Case:
+    """A tiny model of its own whose decoder has compressed weights."""
+    with tiny.NORMAL:
+        backbone = COMPRESSED[name].__wrapped__()
+        compress(backbone.hosted.decoder, form, "cpu")
+    return Case(backbone, Prompt(text="red apple"), 2e-5)
+
+
 MAKERS = {
     "pictogram": lambda: Case(tiny.pictogram(), Prompt(text="two red cats on a table"), 2e-5),
     "pictogram with looks": lambda: Case(tiny.with_looks(), Prompt(text="two red cats on a green apple", size=64), 2e-5),
@@ -74,7 +88,7 @@ MAKERS = {
     "chameleon (Lumina-mGPT)": lambda: Case(tiny_chameleon.chameleon("lumina"), Prompt(text="red apple"), 2e-5),
     "glm_image": lambda: Case(tiny_glm_image.glm_image(), Prompt(text="red apple"), 2e-5),
     "toy": make_toy,
-}
+} | {f"{name} in {form}": partial(make_compressed, name, form) for name in COMPRESSED for form in FORMS[1:]}
 
 
 @pytest.fixture(params=list(MAKERS))
@@ -147,6 +161,21 @@ def test_a_chain_is_what_single_passes_see(case: Case, before: int) -> None:
         same_row(case, rows, i, single.forward(NO_DRAFT), 0)
         if token is not None:
             single.commit([], token)
+
+
+@pytest.mark.parametrize("name", list(COMPRESSED))
+def test_inputs_rounded_by_a_scale_of_the_whole_pass_are_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mutant: int8 products that also round their inputs, as is usual elsewhere, with the largest input of the pass."""
+    product = CompressedLinear._product
+
+    def rounded(layer: CompressedLinear, rows: Tensor) -> Tensor:
+        scale = rows.abs().amax() / 127
+        return product(layer, (rows / scale).round() * scale)
+
+    case = make_compressed(name, "int8")
+    monkeypatch.setattr(CompressedLinear, "_product", rounded)
+    with torch.inference_mode(), pytest.raises(AssertionError, match="not close"):
+        test_a_chain_is_what_single_passes_see(case, 0)
 
 
 def test_rows_depend_on_their_own_path_only(case: Case) -> None:
