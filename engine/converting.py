@@ -151,11 +151,12 @@ def extra_weights(checkpoint: Checkpoint, family: ModelFamily) -> list[Path]:
     return sorted(files - set(checkpoint.files))
 
 
-def convert(path: Path, out: Path | None = None, weights: str = FULL) -> Iterator[ImportProgress]:
+def convert(path: Path, out: Path | None = None, weights: str | None = None) -> Iterator[ImportProgress]:
     """Imports a checkpoint into `out` (default: a folder of its name among the imported models); the last Progress has the folder.
 
-    weights : the form that its linear layers are loaded in unless another is requested; the files stay as they are
-    Importing the same files again changes nothing else. Raises a ForetokenError and leaves no folder for anything that cannot be imported.
+    weights : the form that its linear layers are loaded in unless another is requested; None: full. The files stay as they are.
+    Importing the same files again changes nothing but this form, if one is named. Raises a ForetokenError and leaves no folder for anything
+    that cannot be imported.
     """
     with ExitStack() as stack:
         checkpoint = stack.enter_context(open_checkpoint(path))
@@ -163,7 +164,7 @@ def convert(path: Path, out: Path | None = None, weights: str = FULL) -> Iterato
         family = need_family(about.family)
         target = out or imported_folder() / about.name
         if is_same(target, about):
-            if read_card(target).get(WEIGHTS, FULL) != weights:
+            if weights not in (None, read_card(target).get(WEIGHTS, FULL)):
                 write_entry(target, WEIGHTS, weights)
             yield ImportProgress(about.bytes, about.bytes, target)
             return
@@ -189,7 +190,7 @@ def convert(path: Path, out: Path | None = None, weights: str = FULL) -> Iterato
                     (new / folder.name).mkdir()
                     copy_beside(folder, new / folder.name)
                 yield from write_parts(parts, total, new)
-                write_text(new / CARD, card_of(about, fingerprint(opened), weights))
+                write_text(new / CARD, card_of(about, fingerprint(opened), weights or FULL))
                 check_names(about, new)
         except OSError as e:
             raise refusal(target, e, "Nothing was imported; free some space, or choose another folder with --out.") from e

@@ -32,7 +32,7 @@ def import_parser() -> CommandParser:
     )
     p.add_argument("path", type=file_path, metavar="PATH", help="a folder, or a file: .safetensors, .bin, .pt, .pth, .ckpt")
     p.add_argument("--out", type=file_path, metavar="DIR", help="write to this folder (default: a folder with its name in the data folder)")
-    add_weights(p, "the files stay as they are, so that --weights chooses another form at any start", ("full", "int8", "nf4"))
+    add_weights(p, None, ("full", "int8", "nf4"), "its files stay as they are, and each start may choose another form (full)")
     p.add_argument("--look", action="store_true", help="only identify it")
     add_json(p)
     return p

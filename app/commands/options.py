@@ -86,13 +86,13 @@ def add_model(parser: CommandParser, backbone: str = "pictogram") -> None:
         choices=["auto", "float32", "bfloat16"],
         help="auto takes the faster one, measured once per model and machine",
     )
-    add_weights(parser, "auto: as it was imported, else full")
+    add_weights(parser, "auto", ("auto", "full", "int8", "nf4"), "auto: as it was imported, else full")
 
 
-def add_weights(parser: CommandParser, default: str, names: Sequence[str] = ("auto", "full", "int8", "nf4")) -> None:
-    """Adds --weights."""
-    about = f"store the linear layers of an imported checkpoint in 8 or 4 bits per number; {default}"
-    parser.add_argument("--weights", default=names[0], choices=names, help=about)
+def add_weights(parser: CommandParser, default: str | None, choices: Sequence[str], more: str) -> None:
+    """Adds --weights. more : the end of its help"""
+    about = f"hold the linear layers of an imported checkpoint in 8 or 4 bits per number; {more}"
+    parser.add_argument("--weights", default=default, choices=choices, help=about)
 
 
 def add_sampling(parser: CommandParser, guidance: bool = True, adherence: bool = False) -> None:

@@ -166,6 +166,11 @@ def linear_numbers(text: PreTrainedConfig) -> int:
     return text.num_hidden_layers * text.hidden_size * (attention + 3 * text.intermediate_size)
 
 
+def cut_numbers(text: PreTrainedConfig, codes: int) -> int:
+    """The numbers that a head loses when it is cut to the codes of pictures."""
+    return (text.vocab_size - codes) * text.hidden_size
+
+
 def numbers_in(folder: Path) -> int:
     """The number of elements in the safetensors files of a folder, from their headers; raises MissingWeights for a damaged one."""
     held = 0

@@ -18,6 +18,7 @@ from engine.backbones.checkpoint_files import (
     check_room,
     checkpoint_folder,
     configuration,
+    cut_numbers,
     dtype_of,
     numbers_in,
     read_model,
@@ -106,7 +107,8 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto", weig
     kind = dtype_of(device, dtype)
     config = configuration(folder, Emu3Config)
     layout, read = layout_of(config, SIDE), reader(read_tokenizer(folder))
-    check_room(FAMILY, numbers_in(folder), config.text_config, layout, config.vq_config.codebook_size, device, kind, weights)
+    text, codes = config.text_config, config.vq_config.codebook_size
+    check_room(FAMILY, numbers_in(folder) - cut_numbers(text, codes), text, layout, codes, device, kind, weights)
     model = read_model(folder, Emu3ForConditionalGeneration, kind, "model.text_model.", config, device, weights)
     model.model.vqmodel.encoder = None  # for reading pictures; generation never calls it
     model.model.vqmodel.float()

@@ -22,6 +22,7 @@ from engine.backbones.checkpoint_files import (
     UNREADABLE,
     check_room,
     checkpoint_folder,
+    cut_numbers,
     dtype_of,
     numbers_in,
     read_config,
@@ -121,7 +122,8 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto", weig
     """
     folder = checkpoint_folder(path, FAMILY)
     kind, config = dtype_of(device, dtype), qwen3_config(folder)
-    check_room(FAMILY, numbers_in(folder), config, Raster(SIDE, SIDE, FACTOR), CODES, device, kind, weights)
+    numbers = numbers_in(folder) - cut_numbers(config, CODES)
+    check_room(FAMILY, numbers, config, Raster(SIDE, SIDE, FACTOR), CODES, device, kind, weights)
     read, pictures = read_tiktoken(folder / "emu3.tiktoken"), read_picture_decoder(folder)
     model = read_model(folder, Qwen3ForCausalLM, kind, "model.layers.", config, device, weights)
     backbone = Emu35(model, pictures.to(device), read, SIDE, IDS, stated_licence(folder))

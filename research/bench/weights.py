@@ -47,12 +47,12 @@ class WeightsBench(Model):
         """Raises BadPrompt or NotSupported for a plan that cannot be measured."""
         super().__post_init__()
         check_count("count", self.count, MOST_INPUTS)
-        if self.weights not in ("auto", FULL):
-            raise BadPrompt("bench weights compares all forms of weights; leave --weights out.")
 
 
 def bench(plan: WeightsBench) -> list[dict[str, Any]]:
-    """Returns a row for each form of compressed weights; with `write`, stores them in the card. Raises BadOutput."""
+    """Returns a row for each form of compressed weights; with `write`, stores them in the card. Raises BadPrompt, BadOutput."""
+    if plan.weights != "auto":
+        raise BadPrompt("bench weights compares all forms of weights; leave --weights out.")
     own = replace(plan, weights=FULL)
     backbone = own.load()
     prompts = inputs(backbone, plan.count)

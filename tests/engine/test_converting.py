@@ -151,6 +151,20 @@ def test_a_second_import_changes_nothing(original: Path, data: Path) -> None:
     assert {path.name: path.stat().st_mtime_ns for path in (model, *model.iterdir())} == before
 
 
+def test_an_import_chooses_the_form_of_the_weights(original: Path, data: Path) -> None:
+    """A second import with another form changes the card alone; another form may be requested when the model is loaded."""
+    model, _ = run_import(original)
+    assert load(model).weight_form == "full"
+    for form in ("int8", "nf4"):
+        list(convert(original, weights=form))
+        list(convert(original))
+        assert load(model).weight_form == form and load(model, weights="full").weight_form == "full"
+    assert os.path.samefile(model / "model.safetensors", original / "model.safetensors")
+    remove("Tiny-Janus")
+    list(convert(original, weights="int8"))
+    assert load(model).weight_form == "int8"
+
+
 def test_changed_weights_are_imported_again(folder: Path, data: Path) -> None:
     model, _ = run_import(folder)
     weights = load_file(folder / "model.safetensors")

@@ -24,7 +24,7 @@ from tests.readme import ROOT, run_python
 def test_the_door_has_these_names() -> None:
     assert engine.__all__ == ["Prompt", "Sampling", "generate", "generate_many", "load", "methods", "race"]
     assert set(engine.__all__) <= set(dir(engine))
-    assert list(inspect.signature(engine.load).parameters) == ["name_or_folder", "device", "dtype"]
+    assert list(inspect.signature(engine.load).parameters) == ["name_or_folder", "device", "dtype", "weights"]
     assert list(inspect.signature(engine.generate).parameters)[:4] == ["backbone", "method", "prompt", "knobs"]
     assert list(inspect.signature(engine.generate_many).parameters)[:5] == ["backbone", "method", "prompts", "knobs", "at_once"]
     with pytest.raises(AttributeError, match="no attribute 'lode'"):
@@ -109,8 +109,9 @@ def test_a_model_is_the_same_by_name_device_and_dtype(loader: Loader) -> None:
     assert engine.load("pictogram", device="meta") is not first
     assert engine.load("lowpoly") is not first
     assert loader.asked == [
-        ("pictogram", None, "cpu", "auto"), ("pictogram", None, "cpu", "float32"), ("pictogram", None, "meta", "auto"),
-        ("lowpoly", None, "cpu", "auto"),
+        ("pictogram", None, "cpu", "auto", "auto"), ("pictogram", None, "cpu", "float32", "auto"),
+        ("pictogram", None, "meta", "auto", "auto"),
+        ("lowpoly", None, "cpu", "auto", "auto"),
     ]  # fmt: skip
 
 
@@ -131,7 +132,7 @@ def test_a_folder_is_known_by_its_card_and_is_one_however_it_is_written(
     first = engine.load("mine")
     assert engine.load(tmp_path / "mine") is first
     assert engine.load(str(tmp_path / "mine") + os.sep) is first
-    assert loader.asked == [("lowpoly", str(tmp_path / "mine"), "cpu", "auto")]
+    assert loader.asked == [("lowpoly", str(tmp_path / "mine"), "cpu", "auto", "auto")]
     assert engine.load("lowpoly") is not first
 
 

@@ -74,6 +74,26 @@ def test_the_refusal_says_what_would_fit(room: float, advice: str) -> None:
     assert text.endswith(advice) and "janus needs 32.9 GB in float32" in text and size_text(int(room)) in text
 
 
+@pytest.mark.parametrize(
+    ("room", "weights", "advice"),
+    [
+        (33e9, "full", None), (16e9, "full", "Use --weights int8: that needs 13.8 GB."),
+        (23e9, "full", "Use --dtype bfloat16: that needs 16.8 GB."),
+        (13e9, "full", "Use --dtype bfloat16 --weights int8: that needs 10.5 GB."),
+        (9e9, "int8", "Use --dtype bfloat16 --weights nf4: that needs 7.5 GB."),
+        (3e9, "nf4", "in bfloat16 with nf4 weights and guidance 1; free some memory."),
+    ],
+)  # fmt: skip
+def test_a_refusal_names_smaller_weights_where_they_can_be_compressed(room: float, weights: str, advice: str | None) -> None:
+    size = replace(SEVEN, linear=6_500_000_000)
+    if advice is None:
+        assert check("janus", size, "cpu", "float32", room=int(room), weights=weights).total < room
+        return
+    with pytest.raises(TooLittleMemory) as caught:
+        check("janus", size, "cpu", "float32", room=int(room), weights=weights)
+    assert str(caught.value).endswith(advice) and ("with int8 weights" in str(caught.value)) == (weights == "int8")
+
+
 def test_what_is_advised_fits() -> None:
     """The checkpoint size that a refusal names must pass the same check."""
     other = replace(SEVEN, parameters=4_320_000_000, branches=1)

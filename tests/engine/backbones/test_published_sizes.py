@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 from transformers import (
     Emu3Config,
     Emu3ForConditionalGeneration,
@@ -15,9 +16,12 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
+from engine.backbones import checkpoint_files
+from engine.backbones.checkpoint_files import check_room, cut_numbers, linear_numbers
 from engine.backbones.emu3 import ROW_END, Emu3
 from engine.backbones.emu35 import CODES, IDS, Emu35
 from engine.backbones.janus import Janus
+from engine.checkpoints.families import ADAPTED
 from engine.core import Prompt
 from engine.layout import Raster
 from engine.memory import Size, need
@@ -85,3 +89,20 @@ def test_a_published_configuration_fits_its_adapter(make, layout: Raster, vocabu
     if backbone.hosted.row_end is None:  # row ends cannot be read without memory
         sequence = backbone.start(Prompt(text="a red apple"))  # allocates nothing; shapes must fit
         assert sequence.limit == codes
+
+
+@pytest.mark.parametrize(("form", "gigabytes"), [("full", 20.9), ("int8", 14.2), ("nf4", 10.9)])
+def test_emu3_fits_a_card_of_12_gb_in_nf4(form: str, gigabytes: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The linear layers are counted as the model has them; a card of 12 GiB has about 12.1 GB free."""
+    backbone = emu3()
+    text, codes, needs = backbone.hosted.decoder.config, 32_768, []
+    layers = [layer for layer in backbone.hosted.decoder.modules() if isinstance(layer, nn.Linear)]
+    assert linear_numbers(text) == sum(layer.weight.numel() for layer in layers)
+
+    def keep(name: str, size: Size, device: str, dtype: str, weights: str) -> None:
+        needs.append(need(size, dtype, weights=weights))
+
+    monkeypatch.setattr(checkpoint_files, "check", keep)
+    numbers = 8_764_000_000 - cut_numbers(text, codes)
+    check_room(ADAPTED["emu3"], numbers, text, Raster(90, 90, 8), codes, "cpu", torch.bfloat16, form)
+    assert needs[0].total / 1e9 == pytest.approx(gigabytes, abs=0.1) and (needs[0].total < 12.1e9) == (form == "nf4")
