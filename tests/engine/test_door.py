@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ import torch
 
 import engine
 from engine import backbones, loading
-from engine.errors import MissingWeights, NotSupported
+from engine.errors import MissingWeights, NotSupported, TooLittleMemory
 from tests.readme import ROOT, run_python
 
 
@@ -171,6 +172,64 @@ def test_a_failure_is_not_remembered(loader: Loader) -> None:
         engine.load("lowpoly")
     loader.wait = lambda name: None
     assert engine.load("lowpoly").key[0] == "lowpoly"
+
+
+class StandIn(SimpleNamespace):
+    """A model that weak references can watch."""
+
+
+class Card:
+    """Memory for some models, which loading takes and the end of a model gives back. Each stand-in is part of a cycle, as real ones are."""
+
+    def __init__(self, places: int):
+        self.places, self.loaded = places, []
+
+    def load(self, name: str, *key: Any) -> StandIn:
+        """A stand-in; raises TooLittleMemory if all places are taken."""
+        if self.places == 0:
+            raise TooLittleMemory(f"{name} needs 10.0 GB, and 0.0 GB are free.")
+        self.places -= 1
+        self.loaded.append(name)
+        model = StandIn(name=name)
+        model.itself = model
+        weakref.finalize(model, self.free)
+        return model
+
+    def free(self) -> None:
+        """Gives a place back."""
+        self.places += 1
+
+
+@pytest.fixture
+def card(shelf: loading.BackboneStore, monkeypatch: pytest.MonkeyPatch) -> Card:
+    """A card with room for two models."""
+    card = Card(2)
+    monkeypatch.setattr(backbones, "load", card.load)
+    return card
+
+
+def test_the_least_recently_used_model_makes_room(card: Card, caplog: pytest.LogCaptureFixture) -> None:
+    for name in ("pictogram", "lowpoly", "pictogram", "lowpoly:lora"):
+        engine.load(name)
+    assert card.loaded == ["pictogram", "lowpoly", "lowpoly:lora"] and card.places == 0
+    assert [record.getMessage() for record in caplog.records] == [
+        "lowpoly was unloaded to make room for another model; it is loaded again when it is next used."
+    ]
+    engine.load("pictogram")
+    assert card.loaded[-1] == "lowpoly:lora"  # pictogram stayed
+    engine.load("lowpoly")
+    assert card.loaded[-1] == "lowpoly"
+
+
+def test_a_model_in_use_is_not_unloaded(card: Card) -> None:
+    """The least recently used one is in use, so the next one goes; if all are, the model does not fit."""
+    first = engine.load("pictogram")
+    engine.load("lowpoly")
+    second = engine.load("lowpoly:lora")
+    assert engine.load("pictogram") is first and card.loaded == ["pictogram", "lowpoly", "lowpoly:lora"]
+    with pytest.raises(TooLittleMemory, match=r"lowpoly needs 10\.0 GB"):
+        engine.load("lowpoly")
+    assert engine.load("lowpoly:lora") is second
 
 
 def run_threads(count: int, action: Callable[[], Any]) -> list[Any]:
