@@ -134,6 +134,23 @@ def on_several_cards(device: str | torch.device, needed: int) -> str:
     )
 
 
+def check_host(name: str, size: Size, device: str | torch.device, dtype: str, weights: str = FULL, room: int | None = None) -> None:
+    """Raises TooLittleMemory if this machine's memory cannot hold a model whose files are read as a whole before they are compressed or
+    moved to the device.
+
+    room : free bytes of the machine (default: measured; where they are unknown, nothing is refused)
+    """
+    if weights == FULL and torch.device(device).type == "cpu":
+        return  # `check` has counted them
+    wanted, here = size.parameters * BYTES[dtype], free("cpu") if room is None else room
+    if here is not None and wanted > here:
+        step = "moved to the device" if weights == FULL else "compressed"
+        raise TooLittleMemory(
+            f"{name} is read into this machine's memory before it is {step}. That takes {size_text(wanted)} in {dtype}, and "
+            f"{size_text(here)} are free. Close other programs."
+        )
+
+
 def advice(size: Size, dtype: str, window: int, room: int, weights: str = FULL) -> str:
     """Advice on what fits into `room` bytes, as one sentence."""
     smaller, forms = replace(size, branches=1), (INT8, NF4) if size.linear else ()

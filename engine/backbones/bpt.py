@@ -125,6 +125,7 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto", weig
         settings = configure(checkpoint.shapes)
         checkpoint.need(expected_shapes(settings), "bpt")
         memory.check("bpt", size(settings), device, dtype, weights=weights)
+        memory.check_host("bpt", size(settings), device, dtype, weights)
         model = _read(checkpoint, settings, getattr(torch, dtype))
     compress(model.decoder, weights, device)
     torch.set_flush_denormal(True)

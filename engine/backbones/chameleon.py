@@ -31,7 +31,7 @@ from engine.errors import MissingWeights, NotSupported
 from engine.kernels.compressed_linear import compress
 from engine.kernels.cpu.steady_linear import make_steady
 from engine.layout import Raster
-from engine.memory import FULL
+from engine.memory import FULL, check_host
 from engine.networks.hosted import Hosted, linear_of
 from engine.networks.vqgan import PictureDecoder
 
@@ -151,7 +151,8 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto", weig
         picture = decoder_in(folder, checkpoint).to(device)
         codes = codes_of(words, picture, kind)
         layout = Raster(kind.sides[0] // picture.factor, kind.sides[0] // picture.factor, picture.factor)
-        check_room(FAMILY, numbers_of(checkpoint.shapes, ("model.", HEAD)), text, layout, len(codes), device, numbers, weights)
+        size = check_room(FAMILY, numbers_of(checkpoint.shapes, ("model.", HEAD)), text, layout, len(codes), device, numbers, weights)
+        check_host(FAMILY.name, size, device, str(numbers).removeprefix("torch."), weights)
         trunk = compress(read_trunk(checkpoint, config, numbers), weights, device).to(device)
         head = linear_of(checkpoint.read_as(HEAD, numbers)[codes]).to(device)
     begin = tokenizer.eos_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id

@@ -138,8 +138,9 @@ def dtype_of(device: str, dtype: str) -> torch.dtype:
 def check_room(
     family: ModelFamily, numbers: int, text: PreTrainedConfig, layout: Raster, vocabulary: int, device: str, dtype: torch.dtype,
     weights: str = FULL, branches: int = 2, decodes: bool = True,
-) -> None:  # fmt: skip
-    """Raises TooLittleMemory if some numbers of weights, the cache and the distributions of a picture do not fit into the device.
+) -> Size:  # fmt: skip
+    """The size of a run. Raises TooLittleMemory if some numbers of weights, the cache and the distributions of a picture do not fit into the
+    device.
 
     text : the configuration of the decoder; layout : the picture's; weights : the form of its linear layers; decodes : whether a network
     makes pixels of its codes
@@ -158,6 +159,7 @@ def check_room(
         linear=linear_numbers(text),
     )
     check(family.name, size, device, str(dtype).removeprefix("torch."), weights=weights)
+    return size
 
 
 def linear_numbers(text: PreTrainedConfig) -> int:

@@ -118,7 +118,9 @@ def load(path: str | None = None, device: str = "cpu", dtype: str = "auto", weig
         files.need(expected_shapes(config), "llamagen")
         encoder = None if config["classes"] else encoder_folder(Path(path))
         numbers = encoder_numbers(encoder) if encoder else 0
-        memory.check("llamagen", size(config, side, numbers), device, str(kind).removeprefix("torch."), weights=weights)
+        needed, name = size(config, side, numbers), str(kind).removeprefix("torch.")
+        memory.check("llamagen", needed, device, name, weights=weights)
+        memory.check_host("llamagen", needed, device, name, weights)
         condition = {name: tensor.to(device) for name, tensor in read_condition(files, config, kind).items()}
         picture = vqgan_names.read_decoder(files, config["picture"], vqgan_names.llamagen).to(device)
         decoder = compress(read_trunk(files, config, side // picture.factor, kind), weights, device).to(device)

@@ -296,6 +296,22 @@ def test_what_does_not_fit_is_refused_before_it_is_loaded(name: str, folder: Pat
         FOLDERS[name].load(folder)
 
 
+@pytest.mark.parametrize("name", ["anole", "llamagen of classes", "bpt"])
+@pytest.mark.parametrize(("device", "weights", "step"), [("cuda", "full", "moved to the device"), ("cpu", "int8", "compressed")])
+def test_files_read_as_a_whole_must_fit_into_the_machine(
+    name: str, device: str, weights: str, step: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A card may have more memory than the machine."""
+    FOLDERS[name].write(folder, monkeypatch)
+    module = __import__(BACKBONES[FOLDERS[name].name], fromlist=["load"])
+    monkeypatch.setattr(memory, "check", lambda *arguments, **others: None)
+    monkeypatch.setattr(checkpoint_files, "check", memory.check)
+    monkeypatch.setattr(memory, "free", lambda device: 1000 if device == "cpu" else 10**12)
+    monkeypatch.setattr(nn.Module, "to", lambda module, *place: module)
+    with refuses(TooLittleMemory, rf"is read into this machine's memory before it is {step}\. That takes .* in float32, and 0\.0 MB are"):
+        module.load(str(folder), device, "float32", weights)
+
+
 @pytest.mark.parametrize("name", ["janus", "emu3", "emu35", "glm_image"])
 def test_weights_are_read_straight_onto_the_device(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     FOLDERS[name].write(folder, monkeypatch)
