@@ -139,8 +139,8 @@ def check_room(
     family: ModelFamily, numbers: int, text: PreTrainedConfig, layout: Raster, vocabulary: int, device: str, dtype: torch.dtype,
     weights: str = FULL, branches: int = 2, decodes: bool = True,
 ) -> Size:  # fmt: skip
-    """The size of a run. Raises TooLittleMemory if some numbers of weights, the cache and the distributions of a picture do not fit into the
-    device.
+    """The size of a run. Raises TooLittleMemory if some numbers of weights, the cache and the distributions of a picture do not fit into
+    the device.
 
     text : the configuration of the decoder; layout : the picture's; weights : the form of its linear layers; decodes : whether a network
     makes pixels of its codes
