@@ -16,7 +16,8 @@ import torch
 from engine.assets import checkout
 from engine.errors import NotSupported
 
-DEVICES = ("auto", "cpu", "cuda")  # values of --device
+WITHOUT_FLOAT64 = ("mps",)  # types of devices
+DEVICES = ("auto", "cpu", "cuda", "mps")  # values of --device
 
 
 def processor() -> str:
@@ -27,11 +28,11 @@ def processor() -> str:
     return f"{name}, {os.cpu_count()} cores"
 
 
-def device_of(name: str = "auto", sees_cuda: Callable[[], bool] | None = None) -> str:
+def device_of(name: str = "auto", sees_cuda: Callable[[], bool] | None = None, sees_mps: Callable[[], bool] | None = None) -> str:
     """The device of PyTorch of this name; "auto" is cuda where PyTorch sees it, else cpu.
 
-    sees_cuda : whether there is a CUDA device (None: as PyTorch says)
-    Raises NotSupported for a device that PyTorch does not know, and for cuda where there is none; never falls back.
+    sees_cuda, sees_mps : whether there is a CUDA device or Apple's GPU (None: as PyTorch says)
+    Raises NotSupported for a device that PyTorch does not know, and for cuda or mps where there is none; never falls back.
     """
     sees_cuda = sees_cuda or torch.cuda.is_available
     if name == "auto":
@@ -42,7 +43,14 @@ def device_of(name: str = "auto", sees_cuda: Callable[[], bool] | None = None) -
         raise NotSupported(f"There is no device '{name}'. Choose {', '.join(DEVICES[:-1])} or {DEVICES[-1]}.") from e
     if kind == "cuda" and not sees_cuda():
         raise NotSupported("No CUDA device is visible to PyTorch here. Use the device cpu, or see: python launch.py doctor")
+    if kind == "mps" and not (sees_mps or torch.backends.mps.is_available)():
+        raise NotSupported("No GPU of Apple is visible to PyTorch here. Use the device cpu; mps needs a Mac with Apple's chips.")
     return name
+
+
+def widest_float(device: torch.device) -> torch.dtype:
+    """The widest floating-point type of a device: float64, but float32 on Apple's GPUs."""
+    return torch.float32 if device.type in WITHOUT_FLOAT64 else torch.float64
 
 
 @lru_cache(maxsize=1)
@@ -67,6 +75,13 @@ def has_matrix_units() -> bool:
 def has_fast_bfloat16() -> bool:
     """True where bfloat16 matrix products run in hardware (AMX, or AVX-512's dot products); other CPUs emulate them slowly."""
     return has_matrix_units() or torch.cpu._is_avx512_bf16_supported()
+
+
+def has_bfloat16(device: torch.device) -> bool:
+    """True if products in bfloat16 are no emulation there: on any GPU, Apple's from macOS 14 on, and on some CPUs."""
+    if device.type == "mps":
+        return torch.backends.mps.is_macos_or_newer(14, 0)
+    return device.type != "cpu" or has_fast_bfloat16()
 
 
 def keep_freed_memory() -> bool:

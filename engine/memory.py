@@ -183,9 +183,11 @@ def free(device: str | torch.device = "cpu") -> int | None:
     if target.type == "cuda":
         held = torch.cuda.memory_reserved(target) - torch.cuda.memory_allocated(target)  # by PyTorch, of models that are gone
         return torch.cuda.mem_get_info(target)[0] + held
-    if target.type != "cpu":
+    if target.type not in ("cpu", "mps"):
         return None
     known = [count for count in (of_machine(), *of_container()) if count is not None]
+    if target.type == "mps":  # shares the machine's memory, of which Metal gives it a part
+        known.append(torch.mps.recommended_max_memory() - torch.mps.current_allocated_memory())
     return min(known, default=None)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from engine.machine import widest_float
 from engine.sampling import entropy, residual
 
 STAYED, REFUSED, NEAR = range(3)  # verdicts on drafts, in methods that repair; NEAR: redrawn because a draft near it was refused
@@ -21,7 +22,7 @@ def ratio(p: Tensor, q: Tensor, tokens: Tensor, u: Tensor) -> tuple[Tensor, Tens
     """
     at = tokens[:, None]
     r = p.gather(1, at).squeeze(1) / q.gather(1, at).squeeze(1)
-    return u.to(r.device) < r, r
+    return u.to(r.device, widest_float(r.device)) < r, r
 
 
 def matches(tokens: Tensor, answers: Tensor) -> Tensor:
@@ -87,13 +88,13 @@ def energy(
     """Cross-Regression (section 4): draft k is accepted if its smoothed log ratio reaches a threshold that falls with sqrt(k / γ).
 
     p, q : [m, V]; tokens : int64 [m], drawn from q; u : [m] in (0, 1); smoothing : β; tolerance : Θ; horizon : γ.
-    Returns accepted bool [m], the smoothed energies [m] and their thresholds [m], float64. An impossible token is never accepted.
+    Returns accepted bool [m], smoothed energies [m] and thresholds [m] in the widest type. An impossible token is never accepted.
     """
     at = tokens[:, None]
-    pairs = torch.cat([p.gather(1, at), q.gather(1, at)], 1).double()
+    pairs = torch.cat([p.gather(1, at), q.gather(1, at)], 1).to(widest_float(p.device))
     probable, drafted = pairs.log().unbind(1)
     levels = smooth(probable - drafted, smoothing)
-    least = rule.threshold(ramp(levels, horizon), u.to(levels.device), tolerance)
+    least = rule.threshold(ramp(levels, horizon), u.to(levels), tolerance)
     return (levels >= least) & (probable > -torch.inf), levels, least
 
 
@@ -123,7 +124,8 @@ def after_energy(
 ) -> Tensor:
     """The output distribution [m, V] of each position given the energies before it, if its draft is drawn from q. Shapes as in `energy`."""
     own = average_weights(len(tokens), smoothing).diagonal().to(levels)[:, None]  # the weight of the draft's own energy in the average
-    energies = (p.double().log() - q.double().log()).nan_to_num(nan=-30.0).clamp(min=-30)
+    widest = widest_float(p.device)
+    energies = (p.to(widest).log() - q.to(widest).log()).nan_to_num(nan=-30.0).clamp(min=-30)
     others = levels[:, None] - own * energies.gather(1, tokens[:, None])
     chance = rule.chance(others + own * energies, ramp(levels, horizon)[:, None], tolerance)
     return after_one_draw(p, q, torch.where(p > 0, q * chance.to(q), 0))

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from engine.core import Sampling
 from engine.errors import BadPrompt
+from engine.machine import widest_float
 
 RANGES = {  # ranges of the values that a user may set
     "temperature": (0, 5), "top_k": (0, 10**6), "top_p": (0.01, 1), "guidance": (0, 20), "adherence": (0, 200),
@@ -96,8 +97,8 @@ def draw(p: Tensor, u: Tensor) -> Tensor:
     (0, 1) -> int64 [N]."""
     if p.shape[0] == 1 and p.device.type == "cpu" and p.dtype != torch.bfloat16:
         return _draw_from_one(p[0].detach(), u)
-    cumulated = p.double().cumsum(-1)
-    wanted = u.to(p.device) * cumulated[:, -1]
+    cumulated = p.to(widest_float(p.device)).cumsum(-1)
+    wanted = u.to(p.device, cumulated.dtype) * cumulated[:, -1]
     places = torch.searchsorted(cumulated[0], wanted) if len(p) == 1 else torch.searchsorted(cumulated, wanted[:, None]).squeeze(-1)
     return places.clamp(max=p.shape[-1] - 1)
 

@@ -73,7 +73,9 @@ def check_seed(text: str) -> int:
 
 def add_device(parser: CommandParser) -> None:
     """Adds --device."""
-    parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"], help="auto is cuda where PyTorch sees a GPU, else cpu")
+    parser.add_argument(
+        "--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="auto is cuda where PyTorch sees a GPU, else cpu"
+    )
 
 
 def add_model(parser: CommandParser, backbone: str = "pictogram") -> None:

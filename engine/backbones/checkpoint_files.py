@@ -25,7 +25,7 @@ from engine.checkpoints.reading import DTYPES
 from engine.errors import MissingWeights, NotSupported, first_line
 from engine.kernels.compressed_linear import compress
 from engine.layout import Raster
-from engine.machine import has_fast_bfloat16
+from engine.machine import has_bfloat16
 from engine.memory import FULL, Size, check
 from engine.networks.hosted import DRAFT_ROWS, head_width
 from engine.networks.hosted_attention import whole_blocks
@@ -129,9 +129,9 @@ def quiet_transformers(bars: bool = False) -> Iterator[None]:
 
 
 def dtype_of(device: str, dtype: str) -> torch.dtype:
-    """The type of a decoder. "auto" is bfloat16, but float32 on a CPU without products in bfloat16, which would emulate them."""
+    """The type of a decoder. "auto" is bfloat16, but float32 on a device that would emulate its products."""
     if dtype == "auto":
-        dtype = "bfloat16" if torch.device(device).type != "cpu" or has_fast_bfloat16() else "float32"
+        dtype = "bfloat16" if has_bfloat16(torch.device(device)) else "float32"
     return getattr(torch, dtype)
 
 

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from engine.machine import widest_float
+
 SIDE = 8  # codes along the side of a random picture
 CELLS = 2  # a square has 2 x 2 colours
 FEW = 32  # largest dimension of a code for which four neighbours share one random code
@@ -53,10 +55,12 @@ def fit_preview(decode: Callable[[Tensor], Tensor], codebook: Tensor, factor: in
     seen = torch.cat([cells_of(decode(grid).float()) for grid in codes])  # [N, CELLS * CELLS * 3]
     spread = codebook.square().mean().sqrt().clamp(min=1e-12)
     inputs = F.pad(codebook / spread, (0, 1), value=1.0)
+    if widest_float(inputs.device) == torch.float32:  # the normal equations need more
+        inputs, codes, seen = inputs.cpu(), codes.cpu(), seen.cpu()
     own = inputs[codes.flatten()].double()
     normal = own.T @ own + RIDGE * len(own) * torch.eye(width + 1, dtype=torch.float64, device=own.device)
     weights = torch.linalg.solve(normal, own.T @ seen.double())
-    return Preview((inputs.double() @ weights).float().view(vocabulary, CELLS, CELLS, 3), factor)
+    return Preview((inputs.double() @ weights).float().view(vocabulary, CELLS, CELLS, 3).to(codebook.device), factor)
 
 
 def cells_of(picture: Tensor) -> Tensor:

@@ -44,6 +44,7 @@ from torch import Tensor
 
 from engine.core import NO_DRAFT, Draft, Knob, Sequence
 from engine.drafters.feature_draft import FeatureGrowth
+from engine.machine import widest_float
 from engine.noise import DRAFTER, Noise
 from engine.tree import best, children, restrict
 
@@ -171,7 +172,7 @@ def families(
     sampled, keys, gains = proposals(probs, logits, shape, kind, draw_weights)
     best = keys.topk(min(shape.width, probs.shape[-1]), -1)
     columns = [sampled[:, None], probs.amax(-1, keepdim=True), best.indices, best.values, gains.gather(1, best.indices)]
-    rows = torch.cat([each.double() for each in columns], 1).tolist()  # one read for all
+    rows = torch.cat([each.to(widest_float(probs.device)) for each in columns], 1).tolist()  # one read for all
     count = best.indices.shape[1]
     return [
         [

@@ -30,6 +30,7 @@ from engine.decoding.windows import redraw, speculative_jacobi
 from engine.dispatch.choice import choose
 from engine.errors import NotSupported
 from engine.kernels.pooled_mass import rank_neighbours
+from engine.machine import widest_float
 from engine.noise import Noise
 from engine.rules import after_one_draw, deviation, ratio
 
@@ -97,7 +98,7 @@ class GroupRule:
             order = p.argsort(dim=-1, stable=True)
             ranks = (order == tokens[:, None]).long().argmax(-1)
             ratios = self._ratios(p, q, order, ranks)
-        lenient, n = u.to(p.device) < ratios, self.sequence.length
+        lenient, n = u.to(p.device, widest_float(p.device)) < ratios, self.sequence.length
         self.iteration += 1
         if not self.meter.begin(self.knobs, self.noise, n, self.iteration) or not len(tokens):
             return lenient, ratios

@@ -14,8 +14,10 @@ import torch
 from torch import Tensor
 
 from engine.dispatch.choice import choose
+from engine.machine import widest_float
 from engine.noise.kernel import GOLDEN, KEPT, MASK, ONE, TWO, gumbel, keys, mix, mix_array, uniform, uniform_reference, unit
 
+BELOW_ONE = 1 - 2**-24  # the largest float32 below 1
 DRAW, ACCEPT, RESIDUAL, INITIAL, DRAFTER, SCHEDULE = range(6)
 
 
@@ -51,10 +53,12 @@ class Noise:
         return self._key(DRAW, -1)
 
     def uniform(self, stream: int, start: int, count: int, iteration: int, slot: int = 0) -> Tensor:
-        """u for positions start .. start+count-1, float64 [count] on the run's device."""
+        """u for positions start .. start+count-1, [count] on the run's device, in its widest type."""
         if self._is_made_there:
             return uniform(self._key(stream, iteration), torch.arange(start, start + count, device=self.device), slot)
-        return self.host_uniform(stream, start, count, iteration, slot).to(self.device)
+        u = self.host_uniform(stream, start, count, iteration, slot)
+        narrow = widest_float(self.device) == torch.float32
+        return (u.float().clamp_(max=BELOW_ONE) if narrow else u).to(self.device)
 
     def host_uniform(self, stream: int, start: int, count: int, iteration: int, slot: int = 0) -> Tensor:
         """u for positions start .. start+count-1, float64 [count] on the host, for code that sends several to the device at once."""

@@ -85,6 +85,8 @@ def one_pass(sequence: Sequenced, draft: Draft) -> None:
     total = sequence.forward(draft).p.sum()
     if total.device.type == "cuda":
         torch.cuda.synchronize(total.device)
+    elif total.device.type == "mps":
+        torch.mps.synchronize()
 
 
 @torch.inference_mode()
