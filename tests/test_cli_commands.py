@@ -18,7 +18,7 @@ from app import cli
 from research.commands import bench
 
 ROOT = Path(__file__).resolve().parent.parent
-MODEL = {"--backbone", "--device", "--dtype"}
+MODEL = {"--backbone", "--device", "--dtype", "--weights"}
 SAMPLING = {"--temperature", "--top-k", "--top-p"}
 RUN = {"--method", "--set", "--verify", "--seed", "--compare", "--out", "--json"}
 TABLE = {"--methods", "--sweep", "--grid", "--set", "--verify", "--count", "--repeats", "--judge", "--csv", "--sheet", "--figure", "--json"}
@@ -41,6 +41,7 @@ OPTIONS = {  # the public ones; removing one breaks users' scripts
     "bench generate": {"--size", "--tokens", "--window", "--method", "--guidance", "--repeats", "--device", "--dtype", "--csv", "--json"},
     "bench kernels": {"--only", "--csv", "--json"},
     "bench expected": MODEL | {"--count", "--write", "--json"},
+    "bench weights": MODEL | {"--count", "--tokens", "--write", "--csv", "--json"},
     "bench cpu": {"--threads", "--csv", "--json"},
     "bench gpu": {"--tokens", "--csv", "--json"},
     "models": {"--json"},

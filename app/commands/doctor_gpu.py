@@ -23,6 +23,7 @@ def gpu_facts() -> dict[str, Any]:
         "triton": language.version(),
         "kernels": choice.choose(device).reason,
         "fixed_shapes": is_static(device),
+        "apple": torch.backends.mps.is_available(),
         "why_unseen": "" if sees else why_unseen(driver(), torch.version.cuda),
     }
 
@@ -37,6 +38,8 @@ def _device(index: int) -> dict[str, Any]:
 
 def gpu_lines(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The facts as lines of text, each with its title."""
+    if facts["apple"]:
+        return [("GPU", "Apple's, which --device mps uses without Triton's kernels and CUDA graphs")]
     if not facts["devices"]:
         return [("GPU", facts["why_unseen"])]
     titles = [f"GPU {i}" for i in range(len(facts["devices"]))] if len(facts["devices"]) > 1 else ["GPU"]

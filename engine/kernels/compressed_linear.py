@@ -9,7 +9,7 @@ The weight that a layer uses is the expanded one, in the model's dtype. A row ha
 0.50 and torchao 0.18 give a row other bits alone than in a window (measured on a CPU in float32: 5 of 10 numbers of rows below 33 differ).
 
 Fewest bytes of a product: 1 per number in int8, 0.53 in nf4. PyTorch's int8 product on a CPU in bfloat16 moves no more; all other forms
-also write and read the expanded weight, so they save memory and no time.
+also write and read the expanded weight, so they save memory and no time. On a CPU a weight is expanded in tiles that stay in its cache.
 """
 
 from __future__ import annotations
@@ -30,34 +30,35 @@ QUANTILES = (
     0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941,
     0.7229568362236023, 1.0,
 )  # fmt: skip
+TILE = 2**19  # numbers of a weight that are expanded at once on a CPU: they stay in its cache
 PAIR = {torch.float32: torch.int64, torch.bfloat16: torch.int32, torch.float16: torch.int32}  # an integer as wide as two numbers
 
 
-class Compressed(NamedTuple):
+class StoredWeight(NamedTuple):
     """A stored weight. codes : int8 [out, in], or uint8 [blocks * 32] for nf4; scales : [out, 1] or [blocks, 1] in the model's dtype"""
 
     codes: Tensor
     scales: Tensor
 
 
-def compress_int8(weight: Tensor) -> Compressed:
+def compress_int8(weight: Tensor) -> StoredWeight:
     """The int8 form of a weight [out, in]."""
     scales = (weight.abs().amax(1, keepdim=True).float() / 127).to(weight.dtype)
     codes = (weight.float() / scales.float().clamp(min=torch.finfo(torch.float32).tiny)).round().clamp(-127, 127)
-    return Compressed(codes.to(torch.int8), scales)
+    return StoredWeight(codes.to(torch.int8), scales)
 
 
-def compress_nf4(weight: Tensor) -> Compressed:
+def compress_nf4(weight: Tensor) -> StoredWeight:
     """The nf4 form of a weight [out, in]; the last block is filled with zeros."""
     flat = F.pad(weight.flatten(), (0, -weight.numel() % NF4_BLOCK)).view(-1, NF4_BLOCK)
     scales = flat.abs().amax(1, keepdim=True)
     quantiles = torch.tensor(QUANTILES, device=weight.device)
     parts = (flat.float() / scales.float().clamp(min=torch.finfo(torch.float32).tiny)).flatten()
     codes = torch.bucketize(parts, (quantiles[1:] + quantiles[:-1]) / 2).to(torch.uint8)
-    return Compressed(codes[0::2] << 4 | codes[1::2], scales)
+    return StoredWeight(codes[0::2] << 4 | codes[1::2], scales)
 
 
-def expand_nf4(stored: Compressed, pairs: Tensor) -> Tensor:
+def expand_nf4(stored: StoredWeight, pairs: Tensor) -> Tensor:
     """The numbers of an nf4 weight [blocks * 64]. pairs : see `pair_table`"""
     numbers = pairs.index_select(0, stored.codes.int()).view(stored.scales.dtype)
     return numbers.view(-1, NF4_BLOCK).mul_(stored.scales).flatten()
@@ -85,17 +86,30 @@ class CompressedLinear(SteadyLinear):
         fits = self.in_features % 16 == 0 and self.out_features % 4 == 0  # PyTorch crashes with other shapes
         self.multiplies_codes = kind == INT8 and fits and weight.device.type == "cpu" and weight.dtype == torch.bfloat16
 
+        self.tile = self.out_features  # output channels that are expanded at once
+        if weight.device.type == "cpu" and (kind == INT8 or self.in_features % NF4_BLOCK == 0):
+            self.tile = max(1, TILE // self.in_features)
+
     def expanded(self) -> Tensor:
         """The weight that products use, [out, in]."""
+        return self._expand(0, self.out_features)
+
+    def _expand(self, first: int, last: int) -> Tensor:
+        """The output channels first .. last - 1 of the weight. For nf4 they are whole blocks, or all."""
         if self.kind == INT8:
-            return self.codes.to(self.dtype).mul_(self.scales)
-        numbers = expand_nf4(Compressed(self.codes, self.scales), self.pairs)
-        return numbers[: self.out_features * self.in_features].view(self.out_features, self.in_features)
+            return self.codes[first:last].to(self.dtype).mul_(self.scales[first:last])
+        blocks = slice(first * self.in_features // NF4_BLOCK, -(-last * self.in_features // NF4_BLOCK))
+        codes = self.codes[blocks.start * (NF4_BLOCK // 2) : blocks.stop * (NF4_BLOCK // 2)]
+        numbers = expand_nf4(StoredWeight(codes, self.scales[blocks]), self.pairs)
+        return numbers[: (last - first) * self.in_features].view(last - first, self.in_features)
 
     def _product(self, rows: Tensor) -> Tensor:
-        if not self.multiplies_codes:
-            return F.linear(rows, self.expanded(), self.bias)
-        out = torch._weight_int8pack_mm(rows.contiguous(), self.codes, self.scales.flatten())
+        if self.multiplies_codes:
+            out = torch._weight_int8pack_mm(rows.contiguous(), self.codes, self.scales.flatten())
+        else:
+            firsts = range(0, self.out_features, self.tile)
+            parts = [F.linear(rows, self._expand(first, min(first + self.tile, self.out_features))) for first in firsts]
+            out = torch.cat(parts, -1) if len(parts) > 1 else parts[0]
         return out if self.bias is None else out + self.bias
 
 

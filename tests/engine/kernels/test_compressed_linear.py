@@ -14,7 +14,7 @@ from engine.kernels.cpu.steady_linear import restore_linear
 from engine.memory import FORMS, INT8, NF4, NF4_BLOCK, Size, linear_bytes
 
 KINDS, DTYPES = FORMS[1:], (torch.float32, torch.bfloat16)
-SHAPES = [(320, 96), (8, 7), (6, 63), (48, 20), (1000, 65), (2048, 256)]  # in, out; some are no whole nf4 blocks
+SHAPES = [(320, 2000), (8, 7), (6, 63), (48, 20), (1000, 65), (2048, 256)]  # in, out; some are no whole nf4 blocks
 COUNTS = (1, 2, 3, 5, 7, 8, 13, 31, 64, 100)
 
 
