@@ -201,7 +201,7 @@ def test_every_command_that_takes_a_device_takes_it_from_the_same_words() -> Non
     assert set(parsers) >= {"image", "mesh", "studio", "bench image", "bench mesh", "bench generate"}
     for parser in parsers.values():
         action = next(a for a in parser._actions if a.dest == "device")
-        assert (action.default, action.choices) == ("auto", ["auto", "cpu", "cuda"])
+        assert (action.default, action.choices) == ("auto", ["auto", "cpu", "cuda", "mps"])
 
 
 def test_the_studio_serves_on_what_auto_finds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -210,8 +210,8 @@ def test_the_studio_serves_on_what_auto_finds(monkeypatch: pytest.MonkeyPatch, t
 
     launches: list[tuple] = []
 
-    def prepare(*arguments: object) -> None:
-        launches.append(arguments)
+    def prepare(*arguments: object, weights: str) -> None:
+        launches.append((*arguments, weights))
         raise KeyboardInterrupt
 
     monkeypatch.setenv("FORETOKEN_HOME", str(tmp_path))
@@ -221,6 +221,6 @@ def test_the_studio_serves_on_what_auto_finds(monkeypatch: pytest.MonkeyPatch, t
         monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
         with pytest.raises(KeyboardInterrupt):
             studio.launch(open_browser=False)
-    assert launches == [("pictogram", None, "cuda", "auto", 5), ("pictogram", None, "cpu", "auto", 5)]
+    assert launches == [("pictogram", None, "cuda", "auto", 5, "auto"), ("pictogram", None, "cpu", "auto", 5, "auto")]
     monkeypatch.setattr(studio.os, "cpu_count", lambda: 1)
     assert studio.spare_core() == 1

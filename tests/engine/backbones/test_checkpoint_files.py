@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.backbones import checkpoint_files, janus
+from engine import machine
+from engine.backbones import janus
 from engine.backbones.checkpoint_files import dtype_of
 from engine.checkpoints.families import stated_licence
 from engine.kernels.cpu.packed_linear import can_pack
@@ -25,7 +26,7 @@ def test_the_decoder_is_packed_and_the_picture_decoder_is_not_rounded(tmp_path: 
 
 @pytest.mark.parametrize(("fast", "expected"), [(True, torch.bfloat16), (False, torch.float32)])
 def test_the_type_follows_the_processor(monkeypatch: pytest.MonkeyPatch, fast: bool, expected: torch.dtype) -> None:
-    monkeypatch.setattr(checkpoint_files, "has_fast_bfloat16", lambda: fast)
+    monkeypatch.setattr(machine, "has_fast_bfloat16", lambda: fast)
     assert dtype_of("cpu", "auto") == expected
     assert dtype_of("cuda", "auto") == torch.bfloat16
     assert dtype_of("cpu", "float32") == torch.float32
