@@ -97,7 +97,7 @@ def test_the_verdict_follows_the_fair_rule_and_does_not_flatter(picto):
     assert (value["agreement"], value["same"]) == ("identical, token for token", True)
     fast.run.tokens[-1] += 1
     assert verdict.agreement(fast, plain)["agreement"] == "63 of 64 tokens equal"
-    fast.run.backbone = SimpleNamespace(dtype="bfloat16", device="cuda:0")
+    fast.run.backbone = SimpleNamespace(precision="bfloat16", device="cuda:0")
     assert "matched up to rounding" in verdict.agreement(fast, plain)["agreement"]
     fast.run.backbone = picto
     fast.run.seconds = 3.45

@@ -62,9 +62,7 @@ def test_doctor_names_every_card_with_its_memory(monkeypatch):
         "fixed_shapes": True,
         "apple": False,
     }
-    assert gpu_lines({"devices": [], "apple": True}) == [
-        ("GPU", "Apple's, which --device mps uses without Triton's kernels and CUDA graphs")
-    ]
+    assert "--device mps" in gpu_lines({"devices": [], "apple": True})[0][1]
     lines = dict(gpu_lines(facts))
     assert lines["GPU 1"] == "NVIDIA H100, compute capability 9.0, 70.0 of 80.0 GiB free"
     assert lines["NVIDIA driver"] == "580.65.06; PyTorch is built for CUDA 13.0" and "CUDA graphs" in lines["GPU passes"]

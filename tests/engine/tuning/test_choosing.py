@@ -96,7 +96,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     monkeypatch.setattr(load_monitor, "used_elsewhere", lambda: None)  # nothing else runs on this machine
     plain = tiny.pictogram()
     names = ("name", "capabilities", "sampling", "suits", "device", "dtype", "vocabulary", "end", "sizes", "start", "drafter", "render")
-    return SimpleNamespace(**{name: getattr(plain, name) for name in names}, card={}, weights_hash="abc")
+    return SimpleNamespace(**{name: getattr(plain, name) for name in names}, card={}, weights_hash="abc", weight_form="full")
 
 
 def store_costs(model: SimpleNamespace, curve: CostCurve, rows: list[Expected]) -> None:

@@ -35,7 +35,7 @@ def free(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def model(**changes: Any) -> SimpleNamespace:
     """Key of a stored measurement."""
-    own = {"name": "pictogram", "weights_hash": "abc", "device": torch.device("cpu"), "dtype": "float32", "card": {}}
+    own = {"name": "pictogram", "weights_hash": "abc", "device": torch.device("cpu"), "dtype": "float32", "card": {}, "weight_form": "full"}
     return SimpleNamespace(**own | {"capabilities": frozenset({"bfloat16"})} | changes)
 
 
@@ -121,7 +121,7 @@ def test_bfloat16_is_taken_where_it_is_faster_and_the_baseline_is_not_slower(
 def test_a_measured_dtype_is_loaded_and_a_named_one_is_not_measured(free: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dtypes: list[str] = []
 
-    def load(name: str, path: str | None, device: str, dtype: str) -> SimpleNamespace:
+    def load(name: str, path: str | None, device: str, dtype: str, weights: str = "auto") -> SimpleNamespace:
         dtypes.append(dtype)
         return model(dtype="float32" if dtype == "auto" else dtype)
 
@@ -142,7 +142,12 @@ def test_what_is_stored_comes_back_for_the_same_machine_model_and_weights(free: 
     )
     store.write(measured)
     assert store.read(model()) == measured
-    assert store.read(model(weights_hash="other")).threads == {} == store.read(model(name="lowpoly")).threads
+    assert (
+        store.read(model(weights_hash="other")).threads
+        == {}
+        == store.read(model(name="lowpoly")).threads
+        == store.read(model(weight_form="int8")).threads
+    )
     known = store.native
     monkeypatch.setattr(
         store, "native", lambda: None if known() is not None else SimpleNamespace(has_units=False)
