@@ -46,7 +46,8 @@ def bench(plan: ExpectedBench) -> list[dict[str, Any]]:
 def inputs(backbone: Backbone, count: int) -> list[Prompt]:
     """Returns held-out prompts, or point clouds of held-out shapes."""
     if "points" in backbone.capabilities:
-        return [Prompt(points=s.points, seed=i) for i, s in enumerate(subjects(count, "boxes", backbone.card["families"]))]
+        families = backbone.card.get("families", ())  # none: not one of ours
+        return [Prompt(points=s.points, seed=i) for i, s in enumerate(subjects(count, "boxes" if families else "families", families))]
     return [Prompt(text, seed=i) for i, text in enumerate(held_out_prompts(count, lessons_of(backbone.card)))]
 
 

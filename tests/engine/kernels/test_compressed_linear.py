@@ -98,3 +98,14 @@ def test_it_becomes_a_plain_layer_for_training(kind: str) -> None:
     restore_linear(module)
     assert type(module[0]) is nn.Linear
     torch.testing.assert_close(module(x), before)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_product_elsewhere_is_one_graph_that_reads_nothing(kind: str) -> None:
+    """As a pass that is captured on a GPU needs it; on the meta device every read would fail."""
+    layer = compress(nn.Sequential(plain_layer(128, 96, torch.bfloat16)), kind, "meta")[0]
+    assert layer.form.least == 1 and layer.tile == 96 and not layer.multiplies_codes
+    x = torch.empty(2, 5, 128, dtype=torch.bfloat16, device="meta")
+    with torch.inference_mode(False):
+        product = torch.compile(layer.forward, backend="eager", fullgraph=True)
+        assert product(x).shape == (2, 5, 96) and product(x).device.type == "meta"

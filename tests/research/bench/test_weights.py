@@ -53,6 +53,12 @@ def test_the_deviation_is_measured_stored_and_shown(imported: Path) -> None:
     assert shown == f"int8; total variation per token from full weights {rows[0]['mean']:.4f} on average"
 
 
+def test_models_of_meshes_are_measured_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    FOLDERS["bpt"].write(tmp_path, monkeypatch)
+    rows = weights.bench(WeightsBench(backbone=str(tmp_path / "bpt-8-16-500m.pt"), dtype="float32", count=1, tokens=8))
+    assert 0 < rows[0]["mean"] < rows[1]["mean"]
+
+
 def test_a_form_cannot_be_named() -> None:
     with pytest.raises(BadPrompt, match="compares all forms of weights"):
         weights.bench(WeightsBench(backbone="pictogram", weights="int8"))
