@@ -101,7 +101,8 @@ def imported_row(folder: Path) -> dict[str, Any]:
     except ForetokenError as e:
         return {"ready": False, "how": str(e)}
     row = {key: card.get(key) for key in ("title", "makes", "parameters", "bytes", "tokens", "sizes", "licence", "weights")}
-    return {"ready": True, "how": f"imported, {card.get('title')}", "family": card.get("name")} | row
+    form = "" if row["weights"] in (None, "full") else f", {row['weights']} weights"
+    return {"ready": True, "how": f"imported, {card.get('title')}{form}", "family": card.get("name")} | row
 
 
 def row_of(name: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from app import cli
+from app.commands import models
 from engine import converting
 from engine.backbones import imported_folders, load, resolve
 from engine.checkpoints import families, writing
@@ -162,7 +163,7 @@ def test_an_import_chooses_the_form_of_the_weights(original: Path, data: Path) -
     assert os.path.samefile(model / "model.safetensors", original / "model.safetensors")
     remove("Tiny-Janus")
     list(convert(original, weights="int8"))
-    assert load(model).weight_form == "int8"
+    assert load(model).weight_form == "int8" and models.imported_row(model)["how"] == "imported, Janus and Janus-Pro, int8 weights"
 
 
 def test_changed_weights_are_imported_again(folder: Path, data: Path) -> None:
