@@ -70,7 +70,7 @@ class Method:
     exact, why     : whether the output has the model's distribution with these knobs, and why (not): one sentence for the badge
     drafters       : names for the backbone's `drafter(name)`; those among its capabilities are loaded
     common         : exact knobs, for the claims that every method must meet
-    drafts_past_end: False if no draft can follow a drafted end of the sequence; then the mutant that forgets the end changes nothing
+    drafts_past_end: False if no draft can follow a drafted end of the sequence; then mutants inside a span change nothing
     baseline       : True if no paper here proposes it
     candidates     : exact settings that `auto` may try on a backbone with the method's needs; by default none
     unmeasured     : the name (the method's or a preset's) that `auto` takes for a model without recorded tokens; "" = never

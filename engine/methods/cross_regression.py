@@ -319,7 +319,6 @@ METHOD = Method(
             "CR-EXACT mask", "same distribution", _SMALL | {"refresh": "redraw", "mask": "both ways"}, _LINE, mutants=("residual is p",),
         ),
         Case("CR-EXACT coupled", "same distribution", _SMALL | {"refresh": "coupled"}, _LINE, mutants=("residual is p",)),
-        Case("CR-EXACT grammar", "same distribution", _SMALL | {"refresh": "coupled"}, _LINE | {"grammar": True}, ("residual is p",)),
         Case("CR-EXACT sequential", "same distribution", _SMALL | {"mode": "sequential"}, _FOUR, mutants=("residual is p",)),
         Case(
             "CR-LAW", "closed form", {"horizon": 2, "refresh": "carry", "energy_tolerance": 1.0}, _FOUR,

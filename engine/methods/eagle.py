@@ -73,7 +73,8 @@ METHOD = Method(
         ),
         Case(
             "TREE-EXACT sampled", "same distribution", _SMALL | {"children": "sampled"}, _SQUARE,
-            mutants=("tree: drawn nodes ranked by their tokens", "tree: siblings' distributions not conditional", "tree: residual is p"),
+            mutants=("tree: drawn nodes ranked by their tokens", "tree: siblings' distributions not conditional", "tree: residual is p",
+                     "keep the first rows"),
         ),
         Case(
             "TREE-EXACT auto", "same distribution", _SMALL | {"children": "auto"}, _FOUR,

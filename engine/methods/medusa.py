@@ -97,7 +97,7 @@ METHOD = Method(
         ),
         Case(
             "TREE-EXACT sampled", "same distribution", _SMALL | {"children": "sampled"}, _SQUARE,
-            mutants=("tree: siblings' distributions not conditional", "tree: residual is p"),
+            mutants=("tree: siblings' distributions not conditional", "tree: residual is p", "keep the first rows"),
         ),
         Case("TREE-T0", "same tokens", _SMALL, {"temperature": 0.0}, mutants=("tree: row of the parent",)),
         Case("SEED-EXACT", "same tokens", _SMALL | {"verify": "match seed"}, mutants=("iteration in the noise",)),

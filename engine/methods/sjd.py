@@ -47,7 +47,7 @@ METHOD = Method(
     common={"window": 4},
     cases=(
         _case("random", "one-hot ratio for a uniform draw", "residual is p"),
-        _case("repeat left", "residual is p"),
+        _case("repeat left", "position off by one after a refusal"),
         _case("repeat above", "inverted ratio"),
         _case("sample left", "stale distribution after refinement"),
         _case("sample above", "residual is p"),

@@ -148,7 +148,7 @@ METHOD = Method(
     cases=(
         _case("reuse mixture", "published distribution", "distribution of the first draw", name="SJDPP-MIX"),
         _case("coupled maximal", "noise without the iteration", "residual is p"),
-        _case("coupled gumbel", "stale distribution after refinement", "residual is p"),
+        _case("coupled gumbel", "stale distribution after refinement", "one number for coin and residual"),
         _case("redraw", "stale distribution after refinement"),
         _case("initialise", "old drafts with initial distributions"),
         _case("reuse published", claim="not exact", name="published"),

@@ -220,7 +220,6 @@ METHOD = Method(
         Case("HEADS-EXACT most probable", "same distribution", _EXACT | {"drafts": "most probable"}, mutants=("residual is p",)),
         Case("HEADS-EXACT tree", "same distribution", _EXACT | {"drafts": "tree", "tree_top": 2}, mutants=("heads: full distribution",)),
         Case("HEADS-EXACT tree pruned", "same distribution", _EXACT | {"drafts": "tree pruned", "tree_top": 2}, mutants=("residual is p",)),
-        Case("GRAMMAR", "same distribution", _EXACT, {"grammar": True}, mutants=("grammar of the prefix for every row",)),
         Case("SEED-EXACT", "same tokens", _EXACT | {"verify": "match seed"}, mutants=("iteration in the noise",)),
         *(
             Case(

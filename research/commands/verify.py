@@ -1,11 +1,15 @@
-"""`launch.py verify`: tests the claims of exactness on the toy model."""
+"""`launch.py verify`: tests the claims of exactness on the toy model, and with --others those of other projects."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from app.commands.options import CommandParser, add_json
 from app.commands.report import print_json
+
+INSTALLED = "installed"
 
 
 def parser() -> CommandParser:
@@ -13,6 +17,11 @@ def parser() -> CommandParser:
     p = CommandParser("verify", "Tests the claims of exactness on the toy model: exact methods must pass, their mutants must fail.")
     p.add_argument("methods", nargs="*", metavar="METHOD", help="methods to verify (all)")
     p.add_argument("--full", action="store_true", help="150,000 runs for each of three seeds")
+    p.add_argument(
+        "--others", nargs="?", const=INSTALLED, metavar="FOLDER",
+        help="verify the rules of other projects instead: those of installed packages, and of wheels in FOLDER",
+    )  # fmt: skip
+    p.add_argument("--draws", type=int, default=100_000, metavar="N", help="with --others: draws of a rule, at most (100,000)")
     add_json(p)
     return p
 
@@ -20,6 +29,8 @@ def parser() -> CommandParser:
 def main(arguments: Sequence[str]) -> int:
     """Prints the table; exit code 1 if any claim is false."""
     options = parser().read(arguments)
+    if options.others is not None:
+        return verify_others(options.others, options.draws, options.json)
     from engine.errors import NotSupported
     from research.exactness import exactness
 
@@ -36,3 +47,26 @@ def main(arguments: Sequence[str]) -> int:
     if options.json:
         print_json(rows)
     return 0 if holds else 1
+
+
+def verify_others(folder: str, draws: int, as_json: bool) -> int:
+    """Prints a row for each rule of another project, as it is measured, and what reproduces the false ones; exit code 1 if any is false."""
+    from engine.errors import NotSupported
+
+    wheels = None if folder == INSTALLED else Path(folder)
+    if wheels is not None and not wheels.is_dir():
+        raise NotSupported(f"There is no folder {folder}. Give --others a folder with wheels, from 'pip download --no-deps'.")
+    os.environ["TRITON_INTERPRET"] = "1"  # kernels of others run on a CPU; Triton reads it when it is imported
+    from research.exactness.others.table import HEADER, measure_all
+
+    print(HEADER)
+    rows = []
+    for row in measure_all(wheels, draws):
+        print(row.text(), flush=True)
+        rows.append(row)
+    for row in rows:
+        if row.is_false and row.reproduction:
+            print(f"\n{row.project} {row.version}, {row.path}:\n\n{row.reproduction}")
+    if as_json:
+        print_json([row.as_json() for row in rows])
+    return 1 if any(row.is_false for row in rows) else 0

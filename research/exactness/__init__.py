@@ -1,1 +1,5 @@
-"""Tests of exactness on the toy: every claim must hold, and every mutant must break it."""
+"""The tests of exactness: claims of the methods and their mutants, and `check` for a rule of another project."""
+
+from research.exactness.rule_check import check
+
+__all__ = ["check"]

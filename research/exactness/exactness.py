@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from multiprocessing import get_context
 from typing import Any, NamedTuple
@@ -29,6 +29,7 @@ from engine.run import Run, generate
 from engine.sampling import entropy
 from research.exactness import adversary, chain
 from research.exactness.closed_forms import CLOSED_FORMS
+from research.exactness.comparison import Z_ACCEPTED, Z_DETECTED
 from research.exactness.mutants import MUTANTS
 from research.exactness.mutation import Mutant
 from research.exactness.power import Distribution, detectable, detectable_share, runs_for, statistic
@@ -39,10 +40,10 @@ FULL_RUNS, FULL_SEEDS = 150_000, 3  # for a claim, with --full
 MUTANT_RUNS = 20_000  # at most
 PORTION = 200  # runs of a mutant between two checks: the first checks detect most mutants
 TOKEN_RUNS = 400
-Z_ACCEPTED, Z_DETECTED = 4.0, 10.0
 BY_DISTRIBUTION = ("same distribution", "closed form", "not exact")  # claims tested by distribution; the others count runs
 
-# Claims that every method must meet in addition to its own.
+# Claims that every method must meet in addition to its own. In FILTERS, grammar, top-k and top-p rule out two or more of five tokens:
+# there a rule can divide by zero, and distributions before and after the filters differ.
 COMMON = (
     Case("KV", "same cache", mutants=("drop the last kept row",)),
     Case("REPRO", "same run", mutants=("global random numbers",)),
@@ -50,7 +51,21 @@ COMMON = (
         "EOS CFG", "same distribution", toy={"end": True, "guidance": 1.8},
         mutants=("end inside a span ignored", "never ends", "guidance on probabilities"),
     ),
+    Case(
+        "FILTERS", "same distribution",
+        toy={"rows": 2, "columns": 2, "vocabulary": 5, "grammar": True, "top_k": 3, "top_p": 0.9},
+        mutants=("filters of the prompt alone", "filters of the first row alone", "grammar of the prefix for every row"),
+    ),
 )  # fmt: skip
+IN_A_SPAN = {"end inside a span ignored", "filters of the first row alone", "grammar of the prefix for every row"}
+# More mutants of FILTERS, for methods that verify drafts against the distributions they were drawn from.
+DRAWN = {
+    "sjd": ("impossible draft accepted", "draft distribution before the filters"),
+    "sjdpp": ("impossible draft accepted", "draft distribution before the filters"),
+    "spatial": ("impossible draft accepted",),
+    "xspecmesh": ("impossible draft accepted",),
+    "zipar": ("impossible draft accepted",),
+}
 
 
 @dataclass(frozen=True)
@@ -127,8 +142,11 @@ def table() -> dict[str, Method]:
 
 def cases_of(method: Method) -> tuple[Case, ...]:
     """Returns a method's own cases and the common ones."""
-    skipped = set() if method.drafts_past_end else {"end inside a span ignored"}
-    common = (Case(c.name, c.claim, method.common, c.toy, tuple(m for m in c.mutants if m not in skipped)) for c in COMMON)
+    skipped = set() if method.drafts_past_end else IN_A_SPAN
+    common = []
+    for case in COMMON:
+        mutants = (*case.mutants, *(DRAWN.get(method.name, ()) if case.name == "FILTERS" else ()))
+        common.append(replace(case, knobs=method.common, mutants=tuple(m for m in mutants if m not in skipped)))
     return (*method.cases, *common)
 
 

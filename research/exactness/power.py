@@ -13,7 +13,8 @@ STEP = 200  # the number of runs is a multiple of it
 
 
 def statistic(counts: Counter[tuple[int, ...]], distribution: Distribution, runs: int) -> dict[str, float]:
-    """Returns the pooled chi-square as z, and the total variation distance with its expected value under the distribution (floor)."""
+    """Returns the pooled chi-square with its degrees of freedom, and as z; and the total variation distance with its expected value under
+    the distribution (floor)."""
     large = {s: p * runs for s, p in distribution.items() if p * runs >= CELL_RUNS}
     rest = runs - sum(large.values())
     chi = sum((counts[s] - e) ** 2 / e for s, e in large.items())
@@ -28,8 +29,8 @@ def statistic(counts: Counter[tuple[int, ...]], distribution: Distribution, runs
     z = (chi - (cells - 1)) / (2 * (cells - 1)) ** 0.5 if cells > 1 else 0.0
     outside = sum(c for s, c in counts.items() if s not in distribution)
     tv = 0.5 * (sum(abs(counts[s] / runs - p) for s, p in distribution.items()) + outside / runs)
-    floor = 0.5 * sum((2 * p * (1 - p) / (pi * runs)) ** 0.5 for p in distribution.values())
-    return {"z": round(z, 2), "tv": round(tv, 4), "floor": round(floor, 4)}
+    floor = 0.5 * sum((2 * p * max(0.0, 1 - p) / (pi * runs)) ** 0.5 for p in distribution.values())
+    return {"z": round(z, 2), "tv": round(tv, 4), "floor": round(floor, 4), "chi_square": round(chi, 1), "freedom": max(0, cells - 1)}
 
 
 def detectable(distribution: Distribution, runs: int, threshold: float) -> float:

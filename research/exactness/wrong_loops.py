@@ -54,6 +54,12 @@ def _with_probs_of_another_warp(right: Any, window: Any, first: int, knobs: Any)
     return right(window, first, knobs)[0], torch.softmax(2 * window.rows.scores[first:], -1)
 
 
+def _with_unfiltered_probs(right: Any, window: Any, first: int, knobs: Any) -> tuple[Tensor, Tensor]:
+    """Refreshes drafts from the filtered distributions, but reports those before the filters and the grammar."""
+    guided = sampling.guide(window.rows.logits[:, first:], 1.4)
+    return right(window, first, knobs)[0], torch.softmax(guided, -1)
+
+
 def _full_probs_of_a_cut_draw() -> list[Patch]:
     cut = head_drafts.best_of
     return [(head_drafts, "best_of", lambda probs, k: probs), (head_drafts, "draw", drawn_from(lambda p: cut(p, 2)))]
@@ -207,6 +213,9 @@ FORWARD, COMMIT_AT = (toy.ToySequence, "forward"), (toy.ToySequence, "commit_at"
 TABLE: dict[str, Patches] = {
     "commit one answer more": wrap(lambda right, accepted: min(len(accepted), right(accepted) + 1), (jacobi, "leading")),
     "stale distribution after refinement": wrap(_with_old_probs, (sjd, "redraw"), (WINDOWS, "redraw"), (WINDOWS, "coupled gumbel")),
+    "draft distribution before the filters": wrap(
+        _with_unfiltered_probs, (sjd, "redraw"), (WINDOWS, "redraw"), (WINDOWS, "coupled gumbel")
+    ),
     "published distribution": substitute(sjdpp.reuse_published, (WINDOWS, "reuse mixture")),
     "distribution of the first draw": substitute(partial(_with_old_probs, sjdpp.reuse_published), (WINDOWS, "reuse mixture")),
     "old drafts with initial distributions": wrap(_with_initial_probs, (WINDOWS, "initialise")),

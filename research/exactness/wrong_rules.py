@@ -47,6 +47,25 @@ def drawn_from(change: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor],
     return lambda p, u: sampling.draw(change(p), u)
 
 
+def _impossible_accepted(right: Any, p: Tensor, q: Tensor, tokens: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+    """Also accepts what the target cannot draw, as a rule does that divides by a rounded probability."""
+    accepted, ratios = right(p, q, tokens, u)
+    return accepted | (ratios == 0), ratios
+
+
+def replaced_by(number: Callable[[noise.Noise, int, int, Tensor], Tensor]) -> Patches:
+    """Draws the residual with another number: a function of the noise, the position, the iteration and the residual [1, V]."""
+
+    def correct(
+        right: Any, rows: Any, draft_probs: Any, answers: Any, a: int, size: int, random: noise.Noise, n: int, iteration: int
+    ) -> int:
+        if answers is not None or a == size:
+            return right(rows, draft_probs, answers, a, size, random, n, iteration)
+        return number(random, n + a, iteration, sampling.residual(rows.p[a : a + 1], draft_probs[a : a + 1])).item()
+
+    return wrap(correct, (verdict, "correct"))
+
+
 # --- trees and relaxed rules ------------------------------------------------------------------------------------------
 
 
@@ -159,6 +178,20 @@ def _global_noise() -> list[Patch]:
     return [(noise.Noise, "gumbel", gumbel), (noise.Noise, "uniform", uniform)]
 
 
+# --- filters and grammar ----------------------------------------------------------------------------------------------
+
+
+def _filters_of_some_rows(first_pass: bool) -> Patches:
+    """Filters the first row of each pass alone. first_pass : of the first pass, as a rule does that knows the prompt alone"""
+
+    def warp_some(right: Any, self: toy.ToySequence, logits: Tensor, allowed: Tensor | None, soft: bool = False) -> Tensor:
+        filtered = right(self, logits, allowed, soft)
+        kept = 0 if first_pass and self.tokens else 1
+        return torch.cat([filtered[:kept], sampling.guide(logits, self.sampling.guidance)[kept:]])
+
+    return wrap(warp_some, (toy.ToySequence, "_warp"))
+
+
 # --- cache and end of sequence ----------------------------------------------------------------------------------------
 
 
@@ -174,6 +207,22 @@ def newest_not_cached(right: Any, self: toy.ToySequence, *arguments: Any) -> Any
     """Commits, and forgets the newest row of the cache."""
     new = right(self, *arguments)
     self._cache = self._cache[:-1]
+    return new
+
+
+def _keep_first_rows(right: Any, self: toy.ToySequence, nodes: list[int], token: int) -> list[int]:
+    """Keeps the rows of the first nodes instead of those of the path."""
+    added, self._added = self._added, [*self._added]
+    for row, node in enumerate(nodes):
+        self._added[node + 1] = added[row + 1]
+    return right(self, nodes, token)
+
+
+def _place_behind(right: Any, self: toy.ToySequence, nodes: list[int], token: int) -> list[int]:
+    """Puts the newest token one position too far after a refusal."""
+    new = right(self, nodes, token)
+    if len(nodes) < len(self._draft) and not self.done:
+        self.pending = [self.length]
     return new
 
 
@@ -194,6 +243,10 @@ TABLE: dict[str, Patches] = {
     "chain: residual is p": substitute(_p_itself, (chain, "residual")),
     "one-hot ratio for a uniform draw": substitute(_one_hot_ratio, *RATIOS),
     "chain: one-hot distribution": substitute(_one_hot_ratio, (chain, "ratio")),
+    "impossible draft accepted": wrap(_impossible_accepted, *RATIOS),
+    "one number for coin and residual": replaced_by(
+        lambda random, position, iteration, rest: sampling.draw(rest, random.uniform(noise.ACCEPT, position, 1, iteration))
+    ),
     "inverted ratio": wrap(lambda right, p, q, tokens, u: right(q, p.clamp(min=1e-12), tokens, u), (verdict, "ratio")),
     "chain: bonus from the row before": substitute(lambda p, a: p[max(0, a - 1) : max(1, a)], (chain, "bonus")),
     "chain: double temperature": substitute(drawn_from(lambda p: p * p), (chain, "draw")),
@@ -231,6 +284,10 @@ TABLE: dict[str, Patches] = {
         lambda right, self, stream, start, count, iteration, slot=0: right(self, stream, start, count, 0, slot), (noise.Noise, "uniform")
     ),
     "global random numbers": _global_noise,
+    "filters of the first row alone": _filters_of_some_rows(first_pass=False),
+    "filters of the prompt alone": _filters_of_some_rows(first_pass=True),
+    "keep the first rows": wrap(_keep_first_rows, COMMIT),
+    "position off by one after a refusal": wrap(_place_behind, COMMIT),
     "keep one row more": wrap(_keep_one_row_more, COMMIT),
     "drop the last kept row": wrap(newest_not_cached, COMMIT),
     "end inside a span ignored": wrap(partial(_end_ignored, True), COMMIT),

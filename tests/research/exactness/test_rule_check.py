@@ -1,0 +1,60 @@
+"""`check`: right rules of every kind of draft pass, wrong ones fail with the position and the sequences."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+from engine.errors import BadPrompt
+from research.exactness import check, example_rules, rule_check
+from research.exactness.example_rules import chain, chain_with_end, equality, siblings, tree
+from research.exactness.mutation import apply_mutant, substitute
+from research.exactness.rule_check import Proposal, Target, best_chain, drawn_chain, drawn_siblings, drawn_tree, one_by_one
+from research.exactness.toy import Toy
+
+DRAWS = 4000
+SHAPE: dict[str, Any] = {"rows": 1, "columns": 5, "sharpness": 1.2}
+DRAFTER = Target(Toy(seed=3, **SHAPE))
+NO_RESIDUAL = substitute(lambda p, q: p, (example_rules, "residual"))
+RIGHT = {
+    "chain": ({}, drawn_chain(DRAFTER, 2), chain),
+    "end": ({"end": True}, drawn_chain(DRAFTER, 2), partial(chain_with_end, 2)),
+    "top-k": ({"top_k": 2}, drawn_chain(DRAFTER, 2), chain),
+    "top-p": ({"top_p": 0.7}, drawn_chain(DRAFTER, 2), chain),
+    "grammar": ({"grammar": True}, drawn_chain(DRAFTER, 2), chain),
+    "chosen": ({}, best_chain(DRAFTER, 2), equality),
+    "candidates": ({}, drawn_siblings(DRAFTER, 2), one_by_one(siblings)),
+    "tree": ({}, drawn_tree(DRAFTER, 2), one_by_one(tree)),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_rules_pass_and_fail_without_their_residual(name: str) -> None:
+    settings, propose, verify = RIGHT[name]
+    target = Target(Toy(**SHAPE, **settings))
+    comparison = check(propose, verify, target, DRAWS)
+    assert comparison.verdict == "exact" and comparison.position is None and comparison.detects < 0.07, comparison
+    if verify is not equality:  # it has none
+        with apply_mutant("residual is p", NO_RESIDUAL):
+            assert check(propose, verify, target, DRAWS).verdict == "not exact"
+
+
+def test_a_wrong_rule_is_described() -> None:
+    """A best guess verified as a draw, as in the Gemma 4 path of transformers; and tokens after the end."""
+    target = Target(Toy(**SHAPE))
+    comparison = check(best_chain(target, 2, show=True), chain, target, DRAWS)
+    best = [int(target.after(torch.tensor([[]], dtype=torch.int64)).argmax())]
+    assert comparison.verdict == "not exact" and comparison.position == 0
+    assert comparison.sentence.startswith("Not exact, from position 0 on") and f"Too frequent: {best[0]} " in comparison.sentence
+    assert check(drawn_chain(DRAFTER, 2), chain, Target(Toy(end=True, **SHAPE)), DRAWS).position == 1
+
+
+def test_a_rule_must_commit_a_token() -> None:
+    def nothing(proposal: Proposal, p: torch.Tensor) -> torch.Tensor:
+        return torch.full((len(p), 1), rule_check.NONE)
+
+    with pytest.raises(BadPrompt, match="no token"):
+        check(drawn_chain(DRAFTER, 2), nothing, Target(Toy(**SHAPE)), 10)
