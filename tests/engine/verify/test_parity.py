@@ -141,6 +141,16 @@ def test_a_draft_from_its_own_distribution_is_replaced_by_a_draw_from_it(way: Wa
 
 
 @every_way
+def test_a_small_residual_is_not_replaced_by_p(way: Way) -> None:
+    """q moves a millionth from the most probable token to the next: the residual is that token alone."""
+    request = in_a_run(window(4, 1000))
+    p = way.verdict(request).p[:3].cpu()
+    best = p.topk(2).indices
+    moved = torch.tensor([-1e-6, 1e-6]).expand(3, -1)
+    assert torch.equal(way.verdict(replace(request, draft_probs=p.scatter_add(1, best, moved))).drawn[:3].cpu(), best[:, 0])
+
+
+@every_way
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize("sampling", [Sampling(), BPT])
 def test_nan_is_refused(value: float, sampling: Sampling, way: Way) -> None:
