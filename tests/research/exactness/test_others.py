@@ -7,6 +7,8 @@ from zipfile import ZipFile
 
 import pytest
 
+from engine.errors import NotSupported
+from research.commands import verify
 from research.exactness.others import table
 from research.exactness.others.generating import PATHS, draw_sequences
 from research.exactness.others.rules import RULES
@@ -37,10 +39,20 @@ def test_what_is_missing_is_the_reason_of_a_skipped_row(folder: Path) -> None:
     assert table._measure(RULES[-1], folder, 10).note.startswith("tpu-inference is not installed")
 
 
-def test_the_rule_of_transformers_holds_and_its_use_with_best_guesses_does_not() -> None:
-    right, wrong = (table._measure(rule, None, 1000) for rule in (RULES[0], RULES[2]))
-    assert right.verdict == "exact" and not right.is_false
-    assert wrong.is_false and wrong.comparison.position == 0 and "| not exact |" in wrong.text()
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(NotSupported, match="There is no folder"):
+        verify.main(["--others", str(tmp_path / "none")])
+
+
+def test_the_rule_of_transformers_holds_and_its_use_with_best_guesses_does_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(table, "RULES", (RULES[0], RULES[2]))
+    monkeypatch.setattr(table, "PATHS", ())
+    assert verify.main(["--others", "--draws", "1000"]) == 1
+    right, wrong = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| transformers")]
+    assert "| exact | 1,000 |" in right and "No difference in 1,000 draws" in right
+    assert "| not exact | Not exact, from position 0 on" in wrong
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.path)

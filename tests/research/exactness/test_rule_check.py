@@ -10,7 +10,8 @@ import torch
 
 from engine.errors import BadPrompt
 from research.exactness import check, example_rules, rule_check
-from research.exactness.example_rules import chain, chain_with_end, equality, siblings, tree
+from research.exactness.ceiling import accepted_drafts
+from research.exactness.example_rules import block, chain, chain_with_end, equality, siblings, tree
 from research.exactness.mutation import apply_mutant, substitute
 from research.exactness.rule_check import Proposal, Target, best_chain, drawn_chain, drawn_siblings, drawn_tree, one_by_one
 from research.exactness.toy import Toy
@@ -50,6 +51,25 @@ def test_a_wrong_rule_is_described() -> None:
     assert comparison.verdict == "not exact" and comparison.position == 0
     assert comparison.sentence.startswith("Not exact, from position 0 on") and f"Too frequent: {best[0]} " in comparison.sentence
     assert check(drawn_chain(DRAFTER, 2), chain, Target(Toy(end=True, **SHAPE)), DRAWS).position == 1
+
+
+def test_block_verification_is_exact_unless_it_ends_with_the_rule_of_single_tokens() -> None:
+    target = Target(Toy(**SHAPE))
+    assert check(drawn_chain(DRAFTER, 2), block, target, 20_000).verdict == "exact"
+    with apply_mutant(
+        "token rule inside the block", substitute(lambda p, q, reach: (p - q).clamp(min=0), (example_rules, "scaled_residual"))
+    ):
+        assert check(drawn_chain(DRAFTER, 2), block, target, 20_000).verdict == "not exact"
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_no_rule_accepts_more_than_the_ceiling(count: int) -> None:
+    """A block of one draft is speculative sampling, which is then the best; later, a block is better than single tokens."""
+    mean = accepted_drafts(Target(Toy(**SHAPE)), DRAFTER, count)
+    if count == 1:
+        assert mean.tokens == pytest.approx(mean.ceiling) and mean.block == pytest.approx(mean.ceiling)
+    else:
+        assert mean.tokens < mean.block < mean.ceiling
 
 
 def test_a_rule_must_commit_a_token() -> None:
