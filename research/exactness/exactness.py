@@ -280,8 +280,8 @@ def verify(names: Iterable[str], full: bool = False, target: float = TARGET, mut
     """Returns the table by METHOD[CASE], whether every claim holds, and the seconds it took. Runs one process per core. target: the total
     variation distance that a claim by distribution must detect.
 
-    Each row has exact, z, tv and floor (None for claims about tokens), runs; detects, the smallest total variation distance, or share of
-    differing runs, that these runs detect with probability 99 %; and mutants, z by name.
+    Each row has exact, z, tv and floor (None for claims about tokens), chi_square and freedom, runs; detects, the smallest total variation
+    distance, or share of differing runs, that these runs detect with probability 99 %; and mutants, z by name.
     """
     start = time.monotonic()
     todo = tasks(names, full, target, mutants)
