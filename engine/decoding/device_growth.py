@@ -15,12 +15,14 @@ from torch import Tensor
 from engine.core import Sequence
 from engine.decoding.growth import LATER, Tree, TreeSize, proposals, weights
 from engine.drafters.feature_draft import FeatureGrowth
+from engine.machine import widest_float
 from engine.noise import Noise
 
 
 def grows_there(sequence: Sequence, shape: TreeSize) -> bool:
-    """True if a tree of this shape can be grown on the sequence's device without reads."""
-    return sequence.device.type != "cpu" and sequence.state([]) is None and shape.least_node == shape.least_level == 0
+    """True if a tree of this shape can be grown on the sequence's device without reads: a GPU with float64."""
+    is_able = sequence.device.type != "cpu" and widest_float(sequence.device) == torch.float64
+    return is_able and sequence.state([]) is None and shape.least_node == shape.least_level == 0
 
 
 def grow_there(

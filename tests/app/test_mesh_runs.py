@@ -74,11 +74,11 @@ def test_a_finished_mesh_is_shown_snapped_or_as_a_surface_without_the_model(open
     own = page.evaluate(FACES.format("accelerated"))
     offer = page.get_by_role("button", name="Show the classical surface")
     offer.click()
-    page.wait_for_function(f"{FACES.format('accelerated')} !== {own}")
-    assert page.locator(SURFACE.format("accelerated", "classical")).get_attribute("aria-pressed") == "true"
+    shown = SURFACE.format("accelerated", "classical") + "[aria-pressed=true]"
+    page.wait_for_selector(shown)
     assert "no tokens, no model" in page.inner_text("#mesh .ft-surfaces[data-side=accelerated]")
     offer.click()
-    page.wait_for_function(f"{FACES.format('accelerated')} === {own}")
+    page.wait_for_selector(SURFACE.format("accelerated", "decoded") + "[aria-pressed=true]")
     page.click(SURFACE.format("accelerated", "snapped"))
     assert at(page, 0)["accelerated"] == 0 and at(page, 1000)["accelerated"] == own  # the faces grow, snapped
     page.wait_for_selector("#mesh-download-html:not([disabled])", timeout=DRAWN)
@@ -92,7 +92,7 @@ def test_a_finished_mesh_is_shown_snapped_or_as_a_surface_without_the_model(open
             there.goto((tmp_path / "race.html").as_uri())
         there.wait_for_function(f"{FACES.format('accelerated')} === {own}")
         there.click(SURFACE.format("accelerated", "classical"))
-        there.wait_for_function(f"{FACES.format('accelerated')} !== {own}")
+        there.wait_for_selector(shown)
 
 
 def test_the_left_side_may_be_a_surface_without_the_model(open_mesh):

@@ -34,19 +34,6 @@ def test_every_kernel_compiles_and_verify_spills_nothing(tmp_path: Path) -> None
         assert 0 < row["registers"] <= 255 and row["shared_bytes"] <= 99 * 1024, row  # the least of these GPUs: 12.0
 
 
-@needs_compiler
-def test_a_number_of_rows_needs_no_program_of_its_own(tmp_path: Path) -> None:
-    """Triton would compile a program for 1, one for multiples of 16, and one for other numbers."""
-    code = (
-        "from engine.kernels import energy_scan, row_lora, tree_attention; from engine.verify import triton as verify\n"
-        "for kernel in (verify._verify_kernel, verify._settle_kernel, tree_attention._tree_attention_kernel, row_lora._shrink_kernel,\n"
-        "    row_lora._expand_kernel, energy_scan._energy_kernel): print(*[each.name for each in kernel.params if each.do_not_specialize])"
-    )
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"} | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=environment, check=True)
-    assert done.stdout.splitlines() == ["rows drafts", "drafts", "count kept words", "count", "count", "count"]
-
-
 def test_every_kernel_is_in_the_table() -> None:
     files = {path for path in ROOT.glob("engine/*/*.py") if "@triton.jit" in path.read_text(encoding="utf-8")}
     names = {

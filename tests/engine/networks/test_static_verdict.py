@@ -163,7 +163,7 @@ def test_all_that_is_sent_is_one_small_tensor(name: str, method: str, reads: dic
 
 TREE_READS = {"decoding/device_growth.py: read_tree": 1, "decoding/device_verify.py: verify_there": 1}
 TREE_SENDS = {  # the newest tokens, the pass, the tree for its verification, and rows of the cache that move
-    "networks/static_step.py: Replays.call": 3, "decoding/device_verify.py: directly": 1, "cache/__init__.py: KVCache.keep": 1,
+    "networks/workspace.py: Replays.call": 3, "decoding/device_verify.py: directly": 1, "cache/__init__.py: KVCache.keep": 1,
 }  # fmt: skip
 BY_LEVEL = {"decoding/growth.py: families": 5, "decoding/device_verify.py: verify_there": 1}  # the host lays out the tree
 
