@@ -106,7 +106,7 @@ def add_sampling(parser: CommandParser, guidance: bool = True, adherence: bool =
         parser.add_argument("--guidance", type=number, help="how strongly the picture follows the prompt")
     if adherence:
         parser.add_argument("--adherence", type=number, help="how strongly a mesh's vertices keep to the input, 0 to 200; 50 is strong (0)")
-        guide = "how strongly a mesh follows a surface laid through the input without the model, 0 to 50; 0: the model alone (lowpoly: 12)"
+        guide = "how strongly a mesh follows a surface laid through the input without the model, 0 to 50; 0: the model alone (lowpoly: 16)"
         parser.add_argument("--guide", type=number, help=guide)
 
 

@@ -122,7 +122,7 @@ class Lowpoly(TrainedBackbone):
     end = BPT.eos  # the id that ends a mesh
     trainable = ("mesh_heads", "feature_draft", "predictive_stream")
     # BPT's, but for its temperature of 0.5: at 0.25 meshes of this model are nearer to their inputs (docs/models/lowpoly.md).
-    sampling = Sampling(temperature=0.25, top_k=50, top_p=0.95, temperature_last=True, guide=12.0)
+    sampling = Sampling(temperature=0.25, top_k=50, top_p=0.95, temperature_last=True, guide=16.0)
 
     # Chosen with `bench mesh --sweep`. Windows are short and drawn again, because a mesh draft is seldom right after a few others, and few
     # tokens are fixed points. Rows cost more than a picture's: each has a distribution of 5,121 numbers under a grammar.
