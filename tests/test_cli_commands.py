@@ -35,7 +35,7 @@ OPTIONS = {  # the public ones; removing one breaks users' scripts
     | (RUN - {"--compare"})
     | {"--adherence", "--guide", "--guidance", "--size", "--faces", "--about", "--up", "--formats", "--shrinkwrap"}
     | {"--retries", "--no-sheet", "--ray", "--actors", "--at-once"},
-    "verify": {"--full", "--json"},
+    "verify": {"--full", "--json", "--others", "--draws"},
     "bench image": MODEL | SAMPLING | TABLE | {"--guidance", "--size", "--prompts"},
     "bench mesh": MODEL | SAMPLING | TABLE | {"--adherence", "--guide", "--faces", "--size", "--about", "--up", "--packs", "--seeds"},
     "bench generate": {"--size", "--tokens", "--window", "--method", "--guidance", "--repeats", "--device", "--dtype", "--csv", "--json"},
@@ -43,7 +43,7 @@ OPTIONS = {  # the public ones; removing one breaks users' scripts
     "bench expected": MODEL | {"--count", "--write", "--json"},
     "bench weights": MODEL | {"--count", "--tokens", "--write", "--csv", "--json"},
     "bench cpu": {"--threads", "--csv", "--json"},
-    "bench gpu": {"--tokens", "--csv", "--json"},
+    "bench gpu": {"--first", "--tokens", "--csv", "--json"},
     "models": {"--json"},
     "export": {"--out", "--json"},
     "space": {"--name", "--hardware", "--json"},

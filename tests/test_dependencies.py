@@ -17,6 +17,7 @@ OPTIONAL = {
     "triton",  # has wheels for Linux only, and comes with the CUDA build of PyTorch; see engine/dispatch/language.py
     "ray",  # 0.6 GB that only batches over many machines need; see app/batch/with_ray.py
     "matplotlib",  # only figures of research/ need it
+    "jax",  # only rules of another project need it; see research/exactness/others/rules.py
     "imageio-ffmpeg",  # a large encoder that only the MP4 files of races need; see app/runs/video.py
 }
 

@@ -97,6 +97,7 @@ class Sequence(Protocol):
     condition: Tensor | None  # by capability "condition": [C, H], features of the prompt, for drafters that attend to it; else None
     masks: Tensor | None  # the distinct masks of its grammar, bool [M, V], on the device; None without a grammar, or if there are many
     levels: Any  # by capability "vertices": how ids spell the vertices of a mesh (TokenLevels in engine/mesh/bpt_tokens.py); else None
+    workspace: Any  # where passes have fixed shapes: the tensors and graphs that its model lends (engine/networks/workspace.py); else None
     adapter: Any  # by capability "predictive_stream": the weights of predictive rows, set by the drafter when it starts
 
     def forward(self, draft: Draft) -> Rows:

@@ -69,8 +69,8 @@ class FixedSchedule:
 def tree_decoding(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: FeatureDraft, schedule: Schedule) -> Iterator[Step]:
     """The loop of all tree methods. State: the tree to be verified next, the drafter's growth, the deviation meter."""
     neighbours.check_start(knobs)
-    growth, workspace = drafter.start(sequence), getattr(sequence, "workspace", None)
-    call = directly if workspace is None else workspace.replays.call_whole
+    growth = drafter.start(sequence)
+    call = directly if sequence.workspace is None else sequence.workspace.replays.call_whole
     relaxed = neighbours.RelaxedRule(sequence)
     tree, iteration = NO_TREE, 0
     while not sequence.done:

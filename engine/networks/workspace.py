@@ -159,6 +159,10 @@ class WorkspacePool:
         self._idle: list[Workspace] = []  # the one used last is the last
         self._lock, self._numbers = Lock(), itertools.count()
 
+    def __deepcopy__(self, memo: object) -> WorkspacePool:
+        """A copy of a model has workspaces of its own."""
+        return WorkspacePool()
+
     def borrow(self, kv_cache: KVCache) -> Workspace:
         """A workspace that no other run uses; its block, of zeros, becomes the cache's."""
         with self._lock:

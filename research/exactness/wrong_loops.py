@@ -11,7 +11,7 @@ from torch import Tensor
 
 from engine import noise, rules, sampling
 from engine.core import ChosenTokens, Draft, Knobs
-from engine.decoding import head_drafts, verdict
+from engine.decoding import head_drafts, trees, verdict
 from engine.decoding.foreseen import HeadInitializer
 from engine.methods import cross_regression, jacobi, lookahead, mulo, sjd, sjdpp, spatial, xspecmesh, zipar
 from research.exactness import toy
@@ -230,7 +230,7 @@ TABLE: dict[str, Patches] = {
     ),
     "lookup: first draft unverified": wrap(_first_draft_unverified, (verdict, "judge")),
     "surface: first draft unverified": wrap(_first_draft_unverified, (verdict, "judge")),
-    "lookahead: first node unverified": wrap(_first_node_unverified, (lookahead, "verify")),
+    "lookahead: first node unverified": wrap(_first_node_unverified, (trees, "verify")),
     "lookahead: rows of the other branch": wrap(_rows_of_the_other_branch, (lookahead, "draft_of")),
     "wavefront: q of another warp": wrap(_with_probs_of_another_warp, (WAVES, "coupled gumbel"), (WAVES, "coupled maximal")),
     "wavefront: carried with new q": wrap(lambda right, *arguments: (right(*arguments)[0], None), (WAVES, "carry")),

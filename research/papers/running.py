@@ -144,7 +144,9 @@ def verdict(reader: Any, run: Run, scene: Scene) -> Row:
 
 def measure_meshes(runs: Meshes, path: Path, count: int, name: str, device: str, repeats: int) -> Iterator[tuple[int, list[Row]]]:
     """Yields the number of finished clouds and the new rows, per chunk."""
-    models = meshes.Models(MeshBench(backbone=name, device=device, dtype="float32", sampling={"temperature": runs.temperature, "guide": 0.0}))
+    models = meshes.Models(
+        MeshBench(backbone=name, device=device, dtype="float32", sampling={"temperature": runs.temperature, "guide": 0.0})
+    )
     table = {label: row for label, row in runs.rows.items() if models.can_run(row)}
     for label in [label for label in runs.rows if label not in table]:
         print(f"{label} is left out: its heads or its adapter are missing.", file=sys.stderr)

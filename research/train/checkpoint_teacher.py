@@ -143,14 +143,14 @@ class CheckpointTeacher(Teacher):
 
     def _decode(self, prompts: Tensor, x: Tensor, slots: Tensor, mask: Tensor, kv_cache: Any) -> Tensor:
         padding = self._rows(prompts)[1]
-        place = self._hosted_for(prompts.shape[2], padding).place
+        hosted = self._hosted_for(prompts.shape[2], padding)
         count, total = mask.shape
         real = torch.arange(total, device=x.device) >= padding[:, None, None]
         own = torch.eye(count, total, dtype=torch.bool, device=x.device).roll(total - count, 1)
         positions = (slots[None] - padding[:, None]).clamp(min=0)
         hidden = self.trunk(
             inputs_embeds=x.to(self.trunk.dtype),
-            position_ids=positions if place is None else place(positions),
+            position_ids=positions if hosted.place is None else hosted.place(positions, *hosted.tables),
             attention_mask=(mask & real | own)[:, None],
             past_key_values=Cache(layers=[_LayerCache(kv_cache, layer, total - count) for layer in range(len(self.trunk.layers))]),
             use_cache=True,

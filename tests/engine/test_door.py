@@ -190,7 +190,7 @@ class Card:
             raise TooLittleMemory(f"{name} needs 10.0 GB, and 0.0 GB are free.")
         self.places -= 1
         self.loaded.append(name)
-        model = StandIn(name=name)
+        model = StandIn(name=name, device=torch.device("cpu"))
         model.itself = model
         weakref.finalize(model, self.free)
         return model

@@ -230,6 +230,7 @@ class RaceTab:
     def write_more(self, request: gr.Request) -> Iterator[tuple[Any, ...]]:
         """Writes the larger files after the page shows the result, and sends each part; a disk error affects only these."""
         visitor, notices = request.session_hash, []
+        yield fill(self.filing, {})  # Gradio empties the outputs of an event that yields nothing
         ended = self.queue.take_boards(visitor)
         for files in self.subject.files(self, ended, visitor) if ended else ():
             run = ended.boards[0].run

@@ -216,7 +216,7 @@ def test_the_memory_of_a_text_model_counts_its_encoder(tmp_path: Path, monkeypat
     encoder = llamagen_files.encoder_folder(folder)
     numbers = sum(p.numel() for p in T5EncoderModel.from_pretrained(encoder).parameters())
     checked: list[int] = []
-    monkeypatch.setattr(llamagen.memory, "check", lambda name, size, *rest: checked.append(size.parameters))
+    monkeypatch.setattr(llamagen.memory, "check", lambda name, size, *rest, **options: checked.append(size.parameters))
     llamagen.load(str(folder), dtype="float32")
     assert llamagen_files.encoder_numbers(encoder) == numbers > 0
     assert checked[0] - numbers == size(llamagen.configure({n: tuple(t.shape) for n, t in llamagen_tensors(True).items()})).parameters
