@@ -203,7 +203,7 @@ def is_same(target: Path, about: CheckpointInfo) -> bool:
 
 
 def card_of(about: CheckpointInfo, fingerprint: str, weights: str) -> str:
-    """The text of card.json: the adapter's name, fingerprint and form of the weights, and what `identify` found."""
+    """The text of card.json: the adapter's name, fingerprint and form of the weights, and the result of `identify`."""
     entries = asdict(about) | {"name": about.family, "imported": about.name, "weights_hash": fingerprint, WEIGHTS: weights}
     return json.dumps({key: value for key, value in entries.items() if key != "family"}, indent=1, ensure_ascii=False) + "\n"
 

@@ -114,6 +114,7 @@ class Maker:
         if shape is None:
             return row | self.word_columns(entry.text)
         row |= self.mesh_columns(run, shape)
+        row["guide_faces"] = "" if run.prompt.guide is None else len(run.prompt.guide[1])
         if self.plan.shrinkwrap and row["faces"]:
             chamfer = save_shrinkwrapped(run, shape, part, self.plan.formats)
             row["shrinkwrapped_chamfer"] = chamfer and round(chamfer, 5)

@@ -15,7 +15,7 @@ from engine import files
 NAME = "results.csv"
 COLUMNS = (
     "number", "input", "file", "status", "seed", "method", "exact", "tokens", "passes", "draft_passes", "tokens_per_pass", "seconds",
-    "faces", "vertices", "watertight", "chamfer", "hausdorff", "shrinkwrapped_chamfer",
+    "faces", "vertices", "watertight", "chamfer", "hausdorff", "shrinkwrapped_chamfer", "guide_faces",
     "unknown_words", "attempts", "process", "hash", "error",
 )  # fmt: skip
 

@@ -98,7 +98,7 @@ def add_weights(parser: CommandParser, default: str | None, choices: Sequence[st
 
 
 def add_sampling(parser: CommandParser, guidance: bool = True, adherence: bool = False) -> None:
-    """Adds --temperature, --top-k, --top-p, --guidance (pictures) --adherence and --guide (meshes)."""
+    """Adds --temperature, --top-k, --top-p, --guidance (pictures), --adherence and --guide (meshes)."""
     parser.add_argument("--temperature", type=number, help="randomness of the draws; 0: always the most probable token")
     parser.add_argument("--top-k", type=whole(0, 2**31 - 1), help="draw from the K most probable tokens; 0: all")
     parser.add_argument("--top-p", type=number, help="draw from the most probable tokens whose probabilities add up to P")

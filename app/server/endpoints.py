@@ -143,7 +143,8 @@ class Endpoints:
         file = self.new_file(caller, f"foretoken-{name}-{wanted.seed}.glb")
         write(file, history.to_input_frame(result.vertices, shape), result.faces, metadata=history.describe(board.run, shape))
         numbers = quality(result.vertices, result.faces)
-        yield file_payload(file), summary(board) | {key: numbers[key] for key in ("faces", "vertices", "watertight")}
+        notes = [meshes.NO_GUIDE] if meshes.misses_guide(backbone, wanted) else []
+        yield file_payload(file), summary(board) | {key: numbers[key] for key in ("faces", "vertices", "watertight")} | {"notes": notes}
 
     def start_run(self, caller: str, number: int, backbone: Backbone, prompt: Prompt, name: str, knobs: Mapping[str, Any]) -> Any:
         """Starts the run of a call; it stops when its caller disconnects."""

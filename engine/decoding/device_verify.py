@@ -122,17 +122,17 @@ def verify_there(
 def tree_verdict(levels: int, mass: RowMass | None, names: tuple[str, ...], *tensors: Tensor) -> tuple[Tensor, Tensor]:
     """What the host reads of a verdict, int64: the path [levels], the token after it, and as bits p and q of each node, and the acceptance
     probabilities along the path; then the rows along the path. names : of the tensors, see `verify_there`"""
-    given = dict(zip(names, tensors, strict=True))
-    table, p, probs = TreeTable.of(given["packed"]), given["p"], given.get("probs")
-    if "answers" in given:
-        settled = settle_answers(given["answers"], table)
+    tensor_of = dict(zip(names, tensors, strict=True))
+    table, p, probs = TreeTable.of(tensor_of["packed"]), tensor_of["p"], tensor_of.get("probs")
+    if "answers" in tensor_of:
+        settled = settle_answers(tensor_of["answers"], table)
     else:
-        settled = settle_siblings(p, None if mass is None else given.get("soft", p), probs, table, mass or probability_of)
+        settled = settle_siblings(p, None if mass is None else tensor_of.get("soft", p), probs, table, mass or probability_of)
     steps, along = walk_there(settled.child, levels)
     tokens = table.tokens.clamp(min=0)[:, None]
     own = p[table.parents + 1].gather(1, tokens).squeeze(1)
     drafted = torch.ones_like(own) if probs is None else probs.gather(1, tokens).squeeze(1)
-    token = torch.where(given["sound"].index_select(0, along).all(), settled.tokens.index_select(0, along[-1:]), -1)
+    token = torch.where(tensor_of["sound"].index_select(0, along).all(), settled.tokens.index_select(0, along[-1:]), -1)
     chances = own[:0] if settled.chances is None else settled.chances.index_select(0, along[:-1])
     floats = torch.cat([each.double() for each in (own, drafted, chances)]).view(torch.int64)
     return torch.cat([steps, token, floats]), along

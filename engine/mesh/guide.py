@@ -72,9 +72,9 @@ class Guide:
         self._offsets, self._special, self._end, self._vocabulary = levels.first[1], levels.special, levels.eos, levels.vocabulary
         self._strength = strength
         self._digits = np.stack(np.unravel_index(np.arange(self._side**3), (self._side,) * 3), 1)
-        apart = np.arange(self._side)
-        self._apart = abs(apart[:, None] - apart).astype(np.int8)  # along an axis
-        self._gains = (-strength * np.maximum(0.0, 1 - apart / REACH)).astype(np.float32)  # by the distance in cells
+        cell = np.arange(self._side)
+        self._distances = abs(cell[:, None] - cell).astype(np.int8)  # along an axis
+        self._penalties = (-strength * np.maximum(0.0, 1 - cell / REACH)).astype(np.float32)  # by the distance in cells
         self.start = GuideState(self.fans[0])
 
     def next(self, state: GuideState, token: int) -> GuideState:
@@ -150,9 +150,9 @@ class Guide:
 
     def _pull(self, offset: int) -> Tensor:
         """The penalty on the offsets of a block in which one is expected."""
-        x, y, z = self._apart[self._digits[offset]]
+        x, y, z = self._distances[self._digits[offset]]
         distance = np.maximum(np.maximum(x[:, None, None], y[:, None]), z)
-        return torch.from_numpy(self._gains[distance.ravel()])
+        return torch.from_numpy(self._penalties[distance.ravel()])
 
     def _block_of(self, cell: Cell) -> int:
         x, y, z = (axis // self._side for axis in cell)

@@ -74,9 +74,9 @@ def kernel_checks(cases: Mapping[str, tuple[Callable[..., Any], ...]], device: t
     for name, makes in cases.items():
         for make in makes:
             case = make(device)
-            apart = difference(case.kernel(), case.reference())
-            if apart is not None:
-                raise Mismatch(f"The kernel {name} differs from its reference on {case.name}: {apart}. {REPORT}")
+            gap = difference(case.kernel(), case.reference())
+            if gap is not None:
+                raise Mismatch(f"The kernel {name} differs from its reference on {case.name}: {gap}. {REPORT}")
             yield {"check": "kernel", "what": f"{name}, {case.name}", "result": "equals the reference"}
 
 

@@ -143,15 +143,15 @@ function drawCount(name) {
 
 // The buttons of a side's surfaces, and the distance of the chosen one. Once shown they keep their place, so that the page does not move.
 function drawSurfaces(name) {
-  const found = surfacesOf(name), line = part(`.ft-surfaces[data-side=${name}]`), group = line.querySelector(".ft-segments");
-  group.hidden = !found[DECODED] && !line.dataset.shown;
-  line.hidden = group.hidden && !found[chosen[name]];
+  const surfaces = surfacesOf(name), line = part(`.ft-surfaces[data-side=${name}]`), group = line.querySelector(".ft-segments");
+  group.hidden = !surfaces[DECODED] && !line.dataset.shown;
+  line.hidden = group.hidden && !surfaces[chosen[name]];
   if (!group.hidden) line.dataset.shown = true;
   for (const button of group.children) {
-    button.disabled = !found[button.dataset.surface];
+    button.disabled = !surfaces[button.dataset.surface];
     button.setAttribute("aria-pressed", button.dataset.surface === chosen[name]);
   }
-  line.querySelector("span").textContent = found[chosen[name]]?.note ?? "";
+  line.querySelector("span").textContent = surfaces[chosen[name]]?.note ?? "";
 }
 
 function drawTitle(name) { // an empty side shows the chosen method

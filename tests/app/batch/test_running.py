@@ -240,6 +240,7 @@ def test_clouds_become_meshes(tmp_path: Path, capsys: pytest.CaptureFixture) -> 
     chair, damaged = rows_of(out)
     assert damaged["status"] == "failed" and "damaged.ply" in damaged["error"]
     assert chair["status"] == "done" and chair["file"].endswith("result.obj") and (out / chair["file"]).exists()
+    assert 12 <= int(chair["guide_faces"]) <= 26  # as few as the limit of its faces, or a few more
     assert 0 < int(chair["faces"]) <= 24 and 0 < float(chair["shrinkwrapped_chamfer"]) <= float(chair["chamfer"])
     assert (out / chair["file"]).with_name("shrinkwrapped.obj").exists()
     assert json.loads((out / chair["file"]).with_name("run.json").read_text())["about"] == 20

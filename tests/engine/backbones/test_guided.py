@@ -77,8 +77,8 @@ def test_the_mesh_is_nearer_with_a_guide(prompt: Prompt) -> None:
     model, points = lowpoly.load(), prompt.points.numpy()
     large = model.guided(replace(prompt, guide=None, about=200))
 
-    def gap(given: Prompt) -> float:
-        mesh = decode(model, "ar", given).result()
+    def gap(one: Prompt) -> float:
+        mesh = decode(model, "ar", one).result()
         return distance((mesh.vertices, mesh.faces), points)["chamfer"]
 
     assert gap(large) < 0.7 * gap(replace(large, guide=None))

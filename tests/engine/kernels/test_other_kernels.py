@@ -85,9 +85,9 @@ def odd_pass(name: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, Visib
     case = cases.tree_pass(rows, kept, **shape)
     fill = 0 if most is None else most - kept
     k, v = (torch.cat([x, torch.full_like(x[:, :, :1], 1e4).expand(-1, -1, fill, -1)], 2).to(DEVICE) for x in (case.k, case.v))
-    told = None if most is None else torch.tensor(kept, device=DEVICE)
+    kept_now = None if most is None else torch.tensor(kept, device=DEVICE)
     hidden = None if padding is None else torch.tensor(padding, device=DEVICE)
-    return case.q.to(DEVICE), k, v, VisibleRows(case.seen.sets.to(DEVICE), kept + fill, kept_now=told, padding=hidden)
+    return case.q.to(DEVICE), k, v, VisibleRows(case.seen.sets.to(DEVICE), kept + fill, kept_now=kept_now, padding=hidden)
 
 
 @needs_triton

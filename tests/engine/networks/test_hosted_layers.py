@@ -48,8 +48,8 @@ def compare(name: str, drafts: tuple[Draft, ...], monkeypatch: pytest.MonkeyPatc
         monkeypatch.setenv(VARIABLE, way)
         sequence, rows = start_sequence(near(name), monkeypatch, step), []
         for draft in drafts:
-            found = sequence.forward(draft)
-            rows += [found.hidden.clone(), found.logits.clone()]
+            passed = sequence.forward(draft)
+            rows += [passed.hidden.clone(), passed.logits.clone()]
             sequence.commit([0, 1] if draft.parents is None else [0, 2], 6)
         pair.append(rows)
     for ours, theirs in zip(*pair, strict=True):

@@ -24,15 +24,15 @@ BUDGET = {"Janus-Pro 1B": 350, "Lumina-mGPT 7B": 450, "Emu3 8B": 450, "GLM-Image
 def test_a_pass_has_few_nodes(name: str) -> None:
     trunk = nodes.trunk_of(name)
     layers = trunk.hosted.decoder.config.num_hidden_layers
-    found, before = nodes.count_nodes(trunk), nodes.count_nodes(trunk, fused=False)
-    assert found.total() <= BUDGET[name] and before.total() > 3 * found.total()
-    assert found["attend_parts"] == found["merge_parts"] == found["rotary_write"] == found["gate"] == layers
-    assert before["scaled_dot_product_attention"] == layers and "scaled_dot_product_attention" not in found
+    fused, before = nodes.count_nodes(trunk), nodes.count_nodes(trunk, fused=False)
+    assert fused.total() <= BUDGET[name] and before.total() > 3 * fused.total()
+    assert fused["attend_parts"] == fused["merge_parts"] == fused["rotary_write"] == fused["gate"] == layers
+    assert before["scaled_dot_product_attention"] == layers and "scaled_dot_product_attention" not in fused
 
 
 def test_the_estimate_is_bytes_over_bandwidth_and_a_time_for_each_small_node() -> None:
     trunk = nodes.trunk_of("Emu3 8B")
-    found = nodes.count_nodes(trunk)
-    more = found + nodes.Counter({"mul": 500})
-    assert nodes.estimate(trunk, more, 3.35e12) - nodes.estimate(trunk, found, 3.35e12) == pytest.approx(1.0)
-    assert 5 < nodes.estimate(trunk, found, 3.35e12) < 6.5
+    fused = nodes.count_nodes(trunk)
+    more = fused + nodes.Counter({"mul": 500})
+    assert nodes.estimate(trunk, more, 3.35e12) - nodes.estimate(trunk, fused, 3.35e12) == pytest.approx(1.0)
+    assert 5 < nodes.estimate(trunk, fused, 3.35e12) < 6.5
