@@ -31,7 +31,7 @@ ENVIRONMENTS = tuple(
     for python in PYTHONS
 )
 PINNED_ELSEWHERE = frozenset({"torch"})
-UNTESTED = frozenset({"ray"})  # extras that the tests do not install, so no version of them is tested
+UNTESTED = frozenset({"ray", "lossless"})  # extras that the tests do not install, so no version of them is tested
 HEADER = """\
 # The versions that were tested. launch.py installs them, launch.py --latest the newest ones.
 # Written by .ci/constraints.py; CI checks that it is current. PyTorch is pinned in pyproject.toml.
