@@ -246,6 +246,7 @@ class PictureRace:
         """Larger files of a finished race; none for a stopped one."""
         boards = ended.boards
         if not all(board.run.finished for board in boards):
+            yield Files({})
             return
         left_to_right = boards[::-1]
         titles = [title_of(board.run.name) for board in left_to_right]

@@ -230,9 +230,10 @@ class RaceTab:
     def write_more(self, request: gr.Request) -> Iterator[tuple[Any, ...]]:
         """Writes the larger files after the page shows the result, and sends each part; a disk error affects only these."""
         visitor, notices = request.session_hash, []
-        yield fill(self.filing, {})  # Gradio empties the outputs of an event that yields nothing
-        ended = self.queue.take_boards(visitor)
-        for files in self.subject.files(self, ended, visitor) if ended else ():
+        if not (ended := self.queue.take_boards(visitor)):
+            yield fill(self.filing, {})  # Gradio empties the outputs of an event that yields nothing, and outside its queue takes only the first
+            return
+        for files in self.subject.files(self, ended, visitor):
             run = ended.boards[0].run
             writers = {name: write for name, write in files.writers.items() if name in self.late}
             paths = {name: self.path_of(visitor, run, self.subject.late[name][1]) for name in writers}
