@@ -231,7 +231,7 @@ class RaceTab:
         """Writes the larger files after the page shows the result, and sends each part; a disk error affects only these."""
         visitor, notices = request.session_hash, []
         if not (ended := self.queue.take_boards(visitor)):
-            yield fill(self.filing, {})  # Gradio empties the outputs of an event that yields nothing, and outside its queue takes only the first
+            yield fill(self.filing, {})  # of an event that yields nothing Gradio empties the outputs
             return
         for files in self.subject.files(self, ended, visitor):
             run = ended.boards[0].run
