@@ -13,8 +13,7 @@ from torch import Tensor
 from engine.errors import MissingWeights
 from engine.networks.card import check_hash
 from engine.words.emoji_objects import names_of, plural
-from engine.words.looks import TILE, Look, look_pixels
-from engine.words.world import HUES
+from engine.words.looks import TILE, Look, look_pixels, recolour
 
 FILE = "looks.webp"
 COLUMNS = 16  # tiles in a row of the sheet
@@ -23,14 +22,19 @@ Encode = Callable[[np.ndarray], Tensor]  # pictures uint8 [N, h, w, 3] -> tokens
 
 
 class Looks:
-    """Pictures of objects, RGBA, TILE pixels a side, by name: "cat", "green car", ..."""
+    """Pictures of objects, RGBA, TILE pixels a side, by name."""
 
     def __init__(self, pictures: dict[str, Image.Image]):
         self.pictures = pictures
         self._found: dict[tuple[Look, int, str], Tensor] = {}
 
     def __contains__(self, look: Look) -> bool:
-        return picture_name(look) in self.pictures
+        return look.name in self.pictures
+
+    def picture_of(self, look: Look) -> Image.Image:
+        """The picture of an object in its colour, RGBA, TILE pixels a side."""
+        own = self.pictures[look.name]
+        return recolour(own, look.colour) if look.colour else own
 
     def tokens(self, looks: Sequence[tuple[Look, str]], along: int, encode: Encode) -> Tensor:
         """Returns the tokens int64 [L, 3, n*n] of L looks of one size, each drawn on its background ("": white), on white and on black.
@@ -40,7 +44,7 @@ class Looks:
         wanted = dict.fromkeys((look, along, place) for look, background in looks for place in backgrounds_of(background))
         missing = [key for key in wanted if key not in self._found]
         if missing:
-            pictures = [look_pixels(self.pictures[picture_name(look)], look.side, along, place) for look, _, place in missing]
+            pictures = [look_pixels(self.picture_of(look), look.side, along, place) for look, _, place in missing]
             self._found |= dict(zip(missing, encode(np.stack(pictures)).flatten(1).short(), strict=True))
         return torch.stack(
             [torch.stack([self._found[look, along, each] for each in backgrounds_of(place)]) for look, place in looks]
@@ -48,8 +52,7 @@ class Looks:
 
     def words(self) -> set[str]:
         """All words in the names of objects that have a look."""
-        names = {name.split(" ", 1)[1] if name.split(" ")[0] in HUES else name for name in self.pictures}
-        return {word for name in names for each in names_of(name) for form in (each, plural(each)) for word in form.split()}
+        return {word for name in self.pictures for each in names_of(name) for form in (each, plural(each)) for word in form.split()}
 
     def write(self, folder: Path) -> None:
         """Writes the sheet into a model folder."""
@@ -63,11 +66,6 @@ class Looks:
 def backgrounds_of(place: str) -> tuple[str, str, str]:
     """The backgrounds of a look in a caption that says `place`."""
     return (place or PLAIN_ONES[0], *PLAIN_ONES)
-
-
-def picture_name(look: Look) -> str:
-    """A look's name, with its colour if that is not its own."""
-    return f"{look.colour} {look.name}".strip()
 
 
 def read_looks(folder: Path, names: Sequence[str]) -> Looks:

@@ -19,13 +19,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.networks.weights import MODELS, build_network, need, read_card, read_tensors
-from engine.words.world import CANVAS, HUES, ObjectGroup, Scene, backgrounds
+from engine.words.world import CANVAS, FIRST_HUES, ObjectGroup, Scene, backgrounds
 
 FOLDER = MODELS / "judge"
 CELL = 8  # pixels along a side
 CELLS = CANVAS // CELL
 GROUPS = 4  # groups of channels, each normalised together
-COLOURS = ("", *HUES)  # "" = the font's own
+COLOURS = ("", *FIRST_HUES)  # "" = the font's own
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,12 @@ from engine.words.world import (
 
 MOST = 3  # maximum number of looks that a decoder reads
 TILE = 128  # pixels along the side of a look's picture
+GRAY = 0.3  # share of saturated pixels below which a picture is tinted instead of turned
+TINT = 130  # saturation of a tinted picture, of 255
+SIMILAR_HUE, SAME_HUE = 36, 14  # of 256: belongs to the same part; no change for the eye
 SIZE_OF_WORD = {word: size for size, words in SIZE_WORDS.items() for word in words if word}
-SEVERAL = frozenset(word for count, word in enumerate(COUNTS) if count > 1) | {str(count) for count in range(2, len(COUNTS))}
+COUNT_OF_WORD = {word: count for count, name in enumerate(COUNTS) if name for word in (name, str(count))}
+SQUARE = 4  # objects of a kind that are drawn at the usual size; more are small
 
 
 @dataclass(frozen=True)
@@ -55,10 +59,9 @@ class Look:
 
 def look_of(group: ObjectGroup, alone: bool) -> Look:
     """The look of a group. A single object that is `alone` in its caption is large unless the caption gives its size."""
-    own = COLOURED.get(group.name)
-    colour = group.colour if own and group.colour != own else ""
+    colour = "" if group.colour == COLOURED.get(group.name) else group.colour
     size = group.size or ("large" if alone else "")
-    return Look(group.name, colour, EVEN_SIDES[size if group.count == 1 else ""])
+    return Look(group.name, colour, EVEN_SIDES[size if group.count == 1 else "small" if group.count > SQUARE else ""])
 
 
 def looks_of_words(words: Sequence[str]) -> tuple[Look, ...]:
@@ -70,10 +73,16 @@ def looks_of_words(words: Sequence[str]) -> tuple[Look, ...]:
             continue
         colour = next((word for word in reversed(before) if word in HUES), "")
         size = next((SIZE_OF_WORD[word] for word in reversed(before) if word in SIZE_OF_WORD), "")
-        named.append(ObjectGroup(name, 2 if SEVERAL.intersection(before) else 1, size, colour))
+        count = next((COUNT_OF_WORD[word] for word in reversed(before) if word in COUNT_OF_WORD), 2 if is_plural(part) else 1)
+        named.append(ObjectGroup(name, count, size, colour))
         before = []
     alone = len(named) == 1 and named[0].count == 1
     return tuple(look_of(group, alone) for group in named[:MOST])
+
+
+def is_plural(part: Sequence[str]) -> bool:
+    """True for a name of several objects without a number, such as "horses"; False for "sheep"."""
+    return " ".join(part) not in SINGULARS
 
 
 def anonymize(words: Sequence[str], known: Container[str] = ()) -> list[str]:
@@ -96,6 +105,7 @@ def _parts(words: Sequence[str]) -> Iterator[tuple[list[str], str]]:
         i += count
 
 
+SINGULARS = frozenset(term for name in OBJECTS for term in names_of(name))
 NAMES = {form: name for name in reversed(OBJECTS) for term in names_of(name) for form in (plural(term), term)}
 MISLEADING = [words for phrases in PLACES.values() for words in map(words_of, phrases) if NAMES.keys() & set(words)]  # "under the stars"
 
@@ -127,6 +137,32 @@ def _phrases() -> dict[tuple[str, ...], str]:
 
 
 PHRASES = _phrases()
+
+
+def recolour(picture: Image.Image, colour: str) -> Image.Image:
+    """An RGBA picture in another colour: the hues near the commonest one turn by the angle from it to the colour's, so that shading,
+    white parts and parts in other colours remain; a gray picture is tinted. A picture that has the colour is returned as it is."""
+    hue, saturation, value = (np.asarray(part).astype(np.int32) for part in picture.convert("RGB").convert("HSV").split())
+    visible = np.asarray(picture.getchannel("A")) > 127
+    strong = visible & (saturation > 70) & (value > 40)
+    target = round(HUES[colour] / 360 * 256)
+    if strong.sum() < GRAY * visible.sum():
+        tinted = visible & (value > 60)
+        saturation = np.where(tinted, np.maximum(saturation, TINT), saturation)
+        turned = np.where(tinted, target, hue)
+    else:
+        shares = np.bincount(hue[strong] // 8, minlength=32)
+        commonest = int((shares + np.roll(shares, 1)).argmax()) * 8  # between two bins of 8
+        angle = (target - commonest + 128) % 256 - 128
+        if abs(angle) <= SAME_HUE:
+            return picture
+        near = abs((hue - commonest + 128) % 256 - 128) <= SIMILAR_HUE
+        turned = np.where(near & (saturation > 30), hue + angle, hue) % 256
+        if colour == "yellow":  # dark yellow is brown
+            value = np.where(strong, np.minimum(255, value * 5 // 4), value)
+    recoloured = Image.merge("HSV", [Image.fromarray(part.astype(np.uint8)) for part in (turned, saturation, value)]).convert("RGB")
+    recoloured.putalpha(picture.getchannel("A"))
+    return recoloured
 
 
 @lru_cache(maxsize=len(PLAIN) + len(PLACES))

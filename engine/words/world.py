@@ -23,9 +23,9 @@ FONT_PATHS = (
 CANVAS = 128  # lattice units are pixels of this canvas
 MASTER = 256  # every scene is first drawn at this size
 
-# Objects that also exist in other colours (hue of their saturated pixels, degrees); the first colour is the font's own. The list is
-# short because the model must learn each colour as another object.
-HUES = {"red": 2, "yellow": 48, "green": 120, "blue": 215}
+# Hues in degrees of the colours that an object can have besides its own.
+HUES = {"red": 2, "orange": 28, "yellow": 48, "green": 120, "blue": 215, "purple": 275, "pink": 330}
+FIRST_HUES = ("red", "yellow", "green", "blue")  # of the objects in COLOURED, which have a colour of the font
 COLOURED = {"car": "red", "balloon": "red", "book": "red", "cap": "blue", "shirt": "blue"}
 
 PLAIN = {
@@ -54,7 +54,7 @@ PLACES: dict[str, list[str]] = {
 PLAIN_SHARE = 0.45  # of scenes
 ANY = "any colour"  # a plain background with a random colour from the texture seed; never in a caption, for training only
 
-COUNTS = ("", "one", "two", "three", "four", "five")
+COUNTS = ("", "one", "two", "three", "four", "five", "six")
 EVEN_SIDES = {
     "small": 32,
     "": 48,
@@ -76,7 +76,7 @@ HELD_OUT = 10  # one combination in this many is never used for training
 
 @dataclass(frozen=True)
 class ObjectGroup:
-    """One to five equal objects. `size` is "", "small" or "large"; `colour` is "" for the font's own."""
+    """One to six equal objects. `size` is "", "small" or "large"; `colour` is "" for the font's own."""
 
     name: str
     count: int = 1

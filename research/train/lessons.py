@@ -20,6 +20,7 @@ class LessonOptions(loop.RecipeOptions):
     lessons: str | None = field(
         default=None,
         metadata=loop.argument(
-            "lessons to train on: first (32 objects), common (168) or the whole world (default: the preset's)", choices=list(LESSONS)
+            "lessons to train on: first (32 objects), common (168), spoken (168, as people ask for them) or the whole world (default: the preset's)",
+            choices=list(LESSONS),
         ),
     )

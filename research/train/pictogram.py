@@ -15,7 +15,8 @@ Where the lessons are even, the decoder reads the looks of what a caption names 
 background, and all scenes of a step have looks of the same sizes. A decoder that cannot copy yet is drilled first: every object is noise.
 
 Half of the pictures are read with some wrong tokens, while the labels stay right. A model that only ever reads right tokens learns to
-follow them instead of the caption: one bad draw then turns a cat into a fox.
+follow them instead of the caption: one bad draw then turns a cat into a fox. A third are read with the first rows of one of their objects
+at another place, too: otherwise an object that a bad draw begins is completed, and the picture has one too many.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.backbones import pictogram
-from engine.backbones.looks import Looks, picture_name
+from engine.backbones.looks import Looks
 from engine.backbones.pictogram import TEXT_SLOTS, PictogramModel
 from engine.errors import BadKnob
 from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.networks.weights import part_files, read_card, read_parts, split
 from engine.networks.weights import ship as ship_files
 from engine.words.emoji_objects import OBJECTS
-from engine.words.looks import MOST, Look, anonymize
+from engine.words.looks import MOST, anonymize
 from engine.words.reading import split as split_words
-from engine.words.world import ANY, CANVAS, COLOURED, HUES, Scene
+from engine.words.world import ANY, CANVAS, Scene
 from research.train import lessons as lessons_options
 from research.train.decision import Measure, prepare, target, train_weights
 from research.train.loop import Training, argument, half_precision, straight_down, trapezoid
@@ -72,6 +73,7 @@ ROWS = {16: 128, 32: 448}  # rows of 256 or 1,024 that a thinned step keeps of a
 THINNED = 0.7  # share of thinned steps at these scales
 DISTURBED = 0.5  # share of pictures that are read with wrong tokens
 WRONG = 0.05  # share of tokens in such a picture that are replaced by tokens of other places in the step
+MISPLACED = 0.33  # share of pictures that are read with a part of an object at a place where there is none
 DISGUISED = 0.2  # share of steps whose objects are noise without a name, so that they can be copied but not known
 DRILLED, DRILL = 240, 16  # number and scale of the first steps, which are all disguised until the decoder copies
 DROPPED = 0.1
@@ -134,7 +136,7 @@ class Scenes:
 
     def caption_ids(self, scene: Scene, seed: int, placed: bool = True, unnamed: bool = False) -> list[int]:
         """Returns the word ids of one caption, padded with 0. unnamed : call every object a thing"""
-        words = split_words(caption(scene, seed, placed))
+        words = split_words(caption(scene, seed, placed, self.lessons.spoken))
         ids = [self.words[w] for w in (anonymize(words) if unnamed else words)][:TEXT_SLOTS]
         return ids + [0] * (TEXT_SLOTS - len(ids))
 
@@ -205,12 +207,51 @@ def object_mask(scene: Scene, side: int, around: int = 0) -> Tensor:
     return mask
 
 
-def chosen_rows(scenes: Sequence[Scene], side: int, count: int, seed: int) -> Tensor:
-    """Returns the places that a thinned step keeps, int64 [B, count], ascending: those in and around objects, then random others."""
+def chosen_rows(scenes: Sequence[Scene], misplaced: Sequence[Patch | None], side: int, count: int, seed: int) -> Tensor:
+    """Returns the places that a thinned step keeps, int64 [B, count], ascending: in and around objects and their misplaced parts, then
+    random others."""
     wanted = torch.rand(len(scenes), side, side, generator=torch.Generator().manual_seed(seed))
-    for scene, own in zip(scenes, wanted, strict=True):
+    for scene, patch, own in zip(scenes, misplaced, wanted, strict=True):
         own += object_mask(scene, side, around=1)
+        if patch:
+            rows, columns = patch.target
+            own[max(0, rows.start - 1) : rows.stop + 1, max(0, columns.start - 1) : columns.stop + 1] += 1
     return wanted.flatten(1).topk(count).indices.sort().values
+
+
+@dataclass(frozen=True)
+class Patch:
+    """The first rows of an object in a picture, and where they are repeated; slices of rows and of columns of tokens."""
+
+    source: tuple[slice, slice]
+    target: tuple[slice, slice]
+
+
+def misplaced_parts(scenes: Sequence[Scene], side: int, seed: int) -> list[Patch | None]:
+    """Returns for a share MISPLACED of the scenes a part of an object and a place outside of all objects; None for the others, and where no
+    place of a few tries is free."""
+    r = random.Random(seed)
+    return [_misplaced_part(scene, side, r) if r.random() < MISPLACED else None for scene in scenes]
+
+
+def _misplaced_part(scene: Scene, side: int, r: random.Random) -> Patch | None:
+    left, top, width = (v * side // CANVAS for v in r.choice(scene.boxes)[2:])
+    height, mask = r.randint(1, width), object_mask(scene, side)
+    for _ in range(8):
+        x, y = r.randrange(side - width + 1), r.randrange(side - height + 1)
+        target = slice(y, y + height), slice(x, x + width)
+        if not mask[target].any():
+            return Patch((slice(top, top + height), slice(left, left + width)), target)
+    return None
+
+
+def misplace(tokens: Tensor, parts: Sequence[Patch | None], side: int) -> Tensor:
+    """Returns the tokens int64 [B, side*side] with the parts repeated at their places."""
+    pictures = tokens.clone().view(-1, side, side)
+    for picture, part in zip(pictures, parts, strict=True):
+        if part:
+            picture[part.target] = picture[part.source]
+    return pictures.flatten(1)
 
 
 def disguise_objects(
@@ -284,9 +325,10 @@ def main(options: PictogramOptions) -> None:
         slots = rows + sum((size * side // CANVAS) ** 2 for size in scenes.sizes(step))
         disguise = step < drills_end or (lessons.even and r.random() < DISGUISED)
         group, ids, tokens, looks = scenes.batch(step, max(1, preset["tokens"] // slots), side, preset["fresh"], disguise)
-        chosen = chosen_rows(group, side, rows, step).to(device) if rows < side**2 else None
+        misplaced = misplaced_parts(group, side, step)
+        chosen = chosen_rows(group, misplaced, side, rows, step).to(device) if rows < side**2 else None
         with half_precision(device):
-            return loss(ids, disturb_tokens(tokens, step), tokens, side, chosen, looks)
+            return loss(ids, disturb_tokens(misplace(tokens, misplaced, side), step), tokens, side, chosen, looks)
 
     def held_out() -> dict:
         numbers = {}
@@ -370,9 +412,8 @@ def matching_words(names: list[str]) -> dict[str, Tensor]:
 
 
 def sheet() -> Looks:
-    """Returns the looks of all objects of the world, trained or not, in all their colours."""
-    looks = [Look(name, colour, 0) for name in OBJECTS for colour in ("", *(HUES if name in COLOURED else ()))]
-    return Looks({picture_name(look): object_picture(look.name, look.colour) for look in looks if look.colour != COLOURED.get(look.name)})
+    """Returns the looks of all objects of the world, trained or not."""
+    return Looks({name: object_picture(name) for name in OBJECTS})
 
 
 def ship(folder: Path, training: Training, model: PictogramModel, scenes: Scenes, sides: list[int], preset: str, taught: str) -> None:

@@ -12,20 +12,21 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 from engine.words.emoji_objects import COMMON, OBJECTS, PAIRS, TAUGHT, names_of, plural
-from engine.words.looks import TILE, Look, look_of
+from engine.words.looks import SQUARE, TILE, Look, is_plural, look_of, recolour
 from engine.words.world import (
     CANVAS,
     COLOUR_SYNONYMS,
     COLOURED,
     COUNTS,
     EVEN_SIDES,
+    FIRST_HUES,
     HUES,
     MASTER,
     PLACES,
@@ -52,6 +53,8 @@ STYLES = {  # how all objects of a scene are drawn, and the phrases for it, afte
     "outlined": [", outlined", " with outlines", " with dark outlines"],
     "soft shadow": [" with a soft shadow", ", soft shadow", " with soft shadows"],
 }
+TINTED = 0.2  # the share of objects in another colour, in a world as people ask for it
+UNCOUNTED = 0.25  # the share of two, three or four of a kind whose caption has no number there
 STYLED = 0.25  # the share of styled scenes in a world that has styles
 
 
@@ -59,6 +62,7 @@ STYLED = 0.25  # the share of styled scenes in a world that has styles
 class SceneSettings:
     """Contents of scenes: objects, counts (drawn as often as they are listed), relations and styles.
 
+    spoken : scenes and captions as people ask for them: five and six of a kind, any object in another colour, plurals without a number
     even : objects without a size word are as large in company as alone, and several of them form a square, so that a model has fewer sizes
         of each object to learn
     """
@@ -68,12 +72,14 @@ class SceneSettings:
     relations: tuple[str, ...] = tuple(RELATIONS)
     styles: tuple[str, ...] = tuple(STYLES)
     even: bool = False
+    spoken: bool = False
 
 
 WORLD = SceneSettings()  # everything; the tokenizer is trained on it
 FIRST = SceneSettings(TAUGHT, (2, 2, 3, 3, 4), ("above", "below", "left of", "right of", "beside"), ("",))  # can be trained on a CPU
 COMMON_WORLD = replace(FIRST, objects=COMMON, even=True)  # the common nouns, with the captions of FIRST
-LESSONS = {"first": FIRST, "common": COMMON_WORLD, "world": WORLD}
+SPOKEN = replace(COMMON_WORLD, several=(2, 2, 3, 3, 4, 4, 5, 6), spoken=True)
+LESSONS = {"first": FIRST, "common": COMMON_WORLD, "spoken": SPOKEN, "world": WORLD}
 
 
 # --- making a scene ---------------------------------------------------------------------------------------------------
@@ -81,20 +87,20 @@ LESSONS = {"first": FIRST, "common": COMMON_WORLD, "world": WORLD}
 
 def make_scene(seed: int, lessons: SceneSettings = WORLD, kinds: dict[str, float] = KINDS) -> Scene:
     """The scene of a seed, made from `lessons`; `kinds` gives the probability of each kind of scene."""
-    names = lessons.objects
     r = random.Random(seed)
+    group = partial(_group, r, lessons)
     kind = r.choices(list(kinds), list(kinds.values()))[0]
     background = r.choice(list(PLAIN)) if r.random() < PLAIN_SHARE else r.choice(list(PLACES))
     if kind == "single":
-        groups, relation = (_group(r, names, 1, sized=0.4),), ""
+        groups, relation = (group(1, 0.4),), ""
     elif kind == "several":
-        groups, relation = (_group(r, names, r.choice(lessons.several), sized=0),), ""
+        groups, relation = (group(r.choice(lessons.several), 0),), ""
     elif kind == "pair":
-        first = _group(r, names, 2 if r.random() < 0.15 else 1, 0.2)
-        second = _group(r, names, 1, 0.2 if first.count == 1 else 0)
+        first = group(2 if r.random() < 0.15 else 1, 0.2)
+        second = group(1, 0.2 if first.count == 1 else 0)
         groups, relation = (first, second), r.choice(lessons.relations)
     else:
-        groups, relation = tuple(_group(r, names, 1, 0) for _ in range(3)), "beside"
+        groups, relation = tuple(group(1, 0) for _ in range(3)), "beside"
     if len({g.name for g in groups}) < len(groups):
         return make_scene(seed + 1_000_003, lessons, kinds)
     boxes, texture = _place(groups, relation, r, lessons.even), r.getrandbits(31)
@@ -102,10 +108,12 @@ def make_scene(seed: int, lessons: SceneSettings = WORLD, kinds: dict[str, float
     return Scene(groups, relation, background, boxes, texture, style)
 
 
-def _group(r: random.Random, names: Sequence[str], count: int, sized: float) -> ObjectGroup:
-    name = r.choice(names)
+def _group(r: random.Random, lessons: SceneSettings, count: int, sized: float) -> ObjectGroup:
+    name = r.choice(lessons.objects)
     size = r.choice(["small", "large"]) if r.random() < sized else ""
-    colour = r.choice(list(HUES)) if name in COLOURED and r.random() < 0.6 else ""
+    colour = r.choice(FIRST_HUES) if name in COLOURED and r.random() < 0.6 else ""
+    if lessons.spoken and not colour and r.random() < TINTED:
+        colour = r.choice(list(HUES))
     return ObjectGroup(name, count, size, "" if COLOURED.get(name) == colour else colour)
 
 
@@ -173,8 +181,12 @@ def _place_alone(g: ObjectGroup, r: random.Random, sides: Mapping[str, int], eve
         side = sides[g.size or implied]
         low, high = max(0, (CANVAS - side) // 2 - 16), min(CANVAS - side, (CANVAS - side) // 2 + 16)
         return ((g.name, g.colour, _lattice(r, low, high), _lattice(r, low, high), side),)
-    if g.count == 4 or (even and g.count == 3):
+    if g.count in (3, SQUARE) and (even or g.count == SQUARE):
         return _square([(g.name, g.colour)] * g.count, r)
+    if g.count > SQUARE and even:
+        top, side = _lattice(r, 0, 32), EVEN_SIDES["small"]
+        below = (16, 80) if g.count == 5 else (0, 48, 96)
+        return tuple((g.name, g.colour, x, top + y, side) for y, columns in ((0, (0, 48, 96)), (64, below)) for x in columns)
     if g.count == 5:
         left, top = _lattice(r, 0, 8), _lattice(r, 0, 40)
         places = [(0, 0), (40, 0), (80, 0), (16, 48), (64, 48)]
@@ -245,7 +257,7 @@ def held_out_pairs(count: int, lessons: SceneSettings = FIRST) -> list[tuple[Sce
     """Held-out scenes, each combination once, with a caption each; for benchmarks and contact sheets."""
     first: dict[str, tuple[Scene, str]] = {}
     for i, scene in enumerate(held_out_scenes(8 * count, lessons)):
-        first.setdefault(scene.combination, (scene, caption(scene, i)))
+        first.setdefault(scene.combination, (scene, caption(scene, i, spoken=lessons.spoken)))
     return list(first.values())[:count]
 
 
@@ -267,10 +279,11 @@ def _take_scenes(seed: int, count: int, held_out: bool, kinds: dict[str, float],
 # --- captions ---------------------------------------------------------------------------------------------------------
 
 
-def caption(scene: Scene, seed: int, placed: bool = True) -> str:
-    """A caption of a scene; the seed picks synonyms and word order. placed=False leaves out the background."""
+def caption(scene: Scene, seed: int, placed: bool = True, spoken: bool = False) -> str:
+    """A caption of a scene; the seed picks synonyms and word order. placed=False leaves out the background; spoken=True may leave out the
+    number before a plural."""
     r = random.Random(seed)
-    phrases = [_say(g, r) for g in scene.groups]
+    phrases = [_say(g, r, spoken) for g in scene.groups]
     if len(phrases) == 1:
         text = phrases[0]
     elif len(phrases) == 3:
@@ -283,10 +296,12 @@ def caption(scene: Scene, seed: int, placed: bool = True) -> str:
     return text + _say_background(scene.background, r) if placed else text
 
 
-def _say(g: ObjectGroup, r: random.Random) -> str:
+def _say(g: ObjectGroup, r: random.Random, spoken: bool) -> str:
     name = r.choice(names_of(g.name)) if r.random() < 0.35 else g.name
     colour = g.colour or (COLOURED[g.name] if g.name in COLOURED and r.random() < 0.5 else "")
     adjectives = [w for w in (r.choice(SIZE_WORDS[g.size]), colour) if w]
+    if spoken and 1 < g.count <= SQUARE and r.random() < UNCOUNTED and is_plural([plural(name)]):
+        return " ".join([*adjectives, plural(name)])
     if g.count > 1:
         return " ".join([r.choice([COUNTS[g.count], COUNTS[g.count], str(g.count)]), *adjectives, plural(name)])
     words = [*adjectives, name]
@@ -312,7 +327,7 @@ def vocabulary(lessons: SceneSettings = FIRST) -> tuple[str, ...]:
     for name in lessons.objects:
         for n in names_of(name):
             texts += [n, plural(n)]
-    texts += [*HUES, *PLAIN, *([THING, plural(THING)] if lessons.even else [])]
+    texts += [*FIRST_HUES, *PLAIN, *([THING, plural(THING)] if lessons.even else [])]
     phrases = [RELATIONS[relation] for relation in lessons.relations] + [STYLES[style] for style in lessons.styles]
     for group in (*COLOUR_SYNONYMS.values(), *PLACES.values(), *SIZE_WORDS.values(), *phrases):
         texts += group
@@ -330,7 +345,7 @@ def sprite(name: str, colour: str, side: int, style: str = "") -> Image.Image:
     square = Image.new("RGBA", (max(picture.size),) * 2)
     square.paste(picture, tuple((max(picture.size) - s) // 2 for s in picture.size))
     if colour:
-        square = _recolour(square, HUES[colour])
+        square = recolour(square, colour)
     small = square.resize((side, side), Image.LANCZOS)
     return STYLE_EFFECTS[style](small) if style else small
 
@@ -368,18 +383,6 @@ def _add_shadow(picture: Image.Image) -> Image.Image:
 STYLE_EFFECTS: dict[str, Callable[[Image.Image], Image.Image]] = {"flat": _flatten, "outlined": _outline, "soft shadow": _add_shadow}
 
 
-def _recolour(picture: Image.Image, hue: int) -> Image.Image:
-    """Changes the hue of every saturated pixel; shading and white parts stay."""
-    alpha = picture.getchannel("A")
-    h, s, v = (np.array(c) for c in picture.convert("RGB").convert("HSV").split())
-    strong = s > 70
-    h = np.where(strong, round(hue / 360 * 255), h).astype(np.uint8)
-    bright = np.where(strong & (hue == HUES["yellow"]), np.minimum(255, v * 1.25), v).astype(np.uint8)
-    recoloured = Image.merge("HSV", [Image.fromarray(x) for x in (h, s, bright)]).convert("RGB")
-    recoloured.putalpha(alpha)
-    return recoloured
-
-
 def render(scene: Scene, pixels: int) -> np.ndarray:
     """The picture of a scene, uint8 [pixels, pixels, 3]; pixels is 64, 128 or 256."""
     picture = Image.fromarray(background(scene.background, scene.texture)).convert("RGBA")
@@ -402,6 +405,6 @@ def looks_of_scene(scene: Scene) -> tuple[Look, ...]:
     return tuple(look_of(group, alone) for group in scene.groups)
 
 
-def object_picture(name: str, colour: str) -> Image.Image:
-    """The picture of an object in a colour, from the font."""
-    return sprite(name, colour, TILE)
+def object_picture(name: str) -> Image.Image:
+    """The picture of an object, from the font."""
+    return sprite(name, "", TILE)
