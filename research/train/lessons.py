@@ -20,7 +20,7 @@ class LessonOptions(loop.RecipeOptions):
     lessons: str | None = field(
         default=None,
         metadata=loop.argument(
-            "lessons to train on: first (32 objects), common (168), spoken (168, as people ask for them) or the whole world (default: the preset's)",
+            "lessons to train on: first (32 objects), common (168), spoken (168, as people ask) or the whole world (default: the preset's)",
             choices=list(LESSONS),
         ),
     )
