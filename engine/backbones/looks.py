@@ -12,7 +12,7 @@ from torch import Tensor
 
 from engine.errors import MissingWeights
 from engine.networks.card import check_hash
-from engine.words.emoji_objects import names_of, plural
+from engine.words.emoji_objects import OBJECTS, names_of, plural
 from engine.words.looks import TILE, Look, look_pixels, recolour
 
 FILE = "looks.webp"
@@ -80,4 +80,5 @@ def read_looks(folder: Path, names: Sequence[str]) -> Looks:
     except (OSError, ValueError, UnidentifiedImageError, Image.DecompressionBombError) as e:
         raise MissingWeights(f"The file {path} is missing or damaged ({e}). Restore it with git, or train the decoder again.") from e
     corners = [(i % COLUMNS * TILE, i // COLUMNS * TILE) for i in range(len(names))]
-    return Looks({name: pixels.crop((x, y, x + TILE, y + TILE)) for name, (x, y) in zip(names, corners, strict=True)})
+    tiles = {name: pixels.crop((x, y, x + TILE, y + TILE)) for name, (x, y) in zip(names, corners, strict=True)}
+    return Looks({name: tile for name, tile in tiles.items() if name in OBJECTS})  # older sheets hold objects in other colours, too

@@ -15,6 +15,9 @@ WORD = re.compile(rf"{EMOJI.pattern}|[^\W_]+")
 POSSESSIVE = re.compile(r"['’]s\b")
 MOST = 3  # number of suggestions
 LOOSE = 6  # minimum letters of a word for two spelling mistakes
+NEGATIONS = frozenset({"no", "not", "without"})
+JOINING = frozenset({"and", "but", "or", "with"})
+FARTHEST = 3  # number of words, such as "a large red", between a negation and the object that it leaves out
 SHORTEST = 3  # minimum letters of a word for one mistake
 # kinds of groups whose members resemble each other
 WITH_FALLBACK = ("animals", "food", "vehicles", "plants", "buildings", "people", "clothes", "music", "sport")
@@ -27,11 +30,13 @@ class PromptReading:
     words   : the known words in order, synonyms replaced
     unknown : the unknown words, each with up to three known objects to suggest
     objects : the objects of the world that are named and known, without repetition
+    left_out: objects after "no", "not" or "without", which are not read
     """
 
     words: tuple[str, ...]
     unknown: dict[str, list[str]]
     objects: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
 
 
 def split(text: str) -> list[str]:
@@ -41,7 +46,7 @@ def split(text: str) -> list[str]:
 
 def read(text: str, known: Container[str]) -> PromptReading:
     """Read a text with a model's vocabulary."""
-    tokens = split(text)
+    tokens, left_out = _leave_out(split(text))
     words: list[str] = []
     unknown: dict[str, list[str]] = {}
     i = 0
@@ -60,7 +65,7 @@ def read(text: str, known: Container[str]) -> PromptReading:
             if not readings:
                 unknown[tokens[i]] = nearest(tokens[i], known)
             i += 1
-    return PromptReading(tuple(words), unknown, _objects(words))
+    return PromptReading(tuple(words), unknown, _objects(words), left_out)
 
 
 def nearest(word: str, known: Container[str]) -> list[str]:
@@ -76,6 +81,41 @@ def nearest(word: str, known: Container[str]) -> list[str]:
     for _, _, other in close[:1]:
         return [other] if other in known else _by_meaning(other, known) or []
     return []
+
+
+# --- negation ---------------------------------------------------------------------------------------------------------
+
+
+def _leave_out(tokens: list[str]) -> tuple[list[str], tuple[str, ...]]:
+    """The words without the objects that they exclude ("a cat and no dogs or birds": "a cat"), and these objects."""
+    kept: list[str] = []
+    left_out: list[str] = []
+    i, excluding = 0, False
+    while i < len(tokens):
+        name, end = _next_object(tokens, i + 1) if tokens[i] in NEGATIONS or (excluding and tokens[i] in ("or", "nor")) else ("", i)
+        excluding = bool(name)
+        if name:
+            left_out.append(name)
+            while kept and kept[-1] in JOINING:
+                kept.pop()
+            i = end
+        else:
+            kept.append(tokens[i])
+            i += 1
+    return kept, tuple(left_out)
+
+
+def _next_object(tokens: list[str], first: int) -> tuple[str, int]:
+    """The object that the words from a place on name after at most FARTHEST other words, and the end of its name; "" if there is none."""
+    for i in range(first, min(first + FARTHEST + 1, len(tokens))):
+        if tokens[i] in JOINING:
+            break
+        for end in (i + 2, i + 1):
+            word = " ".join(tokens[i:end])
+            single = next((one for one in _singulars(word) if one in _forms() or one in _synonyms()), None)
+            if single and end <= len(tokens):
+                return _forms().get(single) or _synonyms()[single], end
+    return "", first
 
 
 # --- meaning ----------------------------------------------------------------------------------------------------------
