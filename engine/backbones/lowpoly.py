@@ -151,6 +151,7 @@ class Lowpoly(TrainedBackbone):
         heads = {"mesh_heads"} if self.kinds else set()
         joined = {"joined"} if model.decoder.quick is not None else set()
         either = {"bfloat16"} if joined and native(torch.bfloat16) is not None else set()
+        self._surfaces = classical.Surfaces()
         always = frozenset({"mesh", "points", "condition", "hidden", "vertices"})
         self.capabilities = always | heads | trained_in(folder, self.suffix) | joined | either
 
@@ -193,13 +194,14 @@ class Lowpoly(TrainedBackbone):
         return BiasSum(parts) if len(parts) > 1 else next(iter(parts), None)
 
     def guided(self, prompt: Prompt) -> Prompt:
-        """The prompt with a guide, if its sampling has a strength for one: the classical surface of its points. Takes about a second.
+        """The prompt with a guide, if its sampling has a strength for one: the classical surface of its points. Takes about a second, and
+        no time for points that had one lately.
 
         Raises NotSupported if this machine cannot make it, or the points span no surface.
         """
         if not (prompt.sampling or self.sampling).guide or prompt.guide is not None:
             return prompt
-        return replace(prompt, guide=classical.reconstruct(prompt.points.cpu().numpy(), prompt.about or prompt.size))
+        return replace(prompt, guide=self._surfaces.reconstruct(prompt.points.cpu().numpy(), prompt.about or prompt.size))
 
     def face_levels(self, prompts: Sequence[Prompt]) -> Tensor:
         """The numbers of faces that the model reads, float32 [B]: of each prompt its target, else its limit."""

@@ -9,6 +9,8 @@ changes the distribution of the model, for plain decoding and every method alike
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +27,7 @@ PATIENCE, MOST = 2, 4  # the gain of what ends a patch doubles after this many i
 NO_BLOCK = -1  # the next vertex is written in full
 
 Fan = tuple[Cell, ...]  # a centre and its ring
+UNMOVED: Mapping[Cell, Cell] = MappingProxyType({})
 
 
 class GuideState(NamedTuple):
@@ -38,7 +41,7 @@ class GuideState(NamedTuple):
     block  : the block of the next vertex unless another one is written
     is_due : True if an offset must follow
     idle   : tokens since nothing was expected of the open patch
-    moved  : pairs of a vertex of the guide and the vertex that took its place
+    moved  : the vertices that took the places of vertices of the guide; never changed, but replaced by another mapping
     """
 
     rest: Fan
@@ -49,7 +52,7 @@ class GuideState(NamedTuple):
     block: int = NO_BLOCK
     is_due: bool = False
     idle: int = 0
-    moved: tuple[tuple[Cell, Cell], ...] = ()
+    moved: Mapping[Cell, Cell] = UNMOVED
 
 
 class Guide:
@@ -71,10 +74,9 @@ class Guide:
         self._blocks, self._side = levels.per_axis
         self._offsets, self._special, self._end, self._vocabulary = levels.first[1], levels.special, levels.eos, levels.vocabulary
         self._strength = strength
-        self._digits = np.stack(np.unravel_index(np.arange(self._side**3), (self._side,) * 3), 1)
-        cell = np.arange(self._side)
-        self._distances = abs(cell[:, None] - cell).astype(np.int8)  # along an axis
-        self._penalties = (-strength * np.maximum(0.0, 1 - cell / REACH)).astype(np.float32)  # by the distance in cells
+        digits = np.stack(np.unravel_index(np.arange(self._side**3), (self._side,) * 3)).astype(np.int8)
+        distances = abs(digits[:, :, None] - digits[:, None]).max(0)  # in cells, of all pairs of offsets
+        self._pulls = torch.from_numpy((-strength * np.maximum(0, 1 - distances / REACH)).astype(np.float32))
         self.start = GuideState(self.fans[0])
 
     def next(self, state: GuideState, token: int) -> GuideState:
@@ -109,12 +111,12 @@ class Guide:
         elif favourite < self._offsets:
             lost[favourite] = -self._strength
         else:
-            lost[self._offsets : self._special] = self._pull(favourite - self._offsets)
+            lost[self._offsets : self._special] = self._pulls[favourite - self._offsets]
         return lost
 
     def _expected(self, state: GuideState, vertex: Cell) -> Cell:
         """The cell at which a vertex of the guide is expected."""
-        return dict(state.moved).get(vertex, vertex)
+        return state.moved.get(vertex, vertex)
 
     def _with_vertex(self, state: GuideState, vertex: Cell) -> GuideState:
         """The state after a complete vertex."""
@@ -127,7 +129,7 @@ class Guide:
         expected = self._expected(state, own)
         if max(abs(a - b) for a, b in zip(vertex, expected, strict=True)) > SAME:
             return self._left(state)
-        moved = state.moved if vertex == expected else (*(pair for pair in state.moved if pair[0] != own), (own, vertex))
+        moved = state.moved if vertex == expected else {**state.moved, own: vertex}
         written = (own,) if is_centre else (state.written[0], own)
         return state._replace(rest=rest, written=written, moved=moved, tries=state.tries if rest else 0)
 
@@ -147,12 +149,6 @@ class Guide:
     def _next_fan(self, state: GuideState) -> Fan:
         """The patch that should be opened next; empty after the last one."""
         return state.again or (self.fans[state.fan] if state.fan < len(self.fans) else ())
-
-    def _pull(self, offset: int) -> Tensor:
-        """The penalty on the offsets of a block in which one is expected."""
-        x, y, z = self._distances[self._digits[offset]]
-        distance = np.maximum(np.maximum(x[:, None, None], y[:, None]), z)
-        return torch.from_numpy(self._penalties[distance.ravel()])
 
     def _block_of(self, cell: Cell) -> int:
         x, y, z = (axis // self._side for axis in cell)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine.errors import NotSupported
-from engine.mesh.classical import reconstruct, surface
+from engine.mesh.classical import Surfaces, reconstruct, surface
 from engine.mesh.distance import distance
 from engine.mesh.fit import fit_of
 
@@ -37,3 +37,10 @@ def test_a_caller_gets_it_from_another_process_or_a_sentence() -> None:
     assert faces.max() < len(vertices)
     with pytest.raises(NotSupported, match="span no classical surface"):
         reconstruct(np.tile([[0.1, 0.2, 0.3, 0.0, 0.0, 1.0]], (50, 1)), 100)
+
+
+def test_runs_of_one_cloud_share_a_surface() -> None:
+    surfaces, cloud = Surfaces(), ball(500)
+    made = surfaces.reconstruct(cloud, 40)
+    assert surfaces.reconstruct(cloud.copy(), 40) is made
+    assert surfaces.reconstruct(cloud, 60) is not made and surfaces.reconstruct(-cloud, 40) is not made
