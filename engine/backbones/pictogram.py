@@ -42,7 +42,7 @@ from engine.networks.transformer import TransformerDecoder, causal_mask, rotary_
 from engine.networks.trunk import OwnTrunk, PassArguments
 from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.networks.weights import MODELS, build_network, hash_of, need, part_files, read_card, read_parts, read_tensors
-from engine.words.looks import anonymize, looks_of_words, place_of, random_background
+from engine.words.looks import anonymize, looks_of_words, place_of, random_background, with_numbers
 from engine.words.reading import read, split
 
 FOLDER = MODELS / "pictogram"
@@ -300,19 +300,23 @@ class Pictogram(TrainedBackbone):
         )  # fmt: skip
 
     def _readable_words(self, prompt: Prompt) -> tuple[str, ...]:
-        """The words of a prompt that are read. Unknown ones are replaced by known synonyms, or left out (see unknown_words)."""
+        """The words of a prompt that are read. Unknown ones are replaced by known synonyms, or left out (see unknown_words); the seed adds a
+        number to a plural without one."""
         text = readable_text(prompt.text, EXAMPLE)
         if len(text) > LONGEST_PROMPT:
             raise BadPrompt(f"The prompt has {len(text):,} characters; at most {LONGEST_PROMPT:,} are read. Shorten it.")
         reading = read(text, self.words)
-        if len(reading.words) > TEXT_SLOTS:
-            raise BadPrompt(f"The prompt has {len(reading.words)} words; pictogram reads at most {TEXT_SLOTS}. Shorten it.")
+        words = tuple(with_numbers(reading.words, prompt.seed))
+        if len(words) > TEXT_SLOTS:
+            raise BadPrompt(f"The prompt has {len(words)} words; pictogram reads at most {TEXT_SLOTS}. Shorten it.")
         if not split(text):
             raise BadPrompt("The prompt holds no word of letters. Say what to draw, for instance: a red apple on a blue background.")
-        if not reading.words:
+        if not words and reading.left_out:
+            raise BadPrompt(f"The prompt only excludes: {', '.join(reading.left_out)}. Say what to draw, for instance: {EXAMPLE}.")
+        if not words:
             hint = ", ".join(quote_unknown(reading.unknown)) or "it has none"
             raise BadPrompt(f"pictogram knows no word of this prompt: {hint}. See `launch.py models` for what it can draw.")
-        return reading.words
+        return words
 
     def _with_background(self, words: tuple[str, ...], seed: int) -> tuple[str, ...]:
         """The words with a background that the seed chooses, if they name none and the model reads looks, which need one."""

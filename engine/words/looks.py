@@ -40,7 +40,8 @@ GRAY = 0.3  # share of saturated pixels below which a picture is tinted instead 
 TINT = 130  # saturation of a tinted picture, of 255
 SIMILAR_HUE, SAME_HUE = 36, 14  # of 256: belongs to the same part; no change for the eye
 SIZE_OF_WORD = {word: size for size, words in SIZE_WORDS.items() for word in words if word}
-COUNT_OF_WORD = {word: count for count, name in enumerate(COUNTS) if name for word in (name, str(count))}
+HUE_OF_WORD = {word: name for name in HUES for word in COLOUR_SYNONYMS.get(name, [name])}
+NUMBER_OF_WORD = {form: count for count, word in enumerate(COUNTS) if count > 1 for form in (word, str(count))}
 SQUARE = 4  # objects of a kind that are drawn at the usual size; more are small
 
 
@@ -66,23 +67,40 @@ def look_of(group: ObjectGroup, alone: bool) -> Look:
 
 def looks_of_words(words: Sequence[str]) -> tuple[Look, ...]:
     """The first looks named by the words, in order, at most MOST."""
-    named, before = [], []
-    for part, name in _parts(words):
-        if not name:
-            before += part if len(part) == 1 else []
-            continue
-        colour = next((word for word in reversed(before) if word in HUES), "")
-        size = next((SIZE_OF_WORD[word] for word in reversed(before) if word in SIZE_OF_WORD), "")
-        count = next((COUNT_OF_WORD[word] for word in reversed(before) if word in COUNT_OF_WORD), 2 if is_plural(part) else 1)
-        named.append(ObjectGroup(name, count, size, colour))
-        before = []
+    named = [group for group, _ in groups_of_words(words)]
     alone = len(named) == 1 and named[0].count == 1
     return tuple(look_of(group, alone) for group in named[:MOST])
 
 
-def is_plural(part: Sequence[str]) -> bool:
-    """True for a name of several objects without a number, such as "horses"; False for "sheep"."""
-    return " ".join(part) not in SINGULARS
+def groups_of_words(words: Sequence[str]) -> Iterator[tuple[ObjectGroup, list[str]]]:
+    """The objects named by the words, in order, each with its words, of which the last name it. A count is 1 unless a number gives it."""
+    before: list[str] = []
+    for part, name in _parts(words):
+        if not name:
+            before += part if len(part) == 1 else []
+            continue
+        count = next((NUMBER_OF_WORD[word] for word in reversed(before) if word in NUMBER_OF_WORD), 1)
+        colour = next((HUE_OF_WORD[word] for word in reversed(before) if word in HUE_OF_WORD), "")
+        size = next((SIZE_OF_WORD[word] for word in reversed(before) if word in SIZE_OF_WORD), "")
+        yield ObjectGroup(name, count, size, colour), [*before, *part]
+        before = []
+
+
+def with_numbers(words: Sequence[str], seed: int) -> list[str]:
+    """The words with a number before each plural that has none: "horses in a field" becomes "two horses in a field", or three, by the
+    seed."""
+    parts = list(_parts(words))
+    most = 3 if sum(bool(name) for _, name in parts) == 1 else 2
+    numbered: list[str] = []
+    for part, name in parts:
+        if name and " ".join(part) not in SINGULARS:
+            before = len(numbered)
+            while before and numbered[before - 1] in ADJECTIVES:
+                before -= 1
+            if not before or numbered[before - 1] not in NUMBER_OF_WORD:
+                numbered.insert(before, COUNTS[random.Random(seed).randint(2, most)])
+        numbered += part
+    return numbered
 
 
 def anonymize(words: Sequence[str], known: Container[str] = ()) -> list[str]:
@@ -105,6 +123,7 @@ def _parts(words: Sequence[str]) -> Iterator[tuple[list[str], str]]:
         i += count
 
 
+ADJECTIVES = SIZE_OF_WORD.keys() | HUE_OF_WORD.keys()
 SINGULARS = frozenset(term for name in OBJECTS for term in names_of(name))
 NAMES = {form: name for name in reversed(OBJECTS) for term in names_of(name) for form in (plural(term), term)}
 MISLEADING = [words for phrases in PLACES.values() for words in map(words_of, phrases) if NAMES.keys() & set(words)]  # "under the stars"

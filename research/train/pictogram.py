@@ -136,7 +136,7 @@ class Scenes:
 
     def caption_ids(self, scene: Scene, seed: int, placed: bool = True, unnamed: bool = False) -> list[int]:
         """Returns the word ids of one caption, padded with 0. unnamed : call every object a thing"""
-        words = split_words(caption(scene, seed, placed, self.lessons.spoken))
+        words = split_words(caption(scene, seed, placed))
         ids = [self.words[w] for w in (anonymize(words) if unnamed else words)][:TEXT_SLOTS]
         return ids + [0] * (TEXT_SLOTS - len(ids))
 

@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 from engine.words.emoji_objects import COMMON, OBJECTS, PAIRS, TAUGHT, names_of, plural
-from engine.words.looks import SQUARE, TILE, Look, is_plural, look_of, recolour
+from engine.words.looks import SQUARE, TILE, Look, look_of, recolour
 from engine.words.world import (
     CANVAS,
     COLOUR_SYNONYMS,
@@ -54,7 +54,6 @@ STYLES = {  # how all objects of a scene are drawn, and the phrases for it, afte
     "soft shadow": [" with a soft shadow", ", soft shadow", " with soft shadows"],
 }
 TINTED = 0.2  # the share of objects in another colour, in a world as people ask for it
-UNCOUNTED = 0.25  # the share of two, three or four of a kind whose caption has no number there
 STYLED = 0.25  # the share of styled scenes in a world that has styles
 
 
@@ -62,7 +61,7 @@ STYLED = 0.25  # the share of styled scenes in a world that has styles
 class SceneSettings:
     """Contents of scenes: objects, counts (drawn as often as they are listed), relations and styles.
 
-    spoken : scenes and captions as people ask for them: five and six of a kind, any object in another colour, plurals without a number
+    tinted : a share of all objects has another colour
     even : objects without a size word are as large in company as alone, and several of them form a square, so that a model has fewer sizes
         of each object to learn
     """
@@ -72,13 +71,13 @@ class SceneSettings:
     relations: tuple[str, ...] = tuple(RELATIONS)
     styles: tuple[str, ...] = tuple(STYLES)
     even: bool = False
-    spoken: bool = False
+    tinted: bool = False
 
 
 WORLD = SceneSettings()  # everything; the tokenizer is trained on it
 FIRST = SceneSettings(TAUGHT, (2, 2, 3, 3, 4), ("above", "below", "left of", "right of", "beside"), ("",))  # can be trained on a CPU
 COMMON_WORLD = replace(FIRST, objects=COMMON, even=True)  # the common nouns, with the captions of FIRST
-SPOKEN = replace(COMMON_WORLD, several=(2, 2, 3, 3, 4, 4, 5, 6), spoken=True)
+SPOKEN = replace(COMMON_WORLD, several=(2, 2, 3, 3, 4, 4, 5, 6), tinted=True)
 LESSONS = {"first": FIRST, "common": COMMON_WORLD, "spoken": SPOKEN, "world": WORLD}
 
 
@@ -112,7 +111,7 @@ def _group(r: random.Random, lessons: SceneSettings, count: int, sized: float) -
     name = r.choice(lessons.objects)
     size = r.choice(["small", "large"]) if r.random() < sized else ""
     colour = r.choice(FIRST_HUES) if name in COLOURED and r.random() < 0.6 else ""
-    if lessons.spoken and not colour and r.random() < TINTED:
+    if lessons.tinted and not colour and r.random() < TINTED:
         colour = r.choice(list(HUES))
     return ObjectGroup(name, count, size, "" if COLOURED.get(name) == colour else colour)
 
@@ -257,7 +256,7 @@ def held_out_pairs(count: int, lessons: SceneSettings = FIRST) -> list[tuple[Sce
     """Held-out scenes, each combination once, with a caption each; for benchmarks and contact sheets."""
     first: dict[str, tuple[Scene, str]] = {}
     for i, scene in enumerate(held_out_scenes(8 * count, lessons)):
-        first.setdefault(scene.combination, (scene, caption(scene, i, spoken=lessons.spoken)))
+        first.setdefault(scene.combination, (scene, caption(scene, i)))
     return list(first.values())[:count]
 
 
@@ -279,11 +278,10 @@ def _take_scenes(seed: int, count: int, held_out: bool, kinds: dict[str, float],
 # --- captions ---------------------------------------------------------------------------------------------------------
 
 
-def caption(scene: Scene, seed: int, placed: bool = True, spoken: bool = False) -> str:
-    """A caption of a scene; the seed picks synonyms and word order. placed=False leaves out the background; spoken=True may leave out the
-    number before a plural."""
+def caption(scene: Scene, seed: int, placed: bool = True) -> str:
+    """A caption of a scene; the seed picks synonyms and word order. placed=False leaves out the background."""
     r = random.Random(seed)
-    phrases = [_say(g, r, spoken) for g in scene.groups]
+    phrases = [_say(g, r) for g in scene.groups]
     if len(phrases) == 1:
         text = phrases[0]
     elif len(phrases) == 3:
@@ -296,12 +294,10 @@ def caption(scene: Scene, seed: int, placed: bool = True, spoken: bool = False) 
     return text + _say_background(scene.background, r) if placed else text
 
 
-def _say(g: ObjectGroup, r: random.Random, spoken: bool) -> str:
+def _say(g: ObjectGroup, r: random.Random) -> str:
     name = r.choice(names_of(g.name)) if r.random() < 0.35 else g.name
     colour = g.colour or (COLOURED[g.name] if g.name in COLOURED and r.random() < 0.5 else "")
     adjectives = [w for w in (r.choice(SIZE_WORDS[g.size]), colour) if w]
-    if spoken and 1 < g.count <= SQUARE and r.random() < UNCOUNTED and is_plural([plural(name)]):
-        return " ".join([*adjectives, plural(name)])
     if g.count > 1:
         return " ".join([r.choice([COUNTS[g.count], COUNTS[g.count], str(g.count)]), *adjectives, plural(name)])
     words = [*adjectives, name]

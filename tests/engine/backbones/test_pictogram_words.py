@@ -63,5 +63,5 @@ def test_a_seed_says_which_background_it_took() -> None:
 @torch.inference_mode()  # as in a run: the model's cached looks may come from one
 def test_a_look_tells_in_a_run() -> None:
     model = tiny.with_looks()
-    same, other = (model.start(Prompt(text, seed=3)).forward(NO_DRAFT).logits for text in ("cats on red", "apple on red"))
+    same, other = (model.start(Prompt(text, seed=3)).forward(NO_DRAFT).logits for text in ("cat on red", "apple on red"))
     assert not torch.allclose(same[0], other[0]) and torch.allclose(same[1], other[1])

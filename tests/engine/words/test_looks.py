@@ -6,10 +6,29 @@ import numpy as np
 import pytest
 
 from engine.errors import MissingFont
-from engine.words.looks import MOST, Look, anonymize, look_pixels, looks_of_words, place_of, random_background
+from engine.words.looks import (
+    MOST,
+    Look,
+    anonymize,
+    look_pixels,
+    looks_of_words,
+    place_of,
+    random_background,
+    recolour,
+    with_numbers,
+)
 from engine.words.reading import split
-from engine.words.world import PLACES, PLAIN, font_path
-from research.worlds.emoji_scenes import COMMON_WORLD, caption, held_out_scenes, looks_of_scene, object_picture, render, trained_scenes
+from engine.words.world import HUES, PLACES, PLAIN, font_path
+from research.worlds.emoji_scenes import (
+    COMMON_WORLD,
+    SPOKEN,
+    caption,
+    held_out_scenes,
+    looks_of_scene,
+    object_picture,
+    render,
+    trained_scenes,
+)
 
 
 def _has_font() -> bool:
@@ -20,7 +39,8 @@ def _has_font() -> bool:
 
 
 def test_a_caption_names_the_looks_of_its_scene() -> None:
-    scenes = [*trained_scenes(77, 800, lessons=COMMON_WORLD), *held_out_scenes(200, COMMON_WORLD)]
+    worlds = COMMON_WORLD, SPOKEN
+    scenes = [scene for world in worlds for scene in (*trained_scenes(77, 800, lessons=world), *held_out_scenes(200, world))]
     for seed, scene in enumerate(scenes):
         looks = looks_of_scene(scene)
         assert looks_of_words(split(caption(scene, seed))) == looks
@@ -33,7 +53,10 @@ def test_a_caption_names_the_looks_of_its_scene() -> None:
         ("a dragon over a castle", [Look("dragon", "", 48), Look("castle", "", 48)]),
         ("a cat", [Look("cat", "", 64)]),
         ("a small green car on a red background", [Look("car", "green", 32)]),
-        ("a red car and a red apple", [Look("car", "", 48), Look("apple", "", 48)]),
+        ("a red car and a red apple", [Look("car", "", 48), Look("apple", "red", 48)]),
+        ("a large blue banana", [Look("banana", "blue", 64)]),
+        ("six purple cats", [Look("cat", "purple", 32)]),
+        ("two violet dogs", [Look("dog", "purple", 48)]),
         ("two cats under a green balloon", [Look("cat", "", 48), Look("balloon", "green", 48)]),
         ("three little pigs in the snow", [Look("pig", "", 48)]),
         ("an ice cream beside a teddy bear", [Look("ice cream", "", 48), Look("teddy", "", 48)]),
@@ -45,6 +68,34 @@ def test_a_caption_names_the_looks_of_its_scene() -> None:
 )
 def test_what_a_text_names(text: str, named: list[Look]) -> None:
     assert looks_of_words(split(text)) == tuple(named)
+
+
+@pytest.mark.parametrize(
+    ("text", "numbered"),
+    [
+        ("horses in a field", {"two horses in a field", "three horses in a field"}),
+        ("big blue horses", {"two big blue horses", "three big blue horses"}),
+        ("cats and two small dogs", {"two cats and two small dogs"}),
+        ("3 cats on 2 red cars", {"3 cats on 2 red cars"}),
+        ("a sheep under the stars", {"a sheep under the stars"}),
+    ],
+)
+def test_a_plural_without_a_number_gets_one_from_the_seed(text: str, numbered: set[str]) -> None:
+    assert {" ".join(with_numbers(split(text), seed)) for seed in range(20)} == numbered
+
+
+@pytest.mark.skipif(not _has_font(), reason="the font Noto Color Emoji is not installed")
+@pytest.mark.parametrize("name", ["banana", "cat", "apple", "elephant", "ghost", "car", "frog", "tree"])
+def test_an_object_in_a_colour_has_it_and_keeps_its_shape(name: str) -> None:
+    own = object_picture(name)
+    for colour, hue in HUES.items():
+        other = recolour(own, colour)
+        assert other.getchannel("A").tobytes() == own.getchannel("A").tobytes()
+        hues, saturation, _ = (np.asarray(part).astype(int) for part in other.convert("RGB").convert("HSV").split())
+        seen = (np.asarray(own.getchannel("A")) > 127) & (saturation > 70)
+        away = abs((hues[seen] * 360 / 256 - hue + 180) % 360 - 180)
+        assert np.median(away) < 30, (colour, np.median(away))
+    assert sum(recolour(own, colour) is own for colour in HUES) <= 2, "few colours are an object's own"
 
 
 def test_a_text_may_name_more_than_is_read() -> None:
@@ -75,7 +126,9 @@ def test_a_look_is_drawn_as_in_a_scene(along: int) -> None:
         (look,), (_, _, left, top, side) = looks_of_scene(scene), scene.boxes[0]
         x, y, width = (v * along // 16 for v in (left, top, side))
         own = render(scene, 8 * along)[y : y + width, x : x + width].astype(int)
-        picture = look_pixels(object_picture(look.name, look.colour), look.side, along, scene.background)
+        picture = object_picture(look.name)
+        picture = recolour(picture, look.colour) if look.colour else picture
+        picture = look_pixels(picture, look.side, along, scene.background)
         assert picture.shape == own.shape and np.abs(picture - own).mean() < 3
         seen += 1
     assert seen > 5

@@ -28,6 +28,25 @@ def test_captions_are_read_as_they_were_taught(lessons: str) -> None:
         assert all(g.count == 1 or world.COUNTS[g.count] in text or str(g.count) in text for g in scene.groups), text
 
 
+@pytest.mark.parametrize(
+    ("text", "words", "left_out"),
+    [
+        ("a cat and no dog", "a cat", ("dog",)),
+        ("no dog, a cat", "a cat", ("dog",)),
+        ("a cat without a big red hat on snow", "a cat on snow", ("hat",)),
+        ("no cats or dogs, a horse in a field", "a horse in a field", ("cat", "dog")),
+        ("not a dog but a kitty", "a cat", ("dog",)),
+        ("a girl with no glasses", "a girl", ("glasses",)),
+        ("no apples", "", ("apple",)),
+        ("a cow without background", "a cow background", ()),
+        ("a cat and a dog", "a cat and a dog", ()),
+    ],
+)
+def test_excluded_objects_are_not_read(text: str, words: str, left_out: tuple[str, ...]) -> None:
+    reading = read(text, COMMON_WORDS)
+    assert (" ".join(reading.words), reading.left_out) == (words, left_out) and "no" not in reading.unknown
+
+
 def test_words_of_the_same_meaning_are_read_silently() -> None:
     assert read("two kitties beside an automobile", COMMON_WORDS).words == ("two", "cats", "beside", "an", "car")
     assert read("a gigantic crimson sun underneath a cloud", FIRST).words == ("a", "huge", "red", "sun", "below", "a", "cloud")

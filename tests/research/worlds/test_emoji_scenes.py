@@ -87,7 +87,7 @@ def test_the_first_lessons_stay_as_the_shipped_weights_were_taught_them() -> Non
 
 
 def test_the_common_lessons_lie_between_the_first_and_the_world() -> None:
-    first, common, whole = world.LESSONS.values()
+    first, common, spoken, whole = world.LESSONS.values()
     assert set(first.objects) < set(common.objects) < set(whole.objects) and len(common.objects) >= 120
     assert (common.several, common.relations, common.styles) == (first.several, first.relations, first.styles)
     lessons_words = [set(world.vocabulary(lessons)) for lessons in (first, common, whole)]
@@ -95,6 +95,9 @@ def test_the_common_lessons_lie_between_the_first_and_the_world() -> None:
     scenes = world.trained_scenes(0, 3000, lessons=common)
     assert {group.name for scene in scenes for group in scene.groups} == set(common.objects)
     assert world.lessons_of({"lessons": "common"}) is common
+    assert set(world.vocabulary(spoken)) - set(world.vocabulary(common)) == {"five", "six", "5", "6"}
+    groups = [group for scene in world.trained_scenes(0, 3000, lessons=spoken) for group in scene.groups]
+    assert {group.count for group in groups} == {1, 2, 3, 4, 5, 6} and {group.colour for group in groups} == {"", *world.HUES}
 
 
 def test_even_lessons_draw_most_objects_at_one_size() -> None:
