@@ -300,8 +300,8 @@ class Pictogram(TrainedBackbone):
         )  # fmt: skip
 
     def _readable_words(self, prompt: Prompt) -> tuple[str, ...]:
-        """The words of a prompt that are read. Unknown ones are replaced by known synonyms, or left out (see unknown_words); the seed adds a
-        number to a plural without one."""
+        """The words of a prompt that are read: unknown ones are replaced by known synonyms or left out (see unknown_words), and a plural
+        without a number gets one from the seed."""
         text = readable_text(prompt.text, EXAMPLE)
         if len(text) > LONGEST_PROMPT:
             raise BadPrompt(f"The prompt has {len(text):,} characters; at most {LONGEST_PROMPT:,} are read. Shorten it.")

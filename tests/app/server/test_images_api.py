@@ -169,12 +169,12 @@ CLIENTS = [  # bodies as other programs send them: (client, body without prompt,
 
 @pytest.mark.parametrize(("body", "ignored"), [case[1:] for case in CLIENTS], ids=[case[0] for case in CLIENTS])
 def test_a_request_of_another_client_is_served_and_says_what_it_ignored(raw, body, ignored):
-    answer = raw.post("/v1/images/generations", json={"prompt": "no red apple BREAK", **body})
+    answer = raw.post("/v1/images/generations", json={"prompt": "never a red apple BREAK", **body})
     assert answer.status_code == 200, answer.text
     response = answer.json()
     for about in (response["foretoken"], response["data"][0]["foretoken"]):
         assert list(about["ignored"]) == ignored and about["model"] == "pictogram"
-        assert list(about["unknown_words"]) == ["no", "break"] and "does not understand 'no'" in about["warnings"][0]
+        assert list(about["unknown_words"]) == ["never", "break"] and "does not understand 'never'" in about["warnings"][0]
     assert picture_of(response["data"][0]["b64_json"]).size == tuple(map(int, response["size"].split("x")))
 
 

@@ -105,13 +105,32 @@ def test_a_batch_has_the_tokens_of_its_scenes(shipped_folder: Path) -> None:
 
 def test_a_thinned_step_keeps_the_objects_and_some_of_the_rest() -> None:
     scenes = [s for s in emoji_scenes.trained_scenes(9, 40, {"single": 1.0}) if s.boxes[0][4] == 48]
-    chosen = recipe.chosen_rows(scenes, 32, 448, 1)
+    parts = recipe.misplaced_parts(scenes, 32, 1)
+    chosen = recipe.chosen_rows(scenes, parts, 32, 448, 1)
     assert chosen.shape == (len(scenes), 448) and (chosen.diff() > 0).all()
-    for scene, own in zip(scenes, chosen, strict=True):
+    for scene, part, own in zip(scenes, parts, chosen, strict=True):
         _, _, left, top, side = scene.boxes[0]
         grid = torch.zeros(1024, dtype=torch.bool).index_fill(0, own, True).view(32, 32)
         y, x, width = top // 4, left // 4, side // 4
-        assert grid[y - 1 : y + width + 1, x - 1 : x + width + 1].all() and 0.2 < grid[:2].float().mean() < 0.5
+        assert grid[y - 1 : y + width + 1, x - 1 : x + width + 1].all() and 0.1 < grid[:2].float().mean() < 0.7
+        assert part is None or grid[part.target].all()
+
+
+def test_parts_of_objects_are_read_where_there_is_none() -> None:
+    scenes = emoji_scenes.trained_scenes(9, 300)
+    parts = recipe.misplaced_parts(scenes, 32, 1)
+    assert 0.2 < np.mean([part is not None for part in parts]) <= 0.4
+    tokens = torch.arange(len(scenes) * 1024).view(-1, 1024)
+    for scene, part, before, after in zip(scenes, parts, tokens, recipe.misplace(tokens, parts, 32), strict=True):
+        changed = (before != after).view(32, 32)
+        assert not (changed & recipe.object_mask(scene, 32)).any()
+        if part:
+            rows, columns = part.source
+            assert changed[part.target].all() and changed.sum() == changed[part.target].numel()
+            assert (
+                recipe.object_mask(scene, 32)[part.source].all()
+                and after.view(32, 32)[part.target][0, 0] == before[32 * rows.start + columns.start]
+            )
 
 
 def test_half_of_the_pictures_are_read_with_some_wrong_tokens() -> None:
