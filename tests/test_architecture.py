@@ -17,7 +17,7 @@ from engine.methods import METHODS, PRESETS
 from research.train import RECIPES
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("engine", "app", "research")
+PACKAGES = ("engine", "app", "research", "integrations")
 MEBIBYTE = 2**20
 
 
