@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from engine.core import Backbone, KnobArray, Knobs, Method, Prompt, Sequence, Step
-from engine.errors import NotSupported
+from engine.core import Backbone, Draft, KnobArray, Knobs, Method, Prompt, Sequence, Step
+from engine.errors import BadPrompt, NotSupported
 from engine.machine import machine_facts
 from engine.noise import Noise
 
@@ -32,6 +32,8 @@ class Run:
         missing = sorted(method.needs - backbone.capabilities)
         if missing:
             raise NotSupported(f"{method.name} needs {', '.join(missing)}; {backbone.name} does not have it. Choose another method.")
+        if prompt.prefix and not method.forks:
+            raise NotSupported(f"{method.name} cannot start after a prefix of tokens. Choose another method.")
         self.backbone, self.method, self.prompt = backbone, method, prompt
         self.name = name or method.name
         self.drafter = drafter_for(method, backbone) if drafter is None else drafter
@@ -113,7 +115,27 @@ class Run:
         if self.began is not None:
             self.began(self.sequence)
         noise = Noise(self.prompt.seed, self.sequence.vocabulary, self.sequence.device)
-        self._decode = self.method.decode(self.sequence, self._current, noise, self.drafter)
+        self._decode = self._all_steps(noise)
+
+    def _all_steps(self, noise: Noise) -> Iterator[Step]:
+        """The method's steps, after one that commits the prompt's prefix and counts no pass, because it is part of the input."""
+        if prefix := list(self.prompt.prefix):
+            self._check(prefix)
+            self.sequence.forward(Draft(torch.tensor(prefix[:-1], dtype=torch.int64)))
+            self.sequence.commit(list(range(len(prefix) - 1)), prefix[-1])
+            yield Step(prefix, list(range(len(prefix))), forwards=0)
+        yield from self.method.decode(self.sequence, self._current, noise, self.drafter)
+
+    def _check(self, prefix: list[int]) -> None:
+        """Raises BadPrompt for a prefix that the model cannot have written; of its grammar, only the last token is checked."""
+        sequence = self.sequence
+        if len(prefix) >= sequence.limit:
+            raise BadPrompt(f"A prefix of {len(prefix)} tokens leaves none to draw: there are {sequence.limit}. Take fewer.")
+        if wrong := [token for token in prefix if not 0 <= token < sequence.vocabulary or token == self.backbone.end]:
+            raise BadPrompt(f"{wrong[0]} is not a token that others can follow. Choose one from 0 to {sequence.vocabulary - 1}.")
+        allowed = sequence.allowed_ids(prefix[:-1])
+        if allowed is not None and not allowed[prefix[-1]]:
+            raise BadPrompt(f"The token {prefix[-1]} may not stand at position {len(prefix) - 1} of this sequence. Choose another.")
 
     def set(self, **values: float | str) -> None:
         """Sets live knobs; they take effect at the next step. Raises BadKnob."""
@@ -167,13 +189,13 @@ class Run:
     @property
     def totals(self) -> dict[str, float]:
         """Tokens, passes, seconds and their ratios so far."""
-        forwards, tokens = self.counts["forwards"], len(self.tokens)
+        forwards, drawn = self.counts["forwards"], len(self.tokens) - len(self.prompt.prefix)
         return {
-            "tokens": tokens,
+            "tokens": len(self.tokens),
             **self.counts,
-            "step_compression": tokens / forwards if forwards else 0.0,
+            "step_compression": drawn / forwards if forwards else 0.0,
             "seconds": self.seconds,
-            "tokens_per_second": tokens / self.seconds if self.seconds else 0.0,
+            "tokens_per_second": drawn / self.seconds if self.seconds else 0.0,
         }
 
 

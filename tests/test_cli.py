@@ -276,3 +276,30 @@ def test_verify_prints_the_table(capsys: pytest.CaptureFixture, monkeypatch: pyt
     monkeypatch.setattr(exactness, "verify", lambda names, full: ({"sjd[X]": row}, False, 1.0))
     assert cli.main(["verify", "sjd", "--json"]) == 1  # a false claim
     assert last_line(capsys) == {"sjd[X]": row}
+
+
+def test_a_run_is_continued_from_a_token(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert cli.main(image(folder, "--method", "sjdpp", "--out", str(first))) == 0
+    capsys.readouterr()
+    arguments = ["image", "--from", str(first), "--at", "40", "--seed", "9", "--method", "sjdpp", "--backbone", str(folder)]
+    assert cli.main([*arguments, "--out", str(second), "--json"]) == 0
+    line = last_line(capsys)
+    traces = [np.load(each / "trace.npz") for each in (first, second)]
+    before, after = (dict(zip(t["positions"].tolist(), t["tokens"].tolist(), strict=True)) for t in traces)
+    assert [before[i] for i in range(40)] == [after[i] for i in range(40)] and before != after
+    assert line["tokens"] == 64 and line["step_compression"] == round(24 / line["forwards"], 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "A prompt is missing"),
+        (["a cat", "--at", "3"], "--at and --token need --from"),
+        (["--from", "nowhere"], "--from needs --at"),
+        (["--from", "nowhere", "--at", "3", "--size", "64"], "--from keeps the size of the run"),
+        (["--from", "nowhere", "--at", "3"], "nowhere"),
+    ],
+)
+def test_what_cannot_be_continued(folder: Path, arguments: list[str], sentence: str, capsys: pytest.CaptureFixture) -> None:
+    assert cli.main(["image", *arguments, "--backbone", str(folder)]) == 2 and sentence in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,17 +16,23 @@ from app.commands.options import (
     add_sampling,
     add_size,
     check_method,
+    file_path,
     load_backbone,
     method_of,
     sampling_of,
+    whole,
 )
 from app.commands.report import decode, print_json, readable, report
+from app.requests.limits import LARGEST_SIDE
 
 
 def parser() -> CommandParser:
     """The parser of the command's options."""
     p = CommandParser("image", "Generates one picture from a prompt.")
-    p.add_argument("prompt")
+    p.add_argument("prompt", nargs="?", help="what to draw; with --from, the prompt of that run unless another is given")
+    p.add_argument("--from", dest="source", type=file_path, metavar="RUN", help="continue a saved run, whose folder this is")
+    p.add_argument("--at", type=whole(1, LARGEST_SIDE**2), metavar="TOKENS", help="with --from: number of its tokens to keep")
+    p.add_argument("--token", type=whole(0, 2**31 - 1), metavar="ID", help="with --from: a token to add after them")
     add_run(p, "auto")
     add_size(p)
     add_sampling(p)
@@ -39,20 +46,25 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().read(arguments)
     from dataclasses import replace
 
+    from app.runs.finished import fork
     from app.runs.history import check_writable, deliver, home
     from engine.core import Prompt
     from engine.sampling import with_values
 
     check_method(options)
+    check_source(options)
     sampling = sampling_of(options)
     prompt = Prompt(options.prompt, seed=options.seed, size=options.size)
     check_writable(options.out or home() / "runs")
     backbone = load_backbone(options)
-    prompt = replace(prompt, sampling=with_values(backbone.sampling, sampling))
+    if options.source:
+        origin = fork(options.source, backbone, options.at, options.token)
+        prompt = replace(origin, text=options.prompt or origin.text, seed=options.seed)
+    prompt = replace(prompt, sampling=with_values(prompt.sampling or backbone.sampling, sampling))
     backbone.start(prompt).close()  # an unreadable prompt is rejected before auto measures anything
     method, knobs = method_of(options, backbone)
     check(backbone, method, prompt, knobs)
-    unknown = comment(backbone, options.prompt)
+    unknown = comment(backbone, prompt.text)
     if words := backbone.added_words(prompt):
         print(f"No background in the prompt, so seed {prompt.seed} chose “{words}”.", file=sys.stderr)
     run, comparison = decode(options, backbone, method, prompt, knobs)
@@ -67,6 +79,18 @@ def main(arguments: Sequence[str]) -> int:
     else:
         print(readable(line))
     return 0
+
+
+def check_source(options: Namespace) -> None:
+    """Raises ForetokenError if there is neither a prompt nor a run to continue, or options that do not belong together."""
+    if options.source is None and options.prompt is None:
+        parser().error("a prompt is missing")
+    if options.source is None and (options.at or options.token is not None):
+        parser().error("--at and --token need --from with the folder of a saved run")
+    if options.source and not options.at:
+        parser().error("--from needs --at with the number of tokens to keep")
+    if options.source and options.size:
+        parser().error("--from keeps the size of the run; leave --size out")
 
 
 def check(backbone: Any, method: Any, prompt: Any, knobs: Mapping[str, Any]) -> None:

@@ -24,7 +24,8 @@ from app.runs.history import PICTURE, POINTS, SETTINGS, TRACE
 from engine.backbones import current_name
 from engine.core import Backbone, Method, Prompt, Sampling, Step
 from engine.diagnostics import PER_TOKEN, replay
-from engine.errors import BadFile, ForetokenError
+from engine.errors import BadFile, BadPrompt, ForetokenError
+from engine.loading import model_columns
 from engine.mesh.bpt_tokens import BPT
 from engine.mesh.formats.source import printable, size_text
 from engine.methods import find
@@ -132,12 +133,11 @@ def repeat(folder: Path, backbone: Backbone) -> Run:
     """
     settings = read_settings(folder)
     try:
-        origin = (settings["backbone"], settings["weights"], settings["dtype"])
-        here = (backbone.name, backbone.weights_hash, backbone.precision)
-        if origin != here:
-            raise BadFile(f"The run in {folder} was made by {_model(*origin)}, not by {_model(*here)}. Load that model.")
+        _check_model(folder, settings, backbone, ("weights", "dtype"))
         name = settings["preset"] or settings["method"]
-        run = generate(backbone, find(name)[0], prompt_of(folder, settings), settings["knobs"], name=name)
+        prompt = prompt_of(folder, settings)
+        prompt = backbone.guided(prompt) if settings.get("guide") else prompt
+        run = generate(backbone, find(name)[0], prompt, settings["knobs"], name=name)
         turns: dict[int, dict[str, Any]] = {}
         for move in settings["moves"]:
             turns.setdefault(int(move["step"]), {})[move["name"]] = move["value"]
@@ -153,8 +153,32 @@ def repeat(folder: Path, backbone: Backbone) -> Run:
     return run
 
 
-def _model(name: str, weights: str | None, dtype: str | None) -> str:
-    return f"{name} ({weights or 'no hash'}, {dtype or 'unknown dtype'})"
+def fork(folder: Path, backbone: Backbone, at: int, token: int | None = None) -> Prompt:
+    """The prompt of a saved run with its first tokens as a prefix, so that another run goes on from there.
+
+    at : number of tokens, in the order of positions; token : one more, instead of the one that followed
+    Raises BadFile for a damaged folder or a run of other weights, BadPrompt if the run does not have these tokens.
+    """
+    settings, trace = read_settings(folder), read_trace(folder / TRACE)
+    try:
+        _check_model(folder, settings, backbone, ("weights",))
+        prompt = prompt_of(folder, settings)
+        prompt = backbone.guided(prompt) if settings.get("guide") else prompt
+        tokens = dict(zip(trace["positions"].tolist(), trace["tokens"].tolist(), strict=True))
+    except (KeyError, TypeError, ValueError, AttributeError) as e:
+        raise BadFile(f"{folder / SETTINGS} is damaged ({type(e).__name__}: {e}). Choose another run.") from e
+    known = next((place for place in range(len(tokens)) if place not in tokens), len(tokens))
+    if not 0 < at <= known:
+        raise BadPrompt(f"The run in {folder} has {known} tokens from its start, so {at} of them cannot be kept. Choose 1 to {known}.")
+    return replace(prompt, prefix=(*(tokens[place] for place in range(at)), *(() if token is None else (token,))))
+
+
+def _check_model(folder: Path, settings: Mapping[str, Any], backbone: Backbone, alike: tuple[str, ...]) -> None:
+    """Raises BadFile if a run was made by another model. alike : the entries, besides its name, in which the models must agree"""
+    origin, here = ({name: each[name] for name in ("backbone", *alike)} for each in (settings, model_columns(backbone)))
+    if origin != here:
+        made_by, loaded = (f"{own['backbone']} ({', '.join(str(own[name]) for name in alike)})" for own in (origin, here))
+        raise BadFile(f"The run in {folder} was made by {made_by}, not by {loaded}. Load that model.")
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -183,8 +207,8 @@ def prompt_of(folder: Path, settings: Mapping[str, Any]) -> Prompt:
                 points = torch.from_numpy(stored["points"])
         except (OSError, KeyError, ValueError, EOFError, BadZipFile) as e:
             raise BadFile(UNREADABLE.format(folder / POINTS, e)) from e
-    about = settings.get("about")  # runs of 0.2.0 have no such entry
-    return Prompt(text, points=points, seed=settings["seed"], size=settings["size"], about=about, sampling=sampling)
+    about, prefix = settings.get("about"), tuple(settings.get("prefix", ()))  # runs of 0.2.0 have no such entries
+    return Prompt(text, points=points, seed=settings["seed"], size=settings["size"], about=about, sampling=sampling, prefix=prefix)
 
 
 def read_picture(path: Path) -> np.ndarray:

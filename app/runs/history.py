@@ -57,6 +57,7 @@ def describe(run: Run, shape: Input | None = None) -> dict[str, Any]:
         "seed": prompt.seed,
         "size": prompt.size,
         "about": prompt.about,
+        "prefix": list(prompt.prefix),
         "sampling": dict(vars(sampling)),
         "guide": None if prompt.guide is None else {"faces": len(prompt.guide[1])},
         "knobs": run.steps[0].knobs if run.steps else run.live.read(),

@@ -71,6 +71,7 @@ class Method:
     drafters       : names for the backbone's `drafter(name)`; those among its capabilities are loaded
     common         : exact knobs, for the claims that every method must meet
     drafts_past_end: False if no draft can follow a drafted end of the sequence; then mutants inside a span change nothing
+    forks          : True if it can start after a prefix of tokens (Prompt.prefix)
     baseline       : True if no paper here proposes it
     candidates     : exact settings that `auto` may try on a backbone with the method's needs; by default none
     unmeasured     : the name (the method's or a preset's) that `auto` takes for a model without recorded tokens; "" = never
@@ -89,6 +90,7 @@ class Method:
     cases: tuple[Case, ...] = ()
     common: Mapping[str, float | str] = field(default_factory=dict)
     drafts_past_end: bool = True
+    forks: bool = True
     baseline: bool = False
     presets: tuple[Preset, ...] = ()
     candidates: Callable[[Backbone], list[Candidate]] = lambda backbone: []

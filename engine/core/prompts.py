@@ -38,6 +38,7 @@ class Prompt:
     size: int | None = None  # pixels, or the most faces of a mesh; None = the backbone's default
     about: int | None = None  # number of faces that a mesh should have; None = the model decides
     sampling: Sampling | None = None  # None = the backbone's default
+    prefix: tuple[int, ...] = ()  # the first tokens, which are not drawn
     guide: tuple[np.ndarray, np.ndarray] | None = None  # vertices [V, 3] and faces [F, 3] of a mesh to follow; None: the model alone
 
     def __post_init__(self) -> None:

@@ -349,6 +349,7 @@ METHOD = Method(
     title="MuLo-SD",
     about="Draws the picture small, enlarges it and repairs what the model refuses.",
     decode=decode,
+    forks=False,  # the small picture has no such prefix
     knobs=(LEAST, RADIUS, FACTOR, BLOCK, AHEAD, UP_SAMPLER, REPAIR, BEHIND, STALE, ADDED, SHARE, DISTANCE, VERIFY),
     paper="MuLo-SD, arXiv 2601.05149",
     exact=is_exact,

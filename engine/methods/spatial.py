@@ -139,6 +139,7 @@ METHOD = Method(
     title="SSD",
     about="Small heads predict a row from the row above; the model checks the window.",
     decode=decode,
+    forks=False,  # its heads read states of all rows, which a prefix lacks
     knobs=(MODE, WINDOW, FORESEE, REFRESH, ROUNDS, DEPTH, VERIFY),
     paper="SSD, Xiang et al., arXiv 2606.20543; verified: ours",
     exact=is_exact,

@@ -361,6 +361,7 @@ METHOD = Method(
     title="ZipAR",
     about="Starts the next row of the picture before the row above is finished.",
     decode=decode,
+    forks=False,  # rows of a wavefront start together
     knobs=(MODE, WINDOW, ROWS, GROWTH, ADAPTIVE, LEAST_WINDOW, REFRESH, VERIFY),
     paper="ZipAR, He et al., arXiv 2412.04062; verified: ours",
     exact=is_exact,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from app.ui.method_menu import title_of
 from app.ui.tabs.decoder import TabRuns
 from engine import files
 from engine.core import Prompt, Sampling
-from engine.errors import BadFile, BadOutput, MissingWeights
+from engine.errors import BadFile, BadOutput, BadPrompt, MissingWeights
 from engine.mesh.read import read
 from engine.methods import METHODS, find
 from engine.run import Run, generate
@@ -196,3 +197,24 @@ def test_a_presets_run_bears_its_name_on_the_page() -> None:
     runs = TabRuns(Sessions(), LocalRunner()).start("visitor", 0, tiny.pictogram(), PROMPT, [("sjdpp_published", {}), ("ar", {})])
     assert [run.name for run in runs] == ["sjdpp_published", "ar"] and runs[0].method.name == "sjdpp"
     assert [title_of(run.name) for run in runs] == ["SJD++ (published)", METHODS["ar"].title]
+
+
+def test_a_run_goes_on_from_a_token_of_another(tmp_path: Path) -> None:
+    run = run_of("sjdpp").finish()
+    folder, backbone = history.save(run, tmp_path), tiny.pictogram()
+    prompt = finished.fork(folder, backbone, 9)
+    assert (prompt.text, prompt.seed, prompt.size, prompt.prefix) == (
+        run.prompt.text,
+        run.prompt.seed,
+        run.prompt.size,
+        tuple(run.in_order[:9]),
+    )
+    same = run_of("sjdpp", replace(prompt, seed=run.prompt.seed), verify="match seed").finish()
+    plain = run_of("ar").finish()
+    assert same.in_order[9:] == generate(backbone, METHODS["ar"], prompt).finish().in_order[9:] and plain.in_order[:9] != []
+    other = generate(backbone, METHODS["sjd"], finished.fork(folder, backbone, 9, token=1)).finish()
+    assert other.in_order[:10] == [*run.in_order[:9], 1]
+    again = finished.repeat(history.save(other, tmp_path), backbone)
+    assert again.tokens == other.tokens and again.prompt.prefix == other.prompt.prefix
+    with pytest.raises(BadPrompt, match="Choose 1 to 64"):
+        finished.fork(folder, backbone, 65)
