@@ -28,6 +28,11 @@ def clouds() -> Path:
     return assets() / "examples" / "clouds"
 
 
+def recordings() -> Path:
+    """The folder of the recorded runs that a new page shows, compressed JSON."""
+    return assets() / "examples" / "recorded"
+
+
 def benches() -> Path:
     """The folder of the recorded benchmarks, CSV files."""
     return ROOT / ("docs/bench" if checkout() else "foretoken_bench")

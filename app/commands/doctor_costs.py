@@ -71,7 +71,7 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
             lines.append("  milliseconds of a method in addition to the pass, or per pass of its drafter:")
             lines += [f"    {name.replace(',', ', '):52}{cost:8.2f}" for name, cost in row["extra"].items()]
         if row["disturbed"]:
-            lines.append("  other programs used the processor, so these numbers are unreliable; the next start measures again")
+            lines.append("  other programs used the processor, so these numbers are unreliable; --again measures them again")
         if row["auto"]:
             lines.append(f"  {title(row['auto'])}")
     return lines

@@ -166,6 +166,10 @@ class Sessions:
             self._expire()
             return int(self._running is not None)
 
+    def is_wanted(self) -> bool:
+        """True while a run is in progress or waits, for which the studio's own work makes room."""
+        return self.running() > 0 or self.waiting() > 0
+
     def watch(self, watcher: RunWatcher) -> None:
         """Sets the observer of every run."""
         self._watcher = watcher
@@ -269,8 +273,8 @@ class Sessions:
         for visitor in gone:
             self.leave(visitor)
 
-    def wait_until_free(self, seconds: float) -> bool:
-        """Wait until no run is in progress; False if one still is after this many seconds."""
+    def wait_until_free(self, seconds: float | None) -> bool:
+        """Wait until no run is in progress; False if one still is after this many seconds (None: no limit)."""
         with self._free:
             return self._free.wait_for(lambda: self._running is None, seconds)
 

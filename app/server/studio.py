@@ -18,6 +18,7 @@ from gradio.utils import get_upload_folder
 from starlette.middleware import Middleware
 
 from app.limits import Limits
+from app.live.background import Background
 from app.live.boards.lazy import Lazy
 from app.live.session import Sessions
 from app.live.worker import LocalRunner, RemoteRunner
@@ -37,7 +38,8 @@ from engine.errors import MissingWeights, NotSupported
 from engine.files import clean, home
 from engine.machine import device_of
 from engine.networks.weights import MODELS
-from engine.tuning.prepare import prepare
+from engine.tuning.auto import resolve
+from engine.tuning.prepare import prepare, to_stderr_once, tune
 
 FIRST_PORT = 7860
 PORTS_TRIED = 100
@@ -56,19 +58,22 @@ def build(
     runner: LocalRunner | RemoteRunner | None = None,
     any_model: bool = False,
     api_key: str = "",
+    background: Background | None = None,
 ) -> Page:
     """The page for a loaded picture model and a mesh model that is loaded when first needed (default: the shipped one).
 
     local   : only this machine can open the page, so visitors may import models from its folders
     weights : folder of the picture model (None: the shipped one), for its card
-    examples: folder of the race that a new page shows (None: it shows none)
+    examples: folder of the examples that this machine made (None: a new page shows none)
     run_store : stores finished runs (default: the user's runs), with the limits of the page; runner : decodes
     any_model: its images API answers to any model name; api_key : what its requests must carry, "" = nothing
+    background: begins its tasks once the page is served (default: never)
     """
     mesh = mesh or mesh_model()
     run_store = run_store or RunStore(home() / "runs", Limits())
     limits, sessions = run_store.limits, sessions or visitors()
-    studio = StudioState(backbone, mesh, sessions, local, weights, examples, run_store, runner or LocalRunner())
+    background = background or Background(sessions)
+    studio = StudioState(backbone, mesh, sessions, local, weights, examples, run_store, runner or LocalRunner(), background)
     with Page(title="Foretoken", analytics_enabled=False, fill_width=True, delete_cache=limits.leftovers) as page:
         assembly.build(page, studio)
         endpoints.build(page, studio)
@@ -197,7 +202,8 @@ def launch(
     is_mesh = (mesh_name, mesh_folder) != (MESHES, None)  # the named model makes meshes
     mesh_folder = mesh_path or mesh_folder
     with own_folder():
-        model = prepare(picture_name, picture_path, device, dtype, spare_core(), weights="auto" if is_mesh else weights)
+        form = "auto" if is_mesh else weights
+        model = prepare(picture_name, picture_path, device, dtype, spare_core(), weights=form, measures=False)
         chosen_port = free_port(host, FIRST_PORT if port is None else port)
         if chosen_port != (port or FIRST_PORT):
             print(f"Port {port or FIRST_PORT} is in use; the studio uses {chosen_port}.", flush=True)
@@ -206,18 +212,28 @@ def launch(
             models = [load(picture_name, picture_path, "cuda", dtype), load(mesh_name, mesh_folder, "cuda")]
             runner = RemoteRunner({each.name: each for each in models}, gpu)
         sessions = visitors(run_store.limits)
+        background = Background(sessions)
+        background.add(lambda: measure(model, lambda other: load(picture_name, picture_path, device, other), dtype))
         local = is_local(host) and not tuple(allowed_hosts) and not run_store.limits.shared
         weights = Path(picture_path) if picture_path else None
         mesh = mesh_model(mesh_name, mesh_folder, device, weights if is_mesh else "auto")
-        page = build(model, mesh, sessions, local, weights, home() / "examples", run_store, runner, any_model, api_key)
+        page = build(model, mesh, sessions, local, weights, home() / "examples", run_store, runner, any_model, api_key, background)
         print(f"Foretoken studio: {address(host, chosen_port)}\n{storage_note(run_store)}", flush=True)
         serve_page(page, host, chosen_port, allowed_hosts, open_browser, run_store.limits, mcp, root_path)
+        background.start()
         if mcp:
             print(f"MCP: {address(host, chosen_port)}{PATH}", flush=True)
         wait_for_interrupt()
         sessions.close()
         sessions.wait_until_free(FAREWELL)
         page.close(verbose=False)
+
+
+def measure(model: Backbone, load_as: Callable[[str], Backbone], dtype: str) -> None:
+    """Measures threads and dtypes once, and what the next start needs if it takes another dtype. load_as : the model in another dtype"""
+    tuned = tune(model, load_as, dtype, spare_core())
+    if tuned is not model:
+        resolve(tuned, to_stderr_once)
 
 
 @contextmanager

@@ -12,8 +12,7 @@ from engine.methods import AUTO, find, names
 from engine.methods import about as about_method
 from engine.methods import title as own_title
 from engine.run import Run
-from engine.tuning.auto import resolve
-from engine.tuning.prepare import to_stderr_once
+from engine.tuning.auto import unmeasured_method
 
 PLAIN_SIDE = ("Plain decoding", "One token at a time.")
 CLASSICAL_SIDE = ("Classical surface (no model)", "Made of the points after the run, without the model.")
@@ -32,10 +31,11 @@ def choices(backbone: Backbone) -> list[tuple[str, str]]:
     return choices_for(backbone.capabilities)
 
 
-def with_auto(others: list[tuple[str, str]], backbone: Backbone) -> list[tuple[str, str]]:
-    """The choices, preceded by the one that auto makes for this model here. Measures the machine if necessary."""
-    name = resolve(backbone, to_stderr_once)  # called for every new page
-    return [(title_of(name), name), *others]
+def with_auto(others: list[tuple[str, str]], name: str | None, backbone: Backbone) -> list[tuple[str, str]]:
+    """The choices, preceded by the one that auto makes for this model here (None: not yet measured; then the likeliest one is first)."""
+    if name is not None:
+        return [(title_of(name), name), *others]
+    return sorted(others, key=lambda choice: choice[1] != unmeasured_method(backbone))
 
 
 def choices_for(capabilities: frozenset[str]) -> list[tuple[str, str]]:

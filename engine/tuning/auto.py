@@ -148,3 +148,15 @@ def resolve(backbone: Backbone, say: Say = to_stderr, measured: ModelMeasurement
     if is_new and backbone.weights_hash is not None:
         keep(measured, say, quiet)
     return best(rows, costs).full_name
+
+
+def resolve_stored(backbone: Backbone, say: Say = to_stderr) -> str | None:
+    """The name that `resolve` returns without measuring anything; None if it would measure."""
+    measured = store.read(backbone)
+    rows = table_of(backbone, measured)
+    if not rows:
+        return resolve(backbone, say, measured)
+    costs = measured.costs.get((torch.get_num_threads(), backbone.dtype))
+    if costs is None or best(rows, costs).key not in costs.extra:
+        return None
+    return best(rows, costs).full_name

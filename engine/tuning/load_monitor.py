@@ -14,7 +14,7 @@ Made = TypeVar("Made")
 FINE = 1e-5  # seconds: the resolution that a clock of the thread must have
 SPARE = 0.25  # of a core that other programs may use of those that our threads need
 MACHINE = Path("/proc/stat")
-BUSY = "Other programs kept the processor busy, so what was measured is used now and not stored."
+BUSY = "Other programs kept the processor busy while this was measured. 'python launch.py doctor --again' measures it again."
 
 
 def clock_of(device: torch.device) -> Callable[[], float]:

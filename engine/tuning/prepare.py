@@ -45,33 +45,52 @@ def to_stderr_once(text: str) -> None:
 
 def prepare(
     name: str, path: str | None = None, device: str = "auto", dtype: str = "auto", cores: int | None = None, say: Say = to_stderr,
-    weights: str = "auto",
+    weights: str = "auto", measures: bool = True,
 ) -> Backbone:  # fmt: skip
     """A model, loaded with `engine.backbones.load`, and PyTorch set to the number of threads that is fastest for it.
 
     dtype : "auto" takes bfloat16 where it is faster (see `choose_dtype`); cores : the most threads, None = as many as PyTorch began with;
-    weights : see `engine.backbones.load`
+    weights : see `engine.backbones.load`; measures : False = only what is stored is used, see `tune`
     Raises what `load` raises.
     """
     if device == "auto" and (reason := unused_gpu()):
         to_stderr_once(f"The processor is used. {reason}")
     device = device_of(device)
     backbone = backbones.load(name, path, device, dtype, weights)
+    return tune(backbone, lambda other: backbones.load(name, path, device, other), dtype, cores, say, measures)
+
+
+def tune(
+    backbone: Backbone, load: Callable[[str], Backbone], dtype: str = "auto", cores: int | None = None, say: Say = to_stderr,
+    measures: bool = True,
+) -> Backbone:  # fmt: skip
+    """A loaded model, or the same one in its faster dtype, and PyTorch set to its fastest number of threads.
+
+    load : the same model in another dtype; measures : False = where no measurement is stored, the model keeps its dtype and gets all
+    threads
+    """
     if backbone.device.type != "cpu":
         return backbone
-    use_threads(backbone, cores, say)
+    use_threads(backbone, cores, say, measures)
     if dtype != "auto" or EITHER not in backbone.capabilities or backbone.weights_hash is None:
         return backbone
-    chosen = choose_dtype(backbone, lambda: backbones.load(name, path, device, EITHER), store.read(backbone), say)
-    return backbone if chosen == backbone.dtype else backbones.load(name, path, device, chosen)
+    known, count = store.read(backbone), torch.get_num_threads()
+    if not measures and not {(count, backbone.dtype), (count, EITHER)} <= known.costs.keys():
+        return backbone
+    chosen = choose_dtype(backbone, lambda: load(EITHER), known, say)
+    return backbone if chosen == backbone.dtype else load(chosen)
 
 
-def use_threads(backbone: Backbone, cores: int | None = None, say: Say = to_stderr) -> None:
+def use_threads(backbone: Backbone, cores: int | None = None, say: Say = to_stderr, measures: bool = True) -> None:
     """Sets PyTorch's threads to the fastest number for this model, or, if its weights have no hash by which a measurement could be stored,
-    to the number that PyTorch started with. cores : the most that are measured. $OMP_NUM_THREADS bounds both."""
+    to the number that PyTorch started with. cores : the most that are measured. $OMP_NUM_THREADS bounds both. measures : see `tune`"""
     if backbone.device.type == "cpu":
         most = min(all_threads(), cores or all_threads())
-        torch.set_num_threads(most if backbone.weights_hash is None else thread_count(backbone, store.read(backbone), most, say))
+        known = store.read(backbone)
+        is_stored = set(candidates(most)) <= set(known.threads)
+        torch.set_num_threads(
+            most if backbone.weights_hash is None or not (measures or is_stored) else thread_count(backbone, known, most, say)
+        )
 
 
 @lru_cache(maxsize=1)
@@ -125,12 +144,11 @@ def bfloat16_pays(own: CostCurve, half: CostCurve, rows: float) -> bool:
 
 
 def keep(measured: ModelMeasurements, say: Say, quiet: bool = True) -> None:
-    """Stores what was measured, or says why it is not stored; then it is measured again next time."""
+    """Stores what was measured, and says if other programs disturbed it, or why it is not stored; then it is measured again next time."""
     if not quiet:
         say(BUSY)
     measured.disturbed |= not quiet
     try:
-        if not measured.disturbed:
-            store.write(measured)
+        store.write(measured)
     except BadOutput as e:
         say(f"{e} It is measured again next time.")

@@ -44,14 +44,14 @@ class ModelMeasurements:
     threads   : milliseconds by number of threads
     costs     : by number of threads and dtype
     tokens    : rows of expected tokens (see expected.py) that `doctor` recorded, if the model's card has none
-    disturbed : whether other programs kept the processor busy during a measurement, so that none of it is stored
+    disturbed : whether other programs kept the processor busy during a measurement
     """
 
     about: dict[str, str]
     threads: dict[int, float] = field(default_factory=dict)
     costs: dict[tuple[int, str], StepCosts] = field(default_factory=dict)
     tokens: list[dict[str, Any]] = field(default_factory=list)
-    disturbed: bool = field(default=False, compare=False)
+    disturbed: bool = False
 
 
 def conditions(backbone: Backbone) -> dict[str, str]:
@@ -90,7 +90,8 @@ def parse(row: Mapping[str, Any], key: Mapping[str, str]) -> ModelMeasurements:
         )
         for each in row["costs"]
     }
-    return ModelMeasurements(dict(key), {int(k): float(v) for k, v in row["threads"].items()}, costs, list(row["tokens"]))
+    threads = {int(count): float(cost) for count, cost in row["threads"].items()}
+    return ModelMeasurements(dict(key), threads, costs, list(row["tokens"]), bool(row.get("disturbed")))
 
 
 def write(measured: ModelMeasurements) -> None:
@@ -104,6 +105,7 @@ def write(measured: ModelMeasurements) -> None:
             for (count, dtype), each in sorted(measured.costs.items())
         ],
         "tokens": measured.tokens,
+        "disturbed": measured.disturbed,
     }
     path = path_of(measured.about)
     try:

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from types import SimpleNamespace
 
+import gradio as gr
 import pytest
 
+from app.live.session import Sessions
 from app.requests import validation
 from app.requests.sides import start_values
+from app.server.studio import mesh_model
+from app.shared import StudioState
 from app.ui.method_menu import badge, cards, choices, first_number, speed_words, title_of, with_auto
 from app.ui.panels.methods import TEMPLATE
-from app.ui.tabs import example, vocabulary
+from app.ui.tab_context import TabContext
+from app.ui.tabs import example, image_tab, lab_example, vocabulary
+from app.ui.tabs.race import RaceTab
 from app.ui.tabs.speeds import speedups
+from engine.assets import recordings
 from engine.errors import NotSupported
 from engine.methods import METHODS, about, find, names
+from engine.tuning.auto import resolve
 from engine.words.emoji_objects import TAUGHT
 from tests.engine.backbones import tiny
 
@@ -73,27 +83,50 @@ def test_an_example_is_run_once_and_again_for_other_weights(tmp_path) -> None:
         calls.append(1)
         return {"verdict": {"state": "done"}}
 
+    recorded, machine = example.shown(tmp_path, model, {"seed": 7}, "race")
+    assert recorded["right"]["state"] == "done" and "AMD EPYC" in machine
     for _ in range(2):
-        assert example.read(tmp_path, model, {"seed": 7}, make) == {"verdict": {"state": "done"}}
+        example.make(tmp_path, model, {"seed": 7}, make)
+        assert example.shown(tmp_path, model, {"seed": 7}, "race") == ({"verdict": {"state": "done"}}, "this machine")
     assert len(calls) == 1
     file = next(tmp_path.glob("*.json"))
     file.write_text("{")  # damaged
-    assert example.read(tmp_path, model, {"seed": 7}, make) and len(calls) == 2
+    example.make(tmp_path, model, {"seed": 7}, make)
+    assert len(calls) == 2
     model.weights_hash = "two"
-    example.read(tmp_path, model, {"seed": 7}, make)
+    example.make(tmp_path, model, {"seed": 7}, make)
     assert len(calls) == 3 and len(list(tmp_path.glob("*.json"))) == 1
     model.weights_hash = None
-    assert example.read(tmp_path, model, {"seed": 7}, make) == {} and len(calls) == 3
+    example.make(tmp_path, model, {"seed": 7}, make)
+    assert len(calls) == 3 and example.shown(tmp_path, model, {"seed": 7}, "race")[1] == machine
+
+
+def test_the_recorded_examples_have_the_form_of_new_ones(picto, tmp_path) -> None:
+    with gr.Blocks(analytics_enabled=False) as page, gr.Tabs(), gr.Tab("Image") as where:
+        context = TabContext(page, where, StudioState(picto, mesh_model(), Sessions(folder=tmp_path), examples=tmp_path))
+        race = image_tab.PictureRace(context)
+        RaceTab(context, race)
+    prompt, sides, _ = race._example_inputs()
+    made, recorded = race._race_once(replace(prompt, size=64), sides, lambda: False), example.shown(tmp_path, picto, {}, "race")[0]
+    assert {name: value.keys() for name, value in made.items()} == {name: value.keys() for name, value in recorded.items()}
+    assert race._race_once(prompt, sides, lambda: True) == {}  # a visitor's run comes first
+    loop = lab_example.run(picto, lambda: False)
+    assert loop.keys() == example.shown(tmp_path, picto, {}, "lab")[0].keys()
+    assert sum(file.stat().st_size for file in recordings().iterdir()) < 200_000
 
 
 @pytest.mark.browser
-def test_a_newcomer_finds_a_finished_race(browser, served) -> None:
+def test_a_newcomer_finds_a_finished_race_that_plays(browser, served) -> None:
     page = browser.new_context(color_scheme="light").new_page()
+    page.add_init_script("""window.replayed = [];
+      window.addEventListener("DOMContentLoaded", () => new MutationObserver((all) => all.forEach(({ target }) =>
+        window.replayed.push(target.dataset.replayed))).observe(document.body, { subtree: true, attributeFilter: ["data-replayed"] }))""")
     page.goto(served.address)
     page.wait_for_selector("#canvas-fast .ft-card[data-state=done]")
     page.wait_for_selector("#canvas-plain .ft-card[data-state=done]")
     assert page.locator("#canvas-fast .ft-card").get_attribute("data-tokens") != "0"
-    assert "An example drawn on this machine" in page.inner_text("#verdict .ft-costs")
+    assert re.match("An example, recorded on (this machine|pictogram on AMD EPYC)", page.inner_text("#verdict .ft-note"))
+    page.wait_for_function("replayed.some((count) => Number(count) > 0) && replayed.at(-1) === ''")  # it plays to its end
     assert page.locator(".ft-settings").first.is_hidden()  # one line instead
     assert not page.evaluate("document.body.classList.contains('dark')")  # as set in the system
     page.emulate_media(color_scheme="dark")
@@ -226,7 +259,9 @@ def test_a_phone_races_side_by_side_with_the_settings_in_a_sheet(open_page) -> N
 
 
 def test_what_auto_takes_is_the_first_card_and_says_what_it_is(picto) -> None:
-    entries = with_auto(choices(picto), picto)
+    probable = with_auto(choices(picto), None, picto)  # until it is measured
+    assert probable[0] == ("SJD++", "sjdpp") and sorted(probable) == sorted(choices(picto))
+    entries = with_auto(choices(picto), resolve(picto), picto)
     assert entries[0] == ("Fastest here (SJD++)", "auto:sjdpp") and entries[1:] == choices(picto)  # these weights have no recorded tokens
     first = cards(entries, picto.suits)[0]
     assert (first["name"], first["exact"], first["title"]) == ("auto:sjdpp", True, "Fastest here (SJD++)") and "fastest exact" in first[

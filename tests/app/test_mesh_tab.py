@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import trimesh
 
+from app.live.background import Background
 from app.live.boards.lazy import Lazy
 from app.live.boards.mesh import MeshBoard
 from app.live.session import Sessions
@@ -21,7 +22,7 @@ from app.server import studio
 from app.shared import StudioState
 from app.ui import knobs as knob_panel
 from app.ui import mesh_side
-from app.ui.method_menu import choices, with_auto
+from app.ui.method_menu import choices
 from app.ui.panels import clouds, verdict
 from app.ui.tab_context import TabContext
 from app.ui.tabs import mesh_input, mesh_seeds, mesh_tab, quality_table
@@ -129,7 +130,7 @@ def test_a_method_starts_with_what_suits_the_model_and_a_preset_with_its_own(low
 
 def test_what_auto_takes_without_recorded_tokens_is_said_once_not_to_every_visitor(low, capsys):
     to_stderr_once.cache_clear()
-    assert {with_auto([], low)[0][1] for _ in range(3)} == {with_auto([], low)[0][1]}
+    assert {Background(Sessions()).fastest(low) for _ in range(3)} == {"auto:xspecmesh_exact"}
     assert capsys.readouterr().err.count("No tokens per pass are recorded for lowpoly") == 1
 
 

@@ -58,7 +58,7 @@ def race(page, prefix: str = "") -> dict[str, float]:
     page.wait_for_selector(f"#{prefix}generate")
     page.wait_for_selector(f"{LAST_FILE[prefix]}:not([disabled])", timeout=4 * PATIENCE)  # encoded at low priority; would slow the next run
     seen = page.evaluate("foretokenSeen")
-    parts = COSTS.search(page.inner_text(f"#{prefix}verdict .ft-costs"))
+    parts = COSTS.search(page.get_attribute(f"#{prefix}verdict .ft-detail", "title"))
     assert parts, f"the page does not say where the time went: {seen}"
     seen["first"] = seen["first"] or seen["ended"]  # a busy machine may draw nothing before the end
     clocks, drawing, sending, bookkeeping = map(float, parts.groups())

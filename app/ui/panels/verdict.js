@@ -31,7 +31,8 @@ function draw() {
   box.dataset.fit = v.fits || "";
   write(".ft-fit", v.fit || "");
   write(".ft-detail", v.detail || "");
-  write(".ft-costs", v.costs || "");
+  box.querySelector(".ft-detail").title = v.costs || "";
+  write(".ft-note", v.note || "");
   drawOffer();
   emit("running", v.state === "running", scope);
 }

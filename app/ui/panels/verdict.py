@@ -20,7 +20,7 @@ TEMPLATE = """
   <p class="ft-live"></p>
   <div class="ft-fit-line"><p class="ft-fit"></p><button type="button" class="ft-instead" hidden>Show the classical surface</button></div>
   <p class="ft-detail"></p>
-  <p class="ft-costs"></p>
+  <p class="ft-note"></p>
 </div>
 """
 IDLE = {

@@ -36,6 +36,7 @@ from engine.errors import ForetokenError
 
 LOOKED_UP = 40  # words looked up while the user types; more than a model reads
 LONGEST_WORD = 40  # characters
+EXAMPLE_NOTE = "An example, recorded on {}: “{}”. Press Generate to draw yours."
 
 
 def build(context: TabContext) -> None:
@@ -99,10 +100,10 @@ class PictureRace:
 
     def build_settings(self, tab: RaceTab) -> None:
         """Builds the methods, the settings and the left side."""
-        menu = with_auto(choices(self.backbone), self.backbone)
+        menu = self.menu()
         self.favourite = menu[0][1]
-        speeds = speedups(tab.studio.run_store.folder, self.backbone.name, self.backbone.weights_hash)
-        tab.form.build_method(menu, self.favourite, speeds, sheet=True)
+        tab.form.build_method(menu, self.favourite, sheet=True)
+        self.cards = unseen.menu_cards("cards")
         gr.HTML("<h2>Picture</h2>", elem_classes="ft-heading")
         tab.form.settings = knob_panel.build(knob_panel.encode("settings", settings(self.backbone)), "settings")
         tab.form.build_left(menu)
@@ -130,10 +131,14 @@ class PictureRace:
         self.restored = form | {"badge": tab.form.badge, "messages": tab.queue.messages, "ready": tab.ready}
         outputs = list(self.restored.values())
         tab.runs.input(self.restore_run, tab.runs, outputs, **LATEST)
+        self.clock = gr.Timer(2.0, active=False)  # while the machine is being measured
+        self.measured = form | {"badge": tab.form.badge, "cards": self.cards, "clock": self.clock}
         self.context.page.load(self.recall, memory, outputs, **DIRECT)
-        first, shown = self._example(tab), unseen.example("example")
-        if first:
-            self.context.page.load(lambda: first, None, shown, **DIRECT)
+        fresh = list(self.measured.values())
+        gr.on([self.context.page.load, self.clock.tick], lambda name: self.refresh(tab, name), tab.form.method, fresh, **DIRECT)
+        if tab.studio.examples:
+            tab.studio.background.add(lambda: self._make_example(tab))
+            self.context.page.load(lambda: self._example(tab), None, unseen.example("example"), **DIRECT)
 
     def fields(self) -> list[Component]:
         """The prompt field."""
@@ -149,30 +154,49 @@ class PictureRace:
 
     # --- example of a new page ----------------------------------------------------------------------------------
 
+    def _example_inputs(self) -> tuple[Prompt, Sides, dict[str, Any]]:
+        """Prompt and sides of the example race, and everything that it depends on."""
+        prompt, name = read_prompt(EXAMPLES[0], 7, {"values": {}}, self.backbone), self.menu()[0][1]
+        sides = [(name, start_values(name, self.suits)[1]), (PLAIN, {})]
+        return prompt, sides, {"prompt": prompt.text, "seed": prompt.seed, "size": prompt.size, "sides": sides}
+
     def _example(self, tab: RaceTab) -> dict[str, Any]:
-        """Values of the example race's panels, by id; {} without a folder for examples, or for a slow model."""
-        folder = tab.studio.examples
-        if folder is None:
-            return {}
-        prompt = read_prompt(EXAMPLES[0], 7, {"values": {}}, self.backbone)
-        sides = [(self.favourite, start_values(self.favourite, self.suits)[1]), (PLAIN, {})]
-        inputs = {"prompt": prompt.text, "seed": prompt.seed, "size": prompt.size, "sides": sides}
-        values = example.read(folder, self.backbone, inputs, lambda: self._race_once(prompt, sides))
+        """Values of the example race's panels, by id."""
+        prompt, _, inputs = self._example_inputs()
+        values, machine = example.shown(tab.studio.examples, self.backbone, inputs, "race")
+        values["verdict"]["note"] = EXAMPLE_NOTE.format(machine, prompt.text)
         return {tab.panels[name].elem_id: value for name, value in values.items()}
 
-    def _race_once(self, prompt: Prompt, sides: Sides) -> dict[str, Any]:
-        """Values of the panels after the example race; {} if it would take too long."""
+    def _make_example(self, tab: RaceTab) -> None:
+        """Races the example on this machine once, after the method of auto is known."""
+        prompt, sides, inputs = self._example_inputs()
+        busy = tab.sessions.is_wanted
+        example.make(tab.studio.examples, self.backbone, inputs, lambda: self._race_once(prompt, sides, busy))
+
+    def _race_once(self, prompt: Prompt, sides: Sides, interrupted: Callable[[], object]) -> dict[str, Any]:
+        """Values of the panels after the example race; {} if it would take too long or was interrupted."""
         here = LocalRunner()
         for side in sides:
             here.warm(self.backbone, prompt, side)
         boards = [Board(run) for run in here.start(self.backbone, prompt, sides)]
-        for _ in example.race(boards):
+        for _ in example.race(boards, interrupted):
             pass
         if not all(board.run.finished for board in boards):
             return {}
-        values = draw_race(boards, {0, 1}, self.patches) | self.end_panels(boards)
-        values["verdict"] |= {"costs": f"An example drawn on this machine: “{prompt.text}”. Press Generate to draw yours."}
-        return values
+        return draw_race(boards, {0, 1}, self.patches) | self.end_panels(boards)
+
+    # --- the menu -------------------------------------------------------------------------------------------------
+
+    def menu(self) -> list[tuple[str, str]]:
+        """(title, name) of the methods, the fastest one here first."""
+        return with_auto(choices(self.backbone), self.context.studio.background.fastest(self.backbone), self.backbone)
+
+    def refresh(self, tab: RaceTab, name: object) -> tuple[Any, ...]:
+        """Cards with the speeds measured here so far; once the fastest method is known, it replaces the one that was chosen until then."""
+        menu = self.menu()
+        speeds = speedups(tab.studio.run_store.folder, self.backbone.name, self.backbone.weights_hash)
+        clock = gr.Timer(active=self.context.studio.background.fastest(self.backbone) is None)
+        return fill(self.measured, tab.form.menu_values(menu, speeds, name, self.favourite) | {"clock": clock})
 
     # --- restored settings ----------------------------------------------------------------------------------------
 
@@ -188,7 +212,7 @@ class PictureRace:
     def recall(self, value: object) -> tuple[Any, ...]:
         """Fills the form as this browser stored it, without values that no longer fit."""
         declared = settings(self.backbone)
-        values = restoring.from_memory(value, self.backbone, knob_panel.encode("settings", declared), declared, self.favourite)
+        values = restoring.from_memory(value, self.backbone, knob_panel.encode("settings", declared), declared, self.menu()[0][1])
         return fill(self.restored, form_updates(values) | {"ready": restoring.READY})
 
     # --- the race -------------------------------------------------------------------------------------------------

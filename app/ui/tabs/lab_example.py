@@ -1,8 +1,8 @@
-"""Example loop for a new Lab tab, measured once on this machine like the example race."""
+"""Example loop for a new Lab tab: a recorded one, then one of this machine, like the example race."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,31 +21,40 @@ MOVES: tuple[dict[str, float | str], ...] = (  # the knobs of each picture; the 
     {"relax": "additive", "added_mass": 0.1}, {"relax": "additive", "added_mass": 0.3}, {"relax": "additive", "added_mass": 0.6},
     {}, {"window": 4}, {"window": 8},
 )  # fmt: skip
-NOTE = "An example, measured on this machine. Start the loop, then move a knob."
+NAME = "lab"
+NOTE = "An example, measured on {}. Start the loop, then move a knob."
 
 
-def read(folder: Path | None, backbone: Backbone) -> dict[str, Any]:
-    """Value of the stage; {} without a folder for examples, or for a slow model."""
-    if folder is None:
-        return {}
-    inputs = {"prompts": EXAMPLES, "seed": SEED, "method": FAVOURITE, "moves": MOVES}
-    return example.read(folder / "lab", backbone, inputs, lambda: run(backbone))
+INPUTS = {"prompts": EXAMPLES, "seed": SEED, "method": FAVOURITE, "moves": MOVES}
 
 
-def run(backbone: Backbone) -> dict[str, Any]:
-    """Value of the stage after the example loop; {} if it would take too long."""
+def read(folder: Path, backbone: Backbone) -> dict[str, Any]:
+    """Value of the stage: of this machine if it has been made, else as recorded."""
+    value, machine = example.shown(folder / NAME, backbone, INPUTS, NAME)
+    return value | {"example": NOTE.format(machine)}
+
+
+def make(folder: Path, backbone: Backbone, interrupted: Callable[[], object]) -> None:
+    """Measures the example loop on this machine once."""
+    example.make(folder / NAME, backbone, INPUTS, lambda: run(backbone, interrupted))
+
+
+def run(backbone: Backbone, interrupted: Callable[[], object]) -> dict[str, Any]:
+    """Value of the stage after the example loop; {} if it would take too long or was interrupted."""
     size = min(backbone.sizes, default=None)
     plain = Board(LocalRunner().start(backbone, Prompt(EXAMPLES[0], seed=SEED, size=size), [(PLAIN, {})])[0])
-    for _ in example.race([plain]):
+    for _ in example.race([plain], interrupted):
         pass
     if not plain.run.finished:
         return {}
     board, picture = LoopBoard(), plain
     for number, knobs in enumerate(MOVES):
+        if interrupted():
+            return {}
         picture = draw_picture(backbone, Prompt(EXAMPLES[number % len(EXAMPLES)], seed=SEED + number, size=size), knobs, board)
     facts = lab.made_with(backbone, SEED)
     value = lab.encode(board, picture, plain.run.totals["tokens_per_second"], "example", facts, "stopped")
-    return value | {"kind": kinds.PICTURES, "example": NOTE}
+    return value | {"kind": kinds.PICTURES}
 
 
 def draw_picture(backbone: Backbone, prompt: Prompt, knobs: Mapping[str, float | str], board: LoopBoard) -> Board:

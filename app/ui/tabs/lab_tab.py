@@ -77,7 +77,10 @@ class LabTab:
         self.live = live.build(self.panels, "lab-live")
         self.wanted = unseen.wanted_settings("lab-wanted")
         self.tab, self.is_empty = place.tab, gr.Checkbox(False, visible="hidden", elem_id="lab-is-empty")
-        self.shown_first = lab_example.read(place.studio.examples, place.studio.backbone)
+        self.examples = place.studio.examples
+        if self.examples:
+            busy = self.sessions.is_wanted
+            place.studio.background.add(lambda: lab_example.make(self.examples, self.backbone, busy))
 
     def _build_request(self) -> None:
         with gr.Row(elem_classes="ft-ask"):
@@ -125,14 +128,14 @@ class LabTab:
         names = ("kind", "prompt", "table", "tiles", "method", "knobs", "badge", "cards", "settings", "stage", "viewer", "messages")
         self.switched = {name: getattr(self, name) for name in names} | self.presets
         self.kind.input(self.switch, self.kind, list(self.switched.values()), **LATEST)
-        if self.shown_first:
+        if self.examples:
             self.tab.select(self.greet, self.is_empty, self.stage, js=IS_EMPTY, **DIRECT)
         for key, button in self.presets.items():
             button.click(self.preset_handler(key), [self.method, self.kind], outputs, **DIRECT)
 
     def greet(self, is_empty: object) -> Any:
         """Shows the example when the tab is opened for the first time."""
-        return self.shown_first if is_empty is True else gr.skip()
+        return lab_example.read(self.examples, self.backbone) if is_empty is True else gr.skip()
 
     def preset_handler(self, key: str) -> Callable[..., tuple[Any, ...]]:
         """Returns the handler of a preset's button."""

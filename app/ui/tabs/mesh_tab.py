@@ -22,7 +22,7 @@ from app.runs.mesh_pictures import draw_race, write_race, write_turntable
 from app.ui import knobs as knob_panel
 from app.ui import mesh_side, race_panels
 from app.ui.mesh_side import MEASURING, MadeMesh, classical_side, without_a_face
-from app.ui.method_menu import PLAIN_SIDE, badge, cards, choices, choices_for, classical_card, side_words, title_of, with_auto
+from app.ui.method_menu import PLAIN_SIDE, badge, choices, choices_for, classical_card, side_words, title_of, with_auto
 from app.ui.panels import axes, bar, mesh, notice, runs, unseen, verdict
 from app.ui.tab_context import TabContext
 from app.ui.tabs import mesh_outcome, mesh_seeds, quality_table, restoring
@@ -155,7 +155,9 @@ class MeshRace:
         parts = form.parts(self.form_names)
         memory = form.remember(self.key, parts | {"tiles": self.input.tiles})
         menu = form.parts(("method", "knobs", "badge", "settings", "other")) | {"cards": self.cards}
-        self.filling = parts | menu | {"messages": messages, "ready": tab.ready}
+        self.clock = gr.Timer(2.0, active=False)  # while the model is being measured
+        self.filling = parts | menu | {"messages": messages, "ready": tab.ready, "clock": self.clock}
+        self.clock.tick(lambda name: self.refresh(tab, name), form.method, list(self.filling.values()), **DIRECT)
         self.restored = self.filling | self.input.table
         self.menus_of = lambda backbone, menu, values: self.menus(tab, backbone, menu, values)
         shown = [*self.input.table.values(), tab.queue.line, tab.queue.clock]
@@ -214,10 +216,22 @@ class MeshRace:
         except ForetokenError as e:
             return fill(self.filling, {"messages": [*visit["messages"], *notice.error(e)], "ready": restoring.READY})
         own = backbone.sampling
-        menu = with_auto(favourite_first(choices(backbone)), backbone)
+        menu = self.menu(backbone)
         form = restoring.from_memory(visit["form"], backbone, settings_panel(own), settings(own), menu[0][1])
         values = self.menus_of(backbone, menu, form)
         return fill(self.filling, values | {"messages": [*visit["messages"], *values["messages"]], "ready": restoring.READY})
+
+    def menu(self, backbone: Backbone) -> list[tuple[str, str]]:
+        """(title, name) of the methods, the fastest one here first."""
+        return with_auto(favourite_first(choices(backbone)), self.context.studio.background.fastest(backbone), backbone)
+
+    def refresh(self, tab: RaceTab, name: object) -> tuple[Any, ...]:
+        """The menu while the loaded model is measured."""
+        backbone = self.model.get()
+        speeds = speedups(tab.studio.run_store.folder, backbone.name, backbone.weights_hash)
+        before = with_auto(favourite_first(choices(backbone)), None, backbone)[0][1]
+        clock = gr.Timer(active=self.context.studio.background.fastest(backbone) is None)
+        return fill(self.filling, tab.form.menu_values(self.menu(backbone), speeds, name, before) | {"clock": clock})
 
     def menus(self, tab: RaceTab, backbone: Backbone, menu: list[tuple[str, str]], form: Mapping[str, Any]) -> dict[str, Any]:
         """Updates of the form for a loaded model. menu : its methods; form : values stored in the browser, others get defaults"""
@@ -233,7 +247,8 @@ class MeshRace:
             "method": name,
             "badge": badge(name, values),
             "other": form.get("other", PLAIN),
-            "cards": {tab.form.method.elem_id: cards(menu, self.suits, speeds), tab.form.other.elem_id: tab.form.left_cards(menu)},
+            **tab.form.menu_values(menu, speeds),
+            "clock": gr.Timer(active=self.context.studio.background.fastest(backbone) is None),
             "messages": notice.hint(NO_HEADS.format(backbone.name)) if missing else [],
         }
 

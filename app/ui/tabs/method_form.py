@@ -42,14 +42,12 @@ class MethodForm:
 
     # --- parts ----------------------------------------------------------------------------------------------------
 
-    def build_method(self, choices: Choices, favourite: str, speedups: Mapping[str, float] | None = None, sheet: bool = False) -> None:
-        """Builds the menu of methods, and the badge and knobs of the selected one.
-
-        speedups : by method, over plain decoding on this machine; sheet : adds a button that closes the settings on a phone
-        """
+    def build_method(self, choices: Choices, favourite: str, sheet: bool = False) -> None:
+        """Builds the menu of methods, and the badge and knobs of the selected one. sheet : adds a button that closes the settings on a
+        phone"""
         close = '<button type="button" class="ft-sheet">Done</button>' if sheet else ""
         gr.HTML(f"{close}<h2>Method</h2>", elem_classes="ft-heading")
-        self.method = methods.build(favourite, cards(choices, self.suits, speedups), f"{self.prefix}method")
+        self.method = methods.build(favourite, cards(choices, self.suits), f"{self.prefix}method")
         method, values = start_values(favourite, self.suits)
         self.badge = badge_panel.build(badge(favourite, values), f"{self.prefix}badge")
         self.knobs = knob_panel.build(knob_panel.encode(favourite, method.knobs, values), f"{self.prefix}knobs")
@@ -62,9 +60,20 @@ class MethodForm:
         self.other = methods.build(PLAIN, self.left_cards(choices), f"{self.prefix}other")
         self.other_knobs = knob_panel.build(knob_panel.encode(PLAIN, ()), f"{self.prefix}other-knobs")
 
-    def left_cards(self, choices: Choices) -> list[dict[str, Any]]:
+    def left_cards(self, choices: Choices, speedups: Mapping[str, float] | None = None) -> list[dict[str, Any]]:
         """Cards of the left side's menu."""
-        return [*cards([(PLAIN_SIDE[0], PLAIN), *choices], self.suits), *self.others]
+        return [*cards([(PLAIN_SIDE[0], PLAIN), *choices], self.suits, speedups), *self.others]
+
+    def menu_values(self, menu: Choices, speedups: Mapping[str, float], chosen: object = None, before: str = "") -> dict[str, Any]:
+        """Updates for a menu: "cards" with the speeds measured here so far, by menu id; and if the method `before`, which was first until
+        auto was measured, is still the chosen one, the first method of the menu in its place."""
+        own = cards(menu, self.suits, speedups)
+        values: dict[str, Any] = {"cards": {self.method.elem_id: own, self.other.elem_id: self.left_cards(menu, speedups)}}
+        name = menu[0][1]
+        if chosen != before or chosen == name:
+            return values
+        method, start = start_values(name, self.suits)
+        return values | {"method": name, "knobs": knob_panel.encode(name, method.knobs, start), "badge": badge(name, start)}
 
     def build_seed(self) -> None:
         """Builds the seed, a button for a random seed, and a checkbox that locks it."""

@@ -126,7 +126,7 @@ def test_a_row_of_a_method_that_the_model_lacks_a_need_of_is_not_taken(model: Si
 
 def test_without_recorded_tokens_it_takes_what_suits_the_model_and_says_so(model: SimpleNamespace) -> None:
     messages: list[str] = []
-    assert auto.resolve(model, messages.append) == "auto:sjdpp"
+    assert auto.resolve(model, messages.append) == "auto:sjdpp" == auto.resolve_stored(model)
     assert len(messages) == 1 and "doctor --model" in messages[0]
 
 
@@ -148,8 +148,9 @@ def test_what_it_measures_is_measured_once(model: SimpleNamespace) -> None:
     measured.costs = {}
     store.write(measured)
     messages: list[str] = []
+    assert auto.resolve_stored(model) is None
     names = [auto.resolve(model, messages.append) for _ in range(2)]
-    assert names[0] == names[1] and len(messages) == 1
+    assert names[0] == names[1] == auto.resolve_stored(model) and len(messages) == 1
     stored = store.read(model).costs[torch.get_num_threads(), model.dtype]
     assert "ar" in stored.extra and names[0].removeprefix("auto:") in stored.extra and stored.curve.points[0][0] == 1
 

@@ -217,14 +217,28 @@ def test_what_other_programs_take_is_read_from_the_system(tmp_path: Path, monkey
     assert used_elsewhere() == pytest.approx(1e7 / os.sysconf("SC_CLK_TCK") - time.process_time(), abs=1.0)
 
 
-def test_a_disturbed_measurement_is_used_and_not_stored(free: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disturbed_measurement_is_stored_and_marked(free: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     messages: list[str] = []
     monkeypatch.setattr(prepare, "watch_load", lambda count, measure: (measure(), False))
     monkeypatch.setattr(prepare, "cost_curves", lambda models: [LINE])
     monkeypatch.setattr(prepare, "thread_costs", lambda backbone, counts: {1: 9.0, 2: 3.0})
     assert prepare.costs_here(model(), store.read(model()), messages.append).curve is LINE and messages[-1] == BUSY
     assert prepare.thread_count(model(), store.read(model()), 2, messages.append) == 2 and messages[-1] == BUSY
-    assert store.read(model()).costs == {} == store.read(model()).threads
-    monkeypatch.setattr(prepare, "watch_load", lambda count, measure: (measure(), True))
-    prepare.costs_here(model(), store.read(model()), messages.append)
-    assert len(store.read(model()).costs) == 1 and len(messages) == 5
+    known, said = store.read(model()), len(messages)
+    assert known.disturbed and len(known.costs) == 1 and set(known.threads) == {1, 2}
+    prepare.costs_here(model(), known, messages.append)
+    assert prepare.thread_count(model(), known, 2, messages.append) == 2 and len(messages) == said  # nothing is measured again
+
+
+def test_without_measuring_only_what_is_stored_is_used(free: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepare, "thread_costs", lambda *arguments: pytest.fail("it was measured"))
+    monkeypatch.setattr(prepare, "cost_curves", lambda *arguments: pytest.fail("it was measured"))
+    monkeypatch.setattr(prepare, "all_threads", lambda: 2)
+    own = model()
+    with threads.threads(1):
+        assert prepare.tune(own, pytest.fail, measures=False) is own and torch.get_num_threads() == 2
+        known = store.read(own)
+        known.threads = {1: 1.0, 2: 9.0}
+        known.costs = {(1, own.dtype): StepCosts(LINE), (1, prepare.EITHER): StepCosts(CostCurve(((1, 0.1), (64, 0.2))))}
+        store.write(known)
+        assert prepare.tune(own, lambda dtype: dtype, measures=False) == prepare.EITHER and torch.get_num_threads() == 1
