@@ -9,7 +9,7 @@ normalised to the picture. Guidance pairs the caption with the empty caption, wh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Container, Hashable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from math import isqrt
@@ -26,7 +26,7 @@ from engine.backbones.looks import Looks, read_looks
 from engine.backbones.prompts import readable_text
 from engine.backbones.trained import TrainedBackbone, trained_in
 from engine.cache import KVCache
-from engine.core import Prompt, Resampler, Sampling, Suits
+from engine.core import Prompt, Resampler, Sampling, Suits, Understood
 from engine.dispatch.choice import NATIVE
 from engine.drafters.resampler import read_resampler, refuse_other_tokens
 from engine.errors import BadPrompt, MissingWeights, NotSupported
@@ -42,8 +42,10 @@ from engine.networks.transformer import TransformerDecoder, causal_mask, rotary_
 from engine.networks.trunk import OwnTrunk, PassArguments
 from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.networks.weights import MODELS, build_network, hash_of, need, part_files, read_card, read_parts, read_tensors
-from engine.words.looks import anonymize, looks_of_words, place_of, random_background, with_numbers
+from engine.words.looks import anonymize, groups_of_words, has_colour, looks_of_words, place_of, random_background, small_look, with_numbers
 from engine.words.reading import read, split
+from engine.words.understanding import correct, corrections, description, places, remarks, requested
+from engine.words.world import PLAIN
 
 FOLDER = MODELS / "pictogram"
 TEXT_SLOTS = 32
@@ -315,14 +317,18 @@ class Pictogram(TrainedBackbone):
             raise BadPrompt(f"The prompt only excludes: {', '.join(reading.left_out)}. Say what to draw, for instance: {EXAMPLE}.")
         if not words:
             hint = ", ".join(quote_unknown(reading.unknown)) or "it has none"
-            raise BadPrompt(f"pictogram knows no word of this prompt: {hint}. See `launch.py models` for what it can draw.")
+            raise BadPrompt(
+                f"pictogram knows no word of this prompt: {hint}. “What it can draw” on the page and `launch.py models` list its words."
+            )
         return words
 
     def _with_background(self, words: tuple[str, ...], seed: int) -> tuple[str, ...]:
         """The words with a background that the seed chooses, if they name none and the model reads looks, which need one."""
         if self.looks is None or place_of(words):
             return words
-        placed = (*words, *random_background(seed))
+        names = [group.name for group, _ in groups_of_words(words)]
+        pictures = [self.looks.picture_of(look) for look in looks_of_words(words) if look in self.looks]
+        placed = (*words, *random_background(seed, names, pictures))
         return placed if len(placed) <= TEXT_SLOTS else words
 
     def ids_of(self, caption: Sequence[str]) -> list[int]:
@@ -356,6 +362,26 @@ class Pictogram(TrainedBackbone):
     def warning(self, text: str) -> str:
         """A sentence to show before drawing if the prompt names no object that the model knows; else an empty string."""
         return "" if self.objects_in(text) else f"{self.name} does not know anything in this prompt and will draw an empty background."
+
+    def understand(self, text: str, kept: Container[str] = ()) -> Understood:
+        """What the model makes of a prompt. kept : misspelled words that are not corrected"""
+        right = corrections(text, self.words, kept)
+        corrected = correct(text, right)
+        reading = read(corrected, self.words)
+        sentences, treated = remarks(self.name, corrected, self.words, self._own_colours(reading.objects))
+        lost = {word: near for word, near in reading.unknown.items() if word not in treated}
+        warning = self.warning(corrected) if corrected.strip() else ""
+        instead = {word: near for word, near in (lost | places(reading.words)).items() if near}
+        sentences = [warning, *sentences] if warning else sentences
+        draws = description(reading.words, reading.left_out)
+        return Understood(corrected, right, draws, sentences, [*lost], instead, requested(reading.words))
+
+    def _own_colours(self, names: Sequence[str]) -> set[tuple[str, str]] | None:
+        """(object, colour) of the plain colours that a large part of the object has; None for a model without looks."""
+        if self.looks is None:
+            return None
+        pictures = {name: small_look(self.looks.pictures[name]) for name in names if name in self.looks.pictures}
+        return {(name, colour) for name, each in pictures.items() for colour in PLAIN if has_colour(each, colour)}
 
     def added_words(self, prompt: Prompt) -> str:
         """The words of a background that the seed chooses, if the prompt names none and the model needs one; else ""."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Container, Hashable, Iterable, Mapping
 from collections.abc import Sequence as Listed
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.core.prompts import Prompt, Sampling
+from engine.core.prompts import Prompt, Sampling, Understood
 from engine.core.rows import Draft, Rows
 from engine.errors import NotSupported
 
@@ -202,6 +202,10 @@ class Backbone(Protocol):
     def warning(self, text: str) -> str:
         """A sentence to show before drawing if the prompt names nothing that the model can draw; else ""."""
         return ""
+
+    def understand(self, text: str, kept: Container[str] = ()) -> Understood:
+        """What the model makes of a prompt. kept : misspelled words that are not corrected"""
+        return Understood(text)
 
     def added_words(self, prompt: Prompt) -> str:
         """The words that the model adds to those of a prompt, by its seed; "" if it adds none."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -47,3 +50,21 @@ class Prompt:
             if character == "\0" or "\ud800" <= character <= "\udfff":
                 code = f"U+{ord(character):04X}"
                 raise BadPrompt(f"Character {place} of the prompt is {code}, which is not a character of text. Remove it.")
+
+
+class Understood(NamedTuple):
+    """What a model makes of a prompt.
+
+    text        : as it is drawn, misspelled words corrected; corrected : these words, with the ones that replace them
+    description : what it draws, as a sentence; remarks : sentences on what it cannot draw; "" and () for a model that reads any words
+    ignored     : other words that it does not know; instead : words with up to three known ones each, to replace them
+    objects     : number of each requested object, 0 = any; None if the model does not know objects
+    """
+
+    text: str
+    corrected: Mapping[str, str] = MappingProxyType({})
+    description: str = ""
+    remarks: Sequence[str] = ()
+    ignored: Sequence[str] = ()
+    instead: Mapping[str, Sequence[str]] = MappingProxyType({})
+    objects: Mapping[str, int] | None = None

@@ -6,7 +6,8 @@ it is independent of every generator. Its card gives its accuracy on scenes of k
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -61,6 +62,20 @@ class SceneVerdict:
     def all(self) -> bool:
         """True if everything that the scene specifies matches."""
         return self.counts and self.background and self.relation is not False and self.colours is not False
+
+
+@dataclass(frozen=True)
+class ObjectCount:
+    """Comparison of a picture with the numbers of the requested objects: how many of them were detected, and how many others."""
+
+    requested: int
+    detected: int
+    others: int
+
+    @property
+    def matches(self) -> bool:
+        """True if the picture shows the requested objects and nothing else."""
+        return self.detected == self.requested and not self.others
 
 
 class JudgeBlock(nn.Module):
@@ -156,6 +171,14 @@ def compare(reading: PictureReading, scene: Scene) -> SceneVerdict:
     coloured = [g for g in scene.groups if g.colour]
     colours = all(f.colour == g.colour for g in coloured for f in detected.get(g.name, [])) and objects if coloured else None
     return SceneVerdict(objects, counts, _has_relation(detected, scene), colours, reading.background == scene.background)
+
+
+def count_objects(reading: PictureReading, requested: Mapping[str, int]) -> ObjectCount:
+    """Compares a reading with the requested number of each object, 0 = one or more."""
+    seen = Counter(item.name for item in reading.objects)
+    wanted = {name: count or max(1, seen[name]) for name, count in requested.items()}
+    detected = sum(min(seen[name], count) for name, count in wanted.items())
+    return ObjectCount(sum(wanted.values()), detected, seen.total() - detected)
 
 
 def _has_relation(detected: dict[str, list[DetectedObject]], scene: Scene) -> bool | None:

@@ -23,6 +23,11 @@ def plural(name: str) -> str:
     return name + ("es" if name.endswith(("s", "x", "ch", "sh", "o")) else "s")
 
 
+def article(word: str) -> str:
+    """ "a" or "an"."""
+    return "an" if word[0] in "aeiou" and word not in ("unicorn", "ufo") else "a"
+
+
 def names_of(name: str) -> list[str]:
     """The name and its synonyms."""
     _, _, rest = OBJECTS[name].partition(" ")

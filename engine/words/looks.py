@@ -36,6 +36,16 @@ from engine.words.world import (
 
 MOST = 3  # maximum number of looks that a decoder reads
 TILE = 128  # pixels along the side of a look's picture
+SMALL = 32  # pixels along the side of a look whose colours are compared with a background's
+LUMA = np.array([0.30, 0.59, 0.11], np.float32)  # weights of red, green and blue
+PART = 0.3  # share of the pixels that have the colour of an object
+CALLED = {  # hues, saturations and values (each from, to; 0..1) that a colour's name may mean
+    "red": (-0.07, 0.06, 0.45, 1, 0.3, 1), "orange": (0.0, 0.13, 0.45, 1, 0.5, 1), "yellow": (0.08, 0.19, 0.35, 1, 0.6, 1),
+    "green": (0.17, 0.48, 0.2, 1, 0.15, 1), "blue": (0.5, 0.72, 0.2, 1, 0.2, 1), "purple": (0.68, 0.9, 0.15, 1, 0.2, 1),
+    "pink": (-0.2, 0.08, 0.12, 0.65, 0.7, 1), "white": (0, 1, 0, 0.2, 0.75, 1), "gray": (0, 1, 0, 0.3, 0.25, 0.85),
+    "black": (0, 1, 0, 1, 0, 0.35), "brown": (-0.03, 0.14, 0.2, 1, 0.15, 0.7), "turquoise": (0.42, 0.56, 0.2, 1, 0.3, 1),
+}  # fmt: skip
+DISTINCT, CLEAR = 35.0, 0.6  # difference (0..255) of a distinct pixel, and share of such pixels in a clear object
 GRAY = 0.3  # share of saturated pixels below which a picture is tinted instead of turned
 TINT = 130  # saturation of a tinted picture, of 255
 SIMILAR_HUE, SAME_HUE = 36, 14  # of 256: belongs to the same part; no change for the eye
@@ -135,11 +145,45 @@ def place_of(words: Sequence[str]) -> str:
     return places[0] if places else ""
 
 
-def random_background(seed: int) -> list[str]:
-    """The words for a random background, with the probabilities of the training scenes."""
-    r = random.Random(seed)
-    name = r.choice(list(PLAIN)) if r.random() < PLAIN_SHARE else r.choice(list(PLACES))
+def random_background(seed: int, objects: Sequence[str] = (), pictures: Sequence[Image.Image] = ()) -> list[str]:
+    """The words for a random background, with the probabilities of the training scenes, chosen by the seed and the names of the objects.
+
+    pictures : of the objects, RGBA; a background on which one of them could hardly be seen is not chosen, unless all are such
+    """
+    r = random.Random(f"{seed} {' '.join(objects)}")
+    small = [small_look(picture) for picture in pictures]
+    clear = [name for name in (*PLAIN, *PLACES) if all(contrast(each, name) >= CLEAR for each in small)]
+    plain, places = ([name for name in each if name in clear] or list(each) for each in (PLAIN, PLACES))
+    name = r.choice(plain if r.random() < PLAIN_SHARE else places)
     return words_of(PLACES[name][0] if name in PLACES else f"on a {name} background")
+
+
+def small_look(picture: Image.Image) -> np.ndarray:
+    """A look's picture for `contrast`, float32 [SMALL, SMALL, 4]."""
+    return np.asarray(picture.resize((SMALL, SMALL), Image.BOX), np.float32)
+
+
+def contrast(small: np.ndarray, place: str) -> float:
+    """The share of an object's pixels, float32 [SMALL, SMALL, 4], RGBA, that differ from a background's by at least DISTINCT.
+    The channels are weighted as in luma, in which blue counts little: yellow is hard to see on white."""
+    opaque = small[..., 3] > 127
+    apart = np.abs(small[..., :3] - _small_background(place)) @ LUMA
+    return float((apart >= DISTINCT)[opaque].mean()) if opaque.any() else 1.0
+
+
+def has_colour(small: np.ndarray, colour: str) -> bool:
+    """True if a large part of an object's pixels, as in `contrast`, may be called by this colour."""
+    picture = Image.fromarray(small[..., :3].astype(np.uint8)).convert("HSV")
+    hue, saturation, value = np.moveaxis(np.asarray(picture, np.float32)[small[..., 3] > 127] / 255, -1, 0)
+    low, high, grey, vivid, dark, bright = CALLED[colour]
+    named = ((hue - low) % 1 <= high - low) & (saturation >= grey) & (saturation <= vivid) & (value >= dark) & (value <= bright)
+    return float(named.mean()) > PART
+
+
+@lru_cache(maxsize=len(PLAIN) + len(PLACES))
+def _small_background(place: str) -> np.ndarray:
+    """A background, float32 [SMALL, SMALL, 3]."""
+    return np.asarray(_background_picture(place).convert("RGB").resize((SMALL, SMALL), Image.BOX), np.float32)
 
 
 def _holds(words: Sequence[str], phrase: tuple[str, ...]) -> bool:

@@ -19,6 +19,7 @@ NEGATIONS = frozenset({"no", "not", "without"})
 JOINING = frozenset({"and", "but", "or", "with"})
 FARTHEST = 3  # number of words, such as "a large red", between a negation and the object that it leaves out
 SHORTEST = 3  # minimum letters of a word for one mistake
+SURE = 5  # minimum letters of a word that is corrected without asking
 # kinds of groups whose members resemble each other
 WITH_FALLBACK = ("animals", "food", "vehicles", "plants", "buildings", "people", "clothes", "music", "sport")
 
@@ -74,13 +75,23 @@ def nearest(word: str, known: Container[str]) -> list[str]:
     near = _by_meaning(word, known)
     if near is not None:
         return near
-    if word in OTHER:
+    if word in OTHER or not (other := _noun_like(word, known)):
         return []
+    return [other] if other in known else _by_meaning(other, known) or []
+
+
+def misspelled(word: str, known: Container[str]) -> str:
+    """The known noun that an unknown word misspells; "" if it is another word, too short to tell, or too far from each noun."""
+    if len(word) < SURE or word in OTHER or _by_meaning(word, known) is not None:
+        return ""
+    other = _noun_like(word, known)
+    return other if other in known else ""
+
+
+def _noun_like(word: str, known: Container[str]) -> str:
+    """The noun or plural with the nearest spelling, preferably a known one; "" if none is near."""
     slips = [(_mistakes(word, other), other) for other in _spellings().get(word[0], ())] if _allowed_mistakes(word) else []
-    close = sorted((n, other not in known, other) for n, other in slips if n <= _allowed_mistakes(word))
-    for _, _, other in close[:1]:
-        return [other] if other in known else _by_meaning(other, known) or []
-    return []
+    return min(((n, other not in known, other) for n, other in slips if n <= _allowed_mistakes(word)), default=("", "", ""))[2]
 
 
 # --- negation ---------------------------------------------------------------------------------------------------------

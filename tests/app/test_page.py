@@ -19,6 +19,15 @@ SPREAD = """c => {
 }"""
 
 
+UNDERSTOOD = [  # (prompt, part of the line below it)
+    ("two foxes on snow at sunset", "Draws two foxes; background: s"),
+    ("a house without a tree", "does not understand 'without'"),
+    ("six cats", "counts to"),
+    ("a cat snow", "Try: in the snow"),
+    ("two foxes and a pengiun", "pengiun is read as penguin. Undo"),
+]
+
+
 def test_both_sides_grow_and_finish(open_page):
     page = open_page()
     start(page)
@@ -44,6 +53,8 @@ def test_both_sides_grow_and_finish(open_page):
     text = page.inner_text("#verdict")
     assert "identical, token for token" in text
     assert "faster" in text or "slower" in text or "As fast as" in text
+    assert page.inner_text("#verdict .ft-headline") == "0 of 2 objects found"  # random weights draw no fox, however fast
+    assert page.get_attribute("#verdict .ft-verdict", "data-tone") == "even"
     assert spread(page, "fast") > 0
 
 
@@ -78,10 +89,22 @@ def test_a_slider_and_a_menu_act_in_the_running_run_and_are_recorded(open_page, 
 def test_unknown_words_and_mistakes_are_said(open_page):
     page = open_page()
     prompt = page.locator(PROMPT)
-    prompt.fill("a girafe and a pengiun on snow")
-    page.wait_for_selector("#hints p:has-text('pictogram does not know anything in this prompt')")
+    for text, shown in UNDERSTOOD:
+        prompt.fill(text)
+        page.wait_for_selector(f'#hints p:has-text("{shown}")')
+    page.click("#hints .ft-instead:text-is('Undo')")
+    page.wait_for_selector("#hints p:has-text('does not know')")
     page.locator("#hints .ft-instead:text-is('penguin')").click()
-    page.wait_for_function("document.querySelector('#prompt textarea, #prompt input').value.endsWith('a penguin on snow')")
+    page.wait_for_function("document.querySelector('#prompt textarea, #prompt input').value === 'two foxes and a penguin'")
+    page.wait_for_selector("#words .ft-words-drawer", state="hidden")
+    prompt.fill("Pikachu")  # nothing known: the words open, and the prompt keeps the focus
+    page.wait_for_selector("#words .ft-words-drawer", state="visible")
+    assert prompt.evaluate("field => document.activeElement === field")
+    page.click("#generate")
+    page.wait_for_selector("#messages p[data-kind=error]:has-text('knows no word of this prompt')")
+    page.wait_for_selector("#generate")
+    prompt.fill("a cat")
+    page.wait_for_selector("#words .ft-words-drawer", state="hidden")
     prompt.fill(" ")
     page.click("#generate")
     page.wait_for_selector("#messages p[data-kind=error]:has-text('The prompt is empty')")

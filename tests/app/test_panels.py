@@ -17,9 +17,10 @@ from PIL import Image
 import app.ui.panels
 from app.live.boards.picture import Board
 from app.ui.panels import canvas, notice, verdict
-from engine.core import Prompt
+from engine.core import Prompt, Understood
 from engine.mesh.fit import Fit
 from engine.methods import find
+from engine.recognition.picture_judge import DetectedObject, ObjectCount, PictureReading, count_objects
 from engine.run import generate
 from tests.app.boards import board, numbers
 
@@ -132,8 +133,7 @@ def test_only_a_good_match_is_celebrated():
     assert (foreign["headline"], foreign["tone"], foreign["fits"]) == (verdict.POOR, "even", "foreign")
     assert foreign["detail"].startswith("7.1× faster. 1.0 s instead of 7.1 s")  # the speed is still shown
     fair = verdict.with_fit(done, Fit("fair", 3.0, "Rough match."))
-    assert fair == done | {"fit": "Rough match.", "fits": "fair", "tone": "even"}
-    assert verdict.with_fit(done | {"tone": "bad"}, Fit("fair", 3.0, "f"))["tone"] == "bad"
+    assert (fair["headline"], fair["tone"], fair["detail"]) == (verdict.ROUGH, "even", "7.1× faster. 1.0 s instead of 7.1 s.")
     stopped = {"state": "stopped", "headline": "Stopped", "detail": "x"}
     assert verdict.with_fit(stopped, Fit("foreign", 9.0, "f"))["headline"] == "Stopped"
 
@@ -153,12 +153,13 @@ def test_the_verdict_of_a_run_that_goes_or_was_stopped(picto):
 
 
 def test_notices_are_sentences():
-    assert notice.unknown_words("pictogram", {}) == []
-    message = notice.unknown_words("pictogram", {"camle": ["camel"], "xyzzy": []})[0]
-    assert message["text"] == "pictogram does not know 'camle', 'xyzzy', so it leaves those words out." and message["instead"] == {
-        "camle": ["camel"]
-    }
-    assert notice.unknown_words("pictogram", {}, "Nothing to draw.")[0]["text"] == "Nothing to draw."
+    assert notice.understood("pictogram", Understood("anything")) == []
+    whole = Understood("a cat", {"cta": "cat"}, "Draws a cat.", (), ("camle", "xyzzy"), {"camle": ["camel"]})
+    (message,) = notice.understood("pictogram", whole, ["dgo"])
+    assert message["text"] == "Draws a cat. pictogram does not know 'camle', 'xyzzy', so it leaves those words out."
+    assert (message["instead"], message["corrected"], message["kept"]) == ({"camle": ["camel"]}, {"cta": "cat"}, ["dgo"])
+    assert not message["nothing"] and notice.kept_words([message, {}]) == {"dgo"}
+    assert notice.understood("pictogram", Understood("x", remarks=["Nothing to draw."]))[0]["nothing"]
     assert notice.queue_place(0) == []
     assert "number 2" in notice.queue_place(2)[0]["text"]
     message = [notice.queue_place(2, seconds)[0]["text"].split("end, ")[1] for seconds in (0.2, 12.4, 119, 150)]
@@ -167,6 +168,32 @@ def test_notices_are_sentences():
         "Replay" in notice.queue_place(2, seconds, replays)[0]["text"] for seconds, replays in ((12, False), (3, True), (None, True))
     )
     assert message == ["in about 1 second.", "in about 12 seconds.", "in about 119 seconds.", "in about 2 minutes."]
+
+
+LINE = {"state": "done", "headline": "2.0× faster", "detail": "1 s instead of 2 s.", "tone": "good", "agreement": "identical"}
+COUNTS = [  # (requested, detected, others), headline, tone
+    ((2, 2, 0), "2.0× faster", "good"),
+    ((3, 2, 0), "2 of 3 objects found", "even"),
+    ((1, 0, 2), "0 of 1 object found", "even"),
+    ((2, 2, 1), "1 more than requested", "even"),
+    (None, "2.0× faster", "even"),
+]
+
+
+@pytest.mark.parametrize(("count", "headline", "tone"), COUNTS)
+def test_only_a_picture_with_the_requested_objects_is_cheered(count, headline, tone):
+    line = verdict.with_objects(LINE, ObjectCount(*count) if count else None)
+    assert (line["headline"], line["tone"]) == (headline, tone) and "1 s instead of 2 s." in line["detail"]
+    assert (headline == LINE["headline"]) or "2.0× faster." in line["detail"]
+    stopped = {"state": "stopped", "headline": "Stopped", "detail": ""}
+    assert verdict.with_objects(stopped, ObjectCount(2, 0, 0)) == stopped
+
+
+def test_objects_of_a_picture_are_counted():
+    reading = PictureReading(tuple(DetectedObject(name, "", 1, 1, 0.9) for name in ("cat", "cat", "dog", "sun")), "blue")
+    assert count_objects(reading, {"cat": 2, "dog": 1, "sun": 1}) == ObjectCount(4, 4, 0)
+    assert count_objects(reading, {"cat": 3, "fox": 1}) == ObjectCount(4, 2, 2)
+    assert count_objects(reading, {"cat": 0, "dog": 1, "sun": 1}).matches and not count_objects(reading, {"fox": 0}).matches
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed; the page tests run the scripts as well")

@@ -150,10 +150,11 @@ def test_requests_that_no_page_sends_are_no_bug(visit, served):
 def test_the_look_up_of_a_book_is_short(picto):
     from types import SimpleNamespace
 
-    from app.ui.tabs.image_tab import LOOKED_UP, unknown_notice
+    from app.ui.tabs.image_tab import LOOKED_UP, understood_notice
+    from engine.core import Understood
 
     seen = []
-    backbone = SimpleNamespace(name="pictogram", unknown_words=lambda text: seen.append(text) or {}, warning=lambda text: "")
+    backbone = SimpleNamespace(name="pictogram", understand=lambda text, kept: seen.append(text) or Understood(text))
     for text in ("word " * 100_000, "w" * 1_000_000, None, [], 7):
-        unknown_notice(backbone, text)
+        assert understood_notice(backbone, text, [{"kept": ["a", 7]}, None, {"kept": 3}]) == []
     assert [len(text.split()) for text in seen] == [LOOKED_UP, 1] and max(map(len, seen)) < 2000

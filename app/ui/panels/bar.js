@@ -16,8 +16,10 @@ const isOpen = () => scope.querySelector(".ft-main")?.dataset.settings === "open
 
 function openWords(open) {
   if (!button("words")) return;
-  if (!open && button("words").getAttribute("aria-expanded") === "true") button("words").focus();
-  button("words").setAttribute("aria-expanded", open);
+  const inside = document.activeElement?.closest(".ft-words-drawer");
+  if (!open && inside) button("words").focus();
+  button("words").setAttribute("aria-expanded", Boolean(open));
+  bar.dataset.opened = open;
   emit("words", open, scope);
 }
 
@@ -49,6 +51,13 @@ document.addEventListener("click", ({ target }) => { // on a phone, the sheet's 
   if (!scope.contains(target)) return;
   if (target.closest(".ft-sheet")) shut();
   else if (outside) openSettings(false);
+});
+let opens = 0; // a timer: the words open by themselves when the visitor has typed nothing known, and close with the first known word
+scope.addEventListener("foretoken:nothing-known", ({ detail }) => {
+  clearTimeout(opens);
+  const open = button("words")?.getAttribute("aria-expanded") === "true";
+  if (detail && !open) opens = setTimeout(() => openWords("quietly"), 900);
+  else if (!detail && open && bar.dataset.opened === "quietly") openWords(false);
 });
 scope.addEventListener("foretoken:close-words", () => openWords(false));
 function shut() { // and focuses the button

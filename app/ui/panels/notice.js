@@ -10,10 +10,20 @@ function replacement(word, known) {
   return node("button", known, { type: "button", className: "ft-instead", onclick: take });
 }
 
+// Undoes the correction of a misspelled word; the server reads the prompt again.
+function undo(word) {
+  const leave = () => {
+    props.value = props.value.map((notice) => ({ ...notice, kept: [...(notice.kept || []), word] }));
+    trigger("input");
+  };
+  return node("button", "Undo", { type: "button", className: "ft-instead", ariaLabel: `Undo: leave ${word} as it is`, onclick: leave });
+}
+
 function draw() {
   const items = (props.value || []).map((notice) => {
     const line = node("p", notice.text);
     line.dataset.kind = notice.kind;
+    for (const [word, right] of Object.entries(notice.corrected || {})) line.append(` ${word} is read as ${right}. `, undo(word));
     const words = Object.entries(notice.instead || {});
     for (const [word, near] of words) {
       line.append(words.length > 1 ? ` For ${word}, try: ` : " Try: ", ...near.map((known) => replacement(word, known)));
@@ -21,6 +31,7 @@ function draw() {
     return line;
   });
   box.replaceChildren(...items);
+  if ((props.value || []).every((notice) => "nothing" in notice)) emit("nothing-known", (props.value || []).some((notice) => notice.nothing), scope);
 }
 
 watch("value", draw);

@@ -9,7 +9,9 @@ import gradio as gr
 
 from app.sentences import without_paths
 from app.ui.panels import panel
+from engine.core import Understood
 
+MOST_KEPT = 40  # words of a notice that are read
 LONG = 10.0  # seconds of a wait during which a replay is suggested
 TEMPLATE = '<div class="ft-notices" role="status"></div>'
 
@@ -19,17 +21,27 @@ def build(elem_id: str) -> gr.HTML:
     return panel("notice", [], TEMPLATE, before=("prompt",), elem_id=elem_id)
 
 
-def unknown_words(name: str, words: Mapping[str, list[str]], warning: str = "") -> list[dict[str, Any]]:
-    """Notice of the words that a model does not know, with known words to replace them by a click.
+def understood(name: str, prompt: Understood, kept: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """Notice of what a model of this name makes of a prompt, with known words to replace others by a click, and corrections to undo.
 
-    warning : the model's own message, if it can draw nothing in the prompt
+    kept : misspelled words that the visitor does not want to be corrected
     """
-    if not words and not warning:
+    parts = [prompt.description, *prompt.remarks]
+    if prompt.ignored and prompt.description:
+        lost, out = ", ".join(f"'{word}'" for word in prompt.ignored), "that word" if len(prompt.ignored) == 1 else "those words"
+        parts.append(f"{name} does not know {lost}, so it leaves {out} out.")
+    if not any(parts):
         return []
-    lost = ", ".join(f"'{word}'" for word in words)
-    out = "that word" if len(words) == 1 else "those words"
-    near = {word: known for word, known in words.items() if known}
-    return [{"kind": "hint", "text": warning or f"{name} does not know {lost}, so it leaves {out} out.", "instead": near}]
+    line = {"text": " ".join(filter(None, parts)), "instead": prompt.instead, "corrected": prompt.corrected, "kept": list(kept)}
+    problem = prompt.remarks or prompt.ignored or prompt.corrected or prompt.instead
+    return [line | {"kind": "hint" if problem else "note", "nothing": not prompt.description}]
+
+
+def kept_words(notices: object) -> frozenset[str]:
+    """The words of `understood` that the visitor does not want to be corrected, from the panel's value."""
+    rows = notices if isinstance(notices, list) else []
+    words = [word for row in rows if isinstance(row, Mapping) and isinstance(row.get("kept"), list) for word in row["kept"]]
+    return frozenset(word for word in words[:MOST_KEPT] if isinstance(word, str))
 
 
 def error(*mistakes: Exception) -> list[dict[str, str]]:

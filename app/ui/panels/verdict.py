@@ -12,6 +12,7 @@ from app.live.stream import Growth, RaceCosts
 from app.ui.panels import mesh, panel
 from engine.core import PLAIN
 from engine.mesh.fit import Fit
+from engine.recognition.picture_judge import ObjectCount
 from engine.run import Run, speedup
 
 TEMPLATE = """
@@ -39,7 +40,9 @@ class Words(NamedTuple):
 PICTURE = Words()
 READY = "Getting ready"
 NOTHING = "The model does not know anything in this prompt, so the picture is only a background."
-POOR = "The mesh does not match its input"
+NOTHING_KNOWN = "Nothing it knows to draw"
+SEED = "Another seed may do better."
+POOR, ROUGH = "The mesh does not match its input", "A rough match of its input"
 INSTEAD = {"fit": "The classical surface is made of your points, without the model.", "offer": mesh.CLASSICAL}
 SMALLER = ("window", "depth")  # knobs that widen a pass
 
@@ -74,7 +77,7 @@ def encode(fast: Growth, plain: Growth | None, words: Words = PICTURE, seconds: 
     if fast.run.stopped:
         return {"state": "stopped", "headline": "Stopped", "detail": f"{_token_counts(fast, plain)} {words.kept}"}
     if fast.run.backbone.warning(fast.run.prompt.text or ""):  # a background alone is no success
-        return {"state": "done", "headline": "Nothing it knows to draw", "detail": NOTHING, "tone": "even"}
+        return {"state": "done", "headline": NOTHING_KNOWN, "detail": NOTHING, "tone": "even"}
     if plain is None:
         seconds = fast.run.totals["seconds"]
         return {
@@ -87,14 +90,28 @@ def encode(fast: Growth, plain: Growth | None, words: Words = PICTURE, seconds: 
     return line | {"detail": f"{line['detail']} {_background_sentence(fast.run)}".rstrip()}
 
 
-def with_fit(line: Mapping[str, Any], fits: Fit) -> dict[str, Any]:
-    """Adds the fit of a mesh to the line; the headline is positive only for a good match."""
+def with_objects(line: Mapping[str, Any], count: ObjectCount | None) -> dict[str, Any]:
+    """The line of a finished picture. The headline is positive only if the judge sees the requested objects; else it is about the picture.
+    count : None = the judge cannot tell"""
+    if line["state"] != "done" or (count and count.matches) or line["headline"] == NOTHING_KNOWN:
+        return dict(line)
+    neutral = {**line, "tone": "even" if line.get("tone") == "good" else line.get("tone", "")}
+    if count is None:
+        return neutral
+    missing = f"{count.detected} of {count.requested} object{'s' * (count.requested > 1)} found"
+    headline = missing if count.detected < count.requested else f"{count.others} more than requested"
+    detail = f"{SEED} {line['headline']}{'' if line['headline'].endswith(' s') else '.'} {line['detail']}"
+    return neutral | {"headline": headline, "tone": "even", "detail": detail}
+
+
+def with_fit(line: Mapping[str, Any], fits: Fit, compared: bool = False) -> dict[str, Any]:
+    """Adds the fit of a mesh to the line; the headline is about speed only for a good match. compared : it compares distances already"""
     fitted = {**line, "fit": fits.text, "fits": fits.verdict}
-    if fits.verdict == "good" or line["state"] != "done":
+    if fits.verdict == "good" or line["state"] != "done" or (compared and fits.verdict == "fair"):
         return fitted
-    if fits.verdict == "fair":
-        return fitted | {"tone": "even" if line.get("tone") == "good" else line.get("tone", "")}
     detail = f"{line['headline']}. {line['detail']}"
+    if fits.verdict == "fair":
+        return fitted | {"headline": ROUGH, "tone": "even", "detail": detail}
     return fitted | INSTEAD | {"headline": POOR, "tone": "even", "fit": f"{fits.text} {INSTEAD['fit']}", "detail": detail}
 
 

@@ -42,5 +42,5 @@ search.addEventListener("input", find);
 drawer.querySelector("[data-do=close]").addEventListener("click", () => emit("close-words", null, scope));
 scope.addEventListener("foretoken:words", ({ detail }) => {
   drawer.hidden = !detail;
-  if (detail) search.focus();
+  if (detail === true) search.focus(); // else the visitor is still typing the prompt
 });

@@ -184,19 +184,20 @@ class EngineQueue:
 
         race : given the ticket's number, yields new values of panels by name
         """
-        number, screen = validation.ticket(ticket), live.Screen()
+        number, screen, idle = validation.ticket(ticket), live.Screen(), {}
         if not self.sessions.begin(visitor, number):
             yield screen.show()
             return
         try:
             for update in race(number):
                 self.sessions.renew(visitor, number)
+                idle = {"verdict": self.idle}
                 yield screen.show(**update)
         except ForetokenError as e:
             self.leave(visitor, {"messages": notice.error(e)})
-            yield screen.show(verdict=self.idle)
+            yield screen.show(**idle)  # a refused request leaves the last result on the page
         except Exception:
-            yield screen.show(verdict=self.idle)
+            yield screen.show(**idle)
             raise
         finally:
             self.sessions.end(visitor, number)

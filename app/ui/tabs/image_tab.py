@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +35,12 @@ from app.ui.tabs.saving import try_save
 from app.ui.tabs.speeds import speedups
 from engine.core import PLAIN, Backbone, Prompt
 from engine.errors import ForetokenError
+from engine.recognition import picture_judge
+from engine.recognition.picture_judge import Judge, ObjectCount
 
 LOOKED_UP = 40  # words looked up while the user types; more than a model reads
 LONGEST_WORD = 40  # characters
+JUDGED = 128  # pixels: the smallest pictures that the judge was compared with the eye on
 EXAMPLE_NOTE = "An example, recorded on {}: “{}”. Press Generate to draw yours."
 
 
@@ -44,13 +49,13 @@ def build(context: TabContext) -> None:
     RaceTab(context, PictureRace(context)).wire()
 
 
-def unknown_notice(backbone: Backbone, text: object) -> list[dict[str, Any]]:
-    """Notice of the unknown words at the start of a prompt that is being typed."""
-    if not isinstance(text, str):
+def understood_notice(backbone: Backbone, text: object, before: object = None) -> list[dict[str, Any]]:
+    """Notice of how the start of a prompt that is being typed is understood. before : the notices shown so far"""
+    typed = " ".join(word[:LONGEST_WORD] for word in text[:LONGEST_PROMPT].split()[:LOOKED_UP]) if isinstance(text, str) else ""
+    if not typed or typed in EXAMPLES:  # whose buttons the notice would cover
         return []
-    typed = " ".join(word[:LONGEST_WORD] for word in text[:LONGEST_PROMPT].split()[:LOOKED_UP])
-    warning = backbone.warning(typed) if typed else ""
-    return notice.unknown_words(backbone.name, backbone.unknown_words(typed), warning=warning)
+    kept = notice.kept_words(before)
+    return notice.understood(backbone.name, backbone.understand(typed, kept), kept)
 
 
 class PictureRace:
@@ -121,7 +126,7 @@ class PictureRace:
 
     def wire(self, tab: RaceTab) -> None:
         """Connects the prompt, the table of runs and the stored form."""
-        self.prompt.change(self.look_up, self.prompt, self.hints, **LATEST)
+        gr.on([self.prompt.change, self.hints.input], self.look_up, [self.prompt, self.hints], self.hints, **LATEST)
         # the browser removes old errors at once: a late answer of the server could remove a newer message
         self.prompt.change(None, None, tab.queue.messages, js="() => [[]]", **DIRECT)
         for chip in self.chips:
@@ -141,16 +146,16 @@ class PictureRace:
             self.context.page.load(lambda: self._example(tab), None, unseen.example("example"), **DIRECT)
 
     def fields(self) -> list[Component]:
-        """The prompt field."""
-        return [self.prompt]
+        """The prompt field, and the notice of how it is understood."""
+        return [self.prompt, self.hints]
 
     def submit_events(self) -> list[Callable]:
         """Enter in the prompt field."""
         return [self.prompt.submit]
 
-    def look_up(self, text: object) -> list[dict[str, Any]]:
-        """Notice of the words that the model does not know."""
-        return unknown_notice(self.backbone, text)
+    def look_up(self, text: object, before: object) -> list[dict[str, Any]]:
+        """Notice of how a prompt is understood."""
+        return understood_notice(self.backbone, text, before)
 
     # --- example of a new page ----------------------------------------------------------------------------------
 
@@ -220,6 +225,8 @@ class PictureRace:
     def read(self, visitor: str, fields: Sequence[object], seed: object, values: object) -> RaceRequest:
         """Checks a request for a race of pictures."""
         prompt = read_prompt(fields[0], seed, values, self.backbone)
+        prompt = replace(prompt, text=self.backbone.understand(prompt.text, notice.kept_words(fields[1])).text)
+        self.backbone.added_words(prompt)  # raises BadPrompt before the last result is removed
         return RaceRequest(self.backbone, prompt, validation.knobs(values, settings(self.backbone)))
 
     def empty_panels(self, tab: RaceTab, request: RaceRequest, right: str) -> dict[str, Any]:
@@ -238,8 +245,22 @@ class PictureRace:
         """Speed-up of the race, and the values that only its end has."""
         boards = raced.boards
         line = verdict.encode(*pair(boards), seconds=raced.seconds) | {"costs": verdict.costs_in_words(boards, raced.costs)}
+        line = verdict.with_objects(line, self.count(boards[0]))
         yield from ()
         return RaceOutcome({**self.end_panels(boards), "verdict": line}, [runs.picture(board) for board in boards])
+
+    @cached_property
+    def judge(self) -> Judge:
+        """The judge of pictures; raises MissingWeights."""
+        return picture_judge.load()
+
+    def count(self, board: Board) -> ObjectCount | None:
+        """The requested objects that the judge sees in a finished picture; None if it cannot tell: it does not know
+        an object, or was never compared with the eye on pictures so small."""
+        wanted = self.backbone.understand(board.run.prompt.text or "").objects
+        if not board.run.finished or not wanted or board.columns * board.factor < JUDGED or not wanted.keys() <= set(self.judge.names):
+            return None
+        return picture_judge.count_objects(self.judge.read([board.final()])[0], wanted)
 
     def without_result(self, board: Board) -> dict[str, Any]:
         """{}: the line above the pictures is enough."""

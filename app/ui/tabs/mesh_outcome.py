@@ -76,7 +76,7 @@ def summary(boards: Sequence[MeshBoard], outcome: MeshOutcome, seconds: Sequence
     if outcome.classical and line["state"] == "done":
         line = against_classical(line, fast, outcome)
     if outcome.fit:
-        return verdict.with_fit(line, outcome.fit)
+        return verdict.with_fit(line, outcome.fit, bool(outcome.classical))
     return line if line["state"] != "done" else FLAT
 
 

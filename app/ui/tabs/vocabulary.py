@@ -6,7 +6,7 @@ from collections.abc import Container
 from typing import Any
 
 from engine.core import Backbone
-from engine.words.emoji_objects import KINDS, OBJECTS, plural
+from engine.words.emoji_objects import KINDS, OBJECTS, article, plural
 from engine.words.world import COUNTS, PLACES, PLAIN, RELATIONS, SIZE_WORDS, words_of
 
 FEWEST = 3  # minimum number of objects in a group
@@ -56,11 +56,6 @@ def thing(name: str) -> dict[str, str]:
 def item(shown: str, written: str) -> dict[str, str]:
     """Item of a word. shown : on the button; written : into the prompt"""
     return {"shown": shown, "written": written}
-
-
-def article(word: str) -> str:
-    """ "a" or "an"."""
-    return "an" if word[0] in "aeiou" and word not in ("unicorn", "ufo") else "a"
 
 
 def sayable(text: str, known: Container[str]) -> bool:

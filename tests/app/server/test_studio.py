@@ -107,7 +107,9 @@ def test_a_full_disk_costs_neither_the_picture_nor_the_rest(picto, tmp_path, mon
         tab.wire()
     user = SimpleNamespace(session_hash="a")
     settings = {"values": {"size": "64 px"}}
-    screens = list(tab.run(tab.queue.enter(user, True)[0], "a cat", 7, "ar", {"values": {}}, settings, False, "ar", {"values": {}}, user))
+    screens = list(
+        tab.run(tab.queue.enter(user, True)[0], "a cat", [], 7, "ar", {"values": {}}, settings, False, "ar", {"values": {}}, user)
+    )
     assert screens[-1]["right"]["value"]["state"] == "done"
     left = dict(zip(("messages", *tab.queue.offers), tab.queue.deliver(user), strict=True))
     assert place in left["messages"][0]["text"] and "No space left" in left["messages"][0]["text"]

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from engine.backbones.looks import read_looks
+from engine.backbones.pictogram import FOLDER
 from engine.errors import MissingFont
+from engine.networks.weights import read_card
 from engine.words.looks import (
     MOST,
     Look,
@@ -113,6 +116,15 @@ def test_a_seed_chooses_a_background() -> None:
     places = [place_of(random_background(seed)) for seed in range(400)]
     assert set(places) == {*PLAIN, *PLACES} and places[:9] == [place_of(random_background(seed)) for seed in range(9)]
     assert 0.38 < sum(name in PLAIN for name in places) / len(places) < 0.52
+
+
+@pytest.mark.parametrize(("name", "hidden"), [("banana", "yellow"), ("snowman", "snow"), ("ghost", "white"), ("tree", "green")])
+def test_no_seed_chooses_a_background_of_the_object_s_colour(name: str, hidden: str) -> None:
+    looks = read_looks(FOLDER, read_card(FOLDER)["looks"])
+    places = [place_of(random_background(seed, [name], [looks.pictures[name]])) for seed in range(200)]
+    assert hidden not in places and len(set(places)) > 12
+    assert hidden in [place_of(random_background(seed, [name])) for seed in range(200)]
+    assert place_of(random_background(7, ["banana"])) != place_of(random_background(7, ["cat"]))  # the same seed, other objects
 
 
 @pytest.mark.skipif(not _has_font(), reason="the font Noto Color Emoji is not installed")
