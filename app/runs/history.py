@@ -81,12 +81,14 @@ def moves(steps: list[Step]) -> list[dict[str, Any]]:
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def save(run: Run, folder: Path | None = None, shape: Input | None = None, formats: tuple[str, ...] = ("glb",)) -> Path:
+def save(
+    run: Run, folder: Path | None = None, shape: Input | None = None, formats: tuple[str, ...] = ("glb",), other: Run | None = None
+) -> Path:
     """Writes a run's folder (result, trace.npz, run.json) into `folder`, None = the user's runs; returns its path.
 
     A picture is result.png. A mesh is result.* in each of `formats`, in the position, size and axes of `shape`, and acceptance.glb with
-    one colour per face; a run without faces writes none of these. points.npz contains the model's input points. Raises BadOutput if
-    the disk refuses, and then leaves no files.
+    one colour per face; a run without faces writes none of these. points.npz contains the model's input points. other : the left side of
+    the same race, whose method and speed are noted. Raises BadOutput if the disk refuses, and then leaves no files.
     """
     root = folder or home() / "runs"
     check_writable(root)
@@ -94,7 +96,7 @@ def save(run: Run, folder: Path | None = None, shape: Input | None = None, forma
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{file_name(run)}-{run.prompt.seed}"
     placed_at: list[Path] = []
     with as_sentence(root), files.whole_folder(root, name, lambda part: placed_at.append(_move_into_place(part, root, name))) as part:
-        write_run(run, part, shape, formats)
+        write_run(run, part, shape, formats, other)
     return placed_at[0]
 
 
@@ -132,9 +134,11 @@ def _copy_all(source: Path, target: Path) -> None:
         files.copy(path, target / path.name)
 
 
-def write_run(run: Run, folder: Path, shape: Input | None, formats: tuple[str, ...]) -> None:
+def write_run(run: Run, folder: Path, shape: Input | None, formats: tuple[str, ...], other: Run | None = None) -> None:
     """Writes all files of a run into a folder."""
     settings, result = describe(run, shape), run.result()
+    if other is not None:
+        settings["other"] = {"method": other.name, "tokens_per_second": other.totals["tokens_per_second"]}
     if isinstance(result, Mesh):
         write_mesh(run, result, folder, settings, shape, formats)
     else:

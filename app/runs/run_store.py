@@ -32,11 +32,12 @@ class RunStore:
         self.folder, self.limits = folder, limits
         self._lock = threading.Lock()
 
-    def save(self, run: Run, shape: Input | None = None) -> Path | None:
-        """Saves a run; returns its folder, or None if this studio stores no runs. Raises BadOutput. shape : input of a mesh"""
+    def save(self, run: Run, shape: Input | None = None, other: Run | None = None) -> Path | None:
+        """Saves a run; returns its folder, or None if this studio stores no runs. Raises BadOutput. shape : input of a mesh; other : the
+        left side of its race"""
         if not self.limits.runs:
             return None
-        folder = history.save(run, self.folder, shape=shape)
+        folder = history.save(run, self.folder, shape=shape, other=other)
         self.prune(folder)
         return folder
 

@@ -51,8 +51,9 @@ def cards(menu: Sequence[tuple[str, str]], suits: Suits = ANY_SUIT, speedups: Ma
         method, values_at_start = start_values(name, suits)
         exact = knob_panel.badge(method, values_at_start)["exact"]
         group = BASELINES if method.baseline else GROUPS[exact]
-        speed = (speedups or {}).get(name)
-        listed.append({"name": name, "title": title, "exact": exact, "about": about(name), "group": group, "speed": speed_words(speed)})
+        speed = "" if speedups is None or name == PLAIN else speed_words(speedups.get(name))
+        facts = {"speed": speed, "scaled": "at_scale" in method.needs}  # scaled: it drafts at a smaller size
+        listed.append({"name": name, "title": title, "exact": exact, "about": about(name), "group": group, **facts})
     order = (*GROUPS.values(), BASELINES)
     return sorted(listed, key=lambda card: order.index(card["group"]))
 
@@ -60,7 +61,15 @@ def cards(menu: Sequence[tuple[str, str]], suits: Suits = ANY_SUIT, speedups: Ma
 def classical_card() -> dict[str, Any]:
     """Card of the surface made without the model, for a left side."""
     about_it = "A surface through your points by geometry: no tokens, no model."
-    return {"name": CLASSICAL, "title": CLASSICAL_SIDE[0], "exact": None, "about": about_it, "group": "Without the model", "speed": ""}
+    return {
+        "name": CLASSICAL,
+        "title": CLASSICAL_SIDE[0],
+        "exact": None,
+        "about": about_it,
+        "group": "Without the model",
+        "speed": "",
+        "scaled": False,
+    }
 
 
 def about(name: str) -> str:
@@ -69,9 +78,9 @@ def about(name: str) -> str:
 
 
 def speed_words(speedup: float | None) -> str:
-    """A measured speed-up as text; "" for None."""
+    """A measured speed-up as text; None = not measured."""
     if speedup is None:
-        return ""
+        return "Not yet measured here"
     return f"{speedup:.1f}× here" if speedup >= 0.95 else f"{speedup:.2f}× here"
 
 

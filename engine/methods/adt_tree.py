@@ -200,6 +200,7 @@ METHOD = Method(
         Preset(
             "adt_tree_lantern", "ADT-Tree as in its paper, with LANTERN's exchange of similar tokens.",
             {"controller": "adjacent", "relax": "additive", "added_mass": 0.4}, title="ADT-Tree with LANTERN",
+            needs=frozenset({"codebook"}),
         ),
     ),
     candidates=lambda backbone: [("adt_tree", {})],

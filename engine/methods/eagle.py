@@ -59,10 +59,14 @@ METHOD = Method(
     drafters=("feature_draft",),
     common=_SMALL | {"children": "sampled"},
     presets=(
-        Preset("lantern", "A tree of guesses that accepts a token if similar ones are likely.", {"relax": "additive"}, title="LANTERN"),
+        Preset(
+            "lantern", "A tree of guesses that accepts a token if similar ones are likely.", {"relax": "additive"}, title="LANTERN",
+            needs=frozenset({"codebook"}),
+        ),
         Preset(
             "lantern_static", "LANTERN++: a tree of fixed shape, and a milder exchange of similar tokens.",
             {"relax": "multiplicative", "children": "sampled"}, title="LANTERN++",
+            needs=frozenset({"codebook"}),
         ),
     ),
     candidates=lambda backbone: [("eagle", {"nodes": nodes}) for nodes in (4, 12)],

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import gradio as gr
 import numpy as np
 import pytest
+import torch
 import trimesh
 
 from app.live.background import Background
@@ -28,10 +29,13 @@ from app.ui.tab_context import TabContext
 from app.ui.tabs import mesh_input, mesh_seeds, mesh_tab, quality_table
 from app.ui.tabs.race import RaceTab
 from engine.backbones.lowpoly import Mesh
+from engine.core import Prompt
 from engine.errors import MissingWeights
 from engine.mesh.bpt_tokens import BPT
 from engine.mesh.read import read
+from engine.methods import find
 from engine.nearest import TriedSeed
+from engine.run import generate
 from engine.tuning.prepare import to_stderr_once
 from tests.app.boards import CHAIR, board_of, mesh_run
 from tests.app.race_page import FACES, VIEW, RacePage, finish, move, take
@@ -120,6 +124,12 @@ def test_the_favourite_comes_first_and_is_not_seeded_where_its_rule_is_not_exact
     assert names[:2] == ["xspecmesh", "xspecmesh_exact"] and {"lookup", "sjdpp", "jacobi"} <= set(names) and "ar" not in names
     assert "verify" not in start_values("xspecmesh")[1]
     assert start_values("lookup")[1]["verify"] == "match seed"
+
+
+def test_no_method_of_the_menu_needs_what_the_model_lacks(low):
+    prompt = Prompt(points=torch.zeros(16, 6), size=8)
+    for _, name in choices(low):
+        next(iter(generate(low, find(name)[0], prompt, start_values(name, low.suits)[1], name=name)), None)  # raises NotSupported
 
 
 def test_a_method_starts_with_what_suits_the_model_and_a_preset_with_its_own(low):

@@ -1,6 +1,7 @@
 // The menu of methods: the chosen card as a button that opens all cards. A click sets the value and triggers "input".
 let cards = __CARDS__;
 const box = element.querySelector(".ft-pick"), button = box.querySelector(".ft-picked"), list = box.querySelector(".ft-cards");
+let smallest = ""; // the smallest size, if it is the chosen one: methods that draft at a smaller size cannot run then
 const of = (name) => cards.find((card) => card.name === name);
 // The side of a race that this menu is for; an empty side shows the title of its method.
 const SIDE = { method: "right", other: "left" }[__OWN__.replace(/^mesh-/, "")];
@@ -11,7 +12,8 @@ function fill(place, card) {
   mark.hidden = card.exact === null;
   mark.textContent = card.exact ? "exact" : "not exact";
   mark.dataset.exact = card.exact;
-  place.querySelector("small").textContent = card.speed ? `${card.about} ${card.speed}.` : card.about;
+  const words = card.scaled && smallest ? `Needs a picture larger than ${smallest}.` : card.speed && `${card.speed}.`;
+  place.querySelector("small").textContent = [card.about, words].filter(Boolean).join(" ");
 }
 
 function makeCard(card) {
@@ -19,6 +21,7 @@ function makeCard(card) {
   place.dataset.name = card.name;
   place.innerHTML = '<b></b><span class="ft-badge"></span><small></small>';
   fill(place, card);
+  place.disabled = card.scaled && Boolean(smallest);
   return place;
 }
 
@@ -79,6 +82,14 @@ box.addEventListener("keydown", (event) => {
 window.addEventListener("foretoken:cards", ({ detail }) => { // of a model loaded in the background
   if (detail.panel !== __OWN__) return;
   cards = detail.cards;
+  fillList();
+  draw();
+});
+window.addEventListener("foretoken:knobs", ({ detail }) => {
+  const size = detail.panel === "settings" && SIDE && !__OWN__.startsWith("mesh-") && detail.declarations.find((knob) => knob.name === "size");
+  const now = size && size.choices[0] === detail.values.size ? detail.values.size : "";
+  if (!size || now === smallest) return;
+  smallest = now;
   fillList();
   draw();
 });

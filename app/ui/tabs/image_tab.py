@@ -30,7 +30,7 @@ from app.ui.tabs import example, restoring, vocabulary
 from app.ui.tabs.decoder import DecodedRace
 from app.ui.tabs.engine_queue import DIRECT, LATEST, fill
 from app.ui.tabs.method_form import form_updates
-from app.ui.tabs.race import EndedRace, Files, RaceOutcome, RaceRequest, RaceTab
+from app.ui.tabs.race import EndedRace, Files, RaceOutcome, RaceRequest, RaceTab, left_run
 from app.ui.tabs.saving import try_save
 from app.ui.tabs.speeds import speedups
 from engine.core import PLAIN, Backbone, Prompt
@@ -273,9 +273,9 @@ class PictureRace:
 
     # --- files ----------------------------------------------------------------------------------------------------
 
-    def offers(self, tab: RaceTab, visitor: str, board: Board, request: RaceRequest) -> dict[str, Any]:
+    def offers(self, tab: RaceTab, visitor: str, boards: Sequence[Board], request: RaceRequest) -> dict[str, Any]:
         """Offers the picture as a download and saves the run; if the disk refuses one, the other is still written."""
-        run = board.run
+        run, other = boards[0].run, left_run(boards)
 
         def write_picture() -> Path:
             file = tab.path_of(visitor, run, ".png")
@@ -283,7 +283,7 @@ class PictureRace:
             return file
 
         file, lost = try_save("download", write_picture)
-        _, unkept = try_save("history", lambda: tab.studio.run_store.save(run))
+        _, unkept = try_save("history", lambda: tab.studio.run_store.save(run, other=other))
         offer = gr.DownloadButton(value=str(file), interactive=True) if file else gr.DownloadButton(interactive=False)
         return {"download": offer, "messages": notice.error(*lost, *unkept)}
 

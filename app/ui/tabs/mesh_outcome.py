@@ -92,11 +92,13 @@ def rows(boards: Sequence[MeshBoard], outcome: MeshOutcome, shape: Input) -> lis
     return entries
 
 
-def offers(fast: MeshBoard, shape: Input, folder: Path, run_store: RunStore, notices: list[dict[str, str]]) -> dict[str, Any]:
+def offers(
+    fast: MeshBoard, shape: Input, folder: Path, run_store: RunStore, notices: list[dict[str, str]], other: Run | None = None
+) -> dict[str, Any]:
     """Writes the downloads and saves the run; returns updates of the buttons and messages. If the disk refuses one, the other is still
-    written. notices : to keep on the page"""
+    written. notices : to keep on the page; other : the left run"""
     files, lost = try_save("downloads", lambda: write_files(fast.run, shape, folder))
-    _, unkept = try_save("history", lambda: run_store.save(fast.run, shape))
+    _, unkept = try_save("history", lambda: run_store.save(fast.run, shape, other))
     paths: Mapping[str, Path] = files or {}
     buttons = {name: gr.DownloadButton(value=str(paths.get(name, "")) or None, interactive=name in paths) for name in FILES}
     return {"messages": [*notices, *notice.error(*lost, *unkept)], **buttons}

@@ -30,7 +30,7 @@ from app.ui.tabs.decoder import LONGEST_WAIT, DecodedRace
 from app.ui.tabs.engine_queue import DIRECT, ENGINE, LATEST, fill
 from app.ui.tabs.mesh_input import MeshInput, refusal_notice, shown_points
 from app.ui.tabs.method_form import form_updates
-from app.ui.tabs.race import EndedRace, Files, RaceOutcome, RaceRequest, RaceTab
+from app.ui.tabs.race import EndedRace, Files, RaceOutcome, RaceRequest, RaceTab, left_run
 from app.ui.tabs.speeds import speedups
 from engine.backbones.lowpoly import Lowpoly
 from engine.core import PLAIN, Backbone, Sampling
@@ -304,13 +304,13 @@ class MeshRace:
 
     # --- files ----------------------------------------------------------------------------------------------------
 
-    def offers(self, tab: RaceTab, visitor: str, board: MeshBoard, request: RaceRequest) -> dict[str, Any]:
+    def offers(self, tab: RaceTab, visitor: str, boards: Sequence[MeshBoard], request: RaceRequest) -> dict[str, Any]:
         """Writes the downloads and saves the run."""
         folder, current = tab.sessions.folder(visitor) / "mesh", tab.sessions.input_of(visitor)
         notices = refusal_notice(current) if current is not None else []
         if misses_guide(request.backbone, request.prompt):
             notices += notice.hint(NO_GUIDE)
-        return mesh_outcome.offers(board, request.shape, folder, tab.studio.run_store, notices)
+        return mesh_outcome.offers(boards[0], request.shape, folder, tab.studio.run_store, notices, left_run(boards))
 
     def files(self, tab: RaceTab, ended: EndedRace, visitor: str) -> Iterator[Files]:
         """Other surfaces for the view and the table of quality, then larger files and thumbnails; of a mesh without faces, only the

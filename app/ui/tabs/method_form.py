@@ -24,8 +24,11 @@ from app.ui.panels import badge as badge_panel
 from app.ui.panels import methods, notice
 from app.ui.tabs import restoring
 from app.ui.tabs.engine_queue import DIRECT, LATEST
-from engine.core import PLAIN, Suits
+from engine.core import PLAIN, Knobs, Suits
 from engine.errors import BadKnob, ForetokenError
+
+SEEDED = "match seed"
+BY_ODDS = "Tolerance is on, so the picture may differ from plain decoding. Check is now “same odds as plain”."
 
 Choices = list[tuple[str, str]]  # (title, name) of methods and presets
 
@@ -91,11 +94,11 @@ class MethodForm:
 
     def wire(self, messages: gr.HTML) -> None:
         """Connects the handlers. messages : panel for errors"""
-        self.knobs.input(self.move, self.knobs, [self.badge, messages], **LATEST)
+        self.knobs.input(self.move, self.knobs, [self.knobs, self.badge, messages], **LATEST)
         self.method.input(self.choose, [self.method, self.knobs], [self.knobs, self.badge, messages], **LATEST)
         self.dice.click(lambda: secrets.randbelow(LARGEST_SEED), None, self.seed, **DIRECT)
         self.other.input(self.choose_other, [self.other, self.other_knobs], [self.other_knobs, messages], **LATEST)
-        self.other_knobs.input(self.move_other, self.other_knobs, messages, **LATEST)
+        self.other_knobs.input(self.move_other, self.other_knobs, [self.other_knobs, messages], **LATEST)
 
     # --- handlers -------------------------------------------------------------------------------------------------
 
@@ -130,13 +133,16 @@ class MethodForm:
 
     def move(self, value: object, request: gr.Request) -> tuple[Any, ...]:
         """Applies moved knobs to the visitor's run and updates the badge."""
+        value, changed = checked_by_odds(value)
         if notices := self.steer(value, request.session_hash, side=0):
-            return gr.skip(), notices
-        return badge(value["name"], value["values"]), gr.skip()
+            return gr.skip(), gr.skip(), notices
+        return value if changed else gr.skip(), badge(value["name"], value["values"]), notice.hint(BY_ODDS) if changed else gr.skip()
 
-    def move_other(self, value: object, request: gr.Request) -> Any:
+    def move_other(self, value: object, request: gr.Request) -> tuple[Any, ...]:
         """Applies moved knobs to the visitor's left run."""
-        return self.steer(value, request.session_hash, side=1)
+        value, changed = checked_by_odds(value)
+        notices = self.steer(value, request.session_hash, side=1)
+        return value if changed else gr.skip(), notices or (notice.hint(BY_ODDS) if changed else [])
 
     def steer(self, value: object, visitor: str, side: int) -> list[dict[str, str]]:
         """Applies the knobs of a panel to one of the visitor's runs; returns a notice if they are invalid."""
@@ -154,6 +160,18 @@ class MethodForm:
         memory = gr.BrowserState({}, storage_key=key, secret="foretoken")  # constant, so that stored forms survive a restart of the server
         gr.on([part.change for part in form.values()], None, list(form.values()), memory, js=restoring.remember(form), **DIRECT)
         return memory
+
+
+def checked_by_odds(value: Any) -> tuple[Any, bool]:
+    """A knob panel's value, and whether it was changed: a relaxed rule cannot match the seed, so it gets the check that it can pass."""
+    try:
+        _, method = validation.method(value.get("name") if isinstance(value, Mapping) else value)
+        values = validation.knobs(value, method.knobs)
+    except ForetokenError:  # `steer` reports it
+        return value, False
+    if values.get("verify") != SEEDED or method.exact(Knobs(values)):
+        return value, False
+    return {**value, "values": values | {"verify": "residual"}}, True
 
 
 def form_updates(values: Mapping[str, Any]) -> dict[str, Any]:

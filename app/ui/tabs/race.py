@@ -76,6 +76,11 @@ class Files(NamedTuple):
     notices: Sequence[dict[str, Any]] = ()
 
 
+def left_run(boards: Sequence[Growth]) -> Run | None:
+    """The finished run of the left side; None if there is none."""
+    return boards[1].run if len(boards) > 1 and boards[1].run.finished else None
+
+
 class RaceSubject(Protocol):
     """Subject of a race tab.
 
@@ -126,7 +131,7 @@ class RaceSubject(Protocol):
     def without_result(self, board: Any) -> dict[str, Any]: ...
 
     # updates with the immediate files and messages; larger files, a part after the other
-    def offers(self, tab: RaceTab, visitor: str, board: Any, request: RaceRequest) -> dict[str, Any]: ...
+    def offers(self, tab: RaceTab, visitor: str, boards: Sequence[Any], request: RaceRequest) -> dict[str, Any]: ...
     def files(self, tab: RaceTab, ended: EndedRace, visitor: str) -> Iterator[Files]: ...
 
 
@@ -223,7 +228,7 @@ class RaceTab:
         table = runs.encode(subject.kind, outcome.rows, raced.seconds, subject.suits)
         self.queue.leave(visitor, {"boards": EndedRace(number, boards, outcome.panels, table["id"], request, outcome.made)})
         yield {**outcome.panels, "runs": table}  # before writing to disk
-        self.queue.leave(visitor, subject.offers(self, visitor, boards[0], request))
+        self.queue.leave(visitor, subject.offers(self, visitor, boards, request))
 
     # --- files ----------------------------------------------------------------------------------------------------
 

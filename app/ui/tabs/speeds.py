@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -19,13 +19,14 @@ NEWEST = 200  # number of runs read; older ones say little about the current spe
 
 @dataclass(frozen=True)
 class SavedRun:
-    """A saved run: folder, model, method, and tokens per second."""
+    """A saved run: folder, model, method, tokens per second, and those of plain decoding in the same race (None: not raced)."""
 
     folder: Path
     backbone: str
     weights: str | None
     method: str
     tokens_per_second: float
+    plain: float | None = None
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,10 @@ def read_run(folder: Path) -> SavedRun | None:
         if not settings["finished"] or machine["processor"] != processor():
             return None
         speed = float(settings["totals"]["tokens_per_second"])
-        return SavedRun(folder, str(settings["backbone"]), settings["weights"], str(settings["preset"] or settings["method"]), speed)
-    except (BadFile, KeyError, TypeError, ValueError):
+        other = settings.get("other") or {}
+        plain = float(other["tokens_per_second"]) if other.get("method") == PLAIN else None
+        return SavedRun(folder, str(settings["backbone"]), settings["weights"], str(settings["preset"] or settings["method"]), speed, plain)
+    except (BadFile, KeyError, TypeError, ValueError, AttributeError):
         return None
 
 
@@ -78,13 +81,15 @@ def speed(runs: Sequence[SavedRun]) -> Speed | None:
     rates = medians(runs)
     if not rates:
         return None
-    plain = rates.pop(PLAIN, None)
+    plain = rates.pop(PLAIN, None) or median([each.plain for each in runs if each.plain] or [0]) or None
     best = max(rates, key=lambda method: rates[method], default="")
     return Speed(len(runs), plain, best, rates.get(best))
 
 
 def speedups(runs: Path, name: str, weights: str | None) -> dict[str, float]:
-    """Speed-ups over plain decoding on this machine, by method; {} without a run of plain decoding."""
-    rates = medians(runs_of_model(saved_runs(runs), name, weights))
+    """Speed-ups over plain decoding on this machine, by method: the median over races against it; else over runs of plain decoding."""
+    own = runs_of_model(saved_runs(runs), name, weights)
+    rates = medians(own)
     plain = rates.pop(PLAIN, None)
-    return {method: value / plain for method, value in rates.items()} if plain else {}
+    raced = medians(replace(each, tokens_per_second=each.tokens_per_second / each.plain) for each in own if each.plain)
+    return ({method: value / plain for method, value in rates.items()} if plain else {}) | raced
