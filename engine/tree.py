@@ -43,27 +43,3 @@ def children(parents: list[int]) -> list[list[int]]:
     for node, parent in enumerate(parents):
         by_parent[parent + 1].append(node)
     return by_parent
-
-
-def closure(parents: list[int], chosen: list[int]) -> list[int]:
-    """The chosen nodes and all their ancestors, in order of index."""
-    return sorted({node for end in chosen for node in path(parents, end)})
-
-
-def best(parents: list[int], scores: list[float], count: int) -> list[int]:
-    """The `count` nodes of greatest score, ancestors included, in order of index; all nodes if there are fewer.
-
-    A node is ranked by the least score on its path, and an earlier node wins a tie. So no node is kept without its parent (as can happen
-    with EAGLE-2's top-k when a forced token costs nothing), and no node is displaced by its own descendants.
-    """
-    least: list[float] = []
-    for node, parent in enumerate(parents):
-        least.append(scores[node] if parent < 0 else min(scores[node], least[parent]))
-    order = sorted(range(len(parents)), key=lambda node: (-least[node], node))
-    return sorted(order[:count])
-
-
-def restrict(parents: list[int], nodes: list[int]) -> list[int]:
-    """The parents of some nodes, renumbered. `nodes` is closed under ancestors and in order of index."""
-    place = {-1: -1} | {node: i for i, node in enumerate(nodes)}
-    return [place[parents[node]] for node in nodes]

@@ -1,102 +1,173 @@
-"""Growth of a draft tree on the device: the same tree as engine/decoding/growth.py, with one read at the end instead of one per level.
+"""Growth of a draft tree in fixed shapes, for graphs: the tree of engine/decoding/growth.py by three functions of tensors.
 
-A level has a fixed number of places, whatever the scores: `width` expanded nodes with `width` children each. A place without a possible
-child has the score -inf; it ranks last and is dropped when the host has read the tree. Scores never rise along a path, so a node's
-rank among all nodes is the rank of its path. No grammar may depend on the drafts, and no threshold may stop the growth.
+The first level with the drafter's newest tokens, every further level, and the best nodes. They share tensors of the workspace, so that a
+level sends and launches nothing else, and a level has the same graph wherever it is in the tree. The host describes a tree in one tensor:
+the drafter's rows, and a row of numbers for every level. It reads the tree at the end; before that it reads only where `reads_levels` says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from engine.core import Sequence
-from engine.decoding.growth import LATER, Tree, TreeSize, proposals, weights
-from engine.drafters.feature_draft import FeatureGrowth
-from engine.machine import widest_float
-from engine.noise import Noise
+from engine.decoding.growth import (
+    Front,
+    Level,
+    Tree,
+    TreeSize,
+    best_nodes,
+    children_of,
+    follow,
+    read_tree,
+    reads_levels,
+    sibling_probs,
+    to_expand,
+)
+from engine.drafters.feature_draft import COLUMNS, NetworkGrowth
+from engine.networks.workspace import Bucket
+from engine.networks.workspace import span as span_of
+from engine.noise import DRAFTER, Noise
+from engine.noise.kernel import gumbel, to_int64, uniform
+from engine.verify.choice import warped_scores
+
+NAME = "tree"  # of its tensors, and in the keys of graphs
+MOST_LEVELS = 12
+# A level's row of numbers: its index, the committed tokens of the drafter, the number of its first node to the drafter (-1: the prefix),
+# its position, the base of that position's noise, the base and the slot of its own noise, and as bits the two thresholds of the size
+INDEX, COMMITTED, FIRST, POSITION, BASE, KEY, SLOT, LEAST = range(8)
+NUMBERS = LEAST + 2
 
 
-def grows_there(sequence: Sequence, shape: TreeSize) -> bool:
-    """True if a tree of this shape can be grown on the sequence's device without reads: a GPU with float64."""
-    is_able = sequence.device.type != "cpu" and widest_float(sequence.device) == torch.float64
-    return is_able and sequence.state([]) is None and shape.least_node == shape.least_level == 0
+@dataclass(frozen=True)
+class LevelKind:
+    """The computation of a level, without its numbers: part of a graph's key. width : of the tree; kind : of its children"""
+
+    width: int
+    kind: str
+    seeded: bool
+    dtype: torch.dtype  # of the noise
 
 
-def grow_there(
-    growth: FeatureGrowth, logits: Tensor, sequence: Sequence, shape: TreeSize, room: int, kind: str, noise: Noise, iteration: int,
-    seeded: bool,
-) -> Tree:  # fmt: skip
-    """The tree of `growth.grow`; the arguments are the same."""
-    levels = min(shape.depth, room)
-    frontier = torch.full((1,), -1, device=logits.device)  # the nodes whose children come next
-    behind = torch.zeros(1, dtype=torch.float64, device=logits.device)  # their scores
-    columns: list[Tensor] = []  # by level: tokens, parents, drawn, and the drafter's numbers of the parents, int64 [4, F C]
-    scores: list[Tensor] = []  # by level: float64 [F C]
-    bases: list[Tensor] = []  # by level: the distributions after its parents [F, V]
-    logits, first, expanded = logits[None], 0, -1  # number of the level's first node, and the drafter's of its first parent
-    for level in range(levels):
-        if level:
-            order = leaders(scores[-1], shape.width)
-            tokens, _, _, numbers = columns[-1][:, order].unbind()
-            logits = growth.expand(numbers, tokens)
-            frontier, behind = first + order, scores[-1][order]
-            first += len(scores[-1])
-        probs = sequence.probs_after(logits, [])
-        draw_weights = weights(noise, sequence.length + level, probs.shape, iteration, level, seeded)
-        tokens, drawn, chances = children_of(probs, logits, shape, kind, draw_weights)
-        numbers = expanded + torch.arange(len(frontier), device=logits.device)
-        parents = (each[:, None].expand_as(tokens) for each in (frontier, drawn, numbers))
-        columns.append(torch.stack([each.flatten() for each in (tokens, *parents)]))
-        scores.append((behind[:, None] + chances.log()).flatten())
-        bases.append(probs)
-        expanded += len(frontier)
-    return read_tree(torch.cat(columns, 1), torch.cat(scores), torch.cat(bases), shape, levels)
+class FixedTrees:
+    """The trees of a run that have one width, and one or several levels: their tensors, and the functions that graphs capture."""
+
+    def __init__(self, growth: NetworkGrowth, sequence: Sequence, width: int, most: int):
+        """most : the number of levels that fit"""
+        self.growth, self.sampling, self.masks, self.width = growth, sequence.sampling, sequence.masks, width
+        self.key = NAME, growth.key, sequence.sampling, width, most, self.masks is None
+        zeros, size = growth.workspace.zeros, width * min(width, sequence.vocabulary)
+        self.nodes, self.scores = zeros("nodes", (most, 4, size), torch.int64), zeros("scores", (most, size), torch.float64)
+        self.fronts, self.behind = zeros("fronts", (most + 1, 4, width), torch.int64), zeros("behind", (most + 1, width), torch.float64)
+        self.bases = zeros("bases", (1 + (most - 1) * width, sequence.vocabulary), torch.float32)
+        self.numbers = zeros("numbers", (most, NUMBERS), torch.int64)
+
+    def begin(self, kind: LevelKind, span: int, rows: int, inputs: Tensor, features: Tensor, *masks: Tensor) -> tuple[Tensor]:
+        """The first level. inputs : int64 [], the drafter's rows, the last one's number, and the numbers of all levels; features : see
+        `NetworkGrowth.newest`; masks : int64 [1], the number of the prefix's grammar mask, if there is a grammar"""
+        own, last, numbers = inputs.split([rows * COLUMNS, 1, self.numbers.numel()])
+        self.numbers.copy_(numbers.view_as(self.numbers))
+        self.scores.fill_(-torch.inf)
+        logits = self.growth.begin_there(span, own.view(rows, -1), last, features)
+        return self._grow(kind, Front.of_prefix(logits.device), logits, self.numbers[0], *masks)
+
+    def extend(self, kind: LevelKind, span: int, numbers: Tensor, *masks: Tensor) -> tuple[Tensor]:
+        """A further level. numbers : int64 [NUMBERS]; masks : int64 [width], of each expanded node"""
+        index = numbers[INDEX : INDEX + 1]
+        nodes, _, tokens, behind = self.fronts.index_select(0, index)[0].unbind()
+        own = numbers[FIRST] + torch.arange(self.width, device=numbers.device)
+        logits = self.growth.expand_there(span, behind, tokens, own, numbers[COMMITTED])
+        return self._grow(kind, Front(nodes, own, self.behind.index_select(0, index)[0]), logits, numbers, *masks)
+
+    def _grow(self, kind: LevelKind, front: Front, logits: Tensor, numbers: Tensor, *masks: Tensor) -> tuple[Tensor]:
+        """Stores the children of a front and the next front. Returns this, int64 [4, width]: number, parent, token, whether possible."""
+        allowed = self.masks[masks[0]] if masks else None
+        probs = torch.softmax(warped_scores(logits[None], self.sampling, allowed), -1)
+        limits = numbers[LEAST:].view(torch.float64)
+        shape = TreeSize(1, self.width, 1, limits[0], limits[1])
+        level = children_of(front, probs, logits, shape, kind.kind, partial(weights_there, kind, numbers))
+        index, fill = numbers[INDEX : INDEX + 1], self.scores.shape[1] - len(level.scores)
+        level = Level(F.pad(level.nodes, (0, fill)), F.pad(level.scores, (0, fill), value=-torch.inf))
+        self.nodes.index_copy_(0, index, level.nodes[None])
+        self.scores.index_copy_(0, index, level.scores[None])
+        self.bases.index_copy_(0, front.numbers + 1, probs)
+        order, scores = to_expand(level, shape)
+        tokens, parents, _, behind = level.nodes[:, order].unbind()
+        nodes = order + index * len(level.scores)
+        self.fronts.index_copy_(0, index + 1, torch.stack([nodes, parents, tokens, behind])[None])
+        self.behind.index_copy_(0, index + 1, scores[None])
+        return (torch.stack([nodes, parents, tokens, (scores > -torch.inf).long()]),)
+
+    def finish(self, count: int, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """The best nodes, see `best_nodes`, and their distributions. numbers : of any level"""
+        limits = numbers[LEAST:].view(torch.float64)
+        rows = best_nodes(self.nodes.transpose(0, 1).flatten(1), self.scores.flatten(), TreeSize(1, 1, count, limits[0], limits[1]))
+        return rows, sibling_probs(self.bases, rows)
 
 
-def leaders(scores: Tensor, count: int) -> Tensor:
-    """The places of the `count` greatest scores, an earlier one winning a tie, in order of place; impossible ones last."""
-    best = scores.sort(descending=True, stable=True)
-    places, values = best.indices[:count], best.values[:count]
-    return places[(places + len(scores) * (values == -torch.inf)).argsort()]
+def weights_there(kind: LevelKind, numbers: Tensor, sampled: Tensor, probs: Tensor) -> Tensor:
+    """`growth.weights` from a level's numbers."""
+    if kind.seeded:
+        return gumbel(numbers[BASE], numbers[POSITION : POSITION + 1], probs.shape[1], kind.dtype).exp()
+    counters = torch.arange(probs.numel(), device=probs.device)
+    return -1 / uniform(numbers[KEY : SLOT + 1], counters).log().view(probs.shape).to(kind.dtype)
 
 
-def children_of(
-    probs: Tensor, logits: Tensor, shape: TreeSize, kind: str, draw_weights: Callable[[], Tensor]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The children of each node of a frontier, as `growth.families` gives them: tokens int64 [F, C], whether the node draws them
-    int64 [F], and acceptance probabilities float64 [F, C], 0 for impossible ones. probs, logits : [F, V]"""
-    sampled, keys, gains = proposals(probs, logits, shape, kind, draw_weights)
-    best = keys.topk(min(shape.width, probs.shape[-1]), -1)
-    peak, place = probs.amax(-1, keepdim=True).double(), torch.arange(best.indices.shape[1], device=probs.device)
-    drawn = torch.where(place == 0, peak, (1 - peak) * (1 - LATER * peak) ** (place - 1) * LATER * peak)
-    chances = torch.where(sampled[:, None], drawn, gains.gather(1, best.indices).double()).clamp(1e-30, 1)
-    return best.indices, sampled.long(), torch.where(best.values > 0, chances, 0)
+def fits(growth: Any, sequence: Sequence) -> bool:
+    """True if the trees of a run can grow in fixed shapes: passes have them, and a grammar has a table of masks."""
+    is_fixed = isinstance(growth, NetworkGrowth) and growth.workspace is not None
+    return is_fixed and (sequence.masks is not None or sequence.state([]) is None)
 
 
-def read_tree(columns: Tensor, scores: Tensor, bases: Tensor, shape: TreeSize, passes: int) -> Tree:
-    """The tree of the best nodes, in one read. columns : int64 [4, M], see `grow_there`; scores : [M]; bases : [sum of F, V]"""
-    nodes = leaders(scores, shape.nodes)
-    tokens, parents, drawn, numbers = columns[:, nodes].unbind()
-    possible = scores[nodes] > -torch.inf
-    probs = sibling_probs_there(bases[numbers + 1], tokens, parents, drawn > 0)
-    rows = torch.stack([nodes, tokens, parents, drawn, possible.long()]).tolist()
-    kept = sum(rows[4])  # the possible ones come first
-    place = {-1: -1} | {node: i for i, node in enumerate(rows[0][:kept])}
-    is_drawn = [each > 0 for each in rows[3][:kept]]
-    return Tree(
-        rows[1][:kept], [place[parent] for parent in rows[2][:kept]], probs[:kept] if any(is_drawn) else None, is_drawn, passes, shape
+class DeviceGrowth:
+    """The growth of a run's trees in fixed shapes."""
+
+    def __init__(self, growth: NetworkGrowth, sequence: Sequence):
+        self.growth, self.sequence, self._trees = growth, sequence, {}
+
+    def grow(
+        self, hidden: Tensor, committed: list[int], shape: TreeSize, room: int, kind: str, noise: Noise, iteration: int, seeded: bool
+    ) -> Tree:  # fmt: skip
+        """The tree of `growth.grow` after the newest committed tokens. hidden : see `FeatureGrowth.root`"""
+        growth, sequence = self.growth, self.sequence
+        levels, most, call = min(shape.depth, room), 1 if shape.depth == 1 else MOST_LEVELS, growth.workspace.replays.call
+        if (shape.width, most) not in self._trees:
+            self._trees[shape.width, most] = FixedTrees(growth, sequence, shape.width, most)
+        trees, level_kind = self._trees[shape.width, most], LevelKind(shape.width, kind, seeded, noise.dtype)
+        bucket, own, features = growth.newest(hidden, committed)
+        numbers = level_numbers(shape, levels, growth.committed, sequence.length, noise, iteration)
+        inputs = torch.cat([own.flatten(), torch.tensor([len(committed) - 1]), F.pad(numbers, (0, 0, 0, most - levels)).flatten()])
+        of_node, reads = {-1: []}, reads_levels(sequence, shape)
+        begin = partial(trees.begin, level_kind, bucket.span, bucket.rows)
+        (front,) = call((trees.key, level_kind, "begin"), bucket, begin, inputs, features, *self._masks([[]], 1))
+        span, passes = span_of(growth.committed + levels * shape.width, growth.kv_cache.capacity), 1
+        extend, paths = partial(trees.extend, level_kind, span), []
+        while passes < levels:
+            if reads and not (paths := follow(of_node, front.T.tolist())):
+                break
+            masks = self._masks(paths, shape.width)
+            (front,) = call((trees.key, level_kind), Bucket(shape.width, span), extend, trees.numbers[passes], *masks)
+            passes += 1
+        rows, probs = call((trees.key, "finish"), Bucket(shape.nodes, 0), partial(trees.finish, shape.nodes), trees.numbers[0])
+        return read_tree(rows, probs, passes, shape)
+
+    def _masks(self, paths: list[list[int]], count: int) -> list[Tensor]:
+        """The numbers of the grammar's masks after paths, int64 [count], padded; none without a grammar."""
+        if self.sequence.masks is None:
+            return []
+        return [F.pad(torch.tensor([self.sequence.mask_index(path) for path in paths]), (0, count - len(paths)))]
+
+
+def level_numbers(shape: TreeSize, levels: int, committed: int, length: int, noise: Noise, iteration: int) -> Tensor:
+    """The numbers of every level, int64 [levels, NUMBERS]. committed : of the drafter; length : of the sequence"""
+    limits = torch.tensor([shape.least_node, shape.least_level], dtype=torch.float64).view(torch.int64).tolist()
+    base, key = to_int64(noise.base), to_int64(noise.key(DRAFTER, iteration))
+    firsts = [-1, *range(0, shape.width * levels, shape.width)]
+    return torch.tensor(
+        [[level, committed, firsts[level], length + level, base, key, level + 1, *limits] for level in range(levels)]
     )  # fmt: skip
-
-
-def sibling_probs_there(probs: Tensor, tokens: Tensor, parents: Tensor, drawn: Tensor) -> Tensor:
-    """`growth.sibling_probs` by tensors: probs [N, V], tokens and parents int64 [N], drawn bool [N] -> [N, V]."""
-    order = torch.arange(len(tokens), device=tokens.device)
-    earlier = (parents[:, None] == parents) & (order[:, None] > order) & drawn[:, None]
-    struck = torch.zeros_like(probs).scatter_add_(1, tokens.expand(len(tokens), -1), earlier.to(probs.dtype))
-    rest = probs.masked_fill(struck > 0, 0)
-    chosen = torch.zeros_like(probs).scatter_(1, tokens[:, None], 1.0)
-    rest = torch.where(drawn[:, None], rest, chosen)
-    return rest / rest.sum(-1, keepdim=True)

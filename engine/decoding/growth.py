@@ -25,19 +25,22 @@ The code keeps it. By induction over levels, where a parent outranks its child:
 - is a level grown (`is_worth_expanding`): from the scores of the level's best node and its siblings, which depend on their ancestors. A
   node that is expanded is outranked by those ancestors and by the best node, or is the best node itself. The sum over all nodes of the
   level would not do: it includes nodes of low rank, and the level that it lets grow can displace them
-- which nodes of a level are expanded (`best_of_level`), and which nodes of the tree are verified (`verified_nodes`): from the node's own
-  score and from how many nodes outrank it
+- which nodes of a level are expanded, and which nodes of the tree are verified (`leaders`): from the node's own score and from how many
+  nodes outrank it
 - `depth`, `width`, `nodes`, the two thresholds and the room before the limit: from committed tokens and earlier passes. Schedules also see
   how large earlier trees were, and with that tokens that were drawn and refused, but the next tree has its own noise
 The token of a chosen child is a function of its path, and its distribution is one-hot: the rule covers it, whatever kinds are mixed. With
 match seed any tree will do, because the verdict is equality with plain decoding's draws.
+
+A level is tensors where the drafter is. A place without a possible child has the score -inf; it ranks last and is dropped when the host has
+read the tree. Scores never rise along a path, so a node's rank among all nodes is the rank of its path.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -46,7 +49,6 @@ from engine.core import NO_DRAFT, Draft, Knob, Sequence
 from engine.drafters.feature_draft import FeatureGrowth
 from engine.machine import widest_float
 from engine.noise import DRAFTER, Noise
-from engine.tree import best, children, restrict
 
 DEPTH = Knob("depth", "d", 5, 1, 12, 1, help="Number of levels of the tree.")
 WIDTH = Knob("width", "k", 10, 1, 40, 1, help="Number of nodes expanded per level, and of children per node.")
@@ -68,13 +70,14 @@ class TreeSize:
 
     least_node  : the least acceptance probability of a node
     least_level : the least sum of these probabilities over the best node of a level and its siblings; below it no further level is grown
+    In a graph both are tensors [].
     """
 
     depth: int
     width: int
     nodes: int
-    least_node: float = 0.0
-    least_level: float = 0.0
+    least_node: float | Tensor = 0.0
+    least_level: float | Tensor = 0.0
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,34 @@ def one_hot_rows(tokens: Tensor, like: Tensor) -> Tensor:
     return like.new_zeros(len(tokens), len(like)).scatter_(1, tokens[:, None], 1.0)
 
 
+@dataclass(frozen=True)
+class Front:
+    """Nodes whose children come next, int64 [F] each: number in order of growth, and the drafter's number of it; -1: the prefix.
+    scores : [F], in the device's widest type"""
+
+    nodes: Tensor
+    numbers: Tensor
+    scores: Tensor
+
+    @classmethod
+    def of_prefix(cls, device: torch.device) -> Front:
+        """The front of the first level."""
+        none = torch.full((1,), -1, device=device)
+        return cls(none, none, torch.zeros(1, dtype=widest_float(device), device=device))
+
+
+@dataclass(frozen=True)
+class Level:
+    """The children of a front, C for each of its F nodes.
+
+    nodes  : int64 [4, F C], of each child: token, parent, whether it was drawn, and the drafter's number of the parent
+    scores : [F C], -inf for an impossible child
+    """
+
+    nodes: Tensor
+    scores: Tensor
+
+
 def grow(
     growth: FeatureGrowth,
     logits: Tensor,
@@ -124,98 +155,129 @@ def grow(
     The score of a chosen child is its parent's score plus log q of its token (equation 3). For a drawn child, log q is replaced by the
     log of the probability that it is reached and accepted, which does not depend on the token. Every decision follows the rule above.
     """
-    tokens: list[int] = []
-    parents: list[int] = []
-    scores: list[float] = []
-    drawn: list[bool] = []
-    bases: list[Tensor] = []  # the distributions of each level [F, V]
-    base_of: list[int] = []
-    number = {-1: -1}  # the drafter's index of each expanded node
-    frontier, levels, passes = [-1], min(shape.depth, room), 1
-    logits = logits[None]
-    for level in range(levels):
+    front, reads, paths = Front.of_prefix(logits.device), reads_levels(sequence, shape), [[]]
+    levels: list[Level] = []
+    bases: list[Tensor] = []  # of each level, the distributions after its front [F, V]
+    of_node: dict[int, list[int]] = {-1: []}  # the path of each node of a front, if the grammar needs it
+    logits, grown, expanded = logits[None], 0, 0  # numbers of nodes, and of expanded ones
+    for level in range(min(shape.depth, room)):
         if level:
-            able = [u for u in frontier if math.exp(scores[u]) >= shape.least_node]
-            if not able or not is_worth_expanding(able, parents, scores, shape):
-                break
-            frontier = best_of_level(able, scores, shape)
-            logits = growth.expand([number[parents[u]] for u in frontier], [tokens[u] for u in frontier])
-            for u in frontier:
-                number[u] = len(number) - 1
-            passes += 1
-        probs = probs_after_paths(sequence, logits, [path_of(tokens, parents, u) for u in frontier])
-        draw_weights = weights(noise, sequence.length + level, probs.shape, iteration, level, seeded)
-        first, grown = sum(len(b) for b in bases), []
+            order, scores = to_expand(levels[-1], shape)
+            tokens, parents, _, behind = levels[-1].nodes[:, order].unbind()
+            nodes = order + grown - len(levels[-1].scores)
+            if reads:
+                rows = torch.stack([nodes, parents, tokens, (scores > -torch.inf).long()]).T.tolist()
+                paths = follow(of_node, rows)
+                if not paths:
+                    break
+                nodes, tokens, behind, scores = (each[: len(paths)] for each in (nodes, tokens, behind, scores))
+            logits = growth.expand(behind, tokens)
+            front = Front(nodes, torch.arange(expanded, expanded + len(nodes), device=nodes.device), scores)
+            expanded += len(nodes)
+        probs = probs_after_paths(sequence, logits, paths)
+        draw_weights = partial(weights, noise, sequence.length + level, iteration, level, seeded)
+        levels.append(children_of(front, probs, logits, shape, kind, draw_weights))
         bases.append(probs)
-        for i, (u, family) in enumerate(zip(frontier, families(probs, logits, shape, kind, draw_weights), strict=True)):
-            behind = 0.0 if u < 0 else scores[u]
-            for token, sampled, chance in family:
-                grown.append(len(tokens))
-                tokens.append(token)
-                parents.append(u)
-                drawn.append(sampled)
-                base_of.append(first + i)
-                scores.append(behind + math.log(max(chance, 1e-30)))
-        frontier = grown
-    nodes = verified_nodes(parents, scores, shape)
-    tokens, drawn, base_of = ([x[node] for node in nodes] for x in (tokens, drawn, base_of))
-    parents = restrict(parents, nodes)
-    probs = sibling_probs(torch.cat(bases)[base_of], tokens, parents, drawn) if any(drawn) else None
-    return Tree(tokens, parents, probs, drawn, passes, shape)
+        grown += len(levels[-1].scores)
+    rows = best_nodes(torch.cat([each.nodes for each in levels], 1), torch.cat([each.scores for each in levels]), shape)
+    tree = read_tree(rows, None, len(levels), shape)
+    if not any(tree.drawn):
+        return tree
+    return replace(tree, probs=sibling_probs(torch.cat(bases), rows)[: len(tree.tokens)])
 
 
-def families(
-    probs: Tensor, logits: Tensor, shape: TreeSize, kind: str, draw_weights: Callable[[], Tensor]
-) -> list[list[tuple[int, bool, float]]]:
-    """The children of each node of a frontier, in order: token, whether it was drawn, and the probability that it is accepted if its
-    parent was. probs, logits : [F, V]"""
-    sampled, keys, gains = proposals(probs, logits, shape, kind, draw_weights)
+def reads_levels(sequence: Sequence, shape: TreeSize) -> bool:
+    """True if the host reads each level before the next: where a read costs nothing, for a grammar, and where a threshold may end the
+    growth, because a level costs more than a read."""
+    return sequence.device.type == "cpu" or sequence.state([]) is not None or shape.least_node > 0 or shape.least_level > 0
+
+
+def children_of(
+    front: Front, probs: Tensor, logits: Tensor, shape: TreeSize, kind: str, draw_weights: Callable[[Tensor, Tensor], Tensor | None]
+) -> Level:  # fmt: skip
+    """The children of a front, siblings in order: those of the greatest keys; 0 is impossible. probs, logits : [F, V], distributions
+    and guided logits; draw_weights : see `weights`"""
+    gains, sampled = rank(probs, logits), draws_children(probs, shape, kind)
+    random = None if kind == "deterministic" else draw_weights(sampled, probs)
+    keys = gains if random is None else torch.where(sampled[:, None], probs * random, gains)
     best = keys.topk(min(shape.width, probs.shape[-1]), -1)
-    columns = [sampled[:, None], probs.amax(-1, keepdim=True), best.indices, best.values, gains.gather(1, best.indices)]
-    rows = torch.cat([each.to(widest_float(probs.device)) for each in columns], 1).tolist()  # one read for all
-    count = best.indices.shape[1]
-    return [
-        [
-            (int(token), drawn > 0, min(drawn_acceptance(peak, j) if drawn else gain, 1.0))
-            for j, (token, key, gain) in enumerate(zip(row[:count], row[count : 2 * count], row[2 * count :], strict=True))
-            if key > 0
-        ]
-        for drawn, peak, *row in rows
-    ]
+    drawn = drawn_acceptance(probs.amax(-1, keepdim=True).to(front.scores.dtype), best.indices.shape[1])
+    chances = torch.where(sampled[:, None], drawn, gains.gather(1, best.indices).to(drawn.dtype)).clamp(1e-30, 1)
+    scores = (front.scores[:, None] + torch.where(best.values > 0, chances, 0).log()).flatten()
+    parents = (each[:, None].expand_as(best.indices).flatten() for each in (front.nodes, sampled.long(), front.numbers))
+    return Level(torch.stack([best.indices.flatten(), *parents]), scores)
 
 
-def path_of(tokens: list[int], parents: list[int], node: int) -> list[int]:
-    """The tokens from the prefix down to a node."""
-    path: list[int] = []
-    while node >= 0:
-        path.append(tokens[node])
-        node = parents[node]
-    return path[::-1]
+def drawn_acceptance(peak: Tensor, count: int) -> Tensor:
+    """The probability that each of `count` drawn siblings is reached and accepted, [F, count]; `peak` [F, 1] is the drafter's greatest
+    probability at the parent. Measured on pictogram at temperatures 0.6 and 1: the first sibling is accepted with about this probability,
+    whatever token was drawn, and a later one 0.7 times as often."""
+    place = torch.arange(count, device=peak.device)
+    return torch.where(place == 0, peak, (1 - peak) * (1 - LATER * peak) ** (place - 1) * LATER * peak)
 
 
-def drawn_acceptance(peak: float, place: int) -> float:
-    """The probability that drawn sibling number `place` (from 0) is reached and accepted; `peak` is the drafter's greatest probability at
-    the parent. Measured on pictogram at temperatures 0.6 and 1: the first sibling is accepted with about this probability, whatever
-    token was drawn, and a later one 0.7 times as often."""
-    return peak if place == 0 else (1 - peak) * (1 - LATER * peak) ** (place - 1) * LATER * peak
+def to_expand(level: Level, shape: TreeSize) -> tuple[Tensor, Tensor]:
+    """The places of a level to expand, in order, and their scores; -inf: not to be expanded, these come last."""
+    scores = torch.where(level.scores.exp() >= shape.least_node, level.scores, -torch.inf)
+    scores = torch.where(is_worth_expanding(level.nodes[1], scores, shape), scores, -torch.inf)
+    order = leaders(scores, shape.width)
+    return order, scores[order]
 
 
-def is_worth_expanding(level: list[int], parents: list[int], scores: list[float], shape: TreeSize) -> bool:
-    """True if the children of a level, a list of nodes, are worth a pass of the drafter. Only the best node and its siblings count, because
-    a node of lower rank may not decide about one of higher rank."""
-    best_parent = parents[min(level, key=lambda node: (-scores[node], node))]
-    return sum(math.exp(scores[node]) for node in level if parents[node] == best_parent) >= shape.least_level
+def is_worth_expanding(parents: Tensor, scores: Tensor, shape: TreeSize) -> Tensor:
+    """True, bool [], if the children of a level are worth a pass of the drafter. Only the best node and its siblings count, because a
+    node of lower rank may not decide about one of higher rank. parents : int64 [M]; scores : [M], -inf if a node is not expanded"""
+    siblings = parents == parents[leaders(scores, 1)]
+    return torch.where(siblings, scores.exp(), 0).sum() >= shape.least_level
 
 
-def best_of_level(level: list[int], scores: list[float], shape: TreeSize) -> list[int]:
-    """The nodes of a level to expand, in order of index."""
-    return sorted(sorted(level, key=lambda node: (-scores[node], node))[: shape.width])
+def leaders(scores: Tensor, count: int) -> Tensor:
+    """The places of the `count` greatest scores, an earlier one winning a tie, in order of place; impossible ones last."""
+    best = scores.sort(descending=True, stable=True)
+    places, values = best.indices[:count], best.values[:count]
+    return places[(places + len(scores) * (values == -torch.inf)).argsort()]
 
 
-def verified_nodes(parents: list[int], scores: list[float], shape: TreeSize) -> list[int]:
-    """The nodes to verify, at least one: the best by score."""
-    nodes = best(parents, scores, shape.nodes)
-    return [node for node in nodes if math.exp(scores[node]) >= shape.least_node] or nodes[:1]
+def follow(of_node: dict[int, list[int]], rows: list[list[int]]) -> list[list[int]]:
+    """The paths of the possible nodes of a front, which come first; adds them to the paths `of_node`. rows : of each node, its number,
+    parent, token, and whether it is possible"""
+    possible = [row for row in rows if row[3]]
+    of_node |= {node: [*of_node[parent], token] for node, parent, token, _ in possible}
+    return [of_node[node] for node, *_ in possible]
+
+
+def best_nodes(nodes: Tensor, scores: Tensor, shape: TreeSize) -> Tensor:
+    """The best nodes of a grown tree, at least one, in order: int64 [6, N], their number, token, parent, whether they were drawn, the
+    drafter's number of the parent, and whether they are possible. nodes, scores : of all levels, see `Level`"""
+    first = torch.arange(len(scores), device=scores.device) == 0
+    scores = torch.where((scores.exp() >= shape.least_node) | first, scores, -torch.inf)
+    best = leaders(scores, shape.nodes)
+    return torch.cat([best[None], nodes[:, best], (scores[best] > -torch.inf).long()[None]])
+
+
+def read_tree(rows: Tensor, probs: Tensor | None, passes: int, shape: TreeSize) -> Tree:
+    """The tree of the rows of `best_nodes`, in one read. probs : [N, V], see `Tree`"""
+    numbers, tokens, parents, drawn, _, possible = rows.tolist()
+    kept = sum(possible)
+    place = {-1: -1} | {node: i for i, node in enumerate(numbers[:kept])}
+    is_drawn = [each > 0 for each in drawn[:kept]]
+    probs = probs[:kept] if probs is not None and any(is_drawn) else None
+    return Tree(tokens[:kept], [place[parent] for parent in parents[:kept]], probs, is_drawn, passes, shape)
+
+
+def sibling_probs(bases: Tensor, rows: Tensor) -> Tensor:
+    """The distribution of every node [N, V]: the drafter's after its parent, without earlier siblings if it was drawn, else one-hot.
+
+    bases : [F, V], after the prefix and each expanded node; rows : see `best_nodes`
+    """
+    tokens, parents, drawn = rows[1], rows[2], rows[3] > 0
+    probs, others = bases[rows[4] + 1], tokens.expand(len(tokens), -1)
+    order = torch.arange(len(tokens), device=tokens.device)
+    earlier = (parents[:, None] == parents) & (order[:, None] > order) & drawn[:, None]
+    probs = probs.scatter_reduce(1, others, torch.where(earlier, 0, probs.gather(1, others)), "amin")  # a token may be struck twice
+    own = probs.gather(1, tokens[:, None]).where(drawn[:, None], 1)
+    probs = probs.masked_fill(~drawn[:, None], 0).scatter(1, tokens[:, None], own)
+    return probs / probs.sum(-1, keepdim=True)
 
 
 def probs_after_paths(sequence: Sequence, logits: Tensor, paths: list[list[int]]) -> Tensor:
@@ -230,27 +292,18 @@ def probs_after_paths(sequence: Sequence, logits: Tensor, paths: list[list[int]]
     return torch.empty_like(stacked).index_copy_(0, torch.tensor(order, device=stacked.device), stacked)
 
 
-def weights(noise: Noise, position: int, shape: torch.Size, iteration: int, level: int, seeded: bool) -> Callable[[], Tensor]:
-    """A function that returns the random weights [F, V] of a level, 1 / E with E exponential. Multiplied with the distributions, the
-    greatest products in order are draws without replacement. Every node has its own noise in this cycle. With match seed the noise is
-    the position's: its Gumbel numbers are the logarithms of such weights, so the first child is the model's own draw wherever the two
-    distributions agree."""
+def weights(noise: Noise, position: int, iteration: int, level: int, seeded: bool, sampled: Tensor, probs: Tensor) -> Tensor | None:
+    """The random weights [F, V] of a level, 1 / E with E exponential. Multiplied with the distributions, the greatest products in order are
+    draws without replacement. Every node has its own noise in this cycle. With match seed the noise is the position's: its Gumbel numbers
+    are the logarithms of such weights, so the first child is the model's own draw wherever the two distributions agree.
+
+    None on a CPU, where it costs nothing to ask, if no node draws. sampled : see `draws_children`; probs : [F, V]
+    """
+    if probs.device.type == "cpu" and not sampled.any():
+        return None
     if seeded:
-        return lambda: noise.gumbel(position, 1).exp()
-    return lambda: -1 / noise.uniform(DRAFTER, 0, shape.numel(), iteration, level + 1).log().view(shape).to(noise.dtype)
-
-
-def proposals(
-    probs: Tensor, logits: Tensor, shape: TreeSize, kind: str, draw_weights: Callable[[], Tensor]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Proposes children for nodes with these distributions and guided logits [F, V]. Returns True for the nodes that draw their children
-    [F], the keys [F, V], of which the greatest are taken (0: impossible), and the acceptance probability of a chosen child [F, V].
-    draw_weights : see `weights`."""
-    gains = rank(probs, logits)
-    sampled = draws_children(probs, shape, kind)
-    if kind == "deterministic" or (probs.device.type == "cpu" and not sampled.any()):
-        return sampled, gains, gains
-    return sampled, torch.where(sampled[:, None], probs * draw_weights(), gains), gains
+        return noise.gumbel(position, 1).exp()
+    return -1 / noise.uniform(DRAFTER, 0, probs.numel(), iteration, level + 1).log().view(probs.shape).to(noise.dtype)
 
 
 def rank(probs: Tensor, logits: Tensor) -> Tensor:
@@ -266,17 +319,3 @@ def draws_children(probs: Tensor, shape: TreeSize, kind: str) -> Tensor:
         return torch.full((len(probs),), kind == "sampled", device=probs.device)
     count = min(shape.width, probs.shape[-1])
     return probs.topk(count, -1).values.sum(-1) < 1 - (1 - SURVIVAL) ** count
-
-
-def sibling_probs(probs: Tensor, tokens: list[int], parents: list[int], drawn: list[bool]) -> Tensor:
-    """The distribution of every node [N, V], from the drafter's at its parent [N, V]: without earlier siblings if drawn, else one-hot."""
-    struck: list[tuple[int, int]] = []
-    for siblings in children(parents):
-        struck += [(node, tokens[earlier]) for i, node in enumerate(siblings) if drawn[node] for earlier in siblings[:i]]
-    if struck:
-        at, gone = zip(*struck, strict=True)
-        probs[list(at), list(gone)] = 0
-    fixed = [node for node in range(len(tokens)) if not drawn[node]]
-    if fixed:
-        probs[fixed] = one_hot_rows(torch.tensor([tokens[node] for node in fixed], device=probs.device), probs[0])
-    return probs / probs.sum(-1, keepdim=True)

@@ -13,7 +13,7 @@ from torch import Tensor
 from engine.core import NO_DRAFT, Knobs, Rows, Sequence, Step
 from engine.decoding import neighbours
 from engine.decoding.deviation import acceptance_uniforms
-from engine.decoding.device_growth import grow_there, grows_there
+from engine.decoding.device_growth import DeviceGrowth, fits
 from engine.decoding.device_verify import Call, PathVerdict, directly, verify_there
 from engine.decoding.growth import NO_TREE, Tree, TreeSize, grow, one_hot_rows
 from engine.decoding.policy import matches_seed
@@ -70,6 +70,7 @@ def tree_decoding(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Featu
     """The loop of all tree methods. State: the tree to be verified next, the drafter's growth, the deviation meter."""
     neighbours.check_start(knobs)
     growth = drafter.start(sequence)
+    there = DeviceGrowth(growth, sequence) if fits(growth, sequence) else None
     call = directly if sequence.workspace is None else sequence.workspace.replays.call_whole
     relaxed = neighbours.RelaxedRule(sequence)
     tree, iteration = NO_TREE, 0
@@ -94,8 +95,8 @@ def tree_decoding(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Featu
         room = sequence.limit - sequence.length - 1
         if not sequence.done and room > 0:
             shape = schedule.next(sequence, knobs, noise, iteration)
-            build = grow_there if grows_there(sequence, shape) else grow
-            tree = build(growth, growth.root(hidden, committed), sequence, shape, room, knobs.children, noise, iteration, seeded)
+            more = (shape, room, knobs.children, noise, iteration, seeded)
+            tree = grow(growth, growth.root(hidden, committed), sequence, *more) if there is None else there.grow(hidden, committed, *more)
             step.draft_forwards = tree.passes
             positions = [sequence.length - 1 + d for d in depths(tree.parents)]
             step.draft = {"tokens": tree.tokens, "positions": positions, "parents": tree.parents, "status": "draft"}

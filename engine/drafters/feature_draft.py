@@ -10,7 +10,6 @@ costs one block.
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,11 +26,13 @@ from engine.networks.native_blocks import quick_linear, quicken
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import RMSNorm, TransformerDecoder, rotary_table
 from engine.networks.weights import build_network, need, read_tensors, refuse_stale
+from engine.networks.workspace import Bucket, bucket
 from engine.sampling import guide
 
 NAME = "feature_draft"  # name of the capability, of the weights file's stem and of the card's entry
 FIELD = 16.0  # the range of a picture's rotary coordinates along each side, at every size
 SEEN = 512  # rows after the committed ones that a pass in fixed shapes may refer to
+COLUMNS = 4 + SEEN // 64  # of the inputs of such a pass
 ROOM = 512  # nodes that fit into the cache after the longest sequence: the widest tree has 11 levels of 40
 
 
@@ -129,14 +130,18 @@ class NetworkGrowth:
         settings, self.branches = network.settings, sequence.kv_cache.branches
         head = settings["width"] // settings["heads"]
         self.kv_cache = KVCache(1, self.branches, settings["heads"], sequence.limit + ROOM, head, self.device, self.dtype)
-        self.workspace = sequence.workspace
-        if self.workspace is not None:
-            self.kv_cache.use(self.workspace.zeros(NAME, self.kv_cache.shape, self.dtype))
-            self.cos, self.sin = self.workspace.hold(f"{NAME} cos", self.cos), self.workspace.hold(f"{NAME} sin", self.sin)
-        self._key = NAME, network, self.guidance, self.kv_cache.shape
         self.committed = 0
         self.states = torch.empty(0)
         self.trails: Tensor | None = None
+        self.workspace = sequence.workspace
+        if self.workspace is not None:
+            zeros, hold = self.workspace.zeros, self.workspace.hold
+            self.kv_cache.use(zeros(NAME, self.kv_cache.shape, self.dtype))
+            self.cos, self.sin = hold(f"{NAME} cos", self.cos), hold(f"{NAME} sin", self.sin)
+            self.states = zeros(f"{NAME} states", (self.branches, 1 + SEEN, settings["width"]), self.dtype)
+            self.sets = zeros(f"{NAME} sets", (1 + SEEN, SEEN // 64), torch.int64)
+            self.levels = zeros(f"{NAME} levels", (1 + SEEN,), torch.int64)
+        self.key = NAME, network, self.guidance, self.kv_cache.shape
 
     def root(self, hidden: Tensor, tokens: list[int]) -> Tensor:
         """hidden [branches, k, H], k tokens -> guided logits [V] after the newest token. Forgets all nodes."""
@@ -164,10 +169,8 @@ class NetworkGrowth:
     def _rows(self, tokens: Tensor, features: Tensor, places: Tensor, visible: Tensor) -> tuple[Tensor, Tensor]:
         """One pass over k rows, whose keys and values are kept: tokens int64 [k], features [branches, k, H], positions of the tokens
         int64 [k], and the visible rows after the committed ones bool [k, n] -> states [branches, k, H], guided logits [k, V]."""
-        results = self._run_fixed(tokens, features, places, visible)
-        if results is None:
-            mask = F.pad(visible, (self.committed, 0), value=True)
-            results = self._pass(*(each.to(self.device) for each in (tokens, features, places, mask)), self.kv_cache)
+        mask = F.pad(visible, (self.committed, 0), value=True)
+        results = self._pass(*(each.to(self.device) for each in (tokens, features, places, mask)), self.kv_cache)
         self.kv_cache.keep(list(range(len(tokens))))
         return results
 
@@ -176,27 +179,38 @@ class NetworkGrowth:
         states = self.network(embedded.to(self.dtype), features.to(self.dtype), self.cos[places], self.sin[places], mask, kv_cache)
         return states, guide(self.trunk.head(states).float(), self.guidance)
 
-    def _run_fixed(self, tokens: Tensor, features: Tensor, places: Tensor, visible: Tensor) -> tuple[Tensor, Tensor] | None:
-        """A pass over the same inputs in fixed shapes, or None if the run has none or this pass does not fit."""
-        count, kept = len(tokens), self.kv_cache.kept
-        shape = None if self.workspace is None else self.workspace.replays.choose(self._key, count, kept, self.kv_cache.capacity)
-        if shape is None or kept - self.committed + shape.rows > SEEN:
-            return None
-        fill, first = shape.rows - count, kept - self.committed + count
-        own = F.pad(torch.eye(fill, dtype=torch.bool, device=visible.device), (first, SEEN - first - fill))
-        wide = torch.cat([F.pad(visible, (0, SEEN - visible.shape[1])), own])  # every row must see something
-        whole = (torch.full((shape.rows,), number, device=visible.device) for number in (self.committed, kept))
-        columns = torch.stack([*whole, *(F.pad(each, (0, fill)) for each in (tokens, places))], 1)
-        inputs = torch.cat([columns, pack(wide)], 1)
-        states, logits = self.workspace.replays.call(
-            self._key, shape, partial(self.fixed_pass, shape.span), inputs, F.pad(features.to(self.dtype), (0, 0, 0, fill))
-        )
-        return states[:, :count], logits[:count]
+    # --- in fixed shapes: functions of tensors, as in engine/networks/static_step.py --------------------------------------
+
+    def newest(self, hidden: Tensor, tokens: list[int]) -> tuple[Bucket, Tensor, Tensor]:
+        """The inputs of `begin_there` for the arguments of `root`, and their bucket: int64 [R, COLUMNS], features [branches, R, H]."""
+        count, kept = len(tokens), self.committed
+        shape = bucket(count, kept, self.kv_cache.capacity)
+        ids, places = (F.pad(each, (0, shape.rows - count)) for each in (torch.tensor(tokens), torch.arange(kept, kept + count)))
+        columns = torch.stack([torch.full_like(places, kept)] * 2 + [ids, places], 1)
+        own = F.pad(torch.ones(shape.rows, shape.rows, dtype=torch.bool).tril(), (0, SEEN - shape.rows))  # fillers see all before them
+        self.committed += count
+        return shape, torch.cat([columns, pack(own)], 1), F.pad(hidden.to(self.dtype), (0, 0, 0, shape.rows - count))
+
+    def begin_there(self, span: int, inputs: Tensor, last: Tensor, features: Tensor) -> Tensor:
+        """`root`: the guided logits [V] after row `last`, int64 [1]."""
+        states, logits = self.fixed_pass(span, inputs, features)
+        self.states[:, :1] = states.index_select(1, last)
+        return logits.index_select(0, last)
+
+    def expand_there(self, span: int, behind: Tensor, tokens: Tensor, own: Tensor, committed: Tensor) -> Tensor:
+        """`expand`: the guided logits [k, V]. behind, own : int64 [k], numbers of the parents and of the nodes; committed : int64 []"""
+        bit = torch.where(torch.arange(SEEN // 64, device=own.device) == own[:, None] // 64, 1 << own[:, None] % 64, 0)
+        sets, levels = self.sets[behind + 1] | bit, self.levels[behind + 1] + 1
+        columns = torch.stack([committed.expand_as(own), committed + own[:1].expand_as(own), tokens, levels + (committed - 1)], 1)
+        states, logits = self.fixed_pass(span, torch.cat([columns, sets], 1), self.states[:, behind + 1])
+        for table, rows, axis in ((self.states, states, 1), (self.sets, sets, 0), (self.levels, levels, 0)):
+            table.index_copy_(axis, own + 1, rows)
+        return logits
 
     def fixed_pass(self, span: int, inputs: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
-        """States and guided logits of a pass in fixed shapes, as in engine/networks/static_step.py.
+        """States and guided logits of a pass.
 
-        inputs : int64 [R, 4 + words], for each row: the number of committed rows and of kept rows, its token, its position, and the set of
+        inputs : int64 [R, COLUMNS], for each row: the number of committed rows and of kept rows, its token, its position, and the set of
         rows after the committed ones that it sees; features : [branches, R, H]
         """
         committed, kept, tokens, places = inputs[:, :4].unbind(1)

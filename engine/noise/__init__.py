@@ -44,25 +44,26 @@ class Noise:
         self._gumbel: dict[int, Tensor] = {}  # by position, the newest last
         self._most = KEPT // (vocabulary * dtype.itemsize)
 
-    def _key(self, stream: int, iteration: int) -> int:
+    def key(self, stream: int, iteration: int) -> int:
+        """The base of a stream in an iteration, 64 bits."""
         return mix((self.root + stream * ONE + (iteration + 1) * TWO) & MASK)
 
     @cached_property
     def base(self) -> int:
         """The base of the positions' own noise, for kernels that compute it where they need it; see engine/noise/kernel.py."""
-        return self._key(DRAW, -1)
+        return self.key(DRAW, -1)
 
     def uniform(self, stream: int, start: int, count: int, iteration: int, slot: int = 0) -> Tensor:
         """u for positions start .. start+count-1, [count] on the run's device, in its widest type."""
         if self._is_made_there:
-            return uniform(self._key(stream, iteration), torch.arange(start, start + count, device=self.device), slot)
+            return uniform(self.key(stream, iteration), torch.arange(start, start + count, device=self.device), slot)
         u = self.host_uniform(stream, start, count, iteration, slot)
         narrow = widest_float(self.device) == torch.float32
         return (u.float().clamp_(max=BELOW_ONE) if narrow else u).to(self.device)
 
     def host_uniform(self, stream: int, start: int, count: int, iteration: int, slot: int = 0) -> Tensor:
         """u for positions start .. start+count-1, float64 [count] on the host, for code that sends several to the device at once."""
-        base = self._key(stream, iteration)
+        base = self.key(stream, iteration)
         if count <= 8:  # Python integers beat numpy's call overhead on short windows
             return torch.tensor([number(base, start + i, slot) for i in range(count)], dtype=torch.float64)
         positions = np.arange(start, start + count)
@@ -70,11 +71,11 @@ class Noise:
 
     def host_uniforms(self, streams: tuple[int, ...], positions: Tensor, iteration: int) -> Tensor:
         """u of several streams at int64 positions [N] on the host: float64 [streams, N] there."""
-        return torch.stack([uniform_reference(self._key(stream, iteration), positions) for stream in streams])
+        return torch.stack([uniform_reference(self.key(stream, iteration), positions) for stream in streams])
 
     def number(self, stream: int, position: int, iteration: int) -> float:
         """The uniform number of one position."""
-        return number(self._key(stream, iteration), position)
+        return number(self.key(stream, iteration), position)
 
     def gumbel_row(self, position: int) -> np.ndarray:
         """The Gumbel noise of one position [V], on the host."""

@@ -80,10 +80,11 @@ def gumbel_at(base: int, position: int, ids: np.ndarray) -> np.ndarray:
     return numbers
 
 
-def uniform_reference(base: int, positions: Tensor, slot: int = 0) -> Tensor:
+def uniform_reference(base: int | Tensor, positions: Tensor, slot: int = 0) -> Tensor:
     """Uniform numbers of positions, int64 [N] -> float64 [N] in (0, 1), computed where they are."""
-    if positions.device.type != "cpu":
-        return unit_of(mix_of(keys_of(base, positions) + to_int64(slot)))
+    if positions.device.type != "cpu" or isinstance(base, Tensor):
+        base, slot = base.unbind() if isinstance(base, Tensor) else (base, to_int64(slot))
+        return unit_of(mix_of(keys_of(base, positions) + slot))
     return torch.from_numpy(unit(mix_array(keys(base, positions.numpy()) + np.uint64(slot))))
 
 
@@ -182,7 +183,7 @@ def base_on(device: torch.device, base: int | Tensor, *more: int) -> Tensor:
     return torch.cat(numbers) if more else numbers[0]
 
 
-def gumbel_triton(base: int, positions: Tensor, vocabulary: int, dtype: torch.dtype = torch.float32) -> Tensor:
+def gumbel_triton(base: int | Tensor, positions: Tensor, vocabulary: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """The noise, by the kernel; as int64, the bits that it comes from."""
     out = torch.empty(len(positions), vocabulary, dtype=dtype, device=positions.device)
     where = base_on(positions.device, base)
@@ -195,22 +196,23 @@ def gumbel_triton(base: int, positions: Tensor, vocabulary: int, dtype: torch.dt
 # --- public -----------------------------------------------------------------------------------------------------------
 
 
-def gumbel(base: int, positions: Tensor, vocabulary: int, dtype: torch.dtype = torch.float32) -> Tensor:
+def gumbel(base: int | Tensor, positions: Tensor, vocabulary: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """Standard Gumbel noise of every token at some positions: int64 [N] -> [N, V] on the same device.
 
-    base : of the run's stream, 0 .. 2^64 - 1
+    base : of the run's stream, 0 .. 2^64 - 1, or its bits, int64 [] on that device
     """
     if choose(positions.device, dtype).is_triton:
         return gumbel_triton(base, positions, vocabulary, torch.float32).to(dtype)
     return gumbel_reference(base, positions, vocabulary).to(dtype)
 
 
-def uniform(base: int, positions: Tensor, slot: int = 0) -> Tensor:
-    """Uniform numbers in (0, 1), float64 [N], of int64 positions [N] on the same device."""
+def uniform(base: int | Tensor, positions: Tensor, slot: int = 0) -> Tensor:
+    """Uniform numbers in (0, 1), float64 [N], of int64 positions [N] on the same device. base : of a stream, or its bits and the slot,
+    int64 [2] on that device"""
     if not choose(positions.device).is_triton:
         return uniform_reference(base, positions, slot)
     out = torch.empty(len(positions), dtype=torch.float64, device=positions.device)
-    where = base_on(positions.device, base, slot)
+    where = base if isinstance(base, Tensor) else base_on(positions.device, base, slot)
     if len(positions):
         _uniform_kernel[(triton.cdiv(len(positions), 128),)](where, positions, out, len(positions), 128, **LAUNCH)
     return out

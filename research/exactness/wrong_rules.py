@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -75,20 +75,16 @@ def _parents_missing(right: Any, self: growth.Tree) -> Any:
 
 def _ranked_by_tokens() -> list[Patch]:
     """Ranks the nodes by their tokens and keeps the better half."""
-    families, best = growth.families, growth.best
-    tokens: list[int] = []  # of the nodes of the growing tree
+    right = growth.best_nodes
 
-    def record_tokens(*arguments: Any) -> list[list[tuple[int, bool, float]]]:
-        tree_families = families(*arguments)
-        tokens.extend(token for family in tree_families for token, _, _ in family)
-        return tree_families
+    def by_token(nodes: Tensor, scores: Tensor, shape: growth.TreeSize) -> Tensor:
+        least = (scores - 2.0 * nodes[0]).tolist()
+        for node, parent in enumerate(nodes[1].tolist()):
+            least[node] = min(least[node], least[parent] if parent >= 0 else 0.0)
+        count = int((scores > -torch.inf).sum())
+        return right(nodes, scores.new_tensor(least), replace(shape, nodes=min(shape.nodes, max(1, count // 2)), least_node=0.0))
 
-    def by_token(parents: list[int], scores: list[float], count: int) -> list[int]:
-        token_scores = [score - 2.0 * token for score, token in zip(scores, tokens, strict=True)]
-        tokens.clear()
-        return best(parents, token_scores, max(1, len(parents) // 2))
-
-    return [(growth, "families", CallRecorder(record_tokens)), (growth, "best", by_token)]
+    return [(growth, "best_nodes", by_token)]
 
 
 def _controller_sees_the_draft(right: Any, *arguments: Any) -> growth.Tree:
@@ -97,9 +93,9 @@ def _controller_sees_the_draft(right: Any, *arguments: Any) -> growth.Tree:
     return tree if not tree.tokens or tree.tokens[0] else growth.Tree([], [], None, [], tree.passes, shape)
 
 
-def _level_pays_by_its_sum(level: list[int], parents: list[int], scores: list[float], shape: growth.TreeSize) -> bool:
+def _level_pays_by_its_sum(parents: Tensor, scores: Tensor, shape: growth.TreeSize) -> Tensor:
     """Counts every node that would be expanded, so that nodes of low rank decide whether the next level displaces them."""
-    return sum(math.exp(scores[node]) for node in growth.best_of_level(level, scores, shape)) >= shape.least_level
+    return scores[growth.leaders(scores, shape.width)].exp().sum() >= shape.least_level
 
 
 def _row_of_the_parent(right: Any, parents: list[int], tokens: list[int], answers: list[int]) -> tuple[list[int], int]:
@@ -255,13 +251,10 @@ TABLE: dict[str, Patches] = {
     "tree: drawn nodes ranked by their tokens": _ranked_by_tokens,
     "tree: controller sees the draft": wrap(_controller_sees_the_draft, (trees, "grow")),
     "tree: a level pays by the sum of its nodes": substitute(_level_pays_by_its_sum, (growth, "is_worth_expanding")),
-    "tree: siblings' distributions not conditional": substitute(
-        lambda draft_probs, tokens, parents, drawn: draft_probs, (growth, "sibling_probs")
-    ),
+    "tree: siblings' distributions not conditional": substitute(lambda bases, rows: bases[rows[4] + 1], (growth, "sibling_probs")),
     "tree: residual is p": substitute(_p_itself, (rules, "residual")),
     "tree: chosen as if drawn": wrap(
-        lambda right, draft_probs, tokens, parents, drawn: right(draft_probs, tokens, parents, [True] * len(drawn)),
-        (growth, "sibling_probs"),
+        lambda right, bases, rows: right(bases, torch.cat([rows[:3], torch.ones_like(rows[3:4]), rows[4:]])), (growth, "sibling_probs")
     ),
     "tree: row of the parent": wrap(_row_of_the_parent, (trees, "walk")),
     "lantern: the nearest always counts": _borrow_by(

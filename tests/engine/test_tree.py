@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.tree import best, children, closure, depths, is_chain, path, restrict, visibility
+from engine.tree import children, depths, is_chain, path, visibility
 
 TREES = {
     "empty": [],
@@ -57,24 +57,3 @@ def test_what_is_a_chain() -> None:
 def test_children_of_every_row() -> None:
     assert children(TREES["tree"]) == [[0, 1], [2, 3], [4], [], [5], [], []]
     assert children([]) == [[]]
-
-
-def test_closure_brings_all_ancestors() -> None:
-    assert closure(TREES["tree"], [5, 1]) == [0, 1, 3, 5]
-
-
-@pytest.mark.parametrize("count", range(7))
-def test_the_best_nodes_are_closed_under_ancestors(count: int) -> None:
-    for scores in ([0.0] * 6, [-1.0, 0.0, 0.0, 5.0, -2.0, 9.0]):  # ties; scores that rise along a path
-        nodes = best(TREES["tree"], scores, count)
-        assert len(nodes) == count and nodes == closure(TREES["tree"], nodes)
-
-
-def test_the_best_nodes_by_score() -> None:
-    assert best([-1, -1, 0, 0, 1], [-1.0, -0.5, -3.0, -1.2, -0.6], 3) == [0, 1, 4]
-    assert best([-1, -1], [0.0, -1.0], 9) == [0, 1]
-
-
-def test_a_restricted_tree_keeps_its_paths() -> None:
-    nodes = [0, 3, 5]
-    assert restrict(TREES["tree"], nodes) == [-1, 0, 1]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from engine.core import Sampling, Step
-from engine.decoding import device_growth, device_verify, trees
+from engine.decoding import device_verify, growth
 from engine.decoding.deviation import Meter
 from engine.methods import find
 from engine.run import generate
@@ -50,7 +50,7 @@ def on_device(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     monkeypatch.setattr(Meter, "begin", lambda *arguments, **options: False)
 
     def use() -> None:
-        monkeypatch.setattr(trees, "grows_there", lambda sequence, shape: sequence.state([]) is None)
+        monkeypatch.setattr(growth, "reads_levels", lambda sequence, shape: False)
 
     return use
 
@@ -71,9 +71,9 @@ def test_steps_are_those_of_the_host(
             torch.testing.assert_close(*(torch.as_tensor(each).float() for each in pair), atol=1e-4, rtol=1e-3)
 
 
-def without_earlier(probs: Tensor, tokens: Tensor, parents: Tensor, drawn: Tensor) -> Tensor:
+def without_earlier(bases: Tensor, rows: Tensor) -> Tensor:
     """Siblings' distributions that are not conditional on the earlier ones."""
-    return probs
+    return bases[rows[4] + 1]
 
 
 def one_level(child: Tensor, levels: int) -> tuple[Tensor, Tensor]:
@@ -84,8 +84,8 @@ def one_level(child: Tensor, levels: int) -> tuple[Tensor, Tensor]:
 
 MUTANTS: dict[str, tuple[Any, str, Any]] = {
     "residual is p": (device_verify, "residual", lambda p, q: p),
-    "siblings' distributions not conditional": (device_growth, "sibling_probs_there", without_earlier),
-    "the first nodes, not the best": (device_growth, "leaders", lambda scores, count: torch.arange(min(count, len(scores)))),
+    "siblings' distributions not conditional": (growth, "sibling_probs", without_earlier),
+    "the first nodes, not the best": (growth, "leaders", lambda scores, count: torch.arange(min(count, len(scores)))),
     "a path ends after a level": (device_verify, "walk_there", one_level),
 }
 

@@ -33,8 +33,8 @@ SMALL = {"window": 5, "depth": 2, "width": 2, "nodes": 4, "horizon": 3, "drafted
 COUNT = 4  # steps of a run
 
 SETTLED = {"core/rows.py: DeviceIds.to_list_with": 1}  # the goal
-GROWN = {"decoding/device_growth.py: read_tree": 1}
-BY_LEVEL = {"decoding/growth.py: families": 4}  # trees that choose their depth, and grammars: the host lays out the tree
+GROWN = {"decoding/growth.py: read_tree": 1}
+BY_LEVEL = GROWN | {"decoding/growth.py: grow": 8}  # trees that choose their depth, and grammars: a level costs more than a read
 VERIFIED = {"decoding/device_verify.py: verify_there": 1}
 CHAIN = {"rules.py: leading": 1, "decoding/verdict.py: correct": 1, "core/rows.py: DeviceIds.to_list": 1}  # not in one kernel yet
 HEADS = {

@@ -44,7 +44,8 @@ def tapes(monkeypatch: pytest.MonkeyPatch) -> list[Tape]:
 
     monkeypatch.setenv(KERNELS, REFERENCE)
     monkeypatch.setattr(workspace, "capture_on", lambda device: capture)
-    monkeypatch.setattr(reference, "gumbel_reference", noise.gumbel_elsewhere)
+    for module in (reference, noise):
+        monkeypatch.setattr(module, "gumbel_reference", noise.gumbel_elsewhere)
     monkeypatch.setattr(sampling, "FEW", 10**6)
     monkeypatch.setattr(sampling, "_draw_from_one", lambda p, u: sampling.draw(p.expand(1 + len(u), -1), torch.cat([u, u[:1]]))[: len(u)])
     return made

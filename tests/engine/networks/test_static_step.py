@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from engine.core import NO_DRAFT, Draft
 from engine.dispatch.choice import REFERENCE
 from engine.dispatch.choice import VARIABLE as KERNELS
-from engine.drafters.feature_draft import NAME
 from engine.methods import find
 from engine.networks import sequence as sequences
 from engine.networks import workspace
@@ -133,29 +133,35 @@ def test_a_drafter_reads_nothing_either(name: str, monkeypatch: pytest.MonkeyPat
         model = MODELS[name](move_module)
         sequence = model.backbone.start(model.prompt)
         growth = model.drafters["feature_draft"].start(sequence)
-        inputs = torch.zeros(4, 4 + 8, dtype=torch.int64, device=FAR)
-        features = torch.zeros(sequence.kv_cache.branches, 4, 32, device=FAR)
+        bucket, inputs, features = (each.to(FAR) if isinstance(each, Tensor) else each for each in growth.newest(
+            torch.zeros(sequence.kv_cache.branches, 4, 32, device=FAR), [1, 2, 3, 4]))  # fmt: skip
+        numbers = torch.arange(4, device=FAR)
         with device.count_traffic() as traffic:
-            outputs = growth.fixed_pass(growth.kv_cache.capacity, inputs, features)
+            root = growth.begin_there(bucket.span, inputs, numbers[3:], features)
+            outputs = growth.expand_there(bucket.span, numbers[:2] - 1, numbers[:2], numbers[:2], numbers[3])
         assert not traffic.reads and not traffic.sends
-        assert [each.shape[-2] for each in outputs] == [4, 4] and all(each.device == FAR for each in outputs)
+        assert len(root) == 1 and len(outputs) == 2 and root.device == outputs.device == FAR
 
 
 @torch.inference_mode()
 @pytest.mark.parametrize("name", ["pictogram", "lowpoly", "janus"])
 def test_a_drafter_grows_the_same_tree(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two cycles of a root and two levels; the second begins after committed tokens."""
-    trees = []
-    for step in (STATIC, DYNAMIC):
-        sequence = start_sequence(near(name), monkeypatch, step)
-        growth = near(name).drafters["feature_draft"].start(sequence)
-        states = torch.randn(sequence.kv_cache.branches, 5, 32, generator=torch.Generator().manual_seed(1))
-        rows = [growth.root(states[:, :2], [1, 2])[None], growth.expand([-1, -1], [3, 4]), growth.expand([1, 0, 1], [5, 6, 5])]
-        rows += [growth.root(states[:, 2:], [3, 5, 1])[None], growth.expand([-1], [2])]
-        trees.append(torch.cat(rows))
-        if step == STATIC:
-            assert {shape.rows for key, shape in growth.workspace.replays._bound if key[0] == NAME} >= {8}
-    torch.testing.assert_close(*trees, atol=1e-4, rtol=1e-4)
+    drafter = near(name).drafters["feature_draft"]
+    cycles = [([1, 2], [([-1, -1], [3, 4]), ([1, 0, 1], [5, 6, 5])]), ([3, 5, 1], [([-1], [2])])]
+    pair = [drafter.start(start_sequence(near(name), monkeypatch, step)) for step in (STATIC, DYNAMIC)]
+    states = torch.randn(pair[0].branches, 5, 32, generator=torch.Generator().manual_seed(1))
+    for tokens, levels in cycles:
+        newest, states = states[:, : len(tokens)], states[:, len(tokens) :]
+        bucket, *inputs = pair[0].newest(newest, tokens)
+        ours = [pair[0].begin_there(bucket.span, inputs[0], torch.tensor([len(tokens) - 1]), inputs[1])]
+        theirs, own = [pair[1].root(newest, tokens)[None]], 0
+        for parents, more in levels:
+            numbers, committed = torch.arange(own, own + len(more)), torch.tensor(pair[0].committed)
+            ours.append(pair[0].expand_there(bucket.span, torch.tensor(parents), torch.tensor(more), numbers, committed))
+            theirs.append(pair[1].expand(parents, more))
+            own += len(more)
+        torch.testing.assert_close(torch.cat(ours), torch.cat(theirs), atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.gpu
