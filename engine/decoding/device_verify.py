@@ -144,7 +144,7 @@ def pack_tree(tree: Tree, noise: Noise, n: int, iteration: int, level: list[int]
     below = children(tree.parents)
     most = max(map(len, below)) if tree.shape is None else tree.shape.width
     nodes = torch.tensor([[*each, *[-1] * (most - len(each))] for each in below], dtype=torch.int64).view(len(below), most)
-    accept = [0.5, *(noise.host_uniform(ACCEPT, n + d - 1, 1, iteration, node).item() for node, d in enumerate(level[1:]))]
+    accept = [0.5, *(noise.number(ACCEPT, n + d - 1, iteration, node) for node, d in enumerate(level[1:]))]
     last = noise.host_uniforms((DRAW,), torch.tensor([n + d for d in level]), iteration)[0]
     columns = [torch.tensor([-1, *tree.tokens]), torch.tensor([-1, *tree.parents])]
     columns += [each.view(torch.int64) for each in (torch.tensor(accept, dtype=torch.float64), last)]

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -25,7 +26,7 @@ from torch.nn import functional as F
 from engine.cache import FixedView, KVCache, PassRows
 from engine.core import Sampling
 from engine.dispatch.choice import REFERENCE, choose, requested_kernel
-from engine.kernels.tree_attention import VisibleRows, fixed_mask, pack
+from engine.kernels.tree_attention import VisibleRows, fixed_mask
 from engine.networks.rows import RowAdapter
 from engine.networks.trunk import Trunk
 from engine.networks.workspace import USES, Bucket, Workspace, bucket, lengths
@@ -62,13 +63,17 @@ class PassShape:
 def pass_inputs(what: PassShape, kept: int, rows: int) -> Tensor:
     """The host's description of a pass, int64 [rows, NAMED + words], padded: the kept rows, the first place with an adapter, then the id,
     row, end, last place, slot and set of each place."""
-    places = what.places
-    known = torch.tensor([what.pending, *(what.drafted.tolist() if what.is_known else [-1] * len(what.drafted))])
-    whole = [torch.full((rows,), number) for number in (kept, rows if what.adapted is None else what.adapted)]
-    columns = (*whole, known, places.rows, places.ends.long(), places.last, places.slots)
-    fill = rows - len(places.slots)
-    visible = F.pad(places.visible, (0, fill, 0, fill)) | torch.eye(rows, dtype=torch.bool)
-    return torch.cat([torch.stack([F.pad(each, (0, rows - len(each))) for each in columns], 1), pack(visible)], 1)
+    places, count = what.places, len(what.places.slots)
+    ids = [what.pending, *(what.drafted.tolist() if what.is_known else [-1] * len(what.drafted))]
+    inputs = np.zeros((rows, NAMED + words(rows)), dtype=np.int64)  # numpy, because PyTorch's calls cost more than the numbers
+    inputs[:, 0], inputs[:, 1] = kept, rows if what.adapted is None else what.adapted
+    for at, column in enumerate((ids, places.rows, places.ends, places.last, places.slots), 2):
+        inputs[: len(column), at] = column
+    visible = np.zeros((rows, 64 * words(rows)), dtype=bool)
+    visible[:count, :count] = places.visible
+    np.fill_diagonal(visible, True)
+    inputs[:, NAMED:] = np.packbits(visible, axis=1, bitorder="little").view(np.int64)
+    return torch.from_numpy(inputs)
 
 
 def words(rows: int) -> int:

@@ -73,9 +73,9 @@ class Noise:
         """u of several streams at int64 positions [N] on the host: float64 [streams, N] there."""
         return torch.stack([uniform_reference(self.key(stream, iteration), positions) for stream in streams])
 
-    def number(self, stream: int, position: int, iteration: int) -> float:
+    def number(self, stream: int, position: int, iteration: int, slot: int = 0) -> float:
         """The uniform number of one position."""
-        return number(self.key(stream, iteration), position)
+        return number(self.key(stream, iteration), position, slot)
 
     def gumbel_row(self, position: int) -> np.ndarray:
         """The Gumbel noise of one position [V], on the host."""

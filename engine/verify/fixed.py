@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from engine.core import Sampling
 from engine.noise.kernel import to_int64
@@ -46,12 +46,11 @@ def columns(request: VerifyRequest, masks: list[int], rows: int) -> Tensor:
 
     masks : the mask number of each row of the pass
     """
-    fill = rows - len(request.positions)
-    limit = torch.tensor([0.0 if request.criterion is None else request.criterion.limit], dtype=torch.float64)
-    by_row = [*request.uniforms.contiguous().view(torch.int64), request.positions, torch.tensor(masks)]
-    numbers = [len(request.positions) - 1, limit.view(torch.int64).item(), to_int64(request.base)]
-    whole = torch.tensor(numbers).expand(rows, -1)
-    return torch.cat([F.pad(torch.stack(by_row, 1), (0, 0, 0, fill)), whole], 1)
+    count, limit = len(request.positions), 0.0 if request.criterion is None else request.criterion.limit
+    inputs = np.zeros((rows, COLUMNS), dtype=np.int64)
+    inputs[:count, :3], inputs[:count, 3], inputs[:count, 4] = request.uniforms.numpy().view(np.int64).T, request.positions, masks
+    inputs[:, 5:] = count - 1, np.float64(limit).view(np.int64), to_int64(request.base)
+    return torch.from_numpy(inputs)
 
 
 def fixed_verdict(
