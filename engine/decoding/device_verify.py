@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from engine.core import NO_DRAFT, Rows
 from engine.decoding.growth import Tree
 from engine.decoding.verdict import verify_fused
+from engine.networks.workspace import Bucket
 from engine.noise import ACCEPT, DRAW, Noise
 from engine.rules import RowMass, probability_of
 from engine.sampling import draw, residual
@@ -28,20 +29,21 @@ SURE = 1 - 1e-9  # the least probability of a certain token
 NAME = "tree verdict"  # in the keys of graphs
 LEVELS = (4, 8, 16, 32, 64, 128)  # of a path
 ROWS = (1, 4, 8, 16, 32, 64, 128, 256)  # of a tree, the prefix included
-Call = Callable[..., tuple[Tensor, ...]]  # (key, function of tensors, tensors on any device) -> its results
+Call = Callable[..., tuple[Tensor, ...]]  # (key, shape, function of tensors, tensors on any device) -> its results
 
 
-def directly(key: Hashable, function: Callable[..., tuple[Tensor, ...]], *tensors: Tensor) -> tuple[Tensor, ...]:
+def directly(key: Hashable, shape: Bucket, function: Callable[..., tuple[Tensor, ...]], *tensors: Tensor) -> tuple[Tensor, ...]:
     """Calls a function on the device of the last tensor. The first one may be on the host."""
     return function(tensors[0].to(tensors[-1].device, non_blocking=True), *tensors[1:])
 
 
 @dataclass(frozen=True)
 class Relaxation:
-    """A relaxed rule. mass : see RowMass; is_greedy : the temperature is 0"""
+    """A relaxed rule. mass : see RowMass; is_greedy : the temperature is 0; key : identifies the rule in the keys of graphs"""
 
     mass: RowMass
     is_greedy: bool
+    key: Hashable
 
 
 @dataclass(frozen=True)
@@ -107,10 +109,9 @@ def verify_there(
     tensors |= {} if tree.probs is None else {"probs": tree.probs}
     tensors |= {"soft": rows.soft} if relaxation is not None and relaxation.is_greedy and not chosen else {}
     mass = None if chosen or relaxation is None else relaxation.mass
-    call = call if mass is None else directly  # a graph would outlive the rule's table of neighbours
     padded = [F.pad(each, (*[0] * (2 * each.ndim - 1), (places - (name == "probs") - len(each)))) for name, each in tensors.items()]
-    key = NAME, places, levels, packed.shape[1], rows.p.dtype, tuple(tensors)
-    numbers, along = call(key, partial(tree_verdict, levels, mass, tuple(tensors)), *padded)
+    key = NAME, packed.shape[1], rows.p.dtype, tuple(tensors), None if mass is None else relaxation.key
+    numbers, along = call(key, Bucket(places, levels), partial(tree_verdict, levels, mass, tuple(tensors)), *padded)
     read = numbers.tolist()  # the one read
     path, token = [node for node in read[:levels] if node >= 0], read[levels]
     floats = torch.tensor(read[levels + 1 :]).view(torch.float64)

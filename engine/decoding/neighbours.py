@@ -106,7 +106,7 @@ class RelaxedRule:
         self.codebook: Tensor | None = sequence.codebook
         self.vocabulary, self.device, self.is_greedy = sequence.vocabulary, sequence.device, sequence.sampling.temperature == 0
         self.tables: dict[tuple[int, str], Tensor] = {}
-        self.meter = Meter()
+        self.meter, self._workspace = Meter(), sequence.workspace
 
     def mass(self, knobs: Knobs) -> Mass | None:
         """The mass function of the next pass under these knobs; None = p(x), the exact rule."""
@@ -121,14 +121,17 @@ class RelaxedRule:
     def by_row(self, knobs: Knobs) -> Relaxation:
         """The rule under these knobs for one token after each of several distributions."""
         table, most, multiplied = self._table(knobs), strength(knobs), knobs.relax == "multiplicative"
-        return Relaxation(lambda p, tokens: borrowed_mass(p, tokens, table, most, multiplied), self.is_greedy)
+        return Relaxation(
+            lambda p, tokens: borrowed_mass(p, tokens, table, most, multiplied), self.is_greedy, (table.shape, most, multiplied)
+        )
 
     def _table(self, knobs: Knobs) -> Tensor:
         if self.codebook is None or len(self.codebook) != self.vocabulary:
             raise NotSupported(f"relax={knobs.relax} needs a codebook to find similar tokens, and this model has none. Set relax=off.")
         key = min(self.vocabulary - 1, max(1, round(knobs.neighbour_share * self.vocabulary))), knobs.distance
         if key not in self.tables:
-            self.tables = {key: neighbours(self.codebook.to(self.device), *key)}
+            table = neighbours(self.codebook.to(self.device), *key)
+            self.tables = {key: table if self._workspace is None else self._workspace.hold("neighbours", table)}
         return self.tables[key]
 
     def share(self, mass: Mass, p: Tensor, probs: Tensor, place: int) -> float:

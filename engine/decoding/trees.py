@@ -71,7 +71,7 @@ def tree_decoding(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Featu
     neighbours.check_start(knobs)
     growth = drafter.start(sequence)
     there = DeviceGrowth(growth, sequence) if fits(growth, sequence) else None
-    call = directly if sequence.workspace is None else sequence.workspace.replays.call_whole
+    call = directly if sequence.workspace is None else sequence.workspace.replays.call
     relaxed = neighbours.RelaxedRule(sequence)
     tree, iteration = NO_TREE, 0
     while not sequence.done:

@@ -25,7 +25,7 @@ ROWS = (1, *range(8, 257, 8))  # of a pass
 LEAST_SPAN = 512  # rows of the cache that a pass reads, at least
 PATIENCE = 32  # passes of a run in a larger bucket, before its own is used
 USES = 3  # the pass of a run, in one bucket, at which this is captured
-KINDS = 16  # of passes whose graphs are kept; a run has up to four, and another sampling makes others
+KINDS = 48  # of functions whose graphs are kept; a run has up to eight, or three for each of the widths of an adaptive tree
 IDLE = 2  # workspaces that a model keeps: a race has two runs
 
 Call = Callable[[], tuple[Tensor, ...]]
@@ -33,13 +33,10 @@ Call = Callable[[], tuple[Tensor, ...]]
 
 @dataclass(frozen=True)
 class Bucket:
-    """The shapes of a pass: the number of places, and of cache rows that it reads."""
+    """The shapes of a pass: the number of places, and of cache rows that it reads; or of another function."""
 
     rows: int
     span: int
-
-
-NO_BUCKET = Bucket(0, 0)  # of a function whose key says all
 
 
 def bucket(count: int, kept: int, capacity: int) -> Bucket | None:
@@ -115,10 +112,6 @@ class Replays:
                 return call()
             graphs[shape] = call if self._capture is None else self._capture(call)
         return graphs[shape]()
-
-    def call_whole(self, key: Hashable, function: Callable[..., tuple[Tensor, ...]], *inputs: Tensor) -> tuple[Tensor, ...]:
-        """`call` for a function that has no buckets: its key identifies the shapes, too."""
-        return self.call(key, NO_BUCKET, function, *inputs)
 
     def _bind(self, function: Callable[..., tuple[Tensor, ...]], inputs: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], Call]:
         buffers = tuple(torch.zeros(each.shape, dtype=each.dtype, device=self.device) for each in inputs)

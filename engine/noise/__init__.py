@@ -15,7 +15,7 @@ from torch import Tensor
 
 from engine.dispatch.choice import choose
 from engine.machine import widest_float
-from engine.noise.kernel import GOLDEN, KEPT, MASK, ONE, TWO, gumbel, keys, mix, mix_array, uniform, uniform_reference, unit
+from engine.noise.kernel import GOLDEN, KEPT, MASK, ONE, TWO, gumbel, keys, mix, mix_array, uniform, unit
 
 BELOW_ONE = 1 - 2**-24  # the largest float32 below 1
 DRAW, ACCEPT, RESIDUAL, INITIAL, DRAFTER, SCHEDULE = range(6)
@@ -71,7 +71,8 @@ class Noise:
 
     def host_uniforms(self, streams: tuple[int, ...], positions: Tensor, iteration: int) -> Tensor:
         """u of several streams at int64 positions [N] on the host: float64 [streams, N] there."""
-        return torch.stack([uniform_reference(self.key(stream, iteration), positions) for stream in streams])
+        bases = np.array([[self.key(stream, iteration)] for stream in streams], dtype=np.uint64)
+        return torch.from_numpy(unit(mix_array(keys(bases, positions.numpy()))))
 
     def number(self, stream: int, position: int, iteration: int, slot: int = 0) -> float:
         """The uniform number of one position."""

@@ -46,9 +46,9 @@ def mix_array(x: np.ndarray) -> np.ndarray:
     return x
 
 
-def keys(base: int, positions: np.ndarray) -> np.ndarray:
-    """The key of each position: int64 [N] -> uint64 [N]."""
-    return mix_array((positions + 1).astype(np.uint64) * np.uint64(GOLDEN) + np.uint64(base))
+def keys(base: int | np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """The key of each position: int64 [N] -> uint64 [N]; of several bases, uint64 [B, 1]: [B, N]."""
+    return mix_array((positions + 1).astype(np.uint64) * np.uint64(GOLDEN) + np.asarray(base, dtype=np.uint64))
 
 
 def unit(bits: np.ndarray) -> np.ndarray:

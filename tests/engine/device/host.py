@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from cProfile import Profile
 from itertools import islice
 from statistics import median
 from time import thread_time
@@ -25,10 +26,11 @@ from engine.decoding.deviation import Meter
 from engine.methods import cross_regression, find, xspecmesh
 from engine.networks import sequence, workspace
 from engine.run import Run, generate
+from engine.verify import choice
+from research.bench.nodes import WITHOUT_KERNEL
 from tests.engine.device.far import Far, FarTensor, as_on_a_gpu, move_module
 from tests.engine.device.models import MODELS, Model
 
-WITHOUT_KERNEL = {"empty", "empty_like", "empty_strided", "new_empty", "aten::empty"}
 WARM, STEPS = 6, 10  # steps of a run: before those that count, and these
 CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("janus", "sjdpp", {"window": 16}), ("pictogram", "cross_regression", {}), ("lowpoly", "xspecmesh_exact", {}),
@@ -46,8 +48,10 @@ def start(model: Model, method: str, knobs: dict[str, Any], monkeypatch: pytest.
     return generate(model.backbone, entry, model.prompt, preset | knobs, model.drafter_of(entry))
 
 
-def count_operations(name: str, method: str, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> list[Counter[str]]:
-    """The operations of each step that the host launches, by name and place."""
+def count_operations(
+    name: str, method: str, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch, warm: int = WARM, steps: int = STEPS
+) -> list[Counter[str]]:  # fmt: skip
+    """The operations of each step that the host launches, by name. warm, steps : of the run, before those that count, and these"""
     counts: Counter[str] = Counter()
     inside = [0]
     compute, bind = Far.compute, workspace.Replays._bind
@@ -66,9 +70,9 @@ def count_operations(name: str, method: str, knobs: dict[str, Any], monkeypatch:
     def count(device: Far, func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         before = [x.near for x in tree_leaves((args, kwargs)) if isinstance(x, FarTensor)]
         out = compute(device, func, args, kwargs)
-        label = str(getattr(func, "overloadpacket", func))
-        if not inside[0] and writes(func, before, out) and label.split(".")[-1] not in WITHOUT_KERNEL:
-            counts[f"{label} {far_place()}"] += 1
+        label = getattr(func, "overloadpacket", func).__name__
+        if not inside[0] and writes(func, before, out) and label not in WITHOUT_KERNEL:
+            counts[label] += 1
         return out
 
     def bound(replays: workspace.Replays, function: Callable[..., Any], inputs: tuple[Tensor, ...]) -> Any:
@@ -80,21 +84,12 @@ def count_operations(name: str, method: str, knobs: dict[str, Any], monkeypatch:
         patched.setattr(workspace.Replays, "_bind", bound)
         for kernel in ("gumbel", "uniform"):
             patched.setattr(noise, kernel, as_one(getattr(noise, kernel), kernel))
-        run, steps = start(MODELS[name](move_module), method, knobs, patched), []
-        for _ in range(WARM + STEPS):
+        run, counted = start(MODELS[name](move_module), method, knobs, patched), []
+        for _ in islice(run, warm + steps):
+            counted.append(Counter(counts))
             counts.clear()
-            if next(run, None) is None:
-                break
-            steps.append(Counter(counts))
         run.close()
-    return steps[WARM:]
-
-
-def far_place() -> str:
-    """The function of the engine that is running."""
-    from tests.engine.device.far import _place
-
-    return _place()
+    return counted[warm:]
 
 
 def writes(func: Any, before: list[Tensor], out: Any) -> bool:
@@ -105,8 +100,10 @@ def writes(func: Any, before: list[Tensor], out: Any) -> bool:
     return is_new or (bool(before) and getattr(getattr(func, "_schema", None), "is_mutable", False))
 
 
-def host_seconds(name: str, method: str, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch, profile: Any = None) -> list[float]:
-    """The seconds of each step of a run whose replays give the results of an earlier, equal run."""
+def host_seconds(
+    name: str, method: str, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch, profile: Profile | None = None
+) -> list[float]:
+    """The seconds of each step of a run whose replays give the results of an earlier, equal run. profile : of the steps, or None"""
     results: list[tuple[Tensor, ...]] = []
     model = MODELS[name](lambda module: module)
 
@@ -121,7 +118,8 @@ def host_seconds(name: str, method: str, knobs: dict[str, Any], monkeypatch: pyt
         for module in (verdict, trees, cross_regression, xspecmesh):
             patched.setattr(module, "is_fused", lambda rows: rows.settings is not None)
         patched.setattr(growth, "reads_levels", lambda sequence, shape: sequence.state([]) is not None or shape.least_node > 0)
-        patched.setattr(sequence, "is_host", lambda device, dtype: False)
+        for module in (sequence, choice):
+            patched.setattr(module, "is_host", lambda device, dtype: False)
         for capture in (record, repeat):
             canned = iter(results)
             patched.setattr(workspace, "capture_on", lambda device, capture=capture: capture)

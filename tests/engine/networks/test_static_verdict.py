@@ -34,6 +34,7 @@ from engine.verify.fixed import VerdictKind, fixed_verdict
 from engine.verify.request import VerifyRequest
 from tests.engine.backbones import tiny
 from tests.engine.device.far import FAR, Far, as_on_a_gpu, move_module
+from tests.engine.device.host import count_operations
 from tests.engine.device.models import MODELS, Model, near
 from tests.engine.networks.test_static_step import DYNAMIC, SMALL, STATIC, start_sequence, steps, use_steps
 
@@ -196,6 +197,21 @@ def test_a_tree_needs_two_reads(
         run.close()
     assert most[0] == reads if reads is TREE_READS else most[0] <= Counter(reads)
     assert most[1] <= Counter(sends)
+
+
+OPERATIONS = [  # the most of a step outside the graphs; a level of a tree is two
+    ("janus", "sjdpp", {"window": 12}, 10), ("pictogram", "cross_regression", {}, 29), ("lowpoly", "xspecmesh_exact", {}, 14),
+    ("janus", "eagle", {}, 40), ("lowpoly", "eagle", {}, 42), ("pictogram", "lantern", {}, 40),
+    ("pictogram", "adt_tree_published", {}, 43), ("pictogram", "adt_tree", {}, 47),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "method", "knobs", "most"), OPERATIONS)
+def test_the_host_launches_few_operations(
+    name: str, method: str, knobs: dict[str, Any], most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = count_operations(name, method, knobs, monkeypatch, warm=3, steps=3)
+    assert len(counts) == 3 and max(each.total() for each in counts) <= most, counts
 
 
 # --- what a capture needs ---------------------------------------------------------------------------------------------
