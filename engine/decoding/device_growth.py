@@ -30,7 +30,7 @@ from engine.decoding.growth import (
     to_expand,
 )
 from engine.drafters.feature_draft import COLUMNS, NetworkGrowth
-from engine.networks.workspace import Bucket
+from engine.networks.workspace import Bucket, bucket
 from engine.networks.workspace import span as span_of
 from engine.noise import DRAFTER, Noise
 from engine.noise.kernel import gumbel, to_int64, uniform
@@ -139,12 +139,13 @@ class DeviceGrowth:
         if (shape.width, most) not in self._trees:
             self._trees[shape.width, most] = FixedTrees(growth, sequence, shape.width, most)
         trees, level_kind = self._trees[shape.width, most], LevelKind(shape.width, kind, seeded, noise.dtype)
-        bucket, own, features = growth.newest(hidden, committed)
+        first = bucket(len(committed), growth.committed, growth.kv_cache.capacity)
+        own, features = growth.newest(hidden, committed, first.rows)
         numbers = level_numbers(shape, levels, growth.committed, sequence.length, noise, iteration)
         inputs = torch.cat([own.flatten(), torch.tensor([len(committed) - 1]), F.pad(numbers, (0, 0, 0, most - levels)).flatten()])
         of_node, reads = {-1: []}, reads_levels(sequence, shape)
-        begin = partial(trees.begin, level_kind, bucket.span, bucket.rows)
-        (front,) = call((trees.key, level_kind, "begin"), bucket, begin, inputs, features, *self._masks([[]], 1))
+        begin = partial(trees.begin, level_kind, first.span, first.rows)
+        (front,) = call((trees.key, level_kind, "begin"), first, begin, inputs, features, *self._masks([[]], 1))
         span, passes = span_of(growth.committed + levels * shape.width, growth.kv_cache.capacity), 1
         extend, paths = partial(trees.extend, level_kind, span), []
         while passes < levels:

@@ -26,7 +26,6 @@ from engine.networks.native_blocks import quick_linear, quicken
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import RMSNorm, TransformerDecoder, rotary_table
 from engine.networks.weights import build_network, need, read_tensors, refuse_stale
-from engine.networks.workspace import Bucket, bucket
 from engine.sampling import guide
 
 NAME = "feature_draft"  # name of the capability, of the weights file's stem and of the card's entry
@@ -116,106 +115,88 @@ class NetworkFeatures:
 
 class NetworkGrowth:
     """One run of `NetworkFeatures`. The cache keeps the committed tokens, followed by the nodes grown since `root`, until the next `root`.
+    Node 0 of its tables is the root.
 
-    states : [branches, 1 + nodes, H], the predicted features of the root and of every node
-    trails : bool [1 + nodes, nodes], for the root and every node, its ancestors and itself; None: no nodes
-    levels : int64 [1 + nodes], with the trails
+    states : [branches, 1 + SEEN, H], the predicted features; sets : int64 [1 + SEEN, words], of each node, its ancestors and itself;
+    levels : int64 [1 + SEEN]
     """
 
     def __init__(self, network: FeatureDrafter, sequence: TransformerSequence):
-        self.network, self.trunk, self.device = network, sequence.trunk, sequence.device
-        self.dtype = network.bias.dtype
-        self.guidance = sequence.sampling.guidance
+        self.network, self.trunk, self.device, self.workspace = network, sequence.trunk, sequence.device, sequence.workspace
+        self.dtype, self.guidance = network.bias.dtype, sequence.sampling.guidance
         self.cos, self.sin = network.rotary(sequence.layout, sequence.limit)
         settings, self.branches = network.settings, sequence.kv_cache.branches
         head = settings["width"] // settings["heads"]
         self.kv_cache = KVCache(1, self.branches, settings["heads"], sequence.limit + ROOM, head, self.device, self.dtype)
-        self.committed = 0
-        self.states = torch.empty(0)
-        self.trails: Tensor | None = None
-        self.workspace = sequence.workspace
+        self.committed, self.grown = 0, 0
         if self.workspace is not None:
-            zeros, hold = self.workspace.zeros, self.workspace.hold
-            self.kv_cache.use(zeros(NAME, self.kv_cache.shape, self.dtype))
-            self.cos, self.sin = hold(f"{NAME} cos", self.cos), hold(f"{NAME} sin", self.sin)
-            self.states = zeros(f"{NAME} states", (self.branches, 1 + SEEN, settings["width"]), self.dtype)
-            self.sets = zeros(f"{NAME} sets", (1 + SEEN, SEEN // 64), torch.int64)
-            self.levels = zeros(f"{NAME} levels", (1 + SEEN,), torch.int64)
+            self.kv_cache.use(self.workspace.zeros(NAME, self.kv_cache.shape, self.dtype))
+            self.cos, self.sin = self.workspace.hold(f"{NAME} cos", self.cos), self.workspace.hold(f"{NAME} sin", self.sin)
+        self.states = self._zeros("states", (self.branches, 1 + SEEN, settings["width"]), self.dtype)
+        self.sets, self.levels = self._zeros("sets", (1 + SEEN, SEEN // 64)), self._zeros("levels", (1 + SEEN,))
         self.key = NAME, network, self.guidance, self.kv_cache.shape
+
+    def _zeros(self, name: str, shape: tuple[int, ...], dtype: torch.dtype = torch.int64) -> Tensor:
+        if self.workspace is not None:
+            return self.workspace.zeros(f"{NAME} {name}", shape, dtype)
+        return torch.zeros(shape, dtype=dtype, device=self.device)
 
     def root(self, hidden: Tensor, tokens: list[int]) -> Tensor:
         """hidden [branches, k, H], k tokens -> guided logits [V] after the newest token. Forgets all nodes."""
         self.kv_cache.rewind(self.committed)
-        places = torch.arange(self.committed, self.committed + len(tokens))
-        states, logits = self._rows(torch.tensor(tokens), hidden, places, torch.ones(len(tokens), len(tokens), dtype=torch.bool).tril())
-        self.committed += len(tokens)
-        self.states, self.trails = states[:, -1:], None
-        return logits[-1]
+        inputs, features = self.newest(hidden, tokens, len(tokens))
+        self.grown = 0
+        return self.begin_there(None, inputs.to(self.device), torch.tensor([len(tokens) - 1], device=self.device), features)[0]
 
     def expand(self, parents: list[int] | Tensor, tokens: list[int] | Tensor) -> Tensor:
         """Numbers of parents (-1 is the root) and tokens -> guided logits [k, V]."""
-        behind, tokens = torch.as_tensor(parents) + 1, torch.as_tensor(tokens)
-        if self.trails is None:
-            self.trails = torch.zeros(1, 0, dtype=torch.bool, device=behind.device)
-            self.levels = torch.zeros(1, dtype=torch.int64, device=behind.device)
-        count = len(tokens)
-        visible = torch.cat([self.trails[behind], torch.eye(count, dtype=torch.bool, device=behind.device)], 1)
-        levels = self.levels[behind] + 1
-        states, logits = self._rows(tokens, self.states[:, behind.to(self.device)], levels + (self.committed - 1), visible)
-        self.states, self.levels = torch.cat([self.states, states], 1), torch.cat([self.levels, levels])
-        self.trails = torch.cat([F.pad(self.trails, (0, count)), visible])
-        return logits
+        behind, tokens = (torch.as_tensor(each, device=self.device) for each in (parents, tokens))
+        own = torch.arange(self.grown, self.grown + len(tokens), device=self.device)
+        self.grown += len(tokens)
+        return self.expand_there(None, behind, tokens, own, torch.full_like(own[0], self.committed))
 
-    def _rows(self, tokens: Tensor, features: Tensor, places: Tensor, visible: Tensor) -> tuple[Tensor, Tensor]:
-        """One pass over k rows, whose keys and values are kept: tokens int64 [k], features [branches, k, H], positions of the tokens
-        int64 [k], and the visible rows after the committed ones bool [k, n] -> states [branches, k, H], guided logits [k, V]."""
-        mask = F.pad(visible, (self.committed, 0), value=True)
-        results = self._pass(*(each.to(self.device) for each in (tokens, features, places, mask)), self.kv_cache)
-        self.kv_cache.keep(list(range(len(tokens))))
-        return results
-
-    def _pass(self, tokens: Tensor, features: Tensor, places: Tensor, mask: Tensor, kv_cache: KVCache | FixedView) -> tuple[Tensor, Tensor]:
-        embedded = self.trunk.embed(tokens).expand(self.branches, -1, -1)
-        states = self.network(embedded.to(self.dtype), features.to(self.dtype), self.cos[places], self.sin[places], mask, kv_cache)
-        return states, guide(self.trunk.head(states).float(), self.guidance)
-
-    # --- in fixed shapes: functions of tensors, as in engine/networks/static_step.py --------------------------------------
-
-    def newest(self, hidden: Tensor, tokens: list[int]) -> tuple[Bucket, Tensor, Tensor]:
-        """The inputs of `begin_there` for the arguments of `root`, and their bucket: int64 [R, COLUMNS], features [branches, R, H]."""
+    def newest(self, hidden: Tensor, tokens: list[int], rows: int) -> tuple[Tensor, Tensor]:
+        """The inputs of `begin_there` for the arguments of `root`, padded: int64 [rows, COLUMNS] and features [branches, rows, H]."""
         count, kept = len(tokens), self.committed
-        shape = bucket(count, kept, self.kv_cache.capacity)
-        ids, places = (F.pad(each, (0, shape.rows - count)) for each in (torch.tensor(tokens), torch.arange(kept, kept + count)))
+        ids, places = (F.pad(each, (0, rows - count)) for each in (torch.tensor(tokens), torch.arange(kept, kept + count)))
         columns = torch.stack([torch.full_like(places, kept)] * 2 + [ids, places], 1)
-        own = F.pad(torch.ones(shape.rows, shape.rows, dtype=torch.bool).tril(), (0, SEEN - shape.rows))  # fillers see all before them
+        own = F.pad(torch.ones(rows, rows, dtype=torch.bool).tril(), (0, SEEN - rows))  # fillers see all before them
         self.committed += count
-        return shape, torch.cat([columns, pack(own)], 1), F.pad(hidden.to(self.dtype), (0, 0, 0, shape.rows - count))
+        return torch.cat([columns, pack(own)], 1), F.pad(hidden.to(self.dtype), (0, 0, 0, rows - count))
 
-    def begin_there(self, span: int, inputs: Tensor, last: Tensor, features: Tensor) -> Tensor:
-        """`root`: the guided logits [V] after row `last`, int64 [1]."""
-        states, logits = self.fixed_pass(span, inputs, features)
+    # Functions of tensors. span : of a pass in fixed shapes, see engine/networks/static_step.py; None: as many rows as are kept
+
+    def begin_there(self, span: int | None, inputs: Tensor, last: Tensor, features: Tensor) -> Tensor:
+        """`root`: the guided logits [1, V] after row `last`, int64 [1]."""
+        states, logits = self._pass(span, inputs, features)
         self.states[:, :1] = states.index_select(1, last)
         return logits.index_select(0, last)
 
-    def expand_there(self, span: int, behind: Tensor, tokens: Tensor, own: Tensor, committed: Tensor) -> Tensor:
+    def expand_there(self, span: int | None, behind: Tensor, tokens: Tensor, own: Tensor, committed: Tensor) -> Tensor:
         """`expand`: the guided logits [k, V]. behind, own : int64 [k], numbers of the parents and of the nodes; committed : int64 []"""
         bit = torch.where(torch.arange(SEEN // 64, device=own.device) == own[:, None] // 64, 1 << own[:, None] % 64, 0)
         sets, levels = self.sets[behind + 1] | bit, self.levels[behind + 1] + 1
         columns = torch.stack([committed.expand_as(own), committed + own[:1].expand_as(own), tokens, levels + (committed - 1)], 1)
-        states, logits = self.fixed_pass(span, torch.cat([columns, sets], 1), self.states[:, behind + 1])
+        states, logits = self._pass(span, torch.cat([columns, sets], 1), self.states[:, behind + 1])
         for table, rows, axis in ((self.states, states, 1), (self.sets, sets, 0), (self.levels, levels, 0)):
             table.index_copy_(axis, own + 1, rows)
         return logits
 
-    def fixed_pass(self, span: int, inputs: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
-        """States and guided logits of a pass.
+    def _pass(self, span: int | None, inputs: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
+        """One pass over k rows, whose keys and values are kept: states [branches, k, H], guided logits [k, V].
 
-        inputs : int64 [R, COLUMNS], for each row: the number of committed rows and of kept rows, its token, its position, and the set of
-        rows after the committed ones that it sees; features : [branches, R, H]
+        inputs : int64 [k, COLUMNS], for each row: the number of committed rows and of kept rows, its token, its position, and the set of
+        rows after the committed ones that it sees; features : [branches, k, H]
         """
         committed, kept, tokens, places = inputs[:, :4].unbind(1)
-        view = FixedView(self.kv_cache.block, kept + torch.arange(len(inputs), device=inputs.device), span)
-        return self._pass(tokens, features, places, fixed_mask(inputs[:, 4:], committed, span), view)
+        mask = fixed_mask(inputs[:, 4:], committed, self.kv_cache.span(len(inputs)) if span is None else span)
+        at = kept + torch.arange(len(inputs), device=inputs.device)
+        kv_cache = self.kv_cache if span is None else FixedView(self.kv_cache.block, at, span)
+        embedded = self.trunk.embed(tokens).expand(self.branches, -1, -1)
+        states = self.network(embedded.to(self.dtype), features.to(self.dtype), self.cos[places], self.sin[places], mask, kv_cache)
+        if span is None:
+            self.kv_cache.keep(list(range(len(inputs))))
+        return states, guide(self.trunk.head(states).float(), self.guidance)
 
 
 def weights_file(folder: Path, suffix: str = "") -> Path:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from engine.core import NO_DRAFT, Draft
 from engine.dispatch.choice import REFERENCE
@@ -133,12 +132,12 @@ def test_a_drafter_reads_nothing_either(name: str, monkeypatch: pytest.MonkeyPat
         model = MODELS[name](move_module)
         sequence = model.backbone.start(model.prompt)
         growth = model.drafters["feature_draft"].start(sequence)
-        bucket, inputs, features = (each.to(FAR) if isinstance(each, Tensor) else each for each in growth.newest(
-            torch.zeros(sequence.kv_cache.branches, 4, 32, device=FAR), [1, 2, 3, 4]))  # fmt: skip
+        inputs, features = growth.newest(torch.zeros(sequence.kv_cache.branches, 4, 32, device=FAR), [1, 2, 3, 4], 8)
+        inputs, span = inputs.to(FAR), growth.kv_cache.capacity
         numbers = torch.arange(4, device=FAR)
         with device.count_traffic() as traffic:
-            root = growth.begin_there(bucket.span, inputs, numbers[3:], features)
-            outputs = growth.expand_there(bucket.span, numbers[:2] - 1, numbers[:2], numbers[:2], numbers[3])
+            root = growth.begin_there(span, inputs, numbers[3:], features)
+            outputs = growth.expand_there(span, numbers[:2] - 1, numbers[:2], numbers[:2], numbers[3])
         assert not traffic.reads and not traffic.sends
         assert len(root) == 1 and len(outputs) == 2 and root.device == outputs.device == FAR
 
@@ -153,12 +152,12 @@ def test_a_drafter_grows_the_same_tree(name: str, monkeypatch: pytest.MonkeyPatc
     states = torch.randn(pair[0].branches, 5, 32, generator=torch.Generator().manual_seed(1))
     for tokens, levels in cycles:
         newest, states = states[:, : len(tokens)], states[:, len(tokens) :]
-        bucket, *inputs = pair[0].newest(newest, tokens)
-        ours = [pair[0].begin_there(bucket.span, inputs[0], torch.tensor([len(tokens) - 1]), inputs[1])]
+        inputs, span = pair[0].newest(newest, tokens, 8), pair[0].kv_cache.capacity
+        ours = [pair[0].begin_there(span, inputs[0], torch.tensor([len(tokens) - 1]), inputs[1])]
         theirs, own = [pair[1].root(newest, tokens)[None]], 0
         for parents, more in levels:
             numbers, committed = torch.arange(own, own + len(more)), torch.tensor(pair[0].committed)
-            ours.append(pair[0].expand_there(bucket.span, torch.tensor(parents), torch.tensor(more), numbers, committed))
+            ours.append(pair[0].expand_there(span, torch.tensor(parents), torch.tensor(more), numbers, committed))
             theirs.append(pair[1].expand(parents, more))
             own += len(more)
         torch.testing.assert_close(torch.cat(ours), torch.cat(theirs), atol=1e-4, rtol=1e-4)
