@@ -31,22 +31,24 @@ def with_values(sampling: Sampling, values: Mapping[str, float]) -> Sampling:
     return replace(sampling, **values)
 
 
-def guide(logits: Tensor, scale: float) -> Tensor:
+def guide(logits: Tensor, scale: float | Tensor) -> Tensor:
     """Classifier-free guidance on raw logits: [2, N, V] (conditional, unconditional) -> [N, V] = u + scale (c - u).
 
     One branch [1, N, V] is returned as it is.
     """
     if logits.shape[0] == 1:
         return logits[0]
-    return torch.lerp(logits[1], logits[0], scale)
+    return torch.lerp(logits[1], logits[0], scale.to(logits.dtype) if isinstance(scale, Tensor) else scale)
 
 
-def warp(guided: Tensor, sampling: Sampling, allowed: Tensor | None = None) -> Tensor:
+def warp(guided: Tensor, sampling: Sampling, allowed: Tensor | None = None, numbers: Tensor | None = None) -> Tensor:
     """Guided logits [N, V] -> scores [N, V]: grammar, temperature, top-k, top-p. softmax(scores) is the distribution.
 
     allowed : bool [V] or [N, V]; False is impossible. Ties at the k-th value are all kept. Temperature 0 keeps only the best
     token (the first of equals). With `temperature_last` the temperature is applied after the filters.
+    numbers : float64 [4], those of the sampling, whose kind is given then; None: the sampling has them
     """
+    temperature, k, mass, _ = sampling.numbers if numbers is None else numbers.unbind()
     scores = guided
     if allowed is not None:
         scores = scores.masked_fill(~allowed, -torch.inf)
@@ -54,42 +56,48 @@ def warp(guided: Tensor, sampling: Sampling, allowed: Tensor | None = None) -> T
         best = scores.argmax(-1, keepdim=True)
         return torch.full_like(scores, -torch.inf).scatter_(-1, best, 0.0)
     if sampling.temperature != 1 and not sampling.temperature_last:
-        scores = scores / sampling.temperature
-    k = sampling.top_k if sampling.top_k < scores.shape[-1] else 0
-    if k or sampling.top_p < 1:
-        scores = scores.masked_fill(scores < _least_kept(scores, k, sampling.top_p), -torch.inf)
-    return scores / sampling.temperature if sampling.temperature_last else scores
+        scores = scores / temperature
+    has_top_k = 0 < sampling.top_k < scores.shape[-1]
+    if has_top_k or sampling.top_p < 1:
+        least = _least_kept(scores, k if has_top_k else 0, mass if sampling.top_p < 1 else None)
+        scores = scores.masked_fill(scores < least, -torch.inf)
+    return scores / temperature if sampling.temperature_last else scores
 
 
-def _least_kept(scores: Tensor, k: int, mass: float) -> Tensor:
-    """The smallest score [..., 1] that top-k (0: all) and then top-p keep of scores [..., V].
+def _least_kept(scores: Tensor, k: int | Tensor, mass: float | Tensor | None) -> Tensor:
+    """The smallest score [..., 1] that top-k (0: all) and then top-p (None: all) keep of scores [..., V].
 
     Top-p keeps the most probable of the k best until their probabilities, normalised among the k, reach `mass`; at least one, and
     all ties of the last. A few of the largest scores are sorted first, and all only if a row needs more: same result, less sorting. A GPU
     sorts all at once, because the host would have to wait to know.
     """
-    if mass >= 1:
-        return scores.topk(k, -1).values[..., -1:]
-    vocabulary = scores.shape[-1]
-    few = min(max(FEW, k + 1), vocabulary) if scores.device.type == "cpu" else vocabulary
+    vocabulary, has_top_k, fixed = scores.shape[-1], not isinstance(k, int) or k > 0, isinstance(k, Tensor) or isinstance(mass, Tensor)
+    if mass is None:
+        return _kth(scores.topk(vocabulary if fixed else k, -1).values, k)
+    few = min(max(FEW, k + 1), vocabulary) if scores.device.type == "cpu" and not fixed else vocabulary
     for count in (few, vocabulary):
         best = scores.topk(count, -1).values
-        if k:
-            last = best[..., k - 1 : k]
+        if has_top_k:
+            last = _kth(best, k)
             total = best.masked_fill(best < last, -torch.inf).logsumexp(-1, keepdim=True)
             enough = (best[..., -1:] < last) | (best[..., -1:] == -torch.inf)  # no ties of the k-th further down
         else:
             total = scores.logsumexp(-1, keepdim=True)
         p = (best - total).exp()
         reached = p.cumsum(-1)
-        if not k:
+        if not has_top_k:
             enough = reached[..., -1] >= mass
         if count == vocabulary or bool(enough.all()):
             break
     outside = reached - p >= mass
     outside[..., 0] = False
     least = best.masked_fill(outside, torch.inf).min(-1, keepdim=True).values
-    return torch.maximum(least, last) if k else least
+    return torch.maximum(least, last) if has_top_k else least
+
+
+def _kth(best: Tensor, k: int | Tensor) -> Tensor:
+    """The k-th [..., 1] of sorted scores."""
+    return best[..., k - 1 : k] if isinstance(k, int) else best.gather(-1, (k.long() - 1).expand(*best.shape[:-1], 1))
 
 
 def draw(p: Tensor, u: Tensor) -> Tensor:

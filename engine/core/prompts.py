@@ -25,6 +25,18 @@ class Sampling:
     adherence: float = 0.0  # meshes: nats that a vertex loses per unit of distance from the points (engine/backbones/adherence.py)
     guide: float = 0.0  # meshes: nats that a token of the prompt's guide gains, if it has one (engine/mesh/guide.py)
 
+    @property
+    def numbers(self) -> tuple[float, float, float, float]:
+        """Temperature, top-k, top-p and guidance: what a graph reads from a tensor."""
+        return self.temperature, self.top_k, self.top_p, self.guidance
+
+    def kind(self, vocabulary: int) -> Sampling:
+        """The same for all settings that need the same computation, whatever their numbers: part of a graph's key."""
+        if self.temperature == 0:
+            return Sampling(temperature=0.0)
+        top_k, top_p = int(0 < self.top_k < vocabulary), 1.0 if self.top_p >= 1 else 0.5
+        return Sampling(2.0, top_k, top_p, temperature_last=self.temperature_last and (top_k > 0 or top_p < 1))
+
     def soften(self) -> Sampling:
         """Returns the settings with temperature 1 instead of 0."""
         return replace(self, temperature=self.temperature or 1.0)

@@ -34,14 +34,16 @@ from engine.networks.workspace import Bucket, bucket
 from engine.networks.workspace import span as span_of
 from engine.noise import DRAFTER, Noise
 from engine.noise.kernel import gumbel, to_int64, uniform
-from engine.verify.choice import warped_scores
+from engine.sampling import warp
 
 NAME = "tree"  # of its tensors, and in the keys of graphs
 MOST_LEVELS = 12
 # A level's row of numbers: its index, the committed tokens of the drafter, the number of its first node to the drafter (-1: the prefix),
-# its position, the base of that position's noise, the base and the slot of its own noise, and as bits the two thresholds of the size
+# its position, the base of that position's noise, the base and the slot of its own noise, and as bits the two thresholds of the size and
+# the numbers of the sampling
 INDEX, COMMITTED, FIRST, POSITION, BASE, KEY, SLOT, LEAST = range(8)
-NUMBERS = LEAST + 2
+SETTINGS = LEAST + 2
+NUMBERS = SETTINGS + 4
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,8 @@ class FixedTrees:
 
     def __init__(self, growth: NetworkGrowth, sequence: Sequence, width: int, most: int):
         """most : the number of levels that fit"""
-        self.growth, self.sampling, self.masks, self.width = growth, sequence.sampling, sequence.masks, width
-        self.key = NAME, growth.key, sequence.sampling, width, most, self.masks is None
+        self.growth, self.sampling, self.masks, self.width = growth, sequence.sampling.kind(sequence.vocabulary), sequence.masks, width
+        self.key = NAME, growth.key, self.sampling, width, most, self.masks is None
         zeros, size = growth.workspace.zeros, width * min(width, sequence.vocabulary)
         self.nodes, self.scores = zeros("nodes", (most, 4, size), torch.int64), zeros("scores", (most, size), torch.float64)
         self.fronts, self.behind = zeros("fronts", (most + 1, 4, width), torch.int64), zeros("behind", (most + 1, width), torch.float64)
@@ -73,7 +75,8 @@ class FixedTrees:
         own, last, numbers = inputs.split([rows * COLUMNS, 1, self.numbers.numel()])
         self.numbers.copy_(numbers.view_as(self.numbers))
         self.scores.fill_(-torch.inf)
-        logits = self.growth.begin_there(span, own.view(rows, -1), last, features)
+        guidance = self.numbers[0, SETTINGS:].view(torch.float64)[3]
+        logits = self.growth.begin_there(span, own.view(rows, -1), last, features, guidance)
         return self._grow(kind, Front.of_prefix(logits.device), logits, self.numbers[0], *masks)
 
     def extend(self, kind: LevelKind, span: int, numbers: Tensor, *masks: Tensor) -> tuple[Tensor]:
@@ -81,13 +84,14 @@ class FixedTrees:
         index = numbers[INDEX : INDEX + 1]
         nodes, _, tokens, behind = self.fronts.index_select(0, index)[0].unbind()
         own = numbers[FIRST] + torch.arange(self.width, device=numbers.device)
-        logits = self.growth.expand_there(span, behind, tokens, own, numbers[COMMITTED])
+        guidance = numbers[SETTINGS:].view(torch.float64)[3]
+        logits = self.growth.expand_there(span, behind, tokens, own, numbers[COMMITTED], guidance)
         return self._grow(kind, Front(nodes, own, self.behind.index_select(0, index)[0]), logits, numbers, *masks)
 
     def _grow(self, kind: LevelKind, front: Front, logits: Tensor, numbers: Tensor, *masks: Tensor) -> tuple[Tensor]:
         """Stores the children of a front and the next front. Returns this, int64 [4, width]: number, parent, token, whether possible."""
         allowed = self.masks[masks[0]] if masks else None
-        probs = torch.softmax(warped_scores(logits[None], self.sampling, allowed), -1)
+        probs = torch.softmax(warp(logits, self.sampling, allowed, numbers[SETTINGS:].view(torch.float64)), -1)
         limits = numbers[LEAST:].view(torch.float64)
         shape = TreeSize(1, self.width, 1, limits[0], limits[1])
         level = children_of(front, probs, logits, shape, kind.kind, partial(weights_there, kind, numbers))
@@ -141,7 +145,7 @@ class DeviceGrowth:
         trees, level_kind = self._trees[shape.width, most], LevelKind(shape.width, kind, seeded, noise.dtype)
         first = bucket(len(committed), growth.committed, growth.kv_cache.capacity)
         own, features = growth.newest(hidden, committed, first.rows)
-        numbers = level_numbers(shape, levels, growth.committed, sequence.length, noise, iteration)
+        numbers = level_numbers(shape, levels, growth.committed, sequence, noise, iteration)
         inputs = torch.cat([own.flatten(), torch.tensor([len(committed) - 1]), F.pad(numbers, (0, 0, 0, most - levels)).flatten()])
         of_node, reads = {-1: []}, reads_levels(sequence, shape)
         begin = partial(trees.begin, level_kind, first.span, first.rows)
@@ -164,11 +168,12 @@ class DeviceGrowth:
         return [F.pad(torch.tensor([self.sequence.mask_index(path) for path in paths]), (0, count - len(paths)))]
 
 
-def level_numbers(shape: TreeSize, levels: int, committed: int, length: int, noise: Noise, iteration: int) -> Tensor:
-    """The numbers of every level, int64 [levels, NUMBERS]. committed : of the drafter; length : of the sequence"""
-    limits = torch.tensor([shape.least_node, shape.least_level], dtype=torch.float64).view(torch.int64).tolist()
+def level_numbers(shape: TreeSize, levels: int, committed: int, sequence: Sequence, noise: Noise, iteration: int) -> Tensor:
+    """The numbers of every level, int64 [levels, NUMBERS]. committed : of the drafter"""
+    floats = [shape.least_node, shape.least_level, *sequence.sampling.numbers]
+    floats = torch.tensor(floats, dtype=torch.float64).view(torch.int64).tolist()
     base, key = to_int64(noise.base), to_int64(noise.key(DRAFTER, iteration))
     firsts = [-1, *range(0, shape.width * levels, shape.width)]
     return torch.tensor(
-        [[level, committed, firsts[level], length + level, base, key, level + 1, *limits] for level in range(levels)]
+        [[level, committed, firsts[level], sequence.length + level, base, key, level + 1, *floats] for level in range(levels)]
     )  # fmt: skip

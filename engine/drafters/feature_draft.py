@@ -134,7 +134,7 @@ class NetworkGrowth:
             self.cos, self.sin = self.workspace.hold(f"{NAME} cos", self.cos), self.workspace.hold(f"{NAME} sin", self.sin)
         self.states = self._zeros("states", (self.branches, 1 + SEEN, settings["width"]), self.dtype)
         self.sets, self.levels = self._zeros("sets", (1 + SEEN, SEEN // 64)), self._zeros("levels", (1 + SEEN,))
-        self.key = NAME, network, self.guidance, self.kv_cache.shape
+        self.key = NAME, network, self.kv_cache.shape
 
     def _zeros(self, name: str, shape: tuple[int, ...], dtype: torch.dtype = torch.int64) -> Tensor:
         if self.workspace is not None:
@@ -146,14 +146,15 @@ class NetworkGrowth:
         self.kv_cache.rewind(self.committed)
         inputs, features = self.newest(hidden, tokens, len(tokens))
         self.grown = 0
-        return self.begin_there(None, inputs.to(self.device), torch.tensor([len(tokens) - 1], device=self.device), features)[0]
+        last = torch.tensor([len(tokens) - 1], device=self.device)
+        return self.begin_there(None, inputs.to(self.device), last, features, self.guidance)[0]
 
     def expand(self, parents: list[int] | Tensor, tokens: list[int] | Tensor) -> Tensor:
         """Numbers of parents (-1 is the root) and tokens -> guided logits [k, V]."""
         behind, tokens = (torch.as_tensor(each, device=self.device) for each in (parents, tokens))
         own = torch.arange(self.grown, self.grown + len(tokens), device=self.device)
         self.grown += len(tokens)
-        return self.expand_there(None, behind, tokens, own, torch.full_like(own[0], self.committed))
+        return self.expand_there(None, behind, tokens, own, torch.full_like(own[0], self.committed), self.guidance)
 
     def newest(self, hidden: Tensor, tokens: list[int], rows: int) -> tuple[Tensor, Tensor]:
         """The inputs of `begin_there` for the arguments of `root`, padded: int64 [rows, COLUMNS] and features [branches, rows, H]."""
@@ -166,23 +167,25 @@ class NetworkGrowth:
 
     # Functions of tensors. span : of a pass in fixed shapes, see engine/networks/static_step.py; None: as many rows as are kept
 
-    def begin_there(self, span: int | None, inputs: Tensor, last: Tensor, features: Tensor) -> Tensor:
+    def begin_there(self, span: int | None, inputs: Tensor, last: Tensor, features: Tensor, guidance: float | Tensor) -> Tensor:
         """`root`: the guided logits [1, V] after row `last`, int64 [1]."""
-        states, logits = self._pass(span, inputs, features)
+        states, logits = self._pass(span, inputs, features, guidance)
         self.states[:, :1] = states.index_select(1, last)
         return logits.index_select(0, last)
 
-    def expand_there(self, span: int | None, behind: Tensor, tokens: Tensor, own: Tensor, committed: Tensor) -> Tensor:
-        """`expand`: the guided logits [k, V]. behind, own : int64 [k], numbers of the parents and of the nodes; committed : int64 []"""
+    def expand_there(
+        self, span: int | None, behind: Tensor, tokens: Tensor, own: Tensor, committed: Tensor, guidance: float | Tensor
+    ) -> Tensor:  # fmt: skip
+        """`expand`: the guided logits [k, V]. behind, own : int64 [k], numbers of parents and nodes; committed : int64 []"""
         bit = torch.where(torch.arange(SEEN // 64, device=own.device) == own[:, None] // 64, 1 << own[:, None] % 64, 0)
         sets, levels = self.sets[behind + 1] | bit, self.levels[behind + 1] + 1
         columns = torch.stack([committed.expand_as(own), committed + own[:1].expand_as(own), tokens, levels + (committed - 1)], 1)
-        states, logits = self._pass(span, torch.cat([columns, sets], 1), self.states[:, behind + 1])
+        states, logits = self._pass(span, torch.cat([columns, sets], 1), self.states[:, behind + 1], guidance)
         for table, rows, axis in ((self.states, states, 1), (self.sets, sets, 0), (self.levels, levels, 0)):
             table.index_copy_(axis, own + 1, rows)
         return logits
 
-    def _pass(self, span: int | None, inputs: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
+    def _pass(self, span: int | None, inputs: Tensor, features: Tensor, guidance: float | Tensor) -> tuple[Tensor, Tensor]:
         """One pass over k rows, whose keys and values are kept: states [branches, k, H], guided logits [k, V].
 
         inputs : int64 [k, COLUMNS], for each row: the number of committed rows and of kept rows, its token, its position, and the set of
@@ -196,7 +199,7 @@ class NetworkGrowth:
         states = self.network(embedded.to(self.dtype), features.to(self.dtype), self.cos[places], self.sin[places], mask, kv_cache)
         if span is None:
             self.kv_cache.keep(list(range(len(inputs))))
-        return states, guide(self.trunk.head(states).float(), self.guidance)
+        return states, guide(self.trunk.head(states).float(), guidance)
 
 
 def weights_file(folder: Path, suffix: str = "") -> Path:

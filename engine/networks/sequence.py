@@ -87,7 +87,7 @@ class TransformerSequence:
         fixed = is_static(self.device) if static is None else static
         self._workspaces, self._static = workspaces or WorkspacePool(), None
         if fixed and trunk.fixed and bias is None:
-            self._static = StaticPasses(trunk, kv_cache.below, self._workspaces.borrow(kv_cache.below))
+            self._static = StaticPasses(trunk, kv_cache.below, self._workspaces.borrow(kv_cache.below), vocabulary)
         self._launch: WaitingPass | None = None  # a pass that may not have started
         self._is_host: tuple[torch.dtype, bool] | None = None  # of the newest hidden states
         if self.prefix > 1:

@@ -115,8 +115,8 @@ class StaticPasses:
     ahead : a drafter's computation after a verdict, inside the pass, and the tensors of the run that it reads, or None
     """
 
-    def __init__(self, trunk: Trunk, kv_cache: KVCache, workspace: Workspace):
-        self.trunk, self.kv_cache, self.workspace = trunk, kv_cache, workspace
+    def __init__(self, trunk: Trunk, kv_cache: KVCache, workspace: Workspace, vocabulary: int):
+        self.trunk, self.kv_cache, self.workspace, self.vocabulary = trunk, kv_cache, workspace, vocabulary
         self.ahead: tuple[LookAhead, tuple[Tensor, ...]] | None = None
         shapes: list[Hashable] = []
 
@@ -158,7 +158,7 @@ class WaitingPass:
     """A pass that has not started: see `Launch` in engine/core/rows.py. It starts before the cache changes."""
 
     def __init__(self, static: StaticPasses, what: PassShape, rules: Rules, adapter: RowAdapter | None):
-        self.count = 1 + len(what.drafted)
+        self.count, self._vocabulary = 1 + len(what.drafted), static.vocabulary
         self.place = static.kv_cache.device, static.kv_cache.dtype
         self.ahead: Tensor | None = None
         self._rules = rules
@@ -182,8 +182,8 @@ class WaitingPass:
         if rules is None:
             return None
         sampling, masks, numbers = rules
-        kind = kind_of(request, sampling)
-        shape, (integers, floats, *rest) = self._run(kind, request.draft_probs, masks, partial(columns, request, numbers))
+        kind = kind_of(request, sampling, self._vocabulary)
+        shape, (integers, floats, *rest) = self._run(kind, request.draft_probs, masks, partial(columns, request, sampling, numbers))
         p = rest.pop(0) if kind.store else None
         self.ahead = rest.pop() if rest else None
         return unpack_verdict(kind, integers, floats, p, shape.rows, len(request.positions))

@@ -19,12 +19,12 @@ from engine.noise.kernel import to_int64
 from engine.verify.choice import settle, verify
 from engine.verify.request import Verdict, VerifyRequest
 
-COLUMNS = 8  # columns: three uniform numbers, position, mask, number of drafts, limit, base of the noise
+COLUMNS = 12  # columns: three uniform numbers, position, mask, number of drafts, limit, base of the noise, numbers of the sampling
 
 
 @dataclass(frozen=True)
 class VerdictKind:
-    """The computation that a verdict needs, without its numbers: part of a graph's key."""
+    """The computation that a verdict needs, without its numbers: part of a graph's key. sampling : see `Sampling.kind`"""
 
     sampling: Sampling
     seeded: bool
@@ -34,14 +34,14 @@ class VerdictKind:
     raw: bool
 
 
-def kind_of(request: VerifyRequest, sampling: Sampling) -> VerdictKind:
+def kind_of(request: VerifyRequest, sampling: Sampling, vocabulary: int) -> VerdictKind:
     """The kind of a request."""
     rule = request.criterion
     accepts, raw = (None, False) if rule is None else (rule.accepts, rule.raw)
-    return VerdictKind(sampling, request.seeded, request.draft_probs is not None, request.store, accepts, raw)
+    return VerdictKind(sampling.kind(vocabulary), request.seeded, request.draft_probs is not None, request.store, accepts, raw)
 
 
-def columns(request: VerifyRequest, masks: list[int], rows: int) -> Tensor:
+def columns(request: VerifyRequest, sampling: Sampling, masks: list[int], rows: int) -> Tensor:
     """The host's inputs of a verdict, int64 [rows, COLUMNS], padded.
 
     masks : the mask number of each row of the pass
@@ -49,7 +49,8 @@ def columns(request: VerifyRequest, masks: list[int], rows: int) -> Tensor:
     count, limit = len(request.positions), 0.0 if request.criterion is None else request.criterion.limit
     inputs = np.zeros((rows, COLUMNS), dtype=np.int64)
     inputs[:count, :3], inputs[:count, 3], inputs[:count, 4] = request.uniforms.numpy().view(np.int64).T, request.positions, masks
-    inputs[:, 5:] = count - 1, np.float64(limit).view(np.int64), to_int64(request.base)
+    inputs[:, 5:8] = count - 1, np.float64(limit).view(np.int64), to_int64(request.base)
+    inputs[:, 8:] = np.array(sampling.numbers, dtype=np.float64).view(np.int64)
     return torch.from_numpy(inputs)
 
 
@@ -65,7 +66,17 @@ def fixed_verdict(
     allowed = None if masks is None else masks[row_of]
     store = kind.store or (kind.accepts is not None and not kind.raw)
     request = VerifyRequest(
-        drafts, draft_probs, uniforms, inputs[0, 7], positions, kind.seeded, store, logits=logits, sampling=kind.sampling, allowed=allowed
+        drafts,
+        draft_probs,
+        uniforms,
+        inputs[0, 7],
+        positions,
+        kind.seeded,
+        store,
+        logits=logits,
+        sampling=kind.sampling,
+        numbers=inputs[0, 8:].view(torch.float64),
+        allowed=allowed,
     )
     verdict = verify(request)
     accepted, seeded = verdict.accepted, kind.seeded

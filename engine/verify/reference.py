@@ -14,7 +14,8 @@ from engine.verify.request import ACCEPT, FRESH, RESIDUAL, Verdict, VerifyReques
 def verify_reference(request: VerifyRequest) -> Verdict:
     """Verdicts and draws of a pass, in plain PyTorch."""
     size = len(request.tokens)
-    scores = warp(guide(request.logits.float(), request.sampling.guidance), request.sampling, request.allowed)
+    guidance = request.sampling.guidance if request.numbers is None else request.numbers[3]
+    scores = warp(guide(request.logits.float(), guidance), request.sampling, request.allowed, request.numbers)
     p = torch.softmax(scores, -1)
     answers = draw_gumbel(scores, gumbel_reference(request.base, request.positions, p.shape[-1]).to(scores.dtype))
     ratios, deviations, rest = None, None, p

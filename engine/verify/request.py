@@ -51,6 +51,7 @@ class VerifyRequest:
     store     : p is stored
     criterion : the rule instead of speculative sampling or equality, or None; only `fixed` applies it
     logits    : [C, R, V], float32 or half; C = 2 with guidance (conditional, unconditional). Row i follows draft i - 1
+    numbers   : those of the sampling, on the device, see `sampling.warp`, or None
     allowed   : bool [V] or [R, V], or None = all
     """
 
@@ -64,6 +65,7 @@ class VerifyRequest:
     criterion: Criterion | None = None
     logits: Tensor | None = None
     sampling: Sampling | None = None
+    numbers: Tensor | None = None
     allowed: Tensor | None = None
 
 

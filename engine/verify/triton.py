@@ -120,13 +120,18 @@ def _crossing(weights, base, target, columns, vocabulary):
 
 @triton.jit(do_not_specialize=["rows", "drafts", "top_k"])
 def _verify_kernel(
-    logits_at, allowed_at, tokens_at, probs_at, uniforms_at, base_at, positions_at, p_at, integers_at, numbers_at,
+    logits_at, allowed_at, tokens_at, probs_at, uniforms_at, base_at, positions_at, settings_at, p_at, integers_at, numbers_at,
     rows, drafts, vocabulary, branch_stride, row_stride, allowed_stride, probs_stride,
     guidance, divisor, last_divisor, top_k, top_p,
     PAIR: tl.constexpr, MASKED: tl.constexpr, DRAFT_PROBS: tl.constexpr, GREEDY: tl.constexpr, TOP_K: tl.constexpr, TOP_P: tl.constexpr,
-    STORE: tl.constexpr, BLOCK: tl.constexpr,
+    STORE: tl.constexpr, READ: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     FILTER: tl.constexpr = TOP_K or TOP_P
+    if READ:  # of the two divisors, the one that is not 1 is the temperature
+        temperature = tl.load(settings_at).to(tl.float32)
+        divisor, last_divisor = tl.where(divisor == 1.0, 1.0, temperature), tl.where(last_divisor == 1.0, 1.0, temperature)
+        top_k, top_p = tl.load(settings_at + 1).to(tl.int32), tl.load(settings_at + 2).to(tl.float32)
+        guidance = tl.load(settings_at + 3).to(tl.float32)
     row = tl.program_id(0).to(tl.int64)
     lanes = tl.arange(0, BLOCK)
     c_at = logits_at + row * row_stride
@@ -290,6 +295,7 @@ def flags_of(request: VerifyRequest) -> dict[str, bool]:
         "TOP_K": not greedy and 0 < sampling.top_k < vocabulary,
         "TOP_P": not greedy and sampling.top_p < 1,
         "STORE": request.store,
+        "READ": request.numbers is not None,
     }
 
 
@@ -311,7 +317,7 @@ def verify_triton(request: VerifyRequest) -> Verdict:
     block = block_of(vocabulary)
     _verify_kernel[(rows,)](
         logits, allowed, request.tokens, draft_probs, request.uniforms.to(device).contiguous(), base_on(device, request.base),
-        request.positions, p, integers, numbers,
+        request.positions, request.numbers, p, integers, numbers,
         rows, size, vocabulary, logits.stride(0), logits.stride(1), 0 if allowed is None or allowed.ndim == 1 else vocabulary, vocabulary,
         float(sampling.guidance), float(divisor), float(sampling.temperature if last else 1.0), sampling.top_k, float(sampling.top_p),
         **flags, BLOCK=block, num_warps=warps_of(block), maxnreg=REGISTERS, **LAUNCH,

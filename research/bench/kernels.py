@@ -58,9 +58,9 @@ def _types(floats: str = "", longs: str = "", halves: str = "", sizes: str = "",
 _VERIFY = _types(
     "probs_at p_at numbers_at", "tokens_at base_at positions_at integers_at", "logits_at",
     "rows drafts vocabulary branch_stride row_stride allowed_stride probs_stride top_k", "guidance divisor last_divisor top_p",
-    allowed_at="*u8", uniforms_at="*fp64",
+    allowed_at="*u8", uniforms_at="*fp64", settings_at="*fp64",
 )  # fmt: skip
-_ALL = {name: True for name in ("PAIR", "MASKED", "DRAFT_PROBS", "TOP_K", "TOP_P", "STORE")} | {"GREEDY": False}
+_ALL = {name: True for name in ("PAIR", "MASKED", "DRAFT_PROBS", "TOP_K", "TOP_P", "STORE", "READ")} | {"GREEDY": False}
 _TILE = verify.WIDEST
 _ATTENTION = _types(
     "sums_at totals_at", "sets_at places_at positions_at kept_at padding_at", "q_at k_at v_at",

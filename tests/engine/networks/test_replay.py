@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from engine import sampling
-from engine.core import Prompt
+from engine.core import Prompt, Sampling
 from engine.dispatch.choice import REFERENCE
 from engine.dispatch.choice import VARIABLE as KERNELS
 from engine.methods import find
@@ -60,15 +60,16 @@ def prompts(model: Model) -> list[Prompt]:
 
 
 def runs(
-    model: Model, method: str, step: str, count: int, monkeypatch: pytest.MonkeyPatch, tapes: list[Tape]
+    model: Model, method: str, step: str, count: int, monkeypatch: pytest.MonkeyPatch, tapes: list[Tape],
+    asked: list[Prompt] | None = None,
 ) -> tuple[Outcome, list[int]]:  # fmt: skip
-    """Runs each prompt for some steps. Returns their outcomes, and the captures of each."""
+    """Runs each prompt for some steps, by default those of `prompts`. Returns their outcomes, and the captures of each."""
     entry, preset = find(method)
     knobs = {k.name: SMALL[k.name] for k in entry.knobs if k.name in SMALL} | preset
     use_steps(monkeypatch, step)
     model.backbone.workspaces.release()
     outcomes, captures = [], []
-    for prompt in prompts(model):
+    for prompt in prompts(model) if asked is None else asked:
         before = len(tapes)
         with as_on_a_gpu(monkeypatch):  # only for its choice of the kernels' interface
             run = generate(model.backbone, entry, prompt, knobs, model.drafter_of(entry))
@@ -99,6 +100,32 @@ def test_every_method_gives_the_tokens_of_the_dynamic_step(
     plain, _ = runs(model, method, DYNAMIC, 7, monkeypatch, tapes)
     assert runs(model, method, STATIC, 7, monkeypatch, tapes)[0] == plain
     assert bool(tapes) == (method not in WAVEFRONTS)
+
+
+SAMPLINGS = [Sampling(0.7, top_k=4, guidance=2.0), Sampling(1.6, top_k=7, guidance=3.0)]
+
+
+@pytest.mark.parametrize("method", ["ar", "sjdpp", "eagle"])
+@pytest.mark.parametrize("frozen", [None, "temperature", "top_k", "guidance"])
+def test_another_sampling_replays_the_same_graphs(
+    method: str, frozen: str | None, monkeypatch: pytest.MonkeyPatch, tapes: list[Tape]
+) -> None:
+    """The second run needs no other graph. frozen : in a mutant, the number of the sampling that has the value of the first run"""
+    monkeypatch.setattr(workspace, "USES", 1)
+    model = near_with_drafters("janus")
+    asked = [replace(model.prompt, sampling=each) for each in SAMPLINGS]
+    plain, _ = runs(model, method, DYNAMIC, 9, monkeypatch, tapes, asked)
+    if frozen is not None:
+        old = (replace(each, **{frozen: getattr(SAMPLINGS[0], frozen)}).numbers for each in SAMPLINGS)
+        numbers = {each: own for each, own in zip(SAMPLINGS, old, strict=True)}
+        monkeypatch.setattr(Sampling, "numbers", property(lambda each: numbers[each]))
+    kinds, begun = set[Any](), list[int]()
+    call, begin = workspace.Replays.call, workspace.Replays.begin
+    monkeypatch.setattr(workspace.Replays, "call", lambda self, key, *more: kinds.add(key) or call(self, key, *more))
+    monkeypatch.setattr(workspace.Replays, "begin", lambda self: begun.append(len(kinds)) or begin(self))
+    found, captures = runs(model, method, STATIC, 9, monkeypatch, tapes, asked)
+    assert begun == [0, len(kinds)] and captures[1] <= (method == "eagle"), "a tree may be the first with so many newest tokens"
+    assert found[0] == plain[0] and (found[1] == plain[1]) == (frozen is None)
 
 
 # --- mutants ----------------------------------------------------------------------------------------------------------

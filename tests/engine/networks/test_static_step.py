@@ -136,8 +136,8 @@ def test_a_drafter_reads_nothing_either(name: str, monkeypatch: pytest.MonkeyPat
         inputs, span = inputs.to(FAR), growth.kv_cache.capacity
         numbers = torch.arange(4, device=FAR)
         with device.count_traffic() as traffic:
-            root = growth.begin_there(span, inputs, numbers[3:], features)
-            outputs = growth.expand_there(span, numbers[:2] - 1, numbers[:2], numbers[:2], numbers[3])
+            root = growth.begin_there(span, inputs, numbers[3:], features, 2.0)
+            outputs = growth.expand_there(span, numbers[:2] - 1, numbers[:2], numbers[:2], numbers[3], 2.0)
         assert not traffic.reads and not traffic.sends
         assert len(root) == 1 and len(outputs) == 2 and root.device == outputs.device == FAR
 
@@ -153,11 +153,12 @@ def test_a_drafter_grows_the_same_tree(name: str, monkeypatch: pytest.MonkeyPatc
     for tokens, levels in cycles:
         newest, states = states[:, : len(tokens)], states[:, len(tokens) :]
         inputs, span = pair[0].newest(newest, tokens, 8), pair[0].kv_cache.capacity
-        ours = [pair[0].begin_there(span, inputs[0], torch.tensor([len(tokens) - 1]), inputs[1])]
+        ours = [pair[0].begin_there(span, inputs[0], torch.tensor([len(tokens) - 1]), inputs[1], pair[0].guidance)]
         theirs, own = [pair[1].root(newest, tokens)[None]], 0
         for parents, more in levels:
             numbers, committed = torch.arange(own, own + len(more)), torch.tensor(pair[0].committed)
-            ours.append(pair[0].expand_there(span, torch.tensor(parents), torch.tensor(more), numbers, committed))
+            inputs = (torch.tensor(parents), torch.tensor(more), numbers, committed, pair[0].guidance)
+            ours.append(pair[0].expand_there(span, *inputs))
             theirs.append(pair[1].expand(parents, more))
             own += len(more)
         torch.testing.assert_close(torch.cat(ours), torch.cat(theirs), atol=1e-4, rtol=1e-4)

@@ -38,7 +38,7 @@ def padded_verdict(
     more = torch.randn(len(request.logits), ROWS - count, 300, generator=random).to(DEVICE)
     draft_probs = None if request.draft_probs is None else F.pad(request.draft_probs, (0, 0, 0, ROWS - 1 - len(request.draft_probs)))
     drafts = torch.cat([request.tokens.to(DEVICE), torch.randint(0, 300, (ROWS - count,), generator=random).to(DEVICE)])
-    table = fixed.columns(question, numbers, ROWS).to(DEVICE)
+    table = fixed.columns(question, request.sampling, numbers, ROWS).to(DEVICE)
     logits = torch.cat([request.logits.to(DEVICE), more], 1)
     out = fixed.fixed_verdict(kind, logits, drafts, table, None if draft_probs is None else draft_probs.to(DEVICE), masks)
     return fixed.unpack_verdict(kind, *out, ROWS, count)
@@ -57,7 +57,7 @@ def test_it_is_the_verdict_on_the_first_rows(name: str, way: str, monkeypatch: p
     question = VerifyRequest(
         request.tokens, request.draft_probs, request.uniforms, request.base, request.positions, request.seeded, request.store
     )
-    ours = padded_verdict(request, fixed.kind_of(question, request.sampling), question, None, [0] * request.logits.shape[1])
+    ours = padded_verdict(request, fixed.kind_of(question, request.sampling, 300), question, None, [0] * request.logits.shape[1])
     plain = verify(to_device(request))
     plain.pair = settle(plain, plain.accepted, request.seeded)
     for field, expected in vars(plain).items():
@@ -73,7 +73,7 @@ def test_masks_are_told_by_number(way: str, monkeypatch: pytest.MonkeyPatch) -> 
     request, random = CASES["ratio"], torch.Generator().manual_seed(3)
     masks, numbers = torch.rand(3, 300, generator=random) < 0.5, [2, 0, 1, 1, 0]
     question = VerifyRequest(request.tokens, request.draft_probs, request.uniforms, request.base, request.positions, False, True)
-    ours = padded_verdict(request, fixed.kind_of(question, request.sampling), question, masks.to(DEVICE), numbers)
+    ours = padded_verdict(request, fixed.kind_of(question, request.sampling, 300), question, masks.to(DEVICE), numbers)
     plain = verify(to_device(replace(request, allowed=masks[numbers])))
     torch.testing.assert_close(ours.p, plain.p)
     assert ours.pair.tolist() == settle(plain, plain.accepted, False).tolist()
@@ -91,7 +91,7 @@ def test_a_criterion_replaces_the_rule(raw: bool, way: str, monkeypatch: pytest.
     for limit in (0.0, some, 1.0):
         criterion = Criterion(more_probable_than, limit, raw)
         question = VerifyRequest(request.tokens, None, request.uniforms, request.base, request.positions, True, False, criterion)
-        ours = padded_verdict(replace(request, draft_probs=None), fixed.kind_of(question, request.sampling), question, None, [0] * 5)
+        ours = padded_verdict(replace(request, draft_probs=None), fixed.kind_of(question, request.sampling, 300), question, None, [0] * 5)
         accepted = more_probable_than(p[:4], request.tokens, limit)
         a = int(accepted.long().cumprod(0).sum())
         assert ours.accepted.tolist() == accepted.tolist() and ours.p is None
