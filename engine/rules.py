@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from engine.machine import widest_float
 from engine.sampling import entropy, residual
@@ -23,6 +24,37 @@ def ratio(p: Tensor, q: Tensor, tokens: Tensor, u: Tensor) -> tuple[Tensor, Tens
     at = tokens[:, None]
     r = p.gather(1, at).squeeze(1) / q.gather(1, at).squeeze(1)
     return u.to(r.device, widest_float(r.device)) < r, r
+
+
+def block(p: Tensor, q: Tensor, tokens: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Block verification (Sun et al., arXiv 2403.10444, algorithm 2): accept the longest prefix of a chain whose own number u accepts it.
+
+    p : [..., m+1, V]; q : [..., m, V]; tokens : int64 [..., m], each drawn from q given the earlier ones; u : [..., m] in (0, 1).
+    Returns the length of the prefix int64 [...]; the probability [..., m] that the prefix reaches each draft, given the drafts up to it;
+    and the distribution of the token after each prefix [..., m+1, V], not normalised.
+    """
+    chances, reach, rest = block_chances(p, q, tokens)
+    lengths = torch.arange(1, tokens.shape[-1] + 1, device=chances.device)
+    return F.pad((u.to(chances) < chances) * lengths, (1, 0)).amax(-1), reach, rest
+
+
+def block_chances(p: Tensor, q: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The probability [..., m] that the number of each prefix of a chain accepts it, and the last two results of `block`."""
+    at = tokens[..., None]
+    ratios = (p[..., :-1, :].gather(-1, at) / q.gather(-1, at)).squeeze(-1).to(widest_float(p.device))
+    ratios = ratios.masked_fill((ratios == 0).long().cumsum(-1) > 0, 0)  # rows after an impossible draft may be empty
+    walk = F.pad(ratios.log().cumsum(-1), (1, 0))  # min(1, reach ratio), one draft after another
+    reach = (walk - walk.cummax(-1).values).exp()[..., None]
+    p = torch.where(reach == 0, 0, p)
+    rest = scaled_residual(p[..., :-1, :], q, reach[..., :-1, :].to(p))
+    reach, left = reach[..., 1:, 0], rest.sum(-1)[..., 1:]
+    whole = left + 1 - reach[..., :-1]
+    return torch.cat([torch.where(whole > 0, left / whole, 1.0), reach[..., -1:]], -1), reach, torch.cat([rest, p[..., -1:, :]], -2)
+
+
+def scaled_residual(p: Tensor, q: Tensor, reach: Tensor) -> Tensor:
+    """max(0, reach p - q), not normalised: what a block leaves of p after a prefix of this weight. [..., V] x2, [..., 1] -> [..., V]."""
+    return (reach * p - q).clamp(min=0)
 
 
 def matches(tokens: Tensor, answers: Tensor) -> Tensor:

@@ -113,7 +113,7 @@ def add_sampling(parser: CommandParser, guidance: bool = True, adherence: bool =
 def add_knobs(parser: CommandParser) -> None:
     """Adds --set and --verify."""
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="set a knob of the method; may be repeated")
-    parser.add_argument("--verify", choices=["residual", "match-seed"], help="the method's verification mode")
+    parser.add_argument("--verify", choices=["residual", "match-seed", "block"], help="the method's verification mode")
 
 
 def add_run(parser: CommandParser, method: str) -> None:

@@ -8,7 +8,7 @@ committed position that is not in the cache is pending, and all of them are the 
 
 from engine.core.backbones import ANY_SUIT, Backbone, Bias, Grammar, Resampler, Sequence, Suits
 from engine.core.knobs import Knob, KnobArray, Knobs
-from engine.core.methods import PLAIN, VERIFY, Candidate, Case, Method, Preset, Step
+from engine.core.methods import PLAIN, VERIFY, VERIFY_BLOCK, Candidate, Case, Method, Preset, Step
 from engine.core.prompts import Prompt, Sampling, Understood
 from engine.core.rows import NO_DRAFT, ChosenTokens, DeviceIds, Draft, Launch, Rows
 
@@ -17,6 +17,7 @@ __all__ = [
     "NO_DRAFT",
     "PLAIN",
     "VERIFY",
+    "VERIFY_BLOCK",
     "Backbone",
     "Bias",
     "Candidate",

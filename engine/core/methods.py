@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from engine.core.backbones import Backbone, Sequence
@@ -104,3 +104,10 @@ VERIFY = Knob(
     "with this seed, on a GPU up to rounding.",
     label="Check", words={"residual": "same odds as plain", "match seed": "same result as plain"},
 )  # fmt: skip
+VERIFY_BLOCK = replace(  # of methods that draw all drafts of a pass independently of earlier passes
+    VERIFY,
+    choices=(*VERIFY.choices, "block"),
+    help=VERIFY.help + " block: the same distribution, with more drafts accepted, because a chain is verified as a whole; drafts that "
+    "were not reached are redrawn.",
+    words={**VERIFY.words, "block": "same odds, all guesses together"},
+)

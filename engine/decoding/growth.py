@@ -96,6 +96,11 @@ class Tree:
     passes: int
     shape: TreeSize | None
 
+    @property
+    def is_chain(self) -> bool:
+        """True if each node but the first is the child of the one before it, and there is one."""
+        return bool(self.tokens) and self.parents == list(range(-1, len(self.tokens) - 1))
+
     def draft(self) -> Draft:
         """The tree as the Draft of a pass. Its ids stay on the host, where they are needed again."""
         if not self.tokens:

@@ -10,17 +10,17 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from engine.core import NO_DRAFT, Knobs, Rows, Sequence, Step
+from engine.core import NO_DRAFT, ChosenTokens, Knobs, Rows, Sequence, Step
 from engine.decoding import neighbours
 from engine.decoding.deviation import acceptance_uniforms
 from engine.decoding.device_growth import DeviceGrowth, fits
 from engine.decoding.device_verify import Call, PathVerdict, directly, verify_there
 from engine.decoding.growth import NO_TREE, Tree, TreeSize, grow, one_hot_rows
-from engine.decoding.policy import matches_seed
-from engine.decoding.verdict import describe, is_fused, levels_of, verify_fused
+from engine.decoding.policy import matches_seed, verifies_block
+from engine.decoding.verdict import describe, is_fused, judge_block, levels_of, verify_fused
 from engine.drafters.feature_draft import FeatureDraft
 from engine.noise import ACCEPT, DRAW, Noise
-from engine.rules import Mass, first_above, multi_round, probability, walk
+from engine.rules import Mass, first_above, multi_round, probability, probability_of, walk
 from engine.sampling import draw, draw_gumbel
 from engine.trace import DeviationTrace, TreeTrace
 from engine.tree import children, depths
@@ -111,6 +111,13 @@ def verify_tree(
 
     relaxed : a relaxed rule with its knobs, or None; is_due : its meter measures this pass, on the host
     """
+    if relaxed is None and knobs is not None and verifies_block(knobs) and tree.is_chain:
+        tokens = torch.tensor(tree.tokens)
+        q = ChosenTokens(tokens, rows.p.shape[-1], rows.p.dtype) if tree.probs is None else tree.probs
+        block = judge_block(rows, tokens, q, noise, n, iteration)
+        p, q = (probability_of(each[: len(tokens)], block.tokens) for each in (rows.p, block.draft_probs))
+        along = torch.arange(block.a + 1, device=p.device)
+        return PathVerdict(list(range(block.a)), block.token, along, block.ratios[: block.a].tolist(), *torch.stack([p, q]).tolist())
     if is_fused(rows) and not is_due:
         relaxation = None if relaxed is None else relaxed.by_row(knobs)
         return verify_there(rows, tree, noise, n, iteration, seeded, relaxation, call)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from engine.core import NO_DRAFT, ChosenTokens, Draft, Rows, Sequence, Step
 from engine.noise import ACCEPT, DRAW, RESIDUAL, Noise
-from engine.rules import leading, matches, probability_of, ratio
+from engine.rules import block, leading, matches, probability_of, ratio
 from engine.sampling import draw, draw_gumbel, entropy, residual
 from engine.trace import Trace, Values
 from engine.verify import choice
@@ -138,6 +138,21 @@ def judge(
     return WindowState(rows, tokens, draft_probs, noise, n, iteration, verdict, *settle(rows, verdict, seeded, also))
 
 
+def judge_block(
+    rows: Rows, tokens: Tensor, draft_probs: Tensor | ChosenTokens, noise: Noise, n: int, iteration: int, also: JointRead | None = None
+) -> WindowState:  # fmt: skip
+    """Verifies a window as one block (`rules.block`), in PyTorch on the device of its rows, with one read. Arguments as in `judge`."""
+    tokens, size = tokens.to(rows.place[0]), len(tokens)
+    q = draft_probs.dense() if isinstance(draft_probs, ChosenTokens) else draft_probs
+    a, reach, rest = block(rows.p, q, tokens, noise.uniform(ACCEPT, n, size, iteration))
+    behind = torch.stack([rest, rows.p]).index_select(1, a[None]).squeeze(1)
+    empty = behind[:1].sum(-1, keepdim=True) < 1e-12  # p = q up to rounding
+    token = draw(torch.where(empty, behind[1:], behind[:1]), noise.uniform(RESIDUAL, n, size + 1, iteration).index_select(0, a[None]))
+    pair = torch.cat([a[None], token.masked_fill(rest.isnan().any(), -1)])
+    verdict = Verdict(torch.arange(size, device=a.device) < a, reach, pair=pair)
+    return WindowState(rows, tokens, q, noise, n, iteration, verdict, *settle(rows, verdict, False, also))
+
+
 def screen(
     rows: Rows, tokens: Tensor, criterion: Criterion, noise: Noise, n: int, iteration: int, also: JointRead | None = None
 ) -> WindowState:  # fmt: skip
@@ -207,15 +222,18 @@ def draw_plain(rows: Rows, noise: Noise, n: int) -> tuple[int, Values, Values | 
 
 def step_over(
     sequence: Sequence, draft: Draft, noise: Noise, iteration: int, seeded: bool, rule: Rule | None = None, store: bool = False,
-    levels: bool = True, also: JointRead | None = None,
+    levels: bool = True, also: JointRead | None = None, as_block: bool = False,
 ) -> tuple[WindowState, Step]:  # fmt: skip
     """One step of a method that drafts chains: a pass over the draft, its verdict, the committed tokens. Arguments as in `judge`.
 
     draft  : without distributions only if the seed is matched
     levels : False for windows, whose drafts have no levels: the trace has no depth
+    as_block : verified by `judge_block`
     """
     draft_probs = draft.q if draft.tokens.shape[0] else torch.empty(0, sequence.vocabulary, dtype=noise.dtype, device=sequence.device)
     rows = sequence.forward(draft)
+    if as_block:
+        return commit_window(sequence, judge_block(rows, draft.tokens, draft_probs, noise, sequence.length, iteration, also), levels)
     window = judge(rows, draft.tokens, draft_probs, noise, sequence.length, iteration, seeded, rule, store, also)
     return commit_window(sequence, window, levels)
 

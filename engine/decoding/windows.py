@@ -10,7 +10,7 @@ from torch import Tensor
 
 from engine.core import Draft, Knobs, Sequence, Step
 from engine.decoding.initializers import Initializer
-from engine.decoding.policy import matches_seed
+from engine.decoding.policy import matches_seed, verifies_block
 from engine.decoding.verdict import Rule, WindowState, shown_draft, step_over
 from engine.noise import DRAW, RESIDUAL, Noise
 from engine.sampling import draw, draw_gumbel, residual
@@ -51,7 +51,10 @@ def speculative_jacobi(
     rule       : the acceptance rule under given knobs; None: speculative sampling, which a GPU verifies in the pass
     exact      : True if the rule is exact under given knobs
     filler     : fills new slots; None: from neighbours, as `knobs.init` says
+    A block needs drafts that are independent of earlier passes, so it replaces the refresh by `redraw`.
     """
+    as_block = verifies_block(knobs)
+    refresh = redraw if as_block else refresh
     tokens = torch.empty(0, dtype=torch.int64, device=sequence.device)
     no_probs = torch.empty(0, sequence.vocabulary, device=sequence.device, dtype=noise.dtype)
     draft_probs: Tensor | None = no_probs
@@ -71,7 +74,8 @@ def speculative_jacobi(
             draft_probs = filled if keep_probs else None
             store = keep_probs or init.startswith("sample")
             # eq. 2: the distributions of iteration j given the window of j - 1
-            window, step = step_over(sequence, Draft(tokens, q=draft_probs), noise, iteration, seeded, rule(knobs), store, levels=False)
+            draft = Draft(tokens, q=draft_probs)
+            window, step = step_over(sequence, draft, noise, iteration, seeded, rule(knobs), store, levels=False, as_block=as_block)
             initializer.observe(n, window.rows)
             step.draft_forwards, a = initializer.take_pass_count(), window.a
             if a < size:

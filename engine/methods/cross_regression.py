@@ -6,7 +6,8 @@ predictive rows (the same weights with an adapter), which read the drafts follow
 A prefix of the drafts is accepted by log ratios. Drafts that were not reached are carried or redrawn, and are the next pass's input.
 Exactness: at Θ = 0 and β = 0 with the consistent rule, always: every draft keeps the full distribution it was drawn from, which depends on
 earlier positions only, and the residual is taken from it (speculative sampling). Θ > 0 accepts with min(1, exp(Θ sqrt(k/γ)) p/q), which
-changes the distribution; β > 0 mixes in the energies of earlier drafts. The paper's literal rule is not exact at any setting.
+changes the distribution; β > 0 mixes in the energies of earlier drafts. The paper's literal rule is not exact at any setting. With
+`verify=block` drafts that were not reached are redrawn, whatever `refresh` says (`decoding/policy.py`).
 Deviations: u is uniform in (0, 1) and Θ = -τ is a tolerance, the only reading in which 0 is exact and larger values accept more, as in the
 paper's tables. A pass verifies only drafts that it has read (algorithm 1 also verifies the new ones, whose rows read the old buffer).
 Residuals use the cached distribution, not a new one. A full acceptance adds a token from the last row. A pass has γ predictive rows, so
@@ -24,13 +25,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
+from engine.core import NO_DRAFT, VERIFY_BLOCK, Case, Draft, Knob, Knobs, Method, Rows, Sequence, Step
 from engine.decoding import policy
 from engine.decoding.deviation import ALLOWED, Meter, acceptance_uniforms, chain_verdicts, limit_of
 from engine.decoding.masked_draws import MaskedDraws, draw_under_masks
-from engine.decoding.verdict import commit_window, is_fused, judge, shown_draft
+from engine.decoding.verdict import commit_window, is_fused, judge, judge_block, shown_draft
 from engine.errors import NotSupported
 from engine.kernels.energy_scan import energy_scan
+from engine.machine import widest_float
 from engine.noise import ACCEPT, DRAFTER, INITIAL, Noise
 from engine.rules import CONSISTENT, LITERAL, EnergyRule, after_energy, deviation, ramp, ratio
 from engine.sampling import best_of, draw, draw_gumbel
@@ -93,9 +95,13 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         energies = Energies(meter, knobs, noise, n, iteration)
         fused = is_unrelaxed(knobs) and is_fused(control)  # the kernel's rule is that of Θ = β = 0
         draws = PredictedDraws(lambda rows=rows, m=m: read(rows, m + 1), sequence, noise, n + 1, iteration + 1, is_coupled(knobs, seeded))
-        rule = None if fused else energies.accept
-        window = judge(control, tokens, draft_probs, noise, n, iteration, seeded, rule, also=draws)  # lines 6 to 12
-        if fused:
+        as_block = policy.verifies_block(knobs) and is_unrelaxed(knobs)
+        if as_block:
+            window = judge_block(control, tokens, draft_probs, noise, n, iteration, draws if fused else None)
+        else:
+            rule = None if fused else energies.accept
+            window = judge(control, tokens, draft_probs, noise, n, iteration, seeded, rule, also=draws)  # lines 6 to 12
+        if fused or as_block:
             energies.take(window.ratios)
         window, step = commit_window(sequence, window)
         a, step.trace = window.a, energies.record(step.trace, window.a, sequence.length - n)
@@ -161,7 +167,8 @@ def refill(
     drawn : draws under every mask for the same positions, which come last; then the drafts are on the host
     """
     n, count = sequence.length, len(logits)
-    reused = min(count, len(tokens)) if knobs.mode == "joint" and knobs.refresh == "carry" else 0
+    carries = knobs.mode == "joint" and knobs.refresh == "carry" and not policy.verifies_block(knobs)
+    reused = min(count, len(tokens)) if carries else 0
     coupled = is_coupled(knobs, seeded)
     # lemma b: a draft kept regardless of its value has the distribution it was drawn from
     new = [draft_probs[:reused]] if reused else []
@@ -191,7 +198,7 @@ def refill(
 
 def is_coupled(knobs: Knobs, seeded: bool) -> bool:
     """True if drafts are drawn with the noise of their position."""
-    return seeded or (knobs.mode == "joint" and knobs.refresh == "coupled")
+    return seeded or (knobs.mode == "joint" and knobs.refresh == "coupled" and not policy.verifies_block(knobs))
 
 
 def redraw(probs: Tensor, noise: Noise, start: int, iteration: int, coupled: bool) -> Tensor:
@@ -248,8 +255,8 @@ class Energies:
         return chain_verdicts(*self.meter.decide(accepted, exact, away.__getitem__, uniforms), accepted)[0], chance
 
     def take(self, ratios: Tensor) -> None:
-        """Takes the ratios [m] of a verdict by speculative sampling."""
-        self.levels = ratios.double().log().clamp(min=-30)
+        """Takes the ratios [m] of a verdict by speculative sampling, or the probabilities [m] with which a block reaches the drafts."""
+        self.levels = ratios.to(widest_float(ratios.device)).log().clamp(min=-30)
         self.least = self.noise.uniform(ACCEPT, self.position, len(ratios), self.iteration).log()
 
     def record(self, trace: Trace, a: int, count: int) -> Trace:
@@ -298,7 +305,7 @@ METHOD = Method(
     title="Cross-Regression",
     about="The model itself predicts tokens further ahead; an energy decides how many to keep.",
     decode=decode,
-    knobs=(HORIZON, TOLERANCE, SMOOTHING, MODE, REFRESH, MASK, RULE, ALLOWED, VERIFY),
+    knobs=(HORIZON, TOLERANCE, SMOOTHING, MODE, REFRESH, MASK, RULE, ALLOWED, VERIFY_BLOCK),
     paper="Cross-Regression, Abulkhanov et al.",
     exact=is_unrelaxed,
     why=why,
@@ -319,6 +326,13 @@ METHOD = Method(
             "CR-EXACT mask", "same distribution", _SMALL | {"refresh": "redraw", "mask": "both ways"}, _LINE, mutants=("residual is p",),
         ),
         Case("CR-EXACT coupled", "same distribution", _SMALL | {"refresh": "coupled"}, _LINE, mutants=("residual is p",)),
+        *(
+            Case(
+                f"BLOCK-EXACT {mode}", "same distribution", _SMALL | {"verify": "block", "mode": mode}, _FOUR,
+                mutants=("block: residual is p",),
+            )
+            for mode in ("joint", "sequential")
+        ),
         Case("CR-EXACT sequential", "same distribution", _SMALL | {"mode": "sequential"}, _FOUR, mutants=("residual is p",)),
         Case(
             "CR-LAW", "closed form", {"horizon": 2, "refresh": "carry", "energy_tolerance": 1.0}, _FOUR,

@@ -8,7 +8,8 @@ Exactness: always, unless a relaxed rule is on. Chosen children: the model's dra
 equal to it only saves a pass. Sampled children: drawn without replacement from the drafter's distribution, verified one after another
 (`multi_round`). The value of a drawn token must not decide whether it is kept. Here the score of a drawn node depends on its place among
 its siblings (`drawn_acceptance`: the probability that it is reached and accepted), never on its token, and only nodes of higher rank
-decide about it: none of those depends on its token. The proof is in engine/decoding/growth.py.
+decide about it: none of those depends on its token. The proof is in engine/decoding/growth.py. With `width=1` the tree is a chain, drawn
+again for every pass, so `verify=block` is exact: a block allows that a chain ends because of its own earlier tokens.
 Deviations: the published trees have chosen children also above temperature 0, where the model's draw from a flat distribution rarely equals
 one of them. `sampled` draws the children, and `auto` chooses at every node, from the drafter's distribution alone, the kind more likely to
 be accepted. Depth is the number of levels (the public code builds one more than its setting says). The first pass of a run proposes
@@ -19,20 +20,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.core import VERIFY, Case, Knobs, Method, Preset, Sequence, Step
+from engine.core import VERIFY_BLOCK, Case, Knobs, Method, Preset, Sequence, Step
 from engine.decoding import neighbours, trees
 from engine.decoding.growth import CHILDREN, DEPTH, NODES, WIDTH
+from engine.decoding.policy import verifies_block
 from engine.decoding.trees import FixedSchedule, tree_decoding
 from engine.drafters.feature_draft import FeatureDraft
+from engine.errors import BadKnob
 from engine.noise import Noise
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: FeatureDraft) -> Iterator[Step]:
-    """Yields one Step per pass."""
+    """Yields one Step per pass. Raises BadKnob for a block of a tree that is not a chain."""
+    if verifies_block(knobs) and knobs.width > 1:
+        raise BadKnob(f"verify=block needs a chain, and width={knobs.width} grows a tree. Set width=1, or verify=residual.")
     return tree_decoding(sequence, knobs, noise, drafter, FixedSchedule())
 
 
-KNOBS = (DEPTH, WIDTH, NODES, CHILDREN, *neighbours.KNOBS, VERIFY)
+KNOBS = (DEPTH, WIDTH, NODES, CHILDREN, *neighbours.KNOBS, VERIFY_BLOCK)
 _SMALL = {"depth": 2, "width": 2, "nodes": 5}
 _LOAN_AT_0 = {"depth": 2, "width": 3, "nodes": 9, "relax": "additive", "added_mass": 0.0, "neighbour_share": 0.4}
 _SQUARE = {"rows": 2, "columns": 2}
@@ -83,6 +88,10 @@ METHOD = Method(
         Case(
             "TREE-EXACT auto", "same distribution", _SMALL | {"children": "auto"}, _FOUR,
             mutants=("tree: chosen as if drawn", "tree: residual is p"),
+        ),
+        Case(
+            "BLOCK-EXACT", "same distribution", {"depth": 2, "width": 1, "children": "sampled", "verify": "block"},
+            {"rows": 1, "columns": 4}, mutants=("block: residual is p",),
         ),
         Case("TREE-T0", "same tokens", _SMALL, {"temperature": 0.0}, mutants=("tree: row of the parent",)),
         *(

@@ -150,7 +150,7 @@ METHOD = Method(
         _case("coupled maximal", "noise without the iteration", "residual is p"),
         _case("coupled gumbel", "stale distribution after refinement", "one number for coin and residual"),
         _case("redraw", "stale distribution after refinement"),
-        _case("initialise", "old drafts with initial distributions"),
+        _case("initialise", "old drafts with initial distributions", "residual by the first number of the slot"),
         _case("reuse published", claim="not exact", name="published"),
         Case(
             "MULTI-SCALE",

@@ -7,8 +7,9 @@ whatever happened to the drafts before it, and replaces a refused draft from its
 the new slots of a window that continues into the rows below, in raster order. Drafts that were not reached stay in the window, redrawn as
 in SJD++.
 Exactness: verified, always. A draft's distribution depends only on the tokens before it, whether a head or the last pass drew it, so
-speculative sampling against it is exact (`WindowState` has the argument). As published it is not: a draft is accepted by the distribution
-after drafts that were refused. With as many passes as a row has tokens it would be exact, because each pass makes one more token right.
+speculative sampling against it is exact (`WindowState` has the argument). With `verify=block` drafts that were not reached are redrawn with
+new noise, whatever `refresh` says (`decoding/policy.py`). As published it is not exact: a draft is accepted by the distribution after
+drafts that were refused. With as many passes as a row has tokens it would be exact, because each pass makes one more token right.
 Deviations: the first token of a block is drawn from the model's own distribution, which the pass before it has computed. The first row is
 drafted in blocks of `depth`, which one pass corrects. Rows are drafted one at a time, not two. As published, the heads read the row above
 alone, or the newest token alone in the first row; `foresee` lets them read both.
@@ -21,7 +22,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from engine.core import NO_DRAFT, VERIFY, Case, Draft, Knob, Knobs, Method, Preset, Rows, Sequence, Step
+from engine.core import NO_DRAFT, VERIFY_BLOCK, Case, Draft, Knob, Knobs, Method, Preset, Rows, Sequence, Step
 from engine.decoding.foreseen import BOTH, HeadInitializer, predicted_probs
 from engine.decoding.initializers import WINDOW
 from engine.decoding.policy import check_start, matches_seed, not_exact
@@ -140,7 +141,7 @@ METHOD = Method(
     about="Small heads predict a row from the row above; the model checks the window.",
     decode=decode,
     forks=False,  # its heads read states of all rows, which a prefix lacks
-    knobs=(MODE, WINDOW, FORESEE, REFRESH, ROUNDS, DEPTH, VERIFY),
+    knobs=(MODE, WINDOW, FORESEE, REFRESH, ROUNDS, DEPTH, VERIFY_BLOCK),
     paper="SSD, Xiang et al., arXiv 2606.20543; verified: ours",
     exact=is_exact,
     why=why,
@@ -162,6 +163,10 @@ METHOD = Method(
         ),
         Case("SSD-EXACT redraw", "same distribution", {"window": 3, "refresh": "redraw", "foresee": "columns"}, mutants=("residual is p",)),
         Case("SSD-EXACT rows", "same distribution", {"window": 3, "foresee": "rows"}, mutants=("spatial: said to be uniform",)),
+        Case(
+            "BLOCK-EXACT", "same distribution", {"window": 3, "verify": "block"}, {"rows": 2, "columns": 2, "vocabulary": 4},
+            mutants=("block: residual is p",),
+        ),
         Case("SEED-EXACT", "same tokens", _SMALL | {"verify": "match seed"}, mutants=("iteration in the noise",)),
         Case("SSD-ROUNDS", "same distribution", _ROWS | {"rounds": 3}, mutants=("spatial: residual is p", "spatial: q of the first guess")),
         *(

@@ -11,7 +11,7 @@ from itertools import product
 
 import torch
 
-from research.exactness.example_rules import block_chances
+from engine.rules import block_chances
 from research.exactness.rule_check import Target
 
 
@@ -32,9 +32,8 @@ def accepted_drafts(target: Target, drafter: Target, count: int) -> AcceptedDraf
     at = chains[..., None]
     probable, drafted = p[:, :-1].gather(2, at).squeeze(2).cumprod(1), q.gather(2, at).squeeze(2).cumprod(1)
     ratios = (p[:, :-1].gather(2, at) / q.gather(2, at)).squeeze(2).clamp(max=1).cumprod(1)
-    chances = block_chances(chains, q, p)[0]
-    not_from_here = (1 - chances).flip(1).cumprod(1).flip(1)  # no prefix of this length or longer is accepted
+    reach = block_chances(p, q, chains)[1]
     whole = drafted[:, -1:]
     repeated = torch.tensor([float(target.vocabulary) ** (count - k) for k in range(1, count + 1)])  # chains with the same prefix
     ceiling = (torch.minimum(probable, drafted) / repeated).sum()
-    return AcceptedDrafts(float((whole * ratios).sum()), float((whole * (1 - not_from_here)).sum()), float(ceiling))
+    return AcceptedDrafts(float((whole * ratios).sum()), float((whole * reach).sum()), float(ceiling))

@@ -60,7 +60,7 @@ COMMON = (
 IN_A_SPAN = {"end inside a span ignored", "filters of the first row alone", "grammar of the prefix for every row"}
 # More mutants of FILTERS, for methods that verify drafts against the distributions they were drawn from.
 DRAWN = {
-    "sjd": ("impossible draft accepted", "draft distribution before the filters"),
+    "sjd": ("impossible draft accepted", "draft distribution before the filters", "numbers of 8 bits from 0 to 1"),
     "sjdpp": ("impossible draft accepted", "draft distribution before the filters"),
     "spatial": ("impossible draft accepted",),
     "xspecmesh": ("impossible draft accepted",),

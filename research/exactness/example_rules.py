@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from engine import rules
 from engine.sampling import residual
 from research.exactness.rule_check import NONE, Proposal, draw_each
 
@@ -60,33 +61,11 @@ def tree(tokens: Tensor, q: Tensor, p: Tensor) -> list[int]:
 
 
 def block(proposal: Proposal, p: Tensor) -> Tensor:
-    """Block verification of a chain (Sun et al., arXiv 2403.10444, Algorithm 2): the longest prefix whose own coin accepts it."""
-    tokens, q = proposal.tokens, proposal.q
-    chances, rest = block_chances(tokens, q, p)
+    """Block verification of a chain (Sun et al., arXiv 2403.10444), as the methods here verify one."""
+    tokens = proposal.tokens
     count = tokens.shape[1]
-    accepted = torch.rand(tokens.shape, dtype=torch.float64) < chances
-    longest = (accepted * torch.arange(1, count + 1)).amax(1)
+    longest, _, behind = rules.block(p, proposal.q, tokens, torch.rand(tokens.shape, dtype=torch.float64))
     row = torch.arange(len(p))
     answer = torch.cat([tokens.where(torch.arange(count) < longest[:, None], NONE), torch.full((len(p), 1), NONE)], 1)
-    answer[row, longest] = draw_each(torch.where((longest < count)[:, None], rest[row, longest.clamp(max=count - 1)], p[:, -1]))
+    answer[row, longest] = draw_each(behind[row, longest])
     return answer
-
-
-def block_chances(tokens: Tensor, q: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
-    """The chance that the coin of each prefix of a chain accepts it [N, m], and what replaces the draft after it [N, m, V], not normalised,
-    from the empty prefix on. tokens int64 [N, m]; q [N, m, V]; p [N, m + 1, V]"""
-    at = tokens[..., None]
-    ratios = (p[:, :-1].gather(2, at) / q.gather(2, at)).squeeze(2)
-    reach = [torch.ones(len(p), dtype=p.dtype)]
-    for ratio in ratios.unbind(1):
-        reach.append((reach[-1] * ratio).clamp(max=1))
-    reach = torch.stack(reach, 1)
-    rest = scaled_residual(p[:, :-1], q, reach[:, :-1, None])
-    left = rest.sum(2)[:, 1:]  # after each prefix but the whole chain
-    whole = left + 1 - reach[:, 1:-1]
-    return torch.cat([torch.where(whole > 0, left / whole, 1.0), reach[:, -1:]], 1), rest
-
-
-def scaled_residual(p: Tensor, q: Tensor, reach: Tensor) -> Tensor:
-    """What a block leaves of p where it stops: max(0, reach p - q)."""
-    return (reach * p - q).clamp(min=0)

@@ -18,16 +18,17 @@ def statistic(counts: Counter[tuple[int, ...]], distribution: Distribution, runs
     large = {s: p * runs for s, p in distribution.items() if p * runs >= CELL_RUNS}
     rest = runs - sum(large.values())
     chi = sum((counts[s] - e) ** 2 / e for s, e in large.items())
-    seen_rest = runs - sum(counts[s] for s in large)
+    outside = sum(c for s, c in counts.items() if s not in distribution)
+    chi += outside**2  # a cell that expects one at most
+    seen_rest = runs - sum(counts[s] for s in large) - outside
     cells = len(large)
     if rest >= CELL_RUNS:
         chi += (seen_rest - rest) ** 2 / rest
         cells += 1
-    elif seen_rest > 10 * max(rest, 1):  # impossible sequences
+    elif seen_rest > 10 * max(rest, 1):  # nearly impossible sequences
         chi += (seen_rest - rest) ** 2 / max(rest, 1)
         cells += 1
     z = (chi - (cells - 1)) / (2 * (cells - 1)) ** 0.5 if cells > 1 else 0.0
-    outside = sum(c for s, c in counts.items() if s not in distribution)
     tv = 0.5 * (sum(abs(counts[s] / runs - p) for s, p in distribution.items()) + outside / runs)
     floor = 0.5 * sum((2 * p * max(0.0, 1 - p) / (pi * runs)) ** 0.5 for p in distribution.values())
     return {"z": round(z, 2), "tv": round(tv, 4), "floor": round(floor, 4), "chi_square": round(chi, 1), "freedom": max(0, cells - 1)}

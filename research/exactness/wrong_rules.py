@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine import noise, rules, sampling
-from engine.decoding import growth, neighbours, trees, verdict
+from engine import noise, rules, run, sampling
+from engine.decoding import growth, neighbours, trees, verdict, windows
 from engine.decoding.deviation import Meter
 from engine.methods import gsd
 from research.exactness import chain, toy
@@ -64,6 +64,24 @@ def replaced_by(number: Callable[[noise.Noise, int, int, Tensor], Tensor]) -> Pa
         return number(random, n + a, iteration, sampling.residual(rows.p[a : a + 1], draft_probs[a : a + 1])).item()
 
     return wrap(correct, (verdict, "correct"))
+
+
+def _residual_of_single_tokens(right: Any, p: Tensor, q: Tensor, tokens: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Accepts a block, and replaces the draft after it as the rule of single tokens does."""
+    length, reach, _ = right(p, q, tokens, u)
+    return length, reach, torch.cat([(p[:-1] - q).clamp(min=0), p[-1:]])
+
+
+def _residual_is_p(right: Any, p: Tensor, q: Tensor, tokens: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Accepts a block, and draws the token after it from the target."""
+    return *right(p, q, tokens, u)[:2], p
+
+
+def _drafts_kept(window: Any, first: int, knobs: Any) -> tuple[Tensor, Tensor]:
+    """Keeps the drafts after a refusal with their distributions, which is exact for single tokens."""
+    p, start = window.rows.p[-1:], window.start + len(window.tokens)
+    newest = sampling.draw(p, window.noise.uniform(noise.DRAW, start, 1, window.iteration))
+    return torch.cat([window.tokens[first:], newest]), torch.cat([window.draft_probs[first:], p])
 
 
 # --- trees and relaxed rules ------------------------------------------------------------------------------------------
@@ -243,6 +261,12 @@ TABLE: dict[str, Patches] = {
     "one number for coin and residual": replaced_by(
         lambda random, position, iteration, rest: sampling.draw(rest, random.uniform(noise.ACCEPT, position, 1, iteration))
     ),
+    "block: residual of single tokens": wrap(_residual_of_single_tokens, (verdict, "block")),
+    "block: residual is p": wrap(_residual_is_p, (verdict, "block")),
+    "block: drafts kept": substitute(_drafts_kept, (windows, "redraw")),
+    "residual by the first number of the slot": replaced_by(
+        lambda random, position, iteration, rest: sampling.draw(rest, random.uniform(noise.INITIAL, position, 1, iteration))
+    ),
     "inverted ratio": wrap(lambda right, p, q, tokens, u: right(q, p.clamp(min=1e-12), tokens, u), (verdict, "ratio")),
     "chain: bonus from the row before": substitute(lambda p, a: p[max(0, a - 1) : max(1, a)], (chain, "bonus")),
     "chain: double temperature": substitute(drawn_from(lambda p: p * p), (chain, "draw")),
@@ -277,6 +301,8 @@ TABLE: dict[str, Patches] = {
         lambda right, self, stream, start, count, iteration, slot=0: right(self, stream, start, count, 0, slot), (noise.Noise, "uniform")
     ),
     "global random numbers": _global_noise,
+    "numbers of 8 bits from 0 to 1": wrap(lambda right, *arguments: (right(*arguments) * 256).round() / 256, (noise.Noise, "host_uniform")),
+    "one seed for a batch": substitute(lambda seed, *rest: noise.Noise(seed >> 4 << 4, *rest), (run, "Noise")),
     "filters of the first row alone": _filters_of_some_rows(first_pass=False),
     "filters of the prompt alone": _filters_of_some_rows(first_pass=True),
     "keep the first rows": wrap(_keep_first_rows, COMMIT),

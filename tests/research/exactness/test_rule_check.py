@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from engine import rules
 from engine.errors import BadPrompt
 from research.exactness import check, example_rules, rule_check
 from research.exactness.ceiling import accepted_drafts
@@ -56,9 +57,7 @@ def test_a_wrong_rule_is_described() -> None:
 def test_block_verification_is_exact_unless_it_ends_with_the_rule_of_single_tokens() -> None:
     target = Target(Toy(**SHAPE))
     assert check(drawn_chain(DRAFTER, 2), block, target, 20_000).verdict == "exact"
-    with apply_mutant(
-        "token rule inside the block", substitute(lambda p, q, reach: (p - q).clamp(min=0), (example_rules, "scaled_residual"))
-    ):
+    with apply_mutant("token rule inside the block", substitute(lambda p, q, reach: (p - q).clamp(min=0), (rules, "scaled_residual"))):
         assert check(drawn_chain(DRAFTER, 2), block, target, 20_000).verdict == "not exact"
 
 
