@@ -35,7 +35,7 @@ OPTIONS = {  # the public ones; removing one breaks users' scripts
     | (RUN - {"--compare"})
     | {"--adherence", "--guide", "--guidance", "--size", "--faces", "--about", "--up", "--formats", "--shrinkwrap"}
     | {"--retries", "--no-sheet", "--ray", "--actors", "--at-once"},
-    "verify": {"--full", "--json", "--others", "--draws"},
+    "verify": {"--full", "--json", "--others", "--draws", "--mutation", "--seed", "--ceiling"},
     "bench image": MODEL | SAMPLING | TABLE | {"--guidance", "--size", "--prompts"},
     "bench mesh": MODEL | SAMPLING | TABLE | {"--adherence", "--guide", "--faces", "--size", "--about", "--up", "--packs", "--seeds"},
     "bench generate": {"--size", "--tokens", "--window", "--method", "--guidance", "--repeats", "--device", "--dtype", "--csv", "--json"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from app.commands.options import CommandParser, add_json
@@ -22,6 +23,15 @@ def parser() -> CommandParser:
         help="verify the rules of other projects instead: those of installed packages, and of wheels in FOLDER",
     )  # fmt: skip
     p.add_argument("--draws", type=int, default=100_000, metavar="N", help="with --others: draws of a rule, at most (100,000)")
+    p.add_argument(
+        "--mutation", type=int, metavar="N",
+        help="change N random lines of the engine in a copy, one by one, and count those that claims and tests detect",
+    )  # fmt: skip
+    p.add_argument("--seed", type=int, default=0, metavar="S", help="with --mutation: which lines and changes (0)")
+    p.add_argument(
+        "--ceiling", type=int, metavar="N",
+        help="measure accepted drafts on N inputs of each of our models, and the most that any exact rule could accept",
+    )  # fmt: skip
     add_json(p)
     return p
 
@@ -31,6 +41,10 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().read(arguments)
     if options.others is not None:
         return verify_others(options.others, options.draws, options.json)
+    if options.mutation is not None:
+        return measure_mutation(options.mutation, options.seed, options.json)
+    if options.ceiling is not None:
+        return measure_ceiling(options.ceiling, options.json)
     from engine.errors import NotSupported
     from research.exactness import exactness
 
@@ -47,6 +61,37 @@ def main(arguments: Sequence[str]) -> int:
     if options.json:
         print_json(rows)
     return 0 if holds else 1
+
+
+def measure_ceiling(count: int, as_json: bool) -> int:
+    """Prints a row for each method that drafts chains."""
+    from research.exactness.ceiling import HEADER, measure_runs
+
+    print(HEADER)
+    rows = []
+    for row in measure_runs(count):
+        print(row.text(), flush=True)
+        rows.append(row)
+    if as_json:
+        print_json([asdict(row) for row in rows])
+    return 0
+
+
+def measure_mutation(count: int, seed: int, as_json: bool) -> int:
+    """Prints a row for each mutant, and the share that claims and tests detect."""
+    from research.exactness.mutation_score import HEADER, measure
+
+    print(HEADER)
+    results = []
+    for result in measure(count, seed):
+        print(result.text(), flush=True)
+        results.append(result)
+    detected = [result for result in results if result.detected_by]
+    seconds = sum(result.seconds for result in results)
+    print(f"\n{len(detected)} of {len(results)} mutants detected, seed {seed}, {seconds / 60:.0f} minutes.")
+    if as_json:
+        print_json([asdict(result) for result in results])
+    return 0
 
 
 def verify_others(folder: str, draws: int, as_json: bool) -> int:

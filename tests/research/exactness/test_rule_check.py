@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from engine import rules
+from engine.core import Prompt
 from engine.errors import BadPrompt
 from research.exactness import check, example_rules, rule_check
-from research.exactness.ceiling import accepted_drafts
+from research.exactness.ceiling import accepted_drafts, expected_drafts, measure_method
 from research.exactness.example_rules import block, chain, chain_with_end, equality, siblings, tree
 from research.exactness.mutation import apply_mutant, substitute
 from research.exactness.rule_check import Proposal, Target, best_chain, drawn_chain, drawn_siblings, drawn_tree, one_by_one
@@ -69,6 +70,29 @@ def test_no_rule_accepts_more_than_the_ceiling(count: int) -> None:
         assert mean.tokens == pytest.approx(mean.ceiling) and mean.block == pytest.approx(mean.ceiling)
     else:
         assert mean.tokens < mean.block < mean.ceiling
+
+
+def test_drafts_of_runs_estimate_what_is_enumerated() -> None:
+    target = Target(Toy(**SHAPE))
+    prefixes = torch.empty(4000, 0, dtype=torch.int64)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        proposal = drawn_chain(DRAFTER, 3)(prefixes)
+    p = torch.stack([target.after(proposal.tokens[:, :k]) for k in range(4)], 1)
+    exact = accepted_drafts(target, DRAFTER, 3)
+    assert expected_drafts(proposal.tokens, proposal.q, p).mean(1).tolist() == pytest.approx(
+        [exact.tokens, exact.block, exact.ceiling], abs=0.06
+    )
+
+
+@pytest.mark.parametrize(("method", "knobs"), [("sjd", {"window": 4}), ("sjdpp", {"window": 4}), ("surface", {})])
+def test_runs_accept_what_their_distributions_predict_and_no_more_than_the_ceiling(method: str, knobs: dict[str, Any]) -> None:
+    row = measure_method(Toy(), [Prompt(seed=seed) for seed in range(100)], method, knobs)
+    assert row.accepted == pytest.approx(row.expected.tokens, abs=0.12)
+    if method == "surface":  # chosen drafts: nothing is better than one by one
+        assert row.expected.tokens == pytest.approx(row.expected.ceiling)
+    else:
+        assert row.expected.tokens < row.expected.block < row.expected.ceiling < row.drafts
 
 
 def test_a_rule_must_commit_a_token() -> None:
