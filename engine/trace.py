@@ -55,11 +55,12 @@ class DeviationTrace:
 
 @dataclass(slots=True)
 class Trace:
-    """Records of a Step. The first nine fields hold one value per committed token, or fewer: then the last tokens have none.
+    """Records of a Step. The first ten fields hold one value per committed token, or fewer: then the last tokens have none.
     Do not change a trace: it is not frozen only because that would make its creation several times slower, in every step.
 
     accepted : True if the token was a draft; verdict : STAYED, REFUSED or NEAR (engine/rules.py), for methods that repair
-    accept_probability : of the draft; entropy : of the distribution that the token was verified with, in nats
+    accept_probability : of the draft; ratio : p/q of the draft, where drafts carry the distributions that they were drawn from
+    entropy : of the distribution that the token was verified with, in nats
     top : the probability of that distribution's most probable token; None where a kernel decides without storing the distribution
     depth, parent : the token's level in the draft tree (0: after the accepted path) and its parent node
     energy, threshold : of the draft at the token's position
@@ -68,6 +69,7 @@ class Trace:
     accepted: Values | None = None
     verdict: Values | None = None
     accept_probability: Values | None = None
+    ratio: Values | None = None
     entropy: Values | None = None
     top: Values | None = None
     depth: Values | None = None

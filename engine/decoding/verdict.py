@@ -247,11 +247,13 @@ def commit_window(sequence: Sequence, window: WindowState, levels: bool = True) 
 def step_of(window: WindowState, tokens: list[int], **more: Any) -> Step:
     """The Step of a window after its tokens were committed. more : other fields of the trace"""
     rows, k, size = window.rows, len(tokens), window.tokens.shape[0]
-    nats, _, top, acceptance = window.verdict.recorded
-    if acceptance is None:
+    nats, _, top, ratios = window.verdict.recorded
+    if ratios is None:
         chance = chances(rows, window.tokens.to(rows.place[0]), window.ratios, k)
-        return describe(window.start, tokens, window.a, size, rows.probs(0, k), chance, **more)
-    return describe(window.start, tokens, window.a, size, None, acceptance, nats, top, **more)
+        return describe(window.start, tokens, window.a, size, rows.probs(0, k), chance, ratio=window.ratios, **more)
+    chance = ratios.clamp(max=1) if isinstance(ratios, Tensor) else [min(1.0, ratio) for ratio in ratios]
+    known = None if window.draft_probs is None else ratios
+    return describe(window.start, tokens, window.a, size, None, chance, nats, top, ratio=known, **more)
 
 
 def describe(

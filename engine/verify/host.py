@@ -302,9 +302,9 @@ class HostVerdict:
         a = self.settled[0]
         rows = [self.rows.row(i) for i in range(a + 1)]
         chances = [row.probability(token) for row, token in zip(rows, self.drafts, strict=False)]
-        acceptance = chances if self.draft_probs is None else [min(1.0, self._ratio(i)) for i in range(min(a + 1, len(self.drafts)))]
+        ratios = chances if self.draft_probs is None else [self._ratio(i) for i in range(min(a + 1, len(self.drafts)))]
         rows[-1].p  # noqa: B018 (its numbers come with it)
-        return [row.entropy for row in rows], chances, [row.peak for row in rows], acceptance
+        return [row.entropy for row in rows], chances, [row.peak for row in rows], ratios
 
 
 def best_along(logits: Tensor, allowed: Sequence[AllowedIds], grammar: Grammar, state: Any) -> Tensor:

@@ -99,9 +99,9 @@ class Verdict:
 
     @property
     def recorded(self) -> Recorded:
-        """Entropies, draft probabilities, greatest probabilities and acceptance probabilities, at least up to the first refusal."""
-        acceptance = self.chances if self.chances is None or self.ratios is None else self.ratios.clamp(max=1)
-        return self.entropy, self.chances, self.top, acceptance
+        """Entropies, draft probabilities, greatest probabilities and ratios p/q, or p without distributions, at least up to the first
+        refusal."""
+        return self.entropy, self.chances, self.top, self.chances if self.chances is None or self.ratios is None else self.ratios
 
 
 def check_pair(a: int, token: int) -> tuple[int, int]:

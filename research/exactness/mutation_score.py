@@ -25,7 +25,6 @@ from research.exactness.line_mutants import LineMutant, line_mutants
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("decoding", "kernels", "methods", "transformers", "verify")
 SECONDS = 60  # of processor time for a mutant's claims and tests, at most
-PATIENCE = 1200  # seconds by the clock, before a mutant counts as one that never ends
 COPIED = ("app", "engine", "research", "tests", "launch.py", "pyproject.toml", "constraints.txt")
 LINKED = ("assets", "docs", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md")
 
@@ -60,14 +59,13 @@ def measure(count: int, seed: int) -> Iterator[MutantResult]:
     if not (ROOT / "tests").is_dir():
         raise NotSupported("--mutation needs the tests, which are not installed. Run it in a clone of the repository.")
     detected = set()
-    with tempfile.TemporaryDirectory(prefix="foretoken-mutants-") as folder:
-        copy = _copy(Path(folder) / "tree")
+    with tempfile.TemporaryDirectory(prefix="foretoken-mutants-") as folder, _server(_copy(Path(folder) / "tree")) as server:
         for mutant in sample(count, seed):
-            result = _run(mutant, copy)
+            result = server.run(mutant)
             detected.add(result.detected_by)
             yield result
         tests = sorted(name for name in detected if name and "::" in name)
-        failing = _call(copy, "failing_test", tests, PATIENCE) if tests else None
+        failing = server.call("failing_test", tests, SECONDS * len(tests)) if tests else None
         assert failing is None, f"{failing} fails without a mutant, so it detects nothing"
 
 
@@ -80,32 +78,38 @@ def _copy(tree: Path) -> Path:
     return tree
 
 
+@dataclass(frozen=True)
+class TestServer:
+    """The copy of the project, and the process that runs tests in it."""
+
+    copy: Path
+    process: subprocess.Popen[str]
+
+    def run(self, mutant: LineMutant) -> MutantResult:
+        """Applies a mutant and runs the nearest tests."""
+        start, source = time.monotonic(), ROOT / mutant.path
+        (self.copy / mutant.path).write_bytes(mutant.apply(source.read_bytes()))
+        detected_by = self.call("first_failure", mutant.path, SECONDS)
+        shutil.copy2(source, self.copy / mutant.path)
+        return MutantResult(mutant, detected_by, time.monotonic() - start)
+
+    def call(self, function: str, argument: str | list[str], seconds: float) -> str | None:
+        """The result of a function of nearest_tests.py."""
+        self.process.stdin.write(json.dumps([function, argument, seconds]) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+
 @contextmanager
-def _applied(mutant: LineMutant, copy: Path) -> Iterator[None]:
-    source = (ROOT / mutant.path).read_bytes()
-    (copy / mutant.path).write_bytes(mutant.apply(source))
-    try:
-        yield
-    finally:
-        shutil.copy2(ROOT / mutant.path, copy / mutant.path)
-
-
-def _run(mutant: LineMutant, copy: Path) -> MutantResult:
-    start = time.monotonic()
-    with _applied(mutant, copy):
-        try:
-            detected_by = _call(copy, "first_failure", mutant.path, SECONDS)
-        except subprocess.TimeoutExpired:
-            detected_by = "never ends"
-        except subprocess.CalledProcessError:
-            detected_by = "Python ends with an error"
-    return MutantResult(mutant, detected_by, time.monotonic() - start)
-
-
-def _call(copy: Path, function: str, argument: str | list[str], seconds: float) -> str | None:
-    """The result of a function of nearest_tests.py in the copy, in a process of its own. Bytecode of a mutant is not stored: two mutants
-    of a file can have the same size and second."""
+def _server(copy: Path) -> Iterator[TestServer]:
+    """Bytecode of a mutant is not stored: two mutants of a file can have the same size and second."""
     variables = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "TRITON_INTERPRET": "1"}
-    command = [sys.executable, "-m", "research.exactness.nearest_tests", function, json.dumps(argument), str(seconds)]
-    process = subprocess.run(command, cwd=copy, env=variables, capture_output=True, text=True, check=True, timeout=PATIENCE)
-    return json.loads(process.stdout.splitlines()[-1])
+    process = subprocess.Popen(
+        [sys.executable, "research/exactness/nearest_tests.py"], cwd=copy, env=variables, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        yield TestServer(copy, process)
+    finally:
+        process.kill()
+        process.wait()

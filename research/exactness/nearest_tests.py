@@ -1,21 +1,24 @@
-"""The tests nearest to a file of the engine: their choice and their runs, which mutation_score.py calls in a process per mutant.
+"""The tests nearest to a file of the engine: their choice and their runs, and the server that runs them for mutation_score.py.
 
 Nearest are, in this order: the claims of `verify`, with few draws, of the methods that import the file; and the files in tests/engine that
 have its name or import it, or where there are none, all files in the folder of tests that mirrors its own. Tests that need a browser are
 left out, and those that only the whole suite runs come last. The first failure ends the run, and so does a number of seconds of processor
-time, which is the same on a busy machine. The last line that is printed is the name of the claim or test that failed, as JSON.
+time, which is the same on a busy machine.
 """
 
 from __future__ import annotations
 
 import ast
 import json
+import os
 import signal
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -23,6 +26,7 @@ import pytest
 METHODS_AT_MOST = 4  # whose claims are tested for a file that many methods import
 DETECTED = 0.2  # total variation distance
 PATIENCE = 60  # seconds of processor time for a claim or a test; a mutant that never ends fails by it
+WAITING = 1200  # seconds by the clock, for a mutant that waits instead
 
 
 @lru_cache(maxsize=1000)
@@ -145,6 +149,43 @@ def first_failure(path: str, seconds: float) -> str | None:
     return failure or failing_test(nearest_files(path), end - time.process_time())
 
 
+# --- a process for each call ------------------------------------------------------------------------------------------
+
+
+def serve() -> None:
+    """Answers lines of standard input, [function, argument, seconds] in JSON, with its result: each in a process that starts with PyTorch,
+    transformers and Triton imported, which takes five seconds, and nothing of the engine."""
+    import torch
+    import transformers
+    import triton
+
+    assert torch and transformers.LlamaForCausalLM and triton
+    for line in sys.stdin:
+        print(json.dumps(call_in_process(*json.loads(line))), flush=True)
+
+
+def call_in_process(function: str, argument: str | list[str], seconds: float) -> str | None:
+    """The result of `first_failure` or `failing_test`, or how its process ended without one."""
+    context = get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_call, args=(sender, function, argument, seconds))
+    process.start()
+    sender.close()
+    if not receiver.poll(WAITING):
+        process.kill()
+        return "never ends"
+    try:
+        return receiver.recv()
+    except EOFError:
+        return "Python ends with an error"
+
+
+def _call(sender: Connection, function: str, argument: str | list[str], seconds: float) -> None:
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+    sender.send({"first_failure": first_failure, "failing_test": failing_test}[function](argument, seconds))
+
+
 if __name__ == "__main__":
-    name, argument, seconds = sys.argv[1:]
-    print("\n" + json.dumps({"first_failure": first_failure, "failing_test": failing_test}[name](json.loads(argument), float(seconds))))
+    del sys.path[0]  # the folder of this file: PYTHONPATH has the root
+    serve()

@@ -80,8 +80,10 @@ def test_acceptance_is_counted_by_place_and_stays_within_bounds(picto):
     assert 0 < len(setting.shares) <= min(7, PLACES)
     assert all(0 <= share <= 1 for share in setting.shares)
     assert (np.diff(setting.drafted) <= 0).all() and (setting.accepted <= setting.drafted).all()
+    accepted, most = lab.setting(setting, board)["most"]
+    assert 0 < accepted <= most < 7
     wave, _ = play_loop(picto, ("zipar", {}))
-    assert wave.now.shares == [] and math.isnan(wave.now.mean_deviation)
+    assert wave.now.most == [] and wave.now.shares == [] and math.isnan(wave.now.mean_deviation)
 
 
 def test_the_course_stays_short_and_loses_no_token(picto):

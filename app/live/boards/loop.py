@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from engine.core import Step
-from engine.diagnostics import accepted_and_examined
+from engine.diagnostics import accepted_and_examined, most_accepted
 from engine.run import Run
 
 PLACES = 16  # places of a draft whose acceptance is counted
@@ -22,7 +22,8 @@ FILM = 10  # maximum finished pictures shown
 
 @dataclass
 class Setting:
-    """A method with its knobs, and totals of its steps. deviation : sum over the measured passes; accepted, drafted : by place"""
+    """A method with its knobs, and totals of its steps. deviation : sum over the measured passes; accepted, drafted : by place; most : of
+    exact passes with drafts, how many were accepted, and how many any exact rule accepts at most"""
 
     number: int
     name: str
@@ -36,6 +37,7 @@ class Setting:
     ordered: bool = True
     accepted: np.ndarray = field(default_factory=lambda: np.zeros(PLACES, np.int64))
     drafted: np.ndarray = field(default_factory=lambda: np.zeros(PLACES, np.int64))
+    most: list[tuple[int, float]] = field(default_factory=list)
 
     def add(self, step: Step, seconds: float) -> None:
         """Adds a Step made with these knobs."""
@@ -53,6 +55,8 @@ class Setting:
             if counts:
                 self.accepted[: counts[0]] += 1
                 self.drafted[: counts[1]] += 1
+            if step.exact and (most := most_accepted(step)) is not None:
+                self.most.append((counts[0], most))
 
     @property
     def mean_deviation(self) -> float:

@@ -147,6 +147,7 @@ function placesOf(page) {
     name: `snapshot ${name}`, x: places(kept[name]?.shares || []), y: kept[name]?.shares || [], visible: Boolean(kept[name]),
     line: { color: { A: page.plain, B: page.fast }[name], width: 2, dash: name === "A" ? "dash" : "solid" },
   }));
+  const ceiling = now.most ? [note(`accepted per pass ${now.most[0].toFixed(2)}, exact rules at most ${now.most[1].toFixed(2)}`, page.muted, { x: 1, y: 1, xanchor: "right", yanchor: "top", bgcolor: page.page })] : [];
   const orderless = !shares.length && now.passes > 2 ? [note(`${now.title} does not accept drafts in order.`, page.muted, { x: 0.5, y: 0.5 })] : [];
   return {
     data: [
@@ -156,7 +157,7 @@ function placesOf(page) {
     layout: {
       xaxis: axis(page, { title: { text: "Place in the draft (1 = next token)" }, range: [0.5, count + 0.5], dtick: count > 10 ? 2 : 1, tick0: 1 }),
       yaxis: axis(page, { range: [0, 1], tickformat: ".0%", dtick: 0.25 }),
-      annotations: [above(page, "Accepted share of drafts reached"), ...orderless],
+      annotations: [above(page, "Accepted share of drafts reached"), ...ceiling, ...orderless],
     },
   };
 }

@@ -131,6 +131,7 @@ def setting(each: Setting, board: LoopBoard) -> dict[str, Any]:
         "counts": each.passes >= LEAST,
         "shares": [round(share, 4) for share in each.shares],
         "reached": each.drafted[: len(each.shares)].tolist(),
+        "most": np.mean(each.most, 0).round(4).tolist() if len(each.most) >= LEAST else None,
     }
 
 
