@@ -178,6 +178,8 @@ def call_in_process(function: str, argument: str | list[str], seconds: float) ->
         return receiver.recv()
     except EOFError:
         return "Python ends with an error"
+    finally:
+        process.join()
 
 
 def _call(sender: Connection, function: str, argument: str | list[str], seconds: float) -> None:

@@ -7,15 +7,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.core import Draft, Prompt, Rows, Sampling, Sequence
+from engine.core import Draft, Knobs, Prompt, Rows, Sampling, Sequence
 from engine.decoding.initializers import INIT, Initializer
 from engine.decoding.scales import CoarsePicture, sharpen
+from engine.decoding.verdict import WindowState, verify
+from engine.decoding.windows import Refresh, coupled_gumbel, coupled_maximal, redraw
 from engine.errors import BadKnob, NotSupported
 from engine.methods import METHODS, find
 from engine.noise import Noise
 from engine.run import generate
+from engine.sampling import guide, warp
 from research.exactness.toy import Toy
 from tests.engine.backbones import tiny
+from tests.engine.verify.requests import CASES, ITERATION, START, host_verdict
 
 WINDOWED = ["jacobi", "sjd", "sjdpp"]
 
@@ -43,6 +47,23 @@ def test_match_seed_gives_plain_tokens_for_every_refresh_and_initialisation(refr
         run = generate(toy, METHODS["sjdpp"], Prompt(seed=seed), knobs).finish()
         assert run.tokens == plain
         assert run.exact
+
+
+@pytest.mark.parametrize("refresh", [redraw, coupled_gumbel, coupled_maximal])
+@pytest.mark.parametrize("name", ["R7-V5", "R7-V17-top-k"])
+def test_a_refresh_draws_the_same_from_a_verdict_with_draws_and_without(refresh: Refresh, name: str) -> None:
+    request, noise = CASES[name], Noise(5, CASES[name].logits.shape[-1])
+    drawn = host_verdict(request)
+    rows = Rows(request.logits, lambda raw, soft=False: warp(guide(raw.float(), request.sampling.guidance), request.sampling))
+    alone = verify(rows, request.tokens, request.draft_probs, noise, START, ITERATION, False)
+    for first in range(1, len(request.tokens)):
+        ours, theirs = (
+            refresh(
+                WindowState(rows, request.tokens, request.draft_probs, noise, START, ITERATION, verdict, first - 1, 0), first, Knobs({})
+            )
+            for verdict in (drawn, alone)
+        )
+        assert torch.equal(ours[0], theirs[0]) and len(ours[0]) == len(request.tokens) + 1 - first
 
 
 def fill_slots(init: str, tokens: list[int], slots: int) -> tuple[Sequence, Rows, Tensor, Tensor]:
