@@ -10,13 +10,15 @@ from torch import Tensor
 from engine.core import Draft, Knobs, Prompt, Rows, Sampling, Sequence
 from engine.decoding.initializers import INIT, Initializer
 from engine.decoding.scales import CoarsePicture, sharpen
-from engine.decoding.verdict import WindowState, verify
+from engine.decoding.verdict import WindowState, step_of, verify
 from engine.decoding.windows import Refresh, coupled_gumbel, coupled_maximal, redraw
+from engine.diagnostics import to_numbers
 from engine.errors import BadKnob, NotSupported
 from engine.methods import METHODS, find
 from engine.noise import Noise
 from engine.run import generate
 from engine.sampling import guide, warp
+from engine.verify.reference import verify_reference
 from research.exactness.toy import Toy
 from tests.engine.backbones import tiny
 from tests.engine.verify.requests import CASES, ITERATION, START, host_verdict
@@ -64,6 +66,23 @@ def test_a_refresh_draws_the_same_from_a_verdict_with_draws_and_without(refresh:
             for verdict in (drawn, alone)
         )
         assert torch.equal(ours[0], theirs[0]) and len(ours[0]) == len(request.tokens) + 1 - first
+
+
+def test_steps_record_ratios_and_acceptance_probabilities_of_at_most_1() -> None:
+    request, noise = CASES["R7-V17-top-k"], Noise(5, 17)
+    rows = Rows(request.logits, lambda raw, soft=False: warp(guide(raw.float(), request.sampling.guidance), request.sampling))
+    count, recorded = len(request.tokens), []
+    for verdict in (verify(rows, request.tokens, request.draft_probs, noise, START, ITERATION, False), verify_reference(request)):
+        window = WindowState(rows, request.tokens, request.draft_probs, noise, START, ITERATION, verdict, count, 0)
+        trace = step_of(window, [*request.tokens.tolist(), 0]).trace
+        recorded.append((to_numbers(trace.ratio)[:count], to_numbers(trace.accept_probability)))
+    host = host_verdict(request)
+    a = host.settled[0]
+    trace = step_of(WindowState(rows, request.tokens, request.draft_probs, noise, START, ITERATION, host, a, 0), [0] * (a + 1)).trace
+    recorded.append((to_numbers(trace.ratio), to_numbers(trace.accept_probability)))
+    for ratios, chances in recorded:
+        assert np.allclose(ratios, recorded[0][0][: len(ratios)], rtol=1e-4) and np.array_equal(chances, np.minimum(ratios, 1))
+    assert recorded[0][0].max() > 1
 
 
 def fill_slots(init: str, tokens: list[int], slots: int) -> tuple[Sequence, Rows, Tensor, Tensor]:

@@ -12,10 +12,13 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM, PreTrainedModel, TemperatureLogitsWarper, TopKLogitsWarper
 
+from engine.core import Sampling
 from engine.dispatch.choice import REFERENCE, VARIABLE
 from engine.errors import NotSupported
 from engine.transformers import adaptive, foretoken
 from engine.transformers.costs import PassCosts
+from engine.transformers.host import Branch, CallerModel
+from engine.transformers.processors import CallerDistribution
 from research.exactness.mutants import MUTANTS
 from research.exactness.mutation import Mutant
 from research.exactness.power import Distribution, detectable, statistic
@@ -27,6 +30,9 @@ LONG = 240
 FREE: Callable[[int], float] = lambda rows: 1.0  # noqa: E731
 DEAR: Callable[[int], float] = lambda rows: float(rows)  # noqa: E731
 STEP: Callable[[int], float] = lambda rows: 1.0 if rows == 1 else 2.0  # noqa: E731
+
+
+PLAIN = 0.25  # seconds of a plain pass: not 1, so that seconds and plain passes differ
 
 
 class Machine:
@@ -41,7 +47,8 @@ class Machine:
         return self.seconds
 
     def _advance(self, model: PreTrainedModel, args: Any, inputs: dict[str, Any], output: Any) -> None:
-        self.seconds += 1.0 if self.seconds == 0 else self.cost(inputs["input_ids"].shape[1])  # the prompt's pass counts as one
+        rows = inputs["input_ids"].shape[1]
+        self.seconds += PLAIN * (1.0 if self.seconds == 0 else self.cost(rows))  # the prompt's pass counts as one
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +68,7 @@ def time_generation(
     options = {"do_sample": False, "max_new_tokens": LONG, "return_dict_in_generate": True, "custom_generate": foretoken()}
     output = model.generate(torch.tensor([PROMPT]), **options | settings)
     machine.handle.remove()
-    return output, machine.seconds
+    return output, machine.seconds / PLAIN
 
 
 def cyclic_model() -> PreTrainedModel:
@@ -120,7 +127,27 @@ def test_drafts_where_they_pay(
         assert output.sequences.tolist() == expected
         assert LONG / seconds >= least, (number, totals)
         assert kinds <= {kind for kind, count in totals["decoding"].items() if count} <= {"plain", "lookup", "window"}
+        assert cost is FREE or not totals["decoding"]["window"]  # none can be afforded
         assert totals["exact"] and totals["reason"].endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("checked", "cost", "plain_passes", "begun", "rows"),
+    [
+        (True, 1.5, 400, False, 4), (True, 1.5, 40, False, None), (True, 1.5, 40, True, 4), (True, 3.0, 4000, False, None),
+        (None, 1.5, 400, False, None),
+    ],
+)  # fmt: skip
+def test_a_window_is_tried_where_its_cost_is_known_hopeful_and_affordable(
+    checked: bool | None, cost: float, plain_passes: int, begun: bool, rows: int | None
+) -> None:
+    host = CallerModel(models.llama(), [Branch(torch.tensor(PROMPT))], 16, CallerDistribution(Sampling()))
+    pilot = adaptive.Pilot(host)
+    pilot.known.checked = checked
+    pilot.known.costs.add(4, cost)
+    for _ in range(plain_passes):
+        pilot.took("plain", PLAIN, 1, 1)
+    assert pilot.window(4, begun) == rows
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 16, 24])

@@ -187,3 +187,5 @@ def test_libraries_are_kept_in_the_cache_of_the_user(monkeypatch: pytest.MonkeyP
     assert module.folder() == tmp_path / "foretoken" / "native"
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     assert module.folder() == Path.home() / ".cache" / "foretoken" / "native"
+    monkeypatch.setattr(module.sys, "platform", "darwin")
+    assert module.folder() == Path.home() / "Library" / "Caches" / "foretoken" / "native"
