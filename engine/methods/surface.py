@@ -59,7 +59,7 @@ _ALONE = {"guessed": 0}
 def candidates(backbone: Backbone) -> list[Candidate]:
     """The method without heads, and with each kind of heads that the model has."""
     kinds = backbone.drafter("mesh_heads").kinds if "mesh_heads" in backbone.capabilities else ()
-    alone: list[Candidate] = [("surface", {"drafted": drafted, "guessed": 0}) for drafted in (4, 6)]
+    alone: list[Candidate] = [("surface", {"drafted": drafted, "guessed": 0}) for drafted in (4, 6, 9, 12)]
     return alone + [("surface", {"heads": kind, "drafted": 2 * depth, "guessed": depth}) for kind in kinds for depth in (2, 3, 4)]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.backbones import resolve
+from engine.backbones.lowpoly import Lowpoly
 from engine.core import Backbone, Prompt
 from engine.networks.card import write_entry
 from engine.networks.weights import MODELS
@@ -47,7 +48,8 @@ def inputs(backbone: Backbone, count: int) -> list[Prompt]:
     """Returns held-out prompts, or point clouds of held-out shapes."""
     if "points" in backbone.capabilities:
         families = backbone.card.get("families", ())  # none: not one of ours
-        return [Prompt(points=s.points, seed=i) for i, s in enumerate(subjects(count, "boxes" if families else "families", families))]
+        clouds = [Prompt(points=s.points, seed=i) for i, s in enumerate(subjects(count, "boxes" if families else "families", families))]
+        return [backbone.guided(each) for each in clouds] if isinstance(backbone, Lowpoly) else clouds
     return [Prompt(text, seed=i) for i, text in enumerate(held_out_prompts(count, lessons_of(backbone.card)))]
 
 
