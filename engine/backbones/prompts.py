@@ -9,7 +9,7 @@ from engine.errors import BadPrompt
 
 
 def probe_prompt(backbone: Backbone) -> Prompt:
-    """A prompt that any model of its kind reads: a caption, a class, or points of a sphere with their normals, and the sphere as a guide."""
+    """A prompt that any model of its kind reads: a caption, a class, or points of a sphere with normals, and the sphere as a guide."""
     if "points" not in backbone.capabilities:
         return Prompt("a cat", label=0)  # a model of texts reads one, a model of classes the other
     normals = torch.nn.functional.normalize(torch.randn(1024, 3, generator=torch.Generator().manual_seed(0)), dim=-1)
