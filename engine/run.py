@@ -15,6 +15,8 @@ from engine.errors import BadPrompt, NotSupported
 from engine.machine import machine_facts
 from engine.noise import Noise
 
+READ_AT_ONCE = 64  # tokens of a prefix in a pass
+
 
 class Run:
     """One generation: iterate it for Steps. The clock counts the model and the method (prefill included), never rendering."""
@@ -121,8 +123,9 @@ class Run:
         """The method's steps, after one that commits the prompt's prefix and counts no pass, because it is part of the input."""
         if prefix := list(self.prompt.prefix):
             self._check(prefix)
-            self.sequence.forward(Draft(torch.tensor(prefix[:-1], dtype=torch.int64)))
-            self.sequence.commit(list(range(len(prefix) - 1)), prefix[-1])
+            for part in (prefix[start : start + READ_AT_ONCE] for start in range(0, len(prefix), READ_AT_ONCE)):
+                self.sequence.forward(Draft(torch.tensor(part[:-1], dtype=torch.int64)))
+                self.sequence.commit(list(range(len(part) - 1)), part[-1])
             yield Step(prefix, list(range(len(prefix))), forwards=0)
         yield from self.method.decode(self.sequence, self._current, noise, self.drafter)
 
