@@ -145,7 +145,7 @@ def bench_table(path: Path, command: str) -> str:
         rows = [row for row in csv.DictReader(file) if row.get("speedup") and not (row.get("row") or "").startswith("sweep")]
     first = rows[0]
     inputs = f"{first['prompts']} prompts, {first['size']} px" if first.get("prompts") else f"{first['inputs']} clouds"
-    names = [*SAMPLING, *(name for name in ("adherence", "guide") if float(first.get(name) or 0))]
+    names = [*SAMPLING, *(["guide"] if float(first.get("guide") or 0) else [])]
     sampling = ", ".join(f"{name.replace('_', '-')} {first[name]}" for name in names)
     types = " and ".join(dict.fromkeys(row["dtype"] for row in rows))
     last = "log p" if first.get("log_probability") else "chamfer over floor"

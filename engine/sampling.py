@@ -14,7 +14,7 @@ from engine.errors import BadPrompt
 from engine.machine import widest_float
 
 RANGES = {  # ranges of the values that a user may set
-    "temperature": (0, 5), "top_k": (0, 10**6), "top_p": (0.01, 1), "guidance": (0, 20), "adherence": (0, 200),
+    "temperature": (0, 5), "top_k": (0, 10**6), "top_p": (0.01, 1), "guidance": (0, 20),
     "guide": (0, 50),
 }  # fmt: skip
 FEW = 64  # the number of scores that top-p sorts first, before it sorts all

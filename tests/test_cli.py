@@ -112,7 +112,6 @@ def test_knobs_and_sampling_reach_the_run(folder: Path, capsys: pytest.CaptureFi
         "top_p": 1.0,
         "guidance": 2.0,
         "temperature_last": False,
-        "adherence": 0.0,
         "guide": 0.0,
     }
 

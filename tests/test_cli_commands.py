@@ -26,18 +26,15 @@ OPTIONS = {  # the public ones; removing one breaks users' scripts
     "studio": MODEL
     | {"--port", "--host", "--api-key-file", "--allow-host", "--no-browser", "--data", "--keep", "--mcp", "--any-model", "--root-path"},
     "image": MODEL | SAMPLING | RUN | {"--guidance", "--size"},
-    "mesh": MODEL
-    | SAMPLING
-    | RUN
-    | {"--adherence", "--guide", "--faces", "--about", "--up", "--formats", "--best-of", "--shrinkwrap", "--baseline"},
+    "mesh": MODEL | SAMPLING | RUN | {"--guide", "--faces", "--about", "--up", "--formats", "--best-of", "--shrinkwrap", "--baseline"},
     "batch": MODEL
     | SAMPLING
     | (RUN - {"--compare"})
-    | {"--adherence", "--guide", "--guidance", "--size", "--faces", "--about", "--up", "--formats", "--shrinkwrap"}
+    | {"--guide", "--guidance", "--size", "--faces", "--about", "--up", "--formats", "--shrinkwrap"}
     | {"--retries", "--no-sheet", "--ray", "--actors", "--at-once"},
     "verify": {"--full", "--json", "--others", "--draws", "--mutation", "--seed", "--ceiling"},
     "bench image": MODEL | SAMPLING | TABLE | {"--guidance", "--size", "--prompts"},
-    "bench mesh": MODEL | SAMPLING | TABLE | {"--adherence", "--guide", "--faces", "--size", "--about", "--up", "--packs", "--seeds"},
+    "bench mesh": MODEL | SAMPLING | TABLE | {"--guide", "--faces", "--size", "--about", "--up", "--packs", "--seeds"},
     "bench generate": {"--size", "--tokens", "--window", "--method", "--guidance", "--repeats", "--device", "--dtype", "--csv", "--json"},
     "bench kernels": {"--only", "--csv", "--json"},
     "bench expected": MODEL | {"--count", "--write", "--json"},

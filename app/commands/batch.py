@@ -54,7 +54,7 @@ def parser() -> CommandParser:
         "--ray", nargs="?", const=LOCAL, metavar="ADDRESS", help="work through Ray: on this machine, or on a cluster (auto, HOST:PORT)"
     )
     p.add_argument("--actors", type=whole(1, 10_000), help="with --ray: maximum models at work (one per GPU; without GPUs, one per core)")
-    add_sampling(p, adherence=True)
+    add_sampling(p, guide=True)
     add_model(p, f"{PICTURES}, of clouds {MESHES}")
     p.set_defaults(backbone=None)
     add_json(p)

@@ -44,7 +44,7 @@ def parser() -> CommandParser:
     )
     p.add_argument("--baseline", choices=["classical"], help="also write classical.glb: a surface made of the points without the model")
     p.add_argument("--formats", default="glb", help="result files besides acceptance.glb: glb,obj,ply,stl")
-    add_sampling(p, guidance=False, adherence=True)
+    add_sampling(p, guidance=False, guide=True)
     add_model(p, "lowpoly")
     add_json(p)
     return p

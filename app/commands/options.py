@@ -97,17 +97,16 @@ def add_weights(parser: CommandParser, default: str | None, choices: Sequence[st
     parser.add_argument("--weights", default=default, choices=choices, help=about)
 
 
-def add_sampling(parser: CommandParser, guidance: bool = True, adherence: bool = False) -> None:
-    """Adds --temperature, --top-k, --top-p, --guidance (pictures), --adherence and --guide (meshes)."""
+def add_sampling(parser: CommandParser, guidance: bool = True, guide: bool = False) -> None:
+    """Adds --temperature, --top-k, --top-p, --guidance (pictures) and --guide (meshes)."""
     parser.add_argument("--temperature", type=number, help="randomness of the draws; 0: always the most probable token")
     parser.add_argument("--top-k", type=whole(0, 2**31 - 1), help="draw from the K most probable tokens; 0: all")
     parser.add_argument("--top-p", type=number, help="draw from the most probable tokens whose probabilities add up to P")
     if guidance:
         parser.add_argument("--guidance", type=number, help="how strongly the picture follows the prompt")
-    if adherence:
-        parser.add_argument("--adherence", type=number, help="how strongly a mesh's vertices keep to the input, 0 to 200; 50 is strong (0)")
-        guide = "how strongly a mesh follows a surface laid through the input without the model, 0 to 50; 0: the model alone (lowpoly: 16)"
-        parser.add_argument("--guide", type=number, help=guide)
+    if guide:
+        about = "how strongly a mesh follows a surface laid through the input without the model, 0 to 50; 0: the model alone (lowpoly: 16)"
+        parser.add_argument("--guide", type=number, help=about)
 
 
 def add_knobs(parser: CommandParser) -> None:

@@ -8,4 +8,4 @@ LARGEST_SIDE = 4096  # pixels; models also refuse smaller sides that they do not
 MOST_FACES = 10_000
 MOST_SEEDS = 64  # seeds for the nearest mesh; engine/nearest.py has the same limit, but needs PyTorch
 LONGEST_PROMPT = 1000  # characters
-SAMPLING = ("temperature", "top_k", "top_p", "guidance", "adherence", "guide")
+SAMPLING = ("temperature", "top_k", "top_p", "guidance", "guide")

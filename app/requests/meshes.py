@@ -36,22 +36,17 @@ def settings(sampling: Sampling) -> tuple[Knob, ...]:
     temperature = Knob(
         "temperature", "", sampling.temperature, 0, 2, 0.05, help="Randomness. 0: always the most probable token.", live=False
     )
-    adherence = Knob(
-        "adherence", "", sampling.adherence, 0, 100, 5, live=False,
-        help="How strongly corners keep to the points. 0: the model decides alone. 50 helps most when it misreads a shape.",
-        label="Keep to the points",
-    )  # fmt: skip
     guide = Knob(
         "guide", "", sampling.guide, 0, 30, 1, live=False, label="Follow the surface",
         help="How strongly the model follows a surface that is laid through the points without it. 0: the model decides alone.",
     )  # fmt: skip
-    return temperature, guide, adherence, ABOUT, BUDGET, REPEAT
+    return temperature, guide, ABOUT, BUDGET, REPEAT
 
 
 def read_prompt(shape: Input, seed: object, values: object, own: Sampling) -> Prompt:
     """The Prompt that a client's fields describe; raises BadPrompt or BadKnob. own: the model's sampling, for values without a field"""
     chosen = validation.knobs(values, settings(own))
-    sampling = replace(own, **{name: float(chosen[name]) for name in ("temperature", "guide", "adherence")})
+    sampling = replace(own, **{name: float(chosen[name]) for name in ("temperature", "guide")})
     size, about = (int(chosen[knob.name]) or None for knob in (BUDGET, ABOUT))
     return Prompt(points=torch.from_numpy(shape.points), seed=validation.seed(seed), size=size, about=about, sampling=sampling)
 

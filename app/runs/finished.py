@@ -198,7 +198,8 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
 def prompt_of(folder: Path, settings: Mapping[str, Any]) -> Prompt:
     """The prompt of a saved run; reads the points of a mesh from their file."""
-    sampling, points, text = Sampling(**settings["sampling"]), None, settings["prompt"]
+    known = {name: value for name, value in settings["sampling"].items() if name != "adherence"}  # a setting of earlier runs
+    sampling, points, text = Sampling(**known), None, settings["prompt"]
     if not all(isinstance(value, int | float) for value in vars(sampling).values()):
         raise ValueError("a sampling value is not a number")
     if settings["input"] is not None:

@@ -17,8 +17,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.backbones.adherence import Adherence
-from engine.backbones.bias_sum import BiasSum
 from engine.backbones.trained import TrainedBackbone, trained_in
 from engine.cache import KVCache
 from engine.core import Bias, Prompt, Sampling, Suits
@@ -185,13 +183,9 @@ class Lowpoly(TrainedBackbone):
         )  # fmt: skip
 
     def bias(self, prompt: Prompt) -> Bias | None:
-        """The bias of a run: adherence to all of the prompt's points, and its guide; None without either."""
-        sampling, parts = prompt.sampling or self.sampling, []
-        if sampling.adherence:
-            parts.append(Adherence(prompt.points[:, :3].cpu().numpy(), sampling.adherence))
-        if sampling.guide and prompt.guide is not None:
-            parts.append(Guide(*prompt.guide, sampling.guide))
-        return BiasSum(parts) if len(parts) > 1 else next(iter(parts), None)
+        """The bias of a run: its prompt's guide; None without one."""
+        strength = (prompt.sampling or self.sampling).guide
+        return Guide(*prompt.guide, strength) if strength and prompt.guide is not None else None
 
     def guided(self, prompt: Prompt) -> Prompt:
         """The prompt with a guide, if its sampling has a strength for one: the classical surface of its points. Takes about a second, and

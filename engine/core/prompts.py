@@ -15,14 +15,13 @@ from engine.errors import BadPrompt
 
 @dataclass(frozen=True)
 class Sampling:
-    """Settings that turn logits into a distribution. Order: guidance, adherence and guide, grammar, temperature, top-k, top-p, softmax."""
+    """Settings that turn logits into a distribution. Order: guidance, guide, grammar, temperature, top-k, top-p, softmax."""
 
     temperature: float = 1.0  # 0 = always the most probable token
     top_k: int = 0  # 0 = off
     top_p: float = 1.0  # 1 = off
     guidance: float = 1.0  # u + g (c - u); 1 = conditional only
     temperature_last: bool = False  # True: top-k and top-p filter before the temperature is applied (BPT's order)
-    adherence: float = 0.0  # meshes: nats that a vertex loses per unit of distance from the points (engine/backbones/adherence.py)
     guide: float = 0.0  # meshes: nats that a token of the prompt's guide gains, if it has one (engine/mesh/guide.py)
 
     @property

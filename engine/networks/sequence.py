@@ -16,7 +16,6 @@ from torch.nn import functional as F
 from engine.cache import KVCache
 from engine.core import NO_DRAFT, Bias, DeviceIds, Draft, Grammar, Rows, Sampling
 from engine.dispatch.choice import choose
-from engine.errors import NotSupported
 from engine.kernels.tree_attention import Chain, Visibility, VisibleRows, pack
 from engine.layout import Layout
 from engine.mesh.bpt_tokens import TokenLevels
@@ -60,13 +59,11 @@ class TransformerSequence:
         workspaces: WorkspacePool | None = None,
     ):
         """prefix : [branches, P, H] embeddings; prefix_mask : bool [P-1, P-1] or None (causal). end : the end-of-sequence id.
-        bias : a penalty on the logits; a sampling with adherence needs one, else NotSupported is raised.
+        bias : a penalty on the logits.
         condition : [C, H] for drafters, or None. codebook : [V, e], the vector of each id, or None.
         levels : how ids spell vertices, or None.
         static : True if passes have fixed shapes; None: on a GPU only (static_step.py)
         workspaces : of the model, for such passes; None: of this run alone"""
-        if sampling.adherence and bias is None:
-            raise NotSupported("Only models that read points have adherence. Set it to 0.")
         self.trunk, self.kv_cache = trunk, kv_cache
         self._slots_at = HOST if trunk.reads_slots else prefix.device
         self.vocabulary, self.limit, self.layout, self.sampling, self.end = vocabulary, limit, layout, sampling, end

@@ -29,9 +29,7 @@ def experiment(backbone: Backbone, sampling: Sampling, **more: Any) -> Row:
 
 def sampling_columns(sampling: Sampling) -> Row:
     """Returns the columns of the sampling settings."""
-    return {
-        name: getattr(sampling, name) for name in ("temperature", "top_k", "top_p", "guidance", "temperature_last", "adherence", "guide")
-    }
+    return {name: getattr(sampling, name) for name in ("temperature", "top_k", "top_p", "guidance", "temperature_last", "guide")}
 
 
 def publish(rows: Iterable[Row], readable: Callable[[Row], str], stamp: Row, path: Path | None) -> list[Row]:

@@ -142,7 +142,7 @@ def add_mesh(p: CommandParser) -> None:
     p.add_argument(
         "--up", default="auto", help="with --packs: the axis of the files that is up: x, y, z or auto; a negative one as --up=-x (auto)"
     )
-    add_sampling(p, guidance=False, adherence=True)
+    add_sampling(p, guidance=False, guide=True)
     add_model(p, "lowpoly")
 
 

@@ -106,7 +106,7 @@ EARLY: tuple[tuple[tuple[str, ...], str], ...] = (
     (("mesh", "{empty}"), "has no readable file"),
     (("mesh", "{three}"), "three"),
     (("mesh", "{lines}", "--up", "w"), "axis that is up"),
-    ((*NO_CLOUD, "--adherence", "201"), "out of range"),
+    ((*NO_CLOUD, "--guide", "51"), "out of range"),
     ((*NO_CLOUD, "--size", "128"), UNKNOWN),
     ((*NO_CLOUD, "--guidance", "2"), UNKNOWN),
     (("bench",), "required: what"),

@@ -45,7 +45,7 @@ AXES = {
 COLUMNS = ("Method", "Exact", "Tokens / pass", "ms / pass", "Speed-up")
 LAST = {"image": "Log probability", "mesh": "Distance / floor"}
 MACHINE = ("processor", "threads", "device", "dtype", "torch", "commit", "weights")
-SAMPLING = ("temperature", "top_k", "top_p", "guidance", "adherence", "guide")  # older tables lack the last ones
+SAMPLING = ("temperature", "top_k", "top_p", "guidance", "guide")  # older tables lack the last ones
 KINDS = ("image", "mesh", "other")
 NAMES = {
     "kernels": "GPU kernels, compiled",
@@ -90,7 +90,7 @@ def table(name: str, rows: list[Row], title: str = "") -> dict[str, Any]:
     dtypes = " and ".join(dict.fromkeys(str(row["dtype"]) for row in timed))
     machine = f"{first['processor']}, {dtypes} on {first['device']}"
     machine_facts = {key: str(first.get(key, "")) for key in MACHINE}
-    sampling = ", ".join(f"{key.replace('_', ' ')} {first[key]}" for key in SAMPLING if key not in ("adherence", "guide") or first.get(key))
+    sampling = ", ".join(f"{key.replace('_', ' ')} {first[key]}" for key in SAMPLING if key != "guide" or first.get(key))
     return {
         "name": name,
         "title": title or f"{subject}: {what}, {machine}",

@@ -77,8 +77,6 @@ MAKERS = {
     "emu3": lambda: Case(tiny_checkpoints.emu3(), Prompt(text="red apple"), 2e-5),
     "emu35": lambda: Case(tiny_checkpoints.emu35(), Prompt(text="red apple"), 2e-5),
     "lowpoly": lambda: Case(tiny.lowpoly(), Prompt(points=tiny.sphere()), 2e-5),
-    "lowpoly with adherence": lambda: Case(tiny.with_adherence(tiny.lowpoly()), Prompt(points=tiny.sphere()), 2e-5),
-    "bpt with adherence": lambda: Case(tiny.with_adherence(tiny_originals.bpt_backbone()), Prompt(points=tiny.sphere()), 2e-5),
     "lowpoly with a guide": lambda: Case(tiny.lowpoly(), Prompt(points=tiny.sphere(), guide=tiny.octahedron()), 2e-5),
     "lowpoly without its grammar": lambda: Case(tiny.lowpoly(grammar=False), Prompt(points=tiny.sphere()), 2e-5),
     "bpt": lambda: Case(tiny_originals.bpt_backbone(), Prompt(points=tiny.sphere()), 2e-5),

@@ -13,7 +13,6 @@ from engine.backbones.lowpoly_together import decode_together
 from engine.core import Prompt
 from engine.errors import NotSupported
 from engine.mesh.distance import distance
-from engine.mesh.guide import Guide
 from engine.methods import METHODS
 from engine.run import Run, generate
 from tests.engine.backbones import tiny
@@ -41,17 +40,9 @@ def test_a_prompt_gets_a_guide_once_and_only_if_its_sampling_wants_one(prompt: P
     alone = replace(prompt, guide=None, sampling=replace(model.sampling, guide=0.0))
     assert model.guided(alone) is alone and model.bias(alone) is None
     assert model.bias(replace(prompt, guide=None)) is None
-    both = model.bias(replace(prompt, sampling=replace(model.sampling, adherence=50.0)))
-    assert len(both.parts) == 2 and both.favourite(both.start) == Guide(*prompt.guide, 1.0).fans[0][0][0] // 16 * 64 + _rest(prompt)
     flat = torch.tensor([[0.1, 0.2, 0.3, 0.0, 0.0, 1.0]]).repeat(50, 1)
     with pytest.raises(NotSupported, match="span no classical surface"):
         model.guided(Prompt(points=flat))
-
-
-def _rest(prompt: Prompt) -> int:
-    """The y and z digits of the block in which the guide begins."""
-    _, y, z = Guide(*prompt.guide, 1.0).fans[0][0]
-    return y // 16 * 8 + z // 16
 
 
 def test_every_method_decodes_the_tokens_of_plain_decoding(prompt: Prompt) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -122,12 +121,6 @@ def mesh_model() -> MeshModel:
 def lowpoly(grammar: bool = True) -> Lowpoly:
     """Random weights: its meshes are nonsense, its grammar is not."""
     return Lowpoly(mesh_model(), {}, grammar=grammar)
-
-
-def with_adherence(backbone: Lowpoly) -> Lowpoly:
-    """A model of meshes with adherence in its default sampling."""
-    backbone.sampling = replace(backbone.sampling, adherence=40.0)
-    return backbone
 
 
 def octahedron() -> tuple[np.ndarray, np.ndarray]:
