@@ -25,7 +25,7 @@ TABLE = {"--methods", "--sweep", "--grid", "--set", "--verify", "--count", "--re
 OPTIONS = {  # the public ones; removing one breaks users' scripts
     "studio": MODEL
     | {"--port", "--host", "--api-key-file", "--allow-host", "--no-browser", "--data", "--keep", "--mcp", "--any-model", "--root-path"},
-    "image": MODEL | SAMPLING | RUN | {"--guidance", "--size"},
+    "image": MODEL | SAMPLING | RUN | {"--guidance", "--size", "--from", "--at", "--token"},
     "mesh": MODEL | SAMPLING | RUN | {"--guide", "--faces", "--about", "--up", "--formats", "--best-of", "--shrinkwrap", "--baseline"},
     "batch": MODEL
     | SAMPLING
