@@ -207,7 +207,7 @@ def test_the_studio_serves_on_what_auto_finds(monkeypatch: pytest.MonkeyPatch, t
 
     launches: list[tuple] = []
 
-    def prepare(*arguments: object, weights: str) -> None:
+    def prepare(*arguments: object, weights: str, measures: bool) -> None:
         launches.append((*arguments, weights))
         raise KeyboardInterrupt
 

@@ -81,7 +81,7 @@ EARLY: tuple[tuple[tuple[str, ...], str], ...] = (
     (("studio", "--allow-host"), "expected one argument"),
     (("studio", "--backbone", "{other}"), "names the model 'other'"),
     (("studio", "--seed", "1"), UNKNOWN),
-    (("image",), "required: prompt"),
+    (("image",), "A prompt is missing"),
     ((*PICTURE, "a dog"), "Unknown option: a dog"),
     (("image", "a red cat \udcff"), r"U\+DCFF"),
     (("image", "a red\0cat"), r"U\+0000"),
