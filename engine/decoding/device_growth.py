@@ -7,7 +7,6 @@ the drafter's rows, and a row of numbers for every level. It reads the tree at t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -40,61 +39,48 @@ NAME = "tree"  # of its tensors, and in the keys of graphs
 MOST_LEVELS = 12
 # A level's row of numbers: its index, the committed tokens of the drafter, the number of its first node to the drafter (-1: the prefix),
 # its position, the base of that position's noise, the base and the slot of its own noise, and as bits the two thresholds of the size and
-# the numbers of the sampling
-INDEX, COMMITTED, FIRST, POSITION, BASE, KEY, SLOT, LEAST = range(8)
-SETTINGS = LEAST + 2
-NUMBERS = SETTINGS + 4
-
-
-@dataclass(frozen=True)
-class LevelKind:
-    """The computation of a level, without its numbers: part of a graph's key. width : of the tree; kind : of its children"""
-
-    width: int
-    kind: str
-    seeded: bool
-    dtype: torch.dtype  # of the noise
+# the four numbers of the sampling
+INDEX, COMMITTED, FIRST, POSITION, BASE, KEY, SLOT, FLOATS = range(8)
+NUMBERS = FLOATS + 6
 
 
 class FixedTrees:
     """The trees of a run that have one width, and one or several levels: their tensors, and the functions that graphs capture."""
 
-    def __init__(self, growth: NetworkGrowth, sequence: Sequence, width: int, most: int):
-        """most : the number of levels that fit"""
-        self.growth, self.sampling, self.masks, self.width = growth, sequence.sampling.kind(sequence.vocabulary), sequence.masks, width
-        self.key = NAME, growth.key, self.sampling, width, most, self.masks is None
+    def __init__(self, growth: NetworkGrowth, sequence: Sequence, dtype: torch.dtype, width: int, most: int, kind: str, seeded: bool):
+        """dtype : of the noise; most : the number of levels that fit; kind : of children"""
+        self.growth, self.sampling, self.masks = growth, sequence.sampling.kind(sequence.vocabulary), sequence.masks
+        self.width, self.kind, self.seeded, self.dtype = width, kind, seeded, dtype
+        self.key = NAME, growth.key, self.sampling, dtype, width, most, kind, seeded, self.masks is None
         zeros, size = growth.workspace.zeros, width * min(width, sequence.vocabulary)
         self.nodes, self.scores = zeros("nodes", (most, 4, size), torch.int64), zeros("scores", (most, size), torch.float64)
         self.fronts, self.behind = zeros("fronts", (most + 1, 4, width), torch.int64), zeros("behind", (most + 1, width), torch.float64)
         self.bases = zeros("bases", (1 + (most - 1) * width, sequence.vocabulary), torch.float32)
         self.numbers = zeros("numbers", (most, NUMBERS), torch.int64)
 
-    def begin(self, kind: LevelKind, span: int, rows: int, inputs: Tensor, features: Tensor, *masks: Tensor) -> tuple[Tensor]:
+    def begin(self, span: int, rows: int, inputs: Tensor, features: Tensor, *masks: Tensor) -> tuple[Tensor]:
         """The first level. inputs : int64 [], the drafter's rows, the last one's number, and the numbers of all levels; features : see
         `NetworkGrowth.newest`; masks : int64 [1], the number of the prefix's grammar mask, if there is a grammar"""
         own, last, numbers = inputs.split([rows * COLUMNS, 1, self.numbers.numel()])
         self.numbers.copy_(numbers.view_as(self.numbers))
         self.scores.fill_(-torch.inf)
-        guidance = self.numbers[0, SETTINGS:].view(torch.float64)[3]
-        logits = self.growth.begin_there(span, own.view(rows, -1), last, features, guidance)
-        return self._grow(kind, Front.of_prefix(logits.device), logits, self.numbers[0], *masks)
+        logits = self.growth.begin_there(span, own.view(rows, -1), last, features, self.numbers[0, FLOATS:].view(torch.float64)[5])
+        return self._grow(Front.of_prefix(logits.device), logits, self.numbers[0], *masks)
 
-    def extend(self, kind: LevelKind, span: int, numbers: Tensor, *masks: Tensor) -> tuple[Tensor]:
+    def extend(self, span: int, numbers: Tensor, *masks: Tensor) -> tuple[Tensor]:
         """A further level. numbers : int64 [NUMBERS]; masks : int64 [width], of each expanded node"""
         index = numbers[INDEX : INDEX + 1]
         nodes, _, tokens, behind = self.fronts.index_select(0, index)[0].unbind()
         own = numbers[FIRST] + torch.arange(self.width, device=numbers.device)
-        guidance = numbers[SETTINGS:].view(torch.float64)[3]
-        logits = self.growth.expand_there(span, behind, tokens, own, numbers[COMMITTED], guidance)
-        return self._grow(kind, Front(nodes, own, self.behind.index_select(0, index)[0]), logits, numbers, *masks)
+        logits = self.growth.expand_there(span, behind, tokens, own, numbers[COMMITTED], numbers[FLOATS:].view(torch.float64)[5])
+        return self._grow(Front(nodes, own, self.behind.index_select(0, index)[0]), logits, numbers, *masks)
 
-    def _grow(self, kind: LevelKind, front: Front, logits: Tensor, numbers: Tensor, *masks: Tensor) -> tuple[Tensor]:
+    def _grow(self, front: Front, logits: Tensor, numbers: Tensor, *masks: Tensor) -> tuple[Tensor]:
         """Stores the children of a front and the next front. Returns this, int64 [4, width]: number, parent, token, whether possible."""
-        allowed = self.masks[masks[0]] if masks else None
-        probs = torch.softmax(warp(logits, self.sampling, allowed, numbers[SETTINGS:].view(torch.float64)), -1)
-        limits = numbers[LEAST:].view(torch.float64)
-        shape = TreeSize(1, self.width, 1, limits[0], limits[1])
-        level = children_of(front, probs, logits, shape, kind.kind, partial(weights_there, kind, numbers))
+        floats = numbers[FLOATS:].view(torch.float64)
+        probs = torch.softmax(warp(logits, self.sampling, self.masks[masks[0]] if masks else None, floats[2:]), -1)
+        shape = TreeSize(1, self.width, 1, floats[0], floats[1])
+        level = children_of(front, probs, logits, shape, self.kind, partial(self._weights, numbers))
         index, fill = numbers[INDEX : INDEX + 1], self.scores.shape[1] - len(level.scores)
         level = Level(F.pad(level.nodes, (0, fill)), F.pad(level.scores, (0, fill), value=-torch.inf))
         self.nodes.index_copy_(0, index, level.nodes[None])
@@ -109,17 +95,16 @@ class FixedTrees:
 
     def finish(self, count: int, numbers: Tensor) -> tuple[Tensor, Tensor]:
         """The best nodes, see `best_nodes`, and their distributions. numbers : of any level"""
-        limits = numbers[LEAST:].view(torch.float64)
-        rows = best_nodes(self.nodes.transpose(0, 1).flatten(1), self.scores.flatten(), TreeSize(1, 1, count, limits[0], limits[1]))
+        floats = numbers[FLOATS:].view(torch.float64)
+        rows = best_nodes(self.nodes.transpose(0, 1).flatten(1), self.scores.flatten(), TreeSize(1, 1, count, floats[0], floats[1]))
         return rows, sibling_probs(self.bases, rows)
 
-
-def weights_there(kind: LevelKind, numbers: Tensor, sampled: Tensor, probs: Tensor) -> Tensor:
-    """`growth.weights` from a level's numbers."""
-    if kind.seeded:
-        return gumbel(numbers[BASE], numbers[POSITION : POSITION + 1], probs.shape[1], kind.dtype).exp()
-    counters = torch.arange(probs.numel(), device=probs.device)
-    return -1 / uniform(numbers[KEY : SLOT + 1], counters).log().view(probs.shape).to(kind.dtype)
+    def _weights(self, numbers: Tensor, sampled: Tensor, probs: Tensor) -> Tensor:
+        """`growth.weights` from a level's numbers."""
+        if self.seeded:
+            return gumbel(numbers[BASE], numbers[POSITION : POSITION + 1], probs.shape[1], self.dtype).exp()
+        counters = torch.arange(probs.numel(), device=probs.device)
+        return -1 / uniform(numbers[KEY : SLOT + 1], counters).log().view(probs.shape).to(self.dtype)
 
 
 def fits(growth: Any, sequence: Sequence) -> bool:
@@ -140,23 +125,24 @@ class DeviceGrowth:
         """The tree of `growth.grow` after the newest committed tokens. hidden : see `FeatureGrowth.root`"""
         growth, sequence = self.growth, self.sequence
         levels, most, call = min(shape.depth, room), 1 if shape.depth == 1 else MOST_LEVELS, growth.workspace.replays.call
-        if (shape.width, most) not in self._trees:
-            self._trees[shape.width, most] = FixedTrees(growth, sequence, shape.width, most)
-        trees, level_kind = self._trees[shape.width, most], LevelKind(shape.width, kind, seeded, noise.dtype)
+        key = shape.width, most, kind, seeded
+        if key not in self._trees:
+            self._trees[key] = FixedTrees(growth, sequence, noise.dtype, *key)
+        trees = self._trees[key]
         first = bucket(len(committed), growth.committed, growth.kv_cache.capacity)
         own, features = growth.newest(hidden, committed, first.rows)
         numbers = level_numbers(shape, levels, growth.committed, sequence, noise, iteration)
         inputs = torch.cat([own.flatten(), torch.tensor([len(committed) - 1]), F.pad(numbers, (0, 0, 0, most - levels)).flatten()])
         of_node, reads = {-1: []}, reads_levels(sequence, shape)
-        begin = partial(trees.begin, level_kind, first.span, first.rows)
-        (front,) = call((trees.key, level_kind, "begin"), first, begin, inputs, features, *self._masks([[]], 1))
+        begin = partial(trees.begin, first.span, first.rows)
+        (front,) = call((trees.key, "begin"), first, begin, inputs, features, *self._masks([[]], 1))
         span, passes = span_of(growth.committed + levels * shape.width, growth.kv_cache.capacity), 1
-        extend, paths = partial(trees.extend, level_kind, span), []
+        extend, paths = partial(trees.extend, span), []
         while passes < levels:
             if reads and not (paths := follow(of_node, front.T.tolist())):
                 break
             masks = self._masks(paths, shape.width)
-            (front,) = call((trees.key, level_kind), Bucket(shape.width, span), extend, trees.numbers[passes], *masks)
+            (front,) = call(trees.key, Bucket(shape.width, span), extend, trees.numbers[passes], *masks)
             passes += 1
         rows, probs = call((trees.key, "finish"), Bucket(shape.nodes, 0), partial(trees.finish, shape.nodes), trees.numbers[0])
         return read_tree(rows, probs, passes, shape)
