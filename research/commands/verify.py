@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from app.commands.options import CommandParser, add_json
+from app.commands.options import CommandParser, add_json, whole
 from app.commands.report import print_json
 
 INSTALLED = "installed"
@@ -22,7 +22,6 @@ def parser() -> CommandParser:
         "--others", nargs="?", const=INSTALLED, metavar="FOLDER",
         help="verify the rules of other projects instead: those of installed packages, and of wheels in FOLDER",
     )  # fmt: skip
-    p.add_argument("--draws", type=int, default=100_000, metavar="N", help="with --others: draws of a rule, at most (100,000)")
     p.add_argument(
         "--mutation", type=int, metavar="N",
         help="change N random lines of the engine in a copy, one by one, and count those that claims and tests detect",
@@ -32,6 +31,15 @@ def parser() -> CommandParser:
         "--ceiling", type=int, metavar="N",
         help="measure accepted drafts on N inputs of each of our models, and the most that any exact rule could accept",
     )  # fmt: skip
+    p.add_argument(
+        "--dispatch", metavar="NAME",
+        help="verify the methods through this implementation of passes and verdicts instead, or through all: "
+        "reference, host, native, triton, joined, static",
+    )  # fmt: skip
+    p.add_argument(
+        "--draws", type=whole(1, 10**7), metavar="N",
+        help="with --others: draws of a rule, at most (100,000); with --dispatch: runs of a method (400)",
+    )  # fmt: skip
     add_json(p)
     return p
 
@@ -40,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     """Prints the table; exit code 1 if any claim is false."""
     options = parser().read(arguments)
     if options.others is not None:
-        return verify_others(options.others, options.draws, options.json)
+        return verify_others(options.others, options.draws or 100_000, options.json)
     if options.mutation is not None:
         return measure_mutation(options.mutation, options.seed, options.json)
     if options.ceiling is not None:
@@ -52,6 +60,8 @@ def main(arguments: Sequence[str]) -> int:
     for name in options.methods:
         if name not in table:
             raise NotSupported(f"There is no method '{name}' to verify. Choose from: {', '.join(table)}.")
+    if options.dispatch is not None:
+        return verify_dispatches(options.methods, options.dispatch, options.draws or 400, options.json)
     rows, holds, seconds = exactness.verify(options.methods or list(table), options.full)
     for key, row in rows.items():
         mutants = ", ".join(f"{m} {z:.0f}" for m, z in row["mutants"].items())
@@ -92,6 +102,25 @@ def measure_mutation(count: int, seed: int, as_json: bool) -> int:
     if as_json:
         print_json([asdict(result) for result in results])
     return 0
+
+
+def verify_dispatches(methods: list[str], dispatch: str, runs: int, as_json: bool) -> int:
+    """Prints a row for each method through each dispatch; exit code 1 if one changes tokens or the distribution."""
+    from engine.errors import NotSupported
+    from engine.methods import METHODS
+    from research.exactness.dispatches import DISPATCHES, measure_all
+
+    if dispatch not in (*DISPATCHES, "all"):
+        raise NotSupported(f"There is no dispatch '{dispatch}'. Choose from: {', '.join(DISPATCHES)}, all.")
+    rows = []
+    for row in measure_all([name for name in methods or METHODS if name in METHODS], DISPATCHES if dispatch == "all" else [dispatch], runs):
+        print(row.text(), flush=True)
+        rows.append(row)
+    holds = all(row.holds for row in rows)
+    print("Every dispatch holds" if holds else "A DISPATCH IS FALSE")
+    if as_json:
+        print_json([vars(row) for row in rows])
+    return 0 if holds else 1
 
 
 def verify_others(folder: str, draws: int, as_json: bool) -> int:

@@ -43,11 +43,11 @@ def detectable(distribution: Distribution, runs: int, threshold: float) -> float
     m - SURE sqrt(2k + 4m) = threshold sqrt(2k) is solved for m.
     """
     large = [p for p in distribution.values() if p * runs >= CELL_RUNS]
-    freedom = len(large) - 1 + (runs * (1 - sum(large)) >= CELL_RUNS)
+    freedom = max(0, len(large) - 1 + (runs * (1 - sum(large)) >= CELL_RUNS))
     above = threshold * sqrt(2 * freedom)
     half = above + 2 * SURE**2
     moved = half + sqrt(half**2 - above**2 + 2 * SURE**2 * freedom)
-    return 0.5 * sqrt(moved / runs)
+    return min(1.0, 0.5 * sqrt(moved / runs))
 
 
 def runs_for(distribution: Distribution, distance: float, threshold: float) -> int:

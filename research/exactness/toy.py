@@ -110,24 +110,29 @@ class Toy(Backbone):
         return picture
 
     def enumerate_distribution(self, sampling: Sampling | None = None) -> dict[tuple[int, ...], float]:
-        """The probability of every sequence, by single steps of plain decoding. Sequences end at `end` or at the limit."""
-        probs: dict[tuple[int, ...], float] = {}
+        """The probability of every sequence; see the function."""
+        return enumerate_distribution(self, sampling)
 
-        def descend(path: tuple[int, ...], probability: float) -> None:
-            sequence = self.start(Prompt(sampling=sampling))
-            for token in path:
-                sequence.forward(Draft(torch.empty(0, dtype=torch.int64)))
-                sequence.commit([], token)
-            if sequence.done:
-                probs[path] = probability
-                return
-            p = sequence.forward(Draft(torch.empty(0, dtype=torch.int64))).p[0].tolist()
-            for token, chance in enumerate(p):
-                if chance > 0:
-                    descend((*path, token), probability * chance)
 
-        descend((), 1.0)
-        return probs
+def enumerate_distribution(backbone: Backbone, sampling: Sampling | None = None) -> dict[tuple[int, ...], float]:
+    """The probability of every sequence, by single steps of plain decoding. Sequences end at `end` or at the limit."""
+    probs: dict[tuple[int, ...], float] = {}
+
+    def descend(path: tuple[int, ...], probability: float) -> None:
+        sequence = backbone.start(Prompt(sampling=sampling))
+        for token in path:
+            sequence.forward(Draft(torch.empty(0, dtype=torch.int64)))
+            sequence.commit([], token)
+        if sequence.done:
+            probs[path] = probability
+            return
+        p = sequence.forward(Draft(torch.empty(0, dtype=torch.int64))).p[0].tolist()
+        for token, chance in enumerate(p):
+            if chance > 0:
+                descend((*path, token), probability * chance)
+
+    descend((), 1.0)
+    return probs
 
 
 class ToySequence:

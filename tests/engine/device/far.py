@@ -29,18 +29,13 @@ from torch.utils._pytree import tree_flatten, tree_map_only
 from engine import noise
 from engine.decoding import trees, verdict
 from engine.methods import cross_regression, xspecmesh
+from research.exactness.tape import READS, SIZED_BY_VALUES, TAKES_NEAR_INDICES
 
 FAR = torch.device("lazy")  # a device of PyTorch that this machine lacks and that all operations of this project accept
 NEAR = torch.device("cpu")
 ENGINE = str(Path(__file__).parents[3] / "engine")
 aten = torch.ops.aten
-SIZED_BY_VALUES = {  # the size of their result depends on values, so a GPU's host waits for them
-    aten.nonzero, aten.masked_select, aten._unique2, aten.unique_dim, aten.unique_consecutive, aten.bincount, aten.repeat_interleave,
-    aten.equal, aten.nonzero_numpy,
-}  # fmt: skip
 MOVES = {aten._to_copy, aten.to, aten.copy_, aten.lift_fresh, aten.lift_fresh_copy}
-READS = {aten._local_scalar_dense, aten.item, aten.is_nonzero}
-TAKES_NEAR_INDICES = {aten.index, aten.index_put, aten.index_put_, aten._unsafe_index, aten._index_put_impl_}
 
 
 class MixedDevices(RuntimeError):

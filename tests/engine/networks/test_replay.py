@@ -1,4 +1,4 @@
-"""Whole runs whose passes are replayed from a tape (tests/engine/device/tape.py): tokens of the dynamic step, for the run that captures and
+"""Whole runs whose passes are replayed from a tape (research/exactness/tape.py): tokens of the dynamic step, for the run that captures and
 for the next one, which has another prompt and another seed and captures nothing."""
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from engine.networks import static_step, workspace
 from engine.noise import kernel as noise
 from engine.run import generate
 from engine.verify import reference
+from research.exactness.tape import Refused, Tape
 from tests.engine.device.far import as_on_a_gpu
 from tests.engine.device.models import MODELS, Model, methods_for, near_with_drafters, stay
-from tests.engine.device.tape import Refused, Tape
 from tests.engine.networks.test_static_step import DYNAMIC, SMALL, STATIC, TREE, start_sequence, use_steps
 
 NAMES = ("janus", "emu3", "llamagen", "bpt")

@@ -18,9 +18,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from engine.networks.cuda_graph import WARMED
-from tests.engine.device.far import READS, SIZED_BY_VALUES, TAKES_NEAR_INDICES
 
 aten = torch.ops.aten
+SIZED_BY_VALUES = {  # the size of their result depends on values, so a GPU's host waits for them
+    aten.nonzero, aten.masked_select, aten._unique2, aten.unique_dim, aten.unique_consecutive, aten.bincount, aten.repeat_interleave,
+    aten.equal, aten.nonzero_numpy,
+}  # fmt: skip
+READS = {aten._local_scalar_dense, aten.item, aten.is_nonzero}
+TAKES_NEAR_INDICES = {aten.index, aten.index_put, aten.index_put_, aten._unsafe_index, aten._index_put_impl_}
 SENT = {aten.lift_fresh, aten.lift_fresh_copy}
 VALUES = {getattr(torch.Tensor, name) for name in (
     "item", "tolist", "numpy", "data_ptr", "__array__", "__bool__", "__int__", "__float__", "__index__",
