@@ -110,7 +110,7 @@ def network(compiled: bool) -> SmallNetwork:
 
 
 @dataclass(frozen=True)
-class Setting:
+class MethodSetting:
     """A method with knobs."""
 
     method: str
@@ -122,15 +122,15 @@ class Setting:
         return self.method + (" block" if self.knobs.get("verify") == BLOCK else "")
 
 
-def settings_of(name: str) -> list[Setting]:
+def settings_of(name: str) -> list[MethodSetting]:
     """A method's exact knobs, and with blocks if it can verify them."""
     method = METHODS[name]
     chain = {"width": 1} if "width" in method.common else {}
-    blocks = [Setting(name, {**method.common, **chain, "verify": BLOCK})] if VERIFY_BLOCK in method.knobs else []
-    return [Setting(name, method.common), *blocks]
+    blocks = [MethodSetting(name, {**method.common, **chain, "verify": BLOCK})] if VERIFY_BLOCK in method.knobs else []
+    return [MethodSetting(name, method.common), *blocks]
 
 
-def sequences(dispatch: Dispatch, setting: Setting, runs: int, tapes: list[Tape] | None = None) -> Sequences:
+def sequences(dispatch: Dispatch, setting: MethodSetting, runs: int, tapes: list[Tape] | None = None) -> Sequences:
     """The sequences of runs 0, 1, ... of a method, by their seeds. The environment is set. tapes : gets those that were made"""
     torch.set_num_threads(1)
     method, backbone = METHODS[setting.method], network(dispatch.compiled)
@@ -203,7 +203,7 @@ def row_of(name: str, dispatch: str, committed: Sequences, expected: Sequences, 
     return DispatchRow(name, dispatch, runs, differing, numbers)
 
 
-def _in_processes(dispatch: Dispatch, settings: list[Setting], runs: int) -> list[Sequences]:
+def _in_processes(dispatch: Dispatch, settings: list[MethodSetting], runs: int) -> list[Sequences]:
     with environment(dispatch.environment), ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
         return list(pool.map(partial(sequences, dispatch, runs=runs), settings))
 

@@ -33,7 +33,7 @@ VALUES = {getattr(torch.Tensor, name) for name in (
 POISON = -7_777_777  # of integers; no position, id or row
 
 
-class Refused(RuntimeError):
+class CaptureRefused(RuntimeError):
     """A capture would fail here."""
 
 
@@ -43,7 +43,7 @@ class NoReads(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
         """Runs any other function."""
         if func in VALUES:
-            raise Refused(f"{func.__name__} in a capture")
+            raise CaptureRefused(f"{func.__name__} in a capture")
         return func(*args, **kwargs or {})
 
 
@@ -61,7 +61,7 @@ class Recorder(TorchDispatchMode):
         sent = packet in SENT and args[0].ndim  # a number is an argument of a kernel
         counts = packet in TAKES_NEAR_INDICES and any(x is not None and x.dtype == torch.bool for x in args[1])
         if packet in READS or sent or counts or (packet in SIZED_BY_VALUES and kwargs.get("output_size") is None):
-            raise Refused(f"{func} in a capture")
+            raise CaptureRefused(f"{func} in a capture")
         out = func(*args, **kwargs)
         known = {storage(x) for x in tensors((args, kwargs))}
         fresh = any(storage(x) not in known for x in tensors(out))

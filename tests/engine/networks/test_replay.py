@@ -22,7 +22,7 @@ from engine.networks import static_step, workspace
 from engine.noise import kernel as noise
 from engine.run import generate
 from engine.verify import reference
-from research.exactness.tape import Refused, Tape
+from research.exactness.tape import CaptureRefused, Tape
 from tests.engine.device.far import as_on_a_gpu
 from tests.engine.device.models import MODELS, Model, methods_for, near_with_drafters, stay
 from tests.engine.networks.test_static_step import DYNAMIC, SMALL, STATIC, TREE, start_sequence, use_steps
@@ -224,7 +224,7 @@ REFUSED: dict[str, Callable[[Tensor], Any]] = {
 @pytest.mark.parametrize("function", REFUSED.values(), ids=REFUSED)
 def test_a_tape_refuses_what_a_capture_refuses(function: Callable[[Tensor], Any]) -> None:
     x = torch.ones(2)
-    with pytest.raises(Refused):
+    with pytest.raises(CaptureRefused):
         Tape(lambda: (torch.as_tensor(function(x)),))
 
 

@@ -9,15 +9,24 @@ from typing import Any
 import pytest
 import torch
 
-from engine.cache import KVCache
 from engine.dispatch.choice import VARIABLE
 from engine.errors import NotSupported
 from engine.methods import METHODS
 from engine.networks import static_step
+from engine.networks.native_blocks import QuickBlocks
 from engine.verify import choice
 from engine.verify.host import HostVerdict
 from research.commands import verify
-from research.exactness.dispatches import DISPATCHES, Sequences, Setting, enumerate_distribution, network, row_of, sequences, settings_of
+from research.exactness.dispatches import (
+    DISPATCHES,
+    Sequences,
+    MethodSetting,
+    enumerate_distribution,
+    network,
+    row_of,
+    sequences,
+    settings_of,
+)
 from research.exactness.mutants import MUTANTS
 from research.exactness.mutation import Patches, apply_mutant, wrap
 from research.exactness.small_network import SmallNetwork
@@ -37,7 +46,9 @@ def by_reference(label: str) -> Sequences:
         return sequences(DISPATCHES["reference"], SETTINGS[label], RUNS)
 
 
-def committed(name: str, setting: Setting, monkeypatch: pytest.MonkeyPatch, runs: int = RUNS, tapes: list[Tape] | None = None) -> Sequences:
+def committed(
+    name: str, setting: MethodSetting, monkeypatch: pytest.MonkeyPatch, runs: int = RUNS, tapes: list[Tape] | None = None
+) -> Sequences:
     """The sequences that a dispatch commits, in this process."""
     dispatch = DISPATCHES[name]
     if reason := dispatch.missing():
@@ -56,8 +67,9 @@ def test_every_method_commits_the_tokens_of_the_reference(name: str, monkeypatch
     assert bool(tapes) == (name == "static")
 
 
-def _keep_first_rows(right: Any, self: KVCache, rows: list[int]) -> None:
-    return right(self, list(range(len(rows))))
+def _rows_in_another_order(right: Any, *arguments: Any) -> torch.Tensor | None:
+    hidden = right(*arguments)
+    return None if hidden is None else hidden.flip(1)
 
 
 def _reversed_numbers(right: Any, request: Any) -> Any:
@@ -79,7 +91,7 @@ def _frozen_numbers() -> list[tuple[Any, str, Any]]:
 
 BROKEN: dict[str, tuple[str, Patches]] = {
     "host": ("sjd", wrap(lambda right, self, i: not right(self, i), (HostVerdict, "_accepts"))),
-    "native": ("eagle", wrap(_keep_first_rows, (KVCache, "keep"))),
+    "native": ("sjd", wrap(_rows_in_another_order, (QuickBlocks, "__call__"))),
     "triton": ("sjd", wrap(_reversed_numbers, (choice, "verify_triton"))),
     "joined": ("sjd", MUTANTS["one seed for a batch"]),
     "static": ("sjd", _frozen_numbers),
