@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import torch
+from torch import nn
 
 from engine.core import Prompt, Sampling
 from engine.methods import METHODS
 from engine.run import generate
-from engine.transformers.host import Branch, CallerModel
+from engine.transformers.host import Branch, CallerModel, vocabulary_of
 from engine.transformers.processors import CallerDistribution
 from tests.engine.transformers import models
 from tests.engine.transformers.models import PROMPT, ours
@@ -50,3 +53,11 @@ def test_a_given_seed_leaves_pytorchs_generator_alone() -> None:
 def test_sequences_of_a_batch_have_seeds_of_their_own() -> None:
     both = ours(models.llama(), seed=4, num_return_sequences=2, **SAMPLED)
     assert both == [ours(models.llama(), seed=seed, **SAMPLED)[0] for seed in (4, 5)]
+
+
+def test_the_vocabulary_is_as_long_as_a_row_of_logits() -> None:
+    model = deepcopy(models.llama())
+    model.lm_head = nn.Linear(32, models.VOCABULARY + 3)  # padded; the settings do not say so
+    assert vocabulary_of(model) == models.VOCABULARY + 3
+    model.lm_head = None
+    assert vocabulary_of(model) == models.VOCABULARY
