@@ -331,11 +331,12 @@ class Sessions:
         with self._lock:
             self._visit(visitor).reading = (name, self._clock() + seconds)
 
-    def end_reading(self, visitor: str) -> None:
-        """Records that the file was read or refused."""
+    def end_reading(self, visitor: str, name: str = "") -> None:
+        """Records that a file was read or refused, unless another one is being read now. name : of the file, "" = any"""
         with self._lock:
-            if visitor in self._visits:
-                self._visits[visitor].reading = None
+            visit = self._visits.get(visitor)
+            if visit and visit.reading and name in ("", visit.reading[0]):
+                visit.reading = None
 
     def want(self, visitor: str, tab: str) -> None:
         """Records the tab that starts a run once the visitor's file has been read; "" = none."""

@@ -15,7 +15,7 @@ from PIL import Image
 
 from app.live.boards.mesh import MeshBoard
 from app.runs import race_files
-from app.runs.race_files import FAST, PLAIN, Colours, sheet_at, step_count_at, times, write_film, write_frames
+from app.runs.race_files import FAST, PLAIN, Colours, heading_of, sheet_at, step_count_at, times, write_film, write_frames
 from engine.mesh.bpt_tokens import BPT
 from engine.mesh.picture import View, pictures
 from engine.mesh.rotation import rotation
@@ -76,7 +76,7 @@ def write_race(race: RaceFrames, boards: Sequence[MeshBoard], titles: Sequence[s
 def frames(race: RaceFrames, boards: Sequence[MeshBoard], titles: Sequence[str], colours: Colours) -> Iterator[Image.Image]:
     """Yields the captioned frames of a race, the last board of `race` first."""
     for now, row in zip(times(boards, FRAMES), race.race, strict=True):
-        yield sheet_at(boards, [Image.fromarray(picture) for picture in reversed(row)], titles, now, colours)
+        yield sheet_at(boards, [Image.fromarray(picture) for picture in reversed(row)], titles, now, colours, heading_of(boards))
 
 
 def write_turntable(race: RaceFrames, path: Path) -> Path:

@@ -19,7 +19,7 @@ from app.live.stream import Growth
 from app.runs import history
 from app.runs.video import write_mp4
 from engine.mesh.read import Input
-from engine.run import Run
+from engine.run import Run, speedup
 
 LARGER = 4
 MP4 = ".mp4"
@@ -30,12 +30,14 @@ RATE = 24  # frames per second of an MP4
 COLOURS, CLEAR = 192, 255  # of a GIF; palette index of unchanged pixels
 SECONDS, HOLD = 4.0, 2.0  # duration of a GIF, and of its last frame
 BAND, GAP = 46, 16  # pixels below and between pictures SIDE pixels wide
-PAGE, COVER, MUTED = (12, 16, 22), (28, 36, 48), (148, 161, 181)
+PAGE, COVER, MUTED, CLEAR_TEXT = (12, 16, 22), (28, 36, 48), (148, 161, 181), (230, 236, 244)
 PLAIN, FAST = (86, 180, 233), (230, 159, 0)  # colours of the sides, from Okabe and Ito
 LANES = (FAST, PLAIN, (0, 158, 115), (240, 228, 66))  # colours of a race of up to four runs
 ACROSS = {4: 2}  # pictures per row by number of pictures; default: one row
 
 Colours = Sequence[tuple[int, int, int]]
+Heading = tuple[str, str]  # texts above the pictures, on the left and on the right
+NO_HEADING = ("", "")
 
 
 def enlarge(picture: np.ndarray, side: int = 0) -> Image.Image:
@@ -72,10 +74,10 @@ def write_film(frames: Iterator[Image.Image], path: Path, count: int) -> Path:
 
 def frames(boards: Sequence[Board], titles: Sequence[str], count: int, colours: Colours = ()) -> Iterator[Image.Image]:
     """Yields `count` frames of the race, evenly spaced over the time of the slowest side."""
-    whole = [enlarge(board.final(), SIDE) for board in boards]
+    whole, heading = [enlarge(board.final(), SIDE) for board in boards], heading_of(boards)
     for now in times(boards, count):
         pictures = [uncover(board, picture, now) for board, picture in zip(boards, whole, strict=True)]
-        yield sheet_at(boards, pictures, titles, now, colours)
+        yield sheet_at(boards, pictures, titles, now, colours, heading)
 
 
 def times(boards: Sequence[Growth], count: int) -> list[float]:
@@ -140,7 +142,13 @@ def step_count_at(board: Growth, seconds: float) -> int:
     return int(np.searchsorted(np.cumsum([step.seconds for step in board.run.steps]), seconds, side="right"))
 
 
-def sheet(pictures: Sequence[Image.Image], titles: Sequence[str], captions: Sequence[str], colours: Colours = ()) -> Image.Image:
+def sheet(
+    pictures: Sequence[Image.Image],
+    titles: Sequence[str],
+    captions: Sequence[str],
+    colours: Colours = (),
+    heading: tuple[str, str] = ("", ""),
+) -> Image.Image:
     """Draws pictures of one size side by side, four in two rows, each above its title and caption.
 
     colours : of the titles; default: the last picture is the accelerated one
@@ -149,16 +157,22 @@ def sheet(pictures: Sequence[Image.Image], titles: Sequence[str], captions: Sequ
     unit = wide / SIDE
     band, gap = round(BAND * unit), round(GAP * unit)
     across = ACROSS.get(len(pictures), len(pictures))
-    page = Image.new("RGB", (across * (wide + gap) + gap, -(-len(pictures) // across) * (high + gap + band)), PAGE)
+    head = band - gap if any(heading) else 0
+    page = Image.new("RGB", (across * (wide + gap) + gap, head + -(-len(pictures) // across) * (high + gap + band)), PAGE)
     pen, font = ImageDraw.Draw(page), ImageFont.load_default(round(15 * unit))
     shades = colours or [PLAIN] * (len(pictures) - 1) + [FAST]
     for number, (picture, title, words, colour) in enumerate(zip(pictures, titles, captions, shades, strict=True)):
-        left, top = gap + number % across * (wide + gap), gap + number // across * (high + gap + band)
+        left, top = gap + number % across * (wide + gap), head + gap + number // across * (high + gap + band)
         page.paste(picture, (left, top))
         line = top + high + band // 2
         room = wide - pen.textlength(words, font) - gap
         pen.text((left, line), shorten(title, lambda text: pen.textlength(text, font), room), fill=colour, font=font, anchor="lm")
         pen.text((left + wide, line), words, fill=MUTED, font=font, anchor="rm")
+    if head:
+        room = page.width - 3 * gap - pen.textlength(heading[1], font)
+        text = shorten(heading[0], lambda text: pen.textlength(text, font), room)
+        pen.text((gap, (head + gap) // 2), text, fill=CLEAR_TEXT, font=font, anchor="lm")
+        pen.text((page.width - gap, (head + gap) // 2), heading[1], fill=FAST, font=font, anchor="rm")
     return page
 
 
@@ -171,8 +185,16 @@ def shorten(text: str, length: Callable[[str], float], room: float) -> str:
 
 
 def sheet_at(
-    boards: Sequence[Growth], pictures: Sequence[Image.Image], titles: Sequence[str], now: float = math.inf, colours: Colours = ()
-) -> Image.Image:
+    boards: Sequence[Growth], pictures: Sequence[Image.Image], titles: Sequence[str], now: float = math.inf, colours: Colours = (),
+    heading: Heading = NO_HEADING,
+) -> Image.Image:  # fmt: skip
     """Sheet of the runs after some seconds of the race, captioned with times and token counts."""
     captions = [f"{min(now, board.run.seconds):.2f} s · {token_count_at(board, now):,} tokens" for board in boards]
-    return sheet(pictures, titles, captions, colours)
+    return sheet(pictures, titles, captions, colours, heading)
+
+
+def heading_of(boards: Sequence[Growth]) -> Heading:
+    """Heading of a film: the prompt or the kind of model, and the speed-up of the last board of two over the first one."""
+    of_two = len(boards) == 2 and all(board.run.finished for board in boards)
+    speed = f"{speedup([boards[0].run], [boards[1].run]):.1f}× as fast" if of_two else ""
+    return boards[-1].run.prompt.text or f"Foretoken, {boards[-1].run.backbone.name}", speed

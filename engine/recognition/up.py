@@ -22,6 +22,8 @@ from engine.mesh.rotation import rotation as around
 from engine.networks.weights import MODELS, build_network, need, read_card, read_tensors
 from engine.recognition.network import CloudNetwork, subsample
 
+SURE = 0.6  # probability below which the axis is a question to the user
+UNSURE = "Not sure which way is up"
 FOLDER = MODELS / "upright"
 AXES = tuple(UP)  # the answers of the network, in their order
 # Chosen on asset packs with +Y up and on held-out shapes, each in six orientations: the network is overconfident on unfamiliar shapes.
@@ -88,6 +90,8 @@ def stand_up(shape: Input, judge: Upright | None = None) -> Input:
     turn = (rotation(axis) @ back.T).T
     points = np.concatenate([shape.points[:, :3] @ turn, shape.points[:, 3:] @ turn], 1).astype(np.float32)
     note = f"The {axis} axis was taken as up (probability {chances.max():.0%}); choose another if not."
+    if chances.max() < SURE:
+        note = f"{UNSURE} ({axis}, {100 * chances.max():.0f} %). Choose the axis that points up."
     return replace(shape, frame=replace(shape.frame, up=axis), points=points, notes=[*shape.notes, note])
 
 

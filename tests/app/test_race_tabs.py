@@ -120,6 +120,8 @@ def test_a_dropped_file_a_folder_and_a_link_bring_the_settings_back(open_tab, op
     comes(9)
     other.wait_for_knob()
     assert "run=" not in page.url
+    other.finish()  # a link opens with its result
+    assert other.state() == "done"
 
 
 def test_visitors_share_the_engine(open_tab):

@@ -24,7 +24,7 @@ function takeLink() { // true if the page's address contains settings
   history.replaceState(null, "", location.pathname);
   try {
     const text = atob(coded.replaceAll("-", "+").replaceAll("_", "/"));
-    askFor(JSON.parse(new TextDecoder().decode(Uint8Array.from(text, (c) => c.charCodeAt(0)))) || {});
+    askFor({ ...JSON.parse(new TextDecoder().decode(Uint8Array.from(text, (c) => c.charCodeAt(0)))), linked: true });
   } catch {
     askFor({}); // the server reports the error
   }

@@ -32,6 +32,7 @@ function draw() {
   auto.setAttribute("aria-pressed", v.up === "auto");
   auto.disabled = running || !v.taken;
   box.dataset.taken = v.taken;
+  box.dataset.asks = Boolean(v.asks) && v.up === "auto" && !running;
 }
 
 auto.addEventListener("click", () => choose("auto"));

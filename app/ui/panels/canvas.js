@@ -85,12 +85,17 @@ function passOf(position) {
 }
 
 async function drawPicture(address) {
+  const { accepted, draft } = decoded, { columns, rows } = props.value;
   const mine = ++asked, bitmap = await bitmapOf(address);
   if (mine < drawn) return;
   drawn = mine;
   picture.width = bitmap.width;
   picture.height = bitmap.height;
-  picture.getContext("2d").drawImage(bitmap, 0, 0);
+  const pen = picture.getContext("2d"), wide = picture.width / columns, high = picture.height / rows;
+  pen.drawImage(bitmap, 0, 0);
+  accepted.forEach((verdict, i) => { // places without a token show the empty board
+    if (!verdict && !draft[i]) pen.clearRect((i % columns) * wide, Math.floor(i / columns) * high, wide, high);
+  });
   card.dataset.pictures = Number(card.dataset.pictures || 0) + 1;
   emit("picture", { side: props.value.side, title: props.value.title, picture });
 }
@@ -104,10 +109,10 @@ function replay(time) {
   card.dataset.replayed = time === null ? "" : count;
   part(".ft-progress b").style.width = `${(100 * count) / v.limit}%`;
   if (time === null) return drawCounters(v.totals);
-  const image = new ImageData(v.columns, v.rows);
+  const image = new ImageData(v.columns, v.rows), empty = getComputedStyle(frame).backgroundColor.match(/[0-9]+/g).slice(0, 3).map(Number);
   course.position.forEach((position, i) => {
     const age = (count - 1 - i) / FADE, seen = i < count;
-    const rgb = !seen ? [18, 22, 29] : decoded.accepted[position] === ACCEPTED ? SIDES[v.side] : VERDICTS[decoded.accepted[position]].colour;
+    const rgb = !seen ? empty : decoded.accepted[position] === ACCEPTED ? SIDES[v.side] : VERDICTS[decoded.accepted[position]].colour;
     const strength = !seen ? 255 : drafts(v) ? Math.max(0, 1 - age) * 190 : age < 0.1 ? 120 : 0;
     image.data.set([...rgb, strength], 4 * position);
   });

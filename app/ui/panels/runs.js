@@ -28,8 +28,10 @@ function button(label, does, about) {
   return made;
 }
 
-function ask(settings, side) {
-  props.value = { ask: { settings, side, number: Date.now() } };
+function ask({ linked, ...settings }, side) {
+  // a link opens with its result: the restored form is run
+  if (linked) whenThere(KIND.ready.replace(" i", " b"), () => requestAnimationFrame(() => document.querySelector(KIND.ready.replace("ready i", "generate")).click()));
+  props.value = { ask: { settings, side, number: Date.now(), linked } };
   trigger("input");
 }
 

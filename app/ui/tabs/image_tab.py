@@ -212,7 +212,7 @@ class PictureRace:
             values, _ = restoring.from_run(value, self.backbone, knob_panel.encode("settings", declared), declared)
         except ForetokenError as e:
             return fill(self.restored, {"messages": notice.error(e)})
-        return fill(self.restored, form_updates(values))
+        return fill(self.restored, form_updates(values) | restoring.ready_to_run(value))
 
     def recall(self, value: object) -> tuple[Any, ...]:
         """Fills the form as this browser stored it, without values that no longer fit."""

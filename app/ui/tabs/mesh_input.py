@@ -25,11 +25,13 @@ from engine.errors import BadFile, BadPrompt, ForetokenError
 from engine.mesh.formats import ply
 from engine.mesh.formats.source import Source
 from engine.mesh.read import READERS, Input, read, sample
+from engine.recognition.up import UNSURE
 
 SHOWN = 4096  # maximum number of points in the view
 STILL = "Reading {}; your run starts right after."
 BUSY = "A run is in progress. Cancel it, or choose again after it ends."
 STAYS = "{} could not be read, so this is still {}."
+CHOOSE, CLICK = "Choose the axis that points up.", "Click the picture that stands upright."
 AGAIN = "Reloading the page has discarded your file. Drop it again to continue with it; until then the input is {}."
 WITHOUT = "This run used {}, which is not included in the file. Drop that input too to repeat the run; until then the input is {}."
 
@@ -45,7 +47,8 @@ class VisitorInput(NamedTuple):
 
 def axis_value(own: VisitorInput) -> dict[str, Any]:
     """Value of the up-axis panel for an input."""
-    return axes.encode(own.shape.points, own.shape.frame.up, own.up)
+    asks = any(note.startswith(UNSURE) for note in own.shape.notes)
+    return axes.encode(own.shape.points, own.shape.frame.up, own.up) | {"asks": asks}
 
 
 def describe(shape: Input) -> list[dict[str, str]]:
@@ -54,7 +57,9 @@ def describe(shape: Input) -> list[dict[str, str]]:
         what = f"{shape.name}: a point cloud of {len(shape.points):,} points."
     else:
         what = f"{shape.name}: a mesh of {len(shape.surface[1]):,} faces; {len(shape.points):,} points were sampled from its surface."
-    return notice.notes([what, *shape.notes])
+    sure = [note for note in shape.notes if not note.startswith(UNSURE)]
+    asked = [note.replace(CHOOSE, CLICK) for note in shape.notes if note.startswith(UNSURE)]
+    return [*notice.notes([what, *sure]), *(line for text in asked for line in notice.hint(text))]
 
 
 def shown_points(shape: Input) -> np.ndarray:
@@ -107,7 +112,12 @@ class MeshInput:
         self.table = {"live": screen, "notes": self.notes, "tiles": self.tiles, "axis": self.axis, "messages": messages}
         outputs, sides = list(self.table.values()), [method, other]
         self.tiles.input(self.pick, [self.tiles, *sides], outputs, **LATEST)
-        waits = READING | {"show_progress": "minimal", "show_progress_on": self.file, "preprocess": True}  # a large file takes a while
+        waits = READING | {
+            "show_progress": "minimal",
+            "show_progress_on": self.file,
+            "preprocess": True,
+            "trigger_mode": "multiple",
+        }  # a large file takes long
         announced = self.file.upload(self.announce, self.file, messages, **(DIRECT | {"preprocess": True}))
         dropped = announced.then(self.drop, [self.file, *sides], [*outputs, self.file], **waits)
         turned = self.axis.input(self.turn, [self.axis, *sides], outputs, trigger_mode="always_last", **READING)
@@ -135,13 +145,16 @@ class MeshInput:
     def drop(self, file: object, name: object, other: object, request: gr.Request) -> tuple[Any, ...]:
         """Uses the visitor's file as input and empties the drop zone."""
         visitor = request.session_hash
-        own = self.sessions.new_folder(visitor)
+        own, reading = self.sessions.new_folder(visitor), ""
         try:
+            reading = validation.upload(file).name
             values = self.take(visitor, adopt(validation.upload(file), own), "auto", name, other)
         except ForetokenError as e:
             values = {"messages": notice.error(e)}
         finally:
-            self.sessions.end_reading(visitor)
+            self.sessions.end_reading(visitor, reading)
+        if self.sessions.reading(visitor):  # a later file, which wins: it may not be cleared from the drop zone
+            return *fill(self.table, {}), gr.skip()
         for folder in own.parent.glob("upload-*"):  # a visitor keeps only one file
             current = self.sessions.input_of(visitor)
             if current is None or folder != current.path.parent:
@@ -162,7 +175,7 @@ class MeshInput:
         try:
             return fill(self.table, self.take(visitor, current.path, up, name, other))
         finally:
-            self.sessions.end_reading(visitor)
+            self.sessions.end_reading(visitor, current.shape.name)
 
     def resume(self, count: object, request: gr.Request) -> tuple[Any, ...]:
         """Starts the run that waited for a file, unless the file could not be read."""
@@ -170,6 +183,8 @@ class MeshInput:
         current = self.sessions.input_of(visitor)
         if self.sessions.wants(visitor, self.queue.prefix) and not self.sessions.reading(visitor) and current and not current.refused:
             return (count if isinstance(count, int) else 0) + 1, *(gr.skip(),) * 4
+        if self.sessions.reading(visitor):  # a later file
+            return (gr.skip(),) * 5
         self.sessions.want(visitor, "")
         return gr.skip(), *self.queue.restore(request)
 

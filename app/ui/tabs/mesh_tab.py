@@ -261,7 +261,8 @@ class MeshRace:
             changed = self.input.wish(request.session_hash, origin.name, origin.up, updates["method"], other) if origin else {}
         except ForetokenError as e:
             return fill(self.restored, {"messages": notice.error(e)})
-        return fill(self.restored, form_updates(updates) | changed)
+        runs_itself = {} if changed.get("messages") else restoring.ready_to_run(value)  # not with another input
+        return fill(self.restored, form_updates(updates) | changed | runs_itself)
 
     # --- the race -------------------------------------------------------------------------------------------------
 

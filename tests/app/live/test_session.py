@@ -212,6 +212,9 @@ def test_a_file_counts_as_being_read_until_it_is_or_too_much_time_has_passed():
     sessions.end_reading("a")
     assert sessions.reading("a") == ""
     sessions.begin_reading("a", "big.obj", 60)
+    sessions.begin_reading("a", "second.obj", 60)
+    sessions.end_reading("a", "big.obj")
+    assert sessions.reading("a") == "second.obj"  # which wins
     clock.now += 60
     assert sessions.reading("a") == ""
 

@@ -46,8 +46,14 @@ def test_the_gif_shows_each_side_on_its_own_clock(boards, tmp_path):
         middle = np.asarray(gif.convert("RGB")).astype(int)
         gif.seek(gif.n_frames - 1)
         last = np.asarray(gif.convert("RGB")).astype(int)
-    gap, side = race_files.GAP, race_files.SIDE
-    bottom = [np.s_[gap + side - 20 : gap + side - 4, gap + n * (side + gap) + 4 : gap + n * (side + gap) + side - 4] for n in (0, 1)]
+    gap, side, head = race_files.GAP, race_files.SIDE, race_files.BAND - race_files.GAP
+    assert (last[:head] != race_files.PAGE).any()  # the prompt and the speed-up
+    prompt, speed = race_files.heading_of(boards)
+    assert prompt == boards[1].run.prompt.text and speed.endswith("× as fast")
+    bottom = [
+        np.s_[head + gap + side - 20 : head + gap + side - 4, gap + n * (side + gap) + 4 : gap + n * (side + gap) + side - 4]
+        for n in (0, 1)
+    ]
     assert (np.ptp(middle[bottom[0]].reshape(-1, 3), axis=0) == 0).all()  # plain decoding has not reached this time
     assert np.abs(middle[bottom[1]] - last[bottom[1]]).mean() < 3  # the other has ended
     assert np.abs(last[bottom[0]] - middle[bottom[0]]).mean() > 3

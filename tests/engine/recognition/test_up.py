@@ -13,7 +13,7 @@ from engine.mesh.read import read
 from engine.mesh.rotation import rotation as around
 from engine.recognition import up
 from engine.recognition.network import CloudNetwork
-from engine.recognition.up import AXES, Upright, orientations, read_standing, rotation, stand_up
+from engine.recognition.up import AXES, UNSURE, Upright, orientations, read_standing, rotation, stand_up
 from research.worlds.lowpoly_shapes import alike_up, held_out_shapes, orient, sample_points
 from tests.engine.mesh.files import obj, ply, stl
 from tests.engine.mesh.shapes import box, points_on, sphere_points, table
@@ -76,7 +76,8 @@ def test_an_input_is_stood_on_the_answer(tmp_path, axis):
 def test_a_doubtful_answer_gives_way_to_the_format_and_the_ground(tmp_path):
     vertices, faces = box((1.0, 1.3, 0.8))
     unsure = Sure("x", 0.25)
-    assert stand_up(read(obj(tmp_path / "a.obj", vertices, faces.tolist())), unsure).frame.up == "y"
+    shape = stand_up(read(obj(tmp_path / "a.obj", vertices, faces.tolist())), unsure)
+    assert shape.frame.up == "y" and shape.notes[-1].startswith(f"{UNSURE} (y, ")
     assert stand_up(read(stl(tmp_path / "a.stl", vertices, faces)), unsure).frame.up == "z"
     standing = vertices - [vertices[:, 0].max(), 0, 0]  # its box ends at x = 0: it hangs below, or stands on its head
     assert stand_up(read(stl(tmp_path / "b.stl", standing, faces)), unsure).frame.up == "-x"
