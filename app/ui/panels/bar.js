@@ -45,7 +45,12 @@ scope.addEventListener("foretoken:summary", ({ detail }) => {
   button("settings").replaceChildren(node("b", title), mark, ...rest.map((text) => node("span", text)));
   button("settings").setAttribute("aria-label", `Method and settings: ${detail.words.join(", ")}`);
 });
-scope.addEventListener("foretoken:running", ({ detail }) => { for (const each of sizes?.children ?? []) each.disabled = detail; });
+let running = false;
+scope.addEventListener("foretoken:running", ({ detail }) => {
+  for (const each of sizes?.children ?? []) each.disabled = detail;
+  if (detail && !running && narrow.matches) scope.querySelector(".ft-stage")?.scrollIntoView(); // on a phone the results are below the controls
+  running = detail;
+});
 document.addEventListener("click", ({ target }) => { // on a phone, the sheet's button or a tap outside closes it
   const outside = narrow.matches && isOpen() && !target.closest(".ft-settings, .ft-summary") && target.isConnected;
   if (!scope.contains(target)) return;

@@ -270,6 +270,7 @@ window.addEventListener("foretoken:picture", ({ detail }) => {
   other.getContext("2d").drawImage(detail.picture, 0, 0);
 });
 scope.addEventListener("foretoken:replay", (event) => replay(event.detail.time));
+window.addEventListener("foretoken:lost", () => { if (card.dataset.state === "running") card.dataset.state = "stopped"; });
 scope.addEventListener("foretoken:titles", () => { if (props.value) drawTitle(); });
 frame.addEventListener("pointermove", (event) => {
   const v = props.value;

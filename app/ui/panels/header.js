@@ -39,3 +39,13 @@ document.addEventListener("focusin", (event) => { pressed = event.target.matches
 new MutationObserver(() => {
   if (pressed && (document.activeElement === document.body || !document.activeElement?.offsetParent)) seen("button.ft-go")?.focus();
 }).observe(document.body, { subtree: true, childList: true, attributes: true, attributeFilter: ["class"] });
+
+// Gradio says in a toast that it has lost the server, on top of Generate. Our own line replaces it, and the boards stop.
+const lost = element.querySelector(".ft-lost");
+setInterval(() => {
+  const toast = [...document.querySelectorAll(".toast-wrap")].find((each) => each.textContent.includes("Connection to the server was lost"));
+  if (toast) toast.hidden = true;
+  if (Boolean(toast) === !lost.hidden) return;
+  lost.hidden = !toast;
+  if (toast) emit("lost");
+}, 500);

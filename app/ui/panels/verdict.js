@@ -37,5 +37,12 @@ function draw() {
   emit("running", v.state === "running", scope);
 }
 
+window.addEventListener("foretoken:lost", () => {
+  if (box.dataset.state !== "running") return;
+  box.dataset.state = "stopped";
+  write(".ft-live", "");
+  write(".ft-headline", "Stopped");
+  emit("running", false, scope);
+});
 watch("value", draw);
 draw();

@@ -21,6 +21,7 @@ TEMPLATE = """
   <span class="ft-loaded"></span>
   <button type="button" class="ft-theme" aria-label="Switch between dark and light"></button>
 </div>
+<p class="ft-lost" role="alert" hidden>The studio has stopped. Start it again; your runs are kept.</p>
 """
 
 

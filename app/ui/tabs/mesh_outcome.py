@@ -15,7 +15,7 @@ from app.requests.sides import CLASSICAL
 from app.runs.history import to_input_frame
 from app.runs.mesh_files import FILES, classical_surface, write_files
 from app.runs.run_store import RunStore
-from app.ui.mesh_side import FLAT, WORDS, MadeMesh, floors, without_a_face
+from app.ui.mesh_side import FLAT, WORDS, MadeMesh, floors, loop_start, without_a_face
 from app.ui.panels import notice, runs, verdict
 from app.ui.tabs import quality_table
 from app.ui.tabs.quality_table import MeasuredSide
@@ -75,6 +75,11 @@ def summary(boards: Sequence[MeshBoard], outcome: MeshOutcome, seconds: Sequence
     line = verdict.encode(*pair(boards), WORDS, seconds)
     if outcome.classical and line["state"] == "done":
         line = against_classical(line, fast, outcome)
+    loop = loop_start(fast.faces)
+    if loop is not None and line["state"] == "done":  # a race over repeated faces shows no speed-up
+        detail = f"{len(fast.faces) - loop:,} of {len(fast.faces):,} faces are repeats, so there is no speed-up to show. Try another seed."
+        line = {**line, "headline": f"It repeats itself since face {loop:,}", "tone": "even", "detail": detail}
+        return line | {"fit": outcome.fit.text, "fits": outcome.fit.verdict} if outcome.fit else line
     if outcome.fit:
         return verdict.with_fit(line, outcome.fit, bool(outcome.classical))
     return line if line["state"] != "done" else FLAT

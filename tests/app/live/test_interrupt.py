@@ -7,8 +7,10 @@ import threading
 from contextlib import suppress
 
 import httpx
+import pytest
 
-from tests.app.conftest import serving
+from tests.app.conftest import FRESH, PATIENCE, serving
+from tests.app.race_page import start
 from tests.app.visitor import Visitor
 
 LAST_WORDS = 60  # seconds, never needed in full
@@ -34,3 +36,19 @@ def test_ctrl_c_in_a_run_ends_the_studio(tmp_path, picto_folder, lowpoly_folder)
         visitor.http.close()
         assert "Traceback" not in served.log.read_text(), served.log.read_text()[-3000:]
         assert list((tmp_path / "gradio").glob("foretoken-*")) == [], "a visitor's folder was left behind"
+
+
+@pytest.mark.browser
+def test_a_page_says_that_its_studio_has_stopped(tmp_path, picto_folder, lowpoly_folder, browser):
+    with serving(tmp_path, picto_folder, lowpoly_folder) as (served, process):
+        page = browser.new_context(viewport={"width": 1366, "height": 768}).new_page()
+        page.add_init_script(FRESH)
+        page.goto(served.address)
+        page.wait_for_selector("#knobs .ft-knob", state="attached")
+        start(page)
+        process.kill()
+        page.wait_for_selector(".ft-lost:visible", timeout=PATIENCE)
+        page.wait_for_selector("#canvas-fast .ft-card[data-state=stopped]")
+        assert page.inner_text("#verdict .ft-headline") == "Stopped"
+        assert page.locator(".toast-wrap:visible").count() == 0  # it would cover Generate
+        page.context.close()
