@@ -9,8 +9,6 @@ changes the distribution of the model, for plain decoding and every method alike
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +25,13 @@ PATIENCE, MOST = 2, 4  # the gain of what ends a patch doubles after this many i
 NO_BLOCK = -1  # the next vertex is written in full
 
 Fan = tuple[Cell, ...]  # a centre and its ring
-UNMOVED: Mapping[Cell, Cell] = MappingProxyType({})
+
+
+class Moves(dict[Cell, Cell]):
+    """Vertices of the guide and those that took their places. Never changed, but replaced, so that states can be keys."""
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.items()))
 
 
 class GuideState(NamedTuple):
@@ -41,7 +45,7 @@ class GuideState(NamedTuple):
     block  : the block of the next vertex unless another one is written
     is_due : True if an offset must follow
     idle   : tokens since nothing was expected of the open patch
-    moved  : the vertices that took the places of vertices of the guide; never changed, but replaced by another mapping
+    moved  : the vertices that took the places of vertices of the guide
     """
 
     rest: Fan
@@ -52,7 +56,7 @@ class GuideState(NamedTuple):
     block: int = NO_BLOCK
     is_due: bool = False
     idle: int = 0
-    moved: Mapping[Cell, Cell] = UNMOVED
+    moved: Moves = Moves()
 
 
 class Guide:
@@ -129,7 +133,7 @@ class Guide:
         expected = self._expected(state, own)
         if max(abs(a - b) for a, b in zip(vertex, expected, strict=True)) > SAME:
             return self._left(state)
-        moved = state.moved if vertex == expected else {**state.moved, own: vertex}
+        moved = state.moved if vertex == expected else Moves({**state.moved, own: vertex})
         written = (own,) if is_centre else (state.written[0], own)
         return state._replace(rest=rest, written=written, moved=moved, tries=state.tries if rest else 0)
 

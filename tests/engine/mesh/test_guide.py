@@ -48,7 +48,7 @@ def test_a_guide_alone_writes_its_mesh(name: str) -> None:
         states.append(guide.next(states[-1], token))
     gains = [-float(guide.loss(state)[token]) for state, token in zip(states, expected, strict=False)]
     assert min(gains) == 10.0, "every token of its mesh gains the whole strength"
-    assert guide.next(states[3], expected[3]) == states[4]
+    assert hash(states[-1]) is not None and guide.next(states[3], expected[3]) == states[4]
 
 
 def test_a_vertex_that_the_model_moves_is_expected_at_its_new_place() -> None:

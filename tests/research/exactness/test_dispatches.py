@@ -19,8 +19,8 @@ from engine.verify.host import HostVerdict
 from research.commands import verify
 from research.exactness.dispatches import (
     DISPATCHES,
-    Sequences,
     MethodSetting,
+    Sequences,
     enumerate_distribution,
     network,
     row_of,
