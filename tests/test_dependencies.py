@@ -12,12 +12,13 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
-OURS = {"app", "engine", "research"}
+OURS = {"app", "engine", "research", "integrations"}
 OPTIONAL = {
     "triton",  # has wheels for Linux only, and comes with the CUDA build of PyTorch; see engine/dispatch/language.py
     "ray",  # 0.6 GB that only batches over many machines need; see app/batch/with_ray.py
     "matplotlib",  # only figures of research/ need it
     "jax",  # only rules of another project need it; see research/exactness/others/rules.py
+    "pytest",  # only verify --mutation runs tests; see research/exactness/nearest_tests.py
     "imageio-ffmpeg",  # a large encoder that only the MP4 files of races need; see app/runs/video.py
 }
 
