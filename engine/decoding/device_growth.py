@@ -15,19 +15,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.core import Sequence
-from engine.decoding.growth import (
-    Front,
-    Level,
-    Tree,
-    TreeSize,
-    best_nodes,
-    children_of,
-    follow,
-    read_tree,
-    reads_levels,
-    sibling_probs,
-    to_expand,
-)
+from engine.decoding import growth as growing
+from engine.decoding.growth import Front, Level, Tree, TreeSize
 from engine.drafters.feature_draft import COLUMNS, NetworkGrowth
 from engine.networks.workspace import Bucket, bucket
 from engine.networks.workspace import span as span_of
@@ -80,13 +69,13 @@ class FixedTrees:
         floats = numbers[FLOATS:].view(torch.float64)
         probs = torch.softmax(warp(logits, self.sampling, self.masks[masks[0]] if masks else None, floats[2:]), -1)
         shape = TreeSize(1, self.width, 1, floats[0], floats[1])
-        level = children_of(front, probs, logits, shape, self.kind, partial(self._weights, numbers))
+        level = growing.children_of(front, probs, logits, shape, self.kind, partial(self._weights, numbers))
         index, fill = numbers[INDEX : INDEX + 1], self.scores.shape[1] - len(level.scores)
         level = Level(F.pad(level.nodes, (0, fill)), F.pad(level.scores, (0, fill), value=-torch.inf))
         self.nodes.index_copy_(0, index, level.nodes[None])
         self.scores.index_copy_(0, index, level.scores[None])
         self.bases.index_copy_(0, front.numbers + 1, probs)
-        order, scores = to_expand(level, shape)
+        order, scores = growing.to_expand(level, shape)
         tokens, parents, _, behind = level.nodes[:, order].unbind()
         nodes = order + index * len(level.scores)
         self.fronts.index_copy_(0, index + 1, torch.stack([nodes, parents, tokens, behind])[None])
@@ -96,8 +85,8 @@ class FixedTrees:
     def finish(self, count: int, numbers: Tensor) -> tuple[Tensor, Tensor]:
         """The best nodes, see `best_nodes`, and their distributions. numbers : of any level"""
         floats = numbers[FLOATS:].view(torch.float64)
-        rows = best_nodes(self.nodes.transpose(0, 1).flatten(1), self.scores.flatten(), TreeSize(1, 1, count, floats[0], floats[1]))
-        return rows, sibling_probs(self.bases, rows)
+        rows = growing.best_nodes(self.nodes.transpose(0, 1).flatten(1), self.scores.flatten(), TreeSize(1, 1, count, floats[0], floats[1]))
+        return rows, growing.sibling_probs(self.bases, rows)
 
     def _weights(self, numbers: Tensor, sampled: Tensor, probs: Tensor) -> Tensor:
         """`growth.weights` from a level's numbers."""
@@ -133,25 +122,24 @@ class DeviceGrowth:
         own, features = growth.newest(hidden, committed, first.rows)
         numbers = level_numbers(shape, levels, growth.committed, sequence, noise, iteration)
         inputs = torch.cat([own.flatten(), torch.tensor([len(committed) - 1]), F.pad(numbers, (0, 0, 0, most - levels)).flatten()])
-        of_node, reads = {-1: []}, reads_levels(sequence, shape)
+        of_node, reads = {-1: []}, growing.reads_levels(sequence, shape)
         begin = partial(trees.begin, first.span, first.rows)
         (front,) = call((trees.key, "begin"), first, begin, inputs, features, *self._masks([[]], 1))
         span, passes = span_of(growth.committed + levels * shape.width, growth.kv_cache.capacity), 1
         extend, paths = partial(trees.extend, span), []
         while passes < levels:
-            if reads and not (paths := follow(of_node, front.T.tolist())):
+            if reads and not (paths := growing.follow(of_node, front.T.tolist())):
                 break
             masks = self._masks(paths, shape.width)
             (front,) = call(trees.key, Bucket(shape.width, span), extend, trees.numbers[passes], *masks)
             passes += 1
         rows, probs = call((trees.key, "finish"), Bucket(shape.nodes, 0), partial(trees.finish, shape.nodes), trees.numbers[0])
-        return read_tree(rows, probs, passes, shape)
+        return growing.read_tree(rows, probs, passes, shape)
 
     def _masks(self, paths: list[list[int]], count: int) -> list[Tensor]:
         """The numbers of the grammar's masks after paths, int64 [count], padded; none without a grammar."""
-        if self.sequence.masks is None:
-            return []
-        return [F.pad(torch.tensor([self.sequence.mask_index(path) for path in paths]), (0, count - len(paths)))]
+        numbers = [self.sequence.mask_index(path) for path in paths] if self.sequence.masks is not None else None
+        return [] if numbers is None else [F.pad(torch.tensor(numbers), (0, count - len(paths)))]
 
 
 def level_numbers(shape: TreeSize, levels: int, committed: int, sequence: Sequence, noise: Noise, iteration: int) -> Tensor:
@@ -160,6 +148,4 @@ def level_numbers(shape: TreeSize, levels: int, committed: int, sequence: Sequen
     floats = torch.tensor(floats, dtype=torch.float64).view(torch.int64).tolist()
     base, key = to_int64(noise.base), to_int64(noise.key(DRAFTER, iteration))
     firsts = [-1, *range(0, shape.width * levels, shape.width)]
-    return torch.tensor(
-        [[level, committed, firsts[level], sequence.length + level, base, key, level + 1, *floats] for level in range(levels)]
-    )  # fmt: skip
+    return torch.tensor([[i, committed, firsts[i], sequence.length + i, base, key, i + 1, *floats] for i in range(levels)])

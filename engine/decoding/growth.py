@@ -145,16 +145,9 @@ class Level:
 
 
 def grow(
-    growth: FeatureGrowth,
-    logits: Tensor,
-    sequence: Sequence,
-    shape: TreeSize,
-    room: int,
-    kind: str,
-    noise: Noise,
-    iteration: int,
+    growth: FeatureGrowth, logits: Tensor, sequence: Sequence, shape: TreeSize, room: int, kind: str, noise: Noise, iteration: int,
     seeded: bool,
-) -> Tree:
+) -> Tree:  # fmt: skip
     """A tree of at most `room` levels, reduced to its best `shape.nodes` nodes. logits : [V], guided, after the prefix
 
     The score of a chosen child is its parent's score plus log q of its token (equation 3). For a drawn child, log q is replaced by the

@@ -19,7 +19,6 @@ from engine.networks.sequence import TransformerSequence
 from engine.networks.static_step import PassShape, fixed_pass, is_static, pass_inputs
 from engine.networks.workspace import Bucket, bucket
 from engine.run import generate
-from tests.engine.device.far import FAR, Far, move_module
 from tests.engine.device.models import MODELS, Model, near
 
 SMALL = {"window": 6, "depth": 3, "width": 3, "nodes": 6}
@@ -120,48 +119,6 @@ def test_passes_on_a_gpu_have_fixed_shapes_unless_the_reference_is_asked_for(mon
     assert is_static(torch.device("cuda")) and not is_static(torch.device("cpu"))
     monkeypatch.setenv(KERNELS, REFERENCE)
     assert not is_static(torch.device("cuda"))
-
-
-# --- what a capture needs ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["pictogram", "lowpoly", "janus"])
-def test_a_drafter_reads_nothing_either(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    use_steps(monkeypatch, STATIC)
-    with Far() as device, torch.inference_mode():
-        model = MODELS[name](move_module)
-        sequence = model.backbone.start(model.prompt)
-        growth = model.drafters["feature_draft"].start(sequence)
-        inputs, features = growth.newest(torch.zeros(sequence.kv_cache.branches, 4, 32, device=FAR), [1, 2, 3, 4], 8)
-        inputs, span = inputs.to(FAR), growth.kv_cache.capacity
-        numbers = torch.arange(4, device=FAR)
-        with device.count_traffic() as traffic:
-            root = growth.begin_there(span, inputs, numbers[3:], features, 2.0)
-            outputs = growth.expand_there(span, numbers[:2] - 1, numbers[:2], numbers[:2], numbers[3], 2.0)
-        assert not traffic.reads and not traffic.sends
-        assert len(root) == 1 and len(outputs) == 2 and root.device == outputs.device == FAR
-
-
-@torch.inference_mode()
-@pytest.mark.parametrize("name", ["pictogram", "lowpoly", "janus"])
-def test_a_drafter_grows_the_same_tree(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two cycles of a root and two levels; the second begins after committed tokens."""
-    drafter = near(name).drafters["feature_draft"]
-    cycles = [([1, 2], [([-1, -1], [3, 4]), ([1, 0, 1], [5, 6, 5])]), ([3, 5, 1], [([-1], [2])])]
-    pair = [drafter.start(start_sequence(near(name), monkeypatch, step)) for step in (STATIC, DYNAMIC)]
-    states = torch.randn(pair[0].branches, 5, 32, generator=torch.Generator().manual_seed(1))
-    for tokens, levels in cycles:
-        newest, states = states[:, : len(tokens)], states[:, len(tokens) :]
-        inputs, span = pair[0].newest(newest, tokens, 8), pair[0].kv_cache.capacity
-        ours = [pair[0].begin_there(span, inputs[0], torch.tensor([len(tokens) - 1]), inputs[1], pair[0].guidance)]
-        theirs, own = [pair[1].root(newest, tokens)[None]], 0
-        for parents, more in levels:
-            numbers, committed = torch.arange(own, own + len(more)), torch.tensor(pair[0].committed)
-            inputs = (torch.tensor(parents), torch.tensor(more), numbers, committed, pair[0].guidance)
-            ours.append(pair[0].expand_there(span, *inputs))
-            theirs.append(pair[1].expand(parents, more))
-            own += len(more)
-        torch.testing.assert_close(torch.cat(ours), torch.cat(theirs), atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.gpu

@@ -34,6 +34,7 @@ from engine.verify.fixed import VerdictKind, fixed_verdict
 from engine.verify.request import VerifyRequest
 from tests.engine.backbones import tiny
 from tests.engine.device.far import FAR, Far, as_on_a_gpu, move_module
+from tests.engine.device.host import CASES as CASES_OF_HOST
 from tests.engine.device.host import count_operations
 from tests.engine.device.models import MODELS, Model, near
 from tests.engine.networks.test_static_step import DYNAMIC, SMALL, STATIC, start_sequence, steps, use_steps
@@ -73,13 +74,9 @@ SOMETIMES = ("zipar_verified", "cross_regression", "lookup", "jacobi")  # not ev
 
 @pytest.mark.parametrize(("name", "method", "knobs"), CASES)
 def test_the_steps_are_those_of_the_dynamic_step(
-    name: str,
-    method: str,
-    knobs: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-    verdict_kinds: list[VerdictKind],
+    name: str, method: str, knobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch, verdict_kinds: list[VerdictKind],
     buckets_used: list[Bucket],
-) -> None:
+) -> None:  # fmt: skip
     """Tokens, drafts and panel data are equal; every pass but the first, at the end of the prompt, has its verdict inside."""
     use_steps(monkeypatch, DYNAMIC)
     plain = steps(near(name), method, knobs, 10)
@@ -199,18 +196,11 @@ def test_a_tree_needs_two_reads(
     assert most[1] <= Counter(sends)
 
 
-OPERATIONS = [  # the most of a step outside the graphs; a level of a tree is two
-    ("janus", "sjdpp", {"window": 12}, 10), ("pictogram", "cross_regression", {}, 29), ("lowpoly", "xspecmesh_exact", {}, 14),
-    ("janus", "eagle", {}, 40), ("lowpoly", "eagle", {}, 42), ("pictogram", "lantern", {}, 40),
-    ("pictogram", "adt_tree_published", {}, 43), ("pictogram", "adt_tree", {}, 47),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "method", "knobs", "most"), OPERATIONS)
+@pytest.mark.parametrize(("name", "method", "knobs", "most"), CASES_OF_HOST)
 def test_the_host_launches_few_operations(
     name: str, method: str, knobs: dict[str, Any], most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counts = count_operations(name, method, knobs, monkeypatch, warm=3, steps=3)
+    counts = count_operations(name, method, knobs, monkeypatch, 6)[3:]
     assert len(counts) == 3 and max(each.total() for each in counts) <= most, counts
 
 
