@@ -32,7 +32,7 @@ OPTIONS = {  # the public ones; removing one breaks users' scripts
     | (RUN - {"--compare"})
     | {"--guide", "--guidance", "--size", "--faces", "--about", "--up", "--formats", "--shrinkwrap"}
     | {"--retries", "--no-sheet", "--ray", "--actors", "--at-once"},
-    "verify": {"--full", "--json", "--others", "--draws", "--mutation", "--seed", "--ceiling"},
+    "verify": {"--full", "--json", "--others", "--dispatch", "--draws", "--mutation", "--seed", "--ceiling"},
     "bench image": MODEL | SAMPLING | TABLE | {"--guidance", "--size", "--prompts"},
     "bench mesh": MODEL | SAMPLING | TABLE | {"--guide", "--faces", "--size", "--about", "--up", "--packs", "--seeds"},
     "bench generate": {"--size", "--tokens", "--window", "--method", "--guidance", "--repeats", "--device", "--dtype", "--csv", "--json"},
