@@ -71,6 +71,7 @@ SLOW = (
     "tests/faults/test_threads.py",
     "tests/research/bench/",
     "tests/research/exactness/test_exactness.py::test_every_mutant_is_found",
+    "tests/research/exactness/test_mutation_score.py::test_a_mutant_is_detected",
     "tests/research/exactness/test_others.py::test_paths_of_generate_have_the_verdict_of_the_document",
     "tests/research/papers/",
     "tests/research/train/",

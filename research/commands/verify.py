@@ -75,7 +75,10 @@ def main(arguments: Sequence[str]) -> int:
 
 def measure_ceiling(count: int, as_json: bool) -> int:
     """Prints a row for each method that drafts chains."""
+    from research.bench.plan import MOST_INPUTS, check_count
     from research.exactness.ceiling import HEADER, measure_runs
+
+    check_count("ceiling", count, MOST_INPUTS)
 
     print(HEADER)
     rows = []
@@ -89,7 +92,10 @@ def measure_ceiling(count: int, as_json: bool) -> int:
 
 def measure_mutation(count: int, seed: int, as_json: bool) -> int:
     """Prints a row for each mutant, and the share that claims and tests detect."""
-    from research.exactness.mutation_score import HEADER, measure
+    from research.bench.plan import check_count
+    from research.exactness.mutation_score import HEADER, MOST, measure
+
+    check_count("mutation", count, MOST)
 
     print(HEADER)
     results = []

@@ -24,6 +24,7 @@ from research.exactness.line_mutants import LineMutant, line_mutants
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("decoding", "kernels", "methods", "transformers", "verify")
+MOST = 1000  # mutants of a sample
 SECONDS = 60  # of processor time for a mutant's claims and tests, at most
 COPIED = ("app", "engine", "research", "tests", "launch.py", "pyproject.toml", "constraints.txt")
 LINKED = ("assets", "docs", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md")
@@ -104,12 +105,10 @@ class TestServer:
 def _server(copy: Path) -> Iterator[TestServer]:
     """Bytecode of a mutant is not stored: two mutants of a file can have the same size and second."""
     variables = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "TRITON_INTERPRET": "1"}
-    process = subprocess.Popen(
-        [sys.executable, "research/exactness/nearest_tests.py"], cwd=copy, env=variables, text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        yield TestServer(copy, process)
-    finally:
-        process.kill()
-        process.wait()
+    command = [sys.executable, "research/exactness/nearest_tests.py"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, cwd=copy, env=variables, text=True, **pipes) as process:
+        try:
+            yield TestServer(copy, process)
+        finally:
+            process.kill()

@@ -1,9 +1,9 @@
 """The tests nearest to a file of the engine: their choice and their runs, and the server that runs them for mutation_score.py.
 
 Nearest are, in this order: the claims of `verify`, with few draws, of the methods that import the file; and the files in tests/engine that
-have its name or import it, or where there are none, all files in the folder of tests that mirrors its own. Tests that need a browser are
-left out, and those that only the whole suite runs come last. The first failure ends the run, and so does a number of seconds of processor
-time, which is the same on a busy machine.
+have its name or import it, or where there are none, all files in the folder of tests that mirrors its own, and in those of RELATED. Tests
+that need a browser are left out, and those that only the whole suite runs come last. The first failure ends the run, and so does a number
+of seconds of processor time, which is the same on a busy machine.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pathlib import Path
 
 import pytest
 
+RELATED = {"engine/methods": ("decoding", "tuning"), "engine/decoding": ("methods",)}  # folders of tests/engine
 METHODS_AT_MOST = 4  # whose claims are tested for a file that many methods import
 DETECTED = 0.2  # total variation distance
 PATIENCE = 60  # seconds of processor time for a claim or a test; a mutant that never ends fails by it
@@ -61,10 +62,12 @@ def nearest_methods(path: str) -> list[str]:
 def nearest_files(path: str) -> list[str]:
     """The files of tests for a file of the engine, nearest first."""
     tests = sorted(Path("tests/engine").rglob("test_*.py"))
-    own = sorted((Path("tests") / path).parent.rglob("test_*.py"))
+    folder = Path(path).parent
+    own = sorted((Path("tests") / folder).rglob("test_*.py"))
+    related = [each for name in RELATED.get(folder.as_posix(), ()) for each in sorted(Path("tests/engine", name).rglob("test_*.py"))]
     named = [each for each in own if each.stem.startswith(f"test_{Path(path).stem}")]
     near = [*named, *(each for each in tests if _module(path) in imports(each))]
-    return list(dict.fromkeys(each.as_posix() for each in near or own))
+    return list(dict.fromkeys(each.as_posix() for each in near or own + related))
 
 
 def _module(path: str) -> str:

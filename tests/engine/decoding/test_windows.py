@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -162,6 +164,18 @@ def test_the_small_picture_goes_on_with_what_was_really_drawn(monkeypatch: pytes
     assert run.steps[0].draft_forwards == 1 and sum(s.draft_forwards for s in run.steps) == 3
     assert [rows for _, rows in followed] == [(0, 1), (1, 2)]
     assert all(len(picture) >= 4 * rows[1] for picture, rows in followed)
+
+
+@pytest.mark.parametrize("changed", [[], [0], [2, 3]])
+def test_the_small_picture_reads_again_from_the_first_token_that_changed(changed: list[int]) -> None:
+    small = CoarsePicture(Toy(rows=4, columns=4, seed=4).start(Prompt()), Noise(0, 3), 2)
+    small.draft(2, 1)
+    new, length = small.tokens.copy(), small.sequence.length
+    for at in changed:
+        new[at] = (new[at] + 1) % 3
+    small.resampler = SimpleNamespace(down=lambda *_: torch.tensor(new))
+    small.follow(torch.zeros(16, dtype=torch.int64), 0, 2)
+    assert small.tokens == new and small.sequence.length == min([length, *changed])
 
 
 def test_above_means_the_token_one_row_up() -> None:

@@ -150,6 +150,13 @@ def test_a_window_is_tried_where_its_cost_is_known_hopeful_and_affordable(
     assert pilot.window(4, begun) == rows
 
 
+def test_the_first_passes_of_windows_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = position_model()
+    output, _ = time_generation(monkeypatch, model, FREE)
+    (known,) = adaptive.KNOWN[model].values()
+    assert sum(map(len, known.windows.values())) == output.totals[0]["decoding"]["window"] - adaptive.SETTLING > 0  # in one stretch
+
+
 @pytest.mark.parametrize("tokens", [1, 2, 16, 24])
 def test_a_short_run_makes_plain_passes_and_no_others(monkeypatch: pytest.MonkeyPatch, tokens: int) -> None:
     output, seconds = time_generation(monkeypatch, wandering_model(), STEP, max_new_tokens=tokens)

@@ -34,7 +34,7 @@ def test_scores_are_those_of_pytorch_s_operations(name: str) -> None:
     near("scores", ours.nan_to_num(neginf=0), theirs.nan_to_num(neginf=0), 1e-6, 1e-6)
 
 
-@pytest.mark.parametrize("name", ["R63-V1000-guided-grammar", "R7-V5121-BPT-grammar", "R7-V1000-top-p"])
+@pytest.mark.parametrize("name", ["R63-V1000-guided-grammar", "R7-V5121-BPT-grammar", "R7-V1000-top-p", "R7-V5"])
 def test_a_row_has_the_same_bits_in_every_pass(name: str) -> None:
     """Alone as in plain decoding, and in a window: match seed compares such rows."""
     request = CASES[name]
@@ -43,12 +43,13 @@ def test_a_row_has_the_same_bits_in_every_pass(name: str) -> None:
         allowed = None if request.allowed is None else request.allowed[row : row + 1]
         alone = rows_of(replace(request, logits=request.logits[:, row : row + 1], allowed=allowed))
         assert torch.equal(alone.probs(0, 1), many.probs(row, row + 1)) and torch.equal(alone.scores(1)[0], many.scores(row + 1)[row])
+        near("p", many.probs(row, row + 1), torch.softmax(many.scores(row + 1)[row:], -1), 1e-6, 1e-5)
         assert alone.row(0).answer(noise, 9) == many.row(row).answer(noise, 9)
 
 
 def test_the_answer_is_that_of_the_scores_and_the_noise_of_a_run() -> None:
     """Methods that draw by PyTorch, and those whose draws come with their verdicts, agree in every bit."""
-    for name in ("R63-V1000-guided-grammar", "R7-V5121-BPT", "R1-V131072-float16", "R7-V1000-top-p"):
+    for name in ("R63-V1000-guided-grammar", "R7-V5121-BPT", "R1-V131072-float16", "R7-V1000-top-p", "R7-V1000-greedy"):
         request = CASES[name]
         loud = warped_scores(request.logits, request.sampling, request.allowed)
         loud += Noise(5, loud.shape[-1]).gumbel(START, len(loud))
