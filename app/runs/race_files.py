@@ -194,7 +194,11 @@ def sheet_at(
 
 
 def heading_of(boards: Sequence[Growth]) -> Heading:
-    """Heading of a film: the prompt or the kind of model, and the speed-up of the last board of two over the first one."""
-    of_two = len(boards) == 2 and all(board.run.finished for board in boards)
-    speed = f"{speedup([boards[0].run], [boards[1].run]):.1f}× as fast" if of_two else ""
-    return boards[-1].run.prompt.text or f"Foretoken, {boards[-1].run.backbone.name}", speed
+    """Heading of a film: the prompt, and the speed-up of the last board of two over the first one; a race of uploaded runs has only the
+    prompt."""
+    runs = [board.run for board in boards]
+    if not all(isinstance(run, Run) for run in runs):
+        return " ".join(str(runs[-1].settings.get("prompt") or "").split()), ""
+    of_two = len(runs) == 2 and all(run.finished for run in runs)
+    speed = f"{speedup(runs[:1], runs[1:]):.1f}× as fast" if of_two else ""
+    return runs[-1].prompt.text or f"Foretoken, {runs[-1].backbone.name}", speed

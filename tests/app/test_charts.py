@@ -87,7 +87,7 @@ def test_the_trace_of_other_methods_has_chances(picto):
     assert len(chance) == len(shown.run.tokens) == len(numbers(value["entropy"]))
     assert not np.isnan(chance[verdict == 3]).any()
     published = board(picto, "zipar", 4)
-    assert "verifies no drafts" in trace.encode(published.trail, published.run.method, "running", 64)["about"]
+    assert "checks no guesses" in trace.encode(published.trail, published.run.method, "running", 64)["about"]
 
 
 def test_trees_are_sent_with_their_path_and_their_shapes(picto):
@@ -140,7 +140,7 @@ def test_maps_that_a_method_has_nothing_for_are_missing_with_a_reason(picto):
     by_name = {name: board(picto, name, 3) for name in ("sjdpp", "zipar", "eagle")}
     reasons = {name: canvas.missing(b.trail, b.run.method.title) for name, b in by_name.items()}
     assert reasons["sjdpp"] == {"depth": "SJD++ records no depth"}
-    assert set(reasons["zipar"]) == {"accepted", "probability", "depth"} and reasons["zipar"]["accepted"] == "ZipAR verifies no drafts"
+    assert set(reasons["zipar"]) == {"accepted", "probability", "depth"} and reasons["zipar"]["accepted"] == "ZipAR checks no guesses"
     assert reasons["eagle"] == {}
 
 

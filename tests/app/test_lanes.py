@@ -89,15 +89,16 @@ def test_the_files_show_every_run_on_its_own_clock(boards, race, tmp_path):
     assert path.name == "foretoken-race-of-3.gif" and lost == []
     with Image.open(path) as gif:
         gap, side = race_files.GAP, race_files.SIDE
-        assert gif.size == (3 * (side + gap) + gap, side + gap + race_files.BAND)
+        head = race_files.BAND - gap  # the prompt
+        assert gif.size == (3 * (side + gap) + gap, head + side + gap + race_files.BAND)
         gif.seek(gif.n_frames - 1)
         last = np.asarray(gif.convert("RGB")).astype(int)
         gif.seek(0)
         first = np.asarray(gif.convert("RGB")).astype(int)
-    titles = last[gap + side :]
+    titles = last[head + gap + side :]
     for colour in race_files.LANES[:3]:
         assert (np.abs(titles - colour).max(axis=-1) == 0).any()  # each title has its colour
-    ends = [np.s_[side - 20 : side, gap + n * (side + gap) + 4 : gap + n * (side + gap) + side - 4] for n in range(3)]
+    ends = [np.s_[head + side - 20 : head + side, gap + n * (side + gap) + 4 : gap + n * (side + gap) + side - 4] for n in range(3)]
     assert all((np.ptp(first[end].reshape(-1, 3), axis=0) == 0).all() for end in ends)  # their last rows are empty
     page, _ = lanes.make({**race, "make": "html"}, tmp_path)
     text = page.read_text(encoding="utf-8")

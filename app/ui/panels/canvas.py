@@ -32,8 +32,8 @@ VERDICTS = {
     4: ("redrawn next to a rejected one", (204, 121, 167)),
 }  # fmt: skip
 MISSING = {  # map: (the trace entry it needs, reason shown for a method without it)
-    "accepted": ("accepted", "verifies no drafts"),
-    "probability": ("accept_probability", "verifies no drafts"),
+    "accepted": ("accepted", "checks no guesses"),
+    "probability": ("accept_probability", "checks no guesses"),
     "depth": ("depth", "records no depth"),
     "entropy": ("entropy", "records no entropy"),
 }

@@ -73,7 +73,7 @@ def about(trail: Trail, method: Method) -> str:
         return f"Energy of each draft (log p/q) above the threshold: accepted. {strip} Healthy: dots above the line, few crosses."
     if "accept_probability" in trail.trace_names:
         return f"The probability that each draft is accepted. {strip} Healthy: dots at the top, crosses only where the curve below peaks."
-    return f"{method.title} verifies no drafts, so the trace shows only how undecided the model was (entropy)."
+    return f"{method.title} checks no guesses, so the trace shows only how undecided the model was (entropy)."
 
 
 def newest(trail: Trail) -> dict[str, Any] | None:

@@ -62,7 +62,7 @@ class PictureRace:
     """The race of pictures."""
 
     kind, prefix, idle, replays, warm, board = runs.PICTURES, "", verdict.IDLE, True, 1, Board
-    right_words = "Many tokens at a time, each one verified."
+    right_words = "Many tokens at a time, each one checked."
     form_names, key = restoring.PICTURE, "foretoken-form"
     now: Mapping[str, str] = {"download": "PNG"}
     late: Mapping[str, tuple[str, str]] = {  # name of the offer: (label, ending of the file)

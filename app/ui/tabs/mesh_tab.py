@@ -76,7 +76,7 @@ class MeshRace:
     """The race of meshes."""
 
     kind, prefix, idle, replays, warm, board = runs.MESHES, "mesh-", IDLE, False, WARM_STEPS, MeshBoard
-    right_words = "Several tokens at a time, each one verified."
+    right_words = "Several tokens at a time, each one checked."
     form_names, key = restoring.MESH, "foretoken-mesh-form"
     suits = Lowpoly.suits  # known before the model is loaded
     now: Mapping[str, str] = {name: label for name, (label, _, _) in FILES.items()}
