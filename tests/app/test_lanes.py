@@ -191,7 +191,7 @@ def test_three_and_four_chosen_runs_race_and_leave_as_files(open_page, tmp_path:
         assert waiting.value.suggested_filename == f"foretoken-race-of-4.{kind}"
         waiting.value.save_as(tmp_path / f"race.{kind}")
     with Image.open(tmp_path / "race.gif") as gif:
-        assert gif.size == (816, 892)
+        assert gif.size == (816, 922)
     page.set_viewport_size({"width": 390, "height": 844})
     boxes = [each.bounding_box() for each in page.locator(OPEN).all()]
     assert len({round(box["y"]) for box in boxes}) == 2 and page.evaluate("document.documentElement.scrollWidth") == 390
