@@ -144,14 +144,14 @@ def accepted_and_examined(step: Step) -> tuple[int, int] | None:
 
 def most_accepted(step: Step) -> float | None:
     """An estimate of the most drafts of a Step that any exact rule accepts in the mean, never below the number that was accepted. None
-    without ratios, and if the seed is matched.
+    without ratios, and unless drafts are verified one by one.
 
     The most is the mean of min(1, P/Q) over drafted prefixes (research/exactness/ceiling.py). A prefix of k drafts is seen only where
     speculative sampling has accepted the k - 1 before its last one, so it counts by the inverse of that probability: without bias. The
     expected number of accepted drafts is subtracted and the real one added, because the two vary with the rest alike.
     """
     counts = accepted_and_examined(step)
-    if counts is None or step.trace.ratio is None or step.trace.tree is not None or step.knobs.get("verify") == "match seed":
+    if counts is None or step.trace.ratio is None or step.trace.tree is not None or step.knobs.get("verify", "residual") != "residual":
         return None
     ratios = to_numbers(step.trace.ratio)[: counts[1]].astype(np.float64)
     before = np.concatenate([[1.0], np.minimum(ratios, 1).cumprod()[:-1]])[: len(ratios)]
