@@ -109,5 +109,5 @@ VERIFY_BLOCK = replace(  # of methods that draw all drafts of a pass independent
     choices=(*VERIFY.choices, "block"),
     help=VERIFY.help + " block: the same distribution, with more drafts accepted, because a chain is verified as a whole; drafts that "
     "were not reached are redrawn.",
-    words={**VERIFY.words, "block": "same odds, all guesses together"},
+    words={**VERIFY.words, "block": "same odds, guesses as a block"},
 )
