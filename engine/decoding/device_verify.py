@@ -25,7 +25,7 @@ from engine.sampling import draw, residual
 from engine.tree import children, depths
 from engine.verify.request import check_pair
 
-SURE = 1 - 1e-9  # the least probability of a certain token
+SURE = 1 - 1e-9  # the least probability of a certain token; 1 in float32
 NAME = "tree verdict"  # in the keys of graphs
 LEVELS = (4, 8, 16, 32, 64, 128)  # of a path
 ROWS = (1, 4, 8, 16, 32, 64, 128, 256)  # of a tree, the prefix included
@@ -168,7 +168,7 @@ def settle_siblings(p: Tensor, soft: Tensor | None, probs: Tensor | None, table:
     p : [N + 1, V]; soft : see `Rows`, with a relaxed rule, else None; probs : [N, V], the nodes' distributions; None: all were chosen
     """
     rest, child, chances = p, torch.full_like(table.last, -1, dtype=torch.int64), torch.zeros_like(table.last)
-    certain = torch.zeros_like(child, dtype=torch.bool) if soft is None else p.amax(-1) > SURE
+    certain = torch.zeros_like(child, dtype=torch.bool) if soft is None else p.amax(-1) >= SURE
     for nodes in table.below.unbind(1):
         at = nodes.clamp(min=0)
         x, live = table.tokens[at].clamp(min=0), (nodes >= 0) & (child < 0)
