@@ -183,17 +183,21 @@ def test_clouds_are_looped_over(low):
 
 
 def test_the_example_is_a_loop_whose_charts_have_something_to_show(picto, tmp_path, monkeypatch):
-    assert lab_example.read(None, picto) == {}
+    recorded = lab_example.read(tmp_path, picto)
+    assert recorded["pictures"] == 6 and recorded["example"] != lab_example.NOTE.format("this machine")
     monkeypatch.setattr(example, "PATIENCE", float("inf"))  # however busy the machine is
+    lab_example.make(tmp_path, picto, lambda: False)
     loop = lab_example.read(tmp_path, picto)
-    assert (loop["state"], loop["pictures"], loop["example"]) == ("stopped", 6, lab_example.NOTE) and loop["plain"] > 0
+    assert (loop["state"], loop["pictures"], loop["example"]) == ("stopped", 6, lab_example.NOTE.format("this machine"))
+    assert loop["plain"] > 0
     assert len(loop["settings"]) == 6 and len(loop["curve"]) == 3  # the windows are on a line
     assert {t["letter"] for t in loop["turned"]} >= {"W", "δ"} and loop["settings"][0]["shares"]
-    monkeypatch.setattr(lab_example, "run", lambda backbone: pytest.fail("it is run once"))
+    monkeypatch.setattr(lab_example, "run", lambda *arguments: pytest.fail("it is run once"))
+    lab_example.make(tmp_path, picto, lambda: False)
     assert lab_example.read(tmp_path, picto) == loop
     monkeypatch.undo()
-    monkeypatch.setattr(example, "race", lambda boards: iter(()))  # as if plain decoding took too long
-    assert lab_example.run(picto) == {}  # a slow model's Lab is empty at first
+    monkeypatch.setattr(example, "race", lambda boards, interrupted: iter(()))  # as if plain decoding took too long
+    assert lab_example.run(picto, lambda: False) == {}  # a slow model's Lab shows the recorded loop
 
 
 # --- in a browser -----------------------------------------------------------------------------------------------------
