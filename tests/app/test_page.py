@@ -21,7 +21,8 @@ SPREAD = """c => {
 
 UNDERSTOOD = [  # (prompt, part of the line below it)
     ("two foxes on snow at sunset", "Draws two foxes; background: s"),
-    ("a house without a tree", "does not understand 'without'"),
+    ("a blue house without a tree", "Draws a blue house, no tree;"),
+    ("never a cat", "does not understand 'never'"),
     ("six cats", "counts to"),
     ("a cat snow", "Try: in the snow"),
     ("two foxes and a pengiun", "pengiun is read as penguin. Undo"),
