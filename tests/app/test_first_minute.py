@@ -26,6 +26,7 @@ from engine.errors import NotSupported
 from engine.methods import METHODS, about, find, names
 from engine.tuning.auto import resolve
 from engine.words.emoji_objects import TAUGHT
+from tests.app.conftest import PATIENCE
 from tests.app.race_page import take
 from tests.engine.backbones import tiny
 
@@ -125,6 +126,7 @@ def test_the_recorded_examples_have_the_form_of_new_ones(picto, tmp_path) -> Non
 @pytest.mark.browser
 def test_a_newcomer_finds_a_finished_race_that_plays(browser, served) -> None:
     page = browser.new_context(color_scheme="light").new_page()
+    page.set_default_timeout(PATIENCE)
     page.add_init_script("""window.replayed = [];
       window.addEventListener("DOMContentLoaded", () => new MutationObserver((all) => all.forEach(({ target }) =>
         window.replayed.push(target.dataset.replayed))).observe(document.body, { subtree: true, attributeFilter: ["data-replayed"] }))""")
