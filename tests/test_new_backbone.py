@@ -48,7 +48,7 @@ class StripesSequence:
     """One run: its whole state is its tokens, because a row depends on one token only."""
 
     vocabulary, limit, layout, device = 5, 16, Raster(4, 4), torch.device("cpu")
-    codebook = condition = masks = levels = None
+    codebook = condition = masks = levels = workspace = None
 
     def __init__(self, sampling):
         self.sampling, self.tokens = sampling, []

@@ -149,7 +149,6 @@ class Lowpoly(TrainedBackbone):
         heads = {"mesh_heads"} if self.kinds else set()
         joined = {"joined"} if model.decoder.quick is not None else set()
         either = {"bfloat16"} if joined and native(torch.bfloat16) is not None else set()
-        self._surfaces = classical.Surfaces()
         always = frozenset({"mesh", "points", "condition", "hidden", "vertices"})
         self.capabilities = always | heads | trained_in(folder, self.suffix) | joined | either
 
@@ -195,7 +194,7 @@ class Lowpoly(TrainedBackbone):
         """
         if not (prompt.sampling or self.sampling).guide or prompt.guide is not None:
             return prompt
-        return replace(prompt, guide=self._surfaces.reconstruct(prompt.points.cpu().numpy(), prompt.about or prompt.size))
+        return replace(prompt, guide=classical.reconstruct_once(prompt.points.cpu().float().numpy().tobytes(), prompt.about or prompt.size))
 
     def face_levels(self, prompts: Sequence[Prompt]) -> Tensor:
         """The numbers of faces that the model reads, float32 [B]: of each prompt its target, else its limit."""

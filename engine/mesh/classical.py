@@ -7,10 +7,8 @@ both by VTK.
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left
-from collections import OrderedDict
-from hashlib import blake2b
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,29 +24,14 @@ COUNTS = (12, 16, 24, 34, 50, 70, 100, 140, 200, 280)  # faces to choose from; m
 NEAR = 0.005  # mean distance from the points that a surface of few faces may have, in longest sides
 CHECKED = 1500  # points that this distance is measured at
 PATIENCE = 60.0  # seconds
-REMEMBERED = 16  # surfaces
+REMEMBERED = 16  # surfaces of recent clouds
 BEHIND = 10  # of its priority, that it gives up to runs
 
 
-class Surfaces:
-    """The last surfaces that were made, so that the runs of one cloud make theirs once."""
-
-    def __init__(self) -> None:
-        self._made: OrderedDict[tuple[bytes, int | None], tuple[np.ndarray, np.ndarray]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def reconstruct(self, points: np.ndarray, faces: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """As the function of this name."""
-        key = (blake2b(np.ascontiguousarray(points), digest_size=16).digest(), faces)
-        with self._lock:
-            found = self._made.get(key)
-        made = found or reconstruct(points, faces)  # without the lock: another cloud must not wait
-        with self._lock:
-            self._made[key] = made
-            self._made.move_to_end(key)
-            if len(self._made) > REMEMBERED:
-                self._made.popitem(last=False)
-        return made
+@lru_cache(maxsize=REMEMBERED)
+def reconstruct_once(points: bytes, faces: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """As `reconstruct`, of float32 points [N, 6] as bytes, so that the runs of one cloud make their surface once."""
+    return reconstruct(np.frombuffer(points, np.float32).reshape(-1, 6), faces)
 
 
 def reconstruct(points: np.ndarray, faces: int | None = None, behind: bool = False) -> tuple[np.ndarray, np.ndarray]:

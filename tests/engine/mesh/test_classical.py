@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine.errors import NotSupported
-from engine.mesh.classical import Surfaces, reconstruct, surface
+from engine.mesh.classical import reconstruct, reconstruct_once, surface
 from engine.mesh.distance import distance
 from engine.mesh.fit import fit_of
 
@@ -40,7 +40,7 @@ def test_a_caller_gets_it_from_another_process_or_a_sentence() -> None:
 
 
 def test_runs_of_one_cloud_share_a_surface() -> None:
-    surfaces, cloud = Surfaces(), ball(500)
-    made = surfaces.reconstruct(cloud, 40)
-    assert surfaces.reconstruct(cloud.copy(), 40) is made
-    assert surfaces.reconstruct(cloud, 60) is not made and surfaces.reconstruct(-cloud, 40) is not made
+    cloud = ball(500).astype(np.float32)
+    made = reconstruct_once(cloud.tobytes(), 40)
+    assert reconstruct_once(cloud.copy().tobytes(), 40) is made
+    assert reconstruct_once(cloud.tobytes(), 60) is not made and reconstruct_once((-cloud).tobytes(), 40) is not made

@@ -76,9 +76,9 @@ def test_an_input_is_stood_on_the_answer(tmp_path, axis):
 def test_a_doubtful_answer_gives_way_to_the_format_and_the_ground(tmp_path):
     vertices, faces = box((1.0, 1.3, 0.8))
     unsure = Sure("x", 0.25)
-    shape = stand_up(read(obj(tmp_path / "a.obj", vertices, faces.tolist())), unsure)
-    assert shape.frame.up == "y" and shape.notes[-1].startswith(f"{UNSURE} (y, ")
-    assert stand_up(read(stl(tmp_path / "a.stl", vertices, faces)), unsure).frame.up == "z"
+    assert stand_up(read(obj(tmp_path / "a.obj", vertices, faces.tolist())), unsure).frame.up == "y"
+    shape = stand_up(read(stl(tmp_path / "a.stl", vertices, faces)), unsure)
+    assert shape.frame.up == "z" and shape.notes[-1].startswith(f"{UNSURE} (z, ")
     standing = vertices - [vertices[:, 0].max(), 0, 0]  # its box ends at x = 0: it hangs below, or stands on its head
     assert stand_up(read(stl(tmp_path / "b.stl", standing, faces)), unsure).frame.up == "-x"
     assert stand_up(read(obj(tmp_path / "b.obj", vertices, faces.tolist())), Sure("x")).frame.up == "x"

@@ -68,9 +68,9 @@ def of_tensors(
 def of_host(request: VerifyRequest) -> Verdict:
     """All of the verdict by numpy."""
     verdict, count = host_verdict(request), request.logits.shape[1]
-    nats, chances, top, acceptance = map(torch.tensor, verdict.recorded)
-    expected = chances if verdict.ratios is None else verdict.ratios.clamp(max=1)[: len(acceptance)]
-    assert acceptance.tolist() == expected.tolist()
+    nats, chances, top, ratios = map(torch.tensor, verdict.recorded)
+    expected = chances if verdict.ratios is None else verdict.ratios[: len(ratios)]
+    assert ratios.tolist() == expected.tolist()
     draws = {"answers": verdict.answers[:], "fresh": verdict.fresh[:], "drawn": verdict.drawn[:]}
     p, pair = verdict.rows.probs(0, count), torch.tensor(verdict.settled)
     return Verdict(verdict.accepted, verdict.ratios, **draws, chances=chances, entropy=nats, top=top, p=p, pair=pair)
