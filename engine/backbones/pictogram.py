@@ -364,7 +364,7 @@ class Pictogram(TrainedBackbone):
         return "" if self.objects_in(text) else f"{self.name} does not know anything in this prompt and will draw an empty background."
 
     def understand(self, text: str, kept: Container[str] = ()) -> Understood:
-        """What the model makes of a prompt. kept : misspelled words that are not corrected"""
+        """The model's reading of a prompt. kept : misspelled words that are not corrected"""
         right = corrections(text, self.words, kept)
         corrected = correct(text, right)
         reading = read(corrected, self.words)

@@ -204,7 +204,7 @@ class Backbone(Protocol):
         return ""
 
     def understand(self, text: str, kept: Container[str] = ()) -> Understood:
-        """What the model makes of a prompt. kept : misspelled words that are not corrected"""
+        """The model's reading of a prompt. kept : misspelled words that are not corrected"""
         return Understood(text)
 
     def added_words(self, prompt: Prompt) -> str:

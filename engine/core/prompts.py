@@ -64,7 +64,7 @@ class Prompt:
 
 
 class Understood(NamedTuple):
-    """What a model makes of a prompt.
+    """A model's reading of a prompt.
 
     text        : as it is drawn, misspelled words corrected; corrected : these words, with the ones that replace them
     description : what it draws, as a sentence; remarks : sentences on what it cannot draw; "" and () for a model that reads any words

@@ -96,6 +96,11 @@ def groups_of_words(words: Sequence[str]) -> Iterator[tuple[ObjectGroup, list[st
         before = []
 
 
+def is_plural(named: Sequence[str]) -> bool:
+    """True if the last words name several objects, such as "big horses"; False for "sheep"."""
+    return SINGULARS.isdisjoint((named[-1], " ".join(named[-2:])))
+
+
 def with_numbers(words: Sequence[str], seed: int) -> list[str]:
     """The words with a number before each plural that has none: "horses in a field" becomes "two horses in a field", or three, by the
     seed."""
@@ -103,7 +108,7 @@ def with_numbers(words: Sequence[str], seed: int) -> list[str]:
     most = 3 if sum(bool(name) for _, name in parts) == 1 else 2
     numbered: list[str] = []
     for part, name in parts:
-        if name and " ".join(part) not in SINGULARS:
+        if name and is_plural(part):
             before = len(numbered)
             while before and numbered[before - 1] in ADJECTIVES:
                 before -= 1

@@ -1,4 +1,4 @@
-"""What a model with a limited vocabulary makes of a prompt, in words for the person who types it: corrections, objects, and remarks on
+"""The reading of a prompt by a model with a limited vocabulary, in words for the person who types it: corrections, objects, remarks on
 what it cannot draw."""
 
 from __future__ import annotations
@@ -7,9 +7,9 @@ import re
 from collections.abc import Container, Mapping, Sequence
 
 from engine.words.emoji_objects import article, plural
-from engine.words.looks import NUMBER_OF_WORD, groups_of_words, place_of
+from engine.words.looks import NUMBER_OF_WORD, groups_of_words, is_plural, place_of
 from engine.words.reading import misspelled, read, split
-from engine.words.world import COUNTS, HUES, PLACES, PLAIN, ObjectGroup, words_of
+from engine.words.world import COUNTS, HUES, PLACES, PLAIN, words_of
 
 NEGATIONS = {
     "no", "not", "without", "never", "none", "nothing", "neither", "nor", "except", "excluding", "exclude", "avoid",
@@ -35,24 +35,20 @@ def requested(words: Sequence[str]) -> dict[str, int]:
     """Number of each object that the words name; PLURAL for a plural without a number."""
     counts: dict[str, int] = {}
     for group, named in groups_of_words(words):
-        counts[group.name] = PLURAL if is_bare_plural(group, named) else counts.get(group.name, 0) + group.count
+        is_bare = group.count == 1 and is_plural(named)
+        counts[group.name] = PLURAL if is_bare else counts.get(group.name, 0) + group.count
     return counts
 
 
-def is_bare_plural(group: ObjectGroup, named: Sequence[str]) -> bool:
-    """True for a plural without a number, which the seed chooses. named : the words of the group"""
-    return plural(group.name).endswith(named[-1]) and not group.name.endswith(named[-1]) and group.count == 1
-
-
 def description(words: Sequence[str], left_out: Sequence[str] = ()) -> str:
-    """What the words ask for: "Draws two foxes, no dog; background: snow."; "" if they name no object.
+    """A sentence about the request: "Draws two foxes, no dog; background: snow."; "" if they name no object.
 
     left_out : objects that are excluded
     """
     things = []
     for group, named in groups_of_words(words):
         one = " ".join(filter(None, (group.size, group.colour, group.name)))
-        many = COUNTS[group.count] if group.count > 1 else "some" if is_bare_plural(group, named) else ""
+        many = COUNTS[group.count] if group.count > 1 else "some" if is_plural(named) else ""
         things.append(f"{many} {plural(one)}" if many else f"{article(one)} {one}")
     things += [f"no {name}" for name in left_out if things]
     return f"Draws {', '.join(things)}; background: {place_of(words) or 'the seed chooses it'}." if things else ""

@@ -161,7 +161,7 @@ def _load(model: str, capability: str) -> Backbone:
 def _with_guide(backbone: Backbone, prompt: Prompt) -> Prompt:
     """The prompt with a surface that the model follows, if it takes one and the points allow it; otherwise this is logged."""
     try:
-        return backbone.guided(prompt) if hasattr(backbone, "guided") else prompt
+        return backbone.guided(prompt)
     except NotSupported as e:
         LOG.warning("The model decides alone, without a surface to follow. %s", e)
         return prompt

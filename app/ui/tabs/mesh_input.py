@@ -58,8 +58,8 @@ def describe(shape: Input) -> list[dict[str, str]]:
     else:
         what = f"{shape.name}: a mesh of {len(shape.surface[1]):,} faces; {len(shape.points):,} points were sampled from its surface."
     sure = [note for note in shape.notes if not note.startswith(UNSURE)]
-    asked = [note.replace(CHOOSE, CLICK) for note in shape.notes if note.startswith(UNSURE)]
-    return [*notice.notes([what, *sure]), *(line for text in asked for line in notice.hint(text))]
+    unsure = [note.replace(CHOOSE, CLICK) for note in shape.notes if note.startswith(UNSURE)]
+    return [*notice.notes([what, *sure]), *(line for text in unsure for line in notice.hint(text))]
 
 
 def shown_points(shape: Input) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What a prompt is understood as: corrections, objects, and what cannot be drawn."""
+"""The reading of a prompt: corrections, objects, and what cannot be drawn."""
 
 from __future__ import annotations
 
