@@ -158,6 +158,9 @@ def test_the_line_of_controls_and_the_settings_are_one(open_page) -> None:
     page.focus("#method .ft-picked")
     page.keyboard.press("ArrowDown")
     page.wait_for_selector("#method .ft-method-card[data-name='auto:sjdpp']:focus")
+    for size in ("256 px", "64 px"):  # cards drawn anew while they are open
+        knobs = {"panel": "settings", "declarations": [{"name": "size", "choices": ["256 px"]}], "values": {"size": size}}
+        page.evaluate("(detail) => window.dispatchEvent(new CustomEvent('foretoken:knobs', { detail }))", knobs)
     page.keyboard.press("End")
     page.keyboard.press("Enter")
     last = page.locator("#method .ft-pick").get_attribute("data-name")

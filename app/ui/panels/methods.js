@@ -31,7 +31,11 @@ function section(group) {
   return place;
 }
 
-const fillList = () => list.replaceChildren(...[...new Set(cards.map((card) => card.group))].map(section));
+function fillList() {
+  const focused = list.contains(document.activeElement) && document.activeElement.dataset.name;
+  list.replaceChildren(...[...new Set(cards.map((card) => card.group))].map(section));
+  if (focused) [...list.querySelectorAll("button")].find((card) => card.dataset.name === focused)?.focus(); // it went with the old cards
+}
 
 function open(shown) {
   list.hidden = !shown;
