@@ -217,7 +217,9 @@ def test_cards_fit_a_desktop_and_a_phone(open_page) -> None:
         page.wait_for_function(f"{broken} === 0")
         page.get_by_text("words it knows").click()
         page.wait_for_selector(".ft-model >> text=sunflower")
-        page.evaluate("all = document.querySelector('#models .ft-model').parentElement; all.innerHTML = all.innerHTML.replaceAll(' open=', ' data-was=')")
+        page.evaluate(
+            "all = document.querySelector('#models .ft-model').parentElement; all.innerHTML = all.innerHTML.replaceAll(' open=', ' data-was=')"
+        )
         page.wait_for_selector(".ft-model [data-was] >> text=sunflower")  # drawn anew, and still open
     page.click('.ft-model[data-model="lowpoly"] [data-tab=Mesh]')
     expect(page.get_by_role("tab", name="Mesh", exact=True)).to_have_attribute("aria-selected", "true")

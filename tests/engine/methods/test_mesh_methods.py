@@ -18,8 +18,10 @@ from engine.mesh.bpt_grammar import BPTGrammar
 from engine.mesh.bpt_tokens import BPT
 from engine.methods import METHODS
 from engine.methods.lookup import Index
+from engine.methods.xspecmesh import replacement
 from engine.noise import DRAFTER, Noise
 from engine.run import Run, generate
+from engine.sampling import draw_gumbel
 from tests.engine.backbones import tiny
 
 
@@ -53,6 +55,12 @@ def test_every_mesh_obeys_the_grammar_and_its_budget(accept: str) -> None:
         assert not ended or grammar.accepts(done.tokens)
         assert len(done.result().parser.faces) <= 9
         assert done.positions == list(range(len(done.tokens)))
+
+
+def test_a_replacement_is_drawn_with_the_noise_of_its_own_position() -> None:
+    noise, rows = Noise(3, 500), SimpleNamespace(host=None, scores=torch.zeros(4, 500))
+    for a in range(4):
+        assert replacement(rows, a, noise, 9) == draw_gumbel(rows.scores[:1], noise.gumbel(9 + a, 1)).item()
 
 
 @torch.no_grad()

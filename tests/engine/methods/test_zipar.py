@@ -87,11 +87,13 @@ def test_a_row_that_gains_more_drafts_needs_fewer_passes() -> None:
 
 @pytest.mark.parametrize("growth", [1, 2])
 def test_drafts_on_the_screen_are_the_open_positions(growth: int) -> None:
-    """Every draft is shown at its position, none is committed yet, and rows after a gap are included."""
+    """Every draft is shown at its position, none is committed yet, and rows after a gap are included. The next position stays drafted."""
     run = generate(Toy(rows=3, columns=6), ZIPAR, Prompt(seed=3), {"mode": "verified", "window": 1, "growth": growth})
-    apart = False
+    apart, before = False, set()
     for step in run:
         shown = step.draft["positions"]
+        assert len(run.positions) not in before - set(shown)
+        before = set(shown)
         assert len(shown) == len(step.draft["tokens"]) == len(set(shown))
         assert not set(shown) & set(run.positions)
         apart |= bool(shown) and shown != list(range(len(run.positions), len(run.positions) + len(shown)))

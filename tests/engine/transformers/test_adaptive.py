@@ -157,6 +157,21 @@ def test_the_first_passes_of_windows_do_not_count(monkeypatch: pytest.MonkeyPatc
     assert sum(map(len, known.windows.values())) == output.totals[0]["decoding"]["window"] - adaptive.SETTLING > 0  # in one stretch
 
 
+def test_measurements_of_greedy_runs_and_of_sampled_ones_are_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = wandering_model()
+    for sampled, temperature in ((False, 1.0), (True, 0.5), (True, 1.5)):
+        time_generation(monkeypatch, model, STEP, max_new_tokens=2, do_sample=sampled, temperature=temperature)
+    assert len(adaptive.KNOWN[model]) == 2
+
+
+def test_outcomes_of_a_lookup_include_the_one_under_comparison() -> None:
+    record = adaptive.LookupRecord([1, 2, 3, 4, 1, 2])  # 1, 2 were followed by 3, 4, 1, 2
+    record.add([3])
+    assert record.outcomes(2) == [1, 0] and record.outcomes(1) == [0]
+    record.add([9])
+    assert record.outcomes(2) == [1, 0] and record.outcomes(1) == [0]
+
+
 @pytest.mark.parametrize("tokens", [1, 2, 16, 24])
 def test_a_short_run_makes_plain_passes_and_no_others(monkeypatch: pytest.MonkeyPatch, tokens: int) -> None:
     output, seconds = time_generation(monkeypatch, wandering_model(), STEP, max_new_tokens=tokens)
