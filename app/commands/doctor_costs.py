@@ -57,7 +57,8 @@ def model_rows(name: str, again: bool) -> list[dict[str, Any]]:
 def table(rows: list[dict[str, Any]]) -> list[str]:
     """Lines of the table."""
     from engine.methods import title
-    from engine.tuning.curve import WIDTHS
+    from engine.tuning.curve import WIDTHS, CostCurve
+    from engine.tuning.roofline import fitted
 
     lines = [f"{'milliseconds per pass, by rows':31}" + "".join(f"{width:>8}" for width in WIDTHS)]
     for row in rows:
@@ -67,6 +68,8 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
         label = f"{row['model']} {row['dtype']}, {row['threads']} thread{'s' if row['threads'] > 1 else ''}"
         costs = "".join(f"{row['milliseconds'].get(str(width), float('nan')):8.2f}" for width in WIDTHS)
         lines.append(f"{label:31}{costs}")
+        roofline = fitted(CostCurve.of(row["milliseconds"]))
+        lines.append(f"{'  roofline':31}" + "".join(f"{roofline.at(width):8.2f}" for width in WIDTHS if str(width) in row["milliseconds"]))
         if row["extra"]:
             lines.append("  milliseconds of a method in addition to the pass, or per pass of its drafter:")
             lines += [f"    {name.replace(',', ', '):52}{cost:8.2f}" for name, cost in row["extra"].items()]

@@ -19,6 +19,17 @@ offer.addEventListener("click", () => {
 });
 scope.addEventListener("foretoken:surface-shown", ({ detail }) => { surfaces = detail; drawOffer(); });
 
+// The speed-up on other machines, computed; the choice stays from run to run.
+const HERE = "this machine", computed = box.querySelector(".ft-elsewhere"), places = computed.querySelector("select");
+function drawElsewhere(rows = []) {
+  const chosen = places.value || HERE, all = [[HERE, "measured: the first line"], ...rows];
+  places.replaceChildren(...all.map(([place]) => node("option", place)));
+  places.value = all.some(([place]) => place === chosen) ? chosen : HERE;
+  write(".ft-elsewhere b", all[places.selectedIndex][1]);
+  computed.hidden = !rows.length;
+}
+places.addEventListener("change", () => drawElsewhere(props.value.elsewhere));
+
 function draw() {
   const v = props.value;
   if (!v) return;
@@ -33,6 +44,7 @@ function draw() {
   write(".ft-detail", v.detail || "");
   box.querySelector(".ft-detail").title = v.costs || "";
   write(".ft-note", v.note || "");
+  drawElsewhere(v.elsewhere);
   drawOffer();
   emit("running", v.state === "running", scope);
 }

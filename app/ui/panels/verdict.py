@@ -14,6 +14,7 @@ from engine.core import PLAIN
 from engine.mesh.fit import Fit
 from engine.recognition.picture_judge import ObjectCount
 from engine.run import Run, speedup
+from engine.tuning.roofline import speedups
 
 TEMPLATE = """
 <div class="ft-verdict" data-state="empty">
@@ -21,6 +22,12 @@ TEMPLATE = """
   <p class="ft-live"></p>
   <div class="ft-fit-line"><p class="ft-fit"></p><button type="button" class="ft-instead" hidden>Show the classical surface</button></div>
   <p class="ft-detail"></p>
+  <div class="ft-elsewhere" hidden><label>Speed-up on <select></select></label> <b></b>
+    <details class="ft-fold"><summary>How it is computed</summary><p>A computed pass over R rows takes its launches and the longer of two
+    times: reading all weights once at 87 % of the published bandwidth, or R times the products of a row at the published rate, in bfloat16
+    with guidance. Passes, rows and passes of the drafter are those of this run; another model may accept other shares. Keys and values,
+    the verdict and the host are left out.
+    </p></details></div>
   <p class="ft-note"></p>
 </div>
 """
@@ -38,6 +45,7 @@ class Words(NamedTuple):
 
 
 PICTURE = Words()
+PLACES = {"H100": "an H100", "H200": "an H200", "RTX 4090": "an RTX 4090", "M4 Max": "an M4 Max"}
 READY = "Getting ready"
 NOTHING = "The model does not know anything in this prompt, so the picture is only a background."
 NOTHING_KNOWN = "Nothing it knows to draw"
@@ -86,7 +94,7 @@ def encode(fast: Growth, plain: Growth | None, words: Words = PICTURE, seconds: 
             "detail": f"Turn on 'Compare' to see the speed-up. {_background_sentence(fast.run)}".rstrip(),
         }
     repeated = seconds if seconds and len(seconds[0]) > 1 and len(seconds) > 1 else ()
-    line = {"state": "done", **_speed(fast, plain, repeated), **agreement(fast, plain)}
+    line = {"state": "done", **_speed(fast, plain, repeated), **agreement(fast, plain), **elsewhere(fast, plain)}
     return line | {"detail": f"{line['detail']} {_background_sentence(fast.run)}".rstrip()}
 
 
@@ -119,6 +127,14 @@ def _background_sentence(run: Run) -> str:
     """Sentence about the background that the seed added to the prompt; "" if none."""
     words = run.backbone.added_words(run.prompt)
     return f"No background in the prompt, so this seed chose “{words}”." if words else ""
+
+
+def elsewhere(fast: Growth, plain: Growth) -> dict[str, Any]:
+    """Computed speed-ups of a finished race on other machines, as places and texts; {} unless the left side is plain decoding."""
+    if plain.run.method.name != PLAIN:
+        return {}
+    ratios = speedups(fast.run.method, fast.run.totals)
+    return {"elsewhere": [[f"{PLACES[where]} with a {size} model", f"{ratio:.1f}×, computed"] for (where, size), ratio in ratios.items()]}
 
 
 def _pace(fast: Growth, plain: Growth | None) -> str:
