@@ -217,8 +217,8 @@ def test_cards_fit_a_desktop_and_a_phone(open_page) -> None:
         page.wait_for_function(f"{broken} === 0")
         page.get_by_text("words it knows").click()
         page.wait_for_selector(".ft-model >> text=sunflower")
-        again = "all.innerHTML = all.innerHTML.replaceAll(' open=', ' data-was=')"
-        page.locator("#models .ft-model").first.evaluate(f"(card, all = card.parentElement) => {{ {again}; }}")
+        again = "cards.innerHTML = cards.innerHTML.replaceAll(' open=', ' data-was=')"
+        page.locator(":has(> .ft-model)").evaluate(f"(cards) => {{ {again}; }}")
         page.wait_for_selector(".ft-model [data-was] >> text=sunflower")  # drawn anew, and still open
     page.click('.ft-model[data-model="lowpoly"] [data-tab=Mesh]')
     expect(page.get_by_role("tab", name="Mesh", exact=True)).to_have_attribute("aria-selected", "true")
