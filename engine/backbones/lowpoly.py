@@ -61,6 +61,7 @@ class MaskedGrammar:
         self.rules = BPTGrammar(BPT, canonical=True, budget=budget)
         self.masks = torch.from_numpy(self.rules.masks.copy())
         self._rows = list(self.masks)  # a list, because indexing the tensor takes longer
+        self.automaton = self.rules.automaton(self.masks)
         self.start = self.rules.start
         self.next = self.rules.next  # looked up once, because every token calls it
 

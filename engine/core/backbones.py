@@ -23,10 +23,12 @@ class Grammar(Protocol):
     """The tokens that may follow, as a state machine of pure functions, so that drafts can be masked along a hypothetical path.
 
     masks : bool [M, V], the distinct results of `allowed_ids`, if they are few: a GPU keeps them and gets only their numbers; else None
+    automaton : with `masks`: `next` and `allowed_ids` for tensors of states, by which a GPU follows paths (engine/mesh/bpt_grammar.py)
     """
 
     start: Any
     masks: Tensor | None
+    automaton: Any
 
     def next(self, state: Any, token: int) -> Any:
         """The state after a token."""
@@ -96,6 +98,7 @@ class Sequence(Protocol):
     codebook: Tensor | None  # by capability "codebook": [V, e], the code vector of each id; else None
     condition: Tensor | None  # by capability "condition": [C, H], features of the prompt, for drafters that attend to it; else None
     masks: Tensor | None  # the distinct masks of its grammar, bool [M, V], on the device; None without a grammar, or if there are many
+    automaton: Any  # its grammar's `automaton`, on the device; None without `masks`, or if a bias follows the path too
     levels: Any  # by capability "vertices": how ids spell the vertices of a mesh (TokenLevels in engine/mesh/bpt_tokens.py); else None
     workspace: Any  # where passes have fixed shapes: the tensors and graphs that its model lends (engine/networks/workspace.py); else None
     adapter: Any  # by capability "predictive_stream": the weights of predictive rows, set by the drafter when it starts

@@ -33,7 +33,8 @@ The token of a chosen child is a function of its path, and its distribution is o
 match seed any tree will do, because the verdict is equality with plain decoding's draws.
 
 A level is tensors where the drafter is. A place without a possible child has the score -inf; it ranks last and is dropped when the host has
-read the tree. Scores never rise along a path, so a node's rank among all nodes is the rank of its path.
+read the level. On a device the host reads the tree alone, and nodes that are not expanded have impossible children
+(engine/decoding/device_growth.py). Scores never rise along a path, so a node's rank among all nodes is the rank of its path.
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ class Tree:
     probs   : [N, V], the distribution of each node given its path and its earlier siblings; None if no node was drawn
     drawn  : whether each node was drawn
     passes : number of drafter passes
+    needed : number of these passes that had a node to expand
     """
 
     tokens: list[int]
@@ -95,6 +97,7 @@ class Tree:
     drawn: list[bool]
     passes: int
     shape: TreeSize | None
+    needed: int = 0
 
     @property
     def is_chain(self) -> bool:
@@ -153,22 +156,20 @@ def grow(
     The score of a chosen child is its parent's score plus log q of its token (equation 3). For a drawn child, log q is replaced by the
     log of the probability that it is reached and accepted, which does not depend on the token. Every decision follows the rule above.
     """
-    front, reads, paths = Front.of_prefix(logits.device), reads_levels(sequence, shape), [[]]
+    front, paths = Front.of_prefix(logits.device), [[]]
     levels: list[Level] = []
     bases: list[Tensor] = []  # of each level, the distributions after its front [F, V]
-    of_node: dict[int, list[int]] = {-1: []}  # the path of each node of a front, if the grammar needs it
+    of_node: dict[int, list[int]] = {-1: []}  # the path of each node of a front
     logits, grown, expanded = logits[None], 0, 0  # numbers of nodes, and of expanded ones
     for level in range(min(shape.depth, room)):
         if level:
             order, scores = to_expand(levels[-1], shape)
             tokens, parents, _, behind = levels[-1].nodes[:, order].unbind()
             nodes = order + grown - len(levels[-1].scores)
-            if reads:
-                rows = torch.stack([nodes, parents, tokens, (scores > -torch.inf).long()]).T.tolist()
-                paths = follow(of_node, rows)
-                if not paths:
-                    break
-                nodes, tokens, behind, scores = (each[: len(paths)] for each in (nodes, tokens, behind, scores))
+            paths = follow(of_node, torch.stack([nodes, parents, tokens, (scores > -torch.inf).long()]).T.tolist())
+            if not paths:
+                break
+            nodes, tokens, behind, scores = (each[: len(paths)] for each in (nodes, tokens, behind, scores))
             logits = growth.expand(behind, tokens)
             front = Front(nodes, torch.arange(expanded, expanded + len(nodes), device=nodes.device), scores)
             expanded += len(nodes)
@@ -178,16 +179,10 @@ def grow(
         bases.append(probs)
         grown += len(levels[-1].scores)
     rows = best_nodes(torch.cat([each.nodes for each in levels], 1), torch.cat([each.scores for each in levels]), shape)
-    tree = read_tree(rows, None, len(levels), shape)
+    tree = read_tree(rows.tolist(), None, len(levels), len(levels), shape)
     if not any(tree.drawn):
         return tree
     return replace(tree, probs=sibling_probs(torch.cat(bases), rows)[: len(tree.tokens)])
-
-
-def reads_levels(sequence: Sequence, shape: TreeSize) -> bool:
-    """True if the host reads each level before the next: where a read costs nothing, for a grammar, and where a threshold may end the
-    growth, because a level costs more than a read."""
-    return sequence.device.type == "cpu" or sequence.state([]) is not None or shape.least_node > 0 or shape.least_level > 0
 
 
 def children_of(
@@ -253,14 +248,14 @@ def best_nodes(nodes: Tensor, scores: Tensor, shape: TreeSize) -> Tensor:
     return torch.cat([best[None], nodes[:, best], (scores[best] > -torch.inf).long()[None]])
 
 
-def read_tree(rows: Tensor, probs: Tensor | None, passes: int, shape: TreeSize) -> Tree:
-    """The tree of the rows of `best_nodes`, in one read. probs : [N, V], see `Tree`"""
-    numbers, tokens, parents, drawn, _, possible = rows.tolist()
+def read_tree(rows: list[list[int]], probs: Tensor | None, passes: int, needed: int, shape: TreeSize) -> Tree:
+    """The tree of the rows of `best_nodes`. probs, passes, needed : see `Tree`"""
+    numbers, tokens, parents, drawn, _, possible = rows
     kept = sum(possible)
     place = {-1: -1} | {node: i for i, node in enumerate(numbers[:kept])}
     is_drawn = [each > 0 for each in drawn[:kept]]
     probs = probs[:kept] if probs is not None and any(is_drawn) else None
-    return Tree(tokens[:kept], [place[parent] for parent in parents[:kept]], probs, is_drawn, passes, shape)
+    return Tree(tokens[:kept], [place[parent] for parent in parents[:kept]], probs, is_drawn, passes, shape, needed)
 
 
 def sibling_probs(bases: Tensor, rows: Tensor) -> Tensor:

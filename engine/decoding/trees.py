@@ -30,7 +30,8 @@ from engine.tree import children, depths
 class Cycle:
     """The data of a finished cycle that a schedule may use: none of it depends on the next tree's draws.
 
-    start : position of the first token that the tree drafted; levels, nodes : size of the tree as built; passes : drafter passes;
+    start : position of the first token that the tree drafted; levels, nodes : size of the tree as built; passes : drafter passes that it
+    needed;
     accepted : number of drafts accepted; committed : number of tokens committed
     """
 
@@ -70,8 +71,8 @@ def tree_decoding(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Featu
     """The loop of all tree methods. State: the tree to be verified next, the drafter's growth, the deviation meter."""
     neighbours.check_start(knobs)
     growth = drafter.start(sequence)
-    there = DeviceGrowth(growth, sequence) if fits(growth, sequence) else None
     call = directly if sequence.workspace is None else sequence.workspace.replays.call
+    there = DeviceGrowth(growth, sequence, call) if fits(growth, sequence) else None
     relaxed = neighbours.RelaxedRule(sequence)
     tree, iteration = NO_TREE, 0
     while not sequence.done:
@@ -89,7 +90,7 @@ def tree_decoding(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Featu
         step = step_of(rows, tree, verdict, n, committed, None if rule is None else relaxed.meter.trace())
         if tree.shape is not None:
             levels = max(depths(tree.parents), default=0)
-            schedule.observe(Cycle(n, tree.shape, levels, len(tree.tokens), tree.passes, len(path), len(committed)))
+            schedule.observe(Cycle(n, tree.shape, levels, len(tree.tokens), tree.needed, len(path), len(committed)))
         iteration += 1
         tree = NO_TREE
         room = sequence.limit - sequence.length - 1

@@ -132,11 +132,12 @@ class NetworkGrowth:
         if self.workspace is not None:
             self.kv_cache.use(self.workspace.zeros(NAME, self.kv_cache.shape, self.dtype))
             self.cos, self.sin = self.workspace.hold(f"{NAME} cos", self.cos), self.workspace.hold(f"{NAME} sin", self.sin)
-        self.states = self._zeros("states", (self.branches, 1 + SEEN, settings["width"]), self.dtype)
-        self.sets, self.levels = self._zeros("sets", (1 + SEEN, SEEN // 64)), self._zeros("levels", (1 + SEEN,))
+        self.states = self.zeros("states", (self.branches, 1 + SEEN, settings["width"]), self.dtype)
+        self.sets, self.levels = self.zeros("sets", (1 + SEEN, SEEN // 64)), self.zeros("levels", (1 + SEEN,))
         self.key = NAME, network, self.kv_cache.shape
 
-    def _zeros(self, name: str, shape: tuple[int, ...], dtype: torch.dtype = torch.int64) -> Tensor:
+    def zeros(self, name: str, shape: tuple[int, ...], dtype: torch.dtype = torch.int64) -> Tensor:
+        """Zeros on the device, where graphs read them."""
         if self.workspace is not None:
             return self.workspace.zeros(f"{NAME} {name}", shape, dtype)
         return torch.zeros(shape, dtype=dtype, device=self.device)

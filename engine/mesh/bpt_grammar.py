@@ -18,9 +18,12 @@ relative to the masked model.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from engine.errors import BadPrompt, NotSupported
 from engine.mesh.bpt_tokens import BPT, NOTHING, TokenLevels
@@ -29,6 +32,7 @@ B, O, S, E = 0, 1, 2, 3  # noqa: E741  named as in the paper and the table above
 START, CENTRE_DUE, LATER_CENTRE_DUE, RING_DUE, FAN_DUE, CENTRE, LATER_CENTRE, RING, FAN, END = range(10)
 NAMES = ("q0", "q1", "q1", "q1", "q1", "q2c", "q2s", "q3", "q4", "end")
 NODE_BITS = 4  # a state has a node in its low bits and, with a budget, the number of faces in the others
+NO_BUDGET = 1 << 48  # faces
 
 #          B               O             S                 E
 NEXT = (
@@ -45,6 +49,35 @@ NEXT = (
 )  # fmt: skip
 CANONICAL = ("B", "O", "O", "O", "O", "OB", "B", "OB", "OBSE", "E")
 TOLERATED = ("BS", "OB", "OB", "OB", "OB", "OB", "OB", "OBS", "OBSE", "E")
+
+
+@dataclass(frozen=True)
+class Automaton:
+    """A grammar's automaton as tensors, for many states at once on a device. The states are BPTGrammar's; faces are always counted.
+
+    masks, classes : see BPTGrammar; following : int64 [10, 4], NEXT; rows : int64 [10], the mask of each node; budget : int64 []
+    """
+
+    masks: Tensor
+    classes: Tensor
+    following: Tensor
+    rows: Tensor
+    budget: Tensor
+
+    def move_tensors(self, hold: Callable[[str, Tensor], Tensor]) -> Automaton:
+        """The same with other tensors. hold : (name, tensor) -> tensor"""
+        return Automaton(*(hold(f"grammar {each.name}", getattr(self, each.name)) for each in fields(self)))
+
+    def next(self, states: Tensor, tokens: Tensor) -> Tensor:
+        """The state after each token. int64 [N] x2 -> int64 [N]"""
+        nodes = self.following[states & (1 << NODE_BITS) - 1, self.classes[tokens]]
+        return (states >> NODE_BITS) + (nodes == FAN).long() << NODE_BITS | nodes
+
+    def allowed_ids(self, states: Tensor) -> Tensor:
+        """The ids allowed in each state. int64 [N] -> bool [N, vocabulary]"""
+        nodes = states & (1 << NODE_BITS) - 1
+        is_full = (nodes == FAN) & (states >> NODE_BITS >= self.budget)
+        return self.masks[self.rows[torch.where(is_full, END, nodes)]]
 
 
 class BPTGrammar:
@@ -70,7 +103,6 @@ class BPTGrammar:
         self.masks = np.stack([np.isin(self.classes, ["BOSE".index(letter) for letter in letters]) for letters in distinct])
         self.masks.flags.writeable = False
         self._rows = [distinct.index(letters) for letters in table]
-        self._end_row = distinct.index("E")
         self.start = START
 
     def next(self, state: int, token: int) -> int:
@@ -87,8 +119,13 @@ class BPTGrammar:
         """The row of `masks` for a state."""
         node = state & (1 << NODE_BITS) - 1
         if node == FAN and self.budget is not None and state >> NODE_BITS >= self.budget:
-            return self._end_row
+            return self._rows[END]
         return self._rows[node]
+
+    def automaton(self, masks: Tensor) -> Automaton:
+        """The automaton for tensors on the host. masks : as a tensor"""
+        rows, budget = torch.tensor(self._rows), torch.tensor(NO_BUDGET if self.budget is None else self.budget)
+        return Automaton(masks, torch.from_numpy(self.classes), torch.tensor(NEXT), rows, budget)
 
     def allowed_ids(self, state: int) -> np.ndarray:
         """bool [vocabulary], shared and read-only: the ids allowed in a state."""

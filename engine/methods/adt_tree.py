@@ -8,8 +8,9 @@ Deviations: no code is public, so we follow the text. Where the text says nothin
 of the row above; without a neighbour the shape is the initial one; β is compared with the neighbour's own acceptance; depth is the number
 of levels, and acceptance does not count the bonus token. At depth 1 only `nodes` limits the width. With β = 1 the paper's controller
 settles where a whole tree is accepted every second time, which is not the fastest point. So our default is another controller,
-`throughput`: a tree grows while the expected tokens outweigh the cost of rows and levels. These costs are a line fitted to the cost curve
-of a machine (`doctor` measures it; the defaults are those of a CPU with two cores). The preset `adt_tree_published` is the paper's.
+`throughput`: a tree grows while the expected tokens outweigh the cost of rows and levels, and at most one level deeper than the tree
+before it. These costs are a line fitted to the cost curve of a machine (`doctor` measures it; the defaults are those of a CPU with two
+cores). The preset `adt_tree_published` is the paper's.
 """
 
 from __future__ import annotations
@@ -144,23 +145,27 @@ class ThroughputSchedule:
     A node is added if its acceptance probability exceeds the rate times the cost of its row; a level, if the sum over the nodes above it
     exceeds the rate times the cost of a row and a drafter pass (Dinkelbach's condition for the greatest ratio). The probabilities are
     estimated from the drafter's distributions while the tree grows. In each level only the best node and its siblings count
-    (`is_worth_expanding`).
+    (`is_worth_expanding`). These estimates promise too much where the picture has just become hard, and a device runs every level that
+    the tree may have; so a tree is at most one level deeper than the newest one needed.
     """
 
     def __init__(self) -> None:
         self.tokens, self.cost = 1.5, 1.0
         self.row, self.level = 0.0, 0.0  # cost of a row and of a level of the newest tree
+        self.depth = FIRST_DEPTH  # limit of the next tree
 
     def next(self, sequence: Sequence, knobs: Knobs, noise: Noise, iteration: int) -> TreeSize:
-        """The largest depth and width that the knobs allow, with thresholds that limit the growth."""
+        """The largest width that the knobs allow, and depth, with thresholds that limit the growth."""
         self.row, self.level = knobs.row_cost, knobs.level_cost
         rate = self.tokens / self.cost
-        return TreeSize(max(1, knobs.depth_below - 1), knobs.width, knobs.nodes, rate * self.row, rate * (self.row + self.level))
+        depth = max(1, min(knobs.depth_below - 1, self.depth))
+        return TreeSize(depth, knobs.width, knobs.nodes, rate * self.row, rate * (self.row + self.level))
 
     def observe(self, cycle: Cycle) -> None:
         """Updates the decayed sums of tokens and costs."""
         self.tokens = MEMORY * self.tokens + cycle.committed
         self.cost = MEMORY * self.cost + 1 + self.row * cycle.nodes + self.level * cycle.passes
+        self.depth = cycle.passes + 1
 
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: FeatureDraft) -> Iterator[Step]:

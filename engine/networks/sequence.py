@@ -312,8 +312,16 @@ class TransformerSequence:
     @cached_property
     def masks(self) -> Tensor | None:
         """The grammar's table of masks on the device; None without a table or a grammar."""
-        table = None if self.grammar is None or self.grammar.masks is None else self.grammar.masks.to(self.device)
-        return table if table is None or self.workspace is None else self.workspace.hold("masks", table)
+        return None if self.grammar is None or self.grammar.masks is None else self._hold("grammar masks", self.grammar.masks)
+
+    @cached_property
+    def automaton(self) -> Any | None:
+        """The grammar's states as tensors on the device; None without a table of masks, or if a bias follows the path too."""
+        return None if self.masks is None or self.bias is not None else self.grammar.automaton.move_tensors(self._hold)
+
+    def _hold(self, name: str, table: Tensor) -> Tensor:
+        """A table of the run on the device, where graphs read it."""
+        return table.to(self.device) if self.workspace is None else self.workspace.hold(name, table)
 
     @cached_property
     def _possible(self) -> list[AllowedIds] | None:

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from engine import noise
-from engine.decoding import growth, trees, verdict
+from engine.decoding import trees, verdict
 from engine.decoding.deviation import Meter
 from engine.methods import cross_regression, find, xspecmesh
 from engine.networks import sequence, workspace
@@ -108,7 +108,6 @@ def host_seconds(name: str, method: str, knobs: dict[str, Any], monkeypatch: pyt
     with monkeypatch.context() as patched:
         for module in (verdict, trees, cross_regression, xspecmesh):
             patched.setattr(module, "is_fused", lambda rows: rows.settings is not None)
-        patched.setattr(growth, "reads_levels", lambda sequence, shape: sequence.state([]) is not None or shape.least_node > 0)
         for module in (sequence, choice):
             patched.setattr(module, "is_host", lambda device, dtype: False)
         for capture in (record, repeat):

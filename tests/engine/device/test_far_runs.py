@@ -33,8 +33,7 @@ SMALL = {"window": 5, "depth": 2, "width": 2, "nodes": 4, "horizon": 3, "drafted
 COUNT = 4  # steps of a run
 
 SETTLED = {"core/rows.py: DeviceIds.to_list_with": 1}  # the goal
-GROWN = {"decoding/growth.py: read_tree": 1}
-BY_LEVEL = GROWN | {"decoding/growth.py: grow": 8}  # trees that choose their depth, and grammars: a level costs more than a read
+GROWN = {"decoding/device_growth.py: DeviceGrowth.grow": 1}
 VERIFIED = {"decoding/device_verify.py: verify_there": 1}
 CHAIN = {"rules.py: leading": 1, "decoding/verdict.py: correct": 1, "core/rows.py: DeviceIds.to_list": 1}  # not in one kernel yet
 HEADS = {
@@ -46,7 +45,6 @@ LENT = {  # a measured pass is verified on the host: its siblings one after anot
 }  # fmt: skip
 METERED = {"decoding/deviation.py: Meter.decide": 1}  # both rules' verdicts on a measured pass
 TREE = GROWN | VERIFIED
-DEEPER = BY_LEVEL | VERIFIED
 READS: dict[str, dict[str, int]] = {
     "ar": SETTLED,
     "jacobi": SETTLED,
@@ -63,7 +61,7 @@ READS: dict[str, dict[str, int]] = {
     "xspecmesh_exact": SETTLED | HEADS,
     "eagle": TREE,
     "medusa": TREE,
-    "adt_tree": DEEPER,
+    "adt_tree": TREE,
     "lantern": TREE | LENT,
     "lantern_static": TREE | LENT,
     "adt_tree_published": TREE,
@@ -78,7 +76,7 @@ READS: dict[str, dict[str, int]] = {
         "core/rows.py: DeviceIds.to_list": 1,
     },
 }
-GRAMMAR = {"core/rows.py: DeviceIds.to_list": 1} | BY_LEVEL  # the host runs it, so it reads drafts before the pass
+GRAMMAR = {"core/rows.py: DeviceIds.to_list": 1}  # the host runs it, so it reads drafts before the pass
 
 ADAPTED = ("ar", "sjdpp")  # what adapters run in addition; pictogram and lowpoly run everything
 ALSO = {"janus": ("eagle",), "emu3": ("zipar_verified",), "lumina": ("lookup",)}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 import trimesh
 
 from engine.errors import BadPrompt, NotSupported
@@ -473,3 +475,22 @@ def test_the_states_follow_the_parser_through_anything():
 def test_deepmesh_has_no_grammar():
     with pytest.raises(NotSupported, match="deepmesh"):
         BPTGrammar(DEEPMESH)
+
+
+@pytest.mark.parametrize("budget", [None, 1, 3])
+@pytest.mark.parametrize("canonical", [False, True])
+def test_a_device_follows_many_paths_at_once(canonical: bool, budget: int | None) -> None:
+    """Its automaton allows what the grammar allows after the same tokens; a budget of one face more does not."""
+    grammar = BPTGrammar(canonical=canonical, budget=budget)
+    automaton = grammar.automaton(torch.from_numpy(grammar.masks.copy()))
+    late = replace(automaton, budget=automaton.budget + 1)
+    rng = np.random.default_rng(5)
+    ids = [np.flatnonzero(grammar.classes == each) for each in range(4)]
+    states, there, equal = [grammar.start] * 64, torch.full((64,), grammar.start), []
+    for _ in range(14):
+        tokens = [int(rng.choice(ids[each])) for each in rng.choice(4, 64, p=[0.35, 0.5, 0.13, 0.02])]
+        states, there = [grammar.next(*each) for each in zip(states, tokens, strict=True)], automaton.next(there, torch.tensor(tokens))
+        allowed = torch.from_numpy(np.stack([grammar.allowed_ids(each) for each in states]))
+        assert torch.equal(automaton.allowed_ids(there), allowed)
+        equal.append(torch.equal(late.allowed_ids(there), allowed))
+    assert all(equal) == (budget is None)
