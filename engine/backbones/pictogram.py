@@ -155,26 +155,6 @@ class PictogramModel(nn.Module):
         """Word ids [B, 32] -> embeddings [B, 33 + looks, width]: the words, the looks, then the gist."""
         return torch.cat([self.words(words), self.looks(words, looks), self.gist(words, side)], 1)
 
-    def training_logits(
-        self, words: Tensor, tokens: Tensor, side: int, chosen: Tensor | None = None, looks: Sequence[Tensor] = ()
-    ) -> Tensor:
-        """Logits [B, side*side, V] of all tokens [B, side*side] after captions [B, 32] and looks, in one pass.
-
-        chosen : int64 [B, K], ascending: return only the logits [B, K, V] of these tokens, which then see no other picture rows
-        """
-        prefix = self.prefix(words, side, looks)
-        before = prefix.shape[1] - 1
-        rows = torch.cat([prefix[:, before:], self.token_table()[tokens[:, :-1]] + self.gist(words, side)], 1)
-        widths = [isqrt(t.shape[2]) for t in looks]
-        cos, sin = (t.to(rows.device)[: before + side * side] for t in self.rotary(side, widths))
-        if chosen is not None:
-            rows = rows.gather(1, chosen[:, :, None].expand(-1, -1, self.width))
-            slots = torch.cat([torch.arange(before, device=rows.device).expand(len(chosen), -1), chosen + before], 1)
-            cos, sin = cos[slots], sin[slots]
-        x = torch.cat([prefix[:, :before], rows], 1)
-        hidden = self.decoder(x, cos, sin, text_mask(x.shape[1], x.device, before))
-        return hidden[:, before:] @ self.head_table().T
-
 
 def _grid(n: int, side: int) -> Tensor:
     """Coordinates (y, x) of n x n tokens, of which `side` are 16 long, float32 [n*n, 2]."""

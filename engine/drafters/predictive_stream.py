@@ -102,16 +102,6 @@ class PredictiveStream:
         return lambda rows, first: guide(rows.logits[:, first:].float(), guidance)
 
 
-def new_adapter(trunk: nn.Module, layers: tuple[str, ...], rank: int, alpha: float, first: int = 0) -> RowLora:
-    """A new adapter on the linear layers with these names, in the trunk's `blocks` from `first` on."""
-    shapes = {
-        path: (layer.out_features, layer.in_features)
-        for path, layer in trunk.named_modules()
-        if path.rsplit(".", 1)[-1] in layers and (number := layer_of(path)) is not None and first <= number
-    }
-    return RowLora(trunk, shapes, rank, alpha / rank)
-
-
 def layer_of(path: str) -> int | None:
     """The number of the layer that a module's path in its trunk names; None for a module outside the layers."""
     first, _, rest = path.partition(".")
@@ -138,25 +128,6 @@ def is_trained(weights: Path | None, both_ways: bool = False) -> bool:
     folder = folder_of(weights, both_ways)
     has_card(folder)  # restores it after an interrupted replacement; a folder written by peft has no card
     return (folder / "adapter_config.json").exists()
-
-
-def write_adapter(folder: Path, lora: RowLora, base: str, weights_hash: str | None, alpha: float) -> None:
-    """Writes an adapter in the format of peft, in half precision. The base model's name and hash become peft's model and revision."""
-    from peft import LoraConfig
-    from safetensors.torch import save_file
-
-    folder.mkdir(parents=True, exist_ok=True)
-    names = sorted({path.rsplit(".", 1)[-1] for path in lora.paths})
-    LoraConfig(
-        r=len(lora.down[0]), lora_alpha=alpha, target_modules=names, inference_mode=True, base_model_name_or_path=base,
-        revision=weights_hash, layers_to_transform=sorted({layer_of(path) or 0 for path in lora.paths}),
-        layers_pattern=lora.paths[0].split(".")[0],
-    ).save_pretrained(str(folder))  # fmt: skip
-    tensors: dict[str, Tensor] = {}
-    for path, down, up in zip(lora.paths, lora.down, lora.up, strict=True):
-        tensors |= {f"{PREFIX}{path}.lora_A.weight": down, f"{PREFIX}{path}.lora_B.weight": up}
-    save_file({k: v.detach().half().contiguous().cpu() for k, v in tensors.items()}, str(folder / "adapter_model.safetensors"))
-    (folder / "adapter_model.safetensors").chmod(0o644)
 
 
 def read_adapter(weights: Path | None, trunk: nn.Module, base: str, weights_hash: str | None) -> PredictiveStream:

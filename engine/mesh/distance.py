@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 
 from engine.mesh import surface
-from engine.mesh.frame import SIDE, centre, fit
+from engine.mesh.frame import SIDE
 from engine.mesh.nearest import Nearest
 from engine.mesh.random_streams import COMPARE, generator
 
 Shape = tuple[np.ndarray, np.ndarray] | np.ndarray  # (vertices [V, 3], faces [F, 3]), or points [N, 3] or [N, 6] with unit normals
 COUNT = 16_384
-PUBLISHED = {"count": 1024, "repeats": 5}
 
 
 def distance(result: Shape, reference: Shape, count: int = COUNT, seed: int = 0) -> dict[str, Any]:
@@ -35,7 +34,7 @@ def distance(result: Shape, reference: Shape, count: int = COUNT, seed: int = 0)
     All distances are None if either side is a mesh without area, or a cloud of fewer than two points.
     """
     random = generator(COMPARE, seed)
-    count = min(count, _available(reference), _available(result))
+    count = min(count, available_points(reference), available_points(result))
     measures: dict[str, Any] = {
         "chamfer": None, "added": None, "missed": None, "hausdorff": None, "floor": None, "floor_hausdorff": None,
         "normal_consistency": None, "floor_normal_consistency": None, "count": count,
@@ -43,7 +42,7 @@ def distance(result: Shape, reference: Shape, count: int = COUNT, seed: int = 0)
     }  # fmt: skip
     if not count:
         return measures
-    scale = SIDE / float(np.ptp(_box_points(reference), 0).max())
+    scale = SIDE / float(np.ptp(box_points(reference), 0).max())
     one, other = _two_samples(reference, count, random)
     drawn_result = _two_samples(result, count, random)[0]
     measures["added"], measures["missed"], measures["hausdorff"], measures["normal_consistency"] = _compare(drawn_result, one, scale)
@@ -51,18 +50,7 @@ def distance(result: Shape, reference: Shape, count: int = COUNT, seed: int = 0)
     return measures | {"chamfer": measures["added"] + measures["missed"], "floor": there + back}
 
 
-def published_distance(result: Shape, reference: Shape, seed: int = 0) -> dict[str, Any]:
-    """Chamfer, Hausdorff and their floors by the protocol of the papers: each shape in its own box of 1.9, 1,024 points, mean of five
-    draws. It does not penalise a result of the wrong size or in the wrong place; `distance` is the stricter measure."""
-    alone = _fit_box(result), _fit_box(reference)
-    if any(shape is None for shape in alone):
-        return {"chamfer": None, "hausdorff": None, "floor": None, "floor_hausdorff": None, **PUBLISHED}
-    runs = [distance(*alone, PUBLISHED["count"], seed + i) for i in range(PUBLISHED["repeats"])]
-    names = ("chamfer", "hausdorff", "floor", "floor_hausdorff")
-    return {**{n: float(np.mean([run[n] for run in runs])) for n in names}, **PUBLISHED, "count": runs[0]["count"]}
-
-
-def _available(shape: Shape) -> int:
+def available_points(shape: Shape) -> int:
     """Number of points that can be drawn twice: any number from a surface, half of a cloud."""
     if not isinstance(shape, tuple):
         return len(shape) // 2
@@ -70,19 +58,12 @@ def _available(shape: Shape) -> int:
     return 2**62 if len(faces) and surface.areas(vertices, faces).sum() > 0 else 0
 
 
-def _box_points(shape: Shape) -> np.ndarray:
+def box_points(shape: Shape) -> np.ndarray:
     """The points [N, 3] that define the shape's box: the vertices of its faces, or all points."""
     if not isinstance(shape, tuple):
         return shape[:, :3]
     vertices, faces = shape
     return np.asarray(vertices, np.float64)[np.unique(faces)]
-
-
-def _fit_box(shape: Shape) -> Shape | None:
-    """The shape centred, with a box of longest side 1.9; None if it has no points."""
-    if not _available(shape):
-        return None
-    return (fit(_box_points(shape), "y").to_model(shape[0]), shape[1]) if isinstance(shape, tuple) else centre(shape)
 
 
 def _two_samples(shape: Shape, count: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

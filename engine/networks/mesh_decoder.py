@@ -27,7 +27,6 @@ from engine.networks.cloud_blocks import BlockReader
 from engine.networks.initial import small_normal
 from engine.networks.packing import count
 from engine.networks.rows import AdapterRows, RowSplit, adapter_hooks
-from engine.networks.transformer import causal_mask
 
 COSINE_SCALE = 10.0
 FREQUENCIES = 8  # 2^0 .. 2^7, without pi
@@ -342,13 +341,6 @@ class MeshModel(nn.Module):
         if self.reader is None:
             return CloudReading(self.encoder(points, target), None)
         return CloudReading(self.encoder(points[:, :ENCODED], target), self.reader(points))
-
-    def training_hidden(self, condition: Tensor, embedded: Tensor) -> Tensor:
-        """Hidden states [B, L+1, width] of sequences after a condition; embedded : tokens [B, L, width], without positions."""
-        d = self.decoder
-        start = d.start.expand(len(embedded), 1, -1)
-        x = torch.cat([start, embedded + d.positions[: embedded.shape[1]]], 1)
-        return d(x, causal_mask(x.shape[1], 0, x.device), d.keys_values(condition))
 
 
 def settings_of(weights: Mapping[str, Tensor]) -> MeshSettings:

@@ -6,29 +6,12 @@ reverse order, so that a machine that speeds up or slows down affects all of the
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping, Sized
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from engine.run import Timed
 
 T = TypeVar("T", bound=Timed)
-
-
-@dataclass(frozen=True)
-class Timing:
-    """The time and the tokens of a run of third-party code."""
-
-    seconds: float
-    tokens: Sized
-
-
-def time_function(make: Callable[[], Sized]) -> Timing:
-    """Calls a function that makes tokens and times it; for code that does not time itself."""
-    start = time.perf_counter()
-    tokens = make()
-    return Timing(time.perf_counter() - start, tokens)
 
 
 class Turn(NamedTuple):

@@ -11,7 +11,7 @@ is the host's: the GPU waits.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -27,7 +27,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel
 from engine import memory
 from engine.core import ANY_SUIT, Prompt, Sampling
 from engine.drafters.feature_draft import FeatureDrafter, NetworkFeatures
-from engine.drafters.predictive_stream import PredictiveStream, new_adapter
+from engine.drafters.predictive_stream import PredictiveStream
 from engine.errors import NotSupported, TooLittleMemory
 from engine.kernels.attention_backends import without_cudnn
 from engine.layout import Raster
@@ -37,8 +37,8 @@ from engine.networks.hosted import DRAFT_ROWS, Hosted, HostedTrunk, head_width, 
 from engine.networks.sequence import TransformerSequence
 from engine.networks.transformer import causal_mask
 from engine.run import Run, generate
-from engine.tuning.alternate import time_function
 from research.bench.rows import Row, check_csv, publish
+from research.train.adapters import new_adapter
 
 MINUTES = 10  # limit after which no further model starts
 COLUMNS = 32  # of the decoded picture
@@ -116,6 +116,21 @@ class RandomBackbone:
         for up in lora.up:
             torch.nn.init.normal_(up, std=0.1)
         return PredictiveStream(lora.requires_grad_(False).to(self.device, decoder.dtype), True)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The time and the tokens of a run of third-party code."""
+
+    seconds: float
+    tokens: Sized
+
+
+def time_function(make: Callable[[], Sized]) -> Timing:
+    """Calls a function that makes tokens and times it; for code that does not time itself."""
+    start = time.perf_counter()
+    tokens = make()
+    return Timing(time.perf_counter() - start, tokens)
 
 
 def bench(plan: GpuBench) -> list[Row]:

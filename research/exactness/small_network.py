@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from engine.cache import KVCache
 from engine.core import Backbone, Prompt, Sampling
-from engine.drafters.predictive_stream import PredictiveStream, new_adapter
+from engine.drafters.predictive_stream import PredictiveStream
 from engine.kernels.cpu.blocks import RunRows
 from engine.layout import Raster
 from engine.networks.native_blocks import quicken
@@ -20,6 +20,7 @@ from engine.networks.transformer import TransformerDecoder, rotary_table
 from engine.networks.trunk import OwnTrunk, PassArguments
 from engine.networks.workspace import WorkspacePool
 from research.exactness.toy import HEADS, LEVELS, REACH, TableFeatures, TableHeads, TableSpatialHeads
+from research.train.adapters import new_adapter
 
 WIDTH, LAYERS, RESERVE = 32, 2, 256  # RESERVE : cache rows for drafts
 

@@ -21,10 +21,10 @@ from engine.backbones import DRAFTERS, load, resolve
 from engine.backbones.picture_checkpoint import PictureCheckpoint
 from engine.core import Prompt
 from engine.errors import BadFile, NotSupported
-from engine.kernels.cpu.steady_linear import restore_linear
 from engine.layout import Layout
 from engine.networks.hosted import Hosted, RowEnds
 from engine.sampling import draw, guide, warp
+from research.train.adapters import restore_linear
 from research.train.teachers import Recorded, Teacher
 from research.worlds.emoji_scenes import caption, held_out_scenes, trained_scenes
 

@@ -23,12 +23,12 @@ from engine.backbones import DRAFTERS, load, resolve
 from engine.backbones.bpt import Bpt
 from engine.drafters.mesh_heads import MeshHeads
 from engine.errors import BadFile, NotSupported
-from engine.kernels.cpu.steady_linear import restore_linear
 from engine.mesh.bpt_tokens import BPT, tokenize
 from engine.mesh.formats.text import SUFFIXES
 from engine.mesh.read import READERS, read
 from engine.networks.card import has_card, read_card
 from engine.networks.shipping import ship
+from research.train.adapters import restore_linear
 from research.train.decision import prepare, target, train_weights
 from research.train.head_lessons import DECIDES, CloudSequences, HeadOptions, HeadStudent, Memory, head_numbers, heads_training
 from research.train.later_tokens import DEPTH, KINDS, weighted_sum

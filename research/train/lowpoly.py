@@ -34,7 +34,8 @@ from engine.drafters.mesh_heads import MeshHeads
 from engine.errors import BadKnob
 from engine.mesh.bpt_tokens import BPT, tokenize
 from engine.networks.cloud_blocks import CONTENTS
-from engine.networks.mesh_decoder import BLOCKS, OFFSETS, MeshModel, MeshSettings, describe, face_level
+from engine.networks.mesh_decoder import BLOCKS, OFFSETS, MeshDecoder, MeshModel, MeshSettings, describe, face_level
+from engine.networks.transformer import causal_mask
 from engine.networks.weights import hash_of, part_files, read_card, read_tensors, ship, split
 from research.train import loop
 from research.train.decision import Measure, prepare, target, train_weights
@@ -181,6 +182,13 @@ def misplace(tokens: np.ndarray, rng: Generator) -> np.ndarray:
     return out
 
 
+def hidden_states(decoder: MeshDecoder, condition: Tensor, embedded: Tensor) -> Tensor:
+    """Hidden states [B, L+1, width] of sequences after a condition; embedded : tokens [B, L, width], without positions."""
+    start = decoder.start.expand(len(embedded), 1, -1)
+    x = torch.cat([start, embedded + decoder.positions[: embedded.shape[1]]], 1)
+    return decoder(x, causal_mask(x.shape[1], 0, x.device), decoder.keys_values(condition))
+
+
 class Trainee(nn.Module):
     """The model, shared embeddings of coordinates in addition to its tables, and heads that predict later tokens.
 
@@ -204,7 +212,7 @@ class Trainee(nn.Module):
         table = d.table() + self.digits @ self.digits_in
         reading = self.model.read(points, targets)
         condition = reading.condition
-        hidden = self.model.training_hidden(condition, reading.embed(table, read[:, :-1].clamp(min=0)))
+        hidden = hidden_states(d, condition, reading.embed(table, read[:, :-1].clamp(min=0)))
         out = d.head.weight + self.digits @ self.digits_out
 
         head_inputs = [x.detach() for x in (hidden, condition, out)] if self.detached else [hidden, condition, out]

@@ -35,7 +35,7 @@ from torch.nn import functional as F
 
 from engine.backbones import pictogram
 from engine.backbones.looks import Looks
-from engine.backbones.pictogram import TEXT_SLOTS, PictogramModel
+from engine.backbones.pictogram import TEXT_SLOTS, PictogramModel, text_mask
 from engine.errors import BadKnob
 from engine.networks.vq import FACTOR, PictureTokenizer
 from engine.networks.weights import part_files, read_card, read_parts, split
@@ -312,7 +312,7 @@ def main(options: PictogramOptions) -> None:
     }
 
     def likelihood(ids: Tensor, read: Tensor, tokens: Tensor, side: int, chosen: Tensor | None, looks: list[Tensor]) -> Tensor:
-        logits = model.training_logits(ids, read, side, chosen, looks)
+        logits = logits_of(model, ids, read, side, chosen, looks)
         targets = tokens if chosen is None else tokens.gather(1, chosen)
         return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
 
@@ -379,9 +379,29 @@ class Check:
     in_objects: Tensor
 
 
+def logits_of(
+    model: PictogramModel, words: Tensor, tokens: Tensor, side: int, chosen: Tensor | None = None, looks: Sequence[Tensor] = ()
+) -> Tensor:
+    """Returns logits [B, side*side, V] of all tokens [B, side*side] after captions [B, 32] and looks, in one pass.
+
+    chosen : int64 [B, K], ascending: return only the logits [B, K, V] of these tokens, which then see no other picture rows
+    """
+    prefix = model.prefix(words, side, looks)
+    before = prefix.shape[1] - 1
+    rows = torch.cat([prefix[:, before:], model.token_table()[tokens[:, :-1]] + model.gist(words, side)], 1)
+    cos, sin = (t.to(rows.device)[: before + side * side] for t in model.rotary(side, [isqrt(t.shape[2]) for t in looks]))
+    if chosen is not None:
+        rows = rows.gather(1, chosen[:, :, None].expand(-1, -1, model.width))
+        slots = torch.cat([torch.arange(before, device=rows.device).expand(len(chosen), -1), chosen + before], 1)
+        cos, sin = cos[slots], sin[slots]
+    x = torch.cat([prefix[:, :before], rows], 1)
+    hidden = model.decoder(x, cos, sin, text_mask(x.shape[1], x.device, before))
+    return hidden[:, before:] @ model.head_table().T
+
+
 def surprise(model: PictogramModel, batch: Check, side: int) -> Tensor:
     """Returns nats of each token, float32 [B, N]."""
-    logits = model.training_logits(batch.ids, batch.tokens, side, looks=batch.looks).float()
+    logits = logits_of(model, batch.ids, batch.tokens, side, looks=batch.looks).float()
     return F.cross_entropy(logits.flatten(0, 1), batch.tokens.flatten(), reduction="none").view_as(batch.tokens)
 
 

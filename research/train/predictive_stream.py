@@ -23,9 +23,10 @@ import torch
 from numpy.random import PCG64, Generator
 from torch import Tensor, nn
 
-from engine.drafters.predictive_stream import folder_of, is_trained, layers_of, new_adapter, read_stream, write_adapter
+from engine.drafters.predictive_stream import folder_of, is_trained, layers_of, read_stream
 from engine.networks.weights import read_card, ship
 from engine.sampling import draw, guide, residual, warp
+from research.train.adapters import new_adapter, write_adapter
 from research.train.decision import Measure, prepare, target, train_weights
 from research.train.feature_draft import TEACHERS, RecordedSequences, teacher_of
 from research.train.head_lessons import heads_training

@@ -25,7 +25,7 @@ from engine.words.looks import Look
 from engine.words.reading import split
 from research.train import loop
 from research.train.head_lessons import generate_together
-from research.train.lowpoly import PAD, collate, sample_of
+from research.train.lowpoly import PAD, collate, hidden_states, sample_of
 from research.worlds.emoji_scenes import caption, held_out_scenes, lessons_of, looks_of_scene, trained_scenes
 from research.worlds.lowpoly_shapes import held_out_shapes, stretch_and_turn, training_shapes
 
@@ -253,7 +253,7 @@ class MeshTeacher(Teacher):
         tokens = pad_rows([torch.tensor(row) for row in sequences]).to(self.table.device)
         reading = self._read_clouds(prompts)
         embedded = reading.embed(self.table, tokens.clamp(min=0)[:, :-1])
-        hidden = self.model.training_hidden(reading.condition, embedded).half().cpu()
+        hidden = hidden_states(self.model.decoder, reading.condition, embedded).half().cpu()
         rows = zip(prompts.cpu(), sequences, hidden, strict=True)
         return [Recorded(cloud, torch.tensor(row), states[None, : len(row)].clone()) for cloud, row, states in rows]
 

@@ -17,12 +17,13 @@ from engine.backbones import lowpoly
 from engine.backbones.pictogram import Pictogram, PictogramModel, load
 from engine.drafters.feature_draft import NAME, FeatureDrafter, weights_file
 from engine.drafters.mesh_heads import MeshHeads
-from engine.drafters.predictive_stream import folder_of, new_adapter, write_adapter
+from engine.drafters.predictive_stream import folder_of
 from engine.mesh.bpt_tokens import BPT
 from engine.networks.mesh_decoder import MeshModel, MeshSettings
 from engine.networks.mesh_decoder import describe as describe_model
 from engine.networks.vq import PictureTokenizer
 from engine.networks.weights import ship, split
+from research.train.adapters import new_adapter, write_adapter
 from research.worlds.emoji_scenes import vocabulary
 from tests.app.shipped import FLAGS, START_LIMIT, chromium, wait_for
 from tests.app.visitor import Visitor

@@ -21,6 +21,7 @@ from engine.networks.mesh_decoder import describe
 from engine.networks.weights import ship, split
 from engine.recognition import picture_judge as judge
 from engine.run import generate
+from research.train import adapters
 from tests.engine.backbones import tiny
 
 PROMPT = "two red cats on a table"
@@ -57,8 +58,8 @@ def random_state(model: nn.Module, seed: int) -> dict[str, torch.Tensor]:
 def stream(folder: Path, backbone: Backbone, name: str) -> None:
     """A predictive stream for the weights of a folder."""
     paths = {path.rsplit(".", 1)[-1] for path, layer in backbone.model.decoder.named_modules() if isinstance(layer, nn.Linear)}
-    adapter = predictive_stream.new_adapter(backbone.model.decoder, tuple(sorted(paths & set(LAYERS[name])) or sorted(paths)[:1]), 2, 4.0)
-    predictive_stream.write_adapter(predictive_stream.folder_of(folder), adapter, name, backbone.weights_hash, 4.0)
+    adapter = adapters.new_adapter(backbone.model.decoder, tuple(sorted(paths & set(LAYERS[name])) or sorted(paths)[:1]), 2, 4.0)
+    adapters.write_adapter(predictive_stream.folder_of(folder), adapter, name, backbone.weights_hash, 4.0)
 
 
 def lowpoly(folder: Path) -> Path:

@@ -125,16 +125,3 @@ def _steady(layer: nn.Linear, forms: dict[tuple[int, int], Form]) -> SteadyLinea
         if is_steady(steady, weight.dtype):
             break
     return steady
-
-
-def restore_linear(module: nn.Module) -> None:
-    """Replaces every steady layer inside a module by a plain one, which has a gradient: for training on top of a loaded checkpoint."""
-    for child in list(module.modules()):
-        for name, layer in list(child.named_children()):
-            if isinstance(layer, SteadyLinear):  # or a compressed one
-                with torch.device("meta"):
-                    linear = nn.Linear(layer.in_features, layer.out_features, bias=layer.bias is not None)
-                linear.weight = nn.Parameter(layer.expanded().clone(), requires_grad=False)
-                if layer.bias is not None:
-                    linear.bias = nn.Parameter(layer.bias.detach().clone(), requires_grad=False)
-                setattr(child, name, linear)

@@ -23,10 +23,11 @@ from engine.backbones.pictogram import Pictogram
 from engine.core import Backbone, Method, Prompt
 from engine.drafters.feature_draft import FeatureDrafter, NetworkFeatures
 from engine.drafters.mesh_heads import SHORT, BoundHeads, HeadsByKind, MeshHeads
-from engine.drafters.predictive_stream import PredictiveStream, new_adapter
+from engine.drafters.predictive_stream import PredictiveStream
 from engine.drafters.spatial_heads import NetworkHeads, SpatialHeads
 from engine.mesh.bpt_tokens import BPT
 from engine.methods import METHODS, PRESETS, find
+from research.train.adapters import new_adapter
 from tests.engine.backbones import tiny, tiny_chameleon, tiny_checkpoints, tiny_glm_image, tiny_originals
 from tests.engine.drafters.test_feature_draft import network
 from tests.engine.drafters.test_spatial_heads import network as spatial_heads

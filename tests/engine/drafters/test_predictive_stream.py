@@ -16,8 +16,9 @@ from torch import nn
 
 from engine.backbones.pictogram import Pictogram
 from engine.core import NO_DRAFT, Draft, Prompt
-from engine.drafters.predictive_stream import PredictiveStream, RowLora, folder_of, new_adapter, read_adapter, write_adapter
+from engine.drafters.predictive_stream import PredictiveStream, RowLora, folder_of, read_adapter
 from engine.errors import MissingWeights
+from research.train.adapters import new_adapter, write_adapter
 from tests.engine.backbones import tiny
 
 ALL_LAYERS = ("query_key_value", "attention_out", "gate_up", "feed_out", "query", "out", "value_gate")  # of both decoders

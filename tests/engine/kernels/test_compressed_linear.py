@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from engine.kernels.compressed_linear import QUANTILES, CompressedLinear, compress
-from engine.kernels.cpu.steady_linear import restore_linear
 from engine.memory import FORMS, INT8, NF4, NF4_BLOCK, Size, linear_bytes
+from research.train.adapters import restore_linear
 
 KINDS, DTYPES = FORMS[1:], (torch.float32, torch.bfloat16)
 SHAPES = [(320, 2000), (8, 7), (6, 63), (48, 20), (1000, 65), (2048, 256)]  # in, out; some are no whole nf4 blocks

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine.mesh.distance import distance, published_distance
+from engine.mesh.distance import distance
 from engine.mesh.frame import SIDE
+from research.bench.mesh_inputs import published_distance
 from tests.engine.mesh.shapes import box, points_on, sphere_points, table, torus
 
 

@@ -15,7 +15,7 @@ from engine.backbones.pictogram import Pictogram
 from engine.cache import FixedView, KVCache
 from engine.core import Draft, Prompt, Sampling, Sequence
 from engine.dispatch.choice import VARIABLE
-from engine.drafters.predictive_stream import RowLora, new_adapter
+from engine.drafters.predictive_stream import RowLora
 from engine.kernels.cpu.blocks import NativeLinear, RunRows
 from engine.kernels.cpu.library import native
 from engine.kernels.tree_attention import Chain, VisibleRows, pack
@@ -23,6 +23,7 @@ from engine.networks.mesh_decoder import MeshDecoder, MeshSettings
 from engine.networks.native_blocks import quick_linear, quicken
 from engine.networks.rows import AdapterRows, RowSplit
 from engine.networks.transformer import TransformerDecoder, causal_mask
+from research.train.adapters import new_adapter
 from tests.engine.backbones import tiny
 from tests.engine.kernels.cpu.test_blocks import both, needs_native
 

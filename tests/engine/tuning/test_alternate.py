@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engine.run import speedup
-from engine.tuning.alternate import Timing, alternate, time_function
+from engine.tuning.alternate import alternate
+from research.bench.gpu import Timing, time_function
 
 
 @pytest.mark.parametrize("repeats", [1, 2])

@@ -16,11 +16,12 @@ from engine.backbones.janus import Janus
 from engine.backbones.picture_checkpoint import PictureCheckpoint
 from engine.converting import convert
 from engine.core import NO_DRAFT, Backbone, Draft, Prompt, Sampling
-from engine.drafters.predictive_stream import RowLora, new_adapter
+from engine.drafters.predictive_stream import RowLora
 from engine.errors import BadFile, BadKnob, BadPrompt, MissingWeights, NotSupported
 from engine.methods import METHODS
 from engine.run import generate
 from research.train import checkpoint_teacher, feature_draft, loop, predictive_stream
+from research.train.adapters import new_adapter
 from research.train.checkpoint_teacher import CheckpointTeacher, read_prompts
 from tests.engine.backbones import tiny_chameleon, tiny_glm_image, tiny_originals
 from tests.engine.backbones import tiny_checkpoints as tiny

@@ -27,7 +27,7 @@ from research.bench.speed import texts_of
 from research.train import loop
 from research.train import pictogram as recipe
 from research.train.judge import move_weights
-from research.train.pictogram import PictogramOptions
+from research.train.pictogram import PictogramOptions, logits_of
 from research.worlds import emoji_scenes
 from tests.engine.font import NEEDS_FONT
 
@@ -147,17 +147,17 @@ def test_chosen_rows_see_each_other_only() -> None:
     model.head_rows.data.normal_()
     words, tokens = torch.randint(0, 11, (2, pictogram.TEXT_SLOTS)), torch.randint(0, 16, (2, 64))
     with torch.inference_mode():
-        whole = model.training_logits(words, tokens, 8)
+        whole = logits_of(model, words, tokens, 8)
         every = torch.arange(64).expand(2, -1)
-        assert torch.allclose(model.training_logits(words, tokens, 8, every), whole, atol=1e-5)
-        assert torch.allclose(model.training_logits(words, tokens, 8, every[:, :20]), whole[:, :20], atol=1e-5)
+        assert torch.allclose(logits_of(model, words, tokens, 8, every), whole, atol=1e-5)
+        assert torch.allclose(logits_of(model, words, tokens, 8, every[:, :20]), whole[:, :20], atol=1e-5)
         chosen = torch.stack([torch.randperm(64)[:20].sort().values for _ in range(2)])
-        logits = model.training_logits(words, tokens, 8, chosen)
+        logits = logits_of(model, words, tokens, 8, chosen)
         other = tokens.clone()
         hidden = [[i for i in range(63) if i + 1 not in chosen[b]] for b in range(2)]  # their embeddings are no row's input
         for b, places in enumerate(hidden):
             other[b, places] = (other[b, places] + 1) % 16
-        assert torch.equal(model.training_logits(words, other, 8, chosen), logits)
+        assert torch.equal(logits_of(model, words, other, 8, chosen), logits)
         assert not torch.allclose(logits, whole.gather(1, chosen[:, :, None].expand(-1, -1, 16)), atol=1e-3)
 
 
