@@ -50,7 +50,7 @@ class Launch(Protocol):
 
     count: int
     place: tuple[torch.device, torch.dtype]
-    ahead: Tensor | None
+    ahead: tuple[Tensor, ...]
 
     def start(self) -> tuple[Tensor, Tensor]:
         """Hidden states and logits."""
@@ -74,7 +74,7 @@ class LaunchOfFirst:
         return self.launch.place
 
     @property
-    def ahead(self) -> Tensor | None:
+    def ahead(self) -> tuple[Tensor, ...]:
         """See `Rows`."""
         return self.launch.ahead
 
@@ -144,9 +144,9 @@ class Rows:
         return output.device, output.dtype
 
     @property
-    def ahead(self) -> Tensor | None:
-        """A drafter's result, computed inside the pass from the row after the accepted drafts; None if the pass computes none."""
-        return None if self.launch is None else self.launch.ahead
+    def ahead(self) -> tuple[Tensor, ...]:
+        """A drafter's results, computed inside the pass from the row after the accepted drafts; () if the pass computes none."""
+        return () if self.launch is None else self.launch.ahead
 
     def set_probs(self, p: Tensor) -> None:
         """Sets the distributions [N+1, V] that a kernel has computed from these logits."""

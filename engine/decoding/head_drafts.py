@@ -12,6 +12,7 @@ from torch import Tensor
 
 from engine.core import ChosenTokens, Draft, Knob, Knobs, Rows, Sequence
 from engine.decoding.masked_draws import MaskedDraws, draw_under_masks
+from engine.drafters.mesh_heads import best_under
 from engine.noise import DRAFTER, Noise
 from engine.sampling import draw, draw_gumbel, one_hot
 
@@ -51,8 +52,7 @@ def propose(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, iter
 def draw_heads(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, u: Tensor, gumbel: Tensor | None) -> MaskedDraws:
     """The heads' draws from logits [k, V] under every mask of the grammar. u, gumbel : see `draw_under_masks`"""
     if knobs.drafts == "most probable":
-        tokens = logits[:, None].masked_fill(~sequence.masks, -torch.inf).argmax(-1)
-        return MaskedDraws(tokens, one_hot(tokens.flatten(), sequence.vocabulary, noise.dtype).unflatten(0, tokens.shape))
+        return MaskedDraws(best_under(logits, sequence.masks), None)
     probs = sequence.probs_by_mask(logits)
     probs = best_of(probs, knobs.tree_top) if knobs.drafts == "tree" else probs
     return draw_under_masks(probs, u, gumbel)
@@ -62,8 +62,14 @@ def at_once(logits: Tensor, sequence: Sequence, knobs: Knobs, noise: Noise, u: T
     """The same chain with one read: on a device every head draws under every mask of the grammar, and the host follows the path."""
     count = len(logits)
     drawn = draw_heads(logits, sequence, knobs, noise, u, noise.gumbel(sequence.length, count) if seeded else None)
-    tokens, probs = drawn.follow(sequence, [], 0, count)
-    return Draft(torch.tensor(tokens), q=probs)
+    return chain(drawn, sequence, count, noise.dtype)
+
+
+def chain(drawn: MaskedDraws, sequence: Sequence, count: int, dtype: torch.dtype) -> Draft:
+    """The first `count` draws along the path that the grammar allows. dtype : of distributions"""
+    path, probs = drawn.follow(sequence, [], 0, count)
+    tokens = torch.tensor(path)
+    return Draft(tokens, q=ChosenTokens(tokens, sequence.vocabulary, dtype) if probs is None else probs)
 
 
 class DrawsAhead:
@@ -80,16 +86,17 @@ class DrawsAhead:
 
     def compute(self, rows: Rows, pair: Tensor) -> Tensor | None:
         """See `JointRead`."""
-        if rows.ahead is None or self.sequence.masks is None or self.knobs.drafts == "tree pruned":
+        if not rows.ahead or self.sequence.masks is None or self.knobs.drafts == "tree pruned":
             return None
-        logits, first = rows.ahead[: self.count], self.sequence.length + 1
-        u, gumbel = None, None
-        if self.knobs.drafts != "most probable":
+        logits, first = rows.ahead[0][: self.count], self.sequence.length + 1
+        if self.knobs.drafts == "most probable":
+            self.drawn = MaskedDraws(rows.ahead[1][: self.count], None)
+        else:
             at = pair[0] + torch.arange(len(logits), device=pair.device)
             most = rows.count + len(logits)
             u = self.noise.uniform(DRAFTER, first, most, self.iteration)[at]
             gumbel = self.noise.gumbel(first, most)[at] if self.seeded else None
-        self.drawn = draw_heads(logits, self.sequence, self.knobs, self.noise, u, gumbel)
+            self.drawn = draw_heads(logits, self.sequence, self.knobs, self.noise, u, gumbel)
         return self.drawn.tokens.flatten()
 
     def take(self, numbers: list[int]) -> None:
@@ -98,8 +105,7 @@ class DrawsAhead:
 
     def draft(self, count: int) -> Draft:
         """The chain of the first `count` drafts, after the pass was committed."""
-        tokens, probs = self.drawn.follow(self.sequence, [], 0, count)
-        return Draft(torch.tensor(tokens), q=probs)
+        return chain(self.drawn, self.sequence, count, self.noise.dtype)
 
 
 def best_guess(logits: Tensor, allowed: Tensor | None) -> Tensor:

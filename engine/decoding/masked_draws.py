@@ -19,11 +19,11 @@ from engine.sampling import draw, draw_gumbel
 class MaskedDraws:
     """Draws for k positions under M masks.
 
-    tokens : int64 [k, M]; probs : [k, M, V]; on_host : the tokens, once they were read
+    tokens : int64 [k, M]; probs : [k, M, V], None: the tokens were chosen; on_host : the tokens, once they were read
     """
 
     tokens: Tensor
-    probs: Tensor
+    probs: Tensor | None
     on_host: list[list[int]] = field(default_factory=list)
 
     def take(self, numbers: list[int]) -> None:
@@ -31,16 +31,19 @@ class MaskedDraws:
         masks = self.tokens.shape[1]
         self.on_host = [numbers[i : i + masks] for i in range(0, len(numbers), masks)]
 
-    def follow(self, sequence: Sequence, path: list[int], first: int, stop: int) -> tuple[list[int], Tensor]:
-        """The draws of positions first..stop-1 after a hypothetical path: tokens and distributions [stop - first, V]."""
+    def follow(self, sequence: Sequence, path: list[int], first: int, stop: int) -> tuple[list[int], Tensor | None]:
+        """The draws of positions first..stop-1 after a hypothetical path: tokens and distributions [stop - first, V], None if chosen."""
         if not self.on_host:
             self.on_host = self.tokens.tolist()
         masks, path = [], list(path)
         for row in self.on_host[first:stop]:
             masks.append(sequence.mask_index(path))
             path.append(row[masks[-1]])
+        tokens = path[len(path) - len(masks) :]
+        if self.probs is None:
+            return tokens, None
         rows = [self.probs[first + i, mask] for i, mask in enumerate(masks)]
-        return path[len(path) - len(masks) :], torch.stack(rows) if rows else self.probs[:0, 0]
+        return tokens, torch.stack(rows) if rows else self.probs[:0, 0]
 
 
 def draw_under_masks(probs: Tensor, u: Tensor, gumbel: Tensor | None) -> MaskedDraws:

@@ -96,6 +96,13 @@ def correct(rows: Rows, draft_probs: Tensor | None, answers: Tensor | None, a: i
     return draw(rest, noise.uniform(RESIDUAL, n + a, 1, iteration)).item()
 
 
+def dense(draft_probs: Tensor | ChosenTokens | None, device: torch.device) -> Tensor | None:
+    """The distributions of drafts as a tensor [m, V], those of chosen tokens on a device."""
+    if not isinstance(draft_probs, ChosenTokens):
+        return draft_probs
+    return replace(draft_probs, tokens=draft_probs.tokens.to(device)).dense()
+
+
 def plain_answer(rows: Rows, row: int, noise: Noise, position: int) -> int:
     """The draw of plain decoding from a row, with the noise of a position."""
     if rows.host is not None and rows.host.row(row).sound:
@@ -124,16 +131,18 @@ def judge(
         verdict = HostVerdict(rows.host, tokens, draft_probs, noise, n, iteration, seeded)
         rows.drafted.set_host(verdict.drafts)
         return WindowState(rows, tokens, draft_probs, noise, n, iteration, verdict, *check_pair(*verdict.settled))
-    size, draft_probs = len(tokens), draft_probs.dense() if isinstance(draft_probs, ChosenTokens) else draft_probs
+    size = len(tokens)
     if not is_fused(rows):
-        tokens = tokens.to(rows.place[0])
+        tokens, draft_probs = tokens.to(rows.place[0]), dense(draft_probs, rows.place[0])
         verdict = verify(rows, tokens, draft_probs, noise, n, iteration, seeded, rule)
         a = leading(verdict.accepted)
         token = correct(rows, draft_probs, verdict.answers, a, size, noise, n, iteration)
         return WindowState(rows, tokens, draft_probs, noise, n, iteration, verdict, a, token)
     verdict = verify_fused(rows, tokens, draft_probs, noise, list(range(n, n + size + 1)), iteration, seeded, store or rule is not None)
     if rule is not None and draft_probs is not None:
-        relaxed, ratios = rule(rows.p[:size], draft_probs, tokens.to(rows.place[0]), noise.uniform(ACCEPT, n, size, iteration))
+        relaxed, ratios = rule(
+            rows.p[:size], dense(draft_probs, rows.place[0]), tokens.to(rows.place[0]), noise.uniform(ACCEPT, n, size, iteration)
+        )
         verdict = replace(verdict, ratios=ratios, **({} if seeded else {"accepted": relaxed, "pair": None}))
     return WindowState(rows, tokens, draft_probs, noise, n, iteration, verdict, *settle(rows, verdict, seeded, also))
 
@@ -142,8 +151,7 @@ def judge_block(
     rows: Rows, tokens: Tensor, draft_probs: Tensor | ChosenTokens, noise: Noise, n: int, iteration: int, also: JointRead | None = None
 ) -> WindowState:  # fmt: skip
     """Verifies a window as one block (`rules.block`), in PyTorch on the device of its rows, with one read. Arguments as in `judge`."""
-    tokens, size = tokens.to(rows.place[0]), len(tokens)
-    q = draft_probs.dense() if isinstance(draft_probs, ChosenTokens) else draft_probs
+    tokens, size, q = tokens.to(rows.place[0]), len(tokens), dense(draft_probs, rows.place[0])
     a, reach, rest = block(rows.p, q, tokens, noise.uniform(ACCEPT, n, size, iteration))
     behind = torch.stack([rest, rows.p]).index_select(1, a[None]).squeeze(1)
     empty = behind[:1].sum(-1, keepdim=True) < 1e-12  # p = q up to rounding
@@ -183,7 +191,7 @@ def is_fused(rows: Rows) -> bool:
 
 
 def verify_fused(
-    rows: Rows, tokens: Tensor, draft_probs: Tensor | None, noise: Noise, positions: list[int], iteration: int, seeded: bool,
+    rows: Rows, tokens: Tensor, draft_probs: Tensor | ChosenTokens | None, noise: Noise, positions: list[int], iteration: int, seeded: bool,
     store: bool = True, criterion: Criterion | None = None,
 ) -> Verdict:  # fmt: skip
     """Verdicts and draws of rows at these positions, by the kernel. With `store` the rows keep their distributions.
@@ -197,7 +205,10 @@ def verify_fused(
     if verdict is None:
         sampling, allowed = rows.settings(len(positions))
         uniforms, at, tokens = (x.to(rows.logits.device, non_blocking=True) for x in (uniforms, at, tokens))  # the pass may still run
-        request = replace(request, tokens=tokens, uniforms=uniforms, positions=at, logits=rows.logits, sampling=sampling, allowed=allowed)
+        q = dense(draft_probs, tokens.device)
+        request = replace(
+            request, tokens=tokens, draft_probs=q, uniforms=uniforms, positions=at, logits=rows.logits, sampling=sampling, allowed=allowed
+        )
         verdict = choice.verify(request)
     if store:
         rows.set_probs(verdict.p)

@@ -146,23 +146,31 @@ class BoundHeads:
         laid = None if condition_kv is None or host is None else tuple(_array(each[:, 0]) for each in condition_kv)
 
         def guess(rows: Rows, row: int, count: int) -> Tensor:
-            if rows.ahead is not None:
-                return rows.ahead[:count]
+            if rows.ahead:
+                return rows.ahead[0][:count]
             hidden = rows.hidden[0, row]
             if host is None:
                 return self.logits(hidden, condition_kv, count)
             return self.heads.logits(torch.from_numpy(host(_array(hidden.float()), laid, count)), self.head)
 
-        sequence.look_ahead(self.look_ahead, *(condition_kv or ()))
+        sequence.look_ahead(self.look_ahead, *(condition_kv or ()), *([] if sequence.masks is None else [sequence.masks]))
         return guess
 
-    def look_ahead(self, hidden: Tensor, row: Tensor, *condition_kv: Tensor) -> Tensor:
-        """Logits [D, V] of all heads for a row int64 [] of the hidden states [branches, R, width] of a pass."""
-        return self.logits(hidden[0].index_select(0, row[None])[0], condition_kv or None)
+    def look_ahead(self, hidden: Tensor, row: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """Logits [D, V] of all heads for a row int64 [] of the hidden states [branches, R, width] of a pass; then, with masks, the most
+        probable token under each, int64 [D, M]. tensors : keys and values of heads that have them, and the masks bool [M, V], if any"""
+        condition_kv, masks = (tensors[:2], tensors[2:]) if len(tensors) > 1 else (None, tensors)
+        logits = self.logits(hidden[0].index_select(0, row[None])[0], condition_kv)
+        return logits, *(best_under(logits, each) for each in masks)
 
     def logits(self, hidden: Tensor, condition_kv: tuple[Tensor, Tensor] | None, count: int | None = None) -> Tensor:
         """Logits [count, V] of the first heads (None: all) for a hidden state [width]."""
         return self.heads.logits(self.heads.features(hidden[None, None].float(), condition_kv, count)[:, 0, 0], self.head)
+
+
+def best_under(logits: Tensor, masks: Tensor) -> Tensor:
+    """The most probable tokens int64 [D, M] of logits [D, V] under masks bool [M, V]."""
+    return logits[:, None].masked_fill(~masks, -torch.inf).argmax(-1)
 
 
 class HeadsByKind:

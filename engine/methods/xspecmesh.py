@@ -26,7 +26,18 @@ from engine.core import NO_DRAFT, VERIFY, Backbone, Candidate, Case, Draft, Knob
 from engine.decoding import policy
 from engine.decoding.deviation import ALLOWED, Meter, acceptance_uniforms, chain_verdicts, is_limited, limit_of
 from engine.decoding.head_drafts import HEADS, DrawsAhead, propose
-from engine.decoding.verdict import JointRead, WindowState, commit_window, correct, is_fused, plain_answer, screen, shown_draft, step_over
+from engine.decoding.verdict import (
+    JointRead,
+    WindowState,
+    commit_window,
+    correct,
+    dense,
+    is_fused,
+    plain_answer,
+    screen,
+    shown_draft,
+    step_over,
+)
 from engine.noise import ACCEPT, Noise
 from engine.rules import deviation, leading, more_probable_than, ratio, top_of, typical
 from engine.verify.request import Criterion, Verdict
@@ -128,7 +139,7 @@ def within_budget(rows: Rows, draft: Draft, knobs: Knobs, meter: Meter, noise: N
     """Judges a draft by the rule as far as the budget allows, else by speculative sampling; each has its own replacement."""
     size = len(draft.tokens)
     tokens, p = draft.tokens.to(rows.place[0]), rows.p
-    draft_probs = p[:0] if not size else draft.probs()
+    draft_probs = p[:0] if not size else dense(draft.q, p.device)
     accepts, limit = RULES[knobs.accept]
     least, rule_probs = torch.tensor(float(knobs.values[limit]), dtype=torch.float64), judged_probs(rows, size, knobs.judge == "raw")
     lenient = accepts(rule_probs, tokens, least)

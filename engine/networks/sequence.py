@@ -100,7 +100,7 @@ class TransformerSequence:
 
     def look_ahead(self, function: LookAhead, *tensors: Tensor) -> None:
         """Sets a drafter's computation on the hidden state after the accepted drafts and on tensors of the run: passes in fixed shapes with
-        a verdict run it and put the result into `Rows.ahead`. function : the same for all runs of the drafter"""
+        a verdict run it and put the results into `Rows.ahead`. function : the same for all runs of the drafter"""
         if self._static is not None:
             self._static.look_ahead(function, tensors)
 
@@ -221,8 +221,8 @@ class TransformerSequence:
     def _slots(self, draft: Draft, parents: list[int] | None, device: torch.device) -> Tensor:
         base = self.prefix + self.pending[-1]
         if draft.positions is not None or len(self.pending) > 1:
-            own = [] if draft.positions is None else draft.positions.tolist()
-            return torch.tensor([self.prefix + at for at in (*self.pending, *own)], device=device)
+            pending = torch.tensor(self.pending)
+            return (self.prefix + (pending if draft.positions is None else torch.cat([pending, draft.positions]))).to(device)
         if parents is None:
             return torch.arange(base, base + draft.tokens.shape[0] + 1, device=device)
         return torch.tensor([base, *(base + d for d in depths(parents))], device=device)

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.cache import FixedView, KVCache, PassRows
-from engine.core import Sampling
+from engine.core import ChosenTokens, Sampling
 from engine.dispatch.choice import REFERENCE, choose, requested_kernel
 from engine.kernels.tree_attention import VisibleRows, fixed_mask
 from engine.networks.rows import RowAdapter
@@ -103,8 +103,8 @@ def fixed_pass(
     return hidden, trunk.head(hidden), ids
 
 
-# (hidden states [branches, R, H] of a pass, the row int64 [] after its accepted drafts, *tensors) -> the tensor that a drafter reads
-LookAhead = Callable[..., Tensor]
+# (hidden states [branches, R, H] of a pass, the row int64 [] after its accepted drafts, *tensors) -> the tensors that a drafter reads
+LookAhead = Callable[..., tuple[Tensor, ...]]
 # (number of rows) -> sampling, the table of grammar masks bool [M, V] or None = all, and each row's mask number; None: no such table
 Rules = Callable[[int], tuple[Sampling, Tensor | None, list[int]] | None]
 
@@ -160,7 +160,7 @@ class WaitingPass:
     def __init__(self, static: StaticPasses, what: PassShape, rules: Rules, adapter: RowAdapter | None):
         self.count, self._vocabulary = 1 + len(what.drafted), static.vocabulary
         self.place = static.kv_cache.device, static.kv_cache.dtype
-        self.ahead: Tensor | None = None
+        self.ahead: tuple[Tensor, ...] = ()
         self._rules = rules
         self._begin: Callable[..., tuple[Bucket, tuple[Tensor, ...]]] | None = partial(_begin, static, what, adapter)
         self._found: list[Tensor] = []
@@ -185,7 +185,7 @@ class WaitingPass:
         kind = kind_of(request, sampling, self._vocabulary)
         shape, (integers, floats, *rest) = self._run(kind, request.draft_probs, masks, partial(columns, request, sampling, numbers))
         p = rest.pop(0) if kind.store else None
-        self.ahead = rest.pop() if rest else None
+        self.ahead = tuple(rest)
         return unpack_verdict(kind, integers, floats, p, shape.rows, len(request.positions))
 
     def _run(self, *request: Any) -> tuple[Bucket, list[Tensor]]:
@@ -200,7 +200,7 @@ def _refuse(*request: Any) -> Any:
 
 def _begin(
     static: StaticPasses, what: PassShape, adapter: RowAdapter | None,
-    kind: VerdictKind | None, draft_probs: Tensor | None, masks: Tensor | None, more: Callable[[int], Tensor] | None,
+    kind: VerdictKind | None, draft_probs: Tensor | ChosenTokens | None, masks: Tensor | None, more: Callable[[int], Tensor] | None,
 ) -> tuple[Bucket, tuple[Tensor, ...]]:  # fmt: skip
     """Starts a pass; returns its bucket and the results of `_fixed_step`. more : (rows) -> the verdict's inputs, see `columns`"""
     kv_cache, replays, key = static.kv_cache, static.workspace.replays, static.key(what, adapter, kind, masks)
@@ -208,7 +208,7 @@ def _begin(
     rows, drafted = shape.rows, what.drafted
     inputs = [torch.cat([pass_inputs(what, kv_cache.kept, rows), *([] if more is None else [more(rows)])], 1)]
     inputs += [] if what.is_known else [F.pad(drafted, (1, rows - 1 - len(drafted)))]
-    inputs += [] if draft_probs is None else [F.pad(draft_probs, (0, 0, 0, rows - 1 - len(draft_probs)))]
+    inputs += [] if not isinstance(draft_probs, Tensor) else [F.pad(draft_probs, (0, 0, 0, rows - 1 - len(draft_probs)))]
     ahead = None if kind is None else static.ahead
     whole = partial(_fixed_step, static.trunk, kv_cache.block, shape.span, adapter, kind, masks, ahead, what.is_known)
     return shape, replays.call(key, shape, whole, *inputs)
@@ -219,7 +219,7 @@ def _fixed_step(
     ahead: tuple[LookAhead, tuple[Tensor, ...]] | None,
     is_known: bool, inputs: Tensor, *drafts: Tensor,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """Hidden states and logits of a pass; then, with a verdict, its integers, its numbers, p if stored, and the drafter's result.
+    """Hidden states and logits of a pass; then, with a verdict, its integers, its numbers, p if stored, and the drafter's results.
 
     drafts : the ids of the drafts, unless they are known, and their distributions, if the verdict needs them
     """
@@ -231,5 +231,5 @@ def _fixed_step(
     integers, numbers, p = fixed_verdict(kind, logits, ids[1:], about, draft_probs[0] if draft_probs else None, masks)
     results = [hidden, logits, integers, numbers, *([] if p is None else [p])]
     if ahead is not None:
-        results.append(ahead[0](hidden, integers[len(inputs) - 1], *ahead[1]))
+        results += ahead[0](hidden, integers[len(inputs) - 1], *ahead[1])
     return tuple(results)

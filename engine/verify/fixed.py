@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.core import Sampling
+from engine.core import ChosenTokens, Sampling
 from engine.noise.kernel import to_int64
 from engine.verify.choice import settle, verify
 from engine.verify.request import Verdict, VerifyRequest
@@ -24,11 +24,13 @@ COLUMNS = 12  # columns: three uniform numbers, position, mask, number of drafts
 
 @dataclass(frozen=True)
 class VerdictKind:
-    """The computation that a verdict needs, without its numbers: part of a graph's key. sampling : see `Sampling.kind`"""
+    """The computation that a verdict needs, without its numbers: part of a graph's key. sampling : see `Sampling.kind`; chosen : type of
+    the drafts' distributions, if these are one-hot"""
 
     sampling: Sampling
     seeded: bool
     has_draft_probs: bool
+    chosen: torch.dtype | None
     store: bool
     accepts: Callable[[Tensor, Tensor, Tensor], Tensor] | None
     raw: bool
@@ -38,7 +40,9 @@ def kind_of(request: VerifyRequest, sampling: Sampling, vocabulary: int) -> Verd
     """The kind of a request."""
     rule = request.criterion
     accepts, raw = (None, False) if rule is None else (rule.accepts, rule.raw)
-    return VerdictKind(sampling.kind(vocabulary), request.seeded, request.draft_probs is not None, request.store, accepts, raw)
+    q = request.draft_probs
+    chosen = q.dtype if isinstance(q, ChosenTokens) else None
+    return VerdictKind(sampling.kind(vocabulary), request.seeded, q is not None, chosen, request.store, accepts, raw)
 
 
 def columns(request: VerifyRequest, sampling: Sampling, masks: list[int], rows: int) -> Tensor:
@@ -63,6 +67,7 @@ def fixed_verdict(
     """
     uniforms, (positions, row_of, count) = inputs[:, :3].view(torch.float64).T, inputs[:, 3:6].unbind(1)
     positions, drafts = positions.contiguous(), drafts.contiguous()  # kernels read them without strides
+    draft_probs = draft_probs if kind.chosen is None else ChosenTokens(drafts, logits.shape[-1], kind.chosen).dense()
     allowed = None if masks is None else masks[row_of]
     store = kind.store or (kind.accepts is not None and not kind.raw)
     request = VerifyRequest(

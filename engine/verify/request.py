@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from engine.core import Sampling
+from engine.core import ChosenTokens, Sampling
 from engine.trace import Values
 
 ACCEPT, FRESH, RESIDUAL = range(3)  # rows of the uniform numbers
@@ -43,7 +43,8 @@ class Criterion:
 class VerifyRequest:
     """Drafts and random numbers of a pass, and its rows, unless the pass waits for this request and adds them itself (`fixed`).
 
-    tokens    : int64 [m], m < R; draft_probs : the distributions they were drawn from [m, V], or None: then x must be the answer
+    tokens    : int64 [m], m < R; draft_probs : the distributions they were drawn from [m, V], or None: then x must be the answer; only
+                `fixed` takes ChosenTokens
     uniforms  : float64 [3, R] in (0, 1): for acceptance, fresh draws and residual draws
     base      : of the stream of Gumbel noise, or its bits int64 [] on the device of the logits
     positions : int64 [R], the positions of the rows' tokens
@@ -56,7 +57,7 @@ class VerifyRequest:
     """
 
     tokens: Tensor
-    draft_probs: Tensor | None
+    draft_probs: Tensor | ChosenTokens | None
     uniforms: Tensor
     base: int | Tensor
     positions: Tensor

@@ -72,13 +72,14 @@ def test_one_row_of_heads_is_what_all_rows_would_give() -> None:
         many = bound.heads.features(hidden[None], bound.heads.keys_values(condition[None]))
         logits = bound.heads.logits(many, bound.head)[:, 0]
         states: list[Any] = []
-        sequence = SimpleNamespace(condition=condition, look_ahead=lambda *ahead, states=states: states.append(ahead))
-        rows = SimpleNamespace(hidden=hidden[None], ahead=None)
+        sequence = SimpleNamespace(condition=condition, masks=None, look_ahead=lambda *ahead, states=states: states.append(ahead))
+        rows = SimpleNamespace(hidden=hidden[None], ahead=())
         guess = bound.start(sequence)
         ((ahead, *tensors),) = states
         for i in range(5):
             torch.testing.assert_close(guess(rows, i, 3), logits[:3, i], atol=2e-5, rtol=1e-4)
-            torch.testing.assert_close(ahead(hidden[None], torch.tensor(i), *tensors), logits[:, i], atol=2e-5, rtol=1e-4)
+            (there,) = ahead(hidden[None], torch.tensor(i), *tensors)
+            torch.testing.assert_close(there, logits[:, i], atol=2e-5, rtol=1e-4)
 
 
 def test_fresh_heads_hand_on_a_share_of_the_hidden_state() -> None:
