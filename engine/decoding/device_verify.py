@@ -145,10 +145,9 @@ def pack_tree(tree: Tree, noise: Noise, n: int, iteration: int, level: list[int]
     below = children(tree.parents)
     most = max(map(len, below)) if tree.shape is None else tree.shape.width
     nodes = torch.tensor([[*each, *[-1] * (most - len(each))] for each in below], dtype=torch.int64).view(len(below), most)
-    accept = [0.5, *(noise.number(ACCEPT, n + d - 1, iteration, node) for node, d in enumerate(level[1:]))]
-    last = noise.host_uniforms((DRAW,), torch.tensor([n + d for d in level]), iteration)[0]
-    columns = [torch.tensor([-1, *tree.tokens]), torch.tensor([-1, *tree.parents])]
-    columns += [each.view(torch.int64) for each in (torch.tensor(accept, dtype=torch.float64), last)]
+    after, slots = n + torch.tensor(level), torch.arange(-1, len(tree.tokens)).clamp(min=0)
+    uniforms = noise.host_uniforms((ACCEPT,), after - 1, iteration, slots)[0], noise.host_uniforms((DRAW,), after, iteration)[0]
+    columns = [torch.tensor([-1, *tree.tokens]), torch.tensor([-1, *tree.parents]), *(each.view(torch.int64) for each in uniforms)]
     return torch.cat([torch.stack(columns, 1), nodes], 1)
 
 

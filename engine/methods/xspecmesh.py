@@ -37,7 +37,7 @@ from engine.decoding.verdict import (
     screen,
     shown_draft,
     step_over,
-)
+)  # fmt: skip
 from engine.noise import ACCEPT, Noise
 from engine.rules import deviation, leading, more_probable_than, ratio, top_of, typical
 from engine.verify.request import Criterion, Verdict

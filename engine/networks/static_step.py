@@ -67,11 +67,12 @@ def pass_inputs(what: PassShape, kept: int, rows: int) -> Tensor:
     ids = [what.pending, *(what.drafted.tolist() if what.is_known else [-1] * len(what.drafted))]
     inputs = np.zeros((rows, NAMED + words(rows)), dtype=np.int64)  # numpy, because PyTorch's calls cost more than the numbers
     inputs[:, 0], inputs[:, 1] = kept, rows if what.adapted is None else what.adapted
-    for at, column in enumerate((ids, places.rows, places.ends, places.last, places.slots), 2):
-        inputs[: len(column), at] = column
+    inputs[: len(ids), 2] = ids
+    for at, column in enumerate((places.rows, places.ends, places.last, places.slots), 3):
+        inputs[: len(column), at] = column.numpy()
     visible = np.zeros((rows, 64 * words(rows)), dtype=bool)
-    visible[:count, :count] = places.visible
-    np.fill_diagonal(visible, True)
+    visible[:count, :count] = places.visible.numpy()
+    visible.ravel()[:: visible.shape[1] + 1] = True  # the diagonal
     inputs[:, NAMED:] = np.packbits(visible, axis=1, bitorder="little").view(np.int64)
     return torch.from_numpy(inputs)
 

@@ -69,10 +69,10 @@ class Noise:
         positions = np.arange(start, start + count)
         return torch.from_numpy(unit(mix_array(keys(base, positions) + np.uint64(slot))))
 
-    def host_uniforms(self, streams: tuple[int, ...], positions: Tensor, iteration: int) -> Tensor:
-        """u of several streams at int64 positions [N] on the host: float64 [streams, N] there."""
+    def host_uniforms(self, streams: tuple[int, ...], positions: Tensor, iteration: int, slots: int | Tensor = 0) -> Tensor:
+        """u of several streams at int64 positions [N] on the host: float64 [streams, N] there. slots : of each position, int64 [N]"""
         bases = np.array([[self.key(stream, iteration)] for stream in streams], dtype=np.uint64)
-        return torch.from_numpy(unit(mix_array(keys(bases, positions.numpy()))))
+        return torch.from_numpy(unit(mix_array(keys(bases, positions.numpy()) + np.asarray(slots, dtype=np.uint64))))
 
     def number(self, stream: int, position: int, iteration: int, slot: int = 0) -> float:
         """The uniform number of one position."""

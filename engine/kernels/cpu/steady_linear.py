@@ -85,11 +85,6 @@ class SteadyLinear(nn.Module):
         return out
 
 
-def steady_linear_reference(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """The same function in plain PyTorch, with float32 sums: [..., in] -> [..., out]."""
-    return F.linear(x.float(), weight.float(), None if bias is None else bias.float()).to(x.dtype)
-
-
 def is_steady(layer: SteadyLinear, dtype: torch.dtype) -> bool:
     """True if rows of random numbers have the same bits in passes of all `TRIED` numbers of rows and alone."""
     x = torch.randn(max(TRIED), layer.in_features, generator=torch.Generator().manual_seed(0)).to(dtype)
