@@ -20,9 +20,9 @@ import torch
 from PIL import Image, UnidentifiedImageError
 
 from app.live.worker import ELSEWHERE, LayoutOnly
-from app.runs.history import PICTURE, POINTS, SETTINGS, TRACE
+from app.runs.history import PICTURE, POINTS, SETTINGS, TRACE, identity
 from engine.backbones import current_name
-from engine.core import Backbone, Method, Prompt, Sampling, Step
+from engine.core import Backbone, Method, Origin, Prompt, Sampling, Step
 from engine.diagnostics import PER_TOKEN, replay
 from engine.errors import BadFile, BadPrompt, ForetokenError
 from engine.loading import model_columns
@@ -170,7 +170,9 @@ def fork(folder: Path, backbone: Backbone, at: int, token: int | None = None) ->
     known = next((place for place in range(len(tokens)) if place not in tokens), len(tokens))
     if not 0 < at <= known:
         raise BadPrompt(f"The run in {folder} has {known} tokens from its start, so {at} of them cannot be kept. Choose 1 to {known}.")
-    return replace(prompt, prefix=(*(tokens[place] for place in range(at)), *(() if token is None else (token,))))
+    kept = tuple(tokens[place] for place in range(at))
+    origin = Origin(identity([tokens[place] for place in sorted(tokens)]), at)
+    return replace(prompt, prefix=kept if token is None else (*kept, token), origin=origin)
 
 
 def _check_model(folder: Path, settings: Mapping[str, Any], backbone: Backbone, alike: tuple[str, ...]) -> None:
@@ -209,7 +211,9 @@ def prompt_of(folder: Path, settings: Mapping[str, Any]) -> Prompt:
         except (OSError, KeyError, ValueError, EOFError, BadZipFile) as e:
             raise BadFile(UNREADABLE.format(folder / POINTS, e)) from e
     about, prefix = settings.get("about"), tuple(settings.get("prefix", ()))  # runs of 0.2.0 have no such entries
-    return Prompt(text, points=points, seed=settings["seed"], size=settings["size"], about=about, sampling=sampling, prefix=prefix)
+    origin = Origin(settings["parent"], settings["at"]) if settings.get("parent") else None
+    own = {"about": about, "sampling": sampling, "prefix": prefix, "origin": origin}
+    return Prompt(text, points=points, seed=settings["seed"], size=settings["size"], **own)
 
 
 def read_picture(path: Path) -> np.ndarray:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -46,6 +47,9 @@ def describe(run: Run, shape: Input | None = None) -> dict[str, Any]:
     prompt = run.prompt
     sampling = prompt.sampling or run.backbone.sampling
     return {
+        "id": identity(run.in_order),
+        "parent": prompt.origin and prompt.origin.parent,
+        "at": prompt.origin and prompt.origin.at,
         "backbone": run.backbone.name,
         "weights": run.backbone.weights_hash,
         **run.made_with,
@@ -67,6 +71,11 @@ def describe(run: Run, shape: Input | None = None) -> dict[str, Any]:
         "totals": run.totals,
         "machine": run.machine,
     }
+
+
+def identity(tokens: Sequence[int]) -> str:
+    """Short name of a result, the same for runs with the same tokens. tokens : in the order of positions"""
+    return hashlib.sha256(np.array(tokens, np.int64).tobytes()).hexdigest()[:16]
 
 
 def moves(steps: list[Step]) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ committed position that is not in the cache is pending, and all of them are the 
 from engine.core.backbones import ANY_SUIT, Backbone, Bias, Grammar, Resampler, Sequence, Suits
 from engine.core.knobs import Knob, KnobArray, Knobs
 from engine.core.methods import PLAIN, VERIFY, VERIFY_BLOCK, Candidate, Case, Method, Preset, Step
-from engine.core.prompts import Prompt, Sampling, Understood
+from engine.core.prompts import Origin, Prompt, Sampling, Understood
 from engine.core.rows import NO_DRAFT, ChosenTokens, DeviceIds, Draft, Launch, Rows
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "Knobs",
     "Launch",
     "Method",
+    "Origin",
     "Preset",
     "Prompt",
     "Resampler",

@@ -41,6 +41,13 @@ class Sampling:
         return replace(self, temperature=self.temperature or 1.0)
 
 
+class Origin(NamedTuple):
+    """Where the prefix of a prompt comes from. parent : id of a finished run (app/runs/history.py); at : number of its tokens kept"""
+
+    parent: str
+    at: int
+
+
 @dataclass(frozen=True)
 class Prompt:
     """Input of a generation: text, class label or points, with seed, size and sampling."""
@@ -53,6 +60,7 @@ class Prompt:
     about: int | None = None  # number of faces that a mesh should have; None = the model decides
     sampling: Sampling | None = None  # None = the backbone's default
     prefix: tuple[int, ...] = ()  # the first tokens, which are not drawn
+    origin: Origin | None = None  # of the prefix, if it comes from another run
     guide: tuple[np.ndarray, np.ndarray] | None = None  # vertices [V, 3] and faces [F, 3] of a mesh to follow; None: the model alone
 
     def __post_init__(self) -> None:

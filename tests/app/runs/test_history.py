@@ -216,5 +216,6 @@ def test_a_run_goes_on_from_a_token_of_another(tmp_path: Path) -> None:
     assert other.in_order[:10] == [*run.in_order[:9], 1]
     again = finished.repeat(history.save(other, tmp_path), backbone)
     assert again.tokens == other.tokens and again.prompt.prefix == other.prompt.prefix
+    assert again.prompt.origin == (finished.read_settings(folder)["id"], 9) == (history.describe(run)["id"], 9)
     with pytest.raises(BadPrompt, match="Choose 1 to 64"):
         finished.fork(folder, backbone, 65)
