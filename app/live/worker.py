@@ -48,12 +48,14 @@ class SharedNumbers:
 
 @dataclass(frozen=True)
 class Job:
-    """A race for the worker. It is pickled, so it names its model. warm: unmeasured steps of every side before the race"""
+    """A race for the worker. It is pickled, so it names its model. left: see `LocalRunner.start`; warm: unmeasured steps of every side
+    before the race"""
 
     model: str
     prompt: Prompt
     sides: Sides
     slot: int
+    left: Prompt | None = None
     warm: int = 1
 
 
@@ -102,9 +104,10 @@ class RemoteRun(Run):
 class LocalRunner:
     """Decodes in this process."""
 
-    def start(self, backbone: Backbone, prompt: Prompt, sides: Sides) -> list[Run]:
-        """A run for every side."""
-        return [generate(backbone, find(name)[0], prompt, knobs, name=name) for name, knobs in sides]
+    def start(self, backbone: Backbone, prompt: Prompt, sides: Sides, left: Prompt | None = None) -> list[Run]:
+        """A run for every side. left : the prompt of the sides after the first one; None = the same"""
+        prompts = prompts_of(prompt, sides, left)
+        return [generate(backbone, find(name)[0], own, knobs, name=name) for own, (name, knobs) in zip(prompts, sides, strict=True)]
 
     def race(self, runs: Sequence[Run]) -> Iterator[tuple[int, Step]]:
         """Advances the runs; see engine.run.race."""
@@ -117,7 +120,7 @@ class LocalRunner:
 
     def warm(self, backbone: Backbone, prompt: Prompt, side: tuple[str, Mapping[str, Any]], steps: int = 1) -> None:
         """Runs some unmeasured steps: the first pass of each shape also pays for allocations."""
-        (trial,) = self.start(backbone, prompt, [side])
+        (trial,) = self.start(backbone, replace(prompt, prefix=()), [side])
         try:
             for _ in range(steps):
                 next(trial, None)
@@ -140,10 +143,11 @@ class RemoteRunner:
 
         self._work = gpu(duration=seconds)(work)
 
-    def start(self, backbone: Backbone, prompt: Prompt, sides: Sides) -> list[Run]:
-        """A remote run for every side."""
-        job = Job(backbone.name, prompt, [(name, dict(knobs)) for name, knobs in sides], self.shared.take())
-        return [RemoteRun(backbone, name, prompt, knobs, job, i, self.shared) for i, (name, knobs) in enumerate(sides)]
+    def start(self, backbone: Backbone, prompt: Prompt, sides: Sides, left: Prompt | None = None) -> list[Run]:
+        """A remote run for every side; see `LocalRunner.start`."""
+        job = Job(backbone.name, prompt, [(name, dict(knobs)) for name, knobs in sides], self.shared.take(), left)
+        prompts = prompts_of(prompt, sides, left)
+        return [RemoteRun(backbone, name, prompts[i], knobs, job, i, self.shared) for i, (name, knobs) in enumerate(sides)]
 
     def race(self, runs: Sequence[Run]) -> Iterator[tuple[int, Step]]:
         """Advances the remote runs by the worker's messages; raises the errors that its runs raised."""
@@ -168,6 +172,11 @@ class RemoteRunner:
         """Does nothing: the worker is new for nearly every race, so it warms itself."""
 
 
+def prompts_of(prompt: Prompt, sides: Sides, left: Prompt | None) -> list[Prompt]:
+    """The prompt of every side."""
+    return [prompt if left is None or number == 0 else left for number in range(len(sides))]
+
+
 def decode(backbone: Backbone, job: Job, shared: SharedNumbers) -> Iterator[tuple[str, int, Any]]:
     """Runs the race of a job in the worker. Yields ("begun", side, (layout, made with)), ("step", side, step), ("ended", side, (finished,
     seconds)), and for a user error ("refused", 0, (its class, its sentence))."""
@@ -175,7 +184,7 @@ def decode(backbone: Backbone, job: Job, shared: SharedNumbers) -> Iterator[tupl
     try:
         for side in job.sides:
             runner.warm(backbone, job.prompt, side, job.warm)
-        runs = runner.start(backbone, job.prompt, job.sides)
+        runs = runner.start(backbone, job.prompt, job.sides, job.left)
         for side, each in enumerate(runs):
             each.live.numbers = shared.numbers[job.slot, side]  # the parent writes, and has written the first values
         going = set(range(len(runs)))

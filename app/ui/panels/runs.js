@@ -42,7 +42,12 @@ function show(race) {
   }
   emit("show", { panel: KIND.lanes, value: null });
   sessionStorage.setItem(LAST, race.id);
+  tell();
 }
+
+const tell = () => emit("races", { races, shown: sessionStorage.getItem(LAST) }, scope);
+scope.addEventListener("foretoken:ask-races", tell);
+scope.addEventListener("foretoken:show-race", ({ detail }) => show(races.find((race) => race.id === detail)));
 
 // Panel value of a row's run, if it has finished.
 function sideOf(race, i) {
@@ -156,6 +161,7 @@ async function forget(gone) {
 async function load() {
   races = await allRaces(KIND.name);
   table();
+  tell();
 }
 
 function values() {

@@ -52,6 +52,7 @@ NOTHING_KNOWN = "Nothing it knows to draw"
 SEED = "Another seed may do better."
 POOR, ROUGH = "The mesh does not match its input", "A rough match of its input"
 INSTEAD = {"fit": "The classical surface is made of your points, without the model.", "offer": mesh.CLASSICAL}
+ANOTHER = "The old future was drawn again and differs: its method repeats a run only from the start."
 SMALLER = ("window", "depth")  # knobs that widen a pass
 
 
@@ -110,6 +111,20 @@ def with_objects(line: Mapping[str, Any], count: ObjectCount | None) -> dict[str
     headline = missing if count.detected < count.requested else f"{count.others} more than requested"
     detail = f"{SEED} {line['headline']}{'' if line['headline'].endswith(' s') else '.'} {line['detail']}"
     return neutral | {"headline": headline, "tone": "even", "detail": detail}
+
+
+def with_fork(line: Mapping[str, Any], boards: Sequence[Growth], tokens: Sequence[int], at: int) -> dict[str, Any]:
+    """The line of a run's new and old future. tokens : of the run, in the order of positions; at : number of shared ones"""
+    if line["state"] == "running":
+        return {**line, "live": f"Two futures after {at:,} shared tokens", "detail": "The shared part costs neither side a pass."}
+    if line["state"] != "done":
+        return dict(line)
+    new, old = (board.run for board in boards)
+    differ = sum(ours != theirs for ours, theirs in zip(new.in_order[at:], old.in_order[at:], strict=False))
+    again = "The old future is as it was." if old.in_order == list(tokens) else ANOTHER
+    costs = f"The new one took {_seconds(new.seconds)} and {new.totals['forwards']:,} passes; the {at:,} shared tokens cost neither a pass."
+    headline = f"{differ:,} of {len(tokens) - at:,} tokens became others"
+    return {"state": "done", "headline": headline, "detail": f"{again} {costs}", "tone": "even"}
 
 
 def with_fit(line: Mapping[str, Any], fits: Fit, compared: bool = False) -> dict[str, Any]:

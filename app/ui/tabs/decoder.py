@@ -35,29 +35,33 @@ class TabRuns:
         self.sessions, self.runner = sessions, runner
         self._warmed: set[tuple[Any, ...]] = set()
 
-    def start(self, visitor: str, number: int, backbone: Backbone, prompt: Prompt, sides: Sides, steps: int = 1) -> list[Run]:
+    def start(
+        self, visitor: str, number: int, backbone: Backbone, prompt: Prompt, sides: Sides, steps: int = 1, left: Prompt | None = None
+    ) -> list[Run]:
         """Starts a run per side, connected to the visitor's sliders and Cancel.
 
-        number : of the ticket; steps : warm-up steps before the first run with these settings
+        number : of the ticket; steps : warm-up steps before the first run with these settings; left : see `LocalRunner.start`
         """
         for each, values in sides:
             shape = (backbone.name, each, prompt.size, tuple(sorted(values.items())))
             if shape not in self._warmed:
                 self.runner.warm(backbone, prompt, (each, values), steps)
                 self._warmed.add(shape)
-        runs = self.runner.start(backbone, prompt, sides)
+        runs = self.runner.start(backbone, prompt, sides, left)
         self.sessions.hold(visitor, number, runs)
         return runs
 
     def race(
         self, visitor: str, number: int, backbone: Backbone, prompt: Prompt, sides: Sides, board_of: Callable[[Run], Shown],
         draw: Callable[[list[Shown], set[int]], dict[str, Any]], times: int = 1, steps: int = 1,
+        left: Prompt | None = None,
     ) -> Iterator[dict[str, Any]]:  # fmt: skip
         """Races the sides and shows them, then repeats the runs without drawing. Returns a DecodedRace.
 
         number : of the ticket; draw : values of panels, given the boards and which changed; times : runs per side; steps : for warm-up
+        left : see `LocalRunner.start`
         """
-        boards = [board_of(run) for run in self.start(visitor, number, backbone, prompt, sides, steps)]
+        boards = [board_of(run) for run in self.start(visitor, number, backbone, prompt, sides, steps, left)]
         costs = RaceCosts()
         for changed in updates(boards, Throttle(), self.runner.race):
             begun = costs.now()

@@ -87,19 +87,27 @@ class EngineQueue:
         each update. run : generator, given the ticket and the fields; screen : its output; seed, keep : the field of `inputs` that gets
         a new seed unless the box is ticked
         """
-        between, outputs = list(self.controls.values()), list(self.results.values())
+        between = list(self.controls.values())
         self.seed_at = inputs.index(seed) if seed is not None else None
         enter, first, ticket_outputs = (
             (self.enter, [keep], [self.ticket, seed]) if seed is not None else (self.enter_turn, [], [self.ticket])
         )
-        starts = gr.on(asking, enter, [*first, *inputs], ticket_outputs, trigger_mode="once", **DIRECT)
+        self.cancel.click(self.stop, None, between, **DIRECT)
+        self.clock.tick(self.tell_place, None, between, **DIRECT)
+        return self._wire_run(gr.on(asking, enter, [*first, *inputs], ticket_outputs, trigger_mode="once", **DIRECT), run, screen)
+
+    def wire_start(self, asking: list[Callable], run: Callable, inputs: list[Component], screen: Component) -> Any:
+        """Connects other events that start a run, with inputs of their own; see `wire`."""
+        return self._wire_run(gr.on(asking, self.enter_turn, inputs, self.ticket, trigger_mode="once", **DIRECT), run, screen)
+
+    def _wire_run(self, starts: Any, run: Callable, screen: Component) -> Any:
+        """Connects what follows a request for a ticket; returns the event after the end of the run."""
+        between, outputs = list(self.controls.values()), list(self.results.values())
         ran = starts.success(self.with_fields(run), self.ticket, screen, **ENGINE)
         late = {"trigger_mode": "multiple", **DIRECT}  # the event of an abandoned wait may still run
         starts.success(self.show_entered, None, [*between, *outputs], js=BEHIND, **late)
         ran.then(self.restore, None, between, **late)
         ran.failure(self.restore, None, between, **late)
-        self.cancel.click(self.stop, None, between, **DIRECT)
-        self.clock.tick(self.tell_place, None, between, **DIRECT)
         return ran.success(self.deliver, None, outputs, **late)
 
     def with_fields(self, decode: Callable) -> Callable:

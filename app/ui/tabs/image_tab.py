@@ -18,17 +18,18 @@ from app.live.worker import LocalRunner
 from app.requests import validation
 from app.requests.limits import LONGEST_PROMPT
 from app.requests.pictures import EXAMPLES, read_prompt, settings
-from app.requests.sides import Sides, start_values
+from app.requests.sides import ONCE, Sides, start_values
 from app.runs import history, race_files, replay_page
 from app.ui import knobs as knob_panel
 from app.ui import race_panels
 from app.ui.method_menu import PLAIN_SIDE, choices, side_words, title_of, with_auto
-from app.ui.panels import bar, canvas, notice, overlay, runs, unseen, verdict, words
+from app.ui.panels import bar, canvas, forks, notice, overlay, runs, unseen, verdict, words
 from app.ui.picture_side import draw_race, frame_of
 from app.ui.tab_context import TabContext
 from app.ui.tabs import example, restoring, vocabulary
 from app.ui.tabs.decoder import DecodedRace
 from app.ui.tabs.engine_queue import DIRECT, LATEST, fill
+from app.ui.tabs.forking import read_fork
 from app.ui.tabs.method_form import form_updates
 from app.ui.tabs.race import EndedRace, Files, RaceOutcome, RaceRequest, RaceTab, left_run
 from app.ui.tabs.saving import try_save
@@ -41,6 +42,7 @@ from engine.recognition.picture_judge import Judge, ObjectCount
 LOOKED_UP = 40  # words looked up while the user types; more than a model reads
 LONGEST_WORD = 40  # characters
 JUDGED = 128  # pixels: the smallest pictures that the judge was compared with the eye on
+FUTURES, FORKED = ("The old future", "The new future"), "From the shared tokens on."
 EXAMPLE_NOTE = "An example, recorded on {}: “{}”. Press Generate to draw yours."
 
 
@@ -121,6 +123,7 @@ class PictureRace:
 
     def build_below(self, tab: RaceTab) -> None:
         """Builds the overlay's controls and the downloads."""
+        self.forks = forks.build(self.kind, [(PLAIN_SIDE[0], PLAIN), *self.menu()], "forks")
         self.around = {"overlay": overlay.build()}
         tab.build_files()
 
@@ -131,6 +134,7 @@ class PictureRace:
         self.prompt.change(None, None, tab.queue.messages, js="() => [[]]", **DIRECT)
         for chip in self.chips:
             chip.click(lambda text=chip.value: text, None, self.prompt, **DIRECT)
+        tab.wire_start([self.forks.input], self.read_fork, [self.forks])
         form = tab.form.parts(self.form_names)
         memory = tab.form.remember(self.key, form)
         self.restored = form | {"badge": tab.form.badge, "messages": tab.queue.messages, "ready": tab.ready}
@@ -229,25 +233,45 @@ class PictureRace:
         self.backbone.added_words(prompt)  # raises BadPrompt before the last result is removed
         return RaceRequest(self.backbone, prompt, validation.knobs(values, settings(self.backbone)))
 
+    def read_fork(self, value: object) -> tuple[RaceRequest, Sides]:
+        """Checks a request to go on from a finished run in another way."""
+        fork, prompt, sides = read_fork(value, self.backbone)
+        return RaceRequest(self.backbone, prompt, {"repeat": ONCE}, fork=fork), sides
+
     def empty_panels(self, tab: RaceTab, request: RaceRequest, right: str) -> dict[str, Any]:
         """Values of both sides without a picture."""
+        left, own = side_words(request.left, self.right_words), (title_of(right), self.right_words)
+        if request.fork:
+            left, own = ((title, FORKED) for title in FUTURES)
         return {
-            "left": canvas.empty_value("plain", *side_words(request.left, self.right_words)),
-            "right": canvas.empty_value("fast", title_of(right), self.right_words),
+            "left": canvas.empty_value("plain", *left),
+            "right": canvas.empty_value("fast", *own),
             "verdict": {"state": "running", "live": verdict.READY},
         }
 
     def draw(self, boards: Sequence[Board], changed: set[int], request: RaceRequest, ends: bool = True) -> dict[str, Any]:
         """Values of the changed panels and of the line above them."""
-        return draw_race(boards, changed, self.patches, ends)
+        panels = draw_race(boards, changed, self.patches, ends)
+        if request.fork is None:
+            return panels
+        panels |= {side: {**panels[side], "title": title} for side, title in zip(("left", "right"), FUTURES, strict=True) if side in panels}
+        line = {"verdict": verdict.with_fork(panels["verdict"], boards, request.fork.tokens, request.fork.at)}
+        return panels | (line if "verdict" in panels else {})
 
     def outcome(self, tab: RaceTab, raced: DecodedRace, request: RaceRequest) -> Generator[dict[str, Any], None, RaceOutcome]:
         """Speed-up of the race, and the values that only its end has."""
         boards = raced.boards
-        line = verdict.encode(*pair(boards), seconds=raced.seconds) | {"costs": verdict.costs_in_words(boards, raced.costs)}
+        line = verdict.encode(*pair(boards), seconds=raced.seconds)
+        if request.fork:
+            line = verdict.with_fork(line, boards, request.fork.tokens, request.fork.at)
+        line |= {"costs": verdict.costs_in_words(boards, raced.costs)}
         line = verdict.with_objects(line, self.count(boards[0]))
         yield from ()
-        return RaceOutcome({**self.end_panels(boards), "verdict": line}, [runs.picture(board) for board in boards])
+        panels = self.end_panels(boards)
+        if request.fork and "right" in panels:
+            panels["right"] = {**panels["right"], "title": FUTURES[1]}
+        kept = boards[:1] if request.fork else boards  # the old future has its row
+        return RaceOutcome({**panels, "verdict": line}, [runs.picture(board) for board in kept])
 
     @cached_property
     def judge(self) -> Judge:
@@ -275,7 +299,7 @@ class PictureRace:
 
     def offers(self, tab: RaceTab, visitor: str, boards: Sequence[Board], request: RaceRequest) -> dict[str, Any]:
         """Offers the picture as a download and saves the run; if the disk refuses one, the other is still written."""
-        run, other = boards[0].run, left_run(boards)
+        run, other = boards[0].run, None if request.fork else left_run(boards)
 
         def write_picture() -> Path:
             file = tab.path_of(visitor, run, ".png")

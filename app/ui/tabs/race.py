@@ -25,6 +25,7 @@ from app.ui.panels.race import RacePanels
 from app.ui.tab_context import TabContext
 from app.ui.tabs.decoder import DecodedRace, TabRuns, write_files
 from app.ui.tabs.engine_queue import LATEST, EngineQueue, fill
+from app.ui.tabs.forking import Fork
 from app.ui.tabs.method_form import MethodForm
 from app.ui.tabs.multi_race import Lanes
 from engine.core import Backbone, Prompt, Suits
@@ -36,7 +37,7 @@ class RaceRequest(NamedTuple):
     """A checked request.
 
     chosen : settings other than the methods' knobs; shape, points : the cloud or mesh of the prompt, and its points in the view
-    left   : method of the left side or CLASSICAL, None = not compared
+    left   : method of the left side or CLASSICAL, None = not compared; fork : see forking.py
     """
 
     backbone: Backbone
@@ -45,6 +46,7 @@ class RaceRequest(NamedTuple):
     shape: Input | None = None
     points: np.ndarray | None = None
     left: str | None = None
+    fork: Fork | None = None
 
 
 class EndedRace(NamedTuple):
@@ -189,10 +191,23 @@ class RaceTab:
         asking = [self.queue.go.click, *self.subject.submit_events()]
         delivered = self.queue.wire(asking, self.run, inputs, self.live, form.seed, form.keep)
         self.filing = self.late | {name: self.panels[name] for name in self.subject.late_panels} | {"messages": messages}
-        delivered.success(self.write_more, None, list(self.filing.values()), **self.subject.filing)
+        self._wire_files(delivered)
         form.wire(messages)
         self.lanes.wire(self.sessions, messages)
         self.subject.wire(self)
+
+    def wire_start(self, asking: list[Callable], read: Callable[..., tuple[RaceRequest, Sides]], inputs: list[Component]) -> None:
+        """Connects other events that start a race. read : checks the values of `inputs`"""
+
+        def run(ticket: object, *fields: object) -> Iterator[dict[str, Any]]:
+            *own, request = fields
+            visitor = request.session_hash
+            yield from self.queue.hold(visitor, ticket, lambda number: self.race(visitor, number, *read(*own)))
+
+        self._wire_files(self.queue.wire_start(asking, run, inputs, self.live))
+
+    def _wire_files(self, delivered: Any) -> None:
+        delivered.success(self.write_more, None, list(self.filing.values()), **self.subject.filing)
 
     # --- the run --------------------------------------------------------------------------------------------------
 
@@ -218,14 +233,15 @@ class RaceTab:
             return subject.draw(boards, changed, request, times == 1)
 
         raced = yield from self.decoder.race(
-            visitor, number, request.backbone, request.prompt, sides, subject.board, draw, times, subject.warm
+            visitor, number, request.backbone, request.prompt, sides, subject.board, draw, times, subject.warm,
+            request.fork and request.fork.before,
         )  # fmt: skip
         boards = raced.boards
         if not boards[0].count or not self.sessions.is_present(visitor):
             yield subject.without_result(boards[0])
             return
         outcome = yield from subject.outcome(self, raced, request)
-        table = runs.encode(subject.kind, outcome.rows, raced.seconds, subject.suits)
+        table = runs.encode(subject.kind, outcome.rows, raced.seconds[: len(outcome.rows)], subject.suits)
         self.queue.leave(visitor, {"boards": EndedRace(number, boards, outcome.panels, table["id"], request, outcome.made)})
         yield {**outcome.panels, "runs": table}  # before writing to disk
         self.queue.leave(visitor, subject.offers(self, visitor, boards, request))

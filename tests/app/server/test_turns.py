@@ -32,10 +32,10 @@ class Gated(LocalRunner):
         self.gate, self.began, self.most, self.going, self.breaks = threading.Event(), [], 0, 0, 0
         self.gate.set()
 
-    def start(self, backbone, prompt, sides):
+    def start(self, backbone, prompt, sides, left=None):
         """Records the prompt."""
         self.began.append(prompt.text)
-        return super().start(backbone, prompt, sides)
+        return super().start(backbone, prompt, sides, left)
 
     def race(self, runs):
         """Waits at every step until the gate is open."""

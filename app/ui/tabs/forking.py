@@ -1,0 +1,86 @@
+"""Forks: a finished run goes on from one of its tokens in another way, beside its old future.
+
+The page sends the run's settings and tokens, because the server may not have kept it. They are untrusted, so everything is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from app.requests import validation
+from app.requests.limits import LARGEST_SIDE
+from app.requests.pictures import read_prompt, sampling_knobs, settings
+from app.requests.sides import Side, start_values
+from app.runs.history import identity
+from app.sentences import brief
+from app.ui import knobs as knob_panel
+from app.ui.tabs import restoring
+from engine.core import PLAIN, Backbone, Origin, Prompt
+from engine.errors import BadPrompt
+from engine.methods import find
+
+INCOMPLETE = "The run arrived incomplete ({}). Show it again in the table of runs."
+NOTHING_LEFT = "{} of {} tokens cannot be kept. Choose 1 to {}."
+
+
+class Fork(NamedTuple):
+    """A run to go on from. before : prompt of its old future; tokens : all of its tokens, in the order of positions; at : number of them
+    that both futures share"""
+
+    before: Prompt
+    tokens: tuple[int, ...]
+    at: int
+
+
+def read_fork(value: object, backbone: Backbone) -> tuple[Fork, Prompt, list[Side]]:
+    """The run to go on from, the prompt of its new future, and both sides, the new one first. Raises ForetokenError.
+
+    value : of the panel of forks, see app/ui/panels/forks.js
+    """
+    request = value.get("fork") if isinstance(value, Mapping) else None
+    if not isinstance(request, Mapping):
+        raise BadPrompt(INCOMPLETE.format("no request"))
+    declared = settings(backbone)
+    form, _ = restoring.from_run({"ask": request}, backbone, knob_panel.encode("settings", declared), declared)
+    old = read_prompt(form.get("prompt"), form.get("seed"), form["settings"], backbone)
+    tokens, at = _tokens(request.get("tokens")), _whole(request.get("at"), "at")
+    if not 0 < at < len(tokens):
+        raise BadPrompt(NOTHING_LEFT.format(at, len(tokens), len(tokens) - 1))
+    own = request["settings"].get("prefix")  # of a run that is a fork itself: it may have been given tokens behind this place
+    kept = max(at, min(len(own), len(tokens) - 1)) if isinstance(own, list) else at
+    fork = Fork(replace(old, prefix=tokens[:kept], origin=Origin(identity(tokens), at)), tokens, at)
+    return fork, _new_prompt(fork, request, backbone), _sides(form, request.get("method"), backbone)
+
+
+def _new_prompt(fork: Fork, request: Mapping[str, Any], backbone: Backbone) -> Prompt:
+    """The prompt of the new future."""
+    old, token = fork.before, request.get("token")
+    own = {knob.name: knob for knob in sampling_knobs(backbone)}["temperature"]
+    temperature = validation.knobs({"values": {"temperature": request.get("temperature")}}, (own,))["temperature"]
+    text, seed = backbone.understand(validation.text(request.get("prompt"))).text, validation.seed(request.get("seed"))
+    if text == old.text and (words := backbone.added_words(old)):
+        text = f"{text} {words}"  # another seed would choose another background in the middle of the picture
+    prefix = (*fork.tokens[: fork.at], *(() if token is None else (_whole(token, "token"),)))
+    return replace(old, text=text, seed=seed, sampling=replace(old.sampling, temperature=float(temperature)), prefix=prefix)
+
+
+def _sides(form: Mapping[str, Any], chosen: object, backbone: Backbone) -> list[Side]:
+    """The new future's method with its knobs, and the old one's: plain decoding, if the run's method cannot start after a prefix."""
+    old = form["method"], form["knobs"]["values"]
+    name, _ = validation.method(chosen, backbone)
+    new = old if name == old[0] else (name, start_values(name, backbone.suits)[1])
+    return [new, old if find(old[0])[0].forks else (PLAIN, {})]
+
+
+def _tokens(value: object) -> tuple[int, ...]:
+    if not isinstance(value, list) or not 1 < len(value) <= LARGEST_SIDE**2:
+        raise BadPrompt(INCOMPLETE.format("it has no tokens"))
+    return tuple(_whole(each, "token") for each in value)
+
+
+def _whole(value: object, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**31 or value != int(value):
+        raise BadPrompt(INCOMPLETE.format(f"{name} = {brief(value)}"))
+    return int(value)

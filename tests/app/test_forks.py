@@ -1,0 +1,86 @@
+"""Forks on the page: a finished run goes on from one of its tokens in another way, beside its old future."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app.live.worker import LocalRunner
+from app.runs import history
+from app.ui.tabs.forking import read_fork
+from engine.core import PLAIN, Prompt
+from engine.errors import ForetokenError
+from engine.methods import METHODS
+from engine.run import generate
+from tests.app.race_page import ROWS, drag, finish, small
+from tests.app.visitor import JUNK
+
+AT = 9  # tokens
+
+
+@pytest.fixture(scope="module")
+def made(picto):
+    """A finished run of 64 tokens."""
+    return generate(picto, METHODS["sjdpp"], Prompt("a dog", seed=5, size=64), {"verify": "match seed"}).finish()
+
+
+def request(run, **changes):
+    own = {"settings": json.loads(json.dumps(history.describe(run))), "tokens": run.in_order, "at": AT, "token": None}
+    return {"fork": {**own, "prompt": run.prompt.text, "seed": 5, "temperature": 1.0, "method": "sjdpp", **changes}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "equal"),
+    [({}, True), ({"token": 3}, False), ({"seed": 6}, False), ({"prompt": "two cats"}, False), ({"method": PLAIN, "seed": 8}, False)],
+    ids=["nothing", "token", "seed", "prompt", "method"],
+)
+def test_both_futures_share_the_first_tokens_and_the_old_one_is_as_it_was(picto, made, changes, equal):
+    value = request(made, temperature=made.backbone.sampling.temperature, **changes)
+    fork, prompt, sides = read_fork(value, picto)
+    new, old = (run.finish() for run in LocalRunner().start(picto, prompt, sides, fork.before))
+    assert old.in_order == made.in_order and old.steps[0].forwards == new.steps[0].forwards == 0
+    assert new.in_order[:AT] == made.in_order[:AT] and (new.in_order == made.in_order) is equal
+    settings = history.describe(new)
+    assert (settings["parent"], settings["at"]) == (history.describe(made)["id"], AT)
+    again, *_ = read_fork(request(new) | {"fork": request(new)["fork"] | {"at": 4}}, picto)  # before the changed token
+    (repeated,) = LocalRunner().start(picto, again.before, sides[:1])
+    assert repeated.finish().in_order == new.in_order or "seed" not in changes
+
+
+@pytest.mark.parametrize("name", ["settings", "tokens", "at", "token", "prompt", "seed", "temperature", "method"])
+def test_a_wrong_value_is_refused_with_a_sentence(picto, made, name):
+    refused = 0
+    for value in JUNK:
+        try:
+            read_fork(request(made, **{name: value}), picto)
+        except ForetokenError as e:
+            refused += bool(str(e))
+    assert refused >= len(JUNK) // 2
+    with pytest.raises(ForetokenError):
+        read_fork(None, picto)
+
+
+@pytest.mark.browser
+def test_a_fork_and_a_variation_grow_from_a_run_and_a_tree_shows_them(open_page):
+    page = open_page()
+    small(page)
+    page.wait_for_selector("#forks .ft-forks:not([hidden])")
+    assert page.is_hidden("#forks .ft-fork-tree")
+    page.click("#forks [data-do=fork]")
+    drag(page.locator("#forks [name=at]"), 20)
+    first = page.locator("#canvas-fast .ft-card").get_attribute("data-pictures")
+    page.click("#forks .ft-fork-go")
+    page.wait_for_function("document.querySelectorAll('#forks .ft-fork-tree li').length === 2")
+    finish(page)
+    assert "became others" in page.inner_text("#verdict .ft-headline") and "as it was" in page.inner_text("#verdict .ft-detail")
+    assert page.locator("#forks [aria-current]").inner_text() == "row 3, column 5: another token" and first
+    page.click("#forks [data-do=vary]")
+    assert page.is_hidden("#forks [name=prompt]") and page.locator("#forks [name=at]").input_value() == "16"
+    page.click("#forks .ft-fork-go")
+    page.wait_for_function("document.querySelectorAll('#forks .ft-fork-tree li li li').length === 1")
+    finish(page)
+    assert page.locator(ROWS).count() == 4  # two of the race, and one of each fork
+    page.locator("#forks .ft-fork-tree button").first.click()
+    assert page.inner_text("#canvas-plain h3") == "Plain decoding"
+    page.wait_for_function("document.querySelector('#forks [aria-current]').textContent.startsWith('Original')")
