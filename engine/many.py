@@ -20,7 +20,7 @@ import torch
 from greenlet import GreenletExit, getcurrent, greenlet
 from torch import Tensor
 
-from engine.core import Backbone, Method, Prompt
+from engine.core import Backbone, Method, Prompt, Step
 from engine.errors import BadPrompt
 from engine.networks.sequence import TransformerSequence
 from engine.networks.trunk import PassArguments
@@ -102,6 +102,29 @@ def _ended_runs(
             place.close()
 
 
+def race_together(runs: Iterable[Run]) -> Iterator[tuple[int, Step]]:
+    """Advances runs that have not begun in joint passes; yields (index of the run, its step), like `engine.run.race`. An error in one ends
+    all. Every step must be taken in the same thread, because greenlets cannot change theirs."""
+    steps: list[tuple[int, Step]] = []
+    places = [_Place(index, run, lambda index, run: steps.append((index, run.steps[-1]))) for index, run in enumerate(runs)]
+    try:
+        while places:
+            for place in places:
+                while place.can_advance:
+                    with torch.inference_mode():
+                        place.resume()
+                    if place.error is not None:
+                        raise place.error
+                    yield from steps  # at once: a run that has ended has no sequence any more
+                    steps.clear()
+            places = [place for place in places if place.request is not None]
+            with torch.inference_mode():
+                compute(places)
+    finally:
+        for place in places:
+            place.close()
+
+
 class _Place:
     """A run in a greenlet.
 
@@ -119,12 +142,21 @@ class _Place:
 
     def advance(self) -> None:
         """Advances the run until it waits for a pass or has ended; does nothing if it already waits."""
-        while self.request is None and not self._greenlet.dead:
-            self._since = time.perf_counter()
-            self._greenlet.switch()
-            self._spent += time.perf_counter() - self._since
-            if self.watch is not None and self.request is None and not self._greenlet.dead:
-                self.watch(self.index, self.run)
+        while self.can_advance:
+            self.resume()
+
+    @property
+    def can_advance(self) -> bool:
+        """True if the run neither waits for a pass nor has ended."""
+        return self.request is None and not self._greenlet.dead
+
+    def resume(self) -> None:
+        """Advances the run until it waits for a pass or has ended, with a watcher also until its next step."""
+        self._since = time.perf_counter()
+        self._greenlet.switch()
+        self._spent += time.perf_counter() - self._since
+        if self.watch is not None and self.can_advance:
+            self.watch(self.index, self.run)
 
     def take(self, result: Passed | Exception, seconds: float) -> None:
         """Gives the run its pass, and its share of the time."""

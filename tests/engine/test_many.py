@@ -17,7 +17,7 @@ from engine.core import Backbone, Knobs, Method, Prompt, Sequence, Step
 from engine.dispatch.choice import REFERENCE, VARIABLE
 from engine.errors import BadPrompt, NotSupported
 from engine.kernels.cpu.library import build, native
-from engine.many import USUAL, EndedRun, default_at_once, generate_many
+from engine.many import USUAL, EndedRun, compute, default_at_once, generate_many, race_together
 from engine.methods import find
 from engine.networks.trunk import PassArguments
 from engine.noise import Noise
@@ -269,6 +269,20 @@ def test_a_run_that_is_stopped_disturbs_no_other(pictures: Backbone) -> None:
     ended = sorted(generate_many(pictures, method, prompts, preset, at_once=2, watch=watch), key=lambda each: each.index)
     assert not ended[1].run.finished and trace_of(ended[1].run) == trace_of(runs[1])[:2]
     assert [trace_of(ended[i].run) for i in (0, 2)] == [trace_of(runs[i]) for i in (0, 2)]
+
+
+def test_runs_that_race_together_take_their_own_steps(pictures: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts, (method, preset), joint = captions(pictures, 3), find("sjdpp"), []
+    alone = run_alone(pictures, "sjdpp", prompts)
+    monkeypatch.setattr("engine.many.compute", lambda places, own=compute: (joint.append(len(places)), own(places)))
+    runs = [generate(pictures, method, prompt, preset) for prompt in prompts]
+    for index, step in race_together(runs):
+        assert runs[index].steps[-1] is step and not torch.is_inference_mode_enabled()
+        if index == 1 and len(runs[1].steps) == 2:
+            runs[1].stop()
+    assert [trace_of(runs[i]) for i in (0, 2)] == [trace_of(alone[i]) for i in (0, 2)] and runs[0].finished
+    assert trace_of(runs[1]) == trace_of(alone[1])[:2] and not runs[1].finished
+    assert joint[0] == 3 and open_runs(runs) == 0
 
 
 @pytest.mark.parametrize("end", [lambda ended: ended.close(), lambda ended: None], ids=["closed", "dropped"])

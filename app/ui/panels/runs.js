@@ -29,9 +29,10 @@ function button(label, does, about) {
 }
 
 function ask({ linked, ...settings }, side) {
+  const number = Date.now();
   // a link opens with its result: the restored form is run
-  if (linked) whenThere(KIND.ready.replace(" i", " b"), () => requestAnimationFrame(() => document.querySelector(KIND.ready.replace("ready i", "generate")).click()));
-  props.value = { ask: { settings, side, number: Date.now(), linked } };
+  if (linked) whenThere(KIND.ready.replace(" i", ` b[data-number="${number}"]`), () => requestAnimationFrame(() => document.querySelector(KIND.ready.replace("ready i", "generate")).click()));
+  props.value = { ask: { settings, side, number, linked } };
   trigger("input");
 }
 
@@ -45,6 +46,7 @@ function show(race) {
   tell();
 }
 
+scope.addEventListener("foretoken:run-settings", ({ detail }) => ask({ ...detail, linked: true }, "right"));
 const tell = () => emit("races", { races, shown: sessionStorage.getItem(LAST) }, scope);
 scope.addEventListener("foretoken:ask-races", tell);
 scope.addEventListener("foretoken:show-race", ({ detail }) => show(races.find((race) => race.id === detail)));

@@ -23,10 +23,10 @@ from app.runs import history, race_files, replay_page
 from app.ui import knobs as knob_panel
 from app.ui import race_panels
 from app.ui.method_menu import PLAIN_SIDE, choices, side_words, title_of, with_auto
-from app.ui.panels import bar, canvas, forks, notice, overlay, runs, unseen, verdict, words
+from app.ui.panels import bar, canvas, forks, grid, notice, overlay, runs, unseen, verdict, words
 from app.ui.picture_side import draw_race, frame_of
 from app.ui.tab_context import TabContext
-from app.ui.tabs import example, restoring, vocabulary
+from app.ui.tabs import example, restoring, seed_grid, vocabulary
 from app.ui.tabs.decoder import DecodedRace
 from app.ui.tabs.engine_queue import DIRECT, LATEST, fill
 from app.ui.tabs.forking import read_fork
@@ -94,6 +94,7 @@ class PictureRace:
                 EXAMPLES[0], label="Prompt", placeholder="Describe what to draw", lines=1, max_lines=1, elem_id="prompt",
                 show_label=False, container=False, scale=1, max_length=LONGEST_PROMPT,
             )  # fmt: skip
+            self.nine = gr.Button("Nine at once", elem_id="nine", elem_classes="ft-go", scale=0, min_width=132, visible=self.is_here)
             tab.queue.build_buttons()
         with gr.Row(elem_classes="ft-bar"):
             bar.build("settings")
@@ -116,10 +117,11 @@ class PictureRace:
         tab.form.build_left(menu)
 
     def build_views(self, tab: RaceTab) -> dict[str, gr.HTML]:
-        """Builds both pictures."""
+        """Builds both pictures, and the grid that replaces them."""
+        several = grid.build("grid")
         with gr.Row(elem_classes="ft-sides"):
             left = canvas.build("plain", *PLAIN_SIDE)
-            return {"left": left, "right": canvas.build("fast", title_of(self.favourite), self.right_words)}
+            return {"left": left, "right": canvas.build("fast", title_of(self.favourite), self.right_words), "grid": several}
 
     def build_below(self, tab: RaceTab) -> None:
         """Builds the overlay's controls and the downloads."""
@@ -134,6 +136,8 @@ class PictureRace:
         self.prompt.change(None, None, tab.queue.messages, js="() => [[]]", **DIRECT)
         for chip in self.chips:
             chip.click(lambda text=chip.value: text, None, self.prompt, **DIRECT)
+        nine = [*self.fields(), tab.form.seed, tab.form.method, tab.form.knobs, tab.form.settings]
+        tab.queue.wire_start([self.nine.click], lambda *fields: seed_grid.run(tab, *fields), nine, tab.live)
         tab.wire_start([self.forks.input], self.read_fork, [self.forks])
         form = tab.form.parts(self.form_names)
         memory = tab.form.remember(self.key, form)
@@ -246,6 +250,7 @@ class PictureRace:
         return {
             "left": canvas.empty_value("plain", *left),
             "right": canvas.empty_value("fast", *own),
+            "grid": None,
             "verdict": {"state": "running", "live": verdict.READY},
         }
 

@@ -25,7 +25,7 @@ NOT_OURS = "This file does not contain the settings of a run. Drop a PNG, GLB or
 A_MESH = "These settings made a mesh, so the Image tab cannot use them. Load them in the Mesh tab."
 A_PICTURE = "These settings made a picture, so the Mesh tab cannot use them. Load them in the Image tab."
 READY = "<i></i>"  # settings are restored once the page has this; see panels/runs.py
-RESTORED = "<i></i><b></b>"  # the form of a link is filled, so the page runs it
+RESTORED = '<i></i><b data-number="{}"></b>'  # the form of this request is filled, so the page runs it
 OTHER = "This run was made by {}, but the page uses {}. Start the studio with that model."
 
 
@@ -67,9 +67,10 @@ def from_run(
 
 
 def ready_to_run(value: object) -> dict[str, str]:
-    """Update that makes the page run the restored form, if the settings came with a link; else {}."""
+    """Update that makes the page run the restored form, if the request says so; else {}."""
     request = value.get("ask") if isinstance(value, Mapping) else None
-    return {"ready": RESTORED} if isinstance(request, Mapping) and request.get("linked") is True else {}
+    runs = isinstance(request, Mapping) and request.get("linked") is True and isinstance(request.get("number"), int | float)
+    return {"ready": RESTORED.format(int(request["number"]))} if runs else {}
 
 
 def _requested_settings(value: object) -> tuple[Mapping[str, Any], bool]:
