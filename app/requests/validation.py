@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from app.requests.limits import LARGEST_SEED, LONGEST_PROMPT
+from app.requests.limits import LARGEST_SEED, LARGEST_SIDE, LONGEST_PROMPT
 from app.sentences import brief
 from engine.core import Backbone, Knob, KnobArray, Method
 from engine.errors import BadKnob, BadPrompt, NotSupported
@@ -41,6 +41,20 @@ def text(value: object) -> str:
     if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in value):
         raise BadPrompt("The prompt contains characters that are not text (NUL or an unpaired surrogate). Type it again.")
     return value
+
+
+def tokens(value: object) -> tuple[int, ...]:
+    """Ids of tokens, of which the engine checks that the model has them; raises BadPrompt."""
+    if not isinstance(value, list) or not len(value) <= LARGEST_SIDE**2:
+        raise BadPrompt(f"{brief(value)} is not a list of tokens. Give their ids in the order of positions.")
+    return tuple(whole(each, "A token") for each in value)
+
+
+def whole(value: object, name: str) -> int:
+    """A whole number from 0 to 2**31 - 1; raises BadPrompt. name : what it is, in the sentence"""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**31 or value != int(value):
+        raise BadPrompt(f"{name} cannot be {brief(value)}. Give a whole number from 0 on.")
+    return int(value)
 
 
 def upload(value: object) -> Path:

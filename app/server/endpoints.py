@@ -54,7 +54,7 @@ def build(page: gr.Blocks, studio: StudioState) -> None:
         """Generates a picture from a prompt.
 
         prompt: what to draw; method: a method or preset; seed: 0 to 2,147,483,647; size: side in pixels; settings: guidance, temperature
-        and the method's knobs by name
+        and the method's knobs by name, and "prefix", ids of the first tokens, to go on from; the last update has the "ids" of all
         """
         yield from api.answer(
             request.session_hash, lambda number: api.picture(request.session_hash, number, prompt, method, seed, size, settings)
@@ -113,18 +113,19 @@ class Endpoints:
         self, caller: str, number: int, prompt: object, method: object, seed: object, size: object, settings: object
     ) -> Iterator[Update]:
         """Yield the updates of one picture."""
-        backbone = self.studio.backbone
+        backbone, others = self.studio.backbone, dict(settings) if isinstance(settings, Mapping) else settings
+        prefix = validation.tokens(others.pop("prefix", [])) if isinstance(others, dict) else ()
         declared = pictures.sampling_knobs(backbone)
         name, entry = validation.method(method, backbone)
-        chosen, knobs = settings_and_knobs(settings, name, entry, declared, backbone)
-        wanted = replace(pictures.read_prompt(prompt, seed, chosen, backbone), size=pictures.pixels(size))
+        chosen, knobs = settings_and_knobs(others, name, entry, declared, backbone)
+        wanted = replace(pictures.read_prompt(prompt, seed, chosen, backbone), size=pictures.pixels(size), prefix=prefix)
         board = Board(self.start_run(caller, number, backbone, wanted, name, knobs))
         for _ in updates([board], Throttle(PERIOD), self.runner.race):
             if board.count and not board.ended:
                 yield None, summary(board) | {"preview": canvas.data_url(board.picture(), lossless=False)}
         file = self.new_file(caller, f"foretoken-{name}-{wanted.seed}.png")
         history.picture_with_settings(board.final(), history.describe(board.run), file)
-        yield file_payload(file), summary(board)
+        yield file_payload(file), summary(board) | {"ids": board.run.in_order}
 
     def mesh(self, caller: str, number: int, cloud: object, method: object, seed: object, settings: object) -> Iterator[Update]:
         """Yield the updates of one mesh."""

@@ -10,11 +10,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from app.requests import validation
-from app.requests.limits import LARGEST_SIDE
 from app.requests.pictures import read_prompt, sampling_knobs, settings
 from app.requests.sides import Side, start_values
 from app.runs.history import identity
-from app.sentences import brief
 from app.ui import knobs as knob_panel
 from app.ui.tabs import restoring
 from engine.core import PLAIN, Backbone, Origin, Prompt
@@ -22,7 +20,7 @@ from engine.errors import BadPrompt
 from engine.methods import find
 
 INCOMPLETE = "The run arrived incomplete ({}). Show it again in the table of runs."
-NOTHING_LEFT = "{} of {} tokens cannot be kept. Choose 1 to {}."
+NOTHING_LEFT = "{} of {} tokens cannot be kept. Choose at least 1, and fewer than all."
 
 
 class Fork(NamedTuple):
@@ -45,9 +43,9 @@ def read_fork(value: object, backbone: Backbone) -> tuple[Fork, Prompt, list[Sid
     declared = settings(backbone)
     form, _ = restoring.from_run({"ask": request}, backbone, knob_panel.encode("settings", declared), declared)
     old = read_prompt(form.get("prompt"), form.get("seed"), form["settings"], backbone)
-    tokens, at = _tokens(request.get("tokens")), _whole(request.get("at"), "at")
+    tokens, at = validation.tokens(request.get("tokens")), validation.whole(request.get("at"), "The number of kept tokens")
     if not 0 < at < len(tokens):
-        raise BadPrompt(NOTHING_LEFT.format(at, len(tokens), len(tokens) - 1))
+        raise BadPrompt(NOTHING_LEFT.format(at, len(tokens)))
     own = request["settings"].get("prefix")  # of a run that is a fork itself: it may have been given tokens behind this place
     kept = max(at, min(len(own), len(tokens) - 1)) if isinstance(own, list) else at
     fork = Fork(replace(old, prefix=tokens[:kept], origin=Origin(identity(tokens), at)), tokens, at)
@@ -62,7 +60,7 @@ def _new_prompt(fork: Fork, request: Mapping[str, Any], backbone: Backbone) -> P
     text, seed = backbone.understand(validation.text(request.get("prompt"))).text, validation.seed(request.get("seed"))
     if text == old.text and (words := backbone.added_words(old)):
         text = f"{text} {words}"  # another seed would choose another background in the middle of the picture
-    prefix = (*fork.tokens[: fork.at], *(() if token is None else (_whole(token, "token"),)))
+    prefix = (*fork.tokens[: fork.at], *(() if token is None else (validation.whole(token, "A token"),)))
     return replace(old, text=text, seed=seed, sampling=replace(old.sampling, temperature=float(temperature)), prefix=prefix)
 
 
@@ -72,15 +70,3 @@ def _sides(form: Mapping[str, Any], chosen: object, backbone: Backbone) -> list[
     name, _ = validation.method(chosen, backbone)
     new = old if name == old[0] else (name, start_values(name, backbone.suits)[1])
     return [new, old if find(old[0])[0].forks else (PLAIN, {})]
-
-
-def _tokens(value: object) -> tuple[int, ...]:
-    if not isinstance(value, list) or not 1 < len(value) <= LARGEST_SIDE**2:
-        raise BadPrompt(INCOMPLETE.format("it has no tokens"))
-    return tuple(_whole(each, "token") for each in value)
-
-
-def _whole(value: object, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**31 or value != int(value):
-        raise BadPrompt(INCOMPLETE.format(f"{name} = {brief(value)}"))
-    return int(value)

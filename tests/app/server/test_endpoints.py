@@ -45,6 +45,19 @@ def test_both_are_named_and_typed_and_all_but_the_first_argument_have_a_default(
         assert [each["python_type"]["type"].split("(")[0] for each in endpoint["returns"]] == ["filepath", "dict"]
 
 
+def test_a_picture_goes_on_from_tokens_of_another(client):
+    def drawn(seed: int, **settings: object) -> dict:
+        return client.predict("a cat", "sjdpp", seed, 64, {"verify": "match seed", **settings}, api_name="/generate_image")[1]
+
+    whole = drawn(9)
+    same, other = drawn(9, prefix=whole["ids"][:40]), drawn(8, prefix=whole["ids"][:40])
+    assert same["ids"] == whole["ids"] != other["ids"] and other["ids"][:40] == whole["ids"][:40]
+    assert same["forwards"] < whole["forwards"]
+    wrong = {"prefix": ["a"]}, {"prefix": 7}, {"prefix": [10**6]}, {"prefix": whole["ids"]}
+    for settings in wrong:
+        assert refusal(client, "a cat", "sjdpp", 9, 64, settings, endpoint="/generate_image")
+
+
 def test_a_picture_of_only_a_prompt_streams_and_comes_as_a_file_with_its_settings(client):
     job = client.submit("a red apple", api_name="/generate_image")
     file, totals = job.result()
