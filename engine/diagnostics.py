@@ -10,13 +10,14 @@ import numpy as np
 from torch import Tensor
 
 from engine.core import Step
-from engine.trace import DeviationTrace, RoundTrace, Trace, TreeTrace, Values
+from engine.trace import DecisionTrace, DeviationTrace, RoundTrace, Trace, TreeTrace, Values
 from engine.tree import children, depths
 
 if TYPE_CHECKING:
     from engine.mesh.bpt_tokens import Face
 
 PER_TOKEN = ("accepted", "verdict", "accept_probability", "entropy", "top", "depth", "parent", "energy", "threshold")
+DECISIONS = {"tokens": np.int32, "p": np.float32, "q": np.float32, "draft": np.int32, "coin": np.float32, "mass": np.float32}
 PER_STEP: dict[str, Callable[[Trace], float | None]] = {  # one number per step; None = not recorded
     "deviation": lambda trace: trace.deviation and trace.deviation.latest,
     "mean_deviation": lambda trace: trace.deviation and trace.deviation.mean,
@@ -36,6 +37,7 @@ def arrays(steps: Items[Step]) -> dict[str, np.ndarray]:
     One value per node of the verified trees, one tree after another: tree_tokens, tree_parents (int32, -1 = the prefix; numbered
     within the tree), tree_accepted (bool), tree_p, tree_q (float32; see Candidate); with step_nodes (int32) per step. One value per draft
     of the passes that record energies: round_energy, round_threshold (float32); with step_round, step_round_accepted (int32) per step.
+    If the method records them, decision_NAME of a DecisionTrace for all tokens: candidates [tokens, K] and the others [tokens].
     """
     columns: dict[str, Any] = {
         "tokens": np.array([t for s in steps for t in s.tokens], np.int32),
@@ -58,7 +60,27 @@ def arrays(steps: Items[Step]) -> dict[str, np.ndarray]:
     for name in steps[0].knobs if steps else ():
         values = [s.knobs[name] for s in steps]
         columns[f"knob_{name}"] = np.array(values, str if isinstance(values[0], str) else np.float32)
-    return columns | _trees(steps) | _rounds(steps)
+    return columns | _trees(steps) | _rounds(steps) | decision_arrays(steps)
+
+
+def decision_arrays(steps: Items[Step]) -> dict[str, np.ndarray]:
+    """The decision arrays of `arrays`, with -1 or nan for steps that record none; empty if none does."""
+    known = [s.trace.decisions for s in steps if s.trace.decisions is not None]
+    if not known:
+        return {}
+    count, most = sum(len(s.tokens) for s in steps), known[0].tokens.shape[1]
+    columns = {
+        f"decision_{name}": np.full((count, most) if name in ("tokens", "p", "q") else count, -1 if kind is np.int32 else np.nan, kind)
+        for name, kind in DECISIONS.items()
+    }
+    at = 0
+    for step in steps:
+        if step.trace.decisions is not None:
+            for name in DECISIONS:
+                values = getattr(step.trace.decisions, name)
+                columns[f"decision_{name}"][at : at + len(values)] = values.cpu() if isinstance(values, Tensor) else values
+        at += len(step.tokens)
+    return columns
 
 
 def _trees(steps: Items[Step]) -> dict[str, np.ndarray]:
@@ -105,7 +127,9 @@ def replay(trace: Mapping[str, np.ndarray]) -> Iterator[Step]:
         knobs = {name.removeprefix("knob_"): values[i].item() for name, values in trace.items() if name.startswith("knob_")}
         counts = (int(trace[f"step_{name}"][i]) for name in ("drafted", "forwards", "draft_forwards"))
         fields = {name: part(name, "step_tokens", i) for name in PER_TOKEN if name in trace}  # kept even if nan: the method records it
-        tree = measured = energies = None
+        tree = measured = energies = decided = None
+        if "decision_tokens" in trace:
+            decided = DecisionTrace(*(part(f"decision_{name}", "step_tokens", i) for name in DECISIONS))
         if "step_nodes" in trace:
             tokens, parents, p, q = (part(f"tree_{name}", "step_nodes", i).tolist() for name in ("tokens", "parents", "p", "q"))
             path, width = np.flatnonzero(part("tree_accepted", "step_nodes", i)).tolist(), number("tree_width", i)
@@ -118,7 +142,7 @@ def replay(trace: Mapping[str, np.ndarray]) -> Iterator[Step]:
             measured = DeviationTrace(np.nan if mean is None else mean, latest, strength)
         yield Step(
             part("tokens", "step_tokens", i).tolist(), part("positions", "step_tokens", i).tolist(), *counts,
-            trace=Trace(**fields, tree=tree, round=energies, deviation=measured),
+            trace=Trace(**fields, tree=tree, round=energies, deviation=measured, decisions=decided),
             seconds=float(trace["step_seconds"][i]), exact=bool(trace["step_exact"][i]), knobs=knobs,
         )  # fmt: skip
 

@@ -41,6 +41,25 @@ class RoundTrace:
 
 
 @dataclass(frozen=True)
+class DecisionTrace:
+    """The distributions that decided the k committed tokens of a pass. Arrays or tensors on any device.
+
+    tokens : int32 [k, K], the candidates: the committed token, the draft, and the most probable ones of the two distributions
+    p, q   : float32 [k, K], their probabilities under the model and under the distribution that the draft was drawn from; q is nan where
+             nothing was drafted, and 1 for a draft that was chosen, not drawn
+    draft  : int32 [k], -1 = nothing was drafted; coin : float32 [k], the uniform number below p/q of an accepted draft; nan = none was used
+    mass   : float32 [k], the sum of max(0, p - q): the probability that a draft from q is refused; nan where nothing was drafted
+    """
+
+    tokens: Tensor | np.ndarray
+    p: Tensor | np.ndarray
+    q: Tensor | np.ndarray
+    draft: Tensor | np.ndarray
+    coin: Tensor | np.ndarray
+    mass: Tensor | np.ndarray
+
+
+@dataclass(frozen=True)
 class DeviationTrace:
     """Deviation of a relaxed rule's output from the model's distribution, in total variation distance.
 
@@ -79,6 +98,7 @@ class Trace:
     tree: TreeTrace | None = None
     round: RoundTrace | None = None
     deviation: DeviationTrace | None = None
+    decisions: DecisionTrace | None = None
 
     @property
     def known_fields(self) -> set[str]:

@@ -23,7 +23,7 @@ from app.live.worker import ELSEWHERE, LayoutOnly
 from app.runs.history import PICTURE, POINTS, SETTINGS, TRACE, identity
 from engine.backbones import current_name
 from engine.core import Backbone, Method, Origin, Prompt, Sampling, Step
-from engine.diagnostics import PER_TOKEN, replay
+from engine.diagnostics import DECISIONS, PER_TOKEN, replay
 from engine.errors import BadFile, BadPrompt, ForetokenError
 from engine.loading import model_columns
 from engine.mesh.bpt_tokens import BPT
@@ -34,6 +34,8 @@ from engine.run import Run, generate
 LARGEST = 100_000  # steps
 WHOLE = ("tokens", "positions", "step_tokens", "step_drafted", "step_forwards", "step_draft_forwards")
 NEEDED = (*WHOLE, "step_seconds", "step_exact")
+DECIDED = [f"decision_{name}" for name in DECISIONS]
+CANDIDATES = DECIDED[:3]  # with several numbers per token
 NO_TRACE = "{} is not the trace of a run ({}). Give the trace.npz of a saved run."
 TOO_LARGE = "{} contains {} of arrays; the limit is {}. Give the trace of a shorter run."
 UNREADABLE = "{} cannot be read ({}). Give the complete folder of the run."
@@ -248,7 +250,9 @@ def check_trace(arrays: Mapping[str, np.ndarray]) -> None:
     counts, wrong = arrays["step_tokens"], []
     for name in {*NEEDED, *arrays}:
         of_step = name.startswith(("step_", "knob_"))
-        fits = arrays[name].shape == ((steps,) if of_step else (tokens,)) or not (of_step or name in (*NEEDED, *PER_TOKEN))
+        fits = arrays[name].shape == ((steps,) if of_step else (tokens,)) or not (of_step or name in (*NEEDED, *PER_TOKEN, *DECIDED))
+        if name in CANDIDATES:
+            fits = arrays[name].shape == (tokens, *arrays["decision_tokens"].shape[1:2])
         if not fits or (name in WHOLE and arrays[name].dtype.kind not in "iu"):
             wrong.append(name)
     if wrong or steps > LARGEST or (counts < 0).any() or int(counts.sum()) != tokens:

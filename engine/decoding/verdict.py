@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from engine.core import NO_DRAFT, ChosenTokens, Draft, Rows, Sequence, Step
+from engine.decoding.decisions import decisions
 from engine.noise import ACCEPT, DRAW, RESIDUAL, Noise
 from engine.rules import block, leading, matches, probability_of, ratio
 from engine.sampling import draw, draw_gumbel, entropy, residual
-from engine.trace import Trace, Values
+from engine.trace import DecisionTrace, Trace, Values
 from engine.verify import choice
 from engine.verify.host import HostVerdict
 from engine.verify.request import Criterion, Verdict, VerifyRequest, check_pair
@@ -32,6 +33,7 @@ class WindowState:
     tokens : int64 [m]; draft_probs : [m, V] or None (under match seed only if the refresh needs them)
     verdict : independent verdicts (also meaningful after the first rejection), and a kernel's draws for every row
     a, token : the length of the accepted prefix, and the token after it
+    by_coin : each draft was accepted by its own uniform number below p/q
     """
 
     rows: Rows
@@ -43,6 +45,7 @@ class WindowState:
     verdict: Verdict | HostVerdict
     a: int
     token: int
+    by_coin: bool = False
 
     @property
     def accepted(self) -> Tensor:
@@ -127,24 +130,25 @@ def judge(
     store : the distributions will be needed; if False, a kernel does not write them
     also  : what the host reads in addition, or None
     """
+    by_coin = not seeded and draft_probs is not None
     if rule is None and rows.host is not None:
         verdict = HostVerdict(rows.host, tokens, draft_probs, noise, n, iteration, seeded)
         rows.drafted.set_host(verdict.drafts)
-        return WindowState(rows, tokens, draft_probs, noise, n, iteration, verdict, *check_pair(*verdict.settled))
+        return WindowState(rows, tokens, draft_probs, noise, n, iteration, verdict, *check_pair(*verdict.settled), by_coin)
     size = len(tokens)
     if not is_fused(rows):
         tokens, draft_probs = tokens.to(rows.place[0]), dense(draft_probs, rows.place[0])
         verdict = verify(rows, tokens, draft_probs, noise, n, iteration, seeded, rule)
         a = leading(verdict.accepted)
         token = correct(rows, draft_probs, verdict.answers, a, size, noise, n, iteration)
-        return WindowState(rows, tokens, draft_probs, noise, n, iteration, verdict, a, token)
+        return WindowState(rows, tokens, draft_probs, noise, n, iteration, verdict, a, token, by_coin)
     verdict = verify_fused(rows, tokens, draft_probs, noise, list(range(n, n + size + 1)), iteration, seeded, store or rule is not None)
     if rule is not None and draft_probs is not None:
         relaxed, ratios = rule(
             rows.p[:size], dense(draft_probs, rows.place[0]), tokens.to(rows.place[0]), noise.uniform(ACCEPT, n, size, iteration)
         )
         verdict = replace(verdict, ratios=ratios, **({} if seeded else {"accepted": relaxed, "pair": None}))
-    return WindowState(rows, tokens, draft_probs, noise, n, iteration, verdict, *settle(rows, verdict, seeded, also))
+    return WindowState(rows, tokens, draft_probs, noise, n, iteration, verdict, *settle(rows, verdict, seeded, also), by_coin)
 
 
 def judge_block(
@@ -188,6 +192,11 @@ def settle(rows: Rows, verdict: Verdict, seeded: bool, also: JointRead | None = 
 def is_fused(rows: Rows) -> bool:
     """True if a kernel verifies these rows: it is chosen for their device, and their scores depend on sampling and allowed ids alone."""
     return rows.settings is not None and choice.is_kernel(*rows.place)
+
+
+def has_probs(rows: Rows) -> bool:
+    """True if the distributions of a pass are at hand; a kernel may verify without storing them."""
+    return "p" in rows.__dict__ or not is_fused(rows)
 
 
 def verify_fused(
@@ -259,12 +268,24 @@ def step_of(window: WindowState, tokens: list[int], **more: Any) -> Step:
     """The Step of a window after its tokens were committed. more : other fields of the trace"""
     rows, k, size = window.rows, len(tokens), window.tokens.shape[0]
     nats, _, top, ratios = window.verdict.recorded
+    more |= {"decisions": window_decisions(window, k)}
     if ratios is None:
         chance = chances(rows, window.tokens.to(rows.place[0]), window.ratios, k)
         return describe(window.start, tokens, window.a, size, rows.probs(0, k), chance, ratio=window.ratios, **more)
     chance = ratios.clamp(max=1) if isinstance(ratios, Tensor) else [min(1.0, ratio) for ratio in ratios]
     known = None if window.draft_probs is None else ratios
     return describe(window.start, tokens, window.a, size, None, chance, nats, top, ratio=known, **more)
+
+
+def window_decisions(window: WindowState, k: int) -> DecisionTrace | None:
+    """What decided the `k` committed tokens of a window; None where a kernel verifies without storing the distributions."""
+    rows, m = window.rows, min(k, window.tokens.shape[0])
+    if not has_probs(rows):
+        return None
+    p, drafts, q = rows.probs(0, k), window.tokens[:m], window.draft_probs
+    q = ChosenTokens(drafts, p.shape[-1], p.dtype).dense() if q is None else (q.dense() if isinstance(q, ChosenTokens) else q)[:m]
+    coins = window.noise.host_uniform(ACCEPT, window.start, m, window.iteration) if window.by_coin else None
+    return decisions(p, window.token if k == window.a + 1 else None, drafts, q, coins)
 
 
 def describe(
