@@ -92,6 +92,8 @@ class Run:
             raise StopIteration
         step.seconds, step.knobs = elapsed, self._current.values
         step.exact = self._is_exact
+        if step.decide is not None:
+            step.trace.decisions, step.decide = step.decide(), None  # its pass is not kept
         self.take(step)
         return step
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.core.backbones import Backbone, Sequence
 from engine.core.knobs import Knob, Knobs
-from engine.trace import Trace
+from engine.trace import DecisionTrace, Trace
 
 if TYPE_CHECKING:
     from engine.noise import Noise
@@ -22,6 +22,7 @@ class Step:
     draft             : drafts that may be shown but are not committed: {"tokens", "positions", "scale", "status"}
     drafted           : nodes verified in this step; forwards, draft_forwards: passes of the target, all other passes
     trace             : data for diagnostics
+    decide            : makes the trace's `decisions` from the pass just made; Run calls it once, outside its clock
     seconds, exact, knobs are set by Run
     """
 
@@ -32,6 +33,7 @@ class Step:
     draft_forwards: int = 0
     draft: dict[str, Any] | None = None
     trace: Trace = field(default_factory=Trace)
+    decide: Callable[[], DecisionTrace | None] | None = None
     seconds: float = 0.0
     exact: bool = True
     knobs: dict[str, float | str] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Records of the distributions that decided the committed tokens of a pass, for the lens of the studio and `trace.npz`.
 
-They are made after the verdict from distributions that exist anyway, without a read by the host. Drafts after the first refusal are left
-out: nothing was decided about them, and a later pass examines their positions.
+They are made between the passes, outside the clock of a run, from distributions that exist anyway, without a read by the host.
+Drafts after the first refusal are left out: nothing was decided about them, and a later pass examines their positions.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ def decisions(
     drafts : int64 [m], m <= k; q : [m, V], the distributions they were drawn from, None = not known; coins : float64 [m] on the host
     """
     k, m = len(p), 0 if drafts is None else len(drafts)
-    key = p.clone()
-    if q is not None:
+    key = p.clone() if q is None or m < k else torch.maximum(p, q)
+    if q is not None and m < k:
         torch.maximum(key[:m], q, out=key[:m])
     if m:
-        key[:m].scatter_(1, drafts.to(p.device)[:, None], FIRST)
+        drafts = drafts.to(p.device)
+        key[:m].scatter_(1, drafts[:, None], FIRST)
     if last is not None:
         key[k - 1, last] = FIRST
     tokens = key.topk(min(CANDIDATES, p.shape[-1]), -1).indices
     draft, coin, mass = tokens.new_full((k,), -1, dtype=torch.int32), torch.full((k,), torch.nan), p.new_full((k,), torch.nan)
     under_q = p.new_full(tokens.shape, torch.nan)
     if m:
-        draft[:m] = drafts.to(p.device)
+        draft[:m] = drafts
     if q is not None:
         under_q[:m], mass[:m] = q.gather(1, tokens[:m]), (p[:m] - q).clamp_(min=0).sum(-1)
     if coins is not None:

@@ -190,12 +190,13 @@ def step_of(rows: Rows, tree: Tree, verdict: PathVerdict, n: int, committed: lis
     levels, width = max(depths(tree.parents), default=0), None if tree.shape is None else tree.shape.width
     chances = [verdict.p[node] for node in path] if verdict.chances is None else verdict.chances
     p, last = rows.p.index_select(0, verdict.rows[: len(path) + 1]), verdict.token if len(committed) > len(path) else None
-    decided = decisions(p[: len(committed)], last, torch.tensor([tree.tokens[node] for node in path][: len(committed)], device=p.device))
-    return describe(
-        n, committed, len(path), len(tree.tokens), p, chances, decisions=decided,
+    step = describe(
+        n, committed, len(path), len(tree.tokens), p, chances,
         depth=levels_of(len(path), committed), parent=[-1, *path][: len(committed)], deviation=deviation,
         tree=TreeTrace(tree.tokens, tree.parents, path, verdict.p, verdict.q, levels, width),
     )  # fmt: skip
+    step.decide = lambda: decisions(p[: len(committed)], last, torch.tensor([tree.tokens[node] for node in path][: len(committed)]))
+    return step
 
 
 def why(knobs: Knobs) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -268,13 +269,15 @@ def step_of(window: WindowState, tokens: list[int], **more: Any) -> Step:
     """The Step of a window after its tokens were committed. more : other fields of the trace"""
     rows, k, size = window.rows, len(tokens), window.tokens.shape[0]
     nats, _, top, ratios = window.verdict.recorded
-    more |= {"decisions": window_decisions(window, k)}
     if ratios is None:
         chance = chances(rows, window.tokens.to(rows.place[0]), window.ratios, k)
-        return describe(window.start, tokens, window.a, size, rows.probs(0, k), chance, ratio=window.ratios, **more)
-    chance = ratios.clamp(max=1) if isinstance(ratios, Tensor) else [min(1.0, ratio) for ratio in ratios]
-    known = None if window.draft_probs is None else ratios
-    return describe(window.start, tokens, window.a, size, None, chance, nats, top, ratio=known, **more)
+        step = describe(window.start, tokens, window.a, size, rows.probs(0, k), chance, ratio=window.ratios, **more)
+    else:
+        chance = ratios.clamp(max=1) if isinstance(ratios, Tensor) else [min(1.0, ratio) for ratio in ratios]
+        known = None if window.draft_probs is None else ratios
+        step = describe(window.start, tokens, window.a, size, None, chance, nats, top, ratio=known, **more)
+    step.decide = partial(window_decisions, window, k)
+    return step
 
 
 def window_decisions(window: WindowState, k: int) -> DecisionTrace | None:

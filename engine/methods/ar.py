@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from engine.core import NO_DRAFT, PLAIN, Case, Knobs, Method, Sequence, Step
-from engine.decoding.decisions import decisions
-from engine.decoding.verdict import draw_plain, has_probs
+from engine.decoding.verdict import draw_plain
 from engine.noise import Noise
 from engine.trace import Trace
 
@@ -26,8 +25,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
         rows = sequence.forward(NO_DRAFT)
         token, nats, top = draw_plain(rows, noise, n)
         committed = sequence.commit([], token)
-        decided = decisions(rows.probs(0, 1), token) if has_probs(rows) else None
-        yield Step(committed, [n], trace=Trace(accepted=[False], accept_probability=[0.0], entropy=nats, top=top, decisions=decided))
+        yield Step(committed, [n], trace=Trace(accepted=[False], accept_probability=[0.0], entropy=nats, top=top))
 
 
 METHOD = Method(

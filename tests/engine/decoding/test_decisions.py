@@ -25,7 +25,6 @@ CASES = {  # method, knobs, True if each draft has a coin
     "chosen drafts": ("lookup", BY_COIN, True),
     "same seed": ("sjdpp", {"window": 6, "verify": "match seed"}, False),
     "block": ("sjd", {"window": 6, "verify": "block"}, False),
-    "plain": ("ar", {}, False),
 }
 
 
@@ -116,7 +115,7 @@ def test_a_tree_records_the_models_row_at_every_token(monkeypatch: pytest.Monkey
     assert len(pairs) > 10 and wrong != np.allclose(*np.array(pairs).T, atol=1e-6)
 
 
-@pytest.mark.parametrize("case", ["draws", "plain"])
+@pytest.mark.parametrize("case", ["draws", "block"])
 def test_a_saved_trace_has_the_same_records(case: str) -> None:
     run, _ = recorded(tiny.pictogram(), *CASES[case][:2])
     trace = arrays(run.steps)
