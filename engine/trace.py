@@ -46,9 +46,9 @@ class DecisionTrace:
 
     tokens : int32 [k, K], the candidates: the committed token, the draft, and the most probable ones of the two distributions
     p, q   : float32 [k, K], their probabilities under the model and under the distribution that the draft was drawn from; q is nan where
-             nothing was drafted, and 1 for a draft that was chosen, not drawn
+             nothing was drafted or this is not known, and 1 for a draft that was chosen, not drawn
     draft  : int32 [k], -1 = nothing was drafted; coin : float32 [k], the uniform number below p/q of an accepted draft; nan = none was used
-    mass   : float32 [k], the sum of max(0, p - q): the probability that a draft from q is refused; nan where nothing was drafted
+    mass   : float32 [k], the sum of max(0, p - q): the probability that a draft from q is refused; nan as q
     """
 
     tokens: Tensor | np.ndarray

@@ -32,6 +32,6 @@ def draw_race(boards: Sequence[Board], changed: set[int], patches: Patches, ends
     return panels
 
 
-def frame_of(boards: Sequence[Board], patches: Patches, here: bool = True) -> RaceFrame:
-    """Input of the panels for a race of pictures. here : the model is in this process"""
-    return RaceFrame(boards, len(boards[0].verdict), patches, here=here)
+def frame_of(boards: Sequence[Board], patches: Patches) -> RaceFrame:
+    """Input of the panels for a race of pictures."""
+    return RaceFrame(boards, len(boards[0].verdict), patches)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.ui.panels import odds, quality, runs, trace, tree
+from app.ui.panels import lens, quality, runs, trace, tree
 from app.ui.panels.race import RacePanels
 
-PICTURES = RacePanels("", (odds.PANEL, runs.panel_for(runs.PICTURES), trace.PANEL, tree.PANEL))
+PICTURES = RacePanels("", (lens.PANEL, runs.panel_for(runs.PICTURES), trace.PANEL, tree.PANEL))
 MESHES = RacePanels("mesh-", (quality.PANEL, runs.panel_for(runs.MESHES), trace.PANEL, tree.PANEL))

@@ -21,12 +21,13 @@ def decisions(
     """The decisions on k committed tokens.
 
     p : [k, V], the model's distributions; last : the token after the accepted drafts, None if the sequence was cut before it
-    drafts : int64 [m], m <= k; q : [m, V], the distributions they were drawn from, None = not known; coins : float64 [m] on the host
+    drafts : int64 [m], m <= k; q : [c, V], c <= m, the distributions they were drawn from, None = not known
+    coins : float64 [m] on the host
     """
-    k, m = len(p), 0 if drafts is None else len(drafts)
-    key = p.clone() if q is None or m < k else torch.maximum(p, q)
-    if q is not None and m < k:
-        torch.maximum(key[:m], q, out=key[:m])
+    k, m, c = len(p), 0 if drafts is None else len(drafts), 0 if q is None else len(q)
+    key = torch.maximum(p, q) if c == k else p.clone()
+    if 0 < c < k:
+        torch.maximum(key[:c], q, out=key[:c])
     if m:
         drafts = drafts.to(p.device)
         key[:m].scatter_(1, drafts[:, None], FIRST)
@@ -37,8 +38,8 @@ def decisions(
     under_q = p.new_full(tokens.shape, torch.nan)
     if m:
         draft[:m] = drafts
-    if q is not None:
-        under_q[:m], mass[:m] = q.gather(1, tokens[:m]), (p[:m] - q).clamp_(min=0).sum(-1)
+    if c:
+        under_q[:c], mass[:c] = q.gather(1, tokens[:c]), (p[:c] - q).clamp_(min=0).sum(-1)
     if coins is not None:
         coin[:m] = coins
     return DecisionTrace(tokens.int(), p.gather(1, tokens).float(), under_q.float(), draft, coin, mass.float())

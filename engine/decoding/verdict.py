@@ -280,13 +280,18 @@ def step_of(window: WindowState, tokens: list[int], **more: Any) -> Step:
     return step
 
 
-def window_decisions(window: WindowState, k: int) -> DecisionTrace | None:
-    """What decided the `k` committed tokens of a window; None where a kernel verifies without storing the distributions."""
+def window_decisions(window: WindowState, k: int, carried: Tensor | None = None) -> DecisionTrace | None:
+    """What decided the `k` committed tokens of a window; None where a kernel verifies without storing the distributions.
+
+    carried : the distributions of the first drafts [c, V], if the window has none: under match seed it does not need them
+    """
     rows, m = window.rows, min(k, window.tokens.shape[0])
     if not has_probs(rows):
         return None
     p, drafts, q = rows.probs(0, k), window.tokens[:m], window.draft_probs
-    q = ChosenTokens(drafts, p.shape[-1], p.dtype).dense() if q is None else (q.dense() if isinstance(q, ChosenTokens) else q)[:m]
+    if q is None:
+        q = ChosenTokens(drafts, p.shape[-1], p.dtype).dense() if carried is None else carried[:m]
+    q = (q.dense() if isinstance(q, ChosenTokens) else q)[:m]
     coins = window.noise.host_uniform(ACCEPT, window.start, m, window.iteration) if window.by_coin else None
     return decisions(p, window.token if k == window.a + 1 else None, drafts, q, coins)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,9 +12,10 @@ from torch import Tensor
 from engine.core import Draft, Knobs, Sequence, Step
 from engine.decoding.initializers import Initializer
 from engine.decoding.policy import matches_seed, verifies_block
-from engine.decoding.verdict import Rule, WindowState, shown_draft, step_over
+from engine.decoding.verdict import Rule, WindowState, has_probs, shown_draft, step_over, window_decisions
 from engine.noise import DRAW, RESIDUAL, Noise
 from engine.sampling import draw, draw_gumbel, residual
+from engine.trace import DecisionTrace
 
 # (window, first, knobs) -> the new tokens from `first` on, and their distributions; None = the distributions that the pass just computed
 Refresh = Callable[[WindowState, int, Knobs], tuple[Tensor, Tensor | None]]
@@ -33,6 +35,19 @@ def coupled_gumbel(window: WindowState, first: int, knobs: Knobs) -> tuple[Tenso
         return answers[first:], None
     scores = window.rows.scores[first:]
     return draw_gumbel(scores, window.noise.gumbel(window.start + first, len(scores))), None
+
+
+class CarriedProbs:
+    """The distributions of the drafts that the last pass redrew, kept for the records alone: under match seed the method needs none."""
+
+    probs: Tensor | None = None
+
+    def decide(self, window: WindowState, k: int, redrawn: int) -> DecisionTrace | None:
+        """What decided the `k` committed tokens of a window. redrawn : number of drafts after them that the refresh left"""
+        if not has_probs(window.rows):
+            return None
+        carried, self.probs = self.probs, window.rows.p[window.a + 1 :][:redrawn]
+        return window_decisions(window, k, self.probs[:0] if carried is None else carried)
 
 
 def speculative_jacobi(
@@ -58,7 +73,7 @@ def speculative_jacobi(
     tokens = torch.empty(0, dtype=torch.int64, device=sequence.device)
     no_probs = torch.empty(0, sequence.vocabulary, device=sequence.device, dtype=noise.dtype)
     draft_probs: Tensor | None = no_probs
-    iteration = 0
+    iteration, carried = 0, CarriedProbs()
     with closing(filler or Initializer(sequence, noise)) as initializer:
         while not sequence.done:
             n, init = sequence.length, "sample left" if filler else knobs.init
@@ -83,6 +98,8 @@ def speculative_jacobi(
                 draft_probs = window.rows.p[a + 1 :] if keep_probs and draft_probs is None else draft_probs
             else:
                 tokens, draft_probs = tokens[:0], draft_probs[:0] if keep_probs else None
+            if draft_probs is None:
+                step.decide = partial(carried.decide, window, len(step.tokens), len(tokens))
             step.draft = shown_draft(sequence, tokens)
             iteration += 1
             yield step

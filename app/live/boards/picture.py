@@ -19,7 +19,7 @@ class Board(Growth):
     verdict : uint8 [positions]; PENDING, OWN (the model's token where no draft was checked), CORRECTED (a draft was rejected),
               ACCEPTED, REDRAWN (next to a rejected one)
     token, step : int32 [positions], -1 = pending
-    known : by name of Trail.SERIES, float32 [positions], nan = unknown; top : likewise, the probability of the most probable token
+    known : by name of Trail.SERIES, float32 [positions], nan = unknown
     small : tokens by position, of a draft at a smaller scale; scale : that scale in pixels, 0 = none
     """
 
@@ -37,7 +37,6 @@ class Board(Growth):
         self.verdict = np.full(positions, PENDING, np.uint8)
         self.token = np.full(positions, -1, np.int32)
         self.step = np.full(positions, -1, np.int32)
-        self.top = np.full(positions, np.nan, np.float32)
         self.known = {name: np.full(positions, np.nan, np.float32) for name in Trail.SERIES}
 
     def add(self, step: Step) -> None:

@@ -6,7 +6,6 @@ const card = element.querySelector(".ft-card");
 const part = (name) => card.querySelector(name);
 const picture = part(".ft-picture"), veil = part(".ft-veil"), overlay = part(".ft-overlay");
 const frame = part(".ft-frame"), cursor = part(".ft-cursor"), readout = part(".ft-readout");
-const others = part(".ft-candidates");
 const REJECTED = 2, ACCEPTED = 3, REDRAWN = 4; // keys of VERDICTS
 const SIDES = __SIDES__;
 const inPair = () => ["fast", "plain"].includes(props.value.side); // else a race of several runs
@@ -165,19 +164,9 @@ function drawCounters(totals) {
   }
 }
 
-// Candidates by position, from a flat list of [position, count, token, p, q, token, p, q, ...].
-function candidatesOf(flat) {
-  const found = {};
-  for (let i = 0; i < flat.length; i += 2 + 3 * flat[i + 1]) {
-    found[flat[i]] = Array.from({ length: flat[i + 1] }, (_, k) => flat.subarray(i + 2 + 3 * k, i + 5 + 3 * k));
-  }
-  return found;
-}
-
 function drawReadout() {
   const v = props.value, at = view.at;
   cursor.hidden = at === null || !v.maps || at >= v.limit;
-  others.replaceChildren();
   if (cursor.hidden) {
     readout.textContent = v.about || (v.maps && v.side === "fast" ? "Point at a picture or at the trace to inspect a token." : "");
     return;
@@ -203,21 +192,6 @@ function drawReadout() {
   if (decoded.entropy[at]) texts.push(value("entropy") < SURE ? "the model was sure" : `entropy ${value("entropy").toFixed(2)}`);
   texts.push(`step ${Math.round(value("step")) + 1}`);
   readout.textContent = texts.join(" · ");
-  drawCandidates(at);
-}
-
-function drawCandidates(at) {
-  const candidates = decoded.candidates ? decoded.candidates[at] : undefined;
-  if (candidates === undefined) return;
-  const taken = candidates.findIndex(([token]) => token === decoded.tokens[at]);
-  const chips = candidates.map(([token, p, q], i) => {
-    const chip = node("b", `${token} · p ${p.toFixed(2)}${q < 1 ? ` · q ${q.toFixed(2)}` : ""}`);
-    chip.title = `The model gives token ${token} probability ${p.toFixed(3)}; ` + (q < 1 ? `the drafter sampled it with probability ${q.toFixed(3)}.` : "the drafter chose it.");
-    chip.dataset.taken = decoded.accepted[at] === ACCEPTED && i === taken;
-    return chip;
-  });
-  const words = decoded.accepted[at] === ACCEPTED ? "" : "none was accepted";
-  others.replaceChildren("Candidates in the tree ", ...chips, words);
 }
 
 function draw() {
@@ -240,8 +214,6 @@ function draw() {
     decoded.steps = new Int32Array(bytes(v.steps).buffer);
     decoded.draft = bytes(v.draft);
     for (const [name, text] of Object.entries(v.energies)) decoded[name] = new Float32Array(bytes(text).buffer);
-    decoded.candidates = candidatesOf(new Float32Array(bytes(v.candidates).buffer));
-    card.dataset.tree = v.candidates.length > 0;
     course = v.course && {
       position: new Int32Array(bytes(v.course.position).buffer), end: new Float32Array(bytes(v.course.end).buffer),
       passes: new Int32Array(bytes(v.course.passes).buffer),
@@ -272,7 +244,7 @@ window.addEventListener("foretoken:picture", ({ detail }) => {
 scope.addEventListener("foretoken:replay", (event) => replay(event.detail.time));
 window.addEventListener("foretoken:lost", () => { if (card.dataset.state === "running") card.dataset.state = "stopped"; });
 scope.addEventListener("foretoken:titles", () => { if (props.value) drawTitle(); });
-frame.addEventListener("pointermove", (event) => {
+function point(event) {
   const v = props.value;
   if (!v.maps) return;
   const box = frame.getBoundingClientRect();
@@ -281,7 +253,9 @@ frame.addEventListener("pointermove", (event) => {
   const inside = column >= 0 && row >= 0 && column < v.columns && row < v.rows;
   const pointed = new CustomEvent("foretoken:point", { detail: inside ? row * v.columns + column : null });
   window.dispatchEvent(Object.assign(pointed, { columns: v.columns }));
-});
+}
+
+for (const name of ["pointermove", "pointerdown"]) frame.addEventListener(name, point);
 frame.addEventListener("pointerleave", () => emit("point", null));
 window.addEventListener("foretoken:point", (event) => {
   view.at = event.columns && event.columns !== props.value?.columns ? null : event.detail; // a position in a picture of another size

@@ -7,7 +7,6 @@ import io
 import json
 import math
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any
 
 import gradio as gr
@@ -36,8 +35,8 @@ MISSING = {  # map: (the trace entry it needs, reason shown for a method without
     "probability": ("accept_probability", "checks no guesses"),
     "depth": ("depth", "records no depth"),
     "entropy": ("entropy", "records no entropy"),
+    "top": ("top", "records no probabilities"),
 }
-LATER = {"top": "known when the run has ended"}  # maps missing while a picture grows
 VERDICTS_TEXT = json.dumps({kind: {"name": name, "colour": colour} for kind, (name, colour) in VERDICTS.items()})  # as JSON for scripts
 DEEPEST = 254  # greater depths are clipped
 SHALLOW = 4.0  # minimum upper end of the depth scale
@@ -64,7 +63,6 @@ TEMPLATE = """
   </div>
   <dl class="ft-counters"></dl>
   <p class="ft-readout"></p>
-  <p class="ft-candidates"></p>
 </section>
 """
 
@@ -107,14 +105,13 @@ def encode(
             "probability": to_text(quantize(board.known["accept_probability"], scales["probability"])),
             "depth": to_text(levels(board.known["depth"])),
             "entropy": to_text(quantize(board.known["entropy"], scales["entropy"])),
-            "top": to_text(quantize(board.top, scales["top"])),
+            "top": to_text(quantize(board.known["top"], scales["top"])),
             "step": to_text(quantize(np.where(board.step < 0, np.nan, board.step), scales["step"])),
         },
         "steps": to_text(board.step),
         "scales": scales,
-        "missing": missing(board.trail, board.run.method.title) | ({} if (board.top > 0).any() else LATER),
+        "missing": missing(board.trail, board.run.method.title),
         "energies": {n: to_text(board.known[n]) for n in ("energy", "threshold") if n in board.trail.trace_names},
-        "candidates": to_text(candidate_rows(board)) if "tree" in board.trail.trace_names else "",
         "tokens": to_text(board.token),
         "draft": to_text(board.draft_mask().astype(np.uint8)),
         "kinds": sorted(set(board.trail.verdict)),
@@ -164,15 +161,6 @@ def _maxima(boards: list[Board], name: str) -> list[float]:
 def missing(trail: Trail, title: str) -> dict[str, str]:
     """Maps that a run has no data for, with the reasons."""
     return {name: f"{title} {why}" for name, (entry, why) in MISSING.items() if entry not in trail.trace_names}
-
-
-def candidate_rows(board: Board) -> np.ndarray:
-    """Candidates of all positions, float32 [*]: for each position the position, the count, then token, p and q per candidate."""
-    pairs = zip(board.trail.positions, board.trail.candidates, strict=True)
-    return np.array(
-        [x for position, nodes in pairs if nodes for x in (position, len(nodes), *chain.from_iterable(nodes))],
-        np.float32,
-    )
 
 
 def levels(depth: np.ndarray) -> np.ndarray:

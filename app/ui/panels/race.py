@@ -25,14 +25,12 @@ class RaceFrame:
 
     boards  : the right one first, which has a step; limit : tokens of a complete run
     patches : draws the tokens of a picture; words : describes a token of a mesh
-    here    : the model is in this process, so it can run again
     """
 
     boards: Sequence[Growth]
     limit: int
     patches: Patches | None = None
     words: Callable[[int], str] | None = None
-    here: bool = True
 
     @property
     def fast(self) -> Growth:
@@ -54,7 +52,7 @@ class RaceFrame:
 class RacePanel:
     """One panel below a race.
 
-    build : builds it, given an id; idle : value without a run; elsewhere : the same where another process decodes
+    build : builds it, given an id; idle : value without a run
     live_value : value during the right run; end_value : value after the race, None = nothing to show
     stays : a new run keeps its value
     """
@@ -62,7 +60,6 @@ class RacePanel:
     name: str
     build: Callable[[str], gr.HTML]
     idle: Any = None
-    elsewhere: Any = None
     live_value: Callable[[RaceFrame], Any] | None = None
     end_value: Callable[[RaceFrame], Any] | None = None
     stays: bool = False
@@ -75,18 +72,13 @@ class RacePanels:
     prefix: str
     entries: tuple[RacePanel, ...]
 
-    def build(self, here: bool = True) -> dict[str, gr.HTML]:
+    def build(self) -> dict[str, gr.HTML]:
         """Builds the panels, by name, with their values without a run."""
-        panels = {}
-        for each in self.entries:
-            panels[each.name] = each.build(f"{self.prefix}{each.name}")
-            if not here and each.elsewhere is not None:
-                panels[each.name].value = each.elsewhere
-        return panels
+        return {each.name: each.build(f"{self.prefix}{each.name}") for each in self.entries}
 
-    def idle_values(self, here: bool = True) -> dict[str, Any]:
+    def idle_values(self) -> dict[str, Any]:
         """Values at the start of a run, by panel."""
-        return {p.name: p.idle if here or p.elsewhere is None else p.elsewhere for p in self.entries if not p.stays}
+        return {each.name: each.idle for each in self.entries if not each.stays}
 
     def live_values(self, frame: RaceFrame) -> dict[str, Any]:
         """Values during a race, by panel."""

@@ -83,7 +83,6 @@ class PictureRace:
         self.context, self.backbone = context, context.studio.backbone
         self.suits, self.model_name = self.backbone.suits, self.backbone.name
         self.patches = Patches(self.backbone)
-        self.is_here = isinstance(context.studio.runner, LocalRunner)
 
     # --- parts ----------------------------------------------------------------------------------------------------
 
@@ -297,7 +296,7 @@ class PictureRace:
 
     def end_panels(self, boards: Sequence[Board]) -> dict[str, Any]:
         """Values of the panels that need a finished race, and of the picture, whose maps they complete."""
-        values = self.below.end_values(frame_of(boards, self.patches, self.is_here))
+        values = self.below.end_values(frame_of(boards, self.patches))
         return values and {"right": draw_race(boards, {0}, self.patches)["right"], **values}
 
     # --- files ----------------------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ import numpy as np
 from gradio.components import Component
 
 from app.live.stream import Growth
-from app.live.worker import LocalRunner
 from app.requests.sides import CLASSICAL, Sides, checked_sides, times_of
 from app.runs import history, replay_page, video
 from app.runs.race_files import write_folders
@@ -146,7 +145,6 @@ class RaceTab:
         self.queue = EngineQueue(self.sessions, prefix, subject.idle, subject.replays)
         self.form = MethodForm(self.sessions, prefix, subject.suits, subject.model_name)
         self.decoder = TabRuns(self.sessions, self.studio.runner)
-        self.is_here = isinstance(self.studio.runner, LocalRunner)
         subject.build_request(self)
         with gr.Row(elem_classes="ft-main"):
             with gr.Column(elem_classes="ft-settings", scale=0, min_width=288):
@@ -161,7 +159,7 @@ class RaceTab:
         views = self.subject.build_views(self)
         self.bar = replay.build(f"{prefix}replay")
         self.subject.build_below(self)
-        below = self.subject.below.build(self.is_here)
+        below = self.subject.below.build()
         self.runs = below["runs"]
         self.ready = gr.HTML("", elem_id=f"{prefix}ready", elem_classes="ft-unseen", apply_default_css=False)
         self.panels = {**views, "verdict": line, **below}
@@ -226,7 +224,7 @@ class RaceTab:
         """Races two methods, repeats the runs without drawing, and offers the files. number : of the ticket"""
         subject, times = self.subject, times_of(request.chosen)
         request = request._replace(left=sides[1][0] if len(sides) > 1 else None)
-        yield subject.below.idle_values(self.is_here) | subject.empty_panels(self, request, sides[0][0])
+        yield subject.below.idle_values() | subject.empty_panels(self, request, sides[0][0])
         sides = [side for side in sides if side[0] != CLASSICAL]  # it has no run
 
         def draw(boards: Sequence[Any], changed: set[int]) -> dict[str, Any]:

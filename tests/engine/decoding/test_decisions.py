@@ -51,14 +51,16 @@ def recorded(backbone: Backbone, name: str, knobs: dict[str, Any]) -> tuple[Run,
 def check(run: Run, passes: list[tuple[Rows, Draft]], by_coin: bool) -> None:
     """Every recorded number is that of the pass; what the lens derives from them is what happened."""
     assert len(run.steps) == len(passes)
+    carried = None  # under match seed: the rows from which the last pass redrew
     for step, (rows, draft) in zip(run.steps, passes, strict=True):
         record, k = step.trace.decisions, len(step.tokens)
         p, m = rows.p[:k], min(k, len(draft.tokens))
         assert torch.equal(record.p, p.gather(1, record.tokens.long()).float())
         assert all(token in row for token, row in zip(step.tokens, record.tokens.tolist(), strict=True))
         assert record.draft.tolist() == [*draft.tokens[:m].tolist(), *[-1] * (k - m)]
+        q = (p[:0] if carried is None else carried)[:m] if draft.q is None else draft.q[:m]
+        carried, m = rows.p[k:], len(q)
         assert torch.isnan(record.q[m:]).all() and torch.isnan(record.mass[m:]).all()
-        q = torch.nn.functional.one_hot(draft.tokens[:m], p.shape[-1]).to(p.dtype) if draft.q is None else draft.q[:m]
         assert torch.equal(record.q[:m], q.gather(1, record.tokens[:m].long()).float())
         assert torch.allclose(record.mass[:m], (1 - torch.minimum(p[:m], q).sum(-1)).float(), atol=1e-5)
         for row, most, rest in zip(record.tokens.tolist(), torch.cat([torch.maximum(p[:m], q), p[m:]]), record.draft.tolist(), strict=True):

@@ -1,0 +1,270 @@
+// One token under the lens: its distributions, its coin and its verdict. Draws values from app/ui/panels/lens.py.
+const card = element.querySelector(".ft-lens"), part = (name) => card.querySelector(name);
+const canvas = part(".ft-lens-bars"), crop = part(".ft-lens-crop"), play = part("[data-do=play]"), sliders = [...card.querySelectorAll("[data-if]")];
+const KINDS = { tokens: Int32Array, p: Float32Array, q: Float32Array, draft: Int32Array, coin: Float32Array, mass: Float32Array, own: Int32Array, step: Int32Array, verdict: Uint8Array, chance: Float32Array };
+const ACCEPTED = 3, LEAST = 1e-4; // a key of VERDICTS in canvas.py; the smallest probability that is drawn
+const SLOWLY = 2200, AROUND = 2; // ms per token of the pass that plays by itself; tokens around the one in the crop
+const still = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+let known = new Map(); // position -> its record; a run in progress sends only the latest passes
+let at = null, pointed = false, timer = null, changed = 0, picture = null;
+let announce = () => {};
+
+const share = (p) => (p >= 0.995 ? "100 %" : p >= 0.0995 ? `${Math.round(100 * p)} %` : p >= 0.00095 ? `${+(100 * p).toPrecision(1)} %` : p > 0 ? `1 in ${Math.round(1 / p).toLocaleString("en")}` : "0 %");
+const where = (place) => `row ${Math.floor(place / props.value.columns) + 1}, column ${(place % props.value.columns) + 1}, pass ${known.get(place).step + 1}`;
+
+function read(v) {
+  const arrays = Object.fromEntries(Object.entries(KINDS).map(([name, Kind]) => [name, numbers(v[name], Kind)]));
+  const positions = numbers(v.position, Int32Array), count = positions.length, width = arrays.tokens.length / count, nodes = numbers(v.nodes, Float32Array);
+  const sheet = { order: new Map(Array.from(numbers(v.known, Int32Array), (token, i) => [token, i])), image: null };
+  positions.forEach((position, i) => {
+    const record = { sheet, guesses: [] };
+    for (const [name, values] of Object.entries(arrays)) record[name] = values.length === count ? values[i] : values.subarray(i * width, (i + 1) * width);
+    if (width === 1) for (const name of ["tokens", "p", "q"]) record[name] = arrays[name].subarray(i, i + 1);
+    known.set(position, record);
+  });
+  for (let i = 0; i < nodes.length; i += 4) known.get(nodes[i]).guesses.push({ token: nodes[i + 1], p: nodes[i + 2], q: nodes[i + 3] });
+  if (v.sheet) bitmapOf(v.sheet).then((image) => { sheet.image = image; redraw(); });
+}
+
+// --- what the bars show ---
+
+// Candidates of a place, likeliest first, and all other tokens as one: token, p and q (null = nothing was drafted).
+function barsOf(record) {
+  const guessed = !Number.isNaN(record.q[0]);
+  const bars = Array.from(record.tokens, (token, i) => ({ token, p: record.p[i], q: guessed ? record.q[i] : null }));
+  for (const { token, p, q } of record.guesses) {
+    const bar = bars.find((each) => each.token === token) || bars[bars.push({ token, p, q: 0 }) - 1];
+    bar.q = q;
+  }
+  const rest = (name) => Math.max(0, 1 - bars.reduce((sum, bar) => sum + (bar[name] || 0), 0));
+  const shown = bars.filter((bar) => Math.max(bar.p, bar.q || 0) >= LEAST || bar.token === record.own || bar.token === record.draft);
+  shown.sort((a, b) => Math.max(b.p, b.q || 0) - Math.max(a.p, a.q || 0));
+  const hidden = bars.filter((bar) => !shown.includes(bar)), sum = (name) => hidden.reduce((total, bar) => total + (bar[name] || 0), 0);
+  return [...shown, { token: null, p: rest("p") + sum("p"), q: guessed ? rest("q") + sum("q") : null }];
+}
+
+// Bars under another temperature and top-p. The other tokens, whose probabilities are not recorded, count as equally likely.
+function moved(bars, name, { temperature, top_p: limit }) {
+  if (bars[0][name] === null) return bars;
+  const others = Math.max(1, props.value.vocabulary - bars.length + 1);
+  const scaled = bars.map((bar) => (bar.token === null ? others * (bar[name] / others) ** (1 / temperature) : bar[name] ** (1 / temperature)));
+  const total = scaled.reduce((sum, x) => sum + x, 0), ranked = scaled.map((x, i) => i).sort((a, b) => scaled[b] - scaled[a]);
+  let before = 0;
+  const left = scaled.map(() => 0);
+  for (const i of ranked) {
+    if (before < limit) left[i] = scaled[i];
+    before += scaled[i] / total;
+  }
+  const sum = left.reduce((all, x) => all + x, 0);
+  return bars.map((bar, i) => ({ ...bar, [name]: left[i] / sum }));
+}
+
+const wished = () => Object.fromEntries(sliders.map((slider) => [slider.dataset.if, Number(slider.value)]));
+const isMoved = () => sliders.some((slider) => slider.value !== slider.defaultValue);
+const shownBars = (record) => { const wish = wished(); return isMoved() ? moved(moved(barsOf(record), "p", wish), "q", wish) : barsOf(record); };
+
+// What a refused guess leaves: max(0, p - q), scaled to 1.
+function leftOver(bars, record) {
+  const rest = bars.map((bar) => Math.max(0, bar.p - (bar.q || 0))), total = isMoved() || Number.isNaN(record.mass) ? rest.reduce((sum, x) => sum + x, 0) : record.mass;
+  return rest.map((x) => (total > 0 ? Math.min(1, x / total) : 0));
+}
+
+// --- in words ---
+
+function verdictOf(record) {
+  if (record.guesses.length) return record.verdict === ACCEPTED ? `Kept: one of ${record.guesses.length === 1 ? "1 guess" : `${record.guesses.length} guesses`}.` : "No guess was kept; the model drew this one.";
+  if (record.draft < 0) return "No guess here: the model drew it.";
+  return record.verdict === ACCEPTED ? "Kept." : "Refused, redrawn from what is left.";
+}
+
+function whyOf(record) {
+  const kept = record.verdict === ACCEPTED, i = record.tokens.indexOf(record.draft), p = record.p[i], q = record.q[i];
+  if (record.guesses.length) return "A tree guesses several patches for one place. The model checks them in order and keeps the first that passes.";
+  if (record.draft < 0) return "All guesses before this place were kept, so the same pass gave one more token.";
+  if (props.value.check === "match seed") return `The model's own draw for this seed is ${kept ? "the same patch" : "another patch"}, so the guess ${kept ? "stays" : "goes"}.`;
+  if (Number.isNaN(record.coin)) return "Here a whole block of guesses was checked at once, so this place had no coin of its own.";
+  const pair = `The guess gave this patch ${share(q)}, the model gives it ${share(p)}.`;
+  if (p >= q) return `${pair} The model likes it at least as much, so it is always kept.`;
+  if (kept !== record.coin * q < p) return `${pair} The coin lies outside the model's bar; the tolerance kept it.`;
+  return `${pair} The coin falls anywhere under the guess's bar: ${kept ? "inside" : "above"} the model's bar, so ${kept ? "kept" : "refused"}.`;
+}
+
+function whatIf(record, bars) {
+  const bar = bars.find((each) => each.token === record.draft);
+  if (!isMoved()) return "Move a slider: the bars change, the picture does not.";
+  if (!bar || Number.isNaN(record.coin)) return "The bars show these settings; no single coin decided here.";
+  const then = record.coin * bar.q < bar.p + wished().tolerance, now = record.verdict === ACCEPTED;
+  return `With the same guess and the same coin it would ${then === now ? "still " : ""}have been ${then ? "kept" : "refused"}.`;
+}
+
+const nameOf = (bar, record) => (bar.token === null ? "all others" : `token ${bar.token}${bar.token === record.draft ? " (the guess)" : ""}${bar.token === record.own ? " (drawn)" : ""}`);
+function say(place) {
+  const record = known.get(place);
+  const bars = barsOf(record).map((bar) => `${nameOf(bar, record)}: ${bar.q === null ? "" : `guess ${share(bar.q)}, `}model ${share(bar.p)}`);
+  return `${where(place)}. ${verdictOf(record)} ${bars.join("; ")}`;
+}
+
+// --- drawing ---
+
+function drawBars(page, record) {
+  const { pen, width, height } = page, bars = shownBars(record), rest = leftOver(bars, record);
+  const left = 4, right = width - 42, column = Math.min(26, (right - left) / bars.length), patch = Math.max(6, Math.floor(column) - 3), row = (height - patch - 12) / 3, high = row - 22;
+  const x = (i) => left + i * column, y = (line, p) => patch + 10 + line * row + 18 + high - high * Math.max(0, Math.min(1, Math.log10(Math.max(p, LEAST) / LEAST) / 4));
+  const guess = bars.findIndex((bar) => bar.token !== null && bar.token === record.draft), own = bars.findIndex((bar) => bar.token === record.own);
+  bars.forEach((bar, i) => {
+    if (bar.token === null) return write(pen, "…", x(i) + column / 2, patch / 2 + 2, page.muted, "center");
+    patches.image = record.sheet.image;
+    if (patches.image) drawPatch(pen, record.sheet.order.get(bar.token), x(i) + 1, 2, patch);
+    else if (column > 22) write(pen, String(bar.token), x(i) + column / 2, patch / 2 + 2, page.muted, "center");
+  });
+  const frame = (i, colour) => { pen.strokeStyle = colour; pen.lineWidth = 2; pen.strokeRect(x(i), 1, patch + 2, patch + 2); };
+  if (guess >= 0 && guess !== own) frame(guess, page.muted);
+  if (own >= 0) frame(own, page.fast);
+  const drafted = bars[0].q !== null, refused = record.draft >= 0 && record.verdict !== ACCEPTED;
+  const lines = [["Guess", "q", page.muted], ["Model", "p", page.accent], ["Left over", null, page.fast]];
+  lines.forEach(([title, name, colour], line) => {
+    const nothing = (line === 0 && !drafted && !record.guesses.length) || (line === 2 && !refused);
+    write(pen, nothing ? `${title}: ${line ? "not needed" : "none"}` : title, left, patch + 10 + line * row + 8, nothing ? page.muted : page.text);
+    for (const tick of [1, 0.01]) {
+      trail(pen, [[left, y(line, tick)], [right, y(line, tick)]], page.line, { width: 1 });
+      write(pen, share(tick), right + 4, y(line, tick), page.muted);
+    }
+    trail(pen, [[left, y(line, 0)], [right, y(line, 0)]], page["line-strong"], { width: 1 });
+    if (nothing) return;
+    bars.forEach((bar, i) => {
+      const p = name ? bar[name] : rest[i], top = y(line, p || 0);
+      pen.fillStyle = bar.token === null ? page["line-strong"] : colour;
+      pen.globalAlpha = bar.token === null || i === own || i === guess ? 1 : 0.6;
+      if (p > 0) pen.fillRect(x(i) + 1, Math.min(top, y(line, 0) - 1), Math.max(2, column - 3), Math.max(1, y(line, 0) - top));
+      pen.globalAlpha = 1;
+    });
+  });
+  if (guess < 0 || Number.isNaN(record.coin)) return;
+  const { q } = bars[guess]; // the guess's bar as an outline over the model's, and the coin somewhere under it
+  pen.strokeStyle = page.text;
+  pen.lineWidth = 1;
+  pen.strokeRect(x(guess) + 0.5, y(1, q), Math.max(2, column - 2), y(1, 0) - y(1, q));
+  pen.beginPath();
+  pen.arc(x(guess) + column / 2 - 0.5, y(1, record.coin * q), 4, 0, 7);
+  pen.fillStyle = refused ? page.bad : page.good;
+  pen.fill();
+  pen.strokeStyle = page.page;
+  pen.lineWidth = 1.5;
+  pen.stroke();
+}
+
+function drawCrop() {
+  const v = props.value, pen = crop.getContext("2d"), cells = 2 * AROUND + 1;
+  crop.width = crop.height = 160;
+  if (!picture || at === null) return;
+  const side = picture.width / v.columns, column = at % v.columns, row = Math.floor(at / v.columns), cell = crop.width / cells;
+  pen.imageSmoothingEnabled = false;
+  pen.drawImage(picture, (column - AROUND) * side, (row - AROUND) * side, cells * side, cells * side, 0, 0, crop.width, crop.width);
+  for (const [colour, width] of [["#000", 7], ["#fff", 4]]) {
+    Object.assign(pen, { strokeStyle: colour, lineWidth: width });
+    pen.strokeRect(AROUND * cell - 2, AROUND * cell - 2, cell + 4, cell + 4);
+  }
+}
+
+function redraw() {
+  const record = known.get(at);
+  card.dataset.at = record ? at : "";
+  if (!record || props.value?.state === "empty") return;
+  part(".ft-lens-place").textContent = where(at);
+  part(".ft-lens-verdict").textContent = verdictOf(record);
+  part(".ft-lens-why").textContent = whyOf(record);
+  part(".ft-lens-if").textContent = whatIf(record, shownBars(record));
+  card.dataset.kept = record.verdict === ACCEPTED;
+  if (canvas.getBoundingClientRect().width) drawBars(sheet(canvas), record);
+  drawCrop();
+  announce();
+}
+
+// --- the pass that plays by itself ---
+
+// Places of the pass that teaches most: many guesses kept, then one refused.
+function lesson() {
+  const passes = new Map();
+  for (const [place, record] of known) passes.set(record.step, [...(passes.get(record.step) || []), place]);
+  const worth = (places) => places.filter((place) => { const r = known.get(place), i = r.tokens.indexOf(r.draft); return r.draft >= 0 && r.p[i] < 0.9 && r.q[i] < 0.9; }).length
+    + 3 * places.some((place) => { const r = known.get(place); return r.draft >= 0 && r.verdict !== ACCEPTED; });
+  return [...passes.values()].filter((places) => places.length < 9).sort((a, b) => worth(b) - worth(a))[0] || [...known.keys()];
+}
+
+function pause() {
+  clearInterval(timer);
+  timer = null;
+  play.textContent = "Play a pass";
+}
+
+function playPass() {
+  const places = lesson();
+  let turn = 0;
+  at = places[0];
+  redraw();
+  if (still && !pointed) return pause();
+  play.textContent = "Pause";
+  clearInterval(timer);
+  timer = setInterval(() => {
+    if (!element.offsetParent) return;
+    turn = (turn + 1) % places.length;
+    at = places[turn];
+    redraw();
+  }, SLOWLY);
+}
+
+function go(to) {
+  pause();
+  pointed = true;
+  if (known.has(to)) at = to;
+  redraw();
+}
+
+function draw() {
+  const v = props.value;
+  if (!v) return;
+  card.dataset.state = v.state;
+  part(".ft-about-chart").textContent = v.about;
+  play.hidden = !["done", "stopped"].includes(v.state);
+  if (v.state === "empty") {
+    pause();
+    [known, at, pointed, picture] = [new Map(), null, false, null];
+    return;
+  }
+  if (v.state !== "running") known = new Map(); // the whole run comes at its end
+  read(v);
+  card.dataset.places = known.size;
+  if (v.state === "running") {
+    const newest = [...known.keys()].at(-1);
+    if (!pointed && performance.now() - changed > SLOWLY / 2) [at, changed] = [newest, performance.now()];
+    redraw();
+  } else if (pointed && known.has(at)) redraw();
+  else playPass();
+}
+
+window.addEventListener("foretoken:point", (event) => {
+  const v = props.value;
+  if (event.detail === null || !known.has(event.detail) || !element.offsetParent || (event.columns && event.columns !== v.columns)) return; // keeps the last place
+  card.dataset.open = true;
+  go(event.detail);
+});
+window.addEventListener("foretoken:picture", ({ detail }) => {
+  if (detail.side !== "fast") return;
+  picture = detail.picture;
+  if (known.has(at)) drawCrop();
+});
+play.addEventListener("click", () => { if (timer) return pause(); pointed = true; playPass(); });
+part("[data-do=close]").addEventListener("click", () => { card.dataset.open = false; });
+for (const slider of sliders) {
+  const show = () => { slider.parentElement.querySelector("output").textContent = Number(slider.value).toFixed(2); slider.style.setProperty("--at", `${(100 * (slider.value - slider.min)) / (slider.max - slider.min)}%`); };
+  slider.addEventListener("input", () => { pause(); show(); redraw(); });
+  show();
+}
+const places = () => [...known.keys()].sort((a, b) => a - b);
+announce = readable(canvas, () => "Distributions of a token", {
+  count: () => known.size, at: () => (known.has(at) ? places().indexOf(at) : null), say: (i) => say(places()[i]),
+  go: (i) => { if (i === null) return; go(places()[i]); emit("point", at); },
+});
+follow([canvas], redraw);
+watch("value", draw);
+draw();

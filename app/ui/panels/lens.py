@@ -1,0 +1,106 @@
+"""One token under the lens: what the guess and the model held likely at its place, the coin that decided, and what was left over."""
+
+from __future__ import annotations
+
+import json
+from itertools import chain
+from typing import Any
+
+import gradio as gr
+import numpy as np
+
+from app.live.boards.patches import PLAIN, SIDE
+from app.live.boards.picture import Board
+from app.ui.panels import PATCHES, panel, to_text
+from app.ui.panels.canvas import data_url
+from app.ui.panels.race import RaceFrame, RacePanel
+from engine.diagnostics import DECISIONS, decision_arrays
+
+TEMPLATE = """
+<section class="ft-lens" data-state="empty" aria-label="Under the lens">
+  <header>
+    <h3>Under the lens</h3>
+    <button type="button" data-do="play" hidden>Pause</button>
+    <button type="button" data-do="close" aria-label="Close the lens">×</button>
+  </header>
+  <p class="ft-about-chart"></p>
+  <div class="ft-lens-body">
+    <div class="ft-lens-top">
+      <canvas class="ft-lens-crop" aria-hidden="true"></canvas>
+      <div><output class="ft-lens-place"></output><strong class="ft-lens-verdict"></strong></div>
+    </div>
+    <figure><canvas class="ft-lens-bars"></canvas></figure>
+    <p class="ft-lens-why"></p>
+    <details>
+      <summary>What if?</summary>
+      SLIDERS
+      <p class="ft-lens-if"></p>
+    </details>
+  </div>
+</section>
+"""
+SLIDER = (
+    '<label><span>{}</span><input class="ft-control" type="range" data-if="{}" min="{}" max="{}" step="{}" value="{}">'
+    "<output></output></label>"
+)
+SLIDERS = (
+    ("Temperature", "temperature", 0.3, 2, 0.05, 1),
+    ("Top-p", "top_p", 0.05, 1, 0.05, 1),
+    ("Tolerance", "tolerance", 0, 0.5, 0.01, 0),
+)
+IDLE = {"state": "empty", "about": "Point at a token of the picture to see why it was kept or redrawn."}
+LATEST = 3  # steps whose records are sent while a run goes on; the script keeps what it has seen
+
+
+def build(elem_id: str = "lens") -> gr.HTML:
+    """Builds the panel."""
+    template = TEMPLATE.replace("SLIDERS", "".join(SLIDER.format(*each) for each in SLIDERS))
+    return panel("lens", dict(IDLE), template, {"SHEET": json.dumps([PLAIN, SIDE])}, before=PATCHES, elem_id=elem_id)
+
+
+def encode(frame: RaceFrame, latest: int | None = None) -> dict[str, Any]:
+    """Everything the script draws, one entry per token, of all steps or of the latest ones.
+
+    position, step, own : int32, the committed token `own`; verdict : uint8, see canvas.py; chance : float32, of acceptance
+    a DecisionTrace's arrays by their names; nodes : see `candidate_rows`
+    sheet : patches of the tokens in `known`, "" if the model has no patches
+    """
+    board, patches, trail = frame.fast, frame.patches, frame.fast.trail
+    steps = board.run.steps[: board.count][-(latest or board.count) :]
+    records, count = decision_arrays(steps), sum(len(step.tokens) for step in steps)
+    if not records:
+        return IDLE | {"about": f"{board.run.method.title} keeps no record of its guesses, so there is nothing to look at here."}
+    own = np.array([token for step in steps for token in step.tokens], np.int32)
+    nodes = candidate_rows(board, len(trail.positions) - count) if "tree" in trail.trace_names else np.zeros(0, np.float32)
+    known = np.unique(np.concatenate([records["decision_tokens"].ravel(), own, nodes.reshape(-1, 4)[:, 1].astype(np.int32)]))
+    return {
+        "state": frame.state,
+        "about": "Why was this token kept? Each column is a patch that could stand here; bars are probabilities.",
+        "run": board.run.name,
+        "columns": board.columns,
+        "vocabulary": board.run.backbone.vocabulary,
+        "check": board.run.fixed.get("verify", "residual"),
+        "position": to_text(np.array(trail.positions[-count:], np.int32)),
+        "step": to_text(np.array(trail.step[-count:], np.int32)),
+        "verdict": to_text(np.frombuffer(bytes(trail.verdict[-count:]), np.uint8)),
+        "chance": to_text(np.array(trail.series["accept_probability"][-count:], np.float32)),
+        "own": to_text(own),
+        **{name: to_text(records[f"decision_{name}"]) for name in DECISIONS},
+        "nodes": to_text(nodes),
+        "known": to_text(known.astype(np.int32)),
+        "sheet": data_url(patches.sheet(known.tolist()), lossless=False) if patches and patches.is_available else "",
+    }
+
+
+def candidate_rows(board: Board, first: int = 0) -> np.ndarray:
+    """The guesses of a draft tree, float32 [*]: position, token, p and q of each, for the tokens committed from `first` on."""
+    pairs = zip(board.trail.positions[first:], board.trail.candidates[first:], strict=True)
+    return np.array(list(chain.from_iterable((position, *node) for position, nodes in pairs for node in nodes)), np.float32)
+
+
+def live_value(frame: RaceFrame) -> dict[str, Any]:
+    """Value during a race, of the latest passes; of all passes once it has ended."""
+    return encode(frame, None if frame.fast.ended else LATEST)
+
+
+PANEL = RacePanel("lens", build, IDLE, live_value=live_value)
