@@ -12,12 +12,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from app.live.boards.odds import TOP, odds
 from app.live.boards.patches import PLAIN, SIDE, Patches
 from app.live.stream import Trail
 from app.runs.history import save
 from app.ui.panels import canvas, trace, tree
-from app.ui.panels import odds as odds_panel
 from app.ui.panels.captions import bpt_words, made_with
 from engine.core import Knob, Sampling, Step
 from engine.diagnostics import replay
@@ -144,7 +142,7 @@ def test_maps_that_a_method_has_nothing_for_are_missing_with_a_reason(picto):
     assert reasons["eagle"] == {}
 
 
-def test_the_canvas_knows_depths_and_candidates_by_position(picto):
+def test_the_canvas_knows_depths_by_position(picto):
     shown = board(picto, "eagle", **TREES, children="sampled")
     value = canvas.encode(shown, shown.picture(), canvas.scales([shown]), "fast", "EAGLE-2", None)
     depth = numbers(value["maps"]["depth"], np.uint8)
@@ -152,14 +150,6 @@ def test_the_canvas_knows_depths_and_candidates_by_position(picto):
         if step.drafted:
             assert depth[step.positions].tolist() == [d + 1 for d in step.trace.depth]
     assert value["scales"]["depth"] == max(canvas.SHALLOW, *(max(s.trace.depth) for s in shown.run.steps))
-    flat, candidates = numbers(value["candidates"], np.float32), {}
-    while len(flat):
-        position, count = flat[:2].astype(int)
-        candidates[position], flat = flat[2 : 2 + 3 * count].reshape(count, 3), flat[2 + 3 * count :]
-    for position, token, verdict in zip(shown.trail.positions, shown.run.tokens, shown.trail.verdict, strict=True):
-        assert verdict != 3 or token in candidates[position][:, 0]
-    p, q = np.concatenate(list(candidates.values()))[:, 1:].T
-    assert 0 <= p.min() < p.max() <= 1 and 0 < q.min() < q.max() <= 1
 
 
 @pytest.mark.parametrize("name", ["eagle", "sjdpp"])
@@ -171,34 +161,3 @@ def test_a_saved_run_is_drawn_like_the_run_itself(picto, tmp_path, name):
     for panel, settings in ((trace, ("done", 64)), (tree, ("done",))):
         assert panel.encode(again, method, *settings) == panel.encode(shown.trail, method, *settings)
     assert again.candidates == shown.trail.candidates
-
-
-def test_the_odds_of_a_picture_are_the_models_own(picto):
-    """With plain decoding, the distribution at every position is the one that the run drew from; the run recorded its entropy."""
-    shown = board(picto, "ar")
-    probs = odds(shown.run)
-    assert probs.tokens.shape == probs.p.shape == (64, TOP) and (np.diff(probs.p, axis=1) <= 0).all()
-    assert (probs.p.sum(1) <= 1 + 1e-5).all() and (probs.drawn > 0).all()
-    among = probs.tokens == shown.token[:, None]
-    inside = among.any(1)
-    assert np.allclose(probs.p[among], probs.drawn[inside], atol=1e-6) and (probs.drawn[~inside] <= probs.p[~inside, -1] + 1e-6).all()
-    entropy = shown.known["entropy"]
-    sharp = probs.p[:, 0]
-    assert (entropy >= -np.log(np.maximum(sharp, 1e-9)) - 1e-3).all()  # a lower bound: the most probable token's surprisal
-    stopped = board(picto, "ar", 9)
-    assert odds(stopped.run) is None
-
-
-def test_the_odds_are_sent_with_the_patches_of_their_tokens(picto):
-    shown = board(picto, "sjd", window=8)
-    probs, patches = odds(shown.run), Patches(picto)
-    value = odds_panel.encode(shown, probs, patches, {"seed": "5"})
-    known = numbers(value["known"], np.int32)
-    assert (np.diff(known) > 0).all() and set(probs.tokens.ravel()) | set(shown.token) == set(known)
-    assert numbers(value["p"]).reshape(64, -1).tolist() == probs.p.tolist() and value["made"] == {"seed": "5"}
-    shown.top = probs.p[:, 0]
-    drawn = canvas.encode(shown, shown.picture(), canvas.scales([shown]), "fast", "SJD", None)
-    assert (
-        "top" not in drawn["missing"] and numbers(drawn["maps"]["top"], np.uint8).tolist() == canvas.quantize(probs.p[:, 0], 1.0).tolist()
-    )
-    assert numbers(drawn["steps"], np.int32).tolist() == shown.step.tolist()

@@ -1,8 +1,8 @@
 // One token under the lens: its distributions, its coin and its verdict. Draws values from app/ui/panels/lens.py.
 const card = element.querySelector(".ft-lens"), part = (name) => card.querySelector(name);
 const canvas = part(".ft-lens-bars"), crop = part(".ft-lens-crop"), play = part("[data-do=play]"), sliders = [...card.querySelectorAll("[data-if]")];
-const KINDS = { tokens: Int32Array, p: Float32Array, q: Float32Array, draft: Int32Array, coin: Float32Array, mass: Float32Array, own: Int32Array, step: Int32Array, verdict: Uint8Array, chance: Float32Array };
-const ACCEPTED = 3, LEAST = 1e-4; // a key of VERDICTS in canvas.py; the smallest probability that is drawn
+const LISTS = { tokens: Int32Array, p: Float32Array, q: Float32Array, dice: Float32Array }, KINDS = { draft: Int32Array, coin: Float32Array, mass: Float32Array, own: Int32Array, step: Int32Array, verdict: Uint8Array, chance: Float32Array };
+const LEAST = __LEAST__, ACCEPTED = 3; // a key of VERDICTS in canvas.py
 const SLOWLY = 2200, AROUND = 2; // ms per token of the pass that plays by itself; tokens around the one in the crop
 const still = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 let known = new Map(); // position -> its record; a run in progress sends only the latest passes
@@ -13,14 +13,15 @@ const share = (p) => (p >= 0.995 ? "100 %" : p >= 0.0995 ? `${Math.round(100 * p
 const where = (place) => `row ${Math.floor(place / props.value.columns) + 1}, column ${(place % props.value.columns) + 1}, pass ${known.get(place).step + 1}`;
 
 function read(v) {
-  const arrays = Object.fromEntries(Object.entries(KINDS).map(([name, Kind]) => [name, numbers(v[name], Kind)]));
-  const positions = numbers(v.position, Int32Array), count = positions.length, width = arrays.tokens.length / count, nodes = numbers(v.nodes, Float32Array);
+  const [one, many] = [KINDS, LISTS].map((kinds) => Object.entries(kinds).map(([name, Kind]) => [name, numbers(v[name], Kind)]));
+  const nodes = numbers(v.nodes, Float32Array), counts = bytes(v.count);
   const sheet = { order: new Map(Array.from(numbers(v.known, Int32Array), (token, i) => [token, i])), image: null };
-  positions.forEach((position, i) => {
-    const record = { sheet, guesses: [] };
-    for (const [name, values] of Object.entries(arrays)) record[name] = values.length === count ? values[i] : values.subarray(i * width, (i + 1) * width);
-    if (width === 1) for (const name of ["tokens", "p", "q"]) record[name] = arrays[name].subarray(i, i + 1);
+  let from = 0;
+  numbers(v.position, Int32Array).forEach((position, i) => {
+    const record = { sheet, guesses: [], ...Object.fromEntries(one.map(([name, values]) => [name, values[i]])) };
+    for (const [name, values] of many) record[name] = values.subarray(from, from + counts[i]);
     known.set(position, record);
+    from += counts[i];
   });
   for (let i = 0; i < nodes.length; i += 4) known.get(nodes[i]).guesses.push({ token: nodes[i + 1], p: nodes[i + 2], q: nodes[i + 3] });
   if (v.sheet) bitmapOf(v.sheet).then((image) => { sheet.image = image; redraw(); });
@@ -31,16 +32,14 @@ function read(v) {
 // Candidates of a place, likeliest first, and all other tokens as one: token, p and q (null = nothing was drafted).
 function barsOf(record) {
   const guessed = !Number.isNaN(record.q[0]);
-  const bars = Array.from(record.tokens, (token, i) => ({ token, p: record.p[i], q: guessed ? record.q[i] : null }));
+  const bars = Array.from(record.tokens, (token, i) => ({ token, p: record.p[i], q: guessed ? record.q[i] : null, dice: record.dice[i] }));
   for (const { token, p, q } of record.guesses) {
     const bar = bars.find((each) => each.token === token) || bars[bars.push({ token, p, q: 0 }) - 1];
     bar.q = q;
   }
   const rest = (name) => Math.max(0, 1 - bars.reduce((sum, bar) => sum + (bar[name] || 0), 0));
-  const shown = bars.filter((bar) => Math.max(bar.p, bar.q || 0) >= LEAST || bar.token === record.own || bar.token === record.draft);
-  shown.sort((a, b) => Math.max(b.p, b.q || 0) - Math.max(a.p, a.q || 0));
-  const hidden = bars.filter((bar) => !shown.includes(bar)), sum = (name) => hidden.reduce((total, bar) => total + (bar[name] || 0), 0);
-  return [...shown, { token: null, p: rest("p") + sum("p"), q: guessed ? rest("q") + sum("q") : null }];
+  bars.sort((a, b) => Math.max(b.p, b.q || 0) - Math.max(a.p, a.q || 0));
+  return [...bars, { token: null, p: rest("p"), q: guessed ? rest("q") : null }];
 }
 
 // Bars under another temperature and top-p. The other tokens, whose probabilities are not recorded, count as equally likely.
@@ -71,17 +70,20 @@ function leftOver(bars, record) {
 
 // --- in words ---
 
+const byDice = () => Boolean(props.value.dice);
+
 function verdictOf(record) {
   if (record.guesses.length) return record.verdict === ACCEPTED ? `Kept: one of ${record.guesses.length === 1 ? "1 guess" : `${record.guesses.length} guesses`}.` : "No guess was kept; the model drew this one.";
   if (record.draft < 0) return "No guess here: the model drew it.";
-  return record.verdict === ACCEPTED ? "Kept." : "Refused, redrawn from what is left.";
+  if (record.verdict === ACCEPTED) return "Kept.";
+  return byDice() ? "Refused, replaced by the model's own." : "Refused, redrawn from what is left.";
 }
 
 function whyOf(record) {
   const kept = record.verdict === ACCEPTED, i = record.tokens.indexOf(record.draft), p = record.p[i], q = record.q[i];
   if (record.guesses.length) return "A tree guesses several patches for one place. The model checks them in order and keeps the first that passes.";
   if (record.draft < 0) return "All guesses before this place were kept, so the same pass gave one more token.";
-  if (props.value.check === "match seed") return `The model's own draw for this seed is ${kept ? "the same patch" : "another patch"}, so the guess ${kept ? "stays" : "goes"}.`;
+  if (byDice()) return `Guess and model roll the same dice, each over its own bars. They fall on ${kept ? "the same patch: kept" : "different patches: the model's counts"}.`;
   if (Number.isNaN(record.coin)) return "Here a whole block of guesses was checked at once, so this place had no coin of its own.";
   const pair = `The guess gave this patch ${share(q)}, the model gives it ${share(p)}.`;
   if (p >= q) return `${pair} The model likes it at least as much, so it is always kept.`;
@@ -92,7 +94,12 @@ function whyOf(record) {
 function whatIf(record, bars) {
   const bar = bars.find((each) => each.token === record.draft);
   if (!isMoved()) return "Move a slider: the bars change, the picture does not.";
-  if (!bar || Number.isNaN(record.coin)) return "The bars show these settings; no single coin decided here.";
+  if (bar && byDice() && record.guesses.length === 0) {
+    const roll = (name) => bars.filter((each) => each[name] > 0 && each.token !== null).reduce((best, each) => (Math.log(each[name]) + each.dice > Math.log(best[name]) + best.dice ? each : best));
+    const then = (bar.q === null ? bar : roll("q")) === roll("p"), now = record.verdict === ACCEPTED;
+    return `With the same dice the guess would ${then === now ? "still " : ""}have been ${then ? "kept" : "refused"}.`;
+  }
+  if (!bar || Number.isNaN(record.coin)) return "The bars show these settings. No coin decided here, so nobody can say what would have happened.";
   const then = record.coin * bar.q < bar.p + wished().tolerance, now = record.verdict === ACCEPTED;
   return `With the same guess and the same coin it would ${then === now ? "still " : ""}have been ${then ? "kept" : "refused"}.`;
 }
@@ -106,9 +113,11 @@ function say(place) {
 
 // --- drawing ---
 
+const rows = () => (byDice() || props.value.nodes ? 2 : 3); // only a coin leaves something over
+
 function drawBars(page, record) {
   const { pen, width, height } = page, bars = shownBars(record), rest = leftOver(bars, record);
-  const left = 4, right = width - 42, column = Math.min(26, (right - left) / bars.length), patch = Math.max(6, Math.floor(column) - 3), row = (height - patch - 12) / 3, high = row - 22;
+  const left = 4, right = width - 42, column = Math.min(26, (right - left) / bars.length), patch = Math.max(6, Math.floor(column) - 3), row = (height - patch - 12) / rows(), high = row - 20;
   const x = (i) => left + i * column, y = (line, p) => patch + 10 + line * row + 18 + high - high * Math.max(0, Math.min(1, Math.log10(Math.max(p, LEAST) / LEAST) / 4));
   const guess = bars.findIndex((bar) => bar.token !== null && bar.token === record.draft), own = bars.findIndex((bar) => bar.token === record.own);
   bars.forEach((bar, i) => {
@@ -120,11 +129,11 @@ function drawBars(page, record) {
   const frame = (i, colour) => { pen.strokeStyle = colour; pen.lineWidth = 2; pen.strokeRect(x(i), 1, patch + 2, patch + 2); };
   if (guess >= 0 && guess !== own) frame(guess, page.muted);
   if (own >= 0) frame(own, page.fast);
-  const drafted = bars[0].q !== null, refused = record.draft >= 0 && record.verdict !== ACCEPTED;
+  const drafted = bars[0].q !== null, refused = record.draft >= 0 && record.verdict !== ACCEPTED && !byDice();
   const lines = [["Guess", "q", page.muted], ["Model", "p", page.accent], ["Left over", null, page.fast]];
-  lines.forEach(([title, name, colour], line) => {
+  lines.slice(0, rows()).forEach(([title, name, colour], line) => {
     const nothing = (line === 0 && !drafted && !record.guesses.length) || (line === 2 && !refused);
-    write(pen, nothing ? `${title}: ${line ? "not needed" : "none"}` : title, left, patch + 10 + line * row + 8, nothing ? page.muted : page.text);
+    write(pen, nothing ? `${title}: ${line ? "not needed" : record.draft < 0 ? "none" : "its odds are not known"}` : title, left, patch + 10 + line * row + 8, nothing ? page.muted : page.text);
     for (const tick of [1, 0.01]) {
       trail(pen, [[left, y(line, tick)], [right, y(line, tick)]], page.line, { width: 1 });
       write(pen, share(tick), right + 4, y(line, tick), page.muted);
@@ -186,7 +195,7 @@ function redraw() {
 function lesson() {
   const passes = new Map();
   for (const [place, record] of known) passes.set(record.step, [...(passes.get(record.step) || []), place]);
-  const worth = (places) => places.filter((place) => { const r = known.get(place), i = r.tokens.indexOf(r.draft); return r.draft >= 0 && r.p[i] < 0.9 && r.q[i] < 0.9; }).length
+  const worth = (places) => places.filter((place) => { const r = known.get(place); return r.draft >= 0 && Math.max(...r.p) < 0.9 && Math.max(...r.q) < 0.9; }).length
     + 3 * places.some((place) => { const r = known.get(place); return r.draft >= 0 && r.verdict !== ACCEPTED; });
   return [...passes.values()].filter((places) => places.length < 9).sort((a, b) => worth(b) - worth(a))[0] || [...known.keys()];
 }
@@ -234,6 +243,7 @@ function draw() {
   if (v.state !== "running") known = new Map(); // the whole run comes at its end
   read(v);
   card.dataset.places = known.size;
+  canvas.style.height = `${28 + 58 * rows()}px`;
   if (v.state === "running") {
     const newest = [...known.keys()].at(-1);
     if (!pointed && performance.now() - changed > SLOWLY / 2) [at, changed] = [newest, performance.now()];

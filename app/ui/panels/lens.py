@@ -8,13 +8,17 @@ from typing import Any
 
 import gradio as gr
 import numpy as np
+import torch
 
 from app.live.boards.patches import PLAIN, SIDE
 from app.live.boards.picture import Board
 from app.ui.panels import PATCHES, panel, to_text
 from app.ui.panels.canvas import data_url
 from app.ui.panels.race import RaceFrame, RacePanel
+from engine.decoding.policy import MATCH
 from engine.diagnostics import DECISIONS, decision_arrays
+from engine.noise import Noise
+from engine.noise.kernel import gumbel_at
 
 TEMPLATE = """
 <section class="ft-lens" data-state="empty" aria-label="Under the lens">
@@ -49,20 +53,22 @@ SLIDERS = (
     ("Tolerance", "tolerance", 0, 0.5, 0.01, 0),
 )
 IDLE = {"state": "empty", "about": "Point at a token of the picture to see why it was kept or redrawn."}
+LEAST = 1e-4  # smallest probability that is drawn
 LATEST = 3  # steps whose records are sent while a run goes on; the script keeps what it has seen
 
 
 def build(elem_id: str = "lens") -> gr.HTML:
     """Builds the panel."""
     template = TEMPLATE.replace("SLIDERS", "".join(SLIDER.format(*each) for each in SLIDERS))
-    return panel("lens", dict(IDLE), template, {"SHEET": json.dumps([PLAIN, SIDE])}, before=PATCHES, elem_id=elem_id)
+    return panel("lens", dict(IDLE), template, {"SHEET": json.dumps([PLAIN, SIDE]), "LEAST": str(LEAST)}, before=PATCHES, elem_id=elem_id)
 
 
 def encode(frame: RaceFrame, latest: int | None = None) -> dict[str, Any]:
     """Everything the script draws, one entry per token, of all steps or of the latest ones.
 
     position, step, own : int32, the committed token `own`; verdict : uint8, see canvas.py; chance : float32, of acceptance
-    a DecisionTrace's arrays by their names; nodes : see `candidate_rows`
+    draft, coin, mass : of a DecisionTrace; count : uint8, the number of candidates of each token that are drawn
+    tokens, p, q : of these candidates, one token after another; dice : see `dice`, "" without match seed; nodes : see `candidate_rows`
     sheet : patches of the tokens in `known`, "" if the model has no patches
     """
     board, patches, trail = frame.fast, frame.patches, frame.fast.trail
@@ -72,24 +78,35 @@ def encode(frame: RaceFrame, latest: int | None = None) -> dict[str, Any]:
         return IDLE | {"about": f"{board.run.method.title} keeps no record of its guesses, so there is nothing to look at here."}
     own = np.array([token for step in steps for token in step.tokens], np.int32)
     nodes = candidate_rows(board, len(trail.positions) - count) if "tree" in trail.trace_names else np.zeros(0, np.float32)
-    known = np.unique(np.concatenate([records["decision_tokens"].ravel(), own, nodes.reshape(-1, 4)[:, 1].astype(np.int32)]))
+    tokens, p, q, draft, coin, mass = (records[f"decision_{name}"] for name in DECISIONS)
+    drawn = (np.fmax(p, q) >= LEAST) | (tokens == own[:, None]) | (tokens == draft[:, None])
+    known = np.unique(np.concatenate([tokens[drawn], own, nodes.reshape(-1, 4)[:, 1].astype(np.int32)]))
     return {
         "state": frame.state,
-        "about": "Why was this token kept? Each column is a patch that could stand here; bars are probabilities.",
+        "about": "Each column is a patch that could stand here; bars show how likely it was.",
         "run": board.run.name,
         "columns": board.columns,
         "vocabulary": board.run.backbone.vocabulary,
-        "check": board.run.fixed.get("verify", "residual"),
+        "dice": to_text(np.concatenate(dice(board, tokens, drawn))) if board.run.fixed.get("verify") == MATCH else "",
         "position": to_text(np.array(trail.positions[-count:], np.int32)),
         "step": to_text(np.array(trail.step[-count:], np.int32)),
         "verdict": to_text(np.frombuffer(bytes(trail.verdict[-count:]), np.uint8)),
         "chance": to_text(np.array(trail.series["accept_probability"][-count:], np.float32)),
         "own": to_text(own),
-        **{name: to_text(records[f"decision_{name}"]) for name in DECISIONS},
+        **{name: to_text(values) for name, values in (("draft", draft), ("coin", coin), ("mass", mass))},
+        **{name: to_text(values[drawn]) for name, values in (("tokens", tokens), ("p", p), ("q", q))},
+        "count": to_text(drawn.sum(1).astype(np.uint8)),
         "nodes": to_text(nodes),
         "known": to_text(known.astype(np.int32)),
         "sheet": data_url(patches.sheet(known.tolist()), lossless=False) if patches and patches.is_available else "",
     }
+
+
+def dice(board: Board, tokens: np.ndarray, drawn: np.ndarray) -> list[np.ndarray]:
+    """Noise under match seed of the newest tokens' drawn candidates, float32: the token with the greatest log p + noise is drawn."""
+    base = Noise(board.run.prompt.seed, board.run.backbone.vocabulary, torch.device("cpu")).base
+    rows = zip(board.trail.positions[-len(tokens) :], tokens, drawn, strict=True)
+    return [gumbel_at(base, position, row[shown].astype(np.int64)).astype(np.float32) for position, row, shown in rows]
 
 
 def candidate_rows(board: Board, first: int = 0) -> np.ndarray:

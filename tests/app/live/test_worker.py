@@ -7,21 +7,15 @@ import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import gradio as gr
 import numpy as np
 import pytest
 import torch
 
-from app.live.boards.lazy import Lazy
 from app.live.boards.picture import Board
 from app.live.session import Sessions
 from app.live.stream import Throttle, updates
 from app.live.worker import LocalRunner, RemoteRunner, portable
 from app.runs.history import describe
-from app.shared import StudioState
-from app.ui.tab_context import TabContext
-from app.ui.tabs.image_tab import PictureRace
-from app.ui.tabs.race import RaceTab
 from engine.core import Prompt
 from engine.decoding.initializers import WINDOW
 from engine.errors import BadPrompt
@@ -149,14 +143,3 @@ def test_each_race_has_numbers_of_its_own(picto, away):
     assert [run.live.read()["window"] for run in (first[0], second[0])] == [5, 6]
     first[1].stop()
     assert not second[1].stopped and second[0].live.read()["window"] == 6
-
-
-def test_the_page_says_that_the_distributions_stay_in_the_worker(picto, low, away, tmp_path):
-    about = {}
-    for name, runner in (("here", LocalRunner()), ("away", away)):
-        with gr.Blocks(analytics_enabled=False) as page, gr.Tabs(), gr.Tab("Image") as tab:
-            context = TabContext(page, tab, StudioState(picto, Lazy("lowpoly", tmp_path, lambda: low), Sessions(), runner=runner))
-            race_tab = RaceTab(context, PictureRace(context))
-        about[name] = race_tab.panels["odds"].value["about"]
-    assert "point at the picture" in about["here"]
-    assert "decoded in another process" in about["away"] and "point at" not in about["away"]

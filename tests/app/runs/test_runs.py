@@ -54,7 +54,7 @@ def test_the_result_stands_alone_and_the_map_comes_when_asked(open_page, tmp_pat
         assert download.value.suggested_filename == f"foretoken-auto-sjdpp-41{ending}"
         if name == "html":
             text = download.value.path().read_text(encoding="utf-8")
-    assert all(f'boot("{panel}"' in text for panel in ("verdict", "canvas-plain", "canvas-fast", "replay", "odds", "trace"))
+    assert all(f'boot("{panel}"' in text for panel in ("verdict", "canvas-plain", "canvas-fast", "replay", "lens", "trace"))
     choose(page, "settings", "size", "128 px")
     drop(page, "race.html", text.encode())  # the page takes its settings from it
     expect(page.locator("#settings .ft-knob[data-knob=size] select")).to_have_value("64 px")
