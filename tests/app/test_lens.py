@@ -176,7 +176,7 @@ def test_on_a_phone_a_touch_opens_a_sheet_that_closes(browser: Any, served: Any)
     context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, reduced_motion="reduce")
     page = context.new_page()
     page.goto(served.address)
-    choose(page, "settings", "size", "64 px")
+    page.get_by_role("button", name="64 px").click()
     page.click("#generate")
     finish(page)
     assert page.inner_text("#lens [data-do=play]") == "Play a pass"  # reduced motion: nothing plays by itself
