@@ -112,7 +112,7 @@ def decode_published(sequence: Sequence, knobs: Knobs, noise: Noise) -> Iterator
         for row, token in zip(active, tokens, strict=True):
             filled[row] += 1
             newest[row] = token
-        step = Step(tokens, positions, trace=Trace(entropy=entropy(rows.p[index])))
+        step = Step(tokens, positions, trace=Trace(entropy=entropy(rows.p[index]), top=rows.p[index].amax(-1)))
         if tried is not None and begin is not None:
             step.draft = {"tokens": [tried.token], "positions": [begin * columns], "status": "draft"}
         iteration += 1

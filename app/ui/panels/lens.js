@@ -255,8 +255,10 @@ function draw() {
 window.addEventListener("foretoken:point", (event) => {
   const v = props.value;
   if (event.detail === null || !known.has(event.detail) || !element.offsetParent || (event.columns && event.columns !== v.columns)) return; // keeps the last place
+  const opens = card.dataset.open !== "true";
   card.dataset.open = true;
   go(event.detail);
+  if (opens && getComputedStyle(card).position === "fixed") scope.querySelector?.("[data-side=fast]").scrollIntoView(); // above the sheet of a phone
 });
 window.addEventListener("foretoken:picture", ({ detail }) => {
   if (detail.side !== "fast") return;

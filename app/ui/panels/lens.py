@@ -31,7 +31,7 @@ TEMPLATE = """
   <div class="ft-lens-body">
     <div class="ft-lens-top">
       <canvas class="ft-lens-crop" aria-hidden="true"></canvas>
-      <div><output class="ft-lens-place"></output><strong class="ft-lens-verdict"></strong></div>
+      <div><span class="ft-lens-place"></span><strong class="ft-lens-verdict"></strong></div>
     </div>
     <figure><canvas class="ft-lens-bars"></canvas></figure>
     <p class="ft-lens-why"></p>
