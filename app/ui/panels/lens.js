@@ -9,7 +9,7 @@ let known = new Map(); // position -> its record; a run in progress sends only t
 let at = null, pointed = false, timer = null, changed = 0, picture = null;
 let announce = () => {};
 
-const share = (p) => (p >= 0.995 ? "100 %" : p >= 0.0995 ? `${Math.round(100 * p)} %` : p >= 0.00095 ? `${+(100 * p).toPrecision(1)} %` : p > 0 ? `1 in ${Math.round(1 / p).toLocaleString("en")}` : "0 %");
+const share = (p) => (p >= 0.995 ? "100 %" : p >= 0.0995 ? `${Math.round(100 * p)} %` : p >= 0.00095 ? `${+(100 * p).toPrecision(1)} %` : p >= 1e-6 ? `1 in ${Math.round(1 / p).toLocaleString("en")}` : "less than 1 in a million");
 const where = (place) => `row ${Math.floor(place / props.value.columns) + 1}, column ${(place % props.value.columns) + 1}, pass ${known.get(place).step + 1}`;
 
 function read(v) {
@@ -130,7 +130,8 @@ function drawBars(page, record) {
   if (guess >= 0 && guess !== own) frame(guess, page.muted);
   if (own >= 0) frame(own, page.fast);
   const drafted = bars[0].q !== null, refused = record.draft >= 0 && record.verdict !== ACCEPTED && !byDice();
-  const lines = [["Guess", "q", page.muted], ["Model", "p", page.accent], ["Left over", null, page.fast]];
+  const chosen = record.guesses.length && record.guesses.every(({ q }) => q === 1);
+  const lines = [[chosen ? "Guesses, chosen without a draw" : record.guesses.length ? "Guesses" : "Guess", "q", page.muted], ["Model", "p", page.accent], ["Left over", null, page.fast]];
   lines.slice(0, rows()).forEach(([title, name, colour], line) => {
     const nothing = (line === 0 && !drafted && !record.guesses.length) || (line === 2 && !refused);
     write(pen, nothing ? `${title}: ${line ? "not needed" : record.draft < 0 ? "none" : "its odds are not known"}` : title, left, patch + 10 + line * row + 8, nothing ? page.muted : page.text);
