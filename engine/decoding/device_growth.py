@@ -20,6 +20,7 @@ from engine.decoding import growth as growing
 from engine.decoding.device_verify import Call
 from engine.decoding.growth import Front, Level, Tree, TreeSize
 from engine.drafters.feature_draft import COLUMNS, NetworkGrowth
+from engine.machine import widest_float
 from engine.networks.workspace import Bucket, bucket
 from engine.networks.workspace import span as span_of
 from engine.noise import DRAFTER, Noise
@@ -108,7 +109,8 @@ class FixedTrees:
 def fits(growth: Any, sequence: Sequence) -> bool:
     """True if the trees of a run grow on its device without the host: the device is not the host and has float64 (Apple's have not), and
     nothing follows their paths but a grammar that is an automaton of tensors."""
-    if not isinstance(growth, NetworkGrowth) or (growth.workspace is None and sequence.device.type in ("cpu", "mps")):
+    can_grow = sequence.device.type != "cpu" and widest_float(sequence.device) == torch.float64
+    if not isinstance(growth, NetworkGrowth) or (growth.workspace is None and not can_grow):
         return False
     return sequence.automaton is not None or sequence.state([]) is None
 
