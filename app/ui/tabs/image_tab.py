@@ -295,9 +295,8 @@ class PictureRace:
         return {}
 
     def end_panels(self, boards: Sequence[Board]) -> dict[str, Any]:
-        """Values of the panels that need a finished race, and of the picture, whose maps they complete."""
-        values = self.below.end_values(frame_of(boards, self.patches))
-        return values and {"right": draw_race(boards, {0}, self.patches)["right"], **values}
+        """Values of the panels that need a finished race."""
+        return self.below.end_values(frame_of(boards, self.patches))
 
     # --- files ----------------------------------------------------------------------------------------------------
 
