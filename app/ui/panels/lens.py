@@ -8,7 +8,6 @@ from typing import Any
 
 import gradio as gr
 import numpy as np
-import torch
 
 from app.live.boards.patches import PLAIN, SIDE
 from app.live.boards.picture import Board
@@ -86,7 +85,7 @@ def encode(frame: RaceFrame, latest: int | None = None) -> dict[str, Any]:
         "about": "Each column is a patch that could stand here; bars show how likely it was.",
         "run": board.run.name,
         "columns": board.columns,
-        "vocabulary": board.run.backbone.vocabulary,
+        "vocabulary": int(known[-1]) + 1,  # a saved run does not know its model's
         "dice": to_text(np.concatenate(dice(board, tokens, drawn))) if board.run.fixed.get("verify") == MATCH else "",
         "position": to_text(np.array(trail.positions[-count:], np.int32)),
         "step": to_text(np.array(trail.step[-count:], np.int32)),
@@ -104,7 +103,7 @@ def encode(frame: RaceFrame, latest: int | None = None) -> dict[str, Any]:
 
 def dice(board: Board, tokens: np.ndarray, drawn: np.ndarray) -> list[np.ndarray]:
     """Noise under match seed of the newest tokens' drawn candidates, float32: the token with the greatest log p + noise is drawn."""
-    base = Noise(board.run.prompt.seed, board.run.backbone.vocabulary, torch.device("cpu")).base
+    base = Noise(board.run.prompt.seed, vocabulary=1).base  # does not depend on the vocabulary
     rows = zip(board.trail.positions[-len(tokens) :], tokens, drawn, strict=True)
     return [gumbel_at(base, position, row[shown].astype(np.int64)).astype(np.float32) for position, row, shown in rows]
 
