@@ -30,7 +30,7 @@ COUNT = SIDE * SIDE
 GAP = 8  # pixels between the pictures of the file
 RUNNING = {"state": "running", "live": "Nine pictures grow together", "detail": "Their passes are computed as one."}
 DETAIL = "Seeds {} to {} together took {:.1f} s, {:.1f} s per picture. {}"
-FRAMED, UNJUDGED = "Framed: the one that shows your prompt best.", "The judge does not know these objects, so none is framed."
+FRAMED, UNJUDGED = "Framed: the one that shows your prompt best.", "The judge cannot tell for this prompt or size, so none is framed."
 
 
 def run(tab: RaceTab, ticket: object, *fields: object) -> Iterator[dict[str, Any]]:
