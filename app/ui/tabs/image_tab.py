@@ -93,7 +93,8 @@ class PictureRace:
                 EXAMPLES[0], label="Prompt", placeholder="Describe what to draw", lines=1, max_lines=1, elem_id="prompt",
                 show_label=False, container=False, scale=1, max_length=LONGEST_PROMPT,
             )  # fmt: skip
-            self.nine = gr.Button("Nine at once", elem_id="nine", elem_classes="ft-nine", scale=0, min_width=132, visible=self.is_here)
+            is_here = isinstance(tab.studio.runner, LocalRunner)
+            self.nine = gr.Button("Nine at once", elem_id="nine", elem_classes="ft-nine", scale=0, min_width=132, visible=is_here)
             tab.queue.build_buttons()
         with gr.Row(elem_classes="ft-bar"):
             bar.build("settings")

@@ -52,7 +52,7 @@ def draw_all(tab: RaceTab, visitor: str, number: int, request: RaceRequest, side
     boards = [Board(generate(request.backbone, find(side[0])[0], prompt, side[1], name=side[0])) for prompt in prompts]
     tab.sessions.hold(visitor, number, [board.run for board in boards])
     cells = [grid.cell(board) for board in boards]
-    yield tab.subject.below.idle_values(tab.is_here) | {"grid": grid.value(cells, "running"), "verdict": RUNNING}
+    yield tab.subject.below.idle_values() | {"grid": grid.value(cells, "running"), "verdict": RUNNING}
     for changed in updates(boards, Throttle(), lambda runs: in_one_thread(race_together(runs))):
         for i in changed:
             cells[i] = grid.cell(boards[i])
