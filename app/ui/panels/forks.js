@@ -7,7 +7,7 @@ const act = (name) => box.querySelector(`[data-do=${name}]`);
 const tree = box.querySelector(".ft-fork-tree"), choices = form.querySelector(".ft-fork-tokens"), preview = form.querySelector("canvas");
 const numbers = (text, kind) => new kind(bytes(text).buffer);
 let races = [], race = null; // stored races, and the one on display
-let run = null; // of `race`: its settings, tokens, columns, course, odds and picture
+let run = null; // of `race`: its settings, tokens, columns, course, odds, picture and form
 let at = 0; // number of tokens to keep
 let token = null; // in place of the drawn one; null = the drawn one
 let running = false;
@@ -33,15 +33,24 @@ function keptAt(time) {
 
 function setPlace(count) {
   at = Math.min(Math.max(1, count), run.tokens.length - 1);
-  token = likelyTokens().find((each) => each !== run.tokens[at]) ?? null;
+  token = likelyTokens().find(([each]) => each !== run.tokens[at])?.[0] ?? null;
   draw();
 }
 
-function likelyTokens() {
-  const { odds } = run;
-  if (!odds) return [];
-  return Array.from(odds.tokens.subarray(at * odds.top, (at + 1) * odds.top)).filter((_, i) => odds.p[at * odds.top + i] > 0).slice(0, MOST_LIKELY);
+// The tokens that the model held most likely at every place, as [token, probability], of the records of the lens.
+function oddsOf({ position, count, tokens, p, known }) {
+  const [of, their] = [numbers(tokens, Int32Array), numbers(p, Float32Array)], counts = bytes(count), places = new Map();
+  let first = 0;
+  numbers(position, Int32Array).forEach((where, i) => {
+    const rows = Array.from({ length: counts[i] }, (_, j) => [of[first + j], their[first + j]]);
+    places.set(where, rows.sort((a, b) => b[1] - a[1]));
+    first += counts[i];
+  });
+  return { places, order: new Map(Array.from(numbers(known, Int32Array), (each, i) => [each, i])) };
 }
+
+const rowsHere = () => run.odds?.places.get(at) ?? [];
+const likelyTokens = () => rowsHere().filter(([, p]) => p > 0).slice(0, MOST_LIKELY);
 
 function tokenButton(each, p) {
   const drawn = each === run.tokens[at], button = node("button", "", { type: "button", onclick: () => { token = drawn ? null : each; draw(); } });
@@ -60,12 +69,10 @@ function tokenButton(each, p) {
 }
 
 function drawTokens() {
-  const { odds } = run;
-  choices.parentElement.hidden = varying() || !odds;
-  if (!odds) return;
   const likely = likelyTokens(), own = run.tokens[at];
-  const rows = likely.map((each, i) => tokenButton(each, odds.p[at * odds.top + i]));
-  choices.replaceChildren(...(likely.includes(own) ? rows : [tokenButton(own, odds.drawn[at]), ...rows]));
+  choices.parentElement.hidden = varying() || !likely.length;
+  if (!likely.some(([each]) => each === own)) likely.unshift(rowsHere().find(([each]) => each === own) ?? [own, 0]);
+  if (run.odds) choices.replaceChildren(...likely.map(([each, p]) => tokenButton(each, p)));
 }
 
 function drawPreview() {
@@ -130,13 +137,13 @@ function take(shown) {
     run = null;
     return draw();
   }
-  const { settings } = row, own = shown.parts.odds;
+  const { settings } = row, own = shown.parts.lens;
   const method = [settings.preset, settings.method].find((name) => METHODS.some((each) => each[1] === name)) ?? METHODS[0][1];
   run = {
     settings, tokens: numbers(value.tokens, Int32Array), columns: value.columns,
     course: { position: numbers(value.course.position, Int32Array), end: numbers(value.course.end, Float32Array) },
     form: { prompt: settings.prompt, seed: settings.seed, temperature: settings.sampling.temperature, method },
-    odds: own?.state === "done" ? { top: own.top, tokens: numbers(own.tokens, Int32Array), p: numbers(own.p, Float32Array), drawn: numbers(own.drawn, Float32Array), order: new Map(Array.from(numbers(own.known, Int32Array), (each, i) => [each, i])) } : null,
+    odds: own?.state === "done" ? oddsOf(own) : null,
   };
   if (run.odds) decodePatches(own.sheet, draw);
   image = null;
