@@ -84,3 +84,6 @@ def test_a_fork_and_a_variation_grow_from_a_run_and_a_tree_shows_them(open_page)
     page.locator("#forks .ft-fork-tree button").first.click()
     assert page.inner_text("#canvas-plain h3") == "Plain decoding"
     page.wait_for_function("document.querySelector('#forks [aria-current]').textContent.startsWith('Original')")
+    page.locator(ROWS).nth(1).get_by_role("button", name="Restore").click()  # the first fork
+    page.wait_for_selector("#forks form:not([hidden]) [data-token][aria-pressed=true]:not(:has-text('as drawn'))")
+    assert page.locator("#forks [name=at]").input_value() == "20" and page.is_enabled("#forks .ft-fork-go")

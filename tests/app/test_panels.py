@@ -97,7 +97,7 @@ def test_the_verdict_follows_the_fair_rule_and_does_not_flatter(picto):
     assert (value["headline"], value["tone"]) == ("2.3× faster", "good")
     assert (value["agreement"], value["same"]) == ("identical, token for token", True)
     step = fast.run.totals["tokens"] / fast.run.totals["forwards"]
-    assert ["an H100 with a 7B model", f"{step:.1f}×, computed"] in value["elsewhere"]
+    assert f"an H100 with a 7B model: {step:.1f}×, computed" in value["elsewhere"]
     assert verdict.elsewhere(plain, fast) == {}  # compared with another method
     fast.run.tokens[-1] += 1
     assert verdict.agreement(fast, plain)["agreement"] == "63 of 64 tokens equal"

@@ -129,6 +129,11 @@ function request() {
   return { settings: run.settings, tokens: [...run.tokens], at, token, number: Date.now(), ...own };
 }
 
+function formOf({ prompt, seed, sampling, preset, method }) { // the fields of a run
+  const fitting = [preset, method].find((name) => METHODS.some((each) => each[1] === name)) ?? METHODS[0][1];
+  return { prompt, seed, temperature: sampling.temperature, method: fitting };
+}
+
 // Takes the race on display; null for one that cannot go on, such as a stopped one.
 function take(shown) {
   race = shown;
@@ -138,11 +143,10 @@ function take(shown) {
     return draw();
   }
   const { settings } = row, own = shown.parts.lens;
-  const method = [settings.preset, settings.method].find((name) => METHODS.some((each) => each[1] === name)) ?? METHODS[0][1];
   run = {
     settings, tokens: numbers(value.tokens, Int32Array), columns: value.columns,
     course: { position: numbers(value.course.position, Int32Array), end: numbers(value.course.end, Float32Array) },
-    form: { prompt: settings.prompt, seed: settings.seed, temperature: settings.sampling.temperature, method },
+    form: formOf(settings),
     odds: own?.state === "done" ? oddsOf(own) : null,
   };
   if (run.odds) decodePatches(own.sheet, draw);
@@ -208,6 +212,15 @@ form.addEventListener("submit", (event) => {
   trigger("input");
 });
 scope.addEventListener("foretoken:replay", ({ detail }) => { if (run && form.hidden && detail.time !== null) setPlace(keptAt(detail.time)); });
+scope.addEventListener("foretoken:restore-fork", ({ detail: own }) => { // its settings, on the run that it goes on from
+  emit("show-race", races.find((each) => settingsOf(each)?.id === own.parent).id, scope);
+  if (!run) return;
+  form.hidden = true;
+  open("fork");
+  for (const [name, value] of Object.entries(formOf(own))) fields[name].value = value;
+  [at, token] = [own.at, own.prefix[own.at] ?? null];
+  draw();
+});
 let pointed = null; // token under the pointer
 window.addEventListener("foretoken:point", ({ detail }) => { pointed = detail ?? pointed; });
 scope.addEventListener("click", ({ target }) => { if (run && pointed !== null && target.closest(".ft-frame")) setPlace(pointed); });

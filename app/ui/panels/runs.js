@@ -36,6 +36,11 @@ function ask({ linked, ...settings }, side) {
   trigger("input");
 }
 
+function restore(settings) { // of a fork: on the run that it goes on from, if that is stored
+  const isFork = settings.parent && rowsOf(races).some((r) => r.settings.id === settings.parent);
+  return isFork ? emit("restore-fork", settings, scope) : ask(settings, "right");
+}
+
 // Shows a stored race: restores the values of all panels.
 function show(race) {
   for (const [panel, value] of Object.entries(race.parts)) {
@@ -129,7 +134,7 @@ function line(race, r, i) {
     last.append(chosen);
   }
   last.append(
-    button("Restore", () => ask(r.settings, "right"), `Restore the settings of ${r.title}`),
+    button("Restore", () => restore(r.settings), `Restore the settings of ${r.title}`),
     button("Use on the left", () => ask(r.settings, "left"), `Compare with ${r.title} on the left`),
     button("Link", () => copy(link(r.settings), "Link"), `Copy a link to the settings of ${r.title}`),
     button("×", () => forget([race]), `Delete this race: ${r.title}, ${r.prompt}`),

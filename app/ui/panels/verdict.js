@@ -20,15 +20,14 @@ offer.addEventListener("click", () => {
 scope.addEventListener("foretoken:surface-shown", ({ detail }) => { surfaces = detail; drawOffer(); });
 
 // The speed-up on other machines, computed; the choice stays from run to run.
-const HERE = "this machine", computed = box.querySelector(".ft-elsewhere"), places = computed.querySelector("select");
-function drawElsewhere(rows = []) {
-  const chosen = places.value || HERE, all = [[HERE, "measured: the first line"], ...rows];
-  places.replaceChildren(...all.map(([place]) => node("option", place)));
-  places.value = all.some(([place]) => place === chosen) ? chosen : HERE;
-  write(".ft-elsewhere b", all[places.selectedIndex][1]);
-  computed.hidden = !rows.length;
+const HERE = "this machine: the first line", computed = box.querySelector(".ft-elsewhere"), places = computed.querySelector("select");
+let chosen = 0;
+places.addEventListener("change", () => { chosen = places.selectedIndex; });
+function drawElsewhere(texts = []) {
+  places.replaceChildren(...[HERE, ...texts].map((text) => node("option", text)));
+  places.selectedIndex = texts.length ? chosen : 0;
+  computed.style.visibility = texts.length ? "" : "hidden"; // it keeps its place, so that a result moves nothing
 }
-places.addEventListener("change", () => drawElsewhere(props.value.elsewhere));
 
 function draw() {
   const v = props.value;

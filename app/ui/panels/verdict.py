@@ -22,13 +22,13 @@ TEMPLATE = """
   <p class="ft-live"></p>
   <div class="ft-fit-line"><p class="ft-fit"></p><button type="button" class="ft-instead" hidden>Show the classical surface</button></div>
   <p class="ft-detail"></p>
-  <div class="ft-elsewhere" hidden><label>Speed-up on <select></select></label> <b></b>
-    <details class="ft-fold"><summary>How it is computed</summary><p>A computed pass over R rows takes its launches and the longer of two
+  <p class="ft-note"></p>
+  <div class="ft-elsewhere" style="visibility: hidden"><label>Speed-up on <select></select></label>
+    <details><summary>How it is computed</summary><p>A computed pass over R rows takes its launches and the longer of two
     times: reading all weights once at 87 % of the published bandwidth, or R times the products of a row at the published rate, in bfloat16
     with guidance. Passes, rows and passes of the drafter are those of this run; another model may accept other shares. Keys and values,
     the verdict and the host are left out.
     </p></details></div>
-  <p class="ft-note"></p>
 </div>
 """
 IDLE = {
@@ -145,11 +145,11 @@ def _background_sentence(run: Run) -> str:
 
 
 def elsewhere(fast: Growth, plain: Growth) -> dict[str, Any]:
-    """Computed speed-ups of a finished race on other machines, as places and texts; {} unless the left side is plain decoding."""
+    """Computed speed-ups of a finished race on other machines, as texts; {} unless the left side is plain decoding."""
     if plain.run.method.name != PLAIN:
         return {}
     ratios = speedups(fast.run.method, fast.run.totals)
-    return {"elsewhere": [[f"{PLACES[where]} with a {size} model", f"{ratio:.1f}×, computed"] for (where, size), ratio in ratios.items()]}
+    return {"elsewhere": [f"{PLACES[where]} with a {size} model: {ratio:.1f}×, computed" for (where, size), ratio in ratios.items()]}
 
 
 def _pace(fast: Growth, plain: Growth | None) -> str:
