@@ -92,8 +92,9 @@ class Run:
             raise StopIteration
         step.seconds, step.knobs = elapsed, self._current.values
         step.exact = self._is_exact
-        if step.decide is not None:
-            step.trace.decisions, step.decide = step.decide(), None  # its pass is not kept
+        if step.decide is not None and self.backbone.device.type == "cpu":  # elsewhere records would cost launches and transfers
+            step.trace.decisions = step.decide()
+        step.decide = None  # its pass is not kept
         self.take(step)
         return step
 

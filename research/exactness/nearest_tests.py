@@ -34,13 +34,19 @@ WAITING = 1200  # seconds by the clock, for a mutant that waits instead
 def imports(path: Path) -> frozenset[str]:
     """Names with dots that a Python file imports, itself or by helpers in tests/ and research/bench/."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_bytes())):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-        elif isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-    helpers = [_file(name) for name in names if name.startswith(("tests.", "research.bench."))]
-    return frozenset(names).union(*(imports(helper) for helper in helpers if helper.is_file()))
+    known, rest = set(), [path]
+    while rest:
+        file = rest.pop()
+        if file in known or not file.is_file():
+            continue
+        known.add(file)
+        for node in ast.walk(ast.parse(file.read_bytes())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+            elif isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+        rest += [_file(name) for name in names if name.startswith(("tests.", "research.bench."))]
+    return frozenset(names)
 
 
 def nearest_methods(path: str) -> list[str]:

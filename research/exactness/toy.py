@@ -142,6 +142,7 @@ class ToySequence:
         self.toy, self.network, self.sampling = toy, toy.network, sampling
         self.vocabulary, self.layout, self.device = toy.vocabulary, toy.layout, toy.device
         self.codebook, self.condition, self.masks, self.levels = toy.codes, None, None, LEVELS
+        self.automaton = None
         self.resampler = toy.resampler
         self.scales = tuple(s for s in sorted({-(-self.layout.columns // r) for r in (2, 4)}) if s < self.layout.columns)
         self.limit = toy.layout.rows * toy.layout.columns
