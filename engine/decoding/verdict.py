@@ -281,7 +281,7 @@ def step_of(window: WindowState, tokens: list[int], **more: Any) -> Step:
 
 
 def window_decisions(window: WindowState, k: int, carried: Tensor | None = None) -> DecisionTrace | None:
-    """What decided the `k` committed tokens of a window; None where a kernel verifies without storing the distributions.
+    """The record of the `k` committed tokens of a window; None where a kernel verifies without storing the distributions.
 
     carried : the distributions of the first drafts [c, V], if the window has none: under match seed it does not need them
     """

@@ -43,7 +43,7 @@ class CarriedProbs:
     probs: Tensor | None = None
 
     def decide(self, window: WindowState, k: int, redrawn: int) -> DecisionTrace | None:
-        """What decided the `k` committed tokens of a window. redrawn : number of drafts after them that the refresh left"""
+        """The record of the `k` committed tokens of a window. redrawn : number of drafts after them that the refresh left"""
         if not has_probs(window.rows):
             return None
         carried, self.probs = self.probs, window.rows.p[window.a + 1 :][:redrawn]

@@ -17,6 +17,7 @@ from engine.core import Method
 from engine.tuning.curve import CostCurve
 
 SHARE = 0.87  # of the bandwidth that products with few rows reach
+LAUNCH = 2e-6  # seconds of a node of a graph that computes little, an estimate
 BRANCHES = 2  # rows of a pass for each token under classifier-free guidance
 DRAFTER = "feature_draft"  # capability of models with a drafter of one layer
 BYTES, OPERATIONS = 2, 2  # of a parameter in bfloat16; of a parameter and a row
@@ -28,7 +29,7 @@ class Accelerator:
 
     bandwidth: float
     products: float
-    launch: float = 2e-6
+    launch: float = LAUNCH
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ ACCELERATORS: Mapping[str, Accelerator] = {
     "H100": Accelerator(3.35e12, 989e12),
     "H200": Accelerator(4.8e12, 989e12),
     "RTX 4090": Accelerator(1.01e12, 165e12),
-    "M4 Max": Accelerator(546e9, 34e12, 5e-6),  # 40 GPU cores; Apple publishes the bandwidth only
+    "M4 Max": Accelerator(546e9, 34e12, 5e-6),  # 40 GPU cores; Apple publishes the bandwidth only, the others are estimates
 }
 SIZES: Mapping[str, ModelSize] = {  # Janus-Pro 1B and 7B, Emu3.5
     "1B": ModelSize(1.27e9, 334, 24),

@@ -24,12 +24,16 @@ from engine.errors import NotSupported
 from engine.kernels import energy_scan, gate, pooled_mass, residual_norm, rotary_write, row_lora, tree_attention
 from engine.machine import commit, device_of
 from engine.noise import kernel as noise
+from engine.tuning.roofline import ACCELERATORS
 from engine.verify import triton as verify
 from research.bench.kernel_cases import CASES, KernelCall
 from research.bench.rows import Row, publish
 
 CAPABILITIES = {80: "A100", 86: "RTX 30", 89: "RTX 40", 90: "H100, H200", 100: "B200", 120: "RTX 50"}  # GPUs of each
-BANDWIDTH = {"A100": 2.04e12, "H100": 3.35e12, "H200": 4.8e12, "B200": 8.0e12, "RTX 4090": 1.01e12}  # bytes per second, by the vendor
+BANDWIDTH = {  # bytes per second, by the vendor
+    "A100": 2.04e12, "H100": ACCELERATORS["H100"].bandwidth, "H200": ACCELERATORS["H200"].bandwidth, "B200": 8.0e12,
+    "RTX 4090": ACCELERATORS["RTX 4090"].bandwidth,
+}  # fmt: skip
 USAGE = re.compile(r"REG:(\d+) STACK:(\d+) SHARED:(\d+)")
 
 

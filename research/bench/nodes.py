@@ -29,12 +29,11 @@ from transformers.models.glm_image.modeling_glm_image import GlmImageTextConfig,
 
 from engine.networks.hosted import DRAFT_ROWS, Hosted, HostedTrunk, head_width
 from engine.networks.static_step import NAMED, fixed_pass, words
+from engine.tuning.roofline import BRANCHES, LAUNCH, SHARE
 from research.bench.rows import Row
 
 WITHOUT_KERNEL = {"empty", "empty_like", "empty_strided", "new_empty"}  # operations that write nothing
-ROWS, KEYS, BRANCHES = 32, 4096, 2  # of the pass that is counted
-SHARE = 0.87  # of the bandwidth that products with few rows reach
-SMALL = 2e-6  # seconds of a small node in a graph
+ROWS, KEYS = 32, 4096  # of the pass that is counted
 
 
 class NodeCount(TorchDispatchMode):
@@ -110,7 +109,7 @@ def estimate(trunk: HostedTrunk, nodes: Counter[str], bandwidth: float) -> float
     linear = [layer for part in (decoder.layers, trunk.hosted.head) for layer in part.modules() if isinstance(layer, nn.Linear)]
     weights = sum(layer.weight.numel() for layer in linear) * 2
     kept = 2 * BRANCHES * KEYS * config.num_hidden_layers * config.num_key_value_heads * head_width(config) * 2
-    return 1e3 * ((weights + kept) / (SHARE * bandwidth) + SMALL * (nodes.total() - nodes["linear"]))
+    return 1e3 * ((weights + kept) / (SHARE * bandwidth) + LAUNCH * (nodes.total() - nodes["linear"]))
 
 
 def node_rows(bandwidths: dict[str, float]) -> list[Row]:

@@ -10,7 +10,7 @@ document.addEventListener("click", (event) => { // the card of a model links to 
 });
 const before = new URLSearchParams(location.search).has("run") ? null : sessionStorage.getItem(OPEN);
 if (before) whenThere("#canvas-fast .ft-card[data-side]", () => tabsOf().find((tab) => tab.textContent.trim() === before)?.click());
-// Folds that a visitor opened stay open when the cards of models are drawn anew.
+// Folds that a visitor opened stay open when the cards of models are redrawn.
 const opened = new Set(), nameOf = (fold) => `${fold.closest("[data-model]")?.dataset.model} ${fold.firstElementChild.textContent}`;
 document.addEventListener("toggle", ({ target }) => target.closest("#models") && opened[target.open ? "add" : "delete"](nameOf(target)), true);
 const reopen = () => { for (const fold of document.querySelectorAll("#models details")) fold.open ||= opened.has(nameOf(fold)); };

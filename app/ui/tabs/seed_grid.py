@@ -78,7 +78,7 @@ def best_of(counts: Sequence[ObjectCount | None]) -> int | None:
 
 
 def words_of(count: ObjectCount | None) -> str:
-    """What the judge sees in a picture."""
+    """The judge's count for a picture, in words."""
     if count is None:
         return ""
     return f"{count.detected} of {count.requested}" + (f", {count.others} more" if count.others else "")
@@ -88,7 +88,7 @@ def line(counts: Sequence[ObjectCount | None], first: int, seconds: float) -> di
     """The line above the finished pictures."""
     judged = [count for count in counts if count is not None]
     right = sum(count.matches for count in judged)
-    headline = f"{right} of {COUNT} show what you asked for" if judged else f"{COUNT} pictures"
+    headline = f"{right} of {COUNT} show the whole prompt" if judged else f"{COUNT} pictures"
     detail = DETAIL.format(first, first + COUNT - 1, seconds, seconds / COUNT, FRAMED if judged else UNJUDGED)
     return verdict.IDLE | {"state": "done", "headline": headline, "detail": detail, "tone": "even"}
 
