@@ -58,6 +58,12 @@ class WindowState:
         """p/q [m] or None"""
         return self.verdict.ratios
 
+    @property
+    def coins(self) -> Tensor:
+        """The uniform number of each draft, float64 [m] on the host."""
+        known = self.verdict.coins if isinstance(self.verdict, Verdict) else None
+        return self.noise.host_uniform(ACCEPT, self.start, len(self.tokens), self.iteration) if known is None else known
+
 
 class JointRead(Protocol):
     """Integers of the device that the host reads in the same transfer as a fused verdict; other verdicts do not ask for them."""
@@ -210,7 +216,7 @@ def verify_fused(
     """
     at = torch.tensor(positions)
     uniforms = noise.host_uniforms((ACCEPT, DRAW, RESIDUAL), at, iteration)
-    request = VerifyRequest(tokens, draft_probs, uniforms, noise.base, at, seeded, store, criterion)
+    request, coins = VerifyRequest(tokens, draft_probs, uniforms, noise.base, at, seeded, store, criterion), uniforms[0, : len(tokens)]
     verdict = None if rows.launch is None else rows.launch.verdict(request)
     if verdict is None:
         sampling, allowed = rows.settings(len(positions))
@@ -222,6 +228,7 @@ def verify_fused(
         verdict = choice.verify(request)
     if store:
         rows.set_probs(verdict.p)
+    verdict.coins = coins
     return verdict
 
 
@@ -292,8 +299,7 @@ def window_decisions(window: WindowState, k: int, carried: Tensor | None = None)
     if q is None:
         q = ChosenTokens(drafts, p.shape[-1], p.dtype).dense() if carried is None else carried[:m]
     q = (q.dense() if isinstance(q, ChosenTokens) else q)[:m]
-    coins = window.noise.host_uniform(ACCEPT, window.start, m, window.iteration) if window.by_coin else None
-    return decisions(p, window.token if k == window.a + 1 else None, drafts, q, coins)
+    return decisions(p, window.token if k == window.a + 1 else None, drafts, q, window.coins[:m] if window.by_coin else None)
 
 
 def describe(

@@ -33,7 +33,7 @@ from engine.decoding.verdict import commit_window, is_fused, judge, judge_block,
 from engine.errors import NotSupported
 from engine.kernels.energy_scan import energy_scan
 from engine.machine import widest_float
-from engine.noise import ACCEPT, DRAFTER, INITIAL, Noise
+from engine.noise import DRAFTER, INITIAL, Noise
 from engine.rules import CONSISTENT, LITERAL, EnergyRule, after_energy, deviation, ramp, ratio
 from engine.sampling import best_of, draw, draw_gumbel
 from engine.trace import RoundTrace, Trace
@@ -102,7 +102,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: Any) -> Iter
             rule = None if fused else energies.accept
             window = judge(control, tokens, draft_probs, noise, n, iteration, seeded, rule, also=draws)  # lines 6 to 12
         if fused or as_block:
-            energies.take(window.ratios)
+            energies.take(window.ratios, window.coins)
         window, step = commit_window(sequence, window)
         a, step.trace = window.a, energies.record(step.trace, window.a, sequence.length - n)
         iteration += 1
@@ -254,10 +254,12 @@ class Energies:
         uniforms = acceptance_uniforms(self.noise, self.position, m, self.iteration)
         return chain_verdicts(*self.meter.decide(accepted, exact, away.__getitem__, uniforms), accepted)[0], chance
 
-    def take(self, ratios: Tensor) -> None:
-        """Takes the ratios [m] of a verdict by speculative sampling, or the probabilities [m] with which a block reaches the drafts."""
-        self.levels = ratios.to(widest_float(ratios.device)).log().clamp(min=-30)
-        self.least = self.noise.uniform(ACCEPT, self.position, len(ratios), self.iteration).log()
+    def take(self, ratios: Tensor, coins: Tensor) -> None:
+        """Takes the ratios [m] of a verdict by speculative sampling, or the probabilities [m] with which a block reaches the drafts.
+
+        coins : the uniform numbers of the drafts [m]
+        """
+        self.levels, self.least = ratios.to(widest_float(ratios.device)).log().clamp(min=-30), coins.log()
 
     def record(self, trace: Trace, a: int, count: int) -> Trace:
         """The trace of a pass that accepted `a` drafts and committed `count` tokens, with its energies, thresholds and deviation."""

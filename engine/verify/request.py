@@ -83,6 +83,7 @@ class Verdict:
     entropy  : [R] in nats; p : [R, V]; sound : bool [R], False for a row that cannot be drawn from
     top      : p of each row's most probable token [R]
     pair     : int64 [2], the first refusal and the token after it, where the pass has settled it
+    coins    : the uniform number of each draft, float64 [m], on the host
     """
 
     accepted: Tensor
@@ -97,6 +98,7 @@ class Verdict:
     sound: Tensor | None = None
     pair: Tensor | None = None
     top: Tensor | None = None
+    coins: Tensor | None = None
 
     @property
     def recorded(self) -> Recorded:
