@@ -247,10 +247,13 @@ def test_knobs_are_moved_while_the_loop_goes_on(open_page):
 
 
 @pytest.mark.browser
-def test_the_loop_makes_way_for_somebody_who_waits(open_page, visit):
+def test_the_loop_makes_way_for_somebody_who_waits_and_goes_on_after_them(open_page, visit):
     page = looping(open_page())
+    page.wait_for_function("Number(document.querySelector('.ft-lab').dataset.pictures) >= 1")
     assert visit().can_generate("image")
-    page.wait_for_selector("#lab-messages p:has-text('Someone else is waiting for the machine')")
+    before = int(page.locator(STAGE).get_attribute("data-pictures"))
+    page.wait_for_function("before => Number(document.querySelector('.ft-lab').dataset.pictures) > before + 1", arg=before)
+    page.click("#lab-cancel")
     page.wait_for_selector("#lab-generate")
 
 

@@ -96,9 +96,11 @@ class EngineQueue:
         self.clock.tick(self.tell_place, None, between, **DIRECT)
         return self._wire_run(gr.on(asking, enter, [*first, *inputs], ticket_outputs, trigger_mode="once", **DIRECT), run, screen)
 
-    def wire_start(self, asking: list[Callable], run: Callable, inputs: list[Component], screen: Component) -> Any:
-        """Connects other events that start a run, with inputs of their own; see `wire`."""
-        return self._wire_run(gr.on(asking, self.enter_turn, inputs, self.ticket, trigger_mode="once", **DIRECT), run, screen)
+    def wire_start(
+        self, asking: list[Callable], run: Callable, inputs: list[Component], screen: Component, enter: Callable | None = None
+    ) -> Any:  # fmt: skip
+        """Connects other events that start a run, with inputs of their own; see `wire`. enter : instead of `enter_turn`"""
+        return self._wire_run(gr.on(asking, enter or self.enter_turn, inputs, self.ticket, trigger_mode="once", **DIRECT), run, screen)
 
     def _wire_run(self, starts: Any, run: Callable, screen: Component) -> Any:
         """Connects what follows a request for a ticket; returns the event after the end of the run."""

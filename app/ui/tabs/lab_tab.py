@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any
+from weakref import WeakValueDictionary
 
 import gradio as gr
 
@@ -36,11 +37,11 @@ from engine.run import Run
 from engine.tuning.auto import resolve
 from engine.tuning.prepare import to_stderr_once
 
+PAUSED, WAITING = "lab-paused", "lab-waiting"  # a loop that makes way for another visitor, before and after the page knows
 NAP = 0.05  # seconds; lets Stop interrupt a slow tempo
 SAME, FASTEST = "Same picture", "Exact, fastest"
 SEEDED = "match seed"
 NO_SEED = "This rule may differ from plain decoding, so Check is now “same odds as plain”."
-STOPPED = "Someone else is waiting for the machine, so the loop has stopped. Start it again to join the queue."
 FASTEST_IS = "{}: the fastest exact method as measured on this machine."
 # A Lab that already shows a loop keeps it; "none" marks a page that wants no examples.
 IS_EMPTY = """() => [(document.querySelector("#lab-stage .ft-lab")?.dataset.state ?? "empty") === "empty"
@@ -54,7 +55,7 @@ def build(place: TabContext) -> None:
 
 
 class LabTab:
-    """Components of the tab and their handlers. loops : the running loops, by visitor"""
+    """Components of the tab and their handlers. loops : the running and the paused loops, by visitor"""
 
     prefix = "lab-"
 
@@ -65,7 +66,7 @@ class LabTab:
         self.decoder = TabRuns(self.sessions, place.studio.runner)
         self.backbone, self.suits, self.mesh = place.studio.backbone, place.studio.backbone.suits, place.studio.mesh
         self.pictures = subject.pictures(place.studio.backbone)
-        self.loops: dict[str, Loop] = {}
+        self.loops: WeakValueDictionary[str, Loop] = WeakValueDictionary()
         self._build_request()
         with gr.Row(elem_classes="ft-main"):
             with gr.Column(elem_classes="ft-settings", scale=0, min_width=288):
@@ -76,6 +77,7 @@ class LabTab:
         self.panels = {"verdict": self.stage, "viewer": self.viewer}  # this tab's line above the results is the stage
         self.live = live.build(self.panels, "lab-live")
         self.wanted = unseen.wanted_settings("lab-wanted")
+        self.paused = gr.Number(0, visible="hidden", elem_id="lab-paused")  # the pauses so far
         self.tab, self.is_empty = place.tab, gr.Checkbox(False, visible="hidden", elem_id="lab-is-empty")
         self.examples = place.studio.examples
         if self.examples:
@@ -119,7 +121,10 @@ class LabTab:
         """Connects the handlers."""
         self.method, self.knobs, self.badge, self.messages = self.form.method, self.form.knobs, self.form.badge, self.queue.messages
         inputs = [self.method, self.knobs, self.settings, self.prompt, self.seed, self.kind, self.tiles]
-        self.queue.wire([self.queue.go.click, self.prompt.submit], self.run, inputs, self.live)
+        begun = self.queue.wire([self.queue.go.click, self.prompt.submit], self.run, inputs, self.live)
+        again = self.queue.wire_start([self.paused.change], self.go_on, [], self.live, self.join_again)
+        for loop in (begun, again):
+            loop.then(self.number_of_pause, None, self.paused, **DIRECT)
         outputs = [self.method, self.knobs, self.badge, self.messages]
         self.knobs.input(self.move, [self.knobs, self.kind], outputs[1:], **LATEST)
         self.method.input(self.change, [self.method, self.knobs, self.kind], outputs, **LATEST)
@@ -291,20 +296,33 @@ class LabTab:
             chosen, method = validation.method(name, work.backbone)
             knob_values = validation.knobs(knobs, method.knobs)
             loop = Loop(chosen, knob_values, validation.knobs(values, settings(work)), work.thing(text, cloud), validation.seed(seed), work)
+            view = LoopView(LoopBoard(), secrets.token_hex(8), lab.made_with(work.backbone, loop.seed), work.kind)
             self.loops[visitor] = loop
-            try:
-                yield from self.loop_forever(visitor, number, loop)
-            finally:
-                self.loops.pop(visitor, None)
+            view.plain = yield from self.plain_speed(visitor, number, loop)
+            yield from self.loop_on(visitor, number, loop, view)
 
         yield from self.queue.hold(visitor, ticket, decode)
 
-    def loop_forever(self, visitor: str, number: int, loop: Loop) -> Iterator[dict[str, Any]]:
-        """Decodes pictures or meshes until the visitor stops the loop or another visitor waits."""
-        board, throttle, work = LoopBoard(), Throttle(), loop.work
-        stage = LoopView(board, secrets.token_hex(8), lab.made_with(work.backbone, loop.seed), work.kind)
-        stage.plain = yield from self.plain_speed(visitor, number, loop)
-        while stage.plain is not None:
+    def go_on(self, ticket: object, loop: Loop, view: LoopView, request: gr.Request) -> Iterator[dict[str, Any]]:
+        """Continues a paused loop; yields values of panels."""
+        visitor = request.session_hash
+        yield from self.queue.hold(visitor, ticket, lambda number: self.loop_on(visitor, number, loop, view))
+
+    def number_of_pause(self, request: gr.Request) -> Any:
+        """Returns another number if the loop that has just ended is paused; then the page joins the queue again."""
+        pause = self.sessions.take_results(request.session_hash, PAUSED)
+        self.sessions.leave_results(request.session_hash, WAITING, pause)
+        return time.monotonic_ns() % LARGEST_SEED if pause else gr.skip()
+
+    def join_again(self, request: gr.Request) -> int:
+        """Returns the number of a ticket with the paused loop, 0 if there is none."""
+        pause = self.sessions.take_results(request.session_hash, WAITING)
+        return self.queue.enter_turn(request, pause["loop"], pause["view"]) if pause else 0
+
+    def loop_on(self, visitor: str, number: int, loop: Loop, view: LoopView) -> Iterator[dict[str, Any]]:
+        """Decodes pictures or meshes until the visitor stops the loop, or pauses it because another visitor waits."""
+        board, throttle, work = view.board, Throttle(), loop.work
+        while view.plain is not None:
             chosen, values, prompt = loop.take(board.pictures)
             (run,) = self.decoder.start(visitor, number, work.backbone, prompt, [(chosen, values)], work.warm)
             growing, ready = work.board(run), time.monotonic()
@@ -312,17 +330,17 @@ class LabTab:
                 growing.add(step)
                 board.add(run, step)
                 if throttle.ready():
-                    yield stage.show(growing)
+                    yield view.show(growing)
                     throttle.finish()
                 ready = self.wait(run, ready + loop.pause)
             if not run.finished:
                 break
             board.finish(run, thumbnail(growing.final()) if isinstance(growing, Board) else "")
-            yield stage.show(growing)
+            yield view.show(growing)
             if self.sessions.waiting():
-                self.queue.leave(visitor, {"messages": notice.hint(STOPPED)})
-                break
-        yield stage.show(None) if board.samples else {"verdict": lab.IDLE | {"kind": work.kind}}
+                self.sessions.leave_results(visitor, PAUSED, {"loop": loop, "view": view})
+                return
+        yield view.show(None) if board.samples else {"verdict": lab.IDLE | {"kind": work.kind}}
 
     def plain_speed(self, visitor: str, number: int, loop: Loop) -> Generator[dict[str, Any], None, float | None]:
         """Runs plain decoding at the loop's size and shows its progress; returns tokens per second, None if stopped."""
