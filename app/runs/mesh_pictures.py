@@ -21,6 +21,7 @@ from engine.mesh.picture import View, pictures
 from engine.mesh.rotation import rotation
 
 SIDE = 288  # pixels
+PATIENCE = 1200.0  # seconds: nobody waits for these pictures, and a busy machine gives them little time
 FRAMES = 20  # of a race
 TURNS = 30  # of a turntable
 CLAY = (201, 211, 224)
@@ -45,7 +46,7 @@ def draw_race(
     whole = [view_after(board, len(board.run.steps), None) for board in boards]
     race = [view_after(board, step_count_at(board, now), colour) for now in times(boards, FRAMES) for board, colour in zip(boards, colours)]
     around = [rotate(whole[0], 360.0 * number / TURNS) for number in range(TURNS if turns else 0)]
-    images = pictures([*whole, *race, *around], SIDE, behind=True, wanted=wanted)
+    images = pictures([*whole, *race, *around], SIDE, PATIENCE, behind=True, wanted=wanted)
     first, last = len(whole), len(whole) + len(race)
     frames = [images[at : at + len(boards)] for at in range(first, last, len(boards))]
     return RaceFrames(images[:first], frames, images[last:])

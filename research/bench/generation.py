@@ -34,7 +34,8 @@ from engine.transformers.host import Branch, CallerModel
 from engine.transformers.processors import CallerDistribution
 from engine.tuning.alternate import alternate
 from engine.tuning.curve import PAST, cost_curves
-from research.bench.gpu import Timing, random_model, time_function
+from research.bench.gpu import Timing, time_function
+from research.bench.random_models import random_model
 from research.bench.rows import check_csv, experiment, publish
 
 SHAPES: dict[str, dict[str, int]] = {  # of a LlamaForCausalLM; 1b is the trunk of Janus-Pro-1B with its 16,384 picture tokens

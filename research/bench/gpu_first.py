@@ -27,9 +27,9 @@ from engine.core import Draft, Prompt, Sampling
 from engine.errors import ForetokenError
 from engine.methods import METHODS
 from engine.run import generate
-from research.bench.gpu import RandomBackbone, random_model, shape_of
 from research.bench.kernel_cases import CASES
 from research.bench.likelihood import in_order
+from research.bench.random_models import RandomBackbone, random_model, shape_of
 from research.bench.rows import Row
 from research.exactness.power import statistic
 

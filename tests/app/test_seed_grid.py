@@ -13,6 +13,7 @@ from playwright.sync_api import expect
 
 from app.live.one_thread import in_one_thread
 from app.ui.tabs import seed_grid
+from engine.core import Knob
 from engine.recognition.picture_judge import ObjectCount
 from tests.app.race_page import ROWS, choose, finish
 
@@ -34,6 +35,16 @@ def counted(detected: int, others: int = 0) -> ObjectCount:
 )
 def test_the_picture_with_the_requested_objects_and_least_else_is_best(counts, best):
     assert seed_grid.best_of(counts) == best
+
+
+@pytest.mark.parametrize(
+    ("value", "three"),
+    [(1.0, [0.75, 1.0, 1.25]), (0.125, [0.0, 0.125, 0.375]), (0.0, [0.0, 0.25, 0.5]), (2.0, [1.5, 1.75, 2.0])],
+    ids=["the middle", "near an end", "the first stop", "the last stop"],
+)
+def test_a_knob_has_three_values_around_its_own(value, three):
+    knob = Knob("temperature", "", 1.0, 0, 2, 0.125)
+    assert seed_grid.three_values(knob, value) == [pytest.approx(each) for each in three]
 
 
 def test_the_file_shows_all_pictures_in_rows():
@@ -72,7 +83,7 @@ def test_nine_pictures_grow_together_and_a_click_races_one(open_page):
     page.click("#nine")
     page.wait_for_function("document.querySelectorAll('#runs tbody tr').length === 1")
     page.wait_for_selector("#generate")
-    cells = page.locator("#grid button")
+    cells = page.locator("#grid .ft-grid-cells button")
     expect(cells).to_have_count(9)
     assert [cells.nth(i).get_attribute("data-seed") for i in range(9)] == [str(seed) for seed in range(7, 16)]
     assert page.is_hidden("#canvas-fast") and page.inner_text(f"{ROWS} td[data-column=Seed]") == "7–15"
@@ -88,3 +99,19 @@ def test_nine_pictures_grow_together_and_a_click_races_one(open_page):
     assert small == 64 and page.input_value("#seed input") == "11" and page.is_visible("#canvas-fast") and page.is_hidden("#grid .ft-grid")
     page.locator(f"{ROWS} .ft-thumbnail").last.click()  # the grid again
     page.wait_for_selector("#grid .ft-grid:not([hidden])")
+    page.get_by_label("Across").select_option("guidance")
+    page.get_by_label("Down").select_option("guidance")
+    page.click("#grid .ft-grid-axes button")
+    page.wait_for_selector("#messages p:has-text('two different knobs')")
+    page.get_by_label("Down").select_option("temperature")
+    page.click("#grid .ft-grid-axes button")
+    page.wait_for_function("document.querySelectorAll('#runs tbody tr').length === 4")
+    page.wait_for_selector("#generate")
+    words = [cells.nth(i).inner_text() for i in (0, 4, 8)]
+    assert [each.split(" · ")[:2] for each in words] == [["1", "0.35"], ["1.8", "0.6"], ["2.9", "0.85"]]
+    cells.nth(8).click()
+    page.wait_for_function("document.querySelectorAll('#runs tbody tr').length === 6")
+    finish(page)
+    assert page.input_value("#seed input") == "11"
+    shown = [page.locator(f"#settings .ft-knob[data-knob={knob}] output").text_content() for knob in ("guidance", "temperature")]
+    assert shown == ["2.9", "0.85"]

@@ -1,37 +1,49 @@
-// Nine pictures that grow together. Draws values from app/ui/panels/grid.py.
+// Nine pictures that grow together. Draws values from app/ui/panels/grid.py; a grid of two knobs triggers "input".
 const box = element.querySelector(".ft-grid"), cells = box.querySelector(".ft-grid-cells");
+const axes = box.querySelector(".ft-grid-axes"), [across, down] = axes.querySelectorAll("select");
 
-function cellOf(seed) {
+function cellOf() {
   const button = node("button", "", { type: "button" });
   button.append(new Image(), node("span"));
   button.addEventListener("click", () => {
-    const { settings } = props.value;
+    const { settings } = props.value.cells[[...cells.children].indexOf(button)];
     if (!settings) return;
     const lock = document.querySelector("#keep input");
     if (!lock.checked) lock.click(); // the race must have this seed
-    emit("run-settings", { ...settings, seed: Number(button.dataset.seed) }, scope);
+    emit("run-settings", settings, scope);
   });
   return button;
 }
 
+axes.querySelector("button").addEventListener("click", () => {
+  props.value = { across: across.value, down: down.value };
+  trigger("input");
+});
+
 function draw() {
   const v = props.value;
+  if (v && !v.cells) return; // a request
   box.hidden = !v;
   if (!v) return;
   box.dataset.state = v.state;
   if (cells.childElementCount !== v.cells.length) cells.replaceChildren(...v.cells.map(cellOf));
-  v.cells.forEach(({ seed, picture, tokens, limit, words }, i) => {
+  v.cells.forEach(({ label, seed, picture, tokens, limit, words, settings }, i) => {
     const button = cells.children[i], image = button.querySelector("img"), best = i === v.best;
     button.dataset.seed = seed;
     button.dataset.best = best;
     button.dataset.tokens = tokens;
-    button.disabled = !v.settings;
+    button.disabled = !settings;
     if (picture && image.src !== picture) image.src = picture;
     image.hidden = !picture;
     image.alt = "";
-    button.querySelector("span").textContent = [`Seed ${seed}`, words || (v.settings || !limit ? "" : `${Math.round((100 * tokens) / limit)} %`), best ? "best" : ""].filter(Boolean).join(" · ");
+    button.querySelector("span").textContent = [label, words || (settings || !limit ? "" : `${Math.round((100 * tokens) / limit)} %`), best ? "best" : ""].filter(Boolean).join(" · ");
   });
   box.querySelector(".ft-grid-hint").textContent = v.hint;
+  axes.hidden = v.knobs.length < 2;
+  [across, down].forEach((menu, i) => {
+    menu.replaceChildren(...v.knobs.map(([name, text]) => node("option", text, { value: name })));
+    menu.value = v.axes[i] || v.knobs[i]?.[0];
+  });
 }
 
 watch("value", draw);

@@ -118,7 +118,7 @@ class PictureRace:
 
     def build_views(self, tab: RaceTab) -> dict[str, gr.HTML]:
         """Builds both pictures, and the grid that replaces them."""
-        several = grid.build("grid")
+        several = self.grid = grid.build("grid")
         with gr.Row(elem_classes="ft-sides"):
             left = canvas.build("plain", *PLAIN_SIDE)
             return {"left": left, "right": canvas.build("fast", title_of(self.favourite), self.right_words), "grid": several}
@@ -137,7 +137,9 @@ class PictureRace:
         for chip in self.chips:
             chip.click(lambda text=chip.value: text, None, self.prompt, **DIRECT)
         nine = [*self.fields(), tab.form.seed, tab.form.method, tab.form.knobs, tab.form.settings]
-        tab.queue.wire_start([self.nine.click], lambda *fields: seed_grid.run(tab, *fields), nine, tab.live)
+        no_axes = gr.State(None)
+        tab.queue.wire_start([self.nine.click], lambda *fields: seed_grid.run(tab, *fields), [no_axes, *nine], tab.live)
+        tab.queue.wire_start([self.grid.input], lambda *fields: seed_grid.run(tab, *fields), [self.grid, *nine], tab.live)
         tab.wire_start([self.forks.input], self.read_fork, [self.forks])
         form = tab.form.parts(self.form_names)
         memory = tab.form.remember(self.key, form)

@@ -9,8 +9,9 @@ from engine.errors import NotSupported
 from engine.networks import static_step
 from research.bench import gpu
 from research.bench.gpu import GpuBench, bench, row_text, rows
+from research.bench.random_models import shape_of
 
-TINY = gpu.shape_of(32, 64, 1, 2, 1, 64)
+TINY = shape_of(32, 64, 1, 2, 1, 64)
 CPU = torch.device("cpu")
 PLAN = GpuBench(tokens=3, windows=(4,), keys=(9, 20))
 
@@ -50,7 +51,7 @@ def test_after_ten_minutes_no_model_is_begun(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_model_that_does_not_fit_is_left_out_with_the_reason() -> None:
-    row = next(rows(PLAN, {"huge": gpu.shape_of(2**16, 2**20, 64, 2, 1, 64)}, CPU, torch.float32))
+    row = next(rows(PLAN, {"huge": shape_of(2**16, 2**20, 64, 2, 1, 64)}, CPU, torch.float32))
     assert row_text(row).startswith("huge: left out. ") and "GB" in row["left_out"]
 
 
