@@ -280,6 +280,7 @@ class LowpolyOptions(loop.RecipeOptions):
     held_out: tuple[str, ...] = field(
         default=(), metadata=argument("packs (folders) of --meshes to measure and not to train on", nargs="+", metavar="PACK")
     )
+    licence: str = field(default="", metadata=argument("the licence of --meshes, for the card", metavar="TEXT"))
 
     def __post_init__(self) -> None:
         """Raises BadKnob for a weight below 0, or a control that would replace the shipped weights."""
@@ -352,7 +353,7 @@ def main(options: LowpolyOptions) -> None:
     every = 1500 if packs else 300  # seconds: meshes of packs are longer, and so is their measurement
     decides, known = DECIDES_ON_PACKS if "packs" in checks else DECIDES, shipped_row(preset["families"])
     if train_weights(training, options, step_loss(trainee, options, packs), held_out, decides, *known, every):
-        write_weights(prepare(options, lowpoly.FOLDER), training, trainee, options.preset, packs)
+        write_weights(prepare(options, lowpoly.FOLDER), training, trainee, options.preset, packs, options.licence)
 
 
 def step_loss(trainee: Trainee, options: LowpolyOptions, packs: MeshPacks | None) -> LossOf:
@@ -385,9 +386,9 @@ def shipped_row(families: tuple[str, ...]) -> tuple[dict[str, Any] | None, str]:
     return card.get("model"), "the shipped one was trained on other families" if other else ""
 
 
-def write_weights(folder: Path, training: Training, trainee: Trainee, preset: str, packs: MeshPacks | None) -> None:
+def write_weights(folder: Path, training: Training, trainee: Trainee, preset: str, packs: MeshPacks | None, licence: str) -> None:
     """Writes the averaged weights of the model and of its heads, and the card."""
-    card = {"name": "lowpoly", "families": list(PRESETS[preset]["families"])} | data_of(packs)
+    card = {"name": "lowpoly", "families": list(PRESETS[preset]["families"])} | data_of(packs, licence)
     files = split(fold(training.averaged), "model")
     card["model"] = {"settings": describe(trainee.model.settings), "files": len(files)} | training.summary(preset, "lowpoly")
     heads = {f"heads_{kind}": dict(averaged_heads(training.averaged, kind)) for kind in KINDS}
@@ -401,8 +402,8 @@ def write_weights(folder: Path, training: Training, trainee: Trainee, preset: st
     ship(folder, files | {f"{name}.safetensors": state for name, state in heads.items()}, entries, stale=adapted)
 
 
-def data_of(packs: MeshPacks | None) -> dict[str, Any]:
-    """The card's entries about the training data."""
+def data_of(packs: MeshPacks | None, licence: str) -> dict[str, Any]:
+    """The card's entries about the training data. licence : of the packs, "" = not stated"""
     shapes = (
         "research/worlds/lowpoly_shapes.py; two boxes of parameters per family and the families "
         f"{' and '.join(HELD_OUT_FAMILIES)} are held out."
@@ -413,8 +414,8 @@ def data_of(packs: MeshPacks | None) -> dict[str, Any]:
             "data": shapes,
         }
     return {
-        "licence": "Weights: Apache-2.0. Trained on shapes that this project draws from seeds, and on the packs of meshes below, whose "
-        "licences are their authors'.",
+        "licence": "Weights: Apache-2.0. Trained on shapes that this project draws from seeds, and on the packs of meshes below "
+        f"({licence or 'their licences were not stated'}).",
         "data": shapes,
         "packs": {"trained": list(packs.trained_packs), "held_out": list(packs.held_out_packs)},
     }
