@@ -222,7 +222,7 @@ class Pictogram(TrainedBackbone):
 
     name = known_as = "pictogram"
     capabilities = frozenset({"raster", "wavefront", "text", "codebook", "encode", "hidden", "sketch"})
-    suits: Suits = MappingProxyType({"cross_regression": {"horizon": 24}})  # the other defaults were tuned on this model
+    suits: Suits = MappingProxyType({"mulo": {"repair": "wavefront"}})  # the other defaults were tuned on this model
     sampling = Sampling(temperature=0.6, top_k=0, top_p=1.0, guidance=1.8)  # chosen by eye; more guidance tears objects apart
 
     def __init__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -49,6 +50,12 @@ class KVCache:
     def use(self, block: Tensor) -> None:
         """Makes a block of zeros, with at least this capacity, the cache's."""
         self.shape, self.block = tuple(block.shape), block
+
+    def branch(self, number: int) -> KVCache:
+        """A view of one branch, for a pass that is kept in this cache."""
+        view = copy(self)
+        view.branches, view.block = 1, self.block[:, :, number : number + 1]
+        return view
 
     @property
     def capacity(self) -> int:

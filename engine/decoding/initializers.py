@@ -75,7 +75,7 @@ class Initializer:
         layout, v = self.sequence.layout, self.sequence.vocabulary
         if init == "up-sampled":
             self.enlarged = self.enlarged or EnlargedPicture(self.sequence, self.noise)
-            return self.enlarged.probs(position, tokens, iteration)
+            return self.enlarged.probs(position, tokens)
         neighbour = layout.above(position) if init.endswith("above") else layout.left(position)
         if init == "random" or neighbour is None or start == 0:
             return torch.full((v,), 1.0 / v, device=self.sequence.device, dtype=self.noise.dtype)

@@ -1,7 +1,8 @@
 """Drafting at a smaller scale: the same model generates a smaller picture, and the resampler turns it into distributions of fine tokens.
 
-The coarse tokens are drawn from the drafter's noise stream. If they used the noise of positions, which the fine picture also uses, the
-distributions made from them would depend on the draws that are verified against them.
+The coarse tokens are drawn with noise of their own. If they used the noise of positions, which the fine picture also uses, the
+distributions made from them would depend on the draws that are verified against them. They are drawn in a Jacobi window: a pass draws
+every token of the window with its position's noise, and those whose window held the right tokens before them are plain decoding's.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from engine.core import NO_DRAFT, Draft, Sequence
 from engine.decoding.wavefront import WHOLE, lead, predict
 from engine.errors import NotSupported
 from engine.layout import fine_rows
-from engine.noise import DRAFTER, Noise
-from engine.sampling import draw
+from engine.noise import Noise
+from engine.noise.kernel import mix
+from engine.sampling import draw_gumbel
 
+WINDOW = 8  # tokens that a pass over the small picture draws
 SHARPNESS = 4.0  # exponent for drafts in a window: an unlikely draft harms its neighbours more than its own acceptance gains
 
 
@@ -24,37 +27,43 @@ class CoarsePicture:
 
     def __init__(self, sequence: Sequence, noise: Noise, size: int, training_free: bool = False):
         """size: the coarser picture's, one of the sequence's scales; training_free: use the resampler without trained networks."""
-        self.noise, self.size, self.fine = noise, size, sequence.layout
+        self.noise = Noise(mix(noise.root), sequence.vocabulary, sequence.device, noise.dtype)
+        self.size, self.fine = size, sequence.layout
         self.resampler = sequence.resampler.training_free if training_free else sequence.resampler
         self.sequence = sequence.at_scale(size)
         self.layout = self.sequence.layout
         self.tokens: list[int] = []
+        self._guesses: list[int] = []  # of the tokens after them, from the last pass
         self.passes = 0
 
-    def draft(self, stop: int, iteration: int, window: float = WHOLE) -> list[int]:
+    def draft(self, stop: int, window: float = WHOLE) -> list[int]:
         """Draws tokens down to the row before `stop`; returns the new ones, row by row.
 
-        window : the number of tokens in the row above with which a row may begin (see wavefront.py); WHOLE: plain decoding
+        window : the number of tokens in the row above with which a row may begin (see wavefront.py); WHOLE: plain decoding's tokens
         """
         begin, columns = len(self.tokens), self.layout.columns
-        self._next(iteration)
-        if lead(window, columns) < columns:
-            self._wavefront(stop, lead(window, columns), iteration)
-        while len(self.tokens) < stop * columns:
-            self._next(iteration)
+        if (enough := lead(window, columns)) < columns:
+            self._next(1)
+            self._wavefront(stop, enough)
+        while (left := stop * columns - len(self.tokens)) > 0:
+            self._next(min(left, WINDOW))
         return self.tokens[begin:]
 
-    def _next(self, iteration: int) -> None:
-        """Draws the next token; first feeds the tokens that the sequence has not read yet."""
-        waiting = self.tokens[self.sequence.length :]
-        draft = Draft(torch.tensor(waiting, device=self.sequence.device)) if waiting else NO_DRAFT
-        p = self.sequence.forward(draft).p[len(waiting) :]
-        token = draw(p, self.noise.uniform(DRAFTER, len(self.tokens), 1, iteration)).item()
-        self.sequence.commit(list(range(len(waiting))), token)
-        self.tokens.append(token)
+    def _next(self, count: int) -> None:
+        """Draws the next token, and up to `count` if the guesses are right; first feeds the tokens that the sequence has not read yet."""
+        waiting, start = self.tokens[self.sequence.length :], len(self.tokens)
+        guesses = [*self._guesses, *self.tokens[-1:] * count][: count - 1]
+        nodes = [*waiting, *guesses]
+        rows = self.sequence.forward(Draft(torch.tensor(nodes, device=self.sequence.device)) if nodes else NO_DRAFT)
+        scores = rows.scores[len(waiting) :]
+        drawn = draw_gumbel(scores, self.noise.gumbel(start, len(scores))).tolist()
+        right = next((i for i, pair in enumerate(zip(guesses, drawn, strict=False)) if pair[0] != pair[1]), len(guesses))
+        self.sequence.commit(list(range(len(waiting) + right)), drawn[right])
+        self.tokens += drawn[: right + 1]
+        self._guesses = drawn[right + 1 :]
         self.passes += 1
 
-    def _wavefront(self, stop: int, enough: int, iteration: int) -> None:
+    def _wavefront(self, stop: int, enough: int) -> None:
         """Completes the current row and all later rows before `stop` in parallel, then discards their cache: the next pass feeds these
         tokens again, each in its full context."""
         columns, start = self.layout.columns, self.sequence.length
@@ -64,8 +73,7 @@ class CoarsePicture:
             active = [i for i, row in enumerate(rows) if len(row) < columns and (row or len(rows[i - 1]) >= enough)]
             positions = [(first + i) * columns + len(rows[i]) for i in active]
             predicted, index = predict(self.sequence, positions, rows[active[-1] - 1][-1:])
-            uniforms = [self.noise.uniform(DRAFTER, position, 1, iteration) for position in positions]
-            tokens = draw(predicted.p[index], torch.cat(uniforms)).tolist()
+            tokens = draw_gumbel(predicted.scores[index], torch.cat([self.noise.gumbel(position, 1) for position in positions])).tolist()
             self.sequence.commit_at(positions, tokens)
             for i, token in zip(active, tokens, strict=True):
                 rows[i].append(token)
@@ -112,21 +120,21 @@ class EnlargedPicture:
         self.row_probs: list[Tensor] = []  # [N, V] by small row
         self._counted = 0
 
-    def probs(self, position: int, tokens: Tensor, iteration: int) -> Tensor:
+    def probs(self, position: int, tokens: Tensor) -> Tensor:
         """The distribution [V] of a position. tokens : int64 [k], the drafts directly after the committed tokens"""
         coarse, fine = self.coarser.layout, self.sequence.layout
         row = position // fine.columns * coarse.rows // fine.rows
         while len(self.row_probs) <= row:
-            self._next(tokens, iteration)
+            self._next(tokens)
         return self.row_probs[row][position - fine_rows(coarse, fine, row, row + 1)[0] * fine.columns]
 
-    def _next(self, tokens: Tensor, iteration: int) -> None:
+    def _next(self, tokens: Tensor) -> None:
         """Adds one row of the small picture."""
         coarse, fine, row = self.coarser.layout, self.sequence.layout, len(self.row_probs)
         known = torch.cat([torch.tensor(self.sequence.tokens, dtype=torch.int64, device=tokens.device), tokens])
         if row and len(known) >= fine_rows(coarse, fine, row, row + 1)[0] * fine.columns:
             self.coarser.follow(known, row - 1, row)
-        self.coarser.draft(row + 1, iteration)
+        self.coarser.draft(row + 1)
         self.row_probs.append(sharpen(self.coarser.probs(row, row + 1)))
 
     def take_pass_count(self) -> int:

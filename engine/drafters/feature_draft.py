@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from engine.cache import FixedView, KVCache
 from engine.core import Sequence
 from engine.errors import MissingWeights
-from engine.kernels.tree_attention import fixed_mask, pack
+from engine.kernels.tree_attention import Chain, fixed_mask, pack
 from engine.layout import Layout, Raster
 from engine.networks.native_blocks import quick_linear, quicken
 from engine.networks.sequence import TransformerSequence
@@ -117,15 +117,17 @@ class NetworkGrowth:
     """One run of `NetworkFeatures`. The cache keeps the committed tokens, followed by the nodes grown since `root`, until the next `root`.
     Node 0 of its tables is the root.
 
-    states : [branches, 1 + SEEN, H], the predicted features; sets : int64 [1 + SEEN, words], of each node, its ancestors and itself;
-    levels : int64 [1 + SEEN]
+    states : [branches, 1 + SEEN, H], the predicted features; levels : int64 [1 + SEEN]; seen : bool [1 + SEEN, SEEN], or in graphs
+    sets : int64 [1 + SEEN, words], of each node, its ancestors and itself
     """
 
     def __init__(self, network: FeatureDrafter, sequence: TransformerSequence):
         self.network, self.trunk, self.device, self.workspace = network, sequence.trunk, sequence.device, sequence.workspace
         self.dtype, self.guidance = network.bias.dtype, sequence.sampling.guidance
         self.cos, self.sin = network.rotary(sequence.layout, sequence.limit)
-        settings, self.branches = network.settings, sequence.kv_cache.branches
+        settings, branches = network.settings, sequence.kv_cache.branches
+        self.scale = self.guidance if branches > 1 and self.trunk.drafts_once else 1.0
+        self.branches = 1 if self.scale != 1 else branches
         head = settings["width"] // settings["heads"]
         self.kv_cache = KVCache(1, self.branches, settings["heads"], sequence.limit + ROOM, head, self.device, self.dtype)
         self.committed, self.grown = 0, 0
@@ -134,6 +136,7 @@ class NetworkGrowth:
             self.cos, self.sin = self.workspace.hold(f"{NAME} cos", self.cos), self.workspace.hold(f"{NAME} sin", self.sin)
         self.states = self.zeros("states", (self.branches, 1 + SEEN, settings["width"]), self.dtype)
         self.sets, self.levels = self.zeros("sets", (1 + SEEN, SEEN // 64)), self.zeros("levels", (1 + SEEN,))
+        self.seen = torch.zeros(1 + SEEN, SEEN, dtype=torch.bool, device=self.device)
         self.key = NAME, network, self.kv_cache.shape
 
     def zeros(self, name: str, shape: tuple[int, ...], dtype: torch.dtype = torch.int64) -> Tensor:
@@ -145,17 +148,26 @@ class NetworkGrowth:
     def root(self, hidden: Tensor, tokens: list[int]) -> Tensor:
         """hidden [branches, k, H], k tokens -> guided logits [V] after the newest token. Forgets all nodes."""
         self.kv_cache.rewind(self.committed)
-        inputs, features = self.newest(hidden, tokens, len(tokens))
-        self.grown = 0
-        last = torch.tensor([len(tokens) - 1], device=self.device)
-        return self.begin_there(None, inputs.to(self.device), last, features, self.guidance)[0]
+        count, kept = len(tokens), self.committed
+        self.committed, self.grown = kept + count, 0
+        ids = torch.tensor(tokens, device=self.device)
+        states = self._states(ids, hidden, slice(kept, kept + count), Chain(count, kept), self.kv_cache)[:, -1:]
+        self.kv_cache.keep(list(range(count)))
+        self.states[:, :1] = states
+        return self._logits(states, self.guidance)[0]
 
     def expand(self, parents: list[int] | Tensor, tokens: list[int] | Tensor) -> Tensor:
         """Numbers of parents (-1 is the root) and tokens -> guided logits [k, V]."""
         behind, tokens = (torch.as_tensor(each, device=self.device) for each in (parents, tokens))
-        own = torch.arange(self.grown, self.grown + len(tokens), device=self.device)
-        self.grown += len(tokens)
-        return self.expand_there(None, behind, tokens, own, torch.full_like(own[0], self.committed), self.guidance)
+        first, count = self.grown + 1, len(tokens)  # in the tables, where 0 is the root
+        self.grown, after, behind = self.grown + count, slice(first, first + count), behind + 1
+        seen, levels = self.seen[behind], self.levels[behind] + 1
+        seen[:, first - 1 : self.grown].fill_diagonal_(True)
+        mask = F.pad(seen[:, : self.grown], (self.committed, 0), value=True)
+        states = self._states(tokens, self.states[:, behind], levels + (self.committed - 1), mask, self.kv_cache)
+        self.kv_cache.keep(list(range(count)))
+        self.states[:, after], self.seen[after], self.levels[after] = states, seen, levels
+        return self._logits(states, self.guidance)
 
     def newest(self, hidden: Tensor, tokens: list[int], rows: int) -> tuple[Tensor, Tensor]:
         """The inputs of `begin_there` for the arguments of `root`, padded: int64 [rows, COLUMNS] and features [branches, rows, H]."""
@@ -166,41 +178,50 @@ class NetworkGrowth:
         self.committed += count
         return torch.cat([columns, pack(own)], 1), F.pad(hidden.to(self.dtype), (0, 0, 0, rows - count))
 
-    # Functions of tensors. span : of a pass in fixed shapes, see engine/networks/static_step.py; None: as many rows as are kept
+    def _states(
+        self, tokens: Tensor, features: Tensor, places: Tensor | slice, mask: Tensor | Chain, kv_cache: KVCache | FixedView
+    ) -> Tensor:
+        """One pass over k rows: predicted features [branches, k, H]. Of a guidance pair whose drafts are computed once, it is the first
+        branch, and guidance multiplies its logits (see `TransformerSequence`)."""
+        embedded, features = self.trunk.embed(tokens)[: self.branches], features[: self.branches]
+        embedded = embedded.expand(self.branches, -1, -1)
+        return self.network(embedded.to(self.dtype), features.to(self.dtype), self.cos[places], self.sin[places], mask, kv_cache)
 
-    def begin_there(self, span: int | None, inputs: Tensor, last: Tensor, features: Tensor, guidance: float | Tensor) -> Tensor:
+    def _logits(self, states: Tensor, guidance: float | Tensor) -> Tensor:
+        """Guided logits [k, V] of predicted features."""
+        logits = guide(self.trunk.head(states).float(), guidance)
+        return logits if self.scale == 1 else logits * self.scale
+
+    # Functions of tensors. span : of a pass in fixed shapes, see engine/networks/static_step.py
+
+    def begin_there(self, span: int, inputs: Tensor, last: Tensor, features: Tensor, guidance: float | Tensor) -> Tensor:
         """`root`: the guided logits [1, V] after row `last`, int64 [1]."""
-        states, logits = self._pass(span, inputs, features, guidance)
-        self.states[:, :1] = states.index_select(1, last)
-        return logits.index_select(0, last)
+        states = self._fixed_pass(span, inputs, features).index_select(1, last)
+        self.states[:, :1] = states
+        return self._logits(states, guidance)
 
     def expand_there(
-        self, span: int | None, behind: Tensor, tokens: Tensor, own: Tensor, committed: Tensor, guidance: float | Tensor
+        self, span: int, behind: Tensor, tokens: Tensor, own: Tensor, committed: Tensor, guidance: float | Tensor
     ) -> Tensor:  # fmt: skip
         """`expand`: the guided logits [k, V]. behind, own : int64 [k], numbers of parents and nodes; committed : int64 []"""
         bit = torch.where(torch.arange(SEEN // 64, device=own.device) == own[:, None] // 64, 1 << own[:, None] % 64, 0)
         sets, levels = self.sets[behind + 1] | bit, self.levels[behind + 1] + 1
         columns = torch.stack([committed.expand_as(own), committed + own[:1].expand_as(own), tokens, levels + (committed - 1)], 1)
-        states, logits = self._pass(span, torch.cat([columns, sets], 1), self.states[:, behind + 1], guidance)
+        states = self._fixed_pass(span, torch.cat([columns, sets], 1), self.states[:, behind + 1])
         for table, rows, axis in ((self.states, states, 1), (self.sets, sets, 0), (self.levels, levels, 0)):
             table.index_copy_(axis, own + 1, rows)
-        return logits
+        return self._logits(states, guidance)
 
-    def _pass(self, span: int | None, inputs: Tensor, features: Tensor, guidance: float | Tensor) -> tuple[Tensor, Tensor]:
-        """One pass over k rows, whose keys and values are kept: states [branches, k, H], guided logits [k, V].
+    def _fixed_pass(self, span: int, inputs: Tensor, features: Tensor) -> Tensor:
+        """One pass over k rows, whose keys and values are kept: predicted features [branches, k, H].
 
         inputs : int64 [k, COLUMNS], for each row: the number of committed rows and of kept rows, its token, its position, and the set of
         rows after the committed ones that it sees; features : [branches, k, H]
         """
         committed, kept, tokens, places = inputs[:, :4].unbind(1)
-        mask = fixed_mask(inputs[:, 4:], committed, self.kv_cache.span(len(inputs)) if span is None else span)
         at = kept + torch.arange(len(inputs), device=inputs.device)
-        kv_cache = self.kv_cache if span is None else FixedView(self.kv_cache.block, at, span)
-        embedded = self.trunk.embed(tokens).expand(self.branches, -1, -1)
-        states = self.network(embedded.to(self.dtype), features.to(self.dtype), self.cos[places], self.sin[places], mask, kv_cache)
-        if span is None:
-            self.kv_cache.keep(list(range(len(inputs))))
-        return states, guide(self.trunk.head(states).float(), guidance)
+        mask = fixed_mask(inputs[:, 4:], committed, span)
+        return self._states(tokens, features, places, mask, FixedView(self.kv_cache.block, at, span))
 
 
 def weights_file(folder: Path, suffix: str = "") -> Path:

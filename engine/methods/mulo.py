@@ -114,11 +114,11 @@ def _blocks(sequence: Sequence, coarser: CoarsePicture, knobs: Knobs, noise: Noi
     behind: list[int] = []  # in-order repair: kept drafts after the last redrawn token
     notes: dict[int, tuple[int, float, float]] = {}  # by position: verdict, mass, entropy
     scattered = knobs.repair != "in order" or knobs.stale_kv == "on"
-    first = iteration = 0
+    first = 0
     while first < coarse.rows and not sequence.done:
         stop = min(coarse.rows, first + int(knobs.block_rows))
         passes = coarser.passes
-        drafted = coarser.draft(stop, iteration, knobs.draft_window)  # step 1: y ~ M_q
+        drafted = coarser.draft(stop, knobs.draft_window)  # step 1: y ~ M_q
         proposed = coarser.probs(first, stop).argmax(-1)  # step 2: x = U_r(y)
         top, bottom = fine_rows(coarse, fine, first, stop)
         start, count = top * fine.columns, (bottom - top) * fine.columns
@@ -146,7 +146,7 @@ def _blocks(sequence: Sequence, coarser: CoarsePicture, knobs: Knobs, noise: Noi
         behind = [] if scattered else block.tokens[block.todo[-1] + 1 :] if block.todo else []
         if stop < coarse.rows and not sequence.done:
             coarser.follow(picture, first, stop)  # step 7: y = D_r(x)
-        first, iteration = stop, iteration + 1
+        first = stop
 
 
 def _judge(rows: Rows, at: int, proposed: Tensor, start: int, columns: int, codebook: Tensor, knobs: Knobs) -> DraftedRows:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from engine.cache import KVCache
 from engine.kernels.cpu.blocks import BlockWeights, CrossKV, NativeLinear, QKNorm, RowNorm, RunRows, Stack, Updates, can_attend, can_cross
@@ -69,6 +70,9 @@ class QuickBlocks:
         updates = None if adapter_rows is None else updates_of(self.stack, adapter_rows)
         if (updates is None) != (adapter_rows is None):
             return None
+        if updates is not None and adapter_rows.once and split is None and cross is None:
+            branches = run.by_branch(adapter_rows.first)
+            return F.pad(self.stack(branches, updates, adapter_rows.first), (0, 0, 0, x.shape[1] - adapter_rows.first)).view(x.shape)
         begin = 0
         if split is not None:
             if not replace(run, mask=split.mask).can_run():

@@ -40,10 +40,14 @@ class RowSplit:
 
 @dataclass(frozen=True)
 class AdapterRows:
-    """An adapter for the rows of a pass from number `first` on; with a RowSplit, rows are numbered as above the split."""
+    """An adapter for the rows of a pass from number `first` on; with a RowSplit, rows are numbered as above the split.
+
+    once : only the first branch of a guidance pair needs these rows; the others may hold anything
+    """
 
     adapter: RowAdapter
     first: int
+    once: bool = False
 
 
 def adapter_hooks(adapter_rows: AdapterRows | None) -> AbstractContextManager[None]:

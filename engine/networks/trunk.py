@@ -38,6 +38,7 @@ class Trunk(Protocol):
     takes_chains : for a chain it gets a `Chain` instead of a mask
     takes_splits : its `run` takes a RowSplit; else shared rows run through all layers separately
     takes_adapters : its `run` takes an adapter of rows; else its layers get hooks during the pass
+    drafts_once : its `run` computes rows with an adapter in the first branch alone
     reads_slots : it reads slots on the host, and gets them there, so that it need not wait for a GPU
     joins       : its passes may be computed together with those of other runs of this model (`run_together`)
     fixed       : its `run` depends on slots, mask and cache through tensors alone, so passes can have fixed shapes (static_step.py)
@@ -47,6 +48,7 @@ class Trunk(Protocol):
     takes_chains: bool = False
     takes_splits: bool = True
     takes_adapters: bool = False
+    drafts_once: bool = False
     reads_slots: bool = False
     joins: bool = False
     fixed: bool = False
@@ -88,7 +90,8 @@ class OwnTrunk(Trunk):
     takes_sets = takes_adapters = fixed = True
 
     def __init__(self, decoder: Any):
-        self.decoder, self.takes_chains, self.joins = decoder, decoder.quick is not None, decoder.quick is not None
+        self.decoder = decoder
+        self.takes_chains = self.joins = self.drafts_once = decoder.quick is not None
 
     def rows(self, arguments: PassArguments) -> Any:
         """The rows of this run for a joint pass, in the form that the compiled call takes."""

@@ -56,7 +56,7 @@ typedef struct {
 
 /* x : [rows, width], before and after, in place; the rows of a run lie behind those of the run before it
    work : room, work_of numbers
-   updates : of an adapter, block by block LAYERS of them, for the rows of each branch of a single run from `first` on; or null
+   updates : of an adapter, block by block LAYERS of them, for the rows of each branch of the first run from `first` on; or null
    last : the norm after the last block, or null */
 typedef struct {
     float *x, *work;

@@ -11,7 +11,7 @@ A row has the same bits in a pass of any number of rows and of runs, with any nu
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -126,6 +126,13 @@ class RunRows:
     sin: Tensor | None = None
     cross: CrossKV | None = None
 
+    def by_branch(self, count: int) -> list[RunRows]:
+        """The two branches as runs of their own, the second with its first `count` rows alone. `mask` must be a tensor."""
+        first, second = (replace(self, x=self.x[i : i + 1], kv_cache=self.kv_cache.branch(i)) for i in range(2))
+        kept = self.mask.shape[1] - len(self.mask)
+        cos, sin = (None if each is None else each[:count] for each in (self.cos, self.sin))
+        return [first, replace(second, x=second.x[:, :count], mask=self.mask[:count, : kept + count], cos=cos, sin=sin)]
+
     def can_run(self) -> bool:
         """True if the functions know the pass."""
         if torch.is_grad_enabled() or self.x.dtype != torch.float32 or self.x.device.type != "cpu":
@@ -177,7 +184,7 @@ class Stack:
         """Hidden states [rows, width] of the rows of all runs, one run after another, each its branches one after another; writes their
         keys and values into the runs' caches.
 
-        updates : an adapter for the rows of each branch of a single run from number `first` on
+        updates : an adapter for the rows of each branch of the first run from number `first` on
         begin, end : of the blocks that run; all. The norm comes after the last block of all
         """
         x = torch.cat([run.x.flatten(0, 1) for run in runs]) if len(runs) > 1 else runs[0].x.flatten(0, 1).clone()

@@ -134,7 +134,7 @@ def test_up_sampled_tokens_have_the_distribution_that_the_small_picture_gives() 
     _, draft_probs = filler.fill(torch.empty(0, dtype=torch.int64), None, 2, "up-sampled", 0, seeded=False)
     assert filler.take_pass_count() == 1 and filler.take_pass_count() == 0  # one token at a quarter of the size, made once
     coarser = CoarsePicture(sequence, Noise(1999, 3), 1)
-    coarser.draft(1, 0)
+    coarser.draft(1)
     assert torch.equal(sharpen(coarser.probs(0, 1))[:2], draft_probs)
 
 
@@ -169,7 +169,7 @@ def test_the_small_picture_goes_on_with_what_was_really_drawn(monkeypatch: pytes
 @pytest.mark.parametrize("changed", [[], [0], [2, 3]])
 def test_the_small_picture_reads_again_from_the_first_token_that_changed(changed: list[int]) -> None:
     small = CoarsePicture(Toy(rows=4, columns=4, seed=4).start(Prompt()), Noise(0, 3), 2)
-    small.draft(2, 1)
+    small.draft(2)
     new, length = small.tokens.copy(), small.sequence.length
     for at in changed:
         new[at] = (new[at] + 1) % 3

@@ -116,6 +116,18 @@ def hook_block(network: nn.Module) -> Iterator[None]:
 
 @needs_native
 @both
+@pytest.mark.parametrize("first", [1, 5, ROWS - 1])
+def test_rows_with_an_adapter_can_be_those_of_the_first_branch_alone(first: int, dtype: torch.dtype) -> None:
+    network = decoder()
+    quicken(network, dtype)
+    lora, run = adapter(network, 5), passes(network, dtype)
+    both_branches, once = (run(ROWS, adapter_rows=AdapterRows(lora, first, once)) for once in (False, True))
+    assert torch.equal(once[0], both_branches[0]) and torch.equal(once[1, :first], both_branches[1, :first])
+    assert not once[1, first:].any()  # not computed
+
+
+@needs_native
+@both
 def test_rows_with_an_adapter_have_the_same_bits_in_every_pass(dtype: torch.dtype) -> None:
     network = decoder()
     quicken(network, dtype)
