@@ -12,7 +12,7 @@ from engine.methods import AUTO, find, names
 from engine.methods import about as about_method
 from engine.methods import title as own_title
 from engine.run import Run
-from engine.tuning.auto import unmeasured_method
+from engine.tuning.auto import StepHere, unmeasured_method
 
 PLAIN_SIDE = ("Plain decoding", "One token at a time.")
 CLASSICAL_SIDE = ("Classical surface (no model)", "Made of the points after the run, without the model.")
@@ -43,15 +43,14 @@ def choices_for(capabilities: frozenset[str]) -> list[tuple[str, str]]:
     return [(title_of(name), name) for name in names() if find(name)[0].needs <= capabilities and name != PLAIN]
 
 
-def cards(menu: Sequence[tuple[str, str]], suits: Suits = ANY_SUIT, speedups: Mapping[str, float] | None = None) -> list[dict[str, Any]]:
-    """Cards of a menu of (title, name), grouped: exact, relaxed, baselines. speedups : over plain decoding by method, measured on this
-    machine"""
+def cards(menu: Sequence[tuple[str, str]], suits: Suits = ANY_SUIT, speeds: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+    """Cards of a menu of (title, name), grouped: exact, relaxed, baselines. speeds : on this machine, in words, by method"""
     listed: list[dict[str, Any]] = []
     for title, name in menu:
         method, values_at_start = start_values(name, suits)
         exact = knob_panel.badge(method, values_at_start)["exact"]
         group = BASELINES if method.baseline else GROUPS[exact]
-        speed = "" if speedups is None or name == PLAIN else speed_words(speedups.get(name))
+        speed = "" if speeds is None or name == PLAIN else speeds.get(name, speed_words(None))
         facts = {"speed": speed, "scaled": "at_scale" in method.needs}  # scaled: it drafts at a smaller size
         listed.append({"name": name, "title": title, "exact": exact, "about": about(name), "group": group, **facts})
     order = (*GROUPS.values(), BASELINES)
@@ -77,11 +76,15 @@ def about(name: str) -> str:
     return "The fastest exact method on this machine, as measured." if name.startswith(f"{AUTO}:") else about_method(name)
 
 
-def speed_words(speedup: float | None) -> str:
-    """A measured speed-up as text; None = not measured."""
+def speed_words(speedup: float | None, step: StepHere | None = None) -> str:
+    """A measured speed-up as text; None = not measured. Of a method that is slower than plain decoding, also what its drafter takes of a
+    step, if that was measured."""
     if speedup is None:
         return "Not yet measured here"
-    return f"{speedup:.1f}× here" if speedup >= 0.95 else f"{speedup:.2f}× here"
+    if speedup >= 0.95:
+        return f"{speedup:.1f}× here"
+    reason = "" if step is None else f", slower: {step.outside:.1f} of {step.milliseconds:.1f} ms are its drafter"
+    return f"{speedup:.2f}× here{reason}"
 
 
 def side_words(name: str | None, right_words: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ their files carry that name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
 
 import torch
@@ -103,18 +103,57 @@ def table_of(backbone: Backbone, measured: ModelMeasurements) -> list[Expected]:
 @torch.inference_mode()
 def find_out(backbone: Backbone, rows: Sequence[Expected], costs: StepCosts) -> bool:
     """Measures the time of plain decoding outside its passes, then the row that seems fastest, until that one has been measured. So the
-    choice is among steps that were timed, and most rows need not be. Returns whether anything was measured.
+    choice is among steps that were timed, and most rows need not be. Then one row of each method with a drafter, for the menu. Returns
+    whether anything was measured.
 
     Rows that are about as fast as the best one are then measured again, in turns; the least counts, because other programs only add time.
     Otherwise the row that was measured at the quietest moment would win."""
     before = len(costs.extra)
     time_the_best(backbone, rows, costs)
+    for each in drafted_rows(rows, costs):
+        if each.key not in costs.extra:
+            costs.extra[each.key] = extra_milliseconds(backbone, each.name, dict(each.knobs), costs.curve)
     if is_new := len(costs.extra) > before:
         least = CLOSE * best(rows, costs).speed(costs)
         for each in [each for each in rows if each.key in costs.extra and each.speed(costs) >= least] * TURNS:
             costs.extra[each.key] = min(costs.extra[each.key], extra_milliseconds(backbone, each.name, dict(each.knobs), costs.curve))
         time_the_best(backbone, rows, costs)
     return is_new
+
+
+def drafted_rows(rows: Sequence[Expected], costs: StepCosts) -> list[Expected]:
+    """The row that seems fastest of each method with a drafter, which the menu describes before a run."""
+    fastest: dict[str, Expected] = {}
+    for row in sorted(rows, key=lambda each: each.speed(costs)):
+        if find(row.name)[0].drafters:
+            fastest[row.name] = row
+    return list(fastest.values())
+
+
+@dataclass(frozen=True)
+class StepHere:
+    """A method's step on this machine. speedup : expected, over plain decoding; outside : milliseconds that it takes outside the model's
+    pass, for its drafter; milliseconds : of the whole step"""
+
+    speedup: float
+    outside: float
+    milliseconds: float
+
+
+def steps_here(backbone: Backbone) -> dict[str, StepHere]:
+    """What is stored here about the steps of methods with a drafter, by method; {} if nothing was measured."""
+    measured = store.read(backbone)
+    costs, rows = measured.costs.get((torch.get_num_threads(), backbone.dtype)), table_of(backbone, measured)
+    plain = next((each for each in rows if each.name == PLAIN), None)
+    if costs is None or plain is None or plain.key not in costs.extra:
+        return {}
+    known = drafted_rows([each for each in rows if each.key in costs.extra], costs)
+    return {
+        each.name: StepHere(
+            each.speed(costs) / plain.speed(costs), each.milliseconds(costs) - costs.curve.at(each.rows), each.milliseconds(costs)
+        )
+        for each in known
+    }
 
 
 def time_the_best(backbone: Backbone, rows: Sequence[Expected], costs: StepCosts) -> None:

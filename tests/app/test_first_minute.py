@@ -20,11 +20,11 @@ from app.ui.panels.methods import TEMPLATE
 from app.ui.tab_context import TabContext
 from app.ui.tabs import example, image_tab, lab_example, vocabulary
 from app.ui.tabs.race import RaceTab
-from app.ui.tabs.speeds import speedups
+from app.ui.tabs.speeds import speeds_here, speedups
 from engine.assets import recordings
 from engine.errors import NotSupported
 from engine.methods import METHODS, about, find, names
-from engine.tuning.auto import resolve
+from engine.tuning.auto import StepHere, resolve
 from engine.words.emoji_objects import TAUGHT
 from tests.app.conftest import PATIENCE
 from tests.app.race_page import take
@@ -39,7 +39,7 @@ def test_every_method_says_in_a_sentence_what_it_does() -> None:
 
 
 def test_cards_stand_in_their_groups_with_what_was_measured(picto) -> None:
-    shown = cards(choices(picto), picto.suits, {"sjdpp": 3.14, "jacobi": 0.5})
+    shown = cards(choices(picto), picto.suits, {"sjdpp": speed_words(3.14), "jacobi": speed_words(0.5)})
     groups = [card["group"] for card in shown]
     assert groups == sorted(groups, key=["Exact: the same as plain decoding", "Relaxed: may differ from plain decoding", "Baselines"].index)
     assert {card["name"]: card["speed"] for card in shown if "×" in card["speed"]} == {"sjdpp": "3.1× here", "jacobi": "0.50× here"}
@@ -56,6 +56,33 @@ def test_cards_stand_in_their_groups_with_what_was_measured(picto) -> None:
     assert [word.split()[0] for word in first_number(find("gsd")[0], {})] == ["window"] and first_number(find("mulo")[0], {})[0].startswith(
         "keep"
     )
+
+
+@pytest.mark.parametrize(
+    ("speedup", "step", "words"),
+    [
+        (None, None, "Not yet measured here"),
+        (1.24, StepHere(1.24, 4.0, 8.0), "1.2× here"),
+        (0.97, StepHere(0.97, 4.0, 8.0), "1.0× here"),
+        (0.6, None, "0.60× here"),
+        (0.6, StepHere(0.7, 4.14, 6.96), "0.60× here, slower: 4.1 of 7.0 ms are its drafter"),
+    ],
+)
+def test_a_card_says_why_a_method_is_slower_here(speedup: float | None, step: StepHere | None, words: str) -> None:
+    assert speed_words(speedup, step) == words
+
+
+def test_before_the_first_run_a_card_has_the_expected_speed_and_then_the_runs(tmp_path, picto, monkeypatch) -> None:
+    monkeypatch.setattr(
+        "app.ui.tabs.speeds.steps_here", lambda backbone: {"eagle": StepHere(0.5, 3.0, 9.0), "spatial": StepHere(2.4, 1, 5)}
+    )
+    assert speeds_here(tmp_path, picto) == {"eagle": "0.50× here, slower: 3.0 of 9.0 ms are its drafter", "spatial": "2.4× here"}
+    monkeypatch.setattr("app.ui.tabs.speeds.speedups", lambda runs, name, weights: {"eagle": 0.6, "sjd": 0.9})
+    assert speeds_here(tmp_path, picto) == {
+        "eagle": "0.60× here, slower: 3.0 of 9.0 ms are its drafter",
+        "spatial": "2.4× here",
+        "sjd": "0.90× here",
+    }
 
 
 def test_speeds_are_medians_over_plain_decoding(tmp_path, monkeypatch) -> None:

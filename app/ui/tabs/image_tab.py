@@ -33,7 +33,7 @@ from app.ui.tabs.forking import read_fork
 from app.ui.tabs.method_form import form_updates
 from app.ui.tabs.race import EndedRace, Files, RaceOutcome, RaceRequest, RaceTab, left_run
 from app.ui.tabs.saving import try_save
-from app.ui.tabs.speeds import speedups
+from app.ui.tabs.speeds import speeds_here
 from engine.core import PLAIN, Backbone, Prompt
 from engine.errors import ForetokenError
 from engine.recognition import picture_judge
@@ -209,7 +209,7 @@ class PictureRace:
     def refresh(self, tab: RaceTab, name: object) -> tuple[Any, ...]:
         """Cards with the speeds measured here so far; once the fastest method is known, it replaces the one that was chosen until then."""
         menu = self.menu()
-        speeds = speedups(tab.studio.run_store.folder, self.backbone.name, self.backbone.weights_hash)
+        speeds = speeds_here(tab.studio.run_store.folder, self.backbone)
         clock = gr.Timer(active=self.context.studio.background.fastest(self.backbone) is None)
         return fill(self.measured, tab.form.menu_values(menu, speeds, name, self.favourite) | {"clock": clock})
 

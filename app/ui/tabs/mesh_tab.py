@@ -31,7 +31,7 @@ from app.ui.tabs.engine_queue import DIRECT, ENGINE, LATEST, fill
 from app.ui.tabs.mesh_input import MeshInput, refusal_notice, shown_points
 from app.ui.tabs.method_form import form_updates
 from app.ui.tabs.race import EndedRace, Files, RaceOutcome, RaceRequest, RaceTab, left_run
-from app.ui.tabs.speeds import speedups
+from app.ui.tabs.speeds import speeds_here
 from engine.backbones.lowpoly import Lowpoly
 from engine.core import PLAIN, Backbone, Sampling
 from engine.errors import BadPrompt, ForetokenError, NotSupported
@@ -228,7 +228,7 @@ class MeshRace:
     def refresh(self, tab: RaceTab, name: object) -> tuple[Any, ...]:
         """The menu while the loaded model is measured."""
         backbone = self.model.get()
-        speeds = speedups(tab.studio.run_store.folder, backbone.name, backbone.weights_hash)
+        speeds = speeds_here(tab.studio.run_store.folder, backbone)
         before = with_auto(favourite_first(choices(backbone)), None, backbone)[0][1]
         clock = gr.Timer(active=self.context.studio.background.fastest(backbone) is None)
         return fill(self.filling, tab.form.menu_values(self.menu(backbone), speeds, name, before) | {"clock": clock})
@@ -238,7 +238,7 @@ class MeshRace:
         name = form.get("method", menu[0][1])
         method, start = start_values(name, self.suits)
         values = form["knobs"]["values"] if "knobs" in form else start
-        speeds = speedups(tab.studio.run_store.folder, backbone.name, backbone.weights_hash)
+        speeds = speeds_here(tab.studio.run_store.folder, backbone)
         missing = METHODS[FAVOURITE].needs - backbone.capabilities
         return {
             "knobs": knob_panel.encode(name, method.knobs, values),

@@ -63,15 +63,15 @@ class MethodForm:
         self.other = methods.build(PLAIN, self.left_cards(choices), f"{self.prefix}other")
         self.other_knobs = knob_panel.build(knob_panel.encode(PLAIN, ()), f"{self.prefix}other-knobs")
 
-    def left_cards(self, choices: Choices, speedups: Mapping[str, float] | None = None) -> list[dict[str, Any]]:
+    def left_cards(self, choices: Choices, speeds: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
         """Cards of the left side's menu."""
-        return [*cards([(PLAIN_SIDE[0], PLAIN), *choices], self.suits, speedups), *self.others]
+        return [*cards([(PLAIN_SIDE[0], PLAIN), *choices], self.suits, speeds), *self.others]
 
-    def menu_values(self, menu: Choices, speedups: Mapping[str, float], chosen: object = None, before: str = "") -> dict[str, Any]:
+    def menu_values(self, menu: Choices, speeds: Mapping[str, str], chosen: object = None, before: str = "") -> dict[str, Any]:
         """Updates for a menu: "cards" with the speeds measured here so far, by menu id; and if the method `before`, which was first until
         auto was measured, is still the chosen one, the first method of the menu in its place."""
-        own = cards(menu, self.suits, speedups)
-        values: dict[str, Any] = {"cards": {self.method.elem_id: own, self.other.elem_id: self.left_cards(menu, speedups)}}
+        own = cards(menu, self.suits, speeds)
+        values: dict[str, Any] = {"cards": {self.method.elem_id: own, self.other.elem_id: self.left_cards(menu, speeds)}}
         name = menu[0][1]
         if chosen != before or chosen == name:
             return values

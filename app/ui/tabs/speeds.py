@@ -10,9 +10,11 @@ from typing import Any
 
 from app.runs.finished import read_settings
 from app.runs.history import SETTINGS
-from engine.core import PLAIN
+from app.ui.method_menu import speed_words
+from engine.core import PLAIN, Backbone
 from engine.errors import BadFile
 from engine.machine import processor
+from engine.tuning.auto import steps_here
 
 NEWEST = 200  # number of runs read; older ones say little about the current speed
 
@@ -93,3 +95,10 @@ def speedups(runs: Path, name: str, weights: str | None) -> dict[str, float]:
     plain = rates.pop(PLAIN, None)
     raced = medians(replace(each, tokens_per_second=each.tokens_per_second / each.plain) for each in own if each.plain)
     return ({method: value / plain for method, value in rates.items()} if plain else {}) | raced
+
+
+def speeds_here(runs: Path, backbone: Backbone) -> dict[str, str]:
+    """Speeds on this machine in words, by method: of saved runs, or, of methods with a drafter, what the measurements of `auto` predict."""
+    steps = steps_here(backbone)
+    ratios = {name: step.speedup for name, step in steps.items()} | speedups(runs, backbone.name, backbone.weights_hash)
+    return {name: speed_words(ratio, steps.get(name)) for name, ratio in ratios.items()}

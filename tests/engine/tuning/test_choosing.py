@@ -196,6 +196,24 @@ def test_rows_that_are_about_as_fast_are_timed_in_turns(
     assert timed[-4:] == ["ar", "sjdpp"] * 2 and timed.count("zipar") == 1
 
 
+@pytest.mark.parametrize(("extra", "taken"), [(0.1, "auto:eagle,nodes=4"), (1.5, "auto:eagle,nodes=4"), (1.7, "auto:ar"), (9.0, "auto:ar")])
+def test_a_method_whose_drafter_costs_more_than_it_saves_is_described_and_not_taken(
+    model: SimpleNamespace, extra: float, taken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model.capabilities = model.capabilities | METHODS["eagle"].needs
+    tree = Expected("eagle", {"nodes": 4}, 3.0, 5.0, 5.0)  # as fast as plain decoding where a pass of its drafter takes 1.6 ms
+    store_costs(model, CHEAP, [WINDOWS[0], tree])
+    measured = store.read(model)
+    measured.costs = {key: StepCosts(CHEAP) for key in measured.costs}
+    store.write(measured)
+    assert auto.steps_here(model) == {}
+    monkeypatch.setattr(auto, "extra_milliseconds", lambda backbone, name, *rest: extra if name == "eagle" else 0.0)
+    assert auto.resolve(model) == taken
+    step, whole = auto.steps_here(model)["eagle"], CHEAP.at(5) + 5 * extra
+    assert (step.outside, step.milliseconds) == (pytest.approx(5 * extra), pytest.approx(whole))
+    assert step.speedup == pytest.approx(3 * CHEAP.at(1) / whole) and (step.speedup < 1) == (taken == "auto:ar")
+
+
 def test_what_a_method_does_beside_its_passes_is_the_median_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the clock of the machine; negative where its passes store no distributions."""
     for milliseconds, extra in ((7, 3.0), (3, -1.0)):
