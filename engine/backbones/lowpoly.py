@@ -126,9 +126,10 @@ class Lowpoly(TrainedBackbone):
     # Chosen with `bench mesh --sweep`. Windows are short and drawn again, because a mesh draft is seldom right after a few others, and few
     # tokens are fixed points. Rows cost more than a picture's: each has a distribution of 5,121 numbers under a grammar.
     suits: Suits = MappingProxyType({
-        "cross_regression": {"horizon": 8, "refresh": "redraw"},
+        "cross_regression": {"horizon": 4, "refresh": "redraw"},
         "sjdpp": {"window": 4},
-        "adt_tree": {"row_cost": 0.3, "level_cost": 0.6},
+        "adt_tree": {"row_cost": 0.4, "level_cost": 1.8, "children": "deterministic"},
+        "eagle": {"depth": 2, "width": 3, "nodes": 3, "children": "deterministic"},
     })  # fmt: skip
 
     def __init__(
@@ -141,7 +142,8 @@ class Lowpoly(TrainedBackbone):
             self.name, self.suffix = f"lowpoly:{option}", "_lora"
         self.known_as, self.draft_trunk = self.name, model.decoder
         self.model, self.card, self.folder, self.grammar = model.eval(), card, folder, grammar
-        self.dtype, self.weights_hash = str(dtype or model.decoder.start.dtype).removeprefix("torch."), None
+        self.draft_dtype = dtype or model.decoder.start.dtype
+        self.dtype, self.weights_hash = str(self.draft_dtype).removeprefix("torch."), None
         self.vocabulary, self.parameters = model.settings.vocabulary, sum(p.numel() for p in model.parameters())
         self.base_hash: str | None = None  # of the weights that heads were trained for: these, or these without the adapter
         self.device = next(model.parameters()).device

@@ -40,7 +40,7 @@ class TrainedBackbone(Backbone):
     trainable   : the drafters that recipes can train
     known_as    : the name by which recipes know the model; "": it has to be imported first
     draft_trunk : the network whose layers a predictive stream adapts
-    draft_dtype : of the feature drafter on a GPU; that of the hidden states which it reads
+    draft_dtype : of the feature drafter: on a GPU that of the hidden states which it reads, on a CPU of its products
     """
 
     folder: Path | None = None

@@ -194,9 +194,12 @@ def children_of(
     random = None if kind == "deterministic" else draw_weights(sampled, probs)
     keys = gains if random is None else torch.where(sampled[:, None], probs * random, gains)
     best = keys.topk(min(shape.width, probs.shape[-1]), -1)
-    drawn = drawn_acceptance(probs.amax(-1, keepdim=True).to(front.scores.dtype), best.indices.shape[1])
-    chances = torch.where(sampled[:, None], drawn, gains.gather(1, best.indices).to(drawn.dtype)).clamp(1e-30, 1)
-    scores = (front.scores[:, None] + torch.where(best.values > 0, chances, 0).log()).flatten()
+    chances = best.values if random is None else gains.gather(1, best.indices)
+    chances = chances.to(front.scores.dtype)
+    if random is not None:
+        drawn = drawn_acceptance(probs.amax(-1, keepdim=True).to(chances.dtype), best.indices.shape[1])
+        chances = torch.where(sampled[:, None], drawn, chances)
+    scores = (front.scores[:, None] + torch.where(best.values > 0, chances.clamp(1e-30, 1), 0).log()).flatten()
     parents = (each[:, None].expand_as(best.indices).flatten() for each in (front.nodes, sampled.long(), front.numbers))
     return Level(torch.stack([best.indices.flatten(), *parents]), scores)
 
@@ -301,6 +304,8 @@ def weights(noise: Noise, position: int, iteration: int, level: int, seeded: boo
 
 def rank(probs: Tensor, logits: Tensor) -> Tensor:
     """The ranking of chosen children [F, V]: the distribution; at temperature 0, where it is one-hot, the softmax of the logits."""
+    if probs.device.type == "cpu" and not (probs.amax(-1) >= 1).any():
+        return probs
     sure = (probs.amax(-1) >= 1) & (probs.argmax(-1) == logits.argmax(-1))
     return torch.where(sure[:, None], torch.softmax(logits, -1).to(probs.dtype), probs)
 

@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from engine.cache import FixedView, KVCache
 from engine.core import Sequence
 from engine.errors import MissingWeights
+from engine.kernels.cpu.library import native
 from engine.kernels.tree_attention import Chain, fixed_mask, pack
 from engine.layout import Layout, Raster
 from engine.networks.native_blocks import quick_linear, quicken
@@ -233,7 +234,7 @@ def read_drafter(
     path: Path, card: dict[str, Any], device: torch.device, weights_hash: str | None = None, dtype: torch.dtype = torch.float32
 ) -> NetworkFeatures:
     """The drafter in a weights file, with its shape from the backbone's card; raises MissingWeights, also for a drafter that was trained
-    for weights with another hash. dtype : of its block and cache; on a CPU always float32, which its packed layers need"""
+    for weights with another hash. dtype : of its block and cache; on a CPU, of the products of its block alone"""
     if NAME not in card:
         raise MissingWeights(f"The card next to {path} does not describe it. Train it again: python launch.py train feature-draft.")
     refuse_stale(path, card[NAME], weights_hash, "feature-draft")
@@ -242,5 +243,5 @@ def read_drafter(
     network.to(device, torch.float32 if device.type == "cpu" else dtype)
     if device.type == "cpu":
         network.mix = quick_linear(network.mix)
-        quicken(network.decoder)
+        quicken(network.decoder, dtype if native(dtype) is not None else torch.float32)
     return NetworkFeatures(network)
