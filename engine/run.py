@@ -30,6 +30,7 @@ class Run:
         drafter: Any = None,
         buffer: np.ndarray | None = None,
         name: str = "",
+        hidden: bool = False,
     ):
         missing = sorted(method.needs - backbone.capabilities)
         if missing:
@@ -50,6 +51,7 @@ class Run:
         self.began: Callable[[Sequence], None] | None = None  # called with the sequence, before the method
         self.stopped = self.finished = False
         self.sequence: Sequence | None = None
+        self._hidden: dict[int, torch.Tensor] | None = {} if hidden else None  # by position; see Sequence
         self._current = Knobs({})
         self._snapshot: Mapping[str, float | str] | None = None  # the live values behind `_current`
         self._is_exact = True  # True if the method is exact under these values
@@ -117,6 +119,7 @@ class Run:
 
     def _begin(self) -> None:
         self.sequence = self.backbone.start(self.prompt)
+        self.sequence.hidden_states = self._hidden
         if self.began is not None:
             self.began(self.sequence)
         noise = Noise(self.prompt.seed, self.sequence.vocabulary, self.sequence.device)
@@ -173,6 +176,20 @@ class Run:
         return self.backbone.render(self.tokens, self.positions, True, self.prompt.size)
 
     @property
+    def prior_token_ids(self) -> torch.Tensor:
+        """Finishes the run; its tokens as the input of the diffusion model that draws them, see `Backbone.prior_token_ids`."""
+        return self.backbone.prior_token_ids(self.finish().in_order, self.prompt.size)
+
+    @property
+    def hidden_states(self) -> torch.Tensor:
+        """Finishes the run; the model's last hidden states [branches, tokens, H]: row i is the one that predicts token i, computed after
+        the committed tokens before it. Raises NotSupported unless the run was started with hidden=True on a model with hidden states."""
+        count, states = len(self.finish().tokens), self._hidden or {}
+        if not all(position in states for position in range(count)):
+            raise NotSupported("This run has no hidden states. Start it with hidden=True, on a model that has them.")
+        return torch.stack([states[position] for position in range(count)], 1)
+
+    @property
     def made_with(self) -> dict[str, str | None]:
         """The precision and the device of the model that computes the steps."""
         return {"dtype": self.backbone.precision, "device": str(self.backbone.device)}
@@ -220,14 +237,16 @@ def generate(
     drafter: Any = None,
     buffer: np.ndarray | None = None,
     name: str = "",
+    hidden: bool = False,
 ) -> Run:
     """Starts a run.
 
     knobs  : values by name; the rest are the backbone's recommended values, or the defaults
     buffer : memory for the live values (may be shared)
     name   : name of the preset in use (default: the method's name)
+    hidden : keep `Run.hidden_states`
     """
-    return Run(backbone, method, prompt, knobs or {}, drafter, buffer, name)
+    return Run(backbone, method, prompt, knobs or {}, drafter, buffer, name, hidden)
 
 
 class Timed(Protocol):

@@ -33,7 +33,7 @@ from engine.backbones.picture_checkpoint import PictureCheckpoint
 from engine.backbones.preview import CELLS, Preview
 from engine.checkpoints.families import ADAPTED, stated_licence
 from engine.core import Sampling
-from engine.errors import MissingWeights
+from engine.errors import MissingWeights, NotSupported
 from engine.kernels.cpu.steady_linear import make_steady
 from engine.layout import Raster
 from engine.memory import FULL
@@ -51,7 +51,6 @@ class GlmImage(PictureCheckpoint):
     """The backbone: a GlmImageForConditionalGeneration and a function from a text and the side in tokens to the ids of a prompt."""
 
     name, sampling = "glm_image", Sampling()
-    capabilities = frozenset({"raster", "text", "codebook", "hidden"})
 
     def __init__(
         self, model: GlmImageForConditionalGeneration, read: Callable[[str, int], list[int]], licence: str = "",
@@ -88,6 +87,15 @@ class GlmImage(PictureCheckpoint):
         colours = (colours / (SPREAD * colours.std(0).clamp(min=1e-12))).clamp(-1, 1)
         return Preview(colours[:, None, None].expand(-1, CELLS, CELLS, -1), FACTOR)
 
+    def prior_token_ids(self, tokens: list[int], size: int | None = None) -> Tensor:
+        """`prior_token_ids` of diffusers' GlmImagePipeline: int64 [1, 4 n] on the model's device, every token of the whole picture 2 x 2
+        times, row by row, without the small picture. Raises NotSupported for an unfinished run."""
+        layout = self._layout(size)
+        if len(tokens) < (needed := layout.starts[-1]):
+            raise NotSupported(f"The picture has {len(tokens):,} of {needed:,} tokens. Finish the run first.")
+        whole = torch.tensor(tokens[self.small * self.small :], device=self.device).view(-1, layout.columns)
+        return whole.repeat_interleave(2, 0).repeat_interleave(2, 1).view(1, -1)
+
     def codebook(self) -> Tensor:
         """The vector of every token, float32 [V, D]: rows of length 1, because the encoder normalises them."""
         return F.normalize(self.model.model.vqmodel.quantize.embedding.weight.detach().float(), dim=-1)
@@ -96,7 +104,7 @@ class GlmImage(PictureCheckpoint):
 def layout_of(side: int, small: int) -> Raster:
     """The rows of the small picture, as wide as those of the whole one, then the whole one."""
     columns = side // FACTOR
-    return Raster(small * small // columns + columns, columns, FACTOR)
+    return Raster(small * small // columns + columns, columns, FACTOR, small)
 
 
 def grids(small: int, columns: int) -> Tensor:

@@ -103,6 +103,11 @@ class Sequence(Protocol):
     workspace: Any  # where passes have fixed shapes: the tensors and graphs that its model lends (engine/networks/workspace.py); else None
     adapter: Any  # by capability "predictive_stream": the weights of predictive rows, set by the drafter when it starts
 
+    hidden_states: (
+        dict[int, Tensor] | None
+    )  # by capability "hidden": set before the first pass, it gets the last hidden state [branches, H]
+    # of every committed row, by the position that the row predicts
+
     def forward(self, draft: Draft) -> Rows:
         """One pass over the pending token and the nodes; their cache entries are kept until commit or the next forward."""
         ...
@@ -233,6 +238,11 @@ class Backbone(Protocol):
         """The picture (uint8 [H, W, 3]) or mesh of some committed tokens; final=False may be cheaper and coarser.
         size: the prompt's."""
         ...
+
+    def prior_token_ids(self, tokens: list[int], size: int | None = None) -> Tensor:
+        """The tokens of a finished run, in order, as the input of the diffusion model that draws the picture. Raises NotSupported if there
+        is none, or for an unfinished run. size: the prompt's."""
+        raise NotSupported(f"{self.name} draws its own results; `prior_token_ids` is for models whose pictures a diffusion model draws.")
 
     def sketch(self, grid: np.ndarray, rows: range, fine: bool) -> np.ndarray:
         """By capability "sketch": the pixels of some token rows of a growing picture, uint8 [pixels of the rows, W, 3], so that a change

@@ -14,7 +14,7 @@ WINDOW = Knob("window", "W", 16, 1, 256, 1, "log", "Tokens per pass: the pending
 INIT = Knob(
     "init", "", "sample left", choices=("random", "repeat left", "repeat above", "sample left", "sample above", "up-sampled"),
     help="How new window slots are filled: uniformly, with a neighbour's token, from a neighbour's distribution, or by "
-    "up-sampling the same picture, generated at the model's smallest size one row ahead.",
+    "up-sampling the same picture, generated at the model's smallest size one row ahead, or written first by the model itself.",
     label="First guesses",
     words={
         "repeat left": "copied from the left", "repeat above": "copied from above", "sample left": "drawn as on the left",
@@ -73,10 +73,13 @@ class Initializer:
     def _probs_of_slot(self, position: int, start: int, tokens: Tensor, init: str, iteration: int) -> Tensor:
         """The distribution [V] of one empty slot; uniform where there is no neighbour."""
         layout, v = self.sequence.layout, self.sequence.vocabulary
-        if init == "up-sampled":
+        neighbour = layout.above(position) if init.endswith("above") else layout.left(position)
+        if init == "up-sampled" and not layout.small:
             self.enlarged = self.enlarged or EnlargedPicture(self.sequence, self.noise)
             return self.enlarged.probs(position, tokens)
-        neighbour = layout.above(position) if init.endswith("above") else layout.left(position)
+        if init == "up-sampled":  # the token below it in the small picture; in the small picture itself, a draw as on the left
+            under = layout.under(position)
+            neighbour, init = (neighbour, "sample left") if under is None else (under, init)
         if init == "random" or neighbour is None or start == 0:
             return torch.full((v,), 1.0 / v, device=self.sequence.device, dtype=self.noise.dtype)
         known = min(neighbour, start - 1)  # if the neighbour is itself empty, use the newest token

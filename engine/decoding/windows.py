@@ -87,7 +87,7 @@ def speculative_jacobi(
                 tokens, draft_probs = tokens[:size], draft_probs[:size] if keep_probs else None
             tokens, filled = initializer.fill(tokens, draft_probs if keep_probs else None, size, init, iteration, seeded)
             draft_probs = filled if keep_probs else None
-            store = keep_probs or init.startswith("sample")
+            store = keep_probs or init.startswith("sample") or sequence.layout.small > 0
             # eq. 2: the distributions of iteration j given the window of j - 1
             draft = Draft(tokens, q=draft_probs)
             window, step = step_over(sequence, draft, noise, iteration, seeded, rule(knobs), store, levels=False, as_block=as_block)

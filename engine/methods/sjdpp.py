@@ -120,6 +120,7 @@ def _case(refresh: str, *mutants: str, claim: str = "same distribution", name: s
 
 
 _LENDING = {"window": 2, "init": "random", "relax": "additive", "added_mass": 0.3, "neighbour_share": 0.4}
+_SMALL_FIRST = {"rows": 3, "columns": 2, "small": 2}  # 2 x 2 tokens, then 1 x 2
 _LINE = {"rows": 1, "columns": 3, "vocabulary": 5, "guidance": 1.0}
 
 WINDOWS, SHORT = (4, 8, 12, 16, 24, 32, 48, 64), (4,)  # windows that auto tries: for pictures, and for meshes
@@ -159,6 +160,7 @@ METHOD = Method(
             {"rows": 3, "columns": 2},
             mutants=("one-hot ratio for a uniform draw",),
         ),
+        Case("SMALL-FIRST", "same distribution", {"window": 4, "init": "up-sampled"}, _SMALL_FIRST, ("small picture: said to be uniform",)),
         Case(
             "LAN-LAW window", "closed form", _LENDING | {"added_mass": 0.1}, _LINE,
             ("lantern: counts one neighbour too many", "residual is p"), "relaxed window",

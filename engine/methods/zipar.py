@@ -18,6 +18,7 @@ redrawn in later passes as in SJD. A row that gains one draft per pass can commi
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,7 @@ from engine.decoding.policy import check_start, matches_seed, not_exact
 from engine.decoding.verdict import WindowState, correct, step_of, verify
 from engine.decoding.wavefront import WHOLE, lead, predict
 from engine.decoding.windows import Refresh, coupled_gumbel, coupled_maximal
+from engine.layout import Raster
 from engine.noise import ACCEPT, RESIDUAL, Noise
 from engine.rules import leading, ratio
 from engine.sampling import draw, draw_gumbel, entropy, residual
@@ -88,18 +90,18 @@ REFRESH = Knob(
 
 def decode_published(sequence: Sequence, knobs: Knobs, noise: Noise) -> Iterator[Step]:
     """Commits one token of every active row per pass. State: tokens per row, the newest token of each, the first token on trial."""
-    columns, count = sequence.layout.columns, sequence.layout.rows
-    filled, newest = [0] * count, [0] * count
+    starts, widths = sequence.layout.starts, sequence.layout.widths
+    filled, newest = [0] * len(widths), [0] * len(widths)
     tried: RowStart | None = None
     iteration = 0
     while not sequence.done:
-        begin = _next_row(filled, columns, knobs)
-        active = [row for row in range(count) if 0 < filled[row] < columns] + ([] if begin is None else [begin])
-        positions = [row * columns + filled[row] for row in active]
+        begin = _next_row(filled, widths, knobs)
+        active = [row for row, width in enumerate(widths) if 0 < filled[row] < width] + ([] if begin is None else [begin])
+        positions = [starts[row] + filled[row] for row in active]
         rows, index = predict(sequence, positions, [newest[begin - 1]] if begin else [])
         tokens = draw_gumbel(rows.scores[index], _gumbel(noise, positions)).tolist()
         if begin:
-            early = filled[begin - 1] < lead(knobs.window, columns)
+            early = filled[begin - 1] < lead(knobs.window, widths[begin - 1])
             if early or tried is not None:
                 tried = _try_again(rows.p[index[-1:]], tokens[-1], tried, noise, positions[-1], iteration)
                 tokens[-1] = tried.token
@@ -114,20 +116,20 @@ def decode_published(sequence: Sequence, knobs: Knobs, noise: Noise) -> Iterator
             newest[row] = token
         step = Step(tokens, positions, trace=Trace(entropy=entropy(rows.p[index]), top=rows.p[index].amax(-1)))
         if tried is not None and begin is not None:
-            step.draft = {"tokens": [tried.token], "positions": [begin * columns], "status": "draft"}
+            step.draft = {"tokens": [tried.token], "positions": [starts[begin]], "status": "draft"}
         iteration += 1
         yield step
 
 
-def _next_row(filled: list[int], columns: int, knobs: Knobs) -> int | None:
+def _next_row(filled: list[int], widths: list[int], knobs: Knobs) -> int | None:
     """The row that begins (or tries to) in this pass: the first empty row, if the row above has enough tokens."""
     row = next((i for i, tokens in enumerate(filled) if tokens == 0), None)
     if row is None or row == 0:
         return row
-    enough = lead(knobs.window, columns)
+    enough = lead(knobs.window, widths[row - 1])
     if knobs.adaptive == "on":
         enough = min(enough, int(knobs.least_window))
-    growing = sum(0 < tokens < columns for tokens in filled)
+    growing = sum(0 < tokens < width for tokens, width in zip(filled, widths, strict=True))
     return row if filled[row - 1] >= enough and growing < knobs.rows else None
 
 
@@ -212,42 +214,43 @@ def decode_verified(sequence: Sequence, knobs: Knobs, noise: Noise) -> Iterator[
         yield step
 
 
-def _plan(stretches: list[Stretch], layout: Any, knobs: Knobs) -> tuple[int | None, list[int]]:
+def _plan(stretches: list[Stretch], layout: Raster, knobs: Knobs) -> tuple[int | None, list[int]]:
     """The start of a new stretch, or None, and the number of tokens by which each stretch may grow (the new one comes last).
 
     The plan depends on positions and never on token values, so the choice of drafted positions does not either.
     """
-    columns = layout.columns
-    enough = lead(knobs.window, columns)
+    starts_of_rows, widths = layout.starts, layout.widths
     last = stretches[-1].stop
-    below = -(-last // columns)  # the first row without a token
-    first = stretches[0].start // columns
-    counts = _counts(stretches, columns, below)
+    below = bisect_left(starts_of_rows, last)  # the first row without a token
+    first = layout.row_of(stretches[0].start)
+    counts = _counts(stretches, layout, below)
 
     def room(position: int, end: int) -> int:
         places = range(position, min(end, position + int(knobs.growth)))
         return next((i for i, place in enumerate(places) if not may_draft(place)), len(places))
 
     def may_draft(position: int) -> bool:
-        row, column = divmod(position, columns)
-        if row >= min(layout.rows, first + knobs.rows):
+        row = layout.row_of(position)
+        if row >= min(len(widths), first + knobs.rows):
             return False
-        return row == first or (row <= below and counts[row - 1] >= min(columns, column + enough))
+        above = widths[row - 1]
+        return row == first or (row <= below and counts[row - 1] >= min(above, position - starts_of_rows[row] + lead(knobs.window, above)))
 
-    begin = below * columns
+    begin = starts_of_rows[below]
     begins = below > 0 and begin != last and may_draft(begin)  # a stretch that ends with a row continues in the next row anyway
     starts = [s.start for s in stretches] + [begin] * begins
-    ends = [*starts[1:], layout.rows * columns]
+    ends = [*starts[1:], starts_of_rows[-1]]
     stops = [s.stop for s in stretches] + [begin] * begins
     return begin if begins else None, [room(stop, end) for stop, end in zip(stops, ends, strict=True)]
 
 
-def _counts(stretches: list[Stretch], columns: int, rows: int) -> list[int]:
+def _counts(stretches: list[Stretch], layout: Raster, rows: int) -> list[int]:
     """Tokens per row, committed or drafted, in the first `rows` rows."""
-    counts = [min(columns, max(0, stretches[0].start - row * columns)) for row in range(rows)]
+    committed = stretches[0].start
+    counts = [min(width, max(0, committed - start)) for start, width in zip(layout.starts[:rows], layout.widths, strict=False)]
     for s in stretches:
         for position in range(s.start, s.stop):
-            counts[position // columns] += 1
+            counts[layout.row_of(position)] += 1
     return counts
 
 
@@ -382,6 +385,10 @@ METHOD = Method(
             mutants=("wavefront: q of another warp",),
         ),
         Case("ZIP-VER carry", "same distribution", _VERIFIED | {"refresh": "carry"}, mutants=("wavefront: carried with new q",)),
+        Case(
+            "ZIP-VER small first", "same distribution", _VERIFIED | {"growth": 2}, {"rows": 3, "columns": 2, "small": 2},
+            mutants=("wavefront: guesses said to be uniform",),
+        ),
         Case("ZIP-VER growth", "same distribution", _VERIFIED | {"growth": 3}, mutants=("wavefront: guesses said to be uniform",)),
         Case("SEED-EXACT", "same tokens", _VERIFIED | {"verify": "match seed"}, {"rows": 4, "columns": 4}, ("iteration in the noise",)),
         Case(

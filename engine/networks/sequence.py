@@ -79,6 +79,8 @@ class TransformerSequence:
         self._cached: list[int] | None = None  # positions of the cached tokens, cache row by cache row; None = a prefix, in order
         self._draft = DeviceIds(NO_DRAFT.tokens)
         self.adapter: RowAdapter | None = None  # of predictive rows
+        self.hidden_states: dict[int, Tensor] | None = None  # on request, see Sequence
+        self._newest_pass: Rows | None = None  # only if they are requested
         self.run_together: Callable[[PassArguments], tuple[Tensor, Tensor]] | None = None  # with other runs' passes; None: alone
         self._places: Tensor | None = None
         fixed = is_static(self.device) if static is None else static
@@ -179,7 +181,9 @@ class TransformerSequence:
         """The Rows of a pass."""
         after = (parents, self._draft, self._state)
         host = partial(self._host, *after) if hidden is not None and self._on_host(hidden) else None
-        return Rows(logits, partial(self._warp, *after), hidden, partial(self._settings, *after), self._draft, self._launch, host)
+        rows = Rows(logits, partial(self._warp, *after), hidden, partial(self._settings, *after), self._draft, self._launch, host)
+        self._newest_pass = None if self.hidden_states is None else rows
+        return rows
 
     def _fixed_pass(self, draft: Draft, parents: list[int] | None, control: int) -> WaitingPass | None:
         """A pass in fixed shapes, which waits for its verdict; None if the shapes do not fit: after the end of the prompt, or after a
@@ -406,7 +410,7 @@ class TransformerSequence:
             new = new[:room]
         if self.end in new:
             new = new[: new.index(self.end) + 1]
-        self.kv_cache.keep([0, *[i + 1 for i in nodes[: len(new) - 1]]] if nodes else [0])
+        self._keep([0, *[i + 1 for i in nodes[: len(new) - 1]]] if nodes else [0], range(self.pending[0], self.limit))
         self.tokens += new
         if self.grammar is not None:
             state, following = self._state, self.grammar.next
@@ -429,13 +433,21 @@ class TransformerSequence:
         nodes, waiting = list(nodes), len(self.pending)
         if self._cached is None:
             self._cached = list(range(self.length - 1))
-        self.kv_cache.keep([*range(waiting), *(waiting + i for i in nodes)])
         places = range(self.length, self.length + len(self._draft.tokens)) if self._places is None else self._places.tolist()
-        self._cached += [position for position in self.pending if position >= 0] + [places[i] for i in nodes]
+        fed = [*self.pending, *(places[i] for i in nodes)]
+        self._keep([*range(waiting), *(waiting + i for i in nodes)], fed)
+        self._cached += [position for position in fed if position >= 0]
         self.tokens += [self._draft.to_list()[i] for i in nodes] + tokens
         self.done = self.length >= self.limit
         self.pending = positions
         self._newest = tokens
+
+    def _keep(self, rows: list[int], positions: Iterable[int]) -> None:
+        """Keeps rows of the last pass in the cache and, if requested, their hidden states. positions : of the rows' tokens"""
+        self.kv_cache.keep(rows)
+        if self.hidden_states is not None:
+            states = self._newest_pass.hidden[:, rows].unbind(1)  # a copy: the next pass may overwrite the output
+            self.hidden_states.update((position + 1, state) for position, state in zip(positions, states, strict=False))
 
     def rewind(self, length: int) -> None:
         """Drops the committed tokens from `length` on. Does not support grammars."""

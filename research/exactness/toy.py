@@ -56,11 +56,12 @@ class Toy(Backbone):
         counting: bool = False,
         bidirectional: bool = False,
         uneven: bool = False,
+        small: int = 0,
     ):
         """grammar: no token may follow itself. counting: each token is followed by its successor, and the drafters know it.
         bidirectional: predictive rows also see later predictive rows. uneven: the feature drafter is sure after some tokens and not after
-        others."""
-        self.vocabulary, self.layout, self.end = vocabulary, Raster(rows, columns, 1), vocabulary - 1 if end else None
+        others. small: see Raster."""
+        self.vocabulary, self.layout, self.end = vocabulary, Raster(rows, columns, 1, small), vocabulary - 1 if end else None
         self.sampling = Sampling(temperature, top_k, top_p, guidance)
         self.device = torch.device("cpu")
         self.grammar, self.bidirectional = grammar, bidirectional

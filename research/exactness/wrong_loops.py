@@ -13,6 +13,7 @@ from engine import noise, rules, sampling
 from engine.core import ChosenTokens, Draft, Knobs
 from engine.decoding import head_drafts, trees, verdict
 from engine.decoding.foreseen import HeadInitializer
+from engine.decoding.initializers import Initializer
 from engine.methods import cross_regression, jacobi, lookahead, mulo, sjd, sjdpp, spatial, xspecmesh, zipar
 from research.exactness import toy
 from research.exactness.mutation import CallRecorder, Patch, Patches, substitute, wrap
@@ -113,12 +114,12 @@ def _guesses_declared_uniform(
 # --- row and column heads ---------------------------------------------------------------------------------------------
 
 
-def _fill_with(probs: Callable[[Any, range, Tensor, Tensor], Tensor]) -> Patches:
+def _fill_with(probs: Callable[[Any, range, Tensor, Tensor], Tensor], filler: type[Initializer] = HeadInitializer) -> Patches:
     """Fills new slots correctly, but reports `probs` as their distributions: a function of the filler, the slots, the drafts before them
     and the true distributions."""
 
     def fill(
-        right: Any, self: HeadInitializer, tokens: Tensor, draft_probs: Tensor | None, size: int, *rest: Any
+        right: Any, self: Initializer, tokens: Tensor, draft_probs: Tensor | None, size: int, *rest: Any
     ) -> tuple[Tensor, Tensor | None]:
         slot_tokens, filled = right(self, tokens, draft_probs, size, *rest)
         start = self.sequence.length
@@ -127,7 +128,11 @@ def _fill_with(probs: Callable[[Any, range, Tensor, Tensor], Tensor]) -> Patches
             return slot_tokens, filled
         return slot_tokens, torch.cat([draft_probs, probs(self, slots, tokens, filled[len(tokens) :])])
 
-    return wrap(fill, (HeadInitializer, "fill"))
+    return wrap(fill, (filler, "fill"))
+
+
+def _uniform(filler: Initializer, slots: range, drafts: Tensor, draft_probs: Tensor) -> Tensor:
+    return torch.full_like(draft_probs, 1 / draft_probs.shape[-1])
 
 
 def _probs_of_the_first_guess(right: Any, p: Tensor, q: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -242,9 +247,8 @@ TABLE: dict[str, Patches] = {
             filler.heads.guess(slots, drafts, rows=True, columns=False), []
         )
     ),
-    "spatial: said to be uniform": _fill_with(
-        lambda filler, slots, drafts, draft_probs: torch.full_like(draft_probs, 1 / draft_probs.shape[-1])
-    ),
+    "spatial: said to be uniform": _fill_with(_uniform),
+    "small picture: said to be uniform": _fill_with(_uniform, Initializer),
     "spatial: reads the other direction": wrap(lambda right, *arguments: right(*arguments[:-1], "rows"), (spatial, "predicted_probs")),
     "spatial: residual is p": substitute(lambda p, q: p, (spatial, "residual")),
     "spatial: q of the first guess": wrap(_probs_of_the_first_guess, (spatial, "correct_each")),
