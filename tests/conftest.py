@@ -54,6 +54,7 @@ SLOW = (
     "tests/app/test_memory.py",
     "tests/app/test_speed.py",
     "tests/app/test_wrong_values.py::test_junk_to_any_handler",
+    "tests/engine/backbones/test_glm_image.py::test_guesses",
     "tests/engine/device/test_apple.py::test_a_run_needs",
     "tests/engine/device/test_far_runs.py",
     "tests/engine/kernels/test_compiled.py",

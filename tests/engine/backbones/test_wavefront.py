@@ -15,7 +15,7 @@ from tests.engine.backbones.test_contract import MAKERS, Case, feed, same_row, t
 
 WIDE = [
     "pictogram", "janus", "emu3", "emu35", "llamagen of classes", "llamagen of texts", "chameleon (Anole)",
-    "chameleon (Lumina-mGPT)", "toy",
+    "chameleon (Lumina-mGPT)", "glm_image", "toy",
 ]  # fmt: skip
 
 

@@ -49,11 +49,14 @@ def read(text: str, side: int) -> list[int]:
 
 
 @cache
-def glm_image() -> GlmImage:
-    """The tiny backbone: a small picture of 2x2 and a whole one of 4x4 tokens. Its model is a copy: hosting changes the attention."""
+def glm_image(columns: int = COLUMNS, codes: int = CODES) -> GlmImage:
+    """The tiny backbone: a small picture of 2x2 and a whole one of 4x4 tokens. Its model is a copy: hosting changes the attention.
+
+    codes : it draws the first ones only"""
     own = GlmImageForConditionalGeneration(deepcopy(model().config)).eval().requires_grad_(False)
     own.load_state_dict(model().state_dict())
-    return GlmImage(own, read, sides=(COLUMNS * FACTOR,), small=SMALL)
+    own.config.vq_config.num_embeddings = codes
+    return GlmImage(own, read, sides=(columns * FACTOR,), small=SMALL)
 
 
 def save(folder: Path) -> Path:
