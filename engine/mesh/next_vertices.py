@@ -1,31 +1,64 @@
-"""Drafts without a network: vertices that close the surface of a mesh or repeat one of its parts.
+"""Drafts without a network: vertices that close the surface of a mesh, repeat one of its parts, or complete its symmetry.
 
 Closing. On a closed surface every edge belongs to two faces. A fan goes round its centre: its next face is (centre, r, x), where r is the
 newest vertex of the ring. If one face of an earlier fan has an edge x -> r that no face has in the other direction yet, then x is the
 next vertex. The same holds for the first ring vertex of a fan and the centre.
 Repeating. Four legs of a table are one leg in four places. Their ids differ, because an id is a place; the steps from vertex to vertex are
 the same. So the newest two steps are looked up among the earlier ones, and the step that followed them is repeated.
+Symmetry. Most models are mirrored, or look the same after a turn about the upright axis. If the image of the newest edge has a face on its
+other side, the image of that face's third vertex is next; a fan begins where the images of the faces around its centre begin. A symmetry is
+used while it has been right at least as often as wrong.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import product
+from typing import NamedTuple
 
-from engine.mesh.bpt_tokens import NOTHING, TokenLevels
+import numpy as np
+
+from engine.mesh.bpt_tokens import NOTHING, TokenLevels, sort_keys
 
 STEPS = 2  # number of steps that must agree
+
+
+class Symmetry(NamedTuple):
+    """A symmetry of the cube about its upright axis, y: x and z change places, then each is mirrored."""
+
+    swaps: bool
+    mirrors_x: bool
+    mirrors_z: bool
+
+    @property
+    def inverse(self) -> Symmetry:
+        """The symmetry that undoes this one."""
+        return Symmetry(self.swaps, self.mirrors_z, self.mirrors_x) if self.swaps else self
+
+    def image(self, vertex: int, cells: int) -> int:
+        """The packed cell at which a packed cell appears. cells : along each axis of the cube"""
+        x, y, z = vertex >> 20, vertex >> 10 & 1023, vertex & 1023
+        if self.swaps:
+            x, z = z, x
+        return (cells - 1 - x if self.mirrors_x else x) << 20 | y << 10 | (cells - 1 - z if self.mirrors_z else z)
+
+
+SYMMETRIES = [Symmetry(*each) for each in product((False, True), repeat=3)][1:]
 
 
 class NextVertices:
     """The surface that committed tokens spell, and its likely continuation. A vertex is a packed cell, x << 20 | y << 10 | z.
 
     levels : spelling of a cell, by a block and an offset (two levels)
+    symmetric : use the rule of symmetry
     """
 
-    def __init__(self, levels: TokenLevels):
+    def __init__(self, levels: TokenLevels, symmetric: bool = True):
         assert levels.depth == 2, f"vertices of {levels.name} have {levels.depth} ids"
-        self.levels = levels
+        self.levels, self._symmetries = levels, SYMMETRIES if symmetric else ()
         self.open_into: dict[int, set[int]] = {}  # r -> all x whose edge x -> r has no other face yet
+        self._faces: dict[int, dict[int, int]] = {}  # a -> b -> c of the faces (a, b, c), each from all its corners
+        self._right = dict.fromkeys(self._symmetries, 0)  # how often a symmetry was right, minus how often it was wrong
         self._all: list[tuple[int, bool]] = []
         self._followed: dict[tuple[tuple[int, bool], ...], int] = {}  # steps -> the number of the vertex after their last occurrence
         self._centre: int | None = None
@@ -57,8 +90,13 @@ class NextVertices:
             self._centre, self._ring = vertex, []
             return
         if self._ring:
-            for a, b in ((self._centre, self._ring[-1]), (self._ring[-1], vertex), (vertex, self._centre)):
-                self._edge(a, b)
+            for symmetry in self._symmetries:
+                if (image := self._image(symmetry, self._centre, self._ring)) is not None:
+                    self._right[symmetry] += 1 if image == vertex else -1
+            corners = self._centre, self._ring[-1], vertex
+            for i, a in enumerate(corners):
+                self._edge(a, corners[i - 2])
+                self._faces.setdefault(a, {})[corners[i - 2]] = corners[i - 1]
         self._ring.append(vertex)
 
     def _edge(self, a: int, b: int) -> None:
@@ -77,7 +115,7 @@ class NextVertices:
         register, waiting, tokens = self._register, self._waiting, []
         place: int | None = None
         while len(tokens) < count:
-            vertex = None if waiting is not None and waiting[1] else self._closing(centre, ring)
+            vertex = None if waiting is not None and waiting[1] else self._closing(centre, ring) or self._symmetric(centre, ring)
             opens = False
             if vertex is not None:
                 place = None
@@ -103,6 +141,28 @@ class NextVertices:
         behind = {centre, *ring[-2:-1]}
         ahead = [x for x in self.open_into.get(newest, ()) if x not in behind]
         return ahead[0] if len(ahead) == 1 else None
+
+    def _symmetric(self, centre: int | None, ring: list[int]) -> int | None:
+        """The vertex that completes the symmetry that was right most often; None if there is none."""
+        if centre is None:
+            return None
+        images = [(self._right[each], self._image(each, centre, ring)) for each in self._symmetries if self._right[each] >= 0]
+        return max((each for each in images if each[1] is not None), default=(0, None))[1]
+
+    def _image(self, symmetry: Symmetry, centre: int, ring: list[int]) -> int | None:
+        """The vertex after centre and ring if the mesh has a symmetry; None if the face at its image is not known, or not new."""
+        source, cells, is_mirrored = symmetry.inverse, self.levels.cells, sum(symmetry) % 2  # a mirrored face has the opposite winding
+        written = self._faces.get(centre, {})
+        if not ring:
+            around = self._faces.get(source.image(centre, cells), {}).items()
+            images = [(symmetry.image(u, cells), symmetry.image(v, cells)) for u, v in around]
+            edges = {u: v for u, v in (each[::-1] if is_mirrored else each for each in images) if written.get(u) != v}
+            return min(edges.keys() - set(edges.values()) or edges, key=_sort_key, default=None)
+        edge = source.image(centre, cells), source.image(ring[-1], cells)
+        a, b = edge[::-1] if is_mirrored else edge
+        third = self._faces.get(a, {}).get(b)
+        vertex = None if third is None else symmetry.image(third, cells)
+        return None if vertex in (centre, *ring[-2:], written.get(ring[-1])) else vertex
 
     def _place(self, tail: list[tuple[int, bool]]) -> int | None:
         """The number of the vertex after the last earlier occurrence of the newest steps."""
@@ -130,6 +190,11 @@ class NextVertices:
         """A vertex without its offset."""
         width = self.levels.per_axis[1]
         return sum((vertex >> shift & 1023) // width * width << shift for shift in (20, 10, 0))
+
+
+def _sort_key(vertex: int) -> int:
+    """The place of a vertex in the order of a mesh."""
+    return int(sort_keys(np.array([[vertex >> 20, vertex >> 10 & 1023, vertex & 1023]]))[0])
 
 
 def _steps(tail: list[tuple[int, bool]]) -> tuple[tuple[int, bool], ...] | None:

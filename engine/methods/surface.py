@@ -1,9 +1,9 @@
-"""Surface drafts: the vertices that close the surface of a mesh, and steps that repeat an earlier part of it.
+"""Surface drafts: the vertices that close the surface of a mesh, repeat an earlier part of it, or complete its symmetry.
 
 Paper: none, ours. The heads are those of XSpecMesh, arXiv 2507.23777.
 Idea: on a closed surface every edge has two faces, and many parts of a mesh are moved copies of others. So committed tokens often
 determine the next vertices; engine/mesh/next_vertices.py has the rules. Where a guide pulls the tokens (engine/mesh/guide.py), what it
-expects comes first. Elsewhere heads guess, if the model has them.
+expects comes first. Elsewhere heads guess, if the model has them; they guess better than the rule of symmetry, which is then not used.
 Exactness: always. A draft is a function of the committed tokens and of hidden states, so its distribution is one-hot: it is accepted with
 probability p(x), and after a rejection the residual is p without x. A mesh with an open edge only has fewer drafts accepted.
 Deviations: none.
@@ -32,9 +32,9 @@ BEST = Knobs({"drafts": "most probable"})
 
 def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: HeadsByKind | None) -> Iterator[Step]:
     """Yields one Step per pass."""
-    vertices, draft, iteration = NextVertices(sequence.levels), NO_DRAFT, 0
     heads = None if drafter is None or not knobs.guessed else drafter.of(knobs.heads)
     guess = None if heads is None else heads.start(sequence)
+    vertices, draft, iteration = NextVertices(sequence.levels, symmetric=guess is None), NO_DRAFT, 0
     while not sequence.done:
         seeded = matches_seed(knobs, exact=True)
         window, step = step_over(sequence, draft, noise, iteration, seeded)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from engine.mesh.bpt_grammar import BPTGrammar
-from engine.mesh.bpt_tokens import BPT, TokenLevels, serialize, tokenize
-from engine.mesh.next_vertices import NextVertices
+from engine.mesh.bpt_tokens import BPT, TokenLevels, clean, serialize, tokenize
+from engine.mesh.next_vertices import SYMMETRIES, NextVertices, Symmetry
 from research.worlds.lowpoly_shapes import held_out_shapes
 
 TETRAHEDRON = np.array([[10, 10, 10], [100, 10, 10], [10, 100, 10], [10, 10, 100]]), np.array([[0, 2, 1], [0, 1, 3], [1, 2, 3], [0, 3, 2]])
@@ -61,6 +62,32 @@ def test_steps_that_repeat_are_taken_from_the_newest_vertex() -> None:
     other.add([*tokens, ids[3, 0] + 1])  # another block was written
     other.open_into.clear()
     assert other.continuation(2) == []
+
+
+def fan_and_image(symmetry: Symmetry) -> list[int]:
+    """Tokens of an irregular open fan and of its image, which share no vertex."""
+    centre, ring = (30, 40, 20), [(38, 35, 21), (33, 31, 29), (25, 36, 30), (22, 44, 25), (27, 49, 17)]
+    cells = np.array([centre, *ring])
+    images = [symmetry.image(x << 20 | y << 10 | z, BPT.cells) for x, y, z in cells.tolist()]
+    faces = np.array([(0, i, i + 1) for i in range(1, len(ring))])
+    other = (faces[:, ::-1] if sum(symmetry) % 2 else faces) + len(cells)
+    moved = np.array([(v >> 20, v >> 10 & 1023, v & 1023) for v in images])
+    return serialize(*clean(np.concatenate([cells, moved]), np.concatenate([faces, other]))).tolist()
+
+
+@pytest.mark.parametrize("is_wrong", [False, True])
+@pytest.mark.parametrize("symmetry", SYMMETRIES)
+def test_a_symmetry_draws_the_image_of_an_earlier_fan(symmetry: Symmetry, is_wrong: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once its centre is written, the ring follows. Wrong: mirrored faces keep their winding, or the turn goes the other way."""
+    tokens = fan_and_image(symmetry)
+    if is_wrong:
+        monkeypatch.setattr(Symmetry, "inverse", property(lambda self: Symmetry(self[0], not self[1], self[2])))
+    second = next(i for i, token in enumerate(tokens) if i and token >= BPT.special)
+    vertices, plain = NextVertices(BPT), NextVertices(BPT, symmetric=False)
+    for each in (vertices, plain):
+        each.add(tokens[: second + 2])
+    rest = tokens[second + 2 :]
+    assert (vertices.continuation(99)[: len(rest)] == rest) != is_wrong and plain.continuation(99) == []
 
 
 def test_nothing_is_drafted_outside_of_the_grid() -> None:
