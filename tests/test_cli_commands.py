@@ -26,7 +26,10 @@ OPTIONS = {  # the public ones; removing one breaks users' scripts
     "studio": MODEL
     | {"--port", "--host", "--api-key-file", "--allow-host", "--no-browser", "--data", "--keep", "--mcp", "--any-model", "--root-path"},
     "image": MODEL | SAMPLING | RUN | {"--guidance", "--size", "--from", "--at", "--token"},
-    "mesh": MODEL | SAMPLING | RUN | {"--guide", "--faces", "--about", "--up", "--formats", "--best-of", "--shrinkwrap", "--baseline"},
+    "mesh": MODEL
+    | SAMPLING
+    | RUN
+    | {"--guide", "--faces", "--about", "--up", "--formats", "--best-of", "--shrinkwrap", "--baseline", "--from", "--at", "--token"},
     "batch": MODEL
     | SAMPLING
     | (RUN - {"--compare"})

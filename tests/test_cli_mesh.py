@@ -86,6 +86,24 @@ def test_a_shrinkwrapped_mesh_is_written_beside_and_lies_nearer(
     assert last_line(capsys)["shrinkwrap"] is None
 
 
+def test_a_run_is_continued_from_a_token_without_its_input(folder: Path, box: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert cli.main([*mesh(folder, box, "--method", "xspecmesh_exact", "--up", "z", "--out", str(first)), "--json"]) == 0
+    box.unlink()
+    command = ["mesh", "--from", str(first), "--at", "11", "--backbone", str(folder), "--method", "sjdpp"]
+    assert cli.main([*command, "--seed", "9", "--temperature", "1.5", "--out", str(second), "--json"]) == 0
+    line = last_line(capsys)
+    before, after = (np.load(each / "trace.npz")["tokens"].tolist() for each in (first, second))
+    assert before[:11] == after[:11] and before != after and line["seed"] == 9 and 0 < line["faces"] <= 8
+    settings = [json.loads((each / "run.json").read_text()) for each in (first, second)]
+    assert settings[0]["input"] | {"notes": []} == settings[1]["input"] and settings[1]["at"] == 11
+    assert np.abs(trimesh.load(second / "result.glb", force="mesh").vertices - (100, 0, -7)).max() < 40  # in the place of the input
+    for name, value in (("up", "w"), ("centre", [1]), ("scale", 0)):
+        damaged = settings[0] | {"input": settings[0]["input"] | {name: value}}
+        (first / "run.json").write_text(json.dumps(damaged))
+        assert cli.main(command) == 2 and "is damaged" in capsys.readouterr().err
+
+
 def test_a_classical_baseline_is_written_and_near(folder: Path, box: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     out = tmp_path / "out"
     command = mesh(folder, box, "--faces", "60", "--baseline", "classical", "--out", str(out))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,24 +14,21 @@ from app.commands.options import (
     add_run,
     add_sampling,
     add_size,
+    add_source,
     check_method,
-    file_path,
+    check_source,
     load_backbone,
     method_of,
     sampling_of,
-    whole,
 )
 from app.commands.report import decode, print_json, readable, report
-from app.requests.limits import LARGEST_SIDE
 
 
 def parser() -> CommandParser:
     """The parser of the command's options."""
     p = CommandParser("image", "Generates one picture from a prompt.")
     p.add_argument("prompt", nargs="?", help="what to draw; with --from, the prompt of that run unless another is given")
-    p.add_argument("--from", dest="source", type=file_path, metavar="RUN", help="continue a saved run, whose folder this is")
-    p.add_argument("--at", type=whole(1, LARGEST_SIDE**2), metavar="TOKENS", help="with --from: number of its tokens to keep")
-    p.add_argument("--token", type=whole(0, 2**31 - 1), metavar="ID", help="with --from: a token to add after them")
+    add_source(p)
     add_run(p, "auto")
     add_size(p)
     add_sampling(p)
@@ -52,7 +48,9 @@ def main(arguments: Sequence[str]) -> int:
     from engine.sampling import with_values
 
     check_method(options)
-    check_source(options)
+    if options.source is None and options.prompt is None:
+        parser().error("a prompt is missing")
+    check_source(parser(), options, {"size": "size"})
     sampling = sampling_of(options)
     prompt = Prompt(options.prompt, seed=options.seed, size=options.size)
     check_writable(options.out or home() / "runs")
@@ -79,18 +77,6 @@ def main(arguments: Sequence[str]) -> int:
     else:
         print(readable(line))
     return 0
-
-
-def check_source(options: Namespace) -> None:
-    """Raises ForetokenError if there is neither a prompt nor a run to continue, or options that do not belong together."""
-    if options.source is None and options.prompt is None:
-        parser().error("a prompt is missing")
-    if options.source is None and (options.at or options.token is not None):
-        parser().error("--at and --token need --from with the folder of a saved run")
-    if options.source and not options.at:
-        parser().error("--from needs --at with the number of tokens to keep")
-    if options.source and options.size:
-        parser().error("--from keeps the size of the run; leave --size out")
 
 
 def check(backbone: Any, method: Any, prompt: Any, knobs: Mapping[str, Any]) -> None:

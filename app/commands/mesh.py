@@ -18,7 +18,9 @@ from app.commands.options import (
     add_model,
     add_run,
     add_sampling,
+    add_source,
     check_method,
+    check_source,
     file_path,
     load_backbone,
     method_of,
@@ -32,7 +34,8 @@ from app.requests.limits import MOST_SEEDS
 def parser() -> CommandParser:
     """The parser of the command's options."""
     p = CommandParser("mesh", "Generates a mesh from a point cloud or another mesh.")
-    p.add_argument("input", type=file_path, help="a file (PLY, OBJ, GLB, STL, OFF, XYZ, NPY, PCD ...), or a folder of them")
+    p.add_argument("input", nargs="?", type=file_path, help="a file (PLY, OBJ, GLB, STL, OFF, XYZ, NPY, PCD ...), or a folder of them")
+    add_source(p)
     add_run(p, "auto")
     add_faces(p)
     p.add_argument(
@@ -48,6 +51,9 @@ def parser() -> CommandParser:
     add_model(p, "lowpoly")
     add_json(p)
     return p
+
+
+KEPT = {"faces": "most faces", "about": "number of faces", "up": "up axis", "best_of": "first tokens"}  # of the run of --from
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,7 @@ def main(arguments: Sequence[str]) -> int:
     """Generates the meshes; returns 2 if a file in a folder could not be used."""
     options = parser().read(arguments)
     from app.requests.meshes import files_in
+    from app.runs.finished import shape_of
     from app.runs.history import check_writable, home
     from engine.errors import ForetokenError, NotSupported
     from engine.nearest import seed_knobs
@@ -73,10 +80,15 @@ def main(arguments: Sequence[str]) -> int:
     from engine.sampling import with_values
 
     check_method(options)
+    if (options.input is None) == (options.source is None):
+        parser().error("give a file or a folder, or --from with the folder of a saved run")
+    check_source(parser(), options, KEPT)
     sampling, formats = sampling_of(options), formats_of(options.formats)
-    is_folder = os.path.isdir(options.input)  # never raises, even for very long or odd names
-    files = files_in(options.input) if is_folder else [options.input]
-    first = None if is_folder else read_standing(options.input, options.up)  # a single file is read before the model is loaded
+    path = options.source or options.input
+    is_folder = not options.source and os.path.isdir(path)  # never raises, even for very long or odd names
+    files = files_in(path) if is_folder else [path]
+    # a single input is read before the model is loaded
+    first = None if is_folder else shape_of(path) if options.source else read_standing(path, options.up)
     check_up(options.up)
     check_writable(options.out or home() / "runs")
     backbone = load_backbone(options)
@@ -87,7 +99,7 @@ def main(arguments: Sequence[str]) -> int:
         knobs = seed_knobs(method, knobs)
     work = MeshWork(options, backbone, method, knobs, with_values(backbone.sampling, sampling), formats)
     if first is not None:
-        line = one_mesh(work, options.input, first, options.out)
+        line = one_mesh(work, path, first, options.out)
         if options.json:
             print_json(line)
         return 0
@@ -124,6 +136,18 @@ def check_up(axis: str) -> None:
     from engine.mesh.frame import choose_up
 
     choose_up("", axis)
+
+
+def continued(work: MeshWork, prompt: Any) -> Any:
+    """The prompt of the run of --from with its first tokens as a prefix, and the seed and the sampling options of `prompt`."""
+    from dataclasses import replace
+
+    from app.runs.finished import fork
+    from engine.sampling import with_values
+
+    options = work.options
+    origin = fork(options.source, work.backbone, options.at, options.token)
+    return replace(origin, seed=prompt.seed, sampling=with_values(origin.sampling, sampling_of(options)))
 
 
 def best_seed(work: MeshWork, prompt: Any) -> tuple[Any, dict[str, Any] | None]:
@@ -181,6 +205,8 @@ def one_mesh(work: MeshWork, path: Path, shape: Any, out: Path | None) -> dict[s
     options = work.options
     points = torch.from_numpy(shape.points)
     prompt = Prompt(points=points, seed=options.seed, size=options.faces, about=options.about, sampling=work.sampling)
+    if options.source:
+        prompt = continued(work, prompt)
     prompt = guided(work.backbone, prompt)
     if misses_guide(work.backbone, prompt):
         print(NO_GUIDE, file=sys.stderr)

@@ -140,6 +140,13 @@ def add_faces(parser: CommandParser) -> None:
     parser.add_argument("--about", type=whole(1, MOST_FACES), metavar="N", help="number of faces that a mesh should have (any)")
 
 
+def add_source(parser: CommandParser) -> None:
+    """Adds --from, --at and --token, which continue a saved run."""
+    parser.add_argument("--from", dest="source", type=file_path, metavar="RUN", help="continue a saved run, whose folder this is")
+    parser.add_argument("--at", type=whole(1, LARGEST_SIDE**2), metavar="TOKENS", help="with --from: number of its tokens to keep")
+    parser.add_argument("--token", type=whole(0, 2**31 - 1), metavar="ID", help="with --from: a token to add after them")
+
+
 # --- from options to values -------------------------------------------------------------------------------------------
 
 
@@ -149,6 +156,17 @@ def load_backbone(options: argparse.Namespace) -> Any:
     from engine.tuning.prepare import prepare
 
     return prepare(*resolve(options.backbone), options.device, options.dtype, weights=options.weights)
+
+
+def check_source(parser: CommandParser, options: argparse.Namespace, kept: Mapping[str, str]) -> None:
+    """Ends the command if --from, --at and --token do not belong together. kept : of each option that keeps the run's value, its name in
+    words"""
+    if options.source is None and (options.at or options.token is not None):
+        parser.error("--at and --token need --from with the folder of a saved run")
+    if options.source and not options.at:
+        parser.error("--from needs --at with the number of tokens to keep")
+    for name in changed_options(parser, options) & kept.keys() if options.source else ():
+        parser.error(f"--from keeps the {kept[name]} of the run; leave --{name.replace('_', '-')} out")
 
 
 def check_method(options: argparse.Namespace) -> None:

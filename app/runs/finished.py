@@ -28,6 +28,8 @@ from engine.errors import BadFile, BadPrompt, ForetokenError
 from engine.loading import model_columns
 from engine.mesh.bpt_tokens import BPT
 from engine.mesh.formats.source import printable, size_text
+from engine.mesh.frame import UP, MeshFrame
+from engine.mesh.read import Input
 from engine.methods import find
 from engine.run import Run, generate
 
@@ -175,6 +177,21 @@ def fork(folder: Path, backbone: Backbone, at: int, token: int | None = None) ->
     kept = tuple(tokens[place] for place in range(at))
     origin = Origin(identity([tokens[place] for place in sorted(tokens)]), at)
     return replace(prompt, prefix=kept if token is None else (*kept, token), origin=origin)
+
+
+def shape_of(folder: Path) -> Input:
+    """The input of a saved run of a mesh: its points, in the coordinates of the file that they were read from. Raises BadFile."""
+    settings = read_settings(folder)
+    try:
+        own = settings["input"]
+        if own is None:
+            raise BadFile(f"The run in {folder} drew a picture. Continue it with launch.py image.")
+        frame = MeshFrame(own["up"], np.array(own["centre"], np.float64).reshape(3), float(own["scale"]))
+        if frame.up not in UP or not (0 < frame.scale < math.inf and np.isfinite(frame.centre).all()):
+            raise ValueError("the frame of the input is none")
+        return Input(str(settings["prompt"]), "cloud", prompt_of(folder, settings).points.numpy(), frame, None, [])
+    except (KeyError, TypeError, ValueError, AttributeError) as e:
+        raise BadFile(f"{folder / SETTINGS} is damaged ({type(e).__name__}: {e}). Choose another run.") from e
 
 
 def _check_model(folder: Path, settings: Mapping[str, Any], backbone: Backbone, alike: tuple[str, ...]) -> None:

@@ -57,7 +57,7 @@ def describe(run: Run, shape: Input | None = None) -> dict[str, Any]:
         "preset": run.name if run.name != run.method.name else None,
         "exact": run.exact,
         "prompt": prompt.text if shape is None else shape.name,
-        "input": None if shape is None else {"up": shape.frame.up, "notes": shape.notes},
+        "input": None if shape is None else shape.frame.settings | {"notes": shape.notes},
         "seed": prompt.seed,
         "size": prompt.size,
         "about": prompt.about,

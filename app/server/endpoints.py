@@ -66,7 +66,7 @@ def build(page: gr.Blocks, studio: StudioState) -> None:
         """Generates a low-polygon mesh, a GLB, from a file with a point cloud or a mesh.
 
         cloud: the file; method: a method or preset; seed: 0 to 2,147,483,647; settings: temperature, about
-        and face_budget (numbers of faces), and the method's knobs by name
+        and face_budget (numbers of faces), the method's knobs by name, and "prefix" as for a picture
         """
         yield from api.answer(request.session_hash, lambda number: api.mesh(request.session_hash, number, cloud, method, seed, settings))
 
@@ -113,8 +113,7 @@ class Endpoints:
         self, caller: str, number: int, prompt: object, method: object, seed: object, size: object, settings: object
     ) -> Iterator[Update]:
         """Yield the updates of one picture."""
-        backbone, others = self.studio.backbone, dict(settings) if isinstance(settings, Mapping) else settings
-        prefix = validation.tokens(others.pop("prefix", [])) if isinstance(others, dict) else ()
+        backbone, (prefix, others) = self.studio.backbone, prefix_and_others(settings)
         declared = pictures.sampling_knobs(backbone)
         name, entry = validation.method(method, backbone)
         chosen, knobs = settings_and_knobs(others, name, entry, declared, backbone)
@@ -130,10 +129,10 @@ class Endpoints:
     def mesh(self, caller: str, number: int, cloud: object, method: object, seed: object, settings: object) -> Iterator[Update]:
         """Yield the updates of one mesh."""
         shape = self.take_input(caller, cloud)
-        backbone = self.studio.mesh.get()
+        backbone, (prefix, others) = self.studio.mesh.get(), prefix_and_others(settings)
         name, entry = validation.method(method, backbone)
-        chosen, knobs = settings_and_knobs(settings, name, entry, meshes.settings(backbone.sampling), backbone)
-        wanted = meshes.guided(backbone, meshes.read_prompt(shape, seed, chosen, backbone.sampling))
+        chosen, knobs = settings_and_knobs(others, name, entry, meshes.settings(backbone.sampling), backbone)
+        wanted = meshes.guided(backbone, replace(meshes.read_prompt(shape, seed, chosen, backbone.sampling), prefix=prefix))
         board = MeshBoard(self.start_run(caller, number, backbone, wanted, name, knobs))
         for _ in updates([board], Throttle(PERIOD), self.runner.race):
             if board.count and not board.ended:
@@ -145,7 +144,8 @@ class Endpoints:
         write(file, history.to_input_frame(result.vertices, shape), result.faces, metadata=history.describe(board.run, shape))
         numbers = quality(result.vertices, result.faces)
         notes = [meshes.NO_GUIDE] if meshes.misses_guide(backbone, wanted) else []
-        yield file_payload(file), summary(board) | {key: numbers[key] for key in ("faces", "vertices", "watertight")} | {"notes": notes}
+        faces = {key: numbers[key] for key in ("faces", "vertices", "watertight")}
+        yield file_payload(file), summary(board) | faces | {"notes": notes, "ids": board.run.in_order}
 
     def start_run(self, caller: str, number: int, backbone: Backbone, prompt: Prompt, name: str, knobs: Mapping[str, Any]) -> Any:
         """Starts the run of a call; it stops when its caller disconnects."""
@@ -171,6 +171,14 @@ class Endpoints:
         folder = root / secrets.token_hex(8)
         folder.mkdir()
         return folder / name
+
+
+def prefix_and_others(settings: object) -> tuple[tuple[int, ...], object]:
+    """The ids of the first tokens in the settings of a call, and the other settings. Raises BadPrompt"""
+    if not isinstance(settings, Mapping):
+        return (), settings
+    others = dict(settings)
+    return validation.tokens(others.pop("prefix", [])), others
 
 
 def path_sent(value: object, refusal: str) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -42,6 +43,11 @@ class MeshFrame:
         if np.spacing(np.float32(np.abs(self.centre).max())) <= SINGLE * side:
             return np.zeros(3)
         return np.round(self.centre, -math.floor(math.log10(side))) + 0.0
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The frame as JSON; its values are the arguments of this class."""
+        return {"up": self.up, "centre": self.centre.tolist(), "scale": self.scale}
 
     @property
     def rotation(self) -> np.ndarray:

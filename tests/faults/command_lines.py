@@ -95,7 +95,7 @@ EARLY: tuple[tuple[tuple[str, ...], str], ...] = (
     ((*PICTURE, "--faces", "8"), UNKNOWN),
     ((*PICTURE, "--seed"), "expected one argument"),
     ((*PICTURE, "--out", ""), "not the name"),
-    (("mesh",), "required: input"),
+    (("mesh",), "Give a file or a folder"),
     (NO_CLOUD, "Cannot read"),
     (("mesh", LONG + ".ply"), "Cannot read"),
     (("mesh", "a\0.ply"), "not the name"),

@@ -90,6 +90,16 @@ def test_a_mesh_of_only_a_cloud_streams_and_comes_as_a_glb(client):
     assert all(each[0] is None and "faces" in each[1] for each in job.outputs()[:-1])
 
 
+def test_a_mesh_goes_on_from_tokens_of_another(client):
+    def decode(seed: int, **settings: object) -> list[int]:
+        chosen = {"verify": "match seed", "face_budget": 16, **settings}
+        return client.predict(handle_file(CHAIR), "sjdpp", seed, chosen, api_name="/generate_mesh")[1]["ids"]
+
+    whole = decode(9)
+    assert decode(9, prefix=whole[:12]) == whole != decode(8, prefix=whole[:12])
+    assert refusal(client, handle_file(CHAIR), "sjdpp", 9, {"prefix": [10**6]}, endpoint="/generate_mesh")
+
+
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
