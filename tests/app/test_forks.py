@@ -7,13 +7,16 @@ import json
 import pytest
 
 from app.live.worker import LocalRunner
+from app.requests import meshes, pictures
 from app.runs import history
 from app.ui.tabs.forking import read_fork
 from engine.core import PLAIN, Prompt
 from engine.errors import ForetokenError
+from engine.mesh.read import read
 from engine.methods import METHODS
 from engine.run import generate
-from tests.app.race_page import ROWS, drag, finish, small
+from tests.app.boards import CHAIR
+from tests.app.race_page import ROWS, RacePage, drag, finish, small
 from tests.app.visitor import JUNK
 
 AT = 9  # tokens
@@ -30,6 +33,15 @@ def request(run, **changes):
     return {"fork": {**own, "prompt": run.prompt.text, "seed": 5, "temperature": 1.0, "method": "sjdpp", **changes}}
 
 
+def fork_of(value, backbone):
+    """What the Image tab reads."""
+
+    def read(form, origin):
+        return pictures.read_prompt(form.get("prompt"), form.get("seed"), form["settings"], backbone), None
+
+    return read_fork(value, backbone, pictures.settings(backbone), read)
+
+
 @pytest.mark.parametrize(
     ("changes", "equal"),
     [({}, True), ({"token": 3}, False), ({"seed": 6}, False), ({"prompt": "two cats"}, False), ({"method": PLAIN, "seed": 8}, False)],
@@ -37,13 +49,13 @@ def request(run, **changes):
 )
 def test_both_futures_share_the_first_tokens_and_the_old_one_is_as_it_was(picto, made, changes, equal):
     value = request(made, temperature=made.backbone.sampling.temperature, **changes)
-    fork, prompt, sides = read_fork(value, picto)
+    fork, prompt, sides = fork_of(value, picto)
     new, old = (run.finish() for run in LocalRunner().start(picto, prompt, sides, fork.before))
     assert old.in_order == made.in_order and old.steps[0].forwards == new.steps[0].forwards == 0
     assert new.in_order[:AT] == made.in_order[:AT] and (new.in_order == made.in_order) is equal
     settings = history.describe(new)
     assert (settings["parent"], settings["at"]) == (history.describe(made)["id"], AT)
-    again, *_ = read_fork(request(new) | {"fork": request(new)["fork"] | {"at": 4}}, picto)  # before the changed token
+    again, *_ = fork_of(request(new) | {"fork": request(new)["fork"] | {"at": 4}}, picto)  # before the changed token
     (repeated,) = LocalRunner().start(picto, again.before, sides[:1])
     assert repeated.finish().in_order == new.in_order or "seed" not in changes
 
@@ -53,12 +65,58 @@ def test_a_wrong_value_is_refused_with_a_sentence(picto, made, name):
     refused = 0
     for value in JUNK:
         try:
-            read_fork(request(made, **{name: value}), picto)
+            fork_of(request(made, **{name: value}), picto)
         except ForetokenError as e:
             refused += bool(str(e))
     assert refused >= len(JUNK) // 2
     with pytest.raises(ForetokenError):
-        read_fork(None, picto)
+        fork_of(None, picto)
+
+
+@pytest.mark.parametrize(
+    ("changes", "equal"), [({}, True), ({"seed": 8, "temperature": 1.5}, False), ({"method": PLAIN, "seed": 8}, False)]
+)
+def test_both_futures_of_a_mesh_share_its_first_tokens(low, changes, equal):
+    shape = read(CHAIR)
+    prompt = meshes.read_prompt(shape, 5, {"values": {"face_budget": 24}}, low.sampling)
+    made = generate(low, METHODS["sjdpp"], prompt, {"verify": "match seed"}).finish()
+    value = request(made, **{"temperature": low.sampling.temperature, **changes})
+    value["fork"]["settings"] = json.loads(json.dumps(history.describe(made, shape)))
+
+    def read_own(form, origin):
+        assert origin.name == "chair.ply" and origin.up == shape.frame.up
+        return meshes.read_prompt(shape, form.get("seed"), form["settings"], low.sampling), shape
+
+    fork, prompt, sides = read_fork(value, low, meshes.settings(low.sampling), read_own)
+    new, old = (run.finish() for run in LocalRunner().start(low, prompt, sides, fork.before))
+    assert fork.shape is shape and old.tokens == made.tokens and old.steps[0].forwards == new.steps[0].forwards == 0
+    assert new.tokens[:AT] == made.tokens[:AT] and (new.tokens == made.tokens) is equal
+
+
+@pytest.mark.browser
+def test_a_mesh_forks_from_a_face_and_both_futures_grow_from_the_shared_ones(open_page):
+    tab = RacePage(open_page(), "mesh").open()
+    page = tab.page
+    tab.small()
+    page.wait_for_selector("#mesh-forks .ft-forks:not([hidden])")
+    whole = tab.count()
+    page.click("#mesh-forks [data-do=fork]")
+    assert page.is_hidden("#mesh-forks [name=prompt]") and page.is_disabled("#mesh-forks .ft-fork-go")
+    drag(page.locator("#mesh-forks [name=at]"), 12)
+    kept = tab.count()  # the view shows the part that is kept
+    assert 0 < kept < whole and page.inner_text("#mesh-forks output").endswith(f"up to face {kept + 1}")
+    page.click("#mesh-forks [data-do=fork]")
+    assert tab.count() == whole
+    page.click("#mesh-forks [data-do=fork]")
+    page.fill("#mesh-forks [name=seed]", "77")
+    page.fill("#mesh-forks [name=temperature]", "1.5")
+    page.click("#mesh-forks .ft-fork-go")
+    page.wait_for_function("document.querySelectorAll('#mesh-forks .ft-fork-tree li').length === 2")
+    finish(page, "mesh-")
+    assert f"after {kept} shared ones" in page.inner_text("#mesh-verdict .ft-headline")
+    assert "as it was" in page.inner_text("#mesh-verdict .ft-detail") and page.inner_text("#mesh [data-side=plain] h3") == "The old future"
+    assert page.inner_text("#mesh-forks [aria-current]") == f"face {kept + 1}: seed 77, temperature 1.5"
+    assert tab.rows.count() == 3  # two of the race, and the fork's
 
 
 @pytest.mark.browser

@@ -15,10 +15,13 @@ from typing import Any
 import gradio as gr
 import numpy as np
 
+from engine.mesh.bpt_tokens import BPT
+
 FOLDER = Path(__file__).parent
 CHART = ("chart", "chart_export")  # scripts shared by all charts
 PATCHES = (*CHART, "patches")  # of charts that show patches of a picture
 PLOT = (*CHART, "plot")  # of charts drawn by Plotly
+MESH_TOKENS = {"OFFSET": str(BPT.first[-1]), "SPECIAL": str(BPT.special), "END": str(BPT.eos), "AXES": json.dumps(BPT.per_axis)}
 # Gradio's own copy; "" if its version has none
 PLOTLY = next((each.name for each in (Path(gr.__file__).parent / "templates/frontend/assets").glob("PlotlyPlot-*.js")), "")
 

@@ -1,4 +1,6 @@
-// Goes on from a token of the finished run on display in another way, and shows the tree of its forks.
+// Goes on from a token of the finished run on display in another way, and shows the tree of its forks. A mesh has no picture and no prompt:
+// the part that is kept is shown in its view.
+const IS_MESH = __KIND__ === "mesh";
 const METHODS = __METHODS__;
 const SIDES = __SIDES__;
 const MOST_LIKELY = 5; // tokens to choose from
@@ -7,7 +9,7 @@ const act = (name) => box.querySelector(`[data-do=${name}]`);
 const tree = box.querySelector(".ft-fork-tree"), choices = form.querySelector(".ft-fork-tokens"), preview = form.querySelector("canvas");
 const numbers = (text, kind) => new kind(bytes(text).buffer);
 let races = [], race = null; // stored races, and the one on display
-let run = null; // of `race`: its settings, tokens, columns, course, odds, picture and form
+let run = null; // of `race`: its settings, tokens, columns or ends of faces, course, odds, picture and form
 let at = 0; // number of tokens to keep
 let token = null; // in place of the drawn one; null = the drawn one
 let running = false;
@@ -18,7 +20,8 @@ for (const [title, name] of METHODS) fields.method.add(new Option(title, name));
 const valueOf = (each, row = 0) => SIDES[row]?.reduce((found, name) => found?.[name], each.parts);
 const rowsKept = () => at / run.columns;
 
-function place(count) { // in words
+function place(count, ends = run.ends) { // in words
+  if (IS_MESH) return `face ${(ends.filter((end) => end <= count).length + 1).toLocaleString("en")}`;
   const row = Math.floor(count / run.columns) + 1, column = (count % run.columns) + 1;
   return column === 1 ? `row ${row}` : `row ${row}, column ${column}`;
 }
@@ -50,7 +53,7 @@ function oddsOf({ position, count, tokens, p, known }) {
 }
 
 const rowsHere = () => run.odds?.places.get(at) ?? [];
-const likelyTokens = () => rowsHere().filter(([, p]) => p > 0).slice(0, MOST_LIKELY);
+const likelyTokens = () => rowsHere().filter(([each, p]) => p > 0 && each !== (IS_MESH ? __END__ : -1)).slice(0, MOST_LIKELY); // nothing follows an end
 
 function tokenButton(each, p) {
   const drawn = each === run.tokens[at], button = node("button", "", { type: "button", onclick: () => { token = drawn ? null : each; draw(); } });
@@ -62,7 +65,7 @@ function tokenButton(each, p) {
     button.append(patch);
   }
   const share = p >= 0.01 ? `${Math.round(100 * p)} %` : "< 1 %";
-  button.append(node("span", drawn ? `as drawn, ${share}` : share));
+  button.append(node("span", [IS_MESH && tokenWords(each), drawn && "as drawn", share].filter(Boolean).join(", ")));
   button.setAttribute("aria-label", `Token ${each}, ${share}${drawn ? ", as drawn" : ""}`);
   button.dataset.token = each;
   return button;
@@ -76,6 +79,7 @@ function drawTokens() {
 }
 
 function drawPreview() {
+  if (IS_MESH) emit("kept-faces", form.hidden ? null : run.ends.filter((end) => end <= at).length, scope);
   if (!image) return;
   const pen = preview.getContext("2d"), { width, height } = preview, rows = run.tokens.length / run.columns, high = height / rows;
   pen.clearRect(0, 0, width, height);
@@ -94,19 +98,19 @@ const isChanged = () => token !== null || ["prompt", "seed", "method", "temperat
 function draw() {
   box.hidden = running || !run;
   if (!run) return;
-  box.querySelector(".ft-forks-place").textContent = form.hidden ? `Stop the replay or click a token, and go on from there in another way (now: ${place(at)}).` : "";
+  box.querySelector(".ft-forks-place").textContent = form.hidden ? `Stop the replay or click a ${IS_MESH ? "face" : "token"}, and go on from there in another way (now: ${place(at)}).` : "";
   drawTree();
   if (form.hidden) return;
-  for (const each of form.querySelectorAll("[data-for=fork]")) each.hidden = varying();
-  Object.assign(fields.at, varying() ? { min: run.columns, max: run.tokens.length - run.columns, step: run.columns } : { min: 1, max: run.tokens.length - 1, step: 1 });
+  for (const each of form.querySelectorAll("[data-for=fork]")) each.hidden = varying() || (IS_MESH && each.dataset.kind === "image");
+  Object.assign(fields.at, varying() && !IS_MESH ? { min: run.columns, max: run.tokens.length - run.columns, step: run.columns } : { min: 1, max: run.tokens.length - 1, step: 1 });
   fields.at.value = at;
-  form.querySelector("output").textContent = varying() ? `${rowsKept()} of ${run.tokens.length / run.columns} rows` : `${at.toLocaleString("en")} of ${run.tokens.length.toLocaleString("en")} tokens, up to ${place(at)}`;
+  form.querySelector("output").textContent = varying() && !IS_MESH ? `${rowsKept()} of ${run.tokens.length / run.columns} rows` : `${at.toLocaleString("en")} of ${run.tokens.length.toLocaleString("en")} tokens, up to ${place(at)}`;
   drawTokens();
   drawPreview();
   const go = form.querySelector("[type=submit]");
   go.textContent = varying() ? "Draw the rest" : "Grow both";
   go.disabled = !isChanged();
-  form.querySelector(".ft-fork-hint").textContent = go.disabled ? "Change something: the next token, prompt, method, temperature or seed." : "";
+  form.querySelector(".ft-fork-hint").textContent = go.disabled ? `Change something: the next token, ${IS_MESH ? "" : "prompt, "}method, temperature or seed.` : "";
 }
 
 function open(kind) {
@@ -114,11 +118,14 @@ function open(kind) {
   form.hidden = closes;
   form.dataset.kind = kind;
   for (const name of ["fork", "vary"]) act(name).setAttribute("aria-expanded", !form.hidden && name === kind);
-  if (closes) return draw();
+  if (closes) {
+    drawPreview();
+    return draw();
+  }
   for (const [name, value] of Object.entries(run.form)) fields[name].value = value;
   if (kind === "vary") {
     fields.seed.value = Math.floor(Math.random() * __LARGEST__);
-    at = Math.max(run.columns, Math.round(rowsKept()) * run.columns);
+    if (!IS_MESH) at = Math.max(run.columns, Math.round(rowsKept()) * run.columns);
     token = null;
     draw();
   } else setPlace(at);
@@ -134,27 +141,34 @@ function formOf({ prompt, seed, sampling, preset, method }) { // the fields of a
   return { prompt, seed, temperature: sampling.temperature, method: fitting };
 }
 
+// Number of tokens up to the end of each face.
+const endsOf = (value) => numbers(value.course.corners, Int32Array).filter((_, i) => i % 6 === 5);
+
+function courseOf(value) { // tokens, and the time at which each position is committed
+  if (!IS_MESH) {
+    return { tokens: numbers(value.tokens, Int32Array), course: { position: numbers(value.course.position, Int32Array), end: numbers(value.course.end, Float32Array) } };
+  }
+  const tokens = numbers(value.course.ids, Int32Array), end = new Float32Array(tokens.length), seconds = numbers(value.course.seconds, Float32Array);
+  numbers(value.course.tokens, Int32Array).forEach((upto, step, counts) => end.fill(seconds[step], step ? counts[step - 1] : 0, upto));
+  return { tokens, course: { position: tokens.map((_, i) => i), end }, ends: endsOf(value) };
+}
+
 // Takes the race on display; null for one that cannot go on, such as a stopped one.
 function take(shown) {
   race = shown;
   const row = shown?.rows[0], value = shown && valueOf(shown);
-  if (!row?.finished || !value?.tokens) {
+  if (!row?.finished || !(IS_MESH ? value?.course?.ids : value?.tokens)) {
     run = null;
     return draw();
   }
-  const { settings } = row, own = shown.parts.lens;
-  run = {
-    settings, tokens: numbers(value.tokens, Int32Array), columns: value.columns,
-    course: { position: numbers(value.course.position, Int32Array), end: numbers(value.course.end, Float32Array) },
-    form: formOf(settings),
-    odds: own?.state === "done" ? oddsOf(own) : null,
-  };
+  const { settings } = row, own = shown.parts[__LENS__];
+  run = { settings, columns: value.columns, form: formOf(settings), odds: own?.state === "done" ? oddsOf(own) : null, ...courseOf(value) };
   if (run.odds) decodePatches(own.sheet, draw);
   image = null;
-  bitmapOf(value.picture).then((bitmap) => { image = bitmap; drawPreview(); });
+  if (!IS_MESH) bitmapOf(value.picture).then((bitmap) => { image = bitmap; drawPreview(); });
   form.hidden = true;
   for (const name of ["fork", "vary"]) act(name).setAttribute("aria-expanded", false);
-  setPlace(Math.ceil(run.tokens.length / run.columns / 4) * run.columns);
+  setPlace(IS_MESH ? run.ends[Math.floor(run.ends.length / 4)] ?? 1 : Math.ceil(run.tokens.length / run.columns / 4) * run.columns);
 }
 
 // --- the tree ---
@@ -168,7 +182,7 @@ function change(child, parent) { // what a fork changed, in words
   if (own.seed !== old.seed) changes.push(`seed ${own.seed}`);
   if (own.sampling.temperature !== old.sampling.temperature) changes.push(`temperature ${own.sampling.temperature}`);
   if ((own.preset ?? own.method) !== (old.preset ?? old.method)) changes.push(child.rows[0].title);
-  return `${place(own.at)}: ${changes.join(", ") || "again"}`;
+  return `${place(own.at, IS_MESH ? endsOf(valueOf(child)) : null)}: ${changes.join(", ") || "again"}`;
 }
 
 function branch(each, parent, left) {
@@ -221,6 +235,8 @@ scope.addEventListener("foretoken:restore-fork", ({ detail: own }) => { // its s
   [at, token] = [own.at, own.prefix[own.at] ?? null];
   draw();
 });
+for (const each of form.querySelectorAll("[data-kind]")) each.hidden = IS_MESH;
+scope.addEventListener("foretoken:choose-token", ({ detail }) => { if (run) setPlace(detail + 1); }); // the last one of a face
 let pointed = null; // token under the pointer
 window.addEventListener("foretoken:point", ({ detail }) => { pointed = detail ?? pointed; });
 scope.addEventListener("click", ({ target }) => { if (run && pointed !== null && target.closest(".ft-frame")) setPlace(pointed); });

@@ -27,6 +27,9 @@ let renderer = null, asked = false;
 const ROUGH_EVERY = 100, REST = 600; // milliseconds
 let waiting = 0, resting = 0, finesAt = 0; // timers of a coarse and a fine frame; time from which fine frames are allowed
 const pointers = new Map(); // pressed pointers, with their last events
+let pressed = null; // event of the latest press
+// Position of the token that completed a face of the finished right mesh; null for none.
+const lastToken = (face) => (face >= 0 && chosen[shown.at(-1)] !== CLASSICAL && courses[shown.at(-1)] ? courses[shown.at(-1)].corners[6 * face + 5] - 1 : null);
 
 // ---------------------------------------------------------------- data
 
@@ -298,12 +301,14 @@ function point(event) { // the face under the pointer
     const found = inside ? hit(shown[i], ((x - left) / width) * 2 - 1, 1 - ((y - top) / height) * 2, width / height) : -1;
     if (found === sides[shown[i]].hover) return;
     sides[shown[i]].hover = found;
+    if (i === shown.length - 1) emit("point", lastToken(found)); // the right mesh is the one whose tokens are explained
     drawReadout();
     ask();
   });
 }
 
 canvas.addEventListener("pointerdown", (event) => {
+  pressed = event;
   pointers.set(event.pointerId, event);
   canvas.setPointerCapture(event.pointerId);
 });
@@ -324,6 +329,12 @@ canvas.addEventListener("pointermove", (event) => {
 });
 for (const type of ["pointerup", "pointercancel"]) canvas.addEventListener(type, (event) => { pointers.delete(event.pointerId); ask(); });
 canvas.addEventListener("pointerleave", point);
+canvas.addEventListener("click", (event) => { // not after a drag
+  const began = pressed && Math.hypot(event.clientX - pressed.clientX, event.clientY - pressed.clientY) < 4;
+  point(event);
+  const end = began ? lastToken(sides[shown.at(-1)].hover) : null;
+  if (end !== null) emit("choose-token", end, scope);
+});
 canvas.addEventListener("contextmenu", (event) => event.preventDefault());
 canvas.addEventListener("dblclick", reset);
 window.addEventListener("wheel", (event) => { if (event.target !== canvas) elsewhere = event.timeStamp; }, { passive: true });
@@ -372,6 +383,16 @@ wipe.addEventListener("click", () => { view.wipe = isWiped() ? null : range.valu
 range.addEventListener("input", () => { view.wipe = range.value / 1000; drawBar(); });
 select.addEventListener("change", () => { view.map = select.value; drawBar(); });
 scope.addEventListener("foretoken:replay", ({ detail }) => replay(detail.time));
+scope.addEventListener("foretoken:kept-faces", ({ detail }) => { // shows only the first faces of the right mesh; null: all
+  const name = shown.at(-1);
+  if (!props.value || (detail === null && sides[name].upto === null)) return;
+  if (detail === null) return draw();
+  Object.assign(sides[name], { upto: detail, fresh: detail });
+  meshOf(name).changed = true;
+  drawCount(name);
+  tellCounts();
+  drawBar();
+});
 scope.addEventListener("foretoken:surface", ({ detail }) => choose(shown.at(-1), detail));
 scope.addEventListener("foretoken:surfaces", ({ detail }) => {
   late = detail;

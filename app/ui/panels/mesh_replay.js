@@ -13,7 +13,7 @@ function endReplay(name, course) {
   empties(side.refused);
   courses[name] = course && {
     seconds: of(course.seconds, Float32Array), passes: of(course.passes, Int32Array), tokens: of(course.tokens, Int32Array),
-    drafts: bytes(course.drafts),
+    drafts: bytes(course.drafts), corners: of(course.corners ?? "", Int32Array),
   };
 }
 

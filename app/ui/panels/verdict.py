@@ -113,8 +113,11 @@ def with_objects(line: Mapping[str, Any], count: ObjectCount | None) -> dict[str
     return neutral | {"headline": headline, "tone": "even", "detail": detail}
 
 
-def with_fork(line: Mapping[str, Any], boards: Sequence[Growth], tokens: Sequence[int], at: int) -> dict[str, Any]:
-    """The line of a run's new and old future. tokens : of the run, in the order of positions; at : number of shared ones"""
+def with_fork(
+    line: Mapping[str, Any], boards: Sequence[Growth], tokens: Sequence[int], at: int, headline: str | None = None
+) -> dict[str, Any]:
+    """The line of a run's new and old future. tokens : of the run, in the order of positions; at : number of shared ones; headline : None =
+    the number of tokens that differ"""
     if line["state"] == "running":
         return {**line, "live": f"Two futures after {at:,} shared tokens", "detail": "The shared part costs neither side a pass."}
     if line["state"] != "done":
@@ -123,7 +126,7 @@ def with_fork(line: Mapping[str, Any], boards: Sequence[Growth], tokens: Sequenc
     differ = sum(ours != theirs for ours, theirs in zip(new.in_order[at:], old.in_order[at:], strict=False))
     again = "The old future is as it was." if old.in_order == list(tokens) else ANOTHER
     costs = f"The new one took {_seconds(new.seconds)} and {new.totals['forwards']:,} passes; the {at:,} shared tokens cost neither a pass."
-    headline = f"{differ:,} of {len(tokens) - at:,} tokens became others"
+    headline = headline or f"{differ:,} of {len(tokens) - at:,} tokens became others"
     return {"state": "done", "headline": headline, "detail": f"{again} {costs}", "tone": "even"}
 
 

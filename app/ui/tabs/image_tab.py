@@ -29,7 +29,7 @@ from app.ui.tab_context import TabContext
 from app.ui.tabs import example, restoring, seed_grid, vocabulary
 from app.ui.tabs.decoder import DecodedRace
 from app.ui.tabs.engine_queue import DIRECT, LATEST, fill
-from app.ui.tabs.forking import read_fork
+from app.ui.tabs.forking import FORKED, FUTURES, read_fork
 from app.ui.tabs.method_form import form_updates
 from app.ui.tabs.race import EndedRace, Files, RaceOutcome, RaceRequest, RaceTab, left_run
 from app.ui.tabs.saving import try_save
@@ -42,7 +42,6 @@ from engine.recognition.picture_judge import Judge, ObjectCount
 LOOKED_UP = 40  # words looked up while the user types; more than a model reads
 LONGEST_WORD = 40  # characters
 JUDGED = 128  # pixels: the smallest pictures that the judge was compared with the eye on
-FUTURES, FORKED = ("The old future", "The new future"), "From the shared tokens on."
 EXAMPLE_NOTE = "An example, recorded on {}: “{}”. Press Generate to draw yours."
 
 
@@ -239,10 +238,14 @@ class PictureRace:
         self.backbone.added_words(prompt)  # raises BadPrompt before the last result is removed
         return RaceRequest(self.backbone, prompt, validation.knobs(values, settings(self.backbone)))
 
-    def read_fork(self, value: object) -> tuple[RaceRequest, Sides]:
+    def read_fork(self, visitor: str, value: object) -> tuple[RaceRequest, Sides]:
         """Checks a request to go on from a finished run in another way."""
-        fork, prompt, sides = read_fork(value, self.backbone)
+        fork, prompt, sides = read_fork(value, self.backbone, settings(self.backbone), self.read_form)
         return RaceRequest(self.backbone, prompt, {"repeat": ONCE}, fork=fork), sides
+
+    def read_form(self, form: Mapping[str, Any], origin: object) -> tuple[Prompt, None]:
+        """The prompt of a run's values of the form."""
+        return read_prompt(form.get("prompt"), form.get("seed"), form["settings"], self.backbone), None
 
     def empty_panels(self, tab: RaceTab, request: RaceRequest, right: str) -> dict[str, Any]:
         """Values of both sides without a picture."""

@@ -21,6 +21,7 @@ from app.ui import race_panels
 from app.ui.method_menu import side_words, title_of
 from app.ui.panels import axes, clouds, live, mesh, notice
 from app.ui.tabs.engine_queue import DIRECT, LATEST, READING, EngineQueue, fill
+from app.ui.tabs.restoring import WishedInput
 from engine.errors import BadFile, BadPrompt, ForetokenError
 from engine.mesh.formats import ply
 from engine.mesh.formats.source import Source
@@ -34,6 +35,7 @@ STAYS = "{} could not be read, so this is still {}."
 CHOOSE, CLICK = "Choose the axis that points up.", "Click the picture that stands upright."
 AGAIN = "Reloading the page has discarded your file. Drop it again to continue with it; until then the input is {}."
 WITHOUT = "This run used {}, which is not included in the file. Drop that input too to repeat the run; until then the input is {}."
+ABSENT = "This mesh was made from {} with {} up, which is not the input now. Drop that file again to go on from it."
 
 
 class VisitorInput(NamedTuple):
@@ -242,6 +244,15 @@ class MeshInput:
             return self.take(visitor, current.path if is_here else EXAMPLES / f"{example}.ply", validation.axis(up), method, other)
         now = current.shape.name if current is not None else f"{FIRST}.ply"
         return {"messages": notice.hint(without_paths(WITHOUT.format(brief(name), now)))}
+
+    def shape_of(self, visitor: str, wished: WishedInput | None) -> Input:
+        """The input of a run to go on from: the visitor's, or an example. Raises BadPrompt if it is neither."""
+        current, name, up = self.sessions.input_of(visitor), wished.name if wished else "?", wished.up if wished else ""
+        if current is not None and (current.shape.name, current.shape.frame.up) == (name, up):
+            return current.shape
+        if name.removesuffix(".ply") in ORDER:  # untrusted text becomes part of a path
+            return read(EXAMPLES / f"{name.removesuffix('.ply')}.ply", validation.axis(up))
+        raise BadPrompt(without_paths(ABSENT.format(brief(name), up)))
 
     def check_idle(self, visitor: str) -> None:
         """Raises BadPrompt if the visitor has a waiting or running run on this tab, whose input must not change."""

@@ -18,6 +18,7 @@ from app.runs.run_store import RunStore
 from app.ui.mesh_side import FLAT, WORDS, MadeMesh, floors, loop_start, without_a_face
 from app.ui.panels import notice, runs, verdict
 from app.ui.tabs import quality_table
+from app.ui.tabs.forking import Fork
 from app.ui.tabs.quality_table import MeasuredSide
 from app.ui.tabs.saving import try_save
 from engine.errors import NotSupported
@@ -67,19 +68,27 @@ def against_classical(line: Mapping[str, Any], fast: MeshBoard, outcome: MeshOut
     return {**line, "headline": headline, "detail": detail, "tone": "even"}
 
 
-def summary(boards: Sequence[MeshBoard], outcome: MeshOutcome, seconds: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """The line above the view, with warnings for a mesh that is empty, has no area or does not match its input."""
+def summary(
+    boards: Sequence[MeshBoard], outcome: MeshOutcome, seconds: Sequence[Sequence[float]], fork: Fork | None = None
+) -> dict[str, Any]:
+    """The line above the view, with warnings for a mesh that is empty, has no area or does not match its input. fork : if they are two
+    futures of a run"""
     fast = boards[0]
     if not len(fast.faces):
         return without_a_face(fast.run)
     line = verdict.encode(*pair(boards), WORDS, seconds)
     if outcome.classical and line["state"] == "done":
         line = against_classical(line, fast, outcome)
+    fits = {"fit": outcome.fit.text, "fits": outcome.fit.verdict} if outcome.fit else {}
     loop = loop_start(fast.faces)
     if loop is not None and line["state"] == "done":  # a race over repeated faces shows no speed-up
         detail = f"{len(fast.faces) - loop:,} of {len(fast.faces):,} faces are repeats, so there is no speed-up to show. Try another seed."
-        line = {**line, "headline": f"It repeats itself since face {loop:,}", "tone": "even", "detail": detail}
-        return line | {"fit": outcome.fit.text, "fits": outcome.fit.verdict} if outcome.fit else line
+        return {**line, **fits, "headline": f"It repeats itself since face {loop:,}", "tone": "even", "detail": detail}
+    if fork and line["state"] == "done":
+        shared = sum(face.tokens[2][-1] < fork.at for face in fast.parser.faces)
+        new, old = (len(board.faces) for board in boards)
+        headline = f"{new - shared:,} new faces instead of {old - shared:,}, after {shared:,} shared ones"
+        return verdict.with_fork(line, boards, fork.tokens, fork.at, headline) | fits
     if outcome.fit:
         return verdict.with_fit(line, outcome.fit, bool(outcome.classical))
     return line if line["state"] != "done" else FLAT

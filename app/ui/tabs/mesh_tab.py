@@ -15,7 +15,7 @@ from app.live.worker import LocalRunner
 from app.requests import validation
 from app.requests.limits import LARGEST_SEED
 from app.requests.meshes import FAVOURITE, NO_GUIDE, UNLIMITED, WARM_STEPS, guided, misses_guide, read_prompt, settings
-from app.requests.sides import CLASSICAL, start_values
+from app.requests.sides import CLASSICAL, ONCE, Sides, start_values
 from app.runs import replay_page
 from app.runs.mesh_files import FILES, classical_surface, shrinkwrapped_vertices, write_classical, write_shrinkwrapped
 from app.runs.mesh_pictures import draw_race, write_race, write_turntable
@@ -23,17 +23,18 @@ from app.ui import knobs as knob_panel
 from app.ui import mesh_side, race_panels
 from app.ui.mesh_side import MEASURING, MadeMesh, classical_side, without_a_face
 from app.ui.method_menu import PLAIN_SIDE, badge, choices, choices_for, classical_card, side_words, title_of, with_auto
-from app.ui.panels import axes, bar, mesh, notice, runs, unseen, verdict
+from app.ui.panels import axes, bar, forks, mesh, notice, runs, unseen, verdict
 from app.ui.tab_context import TabContext
 from app.ui.tabs import mesh_outcome, mesh_seeds, quality_table, restoring
 from app.ui.tabs.decoder import LONGEST_WAIT, DecodedRace
 from app.ui.tabs.engine_queue import DIRECT, ENGINE, LATEST, fill
+from app.ui.tabs.forking import FORKED, FUTURES, read_fork
 from app.ui.tabs.mesh_input import MeshInput, refusal_notice, shown_points
 from app.ui.tabs.method_form import form_updates
 from app.ui.tabs.race import EndedRace, Files, RaceOutcome, RaceRequest, RaceTab, left_run
 from app.ui.tabs.speeds import speeds_here
 from engine.backbones.lowpoly import Lowpoly
-from engine.core import PLAIN, Backbone, Sampling
+from engine.core import PLAIN, Backbone, Prompt, Sampling
 from engine.errors import BadPrompt, ForetokenError, NotSupported
 from engine.mesh.fit import fit_of
 from engine.mesh.read import Input
@@ -138,7 +139,8 @@ class MeshRace:
         return {"viewer": mesh.build(mesh.encode({"plain": mesh.Side.empty(*PLAIN_SIDE), "accelerated": accelerated}))}
 
     def build_below(self, tab: RaceTab) -> None:
-        """Builds the downloads."""
+        """Builds the forks and the downloads."""
+        self.forks = forks.build(self.kind, [(PLAIN_SIDE[0], PLAIN), *choices_for(frozenset({"mesh_heads"}))], "mesh-forks")
         words = "<p>Downloads of the accelerated mesh, in the position, size and axes of the input:</p>"
         gr.HTML(words, elem_classes="ft-kinds", apply_default_css=False)
         tab.build_files()
@@ -150,6 +152,7 @@ class MeshRace:
         form, messages = tab.form, tab.queue.messages
         self.choosing = form.parts(("seed", "keep", "knobs", "badge")) | {"messages": messages}  # outputs of the choice of a seed
         asking = [form.seed, form.settings, form.method, form.knobs]
+        tab.wire_start([self.forks.input], self.read_fork, [self.forks])
         self.best.click(self.choose_seed, asking, list(self.choosing.values()), **ENGINE | {"trigger_mode": "once"})
         self.input.wire(form.method, form.other, tab.live)
         parts = form.parts(self.form_names)
@@ -275,29 +278,48 @@ class MeshRace:
         prompt = guided(backbone, read_prompt(own.shape, seed, values, backbone.sampling))
         return RaceRequest(backbone, prompt, validation.knobs(values, settings(backbone.sampling)), own.shape, shown_points(own.shape))
 
+    def read_fork(self, visitor: str, value: object) -> tuple[RaceRequest, Sides]:
+        """Checks a request to go on from a finished run in another way."""
+        backbone = self.model.get()
+
+        def read(form: Mapping[str, Any], origin: restoring.WishedInput | None) -> tuple[Prompt, Input]:
+            shape = self.input.shape_of(visitor, origin)
+            return guided(backbone, read_prompt(shape, form.get("seed"), form["settings"], backbone.sampling)), shape
+
+        fork, prompt, sides = read_fork(value, backbone, settings(backbone.sampling), read)
+        return RaceRequest(backbone, prompt, {"repeat": ONCE}, fork.shape, shown_points(fork.shape), fork=fork), sides
+
     def empty_panels(self, tab: RaceTab, request: RaceRequest, right: str) -> dict[str, Any]:
         """Values of the view with only the points."""
-        sides = {
-            "plain": mesh.Side.empty(*side_words(request.left, self.right_words)) if request.left else None,
-            "accelerated": mesh.Side.empty(title_of(right), self.right_words),
-        }
+        left, own = side_words(request.left, self.right_words), (title_of(right), self.right_words)
+        if request.fork:
+            left, own = ((title, FORKED) for title in FUTURES)
+        sides = {"plain": mesh.Side.empty(*left) if request.left else None, "accelerated": mesh.Side.empty(*own)}
         viewer = mesh.encode(sides, request.points)
         return {"viewer": viewer, "verdict": {"state": "running", "live": verdict.READY}}
 
     def draw(self, boards: Sequence[MeshBoard], changed: set[int], request: RaceRequest, ends: bool = True) -> dict[str, Any]:
         """Values of the view, its charts and the line above it."""
-        return mesh_side.draw_race(boards, request.points, changed, classical_side(None) if request.left == CLASSICAL else None)
+        panels = mesh_side.draw_race(boards, request.points, changed, classical_side(None) if request.left == CLASSICAL else None)
+        if request.fork:
+            for name, title in zip(mesh.SIDES, FUTURES, strict=True):
+                panels["viewer"]["sides"][name]["title"] = title
+            if "verdict" in panels:
+                panels["verdict"] = verdict.with_fork(panels["verdict"], boards, request.fork.tokens, request.fork.at)
+        return panels
 
     def outcome(self, tab: RaceTab, raced: DecodedRace, request: RaceRequest) -> Generator[dict[str, Any], None, RaceOutcome]:
         """Measurements of the finished meshes."""
         yield {"verdict": MEASURING}
         boards, measurements = raced.boards, mesh_outcome.measure(raced.boards, request.shape, request.left)
-        line = mesh_outcome.summary(boards, measurements, raced.seconds) | {"costs": verdict.costs_in_words(boards, raced.costs)}
+        line = mesh_outcome.summary(boards, measurements, raced.seconds, request.fork)
+        line |= {"costs": verdict.costs_in_words(boards, raced.costs)}
         panels = {"verdict": line, "quality": quality_table.encode(measurements.sides), **self.below.end_values(mesh_side.frame_of(boards))}
         if measurements.classical:
             left = classical_side(measurements.classical)
             panels["viewer"] = mesh_side.draw_race(boards, request.points, set(), left)["viewer"]
-        return RaceOutcome(panels, mesh_outcome.rows(boards, measurements, request.shape), measurements)
+        kept = boards[:1] if request.fork else boards  # the old future has its row
+        return RaceOutcome(panels, mesh_outcome.rows(kept, measurements, request.shape), measurements)
 
     def without_result(self, board: MeshBoard) -> dict[str, Any]:
         """Cause and advice."""
@@ -311,7 +333,9 @@ class MeshRace:
         notices = refusal_notice(current) if current is not None else []
         if misses_guide(request.backbone, request.prompt):
             notices += notice.hint(NO_GUIDE)
-        return mesh_outcome.offers(boards[0], request.shape, folder, tab.studio.run_store, notices, left_run(boards))
+        return mesh_outcome.offers(
+            boards[0], request.shape, folder, tab.studio.run_store, notices, None if request.fork else left_run(boards)
+        )
 
     def files(self, tab: RaceTab, ended: EndedRace, visitor: str) -> Iterator[Files]:
         """Other surfaces for the view and the table of quality, then larger files and thumbnails; of a mesh without faces, only the

@@ -195,12 +195,12 @@ class RaceTab:
         self.subject.wire(self)
 
     def wire_start(self, asking: list[Callable], read: Callable[..., tuple[RaceRequest, Sides]], inputs: list[Component]) -> None:
-        """Connects other events that start a race. read : checks the values of `inputs`"""
+        """Connects other events that start a race. read : checks the values of `inputs` of a visitor"""
 
         def run(ticket: object, *fields: object) -> Iterator[dict[str, Any]]:
             *own, request = fields
             visitor = request.session_hash
-            yield from self.queue.hold(visitor, ticket, lambda number: self.race(visitor, number, *read(*own)))
+            yield from self.queue.hold(visitor, ticket, lambda number: self.race(visitor, number, *read(visitor, *own)))
 
         self._wire_files(self.queue.wire_start(asking, run, inputs, self.live))
 
