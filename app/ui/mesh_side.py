@@ -80,16 +80,15 @@ def side_of(board: MeshBoard, title: str, badge: Mapping[str, Any] | None, cours
 
 def course_of(board: MeshBoard) -> dict[str, str]:
     """Course of a run, as base64: seconds (float32), passes and tokens (int32) after each step, its drafts, see MeshBoard.guesses, its
-    tokens int32 [N], and the first and last + 1 of each corner's tokens int32 [F, 3, 2]."""
+    tokens (int32), and MeshBoard.corners."""
     steps = board.run.steps
-    corners = [[(own[0], own[-1] + 1) for own in face.tokens] for face in board.parser.faces]
     return {
         "seconds": to_text(np.cumsum([step.seconds for step in steps]).astype(np.float32)),
         "passes": to_text(np.cumsum([step.forwards for step in steps]).astype(np.int32)),
         "tokens": to_text(np.cumsum([len(step.tokens) for step in steps]).astype(np.int32)),
         "drafts": to_text(board.guesses()),
         "ids": to_text(np.array(board.run.tokens, np.int32)),
-        "corners": to_text(np.array(corners, np.int32)),
+        "corners": to_text(board.corners),
     }
 
 

@@ -5,5 +5,5 @@ from __future__ import annotations
 from app.ui.panels import lens, quality, runs, trace, tree
 from app.ui.panels.race import RacePanels
 
-PICTURES = RacePanels("", (lens.PANEL, runs.panel_for(runs.PICTURES), trace.PANEL, tree.PANEL))
-MESHES = RacePanels("mesh-", (quality.PANEL, runs.panel_for(runs.MESHES), trace.PANEL, tree.PANEL))
+PICTURES = RacePanels("", (lens.panel_for(runs.PICTURES), runs.panel_for(runs.PICTURES), trace.PANEL, tree.PANEL))
+MESHES = RacePanels("mesh-", (lens.panel_for(runs.MESHES), quality.PANEL, runs.panel_for(runs.MESHES), trace.PANEL, tree.PANEL))

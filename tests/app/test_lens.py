@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,12 +12,15 @@ import pytest
 from playwright.sync_api import expect
 
 from app.live.boards.patches import Patches
+from app.ui import mesh_side
 from app.ui.panels import lens
 from app.ui.picture_side import frame_of
 from engine.diagnostics import DECISIONS
+from engine.mesh.bpt_tokens import parse
+from engine.run import generate
 from tests.app import boards
 from tests.app.boards import numbers
-from tests.app.race_page import choose, drag, finish, take
+from tests.app.race_page import VIEW, RacePage, choose, drag, finish, take
 
 LISTS = {"tokens": np.int32, "p": np.float32, "q": np.float32}
 AT = "#lens .ft-lens[data-at='{}']"
@@ -34,8 +39,11 @@ def check(board: Any, value: dict[str, Any]) -> None:
     ends = np.cumsum(numbers(value["count"], np.uint8).astype(int))
     sent = {name: np.split(numbers(value[name], kind), ends[:-1]) for name, kind in LISTS.items()}
     known = numbers(value["known"], np.int32).tolist()
+    verdicts = dict(zip(board.trail.positions, board.trail.verdict, strict=True))
     assert at
     for number, step in enumerate(board.run.steps):
+        if not set(step.positions) & at.keys():
+            continue
         record = SimpleNamespace(**{each: np.asarray(getattr(step.trace.decisions, each)) for each in DECISIONS})
         for i, position in enumerate(step.positions):
             if position not in at:
@@ -49,7 +57,7 @@ def check(board: Any, value: dict[str, Any]) -> None:
             for name, kind, expected in (
                 ("own", np.int32, step.tokens[i]), ("step", np.int32, number), ("draft", np.int32, record.draft[i].item()),
                 ("coin", np.float32, record.coin[i].item()), ("mass", np.float32, record.mass[i].item()),
-                ("verdict", np.uint8, board.verdict[position]),
+                ("verdict", np.uint8, verdicts[position]),
             ):  # fmt: skip
                 assert np.array_equal(numbers(value[name], kind)[which], kind(expected), equal_nan=kind is np.float32)
 
@@ -62,6 +70,19 @@ def test_the_lens_shows_what_was_recorded(picto: Any, name: str, knobs: dict[str
     for name in ("p", "own", "draft"):
         with pytest.raises(AssertionError):  # the mutant: what belongs to the token before
             check(board, value | {name: lens.to_text(np.roll(numbers(value[name]), 1))})
+
+
+@pytest.mark.parametrize("name", ["sjdpp", "xspecmesh"])
+def test_the_lens_of_a_mesh_shows_what_was_recorded_of_every_token_after_a_prefix(low: Any, name: str) -> None:
+    whole = boards.mesh_run(low, name, verify="match seed" if name == "sjdpp" else "residual").finish()
+    run = generate(low, whole.method, replace(whole.prompt, prefix=tuple(whole.tokens[:9]), seed=8), whole.fixed)
+    board = boards.board_of(run)
+    value = lens.live_value(mesh_side.frame_of([board]))
+    check(board, value)
+    assert numbers(value["position"], np.int32).tolist() == list(range(9, len(run.tokens)))
+    assert numbers(value["ids"], np.int32).tolist() == run.tokens
+    spans = [span for face in parse(run.tokens).faces for own in face.tokens for span in (own[0], own[-1] + 1)]
+    assert len(spans) > 12 and numbers(value["corners"], np.int32).tolist() == spans
 
 
 def test_while_a_run_goes_on_its_latest_passes_are_sent(picto: Any) -> None:
@@ -116,6 +137,27 @@ def test_a_token_that_is_pointed_at_is_explained_without_the_server(raced: Any) 
     page.mouse.move(0, 0)
     assert page.locator(AT.format(35)).count() == 1  # stays on what was last pointed at
     assert urls == []
+
+
+@pytest.mark.browser
+def test_a_face_that_is_pointed_at_shows_its_tokens_and_candidate_vertices(open_page: Any) -> None:
+    tab = RacePage(open_page(), "mesh").open()
+    page, card = tab.page, "#mesh-lens .ft-lens"
+    tab.small()
+    box = page.locator("#mesh canvas").bounding_box()
+    for step in range(64):  # until a face is under the pointer
+        page.mouse.move(box["x"] + box["width"] * (0.6 + 0.3 * (step % 8) / 8), box["y"] + box["height"] * (0.2 + 0.6 * (step // 8) / 8))
+        if page.inner_text("#mesh-lens [data-do=play]") == "Play a pass":
+            break
+    at, tokens = page.get_attribute(card, "data-at"), page.locator("#mesh-lens .ft-lens-tokens button")
+    assert re.match(r"face \d+, third corner, pass \d+", page.inner_text("#mesh-lens .ft-lens-place")) and tokens.count() >= 3
+    assert tokens.last.get_attribute("aria-pressed") == "true" and tokens.last.inner_text().lstrip("×✓ ").startswith("place ")
+    assert page.inner_text("#mesh-lens .ft-lens-verdict") and int(page.evaluate(f"{VIEW}.candidates")) > 0
+    tokens.first.click()
+    page.wait_for_selector(f"{card}:not([data-at='{at}'])")
+    assert "first corner" in page.inner_text("#mesh-lens .ft-lens-place") and tokens.first.get_attribute("aria-pressed") == "true"
+    page.click("#mesh-forks [data-do=fork]")  # the candidates of the next token, in words
+    assert page.locator("#mesh-forks .ft-fork-tokens button").first.inner_text().startswith(("place ", "block ", "new fan"))
 
 
 @pytest.mark.browser

@@ -82,6 +82,12 @@ class MeshBoard(Growth):
         return self.records["corners"]
 
     @property
+    def corners(self) -> np.ndarray:
+        """int32 [F, 3, 2]: the first position and the last + 1 of the tokens of each corner."""
+        spans = [[(own[0], own[-1] + 1) for own in face.tokens] for face in self.parser.faces]
+        return np.array(spans, np.int32).reshape(-1, 3, 2)
+
+    @property
     def step(self) -> np.ndarray:
         """int64 [F]: the Step that completed the face, from 0."""
         return steps_of(self.records)

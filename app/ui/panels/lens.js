@@ -1,4 +1,6 @@
 // One token under the lens: its distributions, its coin and its verdict. Draws values from app/ui/panels/lens.py.
+// Of a mesh, all tokens of a face are offered, and the candidates of one are dots in the 3D view.
+const IS_MESH = __KIND__ === "mesh", THING = IS_MESH ? "token" : "patch", THINGS = IS_MESH ? "tokens" : "patches";
 const card = element.querySelector(".ft-lens"), part = (name) => card.querySelector(name);
 const canvas = part(".ft-lens-bars"), crop = part(".ft-lens-crop"), play = part("[data-do=play]"), sliders = [...card.querySelectorAll("[data-if]")];
 const LISTS = { tokens: Int32Array, p: Float32Array, q: Float32Array, dice: Float32Array }, KINDS = { draft: Int32Array, coin: Float32Array, mass: Float32Array, own: Int32Array, step: Int32Array, verdict: Uint8Array, chance: Float32Array };
@@ -8,9 +10,48 @@ const still = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 let known = new Map(); // position -> its record; a run in progress sends only the latest passes
 let at = null, pointed = false, timer = null, changed = 0, picture = null;
 let announce = () => {};
+let mesh = { corners: new Int32Array(), ids: new Int32Array(), owner: [] }; // owner: of each position, its [face, corner], both from 0
 
 const share = (p) => (p >= 0.995 ? "100 %" : p >= 0.0995 ? `${Math.round(100 * p)} %` : p >= 0.00095 ? `${+(100 * p).toPrecision(1)} %` : p >= 1e-6 ? `1 in ${Math.round(1 / p).toLocaleString("en")}` : "less than 1 in a million");
-const where = (place) => `row ${Math.floor(place / props.value.columns) + 1}, column ${(place % props.value.columns) + 1}, pass ${known.get(place).step + 1}`;
+const CORNERS = ["first", "second", "third"];
+function where(place) {
+  if (!IS_MESH) return `${cell(place)}, pass ${known.get(place).step + 1}`;
+  const [face, corner] = mesh.owner[place] ?? [];
+  return `${face === undefined ? "no face" : `face ${(face + 1).toLocaleString("en")}, ${CORNERS[corner]} corner`}, pass ${known.get(place).step + 1}`;
+}
+const cell = (place) => `row ${Math.floor(place / props.value.columns) + 1}, column ${(place % props.value.columns) + 1}`;
+
+function readMesh(v) {
+  mesh = { corners: numbers(v.corners, Int32Array), ids: numbers(v.ids, Int32Array), owner: [] };
+  for (let i = mesh.corners.length - 2; i >= 0; i -= 2) { // the first face that has a token owns it
+    for (let place = mesh.corners[i]; place < mesh.corners[i + 1]; place += 1) mesh.owner[place] = [Math.floor(i / 6), (i / 2) % 3];
+  }
+}
+
+// The tokens of a place's face, as buttons.
+function drawTokens() {
+  const [face] = mesh.owner[at] ?? [], places = face === undefined ? [at] : [0, 1, 2].flatMap((corner) => {
+    const from = 6 * face + 2 * corner;
+    return Array.from({ length: mesh.corners[from + 1] - mesh.corners[from] }, (_, i) => mesh.corners[from] + i);
+  });
+  part(".ft-lens-tokens").replaceChildren(...places.map((place) => {
+    const record = known.get(place), button = node("button", tokenWords(mesh.ids[place]), { type: "button", disabled: !record, onclick: () => choose(place) });
+    button.setAttribute("aria-pressed", place === at);
+    if (record) button.dataset.kept = record.draft < 0 ? "own" : record.verdict === ACCEPTED;
+    return button;
+  }));
+}
+
+// Candidates of a place as dots in the 3D view: cell, probability, and "own" for the drawn one, "bad" for a refused guess, else "accent".
+function tellCandidates(record) {
+  let block = at - 1;
+  while (block >= 0 && isOffset(mesh.ids[block])) block -= 1;
+  const dots = shownBars(record).filter((bar) => bar.token !== null && Math.max(bar.p, bar.q || 0) >= LEAST).flatMap(({ token, p, q }) => {
+    const cell = cellOf(token, blockOf(mesh.ids[block] ?? 0)), role = token === record.own ? "own" : token === record.draft ? "bad" : "accent";
+    return cell ? [{ cell, p: Math.max(p, q || 0), role }] : [];
+  });
+  emit("candidates", pointed ? dots : [], scope);
+}
 
 function read(v) {
   const [one, many] = [KINDS, LISTS].map((kinds) => Object.entries(kinds).map(([name, Kind]) => [name, numbers(v[name], Kind)]));
@@ -81,11 +122,11 @@ function verdictOf(record) {
 
 function whyOf(record) {
   const kept = record.verdict === ACCEPTED, i = record.tokens.indexOf(record.draft), p = record.p[i], q = record.q[i];
-  if (record.guesses.length) return "A tree guesses several patches for one place. The model checks them in order and keeps the first that passes.";
+  if (record.guesses.length) return `A tree guesses several ${THINGS} for one place. The model checks them in order and keeps the first that passes.`;
   if (record.draft < 0) return "All guesses before this place were kept, so the same pass gave one more token.";
-  if (byDice()) return `Guess and model roll the same dice, each over its own bars. They fall on ${kept ? "the same patch: kept" : "different patches: the model's counts"}.`;
+  if (byDice()) return `Guess and model roll the same dice, each over its own bars. They fall on ${kept ? `the same ${THING}: kept` : `different ${THINGS}: the model's counts`}.`;
   if (Number.isNaN(record.coin)) return "Here a whole block of guesses was checked at once, so this place had no coin of its own.";
-  const pair = `The guess gave this patch ${share(q)}, the model gives it ${share(p)}.`;
+  const pair = `The guess gave this ${THING} ${share(q)}, the model gives it ${share(p)}.`;
   if (p >= q) return `${pair} The model likes it at least as much, so it is always kept.`;
   if (kept !== record.coin * q < p) return `${pair} The coin lies outside the model's bar; the tolerance kept it.`;
   return `${pair} The coin falls anywhere under the guess's bar: ${kept ? "inside" : "above"} the model's bar, so ${kept ? "kept" : "refused"}.`;
@@ -93,7 +134,7 @@ function whyOf(record) {
 
 function whatIf(record, bars) {
   const bar = bars.find((each) => each.token === record.draft);
-  if (!isMoved()) return "Move a slider: the bars change, the picture does not.";
+  if (!isMoved()) return `Move a slider: the bars change, the ${IS_MESH ? "mesh" : "picture"} does not.`;
   if (bar && byDice() && record.guesses.length === 0) {
     const roll = (name) => bars.filter((each) => each[name] > 0 && each.token !== null).reduce((best, each) => (Math.log(each[name]) + each.dice > Math.log(best[name]) + best.dice ? each : best));
     const then = (bar.q === null ? bar : roll("q")) === roll("p"), now = record.verdict === ACCEPTED;
@@ -117,16 +158,20 @@ const rows = () => (byDice() || props.value.nodes ? 2 : 3); // only a coin leave
 
 function drawBars(page, record) {
   const { pen, width, height } = page, bars = shownBars(record), rest = leftOver(bars, record);
-  const left = 4, right = width - 42, column = Math.min(26, (right - left) / bars.length), patch = Math.max(6, Math.floor(column) - 3), row = (height - patch - 12) / rows(), high = row - 20;
+  const left = 4, right = width - 42, column = Math.min(26, (right - left) / bars.length), patch = IS_MESH ? 0 : Math.max(6, Math.floor(column) - 3), row = (height - patch - 12) / rows(), high = row - 20;
   const x = (i) => left + i * column, y = (line, p) => patch + 10 + line * row + 18 + high - high * Math.max(0, Math.min(1, Math.log10(Math.max(p, LEAST) / LEAST) / 4));
   const guess = bars.findIndex((bar) => bar.token !== null && bar.token === record.draft), own = bars.findIndex((bar) => bar.token === record.own);
   bars.forEach((bar, i) => {
+    if (IS_MESH) return;
     if (bar.token === null) return write(pen, "…", x(i) + column / 2, patch / 2 + 2, page.muted, "center");
     patches.image = record.sheet.image;
     if (patches.image) drawPatch(pen, record.sheet.order.get(bar.token), x(i) + 1, 2, patch);
     else if (column > 22) write(pen, String(bar.token), x(i) + column / 2, patch / 2 + 2, page.muted, "center");
   });
-  const frame = (i, colour) => { pen.strokeStyle = colour; pen.lineWidth = 2; pen.strokeRect(x(i), 1, patch + 2, patch + 2); };
+  const frame = (i, colour) => {
+    if (IS_MESH) return write(pen, "▾", x(i) + column / 2, 6, colour, "center");
+    pen.strokeStyle = colour; pen.lineWidth = 2; pen.strokeRect(x(i), 1, patch + 2, patch + 2);
+  };
   if (guess >= 0 && guess !== own) frame(guess, page.muted);
   if (own >= 0) frame(own, page.fast);
   const drafted = bars[0].q !== null, refused = record.draft >= 0 && record.verdict !== ACCEPTED && !byDice();
@@ -166,7 +211,7 @@ function drawBars(page, record) {
 function drawCrop() {
   const v = props.value, pen = crop.getContext("2d"), cells = 2 * AROUND + 1;
   crop.width = crop.height = 160;
-  if (!picture || at === null) return;
+  if (IS_MESH || !picture || at === null) return;
   const side = picture.width / v.columns, column = at % v.columns, row = Math.floor(at / v.columns), cell = crop.width / cells;
   pen.imageSmoothingEnabled = false;
   pen.drawImage(picture, (column - AROUND) * side, (row - AROUND) * side, cells * side, cells * side, 0, 0, crop.width, crop.width);
@@ -187,6 +232,10 @@ function redraw() {
   card.dataset.kept = record.verdict === ACCEPTED;
   if (canvas.getBoundingClientRect().width) drawBars(sheet(canvas), record);
   drawCrop();
+  if (IS_MESH) {
+    drawTokens();
+    tellCandidates(record);
+  }
   announce();
 }
 
@@ -223,6 +272,12 @@ function playPass() {
   }, SLOWLY);
 }
 
+[crop.hidden, part(".ft-lens-tokens").hidden] = [IS_MESH, !IS_MESH];
+function choose(place) {
+  go(place);
+  emit("point", place);
+}
+
 function go(to) {
   pause();
   pointed = true;
@@ -238,10 +293,12 @@ function draw() {
   play.hidden = !["done", "stopped"].includes(v.state);
   if (v.state === "empty") {
     pause();
+    if (IS_MESH) emit("candidates", [], scope);
     [known, at, pointed, picture] = [new Map(), null, false, null];
     return;
   }
   if (v.state !== "running") known = new Map(); // the whole run comes at its end
+  if (IS_MESH) readMesh(v);
   read(v);
   card.dataset.places = known.size;
   canvas.style.height = `${28 + 58 * rows()}px`;
@@ -259,7 +316,7 @@ window.addEventListener("foretoken:point", (event) => {
   const opens = card.dataset.open !== "true";
   card.dataset.open = true;
   go(event.detail);
-  if (opens && getComputedStyle(card).position === "fixed") scope.querySelector?.("[data-side=fast]").scrollIntoView(); // above the sheet of a phone
+  if (opens && getComputedStyle(card).position === "fixed") scope.querySelector?.(IS_MESH ? ".ft-mesh-frame" : "[data-side=fast]").scrollIntoView(); // above the sheet of a phone
 });
 window.addEventListener("foretoken:picture", ({ detail }) => {
   if (detail.side !== "fast") return;
@@ -276,7 +333,7 @@ for (const slider of sliders) {
 const places = () => [...known.keys()].sort((a, b) => a - b);
 announce = readable(canvas, () => "Distributions of a token", {
   count: () => known.size, at: () => (known.has(at) ? places().indexOf(at) : null), say: (i) => say(places()[i]),
-  go: (i) => { if (i === null) return; go(places()[i]); emit("point", at); },
+  go: (i) => { if (i !== null) choose(places()[i]); },
 });
 follow([canvas], redraw);
 watch("value", draw);

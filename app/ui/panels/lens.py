@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from functools import partial
 from itertools import chain
 from typing import Any
 
 import gradio as gr
 import numpy as np
 
+from app.live.boards.mesh import MeshBoard
 from app.live.boards.patches import PLAIN, SIDE
-from app.live.boards.picture import Board
-from app.ui.panels import PATCHES, panel, to_text
+from app.live.stream import Growth
+from app.ui.panels import MESH_TOKENS, PATCHES, panel, to_text
 from app.ui.panels.canvas import data_url
 from app.ui.panels.race import RaceFrame, RacePanel
+from app.ui.panels.runs import MESHES, RunsTable
 from engine.decoding.policy import MATCH
 from engine.diagnostics import DECISIONS, decision_arrays
 from engine.noise import Noise
@@ -32,6 +36,7 @@ TEMPLATE = """
       <canvas class="ft-lens-crop" aria-hidden="true"></canvas>
       <div><span class="ft-lens-place"></span><strong class="ft-lens-verdict"></strong></div>
     </div>
+    <div class="ft-lens-tokens" role="group" aria-label="Tokens of this face"></div>
     <figure><canvas class="ft-lens-bars"></canvas></figure>
     <p class="ft-lens-why"></p>
     <details>
@@ -52,14 +57,16 @@ SLIDERS = (
     ("Tolerance", "tolerance", 0, 0.5, 0.01, 0),
 )
 IDLE = {"state": "empty", "about": "Point at a token of the picture to see why it was kept or redrawn."}
+IDLE_MESH = IDLE | {"about": "Point at a face to see which tokens wrote it, and why each was kept or redrawn."}
 LEAST = 1e-4  # smallest probability that is drawn
 LATEST = 3  # steps whose records are sent while a run goes on; the script keeps what it has seen
 
 
-def build(elem_id: str = "lens") -> gr.HTML:
-    """Builds the panel."""
+def build(kind: RunsTable, idle: Mapping[str, str], elem_id: str) -> gr.HTML:
+    """Builds the panel. kind : of the runs"""
     template = TEMPLATE.replace("SLIDERS", "".join(SLIDER.format(*each) for each in SLIDERS))
-    return panel("lens", dict(IDLE), template, {"SHEET": json.dumps([PLAIN, SIDE]), "LEAST": str(LEAST)}, before=PATCHES, elem_id=elem_id)
+    constants = {"SHEET": json.dumps([PLAIN, SIDE]), "LEAST": str(LEAST), "KIND": json.dumps(kind.name), **MESH_TOKENS}
+    return panel("lens", dict(idle), template, constants, before=(*PATCHES, "mesh_tokens"), elem_id=elem_id)
 
 
 def encode(frame: RaceFrame, latest: int | None = None) -> dict[str, Any]:
@@ -69,10 +76,15 @@ def encode(frame: RaceFrame, latest: int | None = None) -> dict[str, Any]:
     draft, coin, mass : of a DecisionTrace; count : uint8, the number of candidates of each token that are drawn
     tokens, p, q : of these candidates, one token after another; dice : see `dice`, "" without match seed; nodes : see `candidate_rows`
     sheet : patches of the tokens in `known`, "" if the model has no patches
+    corners, ids : of a mesh: MeshBoard.corners, and all tokens, int32
     """
     board, patches, trail = frame.fast, frame.patches, frame.fast.trail
-    steps = board.run.steps[: board.count][-(latest or board.count) :]
+    is_mesh = isinstance(board, MeshBoard)
+    first = int(bool(board.run.prompt.prefix))  # nothing was decided about a prefix
+    steps = board.run.steps[first : board.count][-(latest or board.count) :]
     records, count = decision_arrays(steps), sum(len(step.tokens) for step in steps)
+    if not steps:
+        return IDLE_MESH if is_mesh else IDLE
     if not records:
         return IDLE | {"about": f"{board.run.method.title} keeps no record of its guesses, so there is nothing to look at here."}
     own = np.array([token for step in steps for token in step.tokens], np.int32)
@@ -82,9 +94,9 @@ def encode(frame: RaceFrame, latest: int | None = None) -> dict[str, Any]:
     known = np.unique(np.concatenate([tokens[drawn], own, nodes.reshape(-1, 4)[:, 1].astype(np.int32)]))
     return {
         "state": frame.state,
-        "about": "Each column is a patch that could stand here; bars show how likely it was.",
+        "about": f"Each column is a {'token' if is_mesh else 'patch'} that could stand here; bars show how likely it was.",
         "run": board.run.name,
-        "columns": board.columns,
+        "columns": 0 if is_mesh else board.columns,
         "vocabulary": int(known[-1]) + 1,  # a saved run does not know its model's
         "dice": to_text(np.concatenate(dice(board, tokens, drawn))) if board.run.fixed.get("verify") == MATCH else "",
         "position": to_text(np.array(trail.positions[-count:], np.int32)),
@@ -98,17 +110,18 @@ def encode(frame: RaceFrame, latest: int | None = None) -> dict[str, Any]:
         "nodes": to_text(nodes),
         "known": to_text(known.astype(np.int32)),
         "sheet": data_url(patches.sheet(known.tolist()), lossless=False) if patches and patches.is_available else "",
+        **({"corners": to_text(board.corners), "ids": to_text(np.array(board.run.tokens, np.int32))} if is_mesh else {}),
     }
 
 
-def dice(board: Board, tokens: np.ndarray, drawn: np.ndarray) -> list[np.ndarray]:
+def dice(board: Growth, tokens: np.ndarray, drawn: np.ndarray) -> list[np.ndarray]:
     """Noise under match seed of the newest tokens' drawn candidates, float32: the token with the greatest log p + noise is drawn."""
     base = Noise(board.run.prompt.seed, vocabulary=1).base  # does not depend on the vocabulary
     rows = zip(board.trail.positions[-len(tokens) :], tokens, drawn, strict=True)
     return [gumbel_at(base, position, row[shown].astype(np.int64)).astype(np.float32) for position, row, shown in rows]
 
 
-def candidate_rows(board: Board, first: int = 0) -> np.ndarray:
+def candidate_rows(board: Growth, first: int = 0) -> np.ndarray:
     """The guesses of a draft tree, float32 [*]: position, token, p and q of each, for the tokens committed from `first` on."""
     pairs = zip(board.trail.positions[first:], board.trail.candidates[first:], strict=True)
     return np.array(list(chain.from_iterable((position, *node) for position, nodes in pairs for node in nodes)), np.float32)
@@ -119,4 +132,7 @@ def live_value(frame: RaceFrame) -> dict[str, Any]:
     return encode(frame, None if frame.fast.ended else LATEST)
 
 
-PANEL = RacePanel("lens", build, IDLE, live_value=live_value)
+def panel_for(kind: RunsTable) -> RacePanel:
+    """The lens as a panel below a race."""
+    idle = IDLE_MESH if kind is MESHES else IDLE
+    return RacePanel("lens", partial(build, kind, idle), idle, live_value=live_value)

@@ -22,6 +22,7 @@ let late = null; // value of a finished side whose surfaces came after the race
 const meshOf = (name) => sides[name].surface ?? sides[name].faces;
 const shownFaces = (name) => (chosen[name] === CLASSICAL ? meshOf(name).count : sides[name].upto ?? sides[name].faces.count);
 const cloud = { text: "", count: 0, low: Infinity };
+const dots = { list: [], changed: false }; // candidate vertices of the token under the lens
 let shown = []; // names of the sides, from left to right
 let renderer = null, asked = false;
 const ROUGH_EVERY = 100, REST = 600; // milliseconds
@@ -392,6 +393,12 @@ scope.addEventListener("foretoken:kept-faces", ({ detail }) => { // shows only t
   drawCount(name);
   tellCounts();
   drawBar();
+});
+scope.addEventListener("foretoken:candidates", ({ detail }) => {
+  if (!detail.length && !dots.list.length) return;
+  Object.assign(dots, { list: detail.sort((a, b) => a.p - b.p), changed: true });
+  root.dataset.candidates = detail.length;
+  ask();
 });
 scope.addEventListener("foretoken:surface", ({ detail }) => choose(shown.at(-1), detail));
 scope.addEventListener("foretoken:surfaces", ({ detail }) => {

@@ -204,12 +204,12 @@ function createRenderer() {
     const [solid, ghost, refused] = [0, 1, 2].map(() => buffer(gl, STRIDE, faceLayout, 1));
     return [name, { solid, ghost, refused, above: target(gl), shadow: target(gl) }];
   }));
-  const cloudBuffer = buffer(gl, 12, [[3, gl.SHORT, true, 0], [3, gl.SHORT, true, 6]], 0);
+  const [cloudBuffer, dotBuffer] = [0, 1].map(() => buffer(gl, 12, [[3, gl.SHORT, true, 0], [3, gl.SHORT, true, 6]], 0));
   const lut = lookUp(gl), nothing = gl.createVertexArray();
   const debug = gl.getExtension("WEBGL_debug_renderer_info");
   const software = /swiftshader|llvmpipe|basic render/i.test(debug ? gl.getParameter(debug.UNMASKED_RENDERER_WEBGL) : "");
   for (const mesh of SIDES.flatMap((name) => [meshOf(name), sides[name].ghost, sides[name].refused])) mesh.changed = true;
-  cloud.changed = true;
+  cloud.changed = dots.changed = true;
   let lowest = null; // ground level of the current shadows
 
   function flat(kind, count) {
@@ -289,6 +289,20 @@ function createRenderer() {
     gl.drawArrays(gl.POINTS, 0, cloud.count);
   }
 
+  // Candidate vertices, the likeliest last and largest; nothing hides them.
+  function drawDots(look, height) {
+    const places = new Int16Array(6 * dots.list.length);
+    dots.list.forEach(({ cell }, i) => places.set(cell.map((x) => unquantize(fine(x)) * __FARTHEST__), 6 * i));
+    dotBuffer(dots.changed ? places : null);
+    dots.changed = false;
+    gl.disable(gl.DEPTH_TEST);
+    gl.enable(gl.BLEND);
+    dots.list.forEach(({ p, role }, i) => {
+      points({ ...look, cloud: look[role], size: (height / look.tan) * (0.012 + 0.05 * Math.sqrt(p)) });
+      gl.drawArrays(gl.POINTS, i, 1);
+    });
+  }
+
   function drawSide(name, box, open, colours, ratio) { // open: the visible part of the box
     const [, , width, height] = box, look = { ...lens(width / height), ...colours, ground: lowest };
     gl.viewport(...box);
@@ -306,6 +320,7 @@ function createRenderer() {
     gl.enable(gl.DEPTH_TEST);
     drawFaces(name, look, ratio);
     if (cloudShown()) drawCloud(look, height);
+    if (name === shown.at(-1) && dots.list.length) drawDots({ ...look, own: look[name] }, height);
   }
 
   function drawAll() { // false without a visible canvas
@@ -343,7 +358,8 @@ function readColours() { // colours of the style sheet, as uniforms
   const hex = (name) => [1, 3, 5].map((i) => parseInt(read(name).slice(i, i + 2), 16) / 255);
   const names = ["clay", "unknown", "line", "wire", "inner", "outer", "grid", "shadow", "cloud", "ghost", "refused"];
   const colours = Object.fromEntries(names.map((name) => [name, hex(`mesh-${name}`)]));
-  return { ...colours, ...Object.fromEntries(SIDES.map((name) => [name, hex(name === "accelerated" ? "fast" : name)])), strength: Number(read("mesh-strength")) };
+  const [accent, bad] = ["accent", "bad"].map(hex);
+  return { ...colours, accent, bad, ...Object.fromEntries(SIDES.map((name) => [name, hex(name === "accelerated" ? "fast" : name)])), strength: Number(read("mesh-strength")) };
 }
 
 // ---------------------------------------------------------------- pictures
