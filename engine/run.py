@@ -132,6 +132,8 @@ class Run:
             for part in (prefix[start : start + READ_AT_ONCE] for start in range(0, len(prefix), READ_AT_ONCE)):
                 self.sequence.forward(Draft(torch.tensor(part[:-1], dtype=torch.int64)))
                 self.sequence.commit(list(range(len(part) - 1)), part[-1])
+                if self.sequence.done:
+                    raise BadPrompt("The prefix repeats itself until the mesh ends, so none can follow. Take fewer tokens.")
             yield Step(prefix, list(range(len(prefix))), forwards=0)
         yield from self.method.decode(self.sequence, self._current, noise, self.drafter)
 

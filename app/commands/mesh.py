@@ -201,6 +201,7 @@ def one_mesh(work: MeshWork, path: Path, shape: Any, out: Path | None) -> dict[s
     from engine.mesh.distance import distance
     from engine.mesh.fit import fit_of
     from engine.mesh.quality import quality
+    from engine.mesh.repeats import loop_start
 
     options = work.options
     points = torch.from_numpy(shape.points)
@@ -228,7 +229,13 @@ def one_mesh(work: MeshWork, path: Path, shape: Any, out: Path | None) -> dict[s
         line |= {"shrinkwrap": shrinkwrap(work, run, shape, folder), "files": files_of(folder)}
     if options.baseline:
         line |= {"baseline": baseline(work, run, shape, folder), "files": files_of(folder)}
-    line |= {"best_of": tried, "quality": measures, "ended": bool(run.tokens) and run.tokens[-1] == work.backbone.end} | comparison
+    loop = loop_start(result.parser.triangles().tolist())
+    line |= {
+        "repeats_since": loop,
+        "best_of": tried,
+        "quality": measures,
+        "ended": bool(run.tokens) and run.tokens[-1] == work.backbone.end,
+    } | comparison
     if not options.json:
         print(f"{path.name}: {' '.join(shape.notes)}".rstrip())
         if tried:
@@ -238,6 +245,8 @@ def one_mesh(work: MeshWork, path: Path, shape: Any, out: Path | None) -> dict[s
             print(f"{measures['faces']} faces, {measures['vertices']} vertices, chamfer {gaps['chamfer']:.4f} (floor {gaps['floor']:.4f})")
         if fits:
             print(fits.text)
+        if loop is not None:
+            print(f"It repeats itself since face {loop:,}, so decoding was ended. Try another seed.")
         if line["shrinkwrap"]:
             print(f"Shrinkwrapped: chamfer {line['shrinkwrap']['chamfer']:.4f}, after {line['shrinkwrap']['seconds']:.1f} s.")
         if line["baseline"]:

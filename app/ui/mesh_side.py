@@ -21,7 +21,6 @@ from engine.run import Run
 SPAN = 128  # the token count of a mesh is not known in advance, so the trace axis ends at a multiple of this
 WORDS = verdict.Words("The downloads contain the accelerated mesh.")
 MEASURING = {"state": "running", "live": "Measuring the meshes", "detail": "Their quality, and how well they fit the input."}
-REPEATS = 32  # repeated faces in a row, from which a mesh is in a loop
 FLAT = {"state": "done", "tone": "bad", "headline": "The mesh has no area", "detail": "All of its faces are flat. Try another seed."}
 
 
@@ -55,20 +54,6 @@ def without_a_face(run: Run) -> dict[str, Any]:
         "detail": f"{detail}normals that point outward.",
         **verdict.INSTEAD,
     }
-
-
-def loop_start(faces: np.ndarray) -> int | None:
-    """The number of different faces before a mesh only repeats them, at least REPEATS times, to its end; None if it does not.
-
-    faces : [F, 3, 3], corners in the order of the tokens
-    """
-    seen: set[tuple[tuple[int, ...], ...]] = set()
-    newest = 0
-    for number, face in enumerate(faces.tolist(), 1):
-        corners = tuple(sorted(map(tuple, face)))
-        newest = newest if corners in seen else number
-        seen.add(corners)
-    return newest if len(faces) - newest >= REPEATS else None
 
 
 def side_of(board: MeshBoard, title: str, badge: Mapping[str, Any] | None, course: Mapping[str, str] | None = None) -> mesh.Side:

@@ -32,6 +32,7 @@ from engine.mesh import classical
 from engine.mesh.bpt_grammar import BPTGrammar
 from engine.mesh.bpt_tokens import BPT, TokenParser, dequantize, mesh_of, parse
 from engine.mesh.guide import Guide
+from engine.mesh.repeats import RepeatCount
 from engine.networks.card import has_card
 from engine.networks.mesh_decoder import ConditionKV, MeshModel, MeshSettings, describe, face_level, settings_of
 from engine.networks.native_blocks import quicken
@@ -181,7 +182,7 @@ class Lowpoly(TrainedBackbone):
             trunk, self.model.decoder.start[None, None], None, kv_cache,
             vocabulary=s.vocabulary, limit=s.length, layout=Line(), sampling=prompt.sampling or self.sampling, end=BPT.eos,
             grammar=MaskedGrammar(prompt.size) if self.grammar else None, condition=condition[0],
-            levels=BPT, bias=self.bias(prompt), workspaces=self.workspaces,
+            levels=BPT, bias=self.bias(prompt), workspaces=self.workspaces, ends=RepeatCount().ends,
         )  # fmt: skip
 
     def bias(self, prompt: Prompt) -> Bias | None:

@@ -57,17 +57,20 @@ class TransformerSequence:
         levels: TokenLevels | None = None,
         static: bool | None = None,
         workspaces: WorkspacePool | None = None,
+        ends: Callable[[int], bool] | None = None,
     ):
         """prefix : [branches, P, H] embeddings; prefix_mask : bool [P-1, P-1] or None (causal). end : the end-of-sequence id.
         bias : a penalty on the logits.
         condition : [C, H] for drafters, or None. codebook : [V, e], the vector of each id, or None.
         levels : how ids spell vertices, or None.
         static : True if passes have fixed shapes; None: on a GPU only (static_step.py)
-        workspaces : of the model, for such passes; None: of this run alone"""
+        workspaces : of the model, for such passes; None: of this run alone
+        ends : takes every committed token; True = the sequence ends with it, as with the end of sequence"""
         self.trunk, self.kv_cache = trunk, kv_cache
         self._slots_at = HOST if trunk.reads_slots else prefix.device
         self.vocabulary, self.limit, self.layout, self.sampling, self.end = vocabulary, limit, layout, sampling, end
         self.grammar, self.condition, self.codebook, self.levels = grammar, condition, codebook, levels
+        self.ends = ends
         self._state = grammar.start if grammar else None  # after the committed tokens
         self.bias, self._lost_in = bias, bias.start if bias else None  # the bias's state after the committed tokens
         self.device = prefix.device
@@ -398,7 +401,7 @@ class TransformerSequence:
         return tuple(next(states_after(each, state, [path])) for each, state in machines if each) or None
 
     def commit(self, nodes: list[int], token: int) -> list[int]:
-        """Keeps a path of the last pass and makes `token` pending; truncates at the end of sequence and at the limit."""
+        """Keeps a path of the last pass and makes `token` pending; truncates at the end of sequence, at the limit and by `ends`."""
         assert self._cached is None, "the committed tokens are not a prefix; use commit_at"
         self._begin_launch()
         new = [token]
@@ -410,6 +413,8 @@ class TransformerSequence:
             new = new[:room]
         if self.end in new:
             new = new[: new.index(self.end) + 1]
+        last = None if self.ends is None else next((i for i, each in enumerate(new) if self.ends(each)), None)
+        new = new if last is None else new[: last + 1]
         self._keep([0, *[i + 1 for i in nodes[: len(new) - 1]]] if nodes else [0], range(self.pending[0], self.limit))
         self.tokens += new
         if self.grammar is not None:
@@ -420,7 +425,7 @@ class TransformerSequence:
         if self.bias is not None:
             self._lost_in = next(states_after(self.bias, self._lost_in, [new]))
         length = len(self.tokens)
-        self.done = length >= self.limit or new[-1] == self.end
+        self.done = length >= self.limit or new[-1] == self.end or last is not None
         self.pending = [length - 1]
         self._newest = new[-1:]
         return new

@@ -104,6 +104,7 @@ function draw() {
   for (const each of form.querySelectorAll("[data-for=fork]")) each.hidden = varying() || (IS_MESH && each.dataset.kind === "image");
   Object.assign(fields.at, varying() && !IS_MESH ? { min: run.columns, max: run.tokens.length - run.columns, step: run.columns } : { min: 1, max: run.tokens.length - 1, step: 1 });
   fields.at.value = at;
+  fields.at.style.setProperty("--at", `${(100 * (at - fields.at.min)) / (fields.at.max - fields.at.min)}%`);
   form.querySelector("output").textContent = varying() && !IS_MESH ? `${rowsKept()} of ${run.tokens.length / run.columns} rows` : `${at.toLocaleString("en")} of ${run.tokens.length.toLocaleString("en")} tokens, up to ${place(at)}`;
   drawTokens();
   drawPreview();
@@ -137,8 +138,9 @@ function request() {
 }
 
 function formOf({ prompt, seed, sampling, preset, method }) { // the fields of a run
-  const fitting = [preset, method].find((name) => METHODS.some((each) => each[1] === name)) ?? METHODS[0][1];
-  return { prompt, seed, temperature: sampling.temperature, method: fitting };
+  const has = (name) => [...fields.method.options].some((each) => each.value === name);
+  if (preset && !has(preset) && has(method)) fields.method.add(new Option(race.rows[0].title, preset)); // a former choice of auto
+  return { prompt, seed, temperature: sampling.temperature, method: [preset, method].find(has) ?? METHODS[0][1] };
 }
 
 // Number of tokens up to the end of each face.

@@ -15,7 +15,7 @@ from app.requests.sides import CLASSICAL
 from app.runs.history import to_input_frame
 from app.runs.mesh_files import FILES, classical_surface, write_files
 from app.runs.run_store import RunStore
-from app.ui.mesh_side import FLAT, WORDS, MadeMesh, floors, loop_start, without_a_face
+from app.ui.mesh_side import FLAT, WORDS, MadeMesh, floors, without_a_face
 from app.ui.panels import notice, runs, verdict
 from app.ui.tabs import quality_table
 from app.ui.tabs.forking import Fork
@@ -25,6 +25,7 @@ from engine.errors import NotSupported
 from engine.mesh.distance import distance
 from engine.mesh.fit import Fit, fit_of
 from engine.mesh.read import Input
+from engine.mesh.repeats import REPEATS, loop_start
 from engine.run import Run
 
 
@@ -80,9 +81,9 @@ def summary(
     if outcome.classical and line["state"] == "done":
         line = against_classical(line, fast, outcome)
     fits = {"fit": outcome.fit.text, "fits": outcome.fit.verdict} if outcome.fit else {}
-    loop = loop_start(fast.faces)
+    loop = loop_start(fast.faces.tolist())
     if loop is not None and line["state"] == "done":  # a race over repeated faces shows no speed-up
-        detail = f"{len(fast.faces) - loop:,} of {len(fast.faces):,} faces are repeats, so there is no speed-up to show. Try another seed."
+        detail = f"Decoding was ended after {REPEATS} faces that it already had, so there is no speed-up to show. Try another seed."
         return {**line, **fits, "headline": f"It repeats itself since face {loop:,}", "tone": "even", "detail": detail}
     if fork and line["state"] == "done":
         shared = sum(face.tokens[2][-1] < fork.at for face in fast.parser.faces)

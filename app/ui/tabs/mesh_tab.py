@@ -140,7 +140,7 @@ class MeshRace:
 
     def build_below(self, tab: RaceTab) -> None:
         """Builds the forks and the downloads."""
-        self.forks = forks.build(self.kind, [(PLAIN_SIDE[0], PLAIN), *choices_for(frozenset({"mesh_heads"}))], "mesh-forks")
+        self.forks = forks.build(self.kind, [(PLAIN_SIDE[0], PLAIN), *choices_for(frozenset({"mesh_heads", "vertices"}))], "mesh-forks")
         words = "<p>Downloads of the accelerated mesh, in the position, size and axes of the input:</p>"
         gr.HTML(words, elem_classes="ft-kinds", apply_default_css=False)
         tab.build_files()
