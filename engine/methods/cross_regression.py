@@ -314,6 +314,7 @@ METHOD = Method(
     needs=frozenset({"predictive_stream"}),
     drafters=("predictive_stream",),
     common=_SMALL,
+    candidates=lambda backbone: [("cross_regression", {"horizon": horizon}) for horizon in (4, 16)],
     cases=(
         Case(
             "CR-EXACT carry", "same distribution", _SMALL | {"refresh": "carry"}, _LINE,
