@@ -201,10 +201,13 @@ METHOD = Method(
     drafters=("feature_draft",),
     common=_TINY | {"children": "sampled"},
     presets=(
-        Preset("adt_tree_published", "ADT-Tree as in its paper, with trees of up to 60 guesses.", {"controller": "adjacent"}),
+        Preset(
+            "adt_tree_published", "ADT-Tree as in its paper, with trees of up to 60 guesses.",
+            {"controller": "adjacent", "children": "auto"},
+        ),
         Preset(
             "adt_tree_lantern", "ADT-Tree as in its paper, with LANTERN's exchange of similar tokens.",
-            {"controller": "adjacent", "relax": "additive", "added_mass": 0.4}, title="ADT-Tree with LANTERN",
+            {"controller": "adjacent", "children": "auto", "relax": "additive", "added_mass": 0.4}, title="ADT-Tree with LANTERN",
             needs=frozenset({"codebook"}),
         ),
     ),

@@ -37,6 +37,7 @@ def decode(sequence: Sequence, knobs: Knobs, noise: Noise, drafter: FeatureDraft
     return tree_decoding(sequence, knobs, noise, drafter, FixedSchedule())
 
 
+PUBLISHED = {"depth": 5, "width": 10, "nodes": 60, "children": "auto"}  # the paper's tree, whatever suits a model
 KNOBS = (DEPTH, WIDTH, NODES, CHILDREN, *neighbours.KNOBS, VERIFY_BLOCK)
 _SMALL = {"depth": 2, "width": 2, "nodes": 5}
 _LOAN_AT_0 = {"depth": 2, "width": 3, "nodes": 9, "relax": "additive", "added_mass": 0.0, "neighbour_share": 0.4}
@@ -65,12 +66,13 @@ METHOD = Method(
     common=_SMALL | {"children": "sampled"},
     presets=(
         Preset(
-            "lantern", "A tree of guesses that accepts a token if similar ones are likely.", {"relax": "additive"}, title="LANTERN",
+            "lantern", "A tree of guesses that accepts a token if similar ones are likely.", PUBLISHED | {"relax": "additive"},
+            title="LANTERN",
             needs=frozenset({"codebook"}),
         ),
         Preset(
             "lantern_static", "LANTERN++: a tree of fixed shape, and a milder exchange of similar tokens.",
-            {"relax": "multiplicative", "children": "sampled"}, title="LANTERN++",
+            PUBLISHED | {"relax": "multiplicative", "children": "sampled"}, title="LANTERN++",
             needs=frozenset({"codebook"}),
         ),
     ),

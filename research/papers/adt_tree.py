@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from engine.methods.eagle import PUBLISHED
 from research.papers.declaration import Arm, Claim, Drawing, Experiment, Paper, Pictures, knob_arms, not_run
 
-ARMS = (Arm("plain", "ar"), Arm("EAGLE-2", "eagle"), Arm("LANTERN", "lantern"), Arm("ADT-Tree", "adt_tree_published"),
+ARMS = (Arm("plain", "ar"), Arm("EAGLE-2", "eagle", PUBLISHED), Arm("LANTERN", "lantern"), Arm("ADT-Tree", "adt_tree_published"),
         Arm("ADT-Tree + LANTERN", "adt_tree_lantern"), Arm("ADT-Tree, throughput (ours)", "adt_tree"))  # fmt: skip
 AT_ONE = {"temperature": 1.0}
 BOTH = tuple(replace(arm, settings={"temperature": t}, x=f"T = {t:g}") for t in (0.0, 1.0) for arm in ARMS)

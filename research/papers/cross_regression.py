@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.methods.eagle import PUBLISHED
 from research.papers.declaration import Arm, Claim, Drawing, Experiment, Paper, Pictures, not_run, setting_arms
 
 NAME = "cross_regression"
@@ -44,7 +45,8 @@ PAPER = Paper(
             key="table-3", title="Table 3: frameworks", asks="Which framework gives the best speed for its quality?",
             reports="Cross-Regression, lossy, keeps 99.8 % at 4.31 tokens per pass.", reported_on="LLaMA-3 8B, mean of GSM8K and HumanEval",
             runs=Pictures(count=60, arms=(
-                Arm("plain", "ar"), Arm("PLD", "lookup"), Arm("Lookahead", "lookahead"), Arm("Medusa", "medusa"), Arm("EAGLE", "eagle"),
+                Arm("plain", "ar"), Arm("PLD", "lookup"), Arm("Lookahead", "lookahead"), Arm("Medusa", "medusa"),
+                Arm("EAGLE", "eagle", PUBLISHED),
                 Arm("lossless", NAME), Arm("lossy", NAME, {"energy_tolerance": 14.0, "energy_smoothing": 0.05}),
             )),
             reported={"PLD": {"step_compression": 1.5}, "Lookahead": {"step_compression": 1.72}, "Medusa": {"step_compression": 2.37},
