@@ -155,6 +155,7 @@ class ToySequence:
         self._in_order: int | None = None  # how many committed tokens are known to be a prefix; None: all
         self._added: list[tuple[int, ...]] = []  # per row of the last pass, except predictive ones: the cache rows that it added
         self.adapter: TableStream | None = None
+        self.hidden_states = None  # not recorded
         self.workspace = None
         self._draft: list[int] = []
 
